@@ -1,0 +1,47 @@
+# hakmem_library.cmake: libhakmem.so and libhakmem.a (with the C library's names), hakmem_api (without them).
+
+set(HAKMEM_LAYERS base os core region slab large cache heap control front)
+set(api_sources)
+foreach(layer IN LISTS HAKMEM_LAYERS)
+    file(GLOB layer_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")
+    list(APPEND api_sources ${layer_sources})
+endforeach()
+file(GLOB override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/override/*.c")
+file(GLOB override_cxx_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/override/*.cc")
+if(HAKMEM_UNITY)
+    set(api_sources "${PROJECT_SOURCE_DIR}/src/hakmem.c")
+    set(override_sources)
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(hakmem_api STATIC EXCLUDE_FROM_ALL ${api_sources})
+target_compile_definitions(hakmem_api PRIVATE HAK_OVERRIDE=0)
+target_link_libraries(hakmem_api PRIVATE $<BUILD_INTERFACE:hakmem_internal> PUBLIC Threads::Threads)
+target_include_directories(hakmem_api PUBLIC "${PROJECT_SOURCE_DIR}/include")
+if(HAKMEM_SANITIZE)
+    return()
+endif()
+
+add_library(hakmem_objects OBJECT ${api_sources} ${override_sources} ${override_cxx_sources})
+target_compile_definitions(hakmem_objects PRIVATE HAK_OVERRIDE=1)
+target_link_libraries(hakmem_objects PRIVATE hakmem_internal)
+
+add_library(hakmem_shared SHARED $<TARGET_OBJECTS:hakmem_objects>)
+add_library(hakmem_static STATIC $<TARGET_OBJECTS:hakmem_objects>)
+foreach(library hakmem_shared hakmem_static)
+    set_target_properties(${library} PROPERTIES OUTPUT_NAME hakmem LINKER_LANGUAGE C)
+    target_link_libraries(${library} PUBLIC Threads::Threads)
+    target_include_directories(${library} PUBLIC
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+endforeach()
+set_target_properties(hakmem_shared PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME hakmem)
+set_target_properties(hakmem_static PROPERTIES EXPORT_NAME static)
+# defs:     a symbol that is neither ours, nor of the C library, nor weak, is a mistake
+# lazy:     the weak symbols of libstdc++ stay undefined in C programs
+# nodelete: blocks and thread destructors outlive any dlclose
+# initfirst: fork handlers that are registered first run last before a fork, when no other handler and no thread that
+# another handler waits for needs memory any more
+target_link_options(hakmem_shared PRIVATE
+    -Wl,-z,defs -Wl,-z,lazy -Wl,-z,nodelete -Wl,-z,initfirst -Wl,-z,noexecstack -Wl,--as-needed)

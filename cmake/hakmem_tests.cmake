@@ -1,0 +1,194 @@
+# hakmem_tests.cmake: every test is found by its folder and becomes <preset>/<kind>/<name> in ctest.
+#
+# What a test needs beyond the defaults it says itself, in a comment line that starts with "ctest:", in words:
+#   timeout=SECONDS   instead of the kind's (see hakmem_register)
+#   serial            nothing else may run beside it
+#   slow              left out of `./hakmem test --quick`
+#   args=WORD         one argument for the program (may be repeated)
+#   no-tsan, no-asan  not under that sanitizer
+#   preload-only      an override test without a statically linked form
+#   static-only       an override test without an LD_PRELOAD form
+
+get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
+set(slow_kinds model programs packaging)
+set(tests_directory "${PROJECT_SOURCE_DIR}/tests")
+set(environment "TEST_ROOT=${PROJECT_SOURCE_DIR}" "TEST_BUILD=${PROJECT_BINARY_DIR}" "TEST_FORM=${HAKMEM_FORM}")
+
+function(hakmem_read_words source result)
+    file(STRINGS "${source}" line REGEX "^[ \t]*(/\\*|\\*|//|#) ctest: " LIMIT_COUNT 1 ENCODING UTF-8)
+    string(REGEX REPLACE "^.*ctest: " "" line "${line}")
+    string(REGEX REPLACE "[ \t]*\\*/[ \t]*$" "" line "${line}")
+    string(REGEX REPLACE "[ \t]+" ";" words "${line}")
+    set(${result} "${words}" PARENT_SCOPE)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+endfunction()
+
+# The name of test_<name>.c and <name>.sh.
+function(hakmem_test_name source result)
+    get_filename_component(name ${source} NAME_WE)
+    string(REGEX REPLACE "^test_" "" name ${name})
+    set(${result} ${name} PARENT_SCOPE)
+endfunction()
+
+# hakmem_register(NAME KIND WORDS ENVIRONMENT COMMAND...): adds the test and what its words ask for.
+function(hakmem_register name kind words variables)
+    if(("no-tsan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "thread")
+       OR ("no-asan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "address"))
+        return()
+    endif()
+    set(timeout 120)
+    if(kind MATCHES "^(model|threads|programs|packaging|check)$")
+        set(timeout 600)
+    endif()
+    set(arguments)
+    foreach(word IN LISTS words)
+        if(word MATCHES "^timeout=([0-9]+)$")
+            set(timeout ${CMAKE_MATCH_1})
+        elseif(word MATCHES "^args=(.+)$")
+            list(APPEND arguments "${CMAKE_MATCH_1}")
+        endif()
+    endforeach()
+    set(labels ${kind} ${HAKMEM_FORM})
+    if(NOT kind IN_LIST slow_kinds AND NOT "slow" IN_LIST words)
+        list(APPEND labels quick)
+    endif()
+    set(test ${HAKMEM_FORM}/${kind}/${name})
+    list(APPEND environment ${variables})
+    add_test(NAME ${test} COMMAND ${ARGN} ${arguments} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${test} PROPERTIES
+        LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+    if("serial" IN_LIST words)
+        set_tests_properties(${test} PROPERTIES RUN_SERIAL ON)
+    endif()
+endfunction()
+
+function(hakmem_add_test_program target kind source)
+    string(REGEX REPLACE "^${kind}_" "test_" file_name ${target})
+    add_executable(${target} ${source})
+    set_target_properties(${target} PROPERTIES
+        OUTPUT_NAME ${file_name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/${kind}")
+    target_include_directories(${target} PRIVATE "${tests_directory}" "${PROJECT_SOURCE_DIR}/include")
+    target_compile_definitions(${target} PRIVATE HAK_LEVEL=${HAKMEM_LEVEL})
+    # clang calls sized delete only on demand; programs by gcc do so always.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsized-deallocation>)
+    target_link_libraries(${target} PRIVATE
+        hakmem_warnings hakmem_no_builtin hakmem_sanitizer ${ARGN} Threads::Threads m ${CMAKE_DL_LIBS})
+    if(source MATCHES "\\.c$")
+        set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
+    endif()
+endfunction()
+
+find_path(CMOCKA_INCLUDE cmocka.h)
+find_library(CMOCKA_LIBRARY cmocka)
+mark_as_advanced(CMOCKA_INCLUDE CMOCKA_LIBRARY)
+if(NOT CMOCKA_INCLUDE OR NOT CMOCKA_LIBRARY)
+    message(FATAL_ERROR "The tests need cmocka (Debian: libcmocka-dev); -DHAKMEM_TESTS=OFF builds without them.")
+endif()
+add_library(hakmem_cmocka INTERFACE)
+target_include_directories(hakmem_cmocka SYSTEM INTERFACE "${CMOCKA_INCLUDE}")
+target_link_libraries(hakmem_cmocka INTERFACE "${CMOCKA_LIBRARY}")
+
+# The hak_ API and the modules.
+set(api_kinds unit api model threads oom death)
+if(HAKMEM_SANITIZE)
+    set(api_kinds api model threads)
+    # ThreadSanitizer of gcc 12 cannot live with the address randomisation of recent kernels.
+    find_program(SETARCH setarch)
+    if(SETARCH AND HAKMEM_SANITIZE MATCHES "thread")
+        execute_process(COMMAND ${SETARCH} -R true RESULT_VARIABLE refused OUTPUT_QUIET ERROR_QUIET)
+        if(refused EQUAL 0)
+            set(launcher ${SETARCH} -R)
+        endif()
+    endif()
+    list(APPEND environment "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1" "ASAN_OPTIONS=detect_leaks=0"
+         "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
+foreach(kind IN LISTS api_kinds)
+    file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/${kind}/test_*.c")
+    foreach(source IN LISTS sources)
+        hakmem_test_name(${source} name)
+        hakmem_read_words(${source} words)
+        hakmem_add_test_program(${kind}_${name} ${kind} ${source} hakmem_api hakmem_cmocka)
+        if(kind STREQUAL "unit")
+            target_include_directories(${kind}_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+        endif()
+        hakmem_register(${name} ${kind} "${words}" "" ${launcher} $<TARGET_FILE:${kind}_${name}>)
+    endforeach()
+endforeach()
+if(HAKMEM_SANITIZE)
+    return()
+endif()
+
+# The drop-in: each program under LD_PRELOAD and linked with the static library. plugin_<name>.c are shared
+# objects that these programs load.
+set(preload "LD_PRELOAD=$<TARGET_FILE:hakmem_shared>")
+file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/test_*.c" "${tests_directory}/override/test_*.cc")
+foreach(source IN LISTS sources)
+    hakmem_test_name(${source} name)
+    hakmem_read_words(${source} words)
+    if(NOT "static-only" IN_LIST words)
+        hakmem_add_test_program(override_${name} override ${source} hakmem_cmocka)
+        hakmem_register(${name} override "${words}" "${preload}" $<TARGET_FILE:override_${name}>)
+    endif()
+    if(NOT "preload-only" IN_LIST words)
+        set(target override_${name}_static)
+        hakmem_add_test_program(${target} override ${source} hakmem_cmocka
+            -Wl,--whole-archive $<TARGET_FILE:hakmem_static> -Wl,--no-whole-archive)
+        add_dependencies(${target} hakmem_static)
+        set_target_properties(${target} PROPERTIES
+            ENABLE_EXPORTS ON LINK_DEPENDS $<TARGET_FILE:hakmem_static>)
+        hakmem_register(${name}_static override "${words}" "" $<TARGET_FILE:${target}>)
+    endif()
+endforeach()
+file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/plugin_*.c" "${tests_directory}/override/plugin_*.cc")
+foreach(source IN LISTS sources)
+    get_filename_component(name ${source} NAME_WE)
+    add_library(${name} MODULE ${source})
+    set_target_properties(${name} PROPERTIES
+        PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/override")
+    target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/include")
+    target_link_libraries(${name} PRIVATE hakmem_warnings hakmem_no_builtin Threads::Threads)
+endforeach()
+
+# Every benchmark proves itself in under a second.
+foreach(name IN LISTS HAKMEM_BENCHES)
+    hakmem_register(${name} bench "" "${preload}" $<TARGET_FILE:bench_${name}> --smoke)
+    hakmem_register(${name}_static bench "" "" $<TARGET_FILE:bench_${name}_static> --smoke)
+endforeach()
+
+# The library file itself, and the instructions of its fast paths against tests/golden/.
+find_program(BASH bash REQUIRED)
+hakmem_register(library check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_library.sh"
+    $<TARGET_FILE:hakmem_shared>)
+if(HAKMEM_LEVEL EQUAL 0 AND HAKMEM_UNITY)
+    string(REGEX MATCH "^[0-9]+" compiler_major "${CMAKE_C_COMPILER_VERSION}")
+    string(TOLOWER "${CMAKE_C_COMPILER_ID}-${compiler_major}" compiler)
+    string(REPLACE "gnu-" "gcc-" compiler ${compiler})
+    add_executable(count_fast_path "${PROJECT_SOURCE_DIR}/tools/count_fast_path.c")
+    target_link_libraries(count_fast_path PRIVATE hakmem_warnings hakmem_no_builtin ${CMAKE_DL_LIBS})
+    hakmem_register(fast_path golden "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_fast_path.sh"
+        $<TARGET_FILE:count_fast_path> $<TARGET_FILE:hakmem_shared> ${compiler}
+        "${tests_directory}/golden/fast_path.txt")
+endif()
+
+# The tree itself: once, not in every form.
+if(HAKMEM_CHECKS)
+    foreach(kind programs launcher packaging)
+        file(GLOB scripts CONFIGURE_DEPENDS "${tests_directory}/${kind}/*.sh")
+        foreach(script IN LISTS scripts)
+            hakmem_test_name(${script} name)
+            if(NOT name MATCHES "^(lib|common|support|_)")
+                hakmem_read_words(${script} words)
+                hakmem_register(${name} ${kind} "${words}" "" ${BASH} ${script})
+            endif()
+        endforeach()
+    endforeach()
+    find_package(Python3 REQUIRED COMPONENTS Interpreter)
+    foreach(name layers docs)
+        hakmem_register(${name} check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/check_${name}.py")
+    endforeach()
+    hakmem_register(lists check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/write_lists.py" --check)
+    foreach(name format tidy tools)
+        hakmem_register(${name} check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_${name}.sh")
+    endforeach()
+endif()
