@@ -1,0 +1,58 @@
+/* bits.h: arithmetic on powers of two and on 64-bit maps. Pure functions. */
+#ifndef HAK_BASE_BITS_H
+#define HAK_BASE_BITS_H
+
+#include "base/compiler.h"
+
+HAK_INLINE bool bits_is_power_of_two(size_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+/* Undefined for 0, as the instruction is. */
+HAK_INLINE uint32_t bits_lowest(uint64_t map)
+{
+    return (uint32_t)__builtin_ctzll(map);
+}
+
+HAK_INLINE uint32_t bits_log2(uint64_t value)
+{
+    return 63u - (uint32_t)__builtin_clzll(value);
+}
+
+HAK_INLINE uint32_t bits_count(uint64_t map)
+{
+    return (uint32_t)__builtin_popcountll(map);
+}
+
+/* `alignment` is a power of two; the caller has excluded overflow. */
+HAK_INLINE size_t bits_align_up(size_t value, size_t alignment)
+{
+    return (value + (alignment - 1)) & ~(alignment - 1);
+}
+
+HAK_INLINE size_t bits_align_down(size_t value, size_t alignment)
+{
+    return value & ~(alignment - 1);
+}
+
+/* `count` ones from bit `first`; first + count <= 64. */
+HAK_INLINE uint64_t bits_mask(uint32_t first, uint32_t count)
+{
+    return (count == 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1) << first;
+}
+
+/* The map of bits at which a run of `count` ones (1..64) starts: each halving step ands the map
+ * with itself shifted, so six steps suffice for 64. */
+HAK_INLINE uint64_t bits_run_starts(uint64_t map, uint32_t count)
+{
+    uint32_t done = 1;
+    while (done < count && map != 0) {
+        uint32_t step = done < count - done ? done : count - done;
+        map &= map >> step;
+        done += step;
+    }
+    return map;
+}
+
+#endif

@@ -1,0 +1,219 @@
+/* flush.c: the full bin, limits, and trimming. See cache.h. */
+#include "cache/cache.h"
+
+#include "core/diagnose.h"
+#include "core/knobs.h"
+
+uint64_t hak__cache_charged;
+
+void hak__cache_start(struct cache *cache, uint32_t id)
+{
+    cache->key = id << OWNER_CODE_BITS;
+    cache->slabs.key = cache->key;
+}
+
+static uint32_t cache_limit_for(uint32_t class_index, uint32_t bytes)
+{
+    uint32_t limit = bytes / size_class_bytes(class_index);
+    limit = limit < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : limit;
+    return limit > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : limit;
+}
+
+/* What a limit can cost: its bytes, and the slab that its last object keeps from being given back.
+ */
+static uint64_t cache_charge(uint32_t class_index, uint32_t limit)
+{
+    const struct size_class *size_class = &hak__size_classes[class_index];
+    return limit == 0
+               ? 0
+               : size_class->slab_slices * SLICE_SIZE + (uint64_t)limit * size_class->object_size;
+}
+
+static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t limit)
+{
+    struct bin *bin = &cache->bins[class_index];
+    uint64_t change = cache_charge(class_index, limit) - cache_charge(class_index, bin->limit);
+    cache->charged += change; /* wraps when it falls, and so falls */
+    atomic_add_relaxed(&hak__cache_charged, change);
+    bin->room += (int32_t)(limit - bin->limit);
+    bin->limit = limit;
+}
+
+/* Doubles the limit, or starts it, if both budgets allow. Two threads may exceed the common one by
+ * a step each. */
+static void cache_grow_limit(struct cache *cache, uint32_t class_index)
+{
+    uint32_t limit = cache->bins[class_index].limit;
+    uint32_t most = cache_limit_for(class_index, hak__knobs.bin_bytes_max);
+    uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
+    larger = larger < most ? larger : most;
+    uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
+    if (larger > limit && cache->charged + growth <= hak__knobs.cache_bytes &&
+        atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total) {
+        cache_set_limit(cache, class_index, larger);
+    }
+}
+
+/* Returns a list to its slabs, a run of neighbours in one slab at a time. */
+static void cache_return(struct cache *cache, struct object_list list)
+{
+    struct object *object = list.head;
+    uint32_t returned = 0;
+    while (object != NULL) {
+        size_t slice = window_slice_of(object);
+        bool inside = window_contains_slice(slice);
+        if (HAK_UNLIKELY(!inside || (window_owner(slice) ^ cache->key) >= CLASS_COUNT)) {
+            bool empty = inside && window_owner(slice) == OWNER_NOBODY; /* it was given back */
+            hak__diagnose_fatal(empty ? "double free (more objects freed than the slab holds)"
+                                      : "corrupted free list (written after free?)",
+                                object, 0, cache->key >> OWNER_CODE_BITS);
+        }
+        struct slab *slab = slab_of_slice(slice);
+        uintptr_t start = (uintptr_t)slab_start(slab);
+        size_t size = slab->slice_count * SLICE_SIZE;
+        struct object_list run = {object, 0};
+        struct object *tail;
+        do {
+            tail = object;
+            run.count++;
+            object = object->next;
+            /* the count bounds the walk, should the list be a circle */
+        } while (object != NULL && (uintptr_t)object - start < size &&
+                 returned + run.count <= list.count);
+        if (HAK_UNLIKELY(returned + run.count > list.count)) {
+            hak__diagnose_fatal("corrupted free list (double free?)", run.head,
+                                size_class_bytes(slab->class_index), cache->key >> OWNER_CODE_BITS);
+        }
+        returned += run.count;
+        hak__slab_return(&cache->slabs, slab, run, tail);
+    }
+    if (HAK_UNLIKELY(returned != list.count)) {
+        hak__diagnose_fatal("corrupted free list (written after free?)", list.head, 0,
+                            cache->key >> OWNER_CODE_BITS);
+    }
+    counter_add(&cache->slabs.counters, COUNTER_FREE_FLUSHED_OBJECTS, returned);
+}
+
+static struct object_list bin_take_all(struct bin *bin)
+{
+    struct object_list list = {bin->head, bin_count(bin)};
+    bin->head = NULL;
+    bin->room = (int32_t)bin->limit;
+    return list;
+}
+
+/* All but the last freed half of the limit. The bin is then as far from empty as from full: taking
+ * all of it made a thread at the boundary swap lists at every few operations, 10 % of its time in
+ * replace with 20,000 slots. */
+static struct object_list bin_take_older(struct bin *bin)
+{
+    uint32_t kept = bin->limit / 2;
+    if (kept == 0) {
+        return bin_take_all(bin);
+    }
+    struct object *last = bin->head;
+    for (uint32_t i = 1; i < kept; i++) {
+        last = last->next;
+    }
+    struct object_list older = {last->next, bin_count(bin) - kept};
+    last->next = NULL;
+    bin->room = (int32_t)(bin->limit - kept);
+    return older;
+}
+
+static void cache_return_reserve(struct cache *cache, uint32_t class_index)
+{
+    struct object_list list = cache->reserves[class_index];
+    if (list.count != 0) {
+        cache->reserves[class_index] = (struct object_list){NULL, 0};
+        cache_return(cache, list);
+    }
+}
+
+static void cache_flush_class(struct cache *cache, uint32_t class_index)
+{
+    struct bin *bin = &cache->bins[class_index];
+    cache_return_reserve(cache, class_index);
+    struct object_list list = bin_take_all(bin);
+    if (list.count != 0) {
+        cache_return(cache, list);
+    }
+    cache_set_limit(cache, class_index, 0);
+}
+
+void hak__cache_overflow(struct cache *cache, uint32_t class_index)
+{
+    struct bin *bin = &cache->bins[class_index];
+    cache->active[class_index] = true;
+    counter_add(&cache->slabs.counters, COUNTER_FREE_OVERFLOW, 1);
+    if (cache->missed[class_index] || bin->limit == 0) { /* too small in both directions, or new */
+        cache->missed[class_index] = false;
+        cache_grow_limit(cache, class_index);
+        if (bin->room >= 0) {
+            return;
+        }
+    }
+    if (bin->limit == 0) { /* no budget: just this object goes back, the rest of a refill stays */
+        struct object *object = bin->head;
+        const struct slab *slab = slab_of_slice(window_slice_of(object));
+        if (hak__slab_free_objects(slab) + bin_count(bin) >= slab->carved_count) {
+            cache_flush_class(cache, class_index); /* unless that rest is all that holds the slab */
+            return;
+        }
+        bin->head = object->next;
+        bin->room++;
+        object->next = NULL;
+        cache_return(cache, (struct object_list){object, 1});
+        return;
+    }
+    cache_return_reserve(cache, class_index);
+    cache->reserves[class_index] = bin_take_older(bin);
+}
+
+void hak__cache_flush(struct cache *cache)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        cache_flush_class(cache, class_index);
+    }
+}
+
+void hak__cache_trim(struct cache *cache)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        if (cache->active[class_index]) {
+            cache->active[class_index] = false;
+            continue;
+        }
+        if (cache->bins[class_index].limit != 0 || cache->bins[class_index].head != NULL) {
+            cache_flush_class(cache, class_index);
+            counter_add(&cache->slabs.counters, COUNTER_BINS_TRIMMED, 1);
+        }
+    }
+}
+
+void hak__cache_abandon(struct cache *cache)
+{
+    for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
+        bin_take_all(&cache->bins[class_index]);
+        cache_set_limit(cache, class_index, 0);
+        cache->reserves[class_index] = (struct object_list){NULL, 0};
+    }
+    for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
+        cache->remote[i] = (struct remote_entry){NULL, NULL, NULL, 0};
+    }
+}
+
+HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index)
+{
+    const struct bin *bin = &cache->bins[class_index];
+    return bin->limit - (uint32_t)bin->room + cache->reserves[class_index].count;
+}
+
+size_t hak__cache_bytes(const struct cache *cache)
+{
+    size_t bytes = 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        bytes += (size_t)hak__cache_objects(cache, class_index) * size_class_bytes(class_index);
+    }
+    return bytes;
+}

@@ -1,0 +1,30 @@
+/* refill.c: the empty bin. See cache.h. */
+#include "cache/cache.h"
+#include "core/diagnose.h"
+
+void *hak__cache_refill(struct cache *cache, uint32_t class_index)
+{
+    struct bin *bin = &cache->bins[class_index];
+    struct object_list *reserve = &cache->reserves[class_index];
+    struct object_list list = *reserve;
+    HAK_ASSERT(bin->head == NULL);
+    if (HAK_LEVEL >= 1 && bin_count(bin) != 0) {
+        hak__diagnose_fatal("corrupted free list (written after free?)", bin,
+                            size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
+    }
+    cache->active[class_index] = true;
+    cache->missed[class_index] = true;
+    if (list.count != 0) {
+        *reserve = (struct object_list){NULL, 0};
+        counter_add(&cache->slabs.counters, COUNTER_REFILL_RESERVE, 1);
+    } else {
+        list = hak__slab_refill(&cache->slabs, class_index);
+        if (list.count == 0) {
+            return NULL;
+        }
+    }
+    struct object *object = list.head;
+    bin->head = object->next;
+    bin->room -= (int32_t)(list.count - 1);
+    return object;
+}

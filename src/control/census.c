@@ -1,0 +1,209 @@
+/* census.c: see census.h. Calls: census_take -> walk_slices (by owner words, one heap's lock at a
+ * time), count_heaps.
+ *
+ * Bins and remote buffers belong to their threads, which write them without a lock or an atomic
+ * operation: the census reads them as they go by. ThreadSanitizer is told so, function by function.
+ */
+#include "control/census.h"
+
+#include "base/atomics.h"
+#include "region/superslab.h"
+#include "slab/slab.h"
+
+/* Slices looked at under one heap's lock before it is let go for its thread. */
+#define CENSUS_BATCH 64u
+
+static uint64_t census_minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+uint64_t hak__census_in_use(const struct class_census *class_census)
+{
+    return census_minus(class_census->carved_count,
+                        class_census->in_slabs_count + class_census->cached_count);
+}
+
+uint64_t hak__census_objects_in_use(const struct census *census)
+{
+    uint64_t count = census->spans_count + census->whales.live_count;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        count += hak__census_in_use(&census->classes[class_index]);
+    }
+    return count;
+}
+
+uint64_t hak__census_bytes_in_use(const struct census *census)
+{
+    uint64_t bytes = census->span_bytes + census->whales.live_bytes;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        bytes += hak__census_in_use(&census->classes[class_index]) * size_class_bytes(class_index);
+    }
+    return bytes;
+}
+
+uint64_t hak__census_bytes_cached(const struct census *census)
+{
+    uint64_t bytes = census->span_cached_bytes + census->whales.cached_bytes;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        bytes += census->classes[class_index].cached_count * size_class_bytes(class_index);
+    }
+    return bytes;
+}
+
+/* A bin seen in the middle of a change of its limit may look less than empty. */
+static uint64_t census_bin_objects(const struct cache *cache, uint32_t class_index)
+{
+    uint32_t count = hak__cache_objects(cache, class_index);
+    return (int32_t)count > 0 ? count : 0;
+}
+
+/* Volatile: each entry's slab is read once. */
+HAK_RACY_READER static void census_add_remote(const struct cache *cache,
+                                              uint64_t cached_counts[CLASS_COUNT])
+{
+    for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
+        const volatile struct remote_entry *entry = &cache->remote[i];
+        const struct slab *slab = entry->slab;
+        uint32_t class_index = slab != NULL ? slab->class_index : 0;
+        if (class_index != 0 && class_index < CLASS_COUNT) {
+            cached_counts[class_index] += entry->count;
+        }
+    }
+}
+
+static void census_add_cached(const struct heap *heap, uint64_t cached_counts[CLASS_COUNT])
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        cached_counts[class_index] += census_bin_objects(&heap->cache, class_index);
+    }
+    census_add_remote(&heap->cache, cached_counts);
+}
+
+HAK_RACY_READER static uint64_t census_span_cached_bytes(const struct heap *heap)
+{
+    return (uint64_t)atomic_load_relaxed(&heap->spans.slices) * SLICE_SIZE;
+}
+
+HAK_RACY_READER bool hak__census_heap_is_parked(const struct heap *heap)
+{
+    return heap->parked;
+}
+
+uint64_t hak__census_heap_cached_bytes(const struct heap *heap)
+{
+    uint64_t counts[CLASS_COUNT] = {0};
+    census_add_cached(heap, counts);
+    uint64_t bytes = census_span_cached_bytes(heap);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        bytes += counts[class_index] * size_class_bytes(class_index);
+    }
+    return bytes;
+}
+
+static void census_count_heaps(struct census *census)
+{
+    uint64_t cached_counts[CLASS_COUNT] = {0};
+    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        census->heaps_count++;
+        census->heaps_parked_count += hak__census_heap_is_parked(heap) ? 1 : 0;
+        census->span_cached_bytes += census_span_cached_bytes(heap);
+        for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
+            census->counters.values[i] +=
+                atomic_load_relaxed(&heap->cache.slabs.counters.values[i]);
+        }
+        census_add_cached(heap, cached_counts);
+    }
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        census->classes[class_index].cached_count = cached_counts[class_index];
+    }
+}
+
+static void census_count_slab(struct census *census, const struct slab *slab)
+{
+    struct class_census *class_census = &census->classes[slab->class_index];
+    class_census->slabs_count++;
+    class_census->slab_bytes += (uint64_t)slab->slice_count * SLICE_SIZE;
+    class_census->carved_count += slab->carved_count;
+    class_census->in_slabs_count += hak__slab_free_objects(slab);
+}
+
+/* The heap that owns the slab at `slice`, NULL when no slab is there. May be outdated at once: heap
+ * structs are never freed, so it can be locked and asked again. */
+HAK_RACY_READER static struct heap *census_owner(size_t slice)
+{
+    uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
+    if (code == 0 || code >= CLASS_COUNT) {
+        return NULL;
+    }
+    const volatile struct slab *slab = window_slab_metadata(slice);
+    struct slab_set *set = slab->owner;
+    if (set == NULL) {
+        return NULL;
+    }
+    return (struct heap *)(void *)((unsigned char *)set - offsetof(struct heap, cache.slabs));
+}
+
+/* The slabs of `heap` from `slice` on, until one is not its own. Returns the first slice not looked
+ * at. */
+static size_t census_count_run(struct census *census, struct heap *heap, size_t slice, size_t limit)
+{
+    size_t end = limit - slice < CENSUS_BATCH ? limit : slice + CENSUS_BATCH;
+    lock_acquire(&heap->lock);
+    while (slice < end) {
+        uint32_t owner = window_owner(slice);
+        uint32_t code = owner & OWNER_CODE_MASK;
+        if (owner >> OWNER_CODE_BITS != heap->id || code == 0 || code >= CLASS_COUNT) {
+            break;
+        }
+        const struct slab *slab = window_slab_metadata(slice);
+        if (slab->slices_back == 0) {
+            census_count_slab(census, slab);
+        }
+        slice++;
+    }
+    lock_release(&heap->lock);
+    return slice;
+}
+
+static void census_count_span(struct census *census, size_t slice)
+{
+    census->spans_count++;
+    census->span_bytes += hak__span_bytes(slice);
+}
+
+static void census_walk_slices(struct census *census)
+{
+    /* acquire: pairs with the release in superslab.c when the limit grows */
+    size_t limit = atomic_load_acquire(&hak__window.shared_limit);
+    for (size_t slice = 0; slice < limit;) {
+        size_t next = slice;
+        struct heap *heap = census_owner(slice);
+        if (heap != NULL) {
+            next = census_count_run(census, heap, slice, limit);
+        } else if (window_owner(slice) == OWNER_SPAN) {
+            census_count_span(census, slice);
+        }
+        slice = next == slice ? slice + 1 : next; /* on, also when the slab went away meanwhile */
+    }
+}
+
+HAK_RACY_READER static uint64_t census_superslabs(void)
+{
+    uint64_t count = 0;
+    size_t end = atomic_load_relaxed(&hak__superslabs.count);
+    for (size_t i = 0; i < end; i++) {
+        uint32_t state = atomic_load_relaxed(&hak__superslabs.superslabs[i].state);
+        count += state == SUPERSLAB_CLAIMED ? 1 : 0;
+    }
+    return count;
+}
+
+void hak__census_take(struct census *census)
+{
+    *census = (struct census){.spans_count = 0};
+    census_walk_slices(census);
+    census_count_heaps(census);
+    census->superslabs_count = census_superslabs();
+    census->whales = hak__whale_totals();
+}

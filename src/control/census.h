@@ -1,0 +1,48 @@
+/* census.h: counts where the memory is: one walk over all slices and heaps. For reports; no fast
+ * path knows of it.
+ *
+ * What a thread is changing at that moment may be counted on either side of the change; what is at
+ * rest is counted exactly. */
+#ifndef HAK_CONTROL_CENSUS_H
+#define HAK_CONTROL_CENSUS_H
+
+#include "core/counters.h"
+#include "core/limits.h"
+#include "heap/heap.h"
+#include "large/whale.h"
+
+/* Objects of one size class: carved = in use + in slabs + cached. */
+struct class_census {
+    uint64_t slabs_count;
+    uint64_t slab_bytes;
+    uint64_t carved_count;   /* cut so far; the rest of the slabs is untouched memory */
+    uint64_t in_slabs_count; /* free, in their slabs */
+    uint64_t cached_count;   /* free, in bins and remote buffers */
+};
+
+struct census {
+    struct class_census classes[CLASS_COUNT];
+    struct counters counters; /* of all heaps together */
+    uint64_t spans_count;     /* in use */
+    uint64_t span_bytes;
+    uint64_t span_cached_bytes;
+    uint64_t heaps_count;
+    uint64_t heaps_parked_count;
+    uint64_t superslabs_count;
+    struct whale_totals whales;
+};
+
+/* Takes one heap's lock at a time; none may be held by the caller. */
+HAK_HIDDEN void hak__census_take(struct census *census);
+
+HAK_HIDDEN uint64_t hak__census_in_use(const struct class_census *class_census);
+/* Objects of slabs, spans and whales together. */
+HAK_HIDDEN uint64_t hak__census_objects_in_use(const struct census *census);
+HAK_HIDDEN uint64_t hak__census_bytes_in_use(const struct census *census);
+HAK_HIDDEN uint64_t hak__census_bytes_cached(const struct census *census);
+
+/* Of one heap, at any time. Cached: free objects in bins and remote buffer, and kept spans. */
+HAK_HIDDEN bool hak__census_heap_is_parked(const struct heap *heap);
+HAK_HIDDEN uint64_t hak__census_heap_cached_bytes(const struct heap *heap);
+
+#endif

@@ -1,0 +1,173 @@
+/* life.c: what the loader calls: the library's first and last moments.
+ *
+ *   begin   options of a process that allocated before the C library knew the environment; fork
+ *           handlers, which must be the first that anybody registers (the library is linked with
+ *           -z initfirst); the line that says who serves this process
+ *   end     the report, when asked for
+ *
+ * Memory is served before begin and after end: nothing here is needed for that. */
+#include "control/life.h"
+
+#include <link.h>
+#include <pthread.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+#include "core/options.h"
+#include "hakmem/stats.h"
+#include "heap/heap.h"
+#include "os/os.h"
+
+const bool hak__life_linked = true;
+
+/* --- begin --- */
+
+struct life_search {
+    uintptr_t address;
+    const char *path; /* of the object that holds the address */
+};
+
+static int life_match_object(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    struct life_search *search = argument;
+    (void)size;
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        if (header->p_type == PT_LOAD &&
+            search->address - object->dlpi_addr - header->p_vaddr < header->p_memsz) {
+            search->path = object->dlpi_name;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The file this code came from: the library, or the program when it was linked statically. */
+static const char *life_own_path(const char *program)
+{
+    struct life_search search = {(uintptr_t)&life_own_path, NULL};
+    dl_iterate_phdr(life_match_object, &search);
+    return search.path != NULL && search.path[0] != '\0' ? search.path : program;
+}
+
+static void life_announce(const char *program)
+{
+    char line[4096 + 128]; /* a path and a sentence */
+    struct text text = {line, sizeof line - 1, 0};
+    hak__text_put(&text, "hakmem: ");
+    hak__text_put(&text, hak_version());
+    hak__text_put(&text, " serves process ");
+    hak__text_put_unsigned(&text, hak__os_process_id());
+    hak__text_put(&text, " (profile ");
+    hak__text_put(&text, hak__settings.profile);
+    hak__text_put(&text, ") from ");
+    hak__text_put(&text, life_own_path(program));
+    line[text.length++] = '\n';
+    hak__os_write_error(line, text.length);
+}
+
+/* An exec keeps the process's id, and a script may go through several programs: one line is enough.
+ * It also keeps the variable out of sight of the program's children. */
+static void life_forget_announce(char **environment)
+{
+    const char *name = "HAKMEM_ANNOUNCE=";
+    char **kept = environment;
+    for (char **string = environment; *string != NULL; string++) {
+        size_t same = 0;
+        while (name[same] != '\0' && (*string)[same] == name[same]) {
+            same++;
+        }
+        if (name[same] != '\0') {
+            *kept++ = *string;
+        }
+    }
+    *kept = NULL;
+}
+
+/* glibc gives constructors main's arguments. 101: the first that a program may ask for. */
+__attribute__((constructor(101))) static void life_begin(int argc, char **argv, char **environment)
+{
+    hak__os_init();
+    hak__options_read(environment);
+    hak__start(); /* a failure is told by the first allocation */
+    pthread_atfork(hak__fork_prepare, hak__fork_parent, hak__fork_child);
+    if (hak__settings.announce_process == hak__os_process_id()) {
+        life_announce(argc > 0 ? argv[0] : "a program without a name");
+        life_forget_announce(environment);
+    }
+}
+
+/* --- end --- */
+
+/* The whole report, so that it is written at once: several processes may append to one file. */
+struct life_report {
+    char *data; /* NULL: there is no memory for it, write the pieces as they come */
+    size_t size;
+    size_t length;
+    int descriptor;
+};
+
+static void life_write(struct life_report *report)
+{
+    hak__os_write(report->descriptor, report->data, report->length);
+    report->length = 0;
+}
+
+static void life_collect(void *argument, const char *piece, size_t size)
+{
+    struct life_report *report = argument;
+    if (report->size - report->length < size) {
+        life_write(report);
+    }
+    if (report->size < size) {
+        hak__os_write(report->descriptor, piece, size);
+        return;
+    }
+    for (size_t i = 0; i < size; i++) {
+        report->data[report->length++] = piece[i];
+    }
+}
+
+/* Room for a report: some 30 KiB and, for each heap, a line of all counters. */
+static size_t life_report_size(void)
+{
+    struct hak_stats stats;
+    hak_stats_get(&stats);
+    return bits_align_up(((size_t)64 << 10) + stats.heaps_count * 1024, hak__os_page_size());
+}
+
+static void life_report(int descriptor)
+{
+    struct life_report report = {NULL, life_report_size(), 0, descriptor};
+    void *memory = NULL;
+    if (hak__os_map(report.size, hak__os_page_size(), &memory) != 0) {
+        report.size = 0;
+    }
+    report.data = memory;
+    hak_report(hak__settings.stats == STATS_JSON ? HAK_REPORT_JSON : HAK_REPORT_TEXT, life_collect,
+               &report);
+    life_write(&report);
+    if (report.size != 0) {
+        hak__os_unmap(memory, report.size);
+    }
+}
+
+__attribute__((destructor)) static void life_end(void)
+{
+    uint64_t process = hak__settings.stats_process;
+    if (hak__settings.stats == STATS_NONE || (process != 0 && process != hak__os_process_id())) {
+        return;
+    }
+    if (hak__settings.stats_file == NULL) {
+        life_report(2);
+        return;
+    }
+    int descriptor = hak__os_open_append(hak__settings.stats_file);
+    if (descriptor >= 0) {
+        life_report(descriptor);
+        hak__os_close(descriptor);
+    } else {
+        static const char complaint[] = "hakmem: HAKMEM_STATS_FILE cannot be opened\n";
+        hak__os_write_error(complaint, sizeof complaint - 1);
+    }
+}

@@ -1,0 +1,290 @@
+/* report_writer.c: see report_writer.h. */
+#include "control/report_writer.h"
+
+/* Columns of text: the longest key is 24 characters; 14 digits are 90 TiB. */
+#define REPORT_KEY_WIDTH 26
+#define REPORT_VALUE_WIDTH 14
+#define REPORT_UNIT_WIDTH 12
+#define REPORT_COLUMN_WIDTH 12
+
+static void report_flush(struct report_writer *writer)
+{
+    if (writer->text.length != 0) {
+        writer->sink(writer->argument, writer->buffer, writer->text.length);
+        writer->text.length = 0;
+    }
+}
+
+static void report_put_char(struct report_writer *writer, char c)
+{
+    if (writer->text.length == writer->text.size) {
+        report_flush(writer);
+    }
+    hak__text_put_part(&writer->text, &c, 1);
+}
+
+static uint32_t report_put(struct report_writer *writer, const char *string)
+{
+    uint32_t length = 0;
+    for (; string[length] != '\0'; length++) {
+        report_put_char(writer, string[length]);
+    }
+    return length;
+}
+
+static void report_put_spaces(struct report_writer *writer, uint32_t from, uint32_t to)
+{
+    for (uint32_t column = from; column < to; column++) {
+        report_put_char(writer, ' ');
+    }
+}
+
+static uint32_t report_length(const char *string)
+{
+    uint32_t length = 0;
+    while (string[length] != '\0') {
+        length++;
+    }
+    return length;
+}
+
+static void report_put_right(struct report_writer *writer, const char *string, uint32_t width)
+{
+    report_put_spaces(writer, report_length(string), width);
+    report_put(writer, string);
+}
+
+static bool report_is_json(const struct report_writer *writer)
+{
+    return writer->format == HAK_REPORT_JSON;
+}
+
+/* A string of any bytes: all that is not printable ASCII is escaped; in text it becomes '?'. */
+static void report_put_quoted(struct report_writer *writer, const char *string)
+{
+    report_put_char(writer, '"');
+    for (; *string != '\0'; string++) {
+        unsigned char c = (unsigned char)*string;
+        if (c == '"' || c == '\\') {
+            report_put_char(writer, '\\');
+            report_put_char(writer, (char)c);
+        } else if (c >= ' ' && c <= '~') {
+            report_put_char(writer, (char)c);
+        } else {
+            report_put(writer, "\\u00");
+            report_put_char(writer, "0123456789abcdef"[c >> 4]);
+            report_put_char(writer, "0123456789abcdef"[c & 15]);
+        }
+    }
+    report_put_char(writer, '"');
+}
+
+static void report_put_plain(struct report_writer *writer, const char *string)
+{
+    for (; *string != '\0'; string++) {
+        report_put_char(writer, *string >= ' ' && *string <= '~' ? *string : '?');
+    }
+}
+
+/* JSON: a comma where one is due, then "key": unless the key is NULL. */
+static void report_json_next(struct report_writer *writer, const char *key)
+{
+    if (!writer->first) {
+        report_put(writer, ", ");
+    }
+    writer->first = false;
+    if (key != NULL) {
+        report_put_quoted(writer, key);
+        report_put(writer, ": ");
+    }
+}
+
+static void report_json_open(struct report_writer *writer, const char *key, char bracket)
+{
+    report_json_next(writer, key);
+    report_put_char(writer, bracket);
+    writer->first = true;
+}
+
+static void report_json_close(struct report_writer *writer, char bracket)
+{
+    report_put_char(writer, bracket);
+    writer->first = false;
+}
+
+void hak__report_begin(struct report_writer *writer, enum hak_report_format format,
+                       hak_report_sink *sink, void *argument)
+{
+    writer->sink = sink;
+    writer->argument = argument;
+    writer->format = format;
+    writer->layout = REPORT_LINES;
+    writer->first = true;
+    writer->text = (struct text){writer->buffer, sizeof writer->buffer, 0};
+    if (report_is_json(writer)) {
+        report_put_char(writer, '{');
+    }
+}
+
+void hak__report_end(struct report_writer *writer)
+{
+    if (report_is_json(writer)) {
+        report_put(writer, "}\n");
+    }
+    report_flush(writer);
+}
+
+void hak__report_section_begin(struct report_writer *writer, const char *key)
+{
+    if (report_is_json(writer)) {
+        report_json_open(writer, key, '{');
+    } else if (writer->layout == REPORT_LINES) {
+        report_put(writer, key);
+        report_put_char(writer, '\n');
+    }
+}
+
+void hak__report_section_end(struct report_writer *writer)
+{
+    if (report_is_json(writer)) {
+        report_json_close(writer, '}');
+    }
+}
+
+void hak__report_list_begin(struct report_writer *writer, const char *key,
+                            const char *const *columns)
+{
+    writer->layout = columns != NULL ? REPORT_COLUMNS : REPORT_INLINE;
+    if (report_is_json(writer)) {
+        report_json_open(writer, key, '[');
+        return;
+    }
+    report_put(writer, key);
+    report_put_char(writer, '\n');
+    if (columns != NULL) {
+        for (; *columns != NULL; columns++) {
+            report_put_char(writer, ' ');
+            report_put_right(writer, *columns, REPORT_COLUMN_WIDTH);
+        }
+        report_put_char(writer, '\n');
+    }
+}
+
+void hak__report_list_end(struct report_writer *writer)
+{
+    writer->layout = REPORT_LINES;
+    if (report_is_json(writer)) {
+        report_json_close(writer, ']');
+    }
+}
+
+void hak__report_record_begin(struct report_writer *writer)
+{
+    if (report_is_json(writer)) {
+        report_json_open(writer, NULL, '{');
+    } else if (writer->layout == REPORT_INLINE) {
+        report_put_char(writer, ' ');
+    }
+}
+
+void hak__report_record_end(struct report_writer *writer)
+{
+    if (report_is_json(writer)) {
+        report_json_close(writer, '}');
+    } else {
+        report_put_char(writer, '\n');
+    }
+}
+
+/* Text of a field: `value`, and on lines `unit` and `help` behind it. */
+static void report_put_field(struct report_writer *writer, const char *key, const char *value,
+                             const char *unit, const char *help)
+{
+    switch (writer->layout) {
+    case REPORT_LINES:
+        report_put(writer, "  ");
+        report_put_spaces(writer, report_put(writer, key), REPORT_KEY_WIDTH);
+        report_put_spaces(writer, report_length(value), REPORT_VALUE_WIDTH);
+        report_put_plain(writer, value);
+        if (*unit != '\0' || *help != '\0') {
+            report_put_char(writer, ' ');
+            report_put_spaces(writer, report_put(writer, unit), REPORT_UNIT_WIDTH);
+            report_put(writer, help);
+        }
+        report_put_char(writer, '\n');
+        break;
+    case REPORT_INLINE:
+        report_put_char(writer, ' ');
+        report_put(writer, key);
+        report_put_char(writer, ' ');
+        report_put_plain(writer, value);
+        break;
+    case REPORT_COLUMNS:
+        report_put_char(writer, ' ');
+        report_put_right(writer, value, REPORT_COLUMN_WIDTH);
+        break;
+    }
+}
+
+/* 12345678 as "11.7 MiB"; empty below 1 KiB. */
+static void report_scale(struct text *text, uint64_t bytes)
+{
+    unsigned unit = 0;
+    uint64_t whole = bytes;
+    uint64_t rest = 0;
+    while (whole >= 1024 && unit < 4) {
+        rest = whole % 1024;
+        whole /= 1024;
+        unit++;
+    }
+    if (unit != 0) {
+        hak__text_put_unsigned(text, whole);
+        hak__text_put(text, ".");
+        hak__text_put_unsigned(text, rest * 10 / 1024);
+        hak__text_put_part(text, &" KiB MiB GiB TiB"[(unit - 1) * 4], 4);
+    }
+}
+
+static void report_value(struct report_writer *writer, const char *key, uint64_t value, bool bytes,
+                         const char *help)
+{
+    char digits[24];
+    char unit[16];
+    struct text digits_text = {digits, sizeof digits - 1, 0};
+    struct text unit_text = {unit, sizeof unit - 1, 0};
+    hak__text_put_unsigned(&digits_text, value);
+    digits[digits_text.length] = '\0';
+    if (report_is_json(writer)) {
+        report_json_next(writer, key);
+        report_put(writer, digits);
+        return;
+    }
+    if (bytes) {
+        report_scale(&unit_text, value);
+    }
+    unit[unit_text.length] = '\0';
+    report_put_field(writer, key, digits, unit, help);
+}
+
+void hak__report_number(struct report_writer *writer, const char *key, uint64_t value,
+                        const char *help)
+{
+    report_value(writer, key, value, false, help);
+}
+
+void hak__report_bytes(struct report_writer *writer, const char *key, uint64_t value,
+                       const char *help)
+{
+    report_value(writer, key, value, true, help);
+}
+
+void hak__report_string(struct report_writer *writer, const char *key, const char *value,
+                        const char *help)
+{
+    if (report_is_json(writer)) {
+        report_json_next(writer, key);
+        report_put_quoted(writer, value);
+        return;
+    }
+    report_put_field(writer, key, value, "", help);
+}

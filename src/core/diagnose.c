@@ -1,0 +1,58 @@
+/* diagnose.c: see diagnose.h. */
+#include "core/diagnose.h"
+
+#include "base/check.h"
+#include "base/text.h"
+#include "os/os.h"
+
+#define LINE_SIZE 256 /* the longest message is about 150 characters */
+
+void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size,
+                         uint32_t heap_id)
+{
+    char line[LINE_SIZE];
+    struct text text = {line, sizeof line, 0};
+    hak__text_put(&text, "hakmem: fatal: ");
+    hak__text_put(&text, what);
+    hak__text_put(&text, ": pointer ");
+    hak__text_put_hex(&text, (uintptr_t)pointer);
+    if (object_size != 0) {
+        hak__text_put(&text, ", size class ");
+        hak__text_put_unsigned(&text, object_size);
+        hak__text_put(&text, " bytes");
+    }
+    if (heap_id != 0) {
+        hak__text_put(&text, ", owned by heap ");
+        hak__text_put_unsigned(&text, heap_id);
+    }
+    hak__text_put(&text, "\n");
+    hak__os_write_error(line, text.length);
+    hak__os_abort();
+}
+
+void hak__diagnose_warn(const char *what, const void *pointer)
+{
+    char line[LINE_SIZE];
+    struct text text = {line, sizeof line, 0};
+    hak__text_put(&text, "hakmem: warning: ");
+    hak__text_put(&text, what);
+    hak__text_put(&text, ": pointer ");
+    hak__text_put_hex(&text, (uintptr_t)pointer);
+    hak__text_put(&text, "\n");
+    hak__os_write_error(line, text.length);
+}
+
+void hak__assert_fail(const char *text, const char *file, int line)
+{
+    char buffer[LINE_SIZE];
+    struct text message = {buffer, sizeof buffer, 0};
+    hak__text_put(&message, "hakmem: fatal: assertion failed: ");
+    hak__text_put(&message, text);
+    hak__text_put(&message, " (");
+    hak__text_put(&message, file);
+    hak__text_put(&message, ":");
+    hak__text_put_unsigned(&message, (uint64_t)line);
+    hak__text_put(&message, ")\n");
+    hak__os_write_error(buffer, message.length);
+    hak__os_abort();
+}

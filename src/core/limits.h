@@ -1,0 +1,122 @@
+/* limits.h: every constant of the layout and every bound, each with its reason.
+ *
+ * Assertion level 2 shrinks what can be shrunk, so that refills, flushes, claims, purges and
+ * evictions, rare in normal life, happen all the time under test. */
+#ifndef HAK_CORE_LIMITS_H
+#define HAK_CORE_LIMITS_H
+
+#include "base/arch.h"
+#include "base/compiler.h"
+
+#define HAK_TINY_LIMITS (HAK_LEVEL >= 2)
+
+/* Slice: unit of ownership, and the smallest slab. 32 KiB: every class a heap uses holds half a
+ * slab on average that nobody uses; 64 KiB made that 1.2 times mimalloc 3's memory in larson with 2
+ * and 16 threads (docs/decisions/0003). The registry costs 4 bytes a slice, its metadata 64: 0.2 %.
+ */
+#define SLICE_SHIFT 15u
+#define SLICE_SIZE ((size_t)1 << SLICE_SHIFT)
+
+/* The largest OS page in use (aarch64 has 4, 16 and 64 KiB): tables lie at multiples of it. */
+#define OS_PAGE_SIZE_MAX ((size_t)64 << 10)
+
+/* Superslab: unit of claiming and of free maps; 64 slices, so that one word maps it. */
+#define SUPERSLAB_SLICES 64u
+#define SUPERSLAB_SIZE (SUPERSLAB_SLICES * SLICE_SIZE)
+
+/* Window: the address range of all superslabs. Nothing is reserved (docs/decisions/0001), so a
+ * large one costs nothing: 1 TiB, or 4 x RAM if that is more, at most 16 TiB (slice numbers stay
+ * below 2^29). */
+#define WINDOW_SIZE_MIN (UINT64_C(1) << 40)
+#define WINDOW_SIZE_MAX (UINT64_C(1) << 44)
+#define WINDOW_RAM_FACTOR 4u
+
+/* Where the window may start. 32 to 80 TiB is free of everything that Linux and common run times
+ * place: below lie non-PIE programs, brk, the Java machine's and Go's heaps, above PIE programs (85
+ * TiB) and mmap's own area (from 127 TiB down). ThreadSanitizer knows only mmap's area: a fixed
+ * range inside it. */
+#if HAK_TSAN
+#define WINDOW_BASE_LOW UINT64_C(0x7e8000000000)
+#define WINDOW_BASE_HIGH UINT64_C(0x7e9000000000)
+#else
+#define WINDOW_BASE_LOW UINT64_C(0x200000000000)
+#define WINDOW_BASE_HIGH UINT64_C(0x500000000000)
+#endif
+#define WINDOW_BASE_TRIES 16u
+/* For address spaces of 39 bits (some aarch64 kernels): a quarter of it, above what a program maps
+ * low. */
+#define WINDOW_SMALL_BASE_LOW UINT64_C(0x1000000000)
+#define WINDOW_SMALL_BASE_HIGH UINT64_C(0x3000000000)
+#define WINDOW_SMALL_SIZE (UINT64_C(1) << 37)
+
+/* Superslabs whose tables are claimed together: 4 KiB of slab metadata each, so 16 are one 64 KiB
+ * claim. */
+#define TABLE_STEP_SUPERSLABS (HAK_TINY_LIMITS ? 16u : 64u)
+
+/* Objects of slabs: to TINY_SIZE_MAX in 16-byte steps, then 8 classes a doubling (at most 12.5 %
+ * lost). */
+#define OBJECT_ALIGNMENT 16u
+#define TINY_SIZE_MAX 1024u
+#define MID_SIZE_MAX 65536u
+#define MID_STEP_SHIFT 7u /* 128 bytes: the finest step above 1 KiB */
+#define TINY_CLASS_COUNT                                                                           \
+    (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 64; class 0 has no objects */
+#define CLASS_COUNT (1u + TINY_CLASS_COUNT + 6u * 8u)
+#define SLAB_SLICES_MAX 16u /* a slab holds at least 8 objects of any class */
+
+/* Spans: whole slices, inside one superslab. */
+#define SPAN_SIZE_MAX ((size_t)2 << 20)
+#define SPAN_SLICES_MAX ((uint32_t)(SPAN_SIZE_MAX >> SLICE_SHIFT))
+
+/* Largest request: ISO C lets no object exceed PTRDIFF_MAX. */
+#define REQUEST_SIZE_MAX ((size_t)PTRDIFF_MAX)
+
+/* One bin: free objects of one class ready for malloc, twice (a full list waits behind the one in
+ * use). Large enough that a refill's lock and list work vanish per object, small enough to stay in
+ * a second-level cache. */
+#define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 256u : 65536u)
+#define BIN_BYTES_START (HAK_TINY_LIMITS ? 64u : 4096u)
+#define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 1024u)
+#define BIN_OBJECTS_MIN 2u
+
+/* Objects carved at once are at most this many bytes: carving links them and so touches their OS
+ * pages. */
+#define CARVE_BYTES 4096u
+
+/* Remote buffer: one entry per slab freed to lately; a full entry is sent. 64 entries of 32 bytes
+ * are 2 KiB. */
+#define REMOTE_ENTRIES (HAK_TINY_LIMITS ? 4u : 64u)
+#define REMOTE_OBJECTS_MAX (HAK_TINY_LIMITS ? 3u : 128u)
+#define REMOTE_BYTES_MAX (HAK_TINY_LIMITS ? 512u : 65536u)
+
+/* Notifications an owner may leave unread before another thread drains for it: an owner that
+ * allocates drains at every refill and never gets there.  */
+#define NOTIFIED_PENDING_MAX (HAK_TINY_LIMITS ? 2u : 8u)
+/* The same for a heap without a thread, which never drains. */
+#define NOTIFIED_PENDING_MAX_PARKED (HAK_TINY_LIMITS ? 1u : 4u)
+
+/* Slow-path operations between two looks at the clock, and between two flushes of the remote
+ * buffer. */
+#define TICK_OPERATIONS (HAK_TINY_LIMITS ? 4u : 64u)
+
+/* Empty one-slice slabs kept for another heap without a lock. */
+#define POOL_SLICES_MAX (HAK_TINY_LIMITS ? 2u : 16u)
+
+/* Freed spans kept by a heap, for loops that allocate and free the same large size. */
+#define SPAN_CACHE_ENTRIES (HAK_TINY_LIMITS ? 2u : 4u)
+
+/* Freed whales kept by the process; their bytes are bounded by a knob. */
+#define WHALE_CACHE_ENTRIES (HAK_TINY_LIMITS ? 2u : 32u)
+
+/* Heap ids share a 32-bit owner word with 8 bits of class. */
+#define OWNER_CODE_BITS 8u
+#define HEAP_ID_MAX ((UINT32_C(1) << (32 - OWNER_CODE_BITS)) - 2)
+
+#define HUGE_PAGE_SIZE ((size_t)2 << 20)
+
+HAK_STATIC_ASSERT(CLASS_COUNT < 0xF0, "class codes and the special owner codes must not meet");
+HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,
+                  "remote entries are chosen by a mask");
+HAK_STATIC_ASSERT(SPAN_SLICES_MAX <= SUPERSLAB_SLICES, "a span lies inside one superslab");
+
+#endif

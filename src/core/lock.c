@@ -1,0 +1,35 @@
+/* lock.c: the contended half of lock.h. */
+#include "core/lock.h"
+
+#include "base/arch.h"
+#include "os/os.h"
+
+/* A critical section here is some tens of nanoseconds; this many pauses are about one microsecond,
+ * less than the price of sleeping and being woken. */
+#define LOCK_SPINS 30
+
+uint64_t hak__lock_waits;
+HAK_TLS uint32_t hak__lock_held;
+uint32_t *hak__lock_fork_owner;
+
+void hak__lock_wait(struct lock *lock)
+{
+    atomic_add_relaxed(&hak__lock_waits, UINT64_C(1)); /* a counter */
+    for (int i = 0; i < LOCK_SPINS; i++) {
+        if (atomic_load_relaxed(&lock->shared_state) == 0 && lock_try(lock)) {
+            return;
+        }
+        arch_relax();
+    }
+    /* acquire: pairs with the release in lock_release; 2 because others may sleep that we know
+     * nothing of */
+    while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) {
+        hak__os_wait(&lock->shared_state, 2);
+    }
+    lock_note_held(lock);
+}
+
+void hak__lock_wake(struct lock *lock)
+{
+    hak__os_wake(&lock->shared_state);
+}

@@ -1,0 +1,407 @@
+/* options.c: the table of run options, and the profiles, which are whole sets of knobs. See
+ * options.h.
+ *
+ * Runs before the C library is ready: no getenv, no allocation, no printf. A name set to nothing
+ * counts as not set, and HAKMEM_TEST_* belongs to the tests. */
+#include "core/options.h"
+
+#include "base/text.h"
+#include "core/knobs.h"
+#include "core/limits.h"
+#include "os/os.h"
+
+#define KIB(count) (UINT64_C(count) << 10)
+#define MIB(count) (UINT64_C(count) << 20)
+
+/* Tiny limits: caches and delays so small that eviction and purging happen in every test. */
+#define DELAY_MS(ms) ((ms) / (HAK_TINY_LIMITS ? 500u : 1u))
+#define BIN_BYTES(bytes) (HAK_TINY_LIMITS ? BIN_BYTES_MAX : (bytes))
+#define CACHE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 128u : 1u))
+/* Replaced by a share of the RAM at start. */
+#define CACHE_BYTES_AUTOMATIC 0
+#define CACHE_RAM_SHARE 64u
+#define CACHE_BYTES_TOTAL_MIN MIB(32)
+#define WHALE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 4u : 1u))
+
+/* 32 MiB hold all classes at their bound; a thread that uses half of them to the full is
+ * charged 12. All threads together may be charged a 64th of the RAM: 400 idle ones with every class
+ * in use would else hold 7 MB each. A second between purges is longer than a phase of most
+ * programs. From 32 MiB mapped on, a huge page of which nothing is used is at most 6 %. */
+#define KNOBS_DEFAULT                                                                              \
+    {                                                                                              \
+        .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
+        .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
+        .whale_cache_bytes = WHALE_BYTES(MIB(64)), .huge_threshold = MIB(32),                      \
+        .abort_on_foreign = false                                                                  \
+    }
+
+/* Four times what the default keeps, ten times as long. */
+#define KNOBS_FAST                                                                                 \
+    {                                                                                              \
+        .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
+        .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
+        .whale_cache_bytes = WHALE_BYTES(MIB(256)), .huge_threshold = MIB(32),                     \
+        .abort_on_foreign = false                                                                  \
+    }
+
+/* Twice a bin's first bound, a sixteenth of the default's caches: refills stay batches, little is
+ * kept. */
+#define KNOBS_SMALL                                                                                \
+    {                                                                                              \
+        .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(16384u),                      \
+        .cache_bytes = CACHE_BYTES(MIB(2)), .cache_bytes_total = CACHE_BYTES(MIB(16)),             \
+        .whale_cache_bytes = WHALE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX,                    \
+        .abort_on_foreign = false                                                                  \
+    }
+
+/* What is wrong ends the process; what is free goes back at once, so that a stray access finds
+ * zeroes. */
+#define KNOBS_DEBUG                                                                                \
+    {                                                                                              \
+        .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
+        .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .whale_cache_bytes = WHALE_BYTES(MIB(64)),     \
+        .huge_threshold = MIB(32), .abort_on_foreign = true                                        \
+    }
+
+struct option_profile {
+    const char *name;
+    struct knobs knobs;
+};
+static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAULT},
+                                                        {"fast", KNOBS_FAST},
+                                                        {"small", KNOBS_SMALL},
+                                                        {"debug", KNOBS_DEBUG}};
+
+struct knobs hak__knobs = KNOBS_DEFAULT;
+struct settings hak__settings = {.profile = "default"};
+
+/* X(kind, name, place, help): HAKMEM_NAME sets `place`. In the order of a report. */
+#define OPTIONS(X)                                                                                 \
+    X(PROFILE, profile, hak__settings.profile,                                                     \
+      "which set of values the others start from: default, fast, small, debug")                    \
+    X(MILLISECONDS, purge_delay_ms, hak__knobs.purge_delay_ms,                                     \
+      "free memory older than this goes back to the OS, milliseconds, or never")                   \
+    X(BYTES_32, bin_bytes, hak__knobs.bin_bytes_max,                                               \
+      "most free memory one thread keeps of one size class, twice, bytes")                         \
+    X(BYTES, cache_bytes, hak__knobs.cache_bytes,                                                  \
+      "most memory one thread's free objects may hold, the slabs they lie in included, bytes")     \
+    X(BYTES, cache_bytes_total, hak__knobs.cache_bytes_total,                                      \
+      "the same for all threads together, bytes; 0: a 64th of the RAM")                            \
+    X(BYTES, whale_cache_bytes, hak__knobs.whale_cache_bytes,                                      \
+      "most freed memory kept of allocations above 2 MiB, bytes")                                  \
+    X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
+      "memory in use from which on huge pages are asked for, bytes, or never")                     \
+    X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
+      "1: freeing memory that is not ours ends the process; 0: it is reported")                    \
+    X(STATS, stats, hak__settings.stats, "report at exit: none, text or json")                     \
+    X(PATH, stats_file, hak__settings.stats_file,                                                  \
+      "file the report is appended to; standard error when not set")                               \
+    X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
+      "the only process that reports, by its id; 0: every process")                                \
+    X(PROCESS, announce, hak__settings.announce_process,                                           \
+      "the process that says at start that hakmem serves it, by its id; 0: none")
+
+enum option_kind {
+    KIND_PROFILE,        /* const char * */
+    KIND_MILLISECONDS,   /* uint32_t, UINT32_MAX is never */
+    KIND_BYTES_32,       /* uint32_t */
+    KIND_BYTES,          /* uint64_t */
+    KIND_BYTES_OR_NEVER, /* uint64_t, UINT64_MAX is never */
+    KIND_SWITCH,         /* bool */
+    KIND_STATS,          /* uint32_t, enum stats_format */
+    KIND_PATH,           /* const char * */
+    KIND_PROCESS         /* uint64_t */
+};
+
+struct option {
+    const char *name;
+    const char *help;
+    void *place;
+    enum option_kind kind;
+};
+
+#define X(kind, name, place, help) {#name, help, &(place), KIND_##kind},
+static const struct option option_table[] = {OPTIONS(X)};
+#undef X
+#define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
+
+/* By enum stats_format. */
+static const char *const option_stats_names[] = {"none", "text", "json"};
+
+/* A copy: programs that rename themselves (setproctitle) write over the environment. */
+#define OPTION_PATH_SIZE 1024
+static char option_path[OPTION_PATH_SIZE];
+
+#define OPTION_PREFIX "HAKMEM_"
+#define OPTION_TEST_PREFIX "HAKMEM_TEST_"
+
+/* What follows the prefix, NULL when `string` starts otherwise. */
+static const char *option_after_prefix(const char *string, const char *prefix)
+{
+    while (*prefix != '\0' && *string == *prefix) {
+        string++;
+        prefix++;
+    }
+    return *prefix == '\0' ? string : NULL;
+}
+
+/* The value in "NAME=value" when NAME is `name` in capitals, else NULL. */
+static const char *option_value_of(const char *string, const char *name)
+{
+    while (*name != '\0') {
+        char capital = *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name;
+        if (*string != capital) {
+            return NULL;
+        }
+        string++;
+        name++;
+    }
+    return *string == '=' ? string + 1 : NULL;
+}
+
+/* What the setters return: NULL, or why the value is no good. */
+
+static const char *option_set_profile(const char *value)
+{
+    for (size_t i = 0; i < sizeof option_profiles / sizeof option_profiles[0]; i++) {
+        if (hak__text_equal(value, option_profiles[i].name)) {
+            hak__settings.profile = option_profiles[i].name;
+            hak__knobs = option_profiles[i].knobs;
+            return NULL;
+        }
+    }
+    return "not one of default, fast, small, debug";
+}
+
+static const char *option_set_number(void *place, const char *value, bool wide, bool never)
+{
+    uint64_t most = wide ? UINT64_MAX : UINT32_MAX;
+    uint64_t number = most;
+    if (!never || !hak__text_equal(value, "never")) {
+        if (!hak__text_parse_size(value, &number)) {
+            return never ? "neither a number (with k, m, g or t) nor never"
+                         : "not a number (with k, m, g or t)";
+        }
+        if (number > most || (never && number == most)) {
+            return "too large";
+        }
+    }
+    if (wide) {
+        *(uint64_t *)place = number;
+    } else {
+        *(uint32_t *)place = (uint32_t)number;
+    }
+    return NULL;
+}
+
+static const char *option_set_plain_number(void *place, const char *value, bool wide, bool never)
+{
+    for (const char *at = value; *at >= '0' && *at <= '9'; at++) {
+        if (at[1] == '\0') {
+            return option_set_number(place, value, wide, never);
+        }
+    }
+    if (never && hak__text_equal(value, "never")) {
+        return option_set_number(place, value, wide, never);
+    }
+    return never ? "neither a number nor never" : "not a number";
+}
+
+static const char *option_set_switch(bool *place, const char *value)
+{
+    if ((value[0] != '0' && value[0] != '1') || value[1] != '\0') {
+        return "neither 0 nor 1";
+    }
+    *place = value[0] == '1';
+    return NULL;
+}
+
+static const char *option_set_stats(const char *value)
+{
+    for (uint32_t format = STATS_NONE; format <= STATS_JSON; format++) {
+        bool digit = value[0] == (char)('0' + format) && value[1] == '\0' && format != STATS_JSON;
+        if (digit || hak__text_equal(value, option_stats_names[format])) {
+            hak__settings.stats = format;
+            return NULL;
+        }
+    }
+    return "not one of none, text, json";
+}
+
+static const char *option_set_path(const char **place, const char *value)
+{
+    size_t length = 0;
+    while (length < sizeof option_path && value[length] != '\0') {
+        length++;
+    }
+    if (length == sizeof option_path) { /* looked at first: a refused value changes nothing */
+        return "too long";
+    }
+    for (size_t i = 0; i <= length; i++) {
+        option_path[i] = value[i];
+    }
+    *place = option_path;
+    return NULL;
+}
+
+static const char *option_set(const struct option *option, const char *value)
+{
+    switch (option->kind) {
+    case KIND_PROFILE:
+        return option_set_profile(value);
+    case KIND_MILLISECONDS:
+        return option_set_plain_number(option->place, value, false, true);
+    case KIND_BYTES_32:
+        return option_set_number(option->place, value, false, false);
+    case KIND_BYTES:
+        return option_set_number(option->place, value, true, false);
+    case KIND_BYTES_OR_NEVER:
+        return option_set_number(option->place, value, true, true);
+    case KIND_SWITCH:
+        return option_set_switch(option->place, value);
+    case KIND_STATS:
+        return option_set_stats(value);
+    case KIND_PATH:
+        return option_set_path(option->place, value);
+    case KIND_PROCESS:
+        return option_set_plain_number(option->place, value, true, false);
+    }
+    return "unknown option";
+}
+
+/* One line: what is not printable is shown as a question mark, and a long value is cut. */
+static void option_refuse(const char *string, const char *reason)
+{
+    char line[200];
+    struct text text = {line, 140, 0};
+    hak__text_put(&text, "hakmem: ");
+    for (; *string != '\0' && text.length < text.size; string++) {
+        hak__text_put_part(&text, *string >= ' ' && *string <= '~' ? string : "?", 1);
+    }
+    text.size = sizeof line; /* the reason always fits */
+    hak__text_put(&text, " ignored: ");
+    hak__text_put(&text, reason);
+    hak__text_put(&text, "\n");
+    hak__os_write_error(line, text.length);
+}
+
+/* One "NAME=value". The profile is option 0 and has a pass of its own, before all others. */
+static void option_read(const char *string, bool profile_pass)
+{
+    const char *name = option_after_prefix(string, OPTION_PREFIX);
+    if (name == NULL || option_after_prefix(string, OPTION_TEST_PREFIX) != NULL) {
+        return;
+    }
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const char *value = option_value_of(name, option_table[i].name);
+        if (value != NULL) {
+            bool due = (option_table[i].kind == KIND_PROFILE) == profile_pass && *value != '\0';
+            const char *reason = due ? option_set(&option_table[i], value) : NULL;
+            if (reason != NULL) {
+                option_refuse(string, reason);
+            }
+            return;
+        }
+    }
+    if (!profile_pass) {
+        option_refuse(string, "unknown option");
+    }
+}
+
+static void options_settle(void)
+{
+    if (hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC) {
+        uint64_t share = hak__os_ram_size() / CACHE_RAM_SHARE;
+        uint64_t least = CACHE_BYTES_TOTAL_MIN;
+        hak__knobs.cache_bytes_total = share > least ? share : least;
+    }
+}
+
+static void options_read_all(char *const *environment)
+{
+    for (char *const *string = environment; *string != NULL; string++) {
+        option_read(*string, true);
+    }
+    for (char *const *string = environment; *string != NULL; string++) {
+        option_read(*string, false);
+    }
+}
+
+void hak__options_read(char *const *environment)
+{
+    static bool options_done;
+    if (environment != NULL && !options_done) {
+        options_done = true;
+        if (!hak__os_is_secure()) {
+            options_read_all(environment);
+        }
+    }
+    options_settle();
+}
+
+/* As it may be given: 8m, not 8388608. */
+static void option_put_bytes(struct text *text, uint64_t bytes)
+{
+    const char *const suffixes[] = {"", "k", "m", "g", "t"};
+    unsigned unit = 0;
+    while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < sizeof suffixes / sizeof suffixes[0]) {
+        bytes /= 1024;
+        unit++;
+    }
+    hak__text_put_unsigned(text, bytes);
+    hak__text_put(text, suffixes[unit]);
+}
+
+static void option_put_value(struct text *text, const struct option *option)
+{
+    const char *string = NULL;
+    switch (option->kind) {
+    case KIND_PROFILE:
+    case KIND_PATH:
+        string = *(const char *const *)option->place;
+        hak__text_put(text, string != NULL ? string : "");
+        break;
+    case KIND_MILLISECONDS: {
+        uint32_t ms = *(const uint32_t *)option->place;
+        if (ms == UINT32_MAX) {
+            hak__text_put(text, "never");
+        } else {
+            hak__text_put_unsigned(text, ms);
+        }
+        break;
+    }
+    case KIND_BYTES_32:
+        option_put_bytes(text, *(const uint32_t *)option->place);
+        break;
+    case KIND_BYTES:
+    case KIND_BYTES_OR_NEVER:
+        if (*(const uint64_t *)option->place == UINT64_MAX) {
+            hak__text_put(text, "never");
+        } else {
+            option_put_bytes(text, *(const uint64_t *)option->place);
+        }
+        break;
+    case KIND_SWITCH:
+        hak__text_put(text, *(const bool *)option->place ? "1" : "0");
+        break;
+    case KIND_STATS:
+        hak__text_put(text, option_stats_names[*(const uint32_t *)option->place]);
+        break;
+    case KIND_PROCESS:
+        hak__text_put_unsigned(text, *(const uint64_t *)option->place);
+        break;
+    }
+}
+
+bool hak__options_view(uint32_t index, struct option_view *view)
+{
+    if (index >= OPTION_COUNT) {
+        return false;
+    }
+    view->name = option_table[index].name;
+    view->help = option_table[index].help;
+    struct text text = {view->value, sizeof view->value - 1, 0};
+    option_put_value(&text, &option_table[index]);
+    view->value[text.length] = '\0';
+    return true;
+}

@@ -1,0 +1,62 @@
+/* size_class.c: the tables of size_class.h, spelled by macros so that the rule stays visible. */
+#include "core/size_class.h"
+
+#include "base/bits.h"
+
+/* A slab is as long as it takes to hold 8 objects. */
+#define SLICES_FOR(size)                                                                           \
+    ((size) <= 4096    ? 1                                                                         \
+     : (size) <= 8192  ? 2                                                                         \
+     : (size) <= 16384 ? 4                                                                         \
+     : (size) <= 32768 ? 8                                                                         \
+                       : (int)SLAB_SLICES_MAX)
+_Static_assert(4096 * 8 == SLICE_SIZE, "SLICES_FOR is written for this slice");
+#define CLASS(size)                                                                                \
+    {                                                                                              \
+        (size), (uint16_t)((SLICES_FOR(size) * SLICE_SIZE) / (size)), SLICES_FOR(size)             \
+    }
+#define TINY_4(size) CLASS(size), CLASS((size) + 16), CLASS((size) + 32), CLASS((size) + 48)
+#define TINY_16(size) TINY_4(size), TINY_4((size) + 64), TINY_4((size) + 128), TINY_4((size) + 192)
+#define MID_8(base)                                                                                \
+    CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12), \
+        CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15),                    \
+        CLASS((base) / 8 * 16)
+
+const struct size_class hak__size_classes[CLASS_COUNT] = {
+    {0, 0, 0},   TINY_16(16), TINY_16(272), TINY_16(528), TINY_16(784), MID_8(1024),
+    MID_8(2048), MID_8(4096), MID_8(8192),  MID_8(16384), MID_8(32768),
+};
+
+/* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: each class of a doubling that starts
+ * at 1024 * 2^k covers 2^k entries. */
+#define R1(c) (c)
+#define R2(c) R1(c), R1(c)
+#define R4(c) R2(c), R2(c)
+#define R8(c) R4(c), R4(c)
+#define R16(c) R8(c), R8(c)
+#define R32(c) R16(c), R16(c)
+#define EIGHT(run, c)                                                                              \
+    run(c), run((c) + 1), run((c) + 2), run((c) + 3), run((c) + 4), run((c) + 5), run((c) + 6),    \
+        run((c) + 7)
+
+const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT] = {
+    R8(0),         EIGHT(R1, 65),  EIGHT(R2, 73),   EIGHT(R4, 81),
+    EIGHT(R8, 89), EIGHT(R16, 97), EIGHT(R32, 105),
+};
+
+uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)
+{
+    if (size > MID_SIZE_MAX || alignment > SLICE_SIZE) {
+        return CLASS_COUNT;
+    }
+    size_t rounded = size == 0 ? alignment : bits_align_up(size, alignment);
+    if (rounded > MID_SIZE_MAX) {
+        return CLASS_COUNT;
+    }
+    for (uint32_t class_index = size_class_of(rounded); class_index < CLASS_COUNT; class_index++) {
+        if ((size_class_bytes(class_index) & (alignment - 1)) == 0) {
+            return class_index;
+        }
+    }
+    return CLASS_COUNT;
+}

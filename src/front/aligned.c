@@ -1,0 +1,77 @@
+/* aligned.c: the aligned family. An object of 2^k * m bytes in a slab is 2^k aligned, so most
+ * alignments are only a choice of class; above a slice spans and whales start at multiples of any
+ * power of two. */
+#include "base/bits.h"
+#include "front/fast.h"
+#include "front/slow.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+
+#include <errno.h>
+
+/* `alignment` is a power of two. NULL with ENOMEM. */
+static void *aligned_allocate(size_t alignment, size_t size)
+{
+    if (alignment <= OBJECT_ALIGNMENT) {
+        return hak_malloc(size);
+    }
+    uint32_t class_index = hak__size_class_of_aligned(size, alignment);
+    if (class_index < CLASS_COUNT) {
+        return malloc_fast(size_class_bytes(class_index), hak__malloc_slow);
+    }
+    return hak__malloc_large(size, alignment, false);
+}
+
+void *hak_aligned_alloc(size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(!bits_is_power_of_two(alignment))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return aligned_allocate(alignment, size);
+}
+
+void *hak_memalign(size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(alignment > SIZE_MAX / 2 + 1)) { /* no power of two above it is a size */
+        errno = EINVAL;
+        return NULL;
+    }
+    if (alignment == 0) {
+        alignment = 1;
+    }
+    if (!bits_is_power_of_two(alignment)) {
+        alignment = (size_t)1 << (bits_log2(alignment) + 1);
+    }
+    return aligned_allocate(alignment, size);
+}
+
+int hak_posix_memalign(void **result, size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(!bits_is_power_of_two(alignment) || alignment % sizeof(void *) != 0)) {
+        return EINVAL;
+    }
+    int saved = errno;
+    void *pointer = aligned_allocate(alignment, size);
+    errno = saved;
+    if (HAK_UNLIKELY(pointer == NULL)) {
+        return ENOMEM;
+    }
+    *result = pointer;
+    return 0;
+}
+
+void *hak_valloc(size_t size)
+{
+    return aligned_allocate(hak__os_page_size(), size);
+}
+
+void *hak_pvalloc(size_t size)
+{
+    size_t page = hak__os_page_size();
+    if (HAK_UNLIKELY(size > REQUEST_SIZE_MAX - page)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return aligned_allocate(page, bits_align_up(size == 0 ? 1 : size, page));
+}

@@ -1,0 +1,83 @@
+/* fast.h: the two fast paths. One screen; nothing may be added here: a feature hangs on the slow
+ * door.
+ *
+ *   hak_malloc(size)                  hak_free(pointer)
+ *     class of size                     slice of pointer: inside the window?  --no--> free_slow
+ *     pop this thread's bin             owner word ^ this heap's key: class?  --no--> free_slow
+ *       --empty--> malloc_slow          push on this thread's bin  --full--> free_overflow
+ *
+ * No start test: before a thread's first slow operation its heap is hak__heap_none, whose bins are
+ * empty and whose key matches nothing. No NULL test: NULL is outside the window. The slow exits are
+ * tail calls.
+ */
+#ifndef HAK_FRONT_FAST_H
+#define HAK_FRONT_FAST_H
+
+#include "heap/heap.h"
+
+typedef void *malloc_door(size_t size);
+
+/* Level 2: is the head of a bin, and what it links to, where an object can be? front/free_slow.c */
+HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct heap *heap, const struct object *object,
+                                               uint32_t class_index);
+
+/* An object for `size` bytes. `slow` takes every size and situation. */
+HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
+{
+    uint32_t class_index;
+    if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
+        class_index = size_class_of_tiny(size); /* 0 for size 0: its bin is empty */
+    } else if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
+        class_index = size_class_of_mid(size);
+    } else {
+        return slow(size);
+    }
+    struct bin *bin = &hak__thread_heap->cache.bins[class_index];
+    struct object *object = bin->head;
+    if (HAK_UNLIKELY(object == NULL)) {
+        return slow(size);
+    }
+    if (HAK_LEVEL >= 2) {
+        hak__malloc_check(hak__thread_heap, object, class_index);
+    }
+    bin->head = object->next;
+    bin->room++;
+    return object;
+}
+
+/* front/malloc_slow.c */
+HAK_HIDDEN HAK_NOINLINE void *hak__malloc_slow(size_t size);
+/* front/free_slow.c */
+HAK_HIDDEN HAK_NOINLINE void hak__free_slow(void *pointer);
+HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct heap *heap, uint32_t class_index);
+/* Level 1 and above: is `pointer`, about to be pushed on this heap's bin of the class, an object
+ * and not yet free? */
+HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct heap *heap, const void *pointer,
+                                             uint32_t class_index);
+
+HAK_INLINE void free_fast(void *pointer)
+{
+    size_t slice = window_slice_of(pointer);
+    struct heap *heap = hak__thread_heap;
+    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
+        hak__free_slow(pointer);
+        return;
+    }
+    uint32_t class_index = window_owner(slice) ^ heap->cache.key;
+    if (HAK_UNLIKELY(class_index >= CLASS_COUNT)) {
+        hak__free_slow(pointer);
+        return;
+    }
+    if (HAK_LEVEL >= 1) {
+        hak__free_check(heap, pointer, class_index);
+    }
+    struct bin *bin = &heap->cache.bins[class_index];
+    struct object *object = (struct object *)pointer;
+    object->next = bin->head;
+    bin->head = object;
+    if (HAK_UNLIKELY(--bin->room < 0)) {
+        hak__free_overflow(heap, class_index);
+    }
+}
+
+#endif

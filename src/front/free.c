@@ -1,0 +1,40 @@
+/* free.c: hak_free and its sized forms. The path of free: front/fast.h, then free_slow.c. */
+#include "base/check.h"
+#include "core/diagnose.h"
+#include "front/fast.h"
+#include "front/slow.h"
+#include "hakmem/hakmem.h"
+
+HAK_FAST_PATH void hak_free(void *pointer)
+{
+    free_fast(pointer);
+}
+
+/* Size and alignment do not make the look-up of the owner superfluous, so a release build has no
+ * use for them. */
+static void free_check_size(const void *pointer, size_t size)
+{
+    if (HAK_LEVEL >= 1 && pointer != NULL && hak__locate_allocation(pointer).bytes < size) {
+        hak__diagnose_fatal("sized free with a size larger than the allocation", pointer, size, 0);
+    }
+}
+
+void hak_free_sized(void *pointer, size_t size)
+{
+    free_check_size(pointer, size);
+    free_fast(pointer);
+}
+
+void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size)
+{
+    HAK_ASSERT(((uintptr_t)pointer & (alignment - 1)) == 0);
+    free_check_size(pointer, size);
+    free_fast(pointer);
+}
+
+void hak_free_at(void *pointer, size_t size, uintptr_t site)
+{
+    (void)site;
+    free_check_size(pointer, size);
+    free_fast(pointer);
+}

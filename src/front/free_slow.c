@@ -1,0 +1,201 @@
+/* free_slow.c: the one door behind free's fast path.
+ *
+ *   free_slow -> another heap's object: this thread's remote buffer -> the slab's remote word
+ *             -> own object (the thread had no heap a moment ago): its bin
+ *             -> span: heap's cache | superslab       -> whale: cache | unmap
+ *             -> NULL: nothing       -> foreign: reported       -> no allocation: fatal
+ *   free_overflow -> the bin's older half becomes the reserve, the old reserve goes back to its
+ * slabs
+ */
+#include "core/diagnose.h"
+#include "core/knobs.h"
+#include "front/fast.h"
+#include "front/slow.h"
+#include "large/whale.h"
+
+#include <errno.h>
+
+void hak__free_overflow(struct heap *heap, uint32_t class_index)
+{
+    int saved = errno;
+    lock_acquire(&heap->lock);
+    hak__cache_overflow(&heap->cache, class_index);
+    hak__heap_leave(heap);
+    errno = saved;
+}
+
+static void object_check(const struct heap *heap, const struct object *object, uint32_t class_index)
+{
+    size_t slice = window_slice_of(object);
+    bool ours = window_contains_slice(slice) &&
+                window_owner(slice) == (heap->cache.key | class_index) &&
+                hak__slab_is_object(slab_of_slice(slice), object);
+    if (!ours) {
+        hak__diagnose_fatal("corrupted free list (written after free?)", object,
+                            size_class_bytes(class_index), heap->id);
+    }
+}
+
+void hak__malloc_check(const struct heap *heap, const struct object *object, uint32_t class_index)
+{
+    object_check(heap, object, class_index);
+    if (object->next != NULL) {
+        object_check(heap, object->next, class_index);
+    }
+}
+
+static HAK_COLD bool list_contains(const struct heap *heap, const struct object *object,
+                                   const void *pointer, uint32_t class_index)
+{
+    for (; object != NULL; object = object->next) {
+        object_check(heap, object, class_index);
+        if (object == pointer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void hak__free_check(struct heap *heap, const void *pointer, uint32_t class_index)
+{
+    const struct slab *slab = slab_of_slice(window_slice_of(pointer));
+    if (!hak__slab_is_object(slab, pointer)) {
+        hak__diagnose_fatal("invalid free (inside an object)", pointer,
+                            size_class_bytes(class_index), heap->id);
+    }
+    if (HAK_LEVEL < 2) {
+        return;
+    }
+    lock_acquire(&heap->lock); /* the slab's list is under it */
+    bool found =
+        list_contains(heap, heap->cache.bins[class_index].head, pointer, class_index) ||
+        list_contains(heap, heap->cache.reserves[class_index].head, pointer, class_index) ||
+        list_contains(heap, slab->free_list, pointer, class_index);
+    lock_release(&heap->lock);
+    if (found) {
+        hak__diagnose_fatal("double free", pointer, size_class_bytes(class_index), heap->id);
+    }
+}
+
+void hak__report_foreign(const void *pointer)
+{
+    if (hak__knobs.abort_on_foreign) {
+        hak__diagnose_fatal("free of a foreign pointer (not allocated by hakmem)", pointer, 0, 0);
+    }
+    hak__diagnose_warn("foreign pointer (not allocated by hakmem) not freed", pointer);
+}
+
+struct location hak__locate(const void *pointer)
+{
+    struct location location = {PLACE_FOREIGN, 0, window_slice_of(pointer), 0};
+    if (!window_contains_slice(location.slice)) {
+        location.bytes = hak__whale_bytes(pointer);
+        location.place = location.bytes != 0 ? PLACE_WHALE : PLACE_FOREIGN;
+        return location;
+    }
+    uint32_t code = window_owner(location.slice) & OWNER_CODE_MASK;
+    if (code == OWNER_SPAN) {
+        location.place = PLACE_SPAN;
+        location.bytes = hak__span_bytes(location.slice);
+    } else if (code != 0 && code < CLASS_COUNT) {
+        location.place = PLACE_SLAB;
+        location.class_index = code;
+        location.bytes = size_class_bytes(code);
+    } else {
+        location.place = PLACE_NOBODY;
+    }
+    return location;
+}
+
+struct location hak__locate_allocation(const void *pointer)
+{
+    struct location location = hak__locate(pointer);
+    bool inside_span =
+        location.place == PLACE_SPAN && window_slice_address(location.slice) != pointer;
+    if (HAK_UNLIKELY(location.place == PLACE_NOBODY || inside_span)) {
+        hak__diagnose_fatal(
+            "invalid pointer (no allocation starts here: double free, or inside one)", pointer,
+            location.bytes, 0);
+    }
+    if (HAK_UNLIKELY(location.place == PLACE_FOREIGN &&
+                     hak__whale_containing(pointer).address != 0)) {
+        hak__diagnose_fatal("invalid pointer (inside an allocation)", pointer,
+                            hak__whale_containing(pointer).size, 0);
+    }
+    if (HAK_UNLIKELY(location.place == PLACE_FOREIGN && hak__whale_was_freed(pointer))) {
+        hak__diagnose_fatal("double free", pointer, 0, 0);
+    }
+    return location;
+}
+
+static void free_object(void *pointer, struct location location)
+{
+    struct slab *slab = slab_of_slice(location.slice);
+    struct heap *heap = hak__heap_current();
+    if (HAK_LEVEL >= 1 && !hak__slab_is_object(slab, pointer)) {
+        hak__diagnose_fatal("invalid free (inside an object)", pointer, location.bytes,
+                            slab->owner->key >> OWNER_CODE_BITS);
+    }
+    if (HAK_UNLIKELY(heap == NULL)) { /* the thread has ended, or there is no memory for a heap */
+        struct object *object = pointer;
+        hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
+        return;
+    }
+    if (HAK_UNLIKELY(slab->owner ==
+                     &heap->cache.slabs)) { /* it has just adopted the object's heap */
+        free_fast(pointer);
+        return;
+    }
+    counter_add(&heap->cache.slabs.counters, COUNTER_FREE_REMOTE, 1);
+    if (hak__remote_free(&heap->cache, slab, pointer)) {
+        hak__heap_count_operation(heap);
+    }
+}
+
+static void free_span(struct location location)
+{
+    struct heap *heap = hak__heap_enter();
+    if (HAK_UNLIKELY(heap == NULL)) {
+        hak__span_free(NULL, NULL, location.slice);
+        return;
+    }
+    hak__span_free(&heap->spans, &heap->cache.slabs.counters, location.slice);
+    hak__heap_leave(heap);
+}
+
+static void free_whale(void *pointer)
+{
+    if (!hak__whale_free(pointer)) { /* another thread was faster: a double free */
+        hak__diagnose_fatal("double free", pointer, 0, 0);
+    }
+    struct heap *heap = hak__heap_enter();
+    if (heap != NULL) {
+        counter_add(&heap->cache.slabs.counters, COUNTER_WHALE_FREED, 1);
+        hak__heap_leave(heap);
+    }
+}
+
+void hak__free_slow(void *pointer)
+{
+    if (pointer == NULL) {
+        return;
+    }
+    int saved = errno; /* free keeps errno (POSIX 2024) */
+    struct location location = hak__locate_allocation(pointer);
+    switch (location.place) {
+    case PLACE_SLAB:
+        free_object(pointer, location);
+        break;
+    case PLACE_SPAN:
+        free_span(location);
+        break;
+    case PLACE_WHALE:
+        free_whale(pointer);
+        break;
+    case PLACE_FOREIGN:
+    case PLACE_NOBODY:
+        hak__report_foreign(pointer);
+        break;
+    }
+    errno = saved;
+}

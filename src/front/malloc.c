@@ -1,0 +1,35 @@
+/* malloc.c: hak_malloc and hak_calloc. The path of malloc: front/fast.h, then malloc_slow.c. */
+#include "front/fast.h"
+#include "front/slow.h"
+#include "hakmem/hakmem.h"
+
+#include <errno.h>
+#include <string.h>
+
+HAK_FAST_PATH void *hak_malloc(size_t size)
+{
+    return malloc_fast(size, hak__malloc_slow);
+}
+
+void *hak_calloc(size_t count, size_t size)
+{
+    size_t total;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (HAK_UNLIKELY(total > MID_SIZE_MAX)) {
+        return hak__malloc_large(total, OBJECT_ALIGNMENT, true);
+    }
+    void *pointer = malloc_fast(total, hak__malloc_slow);
+    if (HAK_LIKELY(pointer != NULL)) {
+        memset(pointer, 0, total);
+    }
+    return pointer;
+}
+
+void *hak_alloc_at(size_t size, uintptr_t site)
+{
+    (void)site; /* a profile, when one is taken, sees it at the slow door */
+    return malloc_fast(size, hak__malloc_slow);
+}

@@ -1,0 +1,121 @@
+/* malloc_slow.c: the one door behind malloc's fast path.
+ *
+ *   malloc_slow -> malloc_class -> cache refill -> reserve
+ *                                               -> slab: free list | remote frees | carve | new
+ *               -> malloc_large -> span (heap's cache | superslab) | whale (cache | mapping)
+ *   no memory:  reclaim everything that is free anywhere, once, then NULL and ENOMEM
+ */
+#include "control/life.h"
+#include "front/fast.h"
+#include "front/slow.h"
+#include "large/whale.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A program linked with the archive gets life.c too. */
+__attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
+
+static void *malloc_class_once(uint32_t class_index)
+{
+    struct heap *heap = hak__heap_enter();
+    if (HAK_UNLIKELY(heap == NULL)) {
+        return NULL;
+    }
+    struct bin *bin = &heap->cache.bins[class_index];
+    struct object *object = bin->head;
+    counter_add(&heap->cache.slabs.counters, COUNTER_MALLOC_SLOW, 1);
+    if (object != NULL) { /* an aligned or just adopted allocation */
+        bin->head = object->next;
+        bin->room++;
+    } else {
+        object = hak__cache_refill(&heap->cache, class_index);
+    }
+    hak__heap_leave(heap);
+    return object;
+}
+
+static HAK_COLD void *malloc_failed(void)
+{
+    struct heap *heap = hak__heap_enter();
+    if (heap != NULL) {
+        counter_add(&heap->cache.slabs.counters, COUNTER_ALLOCATION_FAILED, 1);
+        hak__heap_leave(heap);
+    }
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *hak__malloc_class(uint32_t class_index)
+{
+    void *object = malloc_class_once(class_index);
+    if (HAK_UNLIKELY(object == NULL)) {
+        hak__heap_reclaim(true);
+        object = malloc_class_once(class_index);
+        if (object == NULL) {
+            return malloc_failed();
+        }
+    }
+    return object;
+}
+
+static struct span malloc_span(size_t size, size_t alignment)
+{
+    struct span span = {NULL, false};
+    struct heap *heap = hak__heap_enter();
+    if (HAK_LIKELY(heap != NULL)) {
+        span = hak__span_allocate(&heap->spans, &heap->cache.slabs.counters, size, alignment);
+        hak__heap_leave(heap);
+    }
+    return span;
+}
+
+static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
+{
+    if (size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE) {
+        return malloc_span(size == 0 ? 1 : size, alignment);
+    }
+    struct span whale = {NULL, false};
+    if (hak__start()) {
+        struct whale_result result = hak__whale_allocate(size, alignment, want_zero);
+        whale = (struct span){result.pointer, result.zeroed};
+    }
+    if (whale.pointer != NULL) {
+        struct heap *heap = hak__heap_enter();
+        if (heap != NULL) {
+            counter_add(&heap->cache.slabs.counters, COUNTER_WHALE_ALLOCATED, 1);
+            hak__heap_leave(heap);
+        }
+    }
+    return whale;
+}
+
+void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
+{
+    if (HAK_UNLIKELY(size > REQUEST_SIZE_MAX)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    struct span large = malloc_large_once(size, alignment, want_zero);
+    if (HAK_UNLIKELY(large.pointer == NULL)) {
+        if (size < WINDOW_SIZE_MAX) { /* nothing that is free here helps a larger one */
+            hak__heap_reclaim(true);
+            large = malloc_large_once(size, alignment, want_zero);
+        }
+        if (large.pointer == NULL) {
+            return malloc_failed();
+        }
+    }
+    if (want_zero && !large.zeroed) {
+        memset(large.pointer, 0, size);
+    }
+    return large.pointer;
+}
+
+void *hak__malloc_slow(size_t size)
+{
+    if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
+        return hak__malloc_class(size_class_of(size));
+    }
+    return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
+}

@@ -1,0 +1,56 @@
+/* query.c: questions about memory, and hak_trim. */
+#include "base/bits.h"
+#include "front/fast.h"
+#include "front/slow.h"
+#include "hakmem/hakmem.h"
+#include "large/whale.h"
+#include "os/os.h"
+#include "region/superslab.h"
+
+#define QUERY_STRING(x) #x
+#define QUERY_VERSION(a, b, c) QUERY_STRING(a) "." QUERY_STRING(b) "." QUERY_STRING(c)
+
+const char *hak_version(void)
+{
+    return QUERY_VERSION(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH);
+}
+
+size_t hak_usable_size(const void *pointer)
+{
+    if (pointer == NULL) {
+        return 0;
+    }
+    return hak__locate_allocation(pointer).bytes;
+}
+
+size_t hak_good_size(size_t size)
+{
+    if (size <= MID_SIZE_MAX) {
+        return size_class_bytes(size_class_of(size));
+    }
+    if (size <= SPAN_SIZE_MAX) {
+        return bits_align_up(size, SLICE_SIZE);
+    }
+    size_t page = hak__os_page_size();
+    return size > REQUEST_SIZE_MAX - page ? SIZE_MAX : bits_align_up(size, page);
+}
+
+bool hak_owns(const void *pointer)
+{
+    size_t slice = window_slice_of(pointer);
+    if (!window_contains_slice(slice)) {
+        return hak__whale_containing(pointer).address != 0;
+    }
+    return true;
+}
+
+bool hak_trim(size_t keep)
+{
+    if (!hak__start()) {
+        return false;
+    }
+    if (keep != 0 && hak__superslab_bytes_dirty() + hak__whale_totals().cached_bytes <= keep) {
+        return false;
+    }
+    return hak__heap_reclaim(false) != 0;
+}

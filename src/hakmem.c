@@ -1,0 +1,53 @@
+/* hakmem.c: the unity form: every source as one, lower layers first (src/LAYERS). The shipped form.
+ * The C library's names are aliases in it, and the compiler sees the slow paths whole. */
+#define HAK_UNITY 1
+#define _GNU_SOURCE 1
+
+#include "base/text.c"
+
+#include "os/os_linux.c"
+
+#include "core/diagnose.c"
+#include "core/lock.c"
+#include "core/options.c"
+#include "core/size_class.c"
+
+#include "region/purge.c"
+#include "region/superslab.c"
+#include "region/window.c"
+
+#include "slab/slab.c"
+#include "slab/slab_pool.c"
+#include "slab/slab_remote.c"
+
+#include "large/span.c"
+#include "large/whale.c"
+#include "large/whale_registry.c"
+
+#include "cache/flush.c"
+#include "cache/refill.c"
+#include "cache/remote.c"
+
+#include "heap/collect.c"
+#include "heap/fork.c"
+#include "heap/heap.c"
+#include "heap/start.c"
+#include "heap/thread.c"
+
+#include "control/census.c"
+#include "control/life.c"
+#include "control/report.c"
+#include "control/report_writer.c"
+
+#include "front/aligned.c"
+#include "front/free.c"
+#include "front/free_slow.c"
+#include "front/malloc.c"
+#include "front/malloc_slow.c"
+#include "front/query.c"
+#include "front/realloc.c"
+
+#if HAK_OVERRIDE
+#include "override/libc.c"
+#include "override/libc_reports.c"
+#endif

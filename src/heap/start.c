@@ -1,0 +1,50 @@
+/* start.c: first use. Everything here happens once, at the first slow operation of the process,
+ * which may come long before any constructor (the loader allocates) or inside the C library's own
+ * start. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "core/options.h"
+#include "heap/heap.h"
+#include "os/os.h"
+#include "region/window.h"
+
+static struct lock start_lock = LOCK_INITIAL(LOCK_RANK_START);
+static bool shared_started;
+static bool start_has_key;
+static pthread_key_t start_key; /* 0 is a valid key: start_has_key says whether there is one */
+
+static HAK_COLD bool start_first(void)
+{
+    lock_acquire(&start_lock);
+    bool started = atomic_load_relaxed(&shared_started);
+    if (!started) {
+        hak__os_init();
+        hak__options_read(
+            environ); /* NULL this early in a preloaded process: the constructor comes back to it */
+        started = hak__window_start() == 0;
+        if (started && !start_has_key) {
+            start_has_key = pthread_key_create(&start_key, hak__thread_end) == 0;
+        }
+        /* release: pairs with the acquire in hak__start */
+        atomic_store_release(&shared_started, started);
+    }
+    lock_release(&start_lock);
+    return started;
+}
+
+bool hak__start(void)
+{
+    /* acquire: pairs with the release in start_first */
+    return HAK_LIKELY(atomic_load_acquire(&shared_started)) || start_first();
+}
+
+bool hak__start_has_key(void)
+{
+    return start_has_key;
+}
+
+bool hak__start_watch_thread(struct heap *heap)
+{
+    return pthread_setspecific(start_key, heap) == 0;
+}

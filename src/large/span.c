@@ -1,0 +1,146 @@
+/* span.c: see span.h. */
+#include "large/span.h"
+
+#include "base/bits.h"
+#include "core/diagnose.h"
+#include "region/superslab.h"
+#include "region/window.h"
+
+/* A cached span may be an eighth longer than asked for. */
+#define SPAN_SLACK_DIVISOR 8u
+
+/* Entries together hold at most this: the largest span, or several small ones. */
+#define SPAN_CACHE_SLICES SPAN_SLICES_MAX
+
+/* What the first slice's metadata holds while it is a span. */
+struct span_metadata {
+    uint32_t slices;
+};
+HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_METADATA_SIZE,
+                  "stored in a slab's metadata");
+
+static struct span_metadata *span_metadata(size_t slice)
+{
+    return (struct span_metadata *)(void *)window_slab_metadata(slice);
+}
+
+size_t hak__span_bytes(size_t slice)
+{
+    return (size_t)atomic_load_relaxed(&span_metadata(slice)->slices) * SLICE_SIZE;
+}
+
+static void span_start(size_t slice, uint32_t slices)
+{
+    atomic_store_relaxed(&span_metadata(slice)->slices, slices); /* reports read it */
+    window_set_owner(slice, OWNER_SPAN);
+}
+
+static void span_forget(struct span_cache *cache, struct span_entry *entry)
+{
+    atomic_store_relaxed(&cache->slices, cache->slices - entry->slices); /* reports read it */
+    entry->slices = 0;
+}
+
+/* The smallest entry that fits, or NULL. */
+static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t slices,
+                                          size_t alignment)
+{
+    struct span_entry *best = NULL;
+    uint32_t longest = slices + slices / SPAN_SLACK_DIVISOR;
+    for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
+        struct span_entry *entry = &cache->entries[i];
+        bool aligned = ((uintptr_t)window_slice_address(entry->slice) & (alignment - 1)) == 0;
+        if (entry->slices >= slices && entry->slices <= longest && aligned &&
+            (best == NULL || entry->slices < best->slices)) {
+            best = entry;
+        }
+    }
+    return best;
+}
+
+struct span hak__span_allocate(struct span_cache *cache, struct counters *counters, size_t size,
+                               size_t alignment)
+{
+    HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
+    uint32_t slices = (uint32_t)((size + SLICE_SIZE - 1) >> SLICE_SHIFT);
+    struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
+    if (entry != NULL) {
+        size_t slice = entry->slice;
+        span_start(slice, entry->slices);
+        span_forget(cache, entry);
+        counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
+        counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
+        return (struct span){window_slice_address(slice), false};
+    }
+    size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment >> SLICE_SHIFT;
+    struct slice_run run = hak__superslab_take(slices, (uint32_t)alignment_slices);
+    if (run.slice == SLICE_NONE) {
+        return (struct span){NULL, false};
+    }
+    span_start(run.slice, slices);
+    counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
+    return (struct span){window_slice_address(run.slice), run.zeroed};
+}
+
+/* An entry for a newly freed span: an empty one, or the next in turn, whose span goes back. */
+static struct span_entry *span_cache_entry(struct span_cache *cache)
+{
+    for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
+        if (cache->entries[i].slices == 0) {
+            return &cache->entries[i];
+        }
+    }
+    struct span_entry *victim = &cache->entries[cache->next_victim];
+    cache->next_victim = (cache->next_victim + 1) % SPAN_CACHE_ENTRIES;
+    hak__superslab_give(victim->slice, victim->slices);
+    span_forget(cache, victim);
+    return victim;
+}
+
+void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice)
+{
+    uint32_t slices = span_metadata(slice)->slices;
+    window_set_owner(slice, OWNER_NOBODY);
+    if (counters != NULL) {
+        counter_add(counters, COUNTER_SPAN_FREED, 1);
+    }
+    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES) {
+        hak__superslab_give(slice, slices);
+        return;
+    }
+    struct span_entry *entry = span_cache_entry(cache);
+    *entry = (struct span_entry){(uint32_t)slice, (uint16_t)slices, true};
+    atomic_store_relaxed(&cache->slices, cache->slices + slices);
+}
+
+bool hak__span_resize(size_t slice, size_t size)
+{
+    if (size > SPAN_SIZE_MAX) {
+        return false;
+    }
+    uint32_t old = span_metadata(slice)->slices;
+    uint32_t slices = (uint32_t)((size + SLICE_SIZE - 1) >> SLICE_SHIFT);
+    if (slices > old && !hak__superslab_take_exact(slice + old, slices - old)) {
+        return false;
+    }
+    if (slices < old) {
+        hak__superslab_give(slice + slices, old - slices);
+    }
+    atomic_store_relaxed(&span_metadata(slice)->slices, slices); /* reports read it */
+    return true;
+}
+
+uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
+{
+    uint32_t slices = 0;
+    for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
+        struct span_entry *entry = &cache->entries[i];
+        if (entry->slices != 0 && (everything || !entry->used)) {
+            hak__superslab_give(entry->slice, entry->slices);
+            slices += entry->slices;
+            span_forget(cache, entry);
+        }
+        entry->used = false;
+    }
+    return slices;
+}

@@ -1,0 +1,49 @@
+/* span.h: L2.5: 64 KiB to 2 MiB in whole slices, with a per-heap cache of freed ones.
+ *
+ * The owner word of a span's first slice is OWNER_SPAN, of the others OWNER_NOBODY (a pointer to
+ * them is no allocation). The slab metadata of the first slice is unused for slabs and holds the
+ * span's length. Any thread may free any span: spans belong to nobody, only the cache is the
+ * heap's.
+ *
+ * The cache: up to SPAN_CACHE_ENTRIES freed spans, searched best fit. A loop around an 800 kB
+ * buffer takes and gives one entry; no system call, no shared lock. What is not used between two
+ * trims goes back to its superslab and decays there.
+ */
+#ifndef HAK_LARGE_SPAN_H
+#define HAK_LARGE_SPAN_H
+
+#include "core/counters.h"
+#include "core/limits.h"
+
+struct span_entry {
+    uint32_t slice;  /* slice numbers stay below 2^28 */
+    uint16_t slices; /* 0: empty entry */
+    bool used;       /* touched since the last trim */
+};
+
+/* Under the heap's lock. */
+struct span_cache {
+    struct span_entry entries[SPAN_CACHE_ENTRIES];
+    uint32_t slices; /* in all entries */
+    uint32_t next_victim;
+};
+
+struct span {
+    void *pointer; /* NULL: no memory */
+    bool zeroed;
+};
+
+/* `size` 1..SPAN_SIZE_MAX, `alignment` a power of two up to SUPERSLAB_SIZE. `cache` may be NULL.
+ * Under its heap's lock. */
+HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct counters *counters,
+                                          size_t size, size_t alignment);
+/* `slice`: the first of a span. `cache` NULL: straight to the superslab. */
+HAK_HIDDEN void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice);
+/* Bytes of the span that starts at `slice`. */
+HAK_HIDDEN size_t hak__span_bytes(size_t slice);
+/* Makes the span hold `size` bytes (more than SPAN_SIZE_MAX is refused) without moving it. */
+HAK_HIDDEN bool hak__span_resize(size_t slice, size_t size);
+/* Returns entries to their superslabs: those not used since the last trim, or all. */
+HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
+
+#endif

@@ -1,0 +1,219 @@
+/* whale.c: see whale.h. Calls: allocate -> cache_take | os_map; free -> registry_remove ->
+ * cache_put | os_unmap. */
+#include "large/whale.h"
+
+#include "base/bits.h"
+#include "core/knobs.h"
+#include "large/whale_registry.h"
+#include "os/os.h"
+#include "region/superslab.h"
+
+/* A cached whale may be an eighth too large. */
+#define WHALE_SLACK_DIVISOR 8u
+/* calloc of more than this takes a new mapping rather than clear an old one: the pages it never
+ * touches cost nothing then. */
+#define WHALE_CLEAR_MAX ((size_t)32 << 20)
+
+struct whale_cached {
+    struct whale whale;
+    uint32_t freed_ms;
+};
+
+struct lock hak__whale_lock = LOCK_INITIAL(LOCK_RANK_WHALES);
+/* Oldest first, [0, count). Under the lock. */
+static struct whale_cached whale_cache[WHALE_CACHE_ENTRIES];
+static uint32_t whale_cache_count;
+static size_t whale_cache_bytes;
+/* Where the last freed whales started, to know a double free from a foreign pointer. Under the
+ * lock. */
+#define WHALE_GRAVES 64u
+static uintptr_t whale_graves[WHALE_GRAVES];
+static uint32_t whale_next_grave;
+
+static struct whale whale_cache_remove(uint32_t index)
+{
+    struct whale whale = whale_cache[index].whale;
+    whale_cache_count--;
+    for (uint32_t i = index; i < whale_cache_count; i++) {
+        whale_cache[i] = whale_cache[i + 1];
+    }
+    whale_cache_bytes -= whale.size;
+    return whale;
+}
+
+/* The best fit, the youngest of equals (its pages are the warmest). address 0: none. */
+static struct whale whale_cache_take(size_t size, size_t alignment)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < whale_cache_count; i++) {
+        const struct whale *whale = &whale_cache[i].whale;
+        if (whale->size >= size && whale->size - size <= size / WHALE_SLACK_DIVISOR &&
+            (whale->address & (alignment - 1)) == 0 &&
+            (best == UINT32_MAX || whale->size <= whale_cache[best].whale.size)) {
+            best = i;
+        }
+    }
+    return best == UINT32_MAX ? (struct whale){0, 0} : whale_cache_remove(best);
+}
+
+static void whale_unmap(struct whale whale)
+{
+    if (whale.address != 0) {
+        hak__os_unmap((void *)whale.address, whale.size);
+    }
+}
+
+/* Makes room for `size` bytes more: drops the oldest. Under the lock; the dropped are unmapped by
+ * the caller. */
+static uint32_t whale_cache_evict(size_t size, struct whale *evicted)
+{
+    uint32_t count = 0;
+    while (whale_cache_count != 0 && (whale_cache_count == WHALE_CACHE_ENTRIES ||
+                                      whale_cache_bytes + size > hak__knobs.whale_cache_bytes)) {
+        evicted[count++] = whale_cache_remove(0);
+    }
+    return count;
+}
+
+static struct whale whale_map(size_t size, size_t alignment)
+{
+    /* From twice the huge page on, huge-page alignment costs little address space and lets the
+     * kernel use them. */
+    size_t huge_alignment = size >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : hak__os_page_size();
+    void *address;
+    size_t wanted = alignment > huge_alignment ? alignment : huge_alignment;
+    if (hak__os_map(size, wanted, &address) != 0) {
+        return (struct whale){0, 0};
+    }
+    if (size >= 2 * HUGE_PAGE_SIZE && hak__superslab_earns_huge(size)) {
+        hak__os_huge(address, bits_align_down(size, HUGE_PAGE_SIZE));
+    }
+    return (struct whale){(uintptr_t)address, size};
+}
+
+struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero)
+{
+    size_t page = hak__os_page_size();
+    if (size > REQUEST_SIZE_MAX - page) {
+        return (struct whale_result){NULL, false};
+    }
+    size = bits_align_up(size == 0 ? 1 : size, page);
+    alignment = alignment < page ? page : alignment;
+    struct whale whale = {0, 0};
+    bool zeroed = false;
+    if (!want_zero || size <= WHALE_CLEAR_MAX) {
+        lock_acquire(&hak__whale_lock);
+        whale = whale_cache_take(size, alignment);
+        lock_release(&hak__whale_lock);
+    }
+    if (whale.address == 0) {
+        whale = whale_map(size, alignment);
+        zeroed = true;
+    }
+    if (whale.address != 0 && !hak__whale_registry_insert(whale)) {
+        whale_unmap(whale);
+        whale.address = 0;
+    }
+    return (struct whale_result){(void *)whale.address, zeroed};
+}
+
+bool hak__whale_free(void *pointer)
+{
+    struct whale evicted[WHALE_CACHE_ENTRIES + 1];
+    uint32_t evicted_count = 0;
+    uint32_t now = hak__os_clock_ms();
+    lock_acquire(&hak__whale_lock);
+    struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
+    if (whale.address != 0) {
+        whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
+        if (whale.size > hak__knobs.whale_cache_bytes / 2) { /* one whale never fills the cache */
+            evicted[evicted_count++] = whale;
+        } else {
+            evicted_count = whale_cache_evict(whale.size, evicted);
+            whale_cache[whale_cache_count++] = (struct whale_cached){whale, now};
+            whale_cache_bytes += whale.size;
+        }
+    }
+    lock_release(&hak__whale_lock);
+    for (uint32_t i = 0; i < evicted_count; i++) {
+        whale_unmap(evicted[i]);
+    }
+    return whale.address != 0;
+}
+
+size_t hak__whale_bytes(const void *pointer)
+{
+    lock_acquire(&hak__whale_lock);
+    size_t size = hak__whale_registry_find((uintptr_t)pointer).size;
+    lock_release(&hak__whale_lock);
+    return size;
+}
+
+bool hak__whale_was_freed(const void *pointer)
+{
+    bool found = false;
+    lock_acquire(&hak__whale_lock);
+    for (uint32_t i = 0; i < WHALE_GRAVES; i++) {
+        found |= whale_graves[i] == (uintptr_t)pointer;
+    }
+    lock_release(&hak__whale_lock);
+    return found;
+}
+
+struct whale hak__whale_containing(const void *pointer)
+{
+    lock_acquire(&hak__whale_lock);
+    struct whale whale = hak__whale_registry_containing((uintptr_t)pointer);
+    lock_release(&hak__whale_lock);
+    return whale;
+}
+
+void *hak__whale_resize(void *pointer, size_t size)
+{
+    size_t page = hak__os_page_size();
+    if (size > REQUEST_SIZE_MAX - page) {
+        return NULL;
+    }
+    size = bits_align_up(size, page);
+    /* Out of the registry while it changes: a whale being resized is nobody else's business. */
+    lock_acquire(&hak__whale_lock);
+    struct whale whale = hak__whale_registry_lift((uintptr_t)pointer);
+    lock_release(&hak__whale_lock);
+    if (whale.address == 0) {
+        return NULL;
+    }
+    void *moved = (void *)whale.address;
+    bool resized = size == whale.size || hak__os_remap(moved, whale.size, size, true, &moved) == 0;
+    struct whale now = resized ? (struct whale){(uintptr_t)moved, size} : whale;
+    lock_acquire(&hak__whale_lock);
+    hak__whale_registry_put_back(now);
+    lock_release(&hak__whale_lock);
+    return resized ? moved : NULL;
+}
+
+size_t hak__whale_cache_trim(uint32_t age_ms)
+{
+    struct whale dropped[WHALE_CACHE_ENTRIES];
+    uint32_t count = 0;
+    uint32_t now = hak__os_clock_ms();
+    lock_acquire(&hak__whale_lock);
+    while (whale_cache_count != 0 && now - whale_cache[0].freed_ms >= age_ms) {
+        dropped[count++] = whale_cache_remove(0);
+    }
+    lock_release(&hak__whale_lock);
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += dropped[i].size;
+        whale_unmap(dropped[i]);
+    }
+    return bytes;
+}
+
+struct whale_totals hak__whale_totals(void)
+{
+    lock_acquire(&hak__whale_lock);
+    struct whale_totals totals = hak__whale_registry_totals();
+    totals.cached_bytes = whale_cache_bytes;
+    lock_release(&hak__whale_lock);
+    return totals;
+}

@@ -1,0 +1,156 @@
+/* whale_registry.c: see whale_registry.h.
+ *
+ * Room is counted in places promised, not in places used: a whale that is out of the table while it
+ * is resized keeps its promise, so that putting it back cannot fail. */
+#include "large/whale_registry.h"
+
+#include "base/bits.h"
+#include "os/os.h"
+
+#define REGISTRY_CAPACITY_MIN (HAK_TINY_LIMITS ? 4u : 256u)
+
+static struct whale *registry_table;
+static size_t registry_capacity; /* a power of two, 0 before the first whale */
+static size_t registry_mapped;   /* bytes of the table */
+static size_t registry_count;
+static size_t registry_promised; /* live whales, in the table or being resized */
+static size_t registry_bytes;
+
+static size_t registry_home(uintptr_t address)
+{
+    /* Fibonacci hashing (Knuth 6.4): mappings differ in their middle bits */
+    uint64_t hash = (uint64_t)(address >> 12) * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(hash >> 20) & (registry_capacity - 1);
+}
+
+static void registry_store(struct whale whale)
+{
+    size_t at = registry_home(whale.address);
+    while (registry_table[at].address != 0) {
+        at = (at + 1) & (registry_capacity - 1);
+    }
+    registry_table[at] = whale;
+    registry_count++;
+    registry_bytes += whale.size;
+}
+
+/* Moves everything to the table `bigger`; returns the old one. */
+static struct whale *registry_move(struct whale *bigger, size_t capacity)
+{
+    struct whale *old = registry_table;
+    size_t old_capacity = registry_capacity;
+    registry_table = bigger;
+    registry_capacity = capacity;
+    registry_count = 0;
+    registry_bytes = 0;
+    for (size_t i = 0; i < old_capacity; i++) {
+        if (old[i].address != 0) {
+            registry_store(old[i]);
+        }
+    }
+    return old;
+}
+
+bool hak__whale_registry_insert(struct whale whale)
+{
+    lock_acquire(&hak__whale_lock);
+    while (2 * (registry_promised + 1) > registry_capacity) {
+        size_t capacity = registry_capacity == 0 ? REGISTRY_CAPACITY_MIN : 2 * registry_capacity;
+        lock_release(&hak__whale_lock); /* no lock over system calls */
+        size_t bytes = bits_align_up(capacity * sizeof(struct whale), hak__os_page_size());
+        void *bigger;
+        if (hak__os_map(bytes, hak__os_page_size(), &bigger) != 0) {
+            return false;
+        }
+        lock_acquire(&hak__whale_lock);
+        void *unused = bigger;
+        size_t unused_bytes = bytes;
+        if (capacity > registry_capacity) { /* else somebody else was faster */
+            unused = registry_move(bigger, capacity);
+            unused_bytes = registry_mapped;
+            registry_mapped = bytes;
+        }
+        lock_release(&hak__whale_lock);
+        if (unused != NULL) {
+            hak__os_unmap(unused, unused_bytes);
+        }
+        lock_acquire(&hak__whale_lock);
+    }
+    registry_promised++;
+    registry_store(whale);
+    lock_release(&hak__whale_lock);
+    return true;
+}
+
+void hak__whale_registry_put_back(struct whale whale)
+{
+    registry_store(whale);
+}
+
+/* Index of the whale, SIZE_MAX when there is none. */
+static size_t registry_index(uintptr_t address)
+{
+    if (registry_count == 0 || address == 0) {
+        return SIZE_MAX;
+    }
+    for (size_t at = registry_home(address); registry_table[at].address != 0;
+         at = (at + 1) & (registry_capacity - 1)) {
+        if (registry_table[at].address == address) {
+            return at;
+        }
+    }
+    return SIZE_MAX;
+}
+
+struct whale hak__whale_registry_find(uintptr_t address)
+{
+    size_t at = registry_index(address);
+    return at == SIZE_MAX ? (struct whale){0, 0} : registry_table[at];
+}
+
+struct whale hak__whale_registry_remove(uintptr_t address)
+{
+    size_t hole = registry_index(address);
+    if (hole == SIZE_MAX) {
+        return (struct whale){0, 0};
+    }
+    struct whale whale = registry_table[hole];
+    size_t mask = registry_capacity - 1;
+    for (size_t at = (hole + 1) & mask; registry_table[at].address != 0; at = (at + 1) & mask) {
+        /* an entry may fill the hole when its home is not cyclically in (hole, at] */
+        if (((at - registry_home(registry_table[at].address)) & mask) >= ((at - hole) & mask)) {
+            registry_table[hole] = registry_table[at];
+            hole = at;
+        }
+    }
+    registry_table[hole] = (struct whale){0, 0};
+    registry_count--;
+    registry_promised--;
+    registry_bytes -= whale.size;
+    return whale;
+}
+
+struct whale hak__whale_registry_lift(uintptr_t address)
+{
+    struct whale whale = hak__whale_registry_remove(address);
+    registry_promised += whale.address != 0;
+    return whale;
+}
+
+struct whale hak__whale_registry_containing(uintptr_t address)
+{
+    for (size_t i = 0; registry_count != 0 && i < registry_capacity; i++) {
+        const struct whale *whale = &registry_table[i];
+        if (whale->address != 0 && address - whale->address < whale->size) {
+            return *whale;
+        }
+    }
+    return (struct whale){0, 0};
+}
+
+struct whale_totals hak__whale_registry_totals(void)
+{
+    return (struct whale_totals){.live_count = registry_count,
+                                 .live_bytes = registry_bytes,
+                                 .metadata_bytes = registry_mapped};
+}

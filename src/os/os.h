@@ -1,0 +1,73 @@
+/* os.h: everything hakmem asks of the kernel. The only folder with system calls.
+ *
+ * Contract of all: addresses and sizes are multiples of os_page_size() unless said otherwise; the
+ * result is 0 or -errno; errno itself is never changed; memory handed out is zero, private,
+ * readable and writable. All functions are thread-safe. Each call is counted in hak__os_calls.
+ */
+#ifndef HAK_OS_OS_H
+#define HAK_OS_OS_H
+
+#include "base/compiler.h"
+
+enum os_call {
+    OS_CALL_MAP,
+    OS_CALL_UNMAP,
+    OS_CALL_REMAP,
+    OS_CALL_PURGE,
+    OS_CALL_HUGE,
+    OS_CALL_FUTEX,
+    OS_CALL_COUNT
+};
+HAK_HIDDEN extern uint64_t hak__os_calls[OS_CALL_COUNT]; /* relaxed adds from any thread */
+HAK_HIDDEN extern const char *const hak__os_call_names[OS_CALL_COUNT];
+
+/* Reads what never changes (page size, random bytes, limits). Idempotent; the first call is made
+ * before any other function of this header and before there are two threads or under a lock. */
+HAK_HIDDEN void hak__os_init(void);
+HAK_HIDDEN size_t hak__os_page_size(void);
+/* Bytes of RAM of the machine. */
+HAK_HIDDEN uint64_t hak__os_ram_size(void);
+/* True for setuid and setgid programs and others the loader marked secure: the environment is not
+ * to be trusted. */
+HAK_HIDDEN bool hak__os_is_secure(void);
+/* 64 bits the kernel chose at exec; constant for the life of the process image. */
+HAK_HIDDEN uint64_t hak__os_random_seed(void);
+/* Soft RLIMIT_AS in bytes now, UINT64_MAX when unlimited. */
+HAK_HIDDEN uint64_t hak__os_address_space_limit(void);
+
+/* Maps exactly [address, address + size). -EEXIST when any part is in use; nothing is changed then.
+ */
+HAK_HIDDEN int hak__os_map_at(void *address, size_t size);
+/* Maps `size` bytes anywhere, at a multiple of `alignment` (a power of two, at least the OS page).
+ */
+HAK_HIDDEN int hak__os_map(size_t size, size_t alignment, void **address);
+HAK_HIDDEN int hak__os_unmap(void *address, size_t size);
+/* Grows or shrinks a mapping; moves it when it must and `may_move`. The contents are kept, new
+ * bytes are zero. -ENOMEM when it cannot: the old mapping is as it was. */
+HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, bool may_move,
+                             void **moved);
+/* Gives the pages back; the addresses stay usable and read as zero. Non-zero: the contents may be
+ * unchanged. */
+HAK_HIDDEN int hak__os_purge(void *address, size_t size);
+/* Asks for huge pages; a refusal is harmless. */
+HAK_HIDDEN int hak__os_huge(void *address, size_t size);
+
+/* Milliseconds of a monotonic clock, a few ms coarse; wraps after 49 days: compare differences
+ * only. */
+HAK_HIDDEN uint32_t hak__os_clock_ms(void);
+
+/* Sleeps while *word == value, until woken or for no reason. */
+HAK_HIDDEN void hak__os_wait(uint32_t *word, uint32_t value);
+/* Wakes one sleeper. */
+HAK_HIDDEN void hak__os_wake(uint32_t *word);
+
+/* Writes all of it to standard error or gives up silently. No alignment rules. */
+HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
+/* Opens `path` for appending (created with mode 0644), -errno on failure; the caller closes it. */
+HAK_HIDDEN int hak__os_open_append(const char *path);
+HAK_HIDDEN void hak__os_write(int descriptor, const char *text, size_t size);
+HAK_HIDDEN void hak__os_close(int descriptor);
+HAK_HIDDEN uint32_t hak__os_process_id(void);
+HAK_HIDDEN __attribute__((noreturn)) void hak__os_abort(void);
+
+#endif

@@ -1,0 +1,266 @@
+/* os_linux.c: os.h on Linux, with the C library's thin wrappers (errno saved around each). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomics.h"
+#include "base/bits.h"
+
+/* Headers older than the kernel they run on lack these; the values are part of the kernel's ABI. */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+uint64_t hak__os_calls[OS_CALL_COUNT];
+const char *const hak__os_call_names[OS_CALL_COUNT] = {
+    "mmap", "munmap", "mremap", "madvise_dontneed", "madvise_hugepage", "futex"};
+
+static size_t os_page = 4096;
+
+static void os_count(enum os_call call)
+{
+    atomic_add_relaxed(&hak__os_calls[call], UINT64_C(1)); /* pairs with nothing: a counter */
+}
+
+void hak__os_init(void)
+{
+    unsigned long page = getauxval(AT_PAGESZ);
+    os_page = page != 0 ? (size_t)page : 4096;
+}
+
+size_t hak__os_page_size(void)
+{
+    return os_page;
+}
+
+uint64_t hak__os_ram_size(void)
+{
+    int saved = errno;
+    struct sysinfo info;
+    uint64_t size = UINT64_C(16) << 30; /* a plausible machine, if the kernel will not say */
+    if (sysinfo(&info) == 0) {
+        size = (uint64_t)info.totalram * info.mem_unit;
+    }
+    errno = saved;
+    return size;
+}
+
+bool hak__os_is_secure(void)
+{
+    return getauxval(AT_SECURE) != 0;
+}
+
+uint64_t hak__os_random_seed(void)
+{
+    uint64_t words[2] = {0, 0};
+    const void *bytes =
+        (const void *)getauxval(AT_RANDOM); /* 16 bytes from the kernel, also used by libc */
+    if (bytes != NULL) {
+        memcpy(words, bytes, sizeof words);
+    }
+    /* Mixed, so that an address chosen from it does not give away the stack protector's canary
+     * (splitmix64's finaliser, Steele et al. 2014). */
+    uint64_t z = words[0] ^ (words[1] << 1) ^ UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+uint64_t hak__os_address_space_limit(void)
+{
+    int saved = errno;
+    struct rlimit limit;
+    uint64_t size = UINT64_MAX;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        size = (uint64_t)limit.rlim_cur;
+    }
+    errno = saved;
+    return size;
+}
+
+/* mmap with errno kept: address or NULL, *error set. */
+static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
+{
+    int saved = errno;
+    os_count(OS_CALL_MAP);
+    void *result = mmap(address, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
+    *error = result == MAP_FAILED ? -errno : 0;
+    errno = saved;
+    return result == MAP_FAILED ? NULL : result;
+}
+
+int hak__os_map_at(void *address, size_t size)
+{
+    int error;
+    void *result = os_mmap(address, size, MAP_FIXED_NOREPLACE, &error);
+    if (error == 0 && result != address) { /* a kernel before 4.17 takes the address for a hint */
+        hak__os_unmap(result, size);
+        return -EEXIST;
+    }
+    return error;
+}
+
+int hak__os_map(size_t size, size_t alignment, void **address)
+{
+    int error;
+    void *result = os_mmap(NULL, size, 0, &error);
+    if (error != 0) {
+        return error;
+    }
+    if (((uintptr_t)result & (alignment - 1)) == 0) {
+        *address = result;
+        return 0;
+    }
+    hak__os_unmap(result, size);
+    size_t padded;
+    if (__builtin_add_overflow(size, alignment - os_page, &padded)) {
+        return -ENOMEM;
+    }
+    result = os_mmap(NULL, padded, 0, &error);
+    if (error != 0) {
+        return error;
+    }
+    uintptr_t start = bits_align_up((uintptr_t)result, alignment);
+    size_t before = start - (uintptr_t)result;
+    size_t after = padded - before - size;
+    if (before != 0) {
+        hak__os_unmap(result, before);
+    }
+    if (after != 0) {
+        hak__os_unmap((char *)result + before + size, after);
+    }
+    *address = (char *)result + before;
+    return 0;
+}
+
+int hak__os_unmap(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_UNMAP);
+    int error = munmap(address, size) == 0 ? 0 : -errno;
+    errno = saved;
+    return error;
+}
+
+int hak__os_remap(void *address, size_t old_size, size_t new_size, bool may_move, void **moved)
+{
+    int saved = errno;
+    os_count(OS_CALL_REMAP);
+    void *result = mremap(address, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0);
+    int error = result == MAP_FAILED ? -errno : 0;
+    errno = saved;
+    if (error == 0) {
+        *moved = result;
+    }
+    return error;
+}
+
+int hak__os_purge(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_PURGE);
+    int error = madvise(address, size, MADV_DONTNEED) == 0 ? 0 : -errno;
+    errno = saved;
+    return error;
+}
+
+int hak__os_huge(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_HUGE);
+    int error = madvise(address, size, MADV_HUGEPAGE) == 0 ? 0 : -errno;
+    errno = saved;
+    return error;
+}
+
+uint32_t hak__os_clock_ms(void)
+{
+    int saved = errno;
+    struct timespec now = {0, 0};
+    clock_gettime(CLOCK_MONOTONIC_COARSE,
+                  &now); /* vDSO: no kernel entry; a failure stops decay, nothing else */
+    errno = saved;
+    return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+}
+
+void hak__os_wait(uint32_t *word, uint32_t value)
+{
+    int saved = errno;
+    os_count(OS_CALL_FUTEX);
+    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0) != 0 &&
+        errno == ENOSYS) {
+        syscall(SYS_sched_yield); /* no futex here: wait by yielding */
+    }
+    errno = saved;
+}
+
+void hak__os_wake(uint32_t *word)
+{
+    int saved = errno;
+    os_count(OS_CALL_FUTEX);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
+}
+
+void hak__os_write(int descriptor, const char *text, size_t size)
+{
+    int saved = errno;
+    while (size != 0) {
+        ssize_t written = write(descriptor, text, size);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            break;
+        }
+        text += written;
+        size -= (size_t)written;
+    }
+    errno = saved;
+}
+
+void hak__os_write_error(const char *text, size_t size)
+{
+    hak__os_write(STDERR_FILENO, text, size);
+}
+
+int hak__os_open_append(const char *path)
+{
+    int saved = errno;
+    int result = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    result = result < 0 ? -errno : result;
+    errno = saved;
+    return result;
+}
+
+void hak__os_close(int descriptor)
+{
+    int saved = errno;
+    close(descriptor);
+    errno = saved;
+}
+
+uint32_t hak__os_process_id(void)
+{
+    return (uint32_t)getpid();
+}
+
+void hak__os_abort(void)
+{
+    abort();
+}

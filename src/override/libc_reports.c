@@ -1,0 +1,241 @@
+/* libc_reports.c: the C library's names that tell about memory or tune it: malloc_stats,
+ * malloc_info, mallinfo, mallopt, malloc_trim. The figures mean what glibc's mean as far as there
+ * is such a thing here: its main arena is our superslabs, its mapped chunks are our whales. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+
+#include "base/atomics.h"
+#include "base/text.h"
+#include "control/census.h"
+#include "core/knobs.h"
+#include "hakmem/hakmem.h"
+#include "hakmem/stats.h"
+#include "os/os.h"
+#include "region/superslab.h"
+
+HAK_API int malloc_trim(size_t keep)
+{
+    return hak_trim(keep) ? 1 : 0;
+}
+
+static void libc_write_error(void *argument, const char *piece, size_t size)
+{
+    (void)argument;
+    hak__os_write_error(piece, size);
+}
+
+HAK_API void malloc_stats(void)
+{
+    hak_report(HAK_REPORT_TEXT, libc_write_error, NULL);
+}
+
+/* --- malloc_info: XML as glibc writes it, all as one heap --- */
+
+static void libc_put_attribute(struct text *text, const char *name, uint64_t value)
+{
+    hak__text_put(text, " ");
+    hak__text_put(text, name);
+    hak__text_put(text, "=\"");
+    hak__text_put_unsigned(text, value);
+    hak__text_put(text, "\"");
+}
+
+/* One element with up to two attributes after its type (NULL: none). */
+static void libc_put_element(FILE *stream, const char *name, const char *type, uint64_t count,
+                             uint64_t size, bool with_count)
+{
+    char line[160];
+    struct text text = {line, sizeof line, 0};
+    hak__text_put(&text, "<");
+    hak__text_put(&text, name);
+    hak__text_put(&text, " type=\"");
+    hak__text_put(&text, type);
+    hak__text_put(&text, "\"");
+    if (with_count) {
+        libc_put_attribute(&text, "count", count);
+    }
+    libc_put_attribute(&text, "size", size);
+    hak__text_put(&text, "/>\n");
+    fwrite(line, 1, text.length, stream);
+}
+
+/* Free objects of one class. */
+static void libc_put_size(FILE *stream, uint32_t class_index, uint64_t count)
+{
+    char line[160];
+    struct text text = {line, sizeof line, 0};
+    uint64_t size = size_class_bytes(class_index);
+    hak__text_put(&text, "  <size");
+    libc_put_attribute(&text, "from", size_class_bytes(class_index - 1) + 1);
+    libc_put_attribute(&text, "to", size);
+    libc_put_attribute(&text, "total", count * size);
+    libc_put_attribute(&text, "count", count);
+    hak__text_put(&text, "/>\n");
+    fwrite(line, 1, text.length, stream);
+}
+
+static uint64_t libc_free_objects(const struct class_census *of_class)
+{
+    return of_class->cached_count + of_class->in_slabs_count;
+}
+
+static void libc_put_totals(FILE *stream, const struct census *census, bool whole)
+{
+    uint64_t cached_count = 0;
+    uint64_t free_count = 0;
+    uint64_t cached_bytes = 0;
+    uint64_t free_bytes = 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct class_census *of_class = &census->classes[class_index];
+        cached_count += of_class->cached_count;
+        cached_bytes += of_class->cached_count * size_class_bytes(class_index);
+        free_count += of_class->in_slabs_count;
+        free_bytes += of_class->in_slabs_count * size_class_bytes(class_index);
+    }
+    uint64_t system = hak__superslab_bytes_claimed();
+    libc_put_element(stream, "total", "fast", cached_count, cached_bytes, true);
+    libc_put_element(stream, "total", "rest", free_count, free_bytes, true);
+    if (whole) {
+        libc_put_element(stream, "total", "mmap", census->whales.live_count,
+                         census->whales.live_bytes, true);
+    }
+    libc_put_element(stream, "system", "current", 0, system, false);
+    libc_put_element(stream, "system", "max", 0, system, false);
+    libc_put_element(stream, "aspace", "total", 0, system, false);
+    libc_put_element(stream, "aspace", "mprotect", 0, system, false);
+}
+
+HAK_API int malloc_info(int options, FILE *stream)
+{
+    if (options != 0) {
+        return EINVAL;
+    }
+    struct census census;
+    hak__census_take(&census);
+    /* The stream may allocate: no lock is held. */
+    fputs("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n", stream);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        uint64_t count = libc_free_objects(&census.classes[class_index]);
+        if (count != 0) {
+            libc_put_size(stream, class_index, count);
+        }
+    }
+    fputs("</sizes>\n", stream);
+    libc_put_totals(stream, &census, false);
+    fputs("</heap>\n", stream);
+    libc_put_totals(stream, &census, true);
+    fputs("</malloc>\n", stream);
+    return 0;
+}
+
+/* --- mallinfo --- */
+
+struct libc_info {
+    size_t arena;      /* superslabs */
+    size_t free_count; /* free objects */
+    size_t whale_count;
+    size_t whale_bytes;
+    size_t cached_count; /* of the free objects those in thread caches */
+    size_t cached_bytes;
+    size_t in_use_bytes; /* without whales */
+    size_t free_bytes;   /* arena - in use */
+    size_t releasable;   /* what malloc_trim gives back at least */
+};
+
+static struct libc_info libc_info_take(void)
+{
+    struct census census;
+    hak__census_take(&census);
+    struct libc_info info = {.arena = hak__superslab_bytes_claimed()};
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct class_census *of_class = &census.classes[class_index];
+        info.free_count += libc_free_objects(of_class);
+        info.cached_count += of_class->cached_count;
+        info.cached_bytes += of_class->cached_count * size_class_bytes(class_index);
+    }
+    info.whale_count = census.whales.live_count;
+    info.whale_bytes = census.whales.live_bytes;
+    info.in_use_bytes = hak__census_bytes_in_use(&census) - info.whale_bytes;
+    info.free_bytes = info.arena > info.in_use_bytes ? info.arena - info.in_use_bytes : 0;
+    info.releasable = hak__superslab_bytes_dirty();
+    return info;
+}
+
+#if defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 33)
+HAK_API struct mallinfo2 mallinfo2(void)
+{
+    struct libc_info info = libc_info_take();
+    return (struct mallinfo2){
+        .arena = info.arena,
+        .ordblks = info.free_count,
+        .smblks = info.cached_count,
+        .hblks = info.whale_count,
+        .hblkhd = info.whale_bytes,
+        .fsmblks = info.cached_bytes,
+        .uordblks = info.in_use_bytes,
+        .fordblks = info.free_bytes,
+        .keepcost = info.releasable,
+    };
+}
+#endif
+#endif
+
+/* The old form has no room for more. */
+static int libc_saturate(size_t value)
+{
+    return value > INT_MAX ? INT_MAX : (int)value;
+}
+
+HAK_API struct mallinfo mallinfo(void)
+{
+    struct libc_info info = libc_info_take();
+    return (struct mallinfo){
+        .arena = libc_saturate(info.arena),
+        .ordblks = libc_saturate(info.free_count),
+        .smblks = libc_saturate(info.cached_count),
+        .hblks = libc_saturate(info.whale_count),
+        .hblkhd = libc_saturate(info.whale_bytes),
+        .fsmblks = libc_saturate(info.cached_bytes),
+        .uordblks = libc_saturate(info.in_use_bytes),
+        .fordblks = libc_saturate(info.free_bytes),
+        .keepcost = libc_saturate(info.releasable),
+    };
+}
+
+/* --- mallopt --- */
+
+/* glibc's own limits: malloc(3). */
+#define LIBC_MXFAST_MAX ((int)(80 * sizeof(size_t) / 4))
+#define LIBC_MMAP_THRESHOLD_MAX (4 * 1024 * 1024 * (int)sizeof(long))
+
+/* 1: accepted. Programs tune glibc with it and treat a refusal as an error, so what makes no
+ * difference here is accepted as well; what a program would wait for in vain is refused. */
+HAK_API int mallopt(int parameter, int value)
+{
+    switch (parameter) {
+    case M_TRIM_THRESHOLD: /* negative: memory is never given back */
+        if (value < 0) {
+            atomic_store_relaxed(&hak__knobs.purge_delay_ms, UINT32_MAX);
+        }
+        return 1;
+    case M_MXFAST:
+        return value >= 0 && value <= LIBC_MXFAST_MAX;
+    case M_MMAP_THRESHOLD:
+        return value >= 0 && value <= LIBC_MMAP_THRESHOLD_MAX;
+    case M_TOP_PAD:
+    case M_MMAP_MAX:
+    case M_ARENA_TEST:
+    case M_ARENA_MAX:
+    case M_CHECK_ACTION:
+        return value >= 0;
+    case M_PERTURB: /* objects are not filled */
+        return value == 0;
+    default:
+        return 0;
+    }
+}

@@ -1,0 +1,127 @@
+/* purge.c: free memory back to the OS, outside the locks.
+ *
+ * A pass takes the runs it will purge out of the free map, purges them with REGION free, and puts
+ * them back clean; meanwhile they are simply not available. Price and policy:
+ * docs/design/region.md. */
+#include "base/bits.h"
+#include "os/os.h"
+#include "region/superslab.h"
+#include "region/window.h"
+
+struct lock hak__purge_lock = LOCK_INITIAL(LOCK_RANK_PURGE);
+
+/* Purges the whole OS pages of a run; returns the slices that did not go. An OS page may be larger
+ * than a slice. */
+static uint64_t purge_run(size_t index, uint32_t first, uint32_t count)
+{
+    uint32_t step = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
+    uint32_t start = (uint32_t)bits_align_up(first, step);
+    uint32_t end = (uint32_t)bits_align_down(first + count, step);
+    uint64_t run = bits_mask(first, count);
+    if (start >= end || hak__os_purge(window_slice_address(index * SUPERSLAB_SLICES + start),
+                                      (end - start) * SLICE_SIZE) != 0) {
+        return run;
+    }
+    return run & ~bits_mask(start, end - start);
+}
+
+/* Purges the runs of `map`, returns the slices of which that failed. */
+static uint64_t purge_runs(size_t index, uint64_t map)
+{
+    uint64_t failed = 0;
+    while (map != 0) {
+        uint32_t first = bits_lowest(map);
+        uint64_t above = ~(map >> first);
+        uint32_t count = above == 0 ? 64 - first : bits_lowest(above);
+        failed |= purge_run(index, first, count);
+        map &= ~bits_mask(first, count);
+    }
+    return failed;
+}
+
+/* Takes the due slices of the next superslab from `index` on out of its free map; what else is free
+ * and dirty there is due next time. Returns its index, or SIZE_MAX when no superslab is left. */
+static size_t purge_take_next(size_t index, bool everything, uint64_t *due)
+{
+    struct superslab_table *table = &hak__superslabs;
+    size_t found = SIZE_MAX;
+    lock_acquire(&hak__region_lock);
+    for (; index < table->count && found == SIZE_MAX; index++) {
+        if (index % 64 == 0 && table->has_free[index / 64] == 0) {
+            index += 63;
+            continue;
+        }
+        struct superslab *superslab = &table->superslabs[index];
+        *due = superslab->free & superslab->dirty & (everything ? ~UINT64_C(0) : superslab->aged);
+        if (*due != 0) {
+            hak__superslab_mark_taken(index, *due);
+            found = index;
+        }
+        superslab->aged = superslab->free & superslab->dirty;
+    }
+    lock_release(&hak__region_lock);
+    return found;
+}
+
+/* One superslab; moves *index to it, to SIZE_MAX when none is left. Returns the bytes given back.
+ */
+static size_t purge_next(size_t *index, bool everything)
+{
+    uint64_t due = 0;
+    *index = purge_take_next(*index, everything, &due);
+    if (*index == SIZE_MAX) {
+        return 0;
+    }
+    uint64_t failed = purge_runs(*index, due);
+    lock_acquire(&hak__region_lock);
+    hak__superslabs.superslabs[*index].dirty &= ~(due & ~failed);
+    hak__superslab_mark_free(*index, due);
+    lock_release(&hak__region_lock);
+    return bits_count(due & ~failed) * SLICE_SIZE;
+}
+
+size_t hak__superslab_purge(bool everything)
+{
+    size_t purged = 0;
+    for (size_t index = 0; index != SIZE_MAX; index += index != SIZE_MAX) {
+        /* PURGE is for fork: the child must not inherit slices that are out of the map for good. */
+        lock_acquire(&hak__purge_lock);
+        purged += purge_next(&index, everything);
+        lock_release(&hak__purge_lock);
+    }
+    return purged;
+}
+
+size_t hak__superslab_release(void)
+{
+    size_t released = 0;
+    struct superslab_table *table = &hak__superslabs;
+    lock_acquire(&hak__growth_lock);
+    for (size_t index = 0; index < table->count; index++) {
+        struct superslab *superslab = &table->superslabs[index];
+        lock_acquire(&hak__region_lock);
+        bool whole = superslab->free == ~UINT64_C(0);
+        if (whole) {
+            hak__superslab_mark_taken(index, ~UINT64_C(0));
+        }
+        lock_release(&hak__region_lock);
+        if (!whole) {
+            continue;
+        }
+        bool unmapped =
+            hak__os_unmap(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0;
+        lock_acquire(&hak__region_lock);
+        if (unmapped) {
+            superslab->dirty = 0;
+            atomic_store_relaxed(&superslab->state, (uint32_t)SUPERSLAB_RELEASED);
+            table->released_count++;
+            atomic_store_relaxed(&table->claimed_slices, table->claimed_slices - SUPERSLAB_SLICES);
+            released += SUPERSLAB_SIZE;
+        } else { /* unmapping can fail when it would split a mapping too many: keep the memory */
+            hak__superslab_mark_free(index, ~UINT64_C(0));
+        }
+        lock_release(&hak__region_lock);
+    }
+    lock_release(&hak__growth_lock);
+    return released;
+}

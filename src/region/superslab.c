@@ -1,0 +1,298 @@
+/* superslab.c: see superslab.h. Calls: take -> find, or claim and find again. */
+#include "region/superslab.h"
+
+#include <errno.h>
+
+#include "base/bits.h"
+#include "core/knobs.h"
+#include "os/os.h"
+#include "region/window.h"
+
+struct lock hak__region_lock = LOCK_INITIAL(LOCK_RANK_REGION);
+struct lock hak__growth_lock = LOCK_INITIAL(LOCK_RANK_GROWTH);
+struct superslab_table hak__superslabs;
+
+/* Claims are whole superslabs; at level 2 a quarter, so that partly claimed ones are common. */
+#define CLAIM_SLICES (HAK_TINY_LIMITS ? SUPERSLAB_SLICES / 4 : SUPERSLAB_SLICES)
+
+void hak__superslab_tables(struct superslab *superslabs, uint64_t *has_free)
+{
+    hak__superslabs.superslabs = superslabs;
+    hak__superslabs.has_free = has_free;
+}
+
+static void superslab_check(const struct superslab *superslab)
+{
+    HAK_ASSERT((superslab->aged & ~(superslab->free & superslab->dirty)) == 0);
+    (void)superslab;
+}
+
+void hak__superslab_mark_free(size_t index, uint64_t mask)
+{
+    struct superslab_table *table = &hak__superslabs;
+    struct superslab *superslab = &table->superslabs[index];
+    HAK_ASSERT((superslab->free & mask) == 0);
+    superslab->free |= mask;
+    table->has_free[index / 64] |= UINT64_C(1) << (index % 64);
+    /* the sums are read relaxed by reports and by nobody else without the lock */
+    atomic_store_relaxed(&table->free_slices, table->free_slices + bits_count(mask));
+    atomic_store_relaxed(&table->dirty_free_slices,
+                         table->dirty_free_slices + bits_count(mask & superslab->dirty));
+    superslab_check(superslab);
+}
+
+void hak__superslab_mark_taken(size_t index, uint64_t mask)
+{
+    struct superslab_table *table = &hak__superslabs;
+    struct superslab *superslab = &table->superslabs[index];
+    HAK_ASSERT((superslab->free & mask) == mask);
+    superslab->free &= ~mask;
+    superslab->aged &= ~mask;
+    if (superslab->free == 0) {
+        table->has_free[index / 64] &= ~(UINT64_C(1) << (index % 64));
+    }
+    atomic_store_relaxed(&table->free_slices, table->free_slices - bits_count(mask));
+    atomic_store_relaxed(&table->dirty_free_slices,
+                         table->dirty_free_slices - bits_count(mask & superslab->dirty));
+    superslab_check(superslab);
+}
+
+#define HUGE_SLICES ((uint32_t)(HUGE_PAGE_SIZE / SLICE_SIZE))
+
+/* Slices just taken become dirty. A first touch may bring a whole huge page: then its other slices
+ * are resident too, and have to be purged like any dirty one. */
+static void superslab_make_dirty(size_t index, uint64_t mask)
+{
+    struct superslab_table *table = &hak__superslabs;
+    struct superslab *superslab = &table->superslabs[index];
+    for (uint32_t first = 0; superslab->huge != 0 && first < SUPERSLAB_SLICES;
+         first += HUGE_SLICES) {
+        uint64_t page = bits_mask(first, HUGE_SLICES);
+        mask |= (mask & page) != 0 ? page : 0;
+    }
+    uint64_t became_dirty = mask & ~superslab->dirty & superslab->free;
+    superslab->dirty |= mask;
+    atomic_store_relaxed(&table->dirty_free_slices,
+                         table->dirty_free_slices + bits_count(became_dirty));
+}
+
+/* Bits at which a slice number is a multiple of `alignment`. */
+static uint64_t superslab_aligned_bits(uint32_t alignment)
+{
+    uint64_t bits = 1;
+    for (uint32_t step = alignment; step < SUPERSLAB_SLICES; step *= 2) {
+        bits |= bits << step;
+    }
+    return bits;
+}
+
+/* Lowest fitting run, of dirty slices only or of any. SLICE_NONE when there is none. Under REGION.
+ */
+static size_t superslab_find(uint32_t count, uint64_t aligned, bool dirty_only)
+{
+    struct superslab_table *table = &hak__superslabs;
+    size_t words = (table->count + 63) / 64;
+    for (size_t word = 0; word < words; word++) {
+        for (uint64_t left = table->has_free[word]; left != 0; left &= left - 1) {
+            size_t index = word * 64 + bits_lowest(left);
+            const struct superslab *superslab = &table->superslabs[index];
+            uint64_t map = dirty_only ? superslab->free & superslab->dirty : superslab->free;
+            uint64_t starts = bits_run_starts(map, count) & aligned;
+            if (starts != 0) {
+                return index * SUPERSLAB_SLICES + bits_lowest(starts);
+            }
+        }
+    }
+    return SLICE_NONE;
+}
+
+static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
+{
+    struct slice_run run = {SLICE_NONE, false};
+    uint64_t aligned = superslab_aligned_bits(alignment);
+    lock_acquire(&hak__region_lock);
+    if (hak__superslabs.dirty_free_slices >= count) {
+        run.slice = superslab_find(count, aligned, true);
+    }
+    if (run.slice == SLICE_NONE && hak__superslabs.free_slices >= count) {
+        run.slice = superslab_find(count, aligned, false);
+    }
+    if (run.slice != SLICE_NONE) {
+        size_t index = run.slice / SUPERSLAB_SLICES;
+        uint64_t mask = bits_mask(run.slice % SUPERSLAB_SLICES, count);
+        hak__superslab_mark_taken(index, mask);
+        run.zeroed = (hak__superslabs.superslabs[index].dirty & mask) == 0;
+        superslab_make_dirty(index, mask);
+    }
+    lock_release(&hak__region_lock);
+    return run;
+}
+
+/* Adds claimed slices [first, first + count) of one superslab to the free ones. */
+static void superslab_publish(size_t first, uint32_t count)
+{
+    size_t index = first / SUPERSLAB_SLICES;
+    lock_acquire(&hak__region_lock);
+    struct superslab_table *table = &hak__superslabs;
+    atomic_store_relaxed(&table->superslabs[index].state, (uint32_t)SUPERSLAB_CLAIMED);
+    if (table->count <= index) {
+        atomic_store_relaxed(&table->count, index + 1); /* reports read it */
+    }
+    atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + count);
+    hak__superslab_mark_free(index, bits_mask((uint32_t)(first % SUPERSLAB_SLICES), count));
+    size_t limit = first + count;
+    if (limit > hak__window.shared_limit) {
+        /* release: pairs with the acquire in window_contains_slice; the tables exist before */
+        atomic_store_release(&hak__window.shared_limit, limit);
+    }
+    lock_release(&hak__region_lock);
+}
+
+bool hak__superslab_earns_huge(size_t more)
+{
+    size_t mapped = hak__superslab_bytes_claimed() + more;
+    uint32_t heaps = atomic_load_relaxed(&hak__superslabs.heaps_count);
+    return mapped / (heaps == 0 ? 1 : heaps) >= hak__knobs.huge_threshold;
+}
+
+static void superslab_advise_huge(size_t first, uint32_t count)
+{
+    if (count == SUPERSLAB_SLICES && hak__superslab_earns_huge(0)) {
+        bool huge = hak__os_huge(window_slice_address(first), SUPERSLAB_SIZE) == 0;
+        lock_acquire(&hak__region_lock);
+        hak__superslabs.superslabs[first / SUPERSLAB_SLICES].huge = huge;
+        lock_release(&hak__region_lock);
+    }
+}
+
+/* Maps a superslab that was released before. Under GROWTH. */
+static bool superslab_reclaim(void)
+{
+    struct superslab_table *table = &hak__superslabs;
+    for (size_t index = 0; table->released_count != 0 && index < table->count; index++) {
+        struct superslab *superslab = &table->superslabs[index];
+        if (atomic_load_relaxed(&superslab->state) !=
+            SUPERSLAB_RELEASED) { /* written under GROWTH */
+            continue;
+        }
+        size_t first = index * SUPERSLAB_SLICES;
+        int error = hak__os_map_at(window_slice_address(first), SUPERSLAB_SIZE);
+        if (error == 0) {
+            table->released_count--;
+            superslab_advise_huge(first, SUPERSLAB_SLICES);
+            superslab_publish(first, SUPERSLAB_SLICES);
+            return true;
+        }
+        if (error != -EEXIST) {
+            return false;
+        }
+        atomic_store_relaxed(&superslab->state, (uint32_t)SUPERSLAB_LOST);
+        table->released_count--;
+    }
+    return false;
+}
+
+/* Maps the next slices at the frontier, enough for `count` at `alignment`. Under GROWTH. */
+static bool superslab_advance(uint32_t count, uint32_t alignment)
+{
+    struct superslab_table *table = &hak__superslabs;
+    for (;;) {
+        size_t first = table->frontier;
+        uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
+        uint32_t left = SUPERSLAB_SLICES - offset;
+        uint32_t needed = (uint32_t)(bits_align_up(offset, alignment) - offset) + count;
+        if (needed > left) { /* only in a partly claimed superslab: its tail stays unclaimed */
+            table->frontier = first + left;
+            continue;
+        }
+        if ((first + left) * SLICE_SIZE > hak__window.size ||
+            hak__window_grow_tables(first + left) != 0) {
+            return false;
+        }
+        uint32_t claim = CLAIM_SLICES < left ? CLAIM_SLICES : left;
+        uint32_t page = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
+        needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */
+        claim = claim < needed ? needed : claim;
+        int error = hak__os_map_at(window_slice_address(first), claim * SLICE_SIZE);
+        if (error != 0 && error != -EEXIST &&
+            needed < claim) { /* near a limit: just what is asked for */
+            claim = needed;
+            error = hak__os_map_at(window_slice_address(first), claim * SLICE_SIZE);
+        }
+        if (error == -EEXIST) { /* somebody lives here: leave this superslab to them */
+            table->frontier = first + left;
+            continue;
+        }
+        if (error != 0) {
+            return false;
+        }
+        table->frontier = first + claim;
+        superslab_advise_huge(first, claim);
+        superslab_publish(first, claim);
+        return true;
+    }
+}
+
+struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment)
+{
+    HAK_ASSERT(count >= 1 && count <= SUPERSLAB_SLICES && alignment <= SUPERSLAB_SLICES);
+    struct slice_run run = superslab_take_free(count, alignment);
+    /* Another thread may take what a claim brought; each round then claims anew, and ends with
+     * memory or without. */
+    while (run.slice == SLICE_NONE) {
+        lock_acquire(&hak__growth_lock);
+        run = superslab_take_free(count, alignment); /* somebody may have claimed while we waited */
+        bool grown =
+            run.slice != SLICE_NONE || superslab_reclaim() || superslab_advance(count, alignment);
+        lock_release(&hak__growth_lock);
+        if (!grown) {
+            break;
+        }
+        if (run.slice == SLICE_NONE) {
+            run = superslab_take_free(count, alignment);
+        }
+    }
+    return run;
+}
+
+void hak__superslab_give(size_t slice, uint32_t count)
+{
+    lock_acquire(&hak__region_lock);
+    hak__superslab_mark_free(slice / SUPERSLAB_SLICES, bits_mask(slice % SUPERSLAB_SLICES, count));
+    lock_release(&hak__region_lock);
+}
+
+bool hak__superslab_take_exact(size_t slice, uint32_t count)
+{
+    uint32_t offset = (uint32_t)(slice % SUPERSLAB_SLICES);
+    if (offset == 0 ||
+        offset + count > SUPERSLAB_SLICES) { /* offset 0: the next superslab, never a neighbour */
+        return false;
+    }
+    size_t index = slice / SUPERSLAB_SLICES;
+    uint64_t mask = bits_mask(offset, count);
+    lock_acquire(&hak__region_lock);
+    struct superslab *superslab = &hak__superslabs.superslabs[index];
+    bool all_free = (superslab->free & mask) == mask;
+    if (all_free) {
+        hak__superslab_mark_taken(index, mask);
+        superslab_make_dirty(index, mask);
+    }
+    lock_release(&hak__region_lock);
+    return all_free;
+}
+
+size_t hak__superslab_bytes_claimed(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.claimed_slices) * SLICE_SIZE;
+}
+
+size_t hak__superslab_bytes_dirty(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.dirty_free_slices) * SLICE_SIZE;
+}
+
+size_t hak__superslab_bytes_free(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.free_slices) * SLICE_SIZE;
+}

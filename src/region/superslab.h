@@ -1,0 +1,100 @@
+/* superslab.h: which slices are free; claiming and releasing superslabs.
+ *
+ * Each superslab has three maps, one bit a slice:
+ *   free    may be handed out (claimed, owned by nobody)
+ *   dirty   may hold anything but zeroes, or resident pages; allocated slices are dirty, and where
+ *           huge pages were asked for all slices of a huge page once one of them is
+ *   aged    was free and dirty at the last purge pass and has not been touched since
+ * Invariant: aged is a subset of free & dirty.
+ *
+ * Slices go out lowest address first, dirty ones before clean ones: a warm page costs nothing, a
+ * new one a microsecond (docs/design/region.md).
+ *
+ * Locks: REGION for every map; callers hold at most a heap's lock. GROWTH, taken before REGION,
+ * serialises claims.
+ */
+#ifndef HAK_REGION_SUPERSLAB_H
+#define HAK_REGION_SUPERSLAB_H
+
+#include "core/limits.h"
+#include "core/lock.h"
+
+enum superslab_state {
+    SUPERSLAB_NEW = 0,  /* beyond the frontier, or not wholly claimed */
+    SUPERSLAB_CLAIMED,  /* every slice below the frontier exists */
+    SUPERSLAB_RELEASED, /* unmapped again, may be reclaimed */
+    SUPERSLAB_LOST      /* somebody else's addresses */
+};
+
+struct superslab {
+    uint64_t free;
+    uint64_t dirty;
+    uint64_t aged;
+    uint32_t state;
+    uint32_t huge; /* 1: huge pages were asked for */
+};
+
+HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "the superslab table is laid out for 32 bytes");
+
+#define SLICE_NONE SIZE_MAX
+
+/* A run of slices handed out. */
+struct slice_run {
+    size_t slice; /* SLICE_NONE: no memory */
+    bool zeroed;  /* every byte reads as zero */
+};
+
+/* Called by the window once its tables exist. */
+HAK_HIDDEN void hak__superslab_tables(struct superslab *superslabs, uint64_t *has_free);
+
+/* Takes `count` (1..SUPERSLAB_SLICES) adjacent slices whose first is a multiple of `alignment` (in
+ * slices, a power of two up to SUPERSLAB_SLICES); claims a superslab when none fits. Owner words
+ * are left 0. Any thread, no lock of rank above HEAP held. */
+HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment);
+
+/* Gives slices back. Their owner words are 0 and nobody uses them. */
+HAK_HIDDEN void hak__superslab_give(size_t slice, uint32_t count);
+
+/* Takes exactly these slices if all are free: growth in place. */
+HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
+
+/* With `more` bytes beside the superslabs, are huge pages worth asking for? Each heap has slabs
+ * that it has only begun to carve; in a huge page their untouched rest is resident. So the more
+ * heaps, the larger the whole must be before that is a small share. */
+HAK_HIDDEN bool hak__superslab_earns_huge(size_t more);
+
+/* Bytes of claimed superslabs; of free dirty slices. Relaxed reads. */
+HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
+HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
+HAK_HIDDEN size_t hak__superslab_bytes_free(void);
+
+/* region/purge.c: gives dirty free slices back to the OS; `everything` also those not aged, else
+ * each slice that has been free since the last pass. Returns bytes given back. No lock held by the
+ * caller above HEAP. */
+HAK_HIDDEN size_t hak__superslab_purge(bool everything);
+/* Unmaps every wholly free superslab, for when address space or commit charge ran out. Returns the
+ * bytes. */
+HAK_HIDDEN size_t hak__superslab_release(void);
+
+/* For purge.c and fork. */
+HAK_HIDDEN extern struct lock hak__region_lock;
+HAK_HIDDEN extern struct lock hak__growth_lock;
+HAK_HIDDEN extern struct lock hak__purge_lock;
+struct superslab_table {
+    struct superslab *superslabs;
+    uint64_t *has_free; /* bit per superslab: its free map is not empty */
+    size_t frontier;    /* slices claimed or skipped so far */
+    size_t count;       /* superslabs touched by the frontier */
+    size_t released_count;
+    size_t claimed_slices;
+    size_t free_slices;
+    size_t dirty_free_slices;
+    uint32_t heaps_count; /* heaps that draw from here; kept by heap/heap.c */
+};
+HAK_HIDDEN extern struct superslab_table hak__superslabs;
+/* Marks slices of one superslab free and keeps the sums; under REGION. */
+HAK_HIDDEN void hak__superslab_mark_free(size_t index, uint64_t mask);
+/* The opposite. */
+HAK_HIDDEN void hak__superslab_mark_taken(size_t index, uint64_t mask);
+
+#endif

@@ -1,0 +1,102 @@
+/* window.h: the one address range that holds every slab and span, and the flat tables that describe
+ * it.
+ *
+ *   owner words | superslabs | has-free map | slab metadata |  superslabs of user memory ...
+ *   4 B a slice   32 B each     1 bit each    64 B a slice   ^base    ^frontier      ^base + size
+ *
+ * Nothing is reserved: tables and superslabs are claimed with MAP_FIXED_NOREPLACE as the frontier
+ * advances, so the process's address space holds what is used and limits (ulimit -v, overcommit
+ * mode 2, mlockall) see no more than that (docs/decisions/0001). The unclaimed gaps between the
+ * parts are guards. A superslab whose addresses somebody else has taken is skipped.
+ *
+ * The slab registry is the owner table: owner word of slice (pointer - base) >> 16. One load
+ * answers whose and which class.
+ *
+ *   owner word:  | heap id, 24 bits | code, 8 bits |
+ *   code         1..CLASS_COUNT-1: a slab of that class
+ *                OWNER_SPAN: first slice of a span (heap id 0)
+ *   0            nobody: free, or inside a span
+ *
+ * State: one hak__window. base and the table addresses are written once at start; `limit` only
+ * grows.
+ * Locks: REGION for the maps, GROWTH (held over the claim's system call, a microsecond) for the
+ * frontier.
+ */
+#ifndef HAK_REGION_WINDOW_H
+#define HAK_REGION_WINDOW_H
+
+#include "base/atomics.h"
+#include "core/limits.h"
+
+#define OWNER_NOBODY 0u
+#define OWNER_SPAN 0xFEu
+#define OWNER_CODE_MASK ((1u << OWNER_CODE_BITS) - 1)
+
+struct slab; /* slab/slab.h; SLAB_METADATA_SIZE bytes, one per slice */
+#define SLAB_METADATA_SIZE 64u
+
+struct window {
+    uintptr_t base;       /* first byte of superslab 0 */
+    size_t shared_limit;  /* slices whose tables exist; grows only. 0 before start: no pointer is
+                             inside */
+    uint32_t *owners;     /* [slice] */
+    unsigned char *slabs; /* [slice], SLAB_METADATA_SIZE each */
+    size_t size;          /* bytes of address space the window may take */
+};
+
+HAK_HIDDEN extern struct window hak__window;
+
+/* Chooses the addresses and claims the first tables. 0 or -errno; may be called again after a
+ * failure. Called once at a time (heap/start.c's lock). */
+HAK_HIDDEN int hak__window_start(void);
+
+/* Makes the tables cover slices [0, slice_count). 0 or -errno. Under the GROWTH lock. */
+HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
+
+/* Bytes claimed for the tables. */
+HAK_HIDDEN size_t hak__window_table_bytes(void);
+
+HAK_INLINE size_t window_slice_of(const void *pointer)
+{
+    return ((uintptr_t)pointer - hak__window.base) >>
+           SLICE_SHIFT; /* pointers below base become huge numbers */
+}
+
+HAK_INLINE void *window_slice_address(size_t slice)
+{
+    return (void *)(hak__window.base + (slice << SLICE_SHIFT));
+}
+
+/* acquire: pairs with the release in superslab.c when the limit grows */
+HAK_INLINE bool window_contains_slice(size_t slice)
+{
+    return slice < atomic_load_acquire(&hak__window.shared_limit);
+}
+
+/* The fast path's look at the limit. A pointer it is given came from an allocation that happened
+ * before, so any value it can see covers it. Plain, so that it becomes an operand of the comparison
+ * (one instruction less); an aligned word is read whole on both processors. ThreadSanitizer is
+ * told. */
+HAK_INLINE size_t window_limit_seen(void)
+{
+    return HAK_TSAN ? atomic_load_relaxed(&hak__window.shared_limit) : hak__window.shared_limit;
+}
+
+/* Relaxed: an owner word changes only while no object of its slice exists, and handing an object to
+ * another thread orders the two. A stray pointer may read any value, each of which is safe. */
+HAK_INLINE uint32_t window_owner(size_t slice)
+{
+    return atomic_load_relaxed(&hak__window.owners[slice]);
+}
+
+HAK_INLINE void window_set_owner(size_t slice, uint32_t owner)
+{
+    atomic_store_relaxed(&hak__window.owners[slice], owner);
+}
+
+HAK_INLINE struct slab *window_slab_metadata(size_t slice)
+{
+    return (struct slab *)(void *)(hak__window.slabs + slice * SLAB_METADATA_SIZE);
+}
+
+#endif

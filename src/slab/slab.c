@@ -1,0 +1,236 @@
+/* slab.c: slabs of one heap: refill, return, and giving empty ones back. See slab.h for the words
+ * and invariants. The remote half is slab_remote.c. Calls: refill -> slab_take_objects | slab_new.
+ */
+#include "slab/slab.h"
+
+#include "core/diagnose.h"
+#include "region/superslab.h"
+#include "slab/slab_remote.h"
+
+bool hak__slab_is_object(const struct slab *slab, const void *pointer)
+{
+    size_t offset = (size_t)((const unsigned char *)pointer - slab_start(slab));
+    size_t size = size_class_bytes(slab->class_index);
+    /* relaxed: a thread that frees remotely asks too; its object was carved before */
+    return offset % size == 0 && offset / size < atomic_load_relaxed(&slab->carved_count);
+}
+
+static void slab_list(struct slab_set *set, struct slab *slab)
+{
+    struct slab **first = &set->partial[slab->class_index];
+    slab->previous = NULL;
+    slab->next = *first;
+    if (slab->next != NULL) {
+        slab->next->previous = slab;
+    }
+    *first = slab;
+    slab->listed = true;
+}
+
+static void slab_unlist(struct slab_set *set, struct slab *slab)
+{
+    if (slab->previous != NULL) {
+        slab->previous->next = slab->next;
+    } else {
+        set->partial[slab->class_index] = slab->next;
+    }
+    if (slab->next != NULL) {
+        slab->next->previous = slab->previous;
+    }
+    slab->listed = false;
+}
+
+/* A new, listed slab of the class, from the pool or the region. NULL: no memory. */
+static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
+{
+    const struct size_class *size_class = &hak__size_classes[class_index];
+    size_t slice = SLICE_NONE;
+    if (size_class->slab_slices == 1) {
+        slice = hak__slab_pool_take();
+    }
+    if (slice != SLICE_NONE) {
+        counter_add(&set->counters, COUNTER_SLAB_FROM_POOL, 1);
+    } else {
+        slice = hak__superslab_take(size_class->slab_slices, 1).slice;
+        if (slice == SLICE_NONE) {
+            return NULL;
+        }
+        counter_add(&set->counters, COUNTER_SLAB_FROM_REGION, 1);
+    }
+    struct slab *slab = window_slab_metadata(slice);
+    slab->free_list = NULL;
+    atomic_store_relaxed(&slab->shared_remote, UINT64_C(0)); /* nobody else knows the slab yet */
+    slab->owner = set;
+    slab->free_count = 0;
+    slab->carved_count = 0;
+    slab->capacity = size_class->objects_per_slab;
+    slab->class_index = (uint8_t)class_index;
+    slab->slice_count = size_class->slab_slices;
+    slab->slices_back = 0;
+    for (uint8_t i = 0; i < size_class->slab_slices; i++) {
+        window_slab_metadata(slice + i)->slices_back = i;
+        window_set_owner(slice + i, set->key | class_index);
+    }
+    slab_list(set, slab);
+    return slab;
+}
+
+static void slab_give_back(struct slab_set *set, struct slab *slab)
+{
+    size_t slice = slab_slice(slab);
+    uint32_t count = slab->slice_count;
+    if (slab->listed) {
+        slab_unlist(set, slab);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        window_set_owner(slice + i, OWNER_NOBODY);
+    }
+    if (count == 1 && hak__slab_pool_give(slice)) {
+        counter_add(&set->counters, COUNTER_SLAB_TO_POOL, 1);
+    } else {
+        hak__superslab_give(slice, count);
+        counter_add(&set->counters, COUNTER_SLAB_TO_REGION, 1);
+    }
+}
+
+/* Also the last of its class: loops around few objects live in the bin and never get here. Objects
+ * in the two lists need not be collected, the slab's memory goes back as a whole. */
+static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
+{
+    if (hak__slab_is_idle(slab)) {
+        slab_give_back(set, slab);
+    }
+}
+
+/* Links the next objects of untouched memory, no more than CARVE_BYTES of it. */
+static struct object_list slab_carve(struct slab *slab)
+{
+    size_t size = size_class_bytes(slab->class_index);
+    uint32_t count = (uint32_t)(CARVE_BYTES / size);
+    uint32_t left = slab->capacity - slab->carved_count;
+    count = count == 0 ? 1 : count;
+    count = count > left ? left : count;
+    unsigned char *at = slab_start(slab) + slab->carved_count * size;
+    struct object_list list = {(struct object *)(void *)at, count};
+    for (uint32_t i = 1; i < count; i++, at += size) {
+        ((struct object *)(void *)at)->next = (struct object *)(void *)(at + size);
+    }
+    ((struct object *)(void *)at)->next = NULL;
+    atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
+    return list;
+}
+
+/* Takes what the slab has to give, cheapest first; count 0 when it has nothing. */
+static struct object_list slab_take_objects(struct slab_set *set, struct slab *slab)
+{
+    struct object_list list = {slab->free_list, slab->free_count};
+    if (list.count != 0) {
+        slab->free_list = NULL;
+        slab->free_count = 0;
+        counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1);
+    } else if ((list = hak__slab_take_remote(slab)).count != 0) {
+        counter_add(&set->counters, COUNTER_REFILL_REMOTE, 1);
+    } else if (slab->carved_count < slab->capacity) {
+        list = slab_carve(slab);
+        counter_add(&set->counters, COUNTER_REFILL_CARVE, 1);
+    }
+    return list;
+}
+
+struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index)
+{
+    hak__slab_drain(set);
+    struct object_list list = {NULL, 0};
+    while (list.count == 0) {
+        struct slab *slab = set->partial[class_index];
+        if (slab == NULL) {
+            slab = slab_new(set, class_index);
+            if (slab == NULL) {
+                break;
+            }
+        }
+        list = slab_take_objects(set, slab);
+        /* The remote count matters: a slab with remote objects but not notified would never be
+         * found again. */
+        if (slab->carved_count == slab->capacity && hak__slab_remote_count(slab) == 0) {
+            slab_unlist(set,
+                        slab); /* nothing left in it; a free or a notification lists it again */
+        }
+    }
+    if (HAK_LEVEL >= 2) {
+        hak__slab_set_check(set);
+    }
+    return list;
+}
+
+void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,
+                      struct object *tail)
+{
+    HAK_ASSERT(slab->owner == set && list.count != 0);
+    if (HAK_UNLIKELY(slab->free_count + list.count > slab->carved_count)) {
+        hak__diagnose_fatal("double free (more objects freed than the slab holds)", list.head,
+                            size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
+    }
+    tail->next = slab->free_list;
+    slab->free_list = list.head;
+    slab->free_count += list.count;
+    if (!slab->listed) {
+        slab_list(set, slab);
+    }
+    slab_give_back_if_idle(set, slab);
+}
+
+uint32_t hak__slab_drain(struct slab_set *set)
+{
+    uint32_t drained = 0;
+    for (struct slab *slab = hak__slab_take_notified(set); slab != NULL; drained++) {
+        struct slab *next = hak__slab_next_notified(slab);
+        hak__slab_clear_notified(slab);
+        if (!slab->listed) {
+            slab_list(set, slab);
+        }
+        slab_give_back_if_idle(set, slab);
+        slab = next;
+    }
+    if (drained != 0) {
+        counter_add(&set->counters, COUNTER_REMOTE_NOTIFIED, drained);
+    }
+    return drained;
+}
+
+uint32_t hak__slab_free_objects(const struct slab *slab)
+{
+    return slab->free_count + hak__slab_remote_count(slab);
+}
+
+static void slab_check(const struct slab_set *set, const struct slab *slab)
+{
+    size_t slice = slab_slice(slab);
+    HAK_ASSERT_FULL(slab->owner == set && slab->listed && slab->slices_back == 0);
+    HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
+    HAK_ASSERT_FULL(hak__slab_free_objects(slab) <= slab->carved_count);
+    for (uint8_t i = 0; i < slab->slice_count; i++) {
+        HAK_ASSERT_FULL(window_owner(slice + i) == (set->key | slab->class_index));
+    }
+    uint32_t count = 0;
+    for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
+        if (HAK_UNLIKELY(count++ == slab->free_count ||
+                         slab_of_slice(window_slice_of(object)) != slab ||
+                         !hak__slab_is_object(slab, object))) {
+            hak__diagnose_fatal("corrupted free list (written after free?)", object,
+                                size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
+        }
+    }
+    HAK_ASSERT_FULL(count == slab->free_count);
+}
+
+void hak__slab_set_check(const struct slab_set *set)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        for (const struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
+            HAK_ASSERT_FULL(slab->class_index == class_index);
+            HAK_ASSERT_FULL(slab->next == NULL || slab->next->previous == slab);
+            slab_check(set, slab);
+        }
+    }
+}

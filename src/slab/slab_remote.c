@@ -1,0 +1,123 @@
+/* slab_remote.c: frees by threads that do not own the slab.
+ *
+ *   shared_remote:  | head 32 | N 1 | count 31 |     head: granule of the first object + 1
+ *
+ * Protocol (docs/design/remote_free.md has the argument, tests/threads the stress):
+ *   freer   A1  CAS shared_remote: prepend its list, set N  release
+ *           A2  if N was clear: push on shared_notified    release
+ *   owner   B1  exchange shared_notified with empty        acquire, pairs with A2
+ *           B2  for each slab: clear N                     acq_rel, pairs with A1
+ *           B3  exchange the objects out of the word       acquire, pairs with A1; N stays
+ * The list inside a word is only ever extended at its head by A1 and taken whole by B3, so there is
+ * no ABA: a CAS that succeeds against an equal word links to the head that is there.
+ * A batch per slab and one word per batch are snmalloc's BatchIt (ISMM 2024); the "already told"
+ * bit in the word is this project's (docs/design/remote_free.md).
+ */
+#include "slab/slab_remote.h"
+
+#include "core/diagnose.h"
+
+#define REMOTE_HEAD_SHIFT 32u
+#define REMOTE_NOTIFIED (UINT64_C(1) << 31)
+#define REMOTE_COUNT_MASK (REMOTE_NOTIFIED - 1)
+
+HAK_STATIC_ASSERT(SLAB_SLICES_MAX *SLICE_SIZE / OBJECT_ALIGNMENT < UINT32_MAX,
+                  "a head fits 32 bits");
+
+static struct object *remote_head(const struct slab *slab, uint64_t word)
+{
+    uint64_t granule = word >> REMOTE_HEAD_SHIFT;
+    if (granule == 0) {
+        return NULL;
+    }
+    return (struct object *)(void *)(slab_start(slab) + (granule - 1) * OBJECT_ALIGNMENT);
+}
+
+static void slab_notify_owner(struct slab_set *owner, struct slab *slab)
+{
+    uint32_t *stack = &owner->shared_notified;
+    uint32_t head = atomic_load_relaxed(stack);
+    uint32_t link = (uint32_t)slab_slice(slab) + 1;
+    do {
+        atomic_store_relaxed(&slab->shared_link, head);
+        /* A2, release: the link is seen by whoever takes the stack (B1) */
+    } while (!atomic_cas_weak_release(stack, &head, link));
+    atomic_add_relaxed(&owner->shared_pending, 1u); /* a hint */
+}
+
+struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list list,
+                                         struct object *tail)
+{
+    uint64_t granule =
+        (uint64_t)((unsigned char *)list.head - slab_start(slab)) / OBJECT_ALIGNMENT + 1;
+    uint64_t word = atomic_load_relaxed(&slab->shared_remote);
+    uint64_t joined;
+    do {
+        uint64_t count = (word & REMOTE_COUNT_MASK) + list.count;
+        if (HAK_UNLIKELY(count > slab->capacity)) {
+            hak__diagnose_fatal("double free (more objects freed than the slab holds)", list.head,
+                                size_class_bytes(slab->class_index),
+                                slab->owner->key >> OWNER_CODE_BITS);
+        }
+        tail->next = remote_head(slab, word);
+        joined = granule << REMOTE_HEAD_SHIFT | REMOTE_NOTIFIED | count;
+        /* A1, release: the objects' links are seen by B3, our use of the objects is over before
+         * they are reused */
+    } while (!atomic_cas_weak_release(&slab->shared_remote, &word, joined));
+    if ((word & REMOTE_NOTIFIED) != 0) {
+        return NULL;
+    }
+    struct slab_set *owner = slab->owner; /* after A2 the slab may be anybody's */
+    slab_notify_owner(owner, slab);
+    uint32_t patience = atomic_load_relaxed(&owner->shared_patience);
+    return atomic_load_relaxed(&owner->shared_pending) >= patience ? owner : NULL;
+}
+
+uint32_t hak__slab_remote_count(const struct slab *slab)
+{
+    return (uint32_t)(atomic_load_relaxed(&slab->shared_remote) & REMOTE_COUNT_MASK);
+}
+
+struct object_list hak__slab_take_remote(struct slab *slab)
+{
+    /* A look first: the exchange costs as much as a locked operation on a line others may hold. */
+    if (hak__slab_remote_count(slab) == 0) {
+        return (struct object_list){NULL, 0};
+    }
+    /* B3, acquire: pairs with A1 */
+    uint64_t word = atomic_and_acq_rel(&slab->shared_remote, REMOTE_NOTIFIED);
+    return (struct object_list){remote_head(slab, word), (uint32_t)(word & REMOTE_COUNT_MASK)};
+}
+
+struct slab *hak__slab_take_notified(struct slab_set *set)
+{
+    if (atomic_load_relaxed(&set->shared_notified) == 0) {
+        return NULL;
+    }
+    atomic_store_relaxed(&set->shared_pending, 0u);
+    /* B1, acquire: pairs with A2 */
+    uint32_t link = atomic_exchange_acquire(&set->shared_notified, 0u);
+    return link == 0 ? NULL : window_slab_metadata(link - 1);
+}
+
+struct slab *hak__slab_next_notified(const struct slab *slab)
+{
+    uint32_t link =
+        atomic_load_relaxed(&slab->shared_link); /* ordered by B1; N keeps others away */
+    return link == 0 ? NULL : window_slab_metadata(link - 1);
+}
+
+void hak__slab_clear_notified(struct slab *slab)
+{
+    /* B2, acquire: pairs with A1; release: what the owner did to the slab is before the next
+     * freer's push */
+    atomic_and_acq_rel(&slab->shared_remote, ~REMOTE_NOTIFIED);
+}
+
+bool hak__slab_is_idle(const struct slab *slab)
+{
+    /* acquire: pairs with A1, whose objects' memory is about to be used for something else */
+    uint64_t word = atomic_load_acquire(&slab->shared_remote);
+    return (word & REMOTE_NOTIFIED) == 0 &&
+           slab->free_count + (word & REMOTE_COUNT_MASK) == slab->carved_count;
+}
