@@ -1,0 +1,284 @@
+/* test_aligned.c: the six aligned allocators: every alignment to 1 GiB, bad ones, huge sizes, free,
+ * realloc. */
+#include "../support.h"
+
+#define ALIGNMENT_MAX GIB
+
+static void *aligned_by_posix(size_t alignment, size_t size)
+{
+    void *result = (void *)1;
+    errno = ERRNO_UNTOUCHED;
+    int error = hak_posix_memalign(&result, alignment < 8 ? 8 : alignment, size);
+    REQUIRE(errno == ERRNO_UNTOUCHED);
+    REQUIRE(error == 0);
+    return result;
+}
+
+static void *aligned_by_c11(size_t alignment, size_t size)
+{
+    return hak_aligned_alloc(alignment, size);
+}
+
+static void *aligned_by_memalign(size_t alignment, size_t size)
+{
+    return hak_memalign(alignment, size);
+}
+
+static void *(*const allocators[])(size_t, size_t) = {aligned_by_posix, aligned_by_c11,
+                                                      aligned_by_memalign};
+
+static void block_check(void *block, size_t alignment, size_t size)
+{
+    assert_non_null(block);
+    assert_true(is_aligned(block, alignment));
+    assert_true(is_aligned(block, 16));
+    assert_true(hak_usable_size(block) >= size);
+    assert_true(hak_owns(block));
+}
+
+static void test_all_alignments(void **state)
+{
+    enum { BLOCKS = 3 };
+    (void)state;
+    for (size_t way = 0; way < COUNT_OF(allocators); way++) {
+        for (size_t alignment = 1; alignment <= ALIGNMENT_MAX; alignment *= 2) {
+            size_t sizes[] = {0,
+                              1,
+                              17,
+                              100,
+                              1000,
+                              5000,
+                              70000,
+                              3 * MIB,
+                              alignment,
+                              alignment + 1,
+                              alignment / 2 * 3};
+            for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+                void *blocks[BLOCKS];
+                size_t size = sizes[i] > 8 * MIB && sizes[i] != alignment ? 9 : sizes[i];
+                size_t filled = size > 8 * MIB ? 4096 : size;
+                for (unsigned j = 0; j < BLOCKS; j++) {
+                    errno = ERRNO_UNTOUCHED;
+                    blocks[j] = allocators[way](alignment, size);
+                    block_check(blocks[j], alignment, size);
+                    assert_int_equal(errno, ERRNO_UNTOUCHED);
+                    pattern_fill(blocks[j], filled, j);
+                }
+                for (unsigned j = 0; j < BLOCKS; j++) {
+                    assert_int_equal(pattern_mismatch(blocks[j], filled, j), SIZE_MAX);
+                    hak_free(blocks[j]);
+                }
+            }
+        }
+    }
+}
+
+static void test_usable_bytes_are_writable(void **state)
+{
+    enum { BLOCKS = 5 };
+    (void)state;
+    for (size_t alignment = 16; alignment <= 4 * MIB; alignment *= 2) {
+        for (size_t size = 1; size <= 4 * MIB; size = size * 3 + 1) {
+            void *blocks[BLOCKS];
+            for (unsigned j = 0; j < BLOCKS; j++) {
+                blocks[j] = hak_memalign(alignment, size);
+                block_check(blocks[j], alignment, size);
+                pattern_fill(blocks[j], hak_usable_size(blocks[j]), j);
+            }
+            for (unsigned j = 0; j < BLOCKS; j++) {
+                assert_int_equal(pattern_mismatch(blocks[j], hak_usable_size(blocks[j]), j),
+                                 SIZE_MAX);
+                hak_free(blocks[j]);
+            }
+        }
+    }
+}
+
+static void test_bad_alignments(void **state)
+{
+    static const size_t not_powers[] = {0,  3,  5,   6,    7,    9,       12,
+                                        24, 48, 100, 4095, 4097, 3 * MIB, SIZE_MAX};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(not_powers); i++) {
+        void *result = (void *)0x1234;
+        size_t alignment = hide_size(not_powers[i]);
+        errno = ERRNO_UNTOUCHED;
+        assert_int_equal(hak_posix_memalign(&result, alignment, 64), EINVAL);
+        assert_int_equal(hak_posix_memalign(&result, alignment, 0), EINVAL);
+        assert_ptr_equal(result, (void *)0x1234);
+        assert_int_equal(errno, ERRNO_UNTOUCHED);
+        errno = 0;
+        assert_null(hide(hak_aligned_alloc(alignment, 64)));
+        assert_int_equal(errno, EINVAL);
+    }
+    for (size_t alignment = 1; alignment < sizeof(void *); alignment *= 2) {
+        void *result = (void *)0x1234; /* a power of two, but no multiple of a pointer's size */
+        assert_int_equal(hak_posix_memalign(&result, alignment, 64), EINVAL);
+        assert_ptr_equal(result, (void *)0x1234);
+    }
+}
+
+static void test_memalign_rounds_the_alignment_up(void **state)
+{
+    static const size_t pairs[][2] = {{0, 16},
+                                      {1, 16},
+                                      {3, 16},
+                                      {17, 32},
+                                      {24, 32},
+                                      {48, 64},
+                                      {100, 128},
+                                      {4095, 4096},
+                                      {4097, 8192},
+                                      {65537, 131072},
+                                      {MIB + 1, 2 * MIB},
+                                      {3 * MIB, 4 * MIB}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+        errno = ERRNO_UNTOUCHED;
+        void *block = hak_memalign(hide_size(pairs[i][0]), 100);
+        block_check(block, pairs[i][1], 100);
+        assert_int_equal(errno, ERRNO_UNTOUCHED);
+        hak_free(block);
+    }
+    errno = 0; /* nothing to round up to */
+    assert_null(hide(hak_memalign(hide_size(((size_t)1 << 63) + 1), 100)));
+    assert_int_equal(errno, EINVAL);
+}
+
+static void require_enomem(void *result)
+{
+    assert_null(hide(result));
+    assert_int_equal(errno, ENOMEM);
+    errno = 0;
+}
+
+static void test_impossible_sizes_fail(void **state)
+{
+    static const size_t sizes[] = {SIZE_MAX,
+                                   SIZE_MAX - 7,
+                                   SIZE_MAX - 15,
+                                   SIZE_MAX - 4095,
+                                   SIZE_MAX - 4096,
+                                   SIZE_MAX - 65536,
+                                   SIZE_MAX - 4 * MIB,
+                                   SIZE_MAX - GIB,
+                                   (size_t)1 << 63,
+                                   (size_t)PTRDIFF_MAX,
+                                   (size_t)PTRDIFF_MAX - 4096};
+    (void)state;
+    errno = 0;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        size_t size = hide_size(sizes[i]);
+        for (size_t alignment = 8; alignment <= ALIGNMENT_MAX; alignment *= 8) {
+            void *result = (void *)0x1234;
+            require_enomem(hak_aligned_alloc(alignment, size));
+            require_enomem(hak_memalign(alignment, size));
+            errno = ERRNO_UNTOUCHED;
+            assert_int_equal(hak_posix_memalign(&result, alignment, size), ENOMEM);
+            assert_ptr_equal(result, (void *)0x1234);
+            assert_int_equal(errno, ERRNO_UNTOUCHED);
+            errno = 0;
+        }
+        require_enomem(hak_valloc(size));
+        require_enomem(hak_pvalloc(size));
+    }
+    for (unsigned bits = 48; bits < 64;
+         bits++) { /* a fine alignment that no address space can give */
+        void *result = (void *)0x1234;
+        require_enomem(hak_aligned_alloc(hide_size((size_t)1 << bits), 1));
+        assert_null(hide(hak_memalign(hide_size((size_t)1 << bits), 1)));
+        assert_true(errno == ENOMEM ||
+                    (errno == EINVAL && bits >= 62)); /* glibc's limit of a bad alignment */
+        errno = 0;
+        assert_int_equal(hak_posix_memalign(&result, hide_size((size_t)1 << bits), 1), ENOMEM);
+        assert_ptr_equal(result, (void *)0x1234);
+    }
+}
+
+static void test_valloc_and_pvalloc(void **state)
+{
+    (void)state;
+    size_t os_page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        size_t size = tier_sizes[i];
+        void *block = hak_valloc(size);
+        block_check(block, os_page, size);
+        memset(block, 1, size);
+        void *whole = hak_pvalloc(size);
+        size_t rounded = (size + os_page - 1) / os_page * os_page;
+        block_check(whole, os_page, rounded);
+        memset(whole, 2, rounded);
+        hak_free(block);
+        hak_free(whole);
+    }
+}
+
+static void test_realloc_of_aligned_blocks(void **state)
+{
+    (void)state;
+    for (size_t alignment = 16; alignment <= 16 * MIB; alignment *= 4) {
+        for (size_t from = 1; from < COUNT_OF(tier_sizes); from += 2) {
+            for (size_t to = 1; to < COUNT_OF(tier_sizes); to += 2) {
+                size_t old_size = tier_sizes[from];
+                size_t new_size = tier_sizes[to];
+                if (old_size > 4 * MIB || new_size > 4 * MIB) {
+                    continue;
+                }
+                void *block = hak_memalign(alignment, old_size);
+                block_check(block, alignment, old_size);
+                pattern_fill(block, old_size, from);
+                block = hak_realloc(block, new_size);
+                block_check(block, 16, new_size);
+                size_t kept = old_size < new_size ? old_size : new_size;
+                assert_int_equal(pattern_mismatch(block, kept & ~(size_t)7, from), SIZE_MAX);
+                pattern_fill(block, hak_usable_size(block), to);
+                hak_free(block);
+            }
+        }
+    }
+    void *block = hak_memalign(4096, 100);
+    assert_non_null(block);
+    assert_null(hide(hak_realloc(block, 0)));
+}
+
+/* Aligned and ordinary blocks in one mill: neither may take the other's memory. */
+static void test_mixed_with_ordinary_blocks(void **state)
+{
+    enum { SLOTS = 512, STEPS = SUPPORT_SLOW ? 10000 : 60000 };
+    (void)state;
+    uint64_t random = 11;
+    void **slots = support_map(SLOTS * sizeof *slots);
+    size_t *sizes = support_map(SLOTS * sizeof *sizes);
+    for (unsigned step = 0; step < STEPS + SLOTS; step++) {
+        size_t slot = step < STEPS ? random_below(&random, SLOTS) : step - STEPS;
+        if (slots[slot] != NULL) {
+            assert_int_equal(pattern_mismatch(slots[slot], sizes[slot], slot), SIZE_MAX);
+            hak_free(slots[slot]);
+            slots[slot] = NULL;
+        } else if (step < STEPS) {
+            size_t alignment = (size_t)1 << random_below(&random, 18);
+            sizes[slot] = random_size(&random, random_below(&random, 20) == 0 ? 20 : 12);
+            slots[slot] =
+                step % 3 == 0 ? hak_malloc(sizes[slot]) : hak_memalign(alignment, sizes[slot]);
+            block_check(slots[slot], step % 3 == 0 ? 16 : alignment, sizes[slot]);
+            pattern_fill(slots[slot], sizes[slot], slot);
+        }
+    }
+    munmap(slots, SLOTS * sizeof *slots);
+    munmap(sizes, SLOTS * sizeof *sizes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_alignments),
+        cmocka_unit_test(test_usable_bytes_are_writable),
+        cmocka_unit_test(test_bad_alignments),
+        cmocka_unit_test(test_memalign_rounds_the_alignment_up),
+        cmocka_unit_test(test_impossible_sizes_fail),
+        cmocka_unit_test(test_valloc_and_pvalloc),
+        cmocka_unit_test(test_realloc_of_aligned_blocks),
+        cmocka_unit_test(test_mixed_with_ordinary_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* test_calloc.c: hak_calloc: zero bytes whatever lay there before, overflow, untouched memory stays
+ * free. */
+#include "../support.h"
+
+static void test_overflow_fails(void **state)
+{
+    static const size_t factors[][2] = {
+        {SIZE_MAX, 2},
+        {2, SIZE_MAX},
+        {SIZE_MAX, SIZE_MAX},
+        {(size_t)1 << 32, (size_t)1 << 32},
+        {((size_t)1 << 32) + 1, (size_t)1 << 32},
+        {SIZE_MAX / 16 + 1, 16},
+        {16, SIZE_MAX / 16 + 1},
+        {1, SIZE_MAX},
+        {1, (size_t)PTRDIFF_MAX + 1},
+        {(size_t)PTRDIFF_MAX / 8 + 1, 8},
+        {(size_t)1 << 63, 2},
+        {3, SIZE_MAX / 3 + 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(factors); i++) {
+        errno = 0;
+        assert_null(hide(hak_calloc(hide_size(factors[i][0]), hide_size(factors[i][1]))));
+        assert_int_equal(errno, ENOMEM);
+    }
+}
+
+static void test_zero_products_are_distinct(void **state)
+{
+    (void)state;
+    errno = ERRNO_UNTOUCHED;
+    void *a = hide(hak_calloc(0, 0));
+    void *b = hide(hak_calloc(0, 100));
+    void *c = hide(hak_calloc(hide_size(SIZE_MAX), 0));
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_non_null(c);
+    assert_true(a != b && b != c && a != c);
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    hak_free(a);
+    hak_free(b);
+    hak_free(c);
+}
+
+/* count * size as different factors: the product is what matters. */
+static void *calloc_of(size_t size, unsigned shape)
+{
+    if (shape % 3 == 1 && size != 0) {
+        return hak_calloc(size, 1);
+    }
+    return shape % 3 == 2 && size % 8 == 0 ? hak_calloc(size / 8, 8) : hak_calloc(1, size);
+}
+
+static void test_zero_after_dirty_use(void **state)
+{
+    enum { BLOCKS = 8, ROUNDS = SUPPORT_SLOW ? 2 : 5 };
+    (void)state;
+    for (size_t tier = 0; tier < COUNT_OF(tier_sizes); tier++) {
+        size_t size = tier_sizes[tier];
+        for (unsigned round = 0; round < ROUNDS; round++) {
+            void *blocks[BLOCKS];
+            for (unsigned i = 0; i < BLOCKS;
+                 i++) { /* alternately fresh, dirtied, and calloc's own blocks */
+                blocks[i] = i % 2 == 0 ? hak_malloc(size) : calloc_of(size, round);
+                assert_non_null(blocks[i]);
+                memset(blocks[i], 0xff, hak_usable_size(blocks[i]));
+            }
+            for (unsigned i = 0; i < BLOCKS; i++) {
+                hak_free(blocks[(i * 5 + round) % BLOCKS]);
+            }
+            for (unsigned i = 0; i < BLOCKS; i++) {
+                blocks[i] = calloc_of(size, i);
+                assert_non_null(blocks[i]);
+                assert_true(is_aligned(blocks[i], 16));
+                assert_true(hak_usable_size(blocks[i]) >= size);
+                assert_int_equal(nonzero_offset(blocks[i], size), SIZE_MAX);
+            }
+            for (unsigned i = 0; i < BLOCKS; i++) {
+                hak_free(blocks[i]);
+            }
+            if (round % 2 == 1) {
+                hak_trim(0);
+            }
+        }
+    }
+}
+
+/* Memory of one shape dirtied, then asked for in another: spans split, whales cut, slabs turned. */
+static void test_zero_after_other_shapes(void **state)
+{
+    (void)state;
+    for (size_t from = 1; from < COUNT_OF(tier_sizes); from++) {
+        for (size_t to = 1; to < COUNT_OF(tier_sizes); to++) {
+            if (tier_sizes[from] * tier_sizes[to] > GIB * 256 * KIB) {
+                continue; /* pairs of whales take long and differ in nothing from smaller ones */
+            }
+            void *old[4];
+            for (unsigned i = 0; i < COUNT_OF(old); i++) {
+                old[i] = hak_malloc(tier_sizes[from]);
+                assert_non_null(old[i]);
+                memset(old[i], 0xa5, hak_usable_size(old[i]));
+            }
+            for (unsigned i = 0; i < COUNT_OF(old); i++) {
+                hak_free(old[i]);
+            }
+            char *block = hak_calloc(1, tier_sizes[to]);
+            assert_non_null(block);
+            assert_int_equal(nonzero_offset(block, tier_sizes[to]), SIZE_MAX);
+            hak_free(block);
+        }
+    }
+}
+
+/* Only some pages of the block are dirty, and it was grown by realloc: page tricks must not keep
+ * them. */
+static void test_zero_after_sparse_use(void **state)
+{
+    (void)state;
+    for (size_t size = 64 * KIB; size <= 16 * MIB; size = size * 2 + 4096) {
+        char *block = hak_malloc(size);
+        assert_non_null(block);
+        for (size_t offset = 0; offset < size; offset += 3 * 4096 + 8) {
+            block[offset] = 1;
+        }
+        block = hak_realloc(block, size + size / 2);
+        assert_non_null(block);
+        block[size + size / 2 - 1] = 1;
+        hak_free(block);
+        for (size_t i = 0; i < 3; i++) {
+            size_t again = i == 0 ? size : i == 1 ? size + size / 2 : size / 2;
+            block = hak_calloc(again, 1);
+            assert_non_null(block);
+            assert_int_equal(nonzero_offset(block, again), SIZE_MAX);
+            memset(block, 1, again);
+            hak_free(block);
+        }
+    }
+}
+
+static void test_random_sizes_are_zero(void **state)
+{
+    enum { SLOTS = 256, STEPS = SUPPORT_SLOW ? 5000 : 30000 };
+    (void)state;
+    uint64_t random = 7;
+    void **slots = support_map(SLOTS * sizeof *slots);
+    for (unsigned step = 0; step < STEPS; step++) {
+        size_t slot = random_below(&random, SLOTS);
+        size_t size = random_size(&random, random_below(&random, 50) == 0 ? 22 : 14);
+        hak_free(slots[slot]);
+        slots[slot] = calloc_of(size, step);
+        assert_non_null(slots[slot]);
+        assert_int_equal(nonzero_offset(slots[slot], size), SIZE_MAX);
+        memset(slots[slot], 0x5a, hak_usable_size(slots[slot]));
+    }
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        hak_free(slots[slot]);
+    }
+    munmap(slots, SLOTS * sizeof *slots);
+}
+
+static void test_untouched_gibibyte_is_free(void **state)
+{
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    size_t before = rss_bytes();
+    for (unsigned i = 0; i < 50; i++) {
+        char *block = hide(hak_calloc(1, GIB));
+        assert_non_null(block);
+        REQUIRE_SIZE(rss_bytes(), <=, before + 16 * MIB);
+        assert_int_equal(block[0] + block[GIB / 2] + block[GIB - 1], 0);
+        block[GIB / 3 + i * 8192] = 1; /* dirt that must be gone the next time */
+        hak_free(block);
+    }
+    char *block = hide(hak_calloc(GIB / 8, 8));
+    assert_non_null(block);
+    for (unsigned i = 0; i < 50; i++) {
+        assert_int_equal(block[GIB / 3 + i * 8192], 0);
+    }
+    hak_free(block);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_overflow_fails),
+        cmocka_unit_test(test_zero_products_are_distinct),
+        cmocka_unit_test(test_zero_after_dirty_use),
+        cmocka_unit_test(test_zero_after_other_shapes),
+        cmocka_unit_test(test_zero_after_sparse_use),
+        cmocka_unit_test(test_random_sizes_are_zero),
+        cmocka_unit_test(test_untouched_gibibyte_is_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* test_malloc.c: hak_malloc and hak_free: sizes, alignment, errno, usable bytes, contents. */
+#include "../support.h"
+
+static int compare_addresses(const void *a, const void *b)
+{
+    uintptr_t left = (uintptr_t) * (void *const *)a;
+    uintptr_t right = (uintptr_t) * (void *const *)b;
+    return (left > right) - (left < right);
+}
+
+static void test_zero_sizes_are_distinct(void **state)
+{
+    enum { COUNT = 5000 };
+    (void)state;
+    void **blocks = support_map(COUNT * sizeof *blocks);
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hide(hak_malloc(0));
+        assert_non_null(blocks[i]);
+        assert_true(is_aligned(blocks[i], 16));
+    }
+    qsort(blocks, COUNT, sizeof *blocks, compare_addresses);
+    for (size_t i = 1; i < COUNT; i++) {
+        assert_ptr_not_equal(blocks[i - 1], blocks[i]);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        hak_free(blocks[i]);
+    }
+    munmap(blocks, COUNT * sizeof *blocks);
+}
+
+static void test_impossible_sizes_fail(void **state)
+{
+    static const size_t sizes[] = {
+        (size_t)PTRDIFF_MAX,
+        (size_t)PTRDIFF_MAX + 1,
+        (size_t)PTRDIFF_MAX - 1,
+        (size_t)PTRDIFF_MAX - 4095,
+        (size_t)PTRDIFF_MAX - MIB,
+        SIZE_MAX,
+        SIZE_MAX - 1,
+        SIZE_MAX - 15,
+        SIZE_MAX - 16,
+        SIZE_MAX - 4095,
+        SIZE_MAX - 4096,
+        SIZE_MAX - 65535,
+        SIZE_MAX - 4 * MIB,
+        SIZE_MAX / 2 + GIB,
+        (size_t)1 << 62,
+        (size_t)1 << 48,
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        errno = 0;
+        assert_null(hide(hak_malloc(hide_size(sizes[i]))));
+        assert_int_equal(errno, ENOMEM);
+    }
+    void *block = hak_malloc(100); /* and life goes on */
+    assert_non_null(block);
+    hak_free(block);
+}
+
+static void test_errno_is_kept(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        for (int repeat = 0; repeat < 3; repeat++) {
+            errno = ERRNO_UNTOUCHED;
+            void *block = hak_malloc(tier_sizes[i]);
+            assert_non_null(block);
+            assert_int_equal(errno, ERRNO_UNTOUCHED);
+            hak_free(block);
+            assert_int_equal(errno, ERRNO_UNTOUCHED);
+        }
+    }
+    hak_free(NULL);
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    errno = 0;
+}
+
+/* A window of live blocks: each lives while later ones are made and filled, then its contents are
+ * checked. */
+enum { WINDOW = 48 };
+
+struct window {
+    void *blocks[WINDOW];
+    size_t sizes[WINDOW];
+    size_t next;
+};
+
+static void window_retire(struct window *window, size_t index)
+{
+    if (window->blocks[index] != NULL) {
+        size_t usable = hak_usable_size(window->blocks[index]);
+        assert_int_equal(pattern_mismatch(window->blocks[index], usable, window->sizes[index]),
+                         SIZE_MAX);
+        hak_free(window->blocks[index]);
+        window->blocks[index] = NULL;
+    }
+}
+
+static void window_allocate(struct window *window, size_t size)
+{
+    size_t index = window->next++ % WINDOW;
+    window_retire(window, index);
+    void *block = hak_malloc(size);
+    assert_non_null(block);
+    assert_true(is_aligned(block, 16));
+    size_t usable = hak_usable_size(block);
+    assert_true(usable >= size);
+    assert_true(usable >= hak_good_size(size)); /* a reused span or whale may be longer */
+    if (size <= 64 * KIB) {
+        assert_int_equal(usable, hak_good_size(size));
+    }
+    pattern_fill(block, usable, size);
+    window->blocks[index] = block;
+    window->sizes[index] = size;
+}
+
+static void window_drain(struct window *window)
+{
+    for (size_t i = 0; i < WINDOW; i++) {
+        window_retire(window, i);
+    }
+}
+
+static void test_every_size_to_70000(void **state)
+{
+    struct window window = {{NULL}, {0}, 0};
+    (void)state;
+    for (size_t size = 0; size <= 70000; size += SUPPORT_SLOW && size > 2048 ? 7 : 1) {
+        window_allocate(&window, size);
+    }
+    window_drain(&window);
+}
+
+static void test_sizes_around_powers_of_two(void **state)
+{
+    static const size_t distances[] = {0, 1, 8, 16, 17, 4095, 4096, 4097, 65536};
+    (void)state;
+    for (unsigned bits = 4; bits <= 26; bits++) {
+        struct window window = {{NULL}, {0}, 0};
+        size_t power = (size_t)1 << bits;
+        for (size_t i = 0; i < COUNT_OF(distances); i++) {
+            if (distances[i] > power ||
+                (bits > 22 && distances[i] != 0 && distances[i] % 4096 > 1)) {
+                continue; /* above 4 MiB only the OS page matters, and filling takes long */
+            }
+            window_allocate(&window, power - distances[i]);
+            window_allocate(&window, power + distances[i]);
+            if (bits > 22) {
+                window_drain(&window);
+            }
+        }
+        window_drain(&window);
+    }
+}
+
+static size_t scattered_size(uint64_t *random)
+{
+    size_t roll = random_below(random, 100);
+    return roll < 70   ? random_size(random, 11)
+           : roll < 95 ? random_size(random, 16)
+                       : random_size(random, 21);
+}
+
+static void test_contents_survive_neighbours(void **state)
+{
+    enum { COUNT = 4000, ROUNDS = SUPPORT_SLOW ? 4 : 12 };
+    (void)state;
+    uint64_t random = 20261101;
+    char **blocks = support_map(COUNT * sizeof *blocks);
+    size_t *sizes = support_map(COUNT * sizeof *sizes);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            if (blocks[i] == NULL) {
+                sizes[i] = scattered_size(&random);
+                blocks[i] = hak_malloc(sizes[i]);
+                assert_non_null(blocks[i]);
+                pattern_fill(blocks[i], sizes[i], i);
+            }
+        }
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_int_equal(pattern_mismatch(blocks[i], sizes[i], i), SIZE_MAX);
+            if (round == ROUNDS - 1 || random_below(&random, 2) == 0) {
+                hak_free(blocks[i]);
+                blocks[i] = NULL;
+            }
+        }
+    }
+    munmap(blocks, COUNT * sizeof *blocks);
+    munmap(sizes, COUNT * sizeof *sizes);
+}
+
+static void test_free_in_any_order(void **state)
+{
+    enum { COUNT = 3000 };
+    (void)state;
+    void **blocks = support_map(COUNT * sizeof *blocks);
+    for (size_t tier = 0; tier < COUNT_OF(tier_sizes); tier++) {
+        size_t size = tier_sizes[tier];
+        size_t count = size <= 4096 ? COUNT : size <= 2 * MIB ? 100 : 10;
+        for (size_t stride = 1; stride < 100;
+             stride += 32) { /* 1 first to last, 33, 65 and 97 scattered */
+            for (size_t i = 0; i < count; i++) {
+                blocks[i] = hak_malloc(size);
+                assert_non_null(blocks[i]);
+            }
+            size_t at = 0;
+            for (size_t i = 0; i < count; i++) {
+                while (blocks[at] == NULL) {
+                    at = (at + 1) % count;
+                }
+                hak_free(blocks[at]);
+                blocks[at] = NULL;
+                at = (at + stride) % count;
+            }
+        }
+    }
+    munmap(blocks, COUNT * sizeof *blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_zero_sizes_are_distinct),
+        cmocka_unit_test(test_impossible_sizes_fail),
+        cmocka_unit_test(test_errno_is_kept),
+        cmocka_unit_test(test_every_size_to_70000),
+        cmocka_unit_test(test_sizes_around_powers_of_two),
+        cmocka_unit_test(test_contents_survive_neighbours),
+        cmocka_unit_test(test_free_in_any_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+/* test_realloc.c: hak_realloc and hak_reallocarray: contents kept over every pair of tiers, growth,
+ * failures. */
+#include "../support.h"
+
+static void test_null_allocates(void **state)
+{
+    (void)state;
+    errno = ERRNO_UNTOUCHED;
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        void *block = hak_realloc(NULL, tier_sizes[i]);
+        assert_non_null(block);
+        assert_true(usable_is_good(block, tier_sizes[i]));
+        hak_free(block);
+        block = hak_reallocarray(NULL, tier_sizes[i], 1);
+        assert_non_null(block);
+        hak_free(block);
+    }
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+}
+
+static void test_size_zero_frees(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        size_t before = stats_now().objects_in_use_count;
+        for (unsigned shape = 0; shape < 3; shape++) {
+            void *block = hak_malloc(tier_sizes[i]);
+            assert_non_null(block);
+            errno = ERRNO_UNTOUCHED;
+            void *result = shape == 0   ? hak_realloc(block, 0)
+                           : shape == 1 ? hak_reallocarray(block, 0, 8)
+                                        : hak_reallocarray(block, hide_size(SIZE_MAX), 0);
+            assert_null(hide(result));
+            assert_int_equal(errno, ERRNO_UNTOUCHED);
+        }
+        assert_int_equal(stats_now().objects_in_use_count, before);
+    }
+}
+
+static void test_all_pairs_of_tiers(void **state)
+{
+    (void)state;
+    for (size_t from = 0; from < COUNT_OF(tier_sizes); from++) {
+        for (size_t to = 1; to < COUNT_OF(tier_sizes); to++) {
+            size_t old_size = tier_sizes[from];
+            size_t new_size = tier_sizes[to];
+            uint64_t seed = from * 100 + to;
+            void *neighbour = hak_malloc(old_size);
+            void *block = hak_malloc(old_size);
+            assert_non_null(neighbour);
+            assert_non_null(block);
+            size_t old_usable = hak_usable_size(block); /* what may be written must be kept, too */
+            pattern_fill(block, old_usable, seed);
+            errno = ERRNO_UNTOUCHED;
+            block = hak_realloc(block, new_size);
+            assert_non_null(block);
+            assert_int_equal(errno, ERRNO_UNTOUCHED);
+            assert_true(is_aligned(block, 16));
+            size_t usable = hak_usable_size(block);
+            assert_true(usable >= new_size);
+            size_t kept = old_usable < new_size ? old_usable : new_size;
+            kept = kept < 8 ? kept
+                            : kept & ~(size_t)7; /* whole words: the pattern's last bytes differ */
+            assert_int_equal(pattern_mismatch(block, kept, seed), SIZE_MAX);
+            pattern_fill(block, usable, seed + 1);
+            hak_free(neighbour);
+            assert_int_equal(pattern_mismatch(block, usable, seed + 1), SIZE_MAX);
+            hak_free(block);
+        }
+    }
+}
+
+static void test_every_byte_step(void **state)
+{
+    (void)state;
+    char *block = hak_malloc(1);
+    assert_non_null(block);
+    block[0] = 0;
+    for (size_t size = 2; size <= 3000;
+         size++) { /* one byte more each time, all earlier ones kept */
+        block = hak_realloc(block, size);
+        assert_non_null(block);
+        block[size - 1] = (char)(size - 1);
+    }
+    for (size_t size = 3000; size >= 1; size--) {
+        block = hak_realloc(block, size);
+        assert_non_null(block);
+        assert_int_equal(block[size - 1], (char)(size - 1));
+        assert_int_equal(block[size / 2], (char)(size / 2));
+    }
+    hak_free(block);
+}
+
+/* A mark every 64 KiB and at the end of what was there: cheap enough for a gibibyte. */
+enum { MARK_STEP = 65536 };
+
+static void marks_write(char *block, size_t from, size_t to)
+{
+    for (size_t at = from; at < to; at++) {
+        if (at < 64 || at % MARK_STEP < 2 || at + 4 >= to) {
+            block[at] = (char)(at % 251 + 1);
+        } else if (at % MARK_STEP == 2 && at + MARK_STEP < to) {
+            at += MARK_STEP - 3;
+        }
+    }
+}
+
+static void marks_check(const char *block, size_t to)
+{
+    for (size_t at = 0; at < to; at++) {
+        if (at < 64 || at % MARK_STEP < 2) {
+            REQUIRE_SIZE((unsigned char)block[at], ==, at % 251 + 1);
+        } else if (at % MARK_STEP == 2) {
+            at += MARK_STEP - 3;
+        }
+    }
+}
+
+static void grow_to_a_gibibyte(size_t numerator, size_t denominator)
+{
+    char *block = hak_malloc(1);
+    size_t size = 1;
+    assert_non_null(block);
+    marks_write(block, 0, 1);
+    while (size < GIB) {
+        size_t bigger = size * numerator / denominator + (numerator % denominator != 0);
+        bigger = bigger > GIB ? GIB : bigger;
+        block = hak_realloc(block, bigger);
+        assert_non_null(block);
+        marks_check(block, size);
+        marks_write(block, size, bigger);
+        size = bigger;
+    }
+    while (size > 1) {
+        size_t smaller = size * denominator / numerator;
+        smaller = smaller == 0 ? 1 : smaller;
+        block = hak_realloc(block, smaller);
+        assert_non_null(block);
+        marks_check(block, smaller);
+        size = smaller;
+    }
+    hak_free(block);
+}
+
+static void test_growth_by_doubling(void **state)
+{
+    (void)state;
+    grow_to_a_gibibyte(2, 1);
+}
+
+static void test_growth_by_half(void **state)
+{
+    (void)state;
+    grow_to_a_gibibyte(3, 2);
+}
+
+/* Several arrays grow in turn, so that none can always grow in place. */
+static void test_interleaved_growth(void **state)
+{
+    enum { ARRAYS = 7 };
+    (void)state;
+    char *blocks[ARRAYS] = {NULL};
+    size_t sizes[ARRAYS] = {0};
+    size_t limit = SUPPORT_SLOW ? 2 * MIB : 8 * MIB;
+    for (unsigned step = 0; sizes[0] < limit; step++) {
+        unsigned i = step % ARRAYS;
+        size_t bigger = sizes[i] + sizes[i] / (2 + i) + 24 + i;
+        size_t words = sizes[i] & ~(size_t)7;
+        blocks[i] = hak_realloc(blocks[i], bigger);
+        assert_non_null(blocks[i]);
+        assert_int_equal(pattern_mismatch(blocks[i], words, i), SIZE_MAX);
+        pattern_fill(blocks[i], bigger, i);
+        sizes[i] = bigger;
+    }
+    for (unsigned i = 0; i < ARRAYS; i++) {
+        assert_int_equal(pattern_mismatch(blocks[i], sizes[i], i), SIZE_MAX);
+        hak_free(blocks[i]);
+    }
+}
+
+static void test_failure_keeps_the_block(void **state)
+{
+    static const size_t impossible[] = {
+        SIZE_MAX,        SIZE_MAX - 15,   SIZE_MAX - 4096, (size_t)PTRDIFF_MAX,
+        (size_t)1 << 63, (size_t)1 << 62, (size_t)1 << 48};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        void *block = hak_malloc(tier_sizes[i]);
+        assert_non_null(block);
+        size_t usable = hak_usable_size(block);
+        pattern_fill(block, usable, i);
+        for (size_t j = 0; j < COUNT_OF(impossible); j++) {
+            errno = 0;
+            assert_null(hide(hak_realloc(block, hide_size(impossible[j]))));
+            assert_int_equal(errno, ENOMEM);
+            errno = 0;
+            assert_null(hide(hak_reallocarray(block, hide_size(impossible[j]), 1)));
+            assert_int_equal(errno, ENOMEM);
+        }
+        assert_int_equal(hak_usable_size(block), usable);
+        assert_int_equal(pattern_mismatch(block, usable, i), SIZE_MAX);
+        hak_free(block);
+    }
+    errno = 0;
+    assert_null(hide(hak_realloc(NULL, hide_size(SIZE_MAX))));
+    assert_int_equal(errno, ENOMEM);
+}
+
+static void test_reallocarray_overflow(void **state)
+{
+    static const size_t factors[][2] = {{SIZE_MAX, 2},
+                                        {2, SIZE_MAX},
+                                        {(size_t)1 << 32, (size_t)1 << 32},
+                                        {SIZE_MAX / 16 + 1, 16},
+                                        {SIZE_MAX / 3 + 1, 3}};
+    (void)state;
+    char *block = hak_reallocarray(NULL, 10, 10);
+    assert_non_null(block);
+    memset(block, 'x', 100);
+    for (size_t i = 0; i < COUNT_OF(factors); i++) {
+        errno = 0;
+        assert_null(
+            hide(hak_reallocarray(block, hide_size(factors[i][0]), hide_size(factors[i][1]))));
+        assert_int_equal(errno, ENOMEM);
+        errno = 0;
+        assert_null(
+            hide(hak_reallocarray(NULL, hide_size(factors[i][0]), hide_size(factors[i][1]))));
+        assert_int_equal(errno, ENOMEM);
+    }
+    block = hak_reallocarray(block, 1000, 10);
+    assert_non_null(block);
+    for (size_t i = 0; i < 100; i++) {
+        assert_int_equal(block[i], 'x');
+    }
+    hak_free(block);
+}
+
+static void test_shrinking_gives_memory_back(void **state)
+{
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    size_t before = rss_bytes();
+    for (size_t size = 64 * MIB; size >= 2 * MIB; size /= 4) {
+        for (size_t small = 100; small < size; small *= 40) {
+            char *block = hak_malloc(size);
+            assert_non_null(block);
+            memset(block, 1, size);
+            block = hak_realloc(block, small);
+            assert_non_null(block);
+            hak_trim(0);
+            REQUIRE_SIZE(rss_bytes(), <=, before + small + small / 4 + 4 * MIB);
+            hak_free(block);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_null_allocates),
+        cmocka_unit_test(test_size_zero_frees),
+        cmocka_unit_test(test_all_pairs_of_tiers),
+        cmocka_unit_test(test_every_byte_step),
+        cmocka_unit_test(test_growth_by_doubling),
+        cmocka_unit_test(test_growth_by_half),
+        cmocka_unit_test(test_interleaved_growth),
+        cmocka_unit_test(test_failure_keeps_the_block),
+        cmocka_unit_test(test_reallocarray_overflow),
+        cmocka_unit_test(test_shrinking_gives_memory_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

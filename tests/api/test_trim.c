@@ -1,0 +1,150 @@
+/* test_trim.c: hak_trim gives free memory back at once, keeps what it is told to, and says whether
+ * it did. */
+#include "../support.h"
+
+#define TOTAL (200 * MIB)
+#define NEAR (4 * MIB) /* tables, one slab a class, and what /proc itself costs */
+
+struct chain {
+    struct chain *next;
+};
+
+/* Allocates and touches about TOTAL bytes of blocks of `smallest` .. 8 * `smallest` bytes, linked.
+ */
+static struct chain *chain_allocate(size_t smallest)
+{
+    struct chain *head = NULL;
+    uint64_t random = smallest;
+    for (size_t total = 0; total < TOTAL;) {
+        size_t size = smallest + random_below(&random, smallest * 7 + 1);
+        struct chain *block = hak_malloc(size);
+        assert_non_null(block);
+        memset(block, 0x11, size);
+        block->next = head;
+        head = block;
+        total += size;
+    }
+    return head;
+}
+
+static void chain_free(struct chain *head)
+{
+    while (head != NULL) {
+        struct chain *next = head->next;
+        hak_free(head);
+        head = next;
+    }
+}
+
+static void test_rss_falls(void **state)
+{
+    static const size_t smallest[] = {16, 1000, 20000, 65537, 300 * KIB, 3 * MIB};
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    hak_trim(0);
+    size_t before = rss_bytes();
+    for (size_t i = 0; i < COUNT_OF(smallest); i++) {
+        errno = ERRNO_UNTOUCHED;
+        struct chain *head = chain_allocate(smallest[i]);
+        REQUIRE_SIZE(rss_bytes(), >=, before + TOTAL / 10 * 9);
+        chain_free(head);
+        bool gave = hak_trim(0);
+        REQUIRE_SIZE(rss_bytes(), <=, before + NEAR);
+        assert_true(gave || rss_bytes() <= before + NEAR);
+        assert_int_equal(errno, ERRNO_UNTOUCHED);
+    }
+}
+
+/* A decaying allocator may have given some back before the call, but not everything at once. */
+static void test_says_whether_it_gave(void **state)
+{
+    (void)state;
+    struct chain *head = chain_allocate(1000);
+    chain_free(head);
+    assert_true(hak_trim(0));
+    bool gave = true;
+    for (unsigned i = 0; gave && i < 3; i++) {
+        gave = hak_trim(0);
+    }
+    assert_false(gave); /* nothing was freed since */
+}
+
+static void test_keeps_what_it_is_told(void **state)
+{
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    hak_trim(0);
+    size_t before = rss_bytes();
+    for (size_t keep = 128 * MIB; keep >= 32 * MIB; keep /= 2) {
+        chain_free(chain_allocate(20000));
+        hak_trim(keep);
+        REQUIRE_SIZE(rss_bytes(), <=, before + keep + NEAR);
+        hak_trim(0);
+        REQUIRE_SIZE(rss_bytes(), <=, before + NEAR);
+    }
+}
+
+/* Survivors keep their contents, and the memory between them comes back where whole OS pages are
+ * free. */
+static void test_survivors_are_untouched(void **state)
+{
+    enum { COUNT = 3000 };
+    (void)state;
+    void **blocks = support_map(COUNT * sizeof *blocks);
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t size = tier_sizes[i % 16];
+        blocks[i] = hak_malloc(size);
+        assert_non_null(blocks[i]);
+        pattern_fill(blocks[i], size, i);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        if (i % 7 != 0) {
+            hak_free(blocks[i]);
+            blocks[i] = NULL;
+        }
+    }
+    hak_trim(0);
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t size = tier_sizes[i % 16];
+        if (blocks[i] != NULL) {
+            assert_int_equal(pattern_mismatch(blocks[i], size, i), SIZE_MAX);
+            hak_free(blocks[i]);
+        }
+    }
+    hak_trim(0);
+    munmap(blocks, COUNT * sizeof *blocks);
+}
+
+static void test_memory_after_a_trim_is_usable(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 20; round++) {
+        for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+            char *block = hak_calloc(1, tier_sizes[i]);
+            assert_non_null(block);
+            assert_int_equal(nonzero_offset(block, tier_sizes[i]), SIZE_MAX);
+            memset(block, 0xff, hak_usable_size(block));
+            hak_free(block);
+            if (i % 5 == round % 5) {
+                hak_trim(round % 3 == 0 ? MIB : 0);
+            }
+        }
+    }
+    hak_trim(hide_size(SIZE_MAX));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rss_falls),
+        cmocka_unit_test(test_says_whether_it_gave),
+        cmocka_unit_test(test_keeps_what_it_is_told),
+        cmocka_unit_test(test_survivors_are_untouched),
+        cmocka_unit_test(test_memory_after_a_trim_is_usable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

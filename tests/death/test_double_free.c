@@ -1,0 +1,158 @@
+/* test_double_free.c: an allocation freed twice ends the process with a message: spans and whales
+ * at once in every build; small objects at once at level 2, and in a release build when the lists
+ * are next looked at. */
+#include "../child.h"
+
+#include <pthread.h>
+
+static void free_twice(void *argument)
+{
+    size_t size = *(size_t *)argument;
+    void *keep = hak_malloc(size); /* a neighbour, so that the region is not given back whole */
+    void *block = hide(hak_malloc(size));
+    REQUIRE(keep != NULL && block != NULL);
+    hak_free(block);
+    hak_free(hide(block));
+}
+
+static void test_small_at_once(void **state)
+{
+    static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536};
+    (void)state;
+    if (HAK_LEVEL < 2) {
+        skip();
+    }
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
+    }
+}
+
+static void free_twice_and_trim(void *argument)
+{
+    free_twice(argument);
+    hak_trim(0);
+}
+
+static void test_small_at_the_next_flush(void **state)
+{
+    static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(free_twice_and_trim, &sizes[i],
+                      "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
+    }
+}
+
+/* With another free between the two, and a longer list around. */
+static void free_twice_apart(void *argument)
+{
+    size_t size = *(size_t *)argument;
+    void *blocks[40];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hide(hak_malloc(size));
+        REQUIRE(blocks[i] != NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+    hak_free(hide(blocks[20]));
+    hak_trim(0);
+}
+
+static void test_small_with_others_between(void **state)
+{
+    static size_t sizes[] = {16, 100, 1024, 5000};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(free_twice_apart, &sizes[i], "^hakmem: fatal: .*(double free|corrupted)");
+    }
+}
+
+static void test_span(void **state)
+{
+    static size_t sizes[] = {65537, 131072, 800000, 2 * MIB};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
+        REQUIRE_DEATH(free_twice_and_trim, &sizes[i],
+                      "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
+    }
+}
+
+/* A whale too large for the cache is unmapped at once: nobody can know that it was ours. */
+static void test_whale(void **state)
+{
+    static size_t sizes[] = {3 * MIB, 8 * MIB, 100 * MIB};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
+    }
+    struct child_end end;
+    child_fork(free_twice, &sizes[2], &end);
+    assert_true(text_matches(end.text, "^hakmem: .*(double free|foreign pointer).*0x[0-9a-f]+"));
+}
+
+static void realloc_after_free(void *argument)
+{
+    size_t size = *(size_t *)argument;
+    void *block = hide(hak_malloc(size));
+    REQUIRE(block != NULL);
+    hak_free(block);
+    block = hide(hak_realloc(hide(block), size * 2));
+}
+
+static void test_realloc_after_free(void **state)
+{
+    static size_t sizes[] = {800000, 8 * MIB};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(realloc_after_free, &sizes[i], "^hakmem: fatal: .*pointer 0x[0-9a-f]+");
+    }
+}
+
+enum { REMOTE_OBJECTS = 5000 };
+static void *remote_objects[REMOTE_OBJECTS];
+
+static void *free_all_of_another(void *argument)
+{
+    for (size_t i = 0; i < REMOTE_OBJECTS; i++) {
+        hak_free(remote_objects[i]);
+    }
+    return argument;
+}
+
+static void free_remotely_twice(void *argument)
+{
+    for (size_t i = 0; i < REMOTE_OBJECTS; i++) {
+        remote_objects[i] = hide(hak_malloc(*(size_t *)argument));
+        REQUIRE(remote_objects[i] != NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, free_all_of_another, NULL) == 0);
+        pthread_join(thread, NULL);
+    }
+}
+
+static void test_by_another_thread(void **state)
+{
+    static size_t sizes[] = {64, 1000};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(free_remotely_twice, &sizes[i], "^hakmem: fatal: .*(double free|corrupted)");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_at_once),
+        cmocka_unit_test(test_small_at_the_next_flush),
+        cmocka_unit_test(test_small_with_others_between),
+        cmocka_unit_test(test_span),
+        cmocka_unit_test(test_whale),
+        cmocka_unit_test(test_realloc_after_free),
+        cmocka_unit_test(test_by_another_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

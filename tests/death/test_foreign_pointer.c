@@ -1,0 +1,120 @@
+/* test_foreign_pointer.c: a free of memory that is not hakmem's is reported in one line and
+ * ignored; in the debug profile, or given to realloc, it is fatal. */
+#include "../child.h"
+
+static char global_bytes[64];
+
+enum foreign {
+    FOREIGN_STACK,
+    FOREIGN_GLOBAL,
+    FOREIGN_MAPPED,
+    FOREIGN_LIBC,
+    FOREIGN_ODD,
+    FOREIGN_COUNT
+};
+
+static void *foreign_pointer(enum foreign kind, void *on_stack)
+{
+    switch (kind) {
+    case FOREIGN_STACK:
+        return on_stack;
+    case FOREIGN_GLOBAL:
+        return global_bytes;
+    case FOREIGN_MAPPED:
+        return support_map(4 * MIB);
+    case FOREIGN_LIBC:
+        return stdout;
+    case FOREIGN_ODD:
+    case FOREIGN_COUNT:
+        break;
+    }
+    return (void *)(uintptr_t)0x10;
+}
+
+static void free_foreign(void *argument)
+{
+    char on_stack[64] = {0};
+    void *pointer = hide(foreign_pointer(*(enum foreign *)argument, on_stack));
+    errno = ERRNO_UNTOUCHED;
+    hak_free(pointer);
+    REQUIRE(errno == ERRNO_UNTOUCHED);
+    void *block = hak_malloc(100); /* and the program goes on */
+    REQUIRE(block != NULL);
+    hak_free(block);
+    hak_trim(0);
+}
+
+static size_t lines_count(const char *text)
+{
+    size_t count = 0;
+    for (; *text != '\0'; text++) {
+        count += *text == '\n';
+    }
+    return count;
+}
+
+static void test_reported_and_ignored(void **state)
+{
+    (void)state;
+    for (enum foreign kind = 0; kind < FOREIGN_COUNT; kind++) {
+        struct child_end end;
+        child_fork(free_foreign, &kind, &end);
+        REQUIRE_EXIT(&end, "^hakmem: .*foreign pointer.*0x[0-9a-f]+");
+        assert_int_equal(lines_count(end.text), 1);
+    }
+}
+
+static void realloc_foreign(void *argument)
+{
+    char on_stack[64] = {0};
+    void *pointer = hide(foreign_pointer(*(enum foreign *)argument, on_stack));
+    pointer = hide(hak_realloc(pointer, 100));
+}
+
+static void test_realloc_is_fatal(void **state)
+{
+    (void)state;
+    for (enum foreign kind = 0; kind < FOREIGN_COUNT; kind++) {
+        REQUIRE_DEATH(realloc_foreign, &kind, "^hakmem: fatal: .*foreign pointer.*0x[0-9a-f]+");
+    }
+}
+
+static void choose_profile(void *argument)
+{
+    setenv("HAKMEM_PROFILE", argument, 1);
+}
+
+static enum foreign mapped = FOREIGN_MAPPED;
+
+static void test_debug_profile_aborts(void **state)
+{
+    static char debug[] = "debug";
+    struct child_end end;
+    (void)state;
+    child_exec("foreign", choose_profile, debug, &end);
+    REQUIRE_ABORT(&end, "^hakmem: fatal: .*foreign pointer.*0x[0-9a-f]+");
+}
+
+static void test_other_profiles_go_on(void **state)
+{
+    static char profiles[][8] = {"default", "fast", "small"};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(profiles); i++) {
+        struct child_end end;
+        child_exec("foreign", choose_profile, profiles[i], &end);
+        REQUIRE_EXIT(&end, "^hakmem: .*foreign pointer.*0x[0-9a-f]+");
+    }
+}
+
+int main(int count, char **arguments)
+{
+    const struct child_case cases[] = {{"foreign", free_foreign, &mapped}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reported_and_ignored),
+        cmocka_unit_test(test_realloc_is_fatal),
+        cmocka_unit_test(test_debug_profile_aborts),
+        cmocka_unit_test(test_other_profiles_go_on),
+    };
+    child_main(count, arguments, cases, COUNT_OF(cases));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

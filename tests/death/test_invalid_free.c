@@ -1,0 +1,87 @@
+/* test_invalid_free.c: pointers into the middle of allocations, or to where nothing was allocated.
+ */
+#include "../child.h"
+
+struct interior {
+    size_t size;
+    size_t offset;
+};
+
+static void free_interior(void *argument)
+{
+    const struct interior *interior = argument;
+    char *block = hide(hak_malloc(interior->size));
+    REQUIRE(block != NULL);
+    hak_free(hide(block + interior->offset));
+}
+
+static void realloc_interior(void *argument)
+{
+    const struct interior *interior = argument;
+    char *block = hide(hak_malloc(interior->size));
+    REQUIRE(block != NULL);
+    block = hide(hak_realloc(hide(block + interior->offset), interior->size * 2));
+}
+
+static void test_inside_spans_and_whales(void **state)
+{
+    static struct interior cases[] = {
+        {800000, 16},          {800000, 8},      {800000, 4096},     {800000, 65536},
+        {800000, 65536 * 5},   {800000, 799999}, {2 * MIB, MIB},     {8 * MIB, 16},
+        {8 * MIB, 4096},       {8 * MIB, 65536}, {8 * MIB, 4 * MIB}, {8 * MIB, 8 * MIB - 1},
+        {100 * MIB, 64 * MIB},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        REQUIRE_DEATH(free_interior, &cases[i],
+                      "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
+        REQUIRE_DEATH(realloc_interior, &cases[i],
+                      "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
+    }
+}
+
+static void test_inside_small_objects(void **state)
+{
+    static struct interior cases[] = {{64, 16},    {64, 8},      {64, 1},
+                                      {1000, 512}, {5000, 4096}, {65536, 32768}};
+    (void)state;
+    if (HAK_LEVEL < 2) {
+        skip();
+    }
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        REQUIRE_DEATH(free_interior, &cases[i],
+                      "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
+    }
+}
+
+/* The library manages the address, but nothing lies there: the region was freed and its memory
+ * given back. */
+static void free_where_nothing_is(void *argument)
+{
+    size_t offset = *(size_t *)argument;
+    void *keep = hak_malloc(100);
+    char *block = hide(hak_malloc(1536 * KIB));
+    REQUIRE(keep != NULL && block != NULL);
+    hak_free(block);
+    hak_trim(0);
+    hak_free(hide(block + offset));
+}
+
+static void test_where_nothing_is(void **state)
+{
+    static size_t offsets[] = {0, 16, 65536, MIB};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(offsets); i++) {
+        REQUIRE_DEATH(free_where_nothing_is, &offsets[i], "^hakmem: fatal: .*pointer 0x[0-9a-f]+");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_inside_spans_and_whales),
+        cmocka_unit_test(test_inside_small_objects),
+        cmocka_unit_test(test_where_nothing_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

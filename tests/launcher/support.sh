@@ -1,0 +1,41 @@
+# support.sh: sourced by the launcher's tests: one scratch directory, and checks of a command's status and output.
+set -u
+: "${TEST_ROOT:=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)}"
+scratch=$(mktemp -d)
+trap 'chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+launcher=$TEST_ROOT/hakmem
+failures=0
+
+fail() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+
+# try COMMAND...: sets `status`, `output` and `errors`; standard input is the caller's.
+try() {
+    "$@" >"$scratch/output" 2>"$scratch/errors"
+    status=$?
+    output=$(<"$scratch/output")
+    errors=$(<"$scratch/errors")
+}
+
+# expect STATUS OUTPUT ERRORS COMMAND...: OUTPUT exactly; ERRORS as a regular expression.
+expect() {
+    local wanted_status=$1 wanted_output=$2 wanted_errors=$3
+    shift 3
+    try "$@"
+    [[ $status == "$wanted_status" ]] || fail "status $status instead of $wanted_status: $* ($errors)"
+    [[ $output == "$wanted_output" ]] || fail "output '$output' instead of '$wanted_output': $*"
+    [[ $errors =~ $wanted_errors ]] || fail "errors '$errors' instead of '$wanted_errors': $*"
+}
+
+# copy_checkout DIRECTORY: what a clone would hold.
+copy_checkout() {
+    mkdir -p -- "$1"
+    (cd -- "$TEST_ROOT" && cp -R hakmem CMakeLists.txt CMakePresets.json cmake src include packaging "$1")
+}
+
+finish() {
+    ((failures == 0)) || { echo "$failures failures" >&2; exit 1; }
+    exit 0
+}

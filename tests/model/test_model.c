@@ -1,0 +1,226 @@
+/* test_model.c: random operations of the whole hak_ API by several threads, each result held
+ * against a model.
+ *
+ *   test_model [--seconds N] [--threads N] [--seed N] [--operations N] [--max-live BYTES]
+ *
+ * A lane is a table of blocks and a chain of threads, one at a time, that work on it; threads end
+ * and begin often, so blocks outlive their heaps' threads and heaps are adopted. Lanes exchange
+ * blocks through shared slots, so every kind of block is freed and resized by others. All draws of
+ * an operation come from (seed, lane, operation number): a lane does the same for the same seed, up
+ * to the blocks it gets from others (`--threads 1` is exact). The model takes no memory from the
+ * allocator under test. A difference ends the process with status 1 and one line that names seed,
+ * lane, operation and what differs.
+ */
+#include "operations.h"
+
+#include <signal.h>
+#include <time.h>
+
+static void crash_report(int signal_number)
+{
+    char line[256];
+    const struct lane *lane = lane_current;
+    int length = snprintf(
+        line, sizeof line,
+        "model: FAILED: signal %d: seed %llu, threads %llu, lane %llu, operation %llu (%s)\n",
+        signal_number, (unsigned long long)option_seed, (unsigned long long)option_threads,
+        lane == NULL ? 999ULL : (unsigned long long)lane->number,
+        lane == NULL ? 0ULL : (unsigned long long)lane->shared_operation,
+        lane == NULL ? "outside a lane" : lane->doing);
+    ssize_t ignored = write(STDERR_FILENO, line, (size_t)length);
+    (void)ignored;
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void lane_do(struct lane *lane, struct block *block, const char *name,
+                    void (*operation)(struct lane *, struct block *))
+{
+    lane->doing = name;
+    operation(lane, block);
+}
+
+static void lane_step(struct lane *lane)
+{
+    lane->random = (option_seed * 1000003 + lane->number) * UINT64_C(0xd1342543de82ef95) +
+                   lane->shared_operation;
+    struct block *block = &lane->blocks[draw(lane, LANE_SLOTS)];
+    size_t roll = draw(lane, 100);
+    lane->tight = __atomic_load_n(&shared_live_bytes, __ATOMIC_RELAXED) >= option_max_live;
+    if (roll == 0 && draw(lane, 20) == 0) {
+        do_control(lane);
+    } else if (roll < 3) {
+        lane_do(lane, block, "impossible", do_impossible);
+    } else if (roll < 15) {
+        lane_do(lane, block, "exchange", do_exchange);
+    } else if (block->pointer != NULL && lane->tight) {
+        lane_do(lane, block, "free", do_free);
+    } else if (block->pointer != NULL) {
+        if (roll < 40) {
+            lane_do(lane, block, "realloc", do_realloc);
+        } else if (roll < 45) {
+            lane_do(lane, block, "verify", do_verify);
+        } else {
+            lane_do(lane, block, "free", do_free);
+        }
+    } else if (roll < 30) {
+        lane_do(lane, block, "calloc", do_calloc);
+    } else if (roll < 45) {
+        lane_do(lane, block, "aligned", do_aligned);
+    } else if (roll < 50) {
+        lane_do(lane, block, "realloc of NULL", do_realloc_null);
+    } else {
+        lane_do(lane, block, "malloc", do_malloc);
+    }
+}
+
+static bool lane_is_done(const struct lane *lane)
+{
+    return __atomic_load_n(&shared_stop, __ATOMIC_RELAXED) ||
+           lane->shared_operation >= option_operations;
+}
+
+static void lane_drain(struct lane *lane, size_t part)
+{
+    for (size_t i = 0; i < LANE_SLOTS; i++) {
+        if (lane->blocks[i].pointer != NULL && i % part == 0) {
+            lane_do(lane, &lane->blocks[i], "free at the end", do_free);
+        }
+    }
+}
+
+/* One thread's life: some operations, then the end with all, some or none of the lane's blocks
+ * alive. */
+static void *generation_run(void *argument)
+{
+    struct lane *lane = argument;
+    lane_current = lane;
+    uint64_t random = option_seed + lane->number * 7919 + lane->generation * 104729;
+    size_t length = random_size(&random, 13);
+    size_t ending = random_below(&random, 8);
+    for (size_t i = 0; i < length && !lane_is_done(lane); i++) {
+        lane_step(lane);
+        __atomic_store_n(&lane->shared_operation, lane->shared_operation + 1, __ATOMIC_RELAXED);
+    }
+    if (ending < 3) {
+        lane_drain(lane, ending + 1);
+    }
+    return NULL;
+}
+
+static void *lane_run(void *argument)
+{
+    struct lane *lane = argument;
+    while (!lane_is_done(lane)) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, generation_run, lane) == 0);
+        REQUIRE(pthread_join(thread, NULL) == 0);
+        lane->generation++;
+    }
+    return NULL;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Ends the run when its time is over; a lane that does not move for a minute is a deadlock. */
+static void lanes_watch(void)
+{
+    uint64_t last[LANES_MAX], moved[LANES_MAX], start = now_ms();
+    for (size_t i = 0; i < option_threads; i++) {
+        last[i] = UINT64_MAX;
+        moved[i] = start;
+    }
+    for (bool busy = true; busy && now_ms() - start < option_seconds * 1000;) {
+        busy = false;
+        usleep(20000);
+        for (size_t i = 0; i < option_threads; i++) {
+            uint64_t operation = __atomic_load_n(&lanes[i].shared_operation, __ATOMIC_RELAXED);
+            moved[i] = operation == last[i] ? moved[i] : now_ms();
+            last[i] = operation;
+            if (operation < option_operations) {
+                busy = true;
+                if (now_ms() - moved[i] > 60000) {
+                    model_fail(&lanes[i], "no progress for a minute");
+                }
+            }
+        }
+    }
+    __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
+}
+
+/* The main thread frees what is left: every block was some ended thread's. */
+static void blocks_free_all(void)
+{
+    for (size_t i = 0; i < SHARED_SLOTS; i++) {
+        if (shared_slots[i].block.pointer != NULL) {
+            lane_do(&lanes[0], &shared_slots[i].block, "free of the shared", do_free);
+        }
+    }
+    for (size_t i = 0; i < option_threads; i++) {
+        lane_drain(&lanes[i], 1);
+    }
+}
+
+static void options_read(int count, char **arguments)
+{
+    uint64_t clock_seed = (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000;
+    option_seed = argument_number(count, arguments, "--seed", clock_seed);
+    option_threads = argument_number(count, arguments, "--threads", 4);
+    option_operations = argument_number(count, arguments, "--operations", UINT64_MAX);
+    option_seconds = argument_number(count, arguments, "--seconds",
+                                     option_operations == UINT64_MAX ? 5 : 1000000);
+    option_max_live = argument_number(count, arguments, "--max-live", 2 * GIB);
+    if (option_threads == 0 || option_threads > LANES_MAX) {
+        support_fail("model: --threads must be 1 to %d\n", LANES_MAX);
+    }
+    printf("model: seed %llu, threads %llu, level %d\n", (unsigned long long)option_seed,
+           (unsigned long long)option_threads, HAK_LEVEL);
+    fflush(stdout);
+}
+
+int main(int count, char **arguments)
+{
+    pthread_t drivers[LANES_MAX];
+    options_read(count, arguments);
+    if (!SUPPORT_SANITIZED) {
+        signal(SIGSEGV, crash_report);
+        signal(SIGBUS, crash_report);
+        signal(SIGABRT, crash_report);
+    }
+    struct hak_stats before = stats_now();
+    for (size_t i = 0; i < SHARED_SLOTS; i++) {
+        pthread_mutex_init(&shared_slots[i].lock, NULL);
+    }
+    for (size_t i = 0; i < option_threads; i++) {
+        lanes[i].number = i;
+        lanes[i].doing = "nothing yet";
+        lanes[i].blocks = support_map(LANE_SLOTS * sizeof *lanes[i].blocks);
+        REQUIRE(pthread_create(&drivers[i], NULL, lane_run, &lanes[i]) == 0);
+    }
+    lanes_watch();
+    uint64_t operations = 0, generations = 0;
+    for (size_t i = 0; i < option_threads; i++) {
+        pthread_join(drivers[i], NULL);
+        operations += lanes[i].shared_operation;
+        generations += lanes[i].generation;
+    }
+    lane_current = &lanes[0];
+    blocks_free_all();
+    lanes[0].doing = "the end";
+    struct hak_stats after = stats_now();
+    if (after.objects_in_use_count != before.objects_in_use_count ||
+        after.bytes_in_use != before.bytes_in_use) {
+        model_fail(&lanes[0],
+                   "all is freed, yet %zu objects of %zu bytes in use (%zu of %zu at the start)",
+                   after.objects_in_use_count, after.bytes_in_use, before.objects_in_use_count,
+                   before.bytes_in_use);
+    }
+    printf("model: no difference in %llu operations by %llu threads\n",
+           (unsigned long long)operations, (unsigned long long)generations);
+    return 0;
+}

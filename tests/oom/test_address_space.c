@@ -1,0 +1,144 @@
+/* test_address_space.c: `ulimit -v` of 64 MiB, 512 MiB and 2 GiB from the start, and limits set
+ * while running. */
+#include "exhaust.h"
+
+static void limit_address_space(void *argument)
+{
+    rlim_t bytes = *(size_t *)argument;
+    struct rlimit limit = {bytes, RLIM_INFINITY};
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+static void limited_from_the_start(void *argument)
+{
+    struct rlimit limit;
+    (void)argument;
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
+    size_t used = address_space_bytes();
+    exhaust_memory((size_t)limit.rlim_cur - used, NULL);
+}
+
+/* The library is in use when the limit comes, and a thread waits. */
+static void limited_while_running(void *argument)
+{
+    struct helper helper = {0};
+    struct node *head = NULL;
+    (void)argument;
+    for (size_t i = 0; i < 10000; i++) {
+        struct node *node = hak_malloc(1 + i % 3000);
+        REQUIRE(node != NULL);
+        hak_free(node);
+    }
+    helper_start(&helper);
+    size_t available = 256 * MIB;
+    size_t limit = address_space_bytes() + available;
+    limit_address_space(&limit);
+    exhaust_memory(available, &helper);
+    fill_memory(8000, &head);
+    limit = RLIM_INFINITY; /* the limit goes: so must every trace of it */
+    limit_address_space(&limit);
+    char *large = hak_malloc(GIB);
+    REQUIRE(large != NULL);
+    hak_free(large);
+    for (size_t i = 0; i < 1000; i++) {
+        struct node *node = hak_malloc(8000);
+        REQUIRE(node != NULL);
+        node->next = head;
+        head = node;
+    }
+    free_memory(&head);
+}
+
+/* Not even the library's own tables fit: NULL, no crash, and better times later. */
+static void nothing_from_the_start(void *argument)
+{
+    (void)argument;
+    size_t limit = address_space_bytes() + 64 * KIB;
+    limit_address_space(&limit);
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        errno = 0;
+        void *block = hak_malloc(tier_sizes[i]);
+        REQUIRE(block != NULL || errno == ENOMEM);
+        hak_free(block);
+        block = hak_calloc(1, tier_sizes[i]);
+        REQUIRE(block != NULL || errno == ENOMEM);
+        hak_free(block);
+    }
+    hak_free(NULL);
+    hak_trim(0);
+    REQUIRE(!hak_owns(&limit));
+    REQUIRE(stats_now().objects_in_use_count == 0);
+    limit = RLIM_INFINITY;
+    limit_address_space(&limit);
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        void *block = hak_malloc(tier_sizes[i]);
+        REQUIRE(block != NULL);
+        hak_free(block);
+    }
+}
+
+static void run_limited(size_t limit)
+{
+    struct child_end end;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    child_exec("start", limit_address_space, &limit, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
+static void test_64_mib(void **state)
+{
+    (void)state;
+    run_limited(64 * MIB);
+}
+
+static void test_512_mib(void **state)
+{
+    (void)state;
+    run_limited(512 * MIB);
+}
+
+static void test_2_gib(void **state)
+{
+    (void)state;
+    run_limited(2 * GIB);
+}
+
+static void run_case(const char *name)
+{
+    struct child_end end;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    child_exec(name, NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
+static void test_limit_while_running(void **state)
+{
+    (void)state;
+    run_case("running");
+}
+
+static void test_nothing_from_the_start(void **state)
+{
+    (void)state;
+    run_case("nothing");
+}
+
+int main(int count, char **arguments)
+{
+    const struct child_case cases[] = {{"start", limited_from_the_start, NULL},
+                                       {"running", limited_while_running, NULL},
+                                       {"nothing", nothing_from_the_start, NULL}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_64_mib),
+        cmocka_unit_test(test_512_mib),
+        cmocka_unit_test(test_2_gib),
+        cmocka_unit_test(test_limit_while_running),
+        cmocka_unit_test(test_nothing_from_the_start),
+    };
+    child_main(count, arguments, cases, COUNT_OF(cases));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,35 @@
+/* test_data_limit.c: RLIMIT_DATA, which since Linux 4.7 counts private writable mappings, too. */
+#include "exhaust.h"
+
+static size_t data_bytes(void)
+{
+    return support_proc_bytes("/proc/self/status", "\nVmData:");
+}
+
+static void limited_data(void *argument)
+{
+    struct helper helper = {0};
+    size_t available = *(size_t *)argument;
+    helper_start(&helper);
+    struct rlimit limit = {data_bytes() + available, RLIM_INFINITY};
+    REQUIRE(setrlimit(RLIMIT_DATA, &limit) == 0);
+    exhaust_memory(available, &helper);
+}
+
+static void test_data_limits(void **state)
+{
+    static size_t sizes[] = {64 * MIB, 200 * MIB};
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_LIFE(limited_data, &sizes[i], NULL);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_limits)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

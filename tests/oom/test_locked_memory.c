@@ -1,0 +1,109 @@
+/* test_locked_memory.c: under mlockall(MCL_CURRENT | MCL_FUTURE) every mapping is resident from its
+ * first moment and MADV_DONTNEED is refused: reserving much would cost much, and memory given back
+ * in vain is not zero. Needs the right to lock memory; skipped without. */
+#include "exhaust.h"
+
+static void lock_everything(void)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    setrlimit(RLIMIT_MEMLOCK, &limit);
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+        fprintf(stderr, "skip: mlockall: %s\n", strerror(errno));
+        _exit(77);
+    }
+}
+
+static void locked_growth(void *argument)
+{
+    enum { TOTAL_MIB = 64 };
+    struct node *head = NULL;
+    (void)argument;
+    lock_everything();
+    size_t before = rss_bytes();
+    void *first = hak_malloc(16);
+    REQUIRE(first != NULL);
+    REQUIRE_SIZE(rss_bytes(), <=, before + 12 * MIB); /* a superslab, tables, a heap */
+    size_t total = 0;
+    for (size_t i = 0; total < TOTAL_MIB * MIB; i++) {
+        size_t size = 16 + i * 97 % 3000;
+        struct node *node = hak_malloc(size);
+        REQUIRE(node != NULL);
+        node->next = head;
+        head = node;
+        total += size;
+    }
+    REQUIRE_SIZE(rss_bytes(), <=, before + total + total / 4 + 12 * MIB);
+    free_memory(&head);
+    hak_free(first);
+    hak_trim(0);
+}
+
+static void locked_zero(void *argument)
+{
+    (void)argument;
+    lock_everything();
+    for (unsigned round = 0; round < 3; round++) {
+        for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+            char *blocks[3];
+            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+                blocks[j] = hak_malloc(tier_sizes[i]);
+                REQUIRE(blocks[j] != NULL);
+                memset(blocks[j], 0xff, hak_usable_size(blocks[j]));
+            }
+            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+                hak_free(blocks[j]);
+            }
+            if (round != 1) {
+                hak_trim(0);
+            }
+            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+                blocks[j] = hak_calloc(1, tier_sizes[i]);
+                REQUIRE(blocks[j] != NULL);
+                REQUIRE(nonzero_offset(blocks[j], tier_sizes[i]) == SIZE_MAX);
+                blocks[j] = hak_realloc(blocks[j], tier_sizes[i] * 2 + 1);
+                REQUIRE(blocks[j] != NULL);
+            }
+            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+                hak_free(blocks[j]);
+            }
+        }
+    }
+}
+
+static void run_locked(const char *name)
+{
+    struct child_end end;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    child_exec(name, NULL, NULL, &end);
+    if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == 77) {
+        print_message("%s", end.text);
+        skip();
+    }
+    REQUIRE_EXIT(&end, NULL);
+}
+
+static void test_growth_is_modest(void **state)
+{
+    (void)state;
+    run_locked("growth");
+}
+
+static void test_calloc_is_zero(void **state)
+{
+    (void)state;
+    run_locked("zero");
+}
+
+int main(int count, char **arguments)
+{
+    const struct child_case cases[] = {{"growth", locked_growth, NULL},
+                                       {"zero", locked_zero, NULL}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_growth_is_modest),
+        cmocka_unit_test(test_calloc_is_zero),
+    };
+    child_main(count, arguments, cases, COUNT_OF(cases));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,237 @@
+/* override.h: what the tests of the drop-in share: CHECK, proof that hakmem serves the process,
+ * helper libraries, children.
+ *
+ * The tests use plain malloc and new. The same program runs in two forms: under
+ * LD_PRELOAD=libhakmem.so, or linked with libhakmem.a. Without either, prove_served() ends the
+ * test, so that no test ever passes on another allocator; TEST_SERVED_BY=any turns that off, to
+ * hold a test's expectations against glibc itself.
+ * No test variable starts with HAKMEM_: those are the library's, and it reports unknown ones.
+ *
+ * Exit status: 0 passed, 1 failed, 77 does not apply to this form.
+ */
+#ifndef TESTS_OVERRIDE_H
+#define TESTS_OVERRIDE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEST_SKIPPED 77
+#define TEST_PATH_SIZE 4096
+
+#define CHECK(condition)                                                                           \
+    ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition, 0, 0, false))
+#define FAIL(text) check_failed(__FILE__, __LINE__, text, 0, 0, false)
+#define CHECK_EQUAL(left, right)                                                                   \
+    check_equal(__FILE__, __LINE__, #left " == " #right, (long long)(left), (long long)(right))
+
+static inline void check_failed(const char *file, int line, const char *text, long long left,
+                                long long right, bool with_values)
+{
+    /* dprintf to the descriptor: stdio of a forked child holds the parent's buffers. */
+    if (with_values) {
+        dprintf(2, "%s:%d: FAILED (pid %d): %s: %lld, %lld\n", file, line, (int)getpid(), text,
+                left, right);
+    } else {
+        dprintf(2, "%s:%d: FAILED (pid %d): %s (errno %d)\n", file, line, (int)getpid(), text,
+                errno);
+    }
+    _exit(1);
+}
+
+static inline void check_equal(const char *file, int line, const char *text, long long left,
+                               long long right)
+{
+    if (left != right) {
+        check_failed(file, line, text, left, right, true);
+    }
+}
+
+/* Values the optimiser cannot see through: it removes malloc/free pairs and warns about sizes. */
+static inline size_t opaque_size(size_t value)
+{
+    __asm__ volatile("" : "+r"(value));
+    return value;
+}
+
+static inline void *opaque_pointer(void *pointer)
+{
+    __asm__ volatile("" : "+r"(pointer) : : "memory");
+    return pointer;
+}
+
+static inline void *get_memory(size_t size)
+{
+    return opaque_pointer(malloc(opaque_size(size)));
+}
+
+static inline void give_back(void *pointer)
+{
+    free(opaque_pointer(pointer));
+}
+
+/* xorshift64*: each caller owns its state, never 0. */
+static inline uint64_t random_next(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * UINT64_C(2685821657736338717);
+}
+
+static inline size_t count_from_argument(int argc, char **argv, size_t otherwise)
+{
+    bool given = argc > 1 && argv[1][0] >= '0' && argv[1][0] <= '9';
+    return given ? strtoul(argv[1], NULL, 10) : otherwise;
+}
+
+/* --- who serves ---------------------------------------------------------------------------- */
+
+#if defined(__cplusplus)
+extern "C"
+#else
+extern
+#endif
+    const char *
+    hak_version(void) __attribute__((weak)); /* only there when linked */
+
+enum served { SERVED_BY_OTHER, SERVED_BY_PRELOAD, SERVED_BY_LINK };
+
+/* Path of the object that defines `address`, "" when unknown. */
+static inline const char *owner_of_address(const void *address)
+{
+    Dl_info info;
+    bool found = address != NULL && dladdr(address, &info) != 0 && info.dli_fname != NULL;
+    return found ? info.dli_fname : "";
+}
+
+static inline bool is_hakmem_path(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strncmp(slash != NULL ? slash + 1 : path, "libhakmem", 9) == 0;
+}
+
+/* Path of the preloaded libhakmem.so, NULL when there is none. */
+static inline const char *preloaded_library_path(void)
+{
+    const char *path = owner_of_address(dlsym(RTLD_DEFAULT, "hak_version"));
+    return is_hakmem_path(path) ? path : NULL;
+}
+
+static inline enum served find_server(void)
+{
+    const char *of_malloc = owner_of_address(dlsym(RTLD_DEFAULT, "malloc"));
+    if (is_hakmem_path(of_malloc)) {
+        return SERVED_BY_PRELOAD;
+    }
+    /* Linked: malloc and hak_version are both the program's own. */
+    if (hak_version != NULL && preloaded_library_path() == NULL &&
+        strcmp(of_malloc, owner_of_address((const void *)(uintptr_t)hak_version)) == 0) {
+        return SERVED_BY_LINK;
+    }
+    return SERVED_BY_OTHER;
+}
+
+static inline bool any_server_will_do(void)
+{
+    const char *value = getenv("TEST_SERVED_BY");
+    return value != NULL && strcmp(value, "any") == 0;
+}
+
+/* Every test calls this first. */
+static inline enum served prove_served(void)
+{
+    enum served served = find_server();
+    if (served == SERVED_BY_OTHER && !any_server_will_do()) {
+        dprintf(2, "hakmem does not serve this process: malloc belongs to %s\n",
+                owner_of_address(dlsym(RTLD_DEFAULT, "malloc")));
+        _exit(1);
+    }
+    return served;
+}
+
+/* For tests that make sense under LD_PRELOAD only: ends the linked form with TEST_SKIPPED. */
+static inline void prove_preloaded(void)
+{
+    if (prove_served() == SERVED_BY_LINK) {
+        dprintf(2, "skipped: this test is about LD_PRELOAD\n");
+        _exit(TEST_SKIPPED);
+    }
+}
+
+/* --- children and neighbours --------------------------------------------------------------- */
+
+static inline void own_path(char path[TEST_PATH_SIZE])
+{
+    ssize_t length = readlink("/proc/self/exe", path, TEST_PATH_SIZE - 1);
+    CHECK(length > 0);
+    path[length] = '\0';
+}
+
+/* The helper library plugin_<name>.so, built beside the test (or in $TEST_PLUGINS). Ends the
+ * test when missing. */
+static inline void plugin_path(const char *name, char path[TEST_PATH_SIZE])
+{
+    char folder[TEST_PATH_SIZE];
+    own_path(folder);
+    *strrchr(folder, '/') = '\0';
+    const char *chosen = getenv("TEST_PLUGINS");
+    const char *const forms[] = {"plugin_", "libplugin_"};
+    for (size_t i = 0; i < 2; i++) {
+        int length = snprintf(path, TEST_PATH_SIZE, "%s/%s%s.so", chosen != NULL ? chosen : folder,
+                              forms[i], name);
+        CHECK(length > 0 && length < TEST_PATH_SIZE);
+        if (access(path, R_OK) == 0) {
+            return;
+        }
+    }
+    dprintf(2, "plugin_%s.so is neither beside the test nor in $TEST_PLUGINS\n", name);
+    _exit(1);
+}
+
+/* Waits for `child`; it must end with exit status 0. */
+static inline void wait_for_success(pid_t child, const char *what)
+{
+    int status = 0;
+    pid_t ended;
+    do {
+        ended = waitpid(child, &status, 0);
+    } while (ended < 0 && errno == EINTR);
+    CHECK_EQUAL(ended, child);
+    if (WIFSIGNALED(status)) {
+        dprintf(2, "%s: killed by signal %d%s\n", what, WTERMSIG(status),
+                WTERMSIG(status) == 14 ? " (its alarm: it hung)" : "");
+        _exit(1);
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        dprintf(2, "%s: exit status %d\n", what, WEXITSTATUS(status));
+        _exit(1);
+    }
+}
+
+/* From /proc/self/statm, without allocating. */
+static inline size_t resident_bytes(void)
+{
+    char text[128] = {0};
+    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    CHECK(read(file, text, sizeof text - 1) > 0);
+    close(file);
+    const char *second = strchr(text, ' ');
+    CHECK(second != NULL);
+    return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+#endif

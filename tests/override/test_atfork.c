@@ -1,0 +1,125 @@
+/* test_atfork.c: fork handlers that allocate: many of the program's own, and those of a library
+ * that was loaded before or after hakmem and takes a lock under which other threads allocate. glibc
+ * allows all of it: it takes its malloc locks after every handler ran. In a program linked with
+ * libhakmem.a the libraries' constructors come before ours: not promised there.
+ *
+ * ctest: preload-only */
+#include "override.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { HANDLERS_COUNT = 100, THREADS_COUNT = 4, FORKS_COUNT = 60 };
+
+static void *kept;
+static size_t kept_bytes;
+static atomic_bool threads_stop;
+static void (*plugin_work)(size_t size);
+static int (*plugin_forks)(void);
+
+/* One allocation by each handler in prepare, freed by parent and child after it. */
+struct list {
+    struct list *next;
+    size_t size;
+};
+static struct list *prepared;
+
+static void handler_prepare(void)
+{
+    size_t size = sizeof(struct list) + (kept_bytes += 97) % 5000;
+    struct list *made = get_memory(size);
+    CHECK(made != NULL);
+    made->next = prepared;
+    made->size = size;
+    prepared = made;
+}
+
+static void handler_after(void)
+{
+    struct list *made = prepared;
+    CHECK(made != NULL && made->size < 5000 + sizeof(struct list));
+    prepared = made->next;
+    give_back(made);
+    void *old = kept;
+    kept = get_memory(300);
+    give_back(old);
+}
+
+static void *run_thread(void *argument)
+{
+    uint64_t state = (uintptr_t)argument + 1;
+    while (!threads_stop) {
+        uint64_t number = random_next(&state);
+        void *block = get_memory(number % 100000);
+        plugin_work(number % 3000 + 1);
+        give_back(block);
+    }
+    return NULL;
+}
+
+static void run_forks(void)
+{
+    plugin_work = (void (*)(size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "plugin_atfork_work");
+    plugin_forks = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "plugin_atfork_forks");
+    CHECK(plugin_work != NULL && plugin_forks != NULL);
+    /* glibc has room for 48 handlers, then it allocates while it holds its own lock. */
+    for (int i = 0; i < HANDLERS_COUNT; i++) {
+        CHECK(pthread_atfork(handler_prepare, handler_after, handler_after) == 0);
+    }
+    pthread_t threads[THREADS_COUNT];
+    for (uintptr_t i = 0; i < THREADS_COUNT; i++) {
+        CHECK(pthread_create(&threads[i], NULL, run_thread, (void *)i) == 0);
+    }
+    for (int i = 0; i < FORKS_COUNT; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(30);
+            CHECK(prepared == NULL);
+            CHECK_EQUAL(plugin_forks(), i + 1);
+            for (size_t j = 0; j < 100; j++) {
+                plugin_work(j * 30 + 1);
+            }
+            _exit(0);
+        }
+        wait_for_success(child, "child of a fork with handlers");
+    }
+    CHECK_EQUAL(plugin_forks(), FORKS_COUNT);
+    threads_stop = true;
+    for (size_t i = 0; i < THREADS_COUNT; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    give_back(kept);
+}
+
+static void run_self(const char *self, const char *first, const char *second)
+{
+    char preload[3 * TEST_PATH_SIZE];
+    snprintf(preload, sizeof preload, "%s:%s", first, second);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("LD_PRELOAD", preload, 1) == 0);
+        execl(self, self, "fork", (char *)NULL);
+        _exit(126);
+    }
+    wait_for_success(child, preload);
+}
+
+int main(int argc, char **argv)
+{
+    enum served served = prove_served();
+    if (argc > 1 && strcmp(argv[1], "fork") == 0) {
+        alarm(100); /* the deadlock is in the parent as well */
+        run_forks();
+        return 0;
+    }
+    char self[TEST_PATH_SIZE];
+    char plugin[TEST_PATH_SIZE];
+    own_path(self);
+    plugin_path("atfork", plugin);
+    const char *library = served == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
+    run_self(self, library, plugin);
+    run_self(self, plugin, library);
+    return 0;
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Python: a program with threads, processes and C extensions, then parts of python's own test suite:
+# what passes without hakmem passes with it. Half of the runs turn python's own allocator for small
+# objects off, so that everything comes to hakmem.
+. "$(dirname "$0")/lib.sh"
+need python3
+# The interpreter itself, not a script that chooses one.
+python=$(python3 -c 'import sys; print(sys.executable)') || skip "python3 does not run"
+suite=$(cd "$(dirname "$0")" && pwd)/python_suite.py
+export PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=1
+
+cat >"$work/work.py" <<'END'
+import concurrent.futures, ctypes, functools, hashlib, json, multiprocessing, os, random, re
+import subprocess, sys, threading, zlib
+
+def records(seed, count):
+    rng = random.Random(seed)
+    return [{"id": i, "name": "".join(rng.choices("abcdef ", k=rng.randrange(60))),
+             "tags": rng.sample(range(1000), rng.randrange(9)), "part": {"x": rng.random()}}
+            for i in range(count)]
+
+def digest(seed, count=2000):
+    text = json.dumps(records(seed, count))
+    back = json.loads(text)
+    words = sorted(re.findall(r"[a-f]+", text), key=lambda word: (len(word), word))
+    packed = zlib.compress(text.encode())
+    assert zlib.decompress(packed).decode() == text
+    return hashlib.sha256((text + repr(back[-1]) + "".join(words)).encode()).hexdigest()
+
+def grow():
+    data = bytearray()
+    for i in range(20000):
+        data += b"%d," % i
+    buffer = ctypes.create_string_buffer(bytes(data), 1000000)
+    return hashlib.md5(buffer.raw).hexdigest()
+
+def main():
+    print([digest(seed)[:12] for seed in range(3)])
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        print([result[:12] for result in pool.map(digest, range(8))])
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        print([result[:12] for result in pool.map(functools.partial(digest, count=500), range(20))])
+    print(grow())
+    children = [subprocess.run([sys.executable, "-c", f"print(sum(range({n})))"],
+                               capture_output=True, text=True).stdout for n in range(10)]
+    print(children)
+    lists = []
+    def fill():
+        lists.append([str(i) * 10 for i in range(50000)])
+    threads = [threading.Thread(target=fill) for _ in range(16)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(len(lists), sum(len(text) for text in lists[-1]))
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(len(digest(7, 200)) % 256)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 64
+
+if __name__ == "__main__":
+    main()
+END
+
+prove "$python" -c pass
+same 2 "$python" "$work/work.py"
+export PYTHONMALLOC=malloc
+same 2 "$python" "$work/work.py"
+unset PYTHONMALLOC
+
+parts=(test_json test_ctypes test_fork1 test_threading:-imeout,-wait
+    test_subprocess:-NoPoll,-timeout,-_dead,-swap,-leak,-close_fds,-pass_fds
+    multiprocessing_fork:WithProcessesTestProcess
+    multiprocessing_fork:WithProcessesTestQueue,WithProcessesTestLock,WithProcessesTestHeap
+    multiprocessing_fork:WithProcessesTestSharedMemory,WithProcessesTestConnection
+    multiprocessing_fork:WithProcessesTestPool)
+[[ $long == 1 ]] && parts=(test_json test_ctypes test_fork1 test_threading test_subprocess
+    multiprocessing_fork:WithProcesses multiprocessing_fork:WithThreads)
+"$python" -c 'import test.test_json' 2>/dev/null || {
+    say "python's test package is not installed: its tests are left out"
+    exit 0
+}
+
+# run_parts NAME COMMAND...: all parts, three at a time (they sleep a lot); what passed goes to
+# $work/NAME.
+run_parts() {
+    local to=$work/$1 part i=0
+    shift
+    rm -rf "$to".part*
+    for part in "${parts[@]}"; do
+        mkdir "$to.part$i"
+        (cd "$to.part$i" && exec_or_call "$@" "$python" "$suite" results "$part") \
+            >"$to.part$i/log" 2>&1 </dev/null &
+        ((++i % 3)) || wait
+    done
+    wait
+    cat "$to".part*/results 2>/dev/null | grep ' passed$' | sort >"$to"
+    # A part that did not come to its end.
+    for part in "$to".part*; do
+        [[ -s $part/results ]] || tail -30 "$part/log"
+    done
+}
+
+# Some tests of that suite fail by chance on a busy machine: they get two more tries, alone.
+passes_alone() {
+    local try
+    for try in 1 2; do
+        (cd "$work" && on_hakmem "$python" "$suite" alone "${1% passed}") >"$work/alone.log" 2>&1
+        grep -qxF "$1" "$work/alone" && return 0
+    done
+    tail -30 "$work/alone.log"
+    return 1
+}
+
+run_parts reference env
+[[ -s $work/reference ]] || fail "nothing of python's test suite passes even without hakmem"
+for run in 1 2; do
+    ((run == 2)) && export PYTHONMALLOC=malloc
+    run_parts actual on_hakmem
+    comm -23 "$work/reference" "$work/actual" >"$work/missing"
+    while IFS= read -r line; do
+        passes_alone "$line" || fail "run $run: passes without hakmem only: ${line% passed}"
+    done <"$work/missing"
+    say "run $run: $(wc -l <"$work/reference") tests of python's own pass on hakmem as well"
+done

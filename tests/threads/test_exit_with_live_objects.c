@@ -1,0 +1,160 @@
+/* test_exit_with_live_objects.c: a thread ends while its objects live on; others use and free them
+ * later, and the memory serves again. Heaps are adopted, not multiplied. */
+#include "threads.h"
+
+enum { OBJECTS = 3000, ROUNDS = SUPPORT_SLOW ? 60 : 250 };
+
+struct estate {
+    struct parcel **parcels;
+    uint64_t seed;
+};
+
+static void *live_and_leave(void *argument)
+{
+    struct estate *estate = argument;
+    uint64_t random = estate->seed;
+    for (size_t i = 0; i < OBJECTS; i++) {
+        size_t bits = i % 500 == 0 ? 18 : i % 50 == 0 ? 14 : 10;
+        estate->parcels[i] = parcel_create(random_size(&random, (unsigned)bits), random);
+    }
+    return NULL;
+}
+
+static void *free_estate(void *argument)
+{
+    struct estate *estate = argument;
+    for (size_t i = 0; i < OBJECTS; i++) {
+        parcel_free(estate->parcels[i * 7 % OBJECTS]);
+    }
+    return NULL;
+}
+
+static void in_thread(void *(*body)(void *), void *argument)
+{
+    thread_join(thread_start(body, argument));
+}
+
+static struct estate estate_create(uint64_t seed)
+{
+    struct estate estate = {support_map(OBJECTS * sizeof(struct parcel *)), seed};
+    return estate;
+}
+
+static void estate_destroy(struct estate *estate)
+{
+    munmap(estate->parcels, OBJECTS * sizeof(struct parcel *));
+}
+
+/* `freed_by_thread`: by the next thread, which adopts the heap; else by the main thread, to which
+ * it is remote. */
+static void inherit_many_times(bool freed_by_thread)
+{
+    struct estate estate = estate_create(5);
+    in_thread(live_and_leave, &estate);
+    free_estate(&estate);
+    struct hak_stats before = stats_now();
+    size_t rss = 0;
+    for (size_t round = 0; round < ROUNDS; round++) {
+        estate.seed = round;
+        in_thread(live_and_leave, &estate);
+        if (freed_by_thread) {
+            in_thread(free_estate, &estate);
+        } else {
+            free_estate(&estate);
+        }
+        if (round == ROUNDS / 5) {
+            rss = rss_bytes();
+        }
+    }
+    struct hak_stats after = stats_now();
+    REQUIRE_SIZE(after.heaps_count, <=, before.heaps_count + 1);
+    REQUIRE_SIZE(after.objects_in_use_count, ==, before.objects_in_use_count);
+    REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
+    if (!SUPPORT_SANITIZED) {
+        REQUIRE_SIZE(rss_bytes(), <=, rss + 3 * MIB);
+    }
+    estate_destroy(&estate);
+}
+
+static void test_freed_by_main(void **state)
+{
+    (void)state;
+    inherit_many_times(false);
+}
+
+static void test_freed_by_the_next_thread(void **state)
+{
+    (void)state;
+    inherit_many_times(true);
+}
+
+/* Many estates at once: dead owners of different heaps, freed in any order by many. */
+static void test_many_estates(void **state)
+{
+    enum { ESTATES = 24 };
+    (void)state;
+    struct estate estates[ESTATES];
+    pthread_t threads[ESTATES];
+    hak_trim(0);
+    struct hak_stats before = stats_now();
+    size_t rss = rss_bytes();
+    for (size_t round = 0; round < (SUPPORT_SLOW ? 2 : 10); round++) {
+        for (size_t i = 0; i < ESTATES; i++) {
+            estates[i] = estate_create(i + round);
+            threads[i] = thread_start(live_and_leave, &estates[i]);
+        }
+        for (size_t i = 0; i < ESTATES; i++) {
+            thread_join(threads[i]);
+        }
+        for (size_t i = 0; i < ESTATES; i++) {
+            threads[i] = thread_start(free_estate, &estates[(i + 5) % ESTATES]);
+        }
+        for (size_t i = 0; i < ESTATES; i++) {
+            thread_join(threads[i]);
+            estate_destroy(&estates[(i + 5) % ESTATES]);
+        }
+    }
+    struct hak_stats after = stats_now();
+    REQUIRE_SIZE(after.heaps_count, <=, before.heaps_count + ESTATES);
+    REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
+    if (!SUPPORT_SANITIZED) {
+        hak_trim(0);
+        REQUIRE_SIZE(rss_bytes(), <=, rss + 8 * MIB);
+    }
+}
+
+/* Everything allocated by threads long gone, most of it freed: the rest stays whole while memory is
+ * reused. */
+static void test_survivors_of_dead_threads(void **state)
+{
+    (void)state;
+    struct estate old = estate_create(77);
+    struct estate young = estate_create(78);
+    in_thread(live_and_leave, &old);
+    for (size_t i = 0; i < OBJECTS; i++) {
+        if (i % 20 != 0) {
+            parcel_free(old.parcels[i]);
+        }
+    }
+    for (size_t round = 0; round < 30; round++) {
+        in_thread(live_and_leave, &young);
+        in_thread(free_estate, &young);
+    }
+    hak_trim(0);
+    for (size_t i = 0; i < OBJECTS; i += 20) {
+        parcel_free(old.parcels[i]);
+    }
+    estate_destroy(&old);
+    estate_destroy(&young);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_freed_by_main),
+        cmocka_unit_test(test_freed_by_the_next_thread),
+        cmocka_unit_test(test_many_estates),
+        cmocka_unit_test(test_survivors_of_dead_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* test_many_threads.c: 400 and 2,000 threads alive at once, each of which has allocated and freed:
+ * their caches together are bounded, not only each (400 caches of 2.5 MB were jemalloc's issue
+ * 2757), and nothing stays when they have ended.
+ *
+ * ctest: serial no-tsan
+ */
+#include "threads.h"
+
+/* What all idle threads together may hold: the default bound of all thread caches (a 64th of the
+ * RAM, slabs included) and some OS pages a thread for its heap and stack. */
+#define CACHES_MAX ((size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 64)
+#define THREAD_COST (32 * KIB)
+
+enum { PARCELS = 600 };
+
+static pthread_barrier_t all_have_freed;
+static pthread_barrier_t all_may_end;
+
+/* About 2.5 MB in 600 parcels of many classes, all freed again, then idle until told to end. */
+static void *allocate_and_idle(void *argument)
+{
+    uint64_t random = (uint64_t)(uintptr_t)argument;
+    struct parcel **parcels = support_map(PARCELS * sizeof *parcels);
+    for (size_t i = 0; i < PARCELS; i++) {
+        parcels[i] = parcel_create(16 + random_below(&random, i % 8 == 0 ? 24000 : 2700), random);
+    }
+    for (size_t i = 0; i < PARCELS; i++) {
+        parcel_free(parcels[i]);
+    }
+    munmap(parcels, PARCELS * sizeof *parcels);
+    pthread_barrier_wait(&all_have_freed);
+    pthread_barrier_wait(&all_may_end);
+    return NULL;
+}
+
+/* Three seconds, three times the default decay, in which this thread alone allocates and frees. */
+static void some_operations(void)
+{
+    for (unsigned i = 0; i < 3000; i++) {
+        parcel_free(parcel_create(16 + i * 37 % 3000, i));
+        parcel_free(parcel_create(70000 + i % 10 * 10000, i));
+        usleep(1000);
+    }
+}
+
+static void threads_run(size_t count)
+{
+    pthread_t *threads = support_map(count * sizeof *threads);
+    hak_trim(0);
+    struct hak_stats before = stats_now();
+    size_t rss_before = rss_bytes();
+    assert_int_equal(pthread_barrier_init(&all_have_freed, NULL, (unsigned)count + 1), 0);
+    assert_int_equal(pthread_barrier_init(&all_may_end, NULL, (unsigned)count + 1), 0);
+    for (size_t i = 0; i < count; i++) {
+        threads[i] = thread_start(allocate_and_idle, (void *)(uintptr_t)(i + 1));
+    }
+    pthread_barrier_wait(&all_have_freed);
+    size_t at_once = rss_bytes() - rss_before;
+    some_operations();
+    size_t idle = rss_bytes() - rss_before;
+    struct hak_stats full = stats_now();
+    print_message("%zu idle threads hold %zu KiB at once, %zu KiB after the decay, %zu KiB each\n",
+                  count, at_once / KIB, idle / KIB, idle / KIB / count);
+    print_message("mapped %zu KiB, cached %zu KiB, free dirty %zu KiB, metadata %zu KiB\n",
+                  full.bytes_mapped / KIB, full.bytes_cached / KIB, full.bytes_free_dirty / KIB,
+                  full.bytes_metadata / KIB);
+    REQUIRE_SIZE(full.heaps_count, <=, before.heaps_count + count + 1);
+    REQUIRE_SIZE(full.bytes_in_use, ==, before.bytes_in_use);
+    pthread_barrier_wait(&all_may_end);
+    for (size_t i = 0; i < count; i++) {
+        thread_join(threads[i]);
+    }
+    munmap(threads, count * sizeof *threads);
+    if (!SUPPORT_SANITIZED) {
+        REQUIRE_SIZE(idle, <=, CACHES_MAX + count * THREAD_COST);
+        hak_trim(0);
+        size_t rss = rss_bytes(); /* heaps stay, parked: their tables, and glibc's cached stacks */
+        print_message("after the end %zu KiB are left\n",
+                      rss > rss_before ? (rss - rss_before) / KIB : 0);
+        REQUIRE_SIZE(rss, <=, rss_before + 4 * MIB + count * 24 * KIB);
+    }
+    REQUIRE_SIZE(stats_now().bytes_in_use, ==, before.bytes_in_use);
+}
+
+static void test_400_threads(void **state)
+{
+    (void)state;
+    threads_run(400);
+}
+
+static void test_2000_threads(void **state)
+{
+    (void)state;
+    threads_run(SUPPORT_SANITIZED ? 500 : 2000);
+}
+
+/* Heaps of the ended threads are there to be adopted: the next generation makes no more of them. */
+static void test_second_generation(void **state)
+{
+    (void)state;
+    size_t heaps = stats_now().heaps_count;
+    threads_run(400);
+    REQUIRE_SIZE(stats_now().heaps_count, <=, heaps);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_400_threads),
+        cmocka_unit_test(test_2000_threads),
+        cmocka_unit_test(test_second_generation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

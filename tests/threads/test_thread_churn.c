@@ -1,0 +1,135 @@
+/* test_thread_churn.c: many short threads leave nothing behind. RSS after all equals RSS after the
+ * first thousand within 2 MiB; heaps, mappings and file descriptors stay what they were.
+ *
+ *   test_thread_churn [--threads N]     (default 20,000; the release bar is 100,000)
+ */
+#include "threads.h"
+
+#include <dirent.h>
+
+enum { TOGETHER = 4, WARM_UP = 1000 };
+
+static size_t threads_total;
+
+static size_t descriptors_count(void)
+{
+    size_t count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    REQUIRE(directory != NULL);
+    while (readdir(directory) != NULL) {
+        count++;
+    }
+    closedir(directory);
+    return count;
+}
+
+/* Some of everything: small, mid, span, whale; freed in another order; the last one by the next
+ * thread. */
+static void *short_life(void *argument)
+{
+    uint64_t random = (uint64_t)(uintptr_t)argument;
+    struct parcel *parcels[40];
+    for (size_t i = 0; i < COUNT_OF(parcels); i++) {
+        parcels[i] = parcel_create(random_size(&random, 12), random);
+    }
+    if (random_below(&random, 16) == 0) {
+        parcel_free(parcel_create(random_size(&random, 18), 1));
+    }
+    if (random_below(&random, 128) == 0) {
+        parcel_free(parcel_create(3 * MIB, 1));
+    }
+    for (size_t i = COUNT_OF(parcels); i-- > 1;) {
+        parcel_free(parcels[i * 7 % COUNT_OF(parcels)]);
+    }
+    return parcels[0];
+}
+
+static void churn(size_t count, uint64_t seed)
+{
+    for (size_t done = 0; done < count; done += TOGETHER) {
+        pthread_t threads[TOGETHER];
+        for (size_t i = 0; i < TOGETHER; i++) {
+            threads[i] = thread_start(short_life, (void *)(uintptr_t)(seed + done + i));
+        }
+        for (size_t i = 0; i < TOGETHER; i++) {
+            void *left;
+            REQUIRE(pthread_join(threads[i], &left) == 0);
+            parcel_free(left);
+        }
+    }
+}
+
+static void test_nothing_is_left(void **state)
+{
+    (void)state;
+    churn(WARM_UP, 1);
+    struct hak_stats before = stats_now();
+    size_t untrimmed = rss_bytes();
+    hak_trim(0); /* what waits for its purge (a cached whale) is no leak and would hide one */
+    size_t rss = rss_bytes(), mappings = mappings_count(), descriptors = descriptors_count();
+    churn(threads_total - WARM_UP, 1000000);
+    struct hak_stats after = stats_now();
+    size_t untrimmed_after = rss_bytes();
+    hak_trim(0);
+    print_message("%zu threads: rss %zu -> %zu KiB, trimmed %zu -> %zu KiB\n", threads_total,
+                  untrimmed / KIB, untrimmed_after / KIB, rss / KIB, rss_bytes() / KIB);
+    print_message("heaps %zu -> %zu, mappings %zu -> %zu\n", before.heaps_count, after.heaps_count,
+                  mappings, mappings_count());
+    REQUIRE_SIZE(after.heaps_count, <=, TOGETHER + 1);
+    REQUIRE_SIZE(after.heaps_parked_count, <=, TOGETHER);
+    REQUIRE_SIZE(after.objects_in_use_count, ==, before.objects_in_use_count);
+    REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
+    REQUIRE_SIZE(after.bytes_metadata, <=, before.bytes_metadata + MIB);
+    REQUIRE_SIZE(descriptors_count(), ==, descriptors);
+    if (!SUPPORT_SANITIZED) {
+        REQUIRE_SIZE(rss_bytes(), <=, rss + 2 * MIB);
+        REQUIRE_SIZE(untrimmed_after, <=, untrimmed + 6 * MIB);
+        REQUIRE_SIZE(mappings_count(), <=, mappings + 10);
+    }
+}
+
+/* Threads that do nothing with memory, or only free another's, or only fail, cost no heap for good.
+ */
+static void *only_free(void *argument)
+{
+    hak_free(argument);
+    return NULL;
+}
+
+static void *only_fail(void *argument)
+{
+    REQUIRE(hide(hak_malloc(hide_size(SIZE_MAX))) == NULL);
+    return argument;
+}
+
+static void test_threads_that_only_free(void **state)
+{
+    (void)state;
+    struct hak_stats before = stats_now();
+    for (size_t i = 0; i < 300; i++) {
+        void *block = hak_malloc(tier_sizes[i % COUNT_OF(tier_sizes)]);
+        assert_non_null(block);
+        pthread_t thread = thread_start(only_free, block);
+        thread_join(thread);
+        thread = thread_start(only_fail, NULL);
+        thread_join(thread);
+    }
+    struct hak_stats after = stats_now();
+    REQUIRE_SIZE(after.heaps_count, <=, before.heaps_count + 1);
+    REQUIRE_SIZE(after.objects_in_use_count, ==, before.objects_in_use_count);
+    REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
+}
+
+int main(int count, char **arguments)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_is_left),
+        cmocka_unit_test(test_threads_that_only_free),
+    };
+    size_t otherwise = SUPPORT_SANITIZED ? 2000 : HAK_LEVEL >= 2 ? 8000 : 20000;
+    threads_total = argument_number(count, arguments, "--threads", otherwise);
+    if (threads_total <= WARM_UP) {
+        support_fail("test_thread_churn: --threads must be more than %d\n", WARM_UP);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* threads.h: what the thread tests share: starting threads, a barrier, a bounded queue, a peak of
+ * the RSS. */
+#ifndef TESTS_THREADS_THREADS_H
+#define TESTS_THREADS_THREADS_H
+
+#include "../support.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+/* Small stacks: a test may have thousands of threads. Sanitizers need more. */
+static inline pthread_t thread_start(void *(*body)(void *), void *argument)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    REQUIRE(pthread_attr_init(&attributes) == 0);
+    REQUIRE(pthread_attr_setstacksize(&attributes, SUPPORT_SANITIZED ? MIB : 128 * KIB) == 0);
+    int error = pthread_create(&thread, &attributes, body, argument);
+    pthread_attr_destroy(&attributes);
+    if (error != 0) {
+        support_fail("pthread_create: %s\n", strerror(error));
+    }
+    return thread;
+}
+
+static inline void thread_join(pthread_t thread)
+{
+    REQUIRE(pthread_join(thread, NULL) == 0);
+}
+
+/* A bounded queue of pointers, any number of threads at both ends. pthread's lock takes no memory.
+ */
+enum { QUEUE_MAX = 1 << 17 };
+
+struct queue {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t capacity;
+    size_t first;
+    size_t count;
+    size_t producers;
+    void *items[QUEUE_MAX];
+};
+
+static inline struct queue *queue_create(size_t capacity, size_t producers)
+{
+    struct queue *queue = support_map(sizeof *queue);
+    REQUIRE_SIZE(capacity, <=, QUEUE_MAX);
+    REQUIRE(pthread_mutex_init(&queue->lock, NULL) == 0);
+    REQUIRE(pthread_cond_init(&queue->changed, NULL) == 0);
+    queue->capacity = capacity;
+    queue->producers = producers;
+    return queue;
+}
+
+static inline void queue_put(struct queue *queue, void **items, size_t count)
+{
+    pthread_mutex_lock(&queue->lock);
+    while (queue->count + count > queue->capacity) {
+        pthread_cond_wait(&queue->changed, &queue->lock);
+    }
+    for (size_t i = 0; i < count; i++) {
+        queue->items[(queue->first + queue->count++) % QUEUE_MAX] = items[i];
+    }
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* One producer less; with the last one the queue ends. */
+static inline void queue_close(struct queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    queue->producers--;
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Takes up to `count` once more than `keep` are there (or the producers ended); 0: the end. */
+static inline size_t queue_take(struct queue *queue, void **items, size_t count, size_t keep)
+{
+    pthread_mutex_lock(&queue->lock);
+    while (queue->count <= keep && queue->producers != 0) {
+        pthread_cond_wait(&queue->changed, &queue->lock);
+    }
+    size_t taken = queue->count < count ? queue->count : count;
+    for (size_t i = 0; i < taken; i++) {
+        items[i] = queue->items[(queue->first + i) % QUEUE_MAX];
+    }
+    queue->first += taken;
+    queue->count -= taken;
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+    return taken;
+}
+
+static inline void queue_destroy(struct queue *queue)
+{
+    munmap(queue, sizeof *queue);
+}
+
+/* A block that knows its size and carries a pattern, for whoever frees it. */
+struct parcel {
+    size_t size;
+    uint64_t seed;
+    char bytes[];
+};
+
+static inline struct parcel *parcel_create(size_t size, uint64_t seed)
+{
+    size = size < sizeof(struct parcel) ? sizeof(struct parcel) : size;
+    struct parcel *parcel = hak_malloc(size);
+    REQUIRE(parcel != NULL);
+    parcel->size = size;
+    parcel->seed = seed;
+    pattern_fill(parcel->bytes, size - sizeof *parcel, seed);
+    return parcel;
+}
+
+static inline void parcel_free(struct parcel *parcel)
+{
+    size_t at = pattern_mismatch(parcel->bytes, parcel->size - sizeof *parcel, parcel->seed);
+    if (at != SIZE_MAX) {
+        support_fail("parcel %p of %zu bytes: contents differ at offset %zu\n", (void *)parcel,
+                     parcel->size, at);
+    }
+    hak_free(parcel);
+}
+
+#endif

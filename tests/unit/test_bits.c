@@ -1,0 +1,134 @@
+/* test_bits.c: base/bits, each function against a naive one that walks the bits. */
+#include "unit.h"
+
+static bool naive_bit(uint64_t map, uint32_t index)
+{
+    return index < 64 && (map >> index & 1) != 0;
+}
+
+static uint64_t naive_run_starts(uint64_t map, uint32_t count)
+{
+    uint64_t starts = 0;
+    for (uint32_t first = 0; first + count <= 64; first++) {
+        bool whole = true;
+        for (uint32_t i = first; i < first + count; i++) {
+            whole = whole && naive_bit(map, i);
+        }
+        starts |= (uint64_t)whole << first;
+    }
+    return starts;
+}
+
+/* Random maps with short and long runs: the bits of a map change with probability 1 in `length`. */
+static uint64_t random_map(uint64_t *random, size_t length)
+{
+    uint64_t map = 0;
+    uint64_t bit = random_next(random) & 1;
+    for (uint32_t i = 0; i < 64; i++) {
+        bit ^= random_below(random, length) == 0;
+        map |= bit << i;
+    }
+    return map;
+}
+
+static void test_power_of_two(void **state)
+{
+    (void)state;
+    assert_false(bits_is_power_of_two(0));
+    for (uint32_t i = 0; i < 64; i++) {
+        size_t power = (size_t)1 << i;
+        assert_true(bits_is_power_of_two(power));
+        assert_int_equal(bits_is_power_of_two(power + 1), power == 1);
+        assert_int_equal(bits_is_power_of_two(power - 1), power == 2);
+        assert_int_equal(bits_is_power_of_two(power | 1), power == 1);
+    }
+}
+
+static void test_lowest_log2_count(void **state)
+{
+    (void)state;
+    uint64_t random = 2;
+    for (size_t round = 0; round < 20000; round++) {
+        uint64_t map = round < 64 ? UINT64_C(1) << round : random_map(&random, 1 + round % 40);
+        uint32_t lowest = 64, highest = 64, count = 0;
+        for (uint32_t i = 0; i < 64; i++) {
+            if (naive_bit(map, i)) {
+                lowest = lowest == 64 ? i : lowest;
+                highest = i;
+                count++;
+            }
+        }
+        assert_int_equal(bits_count(map), count);
+        if (map != 0) {
+            assert_int_equal(bits_lowest(map), lowest);
+            assert_int_equal(bits_log2(map), highest);
+        }
+    }
+    assert_int_equal(bits_count(0), 0);
+    assert_int_equal(bits_count(UINT64_MAX), 64);
+    assert_int_equal(bits_log2(UINT64_MAX), 63);
+}
+
+static void test_align(void **state)
+{
+    (void)state;
+    uint64_t random = 3;
+    for (int round = 0; round < 20000; round++) {
+        size_t alignment = (size_t)1 << random_below(&random, 40);
+        size_t value = random_size(&random, 60);
+        size_t down = bits_align_down(value, alignment);
+        size_t up = bits_align_up(value, alignment);
+        assert_int_equal(down % alignment, 0);
+        assert_int_equal(up % alignment, 0);
+        assert_true(down <= value && value - down < alignment);
+        assert_true(up >= value && up - value < alignment);
+    }
+    assert_int_equal(bits_align_up(0, 4096), 0);
+    assert_int_equal(bits_align_up(4096, 4096), 4096);
+    assert_int_equal(bits_align_down(4095, 4096), 0);
+}
+
+static void test_mask(void **state)
+{
+    (void)state;
+    for (uint32_t first = 0; first < 64; first++) {
+        for (uint32_t count = 0; first + count <= 64; count++) {
+            uint64_t expected = 0;
+            for (uint32_t i = first; i < first + count; i++) {
+                expected |= UINT64_C(1) << i;
+            }
+            assert_true(bits_mask(first, count) == expected);
+        }
+    }
+}
+
+static void test_run_starts(void **state)
+{
+    static const uint64_t maps[] = {0,
+                                    1,
+                                    UINT64_MAX,
+                                    UINT64_MAX - 1,
+                                    UINT64_MAX >> 1,
+                                    UINT64_C(0xaaaaaaaaaaaaaaaa),
+                                    UINT64_C(0xffffffff00000000),
+                                    UINT64_C(0x00000000ffffffff),
+                                    UINT64_C(0xfffffffeffffffff)};
+    (void)state;
+    uint64_t random = 4;
+    for (size_t round = 0; round < 400; round++) {
+        uint64_t map = round < COUNT_OF(maps) ? maps[round] : random_map(&random, 1 + round % 64);
+        for (uint32_t count = 1; count <= 64; count++) {
+            assert_true(bits_run_starts(map, count) == naive_run_starts(map, count));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_power_of_two), cmocka_unit_test(test_lowest_log2_count),
+        cmocka_unit_test(test_align),        cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_run_starts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

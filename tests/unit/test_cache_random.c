@@ -1,0 +1,174 @@
+/* test_cache_random.c: cache/: random sequences of everything a thread's cache does, against a
+ * ledger: no object is lost, none is handed out twice; what a free list looks like when a program
+ * has written into it. */
+#include "../child.h"
+#include "unit.h"
+
+enum { HELD_MAX = 3000 };
+
+struct held {
+    unsigned char *object;
+    uint32_t class_index;
+    unsigned char mark;
+};
+
+static struct held held[HELD_MAX];
+static size_t held_count;
+static struct ledger ledger;
+
+/* Two caches: objects of either may be freed into the other, as remote frees. */
+static struct cache *caches[2];
+
+static void allocate_one(uint64_t *random)
+{
+    static const size_t sizes[] = {16,   16,   32,   112,   112,         512,
+                                   1024, 3000, 8192, 20000, MID_SIZE_MAX};
+    uint32_t class_index = size_class_of(sizes[random_below(random, COUNT_OF(sizes))]);
+    struct cache *cache = caches[random_below(random, 2)];
+    size_t size = size_class_bytes(class_index);
+    unsigned char *object = unit_cache_allocate(cache, class_index);
+    assert_non_null(object);
+    assert_int_equal(window_owner(window_slice_of(object)), cache->key | class_index);
+    assert_true(hak__slab_is_object(unit_slab_of(object), object));
+    ledger_take(&ledger, object, size);
+    unsigned char mark = (unsigned char)random_next(random);
+    object[0] = object[size / 2] = object[size - 1] = mark;
+    held[held_count++] = (struct held){object, class_index, mark};
+}
+
+static void free_one(uint64_t *random, bool newest)
+{
+    size_t index = newest ? held_count - 1 : random_below(random, held_count);
+    struct held one = held[index];
+    size_t size = size_class_bytes(one.class_index);
+    held[index] = held[--held_count];
+    assert_int_equal(one.object[0], one.mark);
+    assert_int_equal(one.object[size / 2], one.mark);
+    assert_int_equal(one.object[size - 1], one.mark);
+    ledger_give(&ledger, one.object, size);
+    struct slab *slab = unit_slab_of(one.object);
+    struct cache *cache = caches[random_below(random, 3) == 0];
+    if (slab->owner == &cache->slabs) {
+        unit_cache_free(cache, one.class_index, one.object);
+    } else {
+        hak__remote_free(cache, slab, one.object);
+    }
+}
+
+static void rare_operation(uint64_t *random)
+{
+    struct cache *cache = caches[random_below(random, 2)];
+    switch (random_below(random, 5)) {
+    case 0:
+        hak__cache_trim(cache);
+        break;
+    case 1:
+        hak__cache_flush(cache);
+        break;
+    case 2:
+        hak__remote_flush(cache);
+        break;
+    case 3:
+        hak__slab_drain(&cache->slabs);
+        break;
+    default: /* budgets come and go */
+        hak__knobs.cache_bytes = random_size(random, 24);
+        hak__knobs.bin_bytes_max = (uint32_t)random_size(random, 17);
+        break;
+    }
+}
+
+static void test_random_use(void **state)
+{
+    (void)state;
+    uint64_t random = 13;
+    size_t taken = unit_region_bytes_taken();
+    ledger = ledger_create();
+    caches[0] = unit_cache_create();
+    caches[1] = unit_cache_create();
+    for (size_t step = 0; step < (SUPPORT_SLOW ? 30000 : 400000); step++) {
+        size_t most = step / 5000 % 2 == 0 ? HELD_MAX : 50;
+        size_t odds = step / 2500 % 2 == 0 ? 2 : 3; /* phases that only grow, or stay */
+        if (held_count == 0 || (held_count < most && random_below(&random, odds) != 0)) {
+            allocate_one(&random);
+        } else {
+            free_one(&random, random_below(&random, 2) == 0);
+        }
+        assert_int_equal(ledger.shared_count, held_count);
+        if (random_below(&random, 300) == 0) {
+            rare_operation(&random);
+        }
+    }
+    while (held_count != 0) {
+        free_one(&random, true);
+    }
+    hak__remote_flush(caches[0]);
+    hak__remote_flush(caches[1]);
+    unit_cache_destroy(caches[0]);
+    unit_cache_destroy(caches[1]);
+    ledger_destroy(&ledger);
+    assert_int_equal(unit_region_bytes_taken(), taken);
+}
+
+/* Objects of one class in the reserve of a fresh cache. */
+static struct object *reserve_of(struct cache *cache, uint32_t class_index, uint32_t count)
+{
+    void *objects[16];
+    for (uint32_t i = 0; i < count; i++) {
+        objects[i] = unit_cache_allocate(cache, class_index);
+    }
+    cache->reserves[class_index] = unit_list_of(objects, count);
+    return objects[0];
+}
+
+static void flush_a_circle(void *argument)
+{
+    struct cache *cache = unit_cache_create();
+    struct object *head = reserve_of(cache, 4, 6);
+    (void)argument;
+    head->next->next->next = head; /* a double free did this */
+    hak__cache_flush(cache);
+}
+
+static void flush_a_short_list(void *argument)
+{
+    struct cache *cache = unit_cache_create();
+    struct object *head = reserve_of(cache, 4, 6);
+    (void)argument;
+    head->next->next->next = NULL;
+    hak__cache_flush(cache);
+}
+
+static void flush_too_many(void *argument)
+{
+    struct cache *cache = unit_cache_create();
+    struct object *head = reserve_of(cache, size_class_of(MID_SIZE_MAX), 3);
+    void *object = head;
+    (void)argument;
+    unit_return(&cache->slabs, &object, 1); /* freed another way meanwhile */
+    cache->reserves[size_class_of(MID_SIZE_MAX)].head = head;
+    head->next = NULL;
+    cache->reserves[size_class_of(MID_SIZE_MAX)].count = 1;
+    for (int i = 0; i < 3; i++) {
+        hak__cache_flush(cache);
+        cache->reserves[size_class_of(MID_SIZE_MAX)] = (struct object_list){head, 1};
+        head->next = NULL;
+    }
+}
+
+static void test_broken_lists(void **state)
+{
+    (void)state;
+    REQUIRE_DEATH(flush_a_circle, NULL, "corrupted free list .double free.*64 bytes");
+    REQUIRE_DEATH(flush_a_short_list, NULL, "corrupted free list .written after free");
+    REQUIRE_DEATH(flush_too_many, NULL, "double free .more objects freed than the slab holds.");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        UNIT_TEST_WITH_KNOBS(test_random_use),
+        cmocka_unit_test(test_broken_lists),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}

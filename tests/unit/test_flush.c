@@ -1,0 +1,342 @@
+/* test_flush.c: cache/flush: how limits grow and fall, budgets, full bins, trimming, abandoning;
+ * random use against a ledger. */
+#include "../child.h"
+#include "unit.h"
+
+static struct cache *cache;
+
+static int create_cache(void **state)
+{
+    unit_save_knobs(state);
+    hak__knobs.bin_bytes_max = BIN_BYTES_MAX;
+    hak__knobs.cache_bytes = UINT64_MAX / 2;
+    hak__knobs.cache_bytes_total = UINT64_MAX / 2;
+    cache = unit_cache_create();
+    return 0;
+}
+
+static int destroy_cache(void **state)
+{
+    unit_restore_knobs(state);
+    unit_cache_destroy(cache);
+    return hak__cache_charged == 0 ? 0 : -1;
+}
+
+#define FLUSH_TEST(test) cmocka_unit_test_setup_teardown(test, create_cache, destroy_cache)
+
+static uint32_t limit_for(uint32_t class_index, uint32_t bytes)
+{
+    uint32_t limit = bytes / size_class_bytes(class_index);
+    limit = limit < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : limit;
+    return limit > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : limit;
+}
+
+/* What the limits may cost, by the definition in cache.h: their bytes and one slab each. */
+static uint64_t charge_for(uint32_t class_index, uint32_t limit)
+{
+    const struct size_class *size_class = &hak__size_classes[class_index];
+    uint64_t bytes = (uint64_t)limit * size_class->object_size;
+    return limit == 0 ? 0 : bytes + size_class->slab_slices * SLICE_SIZE;
+}
+
+static void check_cache(void)
+{
+    uint64_t charged = 0;
+    size_t bytes = 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct bin *bin = &cache->bins[class_index];
+        struct object_list list = {bin->head, bin_count(bin)};
+        unit_list_tail(list);
+        unit_list_tail(cache->reserves[class_index]);
+        uint32_t count = list.count + cache->reserves[class_index].count;
+        assert_int_equal(hak__cache_objects(cache, class_index), count);
+        bytes += (size_t)count * size_class_bytes(class_index);
+        charged += charge_for(class_index, bin->limit);
+    }
+    assert_int_equal(hak__cache_bytes(cache), bytes);
+    assert_true(cache->charged == charged);
+    assert_true(hak__cache_charged == charged); /* the only cache here */
+}
+
+enum { OBJECTS_MAX = 8 * 1024 };
+static void *objects[OBJECTS_MAX];
+
+static void allocate_all(uint32_t class_index, uint32_t count)
+{
+    REQUIRE(count <= OBJECTS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        objects[i] = unit_cache_allocate(cache, class_index);
+        REQUIRE(objects[i] != NULL);
+    }
+}
+
+static void free_all(uint32_t class_index, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        unit_cache_free(cache, class_index, objects[i]);
+    }
+}
+
+/* Neither only allocating nor only freeing makes a bin larger than at first. */
+static void test_one_direction_does_not_grow(void **state)
+{
+    (void)state;
+    uint32_t class_index = size_class_of(32), count = 4 * BIN_OBJECTS_MAX;
+    uint32_t start = limit_for(class_index, BIN_BYTES_START);
+    allocate_all(class_index, count);
+    assert_int_equal(cache->bins[class_index].limit, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        unit_cache_free(cache, class_index, objects[i]);
+        assert_int_equal(cache->bins[class_index].limit, start);
+        assert_true(hak__cache_objects(cache, class_index) <=
+                    2 * start + 1 + CARVE_BYTES / size_class_bytes(class_index));
+    }
+    check_cache();
+}
+
+/* Up and down, further each time: the limit doubles each time, to its bound. */
+static void test_both_directions_double(void **state)
+{
+    (void)state;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index += 7) {
+        uint32_t expected = limit_for(class_index, BIN_BYTES_START);
+        uint32_t most = limit_for(class_index, BIN_BYTES_MAX);
+        for (int round = 0; round < 12; round++) {
+            uint32_t count = 4 * expected + 8;
+            allocate_all(class_index, count);
+            assert_true(cache->missed[class_index]);
+            free_all(class_index, count);
+            assert_false(cache->missed[class_index]);
+            assert_int_equal(cache->bins[class_index].limit, expected);
+            expected = 2 * expected < most ? 2 * expected : most;
+        }
+        check_cache();
+        hak__cache_flush(cache);
+    }
+}
+
+static void test_the_bound_of_a_bin_is_an_option(void **state)
+{
+    (void)state;
+    uint32_t class_index = size_class_of(16);
+    hak__knobs.bin_bytes_max = 48;
+    for (int round = 0; round < 5; round++) {
+        allocate_all(class_index, 100);
+        free_all(class_index, 100);
+        assert_int_equal(cache->bins[class_index].limit, 3);
+    }
+}
+
+static void fill_and_empty(uint32_t class_index)
+{
+    allocate_all(class_index, 2 * BIN_OBJECTS_MAX);
+    free_all(class_index, 2 * BIN_OBJECTS_MAX);
+}
+
+static void test_the_budget_of_a_thread(void **state)
+{
+    (void)state;
+    uint32_t first = size_class_of(32), second = size_class_of(48);
+    uint64_t first_step = charge_for(first, limit_for(first, BIN_BYTES_START));
+    uint64_t second_step = charge_for(second, limit_for(second, BIN_BYTES_START));
+    hak__knobs.cache_bytes = first_step + second_step - 1; /* a byte too little for both */
+    for (int round = 0; round < 4; round++) {
+        fill_and_empty(first);
+        fill_and_empty(second);
+        assert_true(cache->charged <= hak__knobs.cache_bytes);
+        assert_true(cache->charged >= first_step);
+        assert_int_equal(cache->bins[second].limit, 0);
+        check_cache();
+    }
+    hak__knobs.cache_bytes++;
+    hak__cache_flush(cache);
+    fill_and_empty(first);
+    fill_and_empty(second);
+    assert_true(cache->charged == first_step + second_step);
+}
+
+static void test_the_budget_of_all_threads(void **state)
+{
+    (void)state;
+    uint32_t class_index = size_class_of(64);
+    uint64_t step = charge_for(class_index, limit_for(class_index, BIN_BYTES_START));
+    hak__knobs.cache_bytes_total = step + 1000;
+    hak__cache_charged += 1001; /* somebody else's */
+    fill_and_empty(class_index);
+    assert_int_equal(cache->bins[class_index].limit, 0);
+    hak__cache_charged -= 1;
+    fill_and_empty(class_index);
+    assert_int_equal(cache->bins[class_index].limit, limit_for(class_index, BIN_BYTES_START));
+    hak__cache_charged -= 1000;
+    check_cache();
+}
+
+/* Without any budget each object goes back at once, and what a refill brought stays for malloc,
+ * until it is all that holds the slab. */
+static void test_no_budget(void **state)
+{
+    (void)state;
+    uint32_t class_index = size_class_of(256);
+    hak__knobs.cache_bytes = 0;
+    allocate_all(class_index, 4);
+    struct slab *slab = unit_slab_of(objects[0]);
+    uint32_t in_bin = bin_count(&cache->bins[class_index]);
+    for (uint32_t i = 0; i < 3; i++) {
+        unit_cache_free(cache, class_index, objects[i]);
+        assert_int_equal(slab->free_count, i + 1);
+        assert_ptr_equal(slab->free_list, objects[i]);
+        assert_int_equal(bin_count(&cache->bins[class_index]), in_bin);
+    }
+    assert_int_equal(window_owner(slab_slice(slab)), cache->key | class_index);
+    unit_cache_free(cache, class_index, objects[3]);
+    assert_int_equal(hak__cache_objects(cache, class_index), 0);
+    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
+    assert_int_equal(cache->bins[class_index].limit, 0);
+    assert_true(cache->charged == 0);
+    check_cache();
+}
+
+/* The bin and then its reserve hold what was freed last, youngest first. */
+static void check_order(uint32_t class_index, uint32_t freed)
+{
+    const struct object *lists[2] = {cache->bins[class_index].head,
+                                     cache->reserves[class_index].head};
+    for (size_t i = 0; i < 2; i++) {
+        for (const struct object *object = lists[i]; object != NULL; object = object->next) {
+            assert_ptr_equal(object, objects[--freed]);
+        }
+    }
+}
+
+static void test_the_older_part_of_a_full_bin_becomes_the_reserve(void **state)
+{
+    (void)state;
+    uint32_t class_index = size_class_of(32), overflows = 0, count = 6 * BIN_OBJECTS_MAX;
+    const struct bin *bin = &cache->bins[class_index];
+    const struct object_list *reserve = &cache->reserves[class_index];
+    const uint64_t *flushed = &cache->slabs.counters.values[COUNTER_FREE_FLUSHED_OBJECTS];
+    allocate_all(class_index, count);
+    while (bin->head != NULL) { /* nothing shall be in it but what is freed below */
+        assert_true(count < OBJECTS_MAX);
+        objects[count++] = unit_cache_allocate(cache, class_index);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t in_bin = bin_count(bin), in_reserve = reserve->count, limit = bin->limit;
+        uint64_t flushed_before = *flushed;
+        unit_cache_free(cache, class_index, objects[i]);
+        check_order(class_index, i + 1);
+        if (limit == 0 || in_bin < limit) {
+            assert_int_equal(bin_count(bin), in_bin + 1);
+            assert_int_equal(reserve->count, in_reserve);
+            continue;
+        }
+        overflows++;
+        assert_int_equal(bin_count(bin), limit / 2);
+        assert_int_equal(reserve->count, limit + 1 - limit / 2);
+        assert_true(*flushed == flushed_before + in_reserve);
+    }
+    assert_true(overflows > 3);
+    check_cache();
+}
+
+static void test_flush(void **state)
+{
+    (void)state;
+    uint32_t tiny = size_class_of(16), mid = size_class_of(5000);
+    size_t taken = unit_region_bytes_taken();
+    allocate_all(tiny, 600);
+    free_all(tiny, 600);
+    allocate_all(mid, 60);
+    free_all(mid, 59);
+    struct slab *kept = unit_slab_of(objects[59]);
+    hak__cache_flush(cache);
+    assert_int_equal(hak__cache_bytes(cache), 0);
+    assert_true(cache->charged == 0);
+    assert_int_equal(hak__slab_free_objects(kept), kept->carved_count - 1);
+    /* only the slab of the last object is left */
+    assert_int_equal(unit_region_bytes_taken() - taken, kept->slice_count * SLICE_SIZE);
+    check_cache();
+    unit_cache_free(cache, mid, objects[59]);
+}
+
+static void test_trim(void **state)
+{
+    (void)state;
+    uint32_t busy = size_class_of(32), idle = size_class_of(64);
+    const uint64_t *trimmed = &cache->slabs.counters.values[COUNTER_BINS_TRIMMED];
+    fill_and_empty(busy);
+    fill_and_empty(idle);
+    hak__cache_trim(cache); /* both had slow operations */
+    assert_true(cache->bins[busy].limit != 0 && cache->bins[idle].limit != 0);
+    assert_true(*trimmed == 0);
+    fill_and_empty(busy);
+    hak__cache_trim(cache);
+    assert_true(cache->bins[busy].limit != 0 && hak__cache_objects(cache, busy) != 0);
+    assert_int_equal(cache->bins[idle].limit, 0);
+    assert_int_equal(hak__cache_objects(cache, idle), 0);
+    assert_true(*trimmed == 1);
+    hak__cache_trim(cache);
+    assert_int_equal(hak__cache_bytes(cache), 0);
+    assert_true(cache->charged == 0 && *trimmed == 2);
+    hak__cache_trim(cache);
+    assert_true(*trimmed == 2);
+    /* what a refill brought, without any free, goes too */
+    allocate_all(busy, 1);
+    hak__cache_trim(cache);
+    hak__cache_trim(cache);
+    assert_int_equal(hak__cache_objects(cache, busy), 0);
+    unit_cache_free(cache, busy, objects[0]);
+    check_cache();
+}
+
+/* After fork: nothing is looked at, everything counts as empty; the cache can be used again. */
+static void test_abandon(void **state)
+{
+    (void)state;
+    uint32_t class_index = size_class_of(1024);
+    uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
+    struct cache *other = unit_cache_create();
+    void *foreign[2] = {unit_cache_allocate(other, 1), unit_cache_allocate(other, 1)};
+    struct slab *foreign_slab = unit_slab_of(foreign[0]);
+    allocate_all(class_index, capacity);
+    struct slab *slab = unit_slab_of(objects[0]);
+    free_all(class_index, capacity - 1);
+    hak__remote_free(cache, foreign_slab, foreign[0]);
+    hak__cache_abandon(cache);
+    assert_int_equal(hak__cache_bytes(cache), 0);
+    assert_true(cache->charged == 0);
+    for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
+        assert_null(cache->remote[i].slab);
+        assert_int_equal(cache->remote[i].count, 0);
+    }
+    hak__remote_flush(cache);
+    assert_int_equal(foreign_slab->shared_remote, 0);
+    hak__remote_free(cache, foreign_slab, foreign[1]);
+    hak__remote_flush(cache);
+    assert_int_equal(hak__slab_free_objects(foreign_slab), 1);
+    /* by hand what is lost in a child: the objects that were in the bins */
+    unit_cache_free(other, 1, foreign[0]);
+    uint32_t in_slab = hak__slab_free_objects(slab);
+    for (uint32_t i = in_slab; i < capacity; i++) {
+        unit_return(&cache->slabs, &objects[i == in_slab ? capacity - 1 : i - 1], 1);
+    }
+    unit_cache_destroy(other);
+    check_cache();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FLUSH_TEST(test_one_direction_does_not_grow),
+        FLUSH_TEST(test_both_directions_double),
+        FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),
+        FLUSH_TEST(test_the_budget_of_a_thread),
+        FLUSH_TEST(test_the_budget_of_all_threads),
+        FLUSH_TEST(test_no_budget),
+        FLUSH_TEST(test_the_older_part_of_a_full_bin_becomes_the_reserve),
+        FLUSH_TEST(test_flush),
+        FLUSH_TEST(test_trim),
+        FLUSH_TEST(test_abandon),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}

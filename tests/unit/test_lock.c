@@ -1,0 +1,268 @@
+/* test_lock.c: core/lock: one holder at a time, nobody sleeps for ever, ranks rise. */
+#include "../child.h"
+#include "../threads/threads.h"
+#include "unit.h"
+
+#include "core/lock.h"
+
+enum { THREADS = 16, ROUNDS = SUPPORT_SLOW ? 2000 : 20000 };
+
+static struct lock lock = LOCK_INITIAL(LOCK_RANK_REGION);
+static struct lock lower = LOCK_INITIAL(LOCK_RANK_HEAP);
+static struct lock same = LOCK_INITIAL(LOCK_RANK_REGION);
+
+/* Written under `lock` only. */
+static uint64_t guarded_count;
+static bool guarded_inside;
+
+static uint32_t lock_state(const struct lock *of)
+{
+    return __atomic_load_n(&of->shared_state, __ATOMIC_RELAXED);
+}
+
+static void critical_section(size_t round)
+{
+    REQUIRE(!guarded_inside);
+    guarded_inside = true;
+    uint64_t count = guarded_count;
+    if (round % 64 == 0) {
+        sched_yield(); /* the others find a holder that does not run */
+    }
+    guarded_count = count + 1;
+    guarded_inside = false;
+}
+
+static void *count_up(void *argument)
+{
+    (void)argument;
+    for (size_t i = 0; i < ROUNDS; i++) {
+        lock_acquire(&lock);
+        critical_section(i);
+        lock_release(&lock);
+    }
+    return NULL;
+}
+
+static void *count_up_trying(void *argument)
+{
+    size_t done = 0;
+    (void)argument;
+    while (done < ROUNDS / 8) {
+        if (lock_try(&lock)) {
+            critical_section(done++);
+            lock_release(&lock);
+        } else {
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+static void test_mutual_exclusion(void **state)
+{
+    pthread_t threads[THREADS];
+    (void)state;
+    guarded_count = 0;
+    for (size_t i = 0; i < THREADS; i++) {
+        threads[i] = thread_start(i % 4 == 3 ? count_up_trying : count_up, NULL);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        thread_join(threads[i]);
+    }
+    assert_int_equal(guarded_count, THREADS / 4 * (3 * ROUNDS + ROUNDS / 8));
+    assert_int_equal(lock_state(&lock), 0);
+}
+
+static void test_try(void **state)
+{
+    (void)state;
+    assert_true(lock_try(&lock));
+    assert_int_equal(lock_state(&lock), 1);
+    assert_false(lock_try(&lock));
+    assert_int_equal(lock_state(&lock), 1);
+    lock_release(&lock);
+    assert_int_equal(lock_state(&lock), 0);
+    assert_true(lock_try(&lock));
+    lock_release(&lock);
+}
+
+static void *acquire_once(void *argument)
+{
+    size_t *shared_done = argument;
+    lock_acquire(&lock);
+    __atomic_fetch_add(shared_done, 1, __ATOMIC_RELAXED);
+    lock_release(&lock);
+    return NULL;
+}
+
+/* All sleep; one release wakes one, which must wake the next. */
+static void test_sleepers_wake_each_other(void **state)
+{
+    pthread_t threads[THREADS];
+    size_t shared_done = 0;
+    (void)state;
+    uint64_t waits = __atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED);
+    lock_acquire(&lock);
+    for (size_t i = 0; i < THREADS; i++) {
+        threads[i] = thread_start(acquire_once, &shared_done);
+    }
+    while (__atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED) - waits < THREADS ||
+           lock_state(&lock) != 2) {
+        usleep(1000);
+    }
+    usleep(20000); /* so that most are in the kernel */
+    assert_int_equal(__atomic_load_n(&shared_done, __ATOMIC_RELAXED), 0);
+    lock_release(&lock);
+    for (size_t i = 0; i < THREADS; i++) {
+        thread_join(threads[i]);
+    }
+    assert_int_equal(shared_done, THREADS);
+    assert_int_equal(lock_state(&lock), 0);
+}
+
+static void test_no_wait_is_counted_without_contention(void **state)
+{
+    (void)state;
+    uint64_t waits = hak__lock_waits;
+    uint64_t futex_calls = hak__os_calls[OS_CALL_FUTEX];
+    for (int i = 0; i < 1000; i++) {
+        lock_acquire(&lock);
+        lock_release(&lock);
+    }
+    assert_int_equal(hak__lock_waits, waits);
+    assert_int_equal(hak__os_calls[OS_CALL_FUTEX], futex_calls);
+}
+
+static void test_held_ranks_are_noted(void **state)
+{
+    (void)state;
+    bool noted = HAK_LEVEL >= 1;
+    assert_int_equal(hak__lock_held, 0);
+    lock_acquire(&lower);
+    assert_int_equal(hak__lock_held, noted ? 1u << LOCK_RANK_HEAP : 0);
+    assert_true(lock_try(&lock));
+    assert_int_equal(hak__lock_held, noted ? 1u << LOCK_RANK_HEAP | 1u << LOCK_RANK_REGION : 0);
+    lock_release(&lower);
+    assert_int_equal(hak__lock_held, noted ? 1u << LOCK_RANK_REGION : 0);
+    lock_release(&lock);
+    assert_int_equal(hak__lock_held, 0);
+}
+
+static void test_order_of_ranks(void **state)
+{
+    static const enum lock_rank order[] = {
+        LOCK_RANK_FORK,   LOCK_RANK_HEAPS,  LOCK_RANK_HEAP,   LOCK_RANK_PURGE,
+        LOCK_RANK_WHALES, LOCK_RANK_GROWTH, LOCK_RANK_REGION, LOCK_RANK_START,
+    };
+    (void)state;
+    for (size_t i = 1; i < COUNT_OF(order); i++) {
+        assert_true(order[i - 1] < order[i] && order[i] < 32);
+    }
+    assert_int_equal(hak__heaps_lock.rank, LOCK_RANK_HEAPS);
+    assert_int_equal(hak__growth_lock.rank, LOCK_RANK_GROWTH);
+    assert_int_equal(hak__region_lock.rank, LOCK_RANK_REGION);
+}
+
+static void acquire_rising(void *argument)
+{
+    (void)argument;
+    lock_acquire(&lower);
+    lock_acquire(&lock);
+    lock_acquire_another(&same); /* what fork does */
+    lock_release(&lock);
+    lock_release(&same);
+    lock_release(&lower);
+}
+
+static void acquire_falling(void *argument)
+{
+    (void)argument;
+    lock_acquire(&lock);
+    lock_acquire(&lower);
+}
+
+static void acquire_falling_after_try(void *argument)
+{
+    (void)argument;
+    REQUIRE(lock_try(&lock));
+    lock_acquire(&lower);
+}
+
+static void acquire_equal(void *argument)
+{
+    (void)argument;
+    lock_acquire(&lock);
+    lock_acquire(&same);
+}
+
+static void release_free(void *argument)
+{
+    (void)argument;
+    lock_release(&lock);
+}
+
+static void test_ranks_are_checked(void **state)
+{
+    (void)state;
+    REQUIRE_LIFE(acquire_rising, NULL, NULL);
+    if (HAK_LEVEL >= 1) {
+        REQUIRE_DEATH(acquire_falling, NULL, "assertion failed: .*hak__lock_held");
+        REQUIRE_DEATH(acquire_falling_after_try, NULL, "assertion failed: .*hak__lock_held");
+        REQUIRE_DEATH(acquire_equal, NULL, "assertion failed: .*hak__lock_held");
+        REQUIRE_DEATH(release_free, NULL, "assertion failed: .*shared_state");
+    } else {
+        REQUIRE_LIFE(acquire_falling, NULL, NULL);
+        REQUIRE_LIFE(acquire_equal, NULL, NULL);
+    }
+}
+
+static void *acquire_while_another_forks(void *argument)
+{
+    bool *shared_inside = argument;
+    lock_acquire(&lock);
+    __atomic_store_n(shared_inside, true, __ATOMIC_RELAXED);
+    lock_release(&lock);
+    return NULL;
+}
+
+/* The forking thread holds everything and may acquire again; others wait as ever. */
+static void test_fork_owner_passes(void **state)
+{
+    bool shared_inside = false;
+    (void)state;
+    uint64_t waits = __atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED);
+    lock_acquire(&lock);
+    __atomic_store_n(&hak__lock_fork_owner, &hak__lock_held, __ATOMIC_RELAXED);
+    lock_acquire(&lock);
+    lock_acquire(&lower);
+    assert_int_equal(lock_state(&lower), 0);
+    lock_release(&lower);
+    lock_release(&lock);
+    assert_int_equal(lock_state(&lock), 1);
+    assert_false(lock_try(&lock));
+    pthread_t thread = thread_start(acquire_while_another_forks, &shared_inside);
+    while (__atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED) == waits) {
+        usleep(1000);
+    }
+    usleep(10000);
+    assert_false(__atomic_load_n(&shared_inside, __ATOMIC_RELAXED));
+    __atomic_store_n(&hak__lock_fork_owner, NULL, __ATOMIC_RELAXED);
+    lock_release(&lock);
+    thread_join(thread);
+    assert_true(shared_inside);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mutual_exclusion),
+        cmocka_unit_test(test_try),
+        cmocka_unit_test(test_sleepers_wake_each_other),
+        cmocka_unit_test(test_no_wait_is_counted_without_contention),
+        cmocka_unit_test(test_held_ranks_are_noted),
+        cmocka_unit_test(test_order_of_ranks),
+        cmocka_unit_test(test_ranks_are_checked),
+        cmocka_unit_test(test_fork_owner_passes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

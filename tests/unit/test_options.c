@@ -1,0 +1,369 @@
+/* test_options.c: core/options: each kind of value, bad ones, unknown names, profiles, reading
+ * twice. The environment is read once, before main, so each case is a program of its own that shows
+ * all options as a report would, one NAME=value a line. */
+#include "../child.h"
+#include "unit.h"
+
+#include "core/options.h"
+
+enum { VARIABLES_MAX = 16 };
+
+extern char **environ;
+
+static void show(void *argument)
+{
+    struct option_view view;
+    (void)argument;
+    REQUIRE(hak__start());
+    for (uint32_t i = 0; hak__options_view(i, &view); i++) {
+        fprintf(stderr, "%s=%s\n", view.name, view.value);
+    }
+}
+
+/* Exactly these strings, in this order, also when a name comes twice. */
+static void set_environment(void *argument)
+{
+    environ = argument;
+}
+
+static struct child_end run_with(const char *child, const char *const *variables)
+{
+    static char copies[VARIABLES_MAX][4096];
+    char *pointers[VARIABLES_MAX + 1] = {NULL};
+    struct child_end end;
+    for (size_t i = 0; variables[i] != NULL; i++) {
+        REQUIRE(i < VARIABLES_MAX && strlen(variables[i]) < sizeof copies[i]);
+        strcpy(copies[i], variables[i]);
+        pointers[i] = copies[i];
+    }
+    child_exec(child, set_environment, pointers, &end);
+    REQUIRE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
+    return end;
+}
+
+#define SHOW_WITH(...) run_with("show", (const char *const[]){__VA_ARGS__, NULL})
+
+static bool has_line(const struct child_end *end, const char *line)
+{
+    size_t length = strlen(line);
+    for (const char *at = strstr(end->text, line); at != NULL; at = strstr(at + 1, line)) {
+        if ((at == end->text || at[-1] == '\n') && at[length] == '\n') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void expect_line(const struct child_end *end, const char *line)
+{
+    if (!has_line(end, line)) {
+        fail_msg("no line <%s> in <%s>", line, end->text);
+    }
+}
+
+static size_t complaints_count(const struct child_end *end)
+{
+    size_t count = 0;
+    for (const char *at = strstr(end->text, "hakmem: "); at != NULL;
+         at = strstr(at + 1, "hakmem: ")) {
+        count++;
+    }
+    return count;
+}
+
+static const struct child_end *defaults(void)
+{
+    static struct child_end end;
+    if (end.length == 0) {
+        end = SHOW_WITH("PATH=/bin");
+    }
+    return &end;
+}
+
+/* The option shows what it shows by default. */
+static void expect_default(const struct child_end *end, const char *name)
+{
+    char line[64] = "";
+    const char *at = strstr(defaults()->text, name);
+    REQUIRE(at != NULL);
+    for (size_t i = 0; at[i] != '\n'; i++) {
+        REQUIRE(i + 1 < sizeof line);
+        line[i] = at[i];
+        line[i + 1] = '\0';
+    }
+    expect_line(end, line);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    assert_int_equal(complaints_count(defaults()), 0);
+    expect_line(defaults(), "profile=default");
+    expect_line(defaults(), "abort_on_foreign=0");
+    expect_line(defaults(), "stats=none");
+    expect_line(defaults(), "stats_file=");
+    expect_line(defaults(), "stats_pid=0");
+    expect_line(defaults(), "announce=0");
+    assert_false(has_line(defaults(), "cache_bytes_total=0"));
+}
+
+static void test_good_values(void **state)
+{
+    (void)state;
+    struct child_end end = SHOW_WITH(
+        "HAKMEM_PURGE_DELAY_MS=4294967294", "HAKMEM_BIN_BYTES=4k", "HAKMEM_CACHE_BYTES=3MiB",
+        "HAKMEM_CACHE_BYTES_TOTAL=5g", "HAKMEM_WHALE_CACHE_BYTES=0", "HAKMEM_HUGE_THRESHOLD=1T",
+        "HAKMEM_ABORT_ON_FOREIGN=1", "HAKMEM_STATS_FILE=/dev/null", "HAKMEM_STATS_PID=1",
+        "HAKMEM_ANNOUNCE=18446744073709551615", "HAKMEM_STATS=json");
+    assert_int_equal(complaints_count(&end), 0);
+    expect_line(&end, "purge_delay_ms=4294967294");
+    expect_line(&end, "bin_bytes=4k");
+    expect_line(&end, "cache_bytes=3m");
+    expect_line(&end, "cache_bytes_total=5g");
+    expect_line(&end, "whale_cache_bytes=0");
+    expect_line(&end, "huge_threshold=1t");
+    expect_line(&end, "abort_on_foreign=1");
+    expect_line(&end, "stats_file=/dev/null");
+    expect_line(&end, "stats_pid=1");
+    expect_line(&end, "announce=18446744073709551615");
+    expect_line(&end, "stats=json");
+}
+
+static void test_limits_of_values(void **state)
+{
+    (void)state;
+    struct child_end end = SHOW_WITH("HAKMEM_PURGE_DELAY_MS=0", "HAKMEM_BIN_BYTES=4294967295",
+                                     "HAKMEM_CACHE_BYTES=18446744073709551614",
+                                     "HAKMEM_CACHE_BYTES_TOTAL=1025", "HAKMEM_ABORT_ON_FOREIGN=0");
+    assert_int_equal(complaints_count(&end), 0);
+    expect_line(&end, "purge_delay_ms=0");
+    expect_line(&end, "bin_bytes=4294967295");
+    expect_line(&end, "cache_bytes=18446744073709551614");
+    expect_line(&end, "cache_bytes_total=1025");
+}
+
+static void test_never(void **state)
+{
+    (void)state;
+    struct child_end end = SHOW_WITH("HAKMEM_PURGE_DELAY_MS=never", "HAKMEM_HUGE_THRESHOLD=never");
+    assert_int_equal(complaints_count(&end), 0);
+    expect_line(&end, "purge_delay_ms=never");
+    expect_line(&end, "huge_threshold=never");
+    end = SHOW_WITH("HAKMEM_CACHE_BYTES=never", "HAKMEM_STATS_PID=never");
+    assert_int_equal(complaints_count(&end), 2);
+    expect_default(&end, "cache_bytes=");
+    expect_default(&end, "stats_pid=");
+}
+
+/* The value stays, and one line says which variable and why. */
+static void test_bad_values(void **state)
+{
+    static const struct {
+        const char *variable;
+        const char *reason;
+        const char *name;
+    } cases[] = {
+        {"HAKMEM_PURGE_DELAY_MS=soon", "neither a number nor never", "purge_delay_ms="},
+        {"HAKMEM_PURGE_DELAY_MS=1k", "neither a number nor never", "purge_delay_ms="},
+        {"HAKMEM_PURGE_DELAY_MS=-1", "neither a number nor never", "purge_delay_ms="},
+        {"HAKMEM_PURGE_DELAY_MS=4294967295", "too large", "purge_delay_ms="},
+        {"HAKMEM_BIN_BYTES=4g", "too large", "bin_bytes="},
+        {"HAKMEM_BIN_BYTES=many", "not a number", "bin_bytes="},
+        {"HAKMEM_CACHE_BYTES=1kk", "not a number", "cache_bytes="},
+        {"HAKMEM_CACHE_BYTES_TOTAL=16777216t", "not a number", "cache_bytes_total="},
+        {"HAKMEM_HUGE_THRESHOLD=x", "neither a number .*nor never", "huge_threshold="},
+        {"HAKMEM_HUGE_THRESHOLD=18446744073709551615", "too large", "huge_threshold="},
+        {"HAKMEM_ABORT_ON_FOREIGN=2", "neither 0 nor 1", "abort_on_foreign="},
+        {"HAKMEM_ABORT_ON_FOREIGN=yes", "neither 0 nor 1", "abort_on_foreign="},
+        {"HAKMEM_ABORT_ON_FOREIGN=10", "neither 0 nor 1", "abort_on_foreign="},
+        {"HAKMEM_STATS=xml", "not one of none, text, json", "stats="},
+        {"HAKMEM_STATS_PID=1k", "not a number", "stats_pid="},
+        {"HAKMEM_ANNOUNCE=me", "not a number", "announce="},
+        {"HAKMEM_PROFILE=slow", "not one of default, fast, small, debug", "profile="},
+        {"HAKMEM_PROFILE=Default", "not one of", "profile="},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char pattern[256];
+        struct child_end end = SHOW_WITH(cases[i].variable);
+        snprintf(pattern, sizeof pattern, "^hakmem: %s ignored: %s", cases[i].variable,
+                 cases[i].reason);
+        if (!text_matches(end.text, pattern)) {
+            fail_msg("no /%s/ in <%s>", pattern, end.text);
+        }
+        assert_int_equal(complaints_count(&end), 1);
+        expect_default(&end, cases[i].name);
+    }
+}
+
+static void test_stats_by_number(void **state)
+{
+    (void)state;
+    struct child_end end = SHOW_WITH("HAKMEM_STATS=0");
+    expect_line(&end, "stats=none");
+    end = SHOW_WITH("HAKMEM_STATS=1", "HAKMEM_STATS_FILE=/dev/null");
+    expect_line(&end, "stats=text");
+    end = SHOW_WITH("HAKMEM_STATS=2", "HAKMEM_STATS_FILE=/dev/null");
+    expect_line(&end, "stats=none");
+    assert_int_equal(complaints_count(&end), 1);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    struct child_end end = SHOW_WITH("HAKMEM_NONSENSE=1", "HAKMEM_PURGE_DELAY_MSX=1",
+                                     "HAKMEM_PURGE_DELAY=1", "HAKMEM_=1", "HAKMEM_purge_delay_ms=1",
+                                     "HAKMEM_TEST_ANYTHING=1", "hakmem_stats=1", "XHAKMEM_STATS=1",
+                                     "HAKMEM=1", "HAKMEM_CACHE_BYTES=", "HAKMEM_PROFILE=");
+    assert_int_equal(complaints_count(&end), 5);
+    expect_line(&end, "hakmem: HAKMEM_NONSENSE=1 ignored: unknown option");
+    expect_line(&end, "hakmem: HAKMEM_PURGE_DELAY_MSX=1 ignored: unknown option");
+    expect_line(&end, "hakmem: HAKMEM_PURGE_DELAY=1 ignored: unknown option");
+    expect_line(&end, "hakmem: HAKMEM_=1 ignored: unknown option");
+    expect_line(&end, "hakmem: HAKMEM_purge_delay_ms=1 ignored: unknown option");
+    expect_default(&end, "purge_delay_ms=");
+    expect_default(&end, "cache_bytes=");
+    expect_default(&end, "profile=");
+}
+
+/* What is said stays one line of printable characters, however odd and long the value. */
+static void test_odd_values(void **state)
+{
+    char variable[2000] = "HAKMEM_NONSENSE=a\nb\033[2Jc";
+    (void)state;
+    struct child_end end = SHOW_WITH(variable);
+    expect_line(&end, "hakmem: HAKMEM_NONSENSE=a?b?[2Jc ignored: unknown option");
+    for (size_t i = strlen(variable); i + 1 < sizeof variable; i++) {
+        variable[i] = 'x';
+    }
+    end = SHOW_WITH(variable);
+    assert_true(
+        text_matches(end.text, "^hakmem: HAKMEM_NONSENSE=.{50,200} ignored: unknown option$"));
+}
+
+static void test_profiles(void **state)
+{
+    (void)state;
+    struct child_end fast = SHOW_WITH("HAKMEM_PROFILE=fast");
+    struct child_end small = SHOW_WITH("HAKMEM_PROFILE=small");
+    struct child_end debug = SHOW_WITH("HAKMEM_PROFILE=debug");
+    struct child_end same = SHOW_WITH("HAKMEM_PROFILE=default");
+    assert_int_equal(complaints_count(&fast) + complaints_count(&small) + complaints_count(&debug),
+                     0);
+    assert_string_equal(same.text, defaults()->text);
+    expect_line(&fast, "profile=fast");
+    expect_line(&small, "profile=small");
+    expect_line(&small, "huge_threshold=never");
+    expect_line(&debug, "profile=debug");
+    expect_line(&debug, "purge_delay_ms=0");
+    expect_line(&debug, "abort_on_foreign=1");
+    assert_string_not_equal(strchr(fast.text, '\n'), strchr(small.text, '\n'));
+    assert_string_not_equal(strchr(fast.text, '\n'), strchr(defaults()->text, '\n'));
+}
+
+static void test_single_options_win_over_the_profile(void **state)
+{
+    (void)state;
+    struct child_end end =
+        SHOW_WITH("HAKMEM_PURGE_DELAY_MS=7", "HAKMEM_PROFILE=debug", "HAKMEM_CACHE_BYTES=9k");
+    expect_line(&end, "profile=debug");
+    expect_line(&end, "abort_on_foreign=1");
+    expect_line(&end, "purge_delay_ms=7");
+    expect_line(&end, "cache_bytes=9k");
+}
+
+static void test_paths(void **state)
+{
+    char variable[3000] = "HAKMEM_STATS_FILE=/tmp/";
+    (void)state;
+    memset(variable + strlen(variable), 'p', 100);
+    struct child_end end = SHOW_WITH(variable); /* a view is cut */
+    assert_int_equal(complaints_count(&end), 0);
+    assert_true(text_matches(end.text, "^stats_file=/tmp/p{26}$"));
+    memset(variable + strlen(variable), 'p', 2000);
+    end = SHOW_WITH(variable);
+    assert_int_equal(complaints_count(&end), 1);
+    expect_line(&end, "stats_file=");
+    end = SHOW_WITH("HAKMEM_STATS_FILE=/dev/null", variable); /* refused: changes nothing */
+    assert_int_equal(complaints_count(&end), 1);
+    expect_line(&end, "stats_file=/dev/null");
+}
+
+static void test_views(void **state)
+{
+    struct option_view view, other;
+    uint32_t count = 0;
+    (void)state;
+    for (; hak__options_view(count, &view); count++) {
+        assert_true(strlen(view.name) > 2 && strlen(view.help) > 10);
+        assert_int_equal(strspn(view.name, "abcdefghijklmnopqrstuvwxyz_"), strlen(view.name));
+        for (uint32_t i = 0; i < count; i++) {
+            assert_true(hak__options_view(i, &other));
+            assert_string_not_equal(view.name, other.name);
+        }
+    }
+    assert_true(count >= 12 && count <= 24);
+    assert_false(hak__options_view(UINT32_MAX, &view));
+}
+
+static void read_twice(void *argument)
+{
+    static char first[] = "HAKMEM_PURGE_DELAY_MS=123", second[] = "HAKMEM_NONSENSE=1";
+    static char *const other[] = {first, second, NULL};
+    (void)argument;
+    hak__options_read(NULL); /* too early: the next one counts */
+    hak__options_read(environ);
+    REQUIRE_SIZE(hak__knobs.purge_delay_ms, ==, 77);
+    hak__options_read(other);
+    hak__options_read(NULL);
+    REQUIRE_SIZE(hak__knobs.purge_delay_ms, ==, 77);
+    REQUIRE(hak__start());
+    REQUIRE_SIZE(hak__knobs.purge_delay_ms, ==, 77);
+}
+
+static void test_reading_twice(void **state)
+{
+    (void)state;
+    struct child_end end =
+        run_with("twice", (const char *const[]){"HAKMEM_PURGE_DELAY_MS=77", NULL});
+    assert_int_equal(end.length, 0);
+}
+
+static void check_automatic(void *argument)
+{
+    (void)argument;
+    REQUIRE(hak__start());
+    uint64_t share = hak__os_ram_size() / 64;
+    REQUIRE_SIZE(hak__knobs.cache_bytes_total, ==, share > 32 * MIB ? share : 32 * MIB);
+}
+
+static void test_automatic_total(void **state)
+{
+    (void)state;
+    run_with("automatic", (const char *const[]){"PATH=/bin", NULL});
+    run_with("automatic", (const char *const[]){"HAKMEM_CACHE_BYTES_TOTAL=0", NULL});
+}
+
+int main(int count, char **arguments)
+{
+    static const struct child_case cases[] = {
+        {"show", show, NULL}, {"twice", read_twice, NULL}, {"automatic", check_automatic, NULL}};
+    child_main(count, arguments, cases, COUNT_OF(cases));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_good_values),
+        cmocka_unit_test(test_limits_of_values),
+        cmocka_unit_test(test_never),
+        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_stats_by_number),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_odd_values),
+        cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_single_options_win_over_the_profile),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_reading_twice),
+        cmocka_unit_test(test_automatic_total),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}

@@ -1,0 +1,326 @@
+/* test_os_linux.c: os/: what os.h promises of each call, and that none touches errno. */
+#include "../child.h"
+#include "../threads/threads.h"
+#include "unit.h"
+
+static size_t page;
+
+static int setup(void **state)
+{
+    (void)state;
+    hak__os_init();
+    hak__os_init(); /* idempotent */
+    page = hak__os_page_size();
+    return page == (size_t)sysconf(_SC_PAGESIZE) ? 0 : -1;
+}
+
+/* Each test runs with an errno nobody sets. */
+static int poison_errno(void **state)
+{
+    (void)state;
+    errno = ERRNO_UNTOUCHED;
+    return 0;
+}
+
+static int errno_is_kept(void **state)
+{
+    (void)state;
+    return errno == ERRNO_UNTOUCHED ? 0 : -1;
+}
+
+#define OS_TEST(test) cmocka_unit_test_setup_teardown(test, poison_errno, errno_is_kept)
+
+/* An address at which `size` bytes are free now. */
+static void *free_place(size_t size)
+{
+    void *place;
+    assert_int_equal(hak__os_map(size, page, &place), 0);
+    assert_int_equal(hak__os_unmap(place, size), 0);
+    return place;
+}
+
+static void test_machine(void **state)
+{
+    (void)state;
+    assert_true(bits_is_power_of_two(page) && page <= SLICE_SIZE);
+    uint64_t ram = hak__os_ram_size();
+    assert_true(ram >= 64 * MIB);
+    assert_true(ram == hak__os_ram_size());
+    assert_false(hak__os_is_secure());
+    assert_true(hak__os_random_seed() == hak__os_random_seed());
+    assert_int_equal(hak__os_process_id(), getpid());
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+}
+
+static void limit_address_space(void *argument)
+{
+    (void)argument;
+    REQUIRE(hak__os_address_space_limit() == UINT64_MAX);
+    struct rlimit limit;
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = 8 * GIB;
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    REQUIRE(hak__os_address_space_limit() == 8 * GIB);
+}
+
+static void test_address_space_limit(void **state)
+{
+    struct rlimit limit;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    if (limit.rlim_cur == RLIM_INFINITY && !SUPPORT_SANITIZED) {
+        REQUIRE_LIFE(limit_address_space, NULL, NULL);
+    }
+    errno = ERRNO_UNTOUCHED;
+}
+
+static void test_map_at(void **state)
+{
+    (void)state;
+    char *place = free_place(8 * page);
+    assert_int_equal(hak__os_map_at(place + 2 * page, 2 * page), 0);
+    assert_int_equal(nonzero_offset(place + 2 * page, 2 * page), SIZE_MAX);
+    memset(place + 2 * page, 'x', 2 * page);
+    /* exactly there, around it, over its first and its last page, and beside it */
+    assert_int_equal(hak__os_map_at(place + 2 * page, 2 * page), -EEXIST);
+    assert_int_equal(hak__os_map_at(place, 8 * page), -EEXIST);
+    assert_int_equal(hak__os_map_at(place + page, 2 * page), -EEXIST);
+    assert_int_equal(hak__os_map_at(place + 3 * page, 2 * page), -EEXIST);
+    assert_false(unit_is_mapped((uintptr_t)place + page));
+    assert_false(unit_is_mapped((uintptr_t)place + 4 * page));
+    errno = ERRNO_UNTOUCHED; /* mincore's */
+    for (size_t i = 0; i < 2 * page; i++) {
+        assert_int_equal(place[2 * page + i], 'x');
+    }
+    assert_int_equal(hak__os_map_at(place, 2 * page), 0);
+    assert_int_equal(hak__os_map_at(place + 4 * page, 4 * page), 0);
+    assert_int_equal(hak__os_unmap(place, 8 * page), 0);
+    assert_int_equal(hak__os_map_at((void *)~(uintptr_t)(2 * page - 1), page), -ENOMEM);
+}
+
+static void test_map_alignments(void **state)
+{
+    (void)state;
+    for (size_t alignment = page; alignment <= GIB; alignment *= 2) {
+        char *places[4];
+        for (size_t i = 0; i < COUNT_OF(places); i++) {
+            size_t size = (1 + i * i) * page;
+            size_t before = address_space_bytes();
+            assert_int_equal(hak__os_map(size, alignment, (void **)&places[i]), 0);
+            assert_true(is_aligned(places[i], alignment));
+            assert_int_equal(nonzero_offset(places[i], size), SIZE_MAX);
+            if (!SUPPORT_SANITIZED) { /* nothing stays of what was mapped to find the place */
+                assert_int_equal(address_space_bytes() - before, size);
+            }
+            places[i][0] = places[i][size - 1] = 'x';
+        }
+        for (size_t i = 0; i < COUNT_OF(places); i++) {
+            assert_int_equal(hak__os_unmap(places[i], (1 + i * i) * page), 0);
+        }
+    }
+    errno = ERRNO_UNTOUCHED; /* /proc reading */
+}
+
+static void test_map_failures(void **state)
+{
+    static char here;
+    void *place = &here;
+    (void)state;
+    assert_int_equal(hak__os_map((size_t)1 << 62, page, &place), -ENOMEM);
+    assert_int_equal(hak__os_map(page, (size_t)1 << 62, &place), -ENOMEM);
+    assert_int_equal(hak__os_map(SIZE_MAX - 4 * page + 1, (size_t)1 << 63, &place), -ENOMEM);
+    assert_ptr_equal(place, &here);
+}
+
+static void test_unmap(void **state)
+{
+    char *place;
+    (void)state;
+    assert_int_equal(hak__os_map(4 * page, page, (void **)&place), 0);
+    assert_int_equal(hak__os_unmap(place + page, page), 0);
+    assert_true(unit_is_mapped((uintptr_t)place));
+    assert_false(unit_is_mapped((uintptr_t)place + page));
+    assert_true(unit_is_mapped((uintptr_t)place + 2 * page));
+    errno = ERRNO_UNTOUCHED;
+    assert_int_equal(hak__os_unmap(place, 4 * page), 0);
+    assert_int_equal(hak__os_unmap(place + 1, page), -EINVAL);
+}
+
+static void test_remap(void **state)
+{
+    char *place, *moved = NULL;
+    (void)state;
+    assert_int_equal(hak__os_map(4 * page, page, (void **)&place), 0);
+    pattern_fill(place, 4 * page, 1);
+    assert_int_equal(hak__os_remap(place, 4 * page, 3 * page, false, (void **)&moved), 0);
+    assert_ptr_equal(moved, place);
+    assert_false(unit_is_mapped((uintptr_t)place + 3 * page));
+    void *neighbour = unit_occupy((uintptr_t)place + 3 * page, page); /* no way to grow here */
+    errno = ERRNO_UNTOUCHED;
+    assert_int_equal(hak__os_remap(place, 3 * page, 64 * page, false, (void **)&moved), -ENOMEM);
+    assert_int_equal(pattern_mismatch(place, 3 * page, 1), SIZE_MAX);
+    assert_int_equal(hak__os_remap(place, 3 * page, 64 * page, true, (void **)&moved), 0);
+    assert_ptr_not_equal(moved, place);
+    assert_false(unit_is_mapped((uintptr_t)place));
+    errno = ERRNO_UNTOUCHED;
+    assert_int_equal(pattern_mismatch(moved, 3 * page, 1), SIZE_MAX);
+    assert_int_equal(nonzero_offset(moved + 3 * page, 61 * page), SIZE_MAX);
+    char *same = moved;
+    assert_true(hak__os_remap(moved, 64 * page, (size_t)1 << 62, true, (void **)&moved) < 0);
+    assert_ptr_equal(moved, same);
+    assert_int_equal(pattern_mismatch(moved, 3 * page, 1), SIZE_MAX);
+    assert_int_equal(hak__os_unmap(moved, 64 * page), 0);
+    assert_int_equal(hak__os_unmap(neighbour, page), 0);
+}
+
+static void test_purge(void **state)
+{
+    char *place;
+    (void)state;
+    assert_int_equal(hak__os_map(4 * page, page, (void **)&place), 0);
+    memset(place, 'x', 4 * page);
+    assert_int_equal(hak__os_purge(place + page, 2 * page), 0);
+    assert_int_equal(nonzero_offset(place + page, 2 * page), SIZE_MAX);
+    assert_int_equal(place[page - 1], 'x');
+    assert_int_equal(place[3 * page], 'x');
+    place[page] = 'y'; /* still there to be used */
+    assert_int_equal(hak__os_unmap(place, 4 * page), 0);
+    assert_int_not_equal(hak__os_purge(place, 4 * page), 0);
+}
+
+static void test_huge_is_harmless(void **state)
+{
+    char *place;
+    (void)state;
+    assert_int_equal(hak__os_map(2 * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE, (void **)&place), 0);
+    int result = hak__os_huge(place, 2 * HUGE_PAGE_SIZE);
+    assert_true(result == 0 || result == -EINVAL); /* a kernel without huge pages */
+    place[0] = place[2 * HUGE_PAGE_SIZE - 1] = 'x';
+    assert_int_equal(hak__os_unmap(place, 2 * HUGE_PAGE_SIZE), 0);
+}
+
+static void test_clock(void **state)
+{
+    (void)state;
+    uint32_t before = hak__os_clock_ms();
+    usleep(50000);
+    uint32_t passed = hak__os_clock_ms() - before;
+    assert_true(passed >= 35 && passed < 30000); /* coarse, and this machine may be busy */
+}
+
+static uint32_t futex_word;
+
+static void *wait_for_word(void *argument)
+{
+    (void)argument;
+    errno = ERRNO_UNTOUCHED;
+    while (__atomic_load_n(&futex_word, __ATOMIC_ACQUIRE) == 5) {
+        hak__os_wait(&futex_word, 5);
+    }
+    REQUIRE(errno == ERRNO_UNTOUCHED);
+    return NULL;
+}
+
+static void test_wait_and_wake(void **state)
+{
+    (void)state;
+    futex_word = 5;
+    hak__os_wait(&futex_word, 4); /* another value: returns at once */
+    hak__os_wake(&futex_word);    /* nobody sleeps */
+    pthread_t thread = thread_start(wait_for_word, NULL);
+    usleep(20000);
+    __atomic_store_n(&futex_word, 6, __ATOMIC_RELEASE);
+    hak__os_wake(&futex_word);
+    thread_join(thread);
+}
+
+static void write_error(void *argument)
+{
+    (void)argument;
+    errno = ERRNO_UNTOUCHED;
+    hak__os_write_error("some words\nand more", 10);
+    close(STDERR_FILENO);
+    hak__os_write_error("nobody hears", 12); /* gives up silently */
+    hak__os_write(-1, "x", 1);
+    hak__os_close(-1);
+    if (errno != ERRNO_UNTOUCHED) {
+        _exit(1);
+    }
+}
+
+static void test_write(void **state)
+{
+    struct child_end end;
+    char path[64], text[64];
+    (void)state;
+    child_fork(write_error, NULL, &end);
+    assert_true(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
+    assert_string_equal(end.text, "some words");
+    int file = memfd_create("unit", 0);
+    assert_true(file >= 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    errno = ERRNO_UNTOUCHED;
+    for (int i = 0; i < 2; i++) { /* appends */
+        int descriptor = hak__os_open_append(path);
+        assert_true(descriptor >= 0);
+        hak__os_write(descriptor, "abcdef", 3);
+        hak__os_close(descriptor);
+        assert_int_equal(hak__os_open_append("/dev/null/none"), -ENOTDIR);
+    }
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    support_read_file(path, text, sizeof text);
+    assert_string_equal(text, "abcabc");
+    close(file);
+    errno = ERRNO_UNTOUCHED;
+}
+
+static void abort_here(void *argument)
+{
+    (void)argument;
+    fputs("hakmem: fatal: expected\n", stderr); /* for REQUIRE_DEATH */
+    hak__os_abort();
+}
+
+static void test_abort(void **state)
+{
+    (void)state;
+    REQUIRE_DEATH(abort_here, NULL, "expected");
+    errno = ERRNO_UNTOUCHED;
+}
+
+static void test_calls_are_counted(void **state)
+{
+    void *place, *moved;
+    (void)state;
+    for (uint32_t i = 0; i < OS_CALL_COUNT; i++) {
+        uint64_t before = hak__os_calls[i];
+        assert_int_equal(hak__os_map(2 * page, page, &place), 0);
+        hak__os_purge(place, page);
+        hak__os_huge(place, page);
+        hak__os_wake(&futex_word);
+        assert_int_equal(hak__os_remap(place, 2 * page, page, true, &moved), 0);
+        assert_int_equal(hak__os_unmap(moved, page), 0);
+        assert_int_equal(hak__os_calls[i], before + 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        OS_TEST(test_machine),
+        OS_TEST(test_address_space_limit),
+        OS_TEST(test_map_at),
+        OS_TEST(test_map_alignments),
+        OS_TEST(test_map_failures),
+        OS_TEST(test_unmap),
+        OS_TEST(test_remap),
+        OS_TEST(test_purge),
+        OS_TEST(test_huge_is_harmless),
+        OS_TEST(test_clock),
+        OS_TEST(test_wait_and_wake),
+        OS_TEST(test_write),
+        OS_TEST(test_abort),
+        OS_TEST(test_calls_are_counted),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

@@ -1,0 +1,278 @@
+/* test_purge.c: region/purge: what is given back to the OS, when, and that nothing in use is. */
+#include "../threads/threads.h"
+#include "unit.h"
+
+static int setup(void **state)
+{
+    int failed = unit_start(state);
+    hak__knobs.huge_threshold = UINT64_MAX; /* with huge pages more than asked for is dirty */
+    return failed;
+}
+
+static size_t take(uint32_t count)
+{
+    struct slice_run run = hak__superslab_take(count, 1);
+    REQUIRE(run.slice != SLICE_NONE);
+    return run.slice;
+}
+
+static void fill(size_t slice, uint32_t count, int byte)
+{
+    memset(window_slice_address(slice), byte, count * SLICE_SIZE);
+}
+
+/* All bytes of the run are `byte`. */
+static bool is_filled(size_t slice, uint32_t count, char byte)
+{
+    const char *bytes = window_slice_address(slice);
+    return bytes[0] == byte && memcmp(bytes, bytes + 1, count * SLICE_SIZE - 1) == 0;
+}
+
+/* Memory in use must be whole after each test. */
+static size_t kept;
+
+static int keep(void **state)
+{
+    (void)state;
+    kept = take(7);
+    fill(kept, 7, 'k');
+    hak__superslab_purge(true); /* nothing dirty is left over from before */
+    return 0;
+}
+
+static int kept_is_whole(void **state)
+{
+    (void)state;
+    bool whole = is_filled(kept, 7, 'k');
+    hak__superslab_give(kept, 7);
+    return whole ? 0 : -1;
+}
+
+#define PURGE_TEST(test) cmocka_unit_test_setup_teardown(test, keep, kept_is_whole)
+
+static void test_freed_slices_go_at_the_second_pass(void **state)
+{
+    (void)state;
+    size_t slice = take(5);
+    fill(slice, 5, 'x');
+    hak__superslab_give(slice, 5);
+    assert_int_equal(hak__superslab_bytes_dirty(), 5 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge(false), 0);
+    assert_true(is_filled(slice, 5, 'x'));
+    assert_int_equal(hak__superslab_bytes_dirty(), 5 * SLICE_SIZE);
+    size_t free_bytes = hak__superslab_bytes_free();
+    assert_int_equal(hak__superslab_purge(false), 5 * SLICE_SIZE);
+    assert_true(is_filled(slice, 5, 0));
+    assert_int_equal(hak__superslab_bytes_dirty(), 0);
+    assert_int_equal(hak__superslab_bytes_free(), free_bytes);
+    assert_int_equal(hak__superslab_purge(false), 0);
+}
+
+static void test_a_purged_slice_is_handed_out_as_zeroed(void **state)
+{
+    (void)state;
+    size_t slice = take(2);
+    fill(slice, 2, 'x');
+    hak__superslab_give(slice, 2);
+    assert_int_equal(hak__superslab_purge(true), 2 * SLICE_SIZE); /* at once */
+    struct slice_run run = hak__superslab_take(2, 1);
+    assert_true(run.zeroed);
+    assert_int_equal(nonzero_offset(window_slice_address(run.slice), 2 * SLICE_SIZE), SIZE_MAX);
+    hak__superslab_give(run.slice, 2);
+    run = hak__superslab_take(2, 1);
+    assert_false(run.zeroed);
+    hak__superslab_give(run.slice, 2);
+}
+
+static void test_use_starts_the_age_anew(void **state)
+{
+    (void)state;
+    size_t slice = take(4);
+    fill(slice, 4, 'x');
+    hak__superslab_give(slice, 4);
+    assert_int_equal(hak__superslab_purge(false), 0);
+    assert_int_equal(take(1), slice); /* the lowest of the dirty ones, used for a moment */
+    hak__superslab_give(slice, 1);
+    assert_int_equal(hak__superslab_purge(false), 3 * SLICE_SIZE);
+    assert_true(is_filled(slice, 1, 'x'));
+    assert_true(is_filled(slice + 1, 3, 0));
+    assert_int_equal(hak__superslab_purge(false), SLICE_SIZE);
+    assert_true(is_filled(slice, 1, 0));
+}
+
+/* Holes between slices in use, over a whole superslab: each run by itself. */
+static void test_holes(void **state)
+{
+    (void)state;
+    size_t slice = take(SUPERSLAB_SLICES);
+    uint64_t random = 5;
+    uint64_t map = random_next(&random) & random_next(&random);
+    fill(slice, SUPERSLAB_SLICES, 'u');
+    for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
+        if ((map >> i & 1) != 0) {
+            hak__superslab_give(slice + i, 1);
+        }
+    }
+    uint64_t calls = hak__os_calls[OS_CALL_PURGE];
+    assert_int_equal(hak__superslab_purge(true), bits_count(map) * SLICE_SIZE);
+    assert_int_equal(hak__os_calls[OS_CALL_PURGE] - calls, bits_count(map & ~(map << 1)));
+    for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
+        assert_true(is_filled(slice + i, 1, (map >> i & 1) != 0 ? 0 : 'u'));
+        if ((map >> i & 1) == 0) {
+            hak__superslab_give(slice + i, 1);
+        }
+    }
+    assert_int_equal(hak__superslab_purge(true), (SUPERSLAB_SLICES - bits_count(map)) * SLICE_SIZE);
+    assert_true(is_filled(slice, SUPERSLAB_SLICES, 0));
+}
+
+enum { FAR = 150 };
+static size_t far_slices[FAR]; /* whole superslabs */
+
+/* Two slices of the given ones go at the second pass. */
+static void purge_far(const size_t *given, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        fill(given[i] + 9, 2, 'x');
+        hak__superslab_give(given[i] + 9, 2);
+    }
+    assert_int_equal(hak__superslab_bytes_dirty(), count * 2 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_purge(false), 0);
+    assert_int_equal(hak__superslab_purge(false), count * 2 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_bytes_dirty(), 0);
+    assert_int_equal(hak__superslab_bytes_free(), count * 2 * SLICE_SIZE);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(is_filled(given[i] + 9, 2, 0));
+        assert_true(hak__superslab_take_exact(given[i] + 9, 2));
+    }
+}
+
+/* More than one word of superslabs, of which whole words have nothing free at all. */
+static void test_far_superslabs(void **state)
+{
+    (void)state;
+    size_t first_bits[FAR], first_count = 0;
+    while (hak__superslab_bytes_free() != 0) {
+        take(1);
+    }
+    for (size_t i = 0; i < FAR; i++) {
+        far_slices[i] = take(SUPERSLAB_SLICES);
+        if (far_slices[i] / SUPERSLAB_SLICES % 64 == 0) {
+            first_bits[first_count++] = far_slices[i];
+        }
+    }
+    assert_int_equal(hak__superslab_purge(true), 0);
+    assert_true(first_count >= 2);
+    for (size_t i = 0; i < first_count; i++) {
+        purge_far(&first_bits[i], 1);
+    }
+    purge_far(first_bits, first_count);
+    purge_far(&far_slices[FAR - 1], 1);
+    purge_far(&far_slices[10], FAR - 20);
+    for (size_t i = 0; i < FAR; i++) {
+        hak__superslab_give(far_slices[i], SUPERSLAB_SLICES);
+    }
+    assert_true(hak__superslab_release() >= FAR * SUPERSLAB_SIZE);
+}
+
+/* Memory that cannot be given back (locked by the program) stays dirty, free and usable. */
+static void test_a_failed_purge(void **state)
+{
+    (void)state;
+    size_t slice = take(3);
+    char *bytes = window_slice_address(slice);
+    fill(slice, 3, 'x');
+    if (SUPPORT_SANITIZED || mlock(bytes + SLICE_SIZE, hak__os_page_size()) != 0) {
+        skip();
+    }
+    hak__superslab_give(slice, 1);
+    hak__superslab_give(slice + 1, 1);
+    size_t free_bytes = hak__superslab_bytes_free();
+    assert_int_equal(hak__superslab_purge(true), 0); /* one run: it fails as a whole */
+    assert_int_equal(hak__superslab_bytes_dirty(), 2 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_bytes_free(), free_bytes);
+    assert_int_equal(bytes[SLICE_SIZE], 'x');
+    struct slice_run run = hak__superslab_take(2, 1);
+    assert_int_equal(run.slice, slice);
+    assert_false(run.zeroed);
+    munlock(bytes + SLICE_SIZE, hak__os_page_size());
+    hak__superslab_give(slice, 3);
+    assert_int_equal(hak__superslab_purge(false), 0);
+    assert_int_equal(hak__superslab_purge(false), 3 * SLICE_SIZE);
+    assert_true(is_filled(slice, 3, 0));
+}
+
+static bool shared_stop;
+
+/* Takes, fills, looks again, gives: nobody else may touch it meanwhile. */
+static void *use_slices(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    for (size_t round = 0; round < (SUPPORT_SLOW ? 2000 : 20000); round++) {
+        uint32_t count = 1 + (uint32_t)random_below(&random, 3);
+        struct slice_run run = hak__superslab_take(count, 1);
+        REQUIRE(run.slice != SLICE_NONE);
+        uint64_t *words = window_slice_address(run.slice);
+        size_t last = count * SLICE_SIZE / sizeof *words - 1;
+        REQUIRE(!run.zeroed || (words[0] == 0 && words[last / 2] == 0 && words[last] == 0));
+        uint64_t mark = random_next(&random) | 1;
+        words[0] = words[last / 2] = words[last] = mark;
+        if (round % 8 == 0) {
+            sched_yield();
+        }
+        REQUIRE(words[0] == mark && words[last / 2] == mark && words[last] == mark);
+        hak__superslab_give(run.slice, count);
+    }
+    return NULL;
+}
+
+static void *purge_and_release(void *argument)
+{
+    (void)argument;
+    for (size_t round = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); round++) {
+        hak__superslab_purge(round % 3 == 0);
+        if (round % 16 == 0) {
+            hak__superslab_release();
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void test_purging_beside_use(void **state)
+{
+    pthread_t users[4], purgers[2];
+    (void)state;
+    size_t taken = unit_region_bytes_taken();
+    __atomic_store_n(&shared_stop, false, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < COUNT_OF(purgers); i++) {
+        purgers[i] = thread_start(purge_and_release, NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        users[i] = thread_start(use_slices, (void *)(uintptr_t)(i + 1));
+    }
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        thread_join(users[i]);
+    }
+    __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < COUNT_OF(purgers); i++) {
+        thread_join(purgers[i]);
+    }
+    assert_int_equal(unit_region_bytes_taken(), taken);
+    hak__superslab_purge(true);
+    assert_int_equal(hak__superslab_bytes_dirty(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PURGE_TEST(test_freed_slices_go_at_the_second_pass),
+        PURGE_TEST(test_a_purged_slice_is_handed_out_as_zeroed),
+        PURGE_TEST(test_use_starts_the_age_anew),
+        PURGE_TEST(test_holes),
+        PURGE_TEST(test_a_failed_purge),
+        PURGE_TEST(test_far_superslabs),
+        PURGE_TEST(test_purging_beside_use),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

@@ -1,0 +1,194 @@
+/* test_remote.c: cache/remote: how many frees make a batch, what a collision sends, who is told. */
+#include "unit.h"
+
+#include "slab/slab_remote.h"
+
+static struct cache *owner, *freer;
+
+static int create_caches(void **state)
+{
+    (void)state;
+    owner = unit_cache_create();
+    freer = unit_cache_create();
+    return 0;
+}
+
+static int destroy_caches(void **state)
+{
+    (void)state;
+    hak__remote_flush(freer);
+    unit_cache_destroy(owner);
+    unit_cache_destroy(freer);
+    return 0;
+}
+
+#define REMOTE_TEST(test) cmocka_unit_test_setup_teardown(test, create_caches, destroy_caches)
+
+static bool free_remotely(void *object)
+{
+    return hak__remote_free(freer, unit_slab_of(object), object);
+}
+
+static uint64_t batches(void)
+{
+    return freer->slabs.counters.values[COUNTER_REMOTE_BATCHES];
+}
+
+/* Frees that fill an entry of a class. */
+static uint32_t batch_of(uint32_t class_index)
+{
+    uint32_t by_bytes =
+        (REMOTE_BYTES_MAX + size_class_bytes(class_index) - 1) / size_class_bytes(class_index);
+    return by_bytes < REMOTE_OBJECTS_MAX ? by_bytes : REMOTE_OBJECTS_MAX;
+}
+
+static uint32_t buffered_count(void)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
+        const struct remote_entry *entry = &freer->remote[i];
+        assert_true(entry->slab != NULL || entry->count == 0);
+        assert_true(entry->slab == NULL || entry->count != 0);
+        if (entry->slab != NULL) {
+            struct object_list list = {entry->head, entry->count};
+            assert_ptr_equal(unit_list_tail(list), entry->tail);
+            assert_ptr_equal(unit_slab_of(entry->head), entry->slab);
+        }
+        count += entry->count;
+    }
+    return count;
+}
+
+static void test_a_full_entry_is_sent(void **state)
+{
+    static const size_t sizes[] = {16, 64, 256, 512, 1024, 4096, 32768, MID_SIZE_MAX};
+    static void *objects[2 * REMOTE_OBJECTS_MAX];
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t class_index = size_class_of(sizes[i]), batch = batch_of(class_index);
+        uint32_t most = hak__size_classes[class_index].objects_per_slab;
+        uint32_t count = 2 * batch < most ? 2 * batch : most;
+        for (uint32_t j = 0; j < count; j++) {
+            objects[j] = unit_cache_allocate(owner, class_index);
+            assert_ptr_equal(unit_slab_of(objects[j]), unit_slab_of(objects[0]));
+        }
+        struct slab *slab = unit_slab_of(objects[0]);
+        uint64_t before = batches();
+        for (uint32_t j = 0; j < count; j++) {
+            bool full = (j + 1) % batch == 0;
+            assert_int_equal(free_remotely(objects[j]), full);
+            assert_true(batches() - before == (j + 1) / batch);
+            assert_int_equal(hak__slab_remote_count(slab), j + 1 - (j + 1) % batch);
+            assert_int_equal(buffered_count(), (j + 1) % batch);
+        }
+        hak__remote_flush(freer);
+        assert_int_equal(buffered_count(), 0);
+        assert_int_equal(hak__slab_remote_count(slab), count);
+        struct object_list list = hak__slab_take_remote(slab);
+        assert_non_null(unit_list_tail(list));
+        for (struct object *object = list.head, *next; object != NULL; object = next) {
+            next = object->next;
+            unit_cache_free(owner, class_index, object);
+        }
+        hak__slab_drain(&owner->slabs);
+    }
+}
+
+/* Slabs of one class, all their objects held; the first of each is for a remote free. */
+enum { SLAB_CLASS_SIZE = 256, SLABS_MAX = 80, IN_SLAB = SLICE_SIZE / SLAB_CLASS_SIZE };
+static void *slab_objects[SLABS_MAX][IN_SLAB];
+
+static void fill_slabs(uint32_t slabs)
+{
+    REQUIRE(slabs <= SLABS_MAX);
+    for (uint32_t i = 0; i < slabs * IN_SLAB; i++) {
+        void **slot = &slab_objects[i / IN_SLAB][i % IN_SLAB];
+        *slot = unit_cache_allocate(owner, size_class_of(SLAB_CLASS_SIZE));
+        REQUIRE(unit_slab_of(*slot) == unit_slab_of(slab_objects[i / IN_SLAB][0]));
+    }
+}
+
+static void free_slabs_but_first_objects(uint32_t slabs)
+{
+    for (uint32_t i = 0; i < slabs * IN_SLAB; i++) {
+        if (i % IN_SLAB != 0) {
+            unit_cache_free(owner, size_class_of(SLAB_CLASS_SIZE),
+                            slab_objects[i / IN_SLAB][i % IN_SLAB]);
+        }
+    }
+}
+
+/* More slabs than entries: the object that displaces another slab's sends that one's. */
+static void test_collisions_send(void **state)
+{
+    enum { SLABS = REMOTE_ENTRIES + 1 };
+    uint32_t sent = 0, in_words = 0;
+    (void)state;
+    fill_slabs(SLABS);
+    for (size_t i = 0; i < SLABS; i++) {
+        uint32_t before = buffered_count();
+        bool displaced = free_remotely(slab_objects[i][0]);
+        assert_int_equal(buffered_count(), displaced ? before : before + 1);
+        assert_int_equal(hak__slab_remote_count(unit_slab_of(slab_objects[i][0])), 0);
+        sent += displaced;
+    }
+    assert_true(sent >= 1 && batches() == sent);
+    for (size_t i = 0; i < SLABS; i++) {
+        in_words += hak__slab_remote_count(unit_slab_of(slab_objects[i][0]));
+    }
+    assert_int_equal(in_words, sent);
+    hak__remote_flush(freer);
+    assert_true(batches() == SLABS);
+    for (size_t i = 0; i < SLABS; i++) {
+        assert_int_equal(hak__slab_remote_count(unit_slab_of(slab_objects[i][0])), 1);
+    }
+    free_slabs_but_first_objects(SLABS);
+}
+
+/* Neighbouring slabs, as a program that walks its memory frees them, do not all displace each
+ * other. */
+static void test_neighbours_share_the_buffer(void **state)
+{
+    enum { SLABS = REMOTE_ENTRIES / 2 };
+    uint32_t sent = 0;
+    (void)state;
+    fill_slabs(SLABS);
+    for (size_t i = 0; i < SLABS; i++) {
+        sent += free_remotely(slab_objects[i][0]);
+    }
+    assert_true(sent <= SLABS / 2);
+    hak__remote_flush(freer);
+    free_slabs_but_first_objects(SLABS);
+}
+
+static void test_a_lagging_owner_is_remembered(void **state)
+{
+    enum { PATIENCE = 3, SLABS = PATIENCE + 1 };
+    (void)state;
+    owner->slabs.shared_patience = PATIENCE;
+    fill_slabs(SLABS);
+    for (size_t i = 0; i < SLABS; i++) {
+        assert_ptr_equal(freer->lagging, i < PATIENCE ? NULL : &owner->slabs);
+        free_remotely(slab_objects[i][0]);
+        hak__remote_flush(freer);
+    }
+    assert_ptr_equal(freer->lagging, &owner->slabs);
+    freer->lagging = NULL;
+    assert_int_equal(hak__slab_drain(&owner->slabs), SLABS);
+    free_remotely(slab_objects[0][1]);
+    hak__remote_flush(freer);
+    assert_null(freer->lagging);
+    slab_objects[0][1] = unit_cache_allocate(owner, size_class_of(SLAB_CLASS_SIZE));
+    free_slabs_but_first_objects(SLABS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        REMOTE_TEST(test_a_full_entry_is_sent),
+        REMOTE_TEST(test_collisions_send),
+        REMOTE_TEST(test_neighbours_share_the_buffer),
+        REMOTE_TEST(test_a_lagging_owner_is_remembered),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}

@@ -1,0 +1,115 @@
+/* test_size_class.c: core/size_class: each size, each table entry, each alignment. */
+#include "unit.h"
+
+static void test_every_size_has_the_smallest_class_that_holds_it(void **state)
+{
+    (void)state;
+    for (size_t size = 0; size <= MID_SIZE_MAX; size++) {
+        uint32_t class_index = size_class_of(size);
+        assert_in_range(class_index, 1, CLASS_COUNT - 1);
+        assert_true(size_class_bytes(class_index) >= size);
+        assert_true(class_index == 1 || size_class_bytes(class_index - 1) < size);
+    }
+    assert_int_equal(size_class_of(0), 1);
+    assert_int_equal(size_class_of(MID_SIZE_MAX), CLASS_COUNT - 1);
+}
+
+static void test_waste_is_bounded(void **state)
+{
+    (void)state;
+    for (size_t size = 1; size <= MID_SIZE_MAX; size++) {
+        size_t waste = size_class_bytes(size_class_of(size)) - size;
+        if (size <= TINY_SIZE_MAX) {
+            assert_true(waste < OBJECT_ALIGNMENT);
+        } else {
+            assert_true(8 * waste <= size);
+        }
+    }
+}
+
+static void test_tables_are_consistent(void **state)
+{
+    (void)state;
+    assert_int_equal(hak__size_classes[0].object_size, 0);
+    assert_int_equal(hak__size_classes[0].objects_per_slab, 0);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct size_class *size_class = &hak__size_classes[class_index];
+        size_t slab_bytes = size_class->slab_slices * SLICE_SIZE;
+        assert_true(size_class->object_size > hak__size_classes[class_index - 1].object_size);
+        assert_int_equal(size_class->object_size % OBJECT_ALIGNMENT, 0);
+        assert_true(size_class->slab_slices >= 1 && size_class->slab_slices <= SLAB_SLICES_MAX);
+        assert_int_equal(size_class->objects_per_slab, slab_bytes / size_class->object_size);
+        assert_true(size_class->objects_per_slab >= 8);
+        /* a slab is no longer than 8 objects need */
+        assert_true(size_class->slab_slices == 1 || slab_bytes / 2 / size_class->object_size < 8);
+        assert_int_equal(size_class_of(size_class->object_size), class_index);
+    }
+    assert_int_equal(size_class_bytes(TINY_CLASS_COUNT), TINY_SIZE_MAX);
+    assert_int_equal(size_class_bytes(CLASS_COUNT - 1), MID_SIZE_MAX);
+}
+
+static void test_the_fast_functions_agree(void **state)
+{
+    (void)state;
+    assert_int_equal(size_class_of_tiny(0), 0); /* the bin that is always empty */
+    for (size_t size = 1; size <= TINY_SIZE_MAX; size++) {
+        assert_int_equal(size_class_of_tiny(size), size_class_of(size));
+    }
+    for (size_t size = TINY_SIZE_MAX + 1; size <= MID_SIZE_MAX; size++) {
+        assert_int_equal(size_class_of_mid(size), size_class_of(size));
+    }
+}
+
+/* The definition, by looking at every class; slabs start at slices. */
+static uint32_t naive_class_of_aligned(size_t size, size_t alignment)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        size_t bytes = hak__size_classes[class_index].object_size;
+        if (bytes >= size && bytes % alignment == 0 && alignment <= SLICE_SIZE) {
+            return class_index;
+        }
+    }
+    return CLASS_COUNT;
+}
+
+static void test_aligned_classes(void **state)
+{
+    (void)state;
+    for (size_t alignment = 1; alignment <= 2 * SLICE_SIZE; alignment *= 2) {
+        for (size_t size = 0; size <= MID_SIZE_MAX + 2; size += 1 + size / 97) {
+            assert_int_equal(hak__size_class_of_aligned(size, alignment),
+                             naive_class_of_aligned(size, alignment));
+        }
+        for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+            size_t bytes = size_class_bytes(class_index);
+            for (size_t size = bytes - 1; size <= bytes + 1; size++) {
+                assert_int_equal(hak__size_class_of_aligned(size, alignment),
+                                 naive_class_of_aligned(size, alignment));
+            }
+        }
+    }
+}
+
+static void test_aligned_extremes(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 64; i++) {
+        assert_int_equal(hak__size_class_of_aligned(SIZE_MAX, (size_t)1 << i), CLASS_COUNT);
+        assert_int_equal(hak__size_class_of_aligned(MID_SIZE_MAX + 1, (size_t)1 << i), CLASS_COUNT);
+        uint32_t of_nothing = hak__size_class_of_aligned(0, (size_t)1 << i);
+        assert_int_equal(of_nothing < CLASS_COUNT, (size_t)1 << i <= SLICE_SIZE);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_size_has_the_smallest_class_that_holds_it),
+        cmocka_unit_test(test_waste_is_bounded),
+        cmocka_unit_test(test_tables_are_consistent),
+        cmocka_unit_test(test_the_fast_functions_agree),
+        cmocka_unit_test(test_aligned_classes),
+        cmocka_unit_test(test_aligned_extremes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,389 @@
+/* test_slab.c: slab/slab: carving, refilling, returning, giving empty slabs back; random use
+ * against a ledger. The remote half is in test_slab_remote.c. */
+#include "../child.h"
+#include "unit.h"
+
+enum { OBJECTS_MAX = 8192 };
+
+static void *objects[OBJECTS_MAX];
+
+static int setup(void **state)
+{
+    int failed = unit_start(state);
+    hak__knobs.huge_threshold = UINT64_MAX; /* a test counts resident pages */
+    return failed;
+}
+
+/* Appends a refill's objects; the new count. */
+static uint32_t refill_into(struct slab_set *set, uint32_t class_index, uint32_t count)
+{
+    struct object_list list = hak__slab_refill(set, class_index);
+    unit_list_tail(list);
+    for (struct object *object = list.head; object != NULL; object = object->next) {
+        REQUIRE(count < OBJECTS_MAX);
+        objects[count++] = object;
+    }
+    return count;
+}
+
+/* All objects of one new slab. */
+static uint32_t fill_slab(struct slab_set *set, uint32_t class_index)
+{
+    uint32_t count = 0;
+    while (count < hak__size_classes[class_index].objects_per_slab) {
+        count = refill_into(set, class_index, count);
+    }
+    return count;
+}
+
+static bool owns(const struct slab_set *set, size_t slice)
+{
+    return window_owner(slice) >> OWNER_CODE_BITS == set->key >> OWNER_CODE_BITS;
+}
+
+static void test_carving_in_address_order(void **state)
+{
+    (void)state;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        struct slab_set *set = unit_set_create();
+        size_t size = size_class_bytes(class_index);
+        uint32_t capacity = hak__size_classes[class_index].objects_per_slab, count = 0;
+        while (count < capacity) {
+            uint32_t before = count;
+            count = refill_into(set, class_index, count);
+            uint32_t batch = size >= CARVE_BYTES ? 1 : (uint32_t)(CARVE_BYTES / size);
+            assert_int_equal(count - before, batch < capacity - before ? batch : capacity - before);
+        }
+        assert_true(is_aligned(objects[0], SLICE_SIZE));
+        for (uint32_t i = 0; i < count; i++) {
+            assert_ptr_equal(objects[i], (char *)objects[0] + i * size);
+        }
+        const struct slab *slab = unit_slab_of(objects[0]);
+        assert_int_equal(slab->carved_count, capacity);
+        assert_int_equal(slab->capacity, capacity);
+        assert_ptr_equal(slab->owner, set);
+        assert_null(set->partial[class_index]); /* full */
+        unit_return(set, objects, count);
+        unit_set_destroy(set);
+    }
+}
+
+static void test_memory_not_needed_is_not_touched(void **state)
+{
+    unsigned char resident[SLICE_SIZE / 4096];
+    size_t page = hak__os_page_size(), touched = 0;
+    (void)state;
+    hak__slab_pool_empty();
+    hak__superslab_purge(true);
+    struct slab_set *set = unit_set_create();
+    uint32_t count = refill_into(set, 1, 0);
+    assert_int_equal(mincore(slab_start(unit_slab_of(objects[0])), SLICE_SIZE, resident), 0);
+    for (size_t i = 0; i < SLICE_SIZE / page; i++) {
+        touched += resident[i] & 1;
+    }
+    assert_int_equal(touched, (CARVE_BYTES + page - 1) / page);
+    unit_return(set, objects, count);
+    unit_set_destroy(set);
+}
+
+static void test_owner_words_and_heads(void **state)
+{
+    static const size_t sizes[] = {16, 8192, 9216, 16384, 20480, 32768, MID_SIZE_MAX};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct slab_set *set = unit_set_create();
+        uint32_t class_index = size_class_of(sizes[i]);
+        uint32_t count = refill_into(set, class_index, 0);
+        struct slab *slab = unit_slab_of(objects[0]);
+        size_t slice = slab_slice(slab);
+        uint8_t slices = hak__size_classes[class_index].slab_slices;
+        assert_int_equal(slab->slice_count, slices);
+        assert_int_equal(slice % SUPERSLAB_SLICES + slices <= SUPERSLAB_SLICES, 1);
+        for (uint8_t j = 0; j < slices; j++) {
+            assert_int_equal(window_owner(slice + j), set->key | class_index);
+            assert_ptr_equal(slab_of_slice(slice + j), slab);
+        }
+        unit_return(set, objects, count);
+        for (uint8_t j = 0; j < slices; j++) {
+            assert_int_equal(window_owner(slice + j), OWNER_NOBODY);
+        }
+        unit_set_destroy(set);
+    }
+}
+
+static void test_is_object(void **state)
+{
+    static const size_t sizes[] = {16, 112, 3072, 8192, 20480};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct slab_set *set = unit_set_create();
+        uint32_t count = refill_into(set, size_class_of(sizes[i]), 0);
+        count = refill_into(set, size_class_of(sizes[i]), count);
+        struct slab *slab = unit_slab_of(objects[0]);
+        for (size_t offset = 0; offset < slab->slice_count * SLICE_SIZE; offset += 8) {
+            bool expected = offset % sizes[i] == 0 && offset / sizes[i] < count;
+            assert_int_equal(hak__slab_is_object(slab, slab_start(slab) + offset), expected);
+        }
+        assert_false(hak__slab_is_object(slab, slab_start(slab) + 1));
+        unit_return(set, objects, count);
+        unit_set_destroy(set);
+    }
+}
+
+static void test_refill_takes_the_whole_free_list_first(void **state)
+{
+    (void)state;
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(256);
+    uint32_t count = refill_into(set, class_index, 0);
+    unit_return(set, objects + 1, 3);
+    unit_return(set, objects + 5, 4);
+    assert_int_equal(unit_slab_of(objects[0])->free_count, 7);
+    assert_int_equal(hak__slab_free_objects(unit_slab_of(objects[0])), 7);
+    struct object_list list = hak__slab_refill(set, class_index);
+    assert_int_equal(list.count, 7);
+    static const uint32_t order[] = {5, 6, 7, 8, 1, 2, 3}; /* the last given comes first */
+    const struct object *object = list.head;
+    for (size_t i = 0; i < COUNT_OF(order); i++, object = object->next) {
+        assert_ptr_equal(object, objects[order[i]]);
+    }
+    assert_null(object);
+    assert_true(set->counters.values[COUNTER_REFILL_FREE_LIST] == 1);
+    assert_true(set->counters.values[COUNTER_REFILL_CARVE] == 1);
+    unit_return(set, objects, count);
+    unit_set_destroy(set);
+}
+
+static void test_a_full_slab_is_listed_again_by_a_return(void **state)
+{
+    (void)state;
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(1024);
+    uint32_t count = fill_slab(set, class_index);
+    struct slab *full = unit_slab_of(objects[0]);
+    assert_false(full->listed);
+    assert_null(set->partial[class_index]);
+    uint32_t more = refill_into(set, class_index, count);
+    struct slab *second = unit_slab_of(objects[count]);
+    assert_ptr_not_equal(second, full);
+    assert_ptr_equal(set->partial[class_index], second);
+    unit_return(set, objects + 7, 1);
+    assert_true(full->listed);
+    assert_ptr_equal(set->partial[class_index], full); /* its object is the warmest */
+    assert_ptr_equal(full->next, second);
+    hak__slab_set_check(set);
+    struct object_list list = hak__slab_refill(set, class_index);
+    assert_ptr_equal(list.head, objects[7]);
+    assert_int_equal(list.count, 1);
+    assert_false(full->listed);
+    assert_ptr_equal(set->partial[class_index], second);
+    assert_null(second->previous);
+    unit_return(set, objects + count, more - count);
+    unit_return(set, objects, count);
+    unit_set_destroy(set);
+}
+
+/* The slabs in the middle and at the ends of a class's list leave it in every order. */
+static void test_slabs_leave_their_list(void **state)
+{
+    enum { SLABS = 4 };
+    static const size_t orders[][SLABS] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 1, 3, 0}};
+    (void)state;
+    uint32_t class_index = size_class_of(SLICE_SIZE / 8);
+    for (size_t i = 0; i < COUNT_OF(orders); i++) {
+        struct slab_set *set = unit_set_create();
+        uint32_t count = 0;
+        while (count < SLABS * 8) {
+            count = refill_into(set, class_index, count);
+        }
+        for (size_t j = 0; j < SLABS; j++) {
+            unit_return(set, objects + j * 8, 1); /* all listed */
+        }
+        for (size_t j = 0; j < SLABS; j++) {
+            size_t first = orders[i][j] * 8;
+            size_t slice = window_slice_of(objects[first]);
+            unit_return(set, objects + first + 1, 7);
+            assert_false(owns(set, slice));
+            hak__slab_set_check(set);
+            size_t listed = 0;
+            for (struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
+                assert_true(slab->listed && owns(set, slab_slice(slab)));
+                assert_true(slab->next == NULL || slab->next->previous == slab);
+                listed++;
+            }
+            assert_int_equal(listed, SLABS - 1 - j);
+        }
+        unit_set_destroy(set);
+    }
+}
+
+static void test_empty_slabs_go_to_the_pool_then_to_their_superslab(void **state)
+{
+    static size_t slices[POOL_SLICES_MAX + 3];
+    (void)state;
+    size_t taken = unit_region_bytes_taken();
+    struct slab_set *set = unit_set_create();
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        uint32_t count = fill_slab(set, size_class_of(SLICE_SIZE / 8));
+        slices[i] = window_slice_of(objects[0]);
+        memcpy(objects + 100 + 8 * i, objects, count * sizeof objects[0]);
+    }
+    const uint64_t *counters = set->counters.values;
+    assert_true(counters[COUNTER_SLAB_FROM_POOL] == 0);
+    assert_true(counters[COUNTER_SLAB_FROM_REGION] == COUNT_OF(slices));
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        unit_return(set, objects + 100 + 8 * i, 8);
+        assert_false(owns(set, slices[i]));
+    }
+    assert_true(counters[COUNTER_SLAB_TO_POOL] == POOL_SLICES_MAX);
+    assert_true(counters[COUNTER_SLAB_TO_REGION] == COUNT_OF(slices) - POOL_SLICES_MAX);
+    struct slab_set *other = unit_set_create(); /* another heap gets them */
+    uint32_t count = refill_into(other, size_class_of(100), 0);
+    assert_true(other->counters.values[COUNTER_SLAB_FROM_POOL] == 1);
+    assert_int_equal(window_slice_of(objects[0]), slices[POOL_SLICES_MAX - 1]);
+    assert_true(owns(other, slices[POOL_SLICES_MAX - 1]));
+    unit_return(other, objects, count);
+    unit_set_destroy(other);
+    count =
+        refill_into(set, size_class_of(SLICE_SIZE / 4), 0); /* two slices: never from the pool */
+    assert_true(counters[COUNTER_SLAB_FROM_POOL] == 0);
+    unit_return(set, objects, count);
+    assert_true(counters[COUNTER_SLAB_TO_REGION] == COUNT_OF(slices) - POOL_SLICES_MAX + 1);
+    unit_set_destroy(set);
+    assert_int_equal(unit_region_bytes_taken(), taken);
+}
+
+static void random_return(struct slab_set *set, struct ledger *ledger, uint64_t *random,
+                          uint32_t *count)
+{
+    /* a run of objects that happen to be of one slab, as the cache would return them */
+    uint32_t first = (uint32_t)random_below(random, *count), length = 0;
+    struct slab *slab = unit_slab_of(objects[first]);
+    size_t size = size_class_bytes(slab->class_index);
+    uint32_t most = 1 + (uint32_t)random_size(random, 6);
+    while (length < most && first + length < *count &&
+           unit_slab_of(objects[first + length]) == slab) {
+        assert_true(hak__slab_is_object(slab, objects[first + length]));
+        assert_int_equal(pattern_mismatch(objects[first + length], 16, first + length), SIZE_MAX);
+        ledger_give(ledger, objects[first + length++], size);
+    }
+    unit_return(set, objects + first, length);
+    *count -= length;
+    for (uint32_t i = first, last = *count + length; i < first + length && i < *count; i++) {
+        objects[i] = objects[--last]; /* the last ones fill the gap and are marked anew */
+        pattern_fill(objects[i], 16, i);
+    }
+}
+
+static void test_random_use(void **state)
+{
+    static const size_t sizes[] = {16, 48, 112, 1024, 2048, 5120, 8192, 12288, 32768, MID_SIZE_MAX};
+    (void)state;
+    uint64_t random = 6;
+    uint32_t count = 0;
+    size_t taken = unit_region_bytes_taken();
+    struct ledger ledger = ledger_create();
+    struct slab_set *set = unit_set_create();
+    for (size_t step = 0; step < (SUPPORT_SLOW ? 5000 : 30000); step++) {
+        size_t most = step / 1000 % 2 == 0 ? OBJECTS_MAX / 2 : 100; /* fills up and empties */
+        if (count == 0 || (count < most && random_below(&random, 3) != 0)) {
+            uint32_t class_index = size_class_of(sizes[random_below(&random, COUNT_OF(sizes))]);
+            uint32_t before = count;
+            count = refill_into(set, class_index, count);
+            assert_true(count > before);
+            for (uint32_t i = before; i < count; i++) {
+                assert_int_equal(unit_slab_of(objects[i])->class_index, class_index);
+                ledger_take(&ledger, objects[i], size_class_bytes(class_index));
+                pattern_fill(objects[i], 16, i);
+            }
+        } else {
+            random_return(set, &ledger, &random, &count);
+        }
+        assert_int_equal(ledger.shared_count, count);
+    }
+    while (count != 0) {
+        random_return(set, &ledger, &random, &count);
+    }
+    ledger_destroy(&ledger);
+    unit_set_destroy(set);
+    assert_int_equal(unit_region_bytes_taken(), taken);
+}
+
+static void return_too_many(void *argument)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t count = refill_into(set, size_class_of(64), 0);
+    (void)argument;
+    unit_return(set, objects, count - 1);
+    unit_return(set, objects, 2); /* one of them a second time */
+}
+
+static void corrupt_a_free_object(void *argument)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t count = refill_into(set, size_class_of(64), 0);
+    unit_return(set, objects, count - 1);
+    ((struct object *)objects[3])->next = (struct object *)(void *)((char *)objects[5] + 8);
+    (void)argument;
+    hak__slab_refill(set, size_class_of(128)); /* walks the set at level 2 */
+}
+
+static void test_what_callers_break(void **state)
+{
+    (void)state;
+    REQUIRE_DEATH(return_too_many, NULL,
+                  "double free .more objects freed than the slab holds.*64 bytes");
+    if (HAK_LEVEL >= 2) {
+        REQUIRE_DEATH(corrupt_a_free_object, NULL, "corrupted free list.*64 bytes");
+    }
+}
+
+static void refill_without_memory(void *argument)
+{
+    struct rlimit limit;
+    struct slab_set *set = unit_set_create();
+    (void)argument;
+    hak__slab_pool_empty();
+    while (hak__superslab_bytes_free() != 0) {
+        hak__superslab_take(1, 1);
+    }
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = address_space_bytes();
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        struct object_list list = hak__slab_refill(set, class_index);
+        REQUIRE(list.head == NULL && list.count == 0);
+    }
+    REQUIRE(unit_set_is_empty(set));
+    limit.rlim_cur = before;
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    REQUIRE(hak__slab_refill(set, 5).count != 0);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    REQUIRE_LIFE(refill_without_memory, NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_carving_in_address_order),
+        cmocka_unit_test(test_memory_not_needed_is_not_touched),
+        cmocka_unit_test(test_owner_words_and_heads),
+        cmocka_unit_test(test_is_object),
+        cmocka_unit_test(test_refill_takes_the_whole_free_list_first),
+        cmocka_unit_test(test_a_full_slab_is_listed_again_by_a_return),
+        cmocka_unit_test(test_slabs_leave_their_list),
+        cmocka_unit_test(test_empty_slabs_go_to_the_pool_then_to_their_superslab),
+        cmocka_unit_test(test_random_use),
+        cmocka_unit_test(test_what_callers_break),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

@@ -1,0 +1,347 @@
+/* test_span.c: large/span: whole slices, the cache of freed ones, growing in place; random use
+ * against a ledger. */
+#include "unit.h"
+
+#include "large/span.h"
+
+static struct span_cache cache;
+static struct counters counters;
+
+static int setup(void **state)
+{
+    int failed = unit_start(state);
+    hak__knobs.huge_threshold = UINT64_MAX;
+    return failed;
+}
+
+static size_t region_taken;
+
+static int fresh_cache(void **state)
+{
+    (void)state;
+    memset(&cache, 0, sizeof cache);
+    memset(&counters, 0, sizeof counters);
+    region_taken = unit_region_bytes_taken();
+    return 0;
+}
+
+/* Each test gives everything back. */
+static int nothing_is_left(void **state)
+{
+    (void)state;
+    hak__span_cache_trim(&cache, true);
+    return cache.slices == 0 && unit_region_bytes_taken() == region_taken ? 0 : -1;
+}
+
+#define SPAN_TEST(test) cmocka_unit_test_setup_teardown(test, fresh_cache, nothing_is_left)
+
+/* A span that must exist, as its first slice. */
+static size_t allocate(size_t size)
+{
+    struct span span = hak__span_allocate(&cache, &counters, size, SLICE_SIZE);
+    REQUIRE(span.pointer != NULL);
+    return window_slice_of(span.pointer);
+}
+
+static void test_sizes_and_owner_words(void **state)
+{
+    (void)state;
+    for (size_t size = 1; size <= SPAN_SIZE_MAX; size += 1 + size / 3) {
+        struct span span = hak__span_allocate(NULL, &counters, size, OBJECT_ALIGNMENT);
+        assert_true(span.pointer != NULL && is_aligned(span.pointer, SLICE_SIZE));
+        size_t slice = window_slice_of(span.pointer), bytes = hak__span_bytes(slice);
+        assert_int_equal(bytes, bits_align_up(size, SLICE_SIZE));
+        assert_int_equal(window_owner(slice), OWNER_SPAN);
+        for (size_t i = 1; i < bytes / SLICE_SIZE; i++) {
+            assert_int_equal(window_owner(slice + i), OWNER_NOBODY);
+        }
+        if (span.zeroed) {
+            assert_int_equal(nonzero_offset(span.pointer, bytes), SIZE_MAX);
+        }
+        memset(span.pointer, 'x', bytes);
+        hak__span_free(NULL, &counters, slice);
+        assert_int_equal(window_owner(slice), OWNER_NOBODY);
+    }
+    assert_true(counters.values[COUNTER_SPAN_ALLOCATED] == counters.values[COUNTER_SPAN_FREED]);
+    assert_true(counters.values[COUNTER_SPAN_CACHE_HIT] == 0);
+}
+
+static void test_alignments(void **state)
+{
+    (void)state;
+    for (size_t alignment = 1; alignment <= SUPERSLAB_SIZE; alignment *= 2) {
+        for (size_t size = 1; size <= SPAN_SIZE_MAX; size *= 8) {
+            struct span span = hak__span_allocate(&cache, &counters, size, alignment);
+            assert_true(span.pointer != NULL && is_aligned(span.pointer, alignment));
+            hak__span_free(&cache, &counters, window_slice_of(span.pointer));
+        }
+    }
+}
+
+static void test_the_cache_gives_the_last_one_back(void **state)
+{
+    (void)state;
+    size_t slice = allocate(800 * KIB);
+    memset(window_slice_address(slice), 'x', 800 * KIB);
+    hak__span_free(&cache, &counters, slice);
+    assert_int_equal(window_owner(slice), OWNER_NOBODY);
+    size_t free_bytes = hak__superslab_bytes_free();
+    for (int i = 0; i < 100; i++) {
+        struct span span = hak__span_allocate(&cache, &counters, 800 * KIB, SLICE_SIZE);
+        assert_int_equal(window_slice_of(span.pointer), slice);
+        assert_false(span.zeroed);
+        assert_int_equal(window_owner(slice), OWNER_SPAN);
+        hak__span_free(&cache, &counters, slice);
+    }
+    assert_int_equal(hak__superslab_bytes_free(), free_bytes); /* untouched */
+    assert_true(counters.values[COUNTER_SPAN_CACHE_HIT] == 100);
+    assert_true(counters.values[COUNTER_SPAN_ALLOCATED] == 101);
+    assert_true(counters.values[COUNTER_SPAN_FREED] == 101);
+}
+
+/* Two cached spans of `first` and `second` slices: which one a request of `wanted` gets. */
+static size_t slices_chosen(uint32_t first, uint32_t second, uint32_t wanted)
+{
+    size_t slices[2] = {allocate(first * SLICE_SIZE), allocate(second * SLICE_SIZE)};
+    hak__span_free(&cache, &counters, slices[0]);
+    hak__span_free(&cache, &counters, slices[1]);
+    uint64_t hits = counters.values[COUNTER_SPAN_CACHE_HIT];
+    size_t slice = allocate(wanted * SLICE_SIZE);
+    size_t chosen =
+        counters.values[COUNTER_SPAN_CACHE_HIT] == hits ? 0 : hak__span_bytes(slice) / SLICE_SIZE;
+    hak__span_free(NULL, &counters, slice);
+    hak__span_cache_trim(&cache, true);
+    return chosen;
+}
+
+static void test_the_best_fit_is_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(slices_chosen(9, 8, 8), 8);
+    assert_int_equal(slices_chosen(8, 9, 8), 8);
+    assert_int_equal(slices_chosen(7, 9, 8), 9);        /* an eighth too long */
+    assert_int_equal(slices_chosen(6, 7, 8), 0);        /* too short */
+    for (uint32_t wanted = 1; wanted <= 24; wanted++) { /* never more than an eighth */
+        assert_int_equal(slices_chosen(wanted + wanted / 8 + 1, 1, wanted), wanted == 1 ? 1 : 0);
+    }
+}
+
+static void test_a_cached_span_of_another_alignment_is_not_taken(void **state)
+{
+    (void)state;
+    struct span span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
+    size_t aligned = window_slice_of(span.pointer);
+    size_t odd = 0, others[64], count = 0;
+    do { /* one at no multiple of 1 MiB */
+        others[count++] = odd = allocate(4 * SLICE_SIZE);
+    } while (is_aligned(window_slice_address(odd), MIB));
+    hak__span_free(&cache, &counters, odd);
+    hak__span_free(&cache, &counters, aligned);
+    span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
+    assert_int_equal(window_slice_of(span.pointer), aligned);
+    struct span second = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
+    assert_true(is_aligned(second.pointer, MIB));
+    assert_int_not_equal(window_slice_of(second.pointer), odd);
+    hak__span_free(NULL, &counters, aligned);
+    hak__span_free(NULL, &counters, window_slice_of(second.pointer));
+    while (count-- > 1) {
+        hak__span_free(NULL, &counters, others[count - 1]);
+    }
+}
+
+static void test_the_cache_is_bounded(void **state)
+{
+    static size_t slices[SPAN_CACHE_ENTRIES + 5];
+    (void)state;
+    for (uint32_t length = 1; length <= SPAN_SLICES_MAX; length *= 2) {
+        for (size_t i = 0; i < COUNT_OF(slices); i++) {
+            slices[i] = allocate(length * SLICE_SIZE);
+        }
+        size_t taken = unit_region_bytes_taken();
+        for (size_t i = 0; i < COUNT_OF(slices); i++) {
+            hak__span_free(&cache, &counters, slices[i]);
+            uint32_t sum = 0;
+            for (size_t j = 0; j < SPAN_CACHE_ENTRIES; j++) {
+                sum += cache.entries[j].slices;
+            }
+            assert_int_equal(cache.slices, sum);
+            assert_true(sum <= 2 * SPAN_SLICES_MAX);
+            /* what is not cached went back at once */
+            taken -= length * SLICE_SIZE;
+            assert_int_equal(unit_region_bytes_taken(), taken + sum * SLICE_SIZE);
+        }
+        assert_true(cache.slices >= length); /* one of any length fits */
+        assert_true(length > 4 || cache.slices == SPAN_CACHE_ENTRIES * length);
+        hak__span_cache_trim(&cache, true);
+    }
+}
+
+static void test_trimming_twice_empties(void **state)
+{
+    (void)state;
+    size_t first = allocate(3 * SLICE_SIZE), second = allocate(20 * SLICE_SIZE);
+    hak__span_free(&cache, &counters, first);
+    hak__span_free(&cache, &counters, second);
+    assert_int_equal(hak__span_cache_trim(&cache, false), 0);
+    second = allocate(20 * SLICE_SIZE); /* used in between: stays */
+    hak__span_free(&cache, &counters, second);
+    assert_int_equal(hak__span_cache_trim(&cache, false), 3);
+    assert_int_equal(cache.slices, 20);
+    assert_int_equal(hak__span_cache_trim(&cache, false), 20);
+    assert_int_equal(cache.slices, 0);
+    assert_int_equal(unit_region_bytes_taken(), region_taken);
+    first = allocate(3 * SLICE_SIZE);
+    hak__span_free(&cache, &counters, first);
+    assert_int_equal(hak__span_cache_trim(&cache, true), 3); /* at once */
+    assert_int_equal(hak__span_cache_trim(&cache, true), 0);
+}
+
+/* A superslab of our own with only [first, first + 4) taken, as a span. */
+static size_t span_alone(size_t *superslab)
+{
+    *superslab = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+    assert_int_not_equal(*superslab, SLICE_NONE);
+    hak__superslab_give(*superslab + 40, 4);
+    hak__superslab_purge(true);
+    hak__superslab_take_exact(*superslab + 40, 4); /* dirty */
+    hak__superslab_give(*superslab + 40, 4);
+    size_t slice = allocate(4 * SLICE_SIZE);
+    while (slice != *superslab + 40) { /* lower dirty ones were free */
+        slice = allocate(4 * SLICE_SIZE);
+    }
+    return slice;
+}
+
+static void test_resize_in_place(void **state)
+{
+    size_t superslab;
+    (void)state;
+    hak__superslab_purge(true);
+    size_t slice = span_alone(&superslab);
+    char *bytes = window_slice_address(slice);
+    pattern_fill(bytes, 4 * SLICE_SIZE, 1);
+    assert_false(hak__span_resize(slice, 4 * SLICE_SIZE + 1)); /* the neighbour is taken */
+    assert_int_equal(hak__span_bytes(slice), 4 * SLICE_SIZE);
+    hak__superslab_give(slice + 4, 4);
+    assert_false(hak__span_resize(slice, 9 * SLICE_SIZE)); /* one too many */
+    assert_int_equal(hak__span_bytes(slice), 4 * SLICE_SIZE);
+    size_t free_bytes = hak__superslab_bytes_free();
+    assert_true(hak__span_resize(slice, 7 * SLICE_SIZE + 1));
+    assert_int_equal(hak__span_bytes(slice), 8 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_bytes_free(), free_bytes - 4 * SLICE_SIZE);
+    assert_int_equal(pattern_mismatch(bytes, 4 * SLICE_SIZE, 1), SIZE_MAX);
+    assert_int_equal(window_owner(slice), OWNER_SPAN);
+    assert_int_equal(window_owner(slice + 7), OWNER_NOBODY);
+    assert_true(hak__span_resize(slice, 8 * SLICE_SIZE)); /* as it is */
+    assert_int_equal(hak__superslab_bytes_free(), free_bytes - 4 * SLICE_SIZE);
+    assert_true(hak__span_resize(slice, 2 * SLICE_SIZE - 5));
+    assert_int_equal(hak__span_bytes(slice), 2 * SLICE_SIZE);
+    assert_int_equal(hak__superslab_bytes_free(), free_bytes + 2 * SLICE_SIZE);
+    assert_int_equal(pattern_mismatch(bytes, 2 * SLICE_SIZE, 1), SIZE_MAX);
+    hak__span_free(&cache, &counters, slice);
+    hak__span_cache_trim(&cache, true);
+    hak__superslab_give(superslab, 40);
+    hak__superslab_give(superslab + 48, 16);
+}
+
+static void test_resize_is_refused(void **state)
+{
+    (void)state;
+    size_t superslab = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+    size_t next = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+    hak__superslab_give(next, SUPERSLAB_SLICES);
+    hak__superslab_give(superslab, SUPERSLAB_SLICES);
+    struct span span = hak__span_allocate(&cache, &counters, SPAN_SIZE_MAX, SPAN_SIZE_MAX);
+    size_t slice = window_slice_of(span.pointer);
+    assert_false(hak__span_resize(slice, SPAN_SIZE_MAX + 1));
+    assert_int_equal(hak__span_bytes(slice), SPAN_SIZE_MAX);
+    /* the last slices of a superslab do not grow into the next one */
+    assert_true(hak__span_resize(slice, SLICE_SIZE));
+    size_t last = slice / SUPERSLAB_SLICES * SUPERSLAB_SLICES + SUPERSLAB_SLICES - 4;
+    struct span tail = {NULL, false};
+    size_t taken[SUPERSLAB_SLICES], count = 0;
+    do {
+        tail = hak__span_allocate(NULL, &counters, 4 * SLICE_SIZE, 4 * SLICE_SIZE);
+        taken[count++] = window_slice_of(tail.pointer);
+    } while (taken[count - 1] < last && count < COUNT_OF(taken));
+    assert_int_equal(taken[count - 1] % SUPERSLAB_SLICES, SUPERSLAB_SLICES - 4);
+    assert_false(hak__span_resize(taken[count - 1], 5 * SLICE_SIZE));
+    hak__span_free(NULL, &counters, slice);
+    while (count-- > 0) {
+        hak__span_free(NULL, &counters, taken[count]);
+    }
+}
+
+enum { SPANS = 60 };
+
+static void random_step(uint64_t *random, struct ledger *ledger, size_t *slices)
+{
+    size_t *slice = &slices[random_below(random, SPANS)];
+    size_t size =
+        1 + random_below(random, random_below(random, 4) == 0 ? SPAN_SIZE_MAX : 512 * KIB);
+    struct span_cache *used = random_below(random, 4) == 0 ? NULL : &cache;
+    if (*slice == SLICE_NONE) {
+        struct span span =
+            hak__span_allocate(used, &counters, size, (size_t)1 << random_below(random, 21));
+        *slice = window_slice_of(span.pointer);
+        size_t bytes = hak__span_bytes(*slice);
+        assert_true(bytes >= size);
+        ledger_take(ledger, span.pointer, bytes);
+        memcpy((char *)span.pointer + bytes - 8, slice, 8);
+        return;
+    }
+    char *bytes = window_slice_address(*slice);
+    size_t old = hak__span_bytes(*slice);
+    assert_memory_equal(bytes + old - 8, slice, 8);
+    ledger_give(ledger, bytes, old);
+    if (random_below(random, 2) == 0) {
+        bool resized = hak__span_resize(*slice, size);
+        assert_true(resized || size > old);
+        assert_int_equal(hak__span_bytes(*slice), resized ? bits_align_up(size, SLICE_SIZE) : old);
+        old = hak__span_bytes(*slice);
+        ledger_take(ledger, bytes, old);
+        memcpy(bytes + old - 8, slice, 8);
+    } else {
+        hak__span_free(used, &counters, *slice);
+        *slice = SLICE_NONE;
+    }
+}
+
+static void test_random_use(void **state)
+{
+    size_t slices[SPANS];
+    (void)state;
+    uint64_t random = 9;
+    struct ledger ledger = ledger_create();
+    memset(slices, 0xff, sizeof slices);
+    for (size_t step = 0; step < (SUPPORT_SLOW ? 5000 : 20000); step++) {
+        random_step(&random, &ledger, slices);
+        if (step % 512 == 0) {
+            hak__span_cache_trim(&cache, step % 1024 == 0);
+        }
+    }
+    for (size_t i = 0; i < SPANS; i++) {
+        if (slices[i] != SLICE_NONE) {
+            ledger_give(&ledger, window_slice_address(slices[i]), hak__span_bytes(slices[i]));
+            hak__span_free(&cache, &counters, slices[i]);
+        }
+    }
+    ledger_destroy(&ledger);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SPAN_TEST(test_sizes_and_owner_words),
+        SPAN_TEST(test_alignments),
+        SPAN_TEST(test_the_cache_gives_the_last_one_back),
+        SPAN_TEST(test_the_best_fit_is_taken),
+        SPAN_TEST(test_a_cached_span_of_another_alignment_is_not_taken),
+        SPAN_TEST(test_the_cache_is_bounded),
+        SPAN_TEST(test_trimming_twice_empties),
+        SPAN_TEST(test_resize_in_place),
+        SPAN_TEST(test_resize_is_refused),
+        SPAN_TEST(test_random_use),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

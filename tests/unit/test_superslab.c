@@ -1,0 +1,456 @@
+/* test_superslab.c: region/superslab: which slices go out, against a model of one byte a slice;
+ * addresses that belong to somebody else; limits; release and reclaim. */
+#include "../child.h"
+#include "unit.h"
+
+enum { MODEL_SLICES = 4096, RUNS_MAX = 300, STEPS = SUPPORT_SLOW ? 2000 : 6000 };
+
+/* What the model knows of a slice. */
+enum { ABSENT = 0, TAKEN, FREE_CLEAN, FREE_DIRTY };
+
+struct run {
+    size_t slice;
+    uint32_t count; /* 0: none */
+};
+
+static unsigned char model[MODEL_SLICES];
+static struct run runs[RUNS_MAX];
+
+static unsigned char actual_state(size_t slice)
+{
+    const struct superslab *superslab = &hak__superslabs.superslabs[slice / SUPERSLAB_SLICES];
+    uint64_t bit = UINT64_C(1) << slice % SUPERSLAB_SLICES;
+    if ((superslab->free & bit) == 0) {
+        return TAKEN;
+    }
+    return (superslab->dirty & bit) != 0 ? FREE_DIRTY : FREE_CLEAN;
+}
+
+static void model_start(void)
+{
+    REQUIRE_SIZE(hak__superslabs.count, <=, MODEL_SLICES / SUPERSLAB_SLICES);
+    memset(model, ABSENT, sizeof model);
+    for (size_t slice = 0; slice < hak__superslabs.frontier; slice++) {
+        model[slice] = actual_state(slice);
+    }
+}
+
+/* Slices between two frontiers: claimed (clean and free before `run` took its part) or skipped. */
+static void model_extend(size_t from, struct run run)
+{
+    REQUIRE_SIZE(hak__superslabs.frontier, <=, MODEL_SLICES);
+    for (size_t slice = from; slice < hak__superslabs.frontier; slice++) {
+        bool taken_now = slice >= run.slice && slice < run.slice + run.count;
+        model[slice] = taken_now || actual_state(slice) != TAKEN ? FREE_CLEAN : TAKEN;
+    }
+}
+
+/* The lowest fitting run by the definition: dirty ones first. */
+static size_t model_find(uint32_t count, uint32_t alignment, bool dirty_only)
+{
+    for (size_t first = 0; first < hak__superslabs.frontier; first += alignment) {
+        bool fits = first % SUPERSLAB_SLICES + count <= SUPERSLAB_SLICES;
+        for (size_t i = first; fits && i < first + count; i++) {
+            fits = model[i] == FREE_DIRTY || (!dirty_only && model[i] == FREE_CLEAN);
+        }
+        if (fits) {
+            return first;
+        }
+    }
+    return SLICE_NONE;
+}
+
+static void model_take(struct run run, bool zeroed)
+{
+    bool clean = true;
+    for (size_t i = run.slice; i < run.slice + run.count; i++) {
+        assert_true(model[i] == FREE_CLEAN || model[i] == FREE_DIRTY);
+        assert_int_equal(window_owner(i), OWNER_NOBODY);
+        clean = clean && model[i] == FREE_CLEAN;
+        model[i] = TAKEN;
+    }
+    assert_int_equal(zeroed, clean);
+    if (zeroed) {
+        assert_int_equal(nonzero_offset(window_slice_address(run.slice), run.count * SLICE_SIZE),
+                         SIZE_MAX);
+    }
+}
+
+static void model_give(struct run run)
+{
+    memset(model + run.slice, FREE_DIRTY, run.count);
+}
+
+static void model_check_sums(void)
+{
+    size_t free_count = 0, dirty_count = 0;
+    for (size_t i = 0; i < hak__superslabs.frontier; i++) {
+        free_count += model[i] == FREE_CLEAN || model[i] == FREE_DIRTY;
+        dirty_count += model[i] == FREE_DIRTY;
+        bool marked =
+            (hak__superslabs.has_free[i / SUPERSLAB_SLICES / 64] >> (i / SUPERSLAB_SLICES % 64) &
+             1) != 0;
+        assert_true(marked || (model[i] != FREE_CLEAN && model[i] != FREE_DIRTY));
+    }
+    assert_int_equal(hak__superslab_bytes_free(), free_count * SLICE_SIZE);
+    assert_int_equal(hak__superslab_bytes_dirty(), dirty_count * SLICE_SIZE);
+}
+
+/* The first and last word of each slice tell whose it is. */
+static void run_mark(struct run run)
+{
+    for (size_t i = run.slice; i < run.slice + run.count; i++) {
+        size_t *words = window_slice_address(i);
+        words[0] = words[SLICE_SIZE / sizeof(size_t) - 1] = run.slice + 1;
+    }
+}
+
+static void run_check_marks(struct run run)
+{
+    for (size_t i = run.slice; i < run.slice + run.count; i++) {
+        const size_t *words = window_slice_address(i);
+        assert_int_equal(words[0], run.slice + 1);
+        assert_int_equal(words[SLICE_SIZE / sizeof(size_t) - 1], run.slice + 1);
+    }
+}
+
+static struct run take(uint32_t count, uint32_t alignment)
+{
+    size_t frontier = hak__superslabs.frontier;
+    size_t expected = model_find(count, alignment, true);
+    expected = expected == SLICE_NONE ? model_find(count, alignment, false) : expected;
+    struct slice_run taken = hak__superslab_take(count, alignment);
+    struct run run = {taken.slice, count};
+    assert_int_not_equal(run.slice, SLICE_NONE);
+    if (expected == SLICE_NONE) { /* it had to claim */
+        assert_true(hak__superslabs.frontier > frontier);
+        model_extend(frontier, run);
+        expected = model_find(count, alignment, false);
+    } else {
+        assert_int_equal(hak__superslabs.frontier, frontier);
+    }
+    assert_int_equal(run.slice, expected);
+    assert_int_equal(run.slice % alignment, 0);
+    model_take(run, taken.zeroed);
+    return run;
+}
+
+static void give(struct run run)
+{
+    hak__superslab_give(run.slice, run.count);
+    model_give(run);
+}
+
+/* Extends the run by `count` if the model says that it can. */
+static void take_exact(struct run *run, uint32_t count)
+{
+    size_t next = run->slice + run->count;
+    uint32_t offset = (uint32_t)(next % SUPERSLAB_SLICES);
+    bool possible = offset != 0 && offset + count <= SUPERSLAB_SLICES;
+    for (size_t i = next; possible && i < next + count; i++) {
+        possible = model[i] == FREE_CLEAN || model[i] == FREE_DIRTY;
+    }
+    assert_int_equal(hak__superslab_take_exact(next, count), possible);
+    if (possible) {
+        memset(model + next, TAKEN, count);
+        run->count += count;
+    }
+}
+
+static void random_step(uint64_t *random, size_t most_slices, size_t *live)
+{
+    struct run *run = &runs[random_below(random, RUNS_MAX)];
+    if (run->count == 0) {
+        uint32_t alignment = 1u << random_below(random, 4) * random_below(random, 3);
+        uint32_t count = 1 + (uint32_t)random_size(random, 5);
+        count = random_below(random, 50) == 0 ? SUPERSLAB_SLICES : count;
+        if (*live + count <= most_slices) {
+            *run = take(count, alignment);
+            run_mark(*run);
+            *live += count;
+        }
+        return;
+    }
+    run_check_marks(*run);
+    *live -= run->count;
+    if (random_below(random, 3) == 0) {
+        take_exact(run, 1 + (uint32_t)random_below(random, 8));
+        run_mark(*run);
+    } else if (run->count > 1 && random_below(random, 3) == 0) { /* give a part */
+        uint32_t kept = 1 + (uint32_t)random_below(random, run->count - 1);
+        give((struct run){run->slice + kept, run->count - kept});
+        run->count = kept;
+    } else {
+        give(*run);
+        run->count = 0;
+    }
+    *live += run->count;
+}
+
+static void test_random_runs_against_a_model(void **state)
+{
+    (void)state;
+    uint64_t random = 11;
+    size_t live = 0;
+    model_start();
+    for (size_t step = 0; step < STEPS; step++) {
+        /* the heap breathes: from full to a few slices and back */
+        random_step(&random, step / 500 % 2 == 0 ? 900 : 200, &live);
+        if (step % 100 == 0) {
+            model_check_sums();
+        }
+    }
+    for (size_t i = 0; i < RUNS_MAX; i++) {
+        if (runs[i].count != 0) {
+            run_check_marks(runs[i]);
+            give(runs[i]);
+            runs[i].count = 0;
+        }
+    }
+    model_check_sums();
+}
+
+static void test_every_alignment_and_length(void **state)
+{
+    (void)state;
+    model_start();
+    for (uint32_t alignment = 1; alignment <= SUPERSLAB_SLICES; alignment *= 2) {
+        for (uint32_t count = 1; count <= SUPERSLAB_SLICES; count += 1 + count / 3) {
+            struct run first = take(count, alignment);
+            struct run second = take(count, alignment);
+            give(first);
+            give(second);
+        }
+    }
+    model_check_sums();
+}
+
+static void test_dirty_goes_out_before_clean(void **state)
+{
+    (void)state;
+    struct run low = {hak__superslab_take(3, 1).slice, 3};
+    struct run high = {hak__superslab_take(5, 1).slice, 5};
+    hak__superslab_give(low.slice, low.count);
+    hak__superslab_purge(true);
+    model_start();
+    give(high); /* dirty; clean ones lie below */
+    struct run again = take(2, 1);
+    assert_int_equal(again.slice, high.slice);
+    give(again);
+    again = take(3, 1);
+    assert_int_equal(again.slice, high.slice);
+    struct run clean = take(3, 1); /* no three dirty ones are left */
+    assert_int_equal(clean.slice, low.slice);
+    give(again);
+    give(clean);
+    model_check_sums();
+}
+
+/* Where huge pages were asked for, the first slice of one makes all of it dirty. */
+static void test_huge_pages_are_dirty_as_a_whole(void **state)
+{
+    (void)state;
+    hak__knobs.huge_threshold = 0;
+    size_t slice, frontier = hak__superslabs.frontier;
+    do { /* until one is claimed for it */
+        slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+        assert_int_not_equal(slice, SLICE_NONE);
+    } while (slice < frontier);
+    const struct superslab *superslab = &hak__superslabs.superslabs[slice / SUPERSLAB_SLICES];
+    if (superslab->huge == 0) {
+        skip(); /* a kernel without them */
+    }
+    hak__superslab_give(slice, SUPERSLAB_SLICES);
+    hak__superslab_purge(true);
+    assert_true(superslab->dirty == 0);
+    uint32_t huge = HUGE_PAGE_SIZE / SLICE_SIZE;
+    uint64_t last_page = bits_mask(SUPERSLAB_SLICES - huge, huge);
+    assert_true(hak__superslab_take_exact(slice + SUPERSLAB_SLICES - 9, 2));
+    assert_true(superslab->dirty == last_page);
+    assert_int_equal(hak__superslab_bytes_dirty(), HUGE_PAGE_SIZE - 2 * SLICE_SIZE);
+    hak__superslab_give(slice + SUPERSLAB_SLICES - 9, 2);
+    assert_int_equal(hak__superslab_bytes_dirty(), HUGE_PAGE_SIZE);
+    assert_int_equal(hak__superslab_purge(true), HUGE_PAGE_SIZE);
+    assert_true(superslab->dirty == 0);
+    assert_true(hak__superslab_take_exact(slice + 1, SUPERSLAB_SLICES - 2)); /* of all pages */
+    assert_true(superslab->dirty == UINT64_MAX);
+    hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 2);
+}
+
+static void test_take_exact_at_the_borders(void **state)
+{
+    (void)state;
+    struct slice_run run = hak__superslab_take(SUPERSLAB_SLICES, 1);
+    assert_int_not_equal(run.slice, SLICE_NONE);
+    assert_int_equal(run.slice % SUPERSLAB_SLICES, 0);
+    assert_false(hak__superslab_take_exact(run.slice + 1, 1));
+    assert_false(hak__superslab_take_exact(run.slice + SUPERSLAB_SLICES, 1));
+    hak__superslab_give(run.slice + 32, 32);
+    assert_false(hak__superslab_take_exact(run.slice + 31, 2));
+    assert_false(hak__superslab_take_exact(run.slice + 63, 2));
+    assert_true(hak__superslab_take_exact(run.slice + 32, 31));
+    assert_true(hak__superslab_take_exact(run.slice + 63, 1));
+    hak__superslab_give(run.slice, SUPERSLAB_SLICES);
+}
+
+/* An OS page of somebody else's, `offset` slices into the next superslab: left alone and skipped.
+ */
+static void skip_a_stranger(size_t offset)
+{
+    size_t index = (hak__superslabs.frontier + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
+    size_t slice = index * SUPERSLAB_SLICES + offset;
+    char *stranger = unit_occupy((uintptr_t)window_slice_address(slice), hak__os_page_size());
+    memset(stranger, 's', hak__os_page_size());
+    struct run taken[200];
+    size_t count = 0;
+    do {
+        assert_true(count < COUNT_OF(taken));
+        struct slice_run run = hak__superslab_take(8, 1);
+        assert_int_not_equal(run.slice, SLICE_NONE);
+        assert_true(slice < run.slice || slice >= run.slice + 8);
+        taken[count] = (struct run){run.slice, 8};
+        run_mark(taken[count++]);
+    } while (hak__superslabs.frontier <= (index + 1) * SUPERSLAB_SLICES);
+    assert_int_equal(stranger[0], 's');
+    assert_int_equal(stranger[hak__os_page_size() - 1], 's');
+    assert_int_equal(window_owner(slice), OWNER_NOBODY);
+    for (size_t i = 0; i < count; i++) {
+        run_check_marks(taken[i]);
+        hak__superslab_give(taken[i].slice, 8);
+    }
+    munmap(stranger, hak__os_page_size());
+}
+
+static void test_claims_skip_what_somebody_else_has_mapped(void **state)
+{
+    (void)state;
+    skip_a_stranger(0);
+    skip_a_stranger(SUPERSLAB_SLICES / 2 + 8);
+    skip_a_stranger(SUPERSLAB_SLICES - 1);
+}
+
+/* With 20 slices of address space left, half a superslab cannot be had, but single slices can. */
+static void take_near_a_limit(void *argument)
+{
+    struct rlimit limit;
+    (void)argument;
+    while (hak__superslab_bytes_free() != 0) {
+        REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
+    }
+    size_t claimed = hak__superslab_bytes_claimed();
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = address_space_bytes() + 20 * SLICE_SIZE;
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    errno = ERRNO_UNTOUCHED;
+    REQUIRE(hak__superslab_take(SUPERSLAB_SLICES / 2, 1).slice == SLICE_NONE);
+    size_t count = 0;
+    for (struct slice_run run; (run = hak__superslab_take(4, 1)).slice != SLICE_NONE; count++) {
+        REQUIRE(run.zeroed && errno == ERRNO_UNTOUCHED);
+        memset(window_slice_address(run.slice), 'x', 4 * SLICE_SIZE);
+    }
+    REQUIRE(errno == ERRNO_UNTOUCHED);
+    REQUIRE_SIZE(count, >=, 3);
+    REQUIRE_SIZE(hak__superslab_bytes_claimed() - claimed, ==, 4 * SLICE_SIZE * count);
+    REQUIRE_SIZE(hak__superslab_bytes_free(), ==, 0);
+}
+
+static void test_near_a_limit(void **state)
+{
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    REQUIRE_LIFE(take_near_a_limit, NULL, NULL);
+}
+
+static size_t whole_superslabs(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < hak__superslabs.count; i++) {
+        count += hak__superslabs.superslabs[i].free == UINT64_MAX;
+    }
+    return count;
+}
+
+static size_t take_whole(bool *zeroed)
+{
+    struct slice_run run = hak__superslab_take(SUPERSLAB_SLICES, SUPERSLAB_SLICES);
+    assert_int_not_equal(run.slice, SLICE_NONE);
+    *zeroed = run.zeroed;
+    return run.slice;
+}
+
+static void test_release_and_reclaim(void **state)
+{
+    bool zeroed;
+    (void)state;
+    size_t kept = take_whole(&zeroed), freed = take_whole(&zeroed);
+    memset(window_slice_address(kept), 'k', SUPERSLAB_SIZE);
+    memset(window_slice_address(freed), 'f', SUPERSLAB_SIZE);
+    hak__superslab_give(freed, SUPERSLAB_SLICES);
+    size_t claimed = hak__superslab_bytes_claimed(), free_bytes = hak__superslab_bytes_free();
+    size_t whole = whole_superslabs();
+    assert_int_equal(hak__superslab_release(), whole * SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_bytes_claimed(), claimed - whole * SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_bytes_free(), free_bytes - whole * SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslabs.superslabs[freed / SUPERSLAB_SLICES].state,
+                     SUPERSLAB_RELEASED);
+    assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed)));
+    assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed + SUPERSLAB_SLICES - 1)));
+    assert_int_equal(hak__superslab_release(), 0);
+    for (size_t i = 0; i < whole; i++) { /* the addresses come back, the contents do not */
+        size_t frontier = hak__superslabs.frontier;
+        size_t slice = take_whole(&zeroed);
+        assert_int_equal(hak__superslabs.frontier, frontier);
+        assert_true(zeroed);
+        assert_int_equal(nonzero_offset(window_slice_address(slice), SUPERSLAB_SIZE), SIZE_MAX);
+        hak__superslab_give(slice, SUPERSLAB_SLICES);
+        hak__superslab_take_exact(slice + 1, SUPERSLAB_SLICES - 1); /* so that the next is needed */
+    }
+    assert_int_equal(hak__superslab_bytes_claimed(), claimed);
+    const char *bytes = window_slice_address(kept);
+    assert_true(bytes[0] == 'k' && bytes[SUPERSLAB_SIZE - 1] == 'k');
+}
+
+static void test_reclaim_gives_up_what_somebody_else_took(void **state)
+{
+    bool zeroed;
+    (void)state;
+    size_t slice = take_whole(&zeroed);
+    hak__superslab_give(slice, SUPERSLAB_SLICES);
+    assert_true(hak__superslab_release() >= SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslabs.released_count, 1);
+    char *stranger = unit_occupy((uintptr_t)window_slice_address(slice + 7), hak__os_page_size());
+    memset(stranger, 's', hak__os_page_size());
+    size_t other = take_whole(&zeroed);
+    assert_int_not_equal(other, slice);
+    assert_true(zeroed);
+    assert_int_equal(hak__superslabs.superslabs[slice / SUPERSLAB_SLICES].state, SUPERSLAB_LOST);
+    assert_int_equal(hak__superslabs.released_count, 0);
+    assert_int_equal(stranger[0], 's');
+    munmap(stranger, hak__os_page_size());
+    hak__superslab_give(other, SUPERSLAB_SLICES);
+}
+
+static int setup(void **state)
+{
+    int failed = unit_start(state);
+    hak__knobs.huge_threshold = UINT64_MAX; /* the model knows no huge pages */
+    return failed;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_runs_against_a_model),
+        cmocka_unit_test(test_every_alignment_and_length),
+        cmocka_unit_test(test_dirty_goes_out_before_clean),
+        UNIT_TEST_WITH_KNOBS(test_huge_pages_are_dirty_as_a_whole),
+        cmocka_unit_test(test_take_exact_at_the_borders),
+        cmocka_unit_test(test_claims_skip_what_somebody_else_has_mapped),
+        cmocka_unit_test(test_near_a_limit),
+        cmocka_unit_test(test_release_and_reclaim),
+        cmocka_unit_test(test_reclaim_gives_up_what_somebody_else_took),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

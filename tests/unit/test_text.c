@@ -1,0 +1,204 @@
+/* test_text.c: base/text: building texts in a bounded buffer, parsing sizes, comparing. */
+#include "unit.h"
+
+#include "base/text.h"
+
+#define GUARD '#'
+
+/* A text of `size` bytes with guards behind it. */
+struct fixture {
+    char data[64];
+    struct text text;
+};
+
+static struct fixture fixture_create(size_t size)
+{
+    struct fixture fixture;
+    memset(fixture.data, GUARD, sizeof fixture.data);
+    fixture.text = (struct text){NULL, size, 0};
+    return fixture;
+}
+
+static void fixture_expect(const struct fixture *fixture, const char *expected)
+{
+    size_t length = strlen(expected);
+    assert_int_equal(fixture->text.length, length);
+    assert_memory_equal(fixture->data, expected, length);
+    for (size_t i = length; i < sizeof fixture->data; i++) {
+        assert_int_equal(fixture->data[i], GUARD);
+    }
+}
+
+static void test_put(void **state)
+{
+    (void)state;
+    struct fixture fixture = fixture_create(40);
+    fixture.text.data = fixture.data;
+    hak__text_put(&fixture.text, "");
+    fixture_expect(&fixture, "");
+    hak__text_put(&fixture.text, "one ");
+    hak__text_put_part(&fixture.text, "twothree", 3);
+    hak__text_put_part(&fixture.text, "x", 0);
+    hak__text_put(&fixture.text, " ");
+    hak__text_put_unsigned(&fixture.text, 0);
+    hak__text_put(&fixture.text, " ");
+    hak__text_put_unsigned(&fixture.text, 1234567890);
+    hak__text_put(&fixture.text, " ");
+    hak__text_put_hex(&fixture.text, 0xbeef);
+    fixture_expect(&fixture, "one two 0 1234567890 0xbeef");
+}
+
+static void test_put_extremes(void **state)
+{
+    (void)state;
+    struct fixture fixture = fixture_create(sizeof fixture.data);
+    fixture.text.data = fixture.data;
+    hak__text_put_unsigned(&fixture.text, UINT64_MAX);
+    hak__text_put(&fixture.text, " ");
+    hak__text_put_hex(&fixture.text, UINT64_MAX);
+    hak__text_put_hex(&fixture.text, 0);
+    fixture_expect(&fixture, "18446744073709551615 0xffffffffffffffff0x0");
+}
+
+static void test_a_full_text_is_cut(void **state)
+{
+    static const char whole[] = "abc123450xff";
+    (void)state;
+    for (size_t size = 0; size < sizeof whole; size++) {
+        struct fixture fixture = fixture_create(size);
+        fixture.text.data = fixture.data;
+        hak__text_put(&fixture.text, "abc");
+        hak__text_put_unsigned(&fixture.text, 12345);
+        hak__text_put_hex(&fixture.text, 255);
+        char expected[sizeof whole];
+        memcpy(expected, whole, sizeof whole);
+        expected[size] = '\0';
+        fixture_expect(&fixture, expected);
+        hak__text_put(&fixture.text, "");
+        assert_true(fixture.text.length <= size);
+    }
+}
+
+static void test_put_numbers_like_printf(void **state)
+{
+    (void)state;
+    uint64_t random = 1;
+    for (int i = 0; i < 2000; i++) {
+        uint64_t value = random_size(&random, 62) * (1 + random_below(&random, 4));
+        char expected[64];
+        snprintf(expected, sizeof expected, "%llu 0x%llx", (unsigned long long)value,
+                 (unsigned long long)value);
+        struct fixture fixture = fixture_create(sizeof fixture.data);
+        fixture.text.data = fixture.data;
+        hak__text_put_unsigned(&fixture.text, value);
+        hak__text_put(&fixture.text, " ");
+        hak__text_put_hex(&fixture.text, value);
+        fixture_expect(&fixture, expected);
+    }
+}
+
+static void test_parse_size_accepts(void **state)
+{
+    static const struct {
+        const char *string;
+        uint64_t value;
+    } cases[] = {
+        {"0", 0},
+        {"1", 1},
+        {"007", 7},
+        {"65536", 65536},
+        {"18446744073709551615", UINT64_MAX},
+        {"0k", 0},
+        {"1k", 1024},
+        {"1K", 1024},
+        {"3m", UINT64_C(3) << 20},
+        {"3M", UINT64_C(3) << 20},
+        {"5g", UINT64_C(5) << 30},
+        {"5G", UINT64_C(5) << 30},
+        {"2t", UINT64_C(2) << 40},
+        {"2T", UINT64_C(2) << 40},
+        {"8kb", 8192},
+        {"8KB", 8192},
+        {"8kib", 8192},
+        {"8KiB", 8192},
+        {"8MiB", UINT64_C(8) << 20},
+        {"9b", 9},
+        {"9B", 9},
+        {"16777215t", UINT64_C(16777215) << 40},
+        {"18014398509481983k", UINT64_C(18014398509481983) << 10},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        uint64_t value = 42;
+        assert_true(hak__text_parse_size(cases[i].string, &value));
+        assert_true(value == cases[i].value);
+    }
+}
+
+static void test_parse_size_refuses(void **state)
+{
+    static const char *const cases[] = {
+        "",
+        " ",
+        "k",
+        "b",
+        "-1",
+        "+1",
+        " 1",
+        "1 ",
+        "1x",
+        "1kk",
+        "1km",
+        "1kx",
+        "1bb",
+        "1kbb",
+        "1.5",
+        "1.5k",
+        "0x10",
+        "1e3",
+        "1ib",
+        "1p",
+        "ten",
+        "1k ",
+        "never",
+        "1,024",
+        "18446744073709551616",
+        "99999999999999999999999",
+        "16777216t",
+        "18014398509481984k",
+        "18446744073709551615k",
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        uint64_t value = 42;
+        if (hak__text_parse_size(cases[i], &value)) {
+            fail_msg("\"%s\" was accepted as %llu", cases[i], (unsigned long long)value);
+        }
+        assert_true(value == 42);
+    }
+}
+
+static void test_equal(void **state)
+{
+    static const char *const strings[] = {"", "a", "b", "ab", "abc", "abd", "A", "ab "};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(strings); i++) {
+        for (size_t j = 0; j < COUNT_OF(strings); j++) {
+            assert_int_equal(hak__text_equal(strings[i], strings[j]), i == j);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_put),
+        cmocka_unit_test(test_put_extremes),
+        cmocka_unit_test(test_a_full_text_is_cut),
+        cmocka_unit_test(test_put_numbers_like_printf),
+        cmocka_unit_test(test_parse_size_accepts),
+        cmocka_unit_test(test_parse_size_refuses),
+        cmocka_unit_test(test_equal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,238 @@
+/* test_window.c: region/window: where the window is, its tables, owner words. */
+#include "../child.h"
+#include "unit.h"
+
+static size_t covered_superslabs(size_t slice_count)
+{
+    size_t superslabs = (slice_count + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
+    return bits_align_up(superslabs, TABLE_STEP_SUPERSLABS);
+}
+
+/* Claimed bytes of the four tables when they cover `superslabs`. */
+static size_t expected_table_bytes(size_t superslabs)
+{
+    size_t page = hak__os_page_size();
+    return bits_align_up(superslabs * SUPERSLAB_SLICES * sizeof(uint32_t), page) +
+           bits_align_up(superslabs * sizeof(struct superslab), page) +
+           bits_align_up((superslabs + 7) / 8, page) +
+           bits_align_up(superslabs * SUPERSLAB_SLICES * SLAB_METADATA_SIZE, page);
+}
+
+static int grow_tables(size_t slice_count)
+{
+    lock_acquire(&hak__growth_lock);
+    int error = hak__window_grow_tables(slice_count);
+    lock_release(&hak__growth_lock);
+    return error;
+}
+
+static size_t tables_cover; /* superslabs */
+
+/* First, while nothing has been claimed. */
+static void test_an_untouched_window(void **state)
+{
+    (void)state;
+    assert_int_equal(hak__window.shared_limit, 0);
+    assert_false(window_contains_slice(0));
+    assert_false(window_contains_slice(window_slice_of(window_slice_address(0))));
+    tables_cover = covered_superslabs(1);
+    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+}
+
+static void test_layout(void **state)
+{
+    (void)state;
+    uintptr_t owners = (uintptr_t)hak__window.owners;
+    uintptr_t superslabs = (uintptr_t)hak__superslabs.superslabs;
+    uintptr_t has_free = (uintptr_t)hak__superslabs.has_free;
+    uintptr_t slabs = (uintptr_t)hak__window.slabs;
+    size_t count = hak__window.size / SUPERSLAB_SIZE;
+    assert_int_equal(hak__window.base % SUPERSLAB_SIZE, 0);
+    assert_int_equal(hak__window.size % SUPERSLAB_SIZE, 0);
+    assert_int_equal((owners | superslabs | has_free | slabs) % SLICE_SIZE, 0);
+    assert_true(owners + count * SUPERSLAB_SLICES * sizeof(uint32_t) < superslabs);
+    assert_true(superslabs + count * sizeof(struct superslab) < has_free);
+    assert_true(has_free + count / 8 < slabs);
+    assert_true(slabs + count * SUPERSLAB_SLICES * SLAB_METADATA_SIZE < hak__window.base);
+    bool large = owners >= WINDOW_BASE_LOW && owners < WINDOW_BASE_HIGH &&
+                 hak__window.size >= WINDOW_SIZE_MIN && hak__window.size <= WINDOW_SIZE_MAX;
+    bool small = owners >= WINDOW_SMALL_BASE_LOW && owners < WINDOW_SMALL_BASE_HIGH &&
+                 hak__window.size == WINDOW_SMALL_SIZE;
+    assert_true(large || small);
+    assert_true(hak__window.size >> SLICE_SHIFT < UINT32_MAX); /* a slice + 1 is a link */
+}
+
+static void test_addresses_and_slices(void **state)
+{
+    (void)state;
+    for (size_t slice = 0; slice < 1000; slice += 7) {
+        char *address = window_slice_address(slice);
+        assert_true(is_aligned(address, SLICE_SIZE));
+        assert_int_equal(window_slice_of(address), slice);
+        assert_int_equal(window_slice_of(address + SLICE_SIZE - 1), slice);
+        assert_int_equal(window_slice_of(address + SLICE_SIZE), slice + 1);
+        assert_true(is_aligned(window_slab_metadata(slice), SLAB_METADATA_SIZE));
+        assert_int_equal((char *)window_slab_metadata(slice + 1) -
+                             (char *)window_slab_metadata(slice),
+                         SLAB_METADATA_SIZE);
+    }
+}
+
+static void test_the_limit_follows_claims(void **state)
+{
+    (void)state;
+    struct slice_run run = hak__superslab_take(1, 1);
+    assert_int_not_equal(run.slice, SLICE_NONE);
+    assert_true(window_contains_slice(run.slice));
+    assert_true(window_limit_seen() > run.slice);
+    size_t limit = window_limit_seen();
+    assert_int_equal(limit, hak__superslabs.frontier);
+    hak__superslab_give(run.slice, 1);
+    assert_int_equal(window_limit_seen(), limit); /* grows only */
+    char on_stack;
+    const void *const strangers[] = {NULL,
+                                     &on_stack,
+                                     &limit,
+                                     (void *)(uintptr_t)test_layout,
+                                     (void *)(hak__window.base - 1),
+                                     hak__window.owners,
+                                     window_slice_address(limit),
+                                     (char *)window_slice_address(limit) + 12345,
+                                     (void *)(hak__window.base + hak__window.size),
+                                     (void *)UINTPTR_MAX};
+    for (size_t i = 0; i < COUNT_OF(strangers); i++) {
+        assert_false(window_contains_slice(window_slice_of(strangers[i])));
+    }
+}
+
+static void test_owner_words_of_untouched_slices_are_0(void **state)
+{
+    (void)state;
+    for (size_t slice = 0; slice < tables_cover * SUPERSLAB_SLICES; slice++) {
+        assert_int_equal(window_owner(slice), OWNER_NOBODY);
+    }
+    window_set_owner(5, 0x12345678);
+    assert_int_equal(window_owner(5), 0x12345678);
+    assert_int_equal(window_owner(4) | window_owner(6), OWNER_NOBODY);
+    window_set_owner(5, OWNER_NOBODY);
+}
+
+static void test_tables_grow(void **state)
+{
+    (void)state;
+    size_t last = tables_cover * SUPERSLAB_SLICES - 1;
+    window_set_owner(last, 77);
+    *(uint64_t *)(void *)window_slab_metadata(last) = 88;
+    assert_int_equal(grow_tables(last + 1), 0); /* covers it already */
+    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+    for (size_t step = 0; step < 5; step++) {
+        size_t more = tables_cover * SUPERSLAB_SLICES + 1 + step * step * 5000;
+        assert_int_equal(grow_tables(more), 0);
+        tables_cover = covered_superslabs(more);
+        assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+        size_t end = tables_cover * SUPERSLAB_SLICES;
+        for (size_t slice = last + 1; slice < end; slice += 61) {
+            assert_int_equal(window_owner(slice), OWNER_NOBODY);
+        }
+        assert_int_equal(window_owner(end - 1), OWNER_NOBODY);
+        assert_int_equal(nonzero_offset(window_slab_metadata(end - 1), SLAB_METADATA_SIZE),
+                         SIZE_MAX);
+        assert_int_equal(
+            nonzero_offset(&hak__superslabs.superslabs[tables_cover - 1], sizeof(struct superslab)),
+            SIZE_MAX);
+        assert_true(hak__superslabs.has_free[(tables_cover - 1) / 64] < 2);
+    }
+    assert_int_equal(window_owner(last), 77);
+    assert_int_equal(*(uint64_t *)(void *)window_slab_metadata(last), 88);
+    window_set_owner(last, OWNER_NOBODY);
+    *(uint64_t *)(void *)window_slab_metadata(last) = 0;
+}
+
+/* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
+static void test_tables_grow_after_a_failure(void **state)
+{
+    (void)state;
+    size_t end = tables_cover * SUPERSLAB_SLICES;
+    uintptr_t next =
+        (uintptr_t)hak__window.slabs + bits_align_up(end * SLAB_METADATA_SIZE, hak__os_page_size());
+    void *stranger = unit_occupy(next, hak__os_page_size());
+    memset(stranger, 'x', hak__os_page_size());
+    assert_int_equal(grow_tables(end + 1), -EEXIST);
+    assert_int_equal(((char *)stranger)[0], 'x');
+    assert_int_equal(window_owner(0), OWNER_NOBODY);
+    munmap(stranger, hak__os_page_size());
+    assert_int_equal(grow_tables(end + 1), 0);
+    tables_cover = covered_superslabs(end + 1);
+    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+    assert_int_equal(nonzero_offset((void *)next, hak__os_page_size()), SIZE_MAX);
+}
+
+/* Without address space the start fails and leaves nothing; with it, it succeeds later. */
+static void start_again(void *argument)
+{
+    struct rlimit limit;
+    (void)argument;
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    rlim_t before = limit.rlim_cur;
+    size_t size = address_space_bytes();
+    limit.rlim_cur = size + 64 * KIB; /* the first table fits, the others do not */
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    errno = ERRNO_UNTOUCHED;
+    REQUIRE(hak__window_start() == -ENOMEM);
+    REQUIRE(errno == ERRNO_UNTOUCHED);
+    limit.rlim_cur = before;
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    REQUIRE_SIZE(address_space_bytes(), ==, size);
+    REQUIRE_SIZE(hak__window_table_bytes(), ==, 0);
+    uintptr_t old_base = hak__window.base;
+    REQUIRE(hak__window_start() == 0);
+    REQUIRE(hak__window.base != old_base); /* the old tables are in the way */
+    REQUIRE_SIZE(hak__window_table_bytes(), ==, expected_table_bytes(TABLE_STEP_SUPERSLABS));
+    REQUIRE(window_owner(TABLE_STEP_SUPERSLABS * SUPERSLAB_SLICES - 1) == OWNER_NOBODY);
+}
+
+static void test_start_after_a_failure(void **state)
+{
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    REQUIRE_LIFE(start_again, NULL, NULL);
+}
+
+static void show_base(void *argument)
+{
+    (void)argument;
+    REQUIRE(hak__start());
+    fprintf(stderr, "%zx", (size_t)hak__window.base);
+}
+
+static void test_the_place_is_random(void **state)
+{
+    struct child_end ends[3];
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(ends); i++) {
+        child_exec("base", NULL, NULL, &ends[i]);
+        REQUIRE_EXIT(&ends[i], "^[0-9a-f]+$");
+    }
+    /* one pair may be equal, once in millions of runs */
+    assert_true(strcmp(ends[0].text, ends[1].text) != 0 || strcmp(ends[1].text, ends[2].text) != 0);
+}
+
+int main(int count, char **arguments)
+{
+    static const struct child_case cases[] = {{"base", show_base, NULL}};
+    child_main(count, arguments, cases, COUNT_OF(cases));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_untouched_window),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_addresses_and_slices),
+        cmocka_unit_test(test_owner_words_of_untouched_slices_are_0),
+        cmocka_unit_test(test_the_limit_follows_claims),
+        cmocka_unit_test(test_tables_grow),
+        cmocka_unit_test(test_tables_grow_after_a_failure),
+        cmocka_unit_test(test_start_after_a_failure),
+        cmocka_unit_test(test_the_place_is_random),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}

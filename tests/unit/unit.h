@@ -1,0 +1,243 @@
+/* unit.h: what the unit tests share besides ../support.h. They see the internal headers and call
+ * modules directly, on caches and slab sets of their own.
+ *
+ * A program that links the static library gets only the modules it names, so a test starts the
+ * library itself (unit_start) and does not rely on the constructor.
+ */
+#ifndef TESTS_UNIT_UNIT_H
+#define TESTS_UNIT_UNIT_H
+
+#include "../support.h"
+
+#include "base/bits.h"
+#include "cache/cache.h"
+#include "core/knobs.h"
+#include "heap/heap.h"
+#include "os/os.h"
+#include "region/superslab.h"
+#include "region/window.h"
+
+/* cmocka group setup. */
+static inline int unit_start(void **state)
+{
+    (void)state;
+    return hak__start() ? 0 : -1;
+}
+
+/* Test setup and teardown around tests that turn knobs. */
+static inline struct knobs *unit_saved_knobs(void)
+{
+    static struct knobs saved;
+    return &saved;
+}
+
+static inline int unit_save_knobs(void **state)
+{
+    (void)state;
+    *unit_saved_knobs() = hak__knobs;
+    return 0;
+}
+
+static inline int unit_restore_knobs(void **state)
+{
+    (void)state;
+    hak__knobs = *unit_saved_knobs();
+    return 0;
+}
+
+#define UNIT_TEST_WITH_KNOBS(test)                                                                 \
+    cmocka_unit_test_setup_teardown(test, unit_save_knobs, unit_restore_knobs)
+
+/* True when the OS page at `address` is mapped. */
+static inline bool unit_is_mapped(uintptr_t address)
+{
+    unsigned char resident;
+    size_t page = hak__os_page_size();
+    return mincore((void *)bits_align_down(address, page), page, &resident) == 0;
+}
+
+/* Somebody else's mapping of `size` bytes at exactly `address`. */
+static inline void *unit_occupy(uintptr_t address, size_t size)
+{
+    void *result = mmap((void *)address, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    REQUIRE(result == (void *)address);
+    return result;
+}
+
+/* Bytes of slices that somebody has: the same before and after a test that gives everything back.
+ */
+static inline size_t unit_region_bytes_taken(void)
+{
+    hak__slab_pool_empty();
+    return hak__superslab_bytes_claimed() - hak__superslab_bytes_free();
+}
+
+/* Heap ids from the other end than the library's. */
+static inline uint32_t unit_next_heap_id(void)
+{
+    static uint32_t id = HEAP_ID_MAX;
+    return id--;
+}
+
+static inline struct slab_set *unit_set_create(void)
+{
+    struct slab_set *set = support_map(sizeof *set);
+    set->key = unit_next_heap_id() << OWNER_CODE_BITS;
+    set->shared_patience = NOTIFIED_PENDING_MAX;
+    return set;
+}
+
+static inline bool unit_set_is_empty(const struct slab_set *set)
+{
+    for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
+        if (set->partial[class_index] != NULL) {
+            return false;
+        }
+    }
+    return set->shared_notified == 0;
+}
+
+/* All objects of all its slabs must be back. */
+static inline void unit_set_destroy(struct slab_set *set)
+{
+    hak__slab_drain(set);
+    REQUIRE(unit_set_is_empty(set));
+    munmap(set, sizeof *set);
+}
+
+static inline struct cache *unit_cache_create(void)
+{
+    struct cache *cache = support_map(sizeof *cache);
+    hak__cache_start(cache, unit_next_heap_id());
+    cache->slabs.shared_patience = NOTIFIED_PENDING_MAX;
+    return cache;
+}
+
+static inline void unit_cache_destroy(struct cache *cache)
+{
+    hak__remote_flush(cache);
+    hak__cache_flush(cache);
+    hak__slab_drain(&cache->slabs);
+    REQUIRE(unit_set_is_empty(&cache->slabs));
+    REQUIRE_SIZE(cache->charged, ==, 0);
+    munmap(cache, sizeof *cache);
+}
+
+/* What the fast paths do, on a cache that belongs to no thread. */
+static inline void *unit_cache_allocate(struct cache *cache, uint32_t class_index)
+{
+    struct bin *bin = &cache->bins[class_index];
+    struct object *object = bin->head;
+    if (object == NULL) {
+        return hak__cache_refill(cache, class_index);
+    }
+    bin->head = object->next;
+    bin->room++;
+    return object;
+}
+
+static inline void unit_cache_free(struct cache *cache, uint32_t class_index, void *pointer)
+{
+    struct bin *bin = &cache->bins[class_index];
+    struct object *object = pointer;
+    object->next = bin->head;
+    bin->head = object;
+    if (--bin->room < 0) {
+        hak__cache_overflow(cache, class_index);
+    }
+}
+
+static inline struct slab *unit_slab_of(const void *object)
+{
+    return slab_of_slice(window_slice_of(object));
+}
+
+/* Objects of a list, counted by walking it; a list that is not as long as it says ends the test. */
+static inline struct object *unit_list_tail(struct object_list list)
+{
+    struct object *tail = NULL;
+    uint32_t count = 0;
+    for (struct object *object = list.head; object != NULL; object = object->next) {
+        REQUIRE(count++ < list.count);
+        tail = object;
+    }
+    REQUIRE_SIZE(count, ==, list.count);
+    return tail;
+}
+
+/* Links `count` objects in the given order. */
+static inline struct object_list unit_list_of(void *const *objects, uint32_t count)
+{
+    struct object *next = NULL;
+    for (uint32_t i = count; i-- > 0;) {
+        struct object *object = objects[i];
+        object->next = next;
+        next = object;
+    }
+    return (struct object_list){next, count};
+}
+
+/* Gives `count` (not 0) objects of one slab back to its owner, as the owner or as another thread.
+ */
+static inline void unit_return(struct slab_set *set, void *const *objects, uint32_t count)
+{
+    struct object_list list = unit_list_of(objects, count);
+    hak__slab_return(set, unit_slab_of(objects[0]), list, objects[count - 1]);
+}
+
+static inline struct slab_set *unit_return_remote(void *const *objects, uint32_t count)
+{
+    struct object_list list = unit_list_of(objects, count);
+    return hak__slab_return_remote(unit_slab_of(objects[0]), list, objects[count - 1]);
+}
+
+/* Who has which object: one byte for every 16 of the window's first part, set at an object's first
+ * and last 16 bytes and once in each 4 KiB. An object handed out twice, or over another one, or
+ * returned without having been out, ends the process. Any thread. */
+enum { LEDGER_SLICES = 8192, LEDGER_STEP = 4096 / OBJECT_ALIGNMENT };
+
+struct ledger {
+    unsigned char *out;
+    size_t shared_count; /* objects that are out */
+};
+
+static inline struct ledger ledger_create(void)
+{
+    return (struct ledger){support_map(LEDGER_SLICES * SLICE_SIZE / OBJECT_ALIGNMENT), 0};
+}
+
+static inline void ledger_mark(struct ledger *ledger, const void *object, size_t size,
+                               unsigned char from, unsigned char to)
+{
+    size_t first = ((uintptr_t)object - hak__window.base) / OBJECT_ALIGNMENT;
+    size_t last = first + size / OBJECT_ALIGNMENT - 1;
+    REQUIRE_SIZE(last, <, LEDGER_SLICES * SLICE_SIZE / OBJECT_ALIGNMENT);
+    for (size_t i = first; i <= last; i = (i | (LEDGER_STEP - 1)) + 1) {
+        REQUIRE(__atomic_exchange_n(&ledger->out[i], to, __ATOMIC_RELAXED) == from);
+    }
+    if (last != first && last % LEDGER_STEP != 0) {
+        REQUIRE(__atomic_exchange_n(&ledger->out[last], to, __ATOMIC_RELAXED) == from);
+    }
+}
+
+static inline void ledger_take(struct ledger *ledger, const void *object, size_t size)
+{
+    ledger_mark(ledger, object, size, 0, 1);
+    __atomic_fetch_add(&ledger->shared_count, 1, __ATOMIC_RELAXED);
+}
+
+/* Before the object is given back. */
+static inline void ledger_give(struct ledger *ledger, const void *object, size_t size)
+{
+    ledger_mark(ledger, object, size, 1, 0);
+    __atomic_fetch_sub(&ledger->shared_count, 1, __ATOMIC_RELAXED);
+}
+
+static inline void ledger_destroy(struct ledger *ledger)
+{
+    REQUIRE_SIZE(ledger->shared_count, ==, 0);
+    munmap(ledger->out, LEDGER_SLICES * SLICE_SIZE / OBJECT_ALIGNMENT);
+}
+
+#endif
