@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Checks that what the documents name exists. Usage: check_docs.py [ROOT]
+
+In README.md, CHANGELOG.md and docs/**/*.md, of everything in `backticks` (and of relative links):
+paths and file names     exist (under the root, src/, include/, or beside the document)
+functions, identifiers   stand somewhere in the code
+HAKMEM_NAME, --option    are known to the code (HAKMEM_NAME: as NAME or as the run option `name`)
+./hakmem COMMAND         is a command of the launcher
+docs/decisions/          is numbered without gaps and doubles, each record with its sections
+Fenced code blocks are examples and not looked at, but for ./hakmem commands and HAKMEM_ names.
+"""
+import re
+import sys
+from pathlib import Path
+
+CODE_PLACES = ["src", "include", "bench", "tests", "tools", "cmake", "packaging", "lab", "bindings"]
+CODE_FILES = ["hakmem", "CMakeLists.txt", "CMakePresets.json", ".ci/run"]
+SUFFIXES = r"(?:c|h|cc|cpp|py|sh|md|txt|toml|json|cmake|in|rs|so|a)"
+DESIGN_SECTIONS = ["context", "decision", "consequences"]
+EXPERIMENT_SECTIONS = ["question", "believed", "before the run", "machine", "result", "decision", "learned", "reopen"]
+BUILT = re.compile(r"^build/|libhakmem\.(so|a)|^/|^~|://")
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = root
+        files = [p for place in CODE_PLACES for p in (root / place).rglob("*") if p.is_file()]
+        files = [p for p in files + [root / name for name in CODE_FILES] if p.is_file() and p.suffix != ".pyc"]
+        self.names = {p.name for p in root.rglob("*") if ".git" not in p.parts and "build" not in p.parts}
+        text = "\n".join(p.read_text(errors="replace") for p in files if p.name != "check_docs.py")
+        self.words = set(re.findall(r"\w+", text))
+        self.options = set(re.findall(r"--[a-z][\w-]*", text))
+        launcher = root / "hakmem"
+        commands = re.findall(r"^\s*([a-z-]+(?:\s*\|\s*[a-z-]+)*)\)", launcher.read_text(), re.M) if launcher.exists() else []
+        self.commands = {word.strip() for line in commands for word in line.split("|")}
+
+    def has_path(self, name, beside):
+        places = [self.root, self.root / "src", self.root / "include", beside]
+        name = name.removeprefix("./").rstrip("/")
+        if "*" in name:
+            return any(any(True for _ in place.glob(name)) for place in places)
+        if any((place / name).exists() for place in places):
+            return True
+        return "/" not in name and name in self.names
+
+    def knows_option(self, name):
+        """HAKMEM_NAME in full, or NAME as a lower-case word of the options table."""
+        return name in self.words or name.removeprefix("HAKMEM_").lower() in self.words
+
+
+def problem_of(token, tree, beside):
+    """None, or what is wrong with the token in backticks."""
+    if re.search(r"[<>{}$…]|NNNN|\.\.\.", token) and not token.startswith("./hakmem"):
+        return None
+    command = re.match(r"\./hakmem\s+([a-z][\w-]*)", token)
+    if command:
+        return None if command.group(1) in tree.commands else f"no command {command.group(1)} of ./hakmem"
+    for name in re.findall(r"\bHAKMEM_[A-Z0-9_]+\b", token):
+        if not tree.knows_option(name):
+            return f"{name} is known to no code"
+    for option in re.findall(r"(?:^|\s)(--[a-z][\w-]*)", token):
+        if option not in tree.options:
+            return f"{option} is an option of nothing"
+    if BUILT.search(token) or re.search(r"\s", token.split("(")[0].strip()):
+        match = re.fullmatch(r"struct (\w+)", token)
+        return f"no struct {match.group(1)}" if match and match.group(1) not in tree.words else None
+    if re.fullmatch(rf"[\w./*-]*\w\.{SUFFIXES}|\.?[\w.-]+(/[\w.*-]+)*/", token) or \
+            re.fullmatch(r"(src|include|bench|tests|tools|docs|cmake|packaging|\.ci)/[\w./*-]+", token):
+        return None if tree.has_path(token, beside) else f"no file {token}"
+    call = re.fullmatch(r"(\w+)(?:\(.*\))?", token)
+    if call and ("(" in token or "_" in token) and not re.fullmatch(r"[A-Z]\w*|\d\w*", call.group(1)):
+        return None if call.group(1) in tree.words else f"no {call.group(1)} in the code"
+    if call and re.match(r"(HAK|hak)_", token) and token not in tree.words:
+        return f"no {token} in the code"
+    return None
+
+
+def check_document(path, tree):
+    problems, fenced = [], False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            continue
+        if fenced:
+            tokens = re.findall(r"\./hakmem +[a-z][\w-]*|\bHAKMEM_[A-Z0-9_]+\b", line)
+        else:
+            tokens = re.findall(r"`([^`]+)`", line)
+            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
+                if "://" not in target and not (path.parent / target).exists():
+                    problems.append((number, f"link to {target}, which does not exist"))
+        for token in tokens:
+            if text := problem_of(token.strip(), tree, path.parent):
+                problems.append((number, f"`{token}`: {text}"))
+    return problems
+
+
+def check_records(root):
+    problems, numbers = [], {}
+    folder = root / "docs/decisions"
+    for path in sorted(folder.glob("*.md")):
+        match = re.fullmatch(r"(\d{4})-[a-z0-9-]+\.md", path.name)
+        if not match:
+            if path.name != "README.md":
+                problems.append(f"{path.relative_to(root)}: not named NNNN-title.md")
+            continue
+        number = int(match.group(1))
+        if number in numbers:
+            problems.append(f"{path.relative_to(root)}: number {number} is also {numbers[number]}")
+        numbers[number] = path.name
+        headings = [line.lstrip("# ").lower() for line in path.read_text().splitlines() if line.startswith("##")]
+        design = any("context" in heading for heading in headings)
+        for section in DESIGN_SECTIONS if design else EXPERIMENT_SECTIONS:
+            if not any(section in heading for heading in headings):
+                problems.append(f"{path.relative_to(root)}: no section '{section}'")
+    for number in range(1, max(numbers, default=0) + 1):
+        if number not in numbers:
+            problems.append(f"docs/decisions: no record {number:04}")
+    return problems
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
+    tree = Tree(root)
+    documents = [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]
+    count = 0
+    for path in documents:
+        if not path.exists():
+            print(f"{path.relative_to(root)}: missing")
+            count += 1
+            continue
+        for number, text in check_document(path, tree):
+            print(f"{path.relative_to(root)}:{number}: {text}")
+            count += 1
+    for text in check_records(root):
+        print(text)
+        count += 1
+    print(f"check_docs: {len(documents)} documents, {count} problems")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Checks a built libhakmem.so: what it needs, what it exports, what it takes of every thread.
+# Usage: check_library.sh LIBRARY
+set -u
+library=$1
+failures=0
+
+fail() {
+    printf '%s: %s\n' "${library##*/}" "$1" >&2
+    failures=$((failures + 1))
+}
+
+# It must load into any C program, also where there is no libstdc++.
+needed=$(readelf -d -W -- "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | tr '\n' ' ')
+[[ $needed == 'libc.so.6 ' ]] || fail "needs '$needed', expected only libc.so.6"
+
+# Weak references are for libstdc++, if it happens to be there; all others are the C library's.
+strangers=$(readelf --dyn-syms -W -- "$library" |
+    awk '$7 == "UND" && $5 != "WEAK" && $8 != "" && $8 !~ /@/ {print $8}' | tr '\n' ' ')
+[[ -z $strangers ]] || fail "strong references to symbols without a version (not the C library's): $strangers"
+
+# Nothing but the malloc family, operators new and delete, and the hak_ API may be seen from outside.
+family='malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|cfree'
+family+='|free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo2?|mallopt'
+family+='|__libc_(malloc|free|calloc|realloc|reallocarray|memalign|valloc|pvalloc|cfree)|__posix_memalign'
+exported=$(readelf --dyn-syms -W -- "$library" | awk '$7 != "UND" && $7 ~ /^([0-9]+|ABS)$/ {print $8}')
+others=$(grep -Ev "^(($family)|hak_[a-z0-9_]+|_Zn[wa][A-Za-z0-9_]+|_Zd[la][A-Za-z0-9_]+)(@.*)?$" <<<"$exported" | tr '\n' ' ')
+[[ -z $others ]] || fail "exports more than it should: $others"
+for name in malloc free calloc realloc memalign aligned_alloc posix_memalign malloc_usable_size hak_malloc hak_free \
+    _Znwm _ZdlPv; do
+    grep -qx "$name" <<<"$exported" || fail "does not export $name"
+done
+
+# The loader keeps little static TLS for libraries that are loaded late (512 bytes with default tunables for all).
+tls_bytes=$(($(readelf -l -W -- "$library" | awk '$1 == "TLS" {print $6}') + 0))
+((tls_bytes <= 64)) || fail "takes $tls_bytes bytes of static TLS, at most 64 expected"
+
+if readelf -d -W -- "$library" | grep -q TEXTREL; then
+    fail "has text relocations"
+fi
+if readelf -l -W -- "$library" | grep -q 'GNU_STACK.* RWE '; then
+    fail "asks for an executable stack"
+fi
+((failures == 0)) && printf '%s: needs %sexports %s names, static TLS %s bytes\n' "${library##*/}" "$needed" \
+    "$(wc -l <<<"$exported")" "$tls_bytes"
+((failures == 0))

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Writes docs/options.md and docs/counters.md from the tables in the code.
+
+Usage: write_lists.py          writes them
+       write_lists.py --check  says which one is out of date, status 1
+"""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def table(path, macro):
+    """The X(...) entries of a macro as lists of their top-level arguments."""
+    text = (ROOT / path).read_text()
+    body = re.search(rf"#define {macro}\(X\)(.*?[^\\])\n", text, re.S).group(1).replace("\\\n", " ")
+    for entry in re.finditer(r'X\(((?:[^()"]|"[^"]*")*)\)', body):
+        parts = re.findall(r'(?:[^,"]|"[^"]*")+', entry.group(1))
+        yield [" ".join(part.replace('"', " ").split()) for part in parts]
+
+
+def options():
+    lines = [
+        "# Run options",
+        "",
+        "Written by `tools/write_lists.py` from the table in `src/core/options.c`.",
+        "",
+        "Each is an environment variable, read once at start: `HAKMEM_` and the name in capitals. With the",
+        "launcher: `./hakmem run --set purge_delay_ms=100 -- PROGRAM`. Sizes take the suffixes k, m, g, t. A bad value",
+        "or an unknown name is reported in one line on standard error and ignored; setuid programs ignore all of them.",
+        "",
+        "| name | meaning |",
+        "|---|---|",
+    ]
+    lines += [f"| `HAKMEM_{name.upper()}` | {help_text} |" for _, name, _, help_text in table("src/core/options.c", "OPTIONS")]
+    return "\n".join(lines) + "\n"
+
+
+def counters():
+    lines = [
+        "# Counters",
+        "",
+        "Written by `tools/write_lists.py` from the table in `src/core/counters.h`. Kept by each heap, in slow paths only;",
+        "`./hakmem run --stats -- PROGRAM` prints their sums and each heap's.",
+        "",
+        "| name | counts |",
+        "|---|---|",
+    ]
+    lines += [f"| {name} | {text} |" for _, name, text in table("src/core/counters.h", "HAK_COUNTERS")]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        sys.exit("write_lists: unknown argument; see the head of this file")
+    stale = False
+    for name, text in (("docs/options.md", options()), ("docs/counters.md", counters())):
+        path = ROOT / name
+        if not check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"{name} is out of date: run tools/write_lists.py")
+            stale = True
+    sys.exit(1 if stale else 0)
+
+
+if __name__ == "__main__":
+    main()
