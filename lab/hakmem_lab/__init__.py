@@ -1,0 +1,1 @@
+"""The laboratory of hakmem: see docs/design/laboratory.md."""
