@@ -1,0 +1,333 @@
+/* measure.c: runs one program and prints one line of JSON about it.
+ *
+ *   measure [OPTIONS] -- PROGRAM [ARGUMENT...]
+ *
+ *   --interval-ms N     longest time between two samples of the memory (10)
+ *   --timeout-s N       then everything it started is killed (120)
+ *   --directory D       where the program runs
+ *   --env NAME=VALUE    for the program alone, not for the load; may be repeated
+ *   --stdin FILE, --stdout FILE, --stderr FILE     of the program (/dev/null)
+ *   --load WORD         a word of the command that loads the program; may be repeated
+ *   --ready-ms N        a load that fails this soon after the program's start is tried again, as
+ *                       the program may not listen yet (10000)
+ *   --stop-ms N         how long a loaded program may take to stop (10000)
+ *
+ * With a load the program is a server: its time is that of the load, its memory at the end is that
+ * at the load's end, then SIGTERM stops it.
+ *
+ * The line: "end" is "exit", "signal", "timeout", "load" (the load failed) or "stopped" (the load
+ * went well and the program was stopped); "status" the exit status or signal number of the program,
+ * of the load for "load"; then what docs/design/laboratory.md lists of a run.
+ *
+ * Exit status: 0 the line was printed, 1 it cannot measure, 2 usage, 126 and 127 the program cannot
+ * be started, 128 + N ended by signal N.
+ *
+ * Why a program of its own: the peak of a process starts with what the process that forked it had
+ * (ru_maxrss survives exec), so a large parent hides small programs. This one is small. Nothing
+ * outlives it: it adopts orphans, kills the tree at the end, and dies with its parent.
+ */
+#include "measure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LOAD_PAUSE_MS = 50, KILL_PAUSE_MS = 10 };
+
+static struct run {
+    pid_t program;   /* 0: ended */
+    pid_t load;      /* 0: none runs */
+    const char *end; /* NULL: not yet */
+    int status;
+    uint64_t start_ns;
+    uint64_t wall_ns;
+    uint64_t load_start_ns;
+    uint64_t load_next_ns; /* when to start the load (again) */
+    uint64_t deadline_ns;
+    bool is_stopping;
+    struct rusage usage; /* of all that ended, but loads */
+} run;
+
+static sigset_t awaited; /* what measure waits for instead of being interrupted by it */
+
+void measure_fail(int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)fputs("measure: ", stderr);
+    (void)vfprintf(stderr, format, arguments);
+    (void)fputs("\n", stderr);
+    va_end(arguments);
+    exit(status);
+}
+
+/* ---- Starting processes. ---- */
+
+/* Becomes the command; reports an errno through `errors` when it cannot. */
+static _Noreturn void child_become(char **command, bool is_load, int go, int errors)
+{
+    char byte;
+    int error;
+    /* A session of its own: no terminal, and signals meant for us do not reach it. */
+    (void)setsid();
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)sigprocmask(SIG_UNBLOCK, &awaited, NULL);
+    for (char **variable = options.environment; *variable != NULL && !is_load; variable++) {
+        (void)putenv(*variable);
+    }
+    int output = open(is_load ? "/dev/null" : options.output,
+                      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int input = open(is_load ? "/dev/null" : options.input, O_RDONLY | O_CLOEXEC);
+    int said = open(options.errors, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    bool is_ready = input >= 0 && output >= 0 && said >= 0 && dup2(input, STDIN_FILENO) >= 0 &&
+                    dup2(output, STDOUT_FILENO) >= 0 && dup2(said, STDERR_FILENO) >= 0 &&
+                    (options.directory == NULL || chdir(options.directory) == 0);
+    if (is_ready && read(go, &byte, 1) == 1) {
+        (void)execvp(command[0], command);
+    }
+    error = errno;
+    (void)!write(errors, &error, sizeof error);
+    _exit(127);
+}
+
+/* Starts the command and sets `*start_ns` to the moment of its exec; 0 or the errno. */
+static int child_start(char **command, bool is_load, pid_t *pid, uint64_t *start_ns)
+{
+    int go[2];
+    int errors[2];
+    int error = 0;
+    if (pipe2(go, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0) {
+        measure_fail(1, "cannot make a pipe: %s.", strerror(errno));
+    }
+    *pid = fork();
+    if (*pid < 0) {
+        measure_fail(1, "cannot start a process: %s.", strerror(errno));
+    }
+    if (*pid == 0) {
+        child_become(command, is_load, go[0], errors[1]);
+    }
+    (void)close(go[0]);
+    (void)close(errors[1]);
+    if (!is_load) {
+        perf_open(*pid);
+    }
+    *start_ns = measure_now_ns();
+    (void)!write(go[1], "", 1);
+    (void)close(go[1]);
+    /* The end of the pipe closes with the exec. */
+    if (read(errors[0], &error, sizeof error) != (ssize_t)sizeof error) {
+        error = 0;
+    }
+    (void)close(errors[0]);
+    return error;
+}
+
+static void program_start(char **command)
+{
+    int error = child_start(command, false, &run.program, &run.start_ns);
+    if (error != 0) {
+        measure_fail(error == ENOENT ? 127 : 126, "cannot start %s: %s.", command[0],
+                     strerror(error));
+    }
+    run.deadline_ns = run.start_ns + options.timeout_s * MEASURE_SECOND;
+    run.load_next_ns = options.load[0] != NULL ? run.start_ns : UINT64_MAX;
+    memory_start(run.program, run.start_ns, options.interval_ms * MEASURE_MS);
+}
+
+static void load_start(void)
+{
+    int error = child_start(options.load, true, &run.load, &run.load_start_ns);
+    if (error != 0) {
+        run.end = "load";
+        run.status = 127;
+    }
+    run.load_next_ns = UINT64_MAX;
+}
+
+/* ---- Their ends. ---- */
+
+static void time_add(struct timeval *sum, const struct timeval *part)
+{
+    sum->tv_sec += part->tv_sec + (sum->tv_usec + part->tv_usec) / 1000000;
+    sum->tv_usec = (sum->tv_usec + part->tv_usec) % 1000000;
+}
+
+static void usage_add(const struct rusage *part)
+{
+    struct rusage *sum = &run.usage;
+    time_add(&sum->ru_utime, &part->ru_utime);
+    time_add(&sum->ru_stime, &part->ru_stime);
+    sum->ru_maxrss = sum->ru_maxrss > part->ru_maxrss ? sum->ru_maxrss : part->ru_maxrss;
+    sum->ru_minflt += part->ru_minflt;
+    sum->ru_majflt += part->ru_majflt;
+    sum->ru_nvcsw += part->ru_nvcsw;
+    sum->ru_nivcsw += part->ru_nivcsw;
+}
+
+static void load_ended(int status, uint64_t now_ns)
+{
+    run.load = 0;
+    if (run.end != NULL || run.is_stopping) {
+        return;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        run.wall_ns = now_ns - run.load_start_ns;
+        memory_close(0);
+        run.is_stopping = true;
+        run.deadline_ns = now_ns + options.stop_ms * MEASURE_MS;
+        (void)kill(run.program, SIGTERM);
+    } else if (now_ns < run.start_ns + options.ready_ms * MEASURE_MS) {
+        run.load_next_ns = now_ns + LOAD_PAUSE_MS * MEASURE_MS;
+    } else {
+        run.end = "load";
+        run.status = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
+    }
+}
+
+static void program_ended(int status, uint64_t now_ns)
+{
+    run.program = 0;
+    if (run.end != NULL) {
+        return;
+    }
+    if (!run.is_stopping) {
+        run.wall_ns = now_ns - run.start_ns;
+    }
+    run.status = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
+    run.end = WIFEXITED(status) ? "exit" : "signal";
+    if (run.is_stopping) {
+        run.end = "stopped";
+    }
+}
+
+static void reap(void)
+{
+    struct rusage usage;
+    int status;
+    pid_t pid;
+    while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
+        uint64_t now_ns = measure_now_ns();
+        if (pid == run.load) {
+            load_ended(status, now_ns);
+            continue;
+        }
+        usage_add(&usage);
+        if (pid == run.program) {
+            program_ended(status, now_ns);
+        }
+    }
+}
+
+/* Kills until there is nobody left: what is killed may just have forked. */
+static void kill_all(void)
+{
+    struct memory_tree tree;
+    siginfo_t ended;
+    while ((tree = memory_tree_list(run.program, 0)).count != 0) {
+        const struct timespec pause = {0, KILL_PAUSE_MS * (long)MEASURE_MS};
+        for (size_t i = 0; i < tree.count; i++) {
+            if (tree.pids[i] > 0) {
+                (void)kill(tree.pids[i], SIGKILL);
+            }
+        }
+        (void)sigtimedwait(&awaited, NULL, &pause);
+        reap();
+        if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0) {
+            break; /* no child is left, and so no descendant */
+        }
+    }
+}
+
+/* ---- The loop. ---- */
+
+static void wait_until(uint64_t time_ns)
+{
+    uint64_t now_ns = measure_now_ns();
+    uint64_t pause_ns = time_ns > now_ns ? time_ns - now_ns : 0;
+    const struct timespec pause = {(time_t)(pause_ns / MEASURE_SECOND),
+                                   (long)(pause_ns % MEASURE_SECOND)};
+    int signal_number = sigtimedwait(&awaited, NULL, &pause);
+    if (signal_number > 0 && signal_number != SIGCHLD) {
+        kill_all();
+        exit(128 + signal_number);
+    }
+}
+
+static uint64_t earliest(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void run_to_its_end(void)
+{
+    while (run.end == NULL) {
+        uint64_t next_ns = earliest(memory_next_ns(), run.load_next_ns);
+        wait_until(earliest(next_ns, run.deadline_ns));
+        reap();
+        if (run.end != NULL) {
+            break;
+        }
+        if (measure_now_ns() >= run.deadline_ns) {
+            run.end = run.is_stopping ? "stopped" : "timeout";
+            run.status = SIGKILL;
+        } else if (measure_now_ns() >= run.load_next_ns) {
+            load_start();
+        }
+        memory_sample(run.load);
+    }
+    if (run.wall_ns == 0) {
+        run.wall_ns = measure_now_ns() - run.start_ns;
+    }
+    kill_all();
+}
+
+static unsigned long long nanoseconds(const struct timeval *time)
+{
+    return (unsigned long long)time->tv_sec * MEASURE_SECOND +
+           (unsigned long long)time->tv_usec * 1000;
+}
+
+static void run_print(FILE *out)
+{
+    const struct rusage *usage = &run.usage;
+    (void)fprintf(out, "{\"end\":\"%s\",\"status\":%d,\"wall_ns\":%llu", run.end, run.status,
+                  (unsigned long long)run.wall_ns);
+    (void)fprintf(out, ",\"user_ns\":%llu,\"system_ns\":%llu", nanoseconds(&usage->ru_utime),
+                  nanoseconds(&usage->ru_stime));
+    (void)fprintf(out, ",\"minor_faults\":%ld,\"major_faults\":%ld", usage->ru_minflt,
+                  usage->ru_majflt);
+    (void)fprintf(out, ",\"voluntary_switches\":%ld,\"involuntary_switches\":%ld", usage->ru_nvcsw,
+                  usage->ru_nivcsw);
+    memory_print(out, (uint64_t)usage->ru_maxrss);
+    perf_print(out);
+    (void)fputs("}\n", out);
+    if (fflush(out) != 0) {
+        measure_fail(1, "cannot write the result: %s.", strerror(errno));
+    }
+}
+
+/* ---- All together. ---- */
+
+int main(int argc, char **argv)
+{
+    char **command = options_read(argc, argv);
+    (void)sigemptyset(&awaited);
+    (void)sigaddset(&awaited, SIGCHLD);
+    (void)sigaddset(&awaited, SIGTERM);
+    (void)sigaddset(&awaited, SIGINT);
+    (void)sigaddset(&awaited, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &awaited, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    program_start(command);
+    run_to_its_end();
+    run_print(stdout);
+    return 0;
+}

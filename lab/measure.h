@@ -1,0 +1,80 @@
+/* measure.h: what the parts of the measuring process share: measure.c (processes, the JSON line),
+ * measure_options.c (the command line), measure_memory.c (resident memory of the process tree),
+ * measure_perf.c (hardware counters). All of it is the one thread's.
+ */
+#ifndef LAB_MEASURE_H
+#define LAB_MEASURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <time.h>
+
+#define MEASURE_MS UINT64_C(1000000) /* nanoseconds */
+#define MEASURE_SECOND UINT64_C(1000000000)
+
+/* Prints one sentence and ends with the status. */
+_Noreturn void measure_fail(int status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static inline uint64_t measure_now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * MEASURE_SECOND + (uint64_t)now.tv_nsec;
+}
+
+/* ---- The command line. ---- */
+
+struct options {
+    uint64_t interval_ms;
+    uint64_t timeout_s;
+    uint64_t ready_ms;
+    uint64_t stop_ms;
+    const char *directory; /* NULL: where we are */
+    const char *input;
+    const char *output;
+    const char *errors;
+    char **environment; /* NAME=VALUE, NULL at the end */
+    char **load;        /* NULL at the end; empty: the program is no server */
+};
+
+extern struct options options;
+
+/* Fills them and returns the words of the program. */
+char **options_read(int count, char **words);
+
+/* ---- Memory. ---- */
+
+/* All descendants of this process but `except` and its descendants; a list that stays valid until
+ * the next call. Only direct knowledge: without /proc/PID/task/TID/children it is `program`. */
+struct memory_tree {
+    pid_t *pids;
+    size_t count;
+};
+struct memory_tree memory_tree_list(pid_t program, pid_t except);
+
+/* Starts the series; `interval_ns` is the longest time between two samples. */
+void memory_start(pid_t program, uint64_t start_ns, uint64_t interval_ns);
+
+/* Reads the resident memory if it is time to; `except` is the load's process or 0. */
+void memory_sample(pid_t except);
+
+/* Reads everything now, for the last time: later samples are not taken. */
+void memory_close(pid_t except);
+
+/* When the next sample is due. */
+uint64_t memory_next_ns(void);
+
+/* `maxrss_kib`: the kernel's own figure for the largest single process. */
+void memory_print(FILE *out, uint64_t maxrss_kib);
+
+/* ---- Hardware counters: user space, of the program and all it starts. ---- */
+
+/* Before the program's exec; they begin to count with it. */
+void perf_open(pid_t program);
+void perf_print(FILE *out);
+
+#endif
