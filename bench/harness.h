@@ -12,7 +12,8 @@
  *   system_ns, {in,}voluntary_switches           exact as the kernel keeps it)
  *   rss_peak_kib                                 VmHWM of the process
  *   rss_end_kib, lazyfree_end_kib                smaps_rollup, after everything was freed
- *   harness_kib                                  tables of harness and workload, part of both
+ *   rss_idle_kib, lazyfree_idle_kib              smaps_rollup after a pause, where there is one
+ *   harness_kib                                  tables of harness and workload, part of all
  *   serving                                      the files that own malloc, free, calloc, realloc
  *                                                and operator new (null: there is none)
  *   latency                                      with --latency: percentiles of single calls in
@@ -162,6 +163,10 @@ pthread_t bench_thread_create(void *(*body)(void *), void *argument);
 /* A fact of this run for the JSON line: a string or, when `text` is NULL, a number. After
  * bench_run or bench_threads_reset, which forget the earlier ones. */
 void bench_note(const char *key, const char *text, uint64_t number);
+
+/* Sleeps, then notes what memory the process still holds: rss_idle_kib, lazyfree_idle_kib. From one
+ * thread, between the end of the measured part and the report. */
+void bench_idle(uint64_t delay_ms);
 
 /* Prints the line of the last run. */
 void bench_report(void);

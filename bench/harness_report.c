@@ -290,16 +290,34 @@ static uint64_t proc_read_kib(const char *path, const char *field)
     return at == NULL ? 0 : strtoull(at + strlen(field), NULL, 10);
 }
 
-/* Peak: VmHWM is of this program; ru_maxrss includes what the measuring process was before exec.
- * End: smaps_rollup counts pages, the other files read counters that lag by some hundred KiB. */
+/* smaps_rollup counts pages, the other files read counters that lag by some hundred KiB. */
+static uint64_t rss_read_kib(void)
+{
+    uint64_t rss_kib = proc_read_kib("/proc/self/smaps_rollup", "\nRss:");
+    return rss_kib != 0 ? rss_kib : proc_read_kib("/proc/self/status", "\nVmRSS:");
+}
+
+static uint64_t lazyfree_read_kib(void)
+{
+    return proc_read_kib("/proc/self/smaps_rollup", "\nLazyFree:");
+}
+
+void bench_idle(uint64_t delay_ms)
+{
+    struct timespec rest = {.tv_sec = (time_t)(delay_ms / 1000),
+                            .tv_nsec = (long)(delay_ms % 1000) * 1000000};
+    while (nanosleep(&rest, &rest) != 0) {
+    }
+    bench_note("rss_idle_kib", NULL, rss_read_kib());
+    bench_note("lazyfree_idle_kib", NULL, lazyfree_read_kib());
+}
+
+/* VmHWM is of this program; ru_maxrss includes what the measuring process was before exec. */
 static void line_put_memory(void)
 {
-    uint64_t end_kib = proc_read_kib("/proc/self/smaps_rollup", "\nRss:");
-    uint64_t lazyfree_kib = proc_read_kib("/proc/self/smaps_rollup", "\nLazyFree:");
+    uint64_t end_kib = rss_read_kib();
+    uint64_t lazyfree_kib = lazyfree_read_kib();
     uint64_t peak_kib = proc_read_kib("/proc/self/status", "\nVmHWM:");
-    if (end_kib == 0) {
-        end_kib = proc_read_kib("/proc/self/status", "\nVmRSS:");
-    }
     line_put_number("rss_peak_kib", peak_kib > end_kib ? peak_kib : end_kib);
     line_put_number("rss_end_kib", end_kib);
     line_put_number("lazyfree_end_kib", lazyfree_kib);
