@@ -1,0 +1,268 @@
+"""Terminal tables of a session: speed and peak memory relative to the best peer of each row.
+
+Marks are symbols first and colours second, so that a pipe or a monochrome terminal loses nothing.
+A table wider than the terminal is printed in blocks of columns, each with the case names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from .model import Arm, Session
+from .summary import Cell, Ratio, Row, Summary, Total, summarise
+
+WINNER = "*"
+WORD_MAX = 8
+"""Words of a column's name longer than this are broken."""
+NAME_MAX = 40
+NAME_NARROW = 20
+"""Case names longer than this are broken where columns would not fit else."""
+MEASURE_WIDTH = 10_000
+"""Wider than any table, to ask for the width it would like to have."""
+
+
+def session_table(session: Session, summary: Summary | None = None) -> Group:
+    """Title, speed, peak memory, failures: everything a reader of the terminal sees."""
+    summary = summary or summarise(session)
+    parts: list[Any] = [title_text(session, summary), Text()]
+    parts += [speed_table(summary), Text(), memory_table(summary)]
+    if summary.failures:
+        parts += [Text(), failure_text(summary)]
+    return Group(*parts)
+
+
+def print_session(session: Session, console: Console | None = None) -> None:
+    (console or Console()).print(session_table(session))
+
+
+def title_text(session: Session, summary: Summary) -> Text:
+    """What ran, where and when, and how sure one can be."""
+    text = Text(overflow="fold")
+    text.append(" ".join(["hakmem", *session.command]), style="bold")
+    text.append(f"\n{machine_line(session.machine)}; {session.created[:16].replace('T', ' ')} UTC")
+    text.append(f"; commit {session.commit[:12] or 'unknown'}")
+    runs = f"\n{session.rounds} rounds, interleaved; seed {session.seed}"
+    if summary.noise is None:
+        runs += "; no A/A arm, so the noise is unknown"
+    else:
+        runs += f"; noise {percent(summary.noise)} (median difference of an arm from itself)"
+    text.append(runs)
+    if not session.is_complete:
+        text.append("\nThis session is not complete.", style="bold")
+    for finding in session.findings:
+        sentence = finding_sentence(finding)
+        if sentence:
+            text.append(f"\n! {sentence}", style="yellow")
+    return text
+
+
+def machine_line(machine: dict[str, Any]) -> str:
+    """The facts of the machine that matter to a reader, whichever of them are known."""
+    cores = machine.get("cores")
+    parts = [
+        machine.get("cpu"),
+        f"{cores} core{'s' if cores != 1 else ''}" if cores else None,
+        f"Linux {machine['kernel']}" if machine.get("kernel") else None,
+        f"huge pages {machine['huge_pages']}" if machine.get("huge_pages") else None,
+    ]
+    return ", ".join(str(part) for part in parts if part) or "unknown machine"
+
+
+def finding_sentence(finding: dict[str, str]) -> str:
+    """A finding of the doctor as one line."""
+    sentence = finding.get("sentence") or finding.get("what") or finding.get("text") or ""
+    remedy = finding.get("remedy") or finding.get("advice") or ""
+    return f"{sentence} {remedy}".strip()
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.1f} %"
+
+
+class _Blocks:
+    """One table; where it is too wide, with case names broken at underscores, then in blocks."""
+
+    def __init__(self, make: Callable[[Sequence[Arm], int], Table], arms: Sequence[Arm]) -> None:
+        self.make = make
+        self.arms = list(arms)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        def fits(count: int, name_max: int) -> bool:
+            table = self.make(self.arms[:count], name_max)
+            measured = table.__rich_measure__(console, options.update_width(MEASURE_WIDTH))
+            return measured.maximum <= options.max_width
+
+        if fits(len(self.arms), NAME_MAX):
+            yield self.make(self.arms, NAME_MAX)
+            return
+        size = len(self.arms)
+        while size > 1 and not fits(size, NAME_NARROW):
+            size -= 1
+        for at in range(0, len(self.arms), max(size, 1)):
+            if at > 0:
+                yield Text()
+            yield self.make(self.arms[at : at + size], NAME_NARROW)
+
+
+def shown_arms(summary: Summary) -> list[Arm]:
+    """Ours first, then the peers; the A/A arm is the noise column."""
+    arms = [arm for arm in summary.arms if not arm.again_of]
+    return sorted(arms, key=lambda arm: not arm.is_ours)
+
+
+@dataclass(frozen=True)
+class _View:
+    """What the speed table and the memory table do not share."""
+
+    heading: str
+    best: str  # the word for the reference of a row
+    bad: float  # beyond it a cell is red
+    ratio: Callable[[Cell], Ratio | None]
+    is_best: Callable[[Cell], bool]
+    noise: Callable[[Row], float | None]
+    mean: Callable[[Total], float | None]
+    worst: Callable[[Total], tuple[str, float | None]]
+
+    def is_bad(self, value: float) -> bool:
+        return value < self.bad if self.bad < 1 else value > self.bad
+
+
+_SPEED = _View(
+    heading="Speed, higher is better",
+    best="fastest",
+    bad=0.8,
+    ratio=lambda cell: cell.speed,
+    is_best=lambda cell: cell.is_winner,
+    noise=lambda row: row.noise,
+    mean=lambda total: total.speed,
+    worst=lambda total: (total.worst_case, total.worst_speed),
+)
+
+_MEMORY = _View(
+    heading="Peak memory, lower is better",
+    best="leanest",
+    bad=1.25,
+    ratio=lambda cell: cell.peak_ratio,
+    is_best=lambda cell: cell.is_leanest,
+    noise=lambda row: row.noise_peak,
+    mean=lambda total: total.peak_ratio,
+    worst=lambda total: (total.fattest_case, total.fattest_ratio),
+)
+
+
+def speed_table(summary: Summary) -> Any:
+    return _view_table(summary, _SPEED)
+
+
+def memory_table(summary: Summary) -> Any:
+    return _view_table(summary, _MEMORY)
+
+
+def _view_table(summary: Summary, view: _View) -> Group:
+    arms = shown_arms(summary)
+    whom = "peer" if summary.has_peers else "one"
+    heading = Text(
+        f"{view.heading}: 1.00 is the {view.best} {whom} of the row; "
+        f"{WINNER} cannot be told from the row's best",
+        style="bold",
+    )
+    worst = [
+        Text(f"Worst row of {arm.name}: {case} ({number(value)})")
+        for arm in arms
+        if arm.is_ours
+        for case, value in [view.worst(summary.totals[arm.name])]
+        if value is not None
+    ]
+
+    def make(block: Sequence[Arm], name_max: int) -> Table:
+        return _block(summary, view, block, name_max)
+
+    return Group(heading, _Blocks(make, arms), *worst)
+
+
+def _block(summary: Summary, view: _View, arms: Sequence[Arm], name_max: int) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
+    )
+    table.add_column("case", overflow="fold", vertical="bottom")
+    for arm in arms:
+        style = "bold" if arm.is_ours else ""
+        table.add_column(
+            column_name(arm.name), justify="right", style=style, header_style=style, no_wrap=True
+        )
+    table.add_column("noise", justify="right", no_wrap=True, style="dim")
+    for row in summary.rows:
+        cells = [_cell_text(row.cells[arm.name], view) for arm in arms]
+        table.add_row(case_name(row.case, name_max), *cells, _noise_text(view.noise(row)))
+    totals = [summary.totals[arm.name] for arm in arms]
+    table.add_section()
+    table.add_row("geometric mean", *(_total_text(view.mean(t)) for t in totals), style="bold")
+    table.add_row("worst row", *(_total_text(view.worst(t)[1]) for t in totals))
+    if any(total.rows < len(summary.rows) for total in totals):
+        counts = (f"{total.rows} " for total in totals)
+        table.add_row(f"rows, of {len(summary.rows)}", *counts, style="dim")
+    return table
+
+
+def failure_text(summary: Summary) -> Text:
+    text = Text("Failed runs", style="bold")
+    for failure in summary.failures:
+        times = f" ({failure.count} times)" if failure.count > 1 else ""
+        text.append(f"\n! {failure.case}, {failure.arm}: {failure.sentence}{times}", style="red")
+    return text
+
+
+def case_name(name: str, length_max: int) -> str:
+    """The name in lines of that length or about, broken after underscores."""
+    lines = [""]
+    for part in re.split(r"(?<=[_-])", name):
+        if lines[-1] and len(lines[-1]) + len(part) > length_max:
+            lines.append("  ")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def column_name(name: str) -> str:
+    """One short word a line: 'google tcmalloc' is google, tc, malloc."""
+    lines: list[str] = []
+    for word in name.split(" "):
+        parts = [word]
+        if len(word) >= WORD_MAX:
+            parts = [p for p in re.split(r"(?=malloc|tools|=)", word) if p]
+        for part in parts:
+            lines += [part[at : at + WORD_MAX] for at in range(0, len(part), WORD_MAX)]
+    return "\n".join(lines)
+
+
+def _noise_text(noise: float | None) -> str:
+    return "-" if noise is None else percent(noise).replace(" ", "")
+
+
+def _cell_text(cell: Cell, view: _View) -> Text:
+    ratio = view.ratio(cell)
+    if ratio is None:
+        return Text("failed ", style="bold red") if cell.failures else Text("- ", style="dim")
+    mark = "!" if cell.failures else WINNER if view.is_best(cell) else " "
+    text = Text(number(ratio.value) + mark)
+    if view.is_best(cell):
+        text.stylize("green")
+    elif view.is_bad(ratio.value):
+        text.stylize("red")
+    return text
+
+
+def number(value: float) -> str:
+    """A ratio in four characters or about."""
+    return f"{value:.2f}" if value < 99.995 else f"{value:.0f}"
+
+
+def _total_text(value: float | None) -> str:
+    return "- " if value is None else f"{number(value)} "

@@ -1,0 +1,74 @@
+"""tables.py: fits its width, loses nothing without colour, shows failures."""
+
+import io
+
+import pytest
+import synthetic
+from hakmem_lab.model import Session
+from hakmem_lab.tables import case_name, column_name, machine_line, number, session_table
+from rich.console import Console
+
+
+def shown(session: Session, width: int) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=width, no_color=True, force_terminal=False)
+    console.print(session_table(session))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_fits_and_holds_every_row_and_arm(width):
+    session = synthetic.session(["replace_400", "comprehensive_interleaved_128"])
+    text = shown(session, width)
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    words = text.replace("\n", " ")
+    assert "replace_400" in words and "interleaved_128" in words
+    assert words.count("oneTBB") >= 2 and words.count("glibc") >= 2
+    assert "(again)" not in text
+
+
+def test_one_block_at_100_columns_for_nine_allocators():
+    text = shown(synthetic.session(["replace_400", "comprehensive_interleaved_128"]), 100)
+    assert text.count("geometric mean") == 2  # speed and memory
+
+
+def test_winners_are_marked_by_a_symbol():
+    allocators = {"hakmem": (0.5, 2.0), "glibc": (1.0, 1.0)}
+    text = shown(synthetic.session(["one"], allocators, spread=0.0, vary=False), 100)
+    line = next(line for line in text.splitlines() if line.startswith("one "))
+    assert line.split()[1:3] == ["2.00*", "1.00"]
+
+
+def test_failures_are_shown():
+    text = shown(synthetic.session(["one", "two"], failing=[("one", "jemalloc")]), 100)
+    assert "failed" in text
+    assert "one, jemalloc: ended by signal 11 (SIGSEGV) (9 times)" in text
+    assert "rows, of 2" in text
+
+
+def test_title_tells_machine_date_meaning_and_findings():
+    text = shown(synthetic.session(["one"]), 160)
+    for part in ("Imaginary 9000, 2 cores", "2026-11-21", "higher is better", "lower is better",
+                 "noise", "powersave", "Worst row of hakmem: one"):  # fmt: skip
+        assert part in text
+
+
+def test_an_unfinished_session_says_so():
+    session = synthetic.session(["one"])
+    del session.samples[5:]
+    assert "not complete" in shown(session, 100)
+
+
+def test_names_in_columns_and_rows():
+    assert column_name("google tcmalloc") == "google\ntc\nmalloc"
+    assert column_name("mimalloc 3") == "mi\nmalloc\n3"
+    assert column_name("gperftools") == "gperf\ntools"
+    assert column_name("hakmem") == "hakmem"
+    assert max(map(len, column_name("a-very-long-name-of-mine").split("\n"))) <= 8
+    assert case_name("short_name", 20) == "short_name"
+    assert case_name("comprehensive_interleaved_128", 20).split("\n")[0] == "comprehensive_"
+
+
+def test_numbers_and_machine():
+    assert number(1.004) == "1.00" and number(153.2) == "153"
+    assert machine_line({}) == "unknown machine"
