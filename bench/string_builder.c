@@ -1,0 +1,114 @@
+/* string_builder.c: strings that grow by doubling, 8, 16, 32 and 64 bytes, then freed in that
+ * order. The workload of this name of the earlier system.
+ *
+ * Imitates: a program that puts messages, keys or paths together from pieces, in a language whose
+ * strings do not change: each longer string is a new block, the shorter one is copied into it and
+ * becomes garbage, which goes all at once and in order of age. Each round builds STRINGS strings,
+ * one growth of each at a time, so that blocks of one size lie together; all bytes of all blocks
+ * are written. A string is eight operations.
+ *
+ * Does not show: lifetimes beyond one round, other sizes, the cost of realloc (a builder that
+ * gives its buffer up after each growth would call it). With STRINGS 1 four blocks live, and
+ * whatever an allocator has as its fastest path is all there is. Threads (--threads N) share
+ * nothing.
+ */
+#include "harness.h"
+
+#include <string.h>
+
+enum { ROUNDS, STRINGS, SEED, ARGUMENT_COUNT };
+enum { GROWTH_COUNT = 4, SIZE_FIRST = 8 };
+
+static struct bench_argument arguments[ARGUMENT_COUNT] = {
+    [ROUNDS] = {.name = "ROUNDS",
+                .meaning = "rounds of each thread",
+                .value = 10000000,
+                .value_smoke = 20000,
+                .min = 1,
+                .max = UINT64_C(1000000000000)},
+    [STRINGS] = {.name = "STRINGS",
+                 .meaning = "strings built at a time",
+                 .value = 1,
+                 .value_smoke = 4,
+                 .min = 1,
+                 .max = 1000000},
+    [SEED] = {.name = "SEED",
+              .meaning = "start of the random numbers",
+              .value = 42,
+              .value_smoke = 42,
+              .min = 1,
+              .max = UINT32_MAX},
+};
+
+static const struct bench_workload workload = {
+    .name = "string_builder",
+    .summary = "Builds strings by doubling from 8 to 64 bytes, then frees all pieces in order.",
+    .arguments = arguments,
+    .argument_count = ARGUMENT_COUNT,
+};
+
+static void pieces_map(struct bench_thread *thread)
+{
+    thread->data = bench_map(arguments[STRINGS].value * GROWTH_COUNT * sizeof(char *));
+}
+
+/* A block of `size` bytes: the shorter string, then as many letters again. `size` is a literal
+ * in every call, for the copies to be single instructions. */
+BENCH_INLINE char *piece_grow(const char *shorter, size_t size, char letter,
+                              struct bench_latency *latency)
+{
+    char *piece = bench_malloc(latency, size);
+    if (shorter == NULL) {
+        memset(piece, letter, size);
+    } else {
+        memcpy(piece, shorter, size / 2);
+        memset(piece + size / 2, letter, size / 2);
+    }
+    return piece;
+}
+
+BENCH_INLINE void pieces_run(struct bench_thread *thread, struct bench_latency *latency)
+{
+    char **pieces = thread->data;
+    uint64_t round_count = arguments[ROUNDS].value;
+    size_t string_count = arguments[STRINGS].value;
+    uint32_t state = thread->seed;
+    for (uint64_t round = 0; round < round_count; round++) {
+        char letter = (char)('a' + bench_random_below(&state, 26));
+        char **at = pieces;
+        for (size_t i = 0; i < string_count; i++, at++) {
+            *at = piece_grow(NULL, SIZE_FIRST, letter, latency);
+        }
+        for (size_t i = 0; i < string_count; i++, at++) {
+            *at = piece_grow(at[-(ptrdiff_t)string_count], SIZE_FIRST * 2, letter, latency);
+        }
+        for (size_t i = 0; i < string_count; i++, at++) {
+            *at = piece_grow(at[-(ptrdiff_t)string_count], SIZE_FIRST * 4, letter, latency);
+        }
+        for (size_t i = 0; i < string_count; i++, at++) {
+            *at = piece_grow(at[-(ptrdiff_t)string_count], SIZE_FIRST * 8, letter, latency);
+        }
+        for (size_t i = 0; i < string_count * GROWTH_COUNT; i++) {
+            bench_free(latency, pieces[i]);
+        }
+    }
+    thread->operations = 2 * GROWTH_COUNT * string_count * round_count;
+}
+
+static void pieces_measure(struct bench_thread *thread)
+{
+    if (thread->latency == NULL) {
+        pieces_run(thread, NULL);
+    } else {
+        pieces_run(thread, thread->latency);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct bench_phases phases = {pieces_map, pieces_measure, NULL};
+    bench_start(&workload, argc, argv);
+    bench_run(&phases);
+    bench_report();
+    return 0;
+}
