@@ -1,0 +1,114 @@
+/* false_sharing.c: threads write to small objects of their own; an allocator that puts two of them
+ * on one cache line makes them fight for it. After the benchmarks cache-thrash and cache-scratch
+ * that E. Berger, K. McKinley, R. Blumofe and P. Wilson describe in "Hoard: a scalable memory
+ * allocator for multithreaded applications", ASPLOS 2000.
+ *
+ * Imitates: counters, small buffers and accumulators, one for each thread, from the heap. Each
+ * step allocates an object of SIZE bytes, adds one to each of its bytes WRITES times and frees it:
+ * two operations. KIND:
+ *   thrash    the threads start at once, each with nothing: an allocator that cuts consecutive
+ *             objects for different threads from one line makes the sharing itself (active)
+ *   scratch   before the clock starts the main thread has allocated one object for each thread, one
+ *             beside the other; each thread frees its object first of all. An allocator that gives
+ *             it the same memory again lets the accident go on for ever (passive)
+ *
+ * Does not show: the speed of malloc and free: nearly all time goes into the writes. Read the rows
+ * of one thread and of several against each other; with more threads than cores a thread often runs
+ * alone and the effect shrinks.
+ */
+#include "harness.h"
+
+enum { KIND, STEPS, WRITES, SIZE, ARGUMENT_COUNT };
+enum kind { THRASH, SCRATCH };
+
+static const char *const kind_words[] = {"thrash", "scratch", NULL};
+
+static struct bench_argument arguments[ARGUMENT_COUNT] = {
+    [KIND] = {.name = "KIND",
+              .meaning = "who would cause the sharing",
+              .kind = BENCH_WORD,
+              .value_smoke = SCRATCH,
+              .words = kind_words},
+    [STEPS] = {.name = "STEPS",
+               .meaning = "objects of each thread",
+               .value = 100000,
+               .value_smoke = 1000,
+               .min = 1,
+               .max = UINT64_C(1000000000000)},
+    [WRITES] = {.name = "WRITES",
+                .meaning = "times that an object is written",
+                .value = 1000,
+                .value_smoke = 1000,
+                .min = 1,
+                .max = UINT64_C(1000000000000)},
+    [SIZE] = {.name = "SIZE",
+              .meaning = "bytes of an object",
+              .value = 8,
+              .value_smoke = 8,
+              .min = 1,
+              .max = 1048576},
+};
+
+static const struct bench_workload workload = {
+    .name = "false_sharing",
+    .summary = "Threads write to small objects of their own, which may share cache lines.",
+    .arguments = arguments,
+    .argument_count = ARGUMENT_COUNT,
+};
+
+static unsigned char **given; /* one for each thread, NULL with thrash */
+
+/* Volatile, for each write to happen. */
+BENCH_INLINE void object_write(volatile unsigned char *object, uint64_t write_count, size_t size)
+{
+    for (uint64_t i = 0; i < write_count; i++) {
+        for (size_t at = 0; at < size; at++) {
+            object[at] = (unsigned char)(object[at] + 1);
+        }
+    }
+}
+
+BENCH_INLINE void objects_run(struct bench_thread *thread, struct bench_latency *latency)
+{
+    uint64_t step_count = arguments[STEPS].value;
+    uint64_t write_count = arguments[WRITES].value;
+    size_t size = arguments[SIZE].value;
+    if (given[thread->index] != NULL) {
+        bench_free(latency, given[thread->index]);
+    }
+    for (uint64_t step = 0; step < step_count; step++) {
+        unsigned char *object = bench_malloc(latency, size);
+        for (size_t i = 0; i < size; i++) {
+            object[i] = (unsigned char)step;
+        }
+        object_write(object, write_count, size);
+        if (object[0] != (unsigned char)(step + write_count) || object[size - 1] != object[0]) {
+            bench_fail_run("an object has changed by more than its own thread's writes.");
+        }
+        bench_free(latency, object);
+    }
+    thread->operations = 2 * step_count;
+}
+
+static void objects_measure(struct bench_thread *thread)
+{
+    if (thread->latency == NULL) {
+        objects_run(thread, NULL);
+    } else {
+        objects_run(thread, thread->latency);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct bench_phases phases = {NULL, objects_measure, NULL};
+    bench_start(&workload, argc, argv);
+    given = bench_map(bench_thread_count() * sizeof *given);
+    for (unsigned i = 0; i < bench_thread_count() && arguments[KIND].value == SCRATCH; i++) {
+        given[i] = bench_malloc(NULL, arguments[SIZE].value);
+        given[i][0] = 1;
+    }
+    bench_run(&phases);
+    bench_report();
+    return 0;
+}
