@@ -1,0 +1,157 @@
+"""What the laboratory calculates: pure functions on sequences of floats. See decision 0005.
+
+Two arms are compared round by round: the machine's mood (clock, neighbours, heat) is much the same
+within a round and drifts between rounds, so the ratios of a round hold less noise than the arms.
+Ratios are averaged as logarithms, so that twice as slow and twice as fast cancel out. Effects and
+floors are fractions: 0.02 is 2 %, in either direction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+TRIM = 0.2
+"""Share of the ratios left out at each end: a run that something disturbed moves nothing, and of
+undisturbed runs the estimate is within a tenth as exact as the mean."""
+
+RESAMPLES = 9999
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times the denominator, and the 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def farthest(self) -> float:
+        """The larger of the two effects at the ends of the interval, as a fraction."""
+        return max(effect_of(self.low), effect_of(self.high))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the logarithm, as the interval implies it."""
+        width = math.log(self.high) - math.log(self.low)
+        return width / (2 * float(stats.norm.ppf((1 + CONFIDENCE) / 2)))
+
+
+def effect_of(ratio: float) -> float:
+    """0.02 of a ratio of 1.02, and of its inverse."""
+    return math.expm1(abs(math.log(ratio)))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return float(stats.gmean(values))
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float:
+    """Standard deviation of a sample over its mean; 0 of a single value."""
+    return float(stats.variation(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def envelope(costs: Mapping[str, float]) -> tuple[str, float]:
+    """The best (lowest) of the peers and whose it is; of equals the first."""
+    best = min(costs, key=costs.__getitem__)
+    return best, costs[best]
+
+
+def paired_ratios(
+    numerator: Mapping[int, float], denominator: Mapping[int, float]
+) -> list[float]:
+    """Of each round that has both (round -> value), in the order of the rounds."""
+    return [numerator[r] / denominator[r] for r in sorted(numerator.keys() & denominator.keys())]
+
+
+def _centre(logarithms: numpy.ndarray, axis: int = -1) -> numpy.ndarray:
+    return stats.trim_mean(logarithms, TRIM, axis=axis)
+
+
+def _resampling_confidence(count: int) -> float:
+    """The level at which a percentile interval of `count` values covers CONFIDENCE.
+
+    Resampling spreads less than sampling; Hesterberg's correction (What Teachers Should Know About
+    the Bootstrap, 2015, section 5.3) asks for the wider quantiles a t interval would use.
+    """
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * math.sqrt(count / (count - 1))
+    return float(1 - 2 * stats.norm.cdf(-quantile))
+
+
+def ratio_interval(ratios: Sequence[float], seed: int = 1, resamples: int = RESAMPLES) -> Ratio:
+    """The typical ratio of the rounds with its bootstrap interval.
+
+    Percentile, not BCa: that covers no better for a trimmed mean, and has no answer for equal
+    values, which peak RSS often gives.
+    """
+    logarithms = numpy.log(numpy.asarray(ratios, dtype=float))
+    estimate = math.exp(_centre(logarithms))
+    if len(logarithms) < 2:
+        return Ratio(estimate, 0.0, math.inf)
+    interval = stats.bootstrap(
+        (logarithms,),
+        _centre,
+        n_resamples=resamples,
+        vectorized=True,
+        confidence_level=_resampling_confidence(len(logarithms)),
+        method="percentile",
+        rng=numpy.random.default_rng(seed),
+    ).confidence_interval
+    return Ratio(estimate, math.exp(interval.low), math.exp(interval.high))
+
+
+def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p, exact unless there are ties."""
+    has_ties = len(set(first) | set(second)) < len(first) + len(second)
+    method = "asymptotic" if has_ties else "exact"
+    return float(stats.mannwhitneyu(first, second, alternative="two-sided", method=method).pvalue)
+
+
+def signed_rank(ratios: Sequence[float]) -> float:
+    """Wilcoxon's two-sided p that the ratios lie around 1; equal rounds count for nothing."""
+    logarithms = numpy.log(numpy.asarray(ratios, dtype=float))
+    logarithms = logarithms[logarithms != 0]
+    if len(logarithms) == 0:
+        return 1.0
+    has_ties = len(set(numpy.abs(logarithms))) < len(logarithms)
+    method = "asymptotic" if has_ties else "exact"
+    return float(stats.wilcoxon(logarithms, method=method).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Each p multiplied so that any number of questions is asked at one risk (Holm 1979)."""
+    count = len(p_values)
+    adjusted = [0.0] * count
+    highest = 0.0
+    for rank, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (count - rank) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted
+
+
+def noise_floor(again: Ratio) -> float:
+    """What an arm may differ from itself: the far end of the interval of its A/A ratio."""
+    return again.farthest
+
+
+def detectable_effect(
+    standard_error: float, count: int, alpha: float, power: float, threshold: float = 0.0
+) -> float:
+    """The smallest true effect that `count` rounds would find with the given power.
+
+    `standard_error` is that of the log ratio; an effect is found when its test is below alpha and
+    its estimate above `threshold`. Student's approximation; rank tests need a few rounds before
+    any outcome is below alpha, and find nothing with fewer.
+    """
+    if count < 2 or 2 / math.comb(2 * count, count) > alpha:
+        return math.inf
+    student = stats.t(count - 1)
+    needed = max(student.isf(alpha / 2) * standard_error, math.log1p(threshold))
+    return math.expm1(needed + student.ppf(power) * standard_error)
