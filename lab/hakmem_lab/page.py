@@ -1,0 +1,268 @@
+"""One HTML page of a session that needs nothing else: pictures inside, a few lines of script.
+
+The layout is page.html.j2; this file makes the words and figures it shows.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from .model import Arm, Session
+from .summary import Cell, Ratio, Row, Summary, Total, summarise
+from .tables import finding_sentence, machine_line, number, percent, shown_arms
+
+NAME = "index.html"
+OURS = "hakmem"
+TEMPLATE = Path(__file__).with_name("page.html.j2")
+
+METHOD = [
+    "Before any timing, each arm proved which file owns malloc, free and operator new.",
+    "Runs of all allocators are interleaved, in an order drawn anew in each round, with a random "
+    "amount of padding in the environment, so that drift and layout favour nobody.",
+    "Ratios are taken within each round, averaged as logarithms without the outer fifths; "
+    "intervals are bootstrapped, 95 %.",
+    "A star marks the best of a row and all that cannot be told from it: their interval reaches "
+    "the best, or the difference is within the noise.",
+    "Speed is relative to the fastest peer of each case, memory to the leanest; peers are all but "
+    "hakmem. Over cases, geometric means.",
+    "A small process of its own starts each program and measures it, so that the memory of the "
+    "measuring program is not counted.",
+]
+
+
+def write_page(
+    session: Session, directory: Path, pictures: Sequence[Path], summary: Summary | None = None
+) -> Path:
+    """Writes index.html into the directory; `pictures` as write_plots returns them."""
+    summary = summary or summarise(session)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    path = directory / NAME
+    path.write_text(template.render(_facts(session, summary, pictures)), encoding="utf-8")
+    return path
+
+
+def _facts(session: Session, summary: Summary, pictures: Sequence[Path]) -> dict[str, Any]:
+    arms = shown_arms(summary)
+    return {
+        "title": f"hakmem {session.command[0]}: {_names(summary)}",
+        "machine": machine_line(session.machine),
+        "created": f"{session.created[:16].replace('T', ' ')} UTC",
+        "commit": session.commit[:12] or "unknown",
+        "counts": f"{len(session.samples)} runs, {session.rounds} rounds, seed {session.seed}",
+        "headline": headline(summary),
+        "complete": session.is_complete,
+        "arms": [{"name": arm.name, "ours": arm.is_ours} for arm in arms],
+        "speed": _speed_view(summary, arms),
+        "memory": _memory_view(summary, arms),
+        "pictures": {
+            "speed": _pictures(pictures, "speed-", "Bars of the speed of each case"),
+            "both": _pictures(pictures, "time-memory", "Time against memory of each allocator"),
+            "memory": _pictures(pictures, "memory-", "Curves of the memory of each case over time"),
+        },
+        "failures": summary.failures,
+        "details": _details(summary, arms),
+        "allocators": [_allocator(session, arm) for arm in summary.arms if not arm.again_of],
+        "machine_facts": [
+            (name.replace("_", " "), value) for name, value in session.machine.items() if value
+        ],
+        "findings": [finding_sentence(finding) for finding in session.findings],
+        "method": [*METHOD, _noise_sentence(summary)],
+        "command": "./hakmem " + " ".join(session.command),
+        "raw_file": f"{session.id}.jsonl",
+    }
+
+
+def _names(summary: Summary) -> str:
+    arms, rows = len(shown_arms(summary)), len(summary.rows)
+    what = summary.rows[0].case if rows == 1 else f"{rows} cases"
+    return f"{what}, {arms} allocators"
+
+
+def headline(summary: Summary) -> str:
+    """The result of our first arm in two sentences."""
+    ours = [arm for arm in summary.arms if arm.is_ours and not arm.again_of]
+    total = summary.totals[ours[0].name] if ours else None
+    if total is None or total.speed is None or total.peak_ratio is None:
+        return f"No run of {OURS} has ended well." if ours else f"{OURS} was not measured here."
+    whom = "peer" if summary.has_peers else "one"
+    mean = "geometric mean over {0} cases" if total.rows > 1 else "one case"
+    text = (
+        f"{total.arm} has {number(total.speed)} times the speed of the fastest {whom} of each case "
+        f"and {number(total.peak_ratio)} times the peak memory of the leanest "
+        f"({mean.format(total.rows)}). "
+    )
+    if total.rows > 1:
+        text += (
+            f"It is the fastest, or cannot be told from the fastest, in {total.wins} of them; "
+            f"its worst is {total.worst_case} with {number(total.worst_speed or 0)}."
+        )
+    return text
+
+
+def _noise_sentence(summary: Summary) -> str:
+    again = [arm.again_of for arm in summary.arms if arm.again_of]
+    if not again:
+        return "No allocator ran twice, so the noise is not known."
+    return (
+        f"{again[0]} ran twice under two names. What lies between the two is noise: a smaller "
+        "difference between others is no difference."
+    )
+
+
+def _speed_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
+    whom = "peer" if summary.has_peers else "allocator"
+    view = _View(
+        lambda cell: cell.speed, lambda cell: cell.is_winner, lambda value: value < 0.8,
+        lambda row: row.noise,
+    )  # fmt: skip
+    return {
+        "anchor": "speed",
+        "heading": "Speed: higher is better",
+        "note": f"1.00 is the fastest {whom} of the row; * cannot be told from the best.",
+        "rows": [view.row(row, arms) for row in summary.rows],
+        "totals": _totals(summary, arms, lambda t: t.speed, lambda t: t.worst_speed),
+    }
+
+
+def _memory_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
+    whom = "peer" if summary.has_peers else "allocator"
+    view = _View(
+        lambda cell: cell.peak_ratio, lambda cell: cell.is_leanest, lambda value: value > 1.25,
+        lambda row: row.noise_peak,
+    )  # fmt: skip
+    return {
+        "anchor": "memory",
+        "heading": "Peak memory: lower is better",
+        "note": f"1.00 is the leanest {whom} of the row; * cannot be told from the best.",
+        "rows": [view.row(row, arms) for row in summary.rows],
+        "totals": _totals(summary, arms, lambda t: t.peak_ratio, lambda t: t.fattest_ratio),
+    }
+
+
+class _View:
+    """How one of the two tables of ratios reads a row."""
+
+    def __init__(
+        self, ratio: Callable[[Cell], Ratio | None], is_best: Callable[[Cell], bool],
+        is_bad: Callable[[float], bool], noise: Callable[[Row], float | None],
+    ) -> None:  # fmt: skip
+        self.ratio, self.is_best, self.is_bad, self.noise = ratio, is_best, is_bad, noise
+
+    def row(self, row: Row, arms: list[Arm]) -> dict[str, Any]:
+        noise = self.noise(row)
+        return {
+            "case": row.case,
+            "title": row.title,
+            "cells": [self.cell(row.cells[arm.name], arm) for arm in arms],
+            "noise": "" if noise is None else percent(noise),
+            "noise_value": "" if noise is None else f"{noise:.6f}",
+        }
+
+    def cell(self, cell: Cell, arm: Arm) -> dict[str, str]:
+        ratio = self.ratio(cell)
+        styles = ["ours"] if arm.is_ours else []
+        if ratio is None:
+            text = "failed" if cell.failures else "-"
+            styles += ["failed"] if cell.failures else []
+            return {"text": text, "value": "", "interval": "", "style": " ".join(styles)}
+        best = self.is_best(cell)
+        styles += ["best"] if best else ["bad"] if self.is_bad(ratio.value) else []
+        return {
+            "text": number(ratio.value) + ("*" if best else "") + ("!" if cell.failures else ""),
+            "value": f"{ratio.value:.6f}",
+            "interval": _interval(ratio),
+            "style": " ".join(styles),
+        }
+
+
+def _interval(ratio: Ratio) -> str:
+    """"" where there is none, or it is too narrow to show."""
+    if ratio.low is None or ratio.high is None:
+        return ""
+    low, high = number(ratio.low), number(ratio.high)
+    return f"{low} to {high}" if low != high else ""
+
+
+def _totals(
+    summary: Summary, arms: list[Arm], mean: Callable[[Total], float | None],
+    worst: Callable[[Total], float | None],
+) -> list[tuple[str, list[str]]]:  # fmt: skip
+    totals = [summary.totals[arm.name] for arm in arms]
+
+    def texts(values: Iterable[float | None]) -> list[str]:
+        return ["-" if value is None else number(value) for value in values]
+
+    lines = [("geometric mean", texts(map(mean, totals))), ("worst row", texts(map(worst, totals)))]
+    if any(total.rows < len(summary.rows) for total in totals):
+        lines.append((f"rows, of {len(summary.rows)}", [str(total.rows) for total in totals]))
+    return lines
+
+
+def _details(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
+    columns: list[tuple[str, Callable[[Cell], float | None], Callable[[float], str]]] = [
+        ("runs", lambda c: c.runs, lambda v: f"{v:.0f}"),
+        ("time", lambda c: c.cost_ns, duration),
+        ("CPU", lambda c: c.cpu_ns, duration),
+        ("peak, MiB", lambda c: c.peak_kib, mebibytes),
+        ("mean, MiB", lambda c: c.mean_kib, mebibytes),
+        ("at the end, MiB", lambda c: c.end_kib, mebibytes),
+        ("lazily freed, MiB", lambda c: c.lazyfree_end_kib, mebibytes),
+        ("page faults", lambda c: c.faults, lambda v: f"{v:,.0f}"),
+        ("p99", lambda c: c.p99_ns, duration),
+        ("instructions", lambda c: c.instructions, lambda v: f"{v:,.1f}"),
+    ]
+    cells = [row.cells[arm.name] for row in summary.rows for arm in arms]
+    columns = [column for column in columns if any(column[1](cell) is not None for cell in cells)]
+    rows = []
+    for row in summary.rows:
+        for arm in arms:
+            cell = row.cells[arm.name]
+            values = [(column[1](cell), column[2]) for column in columns]
+            rows.append({"ours": arm.is_ours, "cells": [
+                {"text": row.case, "value": row.case},
+                {"text": arm.name, "value": arm.name},
+                *({"text": "-" if v is None else show(v), "value": "" if v is None else v}
+                  for v, show in values),
+            ]})  # fmt: skip
+    return {"names": ["case", "allocator", *(column[0] for column in columns)], "rows": rows}
+
+
+def duration(value_ns: float) -> str:
+    """Three digits and a unit."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if value_ns >= size:
+            return f"{three_digits(value_ns / size)} {unit}"
+    return f"{three_digits(value_ns)} ns"
+
+
+def three_digits(value: float) -> str:
+    """Of 1.234 "1.23", of 12.34 "12.3"; of more than three digits all before the point."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
+
+
+def mebibytes(value_kib: float) -> str:
+    return three_digits(value_kib / 1024)
+
+
+def _allocator(session: Session, arm: Arm) -> dict[str, str]:
+    return {
+        "name": arm.name,
+        "version": arm.version or "-",
+        "environment": " ".join(f"{name}={value}" for name, value in arm.environment.items()),
+        "serving": Path(session.proofs.get(arm.name, {}).get("malloc") or "not proved").name,
+        "sha256": arm.sha256,
+    }
+
+
+def _pictures(paths: Sequence[Path], prefix: str, alt: str) -> list[dict[str, str]]:
+    return [
+        {"alt": alt, "uri": "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()}
+        for path in paths
+        if path.name.startswith(prefix)
+    ]
