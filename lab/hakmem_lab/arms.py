@@ -1,0 +1,236 @@
+"""What can serve a case: our library, the C library's malloc, installed peers, the user's own file.
+
+State: manifest.json in the peers' folder, one entry for each peer, rewritten whole. An entry whose
+library is no longer what was proved is not used, and says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import machine, places
+from .model import Arm
+from .problem import Problem, Usage
+from .recipes import RECIPES
+from .toolbox import check_preloadable, peers_directory
+
+OURS, SYSTEM = "hakmem", "glibc"
+SETTING = re.compile(r":(?=[A-Za-z_][A-Za-z0-9_]*=)")
+REPEAT = "type: ./hakmem peers install"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the manifest."""
+
+    key: str  # the short name
+    name: str
+    library: str
+    sha256: str
+    version: str = ""
+    origin: str = ""  # "crate libmimalloc-sys 0.1.49", "Debian libtbbmalloc2", "the user's"
+    checksum: str = ""  # of the source package
+    commit: str = ""  # of the repository the source package was made from
+    compiler: str = ""
+    flags: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    is_default: bool = True
+    recipe: str = ""  # its fingerprint; "" is the user's own library
+    installed: str = ""
+    serving: dict[str, str] = field(default_factory=dict)  # the proof
+    per_cpu: bool | None = None
+
+    @property
+    def arm(self) -> Arm:
+        compiler = self.compiler and f"{self.compiler} {' '.join(_level(self.flags))}".strip()
+        parts = (self.version, self.origin, compiler)
+        digest = self.sha256 if self.recipe else file_sha256(self.library)
+        return Arm(
+            self.name, self.library, dict(self.environment), ", ".join(filter(None, parts)), digest
+        )
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be used any more, "" if it can. The user's own may change: it is theirs."""
+        if not Path(self.library).is_file():
+            return f"{self.name}: {self.library} is gone"
+        if self.recipe and file_sha256(self.library) != self.sha256:
+            return f"{self.name}: {self.library} is another file than the one proved"
+        return ""
+
+
+def _level(flags: str) -> list[str]:
+    return re.findall(r"-O\w\b", flags)[:1]
+
+
+def file_sha256(path: Path | str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_manifest() -> dict[str, Entry]:
+    """By key; empty if nothing was installed yet. Fields of a newer version are ignored."""
+    known = {f.name for f in dataclasses.fields(Entry)}
+    try:
+        stored: dict[str, dict[str, Any]] = json.loads(_manifest().read_text())["peers"]
+        return {
+            key: Entry(**{name: value for name, value in entry.items() if name in known})
+            for key, entry in stored.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Problem(f"{_manifest()} cannot be read; remove it and {REPEAT}") from error
+
+
+def write_manifest(entries: dict[str, Entry]) -> None:
+    """Whole or not at all."""
+    target = _manifest()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_suffix(f".{os.getpid()}")
+    text = json.dumps({"peers": {k: dataclasses.asdict(e) for k, e in entries.items()}}, indent=1)
+    fresh.write_text(text + "\n")
+    fresh.rename(target)
+
+
+def _manifest() -> Path:
+    return peers_directory() / "manifest.json"
+
+
+def installed() -> list[Arm]:
+    """All peers that are here and unchanged: recipes in their order, then the user's own."""
+    return [entry.arm for entry in usable_entries()]
+
+
+def usable_entries() -> list[Entry]:
+    order = {recipe.key: number for number, recipe in enumerate(RECIPES)}
+    entries = sorted(read_manifest().values(), key=lambda e: (order.get(e.key, len(order)), e.key))
+    return [entry for entry in entries if not entry.fault]
+
+
+def our_arm() -> Arm:
+    """hakmem as this checkout built it."""
+    library = places.BUILD / "libhakmem.so"
+    if not library.is_file():
+        raise Problem("hakmem is not built yet; type: ./hakmem build")
+    check_preloadable(library)
+    commit = machine.commit()
+    short = f"commit {commit[:12]}{' with changes' if commit.endswith('+') else ''}"
+    version = ", ".join(filter(None, (_our_version(), commit and short)))
+    return Arm(OURS, str(library), {}, version, file_sha256(library))
+
+
+def _our_version() -> str:
+    header = machine.read_text(places.ROOT / "include" / "hakmem" / "hakmem.h")
+    return ".".join(re.findall(r"^#define HAKMEM_VERSION_\w+ +(\d+)", header, re.M))
+
+
+def glibc_arm() -> Arm:
+    """No library at all: the malloc of the C library every process has."""
+    try:
+        version = (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
+    except ValueError as error:
+        raise Problem("this system's C library is not glibc") from error
+    maps = machine.read_text("/proc/self/maps")
+    files = re.findall(r"(/\S+/libc\.so\.6|/\S+/libc-\d\S*\.so)$", maps, re.M)
+    return Arm(SYSTEM, None, {}, version, file_sha256(files[0]) if files else "")
+
+
+def find_arms(spec: str | None) -> list[Arm]:
+    """The arms of a list such as "hakmem,mimalloc3,/path/lib.so,hakmem:purge_delay_ms=0".
+
+    A word is a short or full name, a path of a library (it has a slash), "default" (also without a
+    spec: ours, the peers of the scorecard, the user's own, glibc) or "all". Settings follow a colon:
+    key=value is one of hakmem's options, VARIABLE=value any variable. A comma inside a value is
+    written as backslash comma.
+    """
+    words = [w.strip().replace("\\,", ",") for w in re.split(r"(?<!\\),", spec or "default")]
+    arms = [arm for word in words for arm in _arms_of(word)]
+    arms = [_by_whole_path(arm) if _has_namesake(arm, arms) else arm for arm in arms]
+    names = [arm.name for arm in arms]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise Usage(f"{twice} is named twice; the second run of an arm is added by itself")
+    return arms
+
+
+def _has_namesake(arm: Arm, arms: list[Arm]) -> bool:
+    return any(other.name == arm.name and other.library != arm.library for other in arms)
+
+
+def _by_whole_path(arm: Arm) -> Arm:
+    path = Path(arm.library or "")
+    return dataclasses.replace(arm, name=arm.name.replace(_short_name(path), str(path)))
+
+
+def _arms_of(word: str) -> list[Arm]:
+    if word in ("default", "all"):
+        chosen = [e.arm for e in usable_entries() if e.is_default or word == "all"]
+        return [our_arm(), *chosen, glibc_arm()]
+    name, *settings = SETTING.split(word)
+    arm = _arm_of_file(name) if "/" in name else _arm_of_name(name)
+    environment = dict(arm.environment)
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        environment[_variable(arm, key)] = value
+    label = " ".join([arm.name, *settings])
+    return [dataclasses.replace(arm, name=label, environment=environment)]
+
+
+def _variable(arm: Arm, key: str) -> str:
+    if key == key.upper():
+        return key
+    if not arm.is_ours:
+        raise Usage(
+            f"{arm.name}:{key}: settings in small letters are options of hakmem;"
+            " give others as a variable in capitals, such as jemalloc:MALLOC_CONF=..."
+        )
+    return f"HAKMEM_{key.upper()}"
+
+
+def _arm_of_file(word: str) -> Arm:
+    """A library by its path; another build of ours is called so, and takes its options."""
+    path = Path(os.path.abspath(os.path.expanduser(word)))
+    if not path.is_file():
+        raise Usage(f"there is no library {word}")
+    check_preloadable(path)
+    ours = f"{OURS} " if path.name.startswith("libhakmem") else ""
+    return Arm(ours + _short_name(path), str(path), {}, str(path), file_sha256(path))
+
+
+def _short_name(path: Path) -> str:
+    return "/".join(path.parts[-2:])
+
+
+def _arm_of_name(word: str) -> Arm:
+    if word == OURS:
+        return our_arm()
+    if word == SYSTEM:
+        return glibc_arm()
+    entries = read_manifest()
+    same = (e for e in entries.values() if plain_name(word) in (e.key, plain_name(e.name)))
+    entry = next(same, None)
+    if entry is None:
+        for recipe in RECIPES:
+            if plain_name(word) in (recipe.key, plain_name(recipe.name)):
+                raise Problem(f"{recipe.name} is not installed; {REPEAT} --only {recipe.key}")
+        known = ", ".join([OURS, *(r.key for r in RECIPES), *_own_keys(entries), SYSTEM])
+        raise Usage(f"there is no allocator '{word}'; there are {known}, or a path of a library")
+    if entry.fault:
+        raise Problem(f"{entry.fault}; {REPEAT} --only {entry.key}")
+    return entry.arm
+
+
+def plain_name(name: str) -> str:
+    return name.lower().replace(" ", "")
+
+
+def _own_keys(entries: dict[str, Entry]) -> list[str]:
+    return sorted(key for key, entry in entries.items() if not entry.recipe)

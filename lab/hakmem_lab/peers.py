@@ -1,0 +1,292 @@
+"""./hakmem peers: installs, lists, adds and removes the other allocators.
+
+One peer that cannot be had never keeps the others from being installed; its reason is one sentence.
+What the other modules need of peers is here too: installed, our_arm, glibc_arm, find_arms, prove.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from .arms import (
+    OURS,
+    SYSTEM,
+    Entry,
+    file_sha256,
+    find_arms,
+    glibc_arm,
+    installed,
+    our_arm,
+    plain_name,
+    read_manifest,
+    write_manifest,
+)
+from .machine import now
+from .model import Arm
+from .problem import Problem, Usage
+from .proof import examine, prove
+from .recipes import RECIPES, Built, Recipe
+from .toolbox import Crate, Workshop, check_preloadable, peers_directory
+
+__all__ = ["app", "find_arms", "glibc_arm", "install_peers", "installed", "our_arm", "prove"]
+
+app = typer.Typer(help="The other allocators to measure against.", no_args_is_help=True)
+Outcome = dict[str, str]  # key -> why it is missing
+
+
+@app.command()
+def install(
+    only: Annotated[str, typer.Option(help="Short names, with commas between.")] = "",
+    force: Annotated[bool, typer.Option(help="Makes again what is there already.")] = False,
+) -> None:
+    """Builds or installs the other allocators, and proves that each serves a process."""
+    chosen = choose(only)
+    screen = Console(stderr=True)
+    missing = install_peers(chosen, force, screen)
+    have = [recipe for recipe in chosen if recipe.key not in missing]
+    print_list(Console(), [entry for key, entry in read_manifest().items()])
+    for key, reason in missing.items():
+        screen.print(f"hakmem: without {key}: {reason}", markup=False, soft_wrap=True)
+    if not have:
+        raise Problem("none of the peers could be installed; the reasons are above")
+
+
+@app.command("list")
+def list_command(
+    as_json: Annotated[bool, typer.Option("--json", help="For programs to read.")] = False,
+) -> None:
+    """Shows which allocators are here: exact versions, sources, compilers, flags."""
+    entries = list(read_manifest().values())
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(entry) for entry in entries], indent=1))
+        return
+    print_list(Console(), entries)
+    absent = [recipe.key for recipe in RECIPES if recipe.key not in {e.key for e in entries}]
+    if absent:
+        typer.echo(f"Not installed: {', '.join(absent)}; type: ./hakmem peers install")
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="What it shall be called.")],
+    library: Annotated[Path, typer.Argument(help="A shared library that overrides malloc.")],
+) -> None:
+    """Records a library of your own, after proving that it takes over malloc and operator new."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
+        raise Usage(f"'{name}' is no good name: letters, digits, dots, dashes, nothing else")
+    if plain_name(name) in {OURS, SYSTEM, "default", "all"} | _recipe_names():
+        raise Usage(f"'{name}' already means another allocator")
+    path = Path(os.path.abspath(library))
+    if not path.is_file():
+        raise Usage(f"there is no file {library}")
+    proof = examine(Arm(name, str(path)))
+    entry = Entry(
+        key=name, name=name, library=str(path), sha256=file_sha256(path), origin="your own",
+        installed=now(), serving=proof.serving, per_cpu=proof.per_cpu,
+    )
+    with _alone(Console(stderr=True)):
+        write_manifest(read_manifest() | {name: entry})
+    typer.echo(f"{name}: {path} serves malloc, free and operator new; --alloc {name} uses it")
+
+
+@app.command()
+def remove(
+    names: Annotated[list[str], typer.Argument(help="Short names.")],
+) -> None:
+    """Forgets peers and deletes what was built of them; your own files and packages stay."""
+    with _alone(Console(stderr=True)):
+        entries = read_manifest()
+        unknown = next((name for name in names if name not in entries), None)
+        if unknown is not None:
+            raise Usage(f"'{unknown}' is not installed; ./hakmem peers list shows what is")
+        kept = {key: entry for key, entry in entries.items() if key not in names}
+        write_manifest(kept)
+        for name in names:
+            shutil.rmtree(_home(name), ignore_errors=True)
+
+
+def choose(only: str) -> list[Recipe]:
+    """The recipes of a comma list of names, all of them when it is empty."""
+    if not only.strip():
+        return list(RECIPES)
+    words = [plain_name(word.strip()) for word in only.split(",")]
+    unknown = next((word for word in words if word not in _recipe_names()), None)
+    if unknown is not None:
+        known = ", ".join(recipe.key for recipe in RECIPES)
+        raise Usage(f"there is no recipe '{unknown}'; there are {known}")
+    return [r for r in RECIPES if r.key in words or plain_name(r.name) in words]
+
+
+def _recipe_names() -> set[str]:
+    return {name for recipe in RECIPES for name in (recipe.key, plain_name(recipe.name))}
+
+
+def install_peers(recipes: list[Recipe], force: bool, screen: Console) -> Outcome:
+    """Installs what is not there yet; returns the missing ones with their reasons."""
+    missing: Outcome = {}
+    check_preloadable(peers_directory())
+    with _alone(screen), _ended_by_sigterm(), _progress(screen) as progress:
+        _sweep()
+        bar = progress.add_task("", total=sum(recipe.seconds for recipe in recipes))
+        for recipe in recipes:
+            begun, before = time.monotonic(), progress.tasks[0].completed
+            progress.update(bar, description=recipe.name)
+            if force or not _is_there(recipe):
+                try:
+                    _install_one(recipe, progress)
+                    took = time.monotonic() - begun
+                    progress.console.print(f"{recipe.name}: ready after {took:.0f} s", markup=False)
+                except (Problem, OSError) as reason:
+                    missing[recipe.key] = str(reason)
+                    progress.console.print(f"{recipe.name}: skipped", markup=False)
+            progress.update(bar, completed=before + recipe.seconds)
+    return missing
+
+
+def _is_there(recipe: Recipe) -> bool:
+    entry = read_manifest().get(recipe.key)
+    return entry is not None and entry.recipe == recipe.fingerprint and not entry.fault
+
+
+def _install_one(recipe: Recipe, progress: Progress) -> None:
+    folder = peers_directory()
+    bar = progress.tasks[0].id
+    log = folder / "logs" / f"{recipe.key}.log"
+    log.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{recipe.key}-", dir=folder / "build") as scratch:
+        workshop = Workshop(
+            log, Path(scratch), len(os.sched_getaffinity(0)),
+            tell=lambda step: progress.update(bar, description=f"{recipe.name}: {step}"),
+            advance=lambda part: progress.update(bar, advance=part * recipe.seconds),
+        )
+        built, commit = recipe.make(workshop)
+        built = dataclasses.replace(built, library=_settle(recipe, built, workshop.folder))
+    entry = _entry_of(recipe, built, commit)
+    workshop.tell("proving")
+    proof = examine(entry.arm)
+    if "rseq=0" in str(recipe.environment) and not proof.per_cpu:
+        raise Problem("it does not say that its per-CPU caches are active")
+    entry = dataclasses.replace(entry, serving=proof.serving, per_cpu=proof.per_cpu)
+    write_manifest(read_manifest() | {recipe.key: entry})
+
+
+def _settle(recipe: Recipe, built: Built, scratch: Path) -> Path:
+    """Moves a library that was built to its place; one of the system stays where it is."""
+    if not built.library.is_relative_to(scratch):
+        return built.library
+    home = _home(recipe.key)
+    home.mkdir(parents=True, exist_ok=True)
+    return built.library.rename(home / built.library.name)
+
+
+def _entry_of(recipe: Recipe, built: Built, commit: str) -> Entry:
+    origin = recipe.origin
+    return Entry(
+        key=recipe.key,
+        name=recipe.name,
+        library=str(built.library),
+        sha256=file_sha256(built.library),
+        version=recipe.version or built.version,
+        origin=str(origin),
+        checksum=origin.checksum if isinstance(origin, Crate) else "",
+        commit=commit,
+        compiler=built.compiler,
+        flags=built.flags,
+        environment=dict(recipe.environment),
+        is_default=recipe.is_default,
+        recipe=recipe.fingerprint,
+        installed=now(),
+    )
+
+
+def _home(key: str) -> Path:
+    return peers_directory() / "libraries" / key
+
+
+def _sweep() -> None:
+    """What killed installations left; nobody else is at work, for the lock is ours."""
+    build = peers_directory() / "build"
+    shutil.rmtree(build, ignore_errors=True)
+    build.mkdir(exist_ok=True)
+    (peers_directory() / "logs").mkdir(exist_ok=True)
+
+
+@contextmanager
+def _alone(screen: Console) -> Iterator[None]:
+    """One writer of the folder at a time; the kernel drops the lock with the process."""
+    folder = peers_directory()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise Problem(f"cannot write to {folder}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            screen.print("hakmem: waiting for another installation to end", markup=False)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM unwinds, so that compilers and scratch folders go with us."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _progress(screen: Console) -> Progress:
+    return Progress(
+        BarColumn(30), TimeElapsedColumn(), TextColumn("left about"), TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False), console=screen, transient=True,
+        disable=not screen.is_terminal,
+    )
+
+
+def print_list(screen: Console, entries: list[Entry]) -> None:
+    order = {recipe.key: number for number, recipe in enumerate(RECIPES)}
+    table = Table(title=f"Allocators in {peers_directory()}", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("--alloc", no_wrap=True)
+    table.add_column("what it is", overflow="fold")
+    for entry in sorted(entries, key=lambda e: (order.get(e.key, len(order)), e.key)):
+        table.add_row(Text(entry.key), Text("\n".join(_describe(entry))))
+    table.add_row(SYSTEM, f"the C library's own malloc, {glibc_arm().version}")
+    screen.print(table)
+
+
+def _describe(entry: Entry) -> Iterator[str]:
+    if entry.fault:
+        yield f"CANNOT BE USED: {entry.fault}"
+    commit = f", packed from commit {entry.commit[:12]}" if entry.commit else ""
+    yield f"{entry.name} {entry.version}".strip() + f", {entry.origin}{commit}"
+    yield f"{entry.compiler}: {entry.flags}" if entry.compiler else entry.library
+    for variable, value in entry.environment.items():
+        yield f"runs with {variable}={value}" + (": per-CPU mode proved" * bool(entry.per_cpu))
+    yield f"library {entry.sha256[:16]}, proved {entry.installed[:10]}"

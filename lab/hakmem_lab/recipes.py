@@ -1,0 +1,290 @@
+"""The other allocators: where each comes from, and how it becomes a library to preload.
+
+Each is built the way its authors build a release: their own build system where the crate has it
+(jemalloc, snmalloc), else their flags. Names are exact, because they are easily confused: "google
+tcmalloc" and "gperftools" are two libraries that both call themselves tcmalloc.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .problem import Problem
+from .toolbox import (
+    Crate,
+    Workshop,
+    crate_commit,
+    crate_sources,
+    install_packages,
+    need,
+)
+
+MIMALLOC = Crate(
+    "libmimalloc-sys", "0.1.49", "6a45a52f43e1c16f667ccfe4dd8c85b7f7c204fd5e3bf46c5b0db9a5c3c0b8e9"
+)
+JEMALLOC = Crate(
+    "tikv-jemalloc-sys", "0.7.1", "1a2825c78386b4ae0314074867860ba9577875de945f05992c38815cbec327f0"
+)
+TCMALLOC = Crate(
+    "libtcmalloc-sys", "0.1.14", "33e204268a3b09862788a2894346c768b95b2cb29cba42c5e2bb9ea7f48fa317"
+)
+SNMALLOC = Crate(
+    "snmalloc-sys", "0.7.6", "f09c93c55f9a2b8dab75738a83c771231c5f408af65b8657433fe5bc93cc76cb"
+)
+RPMALLOC = Crate(
+    "rpmalloc-sys", "0.2.3", "8d4b7d5e225a53887ee57fcec492eaf114b8e290f7072d035adc6ddd6810b67b"
+)
+
+CLANG = "clang-19"
+"""Preferred for C++ peers: snmalloc is 5 to 10 % faster with it than with gcc 12."""
+
+TCMALLOC_EXPORTS = """{ global:
+  malloc; free; calloc; realloc; reallocarray; memalign; aligned_alloc; posix_memalign; valloc;
+  pvalloc; cfree; free_sized; free_aligned_sized; malloc_usable_size; malloc_stats; malloc_trim;
+  mallopt; mallinfo; mallinfo2; malloc_info; sdallocx; nallocx; __libc_*; __posix_memalign;
+  _Zn[wa]*; _Zd[la]*; tc_*; MallocExtension_Internal_*; TCMalloc_Internal_*;
+local: *; };
+"""
+"""So that calls inside the library need no detour, as when it is linked the usual, static way."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a recipe delivers."""
+
+    library: Path
+    version: str = ""  # where the recipe cannot know it: a Debian package's
+    compiler: str = ""
+    flags: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    key: str  # the short name on the command line
+    name: str  # as tables show it
+    version: str  # "" if the package says it
+    origin: Crate | str  # "Debian NAME" when it is a package
+    build: Callable[[Workshop, Path], Built]
+    seconds: float = 5.0  # on two cores; only for the time left
+    is_default: bool = True  # part of `bench` unless the user says otherwise
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the recipe does, so that the library is made anew."""
+        text = f"{self.origin}{self.version}{self.environment}{inspect.getsource(self.build)}"
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def make(self, workshop: Workshop) -> tuple[Built, str]:
+        """Fetches, builds; also the commit of the source's repository."""
+        if not isinstance(self.origin, Crate):
+            return self.build(workshop, Path()), ""
+        sources = crate_sources(workshop, self.origin)
+        workshop.tell("building")
+        return self.build(workshop, sources), crate_commit(sources)
+
+
+def compiler_version(workshop: Workshop, compiler: str) -> str:
+    """The first line of --version, by the real name: plain cc does not say which it is."""
+    program = os.path.realpath(shutil.which(compiler) or compiler)
+    return workshop.run([program, "--version"]).splitlines()[0].strip()
+
+
+def cxx_compiler(workshop: Workshop) -> str:
+    """The preferred clang, else the newest of the machine, else its C++ compiler."""
+    try:
+        need(workshop, CLANG)
+    except Problem:
+        pass  # other distributions have others
+    numbered = [f"clang++-{number}" for number in range(30, 14, -1)]
+    for name in [CLANG.replace("clang", "clang++"), *numbered, "clang++"]:
+        if shutil.which(name):
+            return name
+    return need(workshop, "c++")
+
+
+def _build_mimalloc(workshop: Workshop, sources: Path, series: str) -> Built:
+    """The flags of its CMakeLists.txt (the crate lacks CMake's other files), in one unit."""
+    compiler = need(workshop, "cc")
+    flags = (
+        "-std=gnu11 -O3 -DNDEBUG -fPIC -fvisibility=hidden -ftls-model=initial-exec"
+        " -fno-builtin-malloc -DMI_MALLOC_OVERRIDE -DMI_SHARED_LIB -DMI_SHARED_LIB_EXPORT"
+        " -DMI_BUILD_RELEASE -DMI_CMAKE_BUILD_TYPE=release -pthread"
+    )
+    source = sources / "c_src" / "mimalloc" / series
+    library = workshop.folder / "libmimalloc.so"
+    include = f"-I{source / 'include'}"
+    unit = source / "src" / "static.c"
+    workshop.run([compiler, *flags.split(), include, "-shared", unit, "-o", library])
+    return Built(library, compiler=compiler_version(workshop, compiler), flags=flags)
+
+
+def build_mimalloc3(workshop: Workshop, sources: Path) -> Built:
+    return _build_mimalloc(workshop, sources, "v3")
+
+
+def build_mimalloc2(workshop: Workshop, sources: Path) -> Built:
+    return _build_mimalloc(workshop, sources, "v2")
+
+
+def build_jemalloc(workshop: Workshop, sources: Path) -> Built:
+    """Its own configure and make, all defaults; the crate keeps configure in another folder."""
+    compilers = {"CC": need(workshop, "cc"), "CXX": need(workshop, "c++")}
+    make = need(workshop, "make")
+    tree = workshop.folder / "jemalloc"
+    shutil.copytree(sources / "jemalloc", tree)
+    shutil.copy(sources / "configure" / "configure", tree / "configure")
+    version = re.search(r'^version = ".*?\+(.*)"', (sources / "Cargo.toml").read_text(), re.M)
+    options = [f"--with-version={version[1] if version else 'VERSION'}", "--disable-static"]
+    workshop.run(["sh", "configure", *options, "--disable-doc"], tree, compilers)
+    workshop.advance(0.4)
+    said = workshop.run([make, f"-j{workshop.jobs}", "build_lib_shared"], tree)
+    library = tree / "lib" / "libjemalloc.so.2"
+    shutil.copy(library, workshop.folder / "libjemalloc.so")
+    flags = " ".join(sorted(set(re.findall(r" (-O\d|-funroll-loops|-f(?:visibility=\w+|PIC))\b", said))))
+    return Built(
+        workshop.folder / "libjemalloc.so",
+        compiler=compiler_version(workshop, compilers["CC"]),
+        flags=f"configure {' '.join(options)}: {flags}",
+    )
+
+
+def build_tcmalloc(workshop: Workshop, sources: Path) -> Built:
+    """The files the crate's build.rs lists, but with the overrides of libc that it turns off."""
+    compiler = cxx_compiler(workshop)
+    flags = "-std=c++17 -O3 -DNDEBUG -fPIC -ftls-model=initial-exec -fno-omit-frame-pointer"
+    listed = re.findall(r'"(c_src/[^"]+\.(?:cc|S))"', (sources / "build.rs").read_text())
+    files = [name for name in listed if "bridge" not in name]
+    files.append("c_src/tcmalloc/tcmalloc/tcmalloc.cc")  # in place of the bridge that includes it
+    include = [f"-I{sources / 'c_src' / name}" for name in ("abseil-cpp", "tcmalloc")]
+
+    def compile_one(name: str) -> Path:
+        target = workshop.folder / (name.replace("/", "_") + ".o")
+        workshop.run([compiler, *flags.split(), "-w", *include, "-c", sources / name, "-o", target])
+        workshop.advance(1 / len(files))
+        return target
+
+    with ThreadPoolExecutor(workshop.jobs) as pool:
+        try:
+            objects = list(pool.map(compile_one, files))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    exports = workshop.folder / "exports"
+    exports.write_text(TCMALLOC_EXPORTS)
+    library = workshop.folder / "libtcmalloc.so"
+    link = ["-shared", f"-Wl,--version-script={exports}", "-pthread", "-o", library]
+    workshop.run([compiler, *link, *objects])
+    return Built(library, compiler=compiler_version(workshop, compiler), flags=flags)
+
+
+def _build_snmalloc(workshop: Workshop, sources: Path, target: str) -> Built:
+    cmake, compiler = need(workshop, "cmake"), cxx_compiler(workshop)
+    need(workshop, "make")
+    tree = workshop.folder / "build"
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DSNMALLOC_BUILD_TESTING=OFF"]
+    workshop.run([
+        cmake, "-G", "Unix Makefiles", "-S", sources / "upstream", "-B", tree, *options,
+        f"-DCMAKE_CXX_COMPILER={compiler}",
+    ])
+    workshop.run([cmake, "--build", tree, "-j", str(workshop.jobs), "--target", target])
+    used = (tree / "CMakeFiles" / f"{target}.dir" / "flags.make").read_text()
+    flags = " ".join(re.findall(r"(?<= )-[^DWI]\S*", used.partition("CXX_FLAGS =")[2]))
+    return Built(
+        tree / f"lib{target}.so",
+        compiler=compiler_version(workshop, compiler),
+        flags=f"cmake {' '.join(options)}: {flags}",
+    )
+
+
+def build_snmalloc(workshop: Workshop, sources: Path) -> Built:
+    return _build_snmalloc(workshop, sources, "snmallocshim")
+
+
+def build_snmalloc_checks(workshop: Workshop, sources: Path) -> Built:
+    return _build_snmalloc(workshop, sources, "snmallocshim-checks")
+
+
+def build_rpmalloc(workshop: Workshop, sources: Path) -> Built:
+    """The rpmallocwrap library of its configure.py."""
+    compiler = need(workshop, "cc")
+    flags = (
+        "-std=gnu11 -O3 -DNDEBUG -fPIC -fvisibility=hidden -ftls-model=initial-exec"
+        " -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 -DENABLE_OVERRIDE=1 -pthread"
+    )
+    library = workshop.folder / "librpmalloc.so"
+    source = sources / "rpmalloc" / "rpmalloc" / "rpmalloc.c"
+    workshop.run([compiler, *flags.split(), "-shared", source, "-o", library, "-ldl"])
+    return Built(library, compiler=compiler_version(workshop, compiler), flags=flags)
+
+
+def _from_system(workshop: Workshop, package: str, *patterns: str) -> Built:
+    """A library of the system; its package is installed if it is not there."""
+
+    def find() -> Path | None:
+        found = [path for pattern in patterns for path in Path("/usr").glob(pattern)]
+        return max(found, default=None)
+
+    if find() is None:
+        install_packages(workshop, package)
+    library = find()
+    if library is None:
+        raise Problem(f"{package} has no {patterns[0].rpartition('/')[2]}")
+    return Built(library, version=package_version(workshop, library), flags="as packaged")
+
+
+def package_version(workshop: Workshop, file: Path) -> str:
+    """Of the Debian package that owns a file, without epoch and Debian's own part; "" elsewhere."""
+    try:
+        owner = workshop.run(["dpkg", "-S", file.resolve()]).split(": ")[0].split(",")[0]
+        full = workshop.run(["dpkg-query", "-W", "-f", "${Version}", owner])
+    except Problem:
+        return ""
+    return full.strip().rpartition(":")[2]
+
+
+def find_gperftools(workshop: Workshop, _: Path) -> Built:
+    pattern = "libtcmalloc_minimal.so.4"
+    return _from_system(workshop, "libtcmalloc-minimal4", f"lib/*/{pattern}", f"lib64/{pattern}")
+
+
+def find_onetbb(workshop: Workshop, _: Path) -> Built:
+    pattern = "libtbbmalloc_proxy.so.2"
+    return _from_system(workshop, "libtbbmalloc2", f"lib/*/{pattern}", f"lib64/{pattern}")
+
+
+def find_scudo(workshop: Workshop, _: Path) -> Built:
+    folder = "lib/llvm-19/lib/clang/19/lib/linux"
+    pattern = f"{folder}/libclang_rt.scudo_standalone-{platform.machine()}.so"
+    return _from_system(workshop, "libclang-rt-19-dev", pattern)
+
+
+RECIPES = (
+    Recipe("mimalloc3", "mimalloc 3", "3.3.2", MIMALLOC, build_mimalloc3, 10),
+    Recipe("mimalloc2", "mimalloc 2", "2.3.2", MIMALLOC, build_mimalloc2, 5),
+    Recipe("jemalloc", "jemalloc", "5.3.1", JEMALLOC, build_jemalloc, 70),
+    Recipe(
+        "tcmalloc", "google tcmalloc", "2025-06-16", TCMALLOC, build_tcmalloc, 240,
+        # glibc registers each thread's restartable sequences before tcmalloc can, unless told not
+        # to; without its own registration there is no per-CPU mode.
+        environment={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"},
+    ),
+    Recipe("snmalloc", "snmalloc", "0.7.6", SNMALLOC, build_snmalloc, 40),
+    Recipe("gperftools", "gperftools", "", "Debian libtcmalloc-minimal4", find_gperftools),
+    Recipe("tbb", "oneTBB", "", "Debian libtbbmalloc2", find_onetbb, is_default=False),
+    Recipe("rpmalloc", "rpmalloc", "1.4.3 b097fd0", RPMALLOC, build_rpmalloc, is_default=False),
+    Recipe("scudo", "scudo", "", "Debian libclang-rt-19-dev", find_scudo, is_default=False),
+    Recipe(
+        "snmalloc-checks", "snmalloc-checks", "0.7.6", SNMALLOC, build_snmalloc_checks, 40,
+        is_default=False,
+    ),
+)
