@@ -1,0 +1,165 @@
+"""`bench`: workloads times allocators, interleaved; table, pictures, page and JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from . import doctor, runner, workloads
+from .arms import find_arms
+from .model import Session
+from .places import cache_directory, results_directory
+from .problem import Problem
+from .workloads import Workload
+
+ROUNDS = {"quick": 5, "core": 9, "full": 9}  # 9 is what a verdict needs
+
+_errors = Console(stderr=True)
+
+
+def run(
+    suite: Annotated[
+        str, typer.Option(help="quick, core or full; quick when not given.")
+    ] = "",
+    alloc: Annotated[
+        str, typer.Option(help="Allocators, by comma; a path is a library of your own.")
+    ] = "",
+    workload: Annotated[
+        str, typer.Option(help="Workloads by name or pattern, by comma, whatever their suite.")
+    ] = "",
+    runs: Annotated[
+        int | None,
+        typer.Option(help="Runs of each workload under each allocator; 5 or 9 when not given.", min=1),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the order; drawn when not given.")] = None,
+    split: Annotated[
+        str, typer.Option(help="I/N: the part I of N of the workloads, such as 1/3.")
+    ] = "",
+    instructions: Annotated[
+        bool, typer.Option("--instructions", help="Also count instructions with callgrind.")
+    ] = False,
+    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Where pictures and page go.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="A new session though one is unfinished.")
+    ] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Lists workloads, runs nothing.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even while another session is being measured.")
+    ] = False,
+) -> None:
+    """Measures workloads under several allocators and shows who is best at what."""
+    known = workloads.read_workloads()
+    if listing:
+        show_list(workloads.select(known, suite or "full", workload, split), as_json)
+        return
+    suite = suite or "quick"
+    chosen = workloads.select(known, suite, workload, split)
+    arms = find_arms(alloc)
+    words = command_words(suite, alloc, workload, split)
+    rounds = runs or ROUNDS[suite]
+    with only_session(force):
+        findings = doctor.warn(_errors)
+        ready = prepared(chosen)
+        session = runner.run_session(
+            [w.case for w in ready], arms, rounds, seed, words, results=results, new=new,
+            findings=findings,
+        )
+        if instructions:
+            from . import instructions as counting
+
+            counting.count(session, ready, results or results_directory())
+    show_session(session, output, as_json)
+
+
+def command_words(suite: str, alloc: str, workload: str, split: str) -> list[str]:
+    """What was asked for, as one would type it."""
+    words = ["bench", "--suite", suite]
+    for name, value in (("--alloc", alloc), ("--workload", workload), ("--split", split)):
+        words += [name, value] if value else []
+    return words
+
+
+def prepared(chosen: Sequence[Workload]) -> list[Workload]:
+    """Those that can run here; says why others cannot."""
+    ready = []
+    for one in chosen:
+        reason = one.prepare()
+        if reason:
+            _errors.print(
+                f"hakmem: skipping {one.case.name}: {reason}", markup=False, highlight=False,
+                soft_wrap=True,
+            )
+        else:
+            ready.append(one)
+    if not ready:
+        raise Problem("none of these workloads can run here")
+    return ready
+
+
+@contextlib.contextmanager
+def only_session(force: bool) -> Iterator[None]:
+    """Two sessions at once would measure each other."""
+    directory = cache_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    file = os.open(directory / "measuring.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if not force:
+                raise Problem(
+                    "another session is being measured on this machine, each would disturb the "
+                    "other; wait for it, or use --force"
+                ) from error
+        yield
+    finally:
+        os.close(file)
+
+
+def show_list(chosen: Sequence[Workload], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([one.case.to_json() for one in chosen]))
+        return
+    table = Table("workload", "suite", "threads", "what it imitates", box=None)
+    for one in chosen:
+        case = one.case
+        table.add_row(case.name, case.suite, str(case.threads), case.title)
+    Console().print(table)
+
+
+def show_session(session: Session, output: Path | None, as_json: bool) -> None:
+    """The table (or JSON) on standard output; files in `output`, by default beside the results."""
+    from . import page, plots, tables
+    from .summary import summarise
+
+    summary = summarise(session)
+    directory = output or cache_directory() / "reports" / session.id
+    directory.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(describe(session, summary.to_json()), indent=1)
+    (directory / "results.json").write_text(text + "\n")
+    if as_json:
+        print(text)
+    else:
+        Console().print(tables.session_table(session, summary))
+    pictures = plots.write_plots(session, directory, summary)
+    path = page.write_page(session, directory, pictures)
+    _errors.print(f"hakmem: page, pictures and JSON: {path}", highlight=False, soft_wrap=True)
+
+
+def describe(session: Session, summary: dict[str, Any]) -> dict[str, Any]:
+    """The head of the session and what came of it; the samples stay in the session's file."""
+    head = session.to_json()
+    for part in ("samples", "failures"):
+        head[part] = len(head[part])
+    return {"session": head, "summary": summary}

@@ -1,0 +1,141 @@
+"""One process, run and measured by the small program lab/measure.c."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .model import Arm, Case
+from .places import BUILD, ROOT
+from .problem import Problem
+
+MEASURE = BUILD / "lab" / "measure"
+PADDING_NAME = "LAB_PADDING"
+GRACE_S = 60  # beyond the case's own timeout: a loaded server may take its time to stop
+
+# Settings of allocators that the user's shell happens to hold must not reach the arms.
+_FOREIGN_PREFIXES = ("HAKMEM_", "MALLOC_", "MIMALLOC_", "TCMALLOC_", "JEMALLOC_", "SCUDO_", "TBB_")
+_FOREIGN_NAMES = {"LD_PRELOAD", "GLIBC_TUNABLES", "LD_DEBUG", "LD_DEBUG_OUTPUT", PADDING_NAME}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one process."""
+
+    report: dict[str, Any]  # measure's line; empty when the program could not be started
+    output: str
+    errors: str
+
+    def sentence(self, case: Case) -> str:
+        """Why the run did not end well; "" if it did."""
+        end, status = self.report.get("end"), self.report.get("status")
+        if end is None:
+            return self.errors.strip().removeprefix("measure: ") or "it could not be started"
+        if end == "stopped" or (end == "exit" and status == 0 and not case.load):
+            return ""
+        if end == "timeout":
+            return f"it took longer than {case.timeout_s:g} s"
+        if end == "signal":
+            text = f"it was killed by signal {_signal_name(status)}"
+        elif end == "load":
+            text = f"its load command failed with status {status}"
+        elif case.load:
+            text = f"it ended with status {status} before its load did"
+        else:
+            text = f"it ended with status {status}"
+        said = self.errors.strip().splitlines()
+        return f"{text}: {said[-1][:300]}" if said else text
+
+
+def clean_environment() -> dict[str, str]:
+    """The user's environment without settings of allocators and of the laboratory."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _FOREIGN_NAMES and not name.startswith(_FOREIGN_PREFIXES)
+    }
+    # The launcher put the laboratory in front of what was there.
+    paths = [path for path in kept.pop("PYTHONPATH", "").split(":") if path != str(ROOT / "lab")]
+    if any(paths):
+        kept["PYTHONPATH"] = ":".join(paths)
+    return kept
+
+
+def arm_environment(arm: Arm) -> dict[str, str]:
+    """What makes a process run on the arm; for the measured process only."""
+    preload = {"LD_PRELOAD": arm.library} if arm.library else {}
+    return {**preload, **arm.environment}
+
+
+def measure(
+    case: Case, arm: Arm, padding: int = 0, extra: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+) -> Outcome:
+    """Runs the case once under the arm and waits for its end."""
+    if not MEASURE.exists():
+        raise Problem(f"{MEASURE} is not built; ./hakmem bench --list builds it")
+    with tempfile.TemporaryDirectory(prefix="hakmem-") as scratch:
+        output, errors = Path(scratch, "output"), Path(scratch, "errors")
+        directory = Path(case.directory) if case.directory else Path(scratch, "work")
+        directory.mkdir(exist_ok=True)
+        seconds = max(1, round(timeout_s or case.timeout_s))
+        variables = {**arm_environment(arm), **(extra or {}), PADDING_NAME: "x" * padding}
+        command = [str(MEASURE), "--timeout-s", str(seconds), "--directory", str(directory)]
+        command += ["--stdout", str(output), "--stderr", str(errors)]
+        command += [word for name in variables for word in ("--env", f"{name}={variables[name]}")]
+        command += [word for part in case.load for word in ("--load", part)]
+        status, said, complaint = _run([*command, "--", *case.command], seconds)
+        report = json.loads(said) if status == 0 else {}
+        if status not in (0, 126, 127):
+            raise Problem(complaint.strip() or f"measure ended with status {status}")
+        return Outcome(report, _read(output), _read(errors) if report else complaint)
+
+
+def last_json(text: str) -> dict[str, Any] | None:
+    """The last line that is a JSON object."""
+    for line in reversed(text.splitlines()):
+        try:
+            data = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(data, dict):
+            return data
+    return None
+
+
+def _run(command: list[str], timeout_s: int) -> tuple[int, str, str]:
+    """Never leaves the process behind, whatever interrupts us."""
+    process = subprocess.Popen(
+        command, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, errors="replace",
+    )
+    try:
+        said, complaint = process.communicate(timeout=timeout_s + GRACE_S)
+    except subprocess.TimeoutExpired as error:
+        raise Problem(f"measure does not end {GRACE_S} s after its time") from error
+    finally:
+        if process.poll() is None:
+            process.terminate()  # it kills all it started
+            process.wait()
+    return process.returncode, said, complaint
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)

@@ -1,0 +1,258 @@
+"""Runs a session: proves each arm, then one process at a time, each saved before the next starts.
+
+Processes are not pinned to cores. The kernel's own placement is what users have; a pinned process
+shares its core with whatever interrupt is served there, while an unpinned one is moved away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import machine, proof, serving, store
+from .measure import Outcome, last_json, measure
+from .model import Arm, Case, Failure, Sample, Session
+from .places import results_directory
+from .problem import Problem
+from .progress import Reporter
+from .schedule import Run, make_schedule, with_again
+
+FAILURES_IN_A_ROW = 3  # then the cell is given up
+STATUS_INTERRUPTED = 130
+
+Prove = Callable[[Arm], dict[str, str]]
+
+
+def run_session(
+    cases: Sequence[Case],
+    arms: Sequence[Arm],
+    rounds: int,
+    seed: int | None,
+    command: Sequence[str],
+    *,
+    results: Path | None = None,
+    new: bool = False,
+    again: bool = True,
+    findings: Iterable[dict[str, str]] = (),
+    prove: Prove | None = None,
+) -> Session:
+    """Measures all cases under all arms, or goes on with what an earlier call began.
+
+    `command` is what the user typed, `command[0]` the command's name. `again` adds the A/A arm.
+    Without a seed one is drawn. Raises Problem when an arm does not serve, and when interrupted.
+    """
+    every_arm = with_again(arms) if again else list(arms)
+    with _open(cases, every_arm, rounds, seed, command, results, new, findings) as opened:
+        session = opened.session
+        try:
+            _Sitting(opened, prove or proof.prove).run()
+        except KeyboardInterrupt as error:
+            done = len(session.samples) + len(session.failures)
+            total = rounds * len(every_arm) * len(cases)
+            raise Problem(
+                f"stopped; {done} of {total} runs are saved, the same command goes on with them",
+                STATUS_INTERRUPTED,
+            ) from error
+    return session
+
+
+def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Case) -> Sample:
+    """From measure's line and, of a bench, the harness's, which is exact about its memory."""
+    report: dict[str, Any] = dict(outcome.report)
+    workload = last_json(outcome.output) if case.kind == "bench" else None
+    if workload is not None:
+        for name in ("rss_end_kib", "lazyfree_end_kib"):
+            report[name] = workload.get(name, report.get(name))
+    return Sample.from_json(
+        {
+            **report,
+            "case": run.case,
+            "arm": run.arm,
+            "round": run.round,
+            "order": run.order,
+            "padding": run.padding,
+            "started": started,
+            "status": 0,
+            "load_1min": load,
+            "workload": workload,
+        }
+    )
+
+
+class _Sitting:
+    """One call's part of a session."""
+
+    def __init__(self, opened: store.Store, prove: Prove) -> None:
+        self._store = opened
+        self._session = opened.session
+        self._prove = prove
+        self._cases = {case.name: case for case in self._session.cases}
+        self._arms = {arm.name: arm for arm in self._session.arms}
+        done = {
+            (one.case, one.arm, one.round)
+            for one in [*self._session.samples, *self._session.failures]
+        }
+        schedule = make_schedule(
+            list(self._cases), list(self._arms), self._session.rounds, self._session.seed
+        )
+        self._left = [run for run in schedule if run.key not in done]
+        files = [arm.library or "" for arm in self._arms.values()]
+        files += [case.command[0] for case in self._cases.values()]
+        self._identities = {file: _identity(file) for file in files}
+
+    def run(self) -> None:
+        if not self._left:
+            return
+        session = self._session
+        done_count = len(session.samples) + len(session.failures)
+        with Reporter(self._left, done_count) as self._reporter:
+            if done_count:
+                when = session.created[:16].replace("T", " ")
+                self._reporter.say(
+                    f"going on with the session of {when} UTC; {done_count} of its runs are done"
+                )
+            for sample in session.samples:
+                self._reporter.remember(sample.case, sample.arm, sample.wall_ns / 1e9)
+            self._prove_arms()
+            self._prove_programs()
+            while self._left:
+                run = self._left[0]
+                self._reporter.start(run)
+                self._run_one(run)
+                self._left = [one for one in self._left if one.key != run.key]
+                self._reporter.end(run, self._left)
+
+    def _run_one(self, run: Run) -> None:
+        case, arm = self._cases[run.case], self._arms[run.arm]
+        self._check_unchanged(arm.library or "", case.command[0])
+        started, load = machine.now(), os.getloadavg()[0]
+        expected = _with_expectation(case, arm)
+        outcome = measure(expected, arm, run.padding)
+        sentence = outcome.sentence(case) or _nothing_measured(case, outcome)
+        if sentence:
+            self._fail(run, sentence, started, outcome.report.get("status", 127))
+        else:
+            self._store.add_sample(make_sample(run, outcome, started, load, case))
+
+    def _check_unchanged(self, *files: str) -> None:
+        """A build in the middle of a session would mix two libraries under one name."""
+        for file in files:
+            if _identity(file) != self._identities[file]:
+                raise Problem(f"{file} was changed while it was being measured; type it again")
+
+    def _fail(self, run: Run, sentence: str, started: str, status: int) -> None:
+        self._reporter.say(f"{run.case} under {run.arm}: {sentence}")
+        failure = Failure(run.case, run.arm, run.round, status, sentence, started)
+        self._store.add_failure(failure)
+        if self._is_hopeless(run):
+            sentence = f"not run after {FAILURES_IN_A_ROW} failures in a row"
+            self._give_up(run.case, run.arm, sentence)
+
+    def _is_hopeless(self, run: Run) -> bool:
+        """Whether the last runs of this cell all failed."""
+        good = [s.round for s in self._session.of(run.case, run.arm)]
+        last_good = max(good, default=-1)
+        bad = [
+            failure
+            for failure in self._session.failures
+            if (failure.case, failure.arm) == (run.case, run.arm) and failure.round > last_good
+        ]
+        return len(bad) >= FAILURES_IN_A_ROW
+
+    def _give_up(self, case: str, arm: str, sentence: str) -> None:
+        """Each run that will not happen is on record, so that none is missed in silence."""
+        known = {f.round for f in self._session.failures if (f.case, f.arm) == (case, arm)}
+        rest = [run for run in self._left if (run.case, run.arm) == (case, arm)]
+        for run in rest:
+            if run.round not in known:
+                now = machine.now()
+                self._store.add_failure(Failure(case, arm, run.round, 0, sentence, now))
+        self._reporter.skip(len(rest))
+        self._left = [run for run in self._left if run not in rest]
+
+    def _prove_arms(self) -> None:
+        for arm in self._session.arms:
+            proofs = self._session.proofs
+            if arm.name not in proofs:
+                self._store.add_proof(arm.name, proofs.get(arm.again_of) or self._prove(arm))
+
+    def _prove_programs(self) -> None:
+        """Each program under each arm; a cell whose arm does not serve is not measured."""
+        cells = dict.fromkeys((run.case, run.arm) for run in self._left)
+        for case_name, arm_name in cells:
+            case, name = self._cases[case_name], f"{arm_name}: {case_name}"
+            arm = self._arms[arm_name]
+            if case.kind == "bench" or arm.again_of or name in self._session.proofs:
+                continue
+            files, sentence = serving.prove_program(case, arm)
+            if sentence:
+                self._reporter.say(f"{case_name} under {arm_name}: {sentence}")
+                for same in (a for a in self._arms.values() if arm_name in (a.name, a.again_of)):
+                    self._give_up(case_name, same.name, sentence)
+            else:
+                self._store.add_proof(name, files)
+
+
+def _open(
+    cases: Sequence[Case], arms: Sequence[Arm], rounds: int, seed: int | None,
+    command: Sequence[str], results: Path | None, new: bool, findings: Iterable[dict[str, str]],
+) -> store.Store:
+    """The unfinished session of the same command, or a new one."""
+    _check(cases, arms, rounds)
+    directory = results or results_directory()
+    facts = machine.describe()
+    key = store.session_key(command[0], cases, arms, rounds, seed, facts["id"])
+    if not new:
+        found = store.open_unfinished(directory, command[0], key, lambda s: s.is_complete)
+        if found is not None:
+            return found
+    session = Session(
+        id="", command=list(command), created=machine.now(), machine=facts,
+        commit=machine.commit(), arms=list(arms), cases=list(cases), rounds=rounds,
+        seed=secrets.randbelow(2**31) if seed is None else seed, findings=list(findings),
+    )
+    return store.Store.create(directory, command[0], key, session)
+
+
+def _check(cases: Sequence[Case], arms: Sequence[Arm], rounds: int) -> None:
+    for what, names in (("case", [c.name for c in cases]), ("arm", [a.name for a in arms])):
+        twice = {name for name in names if names.count(name) > 1}
+        if not names:
+            raise Problem(f"there is no {what} to measure")
+        if twice:
+            raise Problem(f"two {what}s are called '{min(twice)}'")
+    if rounds < 1:
+        raise Problem("at least one run is needed")
+
+
+def _with_expectation(case: Case, arm: Arm) -> Case:
+    """A bench refuses to run on anything but the arm's library."""
+    if case.kind != "bench":
+        return case
+    words = [*case.command, "--expect", arm.library or "libc.so"]
+    return dataclasses.replace(case, command=words)
+
+
+def _nothing_measured(case: Case, outcome: Outcome) -> str:
+    if case.kind != "bench":
+        return ""
+    workload = last_json(outcome.output)
+    if workload is None:
+        return "it printed no line of JSON"
+    if not (workload.get("operations") or 0) > 0 or not (workload.get("nanoseconds") or 0) > 0:
+        return "it says that it did no operation"
+    return ""
+
+
+
+def _identity(file: str) -> tuple[int, ...]:
+    """Changes when the file is built again."""
+    try:
+        facts = os.stat(file)
+    except OSError:
+        return ()
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)

@@ -1,0 +1,230 @@
+"""Sessions on disk: one file of JSON lines each, written so that a kill loses nothing.
+
+A line is one write and one fsync. A torn last line (power loss in the middle of the write) is
+ignored by readers and cut off by the next writer. The writer holds a lock on the file, which the
+kernel drops with the process. The format: docs/design/laboratory.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .model import Arm, Case, Failure, Sample, Session
+from .places import results_directory
+from .problem import Problem
+
+_LISTS = ("samples", "failures", "proofs", "instructions")  # what follows the head
+
+
+def session_key(
+    command: str, cases: Sequence[Case], arms: Sequence[Arm], rounds: int, seed: int | None,
+    machine: str,
+) -> str:
+    """A hash of all that must be equal for runs to belong to one session."""
+    facts = {
+        "command": command,
+        "cases": [[case.to_json(), file_hash(Path(case.command[0]))] for case in cases],
+        "arms": [[arm.name, arm.library, arm.sha256, arm.environment] for arm in arms],
+        "rounds": rounds,
+        "seed": seed,
+        "machine": machine,
+    }
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file; "" of none."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+class Store:
+    """The one writer of one session. `session` always holds what is in the file."""
+
+    def __init__(self, path: Path, file: int, session: Session) -> None:
+        self.path = path
+        self.session = session
+        self._file = file
+
+    @classmethod
+    def create(cls, directory: Path, name: str, key: str, session: Session) -> Store:
+        """Begins a file; sets the session's id, which is the file's name."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            path, file = _create_file(directory, name, key)
+        except OSError as error:
+            raise Problem(f"cannot save results in {directory}: {error.strerror}") from error
+        session.id = path.stem
+        store = cls(path, file, session)
+        head = session.to_json()
+        for part in _LISTS:
+            del head[part]
+        store._append("session", head)
+        _sync_directory(directory)
+        return store
+
+    @classmethod
+    def resume(cls, path: Path) -> Store:
+        """Opens a session to go on with it; another process may not be writing it."""
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            _lock(file, path)
+            content = path.read_bytes()
+            os.ftruncate(file, content.rfind(b"\n") + 1)
+            return cls(path, file, load(path))
+        except BaseException:
+            os.close(file)
+            raise
+
+    def add_sample(self, sample: Sample) -> None:
+        self._append("run", sample.to_json())
+        self.session.samples.append(sample)
+
+    def add_failure(self, failure: Failure) -> None:
+        self._append("failure", failure.to_json())
+        self.session.failures.append(failure)
+
+    def add_proof(self, arm: str, serving: dict[str, str]) -> None:
+        self._append("proof", {"arm": arm, "serving": serving})
+        self.session.proofs[arm] = serving
+
+    def add_instructions(self, line: dict[str, Any]) -> None:
+        self._append("instructions", line)
+        self.session.instructions.append(line)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _append(self, kind: str, data: dict[str, Any]) -> None:
+        line = json.dumps({"kind": kind, **data}, separators=(",", ":"), allow_nan=False) + "\n"
+        content = line.encode()
+        try:
+            if os.write(self._file, content) != len(content):
+                raise OSError(None, "the disk is full")
+            os.fsync(self._file)
+        except OSError as error:
+            raise Problem(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def open_unfinished(
+    directory: Path, name: str, key: str, is_finished: Callable[[Session], bool]
+) -> Store | None:
+    """The newest session of this key with runs left to do, to go on with it."""
+    for path in sorted(directory.glob(f"*-{name}-{key}*.jsonl"), reverse=True):
+        store = Store.resume(path)
+        if not is_finished(store.session):
+            return store
+        store.close()
+    return None
+
+
+def load(path: Path) -> Session:
+    """Reads a session file."""
+    try:
+        content = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise Problem(f"cannot read {path}: {error.strerror}") from error
+    lines = content.split("\n")
+    lines.pop()  # nothing, or the torn end
+    session: Session | None = None
+    for number, text in enumerate(lines, 1):
+        try:
+            data = json.loads(text)
+            kind = data.pop("kind")
+            if kind == "session":
+                session = _head(data)
+            elif session is not None:
+                _add_line(session, kind, data)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Problem(f"{path}, line {number}, is not part of a session") from error
+    if session is None:
+        raise Problem(f"{path} holds no session")
+    return session
+
+
+def list_sessions(directory: Path | None = None, command: str | None = None) -> list[Path]:
+    """The files of the sessions (of one command), newest last."""
+    directory = directory or results_directory()
+    return sorted(directory.glob(f"*-{command or '*'}-*.jsonl"))
+
+
+def latest(
+    command: str | None = None, directory: Path | None = None, complete: bool = False
+) -> Session | None:
+    """The newest session that has samples; of one command; only complete ones if asked."""
+    for path in reversed(list_sessions(directory, command)):
+        try:
+            session = load(path)
+        except Problem:
+            continue  # what is damaged, or just being made, is not the latest
+        if session.samples and (session.is_complete or not complete):
+            return session
+    return None
+
+
+def _head(data: dict[str, Any]) -> Session:
+    data["arms"] = [Arm.from_json(arm) for arm in data["arms"]]
+    data["cases"] = [Case.from_json(case) for case in data["cases"]]
+    return Session.from_json(data)
+
+
+def _add_line(session: Session, kind: str, data: dict[str, Any]) -> None:
+    """Kinds a newer version added are passed over."""
+    if kind == "run":
+        session.samples.append(Sample.from_json(data))
+    elif kind == "failure":
+        session.failures.append(Failure.from_json(data))
+    elif kind == "proof":
+        session.proofs[data["arm"]] = data["serving"]
+    elif kind == "instructions":
+        session.instructions.append(data)
+
+
+def _create_file(directory: Path, name: str, key: str) -> tuple[Path, int]:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for attempt in range(100):
+        path = directory / f"{stamp}-{name}-{key}{f'_{attempt}' if attempt else ''}.jsonl"
+        try:
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            file = os.open(path, flags, 0o644)
+        except FileExistsError:
+            continue
+        _lock(file, path)
+        return path, file
+    raise Problem(f"cannot find a free name for a session in {directory}")
+
+
+def _lock(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        sentence = f"{path} is being measured by another process; wait for it, or use --new"
+        raise Problem(sentence) from error
+
+
+def _sync_directory(directory: Path) -> None:
+    """A new file's name is only safe when its directory is."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

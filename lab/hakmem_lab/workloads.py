@@ -1,0 +1,152 @@
+"""What can be measured by name: bench/workloads.toml and the scripts of bench/programs.
+
+An entry names a `program` of bench/ (one line of JSON, time per operation) or a `script` of
+bench/programs/ (wall time), its `arguments`, those of a run under a second (`smoke`), the smallest
+`suite` it belongs to, its number of `threads`, and a `title` of a few words.
+
+A script has two verbs: `prepare DIRECTORY` makes its inputs, once; `run DIRECTORY` becomes the
+program. Status 77 of the first means that the program is not on this machine; its last line says
+what to do.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import subprocess
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .model import Case
+from .places import BUILD, ROOT, cache_directory
+from .problem import Problem, Usage
+
+SUITES = ("quick", "core", "full")  # each holds those before it
+FILE = ROOT / "bench" / "workloads.toml"
+SCRIPTS = ROOT / "bench" / "programs"
+STATUS_MISSING = 77
+PREPARE_TIMEOUT_S = 900
+_KEYS = {"program", "script", "arguments", "smoke", "suite", "threads", "title", "timeout_s"}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A case and what the laboratory must know of it beyond the run itself."""
+
+    case: Case
+    smoke: list[str] = field(default_factory=list)  # arguments of the short run; bench only
+    script: Path | None = None
+
+    @property
+    def smoke_command(self) -> list[str]:
+        return [self.case.command[0], *self.smoke]
+
+    @property
+    def inputs(self) -> Path:
+        """Where a script prepares its inputs."""
+        return cache_directory() / "programs" / self.case.name
+
+    def prepare(self) -> str:
+        """Makes the inputs if need be; "" or the sentence why this workload cannot run here."""
+        if self.script is None:
+            missing = not Path(self.case.command[0]).exists()
+            return f"{self.case.command[0]} is not built" if missing else ""
+        self.inputs.mkdir(parents=True, exist_ok=True)
+        command = ["bash", str(self.script), "prepare", str(self.inputs)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace",
+                stdin=subprocess.DEVNULL, timeout=PREPARE_TIMEOUT_S, check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"preparing its inputs took longer than {PREPARE_TIMEOUT_S} s"
+        if done.returncode == 0:
+            return ""
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        reason = said[-1] if said else f"status {done.returncode}"
+        if done.returncode == STATUS_MISSING:
+            return reason
+        return f"preparing its inputs failed: {reason}"
+
+
+def read_workloads(file: Path = FILE, programs: Path = BUILD / "bench") -> list[Workload]:
+    """All entries in the order of the file."""
+    try:
+        entries = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Problem(f"cannot read {file}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise Problem(f"{file} is not valid TOML: {error}") from error
+    return [_workload(name, entry, file, programs) for name, entry in entries.items()]
+
+
+def select(
+    workloads: Sequence[Workload], suite: str = "full", patterns: str = "", split: str = ""
+) -> list[Workload]:
+    """Those of a suite, or those that match one of the patterns whatever their suite; of these
+    the part I of N."""
+    if suite not in SUITES:
+        raise Usage(f"there is no suite '{suite}'; there are {', '.join(SUITES)}")
+    chosen = [w for w in workloads if SUITES.index(w.case.suite) <= SUITES.index(suite)]
+    words = [word.strip() for word in patterns.split(",") if word.strip()]
+    if words:
+        for word in words:
+            if not any(fnmatch.fnmatchcase(w.case.name, word) for w in workloads):
+                raise Usage(f"no workload matches '{word}'; --list shows them")
+        chosen = [
+            w for w in workloads if any(fnmatch.fnmatchcase(w.case.name, word) for word in words)
+        ]
+    return _part(chosen, split)
+
+
+def _part(workloads: list[Workload], split: str) -> list[Workload]:
+    """Neighbours are alike, so parts take turns."""
+    if not split:
+        return workloads
+    index, _, count = split.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise Usage(f"--split {split} is not of the form I/N with I from 1 to N, such as 1/3")
+    return workloads[int(index) - 1 :: int(count)]
+
+
+def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
+    problem = _problem_of(entry)
+    if problem:
+        raise Problem(f"{file}: [{name}] {problem}")
+    arguments = list(entry.get("arguments", []))
+    facts: dict[str, Any] = {
+        "name": name,
+        "suite": entry.get("suite", "full"),
+        "threads": entry.get("threads", 1),
+        "title": entry.get("title", ""),
+        "timeout_s": float(entry.get("timeout_s", 120)),
+    }
+    if "program" in entry:
+        command = [str(programs / entry["program"]), *arguments]
+        return Workload(Case(command=command, kind="bench", **facts), list(entry.get("smoke", [])))
+    script = SCRIPTS / entry["script"]
+    inputs = str(cache_directory() / "programs" / name)
+    command = ["/bin/bash", str(script), "run", inputs, *arguments]
+    return Workload(Case(command=command, kind="program", **facts), script=script)
+
+
+def _problem_of(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return "is not a table"
+    unknown = sorted(set(entry) - _KEYS)
+    if unknown:
+        return f"has an unknown key '{unknown[0]}'"
+    if ("program" in entry) == ("script" in entry):
+        return "needs either program or script"
+    if entry.get("suite", "full") not in SUITES:
+        return f"is of no known suite: '{entry['suite']}'"
+    for key in ("arguments", "smoke"):
+        words = entry.get(key, [])
+        if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+            return f"{key} is not a list of strings"
+    threads = entry.get("threads", 1)
+    if not isinstance(threads, int) or threads < 1:
+        return "threads is not a number from 1"
+    return ""
