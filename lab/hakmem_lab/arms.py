@@ -147,12 +147,14 @@ def find_arms(spec: str | None) -> list[Arm]:
     """The arms of a list such as "hakmem,mimalloc3,/path/lib.so,hakmem:purge_delay_ms=0".
 
     A word is a short or full name, a path of a library (it has a slash), "default" (also without a
-    spec: ours, the peers of the scorecard, the user's own, glibc) or "all". Settings follow a colon:
+    spec: ours, the scorecard's peers, the user's own, glibc) or "all". Settings follow a colon:
     key=value is one of hakmem's options, VARIABLE=value any variable. A comma inside a value is
     written as backslash comma.
     """
     words = [w.strip().replace("\\,", ",") for w in re.split(r"(?<!\\),", spec or "default")]
-    arms = [arm for word in words for arm in _arms_of(word)]
+    arms = [arm for word in words if word for arm in _arms_of(word)]
+    if not arms:
+        raise Usage(f"'{spec}' names no allocator")
     arms = [_by_whole_path(arm) if _has_namesake(arm, arms) else arm for arm in arms]
     names = [arm.name for arm in arms]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -210,16 +212,17 @@ def _short_name(path: Path) -> str:
 
 
 def _arm_of_name(word: str) -> Arm:
-    if word == OURS:
+    plain = plain_name(word)
+    if plain == OURS:
         return our_arm()
-    if word == SYSTEM:
+    if plain == SYSTEM:
         return glibc_arm()
     entries = read_manifest()
-    same = (e for e in entries.values() if plain_name(word) in (e.key, plain_name(e.name)))
+    same = (e for e in entries.values() if plain in (plain_name(e.key), plain_name(e.name)))
     entry = next(same, None)
     if entry is None:
         for recipe in RECIPES:
-            if plain_name(word) in (recipe.key, plain_name(recipe.name)):
+            if plain in (recipe.key, plain_name(recipe.name)):
                 raise Problem(f"{recipe.name} is not installed; {REPEAT} --only {recipe.key}")
         known = ", ".join([OURS, *(r.key for r in RECIPES), *_own_keys(entries), SYSTEM])
         raise Usage(f"there is no allocator '{word}'; there are {known}, or a path of a library")

@@ -49,7 +49,9 @@ from .toolbox import Crate, Workshop, check_preloadable, peers_directory
 
 __all__ = ["app", "find_arms", "glibc_arm", "install_peers", "installed", "our_arm", "prove"]
 
-app = typer.Typer(help="The other allocators to measure against.", no_args_is_help=True)
+app = typer.Typer(
+    help="The other allocators to measure against.", add_completion=False, rich_markup_mode=None
+)
 Outcome = dict[str, str]  # key -> why it is missing
 
 

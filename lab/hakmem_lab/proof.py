@@ -14,9 +14,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from .measure import clean_environment
 from .model import Arm
 from .problem import Problem
-from .toolbox import Workshop, check_preloadable, need, peers_directory, plain_environment
+from .toolbox import Workshop, check_preloadable, need, peers_directory
 
 SOURCE = Path(__file__).resolve().parents[1] / "proof.cc"
 FLAGS = ("-std=c++17", "-O1", "-fsized-deallocation", "-pthread")
@@ -87,7 +88,7 @@ def _check_promises(arm: Arm, proof: Proof, errors: str) -> None:
 
 
 def _run_program(arm: Arm) -> tuple[str, str]:
-    environment = plain_environment(arm.environment)
+    environment = clean_environment() | arm.environment
     program = proof_program()
     if arm.library is not None:
         environment["LD_PRELOAD"] = arm.library

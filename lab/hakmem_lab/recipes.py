@@ -150,7 +150,8 @@ def build_jemalloc(workshop: Workshop, sources: Path) -> Built:
     said = workshop.run([make, f"-j{workshop.jobs}", "build_lib_shared"], tree)
     library = tree / "lib" / "libjemalloc.so.2"
     shutil.copy(library, workshop.folder / "libjemalloc.so")
-    flags = " ".join(sorted(set(re.findall(r" (-O\d|-funroll-loops|-f(?:visibility=\w+|PIC))\b", said))))
+    known = r" (-O\d|-funroll-loops|-fvisibility=\w+|-fPIC)\b"
+    flags = " ".join(sorted(set(re.findall(known, said))))
     return Built(
         workshop.folder / "libjemalloc.so",
         compiler=compiler_version(workshop, compilers["CC"]),

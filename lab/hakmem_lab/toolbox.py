@@ -16,17 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .measure import clean_environment
 from .places import cache_directory
 from .problem import Problem
 
 UNPRELOADABLE = re.compile(r"[\s:$]")
 """What LD_PRELOAD cannot hold: it separates by spaces and colons and expands dollars."""
 
-STRAY = {
-    "LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_CONF", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS",
-    "LDFLAGS", "MAKEFLAGS", "CARGO_MAKEFLAGS",
+BUILD_SETTINGS = {
+    "CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "MAKEFLAGS", "CARGO_MAKEFLAGS",
 }
-"""Variables of the caller that would change a build or a proof unseen."""
+"""Variables of the caller that would change a build without being recorded."""
 
 PACKAGES = {"cc": "gcc", "c++": "g++"}
 """The Debian package of a command, where it has another name."""
@@ -48,9 +48,9 @@ def check_preloadable(path: Path | str) -> None:
         )
 
 
-def plain_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def build_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The caller's environment without what steers allocators and compilers; messages in C."""
-    kept = {k: v for k, v in os.environ.items() if k not in STRAY and not k.startswith("HAKMEM_")}
+    kept = {k: v for k, v in clean_environment().items() if k not in BUILD_SETTINGS}
     return kept | {"LC_ALL": "C"} | dict(extra or {})
 
 
@@ -73,7 +73,7 @@ class Workshop:
     ) -> str:
         """Runs a command to its end, returns and logs its output; a failure is a Problem."""
         words = [str(word) for word in command]
-        output, status = _run_in_group(words, directory, plain_environment(environment), limit_s)
+        output, status = _run_in_group(words, directory, build_environment(environment), limit_s)
         with self.log.open("a") as log:
             log.write(f"$ {' '.join(words)}\n{output}[{status}]\n")
         if status is None:
@@ -185,14 +185,16 @@ def crate_sources(workshop: Workshop, crate: Crate) -> Path:
         '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2018"\n[workspace]\n'
         f'[dependencies]\n{crate.name} = {{ version = "={crate.version}" }}\n'
     )
-    workshop.run([cargo, "vendor", "--versioned-dirs", "vendor"], project, limit_s=300)
+    # By itself, vendor would pass by the mirror that the machine's settings may name.
+    options = ["--versioned-dirs", "--respect-source-config"]
+    workshop.run([cargo, "vendor", *options, "vendor"], project, limit_s=300)
     found = [*(project / "vendor").glob(f"{crate.name}-{crate.version}*")]
     if len(found) != 1:
         raise Problem(f"cargo did not deliver {crate}")
     said = json.loads((found[0] / ".cargo-checksum.json").read_text())["package"]
     if said != crate.checksum:
         raise Problem(f"{crate} is not the one this was written for: its checksum is {said}")
-    sources.mkdir(exist_ok=True)
+    sources.mkdir(parents=True, exist_ok=True)
     found[0].rename(target)
     return target
 
