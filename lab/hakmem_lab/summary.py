@@ -120,7 +120,7 @@ def is_peer(arm: Arm) -> bool:
 
 def summarise(session: Session) -> Summary:
     """Everything tables, plots and pages show of a session."""
-    rows = [_row(session, case) for case in session.cases]
+    rows = [summarise_case(session, case) for case in session.cases]
     noises = [row.noise for row in rows if row.noise is not None]
     failures = Counter((f.case, f.arm, f.sentence) for f in session.failures)
     return Summary(
@@ -133,7 +133,22 @@ def summarise(session: Session) -> Summary:
     )
 
 
-def _row(session: Session, case: Case) -> Row:
+def speed_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
+    """How many times as fast the arm is as the reference; both have samples."""
+    costs = [{s.round: s.cost_ns for s in session.of(case, name)} for name in (reference, arm)]
+    return _ratio(*costs, session.seed)
+
+
+def memory_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
+    """How many times the peak memory of the reference the arm has; both have samples."""
+    peaks = [
+        {s.round: float(s.peak_kib) for s in session.of(case, name)} for name in (arm, reference)
+    ]
+    return _ratio(*peaks, session.seed)
+
+
+def summarise_case(session: Session, case: Case) -> Row:
+    """One row; the whole of a session is `summarise`."""
     arms, seed = session.arms, session.seed
     samples = {arm.name: session.of(case.name, arm.name) for arm in arms}
     costs = {name: {s.round: s.cost_ns for s in of} for name, of in samples.items() if of}

@@ -1,0 +1,214 @@
+"""`score`: where hakmem stands against every peer and milestone, from stored results only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from . import arms, machine, places, store
+from .model import Session
+from .problem import Problem
+from .scorecard import STARTUP, Bar, Card, Milestone, Score, make_cards
+from .tables import column_name, machine_line, number
+
+COMMAND = "bench"
+"""Only sessions of workloads count, not those of somebody's own program or of two settings."""
+
+_errors = Console(stderr=True)
+
+
+@dataclass(frozen=True)
+class Built:
+    """What would be measured now."""
+
+    commit: str
+    library: str  # SHA-256, "" when nothing is built
+    machine: str
+
+
+def run(
+    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
+    session: Annotated[Path | None, typer.Option(help="Only this session's file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
+) -> None:
+    """Says where hakmem stands: milestones M1 to M5 and the bars of stage A. Measures nothing."""
+    cards = make_cards(read_sessions(results, session))
+    if not cards:
+        raise Problem(
+            "no stored result has three runs of hakmem and of mimalloc 3; type: "
+            "./hakmem peers install && ./hakmem bench --suite core"
+        )
+    built = find_built()
+    cards.sort(key=lambda card: card.machine.get("id") != built.machine)
+    if as_json:
+        print(json.dumps([_card_json(card, built) for card in cards], indent=1))
+        return
+    console = Console()
+    for card in cards:
+        for part in card_parts(card, built):
+            console.print(part)
+
+
+def read_sessions(results: Path | None, file: Path | None) -> list[Session]:
+    """One file, or all of the folder that can be read; says which cannot."""
+    if file is not None:
+        return [store.load(file)]
+    directory = results or places.results_directory()
+    if results is not None and not directory.is_dir():
+        raise Problem(f"there is no folder {directory}")
+    sessions = []
+    for path in store.list_sessions(directory, COMMAND):
+        try:
+            sessions.append(store.load(path))
+        except Problem as problem:
+            _errors.print(f"hakmem: {problem}", highlight=False, markup=False, soft_wrap=True)
+    return sessions
+
+
+def find_built() -> Built:
+    library = places.BUILD / "libhakmem.so"
+    digest = arms.file_sha256(library) if library.is_file() else ""
+    return Built(machine.commit(), digest, machine.machine_id())
+
+
+# ---- What is shown. ----
+
+
+def card_parts(card: Card, built: Built) -> list[Any]:
+    here = " (this machine)" if card.machine.get("id") == built.machine else ""
+    head = Text(f"Machine {card.machine.get('id', 'unknown')}{here}: ", style="bold")
+    head.append(machine_line(card.machine), style="not bold")
+    return [
+        head, Text(), *_milestone_table(card.milestones, len(card.scores)), Text(),
+        *_workload_table(card.scores), Text(), _session_text(card.scores, built), Text(),
+        *_bar_table(card.bars), Text(),
+    ]  # fmt: skip
+
+
+def _table(*names: str, figures: Sequence[str] = ()) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
+    )
+    for name in names:
+        table.add_column(
+            name.strip(), justify="right" if name in figures else "left", overflow="fold",
+            vertical="bottom",
+        )  # fmt: skip
+    return table
+
+
+def _heading(text: str) -> Text:
+    return Text(text, style="bold")
+
+
+def _milestone_table(milestones: Sequence[Milestone], count: int) -> list[Any]:
+    table = _table("", "at least as good as", "measured", "verdict")
+    for milestone in milestones:
+        verdict = ("reached", "green") if milestone.reached else ("not reached", "red")
+        table.add_row(milestone.name, milestone.meaning, milestone.value, Text(*verdict))
+    words = "one workload" if count == 1 else f"geometric means of {count} workloads"
+    return [_heading(f"Milestones, {words}"), table]
+
+
+def _workload_table(scores: Sequence[Score]) -> list[Any]:
+    figures = (column_name("mimalloc 3"), "fastest", "leanest")
+    table = _table(
+        "workload", figures[0], "fastest", "peer", "leanest", "peer ", "reached", "from",
+        figures=figures,
+    )  # fmt: skip
+    sessions = list(dict.fromkeys(score.session for score in scores))
+    for score in scores:
+        table.add_row(
+            score.case, number(score.versus_rival.value), number(score.speed.value),
+            score.fastest_peer, number(score.memory.value), score.leanest_peer,
+            score.milestone or "-", str(sessions.index(score.session) + 1),
+        )  # fmt: skip
+    heading = _heading(
+        "Each workload: speed against mimalloc 3 and the fastest peer, higher is better; peak "
+        "memory against the leanest peer, lower is better; the highest milestone it reaches"
+    )
+    return [heading, table]
+
+
+def _session_text(scores: Sequence[Score], built: Built) -> Text:
+    """Where the figures come from, and whether they are of what is built now."""
+    text = Text()
+    for index, session in enumerate(dict.fromkeys(score.session for score in scores), 1):
+        own = [score for score in scores if score.session == session]
+        count = f"{len(own)} workload{'s' if len(own) > 1 else ''}"
+        peers = min(score.peers for score in own)
+        text.append(f"{'' if index == 1 else chr(10)}{index}: {session}.jsonl, {own[0].date}, ")
+        text.append(f"{count}, {peers} peers, commit {own[0].commit[:12] or 'unknown'}")
+        remark = staleness(own[0], built)
+        if remark:
+            text.append(f"; {remark}", style="yellow")
+    return text
+
+
+def _bar_table(bars: Sequence[Bar]) -> list[Any]:
+    """Speed and memory of a workload in one row."""
+    names = ("bar", "workload", "speed", "measured", "verdict", "memory", "verdict ")
+    table = _table(*names, figures=("speed", "memory"))
+    memory = {bar.case: bar for bar in bars if bar.letter == "f"}
+    for bar in (bar for bar in bars if bar.letter != "f"):
+        peak = memory.pop(bar.case)
+        table.add_row(
+            bar.letter, bar.case, f"{bar.limit:.2f}", _measured(bar), _verdict(bar),
+            _measured(peak), _verdict(peak),
+        )  # fmt: skip
+    heading = _heading(
+        "Bars c to f of stage A: speed at least so many times the best of mimalloc 3 and 2, "
+        "jemalloc, gperftools and glibc (random_mixed_400: mimalloc 3); peak memory at most 1.00 "
+        "times mimalloc 3's; '?' where the 95 % interval holds both outcomes"
+    )
+    rest = [
+        Text.assemble(f"f    {bar.case}: {bar.meaning}: {_measured(bar)}, ", _verdict(bar))
+        for bar in memory.values()
+    ]
+    partly = [f"{bar.case}: {bar.meaning}" for bar in bars if bar.is_partial]
+    notes = [Text(f"Not all peers: {'; '.join(partly)}", style="yellow")] if partly else []
+    return [heading, table, *rest, *notes]
+
+
+def _measured(bar: Bar) -> str:
+    if bar.value is None:
+        return "-"
+    if bar.case == STARTUP:
+        return f"{bar.value:.0f} kB"
+    if bar.letter == "f" or bar.low is None or bar.high is None:
+        return f"{bar.value:.3f}"
+    return f"{bar.value:.3f} ({bar.low:.3f} to {bar.high:.3f})"
+
+
+def _verdict(bar: Bar) -> Text:
+    if bar.met is None:
+        return Text("no result", style="dim")
+    mark = "?" if bar.certain is False else ""
+    return Text(f"met{mark}", style="green") if bar.met else Text(f"missed{mark}", style="red")
+
+
+def staleness(score: Score, built: Built) -> str:
+    """"" when the result is of the library that is built now, else what is different."""
+    if not built.library:
+        return "no library is built here now to compare it with"
+    if score.library == built.library:
+        return ""
+    if score.commit.rstrip("+") == built.commit.rstrip("+"):
+        return "this commit, but another build of the library than the one here now"
+    return f"another library than the one built now (commit {built.commit[:12] or 'unknown'})"
+
+
+def _card_json(card: Card, built: Built) -> dict[str, Any]:
+    data = card.to_json()
+    for entry, score in zip(data["scores"], card.scores, strict=True):
+        entry["stale"] = staleness(score, built)
+    return data
