@@ -1,0 +1,182 @@
+/* paths_remote.c: objects that one thread allocates and another frees. See paths.h.
+ *
+ * One worker does a job when it is told to and sleeps otherwise, so that each step of the protocol
+ * between owner and freer happens at a known place. Batches have 128 objects, four a slab.
+ */
+#include "paths.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+
+enum {
+    REMOTE_BATCH = 128,
+    REMOTE_SENT_AT_ONCE = 65536, /* bytes: an object that fills a batch by itself */
+    REMOTE_SLAB_OBJECTS = 8      /* of that size */
+};
+
+static sem_t worker_go, worker_done;
+static void (*worker_job)(void);
+static size_t owned_count; /* objects the worker is to allocate */
+static size_t next_held;
+
+static void *worker_main(void *argument)
+{
+    for (;;) {
+        while (sem_wait(&worker_go) != 0) { /* a signal */
+        }
+        worker_job();
+        (void)sem_post(&worker_done);
+    }
+    return argument;
+}
+
+static void worker_do(void (*job)(void))
+{
+    worker_job = job;
+    (void)sem_post(&worker_go);
+    while (sem_wait(&worker_done) != 0) {
+    }
+}
+
+static void worker_start(void)
+{
+    pthread_t worker;
+    if (sem_init(&worker_go, 0, 0) != 0 || sem_init(&worker_done, 0, 0) != 0 ||
+        pthread_create(&worker, NULL, worker_main, NULL) != 0) {
+        paths_fail(PATHS_STATUS_FAILED, "no second thread can be had.");
+    }
+}
+
+static void job_allocate(void)
+{
+    paths_hold(0, owned_count, PATHS_OBJECT);
+}
+
+/* Each object of this size is carved by itself, so each allocation refills, and every refill takes
+ * notice of what others have freed. */
+static void job_drain(void)
+{
+    paths_keep(REMOTE_SENT_AT_ONCE);
+}
+
+static void job_free(void)
+{
+    free(paths_pointers[0]);
+}
+
+/* The worker owns as many batches as the rounds need. */
+static void owned_start(size_t batches)
+{
+    worker_start();
+    owned_count = batches * REMOTE_BATCH;
+    if (owned_count > PATHS_HELD_MAX) {
+        paths_fail(PATHS_STATUS_USAGE, "too many rounds for this path.");
+    }
+    worker_do(job_allocate);
+    next_held = 0;
+}
+
+static void remote_free(size_t count)
+{
+    paths_release(next_held, count);
+    next_held += count;
+}
+
+/* ---- Into the buffer. ---- */
+
+static void push_start(const struct path *path, unsigned rounds)
+{
+    (void)path;
+    owned_start(rounds);
+}
+
+static void push_prepare(const struct path *path, unsigned round)
+{
+    (void)round;
+    remote_free(1); /* the entry is the slab's */
+    for (unsigned i = 0; i < path->count; i++) {
+        paths_pointers[i] = paths_held[next_held++];
+    }
+}
+
+static void push_finish(const struct path *path, unsigned round)
+{
+    (void)round;
+    remote_free(REMOTE_BATCH - 1 - path->count); /* the last of these sends */
+}
+
+/* ---- Out of it. ---- */
+
+enum { SENDS_A_SLAB = PATHS_SLAB / REMOTE_BATCH };
+
+static void send_start(const struct path *path, unsigned rounds)
+{
+    (void)path;
+    size_t slabs = rounds / (SENDS_A_SLAB - 1) + 1;
+    owned_start(slabs * SENDS_A_SLAB);
+}
+
+static void batch_but_one(void)
+{
+    remote_free(REMOTE_BATCH - 1);
+    paths_pointers[0] = paths_held[next_held++];
+}
+
+/* The first batch of a slab tells its owner, the others find that it has been told. */
+static void send_prepare(const struct path *path, unsigned round)
+{
+    (void)path;
+    if (round % (SENDS_A_SLAB - 1) == 0) {
+        worker_do(job_drain);
+        remote_free(REMOTE_BATCH);
+    }
+    batch_but_one();
+}
+
+static void notify_start(const struct path *path, unsigned rounds)
+{
+    (void)path;
+    owned_start(rounds);
+}
+
+static void notify_prepare(const struct path *path, unsigned round)
+{
+    (void)path;
+    (void)round;
+    batch_but_one();
+}
+
+static void notify_finish(const struct path *path, unsigned round)
+{
+    (void)path;
+    (void)round;
+    worker_do(job_drain);
+}
+
+/* ---- And back to the owner, who is the main thread this time. ---- */
+
+static void refill_start(const struct path *path, unsigned rounds)
+{
+    (void)rounds;
+    worker_start();
+    paths_hold(0, REMOTE_SLAB_OBJECTS, path->size);
+    paths_pointers[0] = paths_held[0];
+}
+
+static void refill_prepare(const struct path *path, unsigned round)
+{
+    (void)path;
+    (void)round;
+    worker_do(job_free);
+}
+
+const struct path paths_remote[] = {
+    {"remote_push", NULL, PATH_FREE, 64, PATHS_OBJECT, 0, push_start, push_prepare, push_finish},
+    {"remote_send", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, send_start, send_prepare, NULL},
+    {"remote_send_notify", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, notify_start, notify_prepare,
+     notify_finish},
+    {"refill_remote", NULL, PATH_MALLOC, 1, REMOTE_SENT_AT_ONCE, 0, refill_start, refill_prepare,
+     NULL},
+    {.name = NULL},
+};

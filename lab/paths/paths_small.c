@@ -1,0 +1,249 @@
+/* paths_small.c: the thread cache and the slabs. See paths.h.
+ *
+ * With the option that allows a thread no cache every free goes to its slab at once and every bin
+ * holds one refill only: that makes the stages behind the bin reachable one by one. With the bins'
+ * upper bound at 4 KiB a bin has its limit, 64 objects, from its first overflow on, so that the
+ * rounds below are exact.
+ */
+#include "paths.h"
+
+#include <stdlib.h>
+
+#define OPTION_NO_CACHE "HAKMEM_CACHE_BYTES=0"
+#define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=4096"
+
+enum {
+    BIN_LIMIT = 64,           /* objects, with OPTION_SMALL_BINS */
+    BIN_KEPT = BIN_LIMIT / 2, /* what an overflow leaves in the bin */
+    BIN_MOVED = BIN_LIMIT + 1 - BIN_KEPT,
+    MID_SIZE = 2000,
+    TWO_SLICES_SIZE = 8192, /* its slabs never come from the pool */
+    LARGEST_SIZE = 65536,   /* of an object; its slabs have 16 slices */
+    SUPERSLAB_OBJECTS = 32, /* of that size in one superslab, each carved by itself */
+    GROW_CYCLES = 12,       /* enough for any limit to reach its bound */
+    SCATTERED_SLABS = 64
+};
+
+static size_t next_held;
+
+/* ---- Hits. ---- */
+
+static void bin_fill(size_t size)
+{
+    for (int cycle = 0; cycle < GROW_CYCLES; cycle++) {
+        paths_hold(0, BIN_LIMIT, size);
+        paths_release(0, BIN_LIMIT);
+    }
+}
+
+static void hit_start(const struct path *path, unsigned rounds)
+{
+    (void)rounds;
+    bin_fill(path->size);
+}
+
+static void aligned_start(const struct path *path, unsigned rounds)
+{
+    (void)rounds;
+    /* the class that aligned_alloc will choose */
+    bin_fill((path->size + path->other - 1) / path->other * path->other);
+}
+
+/* ---- Refill from reserve; overflow. ---- */
+
+/* Bin and reserve are empty, more than the bin may hold is in hand. */
+static void swap_start(const struct path *path, unsigned rounds)
+{
+    (void)rounds;
+    paths_hold(0, 2 * PATHS_CARVED, path->size);
+    paths_release(0, 1); /* the first overflow sets the limit and does no more */
+    paths_hold(0, 1, path->size);
+}
+
+static void reserve_prepare(const struct path *path, unsigned round)
+{
+    (void)round;
+    paths_release(0, BIN_LIMIT + 1);     /* overflows once: BIN_KEPT stay, BIN_MOVED go */
+    paths_hold(0, BIN_KEPT, path->size); /* the bin is empty */
+}
+
+static void reserve_finish(const struct path *path, unsigned round)
+{
+    (void)round;
+    paths_held[BIN_KEPT] = paths_pointers[0];
+    paths_hold(BIN_KEPT + 1, BIN_MOVED - 1, path->size);
+}
+
+static void overflow_prepare(const struct path *path, unsigned round)
+{
+    (void)path;
+    (void)round;
+    paths_release(0, BIN_LIMIT);
+    paths_pointers[0] = paths_held[BIN_LIMIT];
+}
+
+static void overflow_finish(const struct path *path, unsigned round)
+{
+    (void)round;
+    paths_hold(0, BIN_LIMIT + 1, path->size);
+}
+
+/* Frees until the bin is at its limit and the reserve is full. */
+static void flush_fill(void)
+{
+    paths_release(0, BIN_LIMIT + 1);
+    next_held = BIN_LIMIT + 1;
+}
+
+/* In address order, and of each slab the first object stays in use, so that none is given back. */
+static void flush_start(const struct path *path, unsigned rounds)
+{
+    size_t needed = BIN_LIMIT + 1 + (size_t)rounds * BIN_MOVED;
+    size_t slabs = needed / (PATHS_SLAB - 1) + 1;
+    paths_hold(0, slabs * PATHS_SLAB, path->size);
+    size_t kept = 0;
+    for (size_t i = 0; i < slabs * PATHS_SLAB; i++) {
+        if (i % PATHS_SLAB != 0) {
+            paths_held[kept++] = paths_held[i];
+        }
+    }
+    flush_fill();
+}
+
+/* The same with each object in another slab than the one before. */
+static void scattered_start(const struct path *path, unsigned rounds)
+{
+    static void *ordered[SCATTERED_SLABS * PATHS_SLAB];
+    (void)rounds;
+    paths_hold(0, SCATTERED_SLABS * PATHS_SLAB, path->size);
+    for (size_t i = 0; i < SCATTERED_SLABS * PATHS_SLAB; i++) {
+        ordered[i % PATHS_SLAB * SCATTERED_SLABS + i / PATHS_SLAB] = paths_held[i];
+    }
+    for (size_t i = SCATTERED_SLABS; i < SCATTERED_SLABS * PATHS_SLAB; i++) {
+        paths_held[i - SCATTERED_SLABS] = ordered[i];
+    }
+    flush_fill();
+}
+
+static void flush_prepare(const struct path *path, unsigned round)
+{
+    (void)path;
+    (void)round;
+    paths_release(next_held, BIN_MOVED - 1);
+    next_held += BIN_MOVED;
+    paths_pointers[0] = paths_held[next_held - 1];
+}
+
+/* ---- Slabs, without a cache before them. ---- */
+
+/* One slab wholly in use. */
+static void slab_start(const struct path *path, unsigned rounds)
+{
+    (void)rounds;
+    paths_hold(0, PATHS_SLAB, path->size);
+    paths_pointers[0] = paths_held[0];
+}
+
+/* One slab of which the first carve is in use. */
+static void carving_start(const struct path *path, unsigned rounds)
+{
+    (void)rounds;
+    paths_hold(0, PATHS_CARVED, path->size);
+    paths_pointers[0] = paths_held[0];
+}
+
+static void one_prepare_free(const struct path *path, unsigned round)
+{
+    (void)path;
+    (void)round;
+    free(paths_pointers[0]);
+}
+
+static void one_finish_allocate(const struct path *path, unsigned round)
+{
+    (void)round;
+    paths_pointers[0] = paths_allocate(path->size);
+}
+
+static void none_start(const struct path *path, unsigned rounds)
+{
+    (void)path;
+    (void)rounds;
+    next_held = 0;
+}
+
+/* The first carve of a slab comes with the slab; the others, one a round, are measured. */
+static void carve_enter_slab(const struct path *path, unsigned round)
+{
+    if (round % (PATHS_SLAB / PATHS_CARVED - 1) == 0) {
+        paths_hold(next_held, PATHS_CARVED, path->size);
+        next_held += PATHS_CARVED;
+    }
+}
+
+/* The slab before goes back to the pool and comes from there: its pages are present. */
+static void carve_prepare(const struct path *path, unsigned round)
+{
+    if (next_held == PATHS_SLAB) {
+        paths_release(0, next_held);
+        next_held = 0;
+    }
+    carve_enter_slab(path, round);
+}
+
+static void carve_finish(const struct path *path, unsigned round)
+{
+    (void)round;
+    paths_held[next_held] = paths_pointers[0];
+    paths_hold(next_held + 1, PATHS_CARVED - 1, path->size);
+    next_held += PATHS_CARVED;
+}
+
+static void superslab_start(const struct path *path, unsigned rounds)
+{
+    (void)rounds;
+    paths_claim_superslab(path->size);
+}
+
+static void superslab_prepare(const struct path *path, unsigned round)
+{
+    (void)round;
+    paths_hold(0, SUPERSLAB_OBJECTS - 1, path->size);
+}
+
+const struct path paths_small[] = {
+    {"malloc_hit", NULL, PATH_MALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
+    {"malloc_hit_mid", NULL, PATH_MALLOC, 16, MID_SIZE, 0, hit_start, NULL, paths_finish_free},
+    {"free_hit", NULL, PATH_FREE, 32, PATHS_OBJECT, 0, hit_start, paths_prepare_allocate, NULL},
+    {"calloc_hit", NULL, PATH_CALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
+    {"aligned_hit", NULL, PATH_ALIGNED, 16, 100, 64, aligned_start, NULL, paths_finish_free},
+    {"refill_reserve", OPTION_SMALL_BINS, PATH_MALLOC, 1, PATHS_OBJECT, 0, swap_start,
+     reserve_prepare, reserve_finish},
+    {"refill_free_list", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, carving_start,
+     one_prepare_free, NULL},
+    {"refill_partial", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, slab_start,
+     one_prepare_free, NULL},
+    {"refill_carve", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start, carve_prepare,
+     carve_finish},
+    {"refill_carve_fresh", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start,
+     carve_enter_slab, carve_finish},
+    {"refill_slab_pool", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start, NULL,
+     paths_finish_free},
+    {"refill_slab_region", OPTION_NO_CACHE, PATH_MALLOC, 1, TWO_SLICES_SIZE, 0, none_start, NULL,
+     paths_finish_free},
+    {"refill_superslab", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, superslab_start,
+     superslab_prepare, NULL},
+    {"free_overflow_reserve", OPTION_SMALL_BINS, PATH_FREE, 1, PATHS_OBJECT, 0, swap_start,
+     overflow_prepare, overflow_finish},
+    {"free_overflow_flush", OPTION_SMALL_BINS, PATH_FREE, 1, PATHS_OBJECT, 0, flush_start,
+     flush_prepare, NULL},
+    {"free_overflow_scattered", OPTION_SMALL_BINS, PATH_FREE, 1, PATHS_OBJECT, 0, scattered_start,
+     flush_prepare, NULL},
+    {"free_no_budget", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, slab_start, NULL,
+     one_finish_allocate},
+    {"free_slab_pool", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, none_start,
+     paths_prepare_allocate, NULL},
+    {"free_slab_region", OPTION_NO_CACHE, PATH_FREE, 1, TWO_SLICES_SIZE, 0, none_start,
+     paths_prepare_allocate, NULL},
+    {.name = NULL},
+};
