@@ -49,9 +49,12 @@ def check_preloadable(path: Path | str) -> None:
 
 
 def build_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The caller's environment without what steers allocators and compilers; messages in C."""
+    """The caller's environment without what steers allocators and compilers; messages in C.
+
+    mimalloc prints when it was built: with a fixed date the same source gives the same library.
+    """
     kept = {k: v for k, v in clean_environment().items() if k not in BUILD_SETTINGS}
-    return kept | {"LC_ALL": "C"} | dict(extra or {})
+    return kept | {"LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"} | dict(extra or {})
 
 
 @dataclass
