@@ -15,6 +15,7 @@ from typing import Any
 from .model import Arm, Case
 from .places import BUILD, ROOT
 from .problem import Problem
+from .store import file_hash
 
 MEASURE = BUILD / "lab" / "measure"
 PADDING_NAME = "LAB_PADDING"
@@ -93,6 +94,8 @@ def measure(
         command += [word for part in case.load for word in ("--load", part)]
         status, said, complaint = _run([*command, "--", *case.command], seconds)
         report = json.loads(said) if status == 0 else {}
+        if report and case.kind == "program":
+            report["output_sha256"] = file_hash(output)
         if status not in (0, 126, 127):
             raise Problem(complaint.strip() or f"measure ended with status {status}")
         return Outcome(report, _read(output), _read(errors) if report else complaint)

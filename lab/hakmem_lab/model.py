@@ -80,6 +80,7 @@ class Sample(_Record):
     load_1min: float = 0.0
     workload: dict[str, Any] | None = None  # the harness's line
     perf: dict[str, float] | None = None  # hardware counters where the machine has them
+    output_sha256: str = ""  # of what a program printed; "" of a bench
 
     @property
     def cost_ns(self) -> float:
