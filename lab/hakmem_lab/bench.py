@@ -16,8 +16,9 @@ from rich.table import Table
 
 from . import doctor, runner, workloads
 from .arms import find_arms
+from .instructions import Counting
 from .model import Session
-from .places import cache_directory, results_directory
+from .places import cache_directory
 from .problem import Problem
 from .workloads import Workload
 
@@ -73,12 +74,8 @@ def run(
         ready = prepared(chosen)
         session = runner.run_session(
             [w.case for w in ready], arms, rounds, seed, words, results=results, new=new,
-            findings=findings,
+            findings=findings, counting=Counting(ready) if instructions else None,
         )
-        if instructions:
-            from . import instructions as counting
-
-            counting.count(session, ready, results or results_directory())
     show_session(session, output, as_json)
 
 

@@ -82,6 +82,13 @@ class Reporter:
         self._started = time.monotonic()
         self._bar.update(self._task, description=f"round {run.round + 1}: {run.case}, {run.arm}")
 
+    def note(self, text: str) -> None:
+        """What is going on beside the runs."""
+        self._bar.update(self._task, description=text, left="")
+        if not self.console.is_terminal and time.monotonic() - self._spoke >= PLAIN_INTERVAL_S:
+            self.say(text)
+            self._spoke = time.monotonic()
+
     def skip(self, count: int) -> None:
         """Runs that will not happen."""
         self._bar.advance(self._task, count)

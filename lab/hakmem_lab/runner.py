@@ -10,10 +10,12 @@ import dataclasses
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from . import machine, proof, serving, store
+from .instructions import Counting
 from .measure import Outcome, last_json, measure
 from .model import Arm, Case, Failure, Sample, Session
 from .places import results_directory
@@ -38,18 +40,26 @@ def run_session(
     new: bool = False,
     again: bool = True,
     findings: Iterable[dict[str, str]] = (),
-    prove: Prove | None = None,
+    prove: Prove = proof.prove,
+    counting: Counting | None = None,
 ) -> Session:
     """Measures all cases under all arms, or goes on with what an earlier call began.
 
     `command` is what the user typed, `command[0]` the command's name. `again` adds the A/A arm.
-    Without a seed one is drawn. Raises Problem when an arm does not serve, and when interrupted.
+    Without a seed one is drawn. `counting` adds instruction counts at the end. Raises Problem when
+    an arm does not serve, and when interrupted.
     """
     every_arm = with_again(arms) if again else list(arms)
-    with _open(cases, every_arm, rounds, seed, command, results, new, findings) as opened:
+
+    def is_finished(session: Session) -> bool:
+        return session.is_complete and (counting is None or counting.is_done(session))
+
+    _check(cases, every_arm, rounds)
+    plan = _Plan(cases, every_arm, rounds, seed, command, results or results_directory())
+    with _open(plan, None if new else is_finished, findings) as opened:
         session = opened.session
         try:
-            _Sitting(opened, prove or proof.prove).run()
+            _Sitting(opened, prove).run(counting)
         except KeyboardInterrupt as error:
             done = len(session.samples) + len(session.failures)
             total = rounds * len(every_arm) * len(cases)
@@ -104,9 +114,7 @@ class _Sitting:
         files += [case.command[0] for case in self._cases.values()]
         self._identities = {file: _identity(file) for file in files}
 
-    def run(self) -> None:
-        if not self._left:
-            return
+    def run(self, counting: Counting | None) -> None:
         session = self._session
         done_count = len(session.samples) + len(session.failures)
         with Reporter(self._left, done_count) as self._reporter:
@@ -125,6 +133,8 @@ class _Sitting:
                 self._run_one(run)
                 self._left = [one for one in self._left if one.key != run.key]
                 self._reporter.end(run, self._left)
+            if counting is not None:
+                counting.run(self._store, self._reporter)
 
     def _run_one(self, run: Run) -> None:
         case, arm = self._cases[run.case], self._arms[run.arm]
@@ -142,7 +152,7 @@ class _Sitting:
         """A build in the middle of a session would mix two libraries under one name."""
         for file in files:
             if _identity(file) != self._identities[file]:
-                raise Problem(f"{file} was changed while it was being measured; type it again")
+                raise Problem(f"{file} was changed while it was being measured; measure again")
 
     def _fail(self, run: Run, sentence: str, started: str, status: int) -> None:
         self._reporter.say(f"{run.case} under {run.arm}: {sentence}")
@@ -197,25 +207,34 @@ class _Sitting:
                 self._store.add_proof(name, files)
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What was asked for."""
+
+    cases: Sequence[Case]
+    arms: Sequence[Arm]
+    rounds: int
+    seed: int | None
+    command: Sequence[str]
+    results: Path
+
+
 def _open(
-    cases: Sequence[Case], arms: Sequence[Arm], rounds: int, seed: int | None,
-    command: Sequence[str], results: Path | None, new: bool, findings: Iterable[dict[str, str]],
+    plan: _Plan, is_finished: Callable[[Session], bool] | None, findings: Iterable[dict[str, str]]
 ) -> store.Store:
-    """The unfinished session of the same command, or a new one."""
-    _check(cases, arms, rounds)
-    directory = results or results_directory()
-    facts = machine.describe()
-    key = store.session_key(command[0], cases, arms, rounds, seed, facts["id"])
-    if not new:
-        found = store.open_unfinished(directory, command[0], key, lambda s: s.is_complete)
+    """The session of this plan that is not finished, or a new one."""
+    facts, name = machine.describe(), plan.command[0]
+    key = store.session_key(name, plan.cases, plan.arms, plan.rounds, plan.seed, facts["id"])
+    if is_finished is not None:
+        found = store.open_unfinished(plan.results, name, key, is_finished)
         if found is not None:
             return found
     session = Session(
-        id="", command=list(command), created=machine.now(), machine=facts,
-        commit=machine.commit(), arms=list(arms), cases=list(cases), rounds=rounds,
-        seed=secrets.randbelow(2**31) if seed is None else seed, findings=list(findings),
+        id="", command=list(plan.command), created=machine.now(), machine=facts,
+        commit=machine.commit(), arms=list(plan.arms), cases=list(plan.cases), rounds=plan.rounds,
+        seed=secrets.randbelow(2**31) if plan.seed is None else plan.seed, findings=list(findings),
     )
-    return store.Store.create(directory, command[0], key, session)
+    return store.Store.create(plan.results, name, key, session)
 
 
 def _check(cases: Sequence[Case], arms: Sequence[Arm], rounds: int) -> None:

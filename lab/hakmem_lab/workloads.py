@@ -12,6 +12,7 @@ what to do.
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import subprocess
 import tomllib
 from collections.abc import Sequence
@@ -25,7 +26,6 @@ from .problem import Problem, Usage
 
 SUITES = ("quick", "core", "full")  # each holds those before it
 FILE = ROOT / "bench" / "workloads.toml"
-SCRIPTS = ROOT / "bench" / "programs"
 STATUS_MISSING = 77
 PREPARE_TIMEOUT_S = 900
 _KEYS = {"program", "script", "arguments", "smoke", "suite", "threads", "title", "timeout_s"}
@@ -38,19 +38,15 @@ class Workload:
     case: Case
     smoke: list[str] = field(default_factory=list)  # arguments of the short run; bench only
     script: Path | None = None
+    inputs: Path | None = None  # where a script prepares what it needs
 
     @property
     def smoke_command(self) -> list[str]:
         return [self.case.command[0], *self.smoke]
 
-    @property
-    def inputs(self) -> Path:
-        """Where a script prepares its inputs."""
-        return cache_directory() / "programs" / self.case.name
-
     def prepare(self) -> str:
         """Makes the inputs if need be; "" or the sentence why this workload cannot run here."""
-        if self.script is None:
+        if self.script is None or self.inputs is None:
             missing = not Path(self.case.command[0]).exists()
             return f"{self.case.command[0]} is not built" if missing else ""
         self.inputs.mkdir(parents=True, exist_ok=True)
@@ -126,10 +122,19 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
     if "program" in entry:
         command = [str(programs / entry["program"]), *arguments]
         return Workload(Case(command=command, kind="bench", **facts), list(entry.get("smoke", [])))
-    script = SCRIPTS / entry["script"]
-    inputs = str(cache_directory() / "programs" / name)
-    command = ["/bin/bash", str(script), "run", inputs, *arguments]
-    return Workload(Case(command=command, kind="program", **facts), script=script)
+    script = file.parent / "programs" / entry["script"]
+    inputs = _inputs_of(script)
+    command = ["/bin/bash", str(script), "run", str(inputs), *arguments]
+    return Workload(Case(command=command, kind="program", **facts), script=script, inputs=inputs)
+
+
+def _inputs_of(script: Path) -> Path:
+    """A folder of its own for each version of the script, so that none runs on another's inputs
+    and no session goes on with another's runs."""
+    sources = [script, script.parent / "common.sh"]
+    content = b"".join(source.read_bytes() for source in sources if source.is_file())
+    name = f"{script.stem}-{hashlib.sha256(content).hexdigest()[:8]}"
+    return cache_directory() / "programs" / name
 
 
 def _problem_of(entry: Any) -> str:
@@ -146,7 +151,8 @@ def _problem_of(entry: Any) -> str:
         words = entry.get(key, [])
         if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
             return f"{key} is not a list of strings"
-    threads = entry.get("threads", 1)
-    if not isinstance(threads, int) or threads < 1:
-        return "threads is not a number from 1"
+    for key, kinds in (("threads", int), ("timeout_s", int | float)):
+        number = entry.get(key, 1)
+        if not isinstance(number, kinds) or number < 1:
+            return f"{key} is not a number from 1"
     return ""

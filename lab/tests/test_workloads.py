@@ -1,0 +1,149 @@
+"""Reading and choosing workloads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hakmem_lab import workloads
+from hakmem_lab.problem import Problem, Usage
+
+TOML = """
+[alpha_1]
+program = "alpha"
+arguments = ["10", "x"]
+smoke = ["1", "x"]
+suite = "quick"
+title = "imitates alpha"
+
+[alpha_2]
+program = "alpha"
+suite = "core"
+threads = 2
+
+[beta]
+program = "beta"
+timeout_s = 7
+
+[real]
+script = "real.sh"
+suite = "core"
+"""
+
+SCRIPT = """#!/bin/bash
+if [[ $1 == prepare ]]; then
+    [[ -e $REAL_MISSING ]] && { echo "real: not installed; install it" >&2; exit 77; }
+    [[ -e $REAL_BROKEN ]] && { echo "real: no disk" >&2; exit 1; }
+    echo made >"$2/input"
+fi
+"""
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[workloads.Workload]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("REAL_MISSING", str(tmp_path / "missing"))
+    monkeypatch.setenv("REAL_BROKEN", str(tmp_path / "broken"))
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "real.sh").write_text(SCRIPT)
+    file = tmp_path / "workloads.toml"
+    file.write_text(TOML)
+    return workloads.read_workloads(file, tmp_path / "bench")
+
+
+def names(chosen: list[workloads.Workload]) -> list[str]:
+    return [one.case.name for one in chosen]
+
+
+def test_an_entry_becomes_a_case(known: list[workloads.Workload], tmp_path: Path) -> None:
+    case = known[0].case
+    assert case.command == [str(tmp_path / "bench" / "alpha"), "10", "x"]
+    assert (case.kind, case.suite, case.threads, case.title) == (
+        "bench", "quick", 1, "imitates alpha",
+    )
+    assert known[0].smoke_command == [case.command[0], "1", "x"]
+    assert (known[2].case.suite, known[2].case.timeout_s) == ("full", 7.0)
+
+
+def test_suites_hold_the_smaller_ones(known: list[workloads.Workload]) -> None:
+    assert names(workloads.select(known, "quick")) == ["alpha_1"]
+    assert names(workloads.select(known, "core")) == ["alpha_1", "alpha_2", "real"]
+    assert len(workloads.select(known, "full")) == 4
+
+
+def test_patterns_choose_whatever_the_suite(known: list[workloads.Workload]) -> None:
+    assert names(workloads.select(known, "quick", "beta, alpha_*")) == ["alpha_1", "alpha_2", "beta"]
+    with pytest.raises(Usage, match="no workload matches 'gamma'"):
+        workloads.select(known, "quick", "beta,gamma")
+    with pytest.raises(Usage, match="no suite 'huge'"):
+        workloads.select(known, "huge")
+
+
+def test_parts_are_disjoint_and_complete(known: list[workloads.Workload]) -> None:
+    parts = [names(workloads.select(known, split=f"{i}/3")) for i in (1, 2, 3)]
+    assert sorted(sum(parts, [])) == sorted(names(known))
+    assert parts[0] == ["alpha_1", "real"]
+    for wrong in ("0/3", "4/3", "1", "a/b", "1/0", "-1/3"):
+        with pytest.raises(Usage, match="is not of the form I/N"):
+            workloads.select(known, split=wrong)
+
+
+def test_a_script_prepares_its_inputs(known: list[workloads.Workload], tmp_path: Path) -> None:
+    real = known[3]
+    assert real.inputs is not None
+    assert real.case.kind == "program"
+    assert real.case.command[2:] == ["run", str(real.inputs)]
+    assert real.prepare() == ""
+    assert (real.inputs / "input").read_text() == "made\n"
+    (tmp_path / "missing").touch()
+    assert real.prepare() == "real: not installed; install it"
+    (tmp_path / "missing").unlink()
+    (tmp_path / "broken").touch()
+    assert real.prepare() == "preparing its inputs failed: real: no disk"
+
+
+def test_a_changed_script_has_inputs_of_its_own(
+    known: list[workloads.Workload], tmp_path: Path
+) -> None:
+    (tmp_path / "programs" / "real.sh").write_text(SCRIPT + "true\n")
+    changed = workloads.read_workloads(tmp_path / "workloads.toml", tmp_path / "bench")[3]
+    assert changed.inputs != known[3].inputs
+
+
+def test_what_is_not_built_says_so(known: list[workloads.Workload]) -> None:
+    assert known[0].prepare().endswith("alpha is not built")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[a]\nprogram = 'a'\nsuit = 'core'", "unknown key 'suit'"),
+        ("[a]\nsuite = 'core'", "needs either program or script"),
+        ("[a]\nprogram = 'a'\nscript = 'b'", "needs either program or script"),
+        ("[a]\nprogram = 'a'\nsuite = 'big'", "no known suite"),
+        ("[a]\nprogram = 'a'\narguments = [1]", "not a list of strings"),
+        ("[a]\nprogram = 'a'\nthreads = 0", "threads is not a number from 1"),
+        ("[a]\nprogram = 'a'\ntimeout_s = '5'", "timeout_s is not a number"),
+        ("a = 5", "is not a table"),
+        ("[a", "not valid TOML"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "workloads.toml"
+    file.write_text(text)
+    with pytest.raises(Problem, match=sentence):
+        workloads.read_workloads(file)
+
+
+def test_the_entries_of_this_checkout() -> None:
+    known = workloads.read_workloads()
+    assert len(set(names(known))) == len(known) > 10
+    assert workloads.select(known, "quick")
+    for one in known:
+        if one.script is not None:
+            assert one.script.is_file(), one.case.name
+        else:
+            source = workloads.ROOT / "bench" / f"{os.path.basename(one.case.command[0])}.c"
+            assert source.is_file() and one.smoke, one.case.name
