@@ -12,6 +12,10 @@
  *             beside the other; each thread frees its object first of all. An allocator that gives
  *             it the same memory again lets the accident go on for ever (passive)
  *
+ * "sharing_threads" in the result counts the threads whose last object lay on the same line of 64
+ * bytes as another thread's. 0 is right, however fast the run was; of threads that did not run at
+ * once some may just have had the same memory in turn.
+ *
  * Does not show: the speed of malloc and free: nearly all time goes into the writes. Read the rows
  * of one thread and of several against each other; with more threads than cores a thread often runs
  * alone and the effect shrinks.
@@ -20,6 +24,7 @@
 
 enum { KIND, STEPS, WRITES, SIZE, ARGUMENT_COUNT };
 enum kind { THRASH, SCRATCH };
+enum { LINE_SIZE = 64 }; /* what caches of x86-64 and most of aarch64 fight for */
 
 static const char *const kind_words[] = {"thrash", "scratch", NULL};
 
@@ -57,6 +62,7 @@ static const struct bench_workload workload = {
 };
 
 static unsigned char **given; /* one for each thread, NULL with thrash */
+static uintptr_t *last_lines; /* of each thread's last object, written at its end */
 
 /* Volatile, for each write to happen. */
 BENCH_INLINE void object_write(volatile unsigned char *object, uint64_t write_count, size_t size)
@@ -73,6 +79,7 @@ BENCH_INLINE void objects_run(struct bench_thread *thread, struct bench_latency 
     uint64_t step_count = arguments[STEPS].value;
     uint64_t write_count = arguments[WRITES].value;
     size_t size = arguments[SIZE].value;
+    uintptr_t last_line = 0;
     if (given[thread->index] != NULL) {
         bench_free(latency, given[thread->index]);
     }
@@ -85,8 +92,10 @@ BENCH_INLINE void objects_run(struct bench_thread *thread, struct bench_latency 
         if (object[0] != (unsigned char)(step + write_count) || object[size - 1] != object[0]) {
             bench_fail_run("an object has changed by more than its own thread's writes.");
         }
+        last_line = (uintptr_t)object / LINE_SIZE;
         bench_free(latency, object);
     }
+    last_lines[thread->index] = last_line;
     thread->operations = 2 * step_count;
 }
 
@@ -99,16 +108,32 @@ static void objects_measure(struct bench_thread *thread)
     }
 }
 
+/* The threads that share their line with another. */
+static uint64_t sharing_count(void)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < bench_thread_count(); i++) {
+        bool is_shared = false;
+        for (unsigned j = 0; j < bench_thread_count(); j++) {
+            is_shared |= j != i && last_lines[j] == last_lines[i];
+        }
+        count += is_shared;
+    }
+    return count;
+}
+
 int main(int argc, char **argv)
 {
     static const struct bench_phases phases = {NULL, objects_measure, NULL};
     bench_start(&workload, argc, argv);
     given = bench_map(bench_thread_count() * sizeof *given);
+    last_lines = bench_map(bench_thread_count() * sizeof *last_lines);
     for (unsigned i = 0; i < bench_thread_count() && arguments[KIND].value == SCRATCH; i++) {
         given[i] = bench_malloc(NULL, arguments[SIZE].value);
         given[i][0] = 1;
     }
     bench_run(&phases);
+    bench_note("sharing_threads", NULL, sharing_count());
     bench_report();
     return 0;
 }
