@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# redis-server, built against plain malloc: a fixed file of commands, then redis-benchmark's clients.
+#
+# Imitates: a cache under load. Keys, values, replies and the buffers of the clients are malloc
+# calls of one thread, from 16 bytes to some KiB; tables and lists grow while it serves. First one
+# client sends 75,000 commands that store, overwrite and delete values of 1 to 1000 bytes, then 20
+# clients send 240,000 requests of eight kinds. Distributions link redis with an allocator of its
+# own, so the distribution's source is built anew by `prepare` with MALLOC=libc, which takes a
+# minute or two. The server is the process measured, from its start to the SHUTDOWN that the load
+# ends with; the load runs beside it, without LD_PRELOAD.
+#
+# Does not show: forks (background saves), threads for input and output, days of fragmentation; nor
+# the server alone where there is but one core. redis-benchmark draws its keys by the clock: which
+# of them are hit differs between runs, how many and how large does not.
+#
+# packages: dpkg-dev gcc libc6-dev make
+here=${0%"${0##*/}"}
+. "${here:-./}common.sh"
+needs=(apt-get awk dpkg-source gcc make)
+
+# Package lists of its own: most machines have none of sources.
+fetch_source() {
+    local list options
+    mkdir -p lists/parts lists/state/lists/partial lists/cache/archives/partial
+    for list in /etc/apt/sources.list.d/*.sources; do
+        [[ -e $list ]] || continue
+        sed 's/^Types:.*/Types: deb-src/' "$list" >"lists/parts/${list##*/}"
+    done
+    for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [[ -e $list ]] || continue
+        sed -n 's/^deb\(-src\)\? /deb-src /p' "$list" >"lists/parts/from-${list##*/}.list"
+    done
+    options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$PWD/lists/parts"
+        -o "Dir::State=$PWD/lists/state" -o Dir::State::status=/var/lib/dpkg/status
+        -o "Dir::Cache=$PWD/lists/cache" -o APT::Sandbox::User=root)
+    apt-get -q "${options[@]}" update # may fail for the source of something else
+    apt-get -q "${options[@]}" source redis
+}
+
+make_inputs() {
+    local folders
+    rm -rf build && mkdir build && cd build || return
+    fetch_source || stop 77 "apt-get cannot fetch the source of redis; $inputs/log says why"
+    folders=(redis-*/)
+    make -C "${folders[0]}" -j 2 MALLOC=libc USE_SYSTEMD=no BUILD_TLS=no OPTIMIZATION=-O2 || return
+    cp "${folders[0]}"src/redis-{server,cli,benchmark} .. && cd .. && rm -rf build &&
+        print_commands >commands
+}
+
+# Of four commands one overwrites an older key, one deletes.
+print_commands() {
+    awk 'BEGIN {
+        while (length(text) < 1000) text = text "value"
+        for (i = 1; i <= 75000; i++) {
+            value = substr(text, 1, 1 + i * 7919 % 1000)
+            older = int(i * (i * 31 % 1009) / 1009)
+            if (i % 4 == 0) print "DEL item:" older
+            else if (i % 4 == 1) print "SET item:" older, value
+            else if (i % 4 == 2) print "HSET table:" i % 3001, "field" i % 47, substr(value, 1, 60)
+            else print "SET item:" i, value
+        }
+    }'
+}
+
+# ask COMMAND...: the server's answer.
+ask() {
+    ./redis-cli -s "$socket" "$@"
+}
+
+# Beside the server: waits for it, loads it, ends it. If something fails the server is killed, so
+# that the run fails.
+load() {
+    local i
+    unset LD_PRELOAD
+    for ((i = 0; i < 1000; i++)); do
+        [[ -S $socket ]] && break
+        kill -0 $$ || return
+        sleep 0.01
+    done
+    ask --pipe <commands &&
+        ./redis-benchmark -s "$socket" -q -c 20 -P 16 -n 30000 -r 30000 -d 200 \
+            -t set,get,incr,lpush,rpop,sadd,hset,zadd &&
+        [[ $(ask dbsize) -gt 25000 && $(ask info memory) == *mem_allocator:libc* ]] &&
+        ask shutdown nosave && return
+    kill -KILL $$
+    rm -f "$socket"
+}
+
+run_program() {
+    cd "$inputs" || exit 1
+    # A short name relative to the directory: the path of a socket is limited to 107 bytes.
+    socket=socket-$$
+    load >/dev/null 2>&1 </dev/null &
+    exec ./redis-server --port 0 --unixsocket "$socket" --save '' --appendonly no \
+        --daemonize no >/dev/null </dev/null
+}
+
+main "$@"
