@@ -36,14 +36,18 @@ METHOD = [
 
 
 def write_page(
-    session: Session, directory: Path, pictures: Sequence[Path], summary: Summary | None = None
-) -> Path:
-    """Writes index.html into the directory; `pictures` as write_plots returns them."""
+    session: Session, directory: Path, pictures: Sequence[Path], summary: Summary | None = None,
+    lead: str = "",
+) -> Path:  # fmt: skip
+    """Writes index.html into the directory; `pictures` as write_plots returns them, `lead` the
+    result in words when the command has better ones than the headline."""
     summary = summary or summarise(session)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     path = directory / NAME
-    path.write_text(template.render(_facts(session, summary, pictures)), encoding="utf-8")
+    facts = _facts(session, summary, pictures)
+    facts["headline"] = lead or facts["headline"]
+    path.write_text(template.render(facts), encoding="utf-8")
     return path
 
 

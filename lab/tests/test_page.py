@@ -53,8 +53,8 @@ def test_the_page_is_complete_and_needs_no_other_file(tmp_path: Path):
     assert all(ref.startswith("data:image/png;base64,") for ref in reader.references)
     assert not re.search(r"https?://", source)
     text = " ".join(reader.texts)
-    for part in ("Imaginary 9000", "1.2.3, crate fabricated 0.1", session.id + ".jsonl", "powersave",
-                 "./hakmem bench --suite quick", "ended by signal 11", "geometric mean", "seed 1",
+    for part in ("Imaginary 9000", "1.2.3, crate fabricated 0.1", session.id + ".jsonl",
+                 "powersave", "./hakmem bench --suite quick", "ended by signal 11", "geometric mean", "seed 1",
                  "google tcmalloc", "How it was measured"):  # fmt: skip
         assert part in text
     assert "(again)" not in text

@@ -1,0 +1,204 @@
+"""`compare`: the user's own program under several allocators, and an answer in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from . import doctor, runner
+from .bench import only_session
+from .comparison import Change, Comparison, baseline_of, compare_arms
+from .measure import measure
+from .model import Arm, Case, Session
+from .places import cache_directory
+from .problem import Problem, Usage
+from .program import find_program, obstacle, short_name, split_command
+from .progress import duration_text
+from .summary import summarise
+from .tables import machine_line
+
+RUNS = 9
+TIMEOUT_S = 3600.0
+WIDTH_OF_ONE_LINE = 100
+
+_errors = Console(stderr=True)
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", show_default=False)
+    ],
+    alloc: Annotated[
+        str, typer.Option(help="Allocators, by comma; a path is a library of your own.")
+    ] = "",
+    runs: Annotated[int, typer.Option(help="Runs under each allocator.", min=1)] = RUNS,
+    load: Annotated[
+        str, typer.Option(help="For servers: a command that loads it; its time counts.")
+    ] = "",
+    timeout: Annotated[float, typer.Option(help="Seconds one run may take.", min=1)] = TIMEOUT_S,
+    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Where pictures and page go.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="A new session though one is unfinished.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even while another session is being measured.")
+    ] = False,
+) -> None:
+    """Measures your own program under several allocators: time, CPU, memory, faults.
+
+    The program runs where you are, without input, and must end with status 0. A server is loaded
+    by the command of --load and then stopped.
+    """
+    from . import peers
+
+    case = make_case(command, load, timeout)
+    arms = ordered(peers.find_arms(alloc or None))
+    words = ["compare", *(["--alloc", alloc] if alloc else []), *(["--load", load] if load else [])]
+    with only_session(force):
+        findings = doctor.warn(_errors)
+        seconds = rehearse(case, arms[0])
+        left = duration_text(seconds * runs * (len(arms) + 1))
+        _say(f"{runs} runs under each of {len(arms)} allocators and {arms[0].name} again: {left}")
+        session = runner.run_session(
+            [case], arms, runs, None, [*words, "--", *command], results=results, new=new,
+            findings=findings,
+        )
+    show(session, output, as_json)
+
+
+def make_case(command: Sequence[str], load: str, timeout_s: float) -> Case:
+    """The program as a case; raises Problem when no library can be put under it."""
+    if not command[0]:
+        raise Usage("which program?")
+    path = find_program(command[0])
+    reason = obstacle(path)
+    if reason:
+        raise Problem(reason, 126)
+    words = [str(path), *command[1:]]
+    return Case(
+        name=short_name(words), command=words, kind="program", title=shlex.join(command),
+        load=split_command(load) if load else [], directory=os.getcwd(), timeout_s=timeout_s,
+    )
+
+
+def ordered(arms: Sequence[Arm]) -> list[Arm]:
+    """The baseline first: it is the one that runs twice."""
+    if len(arms) < 2:
+        raise Usage("compare needs at least two allocators; ./hakmem peers install gets some")
+    baseline = baseline_of(arms)
+    return [baseline, *(arm for arm in arms if arm is not baseline)]
+
+
+def rehearse(case: Case, arm: Arm) -> float:
+    """Runs it once as it is, which also fills the file cache; the seconds it took."""
+    outcome = measure(case, arm)
+    sentence = outcome.sentence(case)
+    if sentence:
+        raise Problem(f"{case.name} does not run well under {arm.name} itself: {sentence}")
+    return outcome.report["wall_ns"] / 1e9
+
+
+def show(session: Session, output: Path | None, as_json: bool) -> None:
+    """The answer and the table, or JSON, on standard output; files in `output`."""
+    from . import page, plots  # matplotlib takes its time
+
+    summary = summarise(session)
+    comparison = compare_arms(session, summary)
+    directory = output or cache_directory() / "reports" / session.id
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Problem(f"cannot write to {directory}: {error.strerror}") from error
+    text = json.dumps({"session": session.id, **comparison.to_json()}, indent=1)
+    (directory / "results.json").write_text(text + "\n", encoding="utf-8")
+    if as_json:
+        print(text)
+    else:
+        console = Console()
+        for part in report_parts(session, comparison, console.width):
+            console.print(part)
+    pictures = plots.write_plots(session, directory, summary)
+    lead = " ".join([comparison.answer, *comparison.notes])
+    path = page.write_page(session, directory, pictures, summary, lead)
+    _say(f"page, pictures and JSON: {path}")
+
+
+def report_parts(session: Session, comparison: Comparison, width: int) -> list[Any]:
+    """The answer first; then what it rests on."""
+    parts: list[Any] = [Text(comparison.answer, style="bold")]
+    parts += [Text(note, style="yellow") for note in comparison.notes]
+    table = result_table(comparison, width)
+    return [Text(), *parts, Text(), table, Text(), footnote(session, comparison)]
+
+
+def result_table(comparison: Comparison, width: int) -> Table:
+    from .page import duration, mebibytes
+
+    gap = "\n" if width < WIDTH_OF_ONE_LINE else " "
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
+    )
+    table.add_column("allocator", overflow="fold", vertical="bottom", min_width=10)
+    names = ("time", f"against {comparison.baseline}", "p", "CPU", "peak\nMiB", "against",
+             "mean\nMiB", "page\nfaults")  # fmt: skip
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True, vertical="bottom")
+    for result in comparison.results:
+        cell = result.cell
+        style = "bold" if result.arm.split(" ")[0] == "hakmem" else ""
+        if not cell.runs:
+            table.add_row(result.arm, Text("failed", style="red"), style=style)
+            continue
+        table.add_row(
+            result.arm, duration(cell.cost_ns) + ("*" if cell.is_winner else " "),
+            change_text(result.time, gap), p_text(result.time), duration(cell.cpu_ns),
+            mebibytes(cell.peak_kib) + ("*" if cell.is_leanest else " "),
+            change_text(result.memory), mebibytes(cell.mean_kib), f"{cell.faults:,.0f}",
+            style=style,
+        )  # fmt: skip
+    return table
+
+
+def change_text(change: Change | None, gap: str = "") -> Text:
+    """Green or red only where the difference is beyond doubt; after the gap the interval."""
+    if change is None:
+        return Text("-", style="dim")
+    text = f"{change.value * 100:+.1f} %"
+    if gap and change.low is not None:
+        text += f"{gap}({change.low * 100:+.1f} to {change.high * 100:+.1f})"
+    return Text(text, style={"less": "green", "more": "red"}.get(change.word, ""))
+
+
+def p_text(change: Change | None) -> str:
+    if change is None or change.p is None:
+        return "-"
+    return "<.001" if change.p < 0.001 else f"{change.p:.3f}".lstrip("0")
+
+
+def footnote(session: Session, comparison: Comparison) -> Text:
+    floors = [r.time.floor for r in comparison.results if r.time and r.time.floor is not None]
+    noise = f"noise {floors[0] * 100:.1f} %, " if floors else ""
+    return Text(
+        f"* cannot be told from the best; {noise}medians of {session.rounds} interleaved runs, "
+        f"95 % intervals, p of Mann-Whitney after Holm. {machine_line(session.machine)}.",
+        style="dim",
+    )
+
+
+def _say(sentence: str) -> None:
+    _errors.print(f"hakmem: {sentence}", highlight=False, markup=False, soft_wrap=True)

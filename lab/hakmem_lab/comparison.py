@@ -1,0 +1,294 @@
+"""What a session of one program says, in a sentence that needs no statistics to be read. Pure.
+
+Every allocator is held against one of them, the baseline. A difference counts when it is beyond
+doubt (Mann-Whitney after Holm, the interval), beyond the noise (the A/A arm), and not negligible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import statistics
+from .model import Arm, Sample, Session
+from .summary import SAMPLES_MIN, Cell, Row, Summary, is_peer
+
+ALPHA = 0.002
+EFFECT_MIN = 0.01
+SHORT_NS = 20e6
+"""Programs shorter than this are mostly the start of a process."""
+NAMED_MAX = 3
+"""More names than this are counted instead."""
+
+LESS, MORE, UNCLEAR, UNKNOWN = "less", "more", "unclear", "unknown"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One quantity relative to the baseline: -0.06 is 6 % less."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None  # after Holm
+    floor: float | None = None  # what the baseline differs from itself by
+    word: str = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Result:
+    """One allocator."""
+
+    arm: str
+    cell: Cell
+    time: Change | None  # None of the baseline, and of what has no samples
+    memory: Change | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    program: str
+    baseline: str
+    results: list[Result]
+    answer: str
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def baseline_of(arms: Sequence[Arm]) -> Arm:
+    """What programs have without us: glibc; else the first peer; else the last arm."""
+    plain = [arm for arm in arms if not arm.again_of]
+    system = [arm for arm in plain if arm.library is None and not arm.is_ours]
+    peers = [arm for arm in plain if is_peer(arm)]
+    return [*system, *peers, *reversed(plain)][0]
+
+
+def compare_arms(session: Session, summary: Summary) -> Comparison:
+    """The session has one case."""
+    case, row = session.cases[0], summary.rows[0]
+    baseline = baseline_of(session.arms).name
+    arms = [arm for arm in session.arms if not arm.again_of]
+    samples = {arm.name: session.of(case.name, arm.name) for arm in session.arms}
+    again = next((arm.name for arm in session.arms if arm.again_of == baseline), "")
+    others = [arm.name for arm in arms if arm.name != baseline and samples[arm.name]]
+    times = _changes(samples, baseline, again, others, lambda sample: sample.cost_ns)
+    peaks = _changes(samples, baseline, again, others, lambda sample: float(sample.peak_kib))
+    ordered = sorted(arms, key=lambda arm: (not arm.is_ours, arm.name != baseline))
+    results = [
+        Result(arm.name, row.cells[arm.name], times.get(arm.name), peaks.get(arm.name))
+        for arm in ordered
+    ]
+    ours = next((arm.name for arm in ordered if arm.is_ours and arm.name != baseline), "")
+    answer = _answer(_Words(case.name, baseline, results), row, ours)
+    notes = _notes(session, results, baseline, row, samples)
+    return Comparison(case.name, baseline, results, answer, notes)
+
+
+# ---- Figures. ----
+
+
+def _changes(
+    samples: dict[str, list[Sample]], baseline: str, again: str, others: Sequence[str],
+    value: Callable[[Sample], float],
+) -> dict[str, Change]:  # fmt: skip
+    rounds = {arm: {s.round: value(s) for s in of} for arm, of in samples.items()}
+    if not rounds[baseline]:
+        return {}
+    floor = None
+    ratios = statistics.paired_ratios(rounds.get(again, {}), rounds[baseline])
+    if len(ratios) >= SAMPLES_MIN:
+        floor = statistics.noise_floor(statistics.ratio_interval(ratios))
+    p_values = [
+        p_value(list(rounds[arm].values()), list(rounds[baseline].values())) for arm in others
+    ]
+    return {
+        arm: _change(rounds[arm], rounds[baseline], p, floor)
+        for arm, p in zip(others, statistics.holm(p_values), strict=True)
+    }
+
+
+def p_value(first: Sequence[float], second: Sequence[float]) -> float:
+    """Mann-Whitney's; exact also with ties where all of one lie above all of the other.
+
+    Peaks of memory often are equal, and the approximation for ties is far from exact there.
+    """
+    if max(first) < min(second) or max(second) < min(first):
+        return 2 / math.comb(len(first) + len(second), len(first))
+    return statistics.mann_whitney(first, second)
+
+
+def _change(
+    values: dict[int, float], base: dict[int, float], p: float, floor: float | None
+) -> Change:
+    ratios = statistics.paired_ratios(values, base)
+    if len(ratios) < SAMPLES_MIN:
+        if not ratios:
+            ratios = [
+                statistics.geometric_mean(list(values.values()))
+                / statistics.geometric_mean(list(base.values()))
+            ]
+        return Change(statistics.geometric_mean(ratios) - 1)
+    ratio = statistics.ratio_interval(ratios)
+    is_clear = p < ALPHA and not ratio.low <= 1 <= ratio.high
+    if not is_clear or statistics.effect_of(ratio.estimate) <= max(EFFECT_MIN, floor or 0):
+        word = UNCLEAR
+    else:
+        word = LESS if ratio.estimate < 1 else MORE
+    return Change(ratio.estimate - 1, ratio.low - 1, ratio.high - 1, p, floor, word)
+
+
+def runs_needed(arms: int) -> int:
+    """The fewest runs of each with which the clearest difference can be beyond doubt."""
+    runs = SAMPLES_MIN
+    while 2 / math.comb(2 * runs, runs) * max(arms - 1, 1) >= ALPHA:
+        runs += 1
+    return runs
+
+
+# ---- Words. ----
+
+
+@dataclass(frozen=True)
+class _Words:
+    program: str
+    baseline: str
+    results: list[Result]
+
+    def of(self, arm: str) -> Result:
+        return next(result for result in self.results if result.arm == arm)
+
+
+def percent(share: float) -> str:
+    return f"{abs(share) * 100:.1f} %"
+
+
+def _answer(words: _Words, row: Row, ours: str) -> str:
+    if not words.of(words.baseline).cell.runs:
+        return f"{words.program} did not run under {words.baseline}, so there is no answer."
+    measured = [result for result in words.results if result.cell.runs]
+    if len(measured) < 2:
+        return f"{words.program} ran under {words.baseline} only, so there is nothing to compare."
+    if max(result.cell.runs for result in measured) < SAMPLES_MIN:
+        return f"So few runs decide nothing; --runs {runs_needed(len(measured))} can."
+    parts = []
+    if ours:
+        parts.append(_ours_clause(words, ours))
+    parts.append(_ranking_clause(words, row, ours))
+    sentence = "; ".join(part for part in parts if part)
+    return f"{sentence[0].upper() if not ours else sentence[0]}{sentence[1:]}."
+
+
+def _ours_clause(words: _Words, ours: str) -> str:
+    result = words.of(ours)
+    if result.time is None or result.memory is None:
+        return f"{words.program} did not run under {ours}: {result.cell.sentence}"
+    time, memory = _amount(result.time, "time"), _amount(result.memory, "memory at its peak")
+    return (
+        f"Compared with {words.baseline}, {words.program} under {ours} took {time} and needed "
+        f"{memory}"
+    )
+
+
+def _amount(change: Change, noun: str) -> str:
+    """"6.1 % less time (4.0 to 8.2 %)", or that it cannot be told."""
+    if change.low is None or change.high is None:
+        return f"{percent(change.value)} {LESS if change.value < 0 else MORE} {noun}"
+    if change.word in (LESS, MORE):
+        near, far = sorted((abs(change.low), abs(change.high)))
+        interval = f" ({near * 100:.1f} to {percent(far)})" if percent(near) != percent(far) else ""
+        return f"{percent(change.value)} {change.word} {noun}{interval}"
+    if max(abs(change.low), abs(change.high)) < EFFECT_MIN / 2:
+        return f"the same {noun}"
+    return f"no measurably different {noun} ({_signed(change.low)} to {_signed(change.high)})"
+
+
+def _signed(share: float) -> str:
+    return f"{share * 100:+.1f} %"
+
+
+def _ranking_clause(words: _Words, row: Row, ours: str) -> str:
+    measured = [result.arm for result in words.results if result.cell.runs]
+    winners = [arm for arm in measured if row.cells[arm].is_winner]
+    count = len(measured)
+    if len(winners) == count:
+        return f"none of the {count} allocators can be told from another in time"
+    if not winners:
+        return ""
+    if winners == [ours]:
+        return f"{ours} was the fastest of {count} allocators"
+    if len(winners) == 1:
+        how = words.of(winners[0]).time
+        by = f" ({_amount(how, 'time')} than {words.baseline})" if how and how.word == LESS else ""
+        return f"the fastest of {count} allocators was {winners[0]}{by}"
+    names = listed(winners) if len(winners) <= NAMED_MAX else f"{len(winners)} of them"
+    also = f", {ours} among them" if ours in winners and len(winners) > NAMED_MAX else ""
+    return f"the fastest of {count} allocators were {names}{also}, which cannot be told apart"
+
+
+def listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# ---- What a reader must know besides. ----
+
+
+def _notes(
+    session: Session, results: Sequence[Result], baseline: str, row: Row,
+    samples: dict[str, list[Sample]],
+) -> list[str]:  # fmt: skip
+    notes = _lean_note(results, baseline, row)
+    if any(finding.get("level") == "bad" for finding in session.findings):
+        notes.append("The machine was not fit for measuring (./hakmem doctor says why): repeat it.")
+    notes += output_notes(samples, baseline)
+    for result in results:
+        if result.cell.failures:
+            times = f"{result.cell.failures} of {session.rounds} runs"
+            notes.append(f"Under {result.arm} {times} failed: {result.cell.sentence}.")
+    measured = [result for result in results if result.cell.runs]
+    runs, needed = max((r.cell.runs for r in measured), default=0), runs_needed(len(measured))
+    if SAMPLES_MIN <= runs < needed:
+        notes.append(f"With {runs} runs no difference can be proved; --runs {needed} can.")
+    cost = next((r.cell.cost_ns for r in results if r.arm == baseline), None)
+    if cost is not None and cost < SHORT_NS:
+        notes.append(
+            f"One run takes {cost / 1e6:.1f} ms: mostly the start of a process, not its work."
+        )
+    return notes + _server_note(session, baseline)
+
+
+def _lean_note(results: Sequence[Result], baseline: str, row: Row) -> list[str]:
+    leanest = [r for r in results if r.memory is not None and r.memory.word == LESS]
+    best = min(leanest, key=lambda r: r.memory.value if r.memory else 0, default=None)
+    if best is None or best.memory is None or not row.cells[best.arm].is_leanest:
+        return []
+    less = percent(best.memory.value)
+    return [f"{best.arm} needed the least memory: {less} less than {baseline}."]
+
+
+def output_notes(samples: dict[str, list[Sample]], baseline: str) -> list[str]:
+    """A program whose output is always the same, but another under one allocator, is suspicious."""
+    outputs = {arm: {s.output_sha256 for s in of} for arm, of in samples.items() if of}
+    usual = outputs.get(baseline, set())
+    if len(usual) != 1 or any("" in of for of in outputs.values()):
+        return []
+    different = [arm for arm, of in outputs.items() if of != usual]
+    return [
+        f"Under {arm} the program printed something else than under {baseline}: check its results "
+        "before anything else."
+        for arm in different
+    ]
+
+
+def _server_note(session: Session, baseline: str) -> list[str]:
+    """Without a library a program may still bring its own allocator."""
+    serving = session.proofs.get(f"{baseline}: {session.cases[0].name}", {}).get("malloc", "")
+    arm = next(arm for arm in session.arms if arm.name == baseline)
+    file = Path(serving.split(" and ")[0]).name
+    if arm.library is not None or not file or file.startswith("libc.so"):
+        return []
+    return [f"The program brings its own malloc ({file}); under the name {baseline} that one ran."]
