@@ -1,0 +1,226 @@
+"""Sessions: complete, resumed after the worst, honest about failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hakmem_lab import runner, store
+from hakmem_lab.model import Arm, Case, Session
+from hakmem_lab.places import BUILD
+from hakmem_lab.problem import Problem
+
+GLIBC = Arm("glibc")
+SCRIPT = Path(__file__).with_name("session_to_kill.py")
+
+
+def fine(arm: Arm) -> dict[str, str]:
+    return {"malloc": arm.library or "libc"}
+
+
+def program(name: str, script: str, *words: str) -> Case:
+    return Case(name, ["/bin/sh", "-c", script, name, *words], kind="program")
+
+
+def run(cases: list[Case], arms: list[Arm], rounds: int, results: Path, **more: object) -> Session:
+    return runner.run_session(
+        cases, arms, rounds, 1, ["bench"], results=results, prove=more.pop("prove", fine), **more
+    )
+
+
+def start_session(results: Path, log: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCRIPT), str(results), str(log)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def saved(results: Path) -> int:
+    return sum(len(store.load(path).samples) for path in results.glob("*.jsonl"))
+
+
+def wait_for_runs(results: Path, count: int) -> None:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            if saved(results) >= count:
+                return
+        except Problem:
+            pass  # the head is just being written
+        time.sleep(0.01)
+    raise AssertionError("no runs are saved")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_kill_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """Bar d: killed twice in the middle, the same command goes on; no run twice, none missing."""
+    results, log = tmp_path / "results", tmp_path / "log"
+    for count in (3, 8):
+        process = start_session(results, log)
+        wait_for_runs(results, count)
+        before = saved(results)
+        process.send_signal(number)
+        process.wait(10)
+        said = process.stderr.read() if process.stderr else ""
+        assert process.returncode == (130 if number == signal.SIGINT else -number)
+        assert saved(results) >= before
+        if number == signal.SIGINT:
+            assert f"{saved(results)} of 24 runs are saved, the same command goes on" in said
+    process = start_session(results, log)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "going on with the session of" in said
+    (path,) = results.glob("*.jsonl")
+    session = store.load(path)
+    assert session.is_complete and not session.failures
+    keys = Counter((s.case, s.arm, s.round) for s in session.samples)
+    assert len(keys) == 24 and set(keys.values()) == {1}
+    # What ended was saved, but for the one run of each kill that was under way.
+    assert 24 <= len(log.read_text().splitlines()) <= 26
+
+
+def test_the_first_arm_runs_again(tmp_path: Path) -> None:
+    arms = [dataclasses.replace(GLIBC, name="x"), GLIBC]
+    session = run([program("a", "true")], arms, 2, tmp_path)
+    assert [arm.name for arm in session.arms] == ["x", "glibc", "x (again)"]
+    assert session.is_complete
+    assert all(len(session.of("a", arm.name)) == 2 for arm in session.arms)
+    assert set(session.proofs) >= {"x", "glibc", "x (again)"}
+    alone = run([program("a", "true")], arms, 1, tmp_path, again=False)
+    assert len(alone.arms) == 2
+
+
+def test_a_finished_session_is_not_gone_on_with(tmp_path: Path) -> None:
+    first = run([program("a", "true")], [GLIBC], 1, tmp_path)
+    second = run([program("a", "true")], [GLIBC], 1, tmp_path)
+    assert first.id != second.id
+
+
+def test_new_begins_anew(tmp_path: Path) -> None:
+    cases = [program("a", "true")]
+    with pytest.raises(Problem):
+        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted)
+    (first,) = tmp_path.glob("*.jsonl")
+    with pytest.raises(Problem):
+        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted)
+    assert list(tmp_path.glob("*.jsonl")) == [first]
+    with pytest.raises(Problem):
+        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted, new=True)
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+
+
+def _interrupted(arm: Arm) -> dict[str, str]:
+    raise KeyboardInterrupt
+
+
+def test_the_seed_is_kept_when_it_was_drawn(tmp_path: Path) -> None:
+    def interrupted() -> Session:
+        with pytest.raises(Problem) as stopped:
+            runner.run_session(
+                [program("a", "true")], [GLIBC], 2, None, ["bench"], results=tmp_path,
+                prove=_interrupted,
+            )
+        assert stopped.value.status == 130
+        (path,) = tmp_path.glob("*.jsonl")
+        return store.load(path)
+
+    assert interrupted().seed == interrupted().seed
+
+
+def test_three_failures_in_a_row_stop_a_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    script = 'echo x >>"$1"; [ "$ARM" != bad ] || { echo oops >&2; exit 4; }'
+    arms = [Arm("good"), Arm("bad", environment={"ARM": "bad"})]
+    session = run([program("a", script, str(log))], arms, 6, tmp_path / "results", again=False)
+    assert len(session.of("a", "good")) == 6
+    sentences = [f.sentence for f in session.failures]
+    assert sentences[:3] == ["it ended with status 4: oops"] * 3
+    assert sentences[3:] == ["not run after 3 failures in a row"] * 3
+    assert session.is_complete
+    # Six good and three bad runs, and the proof of each arm.
+    assert len(log.read_text().splitlines()) == 11
+    assert "a under bad: it ended with status 4: oops" in capsys.readouterr().err
+
+
+def test_failures_that_are_not_in_a_row_do_not(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    script = 'n=$(cat "$1" 2>/dev/null || echo 0); echo $((n + 1)) >"$1"; exit $((n % 2))'
+    case = program("a", script, str(count))
+    session = run([case], [GLIBC], 8, tmp_path / "results", again=False)
+    assert (len(session.samples), len(session.failures)) == (4, 4)
+
+
+def test_an_arm_that_does_not_serve_ends_the_session(tmp_path: Path) -> None:
+    def refuse(arm: Arm) -> dict[str, str]:
+        raise Problem(f"{arm.name} does not serve")
+
+    with pytest.raises(Problem, match="glibc does not serve"):
+        run([program("a", "true")], [GLIBC], 1, tmp_path, prove=refuse)
+
+
+def test_a_build_in_the_middle_ends_the_session(tmp_path: Path) -> None:
+    script = tmp_path / "program"
+    script.write_text("#!/bin/sh\n[ -n \"$LD_DEBUG\" ] || echo '# changed' >>\"$0\"\n")
+    script.chmod(0o755)
+    with pytest.raises(Problem, match="program was changed while it was being measured"):
+        run([Case("a", [str(script)], kind="program")], [GLIBC], 3, tmp_path / "results")
+
+
+def bench(name: str, line: str) -> Case:
+    return Case(name, ["/bin/sh", "-c", f"echo '{line}'", name], kind="bench")
+
+
+def test_a_bench_must_say_what_it_did(tmp_path: Path) -> None:
+    cases = [
+        bench("silent", "hello"),
+        bench("idle", '{"operations": 0, "nanoseconds": 5}'),
+        bench("good", '{"operations": 4, "nanoseconds": 10, "rss_end_kib": 77, "rss_peak_kib": 99}'),
+    ]
+    session = run(cases, [GLIBC], 1, tmp_path, again=False)
+    said = {f.case: f.sentence for f in session.failures}
+    assert said == {"silent": "it printed no line of JSON", "idle": "it says that it did no operation"}
+    (good,) = session.samples
+    assert good.case == "good" and good.cost_ns == 2.5
+    assert (good.rss_end_kib, good.peak_kib) == (77, 99)
+
+
+@pytest.mark.skipif(not (BUILD / "bench/random_mixed").exists(), reason="the benches are not built")
+def test_a_real_workload_refuses_the_wrong_allocator(tmp_path: Path) -> None:
+    case = Case("real", [str(BUILD / "bench/random_mixed"), "--smoke"])
+    ours = Arm("hakmem", str(BUILD / "libhakmem.so"))
+    other = Arm("other", "/lib/x86_64-linux-gnu/libm.so.6")  # a library without malloc
+    session = run([case], [ours, GLIBC, other], 1, tmp_path, again=False)
+    assert {s.arm for s in session.samples} == {"hakmem", "glibc"}
+    assert session.of("real", "hakmem")[0].workload["serving"]["malloc"] == ours.library
+    assert "as --expect says" in session.failures[0].sentence
+
+
+def test_mistakes_in_what_is_asked(tmp_path: Path) -> None:
+    case = program("a", "true")
+    for cases, arms, rounds, sentence in (
+        ([], [GLIBC], 1, "no case to measure"),
+        ([case], [], 1, "no arm to measure"),
+        ([case, case], [GLIBC], 1, "two cases are called 'a'"),
+        ([case], [GLIBC, GLIBC], 1, "two arms are called 'glibc'"),
+        ([case], [GLIBC], 0, "at least one run"),
+    ):
+        with pytest.raises(Problem, match=sentence):
+            run(cases, arms, rounds, tmp_path)
+
+
+def test_what_a_sample_holds(tmp_path: Path) -> None:
+    session = run([program("a", "sleep 0.2")], [GLIBC], 1, tmp_path, again=False)
+    (sample,) = session.samples
+    assert sample.wall_ns >= 0.2e9 and sample.cost_ns == sample.wall_ns
+    assert sample.rss_peak_kib > 0 and sample.rss_series and 0 <= sample.padding < 4096
+    assert sample.started.endswith("Z") and sample.status == 0
+    assert session.machine["cores"] == len(os.sched_getaffinity(0))
+    assert "hostname" not in session.machine
