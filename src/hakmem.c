@@ -6,6 +6,7 @@
 #include "base/text.c"
 
 #include "os/os_linux.c"
+#include "os/vdso.c"
 
 #include "core/diagnose.c"
 #include "core/lock.c"

@@ -1,4 +1,11 @@
-/* os_linux.c: os.h on Linux, with the C library's thin wrappers (errno saved around each). */
+/* os_linux.c: os.h on Linux, with the C library's thin wrappers (errno saved around each).
+ *
+ * Programs are run with libraries that put their own functions before the C library's. Those that
+ * follow mappings (registration caches of network cards, profilers) must see ours: memory is asked
+ * for by mmap's and its family's names. Those that change the clock or the process's id
+ * (libfaketime) allocate in their functions, and would so be called inside the allocator and call
+ * it again: the clock is the vDSO's, and what else is not about memory goes by syscall(), which is
+ * also no cancellation point. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -19,6 +26,7 @@
 
 #include "base/atomics.h"
 #include "base/bits.h"
+#include "os/vdso.h"
 
 /* Headers older than the kernel they run on lack these; the values are part of the kernel's ABI. */
 #ifndef MAP_FIXED_NOREPLACE
@@ -30,6 +38,14 @@ const char *const hak__os_call_names[OS_CALL_COUNT] = {
     "mmap", "munmap", "mremap", "madvise_dontneed", "madvise_hugepage", "futex"};
 
 static size_t os_page = 4096;
+/* The kernel's name for it; NULL: there is none, ask by a system call. */
+#if defined(__x86_64__)
+#define OS_VDSO_CLOCK "__vdso_clock_gettime"
+#else
+#define OS_VDSO_CLOCK "__kernel_clock_gettime"
+#endif
+typedef int os_clock_function(clockid_t clock, struct timespec *now);
+static os_clock_function *os_clock;
 
 static void os_count(enum os_call call)
 {
@@ -40,6 +56,7 @@ void hak__os_init(void)
 {
     unsigned long page = getauxval(AT_PAGESZ);
     os_page = page != 0 ? (size_t)page : 4096;
+    os_clock = (os_clock_function *)(uintptr_t)hak__vdso_find(OS_VDSO_CLOCK);
 }
 
 size_t hak__os_page_size(void)
@@ -52,7 +69,7 @@ uint64_t hak__os_ram_size(void)
     int saved = errno;
     struct sysinfo info;
     uint64_t size = UINT64_C(16) << 30; /* a plausible machine, if the kernel will not say */
-    if (sysinfo(&info) == 0) {
+    if (syscall(SYS_sysinfo, &info) == 0) {
         size = (uint64_t)info.totalram * info.mem_unit;
     }
     errno = saved;
@@ -190,11 +207,14 @@ int hak__os_huge(void *address, size_t size)
 
 uint32_t hak__os_clock_ms(void)
 {
-    int saved = errno;
-    struct timespec now = {0, 0};
-    clock_gettime(CLOCK_MONOTONIC_COARSE,
-                  &now); /* vDSO: no kernel entry; a failure stops decay, nothing else */
-    errno = saved;
+    struct timespec now = {0, 0}; /* a failure stops decay, nothing else */
+    if (os_clock != NULL) {
+        os_clock(CLOCK_MONOTONIC_COARSE, &now); /* no kernel entry, and no errno */
+    } else {
+        int saved = errno;
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, &now);
+        errno = saved;
+    }
     return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
 }
 
@@ -221,7 +241,7 @@ void hak__os_write(int descriptor, const char *text, size_t size)
 {
     int saved = errno;
     while (size != 0) {
-        ssize_t written = write(descriptor, text, size);
+        ssize_t written = syscall(SYS_write, descriptor, text, size);
         if (written < 0 && errno == EINTR) {
             continue;
         }
@@ -257,7 +277,7 @@ void hak__os_close(int descriptor)
 
 uint32_t hak__os_process_id(void)
 {
-    return (uint32_t)getpid();
+    return (uint32_t)syscall(SYS_getpid);
 }
 
 void hak__os_abort(void)
