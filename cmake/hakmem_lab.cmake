@@ -1,22 +1,23 @@
-# hakmem_lab.cmake: lab/measure, the small process that runs and measures one program.
+# hakmem_lab.cmake: lab/measure, the small process that runs and measures one program; lab/paths, which takes one
+# path of the allocator at a time (./hakmem cost). hakmem_lab builds all that measuring needs.
+
+add_custom_target(hakmem_lab DEPENDS hakmem_shared)
+foreach(name IN LISTS HAKMEM_BENCHES)
+    add_dependencies(hakmem_lab bench_${name})
+endforeach()
+
+# hakmem_add_lab_program(NAME SOURCES LIBRARY...): lab/NAME, unless this is a tree without its sources.
+function(hakmem_add_lab_program name sources)
+    if(sources)
+        add_executable(lab_${name} ${sources})
+        set_target_properties(lab_${name} PROPERTIES
+            OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lab" LINKER_LANGUAGE C)
+        target_link_libraries(lab_${name} PRIVATE hakmem_warnings ${ARGN})
+        add_dependencies(hakmem_lab lab_${name})
+    endif()
+endfunction()
 
 file(GLOB measure_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/measure*.c")
-add_executable(measure ${measure_sources})
-set_target_properties(measure PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lab" LINKER_LANGUAGE C)
-target_compile_definitions(measure PRIVATE _GNU_SOURCE)
-target_link_libraries(measure PRIVATE hakmem_warnings)
-
-# lab/paths, which takes one path of the allocator at a time, served by the shared library (./hakmem cost).
+hakmem_add_lab_program(measure "${measure_sources}")
 file(GLOB path_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/paths/*.c")
-add_executable(lab_paths ${path_sources})
-set_target_properties(lab_paths PROPERTIES
-    OUTPUT_NAME paths RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lab" LINKER_LANGUAGE C)
-target_link_libraries(lab_paths PRIVATE hakmem_shared hakmem_warnings hakmem_no_builtin Threads::Threads)
-
-# All that measuring needs.
-set(HAKMEM_LAB_TARGETS measure lab_paths hakmem_shared)
-foreach(name IN LISTS HAKMEM_BENCHES)
-    list(APPEND HAKMEM_LAB_TARGETS bench_${name})
-endforeach()
-add_custom_target(hakmem_lab DEPENDS ${HAKMEM_LAB_TARGETS})
+hakmem_add_lab_program(paths "${path_sources}" hakmem_shared hakmem_no_builtin Threads::Threads)

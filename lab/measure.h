@@ -5,6 +5,10 @@
 #ifndef LAB_MEASURE_H
 #define LAB_MEASURE_H
 
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* pipe2, wait4, sigtimedwait: also with -std=c17 */
+#endif
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

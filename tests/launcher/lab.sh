@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# ctest: slow
+# The laboratory's commands: the Python environment is made once, again after a kill or a failure, and never needs
+# the network when it is there. Here with a stand-in for python3; at the end, where `./hakmem test` has prepared the
+# real one, with that.
+source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
+export XDG_CACHE_HOME="$scratch/cache" REAL_PYTHON=${HAKMEM_LAB_PYTHON:-}
+real_cache=${REAL_PYTHON%/hakmem/python-*}
+unset PYTHONPATH LD_PRELOAD ${!HAKMEM_*}
+mkdir -p "$scratch/bin" "$scratch/cache"
+place=$scratch/checkout
+copy_checkout "$place"
+mkdir -p "$place/lab"
+echo 'package==1' >"$place/lab/requirements.txt"
+
+# python3 as the launcher calls it; what it makes is itself. Files in $scratch change what it does.
+cat >"$scratch/bin/python3" <<END
+#!/usr/bin/env bash
+case \$* in
+-V) cat "$scratch/version" ;;
+-c*version_info*) [[ ! -e "$scratch/is-old" ]] ;;
+-c*) ;;
+'-m venv -- '*) mkdir -p "\$4/bin" && cp "\$0" "\$4/bin/python" && echo venv >>"$scratch/calls" ;;
+'-m pip install '*)
+    echo pip >>"$scratch/calls"
+    [[ ! -e "$scratch/kill-us" ]] || kill -9 \$PPID
+    [[ ! -e "$scratch/no-network" ]] || { echo 'no route to anywhere' >&2; exit 1; } ;;
+'-m hakmem_lab '*)
+    shift 2
+    echo "lab \$# \$* root=\$HAKMEM_LAB_ROOT build=\$HAKMEM_LAB_BUILD path=\$PYTHONPATH"
+    exit 7 ;;
+*) echo "unexpected: \$*" >&2; exit 99 ;;
+esac
+END
+chmod +x "$scratch/bin/python3"
+echo 'Python 3.11.2' >"$scratch/version"
+export PATH=$scratch/bin:$PATH
+
+# calls N: the environment has been made N times in all.
+calls() {
+    local count=0
+    [[ ! -e $scratch/calls ]] || count=$(grep -c venv "$scratch/calls")
+    ((count == $1)) || fail "the environment was made $count times, not $1: ${2:-}"
+}
+
+lab="lab 2 doctor --json root=$place build=$place/build path=$place/lab"
+touch "$scratch/is-old"
+expect 125 '' '^hakmem: the laboratory needs Python 3.11 or newer' "$place/hakmem" doctor --json
+rm "$scratch/is-old"
+calls 0
+
+touch "$scratch/no-network"
+expect 125 '' 'no route to anywhere.*the Python packages could not be installed' "$place/hakmem" doctor --json
+calls 1 'without network'
+rm "$scratch/no-network"
+
+touch "$scratch/kill-us"
+"$place/hakmem" doctor --json >/dev/null 2>&1
+calls 2 'killed'
+rm "$scratch/kill-us"
+
+expect 7 "$lab" '^hakmem: preparing Python packages' "$place/hakmem" doctor --json
+calls 3 'after a kill'
+touch "$scratch/no-network"
+expect 7 "$lab" '^$' "$place/hakmem" doctor --json
+calls 3 'it is there'
+PYTHONPATH=/mine LD_PRELOAD=/nonexistent.so expect 7 "$lab:/mine" '' "$place/hakmem" doctor --json
+rm "$scratch/no-network"
+
+# Arguments arrive as they are; --help needs no build.
+expect 7 "lab 2 bench --help root=$place build=$place/build path=$place/lab" '^$' "$place/hakmem" bench --help
+expect 7 "lab 4 peers add a  b  root=$place build=$place/build path=$place/lab" '' "$place/hakmem" peers add 'a ' 'b '
+[[ ! -e $place/build/release ]] || fail "help and peers have built something"
+
+# Other packages, or another Python, are another environment; two first runs at once make one.
+echo 'package==2' >"$place/lab/requirements.txt"
+"$place/hakmem" doctor >/dev/null 2>&1 &
+"$place/hakmem" doctor >/dev/null 2>&1
+wait
+calls 4 'other packages'
+echo 'Python 3.12.0' >"$scratch/version"
+"$place/hakmem" doctor >/dev/null 2>&1
+calls 5 'another Python'
+
+# The real thing.
+if [[ -x $REAL_PYTHON ]]; then
+    PATH=${PATH#*:} XDG_CACHE_HOME=$real_cache
+    try "$launcher" bench --list --workload random_mixed_400
+    [[ $status == 0 && $output == *random_mixed_400* ]] || fail "bench --list: $status $output $errors"
+    expect 2 '' '^hakmem: bench: there is no suite .huge.; there are quick, core, full$' "$launcher" bench --suite huge
+    try "$launcher" bench --help
+    [[ $status == 0 && $output == *--alloc* ]] || fail "bench --help: $status $errors"
+fi
+finish
