@@ -20,7 +20,7 @@ enum { LIVE = 4, STRIDE = 64 << 10, SIZE_MIN = 1 << 20 };
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
     [STEPS] = {.name = "STEPS",
                .meaning = "tables each thread allocates",
-               .value = 40,
+               .value = 20,
                .value_smoke = 100,
                .min = 1,
                .max = UINT64_C(1000000000)},

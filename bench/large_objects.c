@@ -21,7 +21,7 @@ static struct bench_argument arguments[ARGUMENT_COUNT] = {
     [STEPS] = {.name = "STEPS",
                .meaning = "objects each thread allocates",
                .value = 120,
-               .value_smoke = 20,
+               .value_smoke = 10,
                .min = 1,
                .max = UINT64_C(1000000000)},
     [LIVE] = {.name = "LIVE",

@@ -24,7 +24,7 @@ enum { ROUNDS, STEPS, SLOTS, SEED, THREADS, ARGUMENT_COUNT };
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
     [ROUNDS] = {.name = "ROUNDS",
                 .meaning = "times that all threads start and end",
-                .value = 10,
+                .value = 6,
                 .value_smoke = 4,
                 .min = 1,
                 .max = UINT64_C(1000000000)},
