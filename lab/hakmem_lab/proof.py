@@ -121,10 +121,13 @@ def proof_program() -> Path:
     program = folder / f"proof-{key}"
     if program.exists():
         return program
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".proof-", dir=folder) as scratch:
-        workshop = Workshop(folder / "proof.log", Path(scratch))
-        fresh = Path(scratch) / "proof"
-        workshop.run([need(workshop, "c++"), *FLAGS, SOURCE, "-o", fresh, "-ldl"])
-        fresh.rename(program)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".proof-", dir=folder) as scratch:
+            workshop = Workshop(folder / "proof.log", Path(scratch))
+            fresh = Path(scratch) / "proof"
+            workshop.run([need(workshop, "c++"), *FLAGS, SOURCE, "-o", fresh, "-ldl"])
+            fresh.rename(program)
+    except OSError as error:
+        raise Problem(f"cannot write to {folder}: {error.strerror}") from error
     return program

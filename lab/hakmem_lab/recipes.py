@@ -13,10 +13,10 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 
 from .problem import Problem
 from .toolbox import (
@@ -73,7 +73,7 @@ class Recipe:
     name: str  # as tables show it
     version: str  # "" if the package says it
     origin: Crate | str  # "Debian NAME" when it is a package
-    build: Callable[[Workshop, Path], Built]
+    build: FunctionType  # (Workshop, Path of the sources) -> Built
     seconds: float = 5.0  # on two cores; only for the time left
     is_default: bool = True  # part of `bench` unless the user says otherwise
     environment: dict[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Recipe:
     @property
     def fingerprint(self) -> str:
         """Changes when the recipe does, so that the library is made anew."""
-        text = f"{self.origin}{self.version}{self.environment}{inspect.getsource(self.build)}"
+        text = f"{self.origin}{self.version}{self.environment}{_source_of(self.build)}"
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def make(self, workshop: Workshop) -> tuple[Built, str]:
@@ -91,6 +91,18 @@ class Recipe:
         sources = crate_sources(workshop, self.origin)
         workshop.tell("building")
         return self.build(workshop, sources), crate_commit(sources)
+
+
+def _source_of(function: FunctionType) -> str:
+    """Its text and that of the functions and strings of this module it uses."""
+    parts = [inspect.getsource(function)]
+    for name in function.__code__.co_names:
+        used = globals().get(name)
+        if inspect.isfunction(used) and used.__module__ == __name__:
+            parts.append(_source_of(used))
+        elif isinstance(used, str):
+            parts.append(used)
+    return "".join(parts)
 
 
 def compiler_version(workshop: Workshop, compiler: str) -> str:
@@ -138,14 +150,18 @@ def build_mimalloc2(workshop: Workshop, sources: Path) -> Built:
 
 def build_jemalloc(workshop: Workshop, sources: Path) -> Built:
     """Its own configure and make, all defaults; the crate keeps configure in another folder."""
-    compilers = {"CC": need(workshop, "cc"), "CXX": need(workshop, "c++")}
-    make = need(workshop, "make")
+    compiler, make = need(workshop, "cc"), need(workshop, "make")
     tree = workshop.folder / "jemalloc"
+    nameless = f"-ffile-prefix-map={tree}=."  # the same library wherever it is built
+    settings = {
+        "CC": compiler, "CXX": need(workshop, "c++"),
+        "EXTRA_CFLAGS": nameless, "EXTRA_CXXFLAGS": nameless,
+    }
     shutil.copytree(sources / "jemalloc", tree)
     shutil.copy(sources / "configure" / "configure", tree / "configure")
     version = re.search(r'^version = ".*?\+(.*)"', (sources / "Cargo.toml").read_text(), re.M)
     options = [f"--with-version={version[1] if version else 'VERSION'}", "--disable-static"]
-    workshop.run(["sh", "configure", *options, "--disable-doc"], tree, compilers)
+    workshop.run(["sh", "configure", *options, "--disable-doc"], tree, settings)
     workshop.advance(0.4)
     said = workshop.run([make, f"-j{workshop.jobs}", "build_lib_shared"], tree)
     library = tree / "lib" / "libjemalloc.so.2"
@@ -154,7 +170,7 @@ def build_jemalloc(workshop: Workshop, sources: Path) -> Built:
     flags = " ".join(sorted(set(re.findall(known, said))))
     return Built(
         workshop.folder / "libjemalloc.so",
-        compiler=compiler_version(workshop, compilers["CC"]),
+        compiler=compiler_version(workshop, compiler),
         flags=f"configure {' '.join(options)}: {flags}",
     )
 

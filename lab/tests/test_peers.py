@@ -21,6 +21,7 @@ from hakmem_lab.recipes import Built, Recipe
 from hakmem_lab.toolbox import Crate, Workshop
 from rich.console import Console
 
+COMPILE_PROOF = proof.proof_program
 TINY = Path(__file__).with_name("tiny_allocator.c")
 
 
@@ -134,6 +135,13 @@ def test_path_that_ld_preload_cannot_hold(tmp_path, make_library, name):
     shutil.copy(make_library(), folder / "lib.so")
     with pytest.raises(Problem, match="LD_PRELOAD cannot hold"):
         peers.prove(Arm("x", str(folder / "lib.so")))
+
+
+def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(Problem, match="cannot write to"):
+        COMPILE_PROOF()
 
 
 # ---- Names and settings. ----
