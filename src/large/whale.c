@@ -1,4 +1,4 @@
-/* whale.c: see whale.h. Calls: allocate -> cache_take | os_map; free -> registry_remove ->
+/* whale.c: see whale.h. Calls: allocate -> cache_take, reshape | os_map; free -> registry_remove ->
  * cache_put | os_unmap. */
 #include "large/whale.h"
 
@@ -41,16 +41,35 @@ static struct whale whale_cache_remove(uint32_t index)
     return whale;
 }
 
-/* The best fit, the youngest of equals (its pages are the warmest). address 0: none. */
+/* A whale that may be handed out as it is. */
+static bool whale_fits(size_t whale_size, size_t size)
+{
+    return whale_size >= size && whale_size - size <= size / WHALE_SLACK_DIVISOR;
+}
+
+/* How badly a cached whale suits a request: larger ones by their excess, behind them smaller ones
+ * by what they lack; UINT64_MAX when it would not pay to reshape it. */
+static uint64_t whale_misfit(size_t whale_size, size_t size)
+{
+    if (whale_size >= size) {
+        return whale_size - size <= size ? whale_size - size : UINT64_MAX;
+    }
+    return whale_size >= size / 2 ? UINT64_C(1) << 62 | (size - whale_size) : UINT64_MAX;
+}
+
+/* The least misfit, the youngest of equals (its pages are the warmest). Reshaping may move a whale:
+ * where the alignment is more than an OS page's only a fit will do. address 0: none. */
 static struct whale whale_cache_take(size_t size, size_t alignment)
 {
     uint32_t best = UINT32_MAX;
-    for (uint32_t i = 0; i < whale_cache_count; i++) {
+    uint64_t best_misfit = UINT64_MAX;
+    for (uint32_t i = whale_cache_count; i-- != 0;) {
         const struct whale *whale = &whale_cache[i].whale;
-        if (whale->size >= size && whale->size - size <= size / WHALE_SLACK_DIVISOR &&
-            (whale->address & (alignment - 1)) == 0 &&
-            (best == UINT32_MAX || whale->size <= whale_cache[best].whale.size)) {
+        uint64_t misfit = whale_misfit(whale->size, size);
+        if (misfit < best_misfit && (whale->address & (alignment - 1)) == 0 &&
+            (alignment <= hak__os_page_size() || whale_fits(whale->size, size))) {
             best = i;
+            best_misfit = misfit;
         }
     }
     return best == UINT32_MAX ? (struct whale){0, 0} : whale_cache_remove(best);
@@ -61,6 +80,21 @@ static void whale_unmap(struct whale whale)
     if (whale.address != 0) {
         hak__os_unmap((void *)whale.address, whale.size);
     }
+}
+
+/* Cuts or stretches a whale out of the cache: moving pages costs a hundredth of faulting them in
+ * anew, and its own fresh ones are less. address 0: that failed, and it is gone. */
+static struct whale whale_reshape(struct whale whale, size_t size)
+{
+    if (whale_fits(whale.size, size)) {
+        return whale;
+    }
+    void *moved = (void *)whale.address;
+    if (hak__os_remap(moved, whale.size, size, true, &moved) != 0) {
+        whale_unmap(whale);
+        return (struct whale){0, 0};
+    }
+    return (struct whale){(uintptr_t)moved, size};
 }
 
 /* Makes room for `size` bytes more: drops the oldest. Under the lock; the dropped are unmapped by
@@ -105,6 +139,9 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
         lock_acquire(&hak__whale_lock);
         whale = whale_cache_take(size, alignment);
         lock_release(&hak__whale_lock);
+    }
+    if (whale.address != 0) {
+        whale = whale_reshape(whale, size);
     }
     if (whale.address == 0) {
         whale = whale_map(size, alignment);

@@ -167,17 +167,65 @@ static void test_best_fit(void **state)
     assert_ptr_equal(allocate(small_whale), large);
     hak__whale_free(large);
     hak__whale_free(close);
-    assert_ptr_equal(allocate(small_whale), close);  /* whichever is older */
-    char *other = allocate(small_whale + 350 * KIB); /* the cached one is too short */
-    assert_ptr_not_equal(other, large);
-    hak__whale_free(other);
-    hak__whale_cache_trim(0);
-    other = allocate(small_whale * 9 / 8 + page);
-    hak__whale_free(other);
-    char *fresh = allocate(small_whale); /* more than an eighth too long */
-    assert_ptr_not_equal(fresh, other);
-    hak__whale_free(fresh);
+    assert_ptr_equal(allocate(small_whale), close); /* whichever is older */
     hak__whale_free(close);
+}
+
+static void test_larger_ones_are_cut(void **state)
+{
+    (void)state;
+    char *whale = allocate(2 * small_whale);
+    pattern_fill(whale, small_whale, 5);
+    hak__whale_free(whale);
+    struct whale_result result = hak__whale_allocate(small_whale, page, false);
+    assert_ptr_equal(result.pointer, whale);
+    assert_false(result.zeroed);
+    assert_int_equal(hak__whale_bytes(whale), small_whale);
+    assert_int_equal(pattern_mismatch(whale, small_whale, 5), SIZE_MAX); /* its warm pages */
+    assert_false(unit_is_mapped((uintptr_t)whale + small_whale));
+    hak__whale_free(whale);
+    hak__whale_cache_trim(0);
+    whale = allocate(2 * small_whale + page);
+    hak__whale_free(whale);
+    char *fresh = allocate(small_whale); /* more than twice too large */
+    assert_ptr_not_equal(fresh, whale);
+    assert_true(unit_is_mapped((uintptr_t)whale));
+    hak__whale_free(fresh);
+}
+
+static void test_smaller_ones_are_stretched(void **state)
+{
+    (void)state;
+    char *whale = hak__whale_resize(allocate(2 * small_whale), small_whale);
+    pattern_fill(whale, small_whale, 7);
+    void *neighbour = unit_occupy((uintptr_t)whale + small_whale, page); /* so that it moves */
+    hak__whale_free(whale);
+    struct whale_result result = hak__whale_allocate(2 * small_whale, page, false);
+    char *longer = result.pointer;
+    assert_non_null(longer);
+    assert_false(result.zeroed);
+    assert_int_equal(hak__whale_bytes(longer), 2 * small_whale);
+    assert_int_equal(pattern_mismatch(longer, small_whale, 7), SIZE_MAX);
+    assert_false(unit_is_mapped((uintptr_t)whale));
+    munmap(neighbour, page);
+    hak__whale_free(longer);
+    char *fresh = allocate(4 * small_whale + page); /* not half of it is there */
+    assert_true(unit_is_mapped((uintptr_t)longer));
+    hak__whale_free(fresh);
+}
+
+static void test_aligned_requests_move_nothing(void **state)
+{
+    (void)state;
+    char *whale = allocate(2 * small_whale); /* at a huge page */
+    hak__whale_free(whale);
+    struct whale_result result = hak__whale_allocate(small_whale, HUGE_PAGE_SIZE, false);
+    assert_ptr_not_equal(result.pointer, whale);
+    assert_true(is_aligned(result.pointer, HUGE_PAGE_SIZE));
+    hak__whale_free(result.pointer);
+    result = hak__whale_allocate(2 * small_whale - page, HUGE_PAGE_SIZE, false);
+    assert_ptr_equal(result.pointer, whale); /* a fit may be used */
+    hak__whale_free(result.pointer);
 }
 
 static void test_the_youngest_of_equals(void **state)
@@ -228,7 +276,7 @@ static void test_bytes_are_bounded(void **state)
     assert_false(unit_is_mapped((uintptr_t)whales[0]));
     assert_true(unit_is_mapped((uintptr_t)whales[1]));
     hak__knobs.whale_cache_bytes = 2 * small_whale - page; /* now one is over half of it */
-    char *whale = allocate(2 * small_whale);
+    char *whale = allocate(2 * small_whale + 2 * page);    /* the cached ones are less than half */
     hak__whale_free(whale);
     assert_false(unit_is_mapped((uintptr_t)whale));
     assert_true(unit_is_mapped((uintptr_t)whales[2])); /* and displaced nothing */
@@ -340,6 +388,9 @@ int main(void)
         WHALE_TEST(test_a_cached_whale_is_not_zeroed),
         WHALE_TEST(test_large_zeroed_whales_are_new),
         WHALE_TEST(test_best_fit),
+        WHALE_TEST(test_larger_ones_are_cut),
+        WHALE_TEST(test_smaller_ones_are_stretched),
+        WHALE_TEST(test_aligned_requests_move_nothing),
         WHALE_TEST(test_the_youngest_of_equals),
         WHALE_TEST(test_entries_are_bounded),
         WHALE_TEST(test_bytes_are_bounded),
