@@ -39,7 +39,7 @@ def run(
     ] = "",
     runs: Annotated[
         int | None,
-        typer.Option(help="Runs of each workload under each allocator; 5 or 9 when not given.", min=1),
+        typer.Option(help="Runs of each workload under each allocator; 5, or 9 of core.", min=1),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the order; drawn when not given.")] = None,
     split: Annotated[

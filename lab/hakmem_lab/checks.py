@@ -18,7 +18,7 @@ from . import machine
 
 BUSY_WARNING, BUSY_BAD = 0.05, 0.25  # cores that others use
 STEAL_WARNING, STEAL_BAD = 0.005, 0.03  # share of the time the hypervisor gave to others
-MEMORY_WARNING_GIB, MEMORY_BAD_GIB = 4.0, 2.0  # the largest workloads hold one, twice for an instant
+MEMORY_WARNING_GIB, MEMORY_BAD_GIB = 4.0, 2.0  # the largest workloads hold one, briefly two
 FAST_CLOCKS = {"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"}
 
 
@@ -110,7 +110,8 @@ def check_steal(system: System) -> Iterator[Finding]:
         )
     elif is_virtual:
         yield Finding(
-            "steal", "note", "A virtual machine: its host may be shared, though no time was stolen now.",
+            "steal", "note",
+            "A virtual machine: its host may be shared, though no time was stolen now.",
             "Trust the A/A noise, and repeat what matters on another day.",
         )
 
@@ -177,7 +178,7 @@ def check_memory(system: System) -> Iterator[Finding]:
         yield Finding(
             "memory", "bad" if system.available_gib < MEMORY_BAD_GIB else "warning",
             f"{system.available_gib:.1f} GiB of memory are free.",
-            "The largest workloads hold a gigabyte and need twice that: free some, or leave them out.",
+            "The largest workloads need two gigabytes: free some memory, or leave them out.",
         )
 
 
@@ -207,7 +208,8 @@ def check_aslr(system: System) -> Iterator[Finding]:
     mode = system.text("proc/sys/kernel/randomize_va_space")
     if mode and mode != "2":
         yield Finding(
-            "ASLR", "warning", "Addresses are not fully randomised: one layout favours one arm by accident.",
+            "ASLR", "warning",
+            "Addresses are not fully randomised: one layout favours one arm by accident.",
             "Type: sudo sysctl kernel.randomize_va_space=2",
         )
 

@@ -19,6 +19,7 @@ from .store import file_hash
 
 MEASURE = BUILD / "lab" / "measure"
 PADDING_NAME = "LAB_PADDING"
+OUTPUT_BYTES_MAX = 1 << 20
 GRACE_S = 60  # beyond the case's own timeout: a loaded server may take its time to stop
 
 # Settings of allocators that the user's shell happens to hold must not reach the arms.
@@ -131,8 +132,11 @@ def _run(command: list[str], timeout_s: int) -> tuple[int, str, str]:
 
 
 def _read(path: Path) -> str:
+    """The end of what a program printed; the result and the complaint are its last lines."""
     try:
-        return path.read_text(errors="replace")
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - OUTPUT_BYTES_MAX))
+            return file.read().decode(errors="replace")
     except OSError:
         return ""
 

@@ -271,13 +271,21 @@ def test_sentences_of_failures() -> None:
         case = Case("c", command, timeout_s=timeout_s, load=load or [])
         return measure(case, NONE).sentence(case)
 
-    assert said(["sh", "-c", "echo first; echo reason >&2; exit 3"]) == "it ended with status 3: reason"
+    failing = ["sh", "-c", "echo first; echo reason >&2; exit 3"]
+    assert said(failing) == "it ended with status 3: reason"
     assert said(["sh", "-c", "kill -ABRT $$"]) == "it was killed by signal 6 (SIGABRT)"
     assert said(["sleep", "9"], 1) == "it took longer than 1 s"
     assert said(["/no/program"]) == "cannot start /no/program: No such file or directory."
     assert said(["true"], load=["sleep", "9"]) == "it ended with status 0 before its load did"
     failed = Outcome({"end": "load", "status": 4}, "", "")
     assert failed.sentence(Case("c", ["x"], load=["y"])) == "its load command failed with status 4"
+
+
+def test_the_end_of_a_long_output() -> None:
+    case = Case("c", ["sh", "-c", "head -c 5000000 /dev/zero; echo; echo '{\"a\": 1}'"])
+    outcome = measure(case, NONE)
+    assert len(outcome.output) == 1 << 20
+    assert last_json(outcome.output) == {"a": 1}
 
 
 def test_the_last_json_line() -> None:

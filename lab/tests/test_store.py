@@ -28,7 +28,8 @@ def make_sample(arm: str = "a", number: int = 0) -> Sample:
         case="one", arm=arm, round=number, order=number, padding=3, started="now", status=0,
         wall_ns=10, user_ns=5, system_ns=1, rss_peak_kib=100, rss_mean_kib=50.5, rss_end_kib=None,
         lazyfree_end_kib=0, minor_faults=1, major_faults=0, voluntary_switches=0,
-        involuntary_switches=0, rss_series=[[0.5, 20]], workload={"operations": 2, "nanoseconds": 7},
+        involuntary_switches=0, rss_series=[[0.5, 20]],
+        workload={"operations": 2, "nanoseconds": 7},
     )
 
 
@@ -95,8 +96,9 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 
 def test_unfinished_sessions_are_found_by_key(tmp_path: Path) -> None:
     store.Store.create(tmp_path, "bench", "key", make_session()).close()
-    for name, key, finished in (("bench", "other", False), ("ab", "key", False), ("bench", "key", True)):
-        assert store.open_unfinished(tmp_path, name, key, lambda _, f=finished: f) is None
+    assert store.open_unfinished(tmp_path, "bench", "other", lambda _: False) is None
+    assert store.open_unfinished(tmp_path, "ab", "key", lambda _: False) is None
+    assert store.open_unfinished(tmp_path, "bench", "key", lambda _: True) is None
     found = store.open_unfinished(tmp_path, "bench", "key", lambda s: s.is_complete)
     assert found is not None
     found.close()
