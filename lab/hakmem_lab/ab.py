@@ -1,0 +1,275 @@
+"""`ab`: two settings or libraries, one verdict, and a record begun before the run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from . import arms as arm_list
+from . import decision_record, doctor, machine, runner, store, workloads
+from .bench import only_session, prepared
+from .compare import TIMEOUT_S, make_case, rehearse
+from .decision_record import Plan
+from .measure import arm_environment, clean_environment
+from .model import Arm, Case, Session
+from .places import results_directory
+from .problem import Problem, Usage
+from .schedule import with_again
+from .verdict import ROUNDS, Finding, Rules, Verdict, decide, evidence_of
+from .wording import interval, parse_percent, percent, signed_percent
+
+PLAIN = "default"
+AUTO = "auto"
+_IGNORED = re.compile(r"hakmem: HAKMEM_(\w+)=(.*) ignored: (.*)")
+_SHORT_WORDS = {"INCONCLUSIVE": "unclear"}
+_COLOURS = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yellow"}
+
+_errors = Console(stderr=True)
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    a: Annotated[
+        str, typer.Option("--a", help="What there is: option=value, by comma; lib=FILE; default.")
+    ] = PLAIN,
+    b: Annotated[str, typer.Option("--b", help="What may be better, in the same form.")] = PLAIN,
+    program: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- PROGRAM [ARGUMENT]...]", show_default=False)
+    ] = None,
+    suite: Annotated[
+        str, typer.Option(help="quick, core or full; quick when nothing else is given.")
+    ] = "",
+    workload: Annotated[
+        str, typer.Option(help="Workloads by name or pattern, by comma, whatever their suite.")
+    ] = "",
+    min_effect: Annotated[
+        str, typer.Option("--min-effect", help="The smallest change of time that counts.")
+    ] = "1%",
+    rounds: Annotated[int, typer.Option(help="Samples of each arm.")] = ROUNDS,
+    title: Annotated[str, typer.Option(help="Of the record.")] = "",
+    why: Annotated[str, typer.Option(help="Why b should be better, with a figure.")] = "",
+    record: Annotated[
+        str,
+        typer.Option(help=f"A file for the record, or {AUTO}: the next number in docs/decisions."),
+    ] = "",
+    seed: Annotated[int | None, typer.Option(help="Of the order; drawn when not given.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="A new session though one is unfinished.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Though the machine is unfit, or measured by others.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The verdict as JSON.")] = False,
+) -> None:
+    """Compares two settings or libraries: is b better than a? GO, NO-GO or INCONCLUSIVE.
+
+    Runs the workloads, or your own program, on a, on b and on a again, interleaved.
+    """
+    if record and not why:
+        raise Usage("a record needs --why: the reason, with a figure, why b should be better")
+    rules = Rules(effect_min=parse_percent(min_effect))
+    if rounds < rules.samples_min:
+        raise Usage(f"a verdict needs --rounds {rules.samples_min} or more")
+    both = parse_arms(a, b)
+    for arm in both:
+        check_options(arm)
+    cases = _cases(program, suite, workload)
+    words = ["ab", "--a", a, "--b", b]
+    options = {"--suite": suite, "--workload": workload, "--min-effect": min_effect}
+    words += [word for name, value in options.items() if value for word in (name, value)]
+    words += ["--rounds", str(rounds), *(["--", *program] if program else [])]
+    plan = Plan(
+        title or f"{both[1].name} against {both[0].name}", why or "Nothing was stated beforehand.",
+        words, *both, cases, rounds, rules, _key(cases, both, rounds, seed, rules),
+    )
+    path = _record_path(record, plan, results or results_directory())
+    with only_session(force):
+        findings = check_fitness(force)
+        session = _measure(plan, path, seed, results, new, findings)
+    verdict = decide(evidence_of(session, plan.a.name, plan.b.name), rules, *plan.names)
+    decision_record.complete(path, plan, session, verdict)
+    if not record:
+        path = path.rename(path.with_name(f"{session.id}.md"))
+    show(session, verdict, path, as_json)
+
+
+def _measure(
+    plan: Plan, path: Path, seed: int | None, results: Path | None, new: bool,
+    findings: list[dict[str, str]],
+) -> Session:
+    """The record's first part goes to disk before anything is measured."""
+    if plan.cases[0].kind == "program":
+        rehearse(plan.cases[0], plan.a)
+    decision_record.begin(path, plan)
+    what = f"{len(plan.cases)} workloads" if len(plan.cases) > 1 else plan.cases[0].name
+    runs = plan.rounds * len(plan.cases) * 3
+    _say(f"is {plan.b.name} better than {plan.a.name}? {plan.rounds} rounds of {what}, {runs} runs")
+    return runner.run_session(
+        plan.cases, [plan.a, plan.b], plan.rounds, seed, plan.words, results=results, new=new,
+        findings=findings,
+    )
+
+
+def parse_arms(a: str, b: str) -> tuple[Arm, Arm]:
+    """The arms of --a and --b."""
+    words = [_arm_word(spec, option) for spec, option in ((a, "--a"), (b, "--b"))]
+    if words[0] == words[1]:
+        raise Usage("--a and --b are the same; say what differs, such as --b purge_delay_ms=0")
+    first, second = arm_list.find_arms(",".join(words))
+    return first, second
+
+
+def _arm_word(spec: str, option: str) -> str:
+    """The allocator and its settings in the form of arms.find_arms."""
+    library, settings = arm_list.OURS, []
+    for part in re.split(r"(?<!\\),", spec.strip()):
+        name, sign, value = part.strip().partition("=")
+        if part.strip() == PLAIN:
+            continue
+        if not (sign and name and value):
+            raise Usage(
+                f"{option} {spec}: '{part}' is neither option=value nor lib=FILE nor {PLAIN}"
+            )
+        if name == "lib":
+            library = value
+        else:
+            settings.append(f"{name}={value}")
+    return ":".join([library, *settings])
+
+
+def check_options(arm: Arm) -> None:
+    """Starts a process on hakmem and listens to what it says of the options it is given."""
+    if not arm.is_ours or not arm.environment:
+        return
+    program = shutil.which("true")
+    if program is None:
+        raise Problem("there is no program 'true' to try the options on")
+    done = subprocess.run(
+        [program], env={**clean_environment(), **arm_environment(arm)}, capture_output=True,
+        text=True, errors="replace", timeout=60, check=False,
+    )
+    refused = _IGNORED.search(done.stderr)
+    if refused:
+        name, value, reason = refused.groups()
+        raise Usage(f"{name.lower()}={value}: {reason}; docs/options.md lists the options")
+    if done.returncode != 0:
+        raise Problem(f"{arm.name} cannot be started: {done.stderr.strip() or done.returncode}")
+
+
+def check_fitness(force: bool) -> list[dict[str, str]]:
+    """What the doctor finds; raises Problem when that forbids verdicts."""
+    is_fit, findings = doctor.fit()
+    bad = [finding["sentence"] for finding in findings if finding["level"] == "bad"]
+    if not is_fit and not force:
+        raise Problem(
+            f"this machine is not fit for a verdict now: {' '.join(bad)} ./hakmem doctor says what"
+            " to do about it; --force measures nevertheless"
+        )
+    serious = [finding for finding in findings if finding["level"] in ("bad", "warning")]
+    for finding in serious:
+        _say(finding["sentence"])
+    return serious
+
+
+def _cases(program: list[str] | None, suite: str, workload: str) -> list[Case]:
+    if program:
+        if suite or workload:
+            raise Usage("either a program of your own, or --suite or --workload")
+        return [make_case(program, "", TIMEOUT_S)]
+    chosen = workloads.select(workloads.read_workloads(), suite or "quick", workload)
+    return [one.case for one in prepared(chosen)]
+
+
+def _key(
+    cases: Sequence[Case], both: Sequence[Arm], rounds: int, seed: int | None, rules: Rules
+) -> str:
+    """Tells the experiment: the session's key and the rules it is judged by."""
+    session = store.session_key(
+        "ab", cases, with_again(both), rounds, seed, machine.describe()["id"]
+    )
+    text = session + json.dumps(dataclasses.asdict(rules), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _record_path(record: str, plan: Plan, results: Path) -> Path:
+    if not record:
+        return results / f"ab-{plan.key}.md"
+    if record != AUTO:
+        return Path(record)
+    begun = decision_record.find_begun(plan.key, decision_record.DIRECTORY)
+    return begun or decision_record.numbered_path(plan.title)
+
+
+# ---- The answer. ----
+
+
+def show(session: Session, verdict: Verdict, record: Path, as_json: bool) -> None:
+    """The verdict first; then what it rests on."""
+    if as_json:
+        head = {"session": session.id, "record": str(record)}
+        print(json.dumps({**head, **verdict.to_json()}, indent=1))
+        return
+    console = Console()
+    text = Text(f"{verdict.word}: ", style=_COLOURS[verdict.word])
+    text.append(verdict.sentence, style="default not bold")
+    console.print(text, soft_wrap=True)
+    console.print()
+    console.print(result_table(verdict))
+    for case in verdict.cases:
+        if case.reason:
+            console.print(Text(f"{case.case}: {case.reason}"), soft_wrap=True)
+    _say(f"the record: {record}")
+
+
+def result_table(verdict: Verdict) -> Table:
+    has_latency = any(case.latency for case in verdict.cases)
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
+    )
+    table.add_column("b against a", overflow="fold", min_width=14)
+    for name in ("time (95 % interval)", "p", "noise", "memory", *(["p99"] * has_latency)):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for case in verdict.cases:
+        rails = [_change_text(case.memory), *([_change_text(case.latency)] * has_latency)]
+        word = Text(_SHORT_WORDS.get(case.word, case.word), style=_COLOURS[case.word])
+        table.add_row(case.case, *_cost_texts(case.cost), *rails, word)
+    if verdict.overall is not None:
+        table.add_row("geometric mean", *_cost_texts(verdict.overall))
+    return table
+
+
+def _cost_texts(finding: Finding | None) -> list[Text | str]:
+    if finding is None:
+        return ["-"] * 3
+    text = _change_text(finding).append(f" ({interval(finding)})")
+    p = "<.001" if finding.p_adjusted < 0.001 else f"{finding.p_adjusted:.3f}".lstrip("0")
+    return [text, p, percent(finding.floor)]
+
+
+def _change_text(finding: Finding | None) -> Text:
+    """Green or red only where the difference is beyond doubt."""
+    if finding is None:
+        return Text("-", style="dim")
+    style = {"less": "green", "more": "red"}.get(finding.word, "")
+    return Text(signed_percent(finding.change), style=style)
+
+
+def _say(sentence: str) -> None:
+    _errors.print(f"hakmem: {sentence}", highlight=False, markup=False, soft_wrap=True)
