@@ -136,8 +136,8 @@ def show_list(chosen: Sequence[Workload], as_json: bool) -> None:
 
 
 def show_session(session: Session, output: Path | None, as_json: bool) -> None:
-    """The table (or JSON) on standard output; files in `output`, by default beside the results."""
-    from . import page, plots, tables
+    """The table (or JSON) on standard output; files in `output`, by default in the cache folder."""
+    from . import page, plots, tables  # here, as they take a second to load
     from .summary import summarise
 
     summary = summarise(session)

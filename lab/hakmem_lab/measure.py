@@ -37,7 +37,7 @@ class Outcome:
 
     def sentence(self, case: Case) -> str:
         """Why the run did not end well; "" if it did."""
-        end, status = self.report.get("end"), self.report.get("status")
+        end, status = self.report.get("end"), self.report.get("status", 0)
         if end is None:
             return self.errors.strip().removeprefix("measure: ") or "it could not be started"
         if end == "stopped" or (end == "exit" and status == 0 and not case.load):

@@ -102,10 +102,8 @@ class _Sitting:
         self._prove = prove
         self._cases = {case.name: case for case in self._session.cases}
         self._arms = {arm.name: arm for arm in self._session.arms}
-        done = {
-            (one.case, one.arm, one.round)
-            for one in [*self._session.samples, *self._session.failures]
-        }
+        done = {(s.case, s.arm, s.round) for s in self._session.samples}
+        done |= {(f.case, f.arm, f.round) for f in self._session.failures}
         schedule = make_schedule(
             list(self._cases), list(self._arms), self._session.rounds, self._session.seed
         )
