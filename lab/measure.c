@@ -12,8 +12,9 @@
  *                       the program may not listen yet (10000)
  *   --stop-ms N         how long a loaded program may take to stop (10000)
  *
- * With a load the program is a server: its time is that of the load, its memory at the end is that
- * at the load's end, then SIGTERM stops it.
+ * With a load the program is a server: the load starts when it accepts connections (TCP or Unix
+ * sockets), or after two seconds if it accepts none. Its time is that of the load, its memory at
+ * the end is that at the load's end, then SIGTERM stops it.
  *
  * The line: "end" is "exit", "signal", "timeout", "load" (the load failed) or "stopped" (the load
  * went well and the program was stopped); "status" the exit status or signal number of the program,
@@ -39,7 +40,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOAD_PAUSE_MS = 50, KILL_PAUSE_MS = 10 };
+enum { LOAD_PAUSE_MS = 50, KILL_PAUSE_MS = 10, LISTEN_PAUSE_MS = 5, LISTEN_WAIT_MS = 2000 };
 
 static struct run {
     pid_t program;   /* 0: ended */
@@ -139,6 +140,21 @@ static void program_start(char **command)
     run.deadline_ns = run.start_ns + options.timeout_s * MEASURE_SECOND;
     run.load_next_ns = options.load[0] != NULL ? run.start_ns : UINT64_MAX;
     memory_start(run.program, run.start_ns, options.interval_ms * MEASURE_MS);
+}
+
+/* A server that accepts connections may be loaded; so may one that has not for so long that it
+ * may be no server of sockets at all. */
+static bool load_is_due(uint64_t now_ns)
+{
+    uint64_t wait_ms = options.ready_ms < LISTEN_WAIT_MS ? options.ready_ms : LISTEN_WAIT_MS;
+    if (now_ns < run.load_next_ns) {
+        return false;
+    }
+    if (now_ns < run.start_ns + wait_ms * MEASURE_MS && !server_listens(run.program)) {
+        run.load_next_ns = now_ns + LISTEN_PAUSE_MS * MEASURE_MS;
+        return false;
+    }
+    return true;
 }
 
 static void load_start(void)
@@ -277,7 +293,7 @@ static void run_to_its_end(void)
         if (measure_now_ns() >= run.deadline_ns) {
             run.end = run.is_stopping ? "stopped" : "timeout";
             run.status = SIGKILL;
-        } else if (measure_now_ns() >= run.load_next_ns) {
+        } else if (load_is_due(measure_now_ns())) {
             load_start();
         }
         memory_sample(run.load);

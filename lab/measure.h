@@ -1,6 +1,7 @@
 /* measure.h: what the parts of the measuring process share: measure.c (processes, the JSON line),
  * measure_options.c (the command line), measure_memory.c (resident memory of the process tree),
- * measure_perf.c (hardware counters). All of it is the one thread's.
+ * measure_perf.c (hardware counters),
+ * measure_server.c (when a server is ready). All of it is the one thread's.
  */
 #ifndef LAB_MEASURE_H
 #define LAB_MEASURE_H
@@ -74,6 +75,11 @@ uint64_t memory_next_ns(void);
 
 /* `maxrss_kib`: the kernel's own figure for the largest single process. */
 void memory_print(FILE *out, uint64_t maxrss_kib);
+
+/* ---- Servers. ---- */
+
+/* Whether the program, or anything it started, has a socket that accepts connections. */
+bool server_listens(pid_t program);
 
 /* ---- Hardware counters: user space, of the program and all it starts. ---- */
 
