@@ -145,7 +145,7 @@ foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     add_library(${name} MODULE ${source})
     set_target_properties(${name} PROPERTIES
-        PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/override")
+        PREFIX "" BUILD_RPATH "\$ORIGIN" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/override")
     target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/include")
     target_link_libraries(${name} PRIVATE hakmem_warnings hakmem_no_builtin Threads::Threads)
 endforeach()

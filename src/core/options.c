@@ -93,6 +93,8 @@ struct settings hak__settings = {.profile = "default"};
       "memory in use from which on huge pages are asked for, bytes, or never")                     \
     X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
       "1: freeing memory that is not ours ends the process; 0: it is reported")                    \
+    X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
+      "1: a library loaded with RTLD_DEEPBIND has the C library's malloc; 0: it has this one")     \
     X(STATS, stats, hak__settings.stats, "report at exit: none, text or json")                     \
     X(PATH, stats_file, hak__settings.stats_file,                                                  \
       "file the report is appended to; standard error when not set")                               \

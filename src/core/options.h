@@ -19,6 +19,7 @@ struct settings {
     uint64_t stats_process;    /* 0: any process */
     uint64_t announce_process; /* process to say hello in; 0: none */
     uint32_t stats;            /* enum stats_format */
+    bool keep_deepbind;        /* dlopen keeps RTLD_DEEPBIND */
 };
 HAK_HIDDEN extern struct settings hak__settings;
 

@@ -77,12 +77,23 @@ void hak__free_check(struct heap *heap, const void *pointer, uint32_t class_inde
     }
 }
 
+/* A program that frees one such pointer frees many: so many are named. */
+#define FOREIGN_REPORTS_MAX 10u
+static uint32_t shared_foreign_count;
+
 void hak__report_foreign(const void *pointer)
 {
     if (hak__knobs.abort_on_foreign) {
         hak__diagnose_fatal("free of a foreign pointer (not allocated by hakmem)", pointer, 0, 0);
     }
-    hak__diagnose_warn("foreign pointer (not allocated by hakmem) not freed", pointer);
+    uint32_t count = 1 + atomic_add_relaxed(&shared_foreign_count, 1u); /* a counter */
+    if (count <= FOREIGN_REPORTS_MAX) {
+        hak__diagnose_warn(count < FOREIGN_REPORTS_MAX
+                               ? "foreign pointer (not allocated by hakmem) not freed"
+                               : "foreign pointer (not allocated by hakmem) not freed, nor are "
+                                 "further ones named",
+                           pointer);
+    }
 }
 
 struct location hak__locate(const void *pointer)

@@ -64,6 +64,23 @@ static void test_reported_and_ignored(void **state)
     }
 }
 
+static void free_many(void *argument)
+{
+    for (size_t i = 0; i < 100; i++) {
+        free_foreign(argument);
+    }
+}
+
+static void test_many_are_not_all_named(void **state)
+{
+    enum foreign kind = FOREIGN_GLOBAL;
+    struct child_end end;
+    (void)state;
+    child_fork(free_many, &kind, &end);
+    REQUIRE_EXIT(&end, "foreign pointer.*nor are further ones named: pointer 0x[0-9a-f]+$");
+    assert_int_equal(lines_count(end.text), 10);
+}
+
 static void realloc_foreign(void *argument)
 {
     char on_stack[64] = {0};
@@ -110,9 +127,8 @@ int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"foreign", free_foreign, &mapped}};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reported_and_ignored),
-        cmocka_unit_test(test_realloc_is_fatal),
-        cmocka_unit_test(test_debug_profile_aborts),
+        cmocka_unit_test(test_reported_and_ignored), cmocka_unit_test(test_many_are_not_all_named),
+        cmocka_unit_test(test_realloc_is_fatal),     cmocka_unit_test(test_debug_profile_aborts),
         cmocka_unit_test(test_other_profiles_go_on),
     };
     child_main(count, arguments, cases, COUNT_OF(cases));

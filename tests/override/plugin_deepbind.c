@@ -1,0 +1,58 @@
+/* plugin_deepbind.c: a library as test_deepbind loads it, with RTLD_DEEPBIND: it passes memory to
+ * and fro, frees what the C library allocated for it, and loads a neighbour by its plain name. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT void *plugin_deepbind_get(size_t size);
+EXPORT void *plugin_deepbind_grow(void *pointer, size_t size);
+EXPORT void plugin_deepbind_free(void *pointer);
+EXPORT int plugin_deepbind_use_c_library(void);
+EXPORT void *plugin_deepbind_load(const char *name);
+
+void *plugin_deepbind_get(size_t size)
+{
+    return malloc(size);
+}
+
+void *plugin_deepbind_grow(void *pointer, size_t size)
+{
+    return realloc(pointer, size);
+}
+
+void plugin_deepbind_free(void *pointer)
+{
+    free(pointer);
+}
+
+int plugin_deepbind_use_c_library(void)
+{
+    char *copy = strdup("a string");
+    char *printed = NULL;
+    char *line = NULL;
+    size_t line_size = 0;
+    if (copy == NULL || asprintf(&printed, "%s %d", copy, 1000) < 0) {
+        return -1;
+    }
+    FILE *stream = fmemopen(printed, strlen(printed), "r");
+    if (stream == NULL || getline(&line, &line_size, stream) < 0) {
+        return -1;
+    }
+    int same = strcmp(printed, line);
+    fclose(stream);
+    free(line);
+    free(printed);
+    free(copy);
+    return same;
+}
+
+/* Searched for where this library's RUNPATH says: it is what dlopen returns to, not a jump. */
+void *plugin_deepbind_load(const char *name)
+{
+    void *volatile library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    return library;
+}
