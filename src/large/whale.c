@@ -109,7 +109,9 @@ static uint32_t whale_cache_evict(size_t size, struct whale *evicted)
     return count;
 }
 
-static struct whale whale_map(size_t size, size_t alignment)
+/* Who asks for zeroes may well be about to touch little of them (a sparse table of 1 GiB is 160 MiB
+ * of small pages and 2.4 GiB of huge ones, docs/decisions/0010): no huge pages then. */
+static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
 {
     /* From twice the huge page on, huge-page alignment costs little address space and lets the
      * kernel use them. */
@@ -119,7 +121,7 @@ static struct whale whale_map(size_t size, size_t alignment)
     if (hak__os_map(size, wanted, &address) != 0) {
         return (struct whale){0, 0};
     }
-    if (size >= 2 * HUGE_PAGE_SIZE && hak__superslab_earns_huge(size)) {
+    if (!want_zero && size >= 2 * HUGE_PAGE_SIZE && hak__superslab_earns_huge(size)) {
         hak__os_huge(address, bits_align_down(size, HUGE_PAGE_SIZE));
     }
     return (struct whale){(uintptr_t)address, size};
@@ -144,7 +146,7 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
         whale = whale_reshape(whale, size);
     }
     if (whale.address == 0) {
-        whale = whale_map(size, alignment);
+        whale = whale_map(size, alignment, want_zero);
         zeroed = true;
     }
     if (whale.address != 0 && !hak__whale_registry_insert(whale)) {
