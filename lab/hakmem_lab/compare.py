@@ -149,13 +149,14 @@ def report_parts(session: Session, comparison: Comparison, width: int) -> list[A
 def result_table(comparison: Comparison, width: int) -> Table:
     from .page import duration, mebibytes
 
-    gap = "\n" if width < WIDTH_OF_ONE_LINE else " "
+    is_narrow = width < WIDTH_OF_ONE_LINE
+    gap = "\n" if is_narrow else " "
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
     )
     table.add_column("allocator", overflow="fold", vertical="bottom", min_width=10)
-    names = ("time", f"against {comparison.baseline}", "p", "CPU", "peak\nMiB", "against",
-             "mean\nMiB", "page\nfaults")  # fmt: skip
+    names = ["time", f"against {comparison.baseline}", "p", "CPU", "peak\nMiB", "against",
+             "page\nfaults", *([] if is_narrow else ["mean\nMiB"])]  # fmt: skip
     for name in names:
         table.add_column(name, justify="right", no_wrap=True, vertical="bottom")
     for result in comparison.results:
@@ -168,8 +169,8 @@ def result_table(comparison: Comparison, width: int) -> Table:
             result.arm, duration(cell.cost_ns) + ("*" if cell.is_winner else " "),
             change_text(result.time, gap), p_text(result.time), duration(cell.cpu_ns),
             mebibytes(cell.peak_kib) + ("*" if cell.is_leanest else " "),
-            change_text(result.memory), mebibytes(cell.mean_kib), f"{cell.faults:,.0f}",
-            style=style,
+            change_text(result.memory), f"{cell.faults:,.0f}",
+            *([] if is_narrow else [mebibytes(cell.mean_kib)]), style=style,
         )  # fmt: skip
     return table
 

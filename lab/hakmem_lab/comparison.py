@@ -84,7 +84,8 @@ def compare_arms(session: Session, summary: Summary) -> Comparison:
         for arm in ordered
     ]
     ours = next((arm.name for arm in ordered if arm.is_ours and arm.name != baseline), "")
-    answer = _answer(_Words(case.name, baseline, results), row, ours)
+    took = "served its load in" if case.load else "took"
+    answer = _answer(_Words(case.name, took, baseline, results), row, ours)
     notes = _notes(session, results, baseline, row, samples)
     return Comparison(case.name, baseline, results, answer, notes)
 
@@ -156,6 +157,7 @@ def runs_needed(arms: int) -> int:
 @dataclass(frozen=True)
 class _Words:
     program: str
+    took: str
     baseline: str
     results: list[Result]
 
@@ -189,7 +191,7 @@ def _ours_clause(words: _Words, ours: str) -> str:
         return f"{words.program} did not run under {ours}: {result.cell.sentence}"
     time, memory = _amount(result.time, "time"), _amount(result.memory, "memory at its peak")
     return (
-        f"Compared with {words.baseline}, {words.program} under {ours} took {time} and needed "
+        f"Compared with {words.baseline}, {words.program} under {ours} {words.took} {time} and needed "
         f"{memory}"
     )
 

@@ -198,6 +198,8 @@ def _totals(
     worst: Callable[[Total], float | None],
 ) -> list[tuple[str, list[str]]]:  # fmt: skip
     totals = [summary.totals[arm.name] for arm in arms]
+    if len(summary.rows) == 1:
+        return []
 
     def texts(values: Iterable[float | None]) -> list[str]:
         return ["-" if value is None else number(value) for value in values]

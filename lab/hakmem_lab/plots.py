@@ -262,7 +262,7 @@ def _memory_page(
                     [point[0] / 1e3 for point in points], [point[1] / 1024 for point in points],
                     color=colours[arm.name], linewidth=2.2 if arm.is_ours else 1.2,
                 )  # fmt: skip
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, axes.get_ylim()[1] * 1.05)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))

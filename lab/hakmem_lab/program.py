@@ -51,8 +51,7 @@ def split_command(text: str) -> list[str]:
 
 def short_name(words: Sequence[str]) -> str:
     """What to call the command in tables: without folders, and not too long."""
-    text = " ".join([Path(words[0]).name, *words[1:]])
-    text = " ".join(text.split())
+    text = shlex.join([Path(words[0]).name, *(" ".join(word.split()) for word in words[1:])])
     return text if len(text) <= NAME_MAX else f"{text[: NAME_MAX - 3].rstrip()}..."
 
 

@@ -175,7 +175,7 @@ def _view_table(summary: Summary, view: _View) -> Group:
     worst = [
         Text(f"Worst row of {arm.name}: {case} ({number(value)})")
         for arm in arms
-        if arm.is_ours
+        if arm.is_ours and len(summary.rows) > 1
         for case, value in [view.worst(summary.totals[arm.name])]
         if value is not None
     ]
@@ -200,6 +200,8 @@ def _block(summary: Summary, view: _View, arms: Sequence[Arm], name_max: int) ->
     for row in summary.rows:
         cells = [_cell_text(row.cells[arm.name], view) for arm in arms]
         table.add_row(case_name(row.case, name_max), *cells, _noise_text(view.noise(row)))
+    if len(summary.rows) == 1:
+        return table
     totals = [summary.totals[arm.name] for arm in arms]
     table.add_section()
     table.add_row("geometric mean", *(_total_text(view.mean(t)) for t in totals), style="bold")
@@ -219,9 +221,9 @@ def failure_text(summary: Summary) -> Text:
 
 
 def case_name(name: str, length_max: int) -> str:
-    """The name in lines of that length or about, broken after underscores."""
+    """The name in lines of that length or about, broken after underscores and spaces."""
     lines = [""]
-    for part in re.split(r"(?<=[_-])", name):
+    for part in re.split(r"(?<=[_ ])", name):
         if lines[-1] and len(lines[-1]) + len(part) > length_max:
             lines.append("  ")
         lines[-1] += part
