@@ -8,6 +8,7 @@
 #   no-tsan, no-asan  not under that sanitizer
 #   preload-only      an override test without a statically linked form
 #   static-only       an override test without an LD_PRELOAD form
+#   archive           a plugin that is linked with libhakmem.a
 
 get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
 set(slow_kinds model programs packaging)
@@ -147,7 +148,9 @@ foreach(source IN LISTS sources)
     set_target_properties(${name} PROPERTIES
         PREFIX "" BUILD_RPATH "\$ORIGIN" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/override")
     target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/include")
-    target_link_libraries(${name} PRIVATE hakmem_warnings hakmem_no_builtin Threads::Threads)
+    hakmem_read_words(${source} words)
+    target_link_libraries(${name} PRIVATE hakmem_warnings hakmem_no_builtin
+        $<$<IN_LIST:archive,${words}>:hakmem_static> Threads::Threads)
 endforeach()
 
 # Every benchmark proves itself in under a second.

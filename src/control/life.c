@@ -8,6 +8,7 @@
  * Memory is served before begin and after end: nothing here is needed for that. */
 #include "control/life.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 
@@ -20,12 +21,33 @@
 
 const bool hak__life_linked = true;
 
+/* A static program may lack it, and older C libraries have it in a library of their own. */
+#pragma weak dlopen
+
 /* --- begin --- */
 
 struct life_search {
     uintptr_t address;
-    const char *path; /* of the object that holds the address */
+    const char *path; /* of the object that holds the address, "" for the program itself */
+    bool stays;       /* no dlclose unloads it */
 };
+
+static bool life_object_stays(const struct dl_phdr_info *object)
+{
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        if (header->p_type != PT_DYNAMIC) {
+            continue;
+        }
+        const ElfW(Dyn) *entry = (const void *)(object->dlpi_addr + header->p_vaddr);
+        for (; entry->d_tag != DT_NULL; entry++) {
+            if (entry->d_tag == DT_FLAGS_1) {
+                return (entry->d_un.d_val & DF_1_NODELETE) != 0;
+            }
+        }
+    }
+    return false;
+}
 
 static int life_match_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
@@ -36,21 +58,31 @@ static int life_match_object(struct dl_phdr_info *object, size_t size, void *arg
         if (header->p_type == PT_LOAD &&
             search->address - object->dlpi_addr - header->p_vaddr < header->p_memsz) {
             search->path = object->dlpi_name;
+            search->stays = life_object_stays(object);
             return 1;
         }
     }
     return 0;
 }
 
-/* The file this code came from: the library, or the program when it was linked statically. */
-static const char *life_own_path(const char *program)
+/* The file this code came from: the library, the program or a library it was linked with. */
+static struct life_search life_own_object(void)
 {
-    struct life_search search = {(uintptr_t)&life_own_path, NULL};
+    struct life_search search = {(uintptr_t)&life_own_object, "", true};
     dl_iterate_phdr(life_match_object, &search);
-    return search.path != NULL && search.path[0] != '\0' ? search.path : program;
+    return search;
 }
 
-static void life_announce(const char *program)
+/* In a library that was linked with libhakmem.a: keeps it loaded. Blocks in use, and the hook that
+ * each thread calls when it ends, outlive any dlclose. */
+static void life_stay(const struct life_search *own)
+{
+    if (!own->stays && own->path[0] != '\0' && dlopen != NULL) {
+        dlopen(own->path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+}
+
+static void life_announce(const char *own_path)
 {
     char line[4096 + 128]; /* a path and a sentence */
     struct text text = {line, sizeof line - 1, 0};
@@ -61,7 +93,7 @@ static void life_announce(const char *program)
     hak__text_put(&text, " (profile ");
     hak__text_put(&text, hak__settings.profile);
     hak__text_put(&text, ") from ");
-    hak__text_put(&text, life_own_path(program));
+    hak__text_put(&text, own_path);
     line[text.length++] = '\n';
     hak__os_write_error(line, text.length);
 }
@@ -91,8 +123,11 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     hak__options_read(environment);
     hak__start(); /* a failure is told by the first allocation */
     pthread_atfork(hak__fork_prepare, hak__fork_parent, hak__fork_child);
+    struct life_search own = life_own_object();
+    life_stay(&own);
     if (hak__settings.announce_process == hak__os_process_id()) {
-        life_announce(argc > 0 ? argv[0] : "a program without a name");
+        const char *program = argc > 0 ? argv[0] : "a program without a name";
+        life_announce(own.path[0] != '\0' ? own.path : program);
         life_forget_announce(environment);
     }
 }
