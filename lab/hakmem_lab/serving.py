@@ -17,16 +17,24 @@ from .model import Arm, Case
 
 RUN_TIMEOUT_S = 5.0
 _SYMBOLS = {"malloc", "free", "calloc", "realloc", "_Znwm"}
-_BINDING = re.compile(r"binding file .+? \[\d+\] to (.+?) \[\d+\]: normal symbol `(\w+)'")
+_BINDING = re.compile(r"binding file (.+?) \[\d+\] to (.+?) \[\d+\]: normal symbol `(\w+)'")
 
 
 def read_bindings(text: str) -> dict[str, list[str]]:
-    """Symbol to the files it was bound to, in the order of their first binding."""
+    """Symbol to the files it was bound to, in the order of their first binding.
+
+    A program at a fixed address that takes a function's address stands in for it, as the psABI
+    says: libraries bind to a stub in the program, which goes on to what the program itself is bound
+    to. So a file that looks a symbol up elsewhere is not one that serves it (cc1plus and free).
+    """
+    bindings = [found for found in _BINDING.findall(text) if found[2] in _SYMBOLS]
+    seekers = {(file, symbol) for file, target, symbol in bindings if target != file}
     found: dict[str, list[str]] = {}
-    for file, symbol in _BINDING.findall(text):
+    for _, target, symbol in bindings:
         name = "operator new" if symbol == "_Znwm" else symbol
-        if symbol in _SYMBOLS and file not in found.setdefault(name, []):
-            found[name].append(file)
+        files = found.setdefault(name, [])
+        if target not in files and (target, symbol) not in seekers:
+            files.append(target)
     return found
 
 

@@ -36,6 +36,16 @@ def test_bindings_are_read() -> None:
     assert read_bindings("") == {}
 
 
+def test_a_stub_in_the_program_is_not_what_serves() -> None:
+    text = (
+        "1: binding file /lib/libz.so [0] to /bin/prog [0]: normal symbol `free' [X]\n"
+        "1: binding file /bin/prog [0] to /a/libmine.so [0]: normal symbol `free' [X]\n"
+    )
+    assert read_bindings(text) == {"free": ["/a/libmine.so"]}
+    own = text.replace("to /a/libmine.so", "to /bin/prog")
+    assert read_bindings(own) == {"free": ["/bin/prog"]}
+
+
 def test_a_foreign_free_is_found() -> None:
     serving, sentence = judge([read_bindings(BINDINGS)], MINE, FINE, CASE)
     assert serving["free"] == "/lib/libother.so and /a/libmine.so"
