@@ -4,6 +4,7 @@
  *   paths run PATH ROUNDS     for valgrind; prints where it counts
  *   paths check PATH ROUNDS   prints what the library's counters say of the batches, and faults
  *   paths time PATH ROUNDS    prints the duration of an operation
+ *   paths machine             prints what the things cost that the model adds up
  *
  * `run` is made for two tools: callgrind collects in paths_measured only, and lackey's trace has a
  * store to a known address before each operation and after the last of a batch. See paths.h.
@@ -130,6 +131,10 @@ int main(int argc, char **argv)
         list_paths();
         return 0;
     }
+    if (argc == 2 && strcmp(argv[1], "machine") == 0) {
+        paths_mode_machine();
+        return 0;
+    }
     for (size_t i = 0; argc == 4 && i < sizeof modes / sizeof modes[0]; i++) {
         if (strcmp(argv[1], modes[i].name) == 0) {
             const struct path *path = path_find(argv[2]);
@@ -139,5 +144,6 @@ int main(int argc, char **argv)
             return fflush(stdout) == 0 ? 0 : PATHS_STATUS_FAILED;
         }
     }
-    paths_fail(PATHS_STATUS_USAGE, "use: paths --list, or paths run|check|time PATH ROUNDS");
+    paths_fail(PATHS_STATUS_USAGE,
+               "use: paths --list, paths machine, or paths run|check|time PATH ROUNDS");
 }

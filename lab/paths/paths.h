@@ -77,10 +77,26 @@ void paths_finish_free(const struct path *path, unsigned round);
 /* Allocates `size` bytes until that claims a superslab, so that the caller knows where it is. */
 void paths_claim_superslab(size_t size);
 
+/* One more thread, that does a job when it is told to and sleeps otherwise. True: it runs on
+ * another processor than the main thread, and both stay where they are. */
+bool paths_worker_start(void);
+void paths_worker_do(void (*job)(void));
+
+/* Ticks are cycles of the time stamp counter where there is one, else nanoseconds. */
+#if defined(__x86_64__)
+#define PATHS_TICKS_ARE_CYCLES true
+#else
+#define PATHS_TICKS_ARE_CYCLES false /* other processors' counters are too slow for this */
+#endif
+uint64_t paths_ticks(void);
+uint64_t paths_clock_ns(void);
+
 /* What the command line calls; each prints one line of JSON. */
 void paths_mode_run(const struct path *path, unsigned rounds);
 void paths_mode_check(const struct path *path, unsigned rounds);
 void paths_mode_time(const struct path *path, unsigned rounds);
+
+void paths_mode_machine(void);
 
 /* What the library has counted since its start, by name. */
 struct paths_snapshot {

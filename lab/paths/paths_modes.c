@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <time.h>
 
 /* ---- The batch. ---- */
 
@@ -84,31 +83,6 @@ static void meter_check_close(void)
     check_faults += (uint64_t)(usage_close.ru_minflt - usage_open.ru_minflt);
 }
 
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
-#if defined(__x86_64__)
-#define TICKS_ARE_CYCLES true
-/* The fences keep the batch between its two readings. */
-static uint64_t ticks(void)
-{
-    __builtin_ia32_lfence();
-    uint64_t now = __builtin_ia32_rdtsc();
-    __builtin_ia32_lfence();
-    return now;
-}
-#else
-#define TICKS_ARE_CYCLES false /* other processors' counters are too slow for one operation */
-static uint64_t ticks(void)
-{
-    return clock_ns();
-}
-#endif
-
 enum { TIME_OUTLIER_FACTOR = 4 };
 
 static uint64_t time_open;
@@ -117,12 +91,12 @@ static unsigned time_count;
 
 static void meter_time_open(void)
 {
-    time_open = ticks();
+    time_open = paths_ticks();
 }
 
 static void meter_time_close(void)
 {
-    time_samples[time_count++] = ticks() - time_open;
+    time_samples[time_count++] = paths_ticks() - time_open;
 }
 
 static int sample_compare(const void *left, const void *right)
@@ -215,12 +189,12 @@ void paths_mode_time(const struct path *path, unsigned rounds)
 {
     static const struct meter meter = {meter_time_open, meter_time_close};
     double nothing = time_of_nothing();
-    uint64_t start_ns = clock_ns(), start_ticks = ticks();
+    uint64_t start_ns = paths_clock_ns(), start_ticks = paths_ticks();
     path_run(path, rounds, &meter);
-    double ticks_per_ns = (double)(ticks() - start_ticks) / (double)(clock_ns() - start_ns);
+    double ticks_per_ns =
+        (double)(paths_ticks() - start_ticks) / (double)(paths_clock_ns() - start_ns);
     double typical = time_typical();
     double batch = typical > nothing ? typical - nothing : 0.0;
-    printf("{\"path\":\"%s\",\"operations\":%u,\"nanoseconds\":%.3f,\"cycles_per_ns\":%.4f}\n",
-           path->name, rounds * path->count, batch / path->count / ticks_per_ns,
-           TICKS_ARE_CYCLES ? ticks_per_ns : 0.0);
+    printf("{\"path\":\"%s\",\"operations\":%u,\"nanoseconds\":%.3f}\n", path->name,
+           rounds * path->count, batch / path->count / ticks_per_ns);
 }

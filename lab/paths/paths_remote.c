@@ -6,6 +6,7 @@
 #include "paths.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
 
@@ -31,7 +32,7 @@ static void *worker_main(void *argument)
     return argument;
 }
 
-static void worker_do(void (*job)(void))
+void paths_worker_do(void (*job)(void))
 {
     worker_job = job;
     (void)sem_post(&worker_go);
@@ -39,13 +40,39 @@ static void worker_do(void (*job)(void))
     }
 }
 
-static void worker_start(void)
+/* Moves the calling thread to the processor `skipped` places after the first it may run on. */
+static bool thread_move(unsigned skipped)
+{
+    cpu_set_t allowed, chosen;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
+        (unsigned)CPU_COUNT(&allowed) <= skipped) {
+        return false;
+    }
+    size_t cpu = 0;
+    while (!CPU_ISSET(cpu, &allowed) || skipped-- != 0) {
+        cpu++;
+    }
+    CPU_ZERO(&chosen);
+    CPU_SET(cpu, &chosen);
+    return sched_setaffinity(0, sizeof chosen, &chosen) == 0;
+}
+
+static bool worker_is_apart;
+
+static void job_move(void)
+{
+    worker_is_apart = thread_move(1);
+}
+
+bool paths_worker_start(void)
 {
     pthread_t worker;
     if (sem_init(&worker_go, 0, 0) != 0 || sem_init(&worker_done, 0, 0) != 0 ||
         pthread_create(&worker, NULL, worker_main, NULL) != 0) {
         paths_fail(PATHS_STATUS_FAILED, "no second thread can be had.");
     }
+    paths_worker_do(job_move);
+    return worker_is_apart && thread_move(0);
 }
 
 static void job_allocate(void)
@@ -68,12 +95,12 @@ static void job_free(void)
 /* The worker owns as many batches as the rounds need. */
 static void owned_start(size_t batches)
 {
-    worker_start();
+    (void)paths_worker_start();
     owned_count = batches * REMOTE_BATCH;
     if (owned_count > PATHS_HELD_MAX) {
         paths_fail(PATHS_STATUS_USAGE, "too many rounds for this path.");
     }
-    worker_do(job_allocate);
+    paths_worker_do(job_allocate);
     next_held = 0;
 }
 
@@ -128,7 +155,7 @@ static void send_prepare(const struct path *path, unsigned round)
 {
     (void)path;
     if (round % (SENDS_A_SLAB - 1) == 0) {
-        worker_do(job_drain);
+        paths_worker_do(job_drain);
         remote_free(REMOTE_BATCH);
     }
     batch_but_one();
@@ -151,7 +178,7 @@ static void notify_finish(const struct path *path, unsigned round)
 {
     (void)path;
     (void)round;
-    worker_do(job_drain);
+    paths_worker_do(job_drain);
 }
 
 /* ---- And back to the owner, who is the main thread this time. ---- */
@@ -159,7 +186,7 @@ static void notify_finish(const struct path *path, unsigned round)
 static void refill_start(const struct path *path, unsigned rounds)
 {
     (void)rounds;
-    worker_start();
+    (void)paths_worker_start();
     paths_hold(0, REMOTE_SLAB_OBJECTS, path->size);
     paths_pointers[0] = paths_held[0];
 }
@@ -168,7 +195,7 @@ static void refill_prepare(const struct path *path, unsigned round)
 {
     (void)path;
     (void)round;
-    worker_do(job_free);
+    paths_worker_do(job_free);
 }
 
 const struct path paths_remote[] = {
