@@ -22,7 +22,7 @@
 const bool hak__life_linked = true;
 
 /* A static program may lack it, and older C libraries have it in a library of their own. */
-#pragma weak dlopen
+#pragma weak dlsym
 
 /* --- begin --- */
 
@@ -73,12 +73,19 @@ static struct life_search life_own_object(void)
     return search;
 }
 
+typedef void *life_dlopen(const char *file, int mode);
+
 /* In a library that was linked with libhakmem.a: keeps it loaded. Blocks in use, and the hook that
- * each thread calls when it ends, outlive any dlclose. */
+ * each thread calls when it ends, outlive any dlclose. dlopen is looked up because a linker warns
+ * of each static program that refers to it. */
 static void life_stay(const struct life_search *own)
 {
-    if (!own->stays && own->path[0] != '\0' && dlopen != NULL) {
-        dlopen(own->path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    if (own->stays || own->path[0] == '\0' || dlsym == NULL) {
+        return;
+    }
+    life_dlopen *open = (life_dlopen *)(uintptr_t)dlsym(RTLD_DEFAULT, "dlopen");
+    if (open != NULL) {
+        open(own->path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     }
 }
 

@@ -42,10 +42,9 @@ CXX_WEAK("_ZSt9terminatev");
 #elif __GNUC__ >= 13
 CXX_WEAK("__cxa_call_terminate");
 #endif
-/* Older C libraries have these two in a library of their own; a static program may lack them. */
-#pragma weak dlopen
+/* Older C libraries have it in a library of their own; a static program may lack it. The other two
+ * are looked up: a linker warns of each static program that refers to dlopen. */
 #pragma weak dlsym
-#pragma weak dlclose
 
 #if !defined(__clang__)
 /* The partner of our sized delete is in libc.c; aliases need no attributes. */
@@ -107,12 +106,15 @@ bool cxx_find(void *library, const char *name, Pointer *pointer)
 /* The runtime of a library that the program has loaded privately. */
 bool cxx_find_runtime(cxx_runtime *runtime)
 {
-    if (dlopen == nullptr || dlsym == nullptr || dlclose == nullptr) {
+    void *(*open)(const char *, int) = nullptr;
+    int (*close)(void *) = nullptr;
+    if (dlsym == nullptr || !cxx_find(RTLD_DEFAULT, "dlopen", &open) ||
+        !cxx_find(RTLD_DEFAULT, "dlclose", &close)) {
         return false;
     }
     bool found = false;
     for (const char *name : {"libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"}) {
-        void *library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+        void *library = open(name, RTLD_LAZY | RTLD_NOLOAD);
         if (library != nullptr && !found) {
             found = cxx_find(library, "_ZSt15get_new_handlerv", &runtime->get_new_handler) &&
                     cxx_find(library, "__cxa_allocate_exception", &runtime->allocate_exception) &&
@@ -122,7 +124,7 @@ bool cxx_find_runtime(cxx_runtime *runtime)
                     cxx_find(library, "_ZTVSt9bad_alloc", &runtime->bad_alloc_table);
         }
         if (library != nullptr) {
-            dlclose(library); /* its user keeps it */
+            close(library); /* its user keeps it */
         }
     }
     return found;
