@@ -118,11 +118,12 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     size_t huge_alignment = size >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : hak__os_page_size();
     void *address;
     size_t wanted = alignment > huge_alignment ? alignment : huge_alignment;
-    if (hak__os_map(size, wanted, &address) != 0) {
+    if (hak__os_map(size, wanted, &address) != 0 && /* near a limit: just what is asked for */
+        (wanted == alignment || hak__os_map(size, alignment, &address) != 0)) {
         return (struct whale){0, 0};
     }
     if (!want_zero && size >= 2 * HUGE_PAGE_SIZE && hak__superslab_earns_huge(size)) {
-        hak__os_huge(address, bits_align_down(size, HUGE_PAGE_SIZE));
+        hak__os_huge(address, size); /* all of it: mremap takes no two kinds of pages at once */
     }
     return (struct whale){(uintptr_t)address, size};
 }

@@ -1,4 +1,5 @@
 /* test_whale.c: large/whale: mappings of their own, the cache of freed ones, resizing. */
+#include "../child.h"
 #include "../threads/threads.h"
 #include "unit.h"
 
@@ -302,6 +303,41 @@ static void test_age(void **state)
     assert_int_equal(hak__whale_cache_trim(0), 0);
 }
 
+static void test_resize_with_huge_pages(void **state)
+{
+    (void)state;
+    hak__knobs.huge_threshold = 0;
+    size_t size = 5 * MIB + page; /* the last page is in no huge page */
+    char *whale = allocate(size);
+    pattern_fill(whale, size, 9);
+    char *larger = hak__whale_resize(whale, 9 * MIB + page);
+    assert_non_null(larger);
+    assert_int_equal(pattern_mismatch(larger, size, 9), SIZE_MAX);
+    char *smaller = hak__whale_resize(larger, 3 * MIB + page);
+    assert_ptr_equal(smaller, larger);
+    assert_true(hak__whale_free(smaller));
+}
+
+/* Alignment to huge pages is a wish: it costs no memory that is there. */
+static void allocate_near_limit(void *argument)
+{
+    size_t size = 8 * MIB + page;
+    (void)argument;
+    struct rlimit limit = {address_space_bytes() + size + MIB, RLIM_INFINITY};
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    char *whale = allocate(size);
+    whale[size - 1] = 'x';
+    REQUIRE(hak__whale_allocate(size, HUGE_PAGE_SIZE, false).pointer == NULL);
+    REQUIRE(hak__whale_free(whale));
+}
+
+static void test_near_a_limit(void **state)
+{
+    (void)state;
+    hak__whale_free(allocate(small_whale)); /* the registry has its table */
+    REQUIRE_LIFE(allocate_near_limit, NULL, NULL);
+}
+
 static void test_resize(void **state)
 {
     (void)state;
@@ -396,6 +432,8 @@ int main(void)
         WHALE_TEST(test_bytes_are_bounded),
         WHALE_TEST(test_age),
         WHALE_TEST(test_resize),
+        WHALE_TEST(test_resize_with_huge_pages),
+        WHALE_TEST(test_near_a_limit),
         WHALE_TEST(test_threads),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
