@@ -150,7 +150,7 @@ def show_session(session: Session, output: Path | None, as_json: bool) -> None:
     else:
         Console().print(tables.session_table(session, summary))
     pictures = plots.write_plots(session, directory, summary)
-    path = page.write_page(session, directory, pictures)
+    path = page.write_page(session, directory, pictures, summary)
     _errors.print(f"hakmem: page, pictures and JSON: {path}", highlight=False, soft_wrap=True)
 
 

@@ -191,8 +191,8 @@ def _ours_clause(words: _Words, ours: str) -> str:
         return f"{words.program} did not run under {ours}: {result.cell.sentence}"
     time, memory = _amount(result.time, "time"), _amount(result.memory, "memory at its peak")
     return (
-        f"Compared with {words.baseline}, {words.program} under {ours} {words.took} {time} and needed "
-        f"{memory}"
+        f"Compared with {words.baseline}, {words.program} under {ours} {words.took} {time} "
+        f"and needed {memory}"
     )
 
 

@@ -58,8 +58,8 @@ GRID = "#DDDDDD"
 _STYLE = {
     "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 9.5,
     "axes.edgecolor": "#888888", "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
-    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white",
-    "savefig.facecolor": "white",
+    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "figure.facecolor": "white", "savefig.facecolor": "white",
 }  # fmt: skip
 
 

@@ -111,12 +111,16 @@ def _heading(text: str) -> Text:
 
 
 def _milestone_table(milestones: Sequence[Milestone], count: int) -> list[Any]:
-    table = _table("", "at least as good as", "measured", "verdict")
+    table = _table("", "at least as good as", "measured", "verdict", "but")
     for milestone in milestones:
-        verdict = ("reached", "green") if milestone.reached else ("not reached", "red")
-        table.add_row(milestone.name, milestone.meaning, milestone.value, Text(*verdict))
+        mark = "" if milestone.certain else "?"
+        word, style = ("reached", "green") if milestone.reached else ("not reached", "red")
+        verdict = Text(word + mark, style=style)
+        worst = milestone.worst if count > 1 else ""
+        table.add_row(milestone.name, milestone.meaning, milestone.value, verdict, worst)
     words = "one workload" if count == 1 else f"geometric means of {count} workloads"
-    return [_heading(f"Milestones, {words}"), table]
+    heading = f"Milestones, {words}; '?' where the 95 % interval holds both outcomes"
+    return [_heading(heading), table]
 
 
 def _workload_table(scores: Sequence[Score]) -> list[Any]:

@@ -11,6 +11,7 @@ M5           that, and the leanest peer of each workload in peak memory
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,10 +32,6 @@ RIVAL = "mimalloc 3"
 STAGE_A_PEERS = ("mimalloc 3", "mimalloc 2", "jemalloc", "gperftools", "glibc")
 STARTUP = "startup"
 STARTUP_KB_MAX = 300
-
-
-def percent(share: float) -> str:
-    return f"{share * 100:.1f} %"
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,9 @@ class Milestone:
     name: str
     meaning: str
     value: str
+    worst: str  # the worst workload
     reached: bool
+    certain: bool  # whether the whole interval says the same
 
 
 @dataclass(frozen=True)
@@ -149,30 +148,68 @@ def _score(session: Session, case: Case) -> Score:
 # ---- Milestones. ----
 
 
+def mean_ratio(ratios: Sequence[Ratio]) -> Ratio:
+    """The geometric mean, with the interval that those of independent workloads imply."""
+    mean = geometric_mean(ratio.value for ratio in ratios)
+    assert mean is not None  # callers have at least one
+    spread = 0.0
+    for ratio in ratios:
+        if ratio.low is None or ratio.high is None:
+            return Ratio(mean)
+        spread += (math.log(ratio.high / ratio.low) / 2) ** 2
+    factor = math.exp(math.sqrt(spread) / len(ratios))
+    return Ratio(mean, mean / factor, mean * factor)
+
+
 def milestones(scores: Sequence[Score]) -> list[Milestone]:
     """All five over these scores; none is reached by nothing."""
-    rival = geometric_mean(score.versus_rival.value for score in scores)
-    speed = geometric_mean(score.speed.value for score in scores)
-    memory = geometric_mean(score.memory.value for score in scores)
-    if rival is None or speed is None or memory is None:
+    if not scores:
         return []
+    rival = mean_ratio([score.versus_rival for score in scores])
+    speed = mean_ratio([score.speed for score in scores])
+    memory = mean_ratio([score.memory for score in scores])
     slowest = min(scores, key=lambda score: score.speed.value)
     fattest = max(scores, key=lambda score: score.memory.value)
-    worst = f"; worst {slowest.case} {slowest.speed.value:.2f}" if len(scores) > 1 else ""
-    worst_memory = f"; worst {fattest.case} {fattest.memory.value:.2f}" if len(scores) > 1 else ""
+    worst = f"worst {slowest.case} {slowest.speed.value:.2f}"
+    worst_memory = f"worst {fattest.case} {fattest.memory.value:.2f}"
     return [
         *(
-            Milestone(name, f"{limit * 100:.0f} % of {RIVAL}", percent(rival), rival >= limit)
+            Milestone(
+                name, f"{limit * 100:.0f} % of {RIVAL}'s speed", percent_text(rival), "",
+                rival.value >= limit, is_certain(rival, limit),
+            )
             for name, limit in (("M1", 0.5), ("M2", 0.55), ("M3", 1.0))
         ),
         Milestone(
-            "M4", "the fastest peer of each workload", f"{percent(speed)}{worst}", speed >= 1
+            "M4", "the fastest peer of each", percent_text(speed), worst,
+            speed.value >= 1, is_certain(speed, 1),
         ),
         Milestone(
-            "M5", "M4, and the leanest peer's peak memory", f"{percent(memory)}{worst_memory}",
-            speed >= 1 and memory <= 1,
+            "M5", "M4, and the leanest peer of each", percent_text(memory), worst_memory,
+            speed.value >= 1 and memory.value <= 1, _is_envelope_certain(speed, memory),
         ),
     ]  # fmt: skip
+
+
+def _is_envelope_certain(speed: Ratio, memory: Ratio) -> bool:
+    """To reach it both must be certain; one that certainly misses is enough to miss it."""
+    misses = (speed.value < 1 and is_certain(speed, 1), memory.value > 1 and is_certain(memory, 1))
+    return any(misses) or (is_certain(speed, 1) and is_certain(memory, 1))
+
+
+def is_certain(ratio: Ratio, limit: float) -> bool:
+    """Whether the whole interval lies on one side of the limit."""
+    if ratio.low is None or ratio.high is None:
+        return True
+    return not ratio.low < limit < ratio.high
+
+
+def percent_text(ratio: Ratio) -> str:
+    """"107.2 % (103.1 to 111.5)"."""
+    text = f"{ratio.value * 100:.1f} %"
+    if ratio.low is None or ratio.high is None:
+        return text
+    return f"{text} ({ratio.low * 100:.1f} to {ratio.high * 100:.1f})"
 
 
 def highest(scores: Sequence[Score]) -> str:
@@ -251,10 +288,8 @@ def _bar(
 ) -> Bar:  # fmt: skip
     if ratio is None:
         return Bar(letter, case, meaning, limit, None, None, None, None, None, against)
-    met = is_met(ratio.value)
-    ends = [end for end in (ratio.low, ratio.high) if end is not None]
-    certain = all(is_met(end) == met for end in ends) if ends else None
     return Bar(
-        letter, case, meaning, limit, ratio.value, ratio.low, ratio.high, met, certain, against
-    )
+        letter, case, meaning, limit, ratio.value, ratio.low, ratio.high, is_met(ratio.value),
+        is_certain(ratio, limit), against,
+    )  # fmt: skip
 

@@ -10,8 +10,9 @@ import synthetic
 from hakmem_lab import score
 from hakmem_lab.model import Session
 from hakmem_lab.problem import Problem
-from hakmem_lab.scorecard import highest, make_cards
+from hakmem_lab.scorecard import highest, make_cards, mean_ratio, milestones
 from hakmem_lab.store import Store
+from hakmem_lab.summary import Ratio
 from rich.console import Console
 
 PEERS = {"glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5), "jemalloc": (0.8, 2.0)}
@@ -49,8 +50,24 @@ def test_milestones_are_geometric_means_and_name_the_worst():
     slow = measured(1.6, names=["replace_20000"], id="other")
     (card,) = make_cards([quick, slow])
     # Against the fastest peer: 1.6 and 0.5, the mean of which is 0.894.
-    assert card.milestones[3].value == "89.4 %; worst replace_20000 0.50"
+    assert card.milestones[3].value == "89.4 % (89.4 to 89.4)"
+    assert card.milestones[3].worst == "worst replace_20000 0.50"
     assert not card.milestones[3].reached and card.milestones[2].reached
+
+
+def test_a_certain_miss_in_one_is_a_certain_miss_of_the_envelope():
+    score_of = make_cards([measured(0.7, 1.5, spread=0.001)])[0].scores[0]
+    unsure = dataclasses.replace(score_of, speed=Ratio(1.01, 0.9, 1.1))
+    m4, m5 = milestones([unsure])[3:]
+    assert (m4.reached, m4.certain, m5.reached, m5.certain) == (True, False, False, True)
+
+
+def test_intervals_of_means_are_narrower_than_those_of_workloads():
+    ratios = [Ratio(1.0, 0.9, 1 / 0.9)] * 4
+    mean = mean_ratio(ratios)
+    assert mean.value == pytest.approx(1.0)
+    assert mean.high == pytest.approx((1 / 0.9) ** 0.5)  # 4 workloads: half as wide
+    assert mean_ratio([*ratios, Ratio(1.0)]).low is None
 
 
 def test_the_latest_session_of_each_workload_and_machine_counts():
