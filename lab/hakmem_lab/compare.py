@@ -50,7 +50,7 @@ def run(
     ] = "",
     timeout: Annotated[float, typer.Option(help="Seconds one run may take.", min=1)] = TIMEOUT_S,
     results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Where pictures and page go.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Where pictures and page go.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
     new: Annotated[
         bool, typer.Option("--new", help="A new session though one is unfinished.")
