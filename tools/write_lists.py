@@ -2,7 +2,7 @@
 """Writes docs/options.md and docs/counters.md from the tables in the code.
 
 Usage: write_lists.py          writes them
-       write_lists.py --check  says which one is out of date, status 1
+       write_lists.py --check  says which one is out of date, and which counter nothing counts, status 1
 """
 import re
 import sys
@@ -51,6 +51,12 @@ def counters():
     return "\n".join(lines) + "\n"
 
 
+def counted_by_nothing():
+    code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.c*"))
+    names = (name for name, _, _ in table("src/core/counters.h", "HAK_COUNTERS"))
+    return [name for name in names if not re.search(rf"\bCOUNTER_{name}\b", code)]
+
+
 def main():
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
@@ -63,6 +69,9 @@ def main():
         elif not path.exists() or path.read_text() != text:
             print(f"{name} is out of date: run tools/write_lists.py")
             stale = True
+    for name in counted_by_nothing() if check else []:
+        print(f"src/core/counters.h: nothing counts {name}")
+        stale = True
     sys.exit(1 if stale else 0)
 
 

@@ -1,5 +1,6 @@
 /* counters.h: what the slow paths did. Plain numbers of one heap, written by whoever holds its lock
- * (the remote ones by the heap's thread), read relaxed by reports. Nothing on a fast path counts.
+ * (the remote and realloc ones by the heap's thread), read relaxed by reports. Nothing on a fast
+ * path counts.
  *
  * X(name, text): keep the groups in the order of a report.
  */
@@ -18,7 +19,6 @@
     X(SLAB_FROM_REGION, "slab_from_region", "slabs taken from a superslab's free slices")          \
     X(SLAB_TO_POOL, "slab_to_pool", "empty slabs given to the pool")                               \
     X(SLAB_TO_REGION, "slab_to_region", "empty slabs given back to their superslab")               \
-    X(FREE_SLOW, "free_slow", "frees that came through the slow door")                             \
     X(FREE_OVERFLOW, "free_overflow", "frees that found their bin full")                           \
     X(FREE_FLUSHED_OBJECTS, "free_flushed_objects", "objects flushed from bins to their slabs")    \
     X(FREE_REMOTE, "free_remote", "frees of another heap's objects")                               \

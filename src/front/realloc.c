@@ -9,12 +9,12 @@
 #include <errno.h>
 #include <string.h>
 
+/* Without the lock: nobody but its thread counts these of a heap. */
 static void realloc_count(enum counter counter)
 {
-    struct heap *heap = hak__heap_enter();
-    if (heap != NULL) {
+    struct heap *heap = hak__thread_heap;
+    if (HAK_LIKELY(heap != &hak__heap_none && heap != &hak__heap_ended)) {
         counter_add(&heap->cache.slabs.counters, counter, 1);
-        hak__heap_leave(heap);
     }
 }
 
@@ -22,8 +22,9 @@ static void realloc_count(enum counter counter)
 static void *realloc_in_place(void *pointer, struct location location, size_t size)
 {
     void *result = NULL;
-    /* Shrinking by less than half is not worth a copy. */
-    bool fits = size <= location.bytes && size >= location.bytes / 2;
+    /* Shrinking by less than half is not worth a copy, and there is nothing below the least. */
+    bool fits = size <= location.bytes &&
+                (size >= location.bytes / 2 || location.bytes == OBJECT_ALIGNMENT);
     switch (location.place) {
     case PLACE_SLAB:
         return fits ? pointer : NULL; /* too common to count */
@@ -55,6 +56,7 @@ static void *realloc_copy(void *pointer, size_t old_bytes, size_t size)
         return size <= old_bytes ? pointer : NULL;
     }
     memcpy(result, pointer, old_bytes < size ? old_bytes : size);
+    realloc_count(COUNTER_REALLOC_COPIED);
     hak_free(pointer);
     return result;
 }

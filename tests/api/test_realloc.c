@@ -91,6 +91,17 @@ static void test_every_byte_step(void **state)
     hak_free(block);
 }
 
+/* There is nothing below the least class: no reason to move. */
+static void test_the_least_stays(void **state)
+{
+    (void)state;
+    char *block = hak_malloc(16);
+    for (size_t size = 16; size >= 1; size--) {
+        assert_ptr_equal(hak_realloc(block, size), block);
+    }
+    hak_free(block);
+}
+
 /* A mark every 64 KiB and at the end of what was there: cheap enough for a gibibyte. */
 enum { MARK_STEP = 65536 };
 
@@ -263,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_size_zero_frees),
         cmocka_unit_test(test_all_pairs_of_tiers),
         cmocka_unit_test(test_every_byte_step),
+        cmocka_unit_test(test_the_least_stays),
         cmocka_unit_test(test_growth_by_doubling),
         cmocka_unit_test(test_growth_by_half),
         cmocka_unit_test(test_interleaved_growth),

@@ -317,12 +317,44 @@ static void test_text_report(void **state)
     munmap(report.text, REPORT_MAX);
 }
 
+static size_t counter_now(const char *key)
+{
+    struct report report = report_write(HAK_REPORT_JSON);
+    size_t value = json_number(&report, key);
+    munmap(report.text, REPORT_MAX);
+    return value;
+}
+
+static void test_reallocs_are_counted(void **state)
+{
+    (void)state;
+    char *block = hak_malloc(100);
+    assert_non_null(block);
+    size_t copied = counter_now("realloc_copied");
+    size_t in_place = counter_now("realloc_in_place");
+    static const size_t copying[] = {2000, 300 * KIB, 3 * MIB, 2 * MIB, 50000, 10};
+    for (size_t i = 0; i < COUNT_OF(copying); i++) {
+        block = hak_realloc(block, copying[i]);
+        assert_non_null(block);
+        assert_int_equal(counter_now("realloc_copied"), copied + i + 1);
+    }
+    block = hak_realloc(block, 5 * MIB);
+    for (size_t i = 0; i < 5; i++) { /* page tables move */
+        block = hak_realloc(block, (6 + i) * MIB + 1);
+        assert_non_null(block);
+        assert_int_equal(counter_now("realloc_in_place"), in_place + i + 1);
+    }
+    assert_int_equal(counter_now("realloc_copied"), copied + COUNT_OF(copying) + 1);
+    hak_free(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_block_at_a_time),   cmocka_unit_test(test_a_known_set),
         cmocka_unit_test(test_whales_and_superslabs), cmocka_unit_test(test_other_threads),
         cmocka_unit_test(test_json_report),           cmocka_unit_test(test_text_report),
+        cmocka_unit_test(test_reallocs_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
