@@ -50,7 +50,9 @@ def run(
     ] = "",
     timeout: Annotated[float, typer.Option(help="Seconds one run may take.", min=1)] = TIMEOUT_S,
     results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Where pictures and page go.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Where pictures and page go.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
     new: Annotated[
         bool, typer.Option("--new", help="A new session though one is unfinished.")
@@ -169,7 +171,7 @@ def result_table(comparison: Comparison, width: int) -> Table:
             result.arm, duration(cell.cost_ns) + ("*" if cell.is_winner else " "),
             change_text(result.time, gap), p_text(result.time), duration(cell.cpu_ns),
             mebibytes(cell.peak_kib) + ("*" if cell.is_leanest else " "),
-            change_text(result.memory), f"{cell.faults:,.0f}",
+            change_text(result.memory), f"{cell.faults or 0:,.0f}",
             *([] if is_narrow else [mebibytes(cell.mean_kib)]), style=style,
         )  # fmt: skip
     return table
@@ -180,7 +182,7 @@ def change_text(change: Change | None, gap: str = "") -> Text:
     if change is None:
         return Text("-", style="dim")
     text = f"{change.value * 100:+.1f} %"
-    if gap and change.low is not None:
+    if gap and change.low is not None and change.high is not None:
         text += f"{gap}({change.low * 100:+.1f} to {change.high * 100:+.1f})"
     return Text(text, style={"less": "green", "more": "red"}.get(change.word, ""))
 

@@ -239,8 +239,10 @@ def _details(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
     return {"names": ["case", "allocator", *(column[0] for column in columns)], "rows": rows}
 
 
-def duration(value_ns: float) -> str:
-    """Three digits and a unit."""
+def duration(value_ns: float | None) -> str:
+    """Three digits and a unit; "-" of nothing."""
+    if value_ns is None:
+        return "-"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if value_ns >= size:
             return f"{three_digits(value_ns / size)} {unit}"
@@ -252,8 +254,8 @@ def three_digits(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
 
 
-def mebibytes(value_kib: float) -> str:
-    return three_digits(value_kib / 1024)
+def mebibytes(value_kib: float | None) -> str:
+    return "-" if value_kib is None else three_digits(value_kib / 1024)
 
 
 def _allocator(session: Session, arm: Arm) -> dict[str, str]:

@@ -55,7 +55,7 @@ LEGEND_COLUMN = 1.6
 INK = "#222222"
 GRID = "#DDDDDD"
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 9.5,
     "axes.edgecolor": "#888888", "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
     "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
@@ -189,7 +189,7 @@ def _speed_page(
         is_first = index % _columns(len(rows)) == 0
         axes.set_yticks(range(len(arms)), [arm.name if is_first else "" for arm in arms])
         for label, arm in zip(axes.get_yticklabels(), arms, strict=True):
-            label.set_weight("bold" if arm.is_ours else "normal")
+            label.set_fontweight("bold" if arm.is_ours else "normal")
     return figure
 
 
@@ -344,8 +344,8 @@ def _label_points(
     axes: Axes, points: dict[str, tuple[float, float]], ours: set[str]
 ) -> None:
     """Names beside the points, each on the first side where it covers neither point nor name."""
-    figure = axes.figure
-    renderer = figure.canvas.get_renderer()
+    canvas: Any = axes.figure.canvas  # Agg's
+    renderer = canvas.get_renderer()
     centres = {name: axes.transData.transform(point) for name, point in points.items()}
     taken: list[tuple[float, float, float, float]] = [
         (x - 8, y - 8, x + 8, y + 8) for x, y in centres.values()

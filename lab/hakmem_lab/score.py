@@ -36,7 +36,9 @@ class Built:
 
 
 def run(
-    results: Annotated[Path | None, typer.Option("--results", help="Where sessions are saved.")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Where sessions are saved.")
+    ] = None,
     session: Annotated[Path | None, typer.Option(help="Only this session's file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
 ) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,16 +135,18 @@ def summarise(session: Session) -> Summary:
 
 def speed_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
     """How many times as fast the arm is as the reference; both have samples."""
-    costs = [{s.round: s.cost_ns for s in session.of(case, name)} for name in (reference, arm)]
-    return _ratio(*costs, session.seed)
+    ours, theirs = (
+        {s.round: s.cost_ns for s in session.of(case, name)} for name in (arm, reference)
+    )
+    return _ratio(theirs, ours, session.seed)
 
 
 def memory_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
     """How many times the peak memory of the reference the arm has; both have samples."""
-    peaks = [
+    ours, theirs = (
         {s.round: float(s.peak_kib) for s in session.of(case, name)} for name in (arm, reference)
-    ]
-    return _ratio(*peaks, session.seed)
+    )
+    return _ratio(ours, theirs, session.seed)
 
 
 def summarise_case(session: Session, case: Case) -> Row:
@@ -278,30 +280,22 @@ def _best(
 
 
 def _total(arm: str, rows: list[Row]) -> Total:
-    cells = [(row.case, row.cells[arm]) for row in rows if row.cells[arm].speed is not None]
-    worst_case, worst_speed = _extreme(cells, lambda cell: cell.speed, min)
-    fattest_case, fattest = _extreme(cells, lambda cell: cell.peak_ratio, max)
+    cells = {row.case: row.cells[arm] for row in rows}
+    speeds = {case: cell.speed.value for case, cell in cells.items() if cell.speed}
+    peaks = {case: cell.peak_ratio.value for case, cell in cells.items() if cell.peak_ratio}
+    slowest = min(speeds, key=speeds.__getitem__, default="")
+    fattest = max(peaks, key=peaks.__getitem__, default="")
     return Total(
         arm=arm,
-        rows=len(cells),
-        speed=geometric_mean(cell.speed.value for _, cell in cells),
-        peak_ratio=geometric_mean(cell.peak_ratio.value for _, cell in cells),
-        wins=sum(cell.is_winner for _, cell in cells),
-        worst_case=worst_case,
-        worst_speed=worst_speed,
-        fattest_case=fattest_case,
-        fattest_ratio=fattest,
+        rows=len(speeds),
+        speed=geometric_mean(speeds.values()),
+        peak_ratio=geometric_mean(peaks.values()),
+        wins=sum(cell.is_winner for cell in cells.values()),
+        worst_case=slowest,
+        worst_speed=speeds.get(slowest),
+        fattest_case=fattest,
+        fattest_ratio=peaks.get(fattest),
     )
-
-
-def _extreme(
-    cells: list[tuple[str, Cell]], ratio_of: Callable[[Cell], Ratio | None], choose: Callable
-) -> tuple[str, float | None]:
-    values = [(ratio_of(cell).value, case) for case, cell in cells]
-    if not values:
-        return "", None
-    value, case = choose(values)
-    return case, value
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
