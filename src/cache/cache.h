@@ -32,12 +32,17 @@ struct bin {
     uint32_t limit; /* objects */
 };
 
+/* Objects of one slice. By slice and not by slab, because the slice follows from the address: the
+ * slab's metadata, which its owner writes, is then looked at once a batch and not at every free. */
 struct remote_entry {
-    struct slab *slab; /* NULL: empty */
     struct object *head;
     struct object *tail;
-    uint32_t count;
+    uint32_t link;  /* slice + 1, 0: empty */
+    uint32_t count; /* read by reports */
+    uint32_t limit; /* objects; a full entry is sent */
 };
+
+HAK_STATIC_ASSERT(sizeof(struct remote_entry) == 32, "256 of them are 8 KiB");
 
 struct cache {
     uint32_t key;                 /* = slabs.key; read by free */
@@ -88,9 +93,9 @@ HAK_HIDDEN void hak__cache_abandon(struct cache *cache);
 HAK_HIDDEN uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index);
 HAK_HIDDEN size_t hak__cache_bytes(const struct cache *cache);
 
-/* A free of an object in somebody else's slab. Owner thread, no lock. True when a batch was sent.
- */
-HAK_HIDDEN bool hak__remote_free(struct cache *cache, struct slab *slab, void *pointer);
+/* A free of an object in somebody else's slab, which `slice` is part of. Owner thread, no lock.
+ * True when a batch was sent. */
+HAK_HIDDEN bool hak__remote_free(struct cache *cache, size_t slice, void *pointer);
 /* Sends every batch. Owner thread, no lock. */
 HAK_HIDDEN void hak__remote_flush(struct cache *cache);
 

@@ -199,7 +199,7 @@ void hak__cache_abandon(struct cache *cache)
         cache->reserves[class_index] = (struct object_list){NULL, 0};
     }
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
-        cache->remote[i] = (struct remote_entry){NULL, NULL, NULL, 0};
+        cache->remote[i] = (struct remote_entry){NULL, NULL, 0, 0, 0};
     }
 }
 

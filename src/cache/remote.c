@@ -1,49 +1,59 @@
-/* remote.c: frees of other heaps' objects, gathered by slab before they are sent.
+/* remote.c: frees of other heaps' objects, gathered by slice before they are sent.
  *
- * A direct-mapped buffer: an entry collects the objects of one slab; a collision or a full entry
- * sends it with one atomic operation. With few slabs in play a batch has up to REMOTE_OBJECTS_MAX
+ * A direct-mapped buffer: an entry collects the objects of one slice; a collision or a full entry
+ * sends it with one atomic operation. With few slices in play a batch has up to REMOTE_OBJECTS_MAX
  * objects, with many it degrades to the one-operation-per-free that other allocators always pay. */
 #include "cache/cache.h"
 
 static void remote_send(struct cache *cache, struct remote_entry *entry)
 {
     struct object_list list = {entry->head, entry->count};
-    struct slab_set *lagging = hak__slab_return_remote(entry->slab, list, entry->tail);
+    struct slab_set *lagging =
+        hak__slab_return_remote(slab_of_slice(entry->link - 1), list, entry->tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
         cache->lagging = lagging; /* heap/collect.c drains for it */
     }
-    entry->slab = NULL;
-    atomic_store_relaxed(&entry->count, 0u); /* reports read it */
+    counter_add(&cache->slabs.counters, COUNTER_FREE_REMOTE, list.count);
     counter_add(&cache->slabs.counters, COUNTER_REMOTE_BATCHES, 1);
+    atomic_store_relaxed(&entry->link, 0u); /* reports read both */
+    atomic_store_relaxed(&entry->count, 0u);
 }
 
-static struct remote_entry *remote_entry_of(struct cache *cache, const struct slab *slab)
+static HAK_NOINLINE void remote_start(struct cache *cache, struct remote_entry *entry, size_t slice,
+                                      struct object *object)
 {
-    /* Fibonacci hashing of the slab's number: neighbours get different entries */
-    uint32_t hash = (uint32_t)((uintptr_t)slab / SLAB_METADATA_SIZE) * UINT32_C(0x9e3779b1);
+    if (entry->link != 0) {
+        remote_send(cache, entry);
+    }
+    uint32_t size = size_class_bytes(window_owner(slice) & OWNER_CODE_MASK);
+    uint32_t limit = (REMOTE_BYTES_MAX + size - 1) / size;
+    atomic_store_relaxed(&entry->link, (uint32_t)slice + 1);
+    entry->limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
+    entry->head = NULL;
+    entry->tail = object;
+}
+
+static struct remote_entry *remote_entry_of(struct cache *cache, size_t slice)
+{
+    /* Fibonacci hashing: neighbours get different entries */
+    uint32_t hash = (uint32_t)slice * UINT32_C(0x9e3779b1);
     return &cache->remote[(hash >> 16) & (REMOTE_ENTRIES - 1)];
 }
 
-bool hak__remote_free(struct cache *cache, struct slab *slab, void *pointer)
+bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
 {
-    struct remote_entry *entry = remote_entry_of(cache, slab);
+    struct remote_entry *entry = remote_entry_of(cache, slice);
     struct object *object = (struct object *)pointer;
     bool sent = false;
-    if (entry->slab != slab) {
-        if (entry->slab != NULL) {
-            remote_send(cache, entry);
-            sent = true;
-        }
-        entry->slab = slab;
-        entry->head = NULL;
-        entry->tail = object;
+    if (HAK_UNLIKELY(entry->link != (uint32_t)slice + 1)) {
+        sent = entry->link != 0;
+        remote_start(cache, entry, slice, object);
     }
     object->next = entry->head;
     entry->head = object;
     uint32_t count = entry->count + 1;
     atomic_store_relaxed(&entry->count, count);
-    if (count >= REMOTE_OBJECTS_MAX ||
-        count * size_class_bytes(slab->class_index) >= REMOTE_BYTES_MAX) {
+    if (HAK_UNLIKELY(count >= entry->limit)) {
         remote_send(cache, entry);
         sent = true;
     }
@@ -53,7 +63,7 @@ bool hak__remote_free(struct cache *cache, struct slab *slab, void *pointer)
 void hak__remote_flush(struct cache *cache)
 {
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
-        if (cache->remote[i].slab != NULL) {
+        if (cache->remote[i].link != 0) {
             remote_send(cache, &cache->remote[i]);
         }
     }

@@ -58,14 +58,15 @@ static uint64_t census_bin_objects(const struct cache *cache, uint32_t class_ind
     return (int32_t)count > 0 ? count : 0;
 }
 
-/* Volatile: each entry's slab is read once. */
+/* Volatile: each entry's slice is read once. Its owner word may be outdated at once: so is every
+ * figure of a running thread. */
 HAK_RACY_READER static void census_add_remote(const struct cache *cache,
                                               uint64_t cached_counts[CLASS_COUNT])
 {
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
         const volatile struct remote_entry *entry = &cache->remote[i];
-        const struct slab *slab = entry->slab;
-        uint32_t class_index = slab != NULL ? slab->class_index : 0;
+        uint32_t link = entry->link;
+        uint32_t class_index = link != 0 ? window_owner(link - 1) & OWNER_CODE_MASK : 0;
         if (class_index != 0 && class_index < CLASS_COUNT) {
             cached_counts[class_index] += entry->count;
         }

@@ -83,11 +83,15 @@
  * pages. */
 #define CARVE_BYTES 4096u
 
-/* Remote buffer: one entry per slab freed to lately; a full entry is sent. 64 entries of 32 bytes
- * are 2 KiB. */
-#define REMOTE_ENTRIES (HAK_TINY_LIMITS ? 4u : 64u)
+/* Remote buffer: one entry per slice freed to lately; a full entry is sent. A consumer of messages
+ * of 33 classes keeps some 50 slices in play: with 64 entries they displaced each other and a batch
+ * had 2 objects, with 256 it has 20 to 57 (docs/decisions/0011). 8 KiB of a heap that frees
+ * remotely. */
+#define REMOTE_ENTRIES (HAK_TINY_LIMITS ? 4u : 256u)
 #define REMOTE_OBJECTS_MAX (HAK_TINY_LIMITS ? 3u : 128u)
-#define REMOTE_BYTES_MAX (HAK_TINY_LIMITS ? 512u : 65536u)
+#define REMOTE_BYTES_MAX (HAK_TINY_LIMITS ? 512u : 16384u)
+/* What is in it waits at most this long while its thread goes on freeing remotely or allocating. */
+#define REMOTE_DELAY_MS (HAK_TINY_LIMITS ? 1u : 100u)
 
 /* Notifications an owner may leave unread before another thread drains for it: an owner that
  * allocates drains at every refill and never gets there.  */

@@ -139,6 +139,15 @@ struct location hak__locate_allocation(const void *pointer)
     return location;
 }
 
+static void free_remotely(struct heap *heap, size_t slice, void *pointer)
+{
+    if (hak__remote_free(&heap->cache, slice, pointer)) {
+        int saved = errno;
+        hak__heap_count_batch(heap);
+        errno = saved;
+    }
+}
+
 static void free_object(void *pointer, struct location location)
 {
     struct slab *slab = slab_of_slice(location.slice);
@@ -157,10 +166,7 @@ static void free_object(void *pointer, struct location location)
         free_fast(pointer);
         return;
     }
-    counter_add(&heap->cache.slabs.counters, COUNTER_FREE_REMOTE, 1);
-    if (hak__remote_free(&heap->cache, slab, pointer)) {
-        hak__heap_count_operation(heap);
-    }
+    free_remotely(heap, location.slice, pointer);
 }
 
 static void free_span(struct location location)
@@ -186,8 +192,28 @@ static void free_whale(void *pointer)
     }
 }
 
+/* What comes here most, the free of a thread that consumes what others produce: an object of a slab
+ * that is not this heap's. False: it is something else. */
+static bool free_of_another(void *pointer)
+{
+    struct heap *own = hak__thread_heap;
+    size_t slice = window_slice_of(pointer);
+    if (own->cache.key == CACHE_KEY_NONE || !window_contains_slice(slice)) {
+        return false;
+    }
+    uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
+    if (code - 1 >= CLASS_COUNT - 1) {
+        return false;
+    }
+    free_remotely(own, slice, pointer);
+    return true;
+}
+
 void hak__free_slow(void *pointer)
 {
+    if (HAK_LEVEL == 0 && HAK_LIKELY(free_of_another(pointer))) {
+        return; /* level 1 takes the long way, which checks */
+    }
     if (pointer == NULL) {
         return;
     }

@@ -55,12 +55,15 @@ static void collect_purge_due(uint32_t now, uint32_t delay)
 
 void hak__heap_tick(struct heap *heap)
 {
-    hak__remote_flush(&heap->cache);
     uint32_t delay = hak__knobs.purge_delay_ms;
+    uint32_t now = hak__os_clock_ms();
+    if (now - heap->sent_ms >= (delay < REMOTE_DELAY_MS ? delay : REMOTE_DELAY_MS)) {
+        heap->sent_ms = now;
+        hak__remote_flush(&heap->cache);
+    }
     if (delay == UINT32_MAX) {
         return;
     }
-    uint32_t now = hak__os_clock_ms();
     if (now - heap->trimmed_ms >= delay / 2) {
         heap->trimmed_ms = now;
         lock_acquire(&heap->lock);

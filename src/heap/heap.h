@@ -28,6 +28,8 @@ struct heap {
     struct heap *next;        /* of all heaps; constant once listed */
     struct heap *next_parked; /* under HEAPS */
     uint32_t trimmed_ms;      /* of the last trim; its thread only */
+    uint32_t batches;         /* remote batches sent, wraps; its thread only */
+    uint32_t sent_ms;         /* of the last tick that sent them all; its thread only */
 };
 
 /* This thread's heap, or one of the two that nobody owns anything in: before the thread's first
@@ -53,8 +55,10 @@ HAK_HIDDEN void hak__heap_leave(struct heap *heap);
 /* This thread's heap without the lock, for the remote buffer. NULL: it has none and can have none.
  */
 HAK_HIDDEN struct heap *hak__heap_current(void);
-/* Counts a slow operation made without the lock. */
+/* Counts a slow operation; every so often sends all remote batches and ticks. No lock held. */
 HAK_HIDDEN void hak__heap_count_operation(struct heap *heap);
+/* Counts a remote batch sent; every so often ticks. No lock held. */
+HAK_HIDDEN void hak__heap_count_batch(struct heap *heap);
 /* The key's destructor. */
 HAK_HIDDEN void hak__thread_end(void *heap);
 

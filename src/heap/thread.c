@@ -49,11 +49,24 @@ struct heap *hak__heap_enter(void)
 
 void hak__heap_count_operation(struct heap *heap)
 {
+    if (HAK_UNLIKELY(++heap->cache.tick % TICK_OPERATIONS == 0)) {
+        /* A thread that does other things frees less remotely: what it has gathered is not to keep
+         * others' slabs from getting empty. */
+        hak__remote_flush(&heap->cache);
+        hak__heap_tick(heap);
+    }
     if (HAK_UNLIKELY(heap->cache.lagging != NULL)) {
         hak__heap_help(heap);
     }
-    if (HAK_UNLIKELY(++heap->cache.tick % TICK_OPERATIONS == 0)) {
+}
+
+void hak__heap_count_batch(struct heap *heap)
+{
+    if (HAK_UNLIKELY(++heap->batches % TICK_OPERATIONS == 0)) {
         hak__heap_tick(heap);
+    }
+    if (HAK_UNLIKELY(heap->cache.lagging != NULL)) {
+        hak__heap_help(heap);
     }
 }
 

@@ -4,7 +4,7 @@
 # the network when it is there. Here with a stand-in for python3; at the end, where `./hakmem test` has prepared the
 # real one, with that.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
-export XDG_CACHE_HOME="$scratch/cache" REAL_PYTHON=${HAKMEM_LAB_PYTHON:-}
+export XDG_CACHE_HOME="$scratch/cache" REAL_PYTHON=${LABORATORY_PYTHON:-}
 real_cache=${REAL_PYTHON%/hakmem/python-*}
 unset PYTHONPATH LD_PRELOAD ${!HAKMEM_*}
 mkdir -p "$scratch/bin" "$scratch/cache"
@@ -27,7 +27,7 @@ case \$* in
     [[ ! -e "$scratch/no-network" ]] || { echo 'no route to anywhere' >&2; exit 1; } ;;
 '-m hakmem_lab '*)
     shift 2
-    echo "lab \$# \$* root=\$HAKMEM_LAB_ROOT build=\$HAKMEM_LAB_BUILD path=\$PYTHONPATH"
+    echo "lab \$# \$* root=\$LABORATORY_ROOT build=\$LABORATORY_BUILD path=\$PYTHONPATH"
     exit 7 ;;
 *) echo "unexpected: \$*" >&2; exit 99 ;;
 esac

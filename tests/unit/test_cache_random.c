@@ -51,7 +51,7 @@ static void free_one(uint64_t *random, bool newest)
     if (slab->owner == &cache->slabs) {
         unit_cache_free(cache, one.class_index, one.object);
     } else {
-        hak__remote_free(cache, slab, one.object);
+        hak__remote_free(cache, window_slice_of(one.object), one.object);
     }
 }
 

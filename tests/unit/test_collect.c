@@ -87,7 +87,7 @@ static void test_a_tick_that_is_due(void **state)
     struct heap *heap = hak__heap_adopt();
     hak__knobs.purge_delay_ms = 0; /* always due */
     owner_free_remotely(&idle);
-    hak__remote_free(&heap->cache, busy.slab, busy.object);
+    hak__remote_free(&heap->cache, window_slice_of(busy.object), busy.object);
     lock_acquire(&heap->lock);
     unit_cache_free(&heap->cache, 2, unit_cache_allocate(&heap->cache, 2));
     lock_release(&heap->lock);
@@ -118,11 +118,15 @@ static void test_a_tick_that_is_not_due(void **state)
         hak__heap_tick(heap); /* the last purge pass of the process is now */
         hak__knobs.purge_delay_ms = delays[i];
         heap->trimmed_ms = hak__os_clock_ms();
-        hak__remote_free(&heap->cache, owner.slab, owner.object);
+        hak__remote_free(&heap->cache, window_slice_of(owner.object), owner.object);
         for (int tick = 0; tick < 4; tick++) {
             hak__heap_tick(heap);
         }
-        /* batches are sent in any case */
+        if (!HAK_TINY_LIMITS) { /* there they wait for a millisecond only */
+            assert_int_equal(hak__slab_free_objects(owner.slab), owner.slab->carved_count - 1);
+        }
+        heap->sent_ms -= REMOTE_DELAY_MS;
+        hak__heap_tick(heap); /* batches are sent in any case */
         assert_int_equal(hak__slab_free_objects(owner.slab), owner.slab->carved_count);
         assert_true(owner_has_slab(&owner));
         assert_true(heap->cache.slabs.counters.values[COUNTER_TICKS] == before + 1);
@@ -130,6 +134,32 @@ static void test_a_tick_that_is_not_due(void **state)
         assert_false(owner_has_slab(&owner));
         hak__heap_park(heap);
     }
+}
+
+/* Other operations send what has been gathered; sending alone does not, or batches would stay
+ * small. */
+static void test_operations_send_batches(void **state)
+{
+    (void)state;
+    struct owner owner = owner_create();
+    struct heap *heap = hak__heap_adopt();
+    heap->cache.tick = 0;
+    heap->batches = 0;
+    heap->sent_ms = hak__os_clock_ms();
+    hak__knobs.purge_delay_ms = UINT32_MAX;
+    hak__remote_free(&heap->cache, window_slice_of(owner.object), owner.object);
+    uint32_t waiting = owner.slab->carved_count - 1;
+    for (uint32_t i = 0; i < TICK_OPERATIONS && !HAK_TINY_LIMITS; i++) {
+        hak__heap_count_batch(heap);
+    }
+    for (uint32_t i = 1; i < TICK_OPERATIONS; i++) {
+        hak__heap_count_operation(heap);
+    }
+    assert_int_equal(hak__slab_free_objects(owner.slab), waiting);
+    hak__heap_count_operation(heap);
+    assert_int_equal(hak__slab_free_objects(owner.slab), waiting + 1);
+    hak__heap_park(owner.heap);
+    hak__heap_park(heap);
 }
 
 static void test_a_tick_after_the_delay(void **state)
@@ -161,7 +191,7 @@ static void *reclaim_as_a_thread(void *argument)
     memset(whale, 1, 3 * MIB);
     REQUIRE(hak__whale_free(whale));
     size_t cached = hak__whale_totals().cached_bytes;
-    hak__remote_free(&heap->cache, other.slab, other.object);
+    hak__remote_free(&heap->cache, window_slice_of(other.object), other.object);
     size_t released = hak__heap_reclaim(unmap);
     REQUIRE(released >= cached && released > 0);
     REQUIRE_SIZE(hak__whale_totals().cached_bytes, ==, 0);
@@ -195,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_help),
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_due),
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_not_due),
+        UNIT_TEST_WITH_KNOBS(test_operations_send_batches),
         UNIT_TEST_WITH_KNOBS(test_a_tick_after_the_delay),
         UNIT_TEST_WITH_KNOBS(test_reclaim),
     };

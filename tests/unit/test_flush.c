@@ -301,17 +301,17 @@ static void test_abandon(void **state)
     allocate_all(class_index, capacity);
     struct slab *slab = unit_slab_of(objects[0]);
     free_all(class_index, capacity - 1);
-    hak__remote_free(cache, foreign_slab, foreign[0]);
+    hak__remote_free(cache, window_slice_of(foreign[0]), foreign[0]);
     hak__cache_abandon(cache);
     assert_int_equal(hak__cache_bytes(cache), 0);
     assert_true(cache->charged == 0);
     for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
-        assert_null(cache->remote[i].slab);
+        assert_int_equal(cache->remote[i].link, 0);
         assert_int_equal(cache->remote[i].count, 0);
     }
     hak__remote_flush(cache);
     assert_int_equal(foreign_slab->shared_remote, 0);
-    hak__remote_free(cache, foreign_slab, foreign[1]);
+    hak__remote_free(cache, window_slice_of(foreign[1]), foreign[1]);
     hak__remote_flush(cache);
     assert_int_equal(hak__slab_free_objects(foreign_slab), 1);
     /* by hand what is lost in a child: the objects that were in the bins */

@@ -180,7 +180,7 @@ static void check_child(void)
             REQUIRE_SIZE(hak__cache_bytes(&heap->cache), ==, 0);
             REQUIRE(heap->cache.charged == 0);
             for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
-                REQUIRE(heap->cache.remote[i].slab == NULL && heap->cache.remote[i].count == 0);
+                REQUIRE(heap->cache.remote[i].link == 0 && heap->cache.remote[i].count == 0);
             }
         }
     }

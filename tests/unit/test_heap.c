@@ -115,7 +115,7 @@ static void test_parking_gives_everything_back(void **state)
         heap_free(heap, class_index, objects[i]);
     }
     void *foreign = heap_allocate(other, class_index);
-    hak__remote_free(&heap->cache, unit_slab_of(foreign), foreign);
+    hak__remote_free(&heap->cache, window_slice_of(foreign), foreign);
     lock_acquire(&heap->lock);
     struct span span =
         hak__span_allocate(&heap->spans, &heap->cache.slabs.counters, MIB, SLICE_SIZE);

@@ -26,7 +26,7 @@ static int destroy_caches(void **state)
 
 static bool free_remotely(void *object)
 {
-    return hak__remote_free(freer, unit_slab_of(object), object);
+    return hak__remote_free(freer, window_slice_of(object), object);
 }
 
 static uint64_t batches(void)
@@ -47,12 +47,11 @@ static uint32_t buffered_count(void)
     uint32_t count = 0;
     for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
         const struct remote_entry *entry = &freer->remote[i];
-        assert_true(entry->slab != NULL || entry->count == 0);
-        assert_true(entry->slab == NULL || entry->count != 0);
-        if (entry->slab != NULL) {
+        assert_true((entry->link != 0) == (entry->count != 0));
+        if (entry->link != 0) {
             struct object_list list = {entry->head, entry->count};
             assert_ptr_equal(unit_list_tail(list), entry->tail);
-            assert_ptr_equal(unit_slab_of(entry->head), entry->slab);
+            assert_int_equal(window_slice_of(entry->head) + 1, entry->link);
         }
         count += entry->count;
     }
@@ -95,7 +94,11 @@ static void test_a_full_entry_is_sent(void **state)
 }
 
 /* Slabs of one class, all their objects held; the first of each is for a remote free. */
-enum { SLAB_CLASS_SIZE = 256, SLABS_MAX = 80, IN_SLAB = SLICE_SIZE / SLAB_CLASS_SIZE };
+enum {
+    SLAB_CLASS_SIZE = 256,
+    SLABS_MAX = REMOTE_ENTRIES + 1,
+    IN_SLAB = SLICE_SIZE / SLAB_CLASS_SIZE
+};
 static void *slab_objects[SLABS_MAX][IN_SLAB];
 
 static void fill_slabs(uint32_t slabs)
