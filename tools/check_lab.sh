@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Runs one test file of the laboratory. Usage: check_lab.sh lab/tests/test_NAME.py
-# HAKMEM_LAB_PYTHON is the interpreter with the laboratory's packages: `./hakmem test` prepares it.
+# LABORATORY_PYTHON is the interpreter with the laboratory's packages: `./hakmem test` prepares it.
 # TEST_BUILD is the build's directory. Status 77: there is no such interpreter.
 set -u
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit 1
 
-if [[ ! -x ${HAKMEM_LAB_PYTHON:-} ]]; then
-    echo "skipped: HAKMEM_LAB_PYTHON is not set; ./hakmem test prepares the laboratory's Python" >&2
+if [[ ! -x ${LABORATORY_PYTHON:-} ]]; then
+    echo "skipped: LABORATORY_PYTHON is not set; ./hakmem test prepares the laboratory's Python" >&2
     exit 77
 fi
 build=${TEST_BUILD:-$PWD/build/release}
-export HAKMEM_LAB_ROOT=$PWD HAKMEM_LAB_BUILD=${build%/*} PYTHONPATH=$PWD/lab
-exec "$HAKMEM_LAB_PYTHON" -m pytest -q -p no:cacheprovider "$1"
+export LABORATORY_ROOT=$PWD LABORATORY_BUILD=${build%/*} PYTHONPATH=$PWD/lab
+exec "$LABORATORY_PYTHON" -m pytest -q -p no:cacheprovider "$1"

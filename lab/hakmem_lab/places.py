@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-ROOT = Path(os.environ.get("HAKMEM_LAB_ROOT") or Path(__file__).resolve().parents[2])
+ROOT = Path(os.environ.get("LABORATORY_ROOT") or Path(__file__).resolve().parents[2])
 """The checkout."""
 
-BUILD = Path(os.environ.get("HAKMEM_LAB_BUILD") or ROOT / "build") / "release"
+BUILD = Path(os.environ.get("LABORATORY_BUILD") or ROOT / "build") / "release"
 """Where the release form is built: libhakmem.so, bench/NAME, lab/measure."""
 
 

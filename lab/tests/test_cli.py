@@ -63,7 +63,7 @@ def test_the_list_is_of_all_suites() -> None:
 def test_a_broken_file_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "workloads.toml").write_text("[")
-    done = lab("bench", "--list", HAKMEM_LAB_ROOT=str(tmp_path))
+    done = lab("bench", "--list", LABORATORY_ROOT=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and "not valid TOML" in done.stderr
 
