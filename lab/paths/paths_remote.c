@@ -118,19 +118,26 @@ static void push_start(const struct path *path, unsigned rounds)
     owned_start(rounds);
 }
 
-static void push_prepare(const struct path *path, unsigned round)
+/* The buffer has no entry of the slab: the round before has sent it. */
+static void first_prepare(const struct path *path, unsigned round)
 {
     (void)round;
-    remote_free(1); /* the entry is the slab's */
     for (unsigned i = 0; i < path->count; i++) {
         paths_pointers[i] = paths_held[next_held++];
     }
 }
 
+static void push_prepare(const struct path *path, unsigned round)
+{
+    remote_free(1); /* makes the entry */
+    first_prepare(path, round);
+}
+
 static void push_finish(const struct path *path, unsigned round)
 {
+    (void)path;
     (void)round;
-    remote_free(REMOTE_BATCH - 1 - path->count); /* the last of these sends */
+    remote_free(REMOTE_BATCH - next_held % REMOTE_BATCH); /* the last of these sends */
 }
 
 /* ---- Out of it. ---- */
@@ -200,6 +207,7 @@ static void refill_prepare(const struct path *path, unsigned round)
 
 const struct path paths_remote[] = {
     {"remote_push", NULL, PATH_FREE, 64, PATHS_OBJECT, 0, push_start, push_prepare, push_finish},
+    {"remote_start", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, push_start, first_prepare, push_finish},
     {"remote_send", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, send_start, send_prepare, NULL},
     {"remote_send_notify", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, notify_start, notify_prepare,
      notify_finish},
