@@ -28,7 +28,7 @@ from .model import Arm, Case, Session
 from .places import results_directory
 from .problem import Problem, Usage
 from .schedule import with_again
-from .verdict import ROUNDS, Finding, Rules, Verdict, decide, evidence_of
+from .verdict import ROUNDS, ROUNDS_MAX, Finding, Rules, Verdict, decide, evidence_of, rounds_wanted
 from .wording import interval, parse_percent, percent, signed_percent
 
 PLAIN = "default"
@@ -60,7 +60,10 @@ def run(
     min_effect: Annotated[
         str, typer.Option("--min-effect", help="The smallest change of time that counts.")
     ] = "1%",
-    rounds: Annotated[int, typer.Option(help="Samples of each arm.")] = ROUNDS,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help=f"Samples of each arm; {ROUNDS} to {ROUNDS_MAX}, by the noise."),
+    ] = None,
     title: Annotated[str, typer.Option(help="Of the record.")] = "",
     why: Annotated[str, typer.Option(help="Why b should be better, with a figure.")] = "",
     record: Annotated[
@@ -84,7 +87,7 @@ def run(
     if record and not why:
         raise Usage("a record needs --why: the reason, with a figure, why b should be better")
     rules = Rules(effect_min=parse_percent(min_effect))
-    if rounds < rules.samples_min:
+    if rounds is not None and rounds < rules.samples_min:
         raise Usage(f"a verdict needs --rounds {rules.samples_min} or more")
     both = parse_arms(a, b)
     for arm in both:
@@ -93,7 +96,8 @@ def run(
     words = ["ab", "--a", a, "--b", b]
     options = {"--suite": suite, "--workload": workload, "--min-effect": min_effect}
     words += [word for name, value in options.items() if value for word in (name, value)]
-    words += ["--rounds", str(rounds), *(["--", *program] if program else [])]
+    words += ["--rounds", str(rounds)] if rounds else []
+    words += ["--", *program] if program else []
     plan = Plan(
         title or f"{both[1].name} against {both[0].name}", why or "Nothing was stated beforehand.",
         words, *both, cases, rounds, rules, _key(cases, both, rounds, seed, rules),
@@ -118,11 +122,15 @@ def _measure(
         rehearse(plan.cases[0], plan.a)
     decision_record.begin(path, plan)
     what = f"{len(plan.cases)} workloads" if len(plan.cases) > 1 else plan.cases[0].name
-    runs = plan.rounds * len(plan.cases) * 3
-    _say(f"is {plan.b.name} better than {plan.a.name}? {plan.rounds} rounds of {what}, {runs} runs")
+    rounds = f"{plan.rounds}" if plan.rounds else f"{ROUNDS} to {ROUNDS_MAX}"
+    _say(f"is {plan.b.name} better than {plan.a.name}? {rounds} rounds of {what}, three runs each")
+
+    def grow(session: Session) -> int:
+        return rounds_wanted(evidence_of(session, *plan.names), plan.rules)
+
     return runner.run_session(
-        plan.cases, [plan.a, plan.b], plan.rounds, seed, plan.words, results=results, new=new,
-        findings=findings,
+        plan.cases, [plan.a, plan.b], plan.rounds or ROUNDS, seed, plan.words, results=results,
+        new=new, findings=findings, grow=None if plan.rounds else grow,
     )
 
 
@@ -197,11 +205,11 @@ def _cases(program: list[str] | None, suite: str, workload: str) -> list[Case]:
 
 
 def _key(
-    cases: Sequence[Case], both: Sequence[Arm], rounds: int, seed: int | None, rules: Rules
+    cases: Sequence[Case], both: Sequence[Arm], rounds: int | None, seed: int | None, rules: Rules
 ) -> str:
     """Tells the experiment: the session's key and the rules it is judged by."""
     session = store.session_key(
-        "ab", cases, with_again(both), rounds, seed, machine.describe()["id"]
+        "ab", cases, with_again(both), rounds or store.ROUNDS_GROW, seed, machine.describe()["id"]
     )
     text = session + json.dumps(dataclasses.asdict(rules), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]

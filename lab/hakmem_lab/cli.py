@@ -8,6 +8,7 @@ second to load.
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from typing import Any
 
@@ -36,6 +37,10 @@ def main(words: list[str] | None = None) -> int:
         print(overview())
         return 0 if words else STATUS_USAGE
     name, arguments = words[0], words[1:]
+    # A closed terminal and a polite kill end a command as Ctrl-C does, cleaned up.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores the terminal's end
+            signal.signal(number, signal.default_int_handler)
     try:
         if name not in COMMANDS:
             return _fail(f"there is no command '{name}'", STATUS_USAGE)

@@ -18,7 +18,7 @@ from . import statistics
 from .model import Arm, Case, Session
 from .places import ROOT
 from .problem import Problem, Usage
-from .verdict import CaseVerdict, Finding, Rules, Verdict
+from .verdict import ROUNDS, ROUNDS_MAX, CaseVerdict, Finding, Rules, Verdict
 from .wording import interval, percent, signed_percent
 
 DIRECTORY = ROOT / "docs" / "decisions"
@@ -38,7 +38,7 @@ class Plan:
     a: Arm
     b: Arm
     cases: Sequence[Case]
-    rounds: int
+    rounds: int | None  # None: as many as the noise asks for
     rules: Rules
     key: str  # tells this experiment from all others
 
@@ -111,8 +111,7 @@ def _head(plan: Plan, path: Path) -> str:
             [
                 f"- Workloads: {', '.join(case.name for case in plan.cases)}.",
                 f"- Arms: a is {_arm_text(plan.a)}; b is {_arm_text(plan.b)}; and a again (A/A).",
-                f"- Samples: {plan.rounds} of each arm and workload, one in each round, in random"
-                " order.",
+                f"- Samples: {_rounds_text(plan.rounds)}, one in each round, in random order.",
                 f"- Smallest effect that counts: {percent(rules.effect_min)} of time; p below"
                 f" {rules.alpha} after Holm.",
                 f"- Guard rails: peak RSS within {percent(rules.memory_tolerance)}, p99 latency"
@@ -123,6 +122,15 @@ def _head(plan: Plan, path: Path) -> str:
         f"```\n./hakmem {shlex.join(plan.words)}\n```",
     ]
     return "\n\n".join(lines) + "\n"
+
+
+def _rounds_text(rounds: int | None) -> str:
+    if rounds is not None:
+        return f"{rounds} of each arm and workload"
+    return (
+        f"{ROUNDS} of each arm and workload, up to {ROUNDS_MAX} if a and a again differ by more"
+        " noise than that allows for (b is not looked at)"
+    )
 
 
 def _arm_text(arm: Arm) -> str:
@@ -169,7 +177,10 @@ def _result(session: Session, verdict: Verdict) -> str:
         lines.append(_cells("geometric mean", *_cost_cells(verdict.overall), "", "", ""))
     failures = sorted({f"{f.case}, {f.arm}: {f.sentence}" for f in session.failures})
     lines += [f"\nFailed: {failure.translate(_BARS)}." for failure in failures]
-    lines.append(f"\nRaw file: {session.id}.jsonl in the results folder of the laboratory.")
+    lines.append(
+        f"\n{session.rounds} rounds. Raw file: {session.id}.jsonl in the results folder of the"
+        " laboratory."
+    )
     return "\n".join(lines)
 
 

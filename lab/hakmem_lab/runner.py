@@ -42,27 +42,41 @@ def run_session(
     findings: Iterable[dict[str, str]] = (),
     prove: Prove = proof.prove,
     counting: Counting | None = None,
+    grow: Callable[[Session], int] | None = None,
 ) -> Session:
     """Measures all cases under all arms, or goes on with what an earlier call began.
 
     `command` is what the user typed, `command[0]` the command's name. `again` adds the A/A arm.
-    Without a seed one is drawn. `counting` adds instruction counts at the end. Raises Problem when
-    an arm does not serve, and when interrupted.
+    Without a seed one is drawn. `counting` adds instruction counts at the end. `grow` is asked when
+    all rounds are done, and says how many there shall be. Raises Problem when an arm does not
+    serve, and when interrupted.
     """
     every_arm = with_again(arms) if again else list(arms)
 
+    def wanted(session: Session) -> int:
+        return max(session.rounds, grow(session)) if grow else session.rounds
+
     def is_finished(session: Session) -> bool:
-        return session.is_complete and (counting is None or counting.is_done(session))
+        counted = counting is None or counting.is_done(session)
+        return session.is_complete and counted and wanted(session) == session.rounds
 
     _check(cases, every_arm, rounds)
-    plan = _Plan(cases, every_arm, rounds, seed, command, results or results_directory())
+    plan = _Plan(
+        cases, every_arm, rounds, grow is not None, seed, command, results or results_directory()
+    )
     with _open(plan, None if new else is_finished, findings) as opened:
         session = opened.session
         try:
-            _Sitting(opened, prove).run(counting)
+            sitting = _Sitting(opened, prove)
+            sitting.run(counting, _greeting(session))
+            while (count := wanted(session)) > session.rounds:
+                news = f"the noise here asks for {count} rounds instead of {session.rounds}"
+                opened.add_rounds(count)
+                sitting.run(counting, news)
         except KeyboardInterrupt as error:
+            session = store.load(opened.path)  # the last run may be saved but not yet in memory
             done = len(session.samples) + len(session.failures)
-            total = rounds * len(every_arm) * len(cases)
+            total = session.rounds * len(every_arm) * len(cases)
             raise Problem(
                 f"stopped; {done} of {total} runs are saved, the same command goes on with them",
                 STATUS_INTERRUPTED,
@@ -102,25 +116,23 @@ class _Sitting:
         self._prove = prove
         self._cases = {case.name: case for case in self._session.cases}
         self._arms = {arm.name: arm for arm in self._session.arms}
-        done = {(s.case, s.arm, s.round) for s in self._session.samples}
-        done |= {(f.case, f.arm, f.round) for f in self._session.failures}
-        schedule = make_schedule(
-            list(self._cases), list(self._arms), self._session.rounds, self._session.seed
-        )
-        self._left = [run for run in schedule if run.key not in done]
+        self._left: list[Run] = []
         files = [arm.library or "" for arm in self._arms.values()]
         files += [case.command[0] for case in self._cases.values()]
         self._identities = {file: _identity(file) for file in files}
 
-    def run(self, counting: Counting | None) -> None:
+    def run(self, counting: Counting | None, news: str) -> None:
+        """All that is left of the session's rounds; `news` is said first."""
         session = self._session
-        done_count = len(session.samples) + len(session.failures)
-        with Reporter(self._left, done_count) as self._reporter:
-            if done_count:
-                when = session.created[:16].replace("T", " ")
-                self._reporter.say(
-                    f"going on with the session of {when} UTC; {done_count} of its runs are done"
-                )
+        done = {(s.case, s.arm, s.round) for s in session.samples}
+        done |= {(f.case, f.arm, f.round) for f in session.failures}
+        schedule = make_schedule(
+            list(self._cases), list(self._arms), session.rounds, session.seed
+        )
+        self._left = [run for run in schedule if run.key not in done]
+        with Reporter(self._left, len(done)) as self._reporter:
+            if news:
+                self._reporter.say(news)
             for sample in session.samples:
                 self._reporter.remember(sample.case, sample.arm, sample.wall_ns / 1e9)
             self._prove_arms()
@@ -212,6 +224,7 @@ class _Plan:
     cases: Sequence[Case]
     arms: Sequence[Arm]
     rounds: int
+    grows: bool
     seed: int | None
     command: Sequence[str]
     results: Path
@@ -222,7 +235,9 @@ def _open(
 ) -> store.Store:
     """The session of this plan that is not finished, or a new one."""
     facts, name = machine.describe(), plan.command[0]
-    key = store.session_key(name, plan.cases, plan.arms, plan.rounds, plan.seed, facts["id"])
+    # What was fixed at some rounds and looked at must not grow later.
+    rounds = store.ROUNDS_GROW if plan.grows else plan.rounds
+    key = store.session_key(name, plan.cases, plan.arms, rounds, plan.seed, facts["id"])
     if is_finished is not None:
         found = store.open_unfinished(plan.results, name, key, is_finished)
         if found is not None:
@@ -246,6 +261,12 @@ def _check(cases: Sequence[Case], arms: Sequence[Arm], rounds: int) -> None:
         raise Problem("at least one run is needed")
 
 
+def _greeting(session: Session) -> str:
+    done = len(session.samples) + len(session.failures)
+    when = session.created[:16].replace("T", " ")
+    return f"going on with the session of {when} UTC; {done} of its runs are done" if done else ""
+
+
 def _with_expectation(case: Case, arm: Arm) -> Case:
     """A bench refuses to run on anything but the arm's library."""
     if case.kind != "bench":
@@ -263,7 +284,6 @@ def _nothing_measured(case: Case, outcome: Outcome) -> str:
     if not (workload.get("operations") or 0) > 0 or not (workload.get("nanoseconds") or 0) > 0:
         return "it says that it did no operation"
     return ""
-
 
 
 def _identity(file: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ floors are fractions: 0.02 is 2 %, in either direction.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -165,3 +166,19 @@ def detectable_effect(
     tested = special.stdtrit(count - 1, 1 - alpha / 2) * standard_error
     needed = max(tested, math.log1p(threshold))
     return float(math.expm1(needed + special.stdtrit(count - 1, power) * standard_error))
+
+
+def rounds_for(
+    effect: float, standard_error: float, count: int, alpha: float, power: float, most: int
+) -> int:
+    """The fewest rounds, not below `count`, that would find the effect; at most `most`.
+
+    `standard_error` is what `count` rounds had; it falls with the square root of the rounds.
+    """
+
+    def would_find(rounds: int) -> bool:
+        error = standard_error * math.sqrt(count / rounds)
+        return detectable_effect(error, rounds, alpha, power) <= effect
+
+    most = max(count, most)
+    return count + bisect.bisect_left(range(count, most), True, key=would_find)

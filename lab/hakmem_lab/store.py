@@ -20,6 +20,9 @@ from .model import Arm, Case, Failure, Sample, Session
 from .places import results_directory
 from .problem import Problem
 
+ROUNDS_GROW = 0
+"""In the key of a session whose number of rounds is not fixed beforehand."""
+
 _LISTS = ("samples", "failures", "proofs", "instructions")  # what follows the head
 
 
@@ -102,6 +105,11 @@ class Store:
     def add_instructions(self, line: dict[str, Any]) -> None:
         self._append("instructions", line)
         self.session.instructions.append(line)
+
+    def add_rounds(self, rounds: int) -> None:
+        """The session shall have so many, more than it was begun with."""
+        self._append("rounds", {"rounds": rounds})
+        self.session.rounds = rounds
 
     def close(self) -> None:
         if self._file >= 0:
@@ -195,6 +203,8 @@ def _add_line(session: Session, kind: str, data: dict[str, Any]) -> None:
         session.failures.append(Failure.from_json(data))
     elif kind == "proof":
         session.proofs[data["arm"]] = data["serving"]
+    elif kind == "rounds":
+        session.rounds = data["rounds"]
     elif kind == "instructions":
         session.instructions.append(data)
 

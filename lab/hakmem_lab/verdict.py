@@ -10,7 +10,6 @@ is asked of the geometric mean over all cases, whose noise is less than any one'
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,15 @@ GO, NO_GO, INCONCLUSIVE = "GO", "NO-GO", "INCONCLUSIVE"
 LESS, MORE, UNCLEAR = "less", "more", "unclear"
 ALL_CASES = "all workloads"
 POWER = 0.95
-ROUNDS = 25  # of a session that shall end in a verdict; decision 0005 says why
+PLANNED = 1.5
+"""An effect at the threshold itself has an even chance at best; so many times that is planned for,
+which leaves room for the noise floor: twice the threshold is then found."""
+ROUNDS, ROUNDS_MAX = 25, 201
+"""A session begins with the first and grows with the machine's noise; decision 0005 says why."""
+ROUNDS_STEP = 10
+"""Fewer are not worth asking again whether they are enough."""
+ROUNDS_SENSIBLE = 1000
+"""Nobody waits for more; then a quieter machine is the advice."""
 
 Rounds = dict[int, float]
 """The values of one cell by round."""
@@ -73,6 +80,7 @@ class Finding:
     p_adjusted: float  # after Holm, over all cases
     floor: float  # what a differs from itself by
     detectable: float  # the true difference found in 95 of 100 such sessions
+    rounds_needed: int  # that would find PLANNED times the threshold
     word: str  # LESS, MORE or UNCLEAR
 
     @property
@@ -142,9 +150,7 @@ def decide(
 
     faults = {one.case: _fault(one, rules) for one in evidence}
     sound = [one for one in evidence if not faults[one.case]]
-    costs = [one.cost for one in sound]
-    joint = [_geometric_mean(costs)] if len(costs) > 1 else []
-    cost_findings = _judge([*costs, *joint], rules, rules.effect_min)
+    cost_findings = _judge(_with_joint([one.cost for one in sound]), rules, rules.effect_min)
     memory_findings = _judge([one.memory for one in sound], rules, rules.memory_tolerance)
     timed = [one for one in sound if one.latency is not None]
     latency_findings = dict(
@@ -167,7 +173,7 @@ def decide(
         sentence="",
         rules=rules,
         cases=[cases[one.case] for one in evidence],
-        overall=cost_findings[-1] if joint else None,
+        overall=cost_findings[-1] if len(sound) > 1 else None,
     )
     verdict = dataclasses.replace(verdict, word=_word(verdict))
     return dataclasses.replace(verdict, sentence=wording.sentence(verdict, a, b))
@@ -188,6 +194,11 @@ def _fault(one: Evidence, rules: Rules) -> str:
     if rounds < rules.samples_min:
         return f"{rounds} samples of each arm; a verdict needs {rules.samples_min}"
     return ""
+
+
+def _with_joint(series: list[Series]) -> list[Series]:
+    """And, of more than one case, their geometric mean as the last."""
+    return [*series, _geometric_mean(series)] if len(series) > 1 else series
 
 
 def _geometric_mean(series: Sequence[Series]) -> Series:
@@ -219,10 +230,12 @@ def _measure(series: Series, rules: Rules, threshold: float, questions: int) -> 
     )
     floor = statistics.noise_floor(again)
     p = statistics.either_test(series.b, series.a)
+    count, alpha = len(ratios), rules.alpha / (2 * questions)  # either_test asks each twice
     detectable = statistics.detectable_effect(
-        ratio.standard_error, len(ratios), rules.alpha / questions, POWER, max(threshold, floor)
+        ratio.standard_error, count, alpha, POWER, max(threshold, floor)
     )
-    return Finding(ratio, again, len(ratios), p, p, floor, detectable, UNCLEAR)
+    needed = _rounds_for(threshold, ratio, count, rules, questions, ROUNDS_SENSIBLE)
+    return Finding(ratio, again, count, p, p, floor, detectable, needed, UNCLEAR)
 
 
 def _direction(finding: Finding, rules: Rules, threshold: float) -> str:
@@ -260,8 +273,27 @@ def _word(verdict: Verdict) -> str:
     return GO if gains and safe else INCONCLUSIVE
 
 
-def rounds_needed(finding: Finding, effect: float) -> float:
-    """How many rounds would find `effect`, roughly: the noise falls with the square root."""
-    if not math.isfinite(finding.detectable):
-        return math.inf
-    return math.ceil(finding.rounds * (finding.detectable / effect) ** 2)
+def rounds_wanted(evidence: Sequence[Evidence], rules: Rules) -> int:
+    """How many rounds the noise asks for, at most ROUNDS_MAX; 0 when that cannot be said.
+
+    Looks at a and a again only, not at what b costs: when to stop must not depend on what is found.
+    """
+    if not evidence or any(_fault(one, rules) for one in evidence):
+        return 0
+    series = _with_joint([one.cost for one in evidence])
+    ratios = statistics.paired_ratios(series[-1].again, series[-1].a)
+    again = statistics.ratio_interval(ratios, resamples=rules.resamples)
+    wanted = _rounds_for(rules.effect_min, again, len(ratios), rules, len(series), ROUNDS_MAX)
+    if wanted == len(ratios):
+        return wanted
+    return min(max(wanted, len(ratios) + ROUNDS_STEP), ROUNDS_MAX)
+
+
+def _rounds_for(
+    threshold: float, noise: Ratio, count: int, rules: Rules, questions: int, most: int
+) -> int:
+    """The rounds that would surely find PLANNED times the threshold."""
+    alpha = rules.alpha / (2 * questions)  # either_test asks each twice
+    return statistics.rounds_for(
+        PLANNED * threshold, noise.standard_error, count, alpha, POWER, most
+    )

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .verdict import CaseVerdict, Finding, Verdict
 
 LESS, MORE = "less", "more"
-ROUNDS_SENSIBLE = 1000
-"""Nobody waits for more; then a quieter machine is the advice."""
 
 
 def percent(share: float) -> str:
@@ -135,7 +133,7 @@ def _doubt(verdict: Verdict) -> str:
 
 
 def _no_difference(verdict: Verdict, a: str, b: str) -> str:
-    from .verdict import rounds_needed
+    from .verdict import PLANNED, ROUNDS_SENSIBLE
 
     rules = verdict.rules
     finding = verdict.overall or verdict.cases[0].cost
@@ -148,14 +146,12 @@ def _no_difference(verdict: Verdict, a: str, b: str) -> str:
         return f"{text}; so few runs cannot show {counts}."
     found = percent(finding.detectable)
     text += f", which does not prove {counts}; a true one of {found} is found 95 times in 100"
-    # At the threshold itself the chance is even at best, so half as much again is asked for.
-    target = rules.effect_min * 1.5
-    rounds = rounds_needed(finding, target)
+    target = PLANNED * rules.effect_min
     if finding.detectable <= target:
         return f"{text}."
-    if rounds > ROUNDS_SENSIBLE:
+    if finding.rounds_needed >= ROUNDS_SENSIBLE:
         return f"{text}. A quieter machine is needed."
-    return f"{text}, one of {percent(target)} with about {rounds:.0f} rounds."
+    return f"{text}, one of {percent(target)} with about {finding.rounds_needed} rounds."
 
 
 def _time(finding: Finding) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,44 @@ def test_a_program_from_end_to_end(monkeypatch, capsys):
     assert "true" in data["sentence"]
 
 
+@NEEDS_BUILD
+def test_a_noisy_machine_is_measured_longer(monkeypatch, capsys, tmp_path):
+    """Until no more rounds are asked for, unless it was told how many."""
+    library = BUILD / "libhakmem.so"
+    monkeypatch.setattr(arms, "our_arm", lambda: Arm("hakmem", str(library)))
+    monkeypatch.setattr(ab, "ROUNDS", 9)
+    asked = []
+
+    def wanted(evidence, rules):
+        asked.append(len(evidence[0].cost.a))
+        return min(asked[-1] + 3, 12)
+
+    monkeypatch.setattr(ab, "rounds_wanted", wanted)
+    words = ["--b", "purge_delay_ms=0", "--json"]
+    assert run(*words, "--", "true") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["cases"][0]["cost"]["rounds"] == 12
+    assert "asks for 12 rounds instead of 9" in said.err
+    assert "12 rounds. Raw file" in Path(json.loads(said.out)["record"]).read_text()
+    assert asked == [9, 12]
+    assert run(*words, "--rounds", "10", "--", "true") == 0
+    assert json.loads(capsys.readouterr().out)["cases"][0]["cost"]["rounds"] == 10
+    assert asked == [9, 12]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_polite_kill_is_an_interrupt(fabricated, monkeypatch, number):
+    monkeypatch.setattr(runner, "run_session", lambda *_, **__: signal.raise_signal(number))
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        assert run("--b", "bin_bytes=1m") == 130
+        signal.signal(number, signal.SIG_IGN)  # as nohup does
+        run("--b", "bin_bytes=1m", "--rounds", "8")
+        assert signal.getsignal(number) == signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
 def plan(**changes) -> Plan:
     values = dict(
         title="Bins of a megabyte", why="Refills are 3 % of the instructions.",
@@ -210,7 +249,15 @@ def test_a_record_is_whole(tmp_path, factor, word):
     assert "| a \\| b | " in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert {row.replace("\\|", "").count("|") for row in rows} == {10}
-    assert "Raw file: 20261121T100000Z-ab-1m.jsonl" in text
+    assert "25 rounds. Raw file: 20261121T100000Z-ab-1m.jsonl" in text
+
+
+def test_a_record_says_beforehand_how_the_rounds_are_chosen(tmp_path):
+    decision_record.begin(tmp_path / "fixed.md", plan())
+    assert "- Samples: 25 of each arm" in (tmp_path / "fixed.md").read_text()
+    decision_record.begin(tmp_path / "grown.md", plan(rounds=None))
+    text = (tmp_path / "grown.md").read_text()
+    assert "- Samples: 25 of each arm and workload, up to 201 if a and a again differ" in text
 
 
 def test_records_get_the_next_number(tmp_path):

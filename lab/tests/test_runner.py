@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,56 @@ def test_a_finished_session_is_not_gone_on_with(tmp_path: Path) -> None:
     first = run([program("a", "true")], [GLIBC], 1, tmp_path)
     second = run([program("a", "true")], [GLIBC], 1, tmp_path)
     assert first.id != second.id
+
+
+def test_a_session_grows_as_long_as_it_is_asked_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def grow(session: Session) -> int:
+        assert session.is_complete
+        seen.append(session.rounds)
+        return min(session.rounds + 2, 5)
+
+    grown = run([program("a", "true")], [GLIBC], 1, tmp_path, grow=grow)
+    assert seen == [1, 3, 5]
+    assert grown.rounds == 5 and grown.is_complete and len(grown.samples) == 10
+    assert "asks for 3 rounds instead of 1" in capsys.readouterr().err
+    fixed = run([program("a", "true")], [GLIBC], 5, tmp_path / "fixed")
+    runs = [(s.arm, s.round, s.order, s.padding) for s in fixed.samples]
+    assert [(s.arm, s.round, s.order, s.padding) for s in grown.samples] == runs
+
+
+def test_a_session_that_grew_goes_on_with_all_its_rounds(tmp_path: Path) -> None:
+    """Killed before and after it grew: the same command measures what is left."""
+    done = tmp_path / "done"
+    script = '[ -n "$LD_DEBUG" ] || echo x >>"$1"'
+    case = program("a", script, str(done))
+
+    def interrupted(session: Session) -> int:
+        raise KeyboardInterrupt
+
+    def sitting(grow: Callable[[Session], int]) -> Session:
+        return run([case], [GLIBC], 2, tmp_path / "results", grow=grow)
+
+    with pytest.raises(Problem, match="4 of 4 runs are saved"):
+        sitting(interrupted)
+    (path,) = (tmp_path / "results").glob("*.jsonl")
+    with store.Store.resume(path) as opened:
+        opened.add_rounds(4)
+    session = sitting(lambda session: 4)
+    assert session.id == path.stem and session.rounds == 4 and session.is_complete
+    assert len(done.read_text().splitlines()) == len(session.samples) == 8
+    assert sitting(lambda session: 4).id != path.stem
+
+
+def test_a_session_of_fixed_rounds_never_grows(tmp_path: Path) -> None:
+    """Its verdict has been seen: to go on until it is another would find what is not there."""
+    fixed = run([program("a", "true")], [GLIBC], 1, tmp_path)
+    grown = run([program("a", "true")], [GLIBC], 1, tmp_path, grow=lambda session: 2)
+    assert grown.id != fixed.id and len(grown.samples) == 4
+    assert store.load(tmp_path / f"{fixed.id}.jsonl").rounds == 1
 
 
 def test_new_begins_anew(tmp_path: Path) -> None:

@@ -145,3 +145,30 @@ def test_detectable_effect_is_detected_that_often():
         first, second = generator.lognormal(0, noise, (2, count))
         found += statistics.mann_whitney(list(first), list(second * (1 + effect))) < 0.002
     assert 0.72 <= found / 400 <= 0.88
+
+
+def test_rounds_for_an_effect_by_hand():
+    """Many rounds: (3.09 + 0.84) standard errors; half the error takes four times the rounds."""
+    same = statistics.rounds_for(0.00394, 0.001, 5000, 0.002, 0.8, 9999)
+    noisy = statistics.rounds_for(0.00394, 0.002, 1000, 0.002, 0.8, 9999)
+    assert same == pytest.approx(5000, abs=50)
+    assert noisy == pytest.approx(4000, abs=40)
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.01, 0.02])
+def test_rounds_for_an_effect_are_the_fewest(noise):
+    count = 25
+
+    def found(rounds):
+        error = noise * math.sqrt(2 / rounds)
+        return statistics.detectable_effect(error, rounds, 0.001, 0.95)
+
+    rounds = statistics.rounds_for(0.015, noise * math.sqrt(2 / count), count, 0.001, 0.95, 1000)
+    assert found(rounds) <= 0.015
+    assert rounds == count or found(rounds - 1) > 0.015
+
+
+def test_rounds_for_an_effect_have_a_limit():
+    assert statistics.rounds_for(0.01, 1.0, 25, 0.002, 0.95, 200) == 200
+    assert statistics.rounds_for(0.01, 0.0, 25, 0.002, 0.95, 200) == 25
+    assert statistics.rounds_for(0.01, 1.0, 300, 0.002, 0.95, 200) == 300

@@ -80,6 +80,20 @@ def test_kinds_and_fields_of_newer_versions_are_passed_over(tmp_path: Path) -> N
     assert len(store.load(opened.path).samples) == 2
 
 
+def test_rounds_that_were_added_are_kept(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "ab", "key", make_session()) as opened:
+        for arm in "ab":
+            for number in range(2):
+                opened.add_sample(make_sample(arm, number))
+        assert opened.session.is_complete
+        opened.add_rounds(3)
+        assert not opened.session.is_complete
+    assert store.load(opened.path).rounds == 3
+    with store.Store.resume(opened.path) as again:
+        again.add_rounds(5)
+    assert store.load(opened.path).rounds == 5
+
+
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
         code = (

@@ -162,6 +162,55 @@ def test_nothing_measured_is_inconclusive():
     assert word(Evidence("one", Series({}, {}, {}), Series({}, {}, {}))) == INCONCLUSIVE
 
 
+def test_a_quiet_machine_needs_no_more_rounds():
+    assert verdict.rounds_wanted([evidence(noise=0.004)], RULES) == verdict.ROUNDS
+
+
+def test_noise_asks_for_more_rounds():
+    """Of each arm 2 %: (3.3 + 1.7) x 1.07 x sqrt(2 / rounds) x 2 % is 1.5 % with 102 rounds."""
+    wanted = [verdict.rounds_wanted([evidence(noise=n, seed=3)], RULES) for n in (0.01, 0.02, 0.1)]
+    assert wanted[0] < wanted[1] < wanted[2] == verdict.ROUNDS_MAX
+    assert wanted[1] == pytest.approx(102, rel=0.4)
+
+
+def test_rounds_are_asked_for_without_a_look_at_b():
+    """Neither its effect nor its noise: a verdict must not decide when to stop."""
+    one = evidence(noise=0.015)
+    wild = {r: 100.0 + 50 * (r % 7) for r in one.cost.b}
+    other = dataclasses.replace(one, cost=dataclasses.replace(one.cost, b=wild))
+    wanted = verdict.rounds_wanted([one], RULES)
+    assert verdict.ROUNDS < wanted == verdict.rounds_wanted([other], RULES)
+
+
+def test_rounds_grow_by_steps_worth_a_sitting_and_end():
+    wanted = verdict.rounds_wanted([evidence(noise=0.0095, rounds=34)], RULES)
+    assert wanted == 34 or wanted >= 44
+    assert verdict.rounds_wanted([evidence(noise=0.05, rounds=195)], RULES) == verdict.ROUNDS_MAX
+    assert verdict.rounds_wanted([evidence(noise=0.05, rounds=201)], RULES) == verdict.ROUNDS_MAX
+
+
+def test_many_cases_share_their_rounds():
+    """Their mean is quieter than any one of them, and it is what is asked about."""
+    cases = [evidence(f"case {n}", noise=0.02, seed=3 * n) for n in range(8)]
+    assert verdict.rounds_wanted(cases, RULES) < verdict.rounds_wanted(cases[:1], RULES)
+
+
+def test_what_cannot_be_judged_asks_for_no_rounds():
+    assert verdict.rounds_wanted([], RULES) == 0
+    assert verdict.rounds_wanted([evidence(noise=0.05, rounds=8)], RULES) == 0
+    failed = dataclasses.replace(evidence(noise=0.05), failures_b=1)
+    assert verdict.rounds_wanted([failed], RULES) == 0
+
+
+def test_the_sentence_names_the_rounds_that_would_do():
+    result = verdict.decide([evidence(cost=1.0, noise=0.02)], RULES)
+    needed = result.cases[0].cost.rounds_needed
+    assert f"one of 1.5 % with about {needed} rounds." in result.sentence
+    assert needed == pytest.approx(102, rel=0.4)
+    result = verdict.decide([evidence(cost=1.0, noise=0.2)], RULES)
+    assert result.sentence.endswith("A quieter machine is needed.")
+
+
 def test_samples_of_a_session():
     session = synthetic.session(
         ["first", "second"], {**synthetic.OURS, "glibc": (1.2, 1.0)}, rounds=12, vary=False,
