@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 import psutil
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
@@ -195,19 +196,45 @@ def cell(belief: Belief) -> Text:
     return text.append(number(belief.measured) + ("!" if belief.is_wrong else ""), style=style)
 
 
+def row_of(verdict: Verdict) -> dict[str, Text]:
+    """The cells by their headings."""
+    beliefs = {quantity: cell(verdict.beliefs[quantity]) for quantity in QUANTITIES}
+    time = Text(f"{number(verdict.nanoseconds)} ±{number(verdict.noise_ns)}")
+    return {
+        "path": Text(verdict.path.name, style="red" if verdict.stray else ""), **beliefs, "ns": time
+    }
+
+
+def tables_of(verdicts: list[Verdict], width: int) -> list[Table]:
+    """One, or as many below each other as it takes not to cut anything off."""
+    rows = [row_of(verdict) for verdict in verdicts]
+    widths = {
+        heading: 2 + max(len(heading), *(len(row[heading].plain) for row in rows))
+        for heading in rows[0]
+    }
+    groups: list[list[str]] = [["path"]]
+    for heading in [*QUANTITIES, "ns"]:
+        if sum(widths[one] for one in [*groups[-1], heading]) > width and len(groups[-1]) > 1:
+            groups.append(["path"])
+        groups[-1].append(heading)
+    tables = []
+    for group in groups:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+        for heading in group:
+            table.add_column(heading, justify="left" if heading == "path" else "right",
+                             no_wrap=True)  # fmt: skip
+        for row in rows:
+            table.add_row(*(row[heading] for heading in group))
+        tables.append(table)
+    return tables
+
+
 def show(verdicts: list[Verdict], constants: dict[str, Belief], console: Console) -> None:
-    table = Table(title="Each path: believed, then measured; ! where the belief is wrong")
-    table.add_column("path")
-    for quantity in QUANTITIES:
-        table.add_column(quantity, justify="right", no_wrap=True)
-    table.add_column("ns", justify="right", no_wrap=True)
-    for verdict in verdicts:
-        table.add_row(
-            Text(verdict.path.name, style="red" if verdict.stray else ""),
-            *(cell(verdict.beliefs[quantity]) for quantity in QUANTITIES),
-            f"{number(verdict.nanoseconds)} ±{number(verdict.noise_ns)}",
-        )
-    console.print(table)
+    console.print("Each path: believed, then measured; ! where the belief is wrong")
+    for table in tables_of(verdicts, console.width):
+        console.print()
+        console.print(table)
+    console.print()
     text = Text("The machine: ")
     for name, belief in constants.items():
         text.append(f"{name} ").append_text(cell(belief)).append("; ")

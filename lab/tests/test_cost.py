@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import shutil
 import subprocess
 from pathlib import Path as FilePath
 
 import pytest
+from rich.console import Console
 
 from hakmem_lab import cli, cost, cost_measure, cost_model
 from hakmem_lab.cost_measure import Driver
-from hakmem_lab.cost_model import Machine, Model, Part, Path
+from hakmem_lab.cost_model import Belief, Machine, Model, Part, Path, Verdict
 from hakmem_lab.problem import Problem
 
 MACHINE = Machine(
@@ -137,6 +139,7 @@ def test_a_broken_model_is_one_sentence(tmp_path, edit, said):
 
 CALLGRIND = """\
 # callgrind format
+part: 1
 events: Ir Ge
 fl=a.c
 fn=paths_measured
@@ -151,15 +154,36 @@ fn=malloc
 fn=slow
 9 28 3
 totals: 160 4
+part: 2
+events: Ir Ge
+fn=paths_measured
+10 100 0
+cfn=malloc
+calls=2 5
+11 33 0
+fn=malloc
+5 33
+totals: 133 0
+part: 3
+desc: Trigger: Program termination
+events: Ir Ge
+totals: 0
 """
 
 
 def test_callgrind_costs_are_the_functions_own():
-    assert cost_measure.self_costs(CALLGRIND.splitlines()) == {
-        "malloc": {"Ir": 32, "Ge": 1}, "slow": {"Ir": 28, "Ge": 3},
-    }
+    assert cost_measure.self_costs(CALLGRIND.splitlines()) == [
+        {"malloc": {"Ir": 32, "Ge": 1}, "slow": {"Ir": 28, "Ge": 3}},
+        {"malloc": {"Ir": 33, "Ge": 0}},
+    ]
     with pytest.raises(Problem):
         cost_measure.self_costs([])
+
+
+def test_the_median_batch_stands_for_all():
+    batches = [{"malloc": {"Ir": n}, "slow": {"Ir": 10}} for n in (30, 900, 20, 25)]
+    assert cost_measure.median_batch(batches)["malloc"]["Ir"] == 25
+    assert cost_measure.median_batch(batches[:1]) == batches[0]
 
 
 def test_lines_are_counted_between_the_marks():
@@ -263,3 +287,16 @@ def test_bad_input_is_one_sentence(monkeypatch, capsys):
     assert cli.main(["cost"]) == 1
     said = capsys.readouterr().err
     assert "type: ./hakmem build" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("width,tables", [(80, 2), (200, 1)])
+def test_a_narrow_terminal_cuts_nothing_off(width: int, tables: int) -> None:
+    """More tables instead; each figure and each name is whole."""
+    beliefs = {name: Belief(14138.0, 19659.0) for name in cost_model.QUANTITIES}
+    verdict = Verdict(Path("free_overflow_scattered", "", {}, {}), beliefs, 7737.0, 418.0)
+    output = io.StringIO()
+    cost.show([verdict], {}, Console(file=output, width=width))
+    text = output.getvalue()
+    assert text.count("free_overflow_scattered") == tables
+    assert text.count("14138 19659") == len(beliefs) and "7737 ±418" in text
+    assert max(map(len, text.splitlines())) <= width
