@@ -8,6 +8,8 @@
 
 #define HAK_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define HAK_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+/* The line at `address`, which may be any, is about to be written. */
+#define HAK_PREFETCH(address) __builtin_prefetch(address, 1)
 #define HAK_INLINE static inline __attribute__((always_inline))
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_COLD __attribute__((noinline, cold))

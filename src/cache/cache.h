@@ -5,7 +5,8 @@
  *   free   -> bin.head, when the object's slab is this heap's
  *          -> remote entry -> the slab's remote word, when it is another's (remote.c)
  *   bin empty:  reserve -> bin, else slabs -> bin (refill.c)
- *   bin full:   reserve -> slabs, older part of the bin -> reserve (flush.c)
+ *   bin full:   older half of the bin -> reserve, if that is empty, else the last freed -> slabs
+ *               (flush.c)
  *
  * Two lists of up to `limit` objects let a thread allocate and free back and forth across a full
  * bin without work (Bonwick & Adams, "Magazines and Vmem", 2001). A bin holds objects of slabs its

@@ -102,6 +102,15 @@ static struct object_list bin_take_all(struct bin *bin)
     return list;
 }
 
+static struct object *bin_last_of(const struct bin *bin, uint32_t count)
+{
+    struct object *last = bin->head;
+    for (uint32_t i = 1; i < count; i++) {
+        last = last->next;
+    }
+    return last;
+}
+
 /* All but the last freed half of the limit. The bin is then as far from empty as from full: taking
  * all of it made a thread at the boundary swap lists at every few operations, 10 % of its time in
  * replace with 20,000 slots. */
@@ -111,32 +120,36 @@ static struct object_list bin_take_older(struct bin *bin)
     if (kept == 0) {
         return bin_take_all(bin);
     }
-    struct object *last = bin->head;
-    for (uint32_t i = 1; i < kept; i++) {
-        last = last->next;
-    }
+    struct object *last = bin_last_of(bin, kept);
     struct object_list older = {last->next, bin_count(bin) - kept};
     last->next = NULL;
     bin->room = (int32_t)(bin->limit - kept);
     return older;
 }
 
-static void cache_return_reserve(struct cache *cache, uint32_t class_index)
+/* The last freed: still near, while each object of a long list is a line to wait for. Half of the
+ * time of fragment_stress went into walking older ones (docs/decisions/0012). */
+static struct object_list bin_take_newest(struct bin *bin)
 {
-    struct object_list list = cache->reserves[class_index];
-    if (list.count != 0) {
-        cache->reserves[class_index] = (struct object_list){NULL, 0};
-        cache_return(cache, list);
-    }
+    uint32_t count = bin->limit / 2 + 1;
+    count = count < FLUSH_OBJECTS_MAX ? count : FLUSH_OBJECTS_MAX;
+    struct object_list newest = {bin->head, count};
+    struct object *last = bin_last_of(bin, count);
+    bin->head = last->next;
+    last->next = NULL;
+    bin->room += (int32_t)count;
+    return newest;
 }
 
 static void cache_flush_class(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
-    cache_return_reserve(cache, class_index);
-    struct object_list list = bin_take_all(bin);
-    if (list.count != 0) {
-        cache_return(cache, list);
+    struct object_list lists[] = {cache->reserves[class_index], bin_take_all(bin)};
+    cache->reserves[class_index] = (struct object_list){NULL, 0};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        if (lists[i].count != 0) {
+            cache_return(cache, lists[i]);
+        }
     }
     cache_set_limit(cache, class_index, 0);
 }
@@ -166,8 +179,11 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
         cache_return(cache, (struct object_list){object, 1});
         return;
     }
-    cache_return_reserve(cache, class_index);
-    cache->reserves[class_index] = bin_take_older(bin);
+    if (cache->reserves[class_index].count == 0) {
+        cache->reserves[class_index] = bin_take_older(bin);
+    } else {
+        cache_return(cache, bin_take_newest(bin));
+    }
 }
 
 void hak__cache_flush(struct cache *cache)

@@ -78,6 +78,8 @@
 #define BIN_BYTES_START (HAK_TINY_LIMITS ? 64u : 4096u)
 #define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 1024u)
 #define BIN_OBJECTS_MIN 2u
+/* Objects a full bin returns to their slabs at once, if a full reserve waits behind it. */
+#define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : 64u)
 
 /* Objects carved at once are at most this many bytes: carving links them and so touches their OS
  * pages. */

@@ -40,7 +40,9 @@ HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
     if (HAK_LEVEL >= 2) {
         hak__malloc_check(hak__thread_heap, object, class_index);
     }
-    bin->head = object->next;
+    struct object *next = object->next;
+    HAK_PREFETCH(next); /* the next malloc's, long before its first use */
+    bin->head = next;
     bin->room++;
     return object;
 }

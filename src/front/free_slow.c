@@ -4,8 +4,7 @@
  *             -> own object (the thread had no heap a moment ago): its bin
  *             -> span: heap's cache | superslab       -> whale: cache | unmap
  *             -> NULL: nothing       -> foreign: reported       -> no allocation: fatal
- *   free_overflow -> the bin's older half becomes the reserve, the old reserve goes back to its
- * slabs
+ *   free_overflow -> the bin's older half becomes the reserve, or the last freed go to their slabs
  */
 #include "core/diagnose.h"
 #include "core/knobs.h"

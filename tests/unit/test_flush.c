@@ -196,22 +196,27 @@ static void test_no_budget(void **state)
     check_cache();
 }
 
-/* The bin and then its reserve hold what was freed last, youngest first. */
-static void check_order(uint32_t class_index, uint32_t freed)
+/* The bin and then its reserve hold these, the last first. */
+static void check_order(uint32_t class_index, void *const *kept, uint32_t kept_count)
 {
     const struct object *lists[2] = {cache->bins[class_index].head,
                                      cache->reserves[class_index].head};
     for (size_t i = 0; i < 2; i++) {
         for (const struct object *object = lists[i]; object != NULL; object = object->next) {
-            assert_ptr_equal(object, objects[--freed]);
+            REQUIRE(kept_count != 0);
+            assert_ptr_equal(object, kept[--kept_count]);
         }
     }
+    assert_int_equal(kept_count, 0);
 }
 
-static void test_the_older_part_of_a_full_bin_becomes_the_reserve(void **state)
+/* The first time the older half becomes the reserve; from then on the last freed go back. */
+static void test_a_full_bin(void **state)
 {
     (void)state;
-    uint32_t class_index = size_class_of(32), overflows = 0, count = 6 * BIN_OBJECTS_MAX;
+    static void *kept[OBJECTS_MAX];
+    uint32_t class_index = size_class_of(32), overflows = 0, kept_count = 0;
+    uint32_t count = 6 * BIN_OBJECTS_MAX;
     const struct bin *bin = &cache->bins[class_index];
     const struct object_list *reserve = &cache->reserves[class_index];
     const uint64_t *flushed = &cache->slabs.counters.values[COUNTER_FREE_FLUSHED_OBJECTS];
@@ -224,16 +229,20 @@ static void test_the_older_part_of_a_full_bin_becomes_the_reserve(void **state)
         uint32_t in_bin = bin_count(bin), in_reserve = reserve->count, limit = bin->limit;
         uint64_t flushed_before = *flushed;
         unit_cache_free(cache, class_index, objects[i]);
-        check_order(class_index, i + 1);
-        if (limit == 0 || in_bin < limit) {
-            assert_int_equal(bin_count(bin), in_bin + 1);
-            assert_int_equal(reserve->count, in_reserve);
-            continue;
+        kept[kept_count++] = objects[i];
+        if (limit != 0 && in_bin == limit) {
+            overflows++;
+            uint32_t half = limit / 2 + 1;
+            uint32_t back = half < FLUSH_OBJECTS_MAX ? half : FLUSH_OBJECTS_MAX;
+            back = in_reserve == 0 ? 0 : back;
+            in_bin -= in_reserve == 0 ? limit + 1 - limit / 2 : back;
+            in_reserve = in_reserve == 0 ? limit + 1 - limit / 2 : in_reserve;
+            kept_count -= back;
+            assert_true(*flushed == flushed_before + back);
         }
-        overflows++;
-        assert_int_equal(bin_count(bin), limit / 2);
-        assert_int_equal(reserve->count, limit + 1 - limit / 2);
-        assert_true(*flushed == flushed_before + in_reserve);
+        assert_int_equal(bin_count(bin), in_bin + 1);
+        assert_int_equal(reserve->count, in_reserve);
+        check_order(class_index, kept, kept_count);
     }
     assert_true(overflows > 3);
     check_cache();
@@ -333,7 +342,7 @@ int main(void)
         FLUSH_TEST(test_the_budget_of_a_thread),
         FLUSH_TEST(test_the_budget_of_all_threads),
         FLUSH_TEST(test_no_budget),
-        FLUSH_TEST(test_the_older_part_of_a_full_bin_becomes_the_reserve),
+        FLUSH_TEST(test_a_full_bin),
         FLUSH_TEST(test_flush),
         FLUSH_TEST(test_trim),
         FLUSH_TEST(test_abandon),
