@@ -71,7 +71,7 @@ for i = 1, tonumber(ARGV[1]) do
     redis.call('hset', 'my:hash:' .. i % 500, 'field' .. i, value:sub(1, 40))
     redis.call('zadd', 'my:set:' .. i % 100, i * 31 % 1009, 'member' .. i)
     redis.call('rpush', 'my:list:' .. i % 50, value:sub(1, i % 100))
-    if i % 3 == 0 then redis.call('append', 'my:key:' .. (i * 13) % i, value) end
+    if i % 3 == 0 then redis.call('append', 'my:key:' .. i * 13 % 1009, value) end
     if i % 5 == 0 then redis.call('del', 'my:key:' .. i / 5) end
 end
 return redis.call('dbsize')
