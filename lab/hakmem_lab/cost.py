@@ -35,7 +35,7 @@ from .problem import Problem, Usage
 MODEL = ROOT / "lab" / "cost_model.toml"
 DRIVER = BUILD / "lab" / "paths"
 
-ROUNDS_COUNTED = 64  # a tick of the allocator comes every 64th slow operation: a whole one
+ROUNDS_COUNTED = 64  # so that the ticks among slow operations, one in 64, stay below the median
 ROUNDS_TRACED = 9
 ROUNDS_TIMED = 512
 PROCESSES_TIMED = 9

@@ -1,8 +1,9 @@
 """What a path really costs: lab/paths run by itself, under callgrind and under lackey.
 
 By itself: the library's counters say that the path was taken, getrusage counts page faults, the
-time stamp counter times. callgrind counts instructions and locked instructions of the batches
-alone, exactly, whatever else the machine does. lackey prints every load and store, so that the
+time stamp counter times. callgrind counts instructions and locked instructions of each batch
+alone, exactly, whatever else the machine does; the median batch stands for all, since every 64th
+slow operation ticks, which is a path of its own. lackey prints every load and store, so that the
 cache lines of one operation can be counted; the driver's own data and the stack are left out.
 """
 
@@ -63,19 +64,22 @@ class Driver:
         return json.loads(self._run([str(self.program), "machine"], {}))
 
     def callgrind(self, path: str, rounds: int, folder: Path) -> dict[str, dict[str, float]]:
-        """Instructions (Ir) and locked instructions (Ge) of one operation, by function."""
+        """Instructions (Ir) and locked instructions (Ge) of an operation of the median batch, by
+        function."""
         out = folder / f"{path}.callgrind"
         said = self._mode(
             ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={out}",
-             f"--toggle-collect={MEASURED}", "--collect-bus=yes", "--compress-strings=no",
-             "--compress-pos=no"],
+             f"--toggle-collect={MEASURED}", f"--dump-after={MEASURED}", "--combine-dumps=yes",
+             "--collect-bus=yes", "--compress-strings=no", "--compress-pos=no"],
             "run", path, rounds,
         )
         with out.open() as lines:
-            return {
-                name: {event: cost / said["operations"] for event, cost in costs.items()}
-                for name, costs in self_costs(lines).items()
-            }
+            batches = self_costs(lines)
+        operations = said["operations"] / len(batches)
+        return {
+            name: {event: cost / operations for event, cost in costs.items()}
+            for name, costs in median_batch(batches).items()
+        }
 
     def lackey(self, path: str, rounds: int, folder: Path) -> list[int]:
         """How many cache lines each operation touched."""
@@ -140,33 +144,46 @@ def count(
     )
 
 
-def self_costs(lines: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Of a callgrind file: what each function itself cost, but for the driver's own.
+def self_costs(lines: Iterable[str]) -> list[dict[str, dict[str, int]]]:
+    """Of a callgrind file, by batch: what each function itself cost, but for the driver's own.
 
     A cost line is a position and numbers in the order of `events`; the one behind `calls=` says
-    what the called function cost and would count it twice.
+    what the called function cost and would count it twice. Each batch is a part of the file; the
+    last part, of the program's end, is empty.
     """
+    batches: list[dict[str, dict[str, int]]] = []
     events: list[str] = []
-    costs: dict[str, dict[str, int]] = {}
     function = ""
     is_call = False
     for line in lines:
         key, equals, value = line.strip().partition("=")
-        if line.startswith("events:"):
+        if line.startswith("part:"):
+            batches.append({})
+        elif line.startswith("events:"):
             events = line.split()[1:]
         elif equals:
             function = value if key == "fn" else function
             is_call = key == "calls"
         elif line[:1].isdigit():
             if not is_call and function != MEASURED:
-                entry = costs.setdefault(function, dict.fromkeys(events, 0))
+                entry = batches[-1].setdefault(function, dict.fromkeys(events, 0))
                 # trailing zeros may be left out
                 for event, number in zip(events, line.split()[1:], strict=False):
                     entry[event] += int(number)
             is_call = False
-    if not events:
+    batches = [batch for batch in batches if batch]
+    if not batches:
         raise Problem("valgrind wrote no costs")
-    return costs
+    return batches
+
+
+def median_batch(batches: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    """By instructions; of two in the middle the lower one."""
+
+    def instructions(batch: dict[str, dict[str, int]]) -> int:
+        return sum(costs["Ir"] for costs in batch.values())
+
+    return sorted(batches, key=instructions)[(len(batches) - 1) // 2]
 
 
 def touched_lines(trace: Iterable[bytes], said: dict[str, Any]) -> list[int]:

@@ -9,11 +9,14 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     REMOTE_BATCH = 128,
     REMOTE_SENT_AT_ONCE = 65536, /* bytes: an object that fills a batch by itself */
-    REMOTE_SLAB_OBJECTS = 8      /* of that size */
+    REMOTE_SLAB_OBJECTS = 8,     /* of that size */
+    TICK_OPERATIONS = 64,        /* slow operations from one tick to the next */
+    TICK_SIZE = 131072           /* of a span: malloc and free are a slow operation each */
 };
 
 static sem_t worker_go, worker_done;
@@ -188,6 +191,45 @@ static void notify_finish(const struct path *path, unsigned round)
     paths_worker_do(job_drain);
 }
 
+/* ---- Out of it because it is time. ---- */
+
+static uint64_t batches_sent(void)
+{
+    struct paths_snapshot snapshot;
+    paths_snapshot_take(&snapshot);
+    unsigned i = 0;
+    while (strcmp(snapshot.entries[i].name, "remote_batches") != 0) {
+        if (++i == snapshot.count) {
+            paths_fail(PATHS_STATUS_FAILED, "the library does not count remote_batches.");
+        }
+    }
+    return snapshot.entries[i].value;
+}
+
+/* A tick sends what is buffered: slow operations, until that is seen. */
+static void tick_start(const struct path *path, unsigned rounds)
+{
+    owned_start(rounds / REMOTE_BATCH + 1);
+    remote_free(1);
+    uint64_t before = batches_sent();
+    for (unsigned i = 0; batches_sent() == before; i++) {
+        if (i == TICK_OPERATIONS) {
+            paths_fail(PATHS_STATUS_FAILED, "%u slow operations and no tick.", i);
+        }
+        paths_keep(path->size);
+    }
+}
+
+/* The batch is the last of TICK_OPERATIONS slow operations since the tick before. */
+static void tick_prepare(const struct path *path, unsigned round)
+{
+    remote_free(1);
+    for (unsigned i = 0; i < TICK_OPERATIONS / 2 - 1; i++) {
+        free(paths_allocate(path->size));
+    }
+    paths_prepare_allocate(path, round);
+}
+
 /* ---- And back to the owner, who is the main thread this time. ---- */
 
 static void refill_start(const struct path *path, unsigned rounds)
@@ -211,6 +253,7 @@ const struct path paths_remote[] = {
     {"remote_send", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, send_start, send_prepare, NULL},
     {"remote_send_notify", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, notify_start, notify_prepare,
      notify_finish},
+    {"tick", NULL, PATH_FREE, 1, TICK_SIZE, 0, tick_start, tick_prepare, NULL},
     {"refill_remote", NULL, PATH_MALLOC, 1, REMOTE_SENT_AT_ONCE, 0, refill_start, refill_prepare,
      NULL},
     {.name = NULL},
