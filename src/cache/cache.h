@@ -55,6 +55,7 @@ struct cache {
     bool active[CLASS_COUNT]; /* slow operation since the last trim */
     struct slab_set
         *lagging; /* an owner that a batch was sent to and that does not drain; NULL: none */
+    uint32_t remote_waiting; /* entries that are not empty */
     struct remote_entry remote[REMOTE_ENTRIES];
     struct slab_set slabs;
 };
@@ -94,8 +95,30 @@ HAK_HIDDEN void hak__cache_abandon(struct cache *cache);
 HAK_HIDDEN uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index);
 HAK_HIDDEN size_t hak__cache_bytes(const struct cache *cache);
 
-/* A free of an object in somebody else's slab, which `slice` is part of. Owner thread, no lock.
- * True when a batch was sent. */
+HAK_INLINE struct remote_entry *remote_entry_of(struct cache *cache, size_t slice)
+{
+    /* Fibonacci hashing: neighbours get different entries */
+    uint32_t hash = (uint32_t)slice * UINT32_C(0x9e3779b1);
+    return &cache->remote[(hash >> 16) & (REMOTE_ENTRIES - 1)];
+}
+
+/* The usual free of an object in somebody else's slab, which `slice` is part of: the slice has an
+ * entry, and not yet a full one. Owner thread, no lock. False: nothing was done. */
+HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
+{
+    struct remote_entry *entry = remote_entry_of(cache, slice);
+    struct object *object = (struct object *)pointer;
+    uint32_t count = entry->count + 1;
+    if (HAK_UNLIKELY(entry->link != (uint32_t)slice + 1 || count >= entry->limit)) {
+        return false;
+    }
+    object->next = entry->head;
+    entry->head = object;
+    atomic_store_relaxed(&entry->count, count);
+    return true;
+}
+
+/* Any free of such an object. Owner thread, no lock. True when a batch was sent. */
 HAK_HIDDEN bool hak__remote_free(struct cache *cache, size_t slice, void *pointer);
 /* Sends every batch. Owner thread, no lock. */
 HAK_HIDDEN void hak__remote_flush(struct cache *cache);

@@ -217,6 +217,7 @@ void hak__cache_abandon(struct cache *cache)
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
         cache->remote[i] = (struct remote_entry){NULL, NULL, 0, 0, 0};
     }
+    cache->remote_waiting = 0;
 }
 
 HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index)

@@ -17,43 +17,41 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     counter_add(&cache->slabs.counters, COUNTER_REMOTE_BATCHES, 1);
     atomic_store_relaxed(&entry->link, 0u); /* reports read both */
     atomic_store_relaxed(&entry->count, 0u);
+    cache->remote_waiting--;
 }
 
-static HAK_NOINLINE void remote_start(struct cache *cache, struct remote_entry *entry, size_t slice,
-                                      struct object *object)
+static void remote_start(struct cache *cache, struct remote_entry *entry, size_t slice,
+                         struct object *object)
 {
-    if (entry->link != 0) {
-        remote_send(cache, entry);
-    }
     uint32_t size = size_class_bytes(window_owner(slice) & OWNER_CODE_MASK);
     uint32_t limit = (REMOTE_BYTES_MAX + size - 1) / size;
     atomic_store_relaxed(&entry->link, (uint32_t)slice + 1);
     entry->limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
     entry->head = NULL;
     entry->tail = object;
-}
-
-static struct remote_entry *remote_entry_of(struct cache *cache, size_t slice)
-{
-    /* Fibonacci hashing: neighbours get different entries */
-    uint32_t hash = (uint32_t)slice * UINT32_C(0x9e3779b1);
-    return &cache->remote[(hash >> 16) & (REMOTE_ENTRIES - 1)];
+    cache->remote_waiting++;
 }
 
 bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
 {
+    if (remote_push(cache, slice, pointer)) {
+        return false;
+    }
     struct remote_entry *entry = remote_entry_of(cache, slice);
     struct object *object = (struct object *)pointer;
     bool sent = false;
-    if (HAK_UNLIKELY(entry->link != (uint32_t)slice + 1)) {
-        sent = entry->link != 0;
+    if (entry->link != (uint32_t)slice + 1) {
+        if (entry->link != 0) {
+            remote_send(cache, entry);
+            sent = true;
+        }
         remote_start(cache, entry, slice, object);
     }
     object->next = entry->head;
     entry->head = object;
     uint32_t count = entry->count + 1;
     atomic_store_relaxed(&entry->count, count);
-    if (HAK_UNLIKELY(count >= entry->limit)) {
+    if (count >= entry->limit) {
         remote_send(cache, entry);
         sent = true;
     }
@@ -62,7 +60,8 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
 
 void hak__remote_flush(struct cache *cache)
 {
-    for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
+    for (uint32_t i = 0; cache->remote_waiting != 0; i++) {
+        HAK_ASSERT(i < REMOTE_ENTRIES);
         if (cache->remote[i].link != 0) {
             remote_send(cache, &cache->remote[i]);
         }

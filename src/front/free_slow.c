@@ -138,7 +138,7 @@ struct location hak__locate_allocation(const void *pointer)
     return location;
 }
 
-static void free_remotely(struct heap *heap, size_t slice, void *pointer)
+static HAK_NOINLINE void free_remotely(struct heap *heap, size_t slice, void *pointer)
 {
     if (hak__remote_free(&heap->cache, slice, pointer)) {
         int saved = errno;
@@ -191,28 +191,8 @@ static void free_whale(void *pointer)
     }
 }
 
-/* What comes here most, the free of a thread that consumes what others produce: an object of a slab
- * that is not this heap's. False: it is something else. */
-static bool free_of_another(void *pointer)
+static HAK_NOINLINE void free_any(void *pointer)
 {
-    struct heap *own = hak__thread_heap;
-    size_t slice = window_slice_of(pointer);
-    if (own->cache.key == CACHE_KEY_NONE || !window_contains_slice(slice)) {
-        return false;
-    }
-    uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
-    if (code - 1 >= CLASS_COUNT - 1) {
-        return false;
-    }
-    free_remotely(own, slice, pointer);
-    return true;
-}
-
-void hak__free_slow(void *pointer)
-{
-    if (HAK_LEVEL == 0 && HAK_LIKELY(free_of_another(pointer))) {
-        return; /* level 1 takes the long way, which checks */
-    }
     if (pointer == NULL) {
         return;
     }
@@ -234,4 +214,30 @@ void hak__free_slow(void *pointer)
         break;
     }
     errno = saved;
+}
+
+/* What comes here most, the free of a thread that consumes what others produce: an object of a slab
+ * that is not this heap's. False: it is something else. */
+HAK_INLINE bool free_of_another(struct heap *heap, void *pointer)
+{
+    size_t slice = window_slice_of(pointer);
+    if (HAK_UNLIKELY(!window_contains_slice(slice) || heap->cache.key == CACHE_KEY_NONE)) {
+        return false;
+    }
+    uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
+    if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
+        return false;
+    }
+    if (HAK_UNLIKELY(!remote_push(&heap->cache, slice, pointer))) {
+        free_remotely(heap, slice, pointer);
+    }
+    return true;
+}
+
+void hak__free_slow(void *pointer)
+{
+    /* Level 1 takes the long way, which checks. */
+    if (HAK_LEVEL != 0 || HAK_UNLIKELY(!free_of_another(hak__thread_heap, pointer))) {
+        free_any(pointer);
+    }
 }
