@@ -15,13 +15,15 @@ enum {
     REMOTE_BATCH = 128,
     REMOTE_SENT_AT_ONCE = 65536, /* bytes: an object that fills a batch by itself */
     REMOTE_SLAB_OBJECTS = 8,     /* of that size */
+    TICK_SLICE_OBJECTS = 8,      /* of TICK_OBJECT bytes in a slice, and in a slab */
+    TICK_OBJECT = 4096,
     TICK_OPERATIONS = 64,        /* slow operations from one tick to the next */
     TICK_SIZE = 131072           /* of a span: malloc and free are a slow operation each */
 };
 
 static sem_t worker_go, worker_done;
 static void (*worker_job)(void);
-static size_t owned_count; /* objects the worker is to allocate */
+static size_t owned_count, owned_size; /* objects the worker is to allocate */
 static size_t next_held;
 
 static void *worker_main(void *argument)
@@ -80,7 +82,7 @@ bool paths_worker_start(void)
 
 static void job_allocate(void)
 {
-    paths_hold(0, owned_count, PATHS_OBJECT);
+    paths_hold(0, owned_count, owned_size);
 }
 
 /* Each object of this size is carved by itself, so each allocation refills, and every refill takes
@@ -95,16 +97,22 @@ static void job_free(void)
     free(paths_pointers[0]);
 }
 
-/* The worker owns as many batches as the rounds need. */
-static void owned_start(size_t batches)
+static void owned_start_of(size_t count, size_t size)
 {
     (void)paths_worker_start();
-    owned_count = batches * REMOTE_BATCH;
+    owned_count = count;
+    owned_size = size;
     if (owned_count > PATHS_HELD_MAX) {
         paths_fail(PATHS_STATUS_USAGE, "too many rounds for this path.");
     }
     paths_worker_do(job_allocate);
     next_held = 0;
+}
+
+/* The worker owns as many batches as the rounds need. */
+static void owned_start(size_t batches)
+{
+    owned_start_of(batches * REMOTE_BATCH, PATHS_OBJECT);
 }
 
 static void remote_free(size_t count)
@@ -207,9 +215,8 @@ static uint64_t batches_sent(void)
 }
 
 /* A tick sends what is buffered: slow operations, until that is seen. */
-static void tick_start(const struct path *path, unsigned rounds)
+static void tick_find(const struct path *path)
 {
-    owned_start(rounds / REMOTE_BATCH + 1);
     remote_free(1);
     uint64_t before = batches_sent();
     for (unsigned i = 0; batches_sent() == before; i++) {
@@ -220,14 +227,48 @@ static void tick_start(const struct path *path, unsigned rounds)
     }
 }
 
-/* The batch is the last of TICK_OPERATIONS slow operations since the tick before. */
-static void tick_prepare(const struct path *path, unsigned round)
+/* All but the last of the slow operations from the tick before to the next. */
+static void tick_approach(const struct path *path, unsigned round)
 {
-    remote_free(1);
     for (unsigned i = 0; i < TICK_OPERATIONS / 2 - 1; i++) {
         free(paths_allocate(path->size));
     }
     paths_prepare_allocate(path, round);
+}
+
+static void tick_start(const struct path *path, unsigned rounds)
+{
+    owned_start(rounds / REMOTE_BATCH + 1);
+    tick_find(path);
+}
+
+/* A tick that finds nothing counts nothing, so one that sends is seen to be where it should. */
+static void tick_prepare(const struct path *path, unsigned round)
+{
+    remote_free(1);
+    tick_approach(path, round);
+    uint64_t before = batches_sent();
+    free(paths_pointers[0]);
+    if (batches_sent() != before + 1) {
+        paths_fail(PATHS_STATUS_FAILED, "the tick came early.");
+    }
+    tick_approach(path, round);
+}
+
+static void tick_send_start(const struct path *path, unsigned rounds)
+{
+    owned_start_of((rounds + 1) * TICK_SLICE_OBJECTS, TICK_OBJECT);
+    tick_find(path);
+}
+
+/* Each round an object of another slice, so that the entries are met anywhere in the buffer; its
+ * owner has taken notice of the one before. */
+static void tick_send_prepare(const struct path *path, unsigned round)
+{
+    paths_worker_do(job_drain);
+    next_held = (round + 1) * TICK_SLICE_OBJECTS;
+    remote_free(1);
+    tick_approach(path, round);
 }
 
 /* ---- And back to the owner, who is the main thread this time. ---- */
@@ -254,6 +295,7 @@ const struct path paths_remote[] = {
     {"remote_send_notify", NULL, PATH_FREE, 1, PATHS_OBJECT, 0, notify_start, notify_prepare,
      notify_finish},
     {"tick", NULL, PATH_FREE, 1, TICK_SIZE, 0, tick_start, tick_prepare, NULL},
+    {"tick_send", NULL, PATH_FREE, 1, TICK_SIZE, 0, tick_send_start, tick_send_prepare, NULL},
     {"refill_remote", NULL, PATH_MALLOC, 1, REMOTE_SENT_AT_ONCE, 0, refill_start, refill_prepare,
      NULL},
     {.name = NULL},

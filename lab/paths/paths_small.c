@@ -49,6 +49,14 @@ static void aligned_start(const struct path *path, unsigned rounds)
     bin_fill((path->size + path->other - 1) / path->other * path->other);
 }
 
+static void null_prepare(const struct path *path, unsigned round)
+{
+    (void)round;
+    for (unsigned i = 0; i < path->count; i++) {
+        paths_pointers[i] = NULL;
+    }
+}
+
 /* ---- Refill from reserve; overflow. ---- */
 
 /* Bin and reserve are empty, more than the bin may hold is in hand. */
@@ -215,6 +223,7 @@ const struct path paths_small[] = {
     {"malloc_hit", NULL, PATH_MALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
     {"malloc_hit_mid", NULL, PATH_MALLOC, 16, MID_SIZE, 0, hit_start, NULL, paths_finish_free},
     {"free_hit", NULL, PATH_FREE, 32, PATHS_OBJECT, 0, hit_start, paths_prepare_allocate, NULL},
+    {"free_null", NULL, PATH_FREE, 32, PATHS_OBJECT, 0, hit_start, null_prepare, NULL},
     {"calloc_hit", NULL, PATH_CALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
     {"aligned_hit", NULL, PATH_ALIGNED, 16, 100, 64, aligned_start, NULL, paths_finish_free},
     {"refill_reserve", OPTION_SMALL_BINS, PATH_MALLOC, 1, PATHS_OBJECT, 0, swap_start,
