@@ -17,8 +17,8 @@ enum {
     REMOTE_SLAB_OBJECTS = 8,     /* of that size */
     TICK_SLICE_OBJECTS = 8,      /* of TICK_OBJECT bytes in a slice, and in a slab */
     TICK_OBJECT = 4096,
-    TICK_OPERATIONS = 64,        /* slow operations from one tick to the next */
-    TICK_SIZE = 131072           /* of a span: malloc and free are a slow operation each */
+    TICK_OPERATIONS = 64, /* slow operations from one tick to the next */
+    TICK_SIZE = 131072    /* of a span: malloc and free are a slow operation each */
 };
 
 static sem_t worker_go, worker_done;
@@ -250,7 +250,7 @@ static void tick_prepare(const struct path *path, unsigned round)
     uint64_t before = batches_sent();
     free(paths_pointers[0]);
     if (batches_sent() != before + 1) {
-        paths_fail(PATHS_STATUS_FAILED, "the tick came early.");
+        paths_fail(PATHS_STATUS_FAILED, "the tick came at another operation.");
     }
     tick_approach(path, round);
 }
