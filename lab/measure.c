@@ -90,10 +90,12 @@ static _Noreturn void child_become(char **command, bool is_load, int go, int err
     bool is_ready = input >= 0 && output >= 0 && said >= 0 && dup2(input, STDIN_FILENO) >= 0 &&
                     dup2(output, STDOUT_FILENO) >= 0 && dup2(said, STDERR_FILENO) >= 0 &&
                     (options.directory == NULL || chdir(options.directory) == 0);
-    if (is_ready && read(go, &byte, 1) == 1) {
-        (void)execvp(command[0], command);
-    }
     error = errno;
+    /* Also who is not ready waits: the parent's write must find a reader. */
+    if (read(go, &byte, 1) == 1 && is_ready) {
+        (void)execvp(command[0], command);
+        error = errno;
+    }
     (void)!write(errors, &error, sizeof error);
     _exit(127);
 }

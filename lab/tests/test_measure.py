@@ -77,6 +77,12 @@ def test_what_cannot_be_measured(words: list[str], status: int) -> None:
     assert done.stderr.startswith("measure: ") or "unrecognized option" in done.stderr
 
 
+def test_who_cannot_start_never_takes_measure_along() -> None:
+    """The child may be gone before its parent lets it go on."""
+    words = ["--stdout", "/no/such/place/file", "--", "true"]
+    assert {raw(*words).returncode for _ in range(100)} == {127}
+
+
 def test_time_and_cpu() -> None:
     asleep = report("--", "sleep", "0.3")
     assert 0.3e9 <= asleep["wall_ns"] < 3e9
