@@ -135,6 +135,7 @@ class Session(_Record):
     failures: list[Failure] = field(default_factory=list)
     proofs: dict[str, dict[str, str]] = field(default_factory=dict)  # arm -> symbol -> file
     instructions: list[dict[str, Any]] = field(default_factory=list)
+    is_shown: bool = False  # the user has seen its tables and its page
 
     def of(self, case: str, arm: str) -> list[Sample]:
         """The samples of one cell in the order of their rounds."""

@@ -43,13 +43,15 @@ def run_session(
     prove: Prove = proof.prove,
     counting: Counting | None = None,
     grow: Callable[[Session], int] | None = None,
+    shows: bool = False,
 ) -> Session:
     """Measures all cases under all arms, or goes on with what an earlier call began.
 
     `command` is what the user typed, `command[0]` the command's name. `again` adds the A/A arm.
     Without a seed one is drawn. `counting` adds instruction counts at the end. `grow` is asked when
-    all rounds are done, and says how many there shall be. Raises Problem when an arm does not
-    serve, and when interrupted.
+    all rounds are done, and says how many there shall be. Who `shows` a session marks it when
+    that is done (store.mark_shown), else the same command is given it again. Raises Problem when
+    an arm does not serve, and when interrupted.
     """
     every_arm = with_again(arms) if again else list(arms)
 
@@ -58,7 +60,8 @@ def run_session(
 
     def is_finished(session: Session) -> bool:
         counted = counting is None or counting.is_done(session)
-        return session.is_complete and counted and wanted(session) == session.rounds
+        is_measured = session.is_complete and counted and wanted(session) == session.rounds
+        return is_measured and (session.is_shown or not shows)
 
     _check(cases, every_arm, rounds)
     plan = _Plan(
@@ -263,8 +266,11 @@ def _check(cases: Sequence[Case], arms: Sequence[Arm], rounds: int) -> None:
 
 def _greeting(session: Session) -> str:
     done = len(session.samples) + len(session.failures)
+    total = session.rounds * len(session.arms) * len(session.cases)
     when = session.created[:16].replace("T", " ")
-    return f"going on with the session of {when} UTC; {done} of its runs are done" if done else ""
+    if not done:
+        return ""
+    return f"going on with the session of {when} UTC; {done} of {total} runs are done"
 
 
 def _with_expectation(case: Case, arm: Arm) -> Case:

@@ -23,7 +23,7 @@ from .problem import Problem
 ROUNDS_GROW = 0
 """In the key of a session whose number of rounds is not fixed beforehand."""
 
-_LISTS = ("samples", "failures", "proofs", "instructions")  # what follows the head
+_LATER = ("samples", "failures", "proofs", "instructions", "is_shown")  # what follows the head
 
 
 def session_key(
@@ -52,6 +52,10 @@ def file_hash(path: Path) -> str:
         return ""
 
 
+class Damaged(Problem):
+    """A file that is not what was written."""
+
+
 class Store:
     """The one writer of one session. `session` always holds what is in the file."""
 
@@ -71,16 +75,24 @@ class Store:
         session.id = path.stem
         store = cls(path, file, session)
         head = session.to_json()
-        for part in _LISTS:
+        for part in _LATER:
             del head[part]
-        store._append("session", head)
+        try:
+            store._append("session", head)
+        except Problem:
+            store.close()
+            path.unlink(missing_ok=True)  # there is nothing in it
+            raise
         _sync_directory(directory)
         return store
 
     @classmethod
     def resume(cls, path: Path) -> Store:
         """Opens a session to go on with it; another process may not be writing it."""
-        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        except OSError as error:
+            raise Problem(f"cannot go on with {path}: {error.strerror}") from error
         try:
             _lock(file, path)
             content = path.read_bytes()
@@ -111,6 +123,11 @@ class Store:
         self._append("rounds", {"rounds": rounds})
         self.session.rounds = rounds
 
+    def add_shown(self) -> None:
+        """There is nothing left to do for it."""
+        self._append("shown", {})
+        self.session.is_shown = True
+
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
@@ -138,11 +155,31 @@ def open_unfinished(
 ) -> Store | None:
     """The newest session of this key with runs left to do, to go on with it."""
     for path in sorted(directory.glob(f"*-{name}-{key}*.jsonl"), reverse=True):
-        store = Store.resume(path)
+        if _is_empty(path):
+            continue
+        try:
+            store = Store.resume(path)
+        except Damaged as damage:
+            raise Problem(f"{damage}; move it away, or use --new") from damage
         if not is_finished(store.session):
             return store
         store.close()
     return None
+
+
+def _is_empty(path: Path) -> bool:
+    """Whoever began it was killed before the head was written: nothing was measured."""
+    try:
+        with path.open("rb") as file:
+            return not file.readline().endswith(b"\n")
+    except OSError:
+        return False  # whoever opens it will say why it cannot
+
+
+def mark_shown(session: Session, directory: Path | None = None) -> None:
+    """The same command measures anew from now on."""
+    with Store.resume((directory or results_directory()) / f"{session.id}.jsonl") as opened:
+        opened.add_shown()
 
 
 def load(path: Path) -> Session:
@@ -163,9 +200,9 @@ def load(path: Path) -> Session:
             elif session is not None:
                 _add_line(session, kind, data)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Problem(f"{path}, line {number}, is not part of a session") from error
+            raise Damaged(f"{path}, line {number}, is not part of a session") from error
     if session is None:
-        raise Problem(f"{path} holds no session")
+        raise Damaged(f"{path} holds no session")
     return session
 
 
@@ -205,6 +242,8 @@ def _add_line(session: Session, kind: str, data: dict[str, Any]) -> None:
         session.proofs[data["arm"]] = data["serving"]
     elif kind == "rounds":
         session.rounds = data["rounds"]
+    elif kind == "shown":
+        session.is_shown = True
     elif kind == "instructions":
         session.instructions.append(data)
 

@@ -103,6 +103,15 @@ def test_a_finished_session_is_not_gone_on_with(tmp_path: Path) -> None:
     assert first.id != second.id
 
 
+def test_a_finished_session_that_was_not_shown_is_given_again(tmp_path: Path) -> None:
+    """Killed between the last run and the page: nothing is measured twice."""
+    first = run([program("a", "true")], [GLIBC], 1, tmp_path, shows=True)
+    again = run([program("a", "true")], [GLIBC], 1, tmp_path, shows=True)
+    assert again.id == first.id and again.samples == first.samples
+    store.mark_shown(again, tmp_path)
+    assert run([program("a", "true")], [GLIBC], 1, tmp_path, shows=True).id != first.id
+
+
 def test_a_session_grows_as_long_as_it_is_asked_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,40 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
         store.load(tmp_path / "absent.jsonl")
 
 
+def test_a_session_that_cannot_be_gone_on_with_says_what_to_do(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
+        opened.add_sample(make_sample())
+        opened.add_sample(make_sample("b"))
+    lines = opened.path.read_text().splitlines(keepends=True)
+    opened.path.write_text(lines[0] + "garbage\n" + lines[2])
+    with pytest.raises(Problem, match="line 2, is not part of a session; move it away, or use"):
+        store.open_unfinished(tmp_path, "bench", "key", lambda _: False)
+    assert opened.path.read_text() == lines[0] + "garbage\n" + lines[2]
+    opened.path.unlink()
+    opened.path.mkdir()
+    with pytest.raises(Problem, match="cannot go on with .*: Is a directory"):
+        store.open_unfinished(tmp_path, "bench", "key", lambda _: False)
+
+
+@pytest.mark.parametrize("head", [b"", b'{"kind":"sess'])
+def test_a_session_without_a_head_is_no_obstacle(tmp_path: Path, head: bytes) -> None:
+    """A kill between making the file and its first line."""
+    (tmp_path / "20260101T000000Z-bench-key.jsonl").write_bytes(head)
+    assert store.open_unfinished(tmp_path, "bench", "key", lambda _: False) is None
+    store.Store.create(tmp_path, "bench", "key", make_session()).close()
+    found = store.open_unfinished(tmp_path, "bench", "key", lambda _: False)
+    assert found is not None
+    found.close()
+
+
+def test_a_session_is_marked_when_it_was_shown(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
+        opened.add_sample(make_sample())
+    assert not store.load(opened.path).is_shown
+    store.mark_shown(store.load(opened.path), tmp_path)
+    assert store.load(opened.path).is_shown and len(store.load(opened.path).samples) == 1
+
+
 def test_kinds_and_fields_of_newer_versions_are_passed_over(tmp_path: Path) -> None:
     with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
         opened.add_sample(make_sample())
@@ -168,3 +202,15 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
         full.add_sample(make_sample())
     full.close()
     assert full.session.samples == []
+
+
+def test_a_session_that_cannot_be_begun_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise Problem("cannot write")
+
+    monkeypatch.setattr(store.Store, "_append", fail)
+    with pytest.raises(Problem, match="cannot write"):
+        store.Store.create(tmp_path, "bench", "key", make_session())
+    assert list(tmp_path.iterdir()) == []
