@@ -110,6 +110,11 @@ class Summary:
     noise: float | None  # median of the rows' noises
     has_peers: bool
 
+    @property
+    def has_winners(self) -> bool:
+        """Whether there were runs enough to say of any row who is best."""
+        return any(total.wins for total in self.totals.values())
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
@@ -239,17 +244,39 @@ def _ratio(above: Rounds, below: Rounds, seed: int) -> Ratio:
     return Ratio(ratio.estimate, ratio.low, ratio.high)
 
 
+def _point(above: Rounds, below: Rounds) -> float:
+    """The value of `_ratio` alone, without the thousands of resamples of its interval."""
+    ratios = statistics.paired_ratios(above, below) if above is not below else [1.0]
+    if not ratios:
+        return _typical(above) / _typical(below)
+    return statistics.ratio_interval(ratios, resamples=2).estimate
+
+
 def _typical(values: Rounds) -> float:
     return float(numpy.median(list(values.values())))
 
 
 def _best_peer(arms: list[Arm], values: dict[str, Rounds]) -> str:
-    """The peer with the lowest median; without peers the lowest of all; "" of an empty row."""
+    """Of the peers; without peers of all; "" of an empty row."""
     known = [arm for arm in arms if arm.name in values and not arm.again_of]
     candidates = [arm for arm in known if is_peer(arm)] or known
-    if not candidates:
-        return ""
-    return statistics.envelope({arm.name: _typical(values[arm.name]) for arm in candidates})[0]
+    return _lowest([arm.name for arm in candidates], values) if candidates else ""
+
+
+def _lowest(names: list[str], values: dict[str, Rounds]) -> str:
+    """By the ratio that is shown: nothing shall stand above the 1.00 of the best.
+
+    It begins with the lowest median, which mostly is that. Equal ones may go in a circle, each
+    below the one before; then it ends somewhere.
+    """
+    best = statistics.envelope({name: _typical(values[name]) for name in names})[0]
+    for _ in names:
+        ratios = {name: _point(values[name], values[best]) for name in names}
+        lowest = min(ratios, key=ratios.__getitem__)
+        if ratios[lowest] >= 1:
+            break
+        best = lowest
+    return best
 
 
 def _noise(arms: list[Arm], values: dict[str, Rounds], seed: int) -> float | None:
@@ -270,7 +297,7 @@ def _best(
     names = [arm.name for arm in arms if not arm.again_of and arm.name in values]
     if not names or min(len(values[name]) for name in names) < SAMPLES_MIN:
         return set()
-    first = min(names, key=lambda name: _typical(values[name]))
+    first = _lowest(names, values)
     best = {first}
     for name in names:
         ratio = _ratio(values[name], values[first], seed)
