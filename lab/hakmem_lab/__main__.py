@@ -2,6 +2,9 @@
 
 import sys
 
-from .cli import main
+try:
+    from .cli import main
+except KeyboardInterrupt:  # typer takes a moment to load
+    sys.exit(130)
 
 sys.exit(main())

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +15,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from . import doctor, runner, workloads
+from . import doctor, runner, store, workloads
 from .arms import find_arms
 from .instructions import Counting
-from .model import Session
+from .model import Arm, Session
 from .places import cache_directory
 from .problem import Problem
 from .workloads import Workload
@@ -64,27 +65,63 @@ def run(
     if listing:
         show_list(workloads.select(known, suite or "full", workload, split), as_json)
         return
+    words = command_words(suite, alloc, workload, split, runs)
     suite = suite or "quick"
     chosen = workloads.select(known, suite, workload, split)
     arms = find_arms(alloc)
-    words = command_words(suite, alloc, workload, split)
-    rounds = runs or ROUNDS[suite]
+    check_output(output)
+    advise_peers(arms, alloc)
     with only_session(force):
         findings = doctor.warn(_errors)
         ready = prepared(chosen)
         session = runner.run_session(
-            [w.case for w in ready], arms, rounds, seed, words, results=results, new=new,
-            findings=findings, counting=Counting(ready) if instructions else None,
+            [w.case for w in ready], arms, runs or ROUNDS[suite], seed, words, results=results,
+            new=new, findings=findings, counting=Counting(ready) if instructions else None,
+            shows=True,
         )
     show_session(session, output, as_json)
+    store.mark_shown(session, results)
+    if not session.samples:
+        raise Problem("no run has ended well; the reasons are above")
 
 
-def command_words(suite: str, alloc: str, workload: str, split: str) -> list[str]:
+def command_words(
+    suite: str, alloc: str, workload: str, split: str, runs: int | None = None
+) -> list[str]:
     """What was asked for, as one would type it."""
-    words = ["bench", "--suite", suite]
-    for name, value in (("--alloc", alloc), ("--workload", workload), ("--split", split)):
+    words = ["bench"]
+    for name, value in (
+        ("--suite", suite or ("" if workload else "quick")), ("--alloc", alloc),
+        ("--workload", workload), ("--split", split), ("--runs", str(runs or "")),
+    ):  # fmt: skip
         words += [name, value] if value else []
     return words
+
+
+def check_output(output: Path | None) -> None:
+    """Before long measuring: what it is for can be written at its end."""
+    directory = output or cache_directory() / "reports"
+    with writing_to(directory), tempfile.TemporaryFile(dir=directory):
+        pass
+
+
+@contextlib.contextmanager
+def writing_to(directory: Path) -> Iterator[None]:
+    """A folder that is made first; whatever keeps us from it is one sentence."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise Problem(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def advise_peers(arms: Sequence[Arm], alloc: str) -> None:
+    """Nobody shall think that there is nothing else to compare with."""
+    if not alloc and all(arm.is_ours or arm.library is None for arm in arms):
+        _errors.print(
+            "hakmem: no other allocators are installed; for more than glibc type: "
+            "./hakmem peers install", highlight=False, soft_wrap=True,
+        )  # fmt: skip
 
 
 def prepared(chosen: Sequence[Workload]) -> list[Workload]:
@@ -108,8 +145,13 @@ def prepared(chosen: Sequence[Workload]) -> list[Workload]:
 def only_session(force: bool) -> Iterator[None]:
     """Two sessions at once would measure each other."""
     directory = cache_directory()
-    directory.mkdir(parents=True, exist_ok=True)
-    file = os.open(directory / "measuring.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = os.open(directory / "measuring.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise Problem(
+            f"cannot write to {directory}: {error.strerror}; XDG_CACHE_HOME can name another folder"
+        ) from error
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,7 +170,11 @@ def show_list(chosen: Sequence[Workload], as_json: bool) -> None:
     if as_json:
         print(json.dumps([one.case.to_json() for one in chosen]))
         return
-    table = Table("workload", "suite", "threads", "what it imitates", box=None)
+    table = Table(box=None)
+    # Names are there to be typed: never cut off.
+    table.add_column("workload", min_width=max(len(one.case.name) for one in chosen))
+    for name in ("suite", "threads", "what it imitates"):
+        table.add_column(name)
     for one in chosen:
         case = one.case
         table.add_row(case.name, case.suite, str(case.threads), case.title)
@@ -142,21 +188,22 @@ def show_session(session: Session, output: Path | None, as_json: bool) -> None:
 
     summary = summarise(session)
     directory = output or cache_directory() / "reports" / session.id
-    directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(describe(session, summary.to_json()), indent=1)
-    (directory / "results.json").write_text(text + "\n")
     if as_json:
         print(text)
     else:
         Console().print(tables.session_table(session, summary))
-    pictures = plots.write_plots(session, directory, summary)
-    path = page.write_page(session, directory, pictures, summary)
+    with writing_to(directory):
+        (directory / "results.json").write_text(text + "\n", encoding="utf-8")
+        pictures = plots.write_plots(session, directory, summary)
+        path = page.write_page(session, directory, pictures, summary)
     _errors.print(f"hakmem: page, pictures and JSON: {path}", highlight=False, soft_wrap=True)
 
 
 def describe(session: Session, summary: dict[str, Any]) -> dict[str, Any]:
     """The head of the session and what came of it; the samples stay in the session's file."""
     head = session.to_json()
+    del head["is_shown"]
     for part in ("samples", "failures"):
         head[part] = len(head[part])
     return {"session": head, "summary": summary}

@@ -55,6 +55,10 @@ def main(words: list[str] | None = None) -> int:
         # Whoever read our output has seen enough; the interpreter shall not complain at its end.
         sys.stdout = None
         return STATUS_FAILED
+    except OSError as error:
+        # A full disk, a folder that went away: whatever nobody nearer to it has a sentence for.
+        where = f" ({error.filename})" if error.filename else ""
+        return _fail(f"{name}: {error.strerror or error}{where}", STATUS_FAILED)
 
 
 def command_of(name: str) -> Any:

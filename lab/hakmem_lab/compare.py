@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from . import doctor, runner
-from .bench import only_session
+from . import doctor, runner, store
+from .bench import advise_peers, check_output, only_session, writing_to
 from .comparison import Change, Comparison, baseline_of, compare_arms
 from .measure import measure
 from .model import Arm, Case, Session
@@ -25,29 +25,29 @@ from .problem import Problem, Usage
 from .program import find_program, obstacle, short_name, split_command
 from .progress import duration_text
 from .summary import summarise
-from .tables import machine_line
+from .tables import Fitting, counted, machine_line
 
 RUNS = 9
 TIMEOUT_S = 3600.0
-WIDTH_OF_ONE_LINE = 100
 
 _errors = Console(stderr=True)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command(context_settings={"allow_interspersed_args": False})
+@app.command(
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS] --",
+)
 def run(
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", show_default=False)
-    ],
+    command: Annotated[list[str], typer.Argument(metavar="PROGRAM", hidden=True)],
     alloc: Annotated[
         str, typer.Option(help="Allocators, by comma; a path is a library of your own.")
     ] = "",
     runs: Annotated[int, typer.Option(help="Runs under each allocator.", min=1)] = RUNS,
     load: Annotated[
-        str, typer.Option(help="For servers: a command that loads it; its time counts.")
-    ] = "",
+        str | None, typer.Option(help="For servers: a command that loads it; its time counts.")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds one run may take.", min=1)] = TIMEOUT_S,
     results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
     output: Annotated[
@@ -60,7 +60,7 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Even while another session is being measured.")
     ] = False,
-) -> None:
+) -> int:
     """Measures your own program under several allocators: time, CPU, memory, faults.
 
     The program runs where you are, without input, and must end with status 0. A server is loaded
@@ -68,19 +68,30 @@ def run(
     """
     from . import peers
 
-    case = make_case(command, load, timeout)
+    if load == "":
+        raise Usage("the load command is empty")  # else a server would run until --timeout
+    case = make_case(command, load or "", timeout)
     arms = ordered(peers.find_arms(alloc or None))
-    words = ["compare", *(["--alloc", alloc] if alloc else []), *(["--load", load] if load else [])]
+    words = ["compare"]
+    for name, value in (
+        ("--alloc", alloc), ("--load", load), ("--runs", "" if runs == RUNS else str(runs)),
+    ):  # fmt: skip
+        words += [name, value] if value else []
+    check_output(output)
+    advise_peers(arms, alloc)
     with only_session(force):
         findings = doctor.warn(_errors)
         seconds = rehearse(case, arms[0])
         left = duration_text(seconds * runs * (len(arms) + 1))
-        _say(f"{runs} runs under each of {len(arms)} allocators and {arms[0].name} again: {left}")
+        again = f"under each of {len(arms)} allocators and {arms[0].name} again"
+        _say(f"{counted(runs, 'run')} {again}: about {left}")
         session = runner.run_session(
             [case], arms, runs, None, [*words, "--", *command], results=results, new=new,
-            findings=findings,
+            findings=findings, shows=True,
         )
-    show(session, output, as_json)
+    comparison = show(session, output, as_json)
+    store.mark_shown(session, results)
+    return 0 if comparison.is_possible else 1
 
 
 def make_case(command: Sequence[str], load: str, timeout_s: float) -> Case:
@@ -115,65 +126,79 @@ def rehearse(case: Case, arm: Arm) -> float:
     return outcome.report["wall_ns"] / 1e9
 
 
-def show(session: Session, output: Path | None, as_json: bool) -> None:
+def show(session: Session, output: Path | None, as_json: bool) -> Comparison:
     """The answer and the table, or JSON, on standard output; files in `output`."""
     from . import page, plots  # matplotlib takes its time
 
     summary = summarise(session)
     comparison = compare_arms(session, summary)
     directory = output or cache_directory() / "reports" / session.id
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Problem(f"cannot write to {directory}: {error.strerror}") from error
     text = json.dumps({"session": session.id, **comparison.to_json()}, indent=1)
-    (directory / "results.json").write_text(text + "\n", encoding="utf-8")
     if as_json:
         print(text)
     else:
         console = Console()
-        for part in report_parts(session, comparison, console.width):
+        for part in report_parts(session, comparison):
             console.print(part)
-    pictures = plots.write_plots(session, directory, summary)
     lead = " ".join([comparison.answer, *comparison.notes])
-    path = page.write_page(session, directory, pictures, summary, lead)
+    with writing_to(directory):
+        (directory / "results.json").write_text(text + "\n", encoding="utf-8")
+        pictures = plots.write_plots(session, directory, summary)
+        path = page.write_page(session, directory, pictures, summary, lead)
     _say(f"page, pictures and JSON: {path}")
+    return comparison
 
 
-def report_parts(session: Session, comparison: Comparison, width: int) -> list[Any]:
+def report_parts(session: Session, comparison: Comparison) -> list[Any]:
     """The answer first; then what it rests on."""
     parts: list[Any] = [Text(comparison.answer, style="bold")]
     parts += [Text(note, style="yellow") for note in comparison.notes]
-    table = result_table(comparison, width)
-    return [Text(), *parts, Text(), table, Text(), footnote(session, comparison)]
+    return [
+        Text(), *parts, Text(), result_table(comparison), Text(), footnote(session, comparison)
+    ]  # fmt: skip
 
 
-def result_table(comparison: Comparison, width: int) -> Table:
+def result_table(comparison: Comparison) -> Fitting:
+    """Whole, with intervals below their ratios, or without what can be found on the page."""
+    return Fitting(
+        lambda: _table(comparison, " ", ()),
+        lambda: _table(comparison, "\n", ("mean",)),
+        lambda: _table(comparison, "\n", ("mean", "p")),
+        lambda: _table(comparison, "\n", ("mean", "p", "faults")),
+        lambda: _table(comparison, "\n", ("mean", "p", "faults", "CPU")),
+        lambda: _table(comparison, "", ("mean", "p", "faults", "CPU")),
+    )
+
+
+def _table(comparison: Comparison, gap: str, without: Sequence[str]) -> Table:
     from .page import duration, mebibytes
 
-    is_narrow = width < WIDTH_OF_ONE_LINE
-    gap = "\n" if is_narrow else " "
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
     )
-    table.add_column("allocator", overflow="fold", vertical="bottom", min_width=10)
-    names = ["time", f"against {comparison.baseline}", "p", "CPU", "peak\nMiB", "against",
-             "page\nfaults", *([] if is_narrow else ["mean\nMiB"])]  # fmt: skip
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True, vertical="bottom")
+    names = {"time": "time", "change": f"against {comparison.baseline}", "p": "p", "CPU": "CPU",
+             "peak": "peak MiB", "memory": "against", "faults": "page faults",
+             "mean": "mean MiB"}  # fmt: skip
+    shown = {key: name for key, name in names.items() if key not in without}
+    table.add_column("allocator", min_width=10, overflow="fold")
+    for name in shown.values():
+        lines = name if gap == " " else name.replace(" ", "\n")
+        table.add_column(lines, justify="right", no_wrap=True)
     for result in comparison.results:
         cell = result.cell
         style = "bold" if result.arm.split(" ")[0] == "hakmem" else ""
         if not cell.runs:
             table.add_row(result.arm, Text("failed", style="red"), style=style)
             continue
-        table.add_row(
-            result.arm, duration(cell.cost_ns) + ("*" if cell.is_winner else " "),
-            change_text(result.time, gap), p_text(result.time), duration(cell.cpu_ns),
-            mebibytes(cell.peak_kib) + ("*" if cell.is_leanest else " "),
-            change_text(result.memory), f"{cell.faults or 0:,.0f}",
-            *([] if is_narrow else [mebibytes(cell.mean_kib)]), style=style,
-        )  # fmt: skip
+        values: dict[str, str | Text] = {
+            "time": duration(cell.cost_ns) + ("*" if cell.is_winner else " "),
+            "change": change_text(result.time, gap), "p": p_text(result.time),
+            "CPU": duration(cell.cpu_ns),
+            "peak": mebibytes(cell.peak_kib) + ("*" if cell.is_leanest else " "),
+            "memory": change_text(result.memory), "faults": f"{cell.faults or 0:,.0f}",
+            "mean": mebibytes(cell.mean_kib),
+        }  # fmt: skip
+        table.add_row(result.arm, *[values[key] for key in shown], style=style)
     return table
 
 

@@ -37,6 +37,14 @@ class Change:
     floor: float | None = None  # what the baseline differs from itself by
     word: str = UNKNOWN
 
+    @property
+    def is_unproved(self) -> bool:
+        """The interval and the noise say that there is a difference; the runs are too few."""
+        if self.word != UNCLEAR or self.low is None or self.high is None:
+            return False
+        far_enough = statistics.effect_of(1 + self.value) > max(EFFECT_MIN, self.floor or 0)
+        return far_enough and not self.low <= 0 <= self.high
+
 
 @dataclass(frozen=True)
 class Result:
@@ -55,6 +63,12 @@ class Comparison:
     results: list[Result]
     answer: str
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there are two things to compare, one of them the baseline."""
+        ran = [result.arm for result in self.results if result.cell.runs]
+        return self.baseline in ran and len(ran) > 1
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -189,6 +203,11 @@ def _ours_clause(words: _Words, ours: str) -> str:
     result = words.of(ours)
     if result.time is None or result.memory is None:
         return f"{words.program} did not run under {ours}: {result.cell.sentence}"
+    if result.time.low is None:
+        return (
+            f"Too few rounds of {words.program} ended well under both {ours} and {words.baseline} "
+            "to compare them"
+        )
     time, memory = _amount(result.time, "time"), _amount(result.memory, "memory at its peak")
     return (
         f"Compared with {words.baseline}, {words.program} under {ours} {words.took} {time} "
@@ -197,16 +216,22 @@ def _ours_clause(words: _Words, ours: str) -> str:
 
 
 def _amount(change: Change, noun: str) -> str:
-    """"6.1 % less time (4.0 to 8.2 %)", or that it cannot be told."""
-    if change.low is None or change.high is None:
-        return f"{percent(change.value)} {LESS if change.value < 0 else MORE} {noun}"
+    """"6.1 % less time (4.0 to 8.2 %)", or that it cannot be told. There is an interval."""
+    assert change.low is not None and change.high is not None
     if change.word in (LESS, MORE):
-        near, far = sorted((abs(change.low), abs(change.high)))
-        interval = f" ({near * 100:.1f} to {percent(far)})" if percent(near) != percent(far) else ""
-        return f"{percent(change.value)} {change.word} {noun}{interval}"
+        return f"{percent(change.value)} {change.word} {noun}{_range(change)}"
+    if change.is_unproved:
+        word = LESS if change.value < 0 else MORE
+        return f"perhaps {percent(change.value)} {word} {noun}{_range(change)}"
     if max(abs(change.low), abs(change.high)) < EFFECT_MIN / 2:
         return f"the same {noun}"
     return f"no measurably different {noun} ({_signed(change.low)} to {_signed(change.high)})"
+
+
+def _range(change: Change) -> str:
+    """" (4.0 to 8.2 %)"; "" where both ends read the same."""
+    near, far = sorted((abs(change.low or 0), abs(change.high or 0)))
+    return f" ({near * 100:.1f} to {percent(far)})" if percent(near) != percent(far) else ""
 
 
 def _signed(share: float) -> str:
@@ -250,7 +275,7 @@ def _notes(
     for result in results:
         if result.cell.failures:
             times = f"{result.cell.failures} of {session.rounds} runs"
-            notes.append(f"Under {result.arm} {times} failed: {result.cell.sentence}.")
+            notes.append(f"Under {result.arm}, {times} failed: {result.cell.sentence}.")
     measured = [result for result in results if result.cell.runs]
     runs, needed = max((r.cell.runs for r in measured), default=0), runs_needed(len(measured))
     if SAMPLES_MIN <= runs < needed:

@@ -6,6 +6,7 @@ The layout is page.html.j2; this file makes the words and figures it shows.
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,15 @@ import jinja2
 
 from .model import Arm, Session
 from .summary import Cell, Ratio, Row, Summary, Total, summarise
-from .tables import finding_sentence, machine_line, number, percent, shown_arms
+from .tables import (
+    counted,
+    finding_sentence,
+    machine_line,
+    number,
+    percent,
+    shown_arms,
+    star_note,
+)
 
 NAME = "index.html"
 OURS = "hakmem"
@@ -58,7 +67,8 @@ def _facts(session: Session, summary: Summary, pictures: Sequence[Path]) -> dict
         "machine": machine_line(session.machine),
         "created": f"{session.created[:16].replace('T', ' ')} UTC",
         "commit": session.commit[:12] or "unknown",
-        "counts": f"{len(session.samples)} runs, {session.rounds} rounds, seed {session.seed}",
+        "counts": f"{counted(len(session.samples), 'run')}, {counted(session.rounds, 'round')}, "
+        f"seed {session.seed}",
         "headline": headline(summary),
         "complete": session.is_complete,
         "arms": [{"name": arm.name, "ours": arm.is_ours} for arm in arms],
@@ -72,12 +82,10 @@ def _facts(session: Session, summary: Summary, pictures: Sequence[Path]) -> dict
         "failures": summary.failures,
         "details": _details(summary, arms),
         "allocators": [_allocator(session, arm) for arm in summary.arms if not arm.again_of],
-        "machine_facts": [
-            (name.replace("_", " "), value) for name, value in session.machine.items() if value
-        ],
+        "machine_facts": [_fact(name, value) for name, value in session.machine.items() if value],
         "findings": [finding_sentence(finding) for finding in session.findings],
         "method": [*METHOD, _noise_sentence(summary)],
-        "command": "./hakmem " + " ".join(session.command),
+        "command": shlex.join(["./hakmem", *session.command]),
         "raw_file": f"{session.id}.jsonl",
     }
 
@@ -102,11 +110,19 @@ def headline(summary: Summary) -> str:
         f"({mean.format(total.rows)}). "
     )
     if total.rows > 1:
+        wins = f"is the fastest, or cannot be told from the fastest, in {total.wins} of them"
         text += (
-            f"It is the fastest, or cannot be told from the fastest, in {total.wins} of them; "
-            f"its worst is {total.worst_case} with {number(total.worst_speed or 0)}."
+            f"It {wins if summary.has_winners else 'ran too seldom to say where it is the fastest'}"
+            f"; its worst is {total.worst_case} with {number(total.worst_speed or 0)}."
         )
     return text
+
+
+def _fact(name: str, value: Any) -> tuple[str, Any]:
+    """Of the machine, as one would write it."""
+    if name.endswith("_kib"):
+        return name.removesuffix("_kib"), f"{value / 2**20:.1f} GiB"
+    return name.replace("_", " "), f"{value:.2f}" if isinstance(value, float) else value
 
 
 def _noise_sentence(summary: Summary) -> str:
@@ -128,7 +144,7 @@ def _speed_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
     return {
         "anchor": "speed",
         "heading": "Speed: higher is better",
-        "note": f"1.00 is the fastest {whom} of the row; * cannot be told from the best.",
+        "note": f"1.00 is the fastest {whom} of the row; {star_note(summary)}.",
         "rows": [view.row(row, arms) for row in summary.rows],
         "totals": _totals(summary, arms, lambda t: t.speed, lambda t: t.worst_speed),
     }
@@ -143,7 +159,7 @@ def _memory_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
     return {
         "anchor": "memory",
         "heading": "Peak memory: lower is better",
-        "note": f"1.00 is the leanest {whom} of the row; * cannot be told from the best.",
+        "note": f"1.00 is the leanest {whom} of the row; {star_note(summary)}.",
         "rows": [view.row(row, arms) for row in summary.rows],
         "totals": _totals(summary, arms, lambda t: t.peak_ratio, lambda t: t.fattest_ratio),
     }

@@ -25,7 +25,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from .model import Arm, Sample, Session
 from .summary import Row, Summary, summarise
-from .tables import case_name, machine_line, number, shown_arms
+from .tables import case_name, counted, machine_line, number, shown_arms, star_note
 
 COLOURS = {
     "hakmem": "#D55E00",
@@ -50,8 +50,13 @@ DPI = 120
 LINE = 0.19
 """Height of a line of text, inches."""
 LETTERS_PER_INCH = 15.5
+BOLD_LETTERS_PER_INCH = 12.5
+"""Of names beside bars and in legends."""
+NAMES_WIDTH = 1.2
+"""Beside bars; more where a name needs it. Inches."""
 LEGEND_COLUMN = 1.6
-"""Inches."""
+"""At least; inches."""
+ARM_NAME_MAX = 44
 INK = "#222222"
 GRID = "#DDDDDD"
 
@@ -111,23 +116,27 @@ def _columns(count: int) -> int:
 
 
 def _panels(
-    count: int, panel_height: float, title: str, subtitle: str, legend: Sequence[Arm] = ()
-) -> tuple[Figure, list[Axes]]:
-    """A grid with a title above; measured in inches, so that nothing moves with the counts."""
+    count: int, panel_height: float, title: str, subtitle: str, legend: Sequence[Arm] = (),
+    margin: float = 0.5,
+) -> tuple[Figure, list[Axes]]:  # fmt: skip
+    """A grid with a title above; measured in inches, so that nothing moves with the counts.
+
+    `margin` is left of the panels.
+    """
     columns = _columns(count)
     lines = math.ceil(count / columns)
-    width = max(3.2 * columns + 1.2, 6.4)
+    width = max(3.2 * columns + max(margin, NAMES_WIDTH), 6.4)
     subtitle = _wrapped(subtitle, width)
     head = 0.5 + LINE * (1 + subtitle.count("\n"))
     figure = pyplot.figure(figsize=(width, 1))
-    legend_lines = math.ceil(len(legend) / _legend_columns(width))
+    legend_lines = math.ceil(len(legend) / _legend_columns(width, legend))
     top = head + LINE * 1.25 * legend_lines + 0.45
     height = top + lines * panel_height
     figure.set_size_inches(width, height)
     axes = figure.subplots(lines, columns, squeeze=False)
     gap = 0.65
     figure.subplots_adjust(
-        left=(0.5 if legend else 1.2) / width, right=1 - 0.2 / width,
+        left=margin / width, right=1 - 0.2 / width,
         top=1 - top / height, bottom=(gap - 0.25) / height,
         hspace=gap / (panel_height - gap), wspace=0.2 if legend else 0.12,
     )  # fmt: skip
@@ -148,29 +157,44 @@ def _wrapped(text: str, width: float) -> str:
     return "\n".join(textwrap.fill(line, letters) for line in text.split("\n"))
 
 
-def _legend_columns(width: float) -> int:
-    return max(int((width - 0.3) / LEGEND_COLUMN), 1)
+def _arm_name(arm: Arm) -> str:
+    """Libraries by their whole path are cut off at the beginning."""
+    return arm.name if len(arm.name) <= ARM_NAME_MAX else f"...{arm.name[3 - ARM_NAME_MAX :]}"
+
+
+def _names_width(arms: Sequence[Arm]) -> float:
+    """Of the longest, inches."""
+    return max((len(_arm_name(arm)) for arm in arms), default=0) / BOLD_LETTERS_PER_INCH
+
+
+def _legend_column(arms: Sequence[Arm]) -> float:
+    return max(_names_width(arms) + 0.4, LEGEND_COLUMN)
+
+
+def _legend_columns(width: float, arms: Sequence[Arm]) -> int:
+    return max(int((width - 0.3) / _legend_column(arms)), 1)
 
 
 def _legend(figure: Figure, arms: Sequence[Arm], top: float) -> None:
     """Line by line from the left, as one reads; `top` in inches from the figure's top."""
     width, height = figure.get_size_inches()
-    columns = _legend_columns(width)
+    columns, column = _legend_columns(width, arms), _legend_column(arms)
     colours = colours_of(arms)
     for index, arm in enumerate(arms):
-        x = (0.15 + (index % columns) * LEGEND_COLUMN) / width
+        x = (0.15 + (index % columns) * column) / width
         y = 1 - (top + LINE * (0.6 + 1.25 * (index // columns))) / height
         line = pyplot.Line2D(
             [x, x + 0.24 / width], [y, y], color=colours[arm.name],
             linewidth=4 if arm.is_ours else 2.5,
         )  # fmt: skip
         figure.add_artist(line)
-        figure.text(x + 0.31 / width, y, arm.name, fontsize=9, va="center",
+        figure.text(x + 0.31 / width, y, _arm_name(arm), fontsize=9, va="center",
                     weight="bold" if arm.is_ours else "normal")  # fmt: skip
 
 
 def _subtitle(session: Session) -> str:
-    return f"{machine_line(session.machine)}; {session.created[:10]}; {session.rounds} rounds"
+    rounds = counted(session.rounds, "round")
+    return f"{machine_line(session.machine)}; {session.created[:10]}; {rounds}"
 
 
 # ---- Speed. ----
@@ -181,20 +205,21 @@ def _speed_page(
 ) -> Figure:
     whom = "fastest peer" if summary.has_peers else "fastest"
     title = f"Speed relative to the {whom} of each case"
-    note = "Higher is better; black lines are 95 % intervals, * cannot be told from the best\n"
+    note = f"Higher is better; black lines are 95 % intervals; {star_note(summary)}\n"
     height = 0.19 * len(arms) + 0.75
-    figure, panels = _panels(len(rows), height, title, note + _subtitle(session))
+    margin = max(_names_width(arms) + 0.1, NAMES_WIDTH)
+    figure, panels = _panels(len(rows), height, title, note + _subtitle(session), margin=margin)
     for index, (axes, row) in enumerate(zip(panels, rows, strict=True)):
         _speed_panel(axes, row, arms, colours)
         is_first = index % _columns(len(rows)) == 0
-        axes.set_yticks(range(len(arms)), [arm.name if is_first else "" for arm in arms])
+        axes.set_yticks(range(len(arms)), [_arm_name(arm) if is_first else "" for arm in arms])
         for label, arm in zip(axes.get_yticklabels(), arms, strict=True):
             label.set_fontweight("bold" if arm.is_ours else "normal")
     return figure
 
 
 def _speed_panel(axes: Axes, row: Row, arms: list[Arm], colours: dict[str, str]) -> None:
-    highest = 1.0
+    highest = _highest(row, arms)
     for place, arm in enumerate(arms):
         cell, speed = row.cells[arm.name], row.cells[arm.name].speed
         if speed is None:
@@ -202,10 +227,12 @@ def _speed_panel(axes: Axes, row: Row, arms: list[Arm], colours: dict[str, str])
                       va="center", fontsize=8, style="italic", color="#777777")  # fmt: skip
             continue
         axes.barh(place, speed.value, 0.74, color=colours[arm.name], zorder=2)
-        highest = max(highest, speed.value)
         if speed.low is not None and speed.high is not None:
-            axes.plot([speed.low, speed.high], [place, place], color="black", linewidth=1.2)
-            highest = max(highest, min(speed.high, 1.5 * speed.value))
+            # An arrow where the interval goes on: it shall not run into the figures.
+            end = min(speed.high, highest)
+            axes.plot([speed.low, end], [place, place], color="black", linewidth=1.2)
+            if end < speed.high:
+                axes.plot(end, place, ">", color="black", markersize=3.5)
         axes.text(
             0.86, place, number(speed.value) + ("*" if cell.is_winner else ""), fontsize=8,
             transform=axes.get_yaxis_transform(), va="center",
@@ -221,6 +248,13 @@ def _speed_panel(axes: Axes, row: Row, arms: list[Arm], colours: dict[str, str])
     axes.set_axisbelow(True)
     axes.spines["bottom"].set_visible(False)
     axes.set_title(_panel_title(row), loc="left", weight="bold")
+
+
+def _highest(row: Row, arms: list[Arm]) -> float:
+    """Where the axis has to reach; a long interval does not make all bars short."""
+    speeds = [cell.speed for cell in (row.cells[arm.name] for arm in arms) if cell.speed]
+    ends = [min(speed.high or speed.value, 1.5 * speed.value) for speed in speeds]
+    return max([1.0, *(speed.value for speed in speeds), *ends])
 
 
 def _panel_title(row: Row) -> str:

@@ -9,11 +9,15 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from .schedule import Run
 
 PLAIN_INTERVAL_S = 15.0
+BAR_WIDTH_MIN = 8
+REST_WIDTH = 40
+"""Columns that counts, the time left and a short bar take: names are cut off before these."""
 
 
 class Estimate:
@@ -58,7 +62,9 @@ class Reporter:
         self._started = 0.0
         self._spoke = time.monotonic()
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(None, table_column=Column(min_width=BAR_WIDTH_MIN)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[left]}"),
             console=self.console, transient=True, disable=not self.console.is_terminal,
         )
@@ -80,14 +86,20 @@ class Reporter:
 
     def start(self, run: Run) -> None:
         self._started = time.monotonic()
-        self._bar.update(self._task, description=f"round {run.round + 1}: {run.case}, {run.arm}")
+        self._describe(f"round {run.round + 1}: {run.case}, {run.arm}")
 
     def note(self, text: str) -> None:
         """What is going on beside the runs."""
-        self._bar.update(self._task, description=text, left="")
+        self._describe(text)
+        self._bar.update(self._task, left="")
         if not self.console.is_terminal and time.monotonic() - self._spoke >= PLAIN_INTERVAL_S:
             self.say(text)
             self._spoke = time.monotonic()
+
+    def _describe(self, text: str) -> None:
+        width = max(self.console.width - REST_WIDTH, 10)
+        short = text if len(text) <= width else f"{text[: width - 3]}..."
+        self._bar.update(self._task, description=short)
 
     def skip(self, count: int) -> None:
         """Runs that will not happen."""

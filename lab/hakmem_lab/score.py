@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich import box
@@ -18,10 +18,20 @@ from . import arms, machine, places, store
 from .model import Session
 from .problem import Problem
 from .scorecard import STARTUP, Bar, Card, Milestone, Score, make_cards
-from .tables import column_name, machine_line, number
+from .tables import (
+    NAME_MAX,
+    Fitting,
+    case_name,
+    column_name,
+    machine_line,
+    number,
+)
 
 COMMAND = "bench"
 """Only sessions of workloads count, not those of somebody's own program or of two settings."""
+
+CASE_NARROW, PEER_NARROW = 17, 10
+"""Longer names are broken on a narrow terminal: "comprehensive_", "interleaved_128"."""
 
 _errors = Console(stderr=True)
 
@@ -96,14 +106,19 @@ def card_parts(card: Card, built: Built) -> list[Any]:
     ]  # fmt: skip
 
 
-def _table(*names: str, figures: Sequence[str] = ()) -> Table:
+def _table(
+    *names: str, figures: Sequence[str] = (), whole: Sequence[str] = (),
+    vertical: Literal["top", "bottom"] = "bottom", gap: int = 1,
+) -> Table:  # fmt: skip
+    """`whole` are columns that are not broken; `gap` is between columns, beside one space."""
     table = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
-    )
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0),
+        header_style="",
+    )  # fmt: skip
     for name in names:
         table.add_column(
             name.strip(), justify="right" if name in figures else "left", overflow="fold",
-            vertical="bottom",
+            vertical=vertical, no_wrap=name in whole,
         )  # fmt: skip
     return table
 
@@ -113,7 +128,7 @@ def _heading(text: str) -> Text:
 
 
 def _milestone_table(milestones: Sequence[Milestone], count: int) -> list[Any]:
-    table = _table("", "at least as good as", "measured", "verdict", "but")
+    table = _table("", "at least as good as", "measured", "verdict", "but", vertical="top")
     for milestone in milestones:
         mark = "" if milestone.certain else "?"
         word, style = ("reached", "green") if milestone.reached else ("not reached", "red")
@@ -127,22 +142,32 @@ def _milestone_table(milestones: Sequence[Milestone], count: int) -> list[Any]:
 
 def _workload_table(scores: Sequence[Score]) -> list[Any]:
     figures = (column_name("mimalloc 3"), "fastest", "leanest")
-    table = _table(
-        "workload", figures[0], "fastest", "peer", "leanest", "peer ", "reached", "from",
-        figures=figures,
-    )  # fmt: skip
     sessions = list(dict.fromkeys(score.session for score in scores))
-    for score in scores:
-        table.add_row(
-            score.case, number(score.versus_rival.value), number(score.speed.value),
-            score.fastest_peer, number(score.memory.value), score.leanest_peer,
-            score.milestone or "-", str(sessions.index(score.session) + 1),
+
+    def make(case_max: int, peer_max: int, gap: int) -> Table:
+        table = _table(
+            "workload", figures[0], "fastest", "peer", "leanest", "peer ", "reached", "from",
+            figures=figures, whole=("workload", "peer", "peer "), gap=gap,
         )  # fmt: skip
+        for score in scores:
+            table.add_row(
+                case_name(score.case, case_max), number(score.versus_rival.value),
+                number(score.speed.value), case_name(score.fastest_peer, peer_max),
+                number(score.memory.value), case_name(score.leanest_peer, peer_max),
+                score.milestone or "-", str(sessions.index(score.session) + 1),
+            )  # fmt: skip
+        return table
+
     heading = _heading(
         "Each workload: speed against mimalloc 3 and the fastest peer, higher is better; peak "
         "memory against the leanest peer, lower is better; the highest milestone it reaches"
     )
-    return [heading, table]
+    return [heading, _broken_where_needed(make)]
+
+
+def _broken_where_needed(make: Callable[[int, int, int], Table]) -> Fitting:
+    """With whole names of workloads and peers, and room between columns, where they fit."""
+    return Fitting(lambda: make(NAME_MAX, NAME_MAX, 1), lambda: make(CASE_NARROW, PEER_NARROW, 0))
 
 
 def _session_text(scores: Sequence[Score], built: Built) -> Text:
@@ -163,14 +188,20 @@ def _session_text(scores: Sequence[Score], built: Built) -> Text:
 def _bar_table(bars: Sequence[Bar]) -> list[Any]:
     """Speed and memory of a workload in one row."""
     names = ("bar", "workload", "speed", "measured", "verdict", "memory", "verdict ")
-    table = _table(*names, figures=("speed", "memory"))
+    speeds = [bar for bar in bars if bar.letter != "f"]
     memory = {bar.case: bar for bar in bars if bar.letter == "f"}
-    for bar in (bar for bar in bars if bar.letter != "f"):
-        peak = memory.pop(bar.case)
-        table.add_row(
-            bar.letter, bar.case, f"{bar.limit:.2f}", _measured(bar), _verdict(bar),
-            _measured(peak), _verdict(peak),
-        )  # fmt: skip
+    peaks = {bar.case: memory.pop(bar.case) for bar in speeds}
+
+    def make(case_max: int, _: int, gap: int) -> Table:
+        table = _table(*names, figures=("speed", "memory"), whole=("workload",), gap=gap)
+        for bar in speeds:
+            peak = peaks[bar.case]
+            table.add_row(
+                bar.letter, case_name(bar.case, case_max), f"{bar.limit:.2f}", _measured(bar),
+                _verdict(bar), _measured(peak), _verdict(peak),
+            )  # fmt: skip
+        return table
+
     heading = _heading(
         "Bars c to f of stage A: speed at least so many times the best of mimalloc 3 and 2, "
         "jemalloc, gperftools and glibc (random_mixed_400: mimalloc 3); peak memory at most 1.00 "
@@ -182,7 +213,7 @@ def _bar_table(bars: Sequence[Bar]) -> list[Any]:
     ]
     partly = [f"{bar.case}: {bar.meaning}" for bar in bars if bar.is_partial]
     notes = [Text(f"Not all peers: {'; '.join(partly)}", style="yellow")] if partly else []
-    return [heading, table, *rest, *notes]
+    return [heading, _broken_where_needed(make), *rest, *notes]
 
 
 def _measured(bar: Bar) -> str:

@@ -7,6 +7,7 @@ A table wider than the terminal is printed in blocks of columns, each with the c
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 from .model import Arm, Session
-from .summary import Cell, Ratio, Row, Summary, Total, summarise
+from .summary import SAMPLES_MIN, Cell, Ratio, Row, Summary, Total, summarise
 
 WINNER = "*"
 WORD_MAX = 8
-"""Words of a column's name longer than this are broken."""
+"""Words of a column's name longer than this are broken where columns would not fit else."""
 NAME_MAX = 40
 NAME_NARROW = 20
 """Case names longer than this are broken where columns would not fit else."""
@@ -46,10 +47,10 @@ def print_session(session: Session, console: Console | None = None) -> None:
 def title_text(session: Session, summary: Summary) -> Text:
     """What ran, where and when, and how sure one can be."""
     text = Text(overflow="fold")
-    text.append(" ".join(["hakmem", *session.command]), style="bold")
+    text.append(shlex.join(["hakmem", *session.command]), style="bold")
     text.append(f"\n{machine_line(session.machine)}; {session.created[:16].replace('T', ' ')} UTC")
     text.append(f"; commit {session.commit[:12] or 'unknown'}")
-    runs = f"\n{session.rounds} rounds, interleaved; seed {session.seed}"
+    runs = f"\n{counted(session.rounds, 'round')}, interleaved; seed {session.seed}"
     if summary.noise is None:
         runs += "; no A/A arm, so the noise is unknown"
     else:
@@ -85,29 +86,72 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
 
-class _Blocks:
-    """One table; where it is too wide, with case names broken at underscores, then in blocks."""
+def counted(count: int, noun: str) -> str:
+    """"1 round", "9 rounds"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
-    def __init__(self, make: Callable[[Sequence[Arm], int], Table], arms: Sequence[Arm]) -> None:
+
+@dataclass(frozen=True)
+class _Layout:
+    """How much room names may take."""
+
+    case_max: int
+    word_max: int
+
+
+_LAYOUTS = [
+    _Layout(NAME_MAX, NAME_MAX),
+    _Layout(NAME_MAX, WORD_MAX),
+    _Layout(NAME_NARROW, WORD_MAX),
+]
+"""The widest that fits is taken."""
+
+
+def fits(table: Table, console: Console, options: ConsoleOptions) -> bool:
+    """Whether nothing would have to be broken or cut off."""
+    measured = table.__rich_measure__(console, options.update_width(MEASURE_WIDTH))
+    return measured.maximum <= options.max_width
+
+
+class Fitting:
+    """The first of some tables that fits, else the last."""
+
+    def __init__(self, *makes: Callable[[], Table]) -> None:
+        self.makes = makes
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for make in self.makes[:-1]:
+            table = make()
+            if fits(table, console, options):
+                yield table
+                return
+        yield self.makes[-1]()
+
+
+class _Blocks:
+    """One table; where it is too wide, with broken names, then in blocks of columns."""
+
+    def __init__(
+        self, make: Callable[[Sequence[Arm], _Layout], Table], arms: Sequence[Arm]
+    ) -> None:
         self.make = make
         self.arms = list(arms)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        def fits(count: int, name_max: int) -> bool:
-            table = self.make(self.arms[:count], name_max)
-            measured = table.__rich_measure__(console, options.update_width(MEASURE_WIDTH))
-            return measured.maximum <= options.max_width
-
-        if fits(len(self.arms), NAME_MAX):
-            yield self.make(self.arms, NAME_MAX)
-            return
-        size = len(self.arms)
-        while size > 1 and not fits(size, NAME_NARROW):
-            size -= 1
-        for at in range(0, len(self.arms), max(size, 1)):
-            if at > 0:
+        for layout in _LAYOUTS:
+            table = self.make(self.arms, layout)
+            if fits(table, console, options):
+                yield table
+                return
+        left = self.arms
+        while left:
+            size = len(left)
+            while size > 1 and not fits(self.make(left[:size], layout), console, options):
+                size -= 1
+            yield self.make(left[:size], layout)
+            left = left[size:]
+            if left:
                 yield Text()
-            yield self.make(self.arms[at : at + size], NAME_NARROW)
 
 
 def shown_arms(summary: Summary) -> list[Arm]:
@@ -168,8 +212,7 @@ def _view_table(summary: Summary, view: _View) -> Group:
     arms = shown_arms(summary)
     whom = "peer" if summary.has_peers else "one"
     heading = Text(
-        f"{view.heading}: 1.00 is the {view.best} {whom} of the row; "
-        f"{WINNER} cannot be told from the row's best",
+        f"{view.heading}: 1.00 is the {view.best} {whom} of the row; {star_note(summary)}",
         style="bold",
     )
     worst = [
@@ -180,26 +223,32 @@ def _view_table(summary: Summary, view: _View) -> Group:
         if value is not None
     ]
 
-    def make(block: Sequence[Arm], name_max: int) -> Table:
-        return _block(summary, view, block, name_max)
+    def make(block: Sequence[Arm], layout: _Layout) -> Table:
+        return _block(summary, view, block, layout)
 
     return Group(heading, _Blocks(make, arms), *worst)
 
 
-def _block(summary: Summary, view: _View, arms: Sequence[Arm], name_max: int) -> Table:
+def star_note(summary: Summary) -> str:
+    """What the stars mean, or why there are none."""
+    if summary.has_winners:
+        return f"{WINNER} cannot be told from the row's best"
+    return f"fewer than {SAMPLES_MIN} runs tell no best from another"
+
+
+def _block(summary: Summary, view: _View, arms: Sequence[Arm], layout: _Layout) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
     )
     table.add_column("case", overflow="fold", vertical="bottom")
     for arm in arms:
         style = "bold" if arm.is_ours else ""
-        table.add_column(
-            column_name(arm.name), justify="right", style=style, header_style=style, no_wrap=True
-        )
+        name = column_name(arm.name, layout.word_max)
+        table.add_column(name, justify="right", style=style, header_style=style, no_wrap=True)
     table.add_column("noise", justify="right", no_wrap=True, style="dim")
     for row in summary.rows:
         cells = [_cell_text(row.cells[arm.name], view) for arm in arms]
-        table.add_row(case_name(row.case, name_max), *cells, _noise_text(view.noise(row)))
+        table.add_row(case_name(row.case, layout.case_max), *cells, _noise_text(view.noise(row)))
     if len(summary.rows) == 1:
         return table
     totals = [summary.totals[arm.name] for arm in arms]
@@ -230,15 +279,15 @@ def case_name(name: str, length_max: int) -> str:
     return "\n".join(lines)
 
 
-def column_name(name: str) -> str:
+def column_name(name: str, word_max: int = WORD_MAX) -> str:
     """One short word a line: 'google tcmalloc' is google, tc, malloc."""
     lines: list[str] = []
     for word in name.split(" "):
         parts = [word]
-        if len(word) >= WORD_MAX:
-            parts = [p for p in re.split(r"(?=malloc|tools|=)", word) if p]
+        if len(word) >= word_max:
+            parts = [p for p in re.split(r"(?=malloc|tools|[=:])|(?<=[-_])", word) if p]
         for part in parts:
-            lines += [part[at : at + WORD_MAX] for at in range(0, len(part), WORD_MAX)]
+            lines += [part[at : at + word_max] for at in range(0, len(part), word_max)]
     return "\n".join(lines)
 
 

@@ -85,6 +85,7 @@ def test_statuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
         (Problem("it rains"), 1, "hakmem: bench: it rains"),
         (Usage("not so"), 2, "hakmem: bench: not so"),
         (Problem("a\nb", 130), 130, "hakmem: bench: a b"),
+        (OSError(28, "No space left", "/x"), 1, "hakmem: bench: No space left (/x)"),
         (KeyboardInterrupt(), 130, "hakmem: bench: stopped"),
     ):
         monkeypatch.setattr(cli, "command_of", raising(error))
@@ -124,7 +125,34 @@ def test_only_one_session_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_words_of_the_command() -> None:
-    assert bench.command_words("quick", "", "", "") == ["bench", "--suite", "quick"]
+    assert bench.command_words("", "", "", "") == ["bench", "--suite", "quick"]
+    assert bench.command_words("", "", "w*", "", 3) == ["bench", "--workload", "w*", "--runs", "3"]
     assert bench.command_words("core", "a,b", "w*", "1/2") == [
         "bench", "--suite", "core", "--alloc", "a,b", "--workload", "w*", "--split", "1/2",
     ]
+
+
+@pytest.mark.parametrize("words", [["--output", "FILE"], ["--results", "FILE"]])
+def test_where_nothing_can_be_written(tmp_path: Path, words: list[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    words = [str(file) if word == "FILE" else word for word in words]
+    command = ["bench", "--alloc", "glibc", "--runs", "1", "--workload", "random_mixed_400", *words]
+    done = lab(*command, "--force", XDG_DATA_HOME=str(tmp_path))
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
+    assert last.startswith("hakmem: bench: cannot") and str(file) in last
+    assert list(tmp_path.glob("**/*.jsonl")) == []
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "hakmem").write_text("")
+    done = lab("bench", "--alloc", "glibc", "--runs", "1", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "cannot write to" in done.stderr
+
+
+def test_names_in_the_list_are_whole_on_a_narrow_terminal() -> None:
+    shown = lab("bench", "--list", COLUMNS="60").stdout
+    names = [case["name"] for case in json.loads(lab("bench", "--list", "--json").stdout)]
+    assert set(names) <= set(shown.split())

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 import synthetic
 from hakmem_lab import cli, compare
-from hakmem_lab.comparison import baseline_of, compare_arms, p_value, runs_needed
+from hakmem_lab.comparison import (
+    Comparison,
+    baseline_of,
+    compare_arms,
+    p_value,
+    runs_needed,
+)
 from hakmem_lab.model import Session
 from hakmem_lab.problem import Problem
 from hakmem_lab.program import find_program, obstacle, short_name, split_command
@@ -74,6 +80,29 @@ def test_a_difference_below_the_noise_does_not_count():
     assert result.time.word == "unclear"
 
 
+def test_what_few_runs_show_is_perhaps_so():
+    """An interval that excludes 0 is not called no difference, nor is it a proof."""
+    (result,) = (r for r in compared(rounds=5).results if r.arm == "hakmem")
+    assert result.memory.word == "unclear" and result.memory.is_unproved
+    assert "needed perhaps 20.0 % more memory at its peak" in compared(rounds=5).answer
+    assert "needed 20.0 % more memory at its peak" in compared(rounds=9).answer
+
+
+def compared(**options) -> Comparison:
+    one = session({"glibc": (1.0, 1.0), "hakmem": (0.9, 1.2)}, **options)
+    return compare_arms(one, summarise(one))
+
+
+def test_too_few_good_rounds_are_not_compared():
+    one = session({"glibc": (1.0, 1.0), "hakmem": (0.9, 1.2)})
+    one.samples = [s for s in one.samples if s.arm != "hakmem" or s.round < 2]
+    comparison = compare_arms(one, summarise(one))
+    assert comparison.answer.startswith("Too few rounds of g++ big.cc ended well under both hakmem")
+    assert comparison.is_possible
+    one.samples = [s for s in one.samples if s.arm != "hakmem"]
+    assert not compare_arms(one, summarise(one)).is_possible
+
+
 def test_several_fastest():
     level = {"glibc": (1.5, 1), "hakmem": (1, 1), "a": (1, 1), "b": (1, 1)}
     text = answer(level, spread=0.01)
@@ -87,7 +116,7 @@ def test_few_runs():
     assert answer(allocators, rounds=2) == "So few runs decide nothing; --runs 7 can."
     one = session(allocators, rounds=5)
     comparison = compare_arms(one, summarise(one))
-    assert "no measurably different time" in comparison.answer
+    assert "under hakmem took perhaps 50.1 % less time (49.5 to 50.5 %)" in comparison.answer
     assert "With 5 runs no difference can be proved; --runs 7 can." in comparison.notes
     assert runs_needed(2) == 7 and runs_needed(9) == 8
 
@@ -97,7 +126,7 @@ def test_a_program_that_fails_under_ours():
     one = session(level, failing=[("g++ big.cc", "hakmem")])
     comparison = compare_arms(one, summarise(one))
     assert "g++ big.cc did not run under hakmem: ended by signal 11" in comparison.answer
-    assert any(note.startswith("Under hakmem 9 of 9 runs failed") for note in comparison.notes)
+    assert any(note.startswith("Under hakmem, 9 of 9 runs failed") for note in comparison.notes)
 
 
 def with_outputs(one: Session, outputs: dict[str, list[str]]) -> list[str]:
@@ -143,12 +172,17 @@ def test_the_table_fits_100_columns_and_json_is_plain():
     allocators = {**synthetic.PEERS, "hakmem": (0.9, 0.9)}
     one = session(allocators, failing=[("g++ big.cc", "snmalloc")])
     comparison = compare_arms(one, summarise(one))
-    for width in (80, 100):
+    for width in (50, 60, 70, 80, 100, 120):
         text = io.StringIO()
-        for part in compare.report_parts(one, comparison, width):
+        for part in compare.report_parts(one, comparison):
             Console(file=text, width=width, no_color=True).print(part)
         assert max(len(line.rstrip()) for line in text.getvalue().splitlines()) <= width
-        assert "tcmalloc" in text.getvalue() and "failed" in text.getvalue()
+        assert all(word in text.getvalue() for word in ("hakmem ", "google", "tcmalloc", "failed"))
+        assert "\u2026" not in text.getvalue()  # nothing is cut off
+        for result in comparison.results:
+            if result.memory is not None:
+                assert f"{result.memory.value * 100:+.1f} %" in text.getvalue()
+        assert ("faults" in text.getvalue()) == (width >= 80)
     json.dumps(comparison.to_json(), allow_nan=False)
 
 
@@ -202,6 +236,11 @@ def test_names_and_load_commands():
     for text, sentence in (("", "is empty"), ("'", "cannot be read"), ("no-such-x", "no program")):
         with pytest.raises(Problem, match=sentence):
             split_command(text)
+
+
+def test_an_empty_load_is_a_mistake_not_a_program_that_never_ends(capsys):
+    assert cli.main(["compare", "--load", "", "--", "sh"]) == 2
+    assert capsys.readouterr().err == "hakmem: compare: the load command is empty\n"
 
 
 def test_a_server_is_a_case_with_a_load():

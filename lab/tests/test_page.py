@@ -83,6 +83,21 @@ def test_headline_says_who_how_much_and_where_worst():
     assert headline(summarise(no_ours)) == "hakmem was not measured here."
 
 
+def test_too_few_runs_claim_nothing():
+    allocators = {"hakmem": (0.5, 2.0), "glibc": (1.0, 1.0)}
+    text = headline(summarise(synthetic.session(["one", "two"], allocators, rounds=2)))
+    assert "in 0 of them" not in text and "too seldom" in text
+
+
+def test_commands_can_be_copied_and_facts_are_readable(tmp_path: Path):
+    session = synthetic.session(["one"])
+    session.command = ["bench", "--workload", "larson*"]
+    session.machine["load_1min"] = 1.54052734375
+    text = " ".join(read(session, tmp_path)[0].texts)
+    assert "./hakmem bench --workload 'larson*'" in text
+    assert "1.54" in text and "1.5405" not in text and "23.8 GiB" in text
+
+
 def test_figures_have_three_digits_and_a_unit():
     assert duration(1.234) == "1.23 ns" and duration(48.0) == "48.0 ns"
     assert duration(9_996) == "10.0 us" and duration(1.5e9) == "1.50 s"

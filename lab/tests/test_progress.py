@@ -31,6 +31,18 @@ def test_durations_are_rough() -> None:
     assert duration_text(4800) == "1 h 20 min"
 
 
+def test_names_are_cut_off_before_counts_and_time() -> None:
+    screen = io.StringIO()
+    runs = make_schedule(["producer_consumer_many_to_one_8"], ["google tcmalloc"], 20, 1)
+    console = Console(file=screen, width=60, force_terminal=True, color_system=None)
+    with Reporter(runs, 300, console) as reporter:
+        reporter.start(runs[0])
+        reporter.end(runs[0], runs[1:])
+        reporter._bar.refresh()
+    assert "301/320" in screen.getvalue() and "about 0 s left" in screen.getvalue()
+    assert "round 1: produ" in screen.getvalue()
+
+
 def test_plain_lines_without_a_terminal() -> None:
     screen = io.StringIO()
     runs = make_schedule(["a"], ["x", "y"], 1, 1)

@@ -139,6 +139,15 @@ def test_the_card_reads_at_100_columns():
     ]  # fmt: skip
 
 
+def test_names_are_broken_between_words_on_a_narrow_terminal():
+    names = ["random_mixed_400", "comprehensive_interleaved_128", "replace_20000"]
+    for width in (70, 80):
+        text = shown(measured(0.75, 1.2, names), width)
+        assert all(len(line.rstrip()) <= width for line in text.splitlines())
+        words = set(text.split())
+        assert {"replace_20000", "comprehensive_", "interleaved_128"} <= words
+
+
 def store(session: Session, directory: Path) -> Path:
     samples, session.samples = session.samples, []
     with Store.create(directory, "bench", "0123456789", session) as file:

@@ -16,7 +16,7 @@ def shown(session: Session, width: int) -> str:
     return text.getvalue()
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 160])
 def test_fits_and_holds_every_row_and_arm(width):
     session = synthetic.session(["replace_400", "comprehensive_interleaved_128"])
     text = shown(session, width)
@@ -59,11 +59,36 @@ def test_an_unfinished_session_says_so():
     assert "not complete" in shown(session, 100)
 
 
+def test_words_are_broken_only_where_they_have_to_be():
+    session = synthetic.session(["one", "two"], {"hakmem": (1, 1), "mimalloc 3": (1, 1)})
+    assert "mimalloc" in shown(session, 80)
+    allocators = {**synthetic.OURS, **synthetic.PEERS}
+    assert "malloc" in shown(synthetic.session(["one"], allocators), 80)
+    assert "mimalloc" not in shown(synthetic.session(["one"], allocators), 80)
+
+
+def test_every_block_fits_however_long_its_names():
+    long = {f"jemalloc MALLOC_CONF=narenas:{n}": (1.0, 1.0) for n in range(5)}
+    session = synthetic.session(["larson_4_latency", "two"], {**synthetic.OURS, **long})
+    for width in (40, 60, 80):
+        text = shown(session, width)
+        assert all(len(line.rstrip()) <= width for line in text.splitlines())
+        assert "larson_4_lat" in text and "tency" not in text.replace("latency", "")
+
+
+def test_too_few_runs_say_so():
+    text = " ".join(shown(synthetic.session(["one", "two"], rounds=2), 160).split())
+    assert "fewer than 3 runs tell no best from another" in text and "2 rounds," in text
+    assert "1 round," in shown(synthetic.session(["one"], rounds=1), 160)
+
+
 def test_names_in_columns_and_rows():
     assert column_name("google tcmalloc") == "google\ntc\nmalloc"
     assert column_name("mimalloc 3") == "mi\nmalloc\n3"
     assert column_name("gperftools") == "gperf\ntools"
     assert column_name("hakmem") == "hakmem"
+    assert column_name("snmalloc-checks") == "sn\nmalloc-\nchecks"
+    assert column_name("google tcmalloc", 40) == "google\ntcmalloc"
     assert max(map(len, column_name("a-very-long-name-of-mine").split("\n"))) <= 8
     assert case_name("short_name", 20) == "short_name"
     assert case_name("comprehensive_interleaved_128", 20).split("\n")[0] == "comprehensive_"
