@@ -223,11 +223,13 @@ def _arm_of_name(word: str) -> Arm:
     if entry is None:
         for recipe in RECIPES:
             if plain in (recipe.key, plain_name(recipe.name)):
-                raise Problem(f"{recipe.name} is not installed; {REPEAT} --only {recipe.key}")
+                raise Problem(f"{recipe.name} is not installed; {REPEAT} {recipe.key}")
+        if ":" in word:
+            raise Usage(f"'{word}': after the colon comes NAME=VALUE, such as hakmem:profile=small")
         known = ", ".join([OURS, *(r.key for r in RECIPES), *_own_keys(entries), SYSTEM])
         raise Usage(f"there is no allocator '{word}'; there are {known}, or a path of a library")
     if entry.fault:
-        raise Problem(f"{entry.fault}; {REPEAT} --only {entry.key}")
+        raise Problem(f"{entry.fault}; {REPEAT} {entry.key}")
     return entry.arm
 
 

@@ -57,15 +57,23 @@ Outcome = dict[str, str]  # key -> why it is missing
 
 @app.command()
 def install(
-    only: Annotated[str, typer.Option(help="Short names, with commas between.")] = "",
-    force: Annotated[bool, typer.Option(help="Makes again what is there already.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(help="Short names; else all.")] = None,
+    only: Annotated[str, typer.Option(help="The same, with commas between.")] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Makes again what is there already.")
+    ] = False,
 ) -> None:
     """Builds or installs the other allocators, and proves that each serves a process."""
-    chosen = choose(only)
+    chosen = choose(",".join([*(names or []), *([only] if only.strip() else [])]))
     screen = Console(stderr=True)
+    if not force and all(_is_there(recipe) for recipe in chosen):
+        keys = ", ".join(recipe.key for recipe in chosen)
+        typer.echo(f"Here already: {keys}; --force makes them again, ./hakmem peers list shows all")
+        return
     missing = install_peers(chosen, force, screen)
     have = [recipe for recipe in chosen if recipe.key not in missing]
-    print_list(Console(), [entry for key, entry in read_manifest().items()])
+    known = read_manifest()
+    print_list(Console(), [known[recipe.key] for recipe in have if recipe.key in known])
     for key, reason in missing.items():
         screen.print(f"hakmem: without {key}: {reason}", markup=False, soft_wrap=True)
     if not have:
@@ -124,6 +132,7 @@ def remove(
         write_manifest(kept)
         for name in names:
             shutil.rmtree(_home(name), ignore_errors=True)
+            typer.echo(f"{name}: forgotten")
 
 
 def choose(only: str) -> list[Recipe]:

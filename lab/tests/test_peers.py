@@ -200,8 +200,9 @@ def test_library_by_its_path(ours, make_library, tmp_path):
     ("spec", "sentence"),
     [
         ("nonsense", "there is no allocator 'nonsense'; there are hakmem, mimalloc3"),
-        ("jemalloc", "jemalloc is not installed; type: ./hakmem peers install --only jemalloc"),
+        ("jemalloc", "jemalloc is not installed; type: ./hakmem peers install jemalloc"),
         ("glibc:arena_max=1", "settings in small letters are options of hakmem"),
+        ("hakmem:fast", "after the colon comes NAME=VALUE"),
         ("glibc,glibc", "glibc is named twice"),
         ("/nowhere/lib.so", "there is no library /nowhere/lib.so"),
         (",", "names no allocator"),
@@ -309,12 +310,26 @@ def test_command_line(cache, make_library, capsys):
         (["add", "x", "/nowhere.so"], "there is no file"),
         (["remove", "nobody"], "is not installed"),
         (["install", "--only", "nonsense"], "there is no recipe 'nonsense'"),
+        (["install", "nonsense"], "there is no recipe 'nonsense'"),
     ]:
         assert cli.main(["peers", *words]) != 0
         lines = capsys.readouterr().err.strip().splitlines()
         assert len(lines) == 1 and sentence in lines[0]
     assert cli.main(["peers", "remove", "mine"]) == 0
+    assert capsys.readouterr().out == "mine: forgotten\n"
     assert Path(make_library()).exists() and peers.installed() == []
+
+
+def test_installing_what_is_there_says_so_in_a_line(cache, make_library, capsys, monkeypatch):
+    chosen = [recipe_of("good", make_library()), recipe_of("other", make_library())]
+    monkeypatch.setattr(peers, "RECIPES", chosen)
+    assert cli.main(["peers", "install", "good"]) == 0
+    assert "good" in capsys.readouterr().out and builds_of(cache) == ["good"]
+    assert cli.main(["peers", "install", "good"]) == 0
+    assert capsys.readouterr().out.startswith("Here already: good; --force")
+    assert cli.main(["peers", "install", "--force", "good"]) == 0
+    assert cli.main(["peers", "install", "good", "other"]) == 0
+    assert builds_of(cache) == ["good", "good", "other"]
 
 
 # ---- The toolbox. ----
