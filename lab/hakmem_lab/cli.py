@@ -8,6 +8,7 @@ second to load.
 from __future__ import annotations
 
 import importlib
+import io
 import signal
 import sys
 from typing import Any
@@ -33,6 +34,9 @@ STATUS_FAILED, STATUS_USAGE, STATUS_INTERRUPTED = 1, 2, 130
 def main(words: list[str] | None = None) -> int:
     """Runs one command and returns the exit status."""
     words = sys.argv[1:] if words is None else words
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # the name of a program may be no ASCII
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
         return 0 if words else STATUS_USAGE
@@ -44,7 +48,9 @@ def main(words: list[str] | None = None) -> int:
     try:
         if name not in COMMANDS:
             return _fail(f"there is no command '{name}'", STATUS_USAGE)
-        return _status(command_of(name)(arguments, f"./hakmem {name}", standalone_mode=False))
+        status = _status(command_of(name)(arguments, f"./hakmem {name}", standalone_mode=False))
+        # typer makes a status of an interrupt; nobody has said anything yet.
+        return _fail(f"{name}: stopped", status) if status == STATUS_INTERRUPTED else status
     except Problem as problem:
         return _fail(f"{name}: {problem}", problem.status)
     except TyperException as error:

@@ -81,6 +81,7 @@ def run(
     advise_peers(arms, alloc)
     with only_session(force):
         findings = doctor.warn(_errors)
+        _say(f"one run under {arms[0].name} first, which does not count")
         seconds = rehearse(case, arms[0])
         left = duration_text(seconds * runs * (len(arms) + 1))
         again = f"under each of {len(arms)} allocators and {arms[0].name} again"

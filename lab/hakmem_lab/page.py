@@ -56,7 +56,7 @@ def write_page(
     path = directory / NAME
     facts = _facts(session, summary, pictures)
     facts["headline"] = lead or facts["headline"]
-    path.write_text(template.render(facts), encoding="utf-8")
+    path.write_text(template.render(facts), encoding="utf-8", errors="replace")
     return path
 
 

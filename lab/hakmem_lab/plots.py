@@ -65,6 +65,7 @@ _STYLE: dict[Any, Any] = {
     "axes.edgecolor": "#888888", "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
     "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
     "figure.facecolor": "white", "savefig.facecolor": "white",
+    "text.parse_math": False,  # a program's "$HOME $PATH" is no formula
 }  # fmt: skip
 
 

@@ -52,6 +52,7 @@ def split_command(text: str) -> list[str]:
 def short_name(words: Sequence[str]) -> str:
     """What to call the command in tables: without folders, and not too long."""
     text = shlex.join([Path(words[0]).name, *(" ".join(word.split()) for word in words[1:])])
+    text = text.encode(errors="replace").decode()  # bytes of arguments that are no text
     return text if len(text) <= NAME_MAX else f"{text[: NAME_MAX - 3].rstrip()}..."
 
 

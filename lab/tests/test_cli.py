@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hakmem_lab import bench, cli
+from hakmem_lab import bench, cli, doctor
 from hakmem_lab.problem import Problem, Usage
 
 
@@ -94,6 +94,23 @@ def test_statuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     for result in (0, 3):
         monkeypatch.setattr(cli, "command_of", lambda name, r=result: lambda *_, **__: r)
         assert cli.main(["doctor"]) == result
+
+
+def test_names_that_the_terminal_cannot_show() -> None:
+    done = lab("bench", "--workload", "\u00fc", "--list", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "no workload matches '?'" in done.stderr
+
+
+def test_an_interrupt_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "fit", interrupted)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "hakmem: doctor: stopped\n"
 
 
 def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

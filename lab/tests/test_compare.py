@@ -231,6 +231,7 @@ def test_static_foreign_and_other_programs(tmp_path: Path, monkeypatch):
 def test_names_and_load_commands():
     assert short_name(["/usr/bin/g++", "-c", "big.cc"]) == "g++ -c big.cc"
     assert len(short_name(["/bin/x", "y" * 100])) == 48
+    assert short_name(["/bin/x", os.fsdecode(b"a\xff")]) == "x 'a?'"
     words = split_command("sh -c 'exit 0'")
     assert words[0].endswith("/sh") and words[1:] == ["-c", "exit 0"]
     for text, sentence in (("", "is empty"), ("'", "cannot be read"), ("no-such-x", "no program")):

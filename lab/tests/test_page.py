@@ -66,6 +66,12 @@ def test_names_of_users_are_escaped(tmp_path: Path):
     assert "<script>alert" not in source and "<b>" not in source
 
 
+def test_a_command_that_is_no_text_still_makes_a_page(tmp_path: Path):
+    session = synthetic.session(["one"])
+    session.command = ["compare", "--", "echo", "\udcff"]
+    assert "echo '?'" in " ".join(read(session, tmp_path)[0].texts)
+
+
 @pytest.mark.parametrize("empty", ["samples", "cases"])
 def test_a_session_with_nothing_in_it_still_makes_a_page(tmp_path: Path, empty: str):
     session = dataclasses.replace(synthetic.session(["one"]), **{empty: []})

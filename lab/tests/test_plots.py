@@ -59,6 +59,11 @@ def test_a_long_interval_does_not_run_into_the_figures(tmp_path: Path):
     matplotlib.pyplot.close(figure)
 
 
+def test_dollars_in_a_command_are_no_formula(tmp_path: Path):
+    name = r"sh -c 'echo $HOME \frac $PATH'"
+    assert len(write_plots(synthetic.session([name], kind="program"), tmp_path)) == 3
+
+
 def test_pages_hold_every_case_once():
     rows = summarise(synthetic.session(synthetic.CASE_NAMES[:45], {"glibc": (1, 1)}, 1)).rows
     pages = _pages(rows)
