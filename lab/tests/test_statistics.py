@@ -6,6 +6,7 @@ import numpy
 import pytest
 from hakmem_lab import statistics
 from hakmem_lab.statistics import Ratio
+from scipy import stats
 
 
 def test_paired_ratios_join_rounds_both_have():
@@ -100,6 +101,16 @@ def test_mann_whitney_by_hand():
 def test_mann_whitney_with_ties():
     assert statistics.mann_whitney([5.0] * 9, [5.0] * 9) == 1.0
     assert statistics.mann_whitney([5.0] * 9, [6.0] * 9) < 1e-4
+
+
+@pytest.mark.parametrize("shift,p", [(0.2, 0.11), (0.4, 0.008), (0.5, 0.0015)])
+def test_mann_whitney_of_many_values_is_close_and_not_bolder(shift, p):
+    first, second = numpy.random.default_rng(4).normal(0, 1, (2, statistics.EXACT_MAX + 1))
+    second = second + shift
+    exact = stats.mannwhitneyu(first, second, method="exact").pvalue
+    found = statistics.mann_whitney(list(first), list(second))
+    assert exact == pytest.approx(p, rel=0.1)
+    assert 0.998 * exact <= found <= 1.13 * exact
 
 
 def test_signed_rank_by_hand():
