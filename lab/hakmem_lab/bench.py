@@ -170,11 +170,11 @@ def show_list(chosen: Sequence[Workload], as_json: bool) -> None:
     if as_json:
         print(json.dumps([one.case.to_json() for one in chosen]))
         return
-    table = Table(box=None)
-    # Names are there to be typed: never cut off.
-    table.add_column("workload", min_width=max(len(one.case.name) for one in chosen))
-    for name in ("suite", "threads", "what it imitates"):
-        table.add_column(name)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    # Names are there to be typed: what is wrapped is what they mean.
+    for name in ("workload", "suite", "threads"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("what it imitates", overflow="fold")
     for one in chosen:
         case = one.case
         table.add_row(case.name, case.suite, str(case.threads), case.title)
