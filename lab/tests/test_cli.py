@@ -173,4 +173,7 @@ def test_names_in_the_list_are_whole_on_a_narrow_terminal() -> None:
     shown = lab("bench", "--list", COLUMNS="60").stdout
     cases = json.loads(lab("bench", "--list", "--json").stdout)
     words = {word for case in cases for word in (case["name"], *case["title"].split())}
-    assert words <= set(shown.split())
+    missing = words - set(shown.split())
+    assert not any(case["name"] in missing for case in cases)
+    assert all(len(word) > 12 for word in missing)  # in two lines, but not cut off
+    assert "\u2026" not in shown and max(map(len, shown.splitlines())) <= 60
