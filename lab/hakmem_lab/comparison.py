@@ -220,12 +220,17 @@ def _amount(change: Change, noun: str) -> str:
     assert change.low is not None and change.high is not None
     if change.word in (LESS, MORE):
         return f"{percent(change.value)} {change.word} {noun}{_range(change)}"
+    word = LESS if change.value < 0 else MORE
     if change.is_unproved:
-        word = LESS if change.value < 0 else MORE
         return f"perhaps {percent(change.value)} {word} {noun}{_range(change)}"
     if max(abs(change.low), abs(change.high)) < EFFECT_MIN / 2:
         return f"the same {noun}"
-    return f"no measurably different {noun} ({_signed(change.low)} to {_signed(change.high)})"
+    interval = f"({_signed(change.low)} to {_signed(change.high)})"
+    if change.low <= 0 <= change.high:
+        return f"no measurably different {noun} {interval}"
+    if statistics.effect_of(1 + change.value) <= (change.floor or 0):
+        return f"no {word} {noun} than the noise explains {interval}"
+    return f"hardly {word} {noun} {interval}"
 
 
 def _range(change: Change) -> str:

@@ -11,7 +11,9 @@ import pytest
 import synthetic
 from hakmem_lab import cli, compare
 from hakmem_lab.comparison import (
+    Change,
     Comparison,
+    _amount,
     baseline_of,
     compare_arms,
     p_value,
@@ -101,6 +103,21 @@ def test_too_few_good_rounds_are_not_compared():
     assert comparison.is_possible
     one.samples = [s for s in one.samples if s.arm != "hakmem"]
     assert not compare_arms(one, summarise(one)).is_possible
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (Change(-0.05, -0.07, -0.03, 0.0001, 0.01, "less"), "5.0 % less time (3.0 to 7.0 %)"),
+        (Change(-0.05, -0.07, -0.03, 0.01, 0.01, "unclear"), "perhaps 5.0 % less time (3.0 to "),
+        (Change(0.01, -0.02, 0.04, 0.5, 0.01, "unclear"), "no measurably different time (-2.0"),
+        (Change(0.001, -0.002, 0.004, 0.5, 0.01, "unclear"), "the same time"),
+        (Change(0.013, 0.008, 0.019, 0.0001, 0.014, "unclear"), "no more time than the noise expl"),
+        (Change(0.006, 0.004, 0.008, 0.0001, 0.002, "unclear"), "hardly more time (+0.4 % to +0.8"),
+    ],
+)
+def test_no_sentence_contradicts_its_interval(change: Change, text: str):
+    assert _amount(change, "time").startswith(text)
 
 
 def test_several_fastest():
