@@ -149,12 +149,17 @@ def strip_comments_only(text):
     return re.sub(r"/\*.*?\*/|//[^\n]*", lambda m: "\n" * m.group(0).count("\n"), text, flags=re.S)
 
 
+def is_cache(path):
+    """Whether a tool left it there (.ruff_cache, __pycache__): it is not in the repository, whatever it says."""
+    return any(part == "__pycache__" or part.endswith("_cache") for part in path.parts)
+
+
 def check_markers(report, root):
     for place in MARKED_PLACES:
         start = root / place
         paths = sorted(start.rglob("*")) if start.is_dir() else [start]
         for path in paths:
-            if not path.is_file() or "__pycache__" in path.parts or path.suffix in {".png", ".svg"}:
+            if not path.is_file() or path.suffix in {".png", ".svg"} or is_cache(path.relative_to(root)):
                 continue
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
                 if match := MARKERS.search(line):

@@ -8,8 +8,8 @@
 #
 # The script defines
 #   needs=(PROGRAM ...)   what must be installed
-#   make_inputs           called in DIRECTORY, without LD_PRELOAD, what it prints in DIRECTORY/log;
-#                         it may end with `stop 77 SENTENCE`
+#   make_inputs           called in DIRECTORY, without LD_PRELOAD, with $root, the checkout; what it
+#                         prints goes to DIRECTORY/log; it may end with `stop 77 SENTENCE`
 #   run_program [WORD]    called with $inputs; builtins only, then exec; output to /dev/null
 # and names in a line "# packages: A B" the Debian packages that bring what it needs.
 #
@@ -41,6 +41,7 @@ prepare() {
         command -v "$program" >/dev/null || missing "$program is not installed"
     done
     mkdir -p "$inputs" 2>/dev/null || stop 1 "cannot make the directory $inputs"
+    root=$(cd -- "${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}../.." && pwd) || exit 1
     version=$(cat "${BASH_SOURCE[0]}" "$script" | cksum)
     [[ -e $inputs/prepared && $(<"$inputs/prepared") == "$version" ]] && exit 0
     rm -f "$inputs/prepared"

@@ -18,29 +18,11 @@ here=${0%"${0##*/}"}
 . "${here:-./}common.sh"
 needs=(apt-get awk dpkg-source gcc make)
 
-# Package lists of its own: most machines have none of sources.
-fetch_source() {
-    local list options
-    mkdir -p lists/parts lists/state/lists/partial lists/cache/archives/partial
-    for list in /etc/apt/sources.list.d/*.sources; do
-        [[ -e $list ]] || continue
-        sed 's/^Types:.*/Types: deb-src/' "$list" >"lists/parts/${list##*/}"
-    done
-    for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-        [[ -e $list ]] || continue
-        sed -n 's/^deb\(-src\)\? /deb-src /p' "$list" >"lists/parts/from-${list##*/}.list"
-    done
-    options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$PWD/lists/parts"
-        -o "Dir::State=$PWD/lists/state" -o Dir::State::status=/var/lib/dpkg/status
-        -o "Dir::Cache=$PWD/lists/cache" -o APT::Sandbox::User=root)
-    apt-get -q "${options[@]}" update # may fail for the source of something else
-    apt-get -q "${options[@]}" source redis
-}
-
 make_inputs() {
     local folders
     rm -rf build && mkdir build && cd build || return
-    fetch_source || stop 77 "apt-get cannot fetch the source of redis; $inputs/log says why"
+    "$root/tools/debian_source.sh" redis ||
+        stop 77 "apt-get cannot fetch the source of redis; $inputs/log says why"
     folders=(redis-*/)
     make -C "${folders[0]}" -j 2 MALLOC=libc USE_SYSTEMD=no BUILD_TLS=no OPTIMIZATION=-O2 || return
     cp "${folders[0]}"src/redis-{server,cli,benchmark} .. && cd .. && rm -rf build &&

@@ -127,8 +127,8 @@ static struct object_list bin_take_older(struct bin *bin)
     return older;
 }
 
-/* The last freed: still near, while each object of a long list is a line to wait for. Half of the
- * time of fragment_stress went into walking older ones (docs/decisions/0012). */
+/* The last freed: still near, while each object of a long list is a line to wait for. A third of
+ * the time of fragment_stress went into walking older ones (docs/decisions/0012). */
 static struct object_list bin_take_newest(struct bin *bin)
 {
     uint32_t count = bin->limit / 2 + 1;

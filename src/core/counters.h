@@ -21,7 +21,7 @@
     X(SLAB_TO_REGION, "slab_to_region", "empty slabs given back to their superslab")               \
     X(FREE_OVERFLOW, "free_overflow", "frees that found their bin full")                           \
     X(FREE_FLUSHED_OBJECTS, "free_flushed_objects", "objects flushed from bins to their slabs")    \
-    X(FREE_REMOTE, "free_remote", "frees of another heap's objects")                               \
+    X(FREE_REMOTE, "free_remote", "frees of another heap's objects, counted as they are sent")     \
     X(REMOTE_BATCHES, "remote_batches", "batches sent to other heaps, one atomic operation each")  \
     X(REMOTE_NOTIFIED, "remote_notified", "slabs other threads reported to this heap")             \
     X(SPAN_ALLOCATED, "span_allocated", "spans handed out")                                        \

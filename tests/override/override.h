@@ -234,4 +234,32 @@ static inline size_t resident_bytes(void)
     return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+static inline void run_self_preloaded(const char *first, const char *second, const char *argument)
+{
+    char self[TEST_PATH_SIZE];
+    char preload[2 * TEST_PATH_SIZE];
+    own_path(self);
+    int length = snprintf(preload, sizeof preload, "%s:%s", first, second);
+    CHECK(length > 0 && (size_t)length < sizeof preload);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("LD_PRELOAD", preload, 1) == 0);
+        execl(self, self, argument, (char *)NULL);
+        _exit(126);
+    }
+    wait_for_success(child, preload);
+}
+
+/* Runs this program again with `argument`, twice: with plugin_<name>.so preloaded behind hakmem and
+ * before it. */
+static inline void run_self_beside_plugin(const char *name, const char *argument)
+{
+    char plugin[TEST_PATH_SIZE];
+    plugin_path(name, plugin);
+    const char *library = prove_served() == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
+    run_self_preloaded(library, plugin, argument);
+    run_self_preloaded(plugin, library, argument);
+}
+
 #endif

@@ -92,34 +92,14 @@ static void run_forks(void)
     give_back(kept);
 }
 
-static void run_self(const char *self, const char *first, const char *second)
-{
-    char preload[3 * TEST_PATH_SIZE];
-    snprintf(preload, sizeof preload, "%s:%s", first, second);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("LD_PRELOAD", preload, 1) == 0);
-        execl(self, self, "fork", (char *)NULL);
-        _exit(126);
-    }
-    wait_for_success(child, preload);
-}
-
 int main(int argc, char **argv)
 {
-    enum served served = prove_served();
     if (argc > 1 && strcmp(argv[1], "fork") == 0) {
         alarm(100); /* the deadlock is in the parent as well */
+        prove_served();
         run_forks();
         return 0;
     }
-    char self[TEST_PATH_SIZE];
-    char plugin[TEST_PATH_SIZE];
-    own_path(self);
-    plugin_path("atfork", plugin);
-    const char *library = served == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
-    run_self(self, library, plugin);
-    run_self(self, plugin, library);
+    run_self_beside_plugin("atfork", "fork");
     return 0;
 }

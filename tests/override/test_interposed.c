@@ -38,20 +38,6 @@ static void run(void)
     CHECK_EQUAL(calls(), 1);
 }
 
-static void run_self(const char *self, const char *first, const char *second)
-{
-    char preload[3 * TEST_PATH_SIZE];
-    snprintf(preload, sizeof preload, "%s:%s", first, second);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("LD_PRELOAD", preload, 1) == 0);
-        execl(self, self, "run", (char *)NULL);
-        _exit(126);
-    }
-    wait_for_success(child, preload);
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0) {
@@ -60,13 +46,6 @@ int main(int argc, char **argv)
         run();
         return 0;
     }
-    enum served served = prove_served();
-    char self[TEST_PATH_SIZE];
-    char plugin[TEST_PATH_SIZE];
-    own_path(self);
-    plugin_path("interposed", plugin);
-    const char *library = served == SERVED_BY_PRELOAD ? preloaded_library_path() : "";
-    run_self(self, library, plugin);
-    run_self(self, plugin, library);
+    run_self_beside_plugin("interposed", "run");
     return 0;
 }

@@ -6,26 +6,7 @@
 # The source comes from the distribution by apt-get, once, and is built in the cache; the first run
 # takes a few minutes. REDIS_SRC names a directory with redis already built by `make MALLOC=libc`.
 . "$(dirname "$0")/lib.sh"
-
-# fetch DIRECTORY: unpacks the distribution's source there, with package lists of its own, as most
-# machines have none of sources.
-fetch() {
-    local lists=$1/apt list options
-    mkdir -p "$lists/parts" "$lists/state/lists/partial" "$lists/cache/archives/partial"
-    for list in /etc/apt/sources.list.d/*.sources; do
-        [[ -e $list ]] || continue
-        sed 's/^Types:.*/Types: deb-src/' "$list" >"$lists/parts/${list##*/}"
-    done
-    for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-        [[ -e $list ]] || continue
-        sed -n 's/^deb\(-src\)\? /deb-src /p' "$list" >"$lists/parts/from-${list##*/}.list"
-    done
-    options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$lists/parts"
-        -o "Dir::State=$lists/state" -o Dir::State::status=/var/lib/dpkg/status
-        -o "Dir::Cache=$lists/cache" -o APT::Sandbox::User=root)
-    apt-get -q "${options[@]}" update # may fail for a source of something else
-    (cd "$1" && apt-get -q "${options[@]}" source redis)
-}
+tools=$(cd "$(dirname "$0")/../../tools" && pwd) || exit 1
 
 build() {
     local cache=$1/redis-libc folder program
@@ -35,7 +16,7 @@ build() {
     done
     rm -rf "$cache.new" && mkdir -p "$cache.new" || return
     {
-        fetch "$cache.new" && folder=$(ls -d "$cache.new"/redis-*/) &&
+        (cd "$cache.new" && "$tools/debian_source.sh" redis) && folder=$(ls -d "$cache.new"/redis-*/) &&
             make -C "$folder" -j 2 MALLOC=libc USE_SYSTEMD=no BUILD_TLS=no OPTIMIZATION=-O2
     } >"$cache.log" 2>&1 </dev/null || return
     # The server last: it says that all is there.
