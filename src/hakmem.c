@@ -23,6 +23,7 @@
 
 #include "large/span.c"
 #include "large/whale.c"
+#include "large/whale_pages.c"
 #include "large/whale_registry.c"
 
 #include "cache/flush.c"
@@ -32,6 +33,7 @@
 #include "heap/collect.c"
 #include "heap/fork.c"
 #include "heap/heap.c"
+#include "heap/metadata.c"
 #include "heap/start.c"
 #include "heap/thread.c"
 

@@ -20,8 +20,9 @@ struct hak_stats {
     size_t bytes_cached;     /* free objects in thread caches and free-but-kept spans and whales */
     size_t bytes_free_dirty; /* free slices whose pages have not been given back */
     size_t objects_in_use_count;
-    size_t heaps_count; /* heaps that exist, parked ones included */
-    size_t heaps_parked_count;
+    size_t heaps_count;        /* heaps that exist, parked ones included */
+    size_t heaps_parked_count; /* without a thread */
+    size_t threads_count;      /* threads that have a cache */
     size_t superslabs_count;
     size_t whales_count;
 };
@@ -35,7 +36,8 @@ enum hak_report_format { HAK_REPORT_TEXT = 0, HAK_REPORT_JSON = 1 };
  * report. */
 typedef void hak_report_sink(void *argument, const char *text, size_t size);
 
-/* Writes the whole report (totals, size classes, counters, OS calls, heaps, options) to `sink`. */
+/* Writes the whole report (totals, size classes, counters, OS calls, heaps, threads, options) to
+ * `sink`. */
 HAK_API void hak_report(enum hak_report_format format, hak_report_sink *sink,
                         void *argument) HAK_NOEXCEPT;
 

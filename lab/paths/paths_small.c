@@ -2,8 +2,8 @@
  *
  * With the option that allows a thread no cache every free goes to its slab at once and every bin
  * holds one refill only: that makes the stages behind the bin reachable one by one. With the bins'
- * upper bound at 4 KiB a bin has its limit, 64 objects, from its first overflow on, so that the
- * rounds below are exact.
+ * upper bound at 4 KiB a bin that was filled a few times has its limit, 64 objects, for good, so
+ * that the rounds below are exact.
  */
 #include "paths.h"
 
@@ -13,12 +13,12 @@
 #define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=4096"
 
 enum {
-    BIN_LIMIT = 64,           /* objects, with OPTION_SMALL_BINS */
-    BIN_KEPT = BIN_LIMIT / 2, /* what an overflow leaves in the bin */
-    BIN_MOVED = BIN_LIMIT + 1 - BIN_KEPT,
+    BIN_LIMIT = 64,                /* objects, with OPTION_SMALL_BINS */
+    BIN_MOVED = BIN_LIMIT / 2 + 1, /* what an overflow takes from the bin */
     MID_SIZE = 2000,
     TWO_SLICES_SIZE = 8192, /* its slabs never come from the pool */
     LARGEST_SIZE = 65536,   /* of an object; its slabs have 16 slices */
+    LARGEST_SLAB = 8,       /* objects of that size in a slab */
     SUPERSLAB_OBJECTS = 32, /* of that size in one superslab, each carved by itself */
     GROW_CYCLES = 12,       /* enough for any limit to reach its bound */
     SCATTERED_SLABS = 64
@@ -57,46 +57,16 @@ static void null_prepare(const struct path *path, unsigned round)
     }
 }
 
-/* ---- Refill from reserve; overflow. ---- */
+/* ---- Full bins. ---- */
 
-/* Bin and reserve are empty, more than the bin may hold is in hand. */
-static void swap_start(const struct path *path, unsigned rounds)
+/* A bin at its bound, and empty, as is the only slab of its class. */
+static void flush_grow(size_t size)
 {
-    (void)rounds;
-    paths_hold(0, 2 * PATHS_CARVED, path->size);
-    paths_release(0, 1); /* the first overflow sets the limit and does no more */
-    paths_hold(0, 1, path->size);
+    bin_fill(size);
+    paths_hold(0, PATHS_SLAB, size);
 }
 
-static void reserve_prepare(const struct path *path, unsigned round)
-{
-    (void)round;
-    paths_release(0, BIN_LIMIT + 1);     /* overflows once: BIN_KEPT stay, BIN_MOVED go */
-    paths_hold(0, BIN_KEPT, path->size); /* the bin is empty */
-}
-
-static void reserve_finish(const struct path *path, unsigned round)
-{
-    (void)round;
-    paths_held[BIN_KEPT] = paths_pointers[0];
-    paths_hold(BIN_KEPT + 1, BIN_MOVED - 1, path->size);
-}
-
-static void overflow_prepare(const struct path *path, unsigned round)
-{
-    (void)path;
-    (void)round;
-    paths_release(0, BIN_LIMIT);
-    paths_pointers[0] = paths_held[BIN_LIMIT];
-}
-
-static void overflow_finish(const struct path *path, unsigned round)
-{
-    (void)round;
-    paths_hold(0, BIN_LIMIT + 1, path->size);
-}
-
-/* Frees until the bin is at its limit and the reserve is full. */
+/* Frees until the bin is full for the first time: all later ones follow no refill. */
 static void flush_fill(void)
 {
     paths_release(0, BIN_LIMIT + 1);
@@ -108,6 +78,7 @@ static void flush_start(const struct path *path, unsigned rounds)
 {
     size_t needed = BIN_LIMIT + 1 + (size_t)rounds * BIN_MOVED;
     size_t slabs = needed / (PATHS_SLAB - 1) + 1;
+    flush_grow(path->size);
     paths_hold(0, slabs * PATHS_SLAB, path->size);
     size_t kept = 0;
     for (size_t i = 0; i < slabs * PATHS_SLAB; i++) {
@@ -123,6 +94,7 @@ static void scattered_start(const struct path *path, unsigned rounds)
 {
     static void *ordered[SCATTERED_SLABS * PATHS_SLAB];
     (void)rounds;
+    flush_grow(path->size);
     paths_hold(0, SCATTERED_SLABS * PATHS_SLAB, path->size);
     for (size_t i = 0; i < SCATTERED_SLABS * PATHS_SLAB; i++) {
         ordered[i % PATHS_SLAB * SCATTERED_SLABS + i / PATHS_SLAB] = paths_held[i];
@@ -150,6 +122,27 @@ static void slab_start(const struct path *path, unsigned rounds)
     (void)rounds;
     paths_hold(0, PATHS_SLAB, path->size);
     paths_pointers[0] = paths_held[0];
+}
+
+/* The same, of a class with more than a refill takes: two of its objects are free. */
+static void part_start(const struct path *path, unsigned rounds)
+{
+    (void)rounds;
+    paths_hold(0, LARGEST_SLAB, path->size);
+}
+
+static void part_prepare(const struct path *path, unsigned round)
+{
+    (void)path;
+    (void)round;
+    paths_release(0, 2);
+}
+
+static void part_finish(const struct path *path, unsigned round)
+{
+    (void)round;
+    paths_held[0] = paths_pointers[0];
+    paths_hold(1, 1, path->size);
 }
 
 /* One slab of which the first carve is in use. */
@@ -226,12 +219,12 @@ const struct path paths_small[] = {
     {"free_null", NULL, PATH_FREE, 32, PATHS_OBJECT, 0, hit_start, null_prepare, NULL},
     {"calloc_hit", NULL, PATH_CALLOC, 32, PATHS_OBJECT, 0, hit_start, NULL, paths_finish_free},
     {"aligned_hit", NULL, PATH_ALIGNED, 16, 100, 64, aligned_start, NULL, paths_finish_free},
-    {"refill_reserve", OPTION_SMALL_BINS, PATH_MALLOC, 1, PATHS_OBJECT, 0, swap_start,
-     reserve_prepare, reserve_finish},
     {"refill_free_list", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, carving_start,
      one_prepare_free, NULL},
     {"refill_partial", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, slab_start,
      one_prepare_free, NULL},
+    {"refill_part", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, part_start, part_prepare,
+     part_finish},
     {"refill_carve", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start, carve_prepare,
      carve_finish},
     {"refill_carve_fresh", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start,
@@ -242,8 +235,6 @@ const struct path paths_small[] = {
      paths_finish_free},
     {"refill_superslab", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, superslab_start,
      superslab_prepare, NULL},
-    {"free_overflow_reserve", OPTION_SMALL_BINS, PATH_FREE, 1, PATHS_OBJECT, 0, swap_start,
-     overflow_prepare, overflow_finish},
     {"free_overflow_flush", OPTION_SMALL_BINS, PATH_FREE, 1, PATHS_OBJECT, 0, flush_start,
      flush_prepare, NULL},
     {"free_overflow_scattered", OPTION_SMALL_BINS, PATH_FREE, 1, PATHS_OBJECT, 0, scattered_start,

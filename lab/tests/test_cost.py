@@ -245,7 +245,7 @@ def test_a_hit_is_what_the_golden_file_says_of_it(tmp_path):
     assert (counts.atomics, counts.syscalls) == (0, 0)
     assert 3 <= counts.lines <= 5
     assert counts.functions == {"malloc": counts.instructions}
-    locked = cost_measure.count(driver, "refill_reserve", 8, 3, tmp_path)
+    locked = cost_measure.count(driver, "refill_free_list", 8, 3, tmp_path)
     assert locked.atomics == 2
     assert locked.instructions > counts.instructions
     assert not list(tmp_path.glob("*.lackey"))  # traces are large

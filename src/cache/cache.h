@@ -1,23 +1,20 @@
-/* cache.h: the thread cache: one bin per class for the fast paths, a second list behind each, and
- * the buffer of remote frees.
+/* cache.h: the thread cache: one bin per class for the fast paths, and the buffer of remote frees.
  *
  *   malloc <- bin.head
- *   free   -> bin.head, when the object's slab is this heap's
+ *   free   -> bin.head, when the object's slab is its heap's
  *          -> remote entry -> the slab's remote word, when it is another's (remote.c)
- *   bin empty:  reserve -> bin, else slabs -> bin (refill.c)
- *   bin full:   older half of the bin -> reserve, if that is empty, else the last freed -> slabs
- *               (flush.c)
+ *   bin empty:  slabs -> bin (refill.c)
+ *   bin full:   the last freed -> slabs (flush.c)
  *
- * Two lists of up to `limit` objects let a thread allocate and free back and forth across a full
- * bin without work (Bonwick & Adams, "Magazines and Vmem", 2001). A bin holds objects of slabs its
- * heap owns only, so no two threads are handed parts of one cache line and nothing drifts between
- * heaps.
+ * A bin holds objects of slabs its heap owns only, so nothing drifts between heaps, and as long as
+ * a heap has one thread no two threads are handed parts of one cache line.
  *
- * `limit` adapts: 0 until the first overflow, doubled when a class both overflows and misses, up to
- * knobs.bin_bytes_max and the budgets of the thread and of all threads; 0 again when the class has
- * had no slow operation between two ticks (trim). A limit is charged its bytes and one slab,
- * because a single cached object keeps its slab: 400 idle threads with two objects in each of 100
- * bins would otherwise hold 2.9 GB (measured) in 3 MB of objects.
+ * `limit` adapts: 0 until the first overflow, doubled when a class both overflows and misses (or
+ * now and then when it only overflows), up to knobs.bin_bytes_max and the budgets of the thread and
+ * of all threads; 0 again when the class has had no slow operation between two ticks (trim). A
+ * limit is charged its bytes and one slab, because a single cached object keeps its slab: 400 idle
+ * threads with two objects in each of 100 bins held 2.9 GB (measured) in 3 MB of objects when each
+ * had slabs of its own.
  *
  * Written by the owner thread only, refill, flush and trim under its heap's lock; counts are read
  * relaxed by reports.
@@ -46,18 +43,20 @@ struct remote_entry {
 HAK_STATIC_ASSERT(sizeof(struct remote_entry) == 32, "256 of them are 8 KiB");
 
 struct cache {
-    uint32_t key;                 /* = slabs.key; read by free */
-    uint32_t tick;                /* slow operations, wraps */
-    uint64_t charged;             /* bytes the limits may cost, slabs they hold included */
-    struct bin bins[CLASS_COUNT]; /* bins[0] stays empty: malloc(0) takes the slow door */
-    struct object_list reserves[CLASS_COUNT];
-    bool missed[CLASS_COUNT]; /* refilled since the last overflow */
-    bool active[CLASS_COUNT]; /* slow operation since the last trim */
+    uint32_t key;           /* = slabs->key; read by free */
+    uint32_t tick;          /* slow operations, wraps */
+    struct slab_set *slabs; /* of the heap that this thread draws from */
+    uint64_t charged;       /* bytes the limits may cost, slabs they hold included */
     struct slab_set
         *lagging; /* an owner that a batch was sent to and that does not drain; NULL: none */
     uint32_t remote_waiting; /* entries that are not empty */
-    struct remote_entry remote[REMOTE_ENTRIES];
-    struct slab_set slabs;
+    /* No bin lies across two cache lines. bins[0] stays empty: malloc(0) takes the slow door. */
+    struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
+    bool missed[CLASS_COUNT];       /* refilled since the last overflow */
+    uint8_t overflows[CLASS_COUNT]; /* since the last one that followed a refill */
+    bool active[CLASS_COUNT];       /* slow operation since the last trim */
+    struct counters counters;       /* what this thread does without the heap's lock, or with it */
+    struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
 HAK_INLINE uint32_t bin_count(const struct bin *bin)
@@ -71,8 +70,8 @@ HAK_INLINE uint32_t bin_count(const struct bin *bin)
 /* `charged` of all caches together. Relaxed. */
 HAK_HIDDEN extern uint64_t hak__cache_charged;
 
-/* A zeroed cache becomes that of heap `id`. */
-HAK_HIDDEN void hak__cache_start(struct cache *cache, uint32_t id);
+/* A cache that holds nothing draws from `slabs` from now on. */
+HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
 
 /* An object of the class, with the bin refilled behind it. NULL: no memory. Under the heap's lock.
  */
@@ -90,8 +89,7 @@ HAK_HIDDEN void hak__cache_trim(struct cache *cache);
  * that are gone. */
 HAK_HIDDEN void hak__cache_abandon(struct cache *cache);
 
-/* Objects of a class in the bin and its reserve; bytes in all of them. Any thread; exact when the
- * owner is at rest. */
+/* Objects of a class in its bin; bytes in all bins. Any thread; exact when the owner is at rest. */
 HAK_HIDDEN uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index);
 HAK_HIDDEN size_t hak__cache_bytes(const struct cache *cache);
 

@@ -6,10 +6,10 @@
 
 uint64_t hak__cache_charged;
 
-void hak__cache_start(struct cache *cache, uint32_t id)
+void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 {
-    cache->key = id << OWNER_CODE_BITS;
-    cache->slabs.key = cache->key;
+    cache->key = slabs->key;
+    cache->slabs = slabs;
 }
 
 static uint32_t cache_limit_for(uint32_t class_index, uint32_t bytes)
@@ -39,12 +39,12 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
     bin->limit = limit;
 }
 
-/* Doubles the limit, or starts it, if both budgets allow. Two threads may exceed the common one by
- * a step each. */
-static void cache_grow_limit(struct cache *cache, uint32_t class_index)
+/* Doubles the limit, or starts it, if it stays within `bytes` and both budgets allow. Two threads
+ * may exceed the common one by a step each. */
+static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t bytes)
 {
     uint32_t limit = cache->bins[class_index].limit;
-    uint32_t most = cache_limit_for(class_index, hak__knobs.bin_bytes_max);
+    uint32_t most = cache_limit_for(class_index, bytes);
     uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
@@ -85,13 +85,13 @@ static void cache_return(struct cache *cache, struct object_list list)
                                 size_class_bytes(slab->class_index), cache->key >> OWNER_CODE_BITS);
         }
         returned += run.count;
-        hak__slab_return(&cache->slabs, slab, run, tail);
+        hak__slab_return(cache->slabs, slab, run, tail);
     }
     if (HAK_UNLIKELY(returned != list.count)) {
         hak__diagnose_fatal("corrupted free list (written after free?)", list.head, 0,
                             cache->key >> OWNER_CODE_BITS);
     }
-    counter_add(&cache->slabs.counters, COUNTER_FREE_FLUSHED_OBJECTS, returned);
+    counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, returned);
 }
 
 static struct object_list bin_take_all(struct bin *bin)
@@ -111,22 +111,6 @@ static struct object *bin_last_of(const struct bin *bin, uint32_t count)
     return last;
 }
 
-/* All but the last freed half of the limit. The bin is then as far from empty as from full: taking
- * all of it made a thread at the boundary swap lists at every few operations, 10 % of its time in
- * replace with 20,000 slots. */
-static struct object_list bin_take_older(struct bin *bin)
-{
-    uint32_t kept = bin->limit / 2;
-    if (kept == 0) {
-        return bin_take_all(bin);
-    }
-    struct object *last = bin_last_of(bin, kept);
-    struct object_list older = {last->next, bin_count(bin) - kept};
-    last->next = NULL;
-    bin->room = (int32_t)(bin->limit - kept);
-    return older;
-}
-
 /* The last freed: still near, while each object of a long list is a line to wait for. A third of
  * the time of fragment_stress went into walking older ones (docs/decisions/0012). */
 static struct object_list bin_take_newest(struct bin *bin)
@@ -144,27 +128,30 @@ static struct object_list bin_take_newest(struct bin *bin)
 static void cache_flush_class(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
-    struct object_list lists[] = {cache->reserves[class_index], bin_take_all(bin)};
-    cache->reserves[class_index] = (struct object_list){NULL, 0};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        if (lists[i].count != 0) {
-            cache_return(cache, lists[i]);
-        }
+    if (bin->head != NULL) {
+        cache_return(cache, bin_take_all(bin));
     }
-    cache_set_limit(cache, class_index, 0);
+    if (bin->limit != 0) { /* not for nothing: a change is an atomic operation */
+        cache_set_limit(cache, class_index, 0);
+    }
 }
 
 void hak__cache_overflow(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
     cache->active[class_index] = true;
-    counter_add(&cache->slabs.counters, COUNTER_FREE_OVERFLOW, 1);
+    counter_add(&cache->counters, COUNTER_FREE_OVERFLOW, 1);
     if (cache->missed[class_index] || bin->limit == 0) { /* too small in both directions, or new */
         cache->missed[class_index] = false;
-        cache_grow_limit(cache, class_index);
-        if (bin->room >= 0) {
-            return;
-        }
+        cache->overflows[class_index] = 0;
+        cache_grow_limit(cache, class_index, hak__knobs.bin_bytes_max);
+    } else if (++cache->overflows[class_index] % BIN_GROWTH_OVERFLOWS == 0) { /* it only frees */
+        cache_grow_limit(cache, class_index,
+                         BIN_BYTES_FREEING < hak__knobs.bin_bytes_max ? BIN_BYTES_FREEING
+                                                                      : hak__knobs.bin_bytes_max);
+    }
+    if (bin->room >= 0) {
+        return;
     }
     if (bin->limit == 0) { /* no budget: just this object goes back, the rest of a refill stays */
         struct object *object = bin->head;
@@ -179,11 +166,7 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
         cache_return(cache, (struct object_list){object, 1});
         return;
     }
-    if (cache->reserves[class_index].count == 0) {
-        cache->reserves[class_index] = bin_take_older(bin);
-    } else {
-        cache_return(cache, bin_take_newest(bin));
-    }
+    cache_return(cache, bin_take_newest(bin));
 }
 
 void hak__cache_flush(struct cache *cache)
@@ -202,7 +185,7 @@ void hak__cache_trim(struct cache *cache)
         }
         if (cache->bins[class_index].limit != 0 || cache->bins[class_index].head != NULL) {
             cache_flush_class(cache, class_index);
-            counter_add(&cache->slabs.counters, COUNTER_BINS_TRIMMED, 1);
+            counter_add(&cache->counters, COUNTER_BINS_TRIMMED, 1);
         }
     }
 }
@@ -212,7 +195,6 @@ void hak__cache_abandon(struct cache *cache)
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
         bin_take_all(&cache->bins[class_index]);
         cache_set_limit(cache, class_index, 0);
-        cache->reserves[class_index] = (struct object_list){NULL, 0};
     }
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
         cache->remote[i] = (struct remote_entry){NULL, NULL, 0, 0, 0};
@@ -223,7 +205,7 @@ void hak__cache_abandon(struct cache *cache)
 HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index)
 {
     const struct bin *bin = &cache->bins[class_index];
-    return bin->limit - (uint32_t)bin->room + cache->reserves[class_index].count;
+    return bin->limit - (uint32_t)bin->room;
 }
 
 size_t hak__cache_bytes(const struct cache *cache)

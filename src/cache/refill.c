@@ -5,8 +5,6 @@
 void *hak__cache_refill(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
-    struct object_list *reserve = &cache->reserves[class_index];
-    struct object_list list = *reserve;
     HAK_ASSERT(bin->head == NULL);
     if (HAK_LEVEL >= 1 && bin_count(bin) != 0) {
         hak__diagnose_fatal("corrupted free list (written after free?)", bin,
@@ -14,14 +12,11 @@ void *hak__cache_refill(struct cache *cache, uint32_t class_index)
     }
     cache->active[class_index] = true;
     cache->missed[class_index] = true;
-    if (list.count != 0) {
-        *reserve = (struct object_list){NULL, 0};
-        counter_add(&cache->slabs.counters, COUNTER_REFILL_RESERVE, 1);
-    } else {
-        list = hak__slab_refill(&cache->slabs, class_index);
-        if (list.count == 0) {
-            return NULL;
-        }
+    uint32_t most = (uint32_t)SLICE_SIZE / size_class_bytes(class_index);
+    most = most < bin->limit ? bin->limit : most;
+    struct object_list list = hak__slab_refill(cache->slabs, class_index, most == 0 ? 1 : most);
+    if (list.count == 0) {
+        return NULL;
     }
     struct object *object = list.head;
     bin->head = object->next;

@@ -13,8 +13,8 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     if (HAK_UNLIKELY(lagging != NULL)) {
         cache->lagging = lagging; /* heap/collect.c drains for it */
     }
-    counter_add(&cache->slabs.counters, COUNTER_FREE_REMOTE, list.count);
-    counter_add(&cache->slabs.counters, COUNTER_REMOTE_BATCHES, 1);
+    counter_add(&cache->counters, COUNTER_FREE_REMOTE, list.count);
+    counter_add(&cache->counters, COUNTER_REMOTE_BATCHES, 1);
     atomic_store_relaxed(&entry->link, 0u); /* reports read both */
     atomic_store_relaxed(&entry->count, 0u);
     cache->remote_waiting--;
@@ -60,10 +60,10 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
 
 void hak__remote_flush(struct cache *cache)
 {
-    for (uint32_t i = 0; cache->remote_waiting != 0; i++) {
-        HAK_ASSERT(i < REMOTE_ENTRIES);
-        if (cache->remote[i].link != 0) {
-            remote_send(cache, &cache->remote[i]);
+    for (struct remote_entry *entry = cache->remote; cache->remote_waiting != 0; entry++) {
+        HAK_ASSERT(entry < cache->remote + REMOTE_ENTRIES);
+        if (entry->link != 0) {
+            remote_send(cache, entry);
         }
     }
 }

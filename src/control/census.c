@@ -1,5 +1,5 @@
 /* census.c: see census.h. Calls: census_take -> walk_slices (by owner words, one heap's lock at a
- * time), count_heaps.
+ * time), count_heaps, count_threads.
  *
  * Bins and remote buffers belong to their threads, which write them without a lock or an atomic
  * operation: the census reads them as they go by. ThreadSanitizer is told so, function by function.
@@ -73,47 +73,54 @@ HAK_RACY_READER static void census_add_remote(const struct cache *cache,
     }
 }
 
-static void census_add_cached(const struct heap *heap, uint64_t cached_counts[CLASS_COUNT])
+static void census_add_cached(const struct cache *cache, uint64_t cached_counts[CLASS_COUNT])
 {
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        cached_counts[class_index] += census_bin_objects(&heap->cache, class_index);
+        cached_counts[class_index] += census_bin_objects(cache, class_index);
     }
-    census_add_remote(&heap->cache, cached_counts);
+    census_add_remote(cache, cached_counts);
 }
 
-HAK_RACY_READER static uint64_t census_span_cached_bytes(const struct heap *heap)
+uint64_t hak__census_span_cached_bytes(const struct heap *heap)
 {
     return (uint64_t)atomic_load_relaxed(&heap->spans.slices) * SLICE_SIZE;
 }
 
-HAK_RACY_READER bool hak__census_heap_is_parked(const struct heap *heap)
-{
-    return heap->parked;
-}
-
-uint64_t hak__census_heap_cached_bytes(const struct heap *heap)
+uint64_t hak__census_cache_bytes(const struct cache *cache)
 {
     uint64_t counts[CLASS_COUNT] = {0};
-    census_add_cached(heap, counts);
-    uint64_t bytes = census_span_cached_bytes(heap);
+    census_add_cached(cache, counts);
+    uint64_t bytes = 0;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         bytes += counts[class_index] * size_class_bytes(class_index);
     }
     return bytes;
 }
 
+static void census_add_counters(struct census *census, const struct counters *counters)
+{
+    for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
+        census->counters.values[i] += atomic_load_relaxed(&counters->values[i]);
+    }
+}
+
 static void census_count_heaps(struct census *census)
 {
-    uint64_t cached_counts[CLASS_COUNT] = {0};
     for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         census->heaps_count++;
-        census->heaps_parked_count += hak__census_heap_is_parked(heap) ? 1 : 0;
-        census->span_cached_bytes += census_span_cached_bytes(heap);
-        for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
-            census->counters.values[i] +=
-                atomic_load_relaxed(&heap->cache.slabs.counters.values[i]);
-        }
-        census_add_cached(heap, cached_counts);
+        census->heaps_parked_count += atomic_load_relaxed(&heap->threads_count) == 0 ? 1 : 0;
+        census->span_cached_bytes += hak__census_span_cached_bytes(heap);
+        census_add_counters(census, &heap->slabs.counters);
+    }
+}
+
+static void census_count_threads(struct census *census)
+{
+    uint64_t cached_counts[CLASS_COUNT] = {0};
+    for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
+        census->threads_count += atomic_load_relaxed(&thread->heap) != NULL ? 1 : 0;
+        census_add_counters(census, &thread->cache.counters);
+        census_add_cached(&thread->cache, cached_counts);
     }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         census->classes[class_index].cached_count = cached_counts[class_index];
@@ -142,7 +149,7 @@ HAK_RACY_READER static struct heap *census_owner(size_t slice)
     if (set == NULL) {
         return NULL;
     }
-    return (struct heap *)(void *)((unsigned char *)set - offsetof(struct heap, cache.slabs));
+    return heap_of_slabs(set);
 }
 
 /* The slabs of `heap` from `slice` on, until one is not its own. Returns the first slice not looked
@@ -205,6 +212,7 @@ void hak__census_take(struct census *census)
     *census = (struct census){.spans_count = 0};
     census_walk_slices(census);
     census_count_heaps(census);
+    census_count_threads(census);
     census->superslabs_count = census_superslabs();
     census->whales = hak__whale_totals();
 }

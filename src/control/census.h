@@ -22,12 +22,13 @@ struct class_census {
 
 struct census {
     struct class_census classes[CLASS_COUNT];
-    struct counters counters; /* of all heaps together */
+    struct counters counters; /* of all heaps and threads together */
     uint64_t spans_count;     /* in use */
     uint64_t span_bytes;
     uint64_t span_cached_bytes;
     uint64_t heaps_count;
-    uint64_t heaps_parked_count;
+    uint64_t heaps_parked_count; /* without a thread */
+    uint64_t threads_count;      /* that have a cache */
     uint64_t superslabs_count;
     struct whale_totals whales;
 };
@@ -41,8 +42,8 @@ HAK_HIDDEN uint64_t hak__census_objects_in_use(const struct census *census);
 HAK_HIDDEN uint64_t hak__census_bytes_in_use(const struct census *census);
 HAK_HIDDEN uint64_t hak__census_bytes_cached(const struct census *census);
 
-/* Of one heap, at any time. Cached: free objects in bins and remote buffer, and kept spans. */
-HAK_HIDDEN bool hak__census_heap_is_parked(const struct heap *heap);
-HAK_HIDDEN uint64_t hak__census_heap_cached_bytes(const struct heap *heap);
+/* At any time: kept spans; free objects in bins and remote buffer. */
+HAK_HIDDEN uint64_t hak__census_span_cached_bytes(const struct heap *heap);
+HAK_HIDDEN uint64_t hak__census_cache_bytes(const struct cache *cache);
 
 #endif

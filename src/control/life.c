@@ -126,9 +126,7 @@ static void life_forget_announce(char **environment)
 /* glibc gives constructors main's arguments. 101: the first that a program may ask for. */
 __attribute__((constructor(101))) static void life_begin(int argc, char **argv, char **environment)
 {
-    hak__os_init();
-    hak__options_read(environment);
-    hak__start(); /* a failure is told by the first allocation */
+    hak__start_read_options(environment);
     pthread_atfork(hak__fork_prepare, hak__fork_parent, hak__fork_child);
     struct life_search own = life_own_object();
     life_stay(&own);
@@ -170,12 +168,13 @@ static void life_collect(void *argument, const char *piece, size_t size)
     }
 }
 
-/* Room for a report: some 30 KiB and, for each heap, a line of all counters. */
+/* Room for a report: some 30 KiB and, for each heap and thread, a line of all counters. */
 static size_t life_report_size(void)
 {
     struct hak_stats stats;
     hak_stats_get(&stats);
-    return bits_align_up(((size_t)64 << 10) + stats.heaps_count * 1024, hak__os_page_size());
+    size_t lines = stats.heaps_count + stats.threads_count;
+    return bits_align_up(((size_t)64 << 10) + lines * 1024, hak__os_page_size());
 }
 
 static void life_report(int descriptor)

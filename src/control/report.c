@@ -15,13 +15,14 @@ static void stats_from_census(struct hak_stats *stats, const struct census *cens
     stats->bytes_mapped =
         hak__superslab_bytes_claimed() + census->whales.live_bytes + census->whales.cached_bytes;
     stats->bytes_metadata =
-        hak__window_table_bytes() + hak__heap_metadata_bytes() + census->whales.metadata_bytes;
+        hak__window_table_bytes() + hak__metadata_bytes() + census->whales.metadata_bytes;
     stats->bytes_in_use = hak__census_bytes_in_use(census);
     stats->bytes_cached = hak__census_bytes_cached(census);
     stats->bytes_free_dirty = hak__superslab_bytes_dirty();
     stats->objects_in_use_count = hak__census_objects_in_use(census);
     stats->heaps_count = census->heaps_count;
     stats->heaps_parked_count = census->heaps_parked_count;
+    stats->threads_count = census->threads_count;
     stats->superslabs_count = census->superslabs_count;
     stats->whales_count = census->whales.live_count;
 }
@@ -52,7 +53,8 @@ static void report_totals(struct report_writer *writer, const struct census *cen
                        "allocations not freed");
     hak__report_number(writer, "heaps_count", stats.heaps_count, "heaps, parked ones included");
     hak__report_number(writer, "heaps_parked_count", stats.heaps_parked_count,
-                       "heaps of ended threads");
+                       "heaps without a thread");
+    hak__report_number(writer, "threads_count", stats.threads_count, "threads with a cache");
     hak__report_number(writer, "superslabs_count", stats.superslabs_count, "superslabs of 2 MiB");
     hak__report_number(writer, "whales_count", stats.whales_count, "allocations above 2 MiB");
     hak__report_section_end(writer);
@@ -78,7 +80,7 @@ static void report_tiers(struct report_writer *writer, const struct census *cens
     hak__report_bytes(writer, "whale_cached_bytes", census->whales.cached_bytes,
                       "in freed whales kept");
     hak__report_bytes(writer, "table_bytes", hak__window_table_bytes(), "slice and slab tables");
-    hak__report_bytes(writer, "heap_bytes", hak__heap_metadata_bytes(), "heap structs");
+    hak__report_bytes(writer, "heap_bytes", hak__metadata_bytes(), "heaps and thread caches");
     hak__report_bytes(writer, "registry_bytes", census->whales.metadata_bytes, "whale registry");
     hak__report_section_end(writer);
 }
@@ -135,24 +137,48 @@ static void report_events(struct report_writer *writer, const struct census *cen
     hak__report_section_end(writer);
 }
 
-/* A line per heap, with the counters that are not zero. Read relaxed, without its lock: no lock is
- * held while the sink runs. */
+/* Those that are not zero. */
+static void report_counters_of(struct report_writer *writer, const struct counters *counters)
+{
+    hak__report_section_begin(writer, "counters");
+    for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
+        uint64_t value = atomic_load_relaxed(&counters->values[i]);
+        if (value != 0) {
+            hak__report_number(writer, report_counters[i].key, value, "");
+        }
+    }
+    hak__report_section_end(writer);
+}
+
+/* A line per heap. Read relaxed, without its lock: no lock is held while the sink runs. */
 static void report_heaps(struct report_writer *writer)
 {
     hak__report_list_begin(writer, "heaps", NULL);
     for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__report_record_begin(writer);
         hak__report_number(writer, "id", heap->id, "");
-        hak__report_number(writer, "parked", hak__census_heap_is_parked(heap) ? 1 : 0, "");
-        hak__report_number(writer, "cached_bytes", hak__census_heap_cached_bytes(heap), "");
-        hak__report_section_begin(writer, "counters");
-        for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
-            uint64_t value = atomic_load_relaxed(&heap->cache.slabs.counters.values[i]);
-            if (value != 0) {
-                hak__report_number(writer, report_counters[i].key, value, "");
-            }
+        hak__report_number(writer, "threads", atomic_load_relaxed(&heap->threads_count), "");
+        hak__report_number(writer, "span_cached_bytes", hak__census_span_cached_bytes(heap), "");
+        report_counters_of(writer, &heap->slabs.counters);
+        hak__report_record_end(writer);
+    }
+    hak__report_list_end(writer);
+}
+
+/* A line per thread that has a cache. A struct is handed on from thread to thread, with its
+ * counters. */
+static void report_threads(struct report_writer *writer)
+{
+    hak__report_list_begin(writer, "threads", NULL);
+    for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
+        const struct heap *heap = atomic_load_relaxed(&thread->heap);
+        if (heap == NULL) {
+            continue;
         }
-        hak__report_section_end(writer);
+        hak__report_record_begin(writer);
+        hak__report_number(writer, "heap", heap->id, "");
+        hak__report_number(writer, "cached_bytes", hak__census_cache_bytes(&thread->cache), "");
+        report_counters_of(writer, &thread->cache.counters);
         hak__report_record_end(writer);
     }
     hak__report_list_end(writer);
@@ -186,6 +212,7 @@ void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argu
     report_classes(&writer, &census);
     report_events(&writer, &census);
     report_heaps(&writer);
+    report_threads(&writer);
     report_options(&writer);
     hak__report_end(&writer);
 }

@@ -1,6 +1,5 @@
-/* counters.h: what the slow paths did. Plain numbers of one heap, written by whoever holds its lock
- * (the remote and realloc ones by the heap's thread), read relaxed by reports. Nothing on a fast
- * path counts.
+/* counters.h: what the slow paths did. Plain numbers, of a heap (written by whoever holds its lock)
+ * or of a thread (written by it), read relaxed by reports. Nothing on a fast path counts.
  *
  * X(name, text): keep the groups in the order of a report.
  */
@@ -11,7 +10,6 @@
 
 #define HAK_COUNTERS(X)                                                                            \
     X(MALLOC_SLOW, "malloc_slow", "allocations that came through the slow door")                   \
-    X(REFILL_RESERVE, "refill_reserve", "refills by the bin's own second list")                    \
     X(REFILL_FREE_LIST, "refill_free_list", "refills by a slab's free list")                       \
     X(REFILL_REMOTE, "refill_remote", "refills by objects other threads had freed")                \
     X(REFILL_CARVE, "refill_carve", "refills by carving fresh objects")                            \

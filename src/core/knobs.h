@@ -14,6 +14,7 @@ struct knobs {
     uint64_t whale_cache_bytes; /* freed whales kept, bytes */
     uint64_t
         huge_threshold; /* bytes mapped from which on huge pages are asked for; UINT64_MAX: never */
+    uint32_t heaps_max; /* heaps that threads share, from that number of threads on */
     bool abort_on_foreign; /* a free of memory that is not ours is fatal, not just reported */
 };
 

@@ -71,14 +71,18 @@
 /* Largest request: ISO C lets no object exceed PTRDIFF_MAX. */
 #define REQUEST_SIZE_MAX ((size_t)PTRDIFF_MAX)
 
-/* One bin: free objects of one class ready for malloc, twice (a full list waits behind the one in
- * use). Large enough that a refill's lock and list work vanish per object, small enough to stay in
- * a second-level cache. */
-#define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 256u : 65536u)
-#define BIN_BYTES_START (HAK_TINY_LIMITS ? 64u : 4096u)
-#define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 1024u)
+/* One bin: free objects of one class ready for malloc. At most so many bytes: a refill's lock and
+ * list work vanish per object, and what is in it stays in a second-level cache. A new one is small,
+ * and grows (cache/cache.h): most classes of most threads never need more. */
+#define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 256u : 131072u)
+#define BIN_BYTES_START (HAK_TINY_LIMITS ? 64u : 1024u)
+/* What a bin may grow to while its thread only frees, a doubling every so many overflows: room for
+ * a batch of the size that remote frees come in. */
+#define BIN_BYTES_FREEING (HAK_TINY_LIMITS ? 128u : 16384u)
+#define BIN_GROWTH_OVERFLOWS (HAK_TINY_LIMITS ? 2u : 8u)
+#define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 4096u)
 #define BIN_OBJECTS_MIN 2u
-/* Objects a full bin returns to their slabs at once, if a full reserve waits behind it. */
+/* Objects a full bin returns to their slabs at once, or just more than half of a smaller one. */
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : 64u)
 
 /* Objects carved at once are at most this many bytes: carving links them and so touches their OS
@@ -87,8 +91,8 @@
 
 /* Remote buffer: one entry per slice freed to lately; a full entry is sent. A consumer of messages
  * of 33 classes keeps some 50 slices in play: with 64 entries they displaced each other and a batch
- * had 2 objects, with 256 it has 20 to 57 (docs/decisions/0011). 8 KiB of a heap that frees
- * remotely. */
+ * had 2 objects, with 256 it has 20 to 57 (docs/decisions/0011). 8 KiB of a thread that
+ * frees remotely. */
 #define REMOTE_ENTRIES (HAK_TINY_LIMITS ? 4u : 256u)
 #define REMOTE_OBJECTS_MAX (HAK_TINY_LIMITS ? 3u : 128u)
 #define REMOTE_BYTES_MAX (HAK_TINY_LIMITS ? 512u : 16384u)
@@ -117,6 +121,11 @@
 /* Heap ids share a 32-bit owner word with 8 bits of class. */
 #define OWNER_CODE_BITS 8u
 #define HEAP_ID_MAX ((UINT32_C(1) << (32 - OWNER_CODE_BITS)) - 2)
+
+/* A superslab of small pages of which this much is resident speaks for huge pages; so many may then
+ * follow before another look, or half as many as there are. */
+#define HUGE_DENSE_BYTES (SUPERSLAB_SIZE / 4 * 3)
+#define HUGE_IN_A_ROW_MIN 7u
 
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
 

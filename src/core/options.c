@@ -23,16 +23,21 @@
 #define CACHE_BYTES_TOTAL_MIN MIB(32)
 #define WHALE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 4u : 1u))
 
+/* Replaced by a number for each processor at start. */
+#define HEAPS_AUTOMATIC 0
+#define HEAPS_PER_PROCESSOR 2u
+
 /* 32 MiB hold all classes at their bound; a thread that uses half of them to the full is
  * charged 12. All threads together may be charged a 64th of the RAM: 400 idle ones with every class
  * in use would else hold 7 MB each. A second between purges is longer than a phase of most
- * programs. From 32 MiB mapped on, a huge page of which nothing is used is at most 6 %. */
+ * programs. With 8 MiB mapped there are superslabs enough to see whether the program fills what it
+ * takes; only then do others get huge pages (region/superslab.c). */
 #define KNOBS_DEFAULT                                                                              \
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
-        .whale_cache_bytes = WHALE_BYTES(MIB(64)), .huge_threshold = MIB(32),                      \
-        .abort_on_foreign = false                                                                  \
+        .whale_cache_bytes = WHALE_BYTES(MIB(64)), .huge_threshold = MIB(8),                       \
+        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false                                    \
     }
 
 /* Four times what the default keeps, ten times as long. */
@@ -40,18 +45,18 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
-        .whale_cache_bytes = WHALE_BYTES(MIB(256)), .huge_threshold = MIB(32),                     \
-        .abort_on_foreign = false                                                                  \
+        .whale_cache_bytes = WHALE_BYTES(MIB(256)), .huge_threshold = MIB(8),                      \
+        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false                                    \
     }
 
-/* Twice a bin's first bound, a sixteenth of the default's caches: refills stay batches, little is
+/* An eighth of a bin's bound, a sixteenth of the default's caches: refills stay batches, little is
  * kept. */
 #define KNOBS_SMALL                                                                                \
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(16384u),                      \
         .cache_bytes = CACHE_BYTES(MIB(2)), .cache_bytes_total = CACHE_BYTES(MIB(16)),             \
         .whale_cache_bytes = WHALE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX,                    \
-        .abort_on_foreign = false                                                                  \
+        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false                                    \
     }
 
 /* What is wrong ends the process; what is free goes back at once, so that a stray access finds
@@ -60,7 +65,7 @@
     {                                                                                              \
         .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
         .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .whale_cache_bytes = WHALE_BYTES(MIB(64)),     \
-        .huge_threshold = MIB(32), .abort_on_foreign = true                                        \
+        .huge_threshold = MIB(8), .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = true           \
     }
 
 struct option_profile {
@@ -82,7 +87,7 @@ struct settings hak__settings = {.profile = "default"};
     X(MILLISECONDS, purge_delay_ms, hak__knobs.purge_delay_ms,                                     \
       "free memory older than this goes back to the OS, milliseconds, or never")                   \
     X(BYTES_32, bin_bytes, hak__knobs.bin_bytes_max,                                               \
-      "most free memory one thread keeps of one size class, twice, bytes")                         \
+      "most free memory one thread keeps of one size class, bytes")                                \
     X(BYTES, cache_bytes, hak__knobs.cache_bytes,                                                  \
       "most memory one thread's free objects may hold, the slabs they lie in included, bytes")     \
     X(BYTES, cache_bytes_total, hak__knobs.cache_bytes_total,                                      \
@@ -90,7 +95,9 @@ struct settings hak__settings = {.profile = "default"};
     X(BYTES, whale_cache_bytes, hak__knobs.whale_cache_bytes,                                      \
       "most freed memory kept of allocations above 2 MiB, bytes")                                  \
     X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
-      "memory in use from which on huge pages are asked for, bytes, or never")                     \
+      "memory mapped from which on huge pages may be asked for, bytes, or never")                  \
+    X(NUMBER, heaps, hak__knobs.heaps_max,                                                         \
+      "how many heaps there are at most; more threads share them; 0: two for each processor")      \
     X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
       "1: freeing memory that is not ours ends the process; 0: it is reported")                    \
     X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
@@ -106,6 +113,7 @@ struct settings hak__settings = {.profile = "default"};
 enum option_kind {
     KIND_PROFILE,        /* const char * */
     KIND_MILLISECONDS,   /* uint32_t, UINT32_MAX is never */
+    KIND_NUMBER,         /* uint32_t */
     KIND_BYTES_32,       /* uint32_t */
     KIND_BYTES,          /* uint64_t */
     KIND_BYTES_OR_NEVER, /* uint64_t, UINT64_MAX is never */
@@ -253,6 +261,8 @@ static const char *option_set(const struct option *option, const char *value)
         return option_set_profile(value);
     case KIND_MILLISECONDS:
         return option_set_plain_number(option->place, value, false, true);
+    case KIND_NUMBER:
+        return option_set_plain_number(option->place, value, false, false);
     case KIND_BYTES_32:
         return option_set_number(option->place, value, false, false);
     case KIND_BYTES:
@@ -310,12 +320,15 @@ static void option_read(const char *string, bool profile_pass)
     }
 }
 
-static void options_settle(void)
+void hak__options_settle(void)
 {
     if (hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC) {
         uint64_t share = hak__os_ram_size() / CACHE_RAM_SHARE;
         uint64_t least = CACHE_BYTES_TOTAL_MIN;
         hak__knobs.cache_bytes_total = share > least ? share : least;
+    }
+    if (hak__knobs.heaps_max == HEAPS_AUTOMATIC) {
+        hak__knobs.heaps_max = HAK_TINY_LIMITS ? 2 : HEAPS_PER_PROCESSOR * hak__os_processors();
     }
 }
 
@@ -338,7 +351,6 @@ void hak__options_read(char *const *environment)
             options_read_all(environment);
         }
     }
-    options_settle();
 }
 
 /* As it may be given: 8m, not 8388608. */
@@ -372,6 +384,9 @@ static void option_put_value(struct text *text, const struct option *option)
         }
         break;
     }
+    case KIND_NUMBER:
+        hak__text_put_unsigned(text, *(const uint32_t *)option->place);
+        break;
     case KIND_BYTES_32:
         option_put_bytes(text, *(const uint32_t *)option->place);
         break;

@@ -28,6 +28,10 @@ HAK_HIDDEN extern struct settings hak__settings;
  * call it before there are threads or under START. */
 HAK_HIDDEN void hak__options_read(char *const *environment);
 
+/* Gives the options that follow the machine their values. At start, and again when options are read
+ * after it. */
+HAK_HIDDEN void hak__options_settle(void);
+
 /* For reports: option `index` as name, help and present value in `value` (at least 32 bytes,
  * zero-terminated). False past the last. */
 struct option_view {

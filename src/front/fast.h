@@ -3,12 +3,12 @@
  *
  *   hak_malloc(size)                  hak_free(pointer)
  *     class of size                     slice of pointer: inside the window?  --no--> free_slow
- *     pop this thread's bin             owner word ^ this heap's key: class?  --no--> free_slow
+ *     pop this thread's bin             owner word ^ its heap's key: class?   --no--> free_slow
  *       --empty--> malloc_slow          push on this thread's bin  --full--> free_overflow
  *
- * No start test: before a thread's first slow operation its heap is hak__heap_none, whose bins are
- * empty and whose key matches nothing. No NULL test: NULL is outside the window. The slow exits are
- * tail calls.
+ * No start test: before a thread's first slow operation its struct is hak__thread_none, whose bins
+ * are empty and whose key matches nothing. No NULL test: NULL is outside the window. The slow exits
+ * are tail calls.
  */
 #ifndef HAK_FRONT_FAST_H
 #define HAK_FRONT_FAST_H
@@ -18,8 +18,8 @@
 typedef void *malloc_door(size_t size);
 
 /* Level 2: is the head of a bin, and what it links to, where an object can be? front/free_slow.c */
-HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct heap *heap, const struct object *object,
-                                               uint32_t class_index);
+HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
+                                               const struct object *object, uint32_t class_index);
 
 /* An object for `size` bytes. `slow` takes every size and situation. */
 HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
@@ -32,13 +32,13 @@ HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
     } else {
         return slow(size);
     }
-    struct bin *bin = &hak__thread_heap->cache.bins[class_index];
+    struct bin *bin = &hak__thread->cache.bins[class_index];
     struct object *object = bin->head;
     if (HAK_UNLIKELY(object == NULL)) {
         return slow(size);
     }
     if (HAK_LEVEL >= 2) {
-        hak__malloc_check(hak__thread_heap, object, class_index);
+        hak__malloc_check(hak__thread, object, class_index);
     }
     struct object *next = object->next;
     HAK_PREFETCH(next); /* the next malloc's, long before its first use */
@@ -51,34 +51,34 @@ HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
 HAK_HIDDEN HAK_NOINLINE void *hak__malloc_slow(size_t size);
 /* front/free_slow.c */
 HAK_HIDDEN HAK_NOINLINE void hak__free_slow(void *pointer);
-HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct heap *heap, uint32_t class_index);
-/* Level 1 and above: is `pointer`, about to be pushed on this heap's bin of the class, an object
+HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t class_index);
+/* Level 1 and above: is `pointer`, about to be pushed on this thread's bin of the class, an object
  * and not yet free? */
-HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct heap *heap, const void *pointer,
+HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *pointer,
                                              uint32_t class_index);
 
 HAK_INLINE void free_fast(void *pointer)
 {
     size_t slice = window_slice_of(pointer);
-    struct heap *heap = hak__thread_heap;
+    struct thread *thread = hak__thread;
     if (HAK_UNLIKELY(slice >= window_limit_seen())) {
         hak__free_slow(pointer);
         return;
     }
-    uint32_t class_index = window_owner(slice) ^ heap->cache.key;
+    uint32_t class_index = window_owner(slice) ^ thread->cache.key;
     if (HAK_UNLIKELY(class_index >= CLASS_COUNT)) {
         hak__free_slow(pointer);
         return;
     }
     if (HAK_LEVEL >= 1) {
-        hak__free_check(heap, pointer, class_index);
+        hak__free_check(thread, pointer, class_index);
     }
-    struct bin *bin = &heap->cache.bins[class_index];
+    struct bin *bin = &thread->cache.bins[class_index];
     struct object *object = (struct object *)pointer;
     object->next = bin->head;
     bin->head = object;
     if (HAK_UNLIKELY(--bin->room < 0)) {
-        hak__free_overflow(heap, class_index);
+        hak__free_overflow(thread, class_index);
     }
 }
 

@@ -1,10 +1,10 @@
 /* free_slow.c: the one door behind free's fast path.
  *
  *   free_slow -> another heap's object: this thread's remote buffer -> the slab's remote word
- *             -> own object (the thread had no heap a moment ago): its bin
+ *             -> own object (the thread had no bins a moment ago): its bin
  *             -> span: heap's cache | superslab       -> whale: cache | unmap
  *             -> NULL: nothing       -> foreign: reported       -> no allocation: fatal
- *   free_overflow -> the bin's older half becomes the reserve, or the last freed go to their slabs
+ *   free_overflow -> the last freed go to their slabs, unless the bin may grow
  */
 #include "core/diagnose.h"
 #include "core/knobs.h"
@@ -14,40 +14,42 @@
 
 #include <errno.h>
 
-void hak__free_overflow(struct heap *heap, uint32_t class_index)
+void hak__free_overflow(struct thread *thread, uint32_t class_index)
 {
     int saved = errno;
-    lock_acquire(&heap->lock);
-    hak__cache_overflow(&heap->cache, class_index);
-    hak__heap_leave(heap);
+    lock_acquire(&thread->heap->lock);
+    hak__cache_overflow(&thread->cache, class_index);
+    hak__thread_leave(thread);
     errno = saved;
 }
 
-static void object_check(const struct heap *heap, const struct object *object, uint32_t class_index)
+static void object_check(const struct thread *thread, const struct object *object,
+                         uint32_t class_index)
 {
     size_t slice = window_slice_of(object);
     bool ours = window_contains_slice(slice) &&
-                window_owner(slice) == (heap->cache.key | class_index) &&
+                window_owner(slice) == (thread->cache.key | class_index) &&
                 hak__slab_is_object(slab_of_slice(slice), object);
     if (!ours) {
         hak__diagnose_fatal("corrupted free list (written after free?)", object,
-                            size_class_bytes(class_index), heap->id);
+                            size_class_bytes(class_index), thread->heap->id);
     }
 }
 
-void hak__malloc_check(const struct heap *heap, const struct object *object, uint32_t class_index)
+void hak__malloc_check(const struct thread *thread, const struct object *object,
+                       uint32_t class_index)
 {
-    object_check(heap, object, class_index);
+    object_check(thread, object, class_index);
     if (object->next != NULL) {
-        object_check(heap, object->next, class_index);
+        object_check(thread, object->next, class_index);
     }
 }
 
-static HAK_COLD bool list_contains(const struct heap *heap, const struct object *object,
+static HAK_COLD bool list_contains(const struct thread *thread, const struct object *object,
                                    const void *pointer, uint32_t class_index)
 {
     for (; object != NULL; object = object->next) {
-        object_check(heap, object, class_index);
+        object_check(thread, object, class_index);
         if (object == pointer) {
             return true;
         }
@@ -55,24 +57,24 @@ static HAK_COLD bool list_contains(const struct heap *heap, const struct object 
     return false;
 }
 
-void hak__free_check(struct heap *heap, const void *pointer, uint32_t class_index)
+void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_index)
 {
     const struct slab *slab = slab_of_slice(window_slice_of(pointer));
     if (!hak__slab_is_object(slab, pointer)) {
         hak__diagnose_fatal("invalid free (inside an object)", pointer,
-                            size_class_bytes(class_index), heap->id);
+                            size_class_bytes(class_index), thread->heap->id);
     }
     if (HAK_LEVEL < 2) {
         return;
     }
-    lock_acquire(&heap->lock); /* the slab's list is under it */
+    lock_acquire(&thread->heap->lock); /* the slab's list is under it */
     bool found =
-        list_contains(heap, heap->cache.bins[class_index].head, pointer, class_index) ||
-        list_contains(heap, heap->cache.reserves[class_index].head, pointer, class_index) ||
-        list_contains(heap, slab->free_list, pointer, class_index);
-    lock_release(&heap->lock);
+        list_contains(thread, thread->cache.bins[class_index].head, pointer, class_index) ||
+        list_contains(thread, slab->free_list, pointer, class_index);
+    lock_release(&thread->heap->lock);
     if (found) {
-        hak__diagnose_fatal("double free", pointer, size_class_bytes(class_index), heap->id);
+        hak__diagnose_fatal("double free", pointer, size_class_bytes(class_index),
+                            thread->heap->id);
     }
 }
 
@@ -138,11 +140,11 @@ struct location hak__locate_allocation(const void *pointer)
     return location;
 }
 
-static HAK_NOINLINE void free_remotely(struct heap *heap, size_t slice, void *pointer)
+static HAK_NOINLINE void free_remotely(struct thread *thread, size_t slice, void *pointer)
 {
-    if (hak__remote_free(&heap->cache, slice, pointer)) {
+    if (hak__remote_free(&thread->cache, slice, pointer)) {
         int saved = errno;
-        hak__heap_count_batch(heap);
+        hak__thread_count_batch(thread);
         errno = saved;
     }
 }
@@ -150,33 +152,33 @@ static HAK_NOINLINE void free_remotely(struct heap *heap, size_t slice, void *po
 static void free_object(void *pointer, struct location location)
 {
     struct slab *slab = slab_of_slice(location.slice);
-    struct heap *heap = hak__heap_current();
+    struct thread *thread = hak__thread_current();
     if (HAK_LEVEL >= 1 && !hak__slab_is_object(slab, pointer)) {
         hak__diagnose_fatal("invalid free (inside an object)", pointer, location.bytes,
                             slab->owner->key >> OWNER_CODE_BITS);
     }
-    if (HAK_UNLIKELY(heap == NULL)) { /* the thread has ended, or there is no memory for a heap */
+    if (HAK_UNLIKELY(thread == NULL)) { /* the thread has ended, or there is no memory for a heap */
         struct object *object = pointer;
         hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
         return;
     }
     if (HAK_UNLIKELY(slab->owner ==
-                     &heap->cache.slabs)) { /* it has just adopted the object's heap */
+                     thread->cache.slabs)) { /* it has just joined the object's heap */
         free_fast(pointer);
         return;
     }
-    free_remotely(heap, location.slice, pointer);
+    free_remotely(thread, location.slice, pointer);
 }
 
 static void free_span(struct location location)
 {
-    struct heap *heap = hak__heap_enter();
-    if (HAK_UNLIKELY(heap == NULL)) {
+    struct thread *thread = hak__thread_enter();
+    if (HAK_UNLIKELY(thread == NULL)) {
         hak__span_free(NULL, NULL, location.slice);
         return;
     }
-    hak__span_free(&heap->spans, &heap->cache.slabs.counters, location.slice);
-    hak__heap_leave(heap);
+    hak__span_free(&thread->heap->spans, &thread->cache.counters, location.slice);
+    hak__thread_leave(thread);
 }
 
 static void free_whale(void *pointer)
@@ -184,10 +186,10 @@ static void free_whale(void *pointer)
     if (!hak__whale_free(pointer)) { /* another thread was faster: a double free */
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
-    struct heap *heap = hak__heap_enter();
-    if (heap != NULL) {
-        counter_add(&heap->cache.slabs.counters, COUNTER_WHALE_FREED, 1);
-        hak__heap_leave(heap);
+    struct thread *thread = hak__thread_enter();
+    if (thread != NULL) {
+        counter_add(&thread->cache.counters, COUNTER_WHALE_FREED, 1);
+        hak__thread_leave(thread);
     }
 }
 
@@ -218,18 +220,18 @@ static HAK_NOINLINE void free_any(void *pointer)
 
 /* What comes here most, the free of a thread that consumes what others produce: an object of a slab
  * that is not this heap's. False: it is something else. */
-HAK_INLINE bool free_of_another(struct heap *heap, void *pointer)
+HAK_INLINE bool free_of_another(struct thread *thread, void *pointer)
 {
     size_t slice = window_slice_of(pointer);
-    if (HAK_UNLIKELY(!window_contains_slice(slice) || heap->cache.key == CACHE_KEY_NONE)) {
+    if (HAK_UNLIKELY(!window_contains_slice(slice) || thread->cache.key == CACHE_KEY_NONE)) {
         return false;
     }
     uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
     if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
         return false;
     }
-    if (HAK_UNLIKELY(!remote_push(&heap->cache, slice, pointer))) {
-        free_remotely(heap, slice, pointer);
+    if (HAK_UNLIKELY(!remote_push(&thread->cache, slice, pointer))) {
+        free_remotely(thread, slice, pointer);
     }
     return true;
 }
@@ -237,7 +239,7 @@ HAK_INLINE bool free_of_another(struct heap *heap, void *pointer)
 void hak__free_slow(void *pointer)
 {
     /* Level 1 takes the long way, which checks. */
-    if (HAK_LEVEL != 0 || HAK_UNLIKELY(!free_of_another(hak__thread_heap, pointer))) {
+    if (HAK_LEVEL != 0 || HAK_UNLIKELY(!free_of_another(hak__thread, pointer))) {
         free_any(pointer);
     }
 }

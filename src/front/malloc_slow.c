@@ -1,46 +1,50 @@
 /* malloc_slow.c: the one door behind malloc's fast path.
  *
- *   malloc_slow -> malloc_class -> cache refill -> reserve
- *                                               -> slab: free list | remote frees | carve | new
+ *   malloc_slow -> malloc_class -> cache refill -> slab: free list | remote frees | carve | new
  *               -> malloc_large -> span (heap's cache | superslab) | whale (cache | mapping)
  *   no memory:  reclaim everything that is free anywhere, once, then NULL and ENOMEM
  */
+#include "base/bits.h"
 #include "control/life.h"
 #include "front/fast.h"
 #include "front/slow.h"
 #include "large/whale.h"
+#include "os/os.h"
 
 #include <errno.h>
 #include <string.h>
+
+/* From here on a look at what is resident (a system call) is cheap beside clearing it. */
+#define CLEAR_LOOK_MIN ((size_t)256 << 10)
 
 /* A program linked with the archive gets life.c too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
 
 static void *malloc_class_once(uint32_t class_index)
 {
-    struct heap *heap = hak__heap_enter();
-    if (HAK_UNLIKELY(heap == NULL)) {
+    struct thread *thread = hak__thread_enter();
+    if (HAK_UNLIKELY(thread == NULL)) {
         return NULL;
     }
-    struct bin *bin = &heap->cache.bins[class_index];
+    struct bin *bin = &thread->cache.bins[class_index];
     struct object *object = bin->head;
-    counter_add(&heap->cache.slabs.counters, COUNTER_MALLOC_SLOW, 1);
+    counter_add(&thread->cache.counters, COUNTER_MALLOC_SLOW, 1);
     if (object != NULL) { /* an aligned or just adopted allocation */
         bin->head = object->next;
         bin->room++;
     } else {
-        object = hak__cache_refill(&heap->cache, class_index);
+        object = hak__cache_refill(&thread->cache, class_index);
     }
-    hak__heap_leave(heap);
+    hak__thread_leave(thread);
     return object;
 }
 
 static HAK_COLD void *malloc_failed(void)
 {
-    struct heap *heap = hak__heap_enter();
-    if (heap != NULL) {
-        counter_add(&heap->cache.slabs.counters, COUNTER_ALLOCATION_FAILED, 1);
-        hak__heap_leave(heap);
+    struct thread *thread = hak__thread_enter();
+    if (thread != NULL) {
+        counter_add(&thread->cache.counters, COUNTER_ALLOCATION_FAILED, 1);
+        hak__thread_leave(thread);
     }
     errno = ENOMEM;
     return NULL;
@@ -62,10 +66,10 @@ void *hak__malloc_class(uint32_t class_index)
 static struct span malloc_span(size_t size, size_t alignment)
 {
     struct span span = {NULL, false};
-    struct heap *heap = hak__heap_enter();
-    if (HAK_LIKELY(heap != NULL)) {
-        span = hak__span_allocate(&heap->spans, &heap->cache.slabs.counters, size, alignment);
-        hak__heap_leave(heap);
+    struct thread *thread = hak__thread_enter();
+    if (HAK_LIKELY(thread != NULL)) {
+        span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
+        hak__thread_leave(thread);
     }
     return span;
 }
@@ -81,13 +85,31 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
         whale = (struct span){result.pointer, result.zeroed};
     }
     if (whale.pointer != NULL) {
-        struct heap *heap = hak__heap_enter();
-        if (heap != NULL) {
-            counter_add(&heap->cache.slabs.counters, COUNTER_WHALE_ALLOCATED, 1);
-            hak__heap_leave(heap);
+        struct thread *thread = hak__thread_enter();
+        if (thread != NULL) {
+            counter_add(&thread->cache.counters, COUNTER_WHALE_ALLOCATED, 1);
+            hak__thread_leave(thread);
         }
     }
     return whale;
+}
+
+/* Memory that was used sparsely is likely to be so again: writing zeroes would make all of it
+ * resident, where giving it back costs little. What is resident is cleared twice as fast as it is
+ * faulted in anew. */
+static void clear_large(unsigned char *start, size_t size)
+{
+    size_t look = size < OS_RESIDENT_SIZE_MAX ? size : OS_RESIDENT_SIZE_MAX;
+    size_t page = hak__os_page_size();
+    look = bits_align_down(look, page);
+    unsigned char *middle = start + bits_align_down((size - look) / 2, page);
+    size_t whole = bits_align_down(size, page);
+    bool sparse = size >= CLEAR_LOOK_MIN && hak__os_resident(middle, look) < look / 4;
+    if (sparse && hak__os_purge(start, whole) == 0) {
+        memset(start + whole, 0, size - whole);
+    } else {
+        memset(start, 0, size);
+    }
 }
 
 void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
@@ -107,7 +129,7 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
         }
     }
     if (want_zero && !large.zeroed) {
-        memset(large.pointer, 0, size);
+        clear_large(large.pointer, size);
     }
     return large.pointer;
 }

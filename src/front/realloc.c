@@ -9,12 +9,11 @@
 #include <errno.h>
 #include <string.h>
 
-/* Without the lock: nobody but its thread counts these of a heap. */
 static void realloc_count(enum counter counter)
 {
-    struct heap *heap = hak__thread_heap;
-    if (HAK_LIKELY(heap != &hak__heap_none && heap != &hak__heap_ended)) {
-        counter_add(&heap->cache.slabs.counters, counter, 1);
+    struct thread *thread = hak__thread;
+    if (HAK_LIKELY(thread->heap != NULL)) {
+        counter_add(&thread->cache.counters, counter, 1);
     }
 }
 

@@ -12,16 +12,16 @@ static uint32_t shared_purged_ms; /* of the last purge pass by any thread */
 void hak__heap_collect(struct heap *heap, bool everything)
 {
     lock_acquire(&heap->lock);
-    hak__slab_drain(&heap->cache.slabs);
+    hak__slab_drain(&heap->slabs);
     hak__span_cache_trim(&heap->spans, everything);
     lock_release(&heap->lock);
 }
 
-void hak__heap_help(struct heap *heap)
+void hak__heap_help(struct thread *thread)
 {
-    struct slab_set *set = heap->cache.lagging;
-    heap->cache.lagging = NULL;
-    struct heap *owner = (struct heap *)(void *)((char *)set - offsetof(struct heap, cache.slabs));
+    struct slab_set *set = thread->cache.lagging;
+    thread->cache.lagging = NULL;
+    struct heap *owner = heap_of_slabs(set);
     if (lock_try(&owner->lock)) { /* else somebody is at it */
         hak__slab_drain(set);
         lock_release(&owner->lock);
@@ -32,8 +32,8 @@ void hak__heap_help(struct heap *heap)
 static void collect_notified(void)
 {
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        if (atomic_load_relaxed(&heap->cache.slabs.shared_notified) != 0 && lock_try(&heap->lock)) {
-            hak__slab_drain(&heap->cache.slabs);
+        if (atomic_load_relaxed(&heap->slabs.shared_notified) != 0 && lock_try(&heap->lock)) {
+            hak__slab_drain(&heap->slabs);
             lock_release(&heap->lock);
         }
     }
@@ -53,24 +53,28 @@ static void collect_purge_due(uint32_t now, uint32_t delay)
     hak__whale_cache_trim(delay);
 }
 
-void hak__heap_tick(struct heap *heap)
+void hak__heap_tick(struct thread *thread)
 {
     uint32_t delay = hak__knobs.purge_delay_ms;
     uint32_t now = hak__os_clock_ms();
-    if (now - heap->sent_ms >= (delay < REMOTE_DELAY_MS ? delay : REMOTE_DELAY_MS)) {
-        heap->sent_ms = now;
-        hak__remote_flush(&heap->cache);
+    if (now - thread->sent_ms >= (delay < REMOTE_DELAY_MS ? delay : REMOTE_DELAY_MS)) {
+        thread->sent_ms = now;
+        hak__remote_flush(&thread->cache);
     }
     if (delay == UINT32_MAX) {
         return;
     }
-    if (now - heap->trimmed_ms >= delay / 2) {
-        heap->trimmed_ms = now;
+    if (now - thread->trimmed_ms >= delay / 2) {
+        struct heap *heap = thread->heap;
+        thread->trimmed_ms = now;
+        counter_add(&thread->cache.counters, COUNTER_TICKS, 1);
         lock_acquire(&heap->lock);
-        counter_add(&heap->cache.slabs.counters, COUNTER_TICKS, 1);
-        hak__slab_drain(&heap->cache.slabs);
-        hak__cache_trim(&heap->cache);
-        hak__span_cache_trim(&heap->spans, false);
+        hak__slab_drain(&heap->slabs);
+        hak__cache_trim(&thread->cache);
+        if (now - heap->trimmed_ms >= delay / 2) { /* once for all its threads */
+            heap->trimmed_ms = now;
+            hak__span_cache_trim(&heap->spans, false);
+        }
         lock_release(&heap->lock);
     }
     collect_purge_due(now, delay);
@@ -78,12 +82,12 @@ void hak__heap_tick(struct heap *heap)
 
 size_t hak__heap_reclaim(bool unmap)
 {
-    struct heap *own = hak__thread_heap;
-    if (own != &hak__heap_none && own != &hak__heap_ended) {
+    struct thread *own = hak__thread;
+    if (own->heap != NULL) {
         hak__remote_flush(&own->cache);
-        lock_acquire(&own->lock);
+        lock_acquire(&own->heap->lock);
         hak__cache_flush(&own->cache);
-        lock_release(&own->lock);
+        lock_release(&own->heap->lock);
     }
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, true);

@@ -5,7 +5,7 @@
  * on while the kernel copies page tables, one page at a time, so the child may see a bin's head
  * from after an operation and the object it points to from before. They are therefore abandoned in
  * the child: their objects (at most those threads' caches, in pages shared with the parent) stay
- * out of use. The heaps themselves are parked and adopted as ever.
+ * out of use. Heaps are whole and go on.
  */
 #include "heap/heap.h"
 
@@ -44,6 +44,8 @@ void hak__fork_parent(void)
 
 void hak__fork_child(void)
 {
-    hak__heap_park_all_but(hak__thread_heap);
+    const struct thread *own = hak__thread;
+    hak__thread_abandon_others(own);
+    hak__heap_part_all_but(own->heap);
     hak__fork_parent();
 }

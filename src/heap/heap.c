@@ -1,148 +1,131 @@
-/* heap.c: all heaps, and the parked ones. See heap.h. */
+/* heap.c: all heaps, and which of them a thread joins. See heap.h. */
 #include "heap/heap.h"
 
-#include "base/bits.h"
+#include "core/knobs.h"
 #include "os/os.h"
-#include "region/superslab.h"
-
-/* Heaps are mapped several at a time; what is not touched costs nothing. */
-#define HEAP_CHUNK_SIZE ((size_t)256 << 10)
 
 struct lock hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
 static struct heap *shared_heap_first; /* pushed under HEAPS, read by anyone */
-static struct heap *heap_parked;       /* stack, under HEAPS */
-static uint32_t heap_next_id = 1;      /* under HEAPS; id 0 is nobody */
-static unsigned char *heap_chunk;      /* the rest of the last chunk, under HEAPS */
-static size_t heap_chunk_left;
-static size_t heap_metadata_bytes;
+/* Under HEAPS. */
+static uint32_t heap_next_id = 1;      /* id 0 is nobody */
+static uint32_t heap_without_threads;  /* how many */
+static uint32_t heap_joined_count;     /* threads that draw from any */
+static struct heap *heap_next_to_join; /* NULL: the first of the list */
 
 struct heap *hak__heap_first(void)
 {
-    /* acquire: pairs with the release in heap_make */
+    /* acquire: pairs with the release in heap_list */
     return atomic_load_acquire(&shared_heap_first);
 }
 
-size_t hak__heap_metadata_bytes(void)
+/* Under HEAPS. Others' freers look at the patience, reports at the count. */
+static void heap_set_threads(struct heap *heap, uint32_t count)
 {
-    return atomic_load_relaxed(&heap_metadata_bytes);
+    uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
+    atomic_store_relaxed(&heap->slabs.shared_patience, patience);
+    atomic_store_relaxed(&heap->threads_count, count);
 }
 
-/* Zeroed memory for one heap, or NULL. No lock held: maps. */
-static struct heap *heap_memory(void)
+static void heap_add_thread(struct heap *heap)
 {
-    size_t size = bits_align_up(sizeof(struct heap), HAK_CACHE_LINE);
-    for (;;) {
-        struct heap *heap = NULL;
-        lock_acquire(&hak__heaps_lock);
-        if (heap_chunk_left >= size) {
-            heap = (struct heap *)(void *)heap_chunk;
-            heap_chunk += size;
-            heap_chunk_left -= size;
-        }
-        lock_release(&hak__heaps_lock);
-        if (heap != NULL) {
-            return heap;
-        }
-        void *chunk;
-        if (hak__os_map(HEAP_CHUNK_SIZE, hak__os_page_size(), &chunk) != 0) {
-            return NULL;
-        }
-        lock_acquire(&hak__heaps_lock);
-        bool wanted = heap_chunk_left < size; /* else another thread was faster */
-        if (wanted) {
-            heap_chunk = chunk;
-            heap_chunk_left = HEAP_CHUNK_SIZE;
-            atomic_store_relaxed(&heap_metadata_bytes, heap_metadata_bytes + HEAP_CHUNK_SIZE);
-        }
-        lock_release(&hak__heaps_lock);
-        if (!wanted) {
-            hak__os_unmap(chunk, HEAP_CHUNK_SIZE);
-        }
-    }
+    heap_without_threads -= heap->threads_count == 0;
+    heap_joined_count++;
+    heap_set_threads(heap, heap->threads_count + 1);
 }
 
-/* Under the heap's lock. */
-static void heap_set_parked(struct heap *heap, bool parked)
+/* The next in turn with no more threads than the others have on average: there is always one, and
+ * it is found by a step or two. When heaps without threads are left, one of those. Under HEAPS. */
+static struct heap *heap_choose(void)
 {
-    uint32_t patience = parked ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
-    atomic_store_relaxed(&heap->cache.slabs.shared_patience, patience); /* read by freers */
-    atomic_store_relaxed(&heap->parked, parked);                        /* read by reports */
-}
-
-static struct heap *heap_make(void)
-{
-    struct heap *heap = heap_memory();
-    if (heap == NULL) {
+    if (heap_without_threads == 0 && heap_next_id - 1 < hak__knobs.heaps_max) {
         return NULL;
     }
-    lock_acquire(&hak__heaps_lock);
-    uint32_t id = heap_next_id;
-    if (id <= HEAP_ID_MAX) {
-        heap_next_id++;
-        heap->id = id;
-        /* one made by a fork handler is taken like all others, and released with them */
-        heap->lock = (struct lock){lock_is_forks() ? 1 : 0, LOCK_RANK_HEAP};
-        heap->trimmed_ms = hak__os_clock_ms();
-        hak__cache_start(&heap->cache, id);
-        heap_set_parked(heap, false);
-        heap->next = shared_heap_first;
-        /* release: pairs with the acquire in hak__heap_first */
-        atomic_store_release(&shared_heap_first, heap);
-        atomic_add_relaxed(&hak__superslabs.heaps_count, 1u);
-    }
-    lock_release(&hak__heaps_lock);
-    return id <= HEAP_ID_MAX
-               ? heap
-               : NULL; /* 16 million heaps at once: the memory is lost, the process is too */
+    uint32_t most = heap_without_threads != 0 ? 0 : heap_joined_count / (heap_next_id - 1);
+    struct heap *heap = heap_next_to_join;
+    do {
+        heap = heap == NULL ? shared_heap_first : heap;
+        heap_next_to_join = heap->next;
+        if (heap->threads_count <= most) {
+            return heap;
+        }
+        heap = heap_next_to_join;
+    } while (true);
 }
 
-struct heap *hak__heap_adopt(void)
+static struct heap *heap_join_existing(void)
 {
     lock_acquire(&hak__heaps_lock);
-    struct heap *heap = heap_parked;
+    struct heap *heap = heap_choose();
     if (heap != NULL) {
-        heap_parked = heap->next_parked;
+        heap_add_thread(heap);
     }
     lock_release(&hak__heaps_lock);
-    if (heap == NULL) {
-        return heap_make();
-    }
-    lock_acquire(&heap->lock);
-    heap_set_parked(heap, false);
-    lock_release(&heap->lock);
     return heap;
 }
 
-static void heap_push_parked(struct heap *heap)
+/* Under HEAPS. */
+static void heap_list(struct heap *heap)
 {
-    heap->next_parked = heap_parked;
-    heap_parked = heap;
+    heap->id = heap_next_id++;
+    heap->slabs.key = heap->id << OWNER_CODE_BITS;
+    /* one made by a fork handler is taken like all others, and released with them */
+    heap->lock = (struct lock){lock_is_forks() ? 1 : 0, LOCK_RANK_HEAP};
+    heap->trimmed_ms = hak__os_clock_ms();
+    heap->next = shared_heap_first;
+    heap_without_threads++;
+    heap_add_thread(heap);
+    heap_next_to_join = heap->next; /* the longest without a new thread, often main's */
+    /* release: pairs with the acquire in hak__heap_first */
+    atomic_store_release(&shared_heap_first, heap);
 }
 
-void hak__heap_park_all_but(const struct heap *own)
+struct heap *hak__heap_join(void)
 {
-    heap_parked = NULL; /* anew: a thread of the parent may just have taken one off */
-    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        if (heap == own) {
-            continue;
-        }
-        if (!heap->parked) {
-            hak__cache_abandon(&heap->cache);
-            heap_set_parked(heap, true);
-        }
-        heap_push_parked(heap);
+    struct heap *heap = heap_join_existing();
+    if (heap != NULL) {
+        return heap;
+    }
+    struct heap *made = hak__metadata_allocate(sizeof *made);
+    if (made == NULL) {
+        return NULL;
+    }
+    lock_acquire(&hak__heaps_lock);
+    heap = heap_choose(); /* again: others were here at the same moment, and faster */
+    if (heap != NULL) {
+        heap_add_thread(heap); /* what was made is lost: once a process, 2 KiB a thread */
+    } else if (heap_next_id <= HEAP_ID_MAX) {
+        heap = made;
+        heap_list(heap);
+    }
+    lock_release(&hak__heaps_lock);
+    return heap;
+}
+
+void hak__heap_part(struct heap *heap)
+{
+    lock_acquire(&hak__heaps_lock);
+    uint32_t left = heap->threads_count - 1;
+    heap_joined_count--;
+    heap_set_threads(heap, left);
+    if (left == 0) {
+        heap_without_threads++;
+        heap_next_to_join = heap; /* its slabs are the warmest */
+    }
+    lock_release(&hak__heaps_lock);
+    if (left == 0) {
+        hak__heap_collect(heap, true);
     }
 }
 
-void hak__heap_park(struct heap *heap)
+void hak__heap_part_all_but(const struct heap *own)
 {
-    hak__remote_flush(&heap->cache);
-    lock_acquire(&heap->lock);
-    hak__cache_flush(&heap->cache);
-    heap_set_parked(heap, true);
-    lock_release(&heap->lock);
-    hak__heap_collect(heap, true);
-    lock_acquire(&hak__heaps_lock);
-    heap_push_parked(heap);
-    lock_release(&hak__heaps_lock);
+    heap_joined_count = 0;
+    heap_without_threads = 0;
+    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        heap_set_threads(heap, 0);
+        heap_without_threads++;
+        if (heap == own) {
+            heap_add_thread(heap);
+        }
+    }
 }

@@ -1,16 +1,25 @@
-/* heap.h: a thread's heap: its cache, its slabs, its freed spans, one lock.
+/* heap.h: who owns slabs, and who works on them.
  *
- * Heaps outlive threads. A thread's first slow operation adopts a parked heap whole, or makes one;
- * at its end the bins go back to the slabs and the heap is parked with its id and all objects still
- * in use, so no owner word is ever rewritten.
+ *   struct heap    owns slabs and kept spans; one lock for all its slow paths
+ *   struct thread  one thread's cache, drawing from one heap
  *
- *   made -> live (a thread's) <-> parked (nobody's)
- *   parked -> borrowed -> parked (one operation of an ended thread)
+ * There are about as many heaps as threads that can run at once (knobs.heaps_max), not as many as
+ * there are threads: each heap has a slab in use for each class that is asked for, half of it
+ * unused on average, and what an idle thread freed is only of use to others that draw from its heap
+ * (docs/decisions/0015). Up to that number every thread has a heap of its own.
  *
- * Locks: the heap's own (rank HEAP) around every slow path on it, by its thread or by others
- * (collection, reports, fork). Bins and remote buffer of a live heap belong to its thread alone.
- * hak__heaps_lock (rank HEAPS) guards the list and the parked stack. Heap structs are never freed:
- * reading one needs no lock.
+ * Both outlive threads. A thread's first slow operation takes a thread struct and joins a heap: one
+ * without threads, else a new one, else one with no more threads than the others. At its end the
+ * bins go back to the slabs, with all objects still in use where they are: no owner word is ever
+ * rewritten.
+ *
+ *   struct thread:  made -> a thread's <-> parked (nobody's)
+ *                   parked -> borrowed -> parked (one operation of an ended thread)
+ *
+ * Locks: the heap's own (rank HEAP) around every slow path on it, by its threads or by others
+ * (collection, reports, fork). Bins and remote buffer of a struct thread belong to its thread
+ * alone. hak__heaps_lock (rank HEAPS) guards the lists and who draws from which heap. Neither
+ * struct is ever freed: reading one needs no lock.
  */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
@@ -20,66 +29,93 @@
 #include "large/span.h"
 
 struct heap {
-    struct cache cache; /* first: the fast paths read it */
+    struct slab_set slabs;
     struct lock lock;
-    uint32_t id;
-    bool parked; /* under the lock */
     struct span_cache spans;
-    struct heap *next;        /* of all heaps; constant once listed */
-    struct heap *next_parked; /* under HEAPS */
-    uint32_t trimmed_ms;      /* of the last trim; its thread only */
-    uint32_t batches;         /* remote batches sent, wraps; its thread only */
-    uint32_t sent_ms;         /* of the last tick that sent them all; its thread only */
+    uint32_t id;
+    uint32_t threads_count; /* that draw from it; written under HEAPS, read relaxed by reports */
+    uint32_t trimmed_ms;    /* of the last trim of its spans; under the lock */
+    struct heap *next;      /* of all heaps; constant once listed */
 };
 
-/* This thread's heap, or one of the two that nobody owns anything in: before the thread's first
+struct thread {
+    struct heap *heap;          /* NULL while parked; written under HEAPS */
+    struct thread *next;        /* of all; constant once listed */
+    struct thread *next_parked; /* under HEAPS */
+    uint32_t trimmed_ms;        /* of the last trim */
+    uint32_t batches;           /* remote batches sent, wraps */
+    uint32_t sent_ms;           /* of the last tick that sent them all */
+    struct cache cache;         /* last: its end is seldom touched */
+};
+
+/* This thread's struct, or one of the two that nobody owns anything in: before the thread's first
  * slow operation and after its end. Both have empty bins and a key that matches nothing, so the
  * fast paths need no test. */
-HAK_HIDDEN extern HAK_TLS struct heap *hak__thread_heap;
-HAK_HIDDEN extern struct heap hak__heap_none;
-HAK_HIDDEN extern struct heap hak__heap_ended;
+HAK_HIDDEN extern HAK_TLS struct thread *hak__thread;
+HAK_HIDDEN extern struct thread hak__thread_none;
+HAK_HIDDEN extern struct thread hak__thread_ended;
 
 /* start.c. Reads the machine and the options, chooses the window, once. False: not possible now (no
  * memory); may be tried again. Any thread, no lock held. */
 HAK_HIDDEN bool hak__start(void);
+/* The constructor's part: options for what started without, or will start later, by then without an
+ * environment to trust. A program that never allocates pays for no more. */
+HAK_HIDDEN void hak__start_read_options(char *const *environment);
 /* The pthread key whose destructor ends threads could be had. */
 HAK_HIDDEN bool hak__start_has_key(void);
-/* Has the key's destructor called with `heap` when this thread ends. False: it will not be. */
-HAK_HIDDEN bool hak__start_watch_thread(struct heap *heap);
+/* Has the key's destructor called with `thread` when this thread ends. False: it will not be. */
+HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
 
-/* thread.c. This thread's heap with its lock taken; a borrowed one for a thread that has ended.
- * NULL: no memory. */
-HAK_HIDDEN struct heap *hak__heap_enter(void);
+/* thread.c. This thread's struct with its heap's lock taken; a borrowed one for a thread that has
+ * ended. NULL: no memory. */
+HAK_HIDDEN struct thread *hak__thread_enter(void);
 /* Releases it; every so often also trims and purges. No other lock held. */
-HAK_HIDDEN void hak__heap_leave(struct heap *heap);
-/* This thread's heap without the lock, for the remote buffer. NULL: it has none and can have none.
+HAK_HIDDEN void hak__thread_leave(struct thread *thread);
+/* This thread's struct without the lock, for the remote buffer. NULL: it has none and can have
+ * none.
  */
-HAK_HIDDEN struct heap *hak__heap_current(void);
+HAK_HIDDEN struct thread *hak__thread_current(void);
 /* Counts a slow operation; every so often sends all remote batches and ticks. No lock held. */
-HAK_HIDDEN void hak__heap_count_operation(struct heap *heap);
+HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
 /* Counts a remote batch sent; every so often ticks. No lock held. */
-HAK_HIDDEN void hak__heap_count_batch(struct heap *heap);
+HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
 /* The key's destructor. */
-HAK_HIDDEN void hak__thread_end(void *heap);
+HAK_HIDDEN void hak__thread_end(void *thread);
+/* A thread struct that draws from a heap: a parked one or a new one. NULL: no memory. */
+HAK_HIDDEN struct thread *hak__thread_adopt(void);
+/* Flushes and parks one that no thread uses. */
+HAK_HIDDEN void hak__thread_park(struct thread *thread);
+/* First of all; follow `next`. Any thread. */
+HAK_HIDDEN struct thread *hak__thread_first(void);
+/* In fork's child, all locks held: every other thread is gone, and what its cache holds with it. */
+HAK_HIDDEN void hak__thread_abandon_others(const struct thread *own);
 
 /* heap.c */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
-/* Any heap, listed, not parked: a parked one or a new one. NULL: no memory. */
-HAK_HIDDEN struct heap *hak__heap_adopt(void);
-/* Flushes and parks a heap that no thread uses. */
-HAK_HIDDEN void hak__heap_park(struct heap *heap);
+/* A heap for one thread more. NULL: no memory. */
+HAK_HIDDEN struct heap *hak__heap_join(void);
+/* Its thread draws from it no more. */
+HAK_HIDDEN void hak__heap_part(struct heap *heap);
+/* In fork's child, all locks held: only this thread is left; NULL: it draws from none. */
+HAK_HIDDEN void hak__heap_part_all_but(const struct heap *own);
 /* First of all heaps; follow `next`. Any thread. */
 HAK_HIDDEN struct heap *hak__heap_first(void);
-/* In fork's child, all locks held: every heap but `own` becomes a parked one. */
-HAK_HIDDEN void hak__heap_park_all_but(const struct heap *own);
-HAK_HIDDEN size_t hak__heap_metadata_bytes(void);
 
-/* collect.c. What others may do to any heap: take its notifications, give back its cached spans. */
+/* metadata.c. Zeroed memory at a cache line, never freed; NULL: none. No lock held. */
+HAK_HIDDEN void *hak__metadata_allocate(size_t size);
+HAK_HIDDEN size_t hak__metadata_bytes(void);
+
+HAK_INLINE struct heap *heap_of_slabs(struct slab_set *slabs)
+{
+    return (struct heap *)(void *)((unsigned char *)slabs - offsetof(struct heap, slabs));
+}
+
+/* collect.c. What others may do to any heap: take its notifications, give back its kept spans. */
 HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
-/* Drains for the owner that `heap` (this thread's) found lagging. No lock held. */
-HAK_HIDDEN HAK_COLD void hak__heap_help(struct heap *heap);
-/* Trims `heap` (this thread's) and purges what is due, by the clock. No lock held. */
-HAK_HIDDEN void hak__heap_tick(struct heap *heap);
+/* Drains for the owner that `thread` (this one's) found lagging. No lock held. */
+HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
+/* Trims `thread` (this one's) and purges what is due, by the clock. No lock held. */
+HAK_HIDDEN void hak__heap_tick(struct thread *thread);
 /* Everything that is free goes back to the OS now; returns bytes. With `unmap` also the addresses.
  * No lock held. */
 HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);

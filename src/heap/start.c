@@ -22,6 +22,7 @@ static HAK_COLD bool start_first(void)
         hak__os_init();
         hak__options_read(
             environ); /* NULL this early in a preloaded process: the constructor comes back to it */
+        hak__options_settle();
         started = hak__window_start() == 0;
         if (started && !start_has_key) {
             start_has_key = pthread_key_create(&start_key, hak__thread_end) == 0;
@@ -39,12 +40,23 @@ bool hak__start(void)
     return HAK_LIKELY(atomic_load_acquire(&shared_started)) || start_first();
 }
 
+void hak__start_read_options(char *const *environment)
+{
+    lock_acquire(&start_lock);
+    hak__os_init();
+    hak__options_read(environment);
+    if (atomic_load_relaxed(&shared_started)) {
+        hak__options_settle();
+    }
+    lock_release(&start_lock);
+}
+
 bool hak__start_has_key(void)
 {
     return start_has_key;
 }
 
-bool hak__start_watch_thread(struct heap *heap)
+bool hak__start_watch_thread(struct thread *thread)
 {
-    return pthread_setspecific(start_key, heap) == 0;
+    return pthread_setspecific(start_key, thread) == 0;
 }

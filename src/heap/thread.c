@@ -1,90 +1,175 @@
-/* thread.c: which heap this thread works on: birth, end, and borrowing after the end. See heap.h.
- */
+/* thread.c: what this thread works with: birth, end, and borrowing after the end. See heap.h. */
 #include "heap/heap.h"
 #include "os/os.h"
 
-struct heap hak__heap_none = {.cache = {.key = CACHE_KEY_NONE}};
-struct heap hak__heap_ended = {.cache = {.key = CACHE_KEY_NONE}};
-HAK_TLS struct heap *hak__thread_heap = &hak__heap_none;
+struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
+struct thread hak__thread_ended = {.cache = {.key = CACHE_KEY_NONE}};
+HAK_TLS struct thread *hak__thread = &hak__thread_none;
+
+static struct thread *shared_thread_first; /* pushed under HEAPS, read by anyone */
+static struct thread *thread_parked;       /* stack, under HEAPS */
+
+struct thread *hak__thread_first(void)
+{
+    /* acquire: pairs with the release in thread_make */
+    return atomic_load_acquire(&shared_thread_first);
+}
+
+static void thread_push_parked(struct thread *thread)
+{
+    atomic_store_relaxed(&thread->heap, NULL);
+    thread->next_parked = thread_parked;
+    thread_parked = thread;
+}
+
+static struct thread *thread_pop_parked(void)
+{
+    lock_acquire(&hak__heaps_lock);
+    struct thread *thread = thread_parked;
+    if (thread != NULL) {
+        thread_parked = thread->next_parked;
+    }
+    lock_release(&hak__heaps_lock);
+    return thread;
+}
+
+static struct thread *thread_make(void)
+{
+    struct thread *thread = hak__metadata_allocate(sizeof *thread);
+    if (thread != NULL) {
+        lock_acquire(&hak__heaps_lock);
+        thread->next = shared_thread_first;
+        /* release: pairs with the acquire in hak__thread_first */
+        atomic_store_release(&shared_thread_first, thread);
+        lock_release(&hak__heaps_lock);
+    }
+    return thread;
+}
+
+struct thread *hak__thread_adopt(void)
+{
+    struct thread *thread = thread_pop_parked();
+    if (thread == NULL) {
+        thread = thread_make();
+    }
+    if (thread == NULL) {
+        return NULL;
+    }
+    struct heap *heap = hak__heap_join();
+    lock_acquire(&hak__heaps_lock);
+    if (heap != NULL) {
+        hak__cache_start(&thread->cache, &heap->slabs);
+        thread->trimmed_ms = hak__os_clock_ms();
+        atomic_store_relaxed(&thread->heap, heap); /* read by reports */
+    } else {
+        thread_push_parked(thread);
+    }
+    lock_release(&hak__heaps_lock);
+    return heap != NULL ? thread : NULL;
+}
+
+void hak__thread_park(struct thread *thread)
+{
+    struct heap *heap = thread->heap;
+    hak__remote_flush(&thread->cache);
+    lock_acquire(&heap->lock);
+    hak__cache_flush(&thread->cache);
+    lock_release(&heap->lock);
+    lock_acquire(&hak__heaps_lock);
+    thread_push_parked(thread);
+    lock_release(&hak__heaps_lock);
+    hak__heap_part(heap);
+}
+
+void hak__thread_abandon_others(const struct thread *own)
+{
+    thread_parked = NULL; /* anew: a thread of the parent may just have taken one off */
+    for (struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
+        if (thread != own) {
+            hak__cache_abandon(&thread->cache);
+            thread_push_parked(thread);
+        }
+    }
+}
 
 /* The first slow operation of a thread. NULL: no memory, or the thread must borrow. */
-static HAK_COLD struct heap *thread_birth(void)
+static HAK_COLD struct thread *thread_birth(void)
 {
     if (!hak__start() || !hak__start_has_key()) {
         return NULL;
     }
-    struct heap *heap = hak__heap_adopt();
-    if (heap == NULL) {
+    struct thread *thread = hak__thread_adopt();
+    if (thread == NULL) {
         return NULL;
     }
-    /* Before the C library is told: setting a late key allocates, and finds this heap then. */
-    hak__thread_heap = heap;
-    if (!hak__start_watch_thread(heap)) {
-        hak__thread_end(heap); /* nobody would park it at the thread's end: borrow from now on */
+    /* Before the C library is told: setting a late key allocates, and finds this one then. */
+    hak__thread = thread;
+    if (!hak__start_watch_thread(thread)) {
+        hak__thread_end(thread); /* nobody would park it at the thread's end: borrow from now on */
         return NULL;
     }
-    return heap;
+    return thread;
 }
 
-struct heap *hak__heap_current(void)
+struct thread *hak__thread_current(void)
 {
-    struct heap *heap = hak__thread_heap;
-    if (HAK_LIKELY(heap != &hak__heap_none && heap != &hak__heap_ended)) {
-        return heap;
+    struct thread *thread = hak__thread;
+    if (HAK_LIKELY(thread != &hak__thread_none && thread != &hak__thread_ended)) {
+        return thread;
     }
-    return heap == &hak__heap_none ? thread_birth() : NULL;
+    return thread == &hak__thread_none ? thread_birth() : NULL;
 }
 
-struct heap *hak__heap_enter(void)
+struct thread *hak__thread_enter(void)
 {
-    struct heap *heap = hak__heap_current();
-    if (HAK_UNLIKELY(heap == NULL)) {
-        if (!hak__start() || (heap = hak__heap_adopt()) == NULL) {
+    struct thread *thread = hak__thread_current();
+    if (HAK_UNLIKELY(thread == NULL)) {
+        if (!hak__start() || (thread = hak__thread_adopt()) == NULL) {
             return NULL;
         }
     }
-    lock_acquire(&heap->lock);
-    return heap;
+    lock_acquire(&thread->heap->lock);
+    return thread;
 }
 
-void hak__heap_count_operation(struct heap *heap)
+void hak__thread_count_operation(struct thread *thread)
 {
-    if (HAK_UNLIKELY(++heap->cache.tick % TICK_OPERATIONS == 0)) {
+    if (HAK_UNLIKELY(++thread->cache.tick % TICK_OPERATIONS == 0)) {
         /* A thread that does other things frees less remotely: what it has gathered is not to keep
          * others' slabs from getting empty. */
-        hak__remote_flush(&heap->cache);
-        hak__heap_tick(heap);
+        hak__remote_flush(&thread->cache);
+        hak__heap_tick(thread);
     }
-    if (HAK_UNLIKELY(heap->cache.lagging != NULL)) {
-        hak__heap_help(heap);
-    }
-}
-
-void hak__heap_count_batch(struct heap *heap)
-{
-    if (HAK_UNLIKELY(++heap->batches % TICK_OPERATIONS == 0)) {
-        hak__heap_tick(heap);
-    }
-    if (HAK_UNLIKELY(heap->cache.lagging != NULL)) {
-        hak__heap_help(heap);
+    if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
+        hak__heap_help(thread);
     }
 }
 
-void hak__heap_leave(struct heap *heap)
+void hak__thread_count_batch(struct thread *thread)
 {
-    lock_release(&heap->lock);
-    if (HAK_UNLIKELY(heap != hak__thread_heap)) {
-        hak__heap_park(heap); /* it was borrowed */
+    if (HAK_UNLIKELY(++thread->batches % TICK_OPERATIONS == 0)) {
+        hak__heap_tick(thread);
+    }
+    if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
+        hak__heap_help(thread);
+    }
+}
+
+void hak__thread_leave(struct thread *thread)
+{
+    lock_release(&thread->heap->lock);
+    if (HAK_UNLIKELY(thread != hak__thread)) {
+        hak__thread_park(thread); /* it was borrowed */
         return;
     }
-    hak__heap_count_operation(heap);
+    hak__thread_count_operation(thread);
 }
 
 void hak__thread_end(void *argument)
 {
-    struct heap *heap = argument;
+    struct thread *thread = argument;
     /* Destructors that run after this one, and the C library's own clean-up, still allocate and
      * free: they borrow. */
-    hak__thread_heap = &hak__heap_ended;
-    hak__heap_park(heap);
+    hak__thread = &hak__thread_ended;
+    hak__thread_park(thread);
 }

@@ -4,9 +4,9 @@
 
 #include "base/bits.h"
 #include "core/knobs.h"
+#include "large/whale_pages.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
-#include "region/superslab.h"
 
 /* A cached whale may be an eighth too large. */
 #define WHALE_SLACK_DIVISOR 8u
@@ -109,8 +109,6 @@ static uint32_t whale_cache_evict(size_t size, struct whale *evicted)
     return count;
 }
 
-/* Who asks for zeroes may well be about to touch little of them (a sparse table of 1 GiB is 160 MiB
- * of small pages and 2.4 GiB of huge ones, docs/decisions/0010): no huge pages then. */
 static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
 {
     /* From twice the huge page on, huge-page alignment costs little address space and lets the
@@ -122,10 +120,12 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
         (wanted == alignment || hak__os_map(size, alignment, &address) != 0)) {
         return (struct whale){0, 0};
     }
-    if (!want_zero && size >= 2 * HUGE_PAGE_SIZE && hak__superslab_earns_huge(size)) {
-        hak__os_huge(address, size); /* all of it: mremap takes no two kinds of pages at once */
+    struct whale whale = {(uintptr_t)address, size};
+    /* all of it: mremap takes no two kinds of pages at once */
+    if (!hak__whale_earns_huge(size, want_zero) || hak__os_huge(address, size) != 0) {
+        hak__whale_watch(whale, want_zero);
     }
-    return (struct whale){(uintptr_t)address, size};
+    return whale;
 }
 
 struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero)
@@ -162,6 +162,7 @@ bool hak__whale_free(void *pointer)
     struct whale evicted[WHALE_CACHE_ENTRIES + 1];
     uint32_t evicted_count = 0;
     uint32_t now = hak__os_clock_ms();
+    hak__whale_watch_end((uintptr_t)pointer);
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
     if (whale.address != 0) {
@@ -225,6 +226,12 @@ void *hak__whale_resize(void *pointer, size_t size)
     void *moved = (void *)whale.address;
     bool resized = size == whale.size || hak__os_remap(moved, whale.size, size, true, &moved) == 0;
     struct whale now = resized ? (struct whale){(uintptr_t)moved, size} : whale;
+    if (resized) {
+        hak__whale_watch_moved(whale.address, now);
+    }
+    if (resized && size > whale.size && hak__whale_earns_huge(size, false)) {
+        hak__os_huge(moved, size);
+    }
     lock_acquire(&hak__whale_lock);
     hak__whale_registry_put_back(now);
     lock_release(&hak__whale_lock);

@@ -15,6 +15,7 @@ enum os_call {
     OS_CALL_REMAP,
     OS_CALL_PURGE,
     OS_CALL_HUGE,
+    OS_CALL_RESIDENT,
     OS_CALL_FUTEX,
     OS_CALL_COUNT
 };
@@ -27,6 +28,8 @@ HAK_HIDDEN void hak__os_init(void);
 HAK_HIDDEN size_t hak__os_page_size(void);
 /* Bytes of RAM of the machine. */
 HAK_HIDDEN uint64_t hak__os_ram_size(void);
+/* Processors this process may run on, at least 1. */
+HAK_HIDDEN uint32_t hak__os_processors(void);
 /* True for setuid and setgid programs and others the loader marked secure: the environment is not
  * to be trusted. */
 HAK_HIDDEN bool hak__os_is_secure(void);
@@ -51,6 +54,11 @@ HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, bo
 HAK_HIDDEN int hak__os_purge(void *address, size_t size);
 /* Asks for huge pages; a refusal is harmless. */
 HAK_HIDDEN int hak__os_huge(void *address, size_t size);
+
+/* Bytes of it that are resident, 0 when the kernel will not say. `size` is at most
+ * OS_RESIDENT_SIZE_MAX. */
+#define OS_RESIDENT_SIZE_MAX ((size_t)2 << 20)
+HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
 
 /* Milliseconds of a monotonic clock, a few ms coarse; wraps after 49 days: compare differences
  * only. */

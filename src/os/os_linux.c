@@ -26,6 +26,7 @@
 
 #include "base/atomics.h"
 #include "base/bits.h"
+#include "base/check.h"
 #include "os/vdso.h"
 
 /* Headers older than the kernel they run on lack these; the values are part of the kernel's ABI. */
@@ -35,8 +36,12 @@
 
 uint64_t hak__os_calls[OS_CALL_COUNT];
 const char *const hak__os_call_names[OS_CALL_COUNT] = {
-    "mmap", "munmap", "mremap", "madvise_dontneed", "madvise_hugepage", "futex"};
+    "mmap", "munmap", "mremap", "madvise_dontneed", "madvise_hugepage", "mincore", "futex"};
 
+/* Of a set; the largest machines have fewer. */
+#define OS_PROCESSORS_MAX 8192u
+
+#define OS_PAGE_SIZE_MIN 4096u
 static size_t os_page = 4096;
 /* The kernel's name for it; NULL: there is none, ask by a system call. */
 #if defined(__x86_64__)
@@ -74,6 +79,20 @@ uint64_t hak__os_ram_size(void)
     }
     errno = saved;
     return size;
+}
+
+uint32_t hak__os_processors(void)
+{
+    int saved = errno;
+    uint64_t set[OS_PROCESSORS_MAX / 64];
+    /* bytes written; a machine with more processors than fit gets an error */
+    long size = syscall(SYS_sched_getaffinity, 0, sizeof set, set);
+    uint32_t count = size > 0 ? 0 : OS_PROCESSORS_MAX;
+    for (long i = 0; i < size / (long)sizeof *set; i++) {
+        count += bits_count(set[i]);
+    }
+    errno = saved;
+    return count == 0 ? 1 : count;
 }
 
 bool hak__os_is_secure(void)
@@ -203,6 +222,23 @@ int hak__os_huge(void *address, size_t size)
     int error = madvise(address, size, MADV_HUGEPAGE) == 0 ? 0 : -errno;
     errno = saved;
     return error;
+}
+
+size_t hak__os_resident(const void *address, size_t size)
+{
+    unsigned char pages[OS_RESIDENT_SIZE_MAX / OS_PAGE_SIZE_MIN];
+    int saved = errno;
+    size_t count = size / os_page;
+    HAK_ASSERT(count <= sizeof pages);
+    os_count(OS_CALL_RESIDENT);
+    size_t resident = 0;
+    if (mincore((void *)(uintptr_t)address, size, pages) == 0) {
+        for (size_t i = 0; i < count; i++) {
+            resident += pages[i] & 1u;
+        }
+    }
+    errno = saved;
+    return resident * os_page;
 }
 
 uint32_t hak__os_clock_ms(void)

@@ -148,25 +148,60 @@ static void superslab_publish(size_t first, uint32_t count)
     lock_release(&hak__region_lock);
 }
 
-bool hak__superslab_earns_huge(size_t more)
+static bool superslab_is_dense(size_t index)
 {
-    size_t mapped = hak__superslab_bytes_claimed() + more;
-    uint32_t heaps = atomic_load_relaxed(&hak__superslabs.heaps_count);
-    return mapped / (heaps == 0 ? 1 : heaps) >= hak__knobs.huge_threshold;
+    return hak__os_resident(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) >=
+           HUGE_DENSE_BYTES;
 }
 
-static void superslab_advise_huge(size_t first, uint32_t count)
+/* Huge pages save most of the faults' time, but what nobody touches is resident in them. Whether
+ * the program touches what it takes is seen in superslabs of small pages, the last but one (in the
+ * last are slabs still being carved): when most of it is resident the next superslabs get huge
+ * pages, but for one now and then, to look again. What one-slice slabs claim is nearly always
+ * dense; of longer runs, buffers, many a program fills little, so both kinds are asked that there
+ * are. Under GROWTH. */
+static bool superslab_earns_huge(void)
 {
-    if (count == SUPERSLAB_SLICES && hak__superslab_earns_huge(0)) {
-        bool huge = hak__os_huge(window_slice_address(first), SUPERSLAB_SIZE) == 0;
-        lock_acquire(&hak__region_lock);
-        hak__superslabs.superslabs[first / SUPERSLAB_SLICES].huge = huge;
-        lock_release(&hak__region_lock);
+    struct superslab_table *table = &hak__superslabs;
+    size_t row = table->count / 2 < HUGE_IN_A_ROW_MIN ? HUGE_IN_A_ROW_MIN : table->count / 2;
+    if (hak__superslab_bytes_claimed() < hak__knobs.huge_threshold || table->huge_in_a_row >= row) {
+        return false;
+    }
+    for (size_t kind = 0; kind < 2; kind++) {
+        size_t probe = table->small_pages[kind][0];
+        if (probe != 0 && !superslab_is_dense(probe - 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Chooses the pages of a newly claimed superslab, `claimed` slices of it, for a run of `count`.
+ * Under GROWTH. */
+static void superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
+{
+    struct superslab_table *table = &hak__superslabs;
+    size_t index = first / SUPERSLAB_SLICES;
+    if (claimed != SUPERSLAB_SLICES) {
+        return;
+    }
+    bool huge =
+        superslab_earns_huge() && hak__os_huge(window_slice_address(first), SUPERSLAB_SIZE) == 0;
+    lock_acquire(&hak__region_lock);
+    table->superslabs[index].huge = huge;
+    lock_release(&hak__region_lock);
+    if (huge) {
+        table->huge_in_a_row++;
+    } else {
+        size_t *small_pages = table->small_pages[count > 1];
+        small_pages[0] = small_pages[1];
+        small_pages[1] = index + 1;
+        table->huge_in_a_row = 0;
     }
 }
 
-/* Maps a superslab that was released before. Under GROWTH. */
-static bool superslab_reclaim(void)
+/* Maps a superslab that was released before, for a run of `count`. Under GROWTH. */
+static bool superslab_reclaim(uint32_t count)
 {
     struct superslab_table *table = &hak__superslabs;
     for (size_t index = 0; table->released_count != 0 && index < table->count; index++) {
@@ -179,7 +214,7 @@ static bool superslab_reclaim(void)
         int error = hak__os_map_at(window_slice_address(first), SUPERSLAB_SIZE);
         if (error == 0) {
             table->released_count--;
-            superslab_advise_huge(first, SUPERSLAB_SLICES);
+            superslab_choose_pages(first, SUPERSLAB_SLICES, count);
             superslab_publish(first, SUPERSLAB_SLICES);
             return true;
         }
@@ -227,7 +262,7 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
             return false;
         }
         table->frontier = first + claim;
-        superslab_advise_huge(first, claim);
+        superslab_choose_pages(first, claim, count);
         superslab_publish(first, claim);
         return true;
     }
@@ -242,8 +277,8 @@ struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment)
     while (run.slice == SLICE_NONE) {
         lock_acquire(&hak__growth_lock);
         run = superslab_take_free(count, alignment); /* somebody may have claimed while we waited */
-        bool grown =
-            run.slice != SLICE_NONE || superslab_reclaim() || superslab_advance(count, alignment);
+        bool grown = run.slice != SLICE_NONE || superslab_reclaim(count) ||
+                     superslab_advance(count, alignment);
         lock_release(&hak__growth_lock);
         if (!grown) {
             break;

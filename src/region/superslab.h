@@ -58,11 +58,6 @@ HAK_HIDDEN void hak__superslab_give(size_t slice, uint32_t count);
 /* Takes exactly these slices if all are free: growth in place. */
 HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
 
-/* With `more` bytes beside the superslabs, are huge pages worth asking for? Each heap has slabs
- * that it has only begun to carve; in a huge page their untouched rest is resident. So the more
- * heaps, the larger the whole must be before that is a small share. */
-HAK_HIDDEN bool hak__superslab_earns_huge(size_t more);
-
 /* Bytes of claimed superslabs; of free dirty slices. Relaxed reads. */
 HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
@@ -80,6 +75,7 @@ HAK_HIDDEN size_t hak__superslab_release(void);
 HAK_HIDDEN extern struct lock hak__region_lock;
 HAK_HIDDEN extern struct lock hak__growth_lock;
 HAK_HIDDEN extern struct lock hak__purge_lock;
+
 struct superslab_table {
     struct superslab *superslabs;
     uint64_t *has_free; /* bit per superslab: its free map is not empty */
@@ -89,7 +85,10 @@ struct superslab_table {
     size_t claimed_slices;
     size_t free_slices;
     size_t dirty_free_slices;
-    uint32_t heaps_count; /* heaps that draw from here; kept by heap/heap.c */
+    /* What speaks for huge pages or against, under GROWTH: index + 1 of the last superslab of small
+     * pages but one, and of the last, that was claimed for one slice [0], for a longer run [1]. */
+    size_t small_pages[2][2];
+    size_t huge_in_a_row; /* superslabs claimed since the last of small pages */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 /* Marks slices of one superslab free and keeps the sums; under REGION. */

@@ -93,23 +93,58 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     }
 }
 
+/* Level 2: also what a program wrote into an object that it had freed. */
+static void slab_check(const struct slab_set *set, const struct slab *slab)
+{
+    size_t slice = slab_slice(slab);
+    HAK_ASSERT_FULL(slab->owner == set && slab->listed && slab->slices_back == 0);
+    HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
+    HAK_ASSERT_FULL(hak__slab_free_objects(slab) <= slab->carved_count);
+    for (uint8_t i = 0; i < slab->slice_count; i++) {
+        HAK_ASSERT_FULL(window_owner(slice + i) == (set->key | slab->class_index));
+    }
+    uint32_t count = 0;
+    for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
+        size_t offset = (size_t)((const unsigned char *)object - slab_start(slab));
+        if (HAK_UNLIKELY(count++ == slab->free_count || offset >= slab->slice_count * SLICE_SIZE ||
+                         !hak__slab_is_object(slab, object))) {
+            hak__diagnose_fatal("corrupted free list (written after free?)", object,
+                                size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
+        }
+    }
+    HAK_ASSERT_FULL(count == slab->free_count);
+}
+
+static void slab_check_class(const struct slab_set *set, uint32_t class_index)
+{
+    for (const struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
+        HAK_ASSERT_FULL(slab->class_index == class_index);
+        HAK_ASSERT_FULL(slab->next == NULL || slab->next->previous == slab);
+        slab_check(set, slab);
+    }
+}
+
 /* Also the last of its class: loops around few objects live in the bin and never get here. Objects
  * in the two lists need not be collected, the slab's memory goes back as a whole. */
 static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
 {
+    if (HAK_LEVEL >= 2) {
+        slab_check(set, slab);
+    }
     if (hak__slab_is_idle(slab)) {
         slab_give_back(set, slab);
     }
 }
 
 /* Links the next objects of untouched memory, no more than CARVE_BYTES of it. */
-static struct object_list slab_carve(struct slab *slab)
+static struct object_list slab_carve(struct slab *slab, uint32_t most)
 {
     size_t size = size_class_bytes(slab->class_index);
     uint32_t count = (uint32_t)(CARVE_BYTES / size);
     uint32_t left = slab->capacity - slab->carved_count;
     count = count == 0 ? 1 : count;
     count = count > left ? left : count;
+    count = count > most ? most : count;
     unsigned char *at = slab_start(slab) + slab->carved_count * size;
     struct object_list list = {(struct object *)(void *)at, count};
     for (uint32_t i = 1; i < count; i++, at += size) {
@@ -120,24 +155,44 @@ static struct object_list slab_carve(struct slab *slab)
     return list;
 }
 
+/* Leaves what is more than `most` in the slab, for the heap's other threads: eight threads that
+ * took whole lists of 64 KiB objects held twice the memory (docs/decisions/0015). The walk touches
+ * objects that are about to be handed out. */
+static struct object_list slab_take_part(struct slab *slab, struct object_list list, uint32_t most)
+{
+    slab->free_list = NULL;
+    slab->free_count = 0;
+    if (list.count > most) {
+        struct object *last = list.head;
+        for (uint32_t i = 1; i < most; i++) {
+            last = last->next;
+        }
+        slab->free_list = last->next;
+        slab->free_count = list.count - most;
+        last->next = NULL;
+        list.count = most;
+    }
+    return list;
+}
+
 /* Takes what the slab has to give, cheapest first; count 0 when it has nothing. */
-static struct object_list slab_take_objects(struct slab_set *set, struct slab *slab)
+static struct object_list slab_take_objects(struct slab_set *set, struct slab *slab, uint32_t most)
 {
     struct object_list list = {slab->free_list, slab->free_count};
     if (list.count != 0) {
-        slab->free_list = NULL;
-        slab->free_count = 0;
+        list = slab_take_part(slab, list, most);
         counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1);
     } else if ((list = hak__slab_take_remote(slab)).count != 0) {
+        list = slab_take_part(slab, list, most);
         counter_add(&set->counters, COUNTER_REFILL_REMOTE, 1);
     } else if (slab->carved_count < slab->capacity) {
-        list = slab_carve(slab);
+        list = slab_carve(slab, most);
         counter_add(&set->counters, COUNTER_REFILL_CARVE, 1);
     }
     return list;
 }
 
-struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index)
+struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index, uint32_t most)
 {
     hak__slab_drain(set);
     struct object_list list = {NULL, 0};
@@ -149,16 +204,15 @@ struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index)
                 break;
             }
         }
-        list = slab_take_objects(set, slab);
+        list = slab_take_objects(set, slab, most);
         /* The remote count matters: a slab with remote objects but not notified would never be
          * found again. */
-        if (slab->carved_count == slab->capacity && hak__slab_remote_count(slab) == 0) {
-            slab_unlist(set,
-                        slab); /* nothing left in it; a free or a notification lists it again */
+        if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
+            slab_unlist(set, slab); /* a free or a notification lists it again */
         }
     }
-    if (HAK_LEVEL >= 2) {
-        hak__slab_set_check(set);
+    if (HAK_LEVEL >= 2) { /* all classes would take longer the more threads a heap has */
+        slab_check_class(set, class_index);
     }
     return list;
 }
@@ -170,6 +224,10 @@ void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_lis
     if (HAK_UNLIKELY(slab->free_count + list.count > slab->carved_count)) {
         hak__diagnose_fatal("double free (more objects freed than the slab holds)", list.head,
                             size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
+    }
+    if (HAK_UNLIKELY(list.head == slab->free_list)) { /* twice in a row, its bin full each time */
+        hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),
+                            set->key >> OWNER_CODE_BITS);
     }
     tail->next = slab->free_list;
     slab->free_list = list.head;
@@ -203,34 +261,9 @@ uint32_t hak__slab_free_objects(const struct slab *slab)
     return slab->free_count + hak__slab_remote_count(slab);
 }
 
-static void slab_check(const struct slab_set *set, const struct slab *slab)
-{
-    size_t slice = slab_slice(slab);
-    HAK_ASSERT_FULL(slab->owner == set && slab->listed && slab->slices_back == 0);
-    HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
-    HAK_ASSERT_FULL(hak__slab_free_objects(slab) <= slab->carved_count);
-    for (uint8_t i = 0; i < slab->slice_count; i++) {
-        HAK_ASSERT_FULL(window_owner(slice + i) == (set->key | slab->class_index));
-    }
-    uint32_t count = 0;
-    for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
-        if (HAK_UNLIKELY(count++ == slab->free_count ||
-                         slab_of_slice(window_slice_of(object)) != slab ||
-                         !hak__slab_is_object(slab, object))) {
-            hak__diagnose_fatal("corrupted free list (written after free?)", object,
-                                size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
-        }
-    }
-    HAK_ASSERT_FULL(count == slab->free_count);
-}
-
 void hak__slab_set_check(const struct slab_set *set)
 {
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        for (const struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
-            HAK_ASSERT_FULL(slab->class_index == class_index);
-            HAK_ASSERT_FULL(slab->next == NULL || slab->next->previous == slab);
-            slab_check(set, slab);
-        }
+        slab_check_class(set, class_index);
     }
 }

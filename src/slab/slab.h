@@ -96,9 +96,10 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
 /* True when `pointer` is where an object of the slab starts. */
 HAK_HIDDEN bool hak__slab_is_object(const struct slab *slab, const void *pointer);
 
-/* The next objects for a bin of `class_index`: a free list, remote frees, a fresh carve, or all of
- * that from a new slab. count 0: no memory. Under the heap's lock. */
-HAK_HIDDEN struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index);
+/* The next objects for a bin of `class_index`, 1 to `most`: free ones, remote frees, a fresh carve,
+ * or that from a new slab. count 0: no memory. Under the heap's lock. */
+HAK_HIDDEN struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index,
+                                               uint32_t most);
 
 /* Returns `list` (count > 0, ending in `tail`), all of `slab`, which the set owns. May give the
  * slab back. Under the lock. */

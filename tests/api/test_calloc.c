@@ -138,6 +138,29 @@ static void test_zero_after_sparse_use(void **state)
     }
 }
 
+/* Clearing what was used sparsely does not make all of it resident. */
+static void test_sparse_tables_stay_sparse(void **state)
+{
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    for (size_t size = MIB; size <= 16 * MIB; size *= 4) {
+        hak_trim(0);
+        size_t before = rss_bytes();
+        for (unsigned i = 0; i < 20; i++) {
+            char *block = hide(hak_calloc(1, size));
+            assert_non_null(block);
+            for (size_t offset = 0; offset < size; offset += 16 * 4096) {
+                assert_int_equal(block[offset], 0);
+                block[offset] = 1;
+            }
+            hak_free(block);
+            REQUIRE_SIZE(rss_bytes(), <=, before + size / 4 + MIB / 4);
+        }
+    }
+}
+
 static void test_random_sizes_are_zero(void **state)
 {
     enum { SLOTS = 256, STEPS = SUPPORT_SLOW ? 5000 : 30000 };
@@ -185,6 +208,8 @@ static void test_untouched_gibibyte_is_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        /* first: after tables that were filled the next ones may get huge pages */
+        cmocka_unit_test(test_sparse_tables_stay_sparse),
         cmocka_unit_test(test_overflow_fails),
         cmocka_unit_test(test_zero_products_are_distinct),
         cmocka_unit_test(test_zero_after_dirty_use),

@@ -23,6 +23,7 @@ static void test_one_block_at_a_time(void **state)
         assert_int_equal(with.bytes_in_use - start.bytes_in_use, hak_usable_size(block));
         assert_true(with.bytes_mapped >= with.bytes_in_use);
         assert_true(with.heaps_count >= 1 && with.heaps_parked_count < with.heaps_count);
+        assert_true(with.threads_count >= 1);
         block = hak_realloc(block, tier_sizes[i] * 2 + 1);
         assert_non_null(block);
         with = stats_now();
@@ -146,6 +147,7 @@ static void test_other_threads(void **state)
         require_same_use(start, stats_now());
     }
     assert_true(stats_now().heaps_count <= start.heaps_count + 1);
+    assert_int_equal(stats_now().threads_count, start.threads_count);
     munmap(blocks, THREAD_BLOCKS * sizeof *blocks);
 }
 
@@ -269,6 +271,62 @@ static size_t json_number(const struct report *report, const char *key)
     return strtoull(at + 1, NULL, 10);
 }
 
+enum { LIVE_THREADS = 7 };
+static pthread_barrier_t live_barrier;
+
+static void *live_thread(void *argument)
+{
+    void *block = hak_malloc(64);
+    REQUIRE(block != NULL);
+    pthread_barrier_wait(&live_barrier); /* all have a cache */
+    pthread_barrier_wait(&live_barrier); /* the report is written */
+    hak_free(block);
+    return argument;
+}
+
+/* Times `text` stands after `start` in the report. */
+static size_t report_count(const struct report *report, const char *start, const char *text)
+{
+    size_t count = 0;
+    const char *at = strstr(report->text, start);
+    REQUIRE(at != NULL);
+    for (at = strstr(at, text); at != NULL; at = strstr(at + 1, text)) {
+        count++;
+    }
+    return count;
+}
+
+/* A record for each thread that has a cache, and for each heap, of which they may share some. */
+static void test_live_threads(void **state)
+{
+    pthread_t threads[LIVE_THREADS];
+    (void)state;
+    struct hak_stats before = stats_now();
+    assert_int_equal(pthread_barrier_init(&live_barrier, NULL, LIVE_THREADS + 1), 0);
+    for (size_t i = 0; i < LIVE_THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, live_thread, NULL), 0);
+    }
+    pthread_barrier_wait(&live_barrier);
+    struct hak_stats during = stats_now();
+    struct report report = report_write(HAK_REPORT_JSON);
+    pthread_barrier_wait(&live_barrier);
+    for (size_t i = 0; i < LIVE_THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(during.threads_count, before.threads_count + LIVE_THREADS);
+    assert_true(during.heaps_count <= before.heaps_count + LIVE_THREADS);
+    assert_true(during.heaps_count - during.heaps_parked_count <= during.threads_count);
+    assert_int_equal(during.objects_in_use_count, before.objects_in_use_count + LIVE_THREADS);
+    assert_int_equal(report_count(&report, "\"threads\": [", "\"cached_bytes\""),
+                     during.threads_count);
+    assert_int_equal(report_count(&report, "\"heaps\": [", "\"span_cached_bytes\""),
+                     during.heaps_count);
+    assert_int_equal(stats_now().threads_count, before.threads_count);
+    require_same_use(before, stats_now());
+    pthread_barrier_destroy(&live_barrier);
+    munmap(report.text, REPORT_MAX);
+}
+
 static void test_json_report(void **state)
 {
     (void)state;
@@ -290,6 +348,7 @@ static void test_json_report(void **state)
     assert_int_equal(json_number(&report, "objects_in_use_count"), stats.objects_in_use_count);
     assert_int_equal(json_number(&report, "heaps_count"), stats.heaps_count);
     assert_int_equal(json_number(&report, "heaps_parked_count"), stats.heaps_parked_count);
+    assert_int_equal(json_number(&report, "threads_count"), stats.threads_count);
     assert_int_equal(json_number(&report, "superslabs_count"), stats.superslabs_count);
     assert_int_equal(json_number(&report, "whales_count"), stats.whales_count);
     assert_true(json_number(&report, "malloc_slow") > 0);
@@ -353,8 +412,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_block_at_a_time),   cmocka_unit_test(test_a_known_set),
         cmocka_unit_test(test_whales_and_superslabs), cmocka_unit_test(test_other_threads),
-        cmocka_unit_test(test_json_report),           cmocka_unit_test(test_text_report),
-        cmocka_unit_test(test_reallocs_are_counted),
+        cmocka_unit_test(test_live_threads),          cmocka_unit_test(test_json_report),
+        cmocka_unit_test(test_text_report),           cmocka_unit_test(test_reallocs_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,12 @@
  *   test_model [--seconds N] [--threads N] [--seed N] [--operations N] [--max-live BYTES]
  *
  * A lane is a table of blocks and a chain of threads, one at a time, that work on it; threads end
- * and begin often, so blocks outlive their heaps' threads and heaps are adopted. Lanes exchange
- * blocks through shared slots, so every kind of block is freed and resized by others. All draws of
- * an operation come from (seed, lane, operation number): a lane does the same for the same seed, up
- * to the blocks it gets from others (`--threads 1` is exact). The model takes no memory from the
- * allocator under test. A difference ends the process with status 1 and one line that names seed,
- * lane, operation and what differs.
+ * and begin often, so blocks outlive their threads and heaps pass from one to the next. Lanes
+ * exchange blocks through shared slots, so every kind of block is freed and resized by others. All
+ * draws of an operation come from (seed, lane, operation number): a lane does the same for the same
+ * seed, up to the blocks it gets from others (`--threads 1` is exact). The model takes no memory
+ * from the allocator under test. A difference ends the process with status 1 and one line that
+ * names seed, lane, operation and what differs.
  */
 #include "operations.h"
 

@@ -7,9 +7,9 @@
 #include "threads.h"
 
 /* What all idle threads together may hold: the default bound of all thread caches (a 64th of the
- * RAM, slabs included) and some OS pages a thread for its heap and stack. */
+ * RAM, slabs included) and some OS pages a thread for its cache and stack. */
 #define CACHES_MAX ((size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 64)
-#define THREAD_COST (32 * KIB)
+#define THREAD_COST (24 * KIB)
 
 enum { PARCELS = 600 };
 
@@ -64,7 +64,9 @@ static void threads_run(size_t count)
     print_message("mapped %zu KiB, cached %zu KiB, free dirty %zu KiB, metadata %zu KiB\n",
                   full.bytes_mapped / KIB, full.bytes_cached / KIB, full.bytes_free_dirty / KIB,
                   full.bytes_metadata / KIB);
-    REQUIRE_SIZE(full.heaps_count, <=, before.heaps_count + count + 1);
+    REQUIRE_SIZE(full.heaps_count, <=, heaps_most());
+    REQUIRE_SIZE(full.threads_count, >=, before.threads_count + count);
+    REQUIRE_SIZE(full.threads_count, <=, before.threads_count + count + 1); /* main's */
     REQUIRE_SIZE(full.bytes_in_use, ==, before.bytes_in_use);
     pthread_barrier_wait(&all_may_end);
     for (size_t i = 0; i < count; i++) {
@@ -74,10 +76,10 @@ static void threads_run(size_t count)
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(idle, <=, CACHES_MAX + count * THREAD_COST);
         hak_trim(0);
-        size_t rss = rss_bytes(); /* heaps stay, parked: their tables, and glibc's cached stacks */
+        size_t rss = rss_bytes(); /* threads' structs stay, parked, and glibc's cached stacks */
         print_message("after the end %zu KiB are left\n",
                       rss > rss_before ? (rss - rss_before) / KIB : 0);
-        REQUIRE_SIZE(rss, <=, rss_before + 4 * MIB + count * 24 * KIB);
+        REQUIRE_SIZE(rss, <=, rss_before + 4 * MIB + count * 12 * KIB);
     }
     REQUIRE_SIZE(stats_now().bytes_in_use, ==, before.bytes_in_use);
 }
@@ -94,13 +96,15 @@ static void test_2000_threads(void **state)
     threads_run(SUPPORT_SANITIZED ? 500 : 2000);
 }
 
-/* Heaps of the ended threads are there to be adopted: the next generation makes no more of them. */
+/* Heaps and structs of the ended threads are there to be adopted: the next generation makes no more
+ * of them. */
 static void test_second_generation(void **state)
 {
     (void)state;
-    size_t heaps = stats_now().heaps_count;
+    struct hak_stats before = stats_now();
     threads_run(400);
-    REQUIRE_SIZE(stats_now().heaps_count, <=, heaps);
+    REQUIRE_SIZE(stats_now().heaps_count, <=, before.heaps_count);
+    REQUIRE_SIZE(stats_now().bytes_metadata, <=, before.bytes_metadata);
 }
 
 int main(void)

@@ -76,7 +76,9 @@ static void test_nothing_is_left(void **state)
     print_message("heaps %zu -> %zu, mappings %zu -> %zu\n", before.heaps_count, after.heaps_count,
                   mappings, mappings_count());
     REQUIRE_SIZE(after.heaps_count, <=, TOGETHER + 1);
+    REQUIRE_SIZE(after.heaps_count, <=, heaps_most());
     REQUIRE_SIZE(after.heaps_parked_count, <=, TOGETHER);
+    REQUIRE_SIZE(after.threads_count, ==, before.threads_count);
     REQUIRE_SIZE(after.objects_in_use_count, ==, before.objects_in_use_count);
     REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
     REQUIRE_SIZE(after.bytes_metadata, <=, before.bytes_metadata + MIB);
@@ -116,6 +118,7 @@ static void test_threads_that_only_free(void **state)
     }
     struct hak_stats after = stats_now();
     REQUIRE_SIZE(after.heaps_count, <=, before.heaps_count + 1);
+    REQUIRE_SIZE(after.threads_count, <=, 1); /* this one's */
     REQUIRE_SIZE(after.objects_in_use_count, ==, before.objects_in_use_count);
     REQUIRE_SIZE(after.bytes_in_use, ==, before.bytes_in_use);
 }

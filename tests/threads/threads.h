@@ -1,5 +1,5 @@
-/* threads.h: what the thread tests share: starting threads, a barrier, a bounded queue, a peak of
- * the RSS. */
+/* threads.h: what the thread tests share: starting threads, how many heaps they
+ * get, a bounded queue, parcels. */
 #ifndef TESTS_THREADS_THREADS_H
 #define TESTS_THREADS_THREADS_H
 
@@ -26,6 +26,14 @@ static inline pthread_t thread_start(void *(*body)(void *), void *argument)
 static inline void thread_join(pthread_t thread)
 {
     REQUIRE(pthread_join(thread, NULL) == 0);
+}
+
+/* The most heaps a process has, however many threads: two for each processor it may run on. */
+static inline size_t heaps_most(void)
+{
+    cpu_set_t set;
+    REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
+    return HAK_LEVEL >= 2 ? 2 : 2 * (size_t)CPU_COUNT(&set);
 }
 
 /* A bounded queue of pointers, any number of threads at both ends. pthread's lock takes no memory.

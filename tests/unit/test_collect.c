@@ -1,11 +1,14 @@
 /* test_collect.c: heap/collect: what others do for a heap, ticks, reclaiming. */
+#include "../child.h"
 #include "../threads/threads.h"
-#include "unit.h"
+#include "heaps.h"
 
 #include "large/whale.h"
 
-/* A heap that is live but belongs to no thread, with one object in use and alone in its slab. */
+/* A thread and its heap that no thread of the process uses, with one object in use and alone in its
+ * slab. */
 struct owner {
+    struct thread *thread;
     struct heap *heap;
     void *object;
     struct slab *slab;
@@ -13,15 +16,15 @@ struct owner {
 
 static struct owner owner_create(void)
 {
-    struct owner owner = {.heap = hak__heap_adopt()};
-    REQUIRE(owner.heap != NULL);
+    struct thread *thread = adopt();
+    struct owner owner = {.thread = thread, .heap = thread->heap};
     lock_acquire(&owner.heap->lock);
-    struct object_list list = hak__slab_refill(&owner.heap->cache.slabs, 1);
+    struct object_list list = hak__slab_refill(&owner.heap->slabs, 1, UINT32_MAX);
     REQUIRE(list.count > 1);
     struct object_list others = {list.head->next, list.count - 1};
     owner.object = list.head;
     owner.slab = unit_slab_of(owner.object);
-    hak__slab_return(&owner.heap->cache.slabs, owner.slab, others, unit_list_tail(others));
+    hak__slab_return(&owner.heap->slabs, owner.slab, others, unit_list_tail(others));
     lock_release(&owner.heap->lock);
     return owner;
 }
@@ -42,9 +45,7 @@ static void test_collect(void **state)
     (void)state;
     struct owner owner = owner_create();
     struct span_cache *spans = &owner.heap->spans;
-    struct counters *counters = &owner.heap->cache.slabs.counters;
-    struct span span = hak__span_allocate(spans, counters, MIB, SLICE_SIZE);
-    hak__span_free(spans, counters, window_slice_of(span.pointer));
+    keep_a_span(owner.thread);
     hak__heap_collect(owner.heap, false);
     assert_true(owner_has_slab(&owner)); /* in use */
     assert_int_equal(spans->slices, MIB / SLICE_SIZE);
@@ -52,58 +53,58 @@ static void test_collect(void **state)
     hak__heap_collect(owner.heap, false);
     assert_false(owner_has_slab(&owner));
     assert_int_equal(spans->slices, 0); /* the second look at it */
-    span = hak__span_allocate(spans, counters, MIB, SLICE_SIZE);
-    hak__span_free(spans, counters, window_slice_of(span.pointer));
+    keep_a_span(owner.thread);
     hak__heap_collect(owner.heap, true);
     assert_int_equal(spans->slices, 0);
-    hak__heap_park(owner.heap);
+    hak__thread_park(owner.thread);
 }
 
 static void test_help(void **state)
 {
     (void)state;
     struct owner owner = owner_create();
-    struct heap *helper = hak__heap_adopt();
+    struct thread *helper = adopt();
     owner_free_remotely(&owner);
-    helper->cache.lagging = &owner.heap->cache.slabs;
+    helper->cache.lagging = &owner.heap->slabs;
     lock_acquire(&owner.heap->lock); /* somebody is at it: not waited for */
     hak__heap_help(helper);
     assert_null(helper->cache.lagging);
     assert_true(owner_has_slab(&owner));
     lock_release(&owner.heap->lock);
-    helper->cache.lagging = &owner.heap->cache.slabs;
-    hak__heap_count_operation(helper); /* what a thread does after a slow operation */
+    helper->cache.lagging = &owner.heap->slabs;
+    hak__thread_count_operation(helper); /* what a thread does after a slow operation */
     assert_null(helper->cache.lagging);
     assert_false(owner_has_slab(&owner));
     assert_int_equal(owner.heap->lock.shared_state, 0);
-    hak__heap_park(owner.heap);
-    hak__heap_park(helper);
+    hak__thread_park(owner.thread);
+    hak__thread_park(helper);
 }
 
 static void test_a_tick_that_is_due(void **state)
 {
     (void)state;
     struct owner idle = owner_create(), busy = owner_create();
-    struct heap *heap = hak__heap_adopt();
+    struct thread *thread = adopt();
     hak__knobs.purge_delay_ms = 0; /* always due */
     owner_free_remotely(&idle);
-    hak__remote_free(&heap->cache, window_slice_of(busy.object), busy.object);
-    lock_acquire(&heap->lock);
-    unit_cache_free(&heap->cache, 2, unit_cache_allocate(&heap->cache, 2));
-    lock_release(&heap->lock);
-    hak__heap_tick(heap);
+    hak__remote_free(&thread->cache, window_slice_of(busy.object), busy.object);
+    uint64_t ticks = thread->cache.counters.values[COUNTER_TICKS];
+    lock_acquire(&thread->heap->lock);
+    unit_cache_free(&thread->cache, 2, unit_cache_allocate(&thread->cache, 2));
+    lock_release(&thread->heap->lock);
+    hak__heap_tick(thread);
     assert_false(owner_has_slab(&idle)); /* one that sleeps */
     assert_false(owner_has_slab(&busy)); /* the buffer was sent first */
-    assert_true(hak__cache_objects(&heap->cache, 2) != 0);
-    hak__heap_tick(heap);
-    assert_int_equal(hak__cache_objects(&heap->cache, 2), 0); /* idle between two ticks */
-    hak__heap_tick(heap);
-    hak__heap_tick(heap);
+    assert_true(hak__cache_objects(&thread->cache, 2) != 0);
+    hak__heap_tick(thread);
+    assert_int_equal(hak__cache_objects(&thread->cache, 2), 0); /* idle between two ticks */
+    hak__heap_tick(thread);
+    hak__heap_tick(thread);
     assert_int_equal(hak__superslab_bytes_dirty(), 0); /* all that was freed above */
-    assert_true(heap->cache.slabs.counters.values[COUNTER_TICKS] == 4);
-    hak__heap_park(heap);
-    hak__heap_park(busy.heap);
-    hak__heap_park(idle.heap);
+    assert_true(thread->cache.counters.values[COUNTER_TICKS] == ticks + 4);
+    hak__thread_park(thread);
+    hak__thread_park(busy.thread);
+    hak__thread_park(idle.thread);
 }
 
 static void test_a_tick_that_is_not_due(void **state)
@@ -112,27 +113,27 @@ static void test_a_tick_that_is_not_due(void **state)
     static const uint32_t delays[] = {UINT32_MAX, 100000000};
     for (size_t i = 0; i < COUNT_OF(delays); i++) {
         struct owner owner = owner_create();
-        struct heap *heap = hak__heap_adopt();
-        uint64_t before = heap->cache.slabs.counters.values[COUNTER_TICKS];
+        struct thread *thread = adopt();
+        uint64_t before = thread->cache.counters.values[COUNTER_TICKS];
         hak__knobs.purge_delay_ms = 0;
-        hak__heap_tick(heap); /* the last purge pass of the process is now */
+        hak__heap_tick(thread); /* the last purge pass of the process is now */
         hak__knobs.purge_delay_ms = delays[i];
-        heap->trimmed_ms = hak__os_clock_ms();
-        hak__remote_free(&heap->cache, window_slice_of(owner.object), owner.object);
+        thread->trimmed_ms = hak__os_clock_ms();
+        hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
         for (int tick = 0; tick < 4; tick++) {
-            hak__heap_tick(heap);
+            hak__heap_tick(thread);
         }
         if (!HAK_TINY_LIMITS) { /* there they wait for a millisecond only */
             assert_int_equal(hak__slab_free_objects(owner.slab), owner.slab->carved_count - 1);
         }
-        heap->sent_ms -= REMOTE_DELAY_MS;
-        hak__heap_tick(heap); /* batches are sent in any case */
+        thread->sent_ms -= REMOTE_DELAY_MS;
+        hak__heap_tick(thread); /* batches are sent in any case */
         assert_int_equal(hak__slab_free_objects(owner.slab), owner.slab->carved_count);
         assert_true(owner_has_slab(&owner));
-        assert_true(heap->cache.slabs.counters.values[COUNTER_TICKS] == before + 1);
-        hak__heap_park(owner.heap);
+        assert_true(thread->cache.counters.values[COUNTER_TICKS] == before + 1);
+        hak__thread_park(owner.thread);
         assert_false(owner_has_slab(&owner));
-        hak__heap_park(heap);
+        hak__thread_park(thread);
     }
 }
 
@@ -142,66 +143,110 @@ static void test_operations_send_batches(void **state)
 {
     (void)state;
     struct owner owner = owner_create();
-    struct heap *heap = hak__heap_adopt();
-    heap->cache.tick = 0;
-    heap->batches = 0;
-    heap->sent_ms = hak__os_clock_ms();
+    struct thread *thread = adopt();
+    thread->cache.tick = 0;
+    thread->batches = 0;
+    thread->sent_ms = hak__os_clock_ms();
     hak__knobs.purge_delay_ms = UINT32_MAX;
-    hak__remote_free(&heap->cache, window_slice_of(owner.object), owner.object);
+    hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
     uint32_t waiting = owner.slab->carved_count - 1;
     for (uint32_t i = 0; i < TICK_OPERATIONS && !HAK_TINY_LIMITS; i++) {
-        hak__heap_count_batch(heap);
+        hak__thread_count_batch(thread);
     }
     for (uint32_t i = 1; i < TICK_OPERATIONS; i++) {
-        hak__heap_count_operation(heap);
+        hak__thread_count_operation(thread);
     }
     assert_int_equal(hak__slab_free_objects(owner.slab), waiting);
-    hak__heap_count_operation(heap);
+    hak__thread_count_operation(thread);
     assert_int_equal(hak__slab_free_objects(owner.slab), waiting + 1);
-    hak__heap_park(owner.heap);
-    hak__heap_park(heap);
+    hak__thread_park(owner.thread);
+    hak__thread_park(thread);
 }
 
 static void test_a_tick_after_the_delay(void **state)
 {
     (void)state;
-    struct heap *heap = hak__heap_adopt();
-    const uint64_t *ticks = &heap->cache.slabs.counters.values[COUNTER_TICKS];
+    struct thread *thread = adopt();
+    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
     uint64_t before = *ticks;
     hak__knobs.purge_delay_ms = 100;
-    heap->trimmed_ms = hak__os_clock_ms();
-    hak__heap_tick(heap);
+    thread->trimmed_ms = hak__os_clock_ms();
+    hak__heap_tick(thread);
     usleep(80000); /* over half of it */
-    hak__heap_tick(heap);
+    hak__heap_tick(thread);
     assert_true(*ticks == before + 1);
-    hak__heap_park(heap);
+    hak__thread_park(thread);
+}
+
+/* In a program of its own: each thread that shares a heap trims its own bins once a period, the
+ * heap's kept spans are looked at once for all. */
+static void tick_on_one_heap(void *argument)
+{
+    enum { THREADS = 8, DELAY = 1000000000 };
+    struct thread *threads[THREADS];
+    (void)argument;
+    start_sharing(1);
+    hak__knobs.purge_delay_ms = DELAY;
+    for (size_t i = 0; i < THREADS; i++) {
+        threads[i] = adopt();
+        unit_cache_free(&threads[i]->cache, 2, unit_cache_allocate(&threads[i]->cache, 2));
+    }
+    struct heap *heap = threads[0]->heap;
+    keep_a_span(threads[0]);
+    for (uint32_t period = 1; period <= 2; period++) {
+        heap->trimmed_ms -= DELAY / 2;
+        for (size_t i = 0; i < THREADS; i++) {
+            threads[i]->trimmed_ms -= DELAY / 2;
+            hak__heap_tick(threads[i]);
+            hak__heap_tick(threads[i]); /* not due again */
+            REQUIRE(threads[i]->cache.counters.values[COUNTER_TICKS] == period);
+            REQUIRE((hak__cache_objects(&threads[i]->cache, 2) == 0) == (period == 2));
+            /* unused for a period at its end: the second look at them, by the first thread of it */
+            REQUIRE(heap->spans.slices == (period == 1 ? MIB / SLICE_SIZE : 0));
+        }
+        REQUIRE(hak__os_clock_ms() - heap->trimmed_ms < DELAY / 2);
+    }
+    keep_a_span(threads[0]);
+    hak__knobs.purge_delay_ms = 0; /* always due: every tick is a look */
+    hak__heap_tick(threads[1]);
+    REQUIRE(heap->spans.slices == MIB / SLICE_SIZE);
+    hak__heap_tick(threads[2]);
+    REQUIRE(heap->spans.slices == 0);
+}
+
+static void test_threads_that_share_a_heap(void **state)
+{
+    struct child_end end;
+    (void)state;
+    child_exec("tick", NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
 }
 
 static void *reclaim_as_a_thread(void *argument)
 {
     bool unmap = *(bool *)argument;
     struct owner other = owner_create();
-    struct heap *heap = hak__heap_enter();
-    unit_cache_free(&heap->cache, 2, unit_cache_allocate(&heap->cache, 2));
-    struct span span =
-        hak__span_allocate(&heap->spans, &heap->cache.slabs.counters, MIB, SLICE_SIZE);
-    hak__span_free(&heap->spans, &heap->cache.slabs.counters, window_slice_of(span.pointer));
-    hak__heap_leave(heap);
+    struct thread *thread = hak__thread_enter();
+    struct heap *heap = thread->heap;
+    unit_cache_free(&thread->cache, 2, unit_cache_allocate(&thread->cache, 2));
+    struct span span = hak__span_allocate(&heap->spans, &thread->cache.counters, MIB, SLICE_SIZE);
+    hak__span_free(&heap->spans, &thread->cache.counters, window_slice_of(span.pointer));
+    hak__thread_leave(thread);
     void *whale = hak__whale_allocate(3 * MIB, 4096, false).pointer;
     memset(whale, 1, 3 * MIB);
     REQUIRE(hak__whale_free(whale));
     size_t cached = hak__whale_totals().cached_bytes;
-    hak__remote_free(&heap->cache, window_slice_of(other.object), other.object);
+    hak__remote_free(&thread->cache, window_slice_of(other.object), other.object);
     size_t released = hak__heap_reclaim(unmap);
     REQUIRE(released >= cached && released > 0);
     REQUIRE_SIZE(hak__whale_totals().cached_bytes, ==, 0);
-    REQUIRE_SIZE(hak__cache_bytes(&heap->cache), ==, 0);
-    REQUIRE(heap->spans.slices == 0 && unit_set_is_empty(&heap->cache.slabs));
+    REQUIRE_SIZE(hak__cache_bytes(&thread->cache), ==, 0);
+    REQUIRE(heap->spans.slices == 0 && unit_set_is_empty(&heap->slabs));
     REQUIRE(!owner_has_slab(&other));
     REQUIRE(!unit_is_mapped((uintptr_t)whale));
     REQUIRE(unmap || hak__superslab_bytes_dirty() == 0);
     REQUIRE(hak__heap_reclaim(unmap) == 0);
-    hak__heap_park(other.heap);
+    hak__thread_park(other.thread);
     return NULL;
 }
 
@@ -218,8 +263,9 @@ static void test_reclaim(void **state)
     assert_false(unit_is_mapped((uintptr_t)window_slice_address(slice)));
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    static const struct child_case children[] = {{"tick", tick_on_one_heap, NULL}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_collect),
         cmocka_unit_test(test_help),
@@ -227,7 +273,9 @@ int main(void)
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_not_due),
         UNIT_TEST_WITH_KNOBS(test_operations_send_batches),
         UNIT_TEST_WITH_KNOBS(test_a_tick_after_the_delay),
+        cmocka_unit_test(test_threads_that_share_a_heap),
         UNIT_TEST_WITH_KNOBS(test_reclaim),
     };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    child_main(count, arguments, children, COUNT_OF(children));
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
 }

@@ -47,10 +47,8 @@ static void check_cache(void)
         const struct bin *bin = &cache->bins[class_index];
         struct object_list list = {bin->head, bin_count(bin)};
         unit_list_tail(list);
-        unit_list_tail(cache->reserves[class_index]);
-        uint32_t count = list.count + cache->reserves[class_index].count;
-        assert_int_equal(hak__cache_objects(cache, class_index), count);
-        bytes += (size_t)count * size_class_bytes(class_index);
+        assert_int_equal(hak__cache_objects(cache, class_index), list.count);
+        bytes += (size_t)list.count * size_class_bytes(class_index);
         charged += charge_for(class_index, bin->limit);
     }
     assert_int_equal(hak__cache_bytes(cache), bytes);
@@ -58,7 +56,7 @@ static void check_cache(void)
     assert_true(hak__cache_charged == charged); /* the only cache here */
 }
 
-enum { OBJECTS_MAX = 8 * 1024 };
+enum { OBJECTS_MAX = 32 * 1024 };
 static void *objects[OBJECTS_MAX];
 
 static void allocate_all(uint32_t class_index, uint32_t count)
@@ -77,39 +75,118 @@ static void free_all(uint32_t class_index, uint32_t count)
     }
 }
 
-/* Neither only allocating nor only freeing makes a bin larger than at first. */
-static void test_one_direction_does_not_grow(void **state)
+/* True when the bin was full. */
+static bool free_overflows(uint32_t class_index, void *object)
 {
+    uint64_t before = cache->counters.values[COUNTER_FREE_OVERFLOW];
+    unit_cache_free(cache, class_index, object);
+    return cache->counters.values[COUNTER_FREE_OVERFLOW] != before;
+}
+
+/* Only allocating makes no room. Only freeing doubles it at every BIN_GROWTH_OVERFLOWS-th overflow,
+ * to a bound of its own or the option, whichever is lower. */
+static void test_one_direction_grows_little(void **state)
+{
+    static const uint32_t options[] = {UINT32_MAX, BIN_BYTES_FREEING / 2};
+    static const size_t sizes[] = {16, 32, 64, 512, 5120};
+    enum { COUNT = 3000 };
     (void)state;
-    uint32_t class_index = size_class_of(32), count = 4 * BIN_OBJECTS_MAX;
-    uint32_t start = limit_for(class_index, BIN_BYTES_START);
-    allocate_all(class_index, count);
-    assert_int_equal(cache->bins[class_index].limit, 0);
-    for (uint32_t i = 0; i < count; i++) {
-        unit_cache_free(cache, class_index, objects[i]);
-        assert_int_equal(cache->bins[class_index].limit, start);
-        assert_true(hak__cache_objects(cache, class_index) <=
-                    2 * start + 1 + CARVE_BYTES / size_class_bytes(class_index));
+    for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
+        uint32_t class_index = size_class_of(sizes[i / 2]), overflows = 0;
+        uint32_t option = options[i % 2];
+        uint32_t most = limit_for(
+            class_index, option < BIN_BYTES_FREEING ? option : (uint32_t)BIN_BYTES_FREEING);
+        uint32_t limit = limit_for(class_index, BIN_BYTES_START);
+        hak__knobs.bin_bytes_max = option;
+        allocate_all(class_index, COUNT);
+        uint32_t refilled = bin_count(&cache->bins[class_index]);
+        assert_int_equal(cache->bins[class_index].limit, 0);
+        for (uint32_t j = 0; j < COUNT; j++) {
+            bool overflow = free_overflows(class_index, objects[j]);
+            assert_true(j != 0 || overflow);
+            if (overflow && j != 0 && ++overflows % BIN_GROWTH_OVERFLOWS == 0) {
+                limit = 2 * limit < most ? 2 * limit : most;
+            }
+            assert_int_equal(cache->bins[class_index].limit, limit);
+            assert_true(hak__cache_objects(cache, class_index) <= limit + refilled);
+        }
+        assert_int_equal(limit, most);
+        check_cache();
+        hak__cache_flush(cache);
     }
+}
+
+/* Frees all of them but the first, which is not looked at; how many overflows it took until the
+ * limit was another, 0 when it stayed. */
+static uint32_t overflows_until_growth(uint32_t class_index, uint32_t count)
+{
+    uint32_t limit = cache->bins[class_index].limit, overflows = 0, result = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        overflows += free_overflows(class_index, objects[i]);
+        if (result == 0 && cache->bins[class_index].limit != limit) {
+            result = overflows;
+        }
+    }
+    return result;
+}
+
+/* Overflows count from the last one that followed a refill. */
+static void test_a_refill_starts_the_count_anew(void **state)
+{
+    uint32_t class_index = size_class_of(32), overflows = 0, count = 64 * BIN_GROWTH_OVERFLOWS;
+    (void)state;
+    allocate_all(class_index, count);
+    uint32_t used = 0;
+    for (; overflows < BIN_GROWTH_OVERFLOWS; used++) { /* the first one and all but one of a step */
+        overflows += free_overflows(class_index, objects[used]);
+    }
+    uint32_t limit = cache->bins[class_index].limit;
+    assert_int_equal(limit, limit_for(class_index, BIN_BYTES_START));
+    assert_int_equal(cache->overflows[class_index], BIN_GROWTH_OVERFLOWS - 1);
+    memmove(objects, objects + used, (count - used) * sizeof *objects);
+    count -= used;
+    while (!cache->missed[class_index]) {
+        objects[count++] = unit_cache_allocate(cache, class_index);
+    }
+    hak__knobs.cache_bytes = cache->charged; /* no growth for this overflow */
+    for (used = 0; cache->missed[class_index]; used++) {
+        unit_cache_free(cache, class_index, objects[used]);
+    }
+    hak__knobs.cache_bytes = UINT64_MAX / 2;
+    assert_int_equal(cache->bins[class_index].limit, limit);
+    memmove(objects, objects + used, (count - used) * sizeof *objects);
+    assert_int_equal(overflows_until_growth(class_index, count - used), BIN_GROWTH_OVERFLOWS);
     check_cache();
 }
 
-/* Up and down, further each time: the limit doubles each time, to its bound. */
+/* Up and down, further each time: the first overflow after a refill doubles the limit, to its
+ * bound. A limit that is above what freeing alone may reach stays as it is while there is nothing
+ * but frees. */
 static void test_both_directions_double(void **state)
 {
     (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index += 7) {
-        uint32_t expected = limit_for(class_index, BIN_BYTES_START);
+        const struct bin *bin = &cache->bins[class_index];
         uint32_t most = limit_for(class_index, BIN_BYTES_MAX);
+        uint32_t most_freeing = limit_for(class_index, BIN_BYTES_FREEING);
         for (int round = 0; round < 12; round++) {
-            uint32_t count = 4 * expected + 8;
+            uint32_t limit = bin->limit, count = 4 * limit + 8 + CARVE_BYTES / 16, used = 0;
             allocate_all(class_index, count);
             assert_true(cache->missed[class_index]);
-            free_all(class_index, count);
+            assert_int_equal(bin->limit, limit);
+            uint32_t expected = limit == 0 ? limit_for(class_index, BIN_BYTES_START) : 2 * limit;
+            expected = expected < most ? expected : most;
+            while (!free_overflows(class_index, objects[used++])) {
+                assert_int_equal(bin->limit, limit);
+            }
             assert_false(cache->missed[class_index]);
-            assert_int_equal(cache->bins[class_index].limit, expected);
-            expected = 2 * expected < most ? 2 * expected : most;
+            assert_int_equal(bin->limit, expected);
+            for (; used < count; used++) {
+                unit_cache_free(cache, class_index, objects[used]);
+                assert_true(bin->limit == expected || bin->limit <= most_freeing);
+            }
         }
+        assert_int_equal(bin->limit, most);
         check_cache();
         hak__cache_flush(cache);
     }
@@ -150,7 +227,11 @@ static void test_the_budget_of_a_thread(void **state)
     }
     hak__knobs.cache_bytes++;
     hak__cache_flush(cache);
-    fill_and_empty(first);
+    for (uint32_t class_index = first; class_index <= second; class_index++) { /* just a step */
+        unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
+    }
+    assert_true(cache->charged == first_step + second_step);
+    fill_and_empty(first); /* which leaves nothing for another, either way */
     fill_and_empty(second);
     assert_true(cache->charged == first_step + second_step);
 }
@@ -196,55 +277,47 @@ static void test_no_budget(void **state)
     check_cache();
 }
 
-/* The bin and then its reserve hold these, the last first. */
+/* The bin holds these, the last first. */
 static void check_order(uint32_t class_index, void *const *kept, uint32_t kept_count)
 {
-    const struct object *lists[2] = {cache->bins[class_index].head,
-                                     cache->reserves[class_index].head};
-    for (size_t i = 0; i < 2; i++) {
-        for (const struct object *object = lists[i]; object != NULL; object = object->next) {
-            REQUIRE(kept_count != 0);
-            assert_ptr_equal(object, kept[--kept_count]);
-        }
+    for (const struct object *object = cache->bins[class_index].head; object != NULL;
+         object = object->next) {
+        REQUIRE(kept_count != 0);
+        REQUIRE(object == kept[--kept_count]);
     }
     assert_int_equal(kept_count, 0);
 }
 
-/* The first time the older half becomes the reserve; from then on the last freed go back. */
+/* The last freed go back, half of the bin and no more than FLUSH_OBJECTS_MAX, unless it grows. */
 static void test_a_full_bin(void **state)
 {
-    (void)state;
     static void *kept[OBJECTS_MAX];
-    uint32_t class_index = size_class_of(32), overflows = 0, kept_count = 0;
-    uint32_t count = 6 * BIN_OBJECTS_MAX;
+    uint32_t class_index = size_class_of(32), flushes = 0, kept_count = 0, count = 6000;
     const struct bin *bin = &cache->bins[class_index];
-    const struct object_list *reserve = &cache->reserves[class_index];
-    const uint64_t *flushed = &cache->slabs.counters.values[COUNTER_FREE_FLUSHED_OBJECTS];
+    const uint64_t *flushed = &cache->counters.values[COUNTER_FREE_FLUSHED_OBJECTS];
+    (void)state;
     allocate_all(class_index, count);
     while (bin->head != NULL) { /* nothing shall be in it but what is freed below */
         assert_true(count < OBJECTS_MAX);
         objects[count++] = unit_cache_allocate(cache, class_index);
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t in_bin = bin_count(bin), in_reserve = reserve->count, limit = bin->limit;
+        uint32_t limit = bin->limit, back = 0;
+        bool full = limit != 0 && bin_count(bin) == limit;
         uint64_t flushed_before = *flushed;
         unit_cache_free(cache, class_index, objects[i]);
         kept[kept_count++] = objects[i];
-        if (limit != 0 && in_bin == limit) {
-            overflows++;
-            uint32_t half = limit / 2 + 1;
-            uint32_t back = half < FLUSH_OBJECTS_MAX ? half : FLUSH_OBJECTS_MAX;
-            back = in_reserve == 0 ? 0 : back;
-            in_bin -= in_reserve == 0 ? limit + 1 - limit / 2 : back;
-            in_reserve = in_reserve == 0 ? limit + 1 - limit / 2 : in_reserve;
+        if (full && bin->limit == limit) {
+            flushes++;
+            back = limit / 2 + 1 < FLUSH_OBJECTS_MAX ? limit / 2 + 1 : FLUSH_OBJECTS_MAX;
             kept_count -= back;
-            assert_true(*flushed == flushed_before + back);
         }
-        assert_int_equal(bin_count(bin), in_bin + 1);
-        assert_int_equal(reserve->count, in_reserve);
+        assert_true(*flushed == flushed_before + back);
+        assert_int_equal(bin_count(bin), kept_count);
+        assert_true(bin_count(bin) <= bin->limit);
         check_order(class_index, kept, kept_count);
     }
-    assert_true(overflows > 3);
+    assert_true(flushes > 3);
     check_cache();
 }
 
@@ -272,7 +345,7 @@ static void test_trim(void **state)
 {
     (void)state;
     uint32_t busy = size_class_of(32), idle = size_class_of(64);
-    const uint64_t *trimmed = &cache->slabs.counters.values[COUNTER_BINS_TRIMMED];
+    const uint64_t *trimmed = &cache->counters.values[COUNTER_BINS_TRIMMED];
     fill_and_empty(busy);
     fill_and_empty(idle);
     hak__cache_trim(cache); /* both had slow operations */
@@ -325,10 +398,18 @@ static void test_abandon(void **state)
     assert_int_equal(hak__slab_free_objects(foreign_slab), 1);
     /* by hand what is lost in a child: the objects that were in the bins */
     unit_cache_free(other, 1, foreign[0]);
-    uint32_t in_slab = hak__slab_free_objects(slab);
-    for (uint32_t i = in_slab; i < capacity; i++) {
-        unit_return(&cache->slabs, &objects[i == in_slab ? capacity - 1 : i - 1], 1);
+    uint32_t lost = 0;
+    for (uint32_t i = 0; i < capacity; i++) {
+        const struct object *object = slab->free_list;
+        while (object != NULL && object != objects[i]) {
+            object = object->next;
+        }
+        if (object == NULL) {
+            objects[lost++] = objects[i];
+        }
     }
+    assert_int_equal(lost, capacity - hak__slab_free_objects(slab));
+    unit_return(cache->slabs, objects, lost);
     unit_cache_destroy(other);
     check_cache();
 }
@@ -336,7 +417,8 @@ static void test_abandon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FLUSH_TEST(test_one_direction_does_not_grow),
+        FLUSH_TEST(test_one_direction_grows_little),
+        FLUSH_TEST(test_a_refill_starts_the_count_anew),
         FLUSH_TEST(test_both_directions_double),
         FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),
         FLUSH_TEST(test_the_budget_of_a_thread),

@@ -1,16 +1,15 @@
-/* test_fork.c: heap/fork: prepare takes every lock, parent and child leave none; the child's other
- * heaps are parked and can be adopted.
+/* test_fork.c: heap/fork: prepare takes every lock, parent and child leave none; in the child the
+ * other threads' structs are parked and can be adopted, and heaps are left by all but this thread.
  *
  * The kernel's fork without the C library's handlers, which a program that links the archive may
  * have or not: the test calls the three functions itself. Children allocate nothing from the C
  * library.
  */
+#include "../child.h"
 #include "../threads/threads.h"
-#include "unit.h"
+#include "heaps.h"
 
-#include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "large/whale.h"
 
@@ -67,10 +66,10 @@ static void fork_and_run(void (*body)(void))
 enum { WAITERS = 5, OBJECTS = 40 };
 
 struct waiter {
-    pthread_t thread;
-    struct heap *heap;
+    pthread_t id;
+    struct thread *thread;
     char *object; /* in use */
-    void *remote; /* of the main thread's heap, in this one's buffer */
+    void *remote; /* of the main thread's heap: in this one's buffer, or bin if that is its own */
 };
 
 static struct waiter waiters[WAITERS];
@@ -90,7 +89,7 @@ static void *wait_with_a_heap(void *argument)
         hak_free(objects[i]);
     }
     hak_free(waiter->remote);
-    waiter->heap = hak__thread_heap;
+    waiter->thread = hak__thread;
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     hak_free(waiter->object);
@@ -102,7 +101,7 @@ static void start_waiters(void)
     REQUIRE(pthread_barrier_init(&barrier, NULL, WAITERS + 1) == 0);
     for (size_t i = 0; i < WAITERS; i++) {
         waiters[i].remote = hak_malloc(300);
-        waiters[i].thread = thread_start(wait_with_a_heap, &waiters[i]);
+        waiters[i].id = thread_start(wait_with_a_heap, &waiters[i]);
     }
     pthread_barrier_wait(&barrier);
 }
@@ -111,7 +110,7 @@ static void end_waiters(void)
 {
     pthread_barrier_wait(&barrier);
     for (size_t i = 0; i < WAITERS; i++) {
-        thread_join(waiters[i].thread);
+        thread_join(waiters[i].id);
     }
 }
 
@@ -168,28 +167,34 @@ static void test_the_forking_thread_may_allocate(void **state)
     assert_true(shared_done && none_is_held());
 }
 
-/* Heaps other than this thread's, in the child. */
-static void check_child(void)
+/* What the child has of other threads: nothing. */
+static void require_others_abandoned(void)
 {
-    size_t parked = 0;
-    REQUIRE(none_is_held());
-    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        REQUIRE(heap->parked == (heap != hak__thread_heap));
-        parked += heap->parked;
-        if (heap->parked) {
-            REQUIRE_SIZE(hak__cache_bytes(&heap->cache), ==, 0);
-            REQUIRE(heap->cache.charged == 0);
+    for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
+        REQUIRE((thread->heap == NULL) == (thread != hak__thread));
+        if (thread->heap == NULL) {
+            REQUIRE_SIZE(hak__cache_bytes(&thread->cache), ==, 0);
+            REQUIRE(thread->cache.charged == 0);
             for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
-                REQUIRE(heap->cache.remote[i].link == 0 && heap->cache.remote[i].count == 0);
+                REQUIRE(thread->cache.remote[i].link == 0 && thread->cache.remote[i].count == 0);
             }
         }
     }
-    REQUIRE_SIZE(parked, >=, WAITERS);
-    REQUIRE(hak__cache_charged == hak__thread_heap->cache.charged);
+    REQUIRE(hak__cache_charged == hak__thread->cache.charged);
+    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        bool own = heap == hak__thread->heap;
+        REQUIRE_SIZE(heap->threads_count, ==, own ? 1 : 0);
+        REQUIRE(heap->slabs.shared_patience ==
+                (own ? NOTIFIED_PENDING_MAX : NOTIFIED_PENDING_MAX_PARKED));
+    }
+}
+
+static void require_heaps_serve(void)
+{
     for (size_t i = 0; i < WAITERS; i++) {
         char *object = waiters[i].object;
         REQUIRE(object[0] == 'w' && object[199] == 'w');
-        hak_free(object); /* a remote free to a parked heap */
+        hak_free(object); /* to a heap without a thread, or this one's own */
     }
     for (size_t i = 0; i < 1000; i++) {
         char *block = hak_malloc(i);
@@ -197,87 +202,199 @@ static void check_child(void)
         memset(block, 1, i);
         hak_free(block);
     }
-    size_t adopted = 0, waiting = 0;
-    struct heap *last = hak__heap_first();
-    while (adopted < parked) { /* all can be had, each once */
-        struct heap *heap = hak__heap_adopt();
-        REQUIRE(heap != NULL && !heap->parked && heap != hak__thread_heap);
-        heap->parked = true; /* only so that a second time shows */
-        adopted++;
+}
+
+enum { PARKED_MAX = 100 };
+
+/* When others leave a heap, as many join it and bring it level: so is the sum of all threads right
+ * from which the choice is made. The structs stay the same. */
+static void desert_and_fill(struct thread *const *adopted, size_t count)
+{
+    const struct heap *heap = adopted[0]->heap;
+    size_t gone = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (adopted[i]->heap == heap) {
+            hak__thread_park(adopted[i]);
+            gone++;
+        }
+    }
+    while (gone-- != 0) {
+        adopt();
+    }
+    require_even(count + 1);
+}
+
+/* All structs of threads that are gone can be had, each once; then one is made. They are parked
+ * again. */
+static void require_parked_are_adopted(void)
+{
+    struct thread *adopted[PARKED_MAX];
+    size_t count = 0, waiting = 0, all = threads_count();
+    for (; count < all - 1; count++) {
+        struct thread *thread = adopted[count] = adopt();
+        REQUIRE(thread != hak__thread);
+        for (size_t i = 0; i < count; i++) {
+            REQUIRE(thread != adopted[i]);
+        }
         for (size_t i = 0; i < WAITERS; i++) {
-            waiting += heap == waiters[i].heap;
+            waiting += thread == waiters[i].thread;
         }
     }
     REQUIRE_SIZE(waiting, ==, WAITERS);
-    REQUIRE(hak__heap_first() == last); /* none was made */
-    REQUIRE(hak__heap_adopt() == hak__heap_first() && hak__heap_first() != last);
+    REQUIRE_SIZE(threads_count(), ==, all); /* none was made */
+    adopted[count++] = adopt();
+    REQUIRE_SIZE(threads_count(), ==, all + 1);
+    require_even(count + 1);
+    desert_and_fill(adopted, count);
+    while (count != 0) {
+        struct thread *thread = adopted[--count];
+        struct heap *heap = thread->heap;
+        uint32_t before = heap->threads_count;
+        hak__thread_park(thread);
+        REQUIRE(thread->heap == NULL && heap->threads_count == before - 1);
+    }
+    require_others_abandoned();
 }
 
-static void test_the_child_parks_other_heaps(void **state)
+static void check_child(void)
 {
-    (void)state;
+    size_t heaps = heaps_count();
+    REQUIRE(none_is_held());
+    REQUIRE_SIZE(threads_count(), >=, WAITERS + 1);
+    require_others_abandoned();
+    require_heaps_serve();
+    require_parked_are_adopted();
+    REQUIRE_SIZE(heaps_count(), <=, heaps + 1); /* for the one thread that is made */
+    REQUIRE(none_is_held());
+}
+
+static void fork_beside_waiters(void)
+{
     hak_free(hak_malloc(1));
     start_waiters();
     fork_and_run(check_child);
-    assert_true(none_is_held());
+    REQUIRE(none_is_held());
     for (size_t i = 0; i < WAITERS; i++) {
-        assert_false(waiters[i].heap->parked);
+        struct heap *heap = waiters[i].thread->heap;
+        REQUIRE(heap != NULL && heap->threads_count >= 1); /* the parent is as it was */
+        REQUIRE(hak__cache_bytes(&waiters[i].thread->cache) != 0);
     }
     end_waiters();
 }
 
-/* A thread of the parent had just taken this heap off the stack of parked ones. */
-static struct heap *between;
-
-static void find_the_heap_between(void)
-{
-    const struct heap *first = hak__heap_first();
-    while (hak__heap_adopt() != between) {
-        REQUIRE(hak__heap_first() == first); /* else it was made: ours is lost */
-    }
-}
-
-static void test_a_heap_on_its_way_to_a_thread(void **state)
+static void test_the_child_parks_other_threads(void **state)
 {
     (void)state;
-    between = hak__heap_adopt();
-    between->parked = true;
-    fork_and_run(find_the_heap_between);
-    between->parked = false;
-    hak__heap_park(between);
+    fork_beside_waiters();
 }
 
-/* A thread without a heap forks, and a handler of the program allocates: the new heap must end up
- * like all others. */
-static void *fork_without_a_heap(void *argument)
+/* The same in a program in which all threads share one heap, or two. The counts from which the next
+ * threads' heaps are chosen are the child's. */
+static void fork_with_shared_heaps(void *argument)
 {
-    REQUIRE(hak__thread_heap == &hak__heap_none);
-    while (hak__heap_first() != NULL) { /* so that one is made, not adopted */
-        const struct heap *first = hak__heap_first();
-        if (hak__heap_adopt() == hak__heap_first() && hak__heap_first() != first) {
-            break;
-        }
+    uint32_t heaps_max = *(const uint32_t *)argument;
+    start_sharing(heaps_max);
+    fork_beside_waiters();
+    REQUIRE_SIZE(heaps_count(), ==, heaps_max);
+    require_even(1);
+}
+
+static void test_shared_heaps(void **state)
+{
+    static const char *const names[] = {"share 1", "share 2", "share 4", "busy 2"};
+    struct child_end end;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        child_exec(names[i], NULL, NULL, &end);
+        REQUIRE_EXIT(&end, NULL);
     }
+}
+
+/* A thread of the parent had just taken this struct off the stack of parked ones, and joined a
+ * heap. */
+static struct thread *between;
+
+static void find_the_one_between(void)
+{
+    const struct thread *first = hak__thread_first();
+    require_others_abandoned();
+    while (hak__thread_adopt() != between) {
+        REQUIRE(hak__thread_first() == first); /* else it was made: ours is lost */
+    }
+}
+
+static void test_a_struct_on_its_way_to_a_thread(void **state)
+{
+    (void)state;
+    between = adopt();
+    struct heap *heap = between->heap;
+    between->heap = NULL;
+    fork_and_run(find_the_one_between);
+    between->heap = heap;
+    hak__thread_park(between);
+}
+
+/* A thread without a struct forks, and a handler of the program allocates: what is made then, the
+ * thread's heap among it, must end up like all others. */
+static void *fork_without_a_struct(void *argument)
+{
+    size_t heaps, threads;
+    REQUIRE(hak__thread == &hak__thread_none);
+    do { /* so that both are made, not adopted */
+        heaps = heaps_count();
+        threads = threads_count();
+        adopt();
+    } while (heaps_count() == heaps || threads_count() == threads);
     hak__fork_prepare();
     void *block = hak_malloc(100);
-    REQUIRE(block != NULL && hak__thread_heap != &hak__heap_none);
+    REQUIRE(block != NULL && hak__thread != &hak__thread_none);
+    REQUIRE(hak__thread->heap == hak__heap_first() && hak__thread == hak__thread_first());
+    REQUIRE(heaps_count() == heaps + 2 && threads_count() == threads + 2);
     hak__fork_parent();
     REQUIRE(none_is_held());
     hak_free(block);
     return argument;
 }
 
-static void fork_without_a_heap_in_a_child(void)
+static void fork_without_a_struct_in_a_child(void)
 {
-    hak__thread_heap = &hak__heap_none;
-    fork_without_a_heap(NULL);
+    hak__thread = &hak__thread_none;
+    fork_without_a_struct(NULL);
 }
 
-static void test_a_thread_without_a_heap_forks(void **state)
+static void test_a_thread_without_a_struct_forks(void **state)
 {
     (void)state;
     hak_free(hak_malloc(1));
-    fork_and_run(fork_without_a_heap_in_a_child);
+    fork_and_run(fork_without_a_struct_in_a_child);
+}
+
+/* Nor has the only thread of the child one: no heap has a thread. */
+static void check_child_without_a_struct(void)
+{
+    REQUIRE(hak__thread == &hak__thread_none);
+    require_others_abandoned();
+    require_even(0);
+    size_t heaps = heaps_count(), threads = threads_count();
+    hak_free(hak_malloc(100));
+    require_others_abandoned();
+    require_even(1);
+    REQUIRE(heaps_count() == heaps && threads_count() == threads);
+}
+
+static void *fork_from_a_new_thread(void *argument)
+{
+    fork_and_run(check_child_without_a_struct);
+    return argument;
+}
+
+static void test_the_child_of_a_thread_without_a_struct(void **state)
+{
+    (void)state;
+    hak_free(hak_malloc(1));
+    start_waiters();
+    thread_join(thread_start(fork_from_a_new_thread, NULL));
+    end_waiters();
 }
 
 static bool shared_stop;
@@ -317,10 +434,9 @@ static void churn_in_the_child(void)
     hak_trim(0);
 }
 
-static void test_forks_beside_busy_threads(void **state)
+static void fork_beside_busy_threads(void)
 {
     pthread_t threads[4];
-    (void)state;
     hak_free(hak_malloc(1));
     __atomic_store_n(&shared_stop, false, __ATOMIC_RELAXED);
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
@@ -334,18 +450,41 @@ static void test_forks_beside_busy_threads(void **state)
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         thread_join(threads[i]);
     }
-    assert_true(none_is_held());
+    REQUIRE(none_is_held());
 }
 
-int main(void)
+static void test_forks_beside_busy_threads(void **state)
 {
+    (void)state;
+    fork_beside_busy_threads();
+}
+
+static void fork_busy_with_shared_heaps(void *argument)
+{
+    start_sharing(*(const uint32_t *)argument);
+    fork_beside_busy_threads();
+    require_even(1);
+}
+
+int main(int count, char **arguments)
+{
+    static uint32_t one = 1, two = 2, four = 4;
+    static const struct child_case children[] = {
+        {"share 1", fork_with_shared_heaps, &one},
+        {"share 2", fork_with_shared_heaps, &two},
+        {"share 4", fork_with_shared_heaps, &four},
+        {"busy 2", fork_busy_with_shared_heaps, &two},
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_locks_are_taken_and_released),
         cmocka_unit_test(test_the_forking_thread_may_allocate),
-        cmocka_unit_test(test_the_child_parks_other_heaps),
-        cmocka_unit_test(test_a_heap_on_its_way_to_a_thread),
-        cmocka_unit_test(test_a_thread_without_a_heap_forks),
+        cmocka_unit_test(test_the_child_parks_other_threads),
+        cmocka_unit_test(test_shared_heaps),
+        cmocka_unit_test(test_a_struct_on_its_way_to_a_thread),
+        cmocka_unit_test(test_a_thread_without_a_struct_forks),
+        cmocka_unit_test(test_the_child_of_a_thread_without_a_struct),
         cmocka_unit_test(test_forks_beside_busy_threads),
     };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    child_main(count, arguments, children, COUNT_OF(children));
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
 }

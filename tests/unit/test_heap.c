@@ -1,11 +1,12 @@
-/* test_heap.c: heap/heap: making, adopting and parking heaps. */
+/* test_heap.c: heap/heap: making, joining and parting; what stays when a thread has gone. Here
+ * every thread has a heap of its own; test_heap_sharing.c has what is shared. */
 #include "../child.h"
 #include "../threads/threads.h"
-#include "unit.h"
+#include "heaps.h"
 
-enum { HEAPS = 100 };
+enum { THREADS = 100 };
 
-static struct heap *heaps[HEAPS];
+static struct thread *threads[THREADS];
 
 static bool is_listed(const struct heap *wanted)
 {
@@ -17,85 +18,78 @@ static bool is_listed(const struct heap *wanted)
     return false;
 }
 
-static size_t listed_count(void)
-{
-    size_t count = 0;
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        count++;
-    }
-    return count;
-}
-
-static struct heap *adopt(void)
-{
-    struct heap *heap = hak__heap_adopt();
-    REQUIRE(heap != NULL);
-    return heap;
-}
-
-static void *heap_allocate(struct heap *heap, uint32_t class_index)
-{
-    lock_acquire(&heap->lock);
-    void *object = unit_cache_allocate(&heap->cache, class_index);
-    lock_release(&heap->lock);
-    REQUIRE(object != NULL);
-    return object;
-}
-
-static void heap_free(struct heap *heap, uint32_t class_index, void *object)
-{
-    lock_acquire(&heap->lock);
-    unit_cache_free(&heap->cache, class_index, object);
-    lock_release(&heap->lock);
-}
-
 static void test_new_heaps(void **state)
 {
     (void)state;
-    size_t before = listed_count(), metadata = hak__heap_metadata_bytes();
-    for (size_t i = 0; i < HEAPS; i++) {
-        struct heap *heap = heaps[i] = adopt();
-        assert_true(is_aligned(heap, HAK_CACHE_LINE));
+    size_t before = heaps_count(), threads_before = threads_count();
+    size_t metadata = hak__metadata_bytes();
+    for (size_t i = 0; i < THREADS; i++) {
+        struct thread *thread = threads[i] = adopt();
+        struct heap *heap = thread->heap;
+        assert_true(is_aligned(heap, HAK_CACHE_LINE) && is_aligned(thread, HAK_CACHE_LINE));
         assert_true(heap->id >= 1 && heap->id <= HEAP_ID_MAX);
-        assert_int_equal(heap->cache.key, heap->id << OWNER_CODE_BITS);
-        assert_int_equal(heap->cache.slabs.key, heap->cache.key);
+        assert_int_equal(heap->slabs.key, heap->id << OWNER_CODE_BITS);
         assert_int_equal(heap->lock.shared_state, 0);
         assert_int_equal(heap->lock.rank, LOCK_RANK_HEAP);
-        assert_false(heap->parked);
+        assert_int_equal(heap->threads_count, 1);
+        assert_int_equal(heap->slabs.shared_patience, NOTIFIED_PENDING_MAX);
+        assert_ptr_equal(heap_of_slabs(&heap->slabs), heap);
         assert_true(is_listed(heap));
-        assert_int_equal(hak__cache_bytes(&heap->cache), 0);
+        assert_int_equal(hak__cache_bytes(&thread->cache), 0);
         for (size_t j = 0; j < i; j++) {
-            assert_ptr_not_equal(heap, heaps[j]);
-            assert_int_not_equal(heap->id, heaps[j]->id);
+            assert_ptr_not_equal(thread, threads[j]);
+            assert_ptr_not_equal(heap, threads[j]->heap);
+            assert_int_not_equal(heap->id, threads[j]->heap->id);
         }
     }
-    assert_int_equal(listed_count(), before + HEAPS);
-    assert_true(hak__heap_metadata_bytes() - metadata >= (HEAPS - 40) * sizeof(struct heap));
-    for (size_t i = 0; i < HEAPS; i++) {
-        hak__heap_park(heaps[i]);
-        assert_true(heaps[i]->parked);
+    assert_int_equal(heaps_count(), before + THREADS);
+    assert_int_equal(threads_count(), threads_before + THREADS);
+    size_t each = sizeof(struct heap) + sizeof(struct thread);
+    size_t grown = hak__metadata_bytes() - metadata;
+    assert_true(grown >= (THREADS - 40) * each && grown <= THREADS * each + MIB);
+    for (size_t i = 0; i < THREADS; i++) {
+        struct heap *heap = threads[i]->heap;
+        hak__thread_park(threads[i]);
+        assert_null(threads[i]->heap);
+        assert_int_equal(heap->threads_count, 0);
+        assert_int_equal(heap->slabs.shared_patience, NOTIFIED_PENDING_MAX_PARKED);
     }
 }
 
+/* Of threads, and of heaps that are left without one: they are the warmest. */
 static void test_the_last_parked_is_adopted_first(void **state)
 {
     (void)state;
-    size_t count = listed_count();
-    for (size_t i = HEAPS; i-- > 0;) { /* as parked above */
+    size_t count = heaps_count(), threads_before = threads_count();
+    struct heap *heaps[THREADS];
+    for (size_t i = 0; i < THREADS; i++) {
+        heaps[i] = (threads[i] = adopt())->heap;
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        hak__thread_park(threads[i]);
+    }
+    for (size_t i = THREADS; i-- > 0;) {
         uint32_t id = heaps[i]->id;
-        assert_ptr_equal(adopt(), heaps[i]);
-        assert_false(heaps[i]->parked);
+        assert_ptr_equal(adopt(), threads[i]);
+        assert_int_equal(threads[i]->heap->threads_count, 1);
         assert_int_equal(heaps[i]->id, id);
     }
-    assert_int_equal(listed_count(), count); /* none was made */
-    hak__heap_park(heaps[3]);
-    hak__heap_park(heaps[7]);
-    assert_ptr_equal(adopt(), heaps[7]);
-    hak__heap_park(heaps[5]);
-    assert_ptr_equal(adopt(), heaps[5]);
-    assert_ptr_equal(adopt(), heaps[3]);
-    for (size_t i = 0; i < HEAPS; i++) {
-        hak__heap_park(heaps[i]);
+    assert_int_equal(heaps_count(), count); /* none was made */
+    assert_int_equal(threads_count(), threads_before);
+    for (size_t i = 0; i < THREADS; i++) {
+        heaps[i] = threads[i]->heap;
+    }
+    hak__thread_park(threads[3]);
+    hak__thread_park(threads[7]);
+    assert_ptr_equal(adopt(), threads[7]);
+    assert_ptr_equal(threads[7]->heap, heaps[7]);
+    hak__thread_park(threads[5]);
+    assert_ptr_equal(adopt(), threads[5]);
+    assert_ptr_equal(threads[5]->heap, heaps[5]);
+    assert_ptr_equal(adopt(), threads[3]);
+    assert_ptr_equal(threads[3]->heap, heaps[3]); /* the only one without a thread */
+    for (size_t i = 0; i < THREADS; i++) {
+        hak__thread_park(threads[i]);
     }
 }
 
@@ -106,62 +100,65 @@ static void test_parking_gives_everything_back(void **state)
     static void *objects[COUNT];
     (void)state;
     size_t taken = unit_region_bytes_taken();
-    struct heap *heap = adopt(), *other = adopt();
+    struct thread *thread = adopt(), *other = adopt();
+    struct heap *heap = thread->heap, *others = other->heap;
     uint32_t class_index = size_class_of(100);
     for (size_t i = 0; i < COUNT; i++) {
-        objects[i] = heap_allocate(heap, class_index);
+        objects[i] = thread_allocate(thread, class_index);
     }
     for (size_t i = 0; i < COUNT; i++) {
-        heap_free(heap, class_index, objects[i]);
+        thread_free(thread, class_index, objects[i]);
     }
-    void *foreign = heap_allocate(other, class_index);
-    hak__remote_free(&heap->cache, window_slice_of(foreign), foreign);
-    lock_acquire(&heap->lock);
-    struct span span =
-        hak__span_allocate(&heap->spans, &heap->cache.slabs.counters, MIB, SLICE_SIZE);
-    hak__span_free(&heap->spans, &heap->cache.slabs.counters, window_slice_of(span.pointer));
-    lock_release(&heap->lock);
-    hak__heap_park(heap);
+    void *foreign = thread_allocate(other, class_index);
+    hak__remote_free(&thread->cache, window_slice_of(foreign), foreign);
+    keep_a_span(thread);
+    assert_int_equal(heap->spans.slices, MIB / SLICE_SIZE);
+    hak__thread_park(thread);
     assert_int_equal(heap->spans.slices, 0);
-    assert_int_equal(hak__cache_bytes(&heap->cache), 0);
-    assert_true(unit_set_is_empty(&heap->cache.slabs));
-    assert_int_equal(other->cache.slabs.shared_notified != 0, 1); /* the remote free was sent */
-    hak__heap_park(other);
+    assert_int_equal(hak__cache_bytes(&thread->cache), 0);
+    assert_true(thread->cache.charged == 0);
+    assert_true(unit_set_is_empty(&heap->slabs));
+    assert_true(others->slabs.shared_notified != 0); /* the remote free was sent */
+    hak__thread_park(other);
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
-/* Objects in use stay where they are, and come back by way of the parked heap. */
+/* Objects in use stay where they are, and come back by way of the heap without a thread. */
 static void test_objects_outlive_their_thread(void **state)
 {
     (void)state;
     size_t taken = unit_region_bytes_taken();
-    struct heap *heap = adopt();
+    struct thread *thread = adopt();
+    struct heap *heap = thread->heap;
     uint32_t class_index = size_class_of(5000);
-    char *first = heap_allocate(heap, class_index), *second = heap_allocate(heap, class_index);
+    char *first = thread_allocate(thread, class_index);
+    char *second = thread_allocate(thread, class_index);
     struct slab *slab = unit_slab_of(first);
     memset(first, 'f', 5000);
-    hak__heap_park(heap);
-    assert_int_equal(window_owner(slab_slice(slab)), heap->cache.key | class_index);
+    hak__thread_park(thread);
+    assert_int_equal(window_owner(slab_slice(slab)), heap->slabs.key | class_index);
     assert_int_equal(hak__slab_free_objects(slab), slab->carved_count - 2);
     assert_true(first[0] == 'f' && first[4999] == 'f');
     unit_return_remote((void *[]){first}, 1);
     hak__heap_collect(heap, true);
     assert_true(slab->listed);
-    assert_ptr_equal(adopt(), heap); /* its objects are the new thread's own now */
-    heap_free(heap, class_index, second);
-    hak__heap_park(heap);
+    thread = adopt();
+    assert_ptr_equal(thread->heap, heap); /* its objects are the new thread's own now */
+    thread_free(thread, class_index, second);
+    hak__thread_park(thread);
     assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
-static void test_the_last_object_of_a_parked_heap(void **state)
+static void test_the_last_object_of_a_heap_without_threads(void **state)
 {
     (void)state;
     size_t taken = unit_region_bytes_taken();
-    struct heap *heap = adopt();
-    void *object = heap_allocate(heap, size_class_of(64));
+    struct thread *thread = adopt();
+    struct heap *heap = thread->heap;
+    void *object = thread_allocate(thread, size_class_of(64));
     struct slab *slab = unit_slab_of(object);
-    hak__heap_park(heap);
+    hak__thread_park(thread);
     unit_return_remote(&object, 1);
     assert_int_not_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
     hak__heap_collect(heap, false);
@@ -174,30 +171,35 @@ static uint32_t shared_users[10000]; /* by heap id */
 static void *adopt_and_park(void *argument)
 {
     for (size_t round = 0; round < (SUPPORT_SLOW ? 200 : 1000); round++) {
-        struct heap *heap = adopt();
-        REQUIRE(heap->id < COUNT_OF(shared_users));
-        REQUIRE(__atomic_fetch_add(&shared_users[heap->id], 1, __ATOMIC_RELAXED) == 0);
-        void *object = heap_allocate(heap, 5);
-        REQUIRE(window_owner(window_slice_of(object)) == (heap->cache.key | 5));
-        heap_free(heap, 5, object);
-        REQUIRE(__atomic_fetch_sub(&shared_users[heap->id], 1, __ATOMIC_RELAXED) == 1);
-        hak__heap_park(heap);
+        struct thread *thread = adopt();
+        uint32_t id = thread->heap->id;
+        REQUIRE(id < COUNT_OF(shared_users));
+        REQUIRE(__atomic_fetch_add(&shared_users[id], 1, __ATOMIC_RELAXED) == 0);
+        REQUIRE(__atomic_exchange_n(&thread->batches, 1, __ATOMIC_RELAXED) == 0);
+        void *object = thread_allocate(thread, 5);
+        REQUIRE(window_owner(window_slice_of(object)) == (thread->cache.key | 5));
+        thread_free(thread, 5, object);
+        REQUIRE(__atomic_exchange_n(&thread->batches, 0, __ATOMIC_RELAXED) == 1);
+        REQUIRE(__atomic_fetch_sub(&shared_users[id], 1, __ATOMIC_RELAXED) == 1);
+        hak__thread_park(thread);
     }
     return argument;
 }
 
+/* As long as there are enough; a thread struct in any case. */
 static void test_a_heap_has_one_user(void **state)
 {
-    pthread_t threads[8];
+    pthread_t users[8];
     (void)state;
-    size_t taken = unit_region_bytes_taken(), count = listed_count();
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        threads[i] = thread_start(adopt_and_park, NULL);
+    size_t taken = unit_region_bytes_taken(), count = heaps_count(), structs = threads_count();
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        users[i] = thread_start(adopt_and_park, NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        thread_join(users[i]);
     }
-    assert_int_equal(listed_count(), count); /* there were enough */
+    assert_int_equal(heaps_count(), count); /* there were enough */
+    assert_int_equal(threads_count(), structs);
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
@@ -207,37 +209,47 @@ static pthread_barrier_t barrier;
 static void *make_one(void *argument)
 {
     pthread_barrier_wait(&barrier);
-    struct heap *heap = adopt();
-    REQUIRE(__atomic_fetch_add(&shared_users[heap->id], 1, __ATOMIC_RELAXED) == 0);
+    struct thread *thread = adopt();
+    __atomic_fetch_add(&shared_users[thread->heap->id], 1, __ATOMIC_RELAXED);
     pthread_barrier_wait(&barrier);
-    hak__heap_park(heap);
+    REQUIRE(thread->heap->threads_count == shared_users[thread->heap->id]);
+    pthread_barrier_wait(&barrier);
+    hak__thread_park(thread);
     return argument;
+}
+
+static void make_at_once(void)
+{
+    pthread_t makers[THREADS];
+    memset(shared_users, 0, sizeof shared_users);
+    REQUIRE(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        makers[i] = thread_start(make_one, NULL);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        thread_join(makers[i]);
+    }
 }
 
 static void test_many_are_made_at_once(void **state)
 {
-    pthread_t threads[HEAPS];
     (void)state;
-    size_t count = listed_count(), parked = 0;
-    struct heap *first = adopt();
-    for (; listed_count() == count; parked++) { /* none is left to be adopted */
-        assert_true(parked < HEAPS);
-        heaps[parked] = first;
+    size_t count = heaps_count(), parked = 0;
+    struct thread *first = adopt();
+    for (; heaps_count() == count; parked++) { /* none is left to be joined */
+        assert_true(parked < THREADS);
+        threads[parked] = first;
         first = adopt();
     }
-    assert_int_equal(pthread_barrier_init(&barrier, NULL, HEAPS), 0);
-    for (size_t i = 0; i < HEAPS; i++) {
-        threads[i] = thread_start(make_one, NULL);
+    make_at_once();
+    for (size_t id = 0; id < COUNT_OF(shared_users); id++) {
+        assert_true(shared_users[id] <= 1);
     }
-    for (size_t i = 0; i < HEAPS; i++) {
-        thread_join(threads[i]);
-    }
-    assert_int_equal(listed_count(), count + 1 + HEAPS);
-    hak__heap_park(first);
+    assert_int_equal(heaps_count(), count + 1 + THREADS);
+    hak__thread_park(first);
     while (parked-- > 0) {
-        hak__heap_park(heaps[parked]);
+        hak__thread_park(threads[parked]);
     }
-    memset(shared_users, 0, sizeof shared_users);
 }
 
 static void adopt_without_memory(void *argument)
@@ -248,14 +260,13 @@ static void adopt_without_memory(void *argument)
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = address_space_bytes();
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    size_t count = listed_count();
-    struct heap *heap;
-    while ((heap = hak__heap_adopt()) != NULL) { /* parked ones and the rest of a chunk */
-        REQUIRE(listed_count() < count + 100);
+    size_t count = threads_count();
+    while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
+        REQUIRE(threads_count() < count + 100);
     }
     limit.rlim_cur = before;
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    REQUIRE(hak__heap_adopt() != NULL);
+    adopt();
 }
 
 static void test_no_memory(void **state)
@@ -274,10 +285,10 @@ int main(void)
         cmocka_unit_test(test_the_last_parked_is_adopted_first),
         cmocka_unit_test(test_parking_gives_everything_back),
         cmocka_unit_test(test_objects_outlive_their_thread),
-        cmocka_unit_test(test_the_last_object_of_a_parked_heap),
+        cmocka_unit_test(test_the_last_object_of_a_heap_without_threads),
         cmocka_unit_test(test_a_heap_has_one_user),
         cmocka_unit_test(test_many_are_made_at_once),
         cmocka_unit_test(test_no_memory),
     };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
 }

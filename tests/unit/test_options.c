@@ -6,6 +6,8 @@
 
 #include "core/options.h"
 
+#include <sched.h>
+
 enum { VARIABLES_MAX = 16 };
 
 extern char **environ;
@@ -105,6 +107,7 @@ static void test_defaults(void **state)
     expect_line(defaults(), "stats_pid=0");
     expect_line(defaults(), "announce=0");
     assert_false(has_line(defaults(), "cache_bytes_total=0"));
+    assert_false(has_line(defaults(), "heaps=0"));
 }
 
 static void test_good_values(void **state)
@@ -114,7 +117,7 @@ static void test_good_values(void **state)
         "HAKMEM_PURGE_DELAY_MS=4294967294", "HAKMEM_BIN_BYTES=4k", "HAKMEM_CACHE_BYTES=3MiB",
         "HAKMEM_CACHE_BYTES_TOTAL=5g", "HAKMEM_WHALE_CACHE_BYTES=0", "HAKMEM_HUGE_THRESHOLD=1T",
         "HAKMEM_ABORT_ON_FOREIGN=1", "HAKMEM_STATS_FILE=/dev/null", "HAKMEM_STATS_PID=1",
-        "HAKMEM_ANNOUNCE=18446744073709551615", "HAKMEM_STATS=json");
+        "HAKMEM_ANNOUNCE=18446744073709551615", "HAKMEM_HEAPS=7", "HAKMEM_STATS=json");
     assert_int_equal(complaints_count(&end), 0);
     expect_line(&end, "purge_delay_ms=4294967294");
     expect_line(&end, "bin_bytes=4k");
@@ -126,20 +129,23 @@ static void test_good_values(void **state)
     expect_line(&end, "stats_file=/dev/null");
     expect_line(&end, "stats_pid=1");
     expect_line(&end, "announce=18446744073709551615");
+    expect_line(&end, "heaps=7");
     expect_line(&end, "stats=json");
 }
 
 static void test_limits_of_values(void **state)
 {
     (void)state;
-    struct child_end end = SHOW_WITH("HAKMEM_PURGE_DELAY_MS=0", "HAKMEM_BIN_BYTES=4294967295",
-                                     "HAKMEM_CACHE_BYTES=18446744073709551614",
-                                     "HAKMEM_CACHE_BYTES_TOTAL=1025", "HAKMEM_ABORT_ON_FOREIGN=0");
+    struct child_end end =
+        SHOW_WITH("HAKMEM_PURGE_DELAY_MS=0", "HAKMEM_BIN_BYTES=4294967295",
+                  "HAKMEM_CACHE_BYTES=18446744073709551614", "HAKMEM_CACHE_BYTES_TOTAL=1025",
+                  "HAKMEM_HEAPS=4294967295", "HAKMEM_ABORT_ON_FOREIGN=0");
     assert_int_equal(complaints_count(&end), 0);
     expect_line(&end, "purge_delay_ms=0");
     expect_line(&end, "bin_bytes=4294967295");
     expect_line(&end, "cache_bytes=18446744073709551614");
     expect_line(&end, "cache_bytes_total=1025");
+    expect_line(&end, "heaps=4294967295");
 }
 
 static void test_never(void **state)
@@ -173,6 +179,11 @@ static void test_bad_values(void **state)
         {"HAKMEM_CACHE_BYTES_TOTAL=16777216t", "not a number", "cache_bytes_total="},
         {"HAKMEM_HUGE_THRESHOLD=x", "neither a number .*nor never", "huge_threshold="},
         {"HAKMEM_HUGE_THRESHOLD=18446744073709551615", "too large", "huge_threshold="},
+        {"HAKMEM_HEAPS=many", "not a number$", "heaps="},
+        {"HAKMEM_HEAPS=-1", "not a number$", "heaps="},
+        {"HAKMEM_HEAPS=4k", "not a number$", "heaps="},
+        {"HAKMEM_HEAPS=never", "not a number$", "heaps="},
+        {"HAKMEM_HEAPS=4294967296", "too large$", "heaps="},
         {"HAKMEM_ABORT_ON_FOREIGN=2", "neither 0 nor 1", "abort_on_foreign="},
         {"HAKMEM_ABORT_ON_FOREIGN=yes", "neither 0 nor 1", "abort_on_foreign="},
         {"HAKMEM_ABORT_ON_FOREIGN=10", "neither 0 nor 1", "abort_on_foreign="},
@@ -333,21 +344,56 @@ static void check_automatic(void *argument)
 {
     (void)argument;
     REQUIRE(hak__start());
+    REQUIRE_SIZE(hak__knobs.heaps_max, ==, HAK_TINY_LIMITS ? 2 : 2 * hak__os_processors());
     uint64_t share = hak__os_ram_size() / 64;
     REQUIRE_SIZE(hak__knobs.cache_bytes_total, ==, share > 32 * MIB ? share : 32 * MIB);
 }
 
-static void test_automatic_total(void **state)
+static void show_one_processor(void *argument)
+{
+    (void)argument;
+    REQUIRE_SIZE(hak__os_processors(), ==, 1);
+    show(NULL);
+}
+
+/* The child's program inherits it. */
+static void set_one_processor(void *argument)
+{
+    static unsigned char set[1024]; /* as many as any kernel has, one bit each */
+    set_environment(argument);
+    REQUIRE(sched_getaffinity(0, sizeof set, (cpu_set_t *)(void *)set) == 0);
+    bool found = false;
+    for (size_t i = 0; i < sizeof set; i++) {
+        set[i] = found ? 0 : set[i] & (unsigned char)-set[i]; /* the lowest bit */
+        found = found || set[i] != 0;
+    }
+    REQUIRE(sched_setaffinity(0, sizeof set, (cpu_set_t *)(void *)set) == 0);
+}
+
+/* As many as there are processors for the process, not in the machine. */
+static void test_heaps_of_one_processor(void **state)
+{
+    struct child_end end;
+    (void)state;
+    child_exec("one", set_one_processor, (char *[]){NULL}, &end);
+    assert_true(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
+    expect_line(&end, "heaps=2");
+}
+
+static void test_automatic_values(void **state)
 {
     (void)state;
     run_with("automatic", (const char *const[]){"PATH=/bin", NULL});
-    run_with("automatic", (const char *const[]){"HAKMEM_CACHE_BYTES_TOTAL=0", NULL});
+    run_with("automatic",
+             (const char *const[]){"HAKMEM_CACHE_BYTES_TOTAL=0", "HAKMEM_HEAPS=0", NULL});
 }
 
 int main(int count, char **arguments)
 {
-    static const struct child_case cases[] = {
-        {"show", show, NULL}, {"twice", read_twice, NULL}, {"automatic", check_automatic, NULL}};
+    static const struct child_case cases[] = {{"show", show, NULL},
+                                              {"twice", read_twice, NULL},
+                                              {"automatic", check_automatic, NULL},
+                                              {"one", show_one_processor, NULL}};
     child_main(count, arguments, cases, COUNT_OF(cases));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
@@ -363,7 +409,8 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_views),
         cmocka_unit_test(test_reading_twice),
-        cmocka_unit_test(test_automatic_total),
+        cmocka_unit_test(test_automatic_values),
+        cmocka_unit_test(test_heaps_of_one_processor),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }

@@ -188,6 +188,75 @@ static void test_purge(void **state)
     assert_int_not_equal(hak__os_purge(place, 4 * page), 0);
 }
 
+static void test_resident(void **state)
+{
+    char *place;
+    size_t most = OS_RESIDENT_SIZE_MAX;
+    (void)state;
+    assert_int_equal(hak__os_map(most, page, (void **)&place), 0);
+    madvise(place, most, MADV_NOHUGEPAGE); /* page by page, whatever this machine prefers */
+    errno = ERRNO_UNTOUCHED;
+    assert_int_equal(hak__os_resident(place, most), 0);
+    place[2 * page] = place[4 * page + 7] = place[most - 1] = 'x';
+    assert_int_equal(hak__os_resident(place, most), 3 * page);
+    assert_int_equal(hak__os_resident(place + 2 * page, page), page);
+    assert_int_equal(hak__os_resident(place + 3 * page, page), 0);
+    assert_int_equal(hak__os_resident(place, 5 * page), 2 * page);
+    memset(place, 'y', most);
+    assert_int_equal(hak__os_resident(place, most), most);
+    assert_int_equal(hak__os_purge(place + page, 5 * page), 0);
+    assert_int_equal(hak__os_resident(place, most), most - 5 * page);
+    assert_int_equal(hak__os_unmap(place + 3 * page, page), 0);
+    assert_int_equal(hak__os_resident(place, most), 0); /* the kernel will not say */
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    assert_int_equal(hak__os_unmap(place, most), 0);
+}
+
+/* As many as any kernel has. */
+enum { PROCESSORS_MAX = 8192 };
+
+static size_t affinity_size(void)
+{
+    return CPU_ALLOC_SIZE(PROCESSORS_MAX);
+}
+
+static cpu_set_t *affinity_now(void)
+{
+    cpu_set_t *set = CPU_ALLOC(PROCESSORS_MAX);
+    REQUIRE(set != NULL);
+    REQUIRE(sched_getaffinity(0, affinity_size(), set) == 0);
+    return set;
+}
+
+/* Leaves itself one processor less at a time: the lowest first. */
+static void lose_processors(void *argument)
+{
+    (void)argument;
+    cpu_set_t *set = affinity_now();
+    uint32_t left = (uint32_t)CPU_COUNT_S(affinity_size(), set);
+    for (size_t i = 0; left > 1; i++) {
+        if (CPU_ISSET_S(i, affinity_size(), set)) {
+            CPU_CLR_S(i, affinity_size(), set);
+            left--;
+            REQUIRE(sched_setaffinity(0, affinity_size(), set) == 0);
+            errno = ERRNO_UNTOUCHED;
+            REQUIRE_SIZE(hak__os_processors(), ==, left);
+            REQUIRE(errno == ERRNO_UNTOUCHED);
+        }
+    }
+    REQUIRE_SIZE(hak__os_processors(), ==, 1);
+}
+
+static void test_processors(void **state)
+{
+    (void)state;
+    cpu_set_t *set = affinity_now();
+    assert_int_equal(hak__os_processors(), CPU_COUNT_S(affinity_size(), set));
+    CPU_FREE(set);
+    REQUIRE_LIFE(lose_processors, NULL, NULL);
+    errno = ERRNO_UNTOUCHED;
+}
+
 static void test_huge_is_harmless(void **state)
 {
     char *place;
@@ -297,6 +366,7 @@ static void test_calls_are_counted(void **state)
         assert_int_equal(hak__os_map(2 * page, page, &place), 0);
         hak__os_purge(place, page);
         hak__os_huge(place, page);
+        hak__os_resident(place, page);
         hak__os_wake(&futex_word);
         assert_int_equal(hak__os_remap(place, 2 * page, page, true, &moved), 0);
         assert_int_equal(hak__os_unmap(moved, page), 0);
@@ -315,6 +385,8 @@ int main(void)
         OS_TEST(test_unmap),
         OS_TEST(test_remap),
         OS_TEST(test_purge),
+        OS_TEST(test_resident),
+        OS_TEST(test_processors),
         OS_TEST(test_huge_is_harmless),
         OS_TEST(test_clock),
         OS_TEST(test_wait_and_wake),

@@ -6,14 +6,15 @@ static struct cache *cache;
 
 static int create_cache(void **state)
 {
-    (void)state;
+    unit_save_knobs(state);
+    hak__knobs.cache_bytes = UINT64_MAX / 2;
     cache = unit_cache_create();
     return 0;
 }
 
 static int destroy_cache(void **state)
 {
-    (void)state;
+    unit_restore_knobs(state);
     unit_cache_destroy(cache);
     return 0;
 }
@@ -46,43 +47,96 @@ static void test_the_first_refill(void **state)
         assert_int_equal(hak__cache_objects(cache, class_index), batch - 1);
         unit_cache_free(cache, class_index, object);
     }
-    assert_true(cache->slabs.counters.values[COUNTER_REFILL_CARVE] == CLASS_COUNT - 1);
+    assert_true(cache->slabs->counters.values[COUNTER_REFILL_CARVE] == CLASS_COUNT - 1);
     assert_int_equal(cache->charged != 0, 1);
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index += CLASS_COUNT - 1) {
         assert_false(class_index == 0 && cache->missed[class_index]);
     }
 }
 
-static void test_the_reserve_comes_first(void **state)
+/* A slab with 8 objects, of which the last 7 are free in it. */
+static struct slab *slab_with_free_objects(uint32_t class_index, void *objects[8])
 {
-    (void)state;
-    uint32_t class_index = size_class_of(512);
-    void *objects[3];
-    for (size_t i = 0; i < COUNT_OF(objects); i++) {
+    for (size_t i = 0; i < 8; i++) {
         objects[i] = unit_cache_allocate(cache, class_index);
     }
-    struct bin *bin = &cache->bins[class_index];
-    while (bin->head != NULL) { /* what else the refill brought is held by nobody here */
-        unit_cache_allocate(cache, class_index);
-    }
-    cache->reserves[class_index] = unit_list_of(objects, COUNT_OF(objects));
-    uint64_t carved = cache->slabs.counters.values[COUNTER_REFILL_CARVE];
-    assert_int_equal(hak__cache_objects(cache, class_index), 3);
-    assert_int_equal(hak__cache_bytes(cache), 3 * 512);
-    assert_ptr_equal(hak__cache_refill(cache, class_index), objects[0]);
-    assert_ptr_equal(bin->head, objects[1]);
-    assert_int_equal(bin_count(bin), 2);
-    assert_int_equal(cache->reserves[class_index].count, 0);
-    assert_null(cache->reserves[class_index].head);
-    assert_true(cache->slabs.counters.values[COUNTER_REFILL_RESERVE] == 1);
-    assert_true(cache->slabs.counters.values[COUNTER_REFILL_CARVE] == carved);
-    /* give everything back: all objects of the one slab */
     struct slab *slab = unit_slab_of(objects[0]);
-    bin->head = NULL;
-    bin->room = (int32_t)bin->limit;
-    for (uint32_t i = 0; i < slab->carved_count; i++) {
-        unit_cache_free(cache, class_index, slab_start(slab) + i * 512);
+    assert_int_equal(slab->carved_count, 8);
+    unit_return(cache->slabs, objects + 1, 7);
+    return slab;
+}
+
+/* The rest of what a refill may take stays in the slab, for the heap's other threads. */
+static void test_a_refill_takes_what_a_slice_holds(void **state)
+{
+    (void)state;
+    for (size_t size = SLICE_SIZE / 8; size <= MID_SIZE_MAX; size *= 2) {
+        void *objects[8];
+        uint32_t class_index = size_class_of(size);
+        uint32_t taken = size > SLICE_SIZE ? 1 : (uint32_t)(SLICE_SIZE / size);
+        struct bin *bin = &cache->bins[class_index];
+        const struct slab *slab = slab_with_free_objects(class_index, objects);
+        taken = taken < 7 ? taken : 7;
+        assert_ptr_equal(hak__cache_refill(cache, class_index), objects[1]);
+        assert_int_equal(bin_count(bin), taken - 1);
+        assert_int_equal(list_length(bin->head), taken - 1);
+        assert_int_equal(slab->free_count, 7 - taken);
+        assert_int_equal(slab->listed, taken != 7);
+        unit_cache_free(cache, class_index, objects[1]);
+        unit_cache_free(cache, class_index, objects[0]);
     }
+}
+
+static void test_a_refill_takes_what_the_bin_may_hold(void **state)
+{
+    void *objects[8];
+    uint32_t class_index = size_class_of(MID_SIZE_MAX);
+    struct bin *bin = &cache->bins[class_index];
+    (void)state;
+    unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
+    assert_int_equal(bin->limit, BIN_OBJECTS_MIN); /* more than a slice holds */
+    const struct slab *slab = slab_with_free_objects(class_index, objects);
+    for (uint32_t left = 7; left != 0;) {
+        uint32_t taken = BIN_OBJECTS_MIN < left ? BIN_OBJECTS_MIN : left;
+        assert_ptr_equal(hak__cache_refill(cache, class_index), objects[8 - left]);
+        left -= taken;
+        assert_int_equal(bin_count(bin), taken - 1);
+        assert_int_equal(slab->free_count, left);
+        while (bin->head != NULL) {
+            unit_cache_allocate(cache, class_index);
+        }
+    }
+    for (size_t i = 0; i < COUNT_OF(objects); i++) {
+        unit_cache_free(cache, class_index, objects[i]);
+    }
+}
+
+/* Two threads of one heap: each takes a part of what the slab has, and either may free it. */
+static void test_two_caches_of_one_heap(void **state)
+{
+    void *objects[8];
+    (void)state;
+    struct cache *mate = unit_cache_create_on(cache->slabs);
+    uint32_t class_index = size_class_of(MID_SIZE_MAX);
+    const uint64_t *counters = cache->slabs->counters.values;
+    for (size_t i = 0; i < COUNT_OF(objects); i++) {
+        objects[i] = unit_cache_allocate(i % 2 == 0 ? cache : mate, class_index);
+        assert_ptr_equal(unit_slab_of(objects[i]), unit_slab_of(objects[0]));
+    }
+    assert_true(counters[COUNTER_SLAB_FROM_REGION] == 1);
+    assert_int_equal(mate->key, cache->key);
+    for (size_t i = 0; i < COUNT_OF(objects); i++) { /* the other's */
+        unit_cache_free(i % 2 == 0 ? mate : cache, class_index, objects[i]);
+    }
+    uint32_t in_slab = hak__slab_free_objects(unit_slab_of(objects[0]));
+    assert_int_equal(hak__cache_objects(cache, class_index) +
+                         hak__cache_objects(mate, class_index) + in_slab,
+                     COUNT_OF(objects));
+    assert_int_equal(cache->remote_waiting + mate->remote_waiting, 0);
+    hak__cache_flush(cache);
+    assert_true(counters[COUNTER_SLAB_TO_REGION] == 0); /* the other's bin holds the slab */
+    unit_cache_destroy_on(mate);
+    assert_true(counters[COUNTER_SLAB_TO_REGION] == 1);
 }
 
 static void test_slabs_are_used_up_before_new_ones(void **state)
@@ -149,7 +203,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         REFILL_TEST(test_the_first_refill),
-        REFILL_TEST(test_the_reserve_comes_first),
+        REFILL_TEST(test_a_refill_takes_what_a_slice_holds),
+        REFILL_TEST(test_a_refill_takes_what_the_bin_may_hold),
+        REFILL_TEST(test_two_caches_of_one_heap),
         REFILL_TEST(test_slabs_are_used_up_before_new_ones),
         REFILL_TEST(test_no_memory),
         REFILL_TEST(test_a_list_that_ended_too_early),

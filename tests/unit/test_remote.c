@@ -31,7 +31,7 @@ static bool free_remotely(void *object)
 
 static uint64_t batches(void)
 {
-    return freer->slabs.counters.values[COUNTER_REMOTE_BATCHES];
+    return freer->counters.values[COUNTER_REMOTE_BATCHES];
 }
 
 /* Frees that fill an entry of a class. */
@@ -89,7 +89,7 @@ static void test_a_full_entry_is_sent(void **state)
             next = object->next;
             unit_cache_free(owner, class_index, object);
         }
-        hak__slab_drain(&owner->slabs);
+        hak__slab_drain(owner->slabs);
     }
 }
 
@@ -168,16 +168,16 @@ static void test_a_lagging_owner_is_remembered(void **state)
 {
     enum { PATIENCE = 3, SLABS = PATIENCE + 1 };
     (void)state;
-    owner->slabs.shared_patience = PATIENCE;
+    owner->slabs->shared_patience = PATIENCE;
     fill_slabs(SLABS);
     for (size_t i = 0; i < SLABS; i++) {
-        assert_ptr_equal(freer->lagging, i < PATIENCE ? NULL : &owner->slabs);
+        assert_ptr_equal(freer->lagging, i < PATIENCE ? NULL : owner->slabs);
         free_remotely(slab_objects[i][0]);
         hak__remote_flush(freer);
     }
-    assert_ptr_equal(freer->lagging, &owner->slabs);
+    assert_ptr_equal(freer->lagging, owner->slabs);
     freer->lagging = NULL;
-    assert_int_equal(hak__slab_drain(&owner->slabs), SLABS);
+    assert_int_equal(hak__slab_drain(owner->slabs), SLABS);
     free_remotely(slab_objects[0][1]);
     hak__remote_flush(freer);
     assert_null(freer->lagging);

@@ -14,16 +14,23 @@ static int setup(void **state)
     return failed;
 }
 
-/* Appends a refill's objects; the new count. */
-static uint32_t refill_into(struct slab_set *set, uint32_t class_index, uint32_t count)
+/* Appends a refill's objects, `most` of them; the new count. */
+static uint32_t refill_part_into(struct slab_set *set, uint32_t class_index, uint32_t most,
+                                 uint32_t count)
 {
-    struct object_list list = hak__slab_refill(set, class_index);
+    struct object_list list = hak__slab_refill(set, class_index, most);
     unit_list_tail(list);
+    REQUIRE_SIZE(list.count, <=, most);
     for (struct object *object = list.head; object != NULL; object = object->next) {
         REQUIRE(count < OBJECTS_MAX);
         objects[count++] = object;
     }
     return count;
+}
+
+static uint32_t refill_into(struct slab_set *set, uint32_t class_index, uint32_t count)
+{
+    return refill_part_into(set, class_index, UINT32_MAX, count);
 }
 
 /* All objects of one new slab. */
@@ -140,7 +147,7 @@ static void test_refill_takes_the_whole_free_list_first(void **state)
     unit_return(set, objects + 5, 4);
     assert_int_equal(unit_slab_of(objects[0])->free_count, 7);
     assert_int_equal(hak__slab_free_objects(unit_slab_of(objects[0])), 7);
-    struct object_list list = hak__slab_refill(set, class_index);
+    struct object_list list = hak__slab_refill(set, class_index, UINT32_MAX);
     assert_int_equal(list.count, 7);
     static const uint32_t order[] = {5, 6, 7, 8, 1, 2, 3}; /* the last given comes first */
     const struct object *object = list.head;
@@ -150,6 +157,63 @@ static void test_refill_takes_the_whole_free_list_first(void **state)
     assert_null(object);
     assert_true(set->counters.values[COUNTER_REFILL_FREE_LIST] == 1);
     assert_true(set->counters.values[COUNTER_REFILL_CARVE] == 1);
+    unit_return(set, objects, count);
+    unit_set_destroy(set);
+}
+
+/* What is more than asked for stays in the slab, counted and listed; what comes from other threads
+ * is then the owner's. */
+static void test_refill_leaves_the_rest_in_the_slab(void **state)
+{
+    (void)state;
+    struct slab_set *set = unit_set_create();
+    const uint64_t *counters = set->counters.values;
+    uint32_t class_index = size_class_of(256);
+    uint32_t count = fill_slab(set, class_index), left = 9;
+    struct slab *slab = unit_slab_of(objects[0]);
+    for (int remotely = 0; remotely < 2; remotely++) {
+        void *const *freed = objects + 1;
+        if (remotely != 0) {
+            unit_return_remote(freed, left);
+        } else {
+            unit_return(set, freed, left);
+        }
+        for (uint32_t most = 1; left != 0; most++) { /* 1, 2, 3, and 3 of 4 */
+            uint32_t expected = most < left ? most : left;
+            struct object_list list = hak__slab_refill(set, class_index, most);
+            unit_list_tail(list);
+            assert_int_equal(list.count, expected);
+            for (struct object *object = list.head; object != NULL; object = object->next) {
+                assert_ptr_equal(object, *freed++);
+            }
+            left -= expected;
+            struct object_list rest = {slab->free_list, slab->free_count};
+            unit_list_tail(rest);
+            assert_int_equal(slab->free_count, left);
+            assert_int_equal(hak__slab_free_objects(slab), left);
+            assert_int_equal(slab->listed, left != 0);
+            assert_ptr_equal(set->partial[class_index], left != 0 ? slab : NULL);
+        }
+        left = 9;
+    }
+    assert_true(counters[COUNTER_REFILL_FREE_LIST] == 4 + 3);
+    assert_true(counters[COUNTER_REFILL_REMOTE] == 1);
+    assert_true(counters[COUNTER_SLAB_FROM_POOL] + counters[COUNTER_SLAB_FROM_REGION] == 1);
+    unit_return(set, objects, count);
+    unit_set_destroy(set);
+}
+
+/* Of a fresh slab no more is cut than asked for. */
+static void test_carving_no_more_than_asked_for(void **state)
+{
+    (void)state;
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(64), count = 0;
+    for (uint32_t most = 1; most <= 5; most++) {
+        count = refill_part_into(set, class_index, most, count);
+        assert_int_equal(unit_slab_of(objects[0])->carved_count, count);
+        assert_int_equal(count, most * (most + 1) / 2);
+    }
     unit_return(set, objects, count);
     unit_set_destroy(set);
 }
@@ -172,7 +236,7 @@ static void test_a_full_slab_is_listed_again_by_a_return(void **state)
     assert_ptr_equal(set->partial[class_index], full); /* its object is the warmest */
     assert_ptr_equal(full->next, second);
     hak__slab_set_check(set);
-    struct object_list list = hak__slab_refill(set, class_index);
+    struct object_list list = hak__slab_refill(set, class_index, UINT32_MAX);
     assert_ptr_equal(list.head, objects[7]);
     assert_int_equal(list.count, 1);
     assert_false(full->listed);
@@ -289,7 +353,8 @@ static void test_random_use(void **state)
         if (count == 0 || (count < most && random_below(&random, 3) != 0)) {
             uint32_t class_index = size_class_of(sizes[random_below(&random, COUNT_OF(sizes))]);
             uint32_t before = count;
-            count = refill_into(set, class_index, count);
+            uint32_t limit = 1 + (uint32_t)random_size(&random, 8);
+            count = refill_part_into(set, class_index, limit, count);
             assert_true(count > before);
             for (uint32_t i = before; i < count; i++) {
                 assert_int_equal(unit_slab_of(objects[i])->class_index, class_index);
@@ -318,6 +383,16 @@ static void return_too_many(void *argument)
     unit_return(set, objects, 2); /* one of them a second time */
 }
 
+static void return_twice_in_a_row(void *argument)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t count = refill_into(set, size_class_of(64), 0);
+    (void)argument;
+    unit_return(set, objects + 3, count - 5);
+    unit_return(set, objects + 2, 1);
+    unit_return(set, objects + 2, 1);
+}
+
 static void corrupt_a_free_object(void *argument)
 {
     struct slab_set *set = unit_set_create();
@@ -325,7 +400,18 @@ static void corrupt_a_free_object(void *argument)
     unit_return(set, objects, count - 1);
     ((struct object *)objects[3])->next = (struct object *)(void *)((char *)objects[5] + 8);
     (void)argument;
-    hak__slab_refill(set, size_class_of(128)); /* walks the set at level 2 */
+    hak__slab_refill(set, size_class_of(64), 1); /* walks the rest at level 2 */
+}
+
+/* Anything, not only what looks like a link. */
+static void return_beside_a_corrupted_object(void *argument)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t count = refill_into(set, size_class_of(64), 0);
+    (void)argument;
+    unit_return(set, objects, 3);
+    memset(objects[1], 'A', 16);
+    unit_return(set, objects + 3, count - 3); /* with it the slab is empty */
 }
 
 static void test_what_callers_break(void **state)
@@ -333,8 +419,10 @@ static void test_what_callers_break(void **state)
     (void)state;
     REQUIRE_DEATH(return_too_many, NULL,
                   "double free .more objects freed than the slab holds.*64 bytes");
+    REQUIRE_DEATH(return_twice_in_a_row, NULL, "double free.*64 bytes");
     if (HAK_LEVEL >= 2) {
         REQUIRE_DEATH(corrupt_a_free_object, NULL, "corrupted free list.*64 bytes");
+        REQUIRE_DEATH(return_beside_a_corrupted_object, NULL, "corrupted free list.*64 bytes");
     }
 }
 
@@ -352,13 +440,13 @@ static void refill_without_memory(void *argument)
     limit.rlim_cur = address_space_bytes();
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        struct object_list list = hak__slab_refill(set, class_index);
+        struct object_list list = hak__slab_refill(set, class_index, UINT32_MAX);
         REQUIRE(list.head == NULL && list.count == 0);
     }
     REQUIRE(unit_set_is_empty(set));
     limit.rlim_cur = before;
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    REQUIRE(hak__slab_refill(set, 5).count != 0);
+    REQUIRE(hak__slab_refill(set, 5, UINT32_MAX).count != 0);
 }
 
 static void test_no_memory(void **state)
@@ -378,6 +466,8 @@ int main(void)
         cmocka_unit_test(test_owner_words_and_heads),
         cmocka_unit_test(test_is_object),
         cmocka_unit_test(test_refill_takes_the_whole_free_list_first),
+        cmocka_unit_test(test_refill_leaves_the_rest_in_the_slab),
+        cmocka_unit_test(test_carving_no_more_than_asked_for),
         cmocka_unit_test(test_a_full_slab_is_listed_again_by_a_return),
         cmocka_unit_test(test_slabs_leave_their_list),
         cmocka_unit_test(test_empty_slabs_go_to_the_pool_then_to_their_superslab),

@@ -246,37 +246,6 @@ static void test_dirty_goes_out_before_clean(void **state)
     model_check_sums();
 }
 
-/* Where huge pages were asked for, the first slice of one makes all of it dirty. */
-static void test_huge_pages_are_dirty_as_a_whole(void **state)
-{
-    (void)state;
-    hak__knobs.huge_threshold = 0;
-    size_t slice, frontier = hak__superslabs.frontier;
-    do { /* until one is claimed for it */
-        slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
-        assert_int_not_equal(slice, SLICE_NONE);
-    } while (slice < frontier);
-    const struct superslab *superslab = &hak__superslabs.superslabs[slice / SUPERSLAB_SLICES];
-    if (superslab->huge == 0) {
-        skip(); /* a kernel without them */
-    }
-    hak__superslab_give(slice, SUPERSLAB_SLICES);
-    hak__superslab_purge(true);
-    assert_true(superslab->dirty == 0);
-    uint32_t huge = HUGE_PAGE_SIZE / SLICE_SIZE;
-    uint64_t last_page = bits_mask(SUPERSLAB_SLICES - huge, huge);
-    assert_true(hak__superslab_take_exact(slice + SUPERSLAB_SLICES - 9, 2));
-    assert_true(superslab->dirty == last_page);
-    assert_int_equal(hak__superslab_bytes_dirty(), HUGE_PAGE_SIZE - 2 * SLICE_SIZE);
-    hak__superslab_give(slice + SUPERSLAB_SLICES - 9, 2);
-    assert_int_equal(hak__superslab_bytes_dirty(), HUGE_PAGE_SIZE);
-    assert_int_equal(hak__superslab_purge(true), HUGE_PAGE_SIZE);
-    assert_true(superslab->dirty == 0);
-    assert_true(hak__superslab_take_exact(slice + 1, SUPERSLAB_SLICES - 2)); /* of all pages */
-    assert_true(superslab->dirty == UINT64_MAX);
-    hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 2);
-}
-
 static void test_take_exact_at_the_borders(void **state)
 {
     (void)state;
@@ -301,7 +270,7 @@ static void skip_a_stranger(size_t offset)
     size_t slice = index * SUPERSLAB_SLICES + offset;
     char *stranger = unit_occupy((uintptr_t)window_slice_address(slice), hak__os_page_size());
     memset(stranger, 's', hak__os_page_size());
-    struct run taken[200];
+    static struct run taken[MODEL_SLICES / 8];
     size_t count = 0;
     do {
         assert_true(count < COUNT_OF(taken));
@@ -445,7 +414,6 @@ int main(void)
         cmocka_unit_test(test_random_runs_against_a_model),
         cmocka_unit_test(test_every_alignment_and_length),
         cmocka_unit_test(test_dirty_goes_out_before_clean),
-        UNIT_TEST_WITH_KNOBS(test_huge_pages_are_dirty_as_a_whole),
         cmocka_unit_test(test_take_exact_at_the_borders),
         cmocka_unit_test(test_claims_skip_what_somebody_else_has_mapped),
         cmocka_unit_test(test_near_a_limit),

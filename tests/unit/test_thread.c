@@ -1,25 +1,25 @@
-/* test_thread.c: heap/thread: a thread's heap from its first slow operation to after its end. */
+/* test_thread.c: heap/thread: a thread's struct from its first slow operation to after its end, and
+ * threads that draw from one heap. */
+#include "../child.h"
 #include "../threads/threads.h"
-#include "unit.h"
+#include "heaps.h"
 
 static bool is_held(const struct lock *lock)
 {
     return __atomic_load_n(&lock->shared_state, __ATOMIC_RELAXED) != 0;
 }
 
-static bool is_parked(struct heap *heap)
+static bool is_parked(const struct thread *thread)
 {
-    lock_acquire(&heap->lock);
-    bool parked = heap->parked;
-    lock_release(&heap->lock);
-    return parked;
+    return __atomic_load_n(&thread->heap, __ATOMIC_RELAXED) == NULL;
 }
 
-static void test_nobodys_heaps(void **state)
+static void test_nobodys_threads(void **state)
 {
     (void)state;
-    const struct heap *const nobodys[] = {&hak__heap_none, &hak__heap_ended};
+    const struct thread *const nobodys[] = {&hak__thread_none, &hak__thread_ended};
     for (size_t i = 0; i < COUNT_OF(nobodys); i++) {
+        assert_null(nobodys[i]->heap);
         for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
             assert_null(nobodys[i]->cache.bins[class_index].head);
         }
@@ -32,48 +32,48 @@ static void test_nobodys_heaps(void **state)
     }
 }
 
+struct life {
+    struct thread *thread;
+    struct heap *heap;
+};
+
 static void *live_once(void *argument)
 {
-    struct heap **used = argument;
-    REQUIRE(hak__thread_heap == &hak__heap_none);
-    struct heap *heap = hak__heap_enter();
-    REQUIRE(heap != NULL && heap == hak__thread_heap && is_held(&heap->lock));
-    void *object = unit_cache_allocate(&heap->cache, 3);
-    REQUIRE(window_owner(window_slice_of(object)) == (heap->cache.key | 3));
-    hak__heap_leave(heap);
-    REQUIRE(!is_held(&heap->lock) && !is_parked(heap));
-    REQUIRE(hak__heap_current() == heap && hak__heap_enter() == heap);
-    unit_cache_free(&heap->cache, 3, object);
-    hak__heap_leave(heap);
-    *used = heap;
+    struct life *life = argument;
+    REQUIRE(hak__thread == &hak__thread_none);
+    struct thread *thread = hak__thread_enter();
+    REQUIRE(thread != NULL && thread == hak__thread);
+    struct heap *heap = thread->heap;
+    REQUIRE(is_held(&heap->lock));
+    void *object = unit_cache_allocate(&thread->cache, 3);
+    REQUIRE(window_owner(window_slice_of(object)) == (thread->cache.key | 3));
+    hak__thread_leave(thread);
+    REQUIRE(!is_held(&heap->lock) && thread->heap == heap && heap->threads_count == 1);
+    REQUIRE(hak__thread_current() == thread && hak__thread_enter() == thread);
+    unit_cache_free(&thread->cache, 3, object);
+    hak__thread_leave(thread);
+    *life = (struct life){thread, heap};
     return NULL;
 }
 
-static void test_a_heap_goes_from_thread_to_thread(void **state)
+static void test_a_struct_goes_from_thread_to_thread(void **state)
 {
-    struct heap *first = NULL, *second = NULL;
+    struct life first, second;
     (void)state;
     size_t taken = unit_region_bytes_taken();
     thread_join(thread_start(live_once, &first));
-    assert_true(is_parked(first));
+    assert_true(is_parked(first.thread));
+    assert_int_equal(first.heap->threads_count, 0);
     assert_int_equal(unit_region_bytes_taken(), taken);
     thread_join(thread_start(live_once, &second));
-    assert_ptr_equal(first, second);
+    assert_ptr_equal(first.thread, second.thread);
+    assert_ptr_equal(first.heap, second.heap);
 }
 
 /* A destructor of the program's that runs after the library's. */
 static pthread_key_t late_key;
 static int late_rounds;
-static size_t late_heaps;
-
-static size_t heaps_count(void)
-{
-    size_t count = 0;
-    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        count++;
-    }
-    return count;
-}
+static size_t late_heaps, late_threads;
 
 static void live_after_the_end(void *argument)
 {
@@ -81,17 +81,20 @@ static void live_after_the_end(void *argument)
         pthread_setspecific(late_key, argument);
         return;
     }
-    REQUIRE(hak__thread_heap == &hak__heap_ended);
-    REQUIRE(hak__heap_current() == NULL);
-    struct heap *heap = hak__heap_enter();
-    REQUIRE(heap != NULL && heap != &hak__heap_ended && is_held(&heap->lock) && !heap->parked);
-    void *object = unit_cache_allocate(&heap->cache, 3);
-    hak__heap_leave(heap);
-    REQUIRE(is_parked(heap) && !is_held(&heap->lock));
-    REQUIRE(hak__cache_bytes(&heap->cache) == 0); /* nothing stays in its bins */
-    REQUIRE(hak__thread_heap == &hak__heap_ended);
+    REQUIRE(hak__thread == &hak__thread_ended);
+    REQUIRE(hak__thread_current() == NULL);
+    struct thread *thread = hak__thread_enter();
+    REQUIRE(thread != NULL && thread != &hak__thread_ended && !is_parked(thread));
+    struct heap *heap = thread->heap;
+    REQUIRE(is_held(&heap->lock) && heap->threads_count == 1);
+    void *object = unit_cache_allocate(&thread->cache, 3);
+    hak__thread_leave(thread);
+    REQUIRE(is_parked(thread) && heap->threads_count == 0 && !is_held(&heap->lock));
+    REQUIRE(hak__cache_bytes(&thread->cache) == 0); /* nothing stays in its bins */
+    REQUIRE(hak__thread == &hak__thread_ended);
     unit_return_remote(&object, 1);
     late_heaps = heaps_count();
+    late_threads = threads_count();
 }
 
 static void *live_and_end(void *argument)
@@ -102,32 +105,33 @@ static void *live_and_end(void *argument)
 
 static void test_an_ended_thread_borrows(void **state)
 {
-    struct heap *used = NULL;
+    struct life life;
     (void)state;
     assert_int_equal(pthread_key_create(&late_key, live_after_the_end), 0);
-    size_t count = heaps_count();
-    thread_join(thread_start(live_and_end, &used));
+    size_t heaps = heaps_count(), threads = threads_count();
+    thread_join(thread_start(live_and_end, &life));
     assert_int_equal(late_rounds, 3);
-    assert_int_equal(late_heaps, count); /* the parked one was good enough */
+    assert_int_equal(late_heaps, heaps); /* the parked ones were good enough */
+    assert_int_equal(late_threads, threads);
     pthread_key_delete(late_key);
-    hak__heap_collect(used, true);
-    assert_true(unit_set_is_empty(&used->cache.slabs));
+    hak__heap_collect(life.heap, true);
+    assert_true(unit_set_is_empty(&life.heap->slabs));
 }
 
 static void *count_ticks(void *argument)
 {
     (void)argument;
-    struct heap *heap = hak__heap_current();
-    const uint64_t *ticks = &heap->cache.slabs.counters.values[COUNTER_TICKS];
+    struct thread *thread = hak__thread_current();
+    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
     uint64_t before = *ticks;
-    heap->cache.tick = 0;
+    thread->cache.tick = 0;
     for (uint32_t i = 1; i <= 5 * TICK_OPERATIONS; i++) {
-        REQUIRE(hak__heap_enter() == heap);
-        hak__heap_leave(heap);
+        REQUIRE(hak__thread_enter() == thread);
+        hak__thread_leave(thread);
         REQUIRE(*ticks - before == i / TICK_OPERATIONS);
     }
     for (uint32_t i = 0; i < TICK_OPERATIONS; i++) {
-        hak__heap_count_operation(heap);
+        hak__thread_count_operation(thread);
     }
     REQUIRE(*ticks - before == 6);
     return NULL;
@@ -140,13 +144,150 @@ static void test_ticks(void **state)
     thread_join(thread_start(count_ticks, NULL));
 }
 
-int main(void)
+/* From here on in a program of its own: threads that share one heap, with malloc and free. */
+
+static uint64_t counted(const struct thread *thread, enum counter counter)
 {
+    return thread->cache.counters.values[counter];
+}
+
+static void require_nothing_remote(const struct thread *thread)
+{
+    REQUIRE(counted(thread, COUNTER_FREE_REMOTE) == 0);
+    REQUIRE(counted(thread, COUNTER_REMOTE_BATCHES) == 0);
+    REQUIRE(thread->cache.remote_waiting == 0);
+}
+
+enum { SIZE = 100 };
+
+/* Its first operation is the free: the object becomes its own as it joins. */
+static void *free_the_others(void *argument)
+{
+    void **objects = argument;
+    uint32_t class_index = size_class_of(SIZE);
+    REQUIRE(hak__thread == &hak__thread_none);
+    for (size_t i = 0; i < 2; i++) {
+        hak_free(objects[i]);
+        REQUIRE_SIZE(hak__cache_objects(&hak__thread->cache, class_index), ==, i + 1);
+        REQUIRE(hak__thread->cache.bins[class_index].head == objects[i]);
+    }
+    REQUIRE(hak_malloc(SIZE) == objects[1]); /* the last freed, not a fresh one */
+    REQUIRE(hak_malloc(SIZE) == objects[0]);
+    for (size_t i = 0; i < 1000; i++) { /* many more than a bin holds */
+        hak_free(objects[i]);
+    }
+    require_nothing_remote(hak__thread);
+    REQUIRE(counted(hak__thread, COUNTER_FREE_FLUSHED_OBJECTS) != 0);
+    return NULL;
+}
+
+static void free_into_ones_own_bin(void *argument)
+{
+    static void *objects[1000];
+    (void)argument;
+    start_sharing(1);
+    size_t taken = unit_region_bytes_taken();
+    for (size_t i = 0; i < COUNT_OF(objects); i++) {
+        objects[i] = hak_malloc(SIZE);
+        REQUIRE(objects[i] != NULL);
+    }
+    thread_join(thread_start(free_the_others, objects));
+    REQUIRE(heaps_count() == 1 && threads_count() == 2);
+    REQUIRE(hak__thread->heap->slabs.shared_notified == 0);
+    require_nothing_remote(hak__thread);
+    hak__heap_reclaim(false);
+    REQUIRE_SIZE(unit_region_bytes_taken(), ==, taken);
+}
+
+/* Parcels handed around through one table: who takes one out checks and frees it. */
+static struct parcel *shared_slots[256];
+static pthread_barrier_t barrier;
+
+static void *exchange(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    pthread_barrier_wait(&barrier);
+    for (size_t step = 0; step < (SUPPORT_SLOW ? 10000 : 60000); step++) {
+        struct parcel **slot = &shared_slots[random_below(&random, COUNT_OF(shared_slots))];
+        unsigned bits = random_below(&random, 64) == 0 ? 17 : 10;
+        struct parcel *parcel = parcel_create(random_size(&random, bits), random);
+        parcel = __atomic_exchange_n(slot, parcel, __ATOMIC_ACQ_REL);
+        if (parcel != NULL) {
+            parcel_free(parcel);
+        }
+        if (step % 512 == 0) {
+            sched_yield();
+        }
+    }
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+static void exchange_at_once(void *argument)
+{
+    pthread_t threads[8];
+    uint32_t heaps_max = *(const uint32_t *)argument;
+    uint64_t remote = 0;
+    start_sharing(heaps_max);
+    size_t taken = unit_region_bytes_taken();
+    REQUIRE(pthread_barrier_init(&barrier, NULL, COUNT_OF(threads)) == 0);
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        threads[i] = thread_start(exchange, (void *)(uintptr_t)(i + 1));
+    }
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        thread_join(threads[i]);
+    }
+    REQUIRE(heaps_count() == heaps_max && threads_count() == COUNT_OF(threads));
+    for (size_t i = 0; i < COUNT_OF(shared_slots); i++) {
+        if (shared_slots[i] != NULL) {
+            parcel_free(shared_slots[i]);
+        }
+    }
+    for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
+        remote += counted(thread, COUNTER_FREE_REMOTE);
+    }
+    REQUIRE((remote == 0) == (heaps_max == 1)); /* those of one heap need no messages */
+    hak__heap_reclaim(false);
+    REQUIRE_SIZE(unit_region_bytes_taken(), ==, taken);
+    require_even(1);
+}
+
+static void run_child(const char *name)
+{
+    struct child_end end;
+    child_exec(name, NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
+static void test_frees_of_ones_own_heap(void **state)
+{
+    (void)state;
+    run_child("own bin");
+}
+
+static void test_many_threads_on_few_heaps(void **state)
+{
+    (void)state;
+    run_child("exchange 1");
+    run_child("exchange 2");
+}
+
+int main(int count, char **arguments)
+{
+    static uint32_t one = 1, two = 2;
+    static const struct child_case children[] = {
+        {"own bin", free_into_ones_own_bin, NULL},
+        {"exchange 1", exchange_at_once, &one},
+        {"exchange 2", exchange_at_once, &two},
+    };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nobodys_heaps),
-        cmocka_unit_test(test_a_heap_goes_from_thread_to_thread),
+        cmocka_unit_test(test_nobodys_threads),
+        cmocka_unit_test(test_a_struct_goes_from_thread_to_thread),
         cmocka_unit_test(test_an_ended_thread_borrows),
         UNIT_TEST_WITH_KNOBS(test_ticks),
+        cmocka_unit_test(test_frees_of_ones_own_heap),
+        cmocka_unit_test(test_many_threads_on_few_heaps),
     };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    child_main(count, arguments, children, COUNT_OF(children));
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
 }

@@ -106,22 +106,33 @@ static inline void unit_set_destroy(struct slab_set *set)
     munmap(set, sizeof *set);
 }
 
-static inline struct cache *unit_cache_create(void)
+/* A cache, with a slab set of its own or drawing from another's. */
+static inline struct cache *unit_cache_create_on(struct slab_set *set)
 {
     struct cache *cache = support_map(sizeof *cache);
-    hak__cache_start(cache, unit_next_heap_id());
-    cache->slabs.shared_patience = NOTIFIED_PENDING_MAX;
+    hak__cache_start(cache, set);
     return cache;
+}
+
+static inline struct cache *unit_cache_create(void)
+{
+    return unit_cache_create_on(unit_set_create());
+}
+
+/* All its objects must be back, and it then costs nothing. */
+static inline void unit_cache_destroy_on(struct cache *cache)
+{
+    hak__remote_flush(cache);
+    hak__cache_flush(cache);
+    REQUIRE_SIZE(cache->charged, ==, 0);
+    munmap(cache, sizeof *cache);
 }
 
 static inline void unit_cache_destroy(struct cache *cache)
 {
-    hak__remote_flush(cache);
-    hak__cache_flush(cache);
-    hak__slab_drain(&cache->slabs);
-    REQUIRE(unit_set_is_empty(&cache->slabs));
-    REQUIRE_SIZE(cache->charged, ==, 0);
-    munmap(cache, sizeof *cache);
+    struct slab_set *set = cache->slabs;
+    unit_cache_destroy_on(cache);
+    unit_set_destroy(set);
 }
 
 /* What the fast paths do, on a cache that belongs to no thread. */

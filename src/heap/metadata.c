@@ -1,0 +1,64 @@
+/* metadata.c: memory for heaps and threads, which are never freed. */
+#include "heap/heap.h"
+
+#include "base/bits.h"
+#include "os/os.h"
+
+/* Several are mapped at a time; what is not touched costs nothing. */
+#define METADATA_CHUNK_SIZE ((size_t)256 << 10)
+
+/* Under HEAPS. */
+static unsigned char *metadata_chunk; /* the rest of the last one */
+static size_t metadata_left;
+static size_t shared_metadata_bytes;
+
+size_t hak__metadata_bytes(void)
+{
+    return atomic_load_relaxed(&shared_metadata_bytes);
+}
+
+static void *metadata_take(size_t size)
+{
+    void *memory = NULL;
+    lock_acquire(&hak__heaps_lock);
+    if (metadata_left >= size) {
+        memory = metadata_chunk;
+        metadata_chunk += size;
+        metadata_left -= size;
+    }
+    lock_release(&hak__heaps_lock);
+    return memory;
+}
+
+/* False when another thread was faster. */
+static bool metadata_add_chunk(void *chunk, size_t size)
+{
+    lock_acquire(&hak__heaps_lock);
+    bool wanted = metadata_left < size;
+    if (wanted) {
+        metadata_chunk = chunk;
+        metadata_left = METADATA_CHUNK_SIZE;
+        atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + METADATA_CHUNK_SIZE);
+    }
+    lock_release(&hak__heaps_lock);
+    return wanted;
+}
+
+void *hak__metadata_allocate(size_t size)
+{
+    size = bits_align_up(size, HAK_CACHE_LINE);
+    HAK_ASSERT(size <= METADATA_CHUNK_SIZE);
+    for (;;) {
+        void *memory = metadata_take(size);
+        if (memory != NULL) {
+            return memory;
+        }
+        void *chunk;
+        if (hak__os_map(METADATA_CHUNK_SIZE, hak__os_page_size(), &chunk) != 0) {
+            return NULL;
+        }
+        if (!metadata_add_chunk(chunk, size)) {
+            hak__os_unmap(chunk, METADATA_CHUNK_SIZE);
+        }
+    }
+}

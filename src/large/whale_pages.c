@@ -1,0 +1,95 @@
+/* whale_pages.c: see whale_pages.h. */
+#include "large/whale_pages.h"
+
+#include "base/bits.h"
+#include "core/knobs.h"
+#include "large/whale_registry.h"
+#include "os/os.h"
+#include "region/superslab.h"
+
+/* Before there is evidence a whale gets huge pages when it and the superslabs are this many times
+ * knobs.huge_threshold: the untouched part is then a small share, or the program's own doing. */
+#define WHALE_HUGE_FACTOR 4u
+
+struct sighting {
+    struct whale whale; /* address 0: none */
+    bool ended;         /* freed: `dense` is what was seen then */
+    bool dense;
+};
+
+/* By kind; the last but one and the last. Under the WHALES lock. */
+static struct sighting sightings[2][2];
+
+static bool whale_is_dense(struct whale whale)
+{
+    size_t size = whale.size < OS_RESIDENT_SIZE_MAX ? whale.size : OS_RESIDENT_SIZE_MAX;
+    uintptr_t middle =
+        bits_align_down(whale.address + (whale.size - size) / 2, hak__os_page_size());
+    return hak__os_resident((const void *)middle, size) >= size / 4 * 3;
+}
+
+bool hak__whale_earns_huge(size_t size, bool zeroed)
+{
+    if (size < 2 * HUGE_PAGE_SIZE) {
+        return false;
+    }
+    lock_acquire(&hak__whale_lock);
+    struct sighting sighting = sightings[zeroed][0];
+    size_t mapped = hak__whale_registry_totals().live_bytes;
+    lock_release(&hak__whale_lock);
+    mapped += hak__superslab_bytes_claimed() + size;
+    if (sighting.whale.address == 0) {
+        return !zeroed && mapped / WHALE_HUGE_FACTOR >= hak__knobs.huge_threshold;
+    }
+    return mapped >= hak__knobs.huge_threshold &&
+           (sighting.ended ? sighting.dense : whale_is_dense(sighting.whale));
+}
+
+void hak__whale_watch(struct whale whale, bool zeroed)
+{
+    lock_acquire(&hak__whale_lock);
+    sightings[zeroed][0] = sightings[zeroed][1];
+    sightings[zeroed][1] = (struct sighting){whale, false, false};
+    lock_release(&hak__whale_lock);
+}
+
+/* The one that watches the whale at `address`, NULL when none does. */
+static struct sighting *sighting_of(uintptr_t address)
+{
+    for (size_t i = 0; i < 4; i++) {
+        struct sighting *sighting = &sightings[i / 2][i % 2];
+        if (sighting->whale.address == address && !sighting->ended) {
+            return sighting;
+        }
+    }
+    return NULL;
+}
+
+void hak__whale_watch_moved(uintptr_t from, struct whale to)
+{
+    lock_acquire(&hak__whale_lock);
+    struct sighting *sighting = sighting_of(from);
+    if (sighting != NULL) {
+        sighting->whale = to;
+    }
+    lock_release(&hak__whale_lock);
+}
+
+void hak__whale_watch_end(uintptr_t address)
+{
+    lock_acquire(&hak__whale_lock);
+    const struct sighting *sighting = sighting_of(address);
+    struct whale whale = sighting != NULL ? sighting->whale : (struct whale){0, 0};
+    lock_release(&hak__whale_lock);
+    if (whale.address == 0) {
+        return;
+    }
+    bool dense = whale_is_dense(whale);
+    lock_acquire(&hak__whale_lock);
+    struct sighting *ended = sighting_of(address); /* another may have taken its place */
+    if (ended != NULL) {
+        ended->ended = true;
+        ended->dense = dense;
+    }
+    lock_release(&hak__whale_lock);
+}

@@ -1,0 +1,25 @@
+/* whale_pages.h: small or huge pages for a whale, by what became of earlier ones.
+ *
+ * Huge pages save most of the faults' time (a fifth to a third is left), but a sparse table of 1
+ * GiB is 160 MiB of small pages and 2.4 GiB of huge ones (docs/decisions/0010). Whether a program
+ * touches what it asks for is seen in the whales it has: of each kind, zeroed ones (calloc) and
+ * others, the last two that were mapped with small pages are watched, and the older one is looked
+ * at when the next is mapped (2 MiB in its middle), or when it is freed, if that is before.
+ *
+ * All functions take the WHALES lock themselves and make system calls without it. Any thread.
+ */
+#ifndef HAK_LARGE_WHALE_PAGES_H
+#define HAK_LARGE_WHALE_PAGES_H
+
+#include "large/whale.h"
+
+/* Are huge pages worth asking for, for a whale of `size` bytes? */
+HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
+/* A new whale has small pages. */
+HAK_HIDDEN void hak__whale_watch(struct whale whale, bool zeroed);
+/* It was moved or resized. */
+HAK_HIDDEN void hak__whale_watch_moved(uintptr_t from, struct whale to);
+/* The whale at `address` is about to be freed: the last chance to look. */
+HAK_HIDDEN void hak__whale_watch_end(uintptr_t address);
+
+#endif

@@ -1,0 +1,306 @@
+/* test_heap_sharing.c: heap/heap: threads that share heaps: which one the next joins, how many
+ * there get, that the counts stay exact, and what goes with a thread and what with the last one.
+ *
+ * What a thread joins depends on what was made before: each part runs in a program of its own.
+ */
+#include "../child.h"
+#include "../threads/threads.h"
+#include "heaps.h"
+
+enum { THREADS = 100 };
+
+static struct thread *threads[THREADS];
+static uint32_t shared_users[1000]; /* by heap id */
+static pthread_barrier_t barrier;
+
+static void join_evenly(void *argument)
+{
+    uint32_t heaps_max = *(const uint32_t *)argument;
+    start_sharing(heaps_max);
+    for (size_t i = 0; i < THREADS; i++) {
+        threads[i] = adopt();
+        REQUIRE_SIZE(heaps_count(), ==, i < heaps_max ? i + 1 : heaps_max);
+        REQUIRE(i >= heaps_max || threads[i]->heap->threads_count == 1);
+        REQUIRE(threads[i]->heap->slabs.shared_patience == NOTIFIED_PENDING_MAX);
+        require_even(i + 1);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        hak__thread_park(threads[i]);
+    }
+    require_even(0);
+    for (size_t i = 0; i < THREADS; i++) { /* and once more, by heaps that are there */
+        adopt();
+        REQUIRE_SIZE(heaps_count(), ==, heaps_max);
+    }
+    require_even(THREADS);
+}
+
+static void join_the_deserted(void *argument)
+{
+    (void)argument;
+    start_sharing(8);
+    for (size_t i = 0; i < 6; i++) {
+        threads[i] = adopt();
+    }
+    static const size_t deserted[] = {2, 0, 5};
+    struct heap *heaps[COUNT_OF(deserted)];
+    for (size_t i = 0; i < COUNT_OF(deserted); i++) {
+        heaps[i] = threads[deserted[i]]->heap;
+        hak__thread_park(threads[deserted[i]]);
+    }
+    for (size_t i = 0; i < COUNT_OF(deserted); i++) { /* before a new one is made */
+        adopt();
+        REQUIRE_SIZE(heaps_count(), ==, 6);
+    }
+    for (size_t i = 0; i < COUNT_OF(deserted); i++) {
+        REQUIRE(heaps[i]->threads_count == 1);
+    }
+    for (size_t i = 6; i < 24; i++) {
+        adopt();
+    }
+    REQUIRE_SIZE(heaps_count(), ==, 8);
+    require_even(24);
+}
+
+/* Threads that all leave one heap: the next ones join it until it has as many as the others. */
+static void fill_the_deserted(void *argument)
+{
+    (void)argument;
+    start_sharing(4);
+    for (size_t i = 0; i < 16; i++) {
+        threads[i] = adopt();
+    }
+    struct heap *heap = threads[9]->heap;
+    for (size_t i = 0; i < 16; i++) {
+        if (threads[i]->heap == heap) {
+            hak__thread_park(threads[i]);
+        }
+    }
+    REQUIRE(heap->threads_count == 0);
+    for (uint32_t i = 1; i <= 3; i++) {
+        adopt();
+        REQUIRE(heap->threads_count == i);
+    }
+    adopt();
+    require_even(16);
+}
+
+/* Joins and parts by chance, with the rule told once more: of those without a thread any, else a
+ * new one, else one with no more than the mean. */
+static void follow_the_rule(void *argument)
+{
+    const size_t heaps_max = 5;
+    uint64_t random = 3;
+    size_t joined = 0;
+    (void)argument;
+    start_sharing((uint32_t)heaps_max);
+    for (size_t step = 0; step < 20000; step++) {
+        size_t heaps = heaps_count(), without = 0;
+        for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+            without += heap->threads_count == 0;
+        }
+        if (joined != THREADS / 4 && (joined == 0 || random_below(&random, 2) == 0)) {
+            struct thread *thread = threads[joined] = adopt();
+            size_t others = thread->heap->threads_count - 1;
+            bool made = heaps_count() != heaps;
+            REQUIRE(made == (without == 0 && heaps < heaps_max));
+            REQUIRE(made || (without != 0 ? others == 0 : others * heaps <= joined));
+            joined++;
+        } else {
+            size_t i = random_below(&random, joined);
+            struct heap *heap = threads[i]->heap;
+            uint32_t before = heap->threads_count;
+            hak__thread_park(threads[i]);
+            REQUIRE(heap->threads_count == before - 1);
+            threads[i] = threads[--joined];
+        }
+        size_t sum = 0;
+        for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+            sum += heap->threads_count;
+        }
+        REQUIRE_SIZE(sum, ==, joined);
+    }
+    REQUIRE_SIZE(heaps_count(), ==, heaps_max);
+}
+
+static void *join_and_part(void *argument)
+{
+    struct thread *mine[6] = {NULL};
+    uint64_t random = (uintptr_t)argument;
+    for (size_t i = 0; i < (SUPPORT_SLOW ? 5000 : 30000); i++) {
+        struct thread **slot = &mine[random_below(&random, COUNT_OF(mine))];
+        if (*slot == NULL) {
+            *slot = adopt();
+            REQUIRE(__atomic_exchange_n(&(*slot)->batches, 1, __ATOMIC_RELAXED) == 0);
+            __atomic_fetch_add(&shared_users[(*slot)->heap->id], 1, __ATOMIC_RELAXED);
+        } else {
+            REQUIRE(__atomic_exchange_n(&(*slot)->batches, 0, __ATOMIC_RELAXED) == 1);
+            __atomic_fetch_sub(&shared_users[(*slot)->heap->id], 1, __ATOMIC_RELAXED);
+            hak__thread_park(*slot);
+            *slot = NULL;
+        }
+    }
+    pthread_barrier_wait(&barrier); /* all at rest: main looks at the counts */
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < COUNT_OF(mine); i++) {
+        if (mine[i] != NULL) {
+            hak__thread_park(mine[i]);
+        }
+    }
+    return NULL;
+}
+
+static void join_and_part_at_once(void *argument)
+{
+    pthread_t users[8];
+    size_t joined = 0;
+    uint32_t heaps_max = *(const uint32_t *)argument;
+    start_sharing(heaps_max);
+    REQUIRE(pthread_barrier_init(&barrier, NULL, COUNT_OF(users) + 1) == 0);
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        users[i] = thread_start(join_and_part, (void *)(uintptr_t)(i + 1));
+    }
+    pthread_barrier_wait(&barrier);
+    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        REQUIRE(heap->threads_count == shared_users[heap->id]);
+        joined += heap->threads_count;
+    }
+    for (struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
+        joined -= thread->heap != NULL;
+    }
+    REQUIRE_SIZE(joined, ==, 0);
+    REQUIRE_SIZE(heaps_count(), <=, heaps_max);
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        thread_join(users[i]);
+    }
+    REQUIRE_SIZE(threads_count(), <=, COUNT_OF(users) * 6);
+    require_even(0);
+    for (size_t i = 0; i < 60; i++) { /* the sums are right as well */
+        adopt();
+        require_even(i + 1);
+    }
+}
+
+/* All find one heap fewer than there may be: one makes it, the others share. */
+enum { ROUNDS = 300, AT_ONCE = 8 };
+
+static void *join_each_round(void *argument)
+{
+    for (size_t round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&barrier);
+        adopt();
+        pthread_barrier_wait(&barrier);
+    }
+    return argument;
+}
+
+static void make_no_more_at_once(void *argument)
+{
+    pthread_t users[AT_ONCE];
+    (void)argument;
+    start_sharing(1);
+    REQUIRE(pthread_barrier_init(&barrier, NULL, AT_ONCE + 1) == 0);
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        users[i] = thread_start(join_each_round, NULL);
+    }
+    for (size_t round = 1; round <= ROUNDS; round++) {
+        hak__knobs.heaps_max = (uint32_t)round;
+        pthread_barrier_wait(&barrier);
+        pthread_barrier_wait(&barrier);
+        REQUIRE_SIZE(heaps_count(), ==, round);
+    }
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        thread_join(users[i]);
+    }
+    REQUIRE_SIZE(threads_count(), ==, (size_t)ROUNDS * AT_ONCE);
+}
+
+/* Of two threads on one heap the first to go takes what is its own, the last the rest. */
+static void park_one_of_two(void *argument)
+{
+    enum { CLASS = 7, OTHER_CLASS = 9 };
+    (void)argument;
+    start_sharing(1);
+    size_t taken = unit_region_bytes_taken();
+    struct thread *first = adopt(), *second = adopt();
+    struct heap *heap = first->heap;
+    REQUIRE(heap == second->heap && heap->threads_count == 2);
+    thread_free(first, CLASS, thread_allocate(first, CLASS));
+    thread_free(second, CLASS, thread_allocate(second, CLASS));
+    thread_free(second, OTHER_CLASS, thread_allocate(second, OTHER_CLASS));
+    keep_a_span(first);
+    size_t bytes = hak__cache_bytes(&second->cache);
+    uint64_t charged = second->cache.charged;
+    struct object *head = second->cache.bins[CLASS].head;
+    REQUIRE(hak__cache_bytes(&first->cache) != 0 && bytes != 0 && head != NULL);
+    hak__thread_park(first);
+    REQUIRE(first->heap == NULL && hak__cache_bytes(&first->cache) == 0);
+    REQUIRE(first->cache.charged == 0 && hak__cache_charged == charged);
+    REQUIRE(hak__cache_bytes(&second->cache) == bytes && second->cache.charged == charged);
+    REQUIRE(second->cache.bins[CLASS].head == head && second->heap == heap);
+    REQUIRE(heap->threads_count == 1 && heap->slabs.shared_patience == NOTIFIED_PENDING_MAX);
+    REQUIRE(heap->spans.slices == MIB / SLICE_SIZE);
+    hak__thread_park(second);
+    REQUIRE(heap->threads_count == 0 && heap->slabs.shared_patience == NOTIFIED_PENDING_MAX_PARKED);
+    REQUIRE(heap->spans.slices == 0 && unit_set_is_empty(&heap->slabs));
+    REQUIRE(hak__cache_charged == 0 && unit_region_bytes_taken() == taken);
+}
+
+static void run_child(const char *name)
+{
+    struct child_end end;
+    child_exec(name, NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
+static void test_joining(void **state)
+{
+    (void)state;
+    run_child("join 1");
+    run_child("join 2");
+    run_child("join 7");
+    run_child("join the deserted");
+    run_child("fill the deserted");
+    run_child("follow the rule");
+}
+
+static void test_joining_at_once(void **state)
+{
+    (void)state;
+    run_child("at once 1");
+    run_child("at once 2");
+    run_child("at once 7");
+    run_child("make no more");
+}
+
+static void test_parking_one_of_two(void **state)
+{
+    (void)state;
+    run_child("park one of two");
+}
+
+int main(int count, char **arguments)
+{
+    static uint32_t one = 1, two = 2, seven = 7;
+    static const struct child_case children[] = {
+        {"join 1", join_evenly, &one},
+        {"join 2", join_evenly, &two},
+        {"join 7", join_evenly, &seven},
+        {"join the deserted", join_the_deserted, NULL},
+        {"fill the deserted", fill_the_deserted, NULL},
+        {"follow the rule", follow_the_rule, NULL},
+        {"at once 1", join_and_part_at_once, &one},
+        {"at once 2", join_and_part_at_once, &two},
+        {"at once 7", join_and_part_at_once, &seven},
+        {"make no more", make_no_more_at_once, NULL},
+        {"park one of two", park_one_of_two, NULL},
+    };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_joining),
+        cmocka_unit_test(test_joining_at_once),
+        cmocka_unit_test(test_parking_one_of_two),
+    };
+    child_main(count, arguments, children, COUNT_OF(children));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
