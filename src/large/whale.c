@@ -161,11 +161,12 @@ bool hak__whale_free(void *pointer)
 {
     struct whale evicted[WHALE_CACHE_ENTRIES + 1];
     uint32_t evicted_count = 0;
+    bool watched = false;
     uint32_t now = hak__os_clock_ms();
-    hak__whale_watch_end((uintptr_t)pointer);
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
     if (whale.address != 0) {
+        watched = hak__whale_is_watched(whale.address);
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
         if (whale.size > hak__knobs.whale_cache_bytes / 2) { /* one whale never fills the cache */
             evicted[evicted_count++] = whale;
@@ -176,6 +177,9 @@ bool hak__whale_free(void *pointer)
         }
     }
     lock_release(&hak__whale_lock);
+    if (HAK_UNLIKELY(watched)) { /* it may already be another's: a hint all the same */
+        hak__whale_watch_end(whale);
+    }
     for (uint32_t i = 0; i < evicted_count; i++) {
         whale_unmap(evicted[i]);
     }
@@ -226,14 +230,13 @@ void *hak__whale_resize(void *pointer, size_t size)
     void *moved = (void *)whale.address;
     bool resized = size == whale.size || hak__os_remap(moved, whale.size, size, true, &moved) == 0;
     struct whale now = resized ? (struct whale){(uintptr_t)moved, size} : whale;
-    if (resized) {
-        hak__whale_watch_moved(whale.address, now);
-    }
-    if (resized && size > whale.size && hak__whale_earns_huge(size, false)) {
+    if (resized && size / HUGE_PAGE_SIZE > whale.size / HUGE_PAGE_SIZE &&
+        hak__whale_earns_huge(size, false)) {
         hak__os_huge(moved, size);
     }
     lock_acquire(&hak__whale_lock);
     hak__whale_registry_put_back(now);
+    hak__whale_watch_moved(whale.address, now);
     lock_release(&hak__whale_lock);
     return resized ? moved : NULL;
 }

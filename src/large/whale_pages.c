@@ -58,38 +58,34 @@ static struct sighting *sighting_of(uintptr_t address)
 {
     for (size_t i = 0; i < 4; i++) {
         struct sighting *sighting = &sightings[i / 2][i % 2];
-        if (sighting->whale.address == address && !sighting->ended) {
+        if (HAK_UNLIKELY(sighting->whale.address == address && !sighting->ended)) {
             return sighting;
         }
     }
     return NULL;
 }
 
+bool hak__whale_is_watched(uintptr_t address)
+{
+    return sighting_of(address) != NULL;
+}
+
 void hak__whale_watch_moved(uintptr_t from, struct whale to)
 {
-    lock_acquire(&hak__whale_lock);
     struct sighting *sighting = sighting_of(from);
     if (sighting != NULL) {
         sighting->whale = to;
     }
-    lock_release(&hak__whale_lock);
 }
 
-void hak__whale_watch_end(uintptr_t address)
+void hak__whale_watch_end(struct whale whale)
 {
-    lock_acquire(&hak__whale_lock);
-    const struct sighting *sighting = sighting_of(address);
-    struct whale whale = sighting != NULL ? sighting->whale : (struct whale){0, 0};
-    lock_release(&hak__whale_lock);
-    if (whale.address == 0) {
-        return;
-    }
     bool dense = whale_is_dense(whale);
     lock_acquire(&hak__whale_lock);
-    struct sighting *ended = sighting_of(address); /* another may have taken its place */
-    if (ended != NULL) {
-        ended->ended = true;
-        ended->dense = dense;
+    struct sighting *sighting = sighting_of(whale.address); /* another may have taken its place */
+    if (sighting != NULL) {
+        sighting->ended = true;
+        sighting->dense = dense;
     }
     lock_release(&hak__whale_lock);
 }

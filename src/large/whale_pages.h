@@ -6,7 +6,8 @@
  * others, the last two that were mapped with small pages are watched, and the older one is looked
  * at when the next is mapped (2 MiB in its middle), or when it is freed, if that is before.
  *
- * All functions take the WHALES lock themselves and make system calls without it. Any thread.
+ * Functions take the WHALES lock themselves, unless said otherwise, and make system calls without
+ * it. Any thread.
  */
 #ifndef HAK_LARGE_WHALE_PAGES_H
 #define HAK_LARGE_WHALE_PAGES_H
@@ -17,9 +18,11 @@
 HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
 /* A new whale has small pages. */
 HAK_HIDDEN void hak__whale_watch(struct whale whale, bool zeroed);
-/* It was moved or resized. */
+/* It was moved or resized. Under the lock. */
 HAK_HIDDEN void hak__whale_watch_moved(uintptr_t from, struct whale to);
-/* The whale at `address` is about to be freed: the last chance to look. */
-HAK_HIDDEN void hak__whale_watch_end(uintptr_t address);
+/* Under the lock. */
+HAK_HIDDEN bool hak__whale_is_watched(uintptr_t address);
+/* A watched whale has been freed and is still mapped: the last chance to look. */
+HAK_HIDDEN void hak__whale_watch_end(struct whale whale);
 
 #endif

@@ -77,7 +77,7 @@ static void test_what_is_seen_decides(void **state)
         assert_true(hak__whale_earns_huge(16 * MIB, zeroed)); /* it is looked at anew each time */
         const struct whale all[] = {dense, half, sparse, others[0], others[1], others[2]};
         for (size_t i = 0; i < COUNT_OF(all); i++) {
-            hak__whale_watch_end(all[i].address);
+            hak__whale_watch_end(all[i]);
             unmap_whale(all[i]);
         }
     }
@@ -90,12 +90,12 @@ static void test_freed_whales_are_remembered(void **state)
     hak__knobs.huge_threshold = 8 * MIB;
     struct whale other;
     struct whale whale = watch_touched(false, hak__os_page_size(), &other);
-    hak__whale_watch_end(whale.address);
+    hak__whale_watch_end(whale);
     unmap_whale(whale);
     assert_true(hak__whale_earns_huge(16 * MIB, false));
-    hak__whale_watch_end(whale.address); /* once only */
+    hak__whale_watch_end(whale); /* once only */
     assert_true(hak__whale_earns_huge(16 * MIB, false));
-    hak__whale_watch_end(other.address);
+    hak__whale_watch_end(other);
     unmap_whale(other);
     struct whale last = watch_touched(false, hak__os_page_size(), &other);
     unmap_whale(last); /* without a word, as a reshaping that fails does */
@@ -129,8 +129,8 @@ static void test_whales_earn_them(void **state)
     for (int zeroed = 0; zeroed < KINDS; zeroed++) {
         struct whale untouched;
         struct whale sparse = watch_touched(zeroed, watched_size, &untouched);
-        hak__whale_watch_end(sparse.address);
-        hak__whale_watch_end(untouched.address);
+        hak__whale_watch_end(sparse);
+        hak__whale_watch_end(untouched);
         unmap_whale(sparse);
         unmap_whale(untouched);
         void *whales[WATCHED + 1];
