@@ -77,6 +77,10 @@ HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
  */
 HAK_HIDDEN void *hak__cache_refill(struct cache *cache, uint32_t class_index);
 
+/* Objects a refill of the class takes at most: what fits a slice, or the limit; little when there
+ * is no budget for it, because all of that goes back at the next free. */
+HAK_HIDDEN uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index);
+
 /* The bin of the class exceeds its limit: makes room. Under the heap's lock. */
 HAK_HIDDEN void hak__cache_overflow(struct cache *cache, uint32_t class_index);
 

@@ -39,6 +39,12 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
     bin->limit = limit;
 }
 
+static bool cache_affords(const struct cache *cache, uint64_t growth)
+{
+    return cache->charged + growth <= hak__knobs.cache_bytes &&
+           atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
+}
+
 /* Doubles the limit, or starts it, if it stays within `bytes` and both budgets allow. Two threads
  * may exceed the common one by a step each. */
 static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t bytes)
@@ -48,10 +54,21 @@ static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t
     uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
-    if (larger > limit && cache->charged + growth <= hak__knobs.cache_bytes &&
-        atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total) {
+    if (larger > limit && cache_affords(cache, growth)) {
         cache_set_limit(cache, class_index, larger);
     }
+}
+
+uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
+{
+    uint32_t limit = cache->bins[class_index].limit;
+    uint32_t start = cache_limit_for(class_index, BIN_BYTES_START);
+    if (limit == 0 && !cache_affords(cache, cache_charge(class_index, start))) {
+        return start;
+    }
+    uint32_t most = (uint32_t)SLICE_SIZE / size_class_bytes(class_index);
+    most = most < limit ? limit : most;
+    return most == 0 ? 1 : most;
 }
 
 /* Returns a list to its slabs, a run of neighbours in one slab at a time. */
@@ -153,17 +170,8 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     if (bin->room >= 0) {
         return;
     }
-    if (bin->limit == 0) { /* no budget: just this object goes back, the rest of a refill stays */
-        struct object *object = bin->head;
-        const struct slab *slab = slab_of_slice(window_slice_of(object));
-        if (hak__slab_free_objects(slab) + bin_count(bin) >= slab->carved_count) {
-            cache_flush_class(cache, class_index); /* unless that rest is all that holds the slab */
-            return;
-        }
-        bin->head = object->next;
-        bin->room++;
-        object->next = NULL;
-        cache_return(cache, (struct object_list){object, 1});
+    if (bin->limit == 0) { /* no budget: what stays would hold slabs that are not charged */
+        cache_flush_class(cache, class_index);
         return;
     }
     cache_return(cache, bin_take_newest(bin));

@@ -12,9 +12,8 @@ void *hak__cache_refill(struct cache *cache, uint32_t class_index)
     }
     cache->active[class_index] = true;
     cache->missed[class_index] = true;
-    uint32_t most = (uint32_t)SLICE_SIZE / size_class_bytes(class_index);
-    most = most < bin->limit ? bin->limit : most;
-    struct object_list list = hak__slab_refill(cache->slabs, class_index, most == 0 ? 1 : most);
+    uint32_t most = hak__cache_refill_most(cache, class_index);
+    struct object_list list = hak__slab_refill(cache->slabs, class_index, most);
     if (list.count == 0) {
         return NULL;
     }

@@ -34,10 +34,11 @@ static void heap_add_thread(struct heap *heap)
 }
 
 /* The next in turn with no more threads than the others have on average: there is always one, and
- * it is found by a step or two. When heaps without threads are left, one of those. Under HEAPS. */
-static struct heap *heap_choose(void)
+ * it is found by a step or two. When heaps without threads are left, one of those. NULL: a new one
+ * is due, as there are fewer than `heaps_max`. Under HEAPS. */
+static struct heap *heap_choose(uint32_t heaps_max)
 {
-    if (heap_without_threads == 0 && heap_next_id - 1 < hak__knobs.heaps_max) {
+    if (heap_without_threads == 0 && heap_next_id - 1 < heaps_max) {
         return NULL;
     }
     uint32_t most = heap_without_threads != 0 ? 0 : heap_joined_count / (heap_next_id - 1);
@@ -52,10 +53,10 @@ static struct heap *heap_choose(void)
     } while (true);
 }
 
-static struct heap *heap_join_existing(void)
+static struct heap *heap_join_existing(uint32_t heaps_max)
 {
     lock_acquire(&hak__heaps_lock);
-    struct heap *heap = heap_choose();
+    struct heap *heap = heap_choose(heaps_max);
     if (heap != NULL) {
         heap_add_thread(heap);
     }
@@ -74,23 +75,24 @@ static void heap_list(struct heap *heap)
     heap->next = shared_heap_first;
     heap_without_threads++;
     heap_add_thread(heap);
-    heap_next_to_join = heap->next; /* the longest without a new thread, often main's */
+    heap_next_to_join = heap->next; /* not the one that was just made */
     /* release: pairs with the acquire in hak__heap_first */
     atomic_store_release(&shared_heap_first, heap);
 }
 
 struct heap *hak__heap_join(void)
 {
-    struct heap *heap = heap_join_existing();
+    struct heap *heap = heap_join_existing(hak__knobs.heaps_max);
     if (heap != NULL) {
         return heap;
     }
     struct heap *made = hak__metadata_allocate(sizeof *made);
     if (made == NULL) {
-        return NULL;
+        return heap_join_existing(1); /* any, if there is one */
     }
     lock_acquire(&hak__heaps_lock);
-    heap = heap_choose(); /* again: others were here at the same moment, and faster */
+    heap = heap_choose(
+        hak__knobs.heaps_max); /* again: others were here at the same moment, and faster */
     if (heap != NULL) {
         heap_add_thread(heap); /* what was made is lost: once a process, 2 KiB a thread */
     } else if (heap_next_id <= HEAP_ID_MAX) {

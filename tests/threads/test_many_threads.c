@@ -6,9 +6,12 @@
  */
 #include "threads.h"
 
-/* What all idle threads together may hold: the default bound of all thread caches (a 64th of the
- * RAM, slabs included) and some OS pages a thread for its cache and stack. */
-#define CACHES_MAX ((size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 64)
+/* What all idle threads together may hold: the bound of all thread caches, slabs included, which is
+ * set to that of a machine with 1 GiB of RAM, and some OS pages a thread for its cache and stack.
+ */
+#define BUDGET_NAME "HAKMEM_CACHE_BYTES_TOTAL"
+#define BUDGET_VALUE "16m"
+#define CACHES_MAX (16 * MIB)
 #define THREAD_COST (24 * KIB)
 
 enum { PARCELS = 600 };
@@ -107,8 +110,15 @@ static void test_second_generation(void **state)
     REQUIRE_SIZE(stats_now().bytes_metadata, <=, before.bytes_metadata);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    const char *budget = getenv(BUDGET_NAME);
+    if (budget == NULL || strcmp(budget, BUDGET_VALUE) != 0) { /* options are read at start only */
+        REQUIRE(setenv(BUDGET_NAME, BUDGET_VALUE, 1) == 0);
+        execv("/proc/self/exe", argv);
+        REQUIRE(false);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_400_threads),
         cmocka_unit_test(test_2000_threads),
