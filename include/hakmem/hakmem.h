@@ -97,7 +97,7 @@ HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
  * start). */
 HAK_API bool hak_owns(const void *pointer) HAK_NOEXCEPT;
 
-/* Gives free memory back to the OS now: the calling thread's cache, the heaps of ended threads,
+/* Gives free memory back to the OS now: the calling thread's cache, what heaps keep,
  * empty slabs and spans, cached whales. `keep` bytes of free memory may stay. True when anything
  * was given back. */
 HAK_API bool hak_trim(size_t keep) HAK_NOEXCEPT;
