@@ -110,6 +110,13 @@ prove_process() {
         fail "hakmem does not serve process $1"
 }
 
+# prove_child PID: the same for one that may have ended by now: it has no maps then.
+prove_child() {
+    local maps
+    maps=$(cat "/proc/$1/maps" 2>/dev/null)
+    [[ -z $maps || $maps == *"/$served_by"* ]] || fail "hakmem does not serve process $1"
+}
+
 # start LOG COMMAND...: starts a server, its id in $server_pid. COMMAND is no function: it would
 # have a process of its own around it.
 start() {

@@ -72,7 +72,7 @@ run_server() {
     if [[ $1 != env ]]; then
         prove_process "$server_pid"
         for backend in $(pgrep -P "$server_pid"); do
-            prove_process "$backend"
+            prove_child "$backend"
         done
     fi
     queries | sql "$@" || give_up "queries: $*"
