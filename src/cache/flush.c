@@ -45,11 +45,12 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
-/* Doubles the limit, or starts it, if it stays within `bytes` and both budgets allow. Two threads
+/* Doubles the limit, or starts it, within `bytes`, the option and both budgets. Two threads
  * may exceed the common one by a step each. */
 static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t bytes)
 {
     uint32_t limit = cache->bins[class_index].limit;
+    bytes = bytes < hak__knobs.bin_bytes_max ? bytes : hak__knobs.bin_bytes_max;
     uint32_t most = cache_limit_for(class_index, bytes);
     uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
     larger = larger < most ? larger : most;
@@ -161,11 +162,9 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     if (cache->missed[class_index] || bin->limit == 0) { /* too small in both directions, or new */
         cache->missed[class_index] = false;
         cache->overflows[class_index] = 0;
-        cache_grow_limit(cache, class_index, hak__knobs.bin_bytes_max);
+        cache_grow_limit(cache, class_index, UINT32_MAX);
     } else if (++cache->overflows[class_index] % BIN_GROWTH_OVERFLOWS == 0) { /* it only frees */
-        cache_grow_limit(cache, class_index,
-                         BIN_BYTES_FREEING < hak__knobs.bin_bytes_max ? BIN_BYTES_FREEING
-                                                                      : hak__knobs.bin_bytes_max);
+        cache_grow_limit(cache, class_index, BIN_BYTES_FREEING);
     }
     if (bin->room >= 0) {
         return;

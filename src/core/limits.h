@@ -122,9 +122,9 @@
 #define OWNER_CODE_BITS 8u
 #define HEAP_ID_MAX ((UINT32_C(1) << (32 - OWNER_CODE_BITS)) - 2)
 
-/* A superslab of small pages of which this much is resident speaks for huge pages; so many may then
- * follow before another look, or half as many as there are. */
-#define HUGE_DENSE_BYTES (SUPERSLAB_SIZE / 4 * 3)
+/* A superslab or whale of small pages of which this much is resident speaks for huge pages. So many
+ * superslabs may then have them before another look, or half as many as there are. */
+#define HUGE_DENSE_PERCENT 75u
 #define HUGE_IN_A_ROW_MIN 7u
 
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)

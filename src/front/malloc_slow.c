@@ -16,6 +16,7 @@
 
 /* From here on a look at what is resident (a system call) is cheap beside clearing it. */
 #define CLEAR_LOOK_MIN ((size_t)256 << 10)
+#define CLEAR_SPARSE_PERCENT 25u
 
 /* A program linked with the archive gets life.c too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
@@ -99,12 +100,9 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
  * faulted in anew. */
 static void clear_large(unsigned char *start, size_t size)
 {
-    size_t look = size < OS_RESIDENT_SIZE_MAX ? size : OS_RESIDENT_SIZE_MAX;
-    size_t page = hak__os_page_size();
-    look = bits_align_down(look, page);
-    unsigned char *middle = start + bits_align_down((size - look) / 2, page);
-    size_t whole = bits_align_down(size, page);
-    bool sparse = size >= CLEAR_LOOK_MIN && hak__os_resident(middle, look) < look / 4;
+    size_t whole = bits_align_down(size, hak__os_page_size());
+    bool sparse =
+        size >= CLEAR_LOOK_MIN && hak__os_resident_percent(start, size) < CLEAR_SPARSE_PERCENT;
     if (sparse && hak__os_purge(start, whole) == 0) {
         memset(start + whole, 0, size - whole);
     } else {

@@ -42,15 +42,13 @@ static struct heap *heap_choose(uint32_t heaps_max)
         return NULL;
     }
     uint32_t most = heap_without_threads != 0 ? 0 : heap_joined_count / (heap_next_id - 1);
-    struct heap *heap = heap_next_to_join;
-    do {
-        heap = heap == NULL ? shared_heap_first : heap;
+    for (;;) {
+        struct heap *heap = heap_next_to_join != NULL ? heap_next_to_join : shared_heap_first;
         heap_next_to_join = heap->next;
         if (heap->threads_count <= most) {
             return heap;
         }
-        heap = heap_next_to_join;
-    } while (true);
+    }
 }
 
 static struct heap *heap_join_existing(uint32_t heaps_max)
@@ -91,8 +89,8 @@ struct heap *hak__heap_join(void)
         return heap_join_existing(1); /* any, if there is one */
     }
     lock_acquire(&hak__heaps_lock);
-    heap = heap_choose(
-        hak__knobs.heaps_max); /* again: others were here at the same moment, and faster */
+    /* again: others were here at the same moment, and faster */
+    heap = heap_choose(hak__knobs.heaps_max);
     if (heap != NULL) {
         heap_add_thread(heap); /* what was made is lost: once a process, 2 KiB a thread */
     } else if (heap_next_id <= HEAP_ID_MAX) {

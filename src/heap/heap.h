@@ -58,8 +58,8 @@ HAK_HIDDEN extern struct thread hak__thread_ended;
 /* start.c. Reads the machine and the options, chooses the window, once. False: not possible now (no
  * memory); may be tried again. Any thread, no lock held. */
 HAK_HIDDEN bool hak__start(void);
-/* The constructor's part: options for what started without, or will start later, by then without an
- * environment to trust. A program that never allocates pays for no more. */
+/* Reads the options; the constructor's part. What came before it (the loader allocates) started
+ * without an environment, and a program that never allocates pays for no more than this. */
 HAK_HIDDEN void hak__start_read_options(char *const *environment);
 /* The pthread key whose destructor ends threads could be had. */
 HAK_HIDDEN bool hak__start_has_key(void);

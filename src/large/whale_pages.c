@@ -1,7 +1,6 @@
 /* whale_pages.c: see whale_pages.h. */
 #include "large/whale_pages.h"
 
-#include "base/bits.h"
 #include "core/knobs.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
@@ -22,10 +21,7 @@ static struct sighting sightings[2][2];
 
 static bool whale_is_dense(struct whale whale)
 {
-    size_t size = whale.size < OS_RESIDENT_SIZE_MAX ? whale.size : OS_RESIDENT_SIZE_MAX;
-    uintptr_t middle =
-        bits_align_down(whale.address + (whale.size - size) / 2, hak__os_page_size());
-    return hak__os_resident((const void *)middle, size) >= size / 4 * 3;
+    return hak__os_resident_percent((const void *)whale.address, whale.size) >= HUGE_DENSE_PERCENT;
 }
 
 bool hak__whale_earns_huge(size_t size, bool zeroed)

@@ -247,6 +247,18 @@ size_t hak__os_resident(const void *address, size_t size)
     return resident * os_page;
 }
 
+uint32_t hak__os_resident_percent(const void *address, size_t size)
+{
+    size_t look = size < OS_RESIDENT_SIZE_MAX ? size : OS_RESIDENT_SIZE_MAX;
+    uintptr_t middle = (uintptr_t)address + (size - look) / 2;
+    uintptr_t start = bits_align_up(middle, os_page);
+    uintptr_t end = bits_align_down(middle + look, os_page);
+    if (start >= end) {
+        return 0;
+    }
+    return (uint32_t)(hak__os_resident((const void *)start, end - start) * 100 / (end - start));
+}
+
 uint32_t hak__os_clock_ms(void)
 {
     struct timespec now = {0, 0}; /* a failure stops decay, nothing else */

@@ -150,8 +150,8 @@ static void superslab_publish(size_t first, uint32_t count)
 
 static bool superslab_is_dense(size_t index)
 {
-    return hak__os_resident(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) >=
-           HUGE_DENSE_BYTES;
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    return hak__os_resident_percent(start, SUPERSLAB_SIZE) >= HUGE_DENSE_PERCENT;
 }
 
 /* Huge pages save most of the faults' time, but what nobody touches is resident in them. Whether

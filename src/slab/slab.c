@@ -155,8 +155,8 @@ static struct object_list slab_carve(struct slab *slab, uint32_t most)
     return list;
 }
 
-/* Leaves what is more than `most` in the slab, for the heap's other threads: eight threads that
- * took whole lists of 64 KiB objects held twice the memory (docs/decisions/0015). The walk touches
+/* Leaves what is more than `most` in the slab, for the heap's other threads, who would have
+ * new ones carved: a list of 64 KiB objects can be 512 KiB (docs/decisions/0015). The walk touches
  * objects that are about to be handed out. */
 static struct object_list slab_take_part(struct slab *slab, struct object_list list, uint32_t most)
 {

@@ -254,19 +254,35 @@ static void test_many_are_made_at_once(void **state)
 
 static void adopt_without_memory(void *argument)
 {
-    struct rlimit limit;
     (void)argument;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = address_space_bytes();
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    rlim_t before = unit_limit_address_space(address_space_bytes());
     size_t count = threads_count();
     while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
         REQUIRE(threads_count() < count + 100);
     }
-    limit.rlim_cur = before;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    unit_limit_address_space(before);
     adopt();
+}
+
+/* There is a parked struct, and a new heap is due: without memory for it any other will do. */
+static void join_without_memory(void *argument)
+{
+    (void)argument;
+    hak__knobs.heaps_max = 1; /* what there is is shared */
+    struct thread *thread;
+    do {
+        thread = adopt();
+    } while (thread->heap->threads_count == 1); /* those without threads come first */
+    hak__thread_park(thread);
+    hak__knobs.heaps_max = HEAP_ID_MAX;
+    size_t count = heaps_count();
+    unit_limit_address_space(address_space_bytes());
+    while (hak__metadata_allocate(HAK_CACHE_LINE) != NULL) {
+    }
+    assert_ptr_equal(adopt(), thread);
+    assert_int_equal(heaps_count(), count);
+    assert_true(thread->heap->threads_count >= 2);
+    thread_free(thread, 3, thread_allocate(thread, 3));
 }
 
 static void test_no_memory(void **state)
@@ -276,6 +292,7 @@ static void test_no_memory(void **state)
         skip();
     }
     REQUIRE_LIFE(adopt_without_memory, NULL, NULL);
+    REQUIRE_LIFE(join_without_memory, NULL, NULL);
 }
 
 int main(void)

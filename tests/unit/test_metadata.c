@@ -152,20 +152,15 @@ static void test_many_threads_add_no_more_than_one(void **state)
 
 static void take_all(void *argument)
 {
-    struct rlimit limit;
     (void)argument;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = address_space_bytes();
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    rlim_t before = unit_limit_address_space(address_space_bytes());
     size_t metadata = hak__metadata_bytes();
     for (size_t i = 0; hak__metadata_allocate(4096) != NULL; i++) { /* the rest of a chunk */
         REQUIRE_SIZE(i, <, CHUNK / 4096);
     }
     REQUIRE(hak__metadata_allocate(4096) == NULL);
     REQUIRE_SIZE(hak__metadata_bytes(), ==, metadata);
-    limit.rlim_cur = before;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    unit_limit_address_space(before);
     take(4096, 1);
     REQUIRE_SIZE(hak__metadata_bytes(), ==, metadata + CHUNK);
 }

@@ -212,6 +212,26 @@ static void test_resident(void **state)
     assert_int_equal(hak__os_unmap(place, most), 0);
 }
 
+static void test_resident_percent(void **state)
+{
+    char *place;
+    size_t most = OS_RESIDENT_SIZE_MAX;
+    (void)state;
+    assert_int_equal(hak__os_map(3 * most, page, (void **)&place), 0);
+    madvise(place, 3 * most, MADV_NOHUGEPAGE);
+    errno = ERRNO_UNTOUCHED;
+    memset(place + most, 'x', most / 4);
+    assert_int_equal(hak__os_resident_percent(place, 3 * most), 25); /* the middle */
+    assert_int_equal(hak__os_resident_percent(place + 1, 3 * most - 2), 25);
+    assert_int_equal(hak__os_resident_percent(place, most), 0);
+    assert_int_equal(hak__os_resident_percent(place + most, most / 2), 50);
+    assert_int_equal(hak__os_resident_percent(place + most, most / 4), 100);
+    assert_int_equal(hak__os_resident_percent(place + most + 1, 2 * page), 100); /* one page */
+    assert_int_equal(hak__os_resident_percent(place + most + 1, page), 0);       /* none */
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    assert_int_equal(hak__os_unmap(place, 3 * most), 0);
+}
+
 /* As many as any kernel has. */
 enum { PROCESSORS_MAX = 8192 };
 
@@ -386,6 +406,7 @@ int main(void)
         OS_TEST(test_remap),
         OS_TEST(test_purge),
         OS_TEST(test_resident),
+        OS_TEST(test_resident_percent),
         OS_TEST(test_processors),
         OS_TEST(test_huge_is_harmless),
         OS_TEST(test_clock),

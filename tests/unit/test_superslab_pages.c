@@ -54,7 +54,7 @@ static int huge_teardown(void **state)
 #define HUGE_TEST(test) cmocka_unit_test_setup_teardown(test, huge_setup, huge_teardown)
 
 /* Bytes that are touched of a new superslab. */
-enum { SPARSE = 0, DENSE = HUGE_DENSE_BYTES };
+enum { SPARSE = 0, DENSE = SUPERSLAB_SIZE * HUGE_DENSE_PERCENT / 100 };
 
 /* A superslab claimed for `count` slices, all of it taken: true when it got huge pages. */
 static bool claim(uint32_t count, size_t touched)

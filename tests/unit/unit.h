@@ -17,6 +17,8 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
+#include <sys/resource.h>
+
 /* cmocka group setup. */
 static inline int unit_start(void **state)
 {
@@ -54,6 +56,18 @@ static inline bool unit_is_mapped(uintptr_t address)
     unsigned char resident;
     size_t page = hak__os_page_size();
     return mincore((void *)bits_align_down(address, page), page, &resident) == 0;
+}
+
+/* The process may have that many bytes of address space, what it has included; returns what it
+ * might have before. */
+static inline rlim_t unit_limit_address_space(rlim_t bytes)
+{
+    struct rlimit limit;
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = bytes;
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    return before;
 }
 
 /* Somebody else's mapping of `size` bytes at exactly `address`. */
