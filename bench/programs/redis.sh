@@ -53,7 +53,7 @@ ask() {
 # that the run fails.
 load() {
     local i
-    unset LD_PRELOAD
+    unset LD_PRELOAD LD_DEBUG # the load is not what is measured, nor asked who serves it
     for ((i = 0; i < 1000; i++)); do
         [[ -S $socket ]] && break
         kill -0 $$ || return

@@ -62,7 +62,8 @@
 #define TINY_CLASS_COUNT                                                                           \
     (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 64; class 0 has no objects */
 #define CLASS_COUNT (1u + TINY_CLASS_COUNT + 6u * 8u)
-#define SLAB_SLICES_MAX 16u /* a slab holds at least 8 objects of any class */
+#define SLAB_SLICES_MAX 8u
+#define SLAB_OBJECTS_MIN 4u
 
 /* Spans: whole slices, inside one superslab. */
 #define SPAN_SIZE_MAX ((size_t)2 << 20)

@@ -64,20 +64,23 @@ void hak__heap_tick(struct thread *thread)
         thread->sent_ms = now;
         hak__remote_flush(&thread->cache);
     }
+    struct heap *heap = thread->heap;
+    /* At every tick, whatever the time: what a vector left behind while it grew is wanted for other
+     * things long before a period is over (docs/decisions/0020). */
+    if (atomic_load_relaxed(&heap->spans.slices) != 0) {
+        lock_acquire(&heap->lock);
+        hak__span_cache_trim(&heap->spans, false);
+        lock_release(&heap->lock);
+    }
     if (delay == UINT32_MAX) {
         return;
     }
     if (now - thread->trimmed_ms >= delay / 2) {
-        struct heap *heap = thread->heap;
         thread->trimmed_ms = now;
         counter_add(&thread->cache.counters, COUNTER_TICKS, 1);
         lock_acquire(&heap->lock);
         hak__slab_drain(&heap->slabs);
         hak__cache_trim(&thread->cache);
-        if (now - heap->trimmed_ms >= delay / 2) { /* once for all its threads */
-            heap->trimmed_ms = now;
-            hak__span_cache_trim(&heap->spans, false);
-        }
         lock_release(&heap->lock);
     }
     collect_purge_due(now, delay);

@@ -69,7 +69,6 @@ static void heap_list(struct heap *heap)
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
     /* one made by a fork handler is taken like all others, and released with them */
     heap->lock = (struct lock){lock_is_forks() ? 1 : 0, LOCK_RANK_HEAP};
-    heap->trimmed_ms = hak__os_clock_ms();
     heap->next = shared_heap_first;
     heap_without_threads++;
     heap_add_thread(heap);

@@ -34,7 +34,6 @@ struct heap {
     struct span_cache spans;
     uint32_t id;
     uint32_t threads_count; /* that draw from it; written under HEAPS, read relaxed by reports */
-    uint32_t trimmed_ms;    /* of the last trim of its spans; under the lock */
     struct heap *next;      /* of all heaps; constant once listed */
 };
 

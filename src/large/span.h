@@ -7,7 +7,8 @@
  *
  * The cache: up to SPAN_CACHE_ENTRIES freed spans, searched best fit. A loop around an 800 kB
  * buffer takes and gives one entry; no system call, no shared lock. What is not used between two
- * trims goes back to its superslab and decays there.
+ * trims (64 slow operations of a thread) goes back to its superslab: for anybody's slabs and spans,
+ * and decays there.
  */
 #ifndef HAK_LARGE_SPAN_H
 #define HAK_LARGE_SPAN_H

@@ -54,15 +54,15 @@ static void test_the_first_refill(void **state)
     }
 }
 
-/* A slab with 8 objects, of which the last 7 are free in it. */
-static struct slab *slab_with_free_objects(uint32_t class_index, void *objects[8])
+/* A slab with `count` objects, all but the first free in it. */
+static struct slab *slab_with_free_objects(uint32_t class_index, void **objects, uint32_t count)
 {
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < count; i++) {
         objects[i] = unit_cache_allocate(cache, class_index);
     }
     struct slab *slab = unit_slab_of(objects[0]);
-    assert_int_equal(slab->carved_count, 8);
-    unit_return(cache->slabs, objects + 1, 7);
+    assert_int_equal(slab->carved_count, count);
+    unit_return(cache->slabs, objects + 1, count - 1);
     return slab;
 }
 
@@ -75,13 +75,14 @@ static void test_a_refill_takes_what_a_slice_holds(void **state)
         uint32_t class_index = size_class_of(size);
         uint32_t taken = size > SLICE_SIZE ? 1 : (uint32_t)(SLICE_SIZE / size);
         struct bin *bin = &cache->bins[class_index];
-        const struct slab *slab = slab_with_free_objects(class_index, objects);
-        taken = taken < 7 ? taken : 7;
+        uint32_t count = hak__size_classes[class_index].objects_per_slab;
+        const struct slab *slab = slab_with_free_objects(class_index, objects, count);
+        taken = taken < count - 1 ? taken : count - 1;
         assert_ptr_equal(hak__cache_refill(cache, class_index), objects[1]);
         assert_int_equal(bin_count(bin), taken - 1);
         assert_int_equal(list_length(bin->head), taken - 1);
-        assert_int_equal(slab->free_count, 7 - taken);
-        assert_int_equal(slab->listed, taken != 7);
+        assert_int_equal(slab->free_count, count - 1 - taken);
+        assert_int_equal(slab->listed, taken != count - 1);
         unit_cache_free(cache, class_index, objects[1]);
         unit_cache_free(cache, class_index, objects[0]);
     }
@@ -89,16 +90,16 @@ static void test_a_refill_takes_what_a_slice_holds(void **state)
 
 static void test_a_refill_takes_what_the_bin_may_hold(void **state)
 {
-    void *objects[8];
+    void *objects[SLAB_OBJECTS_MIN]; /* as many as a slab of the largest has */
     uint32_t class_index = size_class_of(MID_SIZE_MAX);
     struct bin *bin = &cache->bins[class_index];
     (void)state;
     unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
     assert_int_equal(bin->limit, BIN_OBJECTS_MIN); /* more than a slice holds */
-    const struct slab *slab = slab_with_free_objects(class_index, objects);
-    for (uint32_t left = 7; left != 0;) {
+    const struct slab *slab = slab_with_free_objects(class_index, objects, COUNT_OF(objects));
+    for (uint32_t left = COUNT_OF(objects) - 1; left != 0;) {
         uint32_t taken = BIN_OBJECTS_MIN < left ? BIN_OBJECTS_MIN : left;
-        assert_ptr_equal(hak__cache_refill(cache, class_index), objects[8 - left]);
+        assert_ptr_equal(hak__cache_refill(cache, class_index), objects[COUNT_OF(objects) - left]);
         left -= taken;
         assert_int_equal(bin_count(bin), taken - 1);
         assert_int_equal(slab->free_count, left);
@@ -114,7 +115,7 @@ static void test_a_refill_takes_what_the_bin_may_hold(void **state)
 /* Two threads of one heap: each takes a part of what the slab has, and either may free it. */
 static void test_two_caches_of_one_heap(void **state)
 {
-    void *objects[8];
+    void *objects[SLAB_OBJECTS_MIN];
     (void)state;
     struct cache *mate = unit_cache_create_on(cache->slabs);
     uint32_t class_index = size_class_of(MID_SIZE_MAX);

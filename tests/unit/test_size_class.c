@@ -39,9 +39,12 @@ static void test_tables_are_consistent(void **state)
         assert_int_equal(size_class->object_size % OBJECT_ALIGNMENT, 0);
         assert_true(size_class->slab_slices >= 1 && size_class->slab_slices <= SLAB_SLICES_MAX);
         assert_int_equal(size_class->objects_per_slab, slab_bytes / size_class->object_size);
-        assert_true(size_class->objects_per_slab >= 8);
-        /* a slab is no longer than 8 objects need */
-        assert_true(size_class->slab_slices == 1 || slab_bytes / 2 / size_class->object_size < 8);
+        assert_true(size_class->objects_per_slab >= 4);
+        assert_true(slab_bytes % size_class->object_size <= slab_bytes / 12);
+        /* a slice less would hold too few objects, or lose more at its end */
+        size_t shorter = slab_bytes - SLICE_SIZE;
+        assert_true(shorter / size_class->object_size < 4 ||
+                    shorter % size_class->object_size > shorter / 12);
         assert_int_equal(size_class_of(size_class->object_size), class_index);
     }
     assert_int_equal(size_class_bytes(TINY_CLASS_COUNT), TINY_SIZE_MAX);

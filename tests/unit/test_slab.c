@@ -309,7 +309,7 @@ static void test_empty_slabs_go_to_the_pool_then_to_their_superslab(void **state
     unit_return(other, objects, count);
     unit_set_destroy(other);
     count =
-        refill_into(set, size_class_of(SLICE_SIZE / 4), 0); /* two slices: never from the pool */
+        refill_into(set, size_class_of(SLICE_SIZE / 2), 0); /* two slices: never from the pool */
     assert_true(counters[COUNTER_SLAB_FROM_POOL] == 0);
     unit_return(set, objects, count);
     assert_true(counters[COUNTER_SLAB_TO_REGION] == COUNT_OF(slices) - POOL_SLICES_MAX + 1);

@@ -83,7 +83,7 @@ static void return_own(void **objects, uint32_t count)
 static void own(void)
 {
     static const size_t sizes[] = {
-        16, 64, 1024, SLICE_SIZE / 8, SLICE_SIZE / 8, SLICE_SIZE / 4, MID_SIZE_MAX};
+        16, 64, 1024, SLICE_SIZE / 8, SLICE_SIZE / 8, SLICE_SIZE / 2, MID_SIZE_MAX};
     uint64_t random = 8;
     for (size_t round = 0; round < ROUNDS; round++) {
         void *objects[BATCH];
