@@ -15,11 +15,25 @@ static void cached_start(const struct path *path, unsigned rounds)
     free(paths_allocate(path->size));
 }
 
-/* A span of the largest size fills the heap's span cache, and none of the path fits into it. */
+/* A span of the largest size fills the heap's span cache, and none of the path fits into it; a tick
+ * may have taken it away since the last round. */
+static void uncached_prepare(const struct path *path, unsigned round)
+{
+    (void)path;
+    (void)round;
+    free(paths_allocate(MIB(2)));
+}
+
 static void uncached_start(const struct path *path, unsigned rounds)
 {
-    free(paths_allocate(MIB(2)));
+    uncached_prepare(path, 0);
     cached_start(path, rounds);
+}
+
+static void uncached_prepare_allocate(const struct path *path, unsigned round)
+{
+    paths_prepare_allocate(path, round);
+    uncached_prepare(path, round);
 }
 
 static void resize_start(const struct path *path, unsigned rounds)
@@ -77,9 +91,10 @@ static void no_start(const struct path *path, unsigned rounds)
 const struct path paths_large[] = {
     {"span_hit", NULL, PATH_MALLOC, 1, SPAN_SIZE, 0, cached_start, NULL, paths_finish_free},
     {"span_free_hit", NULL, PATH_FREE, 1, SPAN_SIZE, 0, cached_start, paths_prepare_allocate, NULL},
-    {"span_region", NULL, PATH_MALLOC, 1, SPAN_SIZE, 0, uncached_start, NULL, paths_finish_free},
-    {"span_free_region", NULL, PATH_FREE, 1, SPAN_SIZE, 0, uncached_start, paths_prepare_allocate,
-     NULL},
+    {"span_region", NULL, PATH_MALLOC, 1, SPAN_SIZE, 0, uncached_start, uncached_prepare,
+     paths_finish_free},
+    {"span_free_region", NULL, PATH_FREE, 1, SPAN_SIZE, 0, uncached_start,
+     uncached_prepare_allocate, NULL},
     {"whale_hit", NULL, PATH_MALLOC, 1, MIB(3), 0, cached_start, NULL, paths_finish_free},
     {"whale_free_hit", NULL, PATH_FREE, 1, MIB(3), 0, cached_start, paths_prepare_allocate, NULL},
     {"whale_map", OPTION_NO_WHALES, PATH_MALLOC, 1, MIB(3), 0, no_start, NULL, paths_finish_free},

@@ -16,11 +16,11 @@ enum {
     BIN_LIMIT = 64,                /* objects, with OPTION_SMALL_BINS */
     BIN_MOVED = BIN_LIMIT / 2 + 1, /* what an overflow takes from the bin */
     MID_SIZE = 2000,
-    TWO_SLICES_SIZE = 8192, /* its slabs never come from the pool */
-    LARGEST_SIZE = 65536,   /* of an object; its slabs have 16 slices */
-    LARGEST_SLAB = 8,       /* objects of that size in a slab */
-    SUPERSLAB_OBJECTS = 32, /* of that size in one superslab, each carved by itself */
-    GROW_CYCLES = 12,       /* enough for any limit to reach its bound */
+    TWO_SLICES_SIZE = 16384, /* its slabs never come from the pool */
+    LARGEST_SIZE = 65536,    /* of an object; its slabs have 8 slices */
+    LARGEST_SLAB = 8,        /* objects of that size in a slab */
+    SUPERSLAB_OBJECTS = 32,  /* of that size in one superslab, each carved by itself */
+    GROW_CYCLES = 12,        /* enough for any limit to reach its bound */
     SCATTERED_SLABS = 64
 };
 

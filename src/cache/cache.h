@@ -16,8 +16,8 @@
  * threads with two objects in each of 100 bins held 2.9 GB (measured) in 3 MB of objects when each
  * had slabs of its own.
  *
- * Written by the owner thread only, refill, flush and trim under its heap's lock; counts are read
- * relaxed by reports.
+ * Written by the owner thread only, flush and trim under its heap's lock; counts are read relaxed
+ * by reports.
  */
 #ifndef HAK_CACHE_CACHE_H
 #define HAK_CACHE_CACHE_H
@@ -73,9 +73,12 @@ HAK_HIDDEN extern uint64_t hak__cache_charged;
 /* A cache that holds nothing draws from `slabs` from now on. */
 HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
 
-/* An object of the class, with the bin refilled behind it. NULL: no memory. Under the heap's lock.
+/* What the empty bin of the class is to be filled with; count 0: no memory. Under the heap's lock.
  */
-HAK_HIDDEN void *hak__cache_refill(struct cache *cache, uint32_t class_index);
+HAK_HIDDEN struct object_list hak__cache_refill(struct cache *cache, uint32_t class_index);
+/* Fills it, and returns the first object; NULL: there is none. Owner thread, no lock. */
+HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index,
+                                 struct object_list list);
 
 /* Objects a refill of the class takes at most: what fits a slice, or the limit; little when there
  * is no budget for it, because all of that goes back at the next free. */

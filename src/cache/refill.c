@@ -2,7 +2,7 @@
 #include "cache/cache.h"
 #include "core/diagnose.h"
 
-void *hak__cache_refill(struct cache *cache, uint32_t class_index)
+struct object_list hak__cache_refill(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
     HAK_ASSERT(bin->head == NULL);
@@ -13,10 +13,16 @@ void *hak__cache_refill(struct cache *cache, uint32_t class_index)
     cache->active[class_index] = true;
     cache->missed[class_index] = true;
     uint32_t most = hak__cache_refill_most(cache, class_index);
-    struct object_list list = hak__slab_refill(cache->slabs, class_index, most);
+    return hak__slab_refill(cache->slabs, class_index, most);
+}
+
+void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct object_list list)
+{
+    struct bin *bin = &cache->bins[class_index];
     if (list.count == 0) {
         return NULL;
     }
+    object_list_link(&list);
     struct object *object = list.head;
     bin->head = object->next;
     bin->room -= (int32_t)(list.count - 1);

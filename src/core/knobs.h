@@ -15,7 +15,8 @@ struct knobs {
     uint64_t
         huge_threshold; /* bytes mapped from which on huge pages are asked for; UINT64_MAX: never */
     uint32_t heaps_max; /* heaps that threads share, from that number of threads on */
-    bool abort_on_foreign; /* a free of memory that is not ours is fatal, not just reported */
+    uint32_t heaps_crowded_max; /* the same where they keep finding their locks taken */
+    bool abort_on_foreign;      /* a free of memory that is not ours is fatal, not just reported */
 };
 
 HAK_HIDDEN extern struct knobs hak__knobs;

@@ -76,15 +76,18 @@ HAK_INLINE bool lock_is_forks(void)
     return HAK_UNLIKELY(atomic_load_relaxed(&hak__lock_fork_owner) == &hak__lock_held);
 }
 
-HAK_INLINE void lock_acquire(struct lock *lock)
+/* True when it was found taken. */
+HAK_INLINE bool lock_acquire(struct lock *lock)
 {
     if (lock_is_forks()) {
-        return;
+        return false;
     }
     HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
     if (HAK_UNLIKELY(!lock_try(lock))) {
         hak__lock_wait(lock);
+        return true;
     }
+    return false;
 }
 
 /* For fork, which takes all locks: no order check. */

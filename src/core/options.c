@@ -25,7 +25,6 @@
 
 /* Replaced by a number for each processor at start. */
 #define HEAPS_AUTOMATIC 0
-#define HEAPS_PER_PROCESSOR 2u
 
 /* 32 MiB hold all classes at their bound; a thread that uses half of them to the full is
  * charged 12. All threads together may be charged a 64th of the RAM: 400 idle ones with every class
@@ -97,7 +96,7 @@ struct settings hak__settings = {.profile = "default"};
     X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
       "memory mapped from which on huge pages may be asked for, bytes, or never")                  \
     X(NUMBER, heaps, hak__knobs.heaps_max,                                                         \
-      "how many heaps there are at most; more threads share them; 0: two for each processor")      \
+      "heaps that threads share, up to twice as many where they wait; 0: one for each processor")  \
     X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
       "1: freeing memory that is not ours ends the process; 0: it is reported")                    \
     X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
@@ -328,8 +327,10 @@ void hak__options_settle(void)
         hak__knobs.cache_bytes_total = share > least ? share : least;
     }
     if (hak__knobs.heaps_max == HEAPS_AUTOMATIC) {
-        hak__knobs.heaps_max = HAK_TINY_LIMITS ? 2 : HEAPS_PER_PROCESSOR * hak__os_processors();
+        hak__knobs.heaps_max = HAK_TINY_LIMITS ? 2 : hak__os_processors();
     }
+    uint64_t crowded = (uint64_t)HEAPS_CROWDED_FACTOR * hak__knobs.heaps_max;
+    hak__knobs.heaps_crowded_max = crowded < HEAP_ID_MAX ? (uint32_t)crowded : HEAP_ID_MAX;
 }
 
 static void options_read_all(char *const *environment)

@@ -17,7 +17,7 @@
 void hak__free_overflow(struct thread *thread, uint32_t class_index)
 {
     int saved = errno;
-    lock_acquire(&thread->heap->lock);
+    thread_lock_heap(thread);
     hak__cache_overflow(&thread->cache, class_index);
     hak__thread_leave(thread);
     errno = saved;
@@ -159,7 +159,7 @@ static void free_object(void *pointer, struct location location)
     }
     if (HAK_UNLIKELY(thread == NULL)) { /* the thread has ended, or there is no memory for a heap */
         struct object *object = pointer;
-        hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
+        hak__slab_return_remote(slab, (struct object_list){object, 1, 0}, object);
         return;
     }
     if (HAK_UNLIKELY(slab->owner ==

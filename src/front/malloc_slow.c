@@ -27,16 +27,19 @@ static void *malloc_class_once(uint32_t class_index)
     if (HAK_UNLIKELY(thread == NULL)) {
         return NULL;
     }
-    struct bin *bin = &thread->cache.bins[class_index];
-    struct object *object = bin->head;
     counter_add(&thread->cache.counters, COUNTER_MALLOC_SLOW, 1);
-    if (object != NULL) { /* an aligned or just adopted allocation */
+    struct bin *bin = &thread->cache.bins[class_index];
+    if (bin->head != NULL) { /* an aligned or just adopted allocation */
+        struct object *object = bin->head;
         bin->head = object->next;
         bin->room++;
-    } else {
-        object = hak__cache_refill(&thread->cache, class_index);
+        hak__thread_leave(thread);
+        return object;
     }
-    hak__thread_leave(thread);
+    struct object_list list = hak__cache_refill(&thread->cache, class_index);
+    lock_release(&thread->heap->lock);
+    void *object = hak__cache_fill(&thread->cache, class_index, list);
+    hak__thread_left(thread);
     return object;
 }
 

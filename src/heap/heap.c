@@ -33,6 +33,14 @@ static void heap_add_thread(struct heap *heap)
     heap_set_threads(heap, heap->threads_count + 1);
 }
 
+bool hak__heap_is_to_spare(void)
+{
+    lock_acquire(&hak__heaps_lock);
+    bool spare = heap_without_threads != 0 || heap_next_id - 1 < hak__knobs.heaps_crowded_max;
+    lock_release(&hak__heaps_lock);
+    return spare;
+}
+
 /* The next in turn with no more threads than the others have on average: there is always one, and
  * it is found by a step or two. When heaps without threads are left, one of those. NULL: a new one
  * is due, as there are fewer than `heaps_max`. Under HEAPS. */
@@ -77,9 +85,9 @@ static void heap_list(struct heap *heap)
     atomic_store_release(&shared_heap_first, heap);
 }
 
-struct heap *hak__heap_join(void)
+struct heap *hak__heap_join(uint32_t heaps_max)
 {
-    struct heap *heap = heap_join_existing(hak__knobs.heaps_max);
+    struct heap *heap = heap_join_existing(heaps_max);
     if (heap != NULL) {
         return heap;
     }
@@ -89,7 +97,7 @@ struct heap *hak__heap_join(void)
     }
     lock_acquire(&hak__heaps_lock);
     /* again: others were here at the same moment, and faster */
-    heap = heap_choose(hak__knobs.heaps_max);
+    heap = heap_choose(heaps_max);
     if (heap != NULL) {
         heap_add_thread(heap); /* what was made is lost: once a process, 2 KiB a thread */
     } else if (heap_next_id <= HEAP_ID_MAX) {

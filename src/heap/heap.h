@@ -44,7 +44,9 @@ struct thread {
     uint32_t trimmed_ms;        /* of the last trim */
     uint32_t batches;           /* remote batches sent, wraps */
     uint32_t sent_ms;           /* of the last tick that sent them all */
-    struct cache cache;         /* last: its end is seldom touched */
+    uint32_t waits;             /* for its heap's lock, since waits_ms */
+    uint32_t waits_ms;
+    struct cache cache; /* last: its end is seldom touched */
 };
 
 /* This thread's struct, or one of the two that nobody owns anything in: before the thread's first
@@ -68,8 +70,14 @@ HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
 /* thread.c. This thread's struct with its heap's lock taken; a borrowed one for a thread that has
  * ended. NULL: no memory. */
 HAK_HIDDEN struct thread *hak__thread_enter(void);
+HAK_INLINE void thread_lock_heap(struct thread *thread)
+{
+    thread->waits += (uint32_t)lock_acquire(&thread->heap->lock);
+}
 /* Releases it; every so often also trims and purges. No other lock held. */
 HAK_HIDDEN void hak__thread_leave(struct thread *thread);
+/* The same when the lock has been released before. */
+HAK_HIDDEN void hak__thread_left(struct thread *thread);
 /* This thread's struct without the lock, for the remote buffer. NULL: it has none and can have
  * none.
  */
@@ -91,8 +99,10 @@ HAK_HIDDEN void hak__thread_abandon_others(const struct thread *own);
 
 /* heap.c */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
-/* A heap for one thread more. NULL: no memory. */
-HAK_HIDDEN struct heap *hak__heap_join(void);
+/* A heap for one thread more, of at most `heaps_max`. NULL: no memory. */
+HAK_HIDDEN struct heap *hak__heap_join(uint32_t heaps_max);
+/* A thread in a crowd could have one that no other draws from. */
+HAK_HIDDEN bool hak__heap_is_to_spare(void);
 /* Its thread draws from it no more. */
 HAK_HIDDEN void hak__heap_part(struct heap *heap);
 /* In fork's child, all locks held: only this thread is left; NULL: it draws from none. */

@@ -1,4 +1,5 @@
 /* thread.c: what this thread works with: birth, end, and borrowing after the end. See heap.h. */
+#include "core/knobs.h"
 #include "heap/heap.h"
 #include "os/os.h"
 
@@ -46,6 +47,18 @@ static struct thread *thread_make(void)
     return thread;
 }
 
+static bool thread_join(struct thread *thread, uint32_t heaps_max)
+{
+    struct heap *heap = hak__heap_join(heaps_max);
+    if (heap != NULL) {
+        lock_acquire(&hak__heaps_lock);
+        hak__cache_start(&thread->cache, &heap->slabs);
+        atomic_store_relaxed(&thread->heap, heap); /* read by reports */
+        lock_release(&hak__heaps_lock);
+    }
+    return heap != NULL;
+}
+
 struct thread *hak__thread_adopt(void)
 {
     struct thread *thread = thread_pop_parked();
@@ -55,30 +68,50 @@ struct thread *hak__thread_adopt(void)
     if (thread == NULL) {
         return NULL;
     }
-    struct heap *heap = hak__heap_join();
-    lock_acquire(&hak__heaps_lock);
-    if (heap != NULL) {
-        hak__cache_start(&thread->cache, &heap->slabs);
-        thread->trimmed_ms = hak__os_clock_ms();
-        atomic_store_relaxed(&thread->heap, heap); /* read by reports */
-    } else {
+    if (!thread_join(thread, hak__knobs.heaps_max)) {
+        lock_acquire(&hak__heaps_lock);
         thread_push_parked(thread);
+        lock_release(&hak__heaps_lock);
+        return NULL;
     }
-    lock_release(&hak__heaps_lock);
-    return heap != NULL ? thread : NULL;
+    thread->trimmed_ms = hak__os_clock_ms();
+    return thread;
+}
+
+static void thread_flush(struct thread *thread)
+{
+    hak__remote_flush(&thread->cache);
+    lock_acquire(&thread->heap->lock);
+    hak__cache_flush(&thread->cache);
+    lock_release(&thread->heap->lock);
 }
 
 void hak__thread_park(struct thread *thread)
 {
     struct heap *heap = thread->heap;
-    hak__remote_flush(&thread->cache);
-    lock_acquire(&heap->lock);
-    hak__cache_flush(&thread->cache);
-    lock_release(&heap->lock);
+    thread_flush(thread);
     lock_acquire(&hak__heaps_lock);
     thread_push_parked(thread);
     lock_release(&hak__heaps_lock);
     hak__heap_part(heap);
+}
+
+/* A thread that keeps finding its heap's lock taken draws from another from now on, if there is one
+ * to spare. What it has in use stays where it is. No lock held. */
+static void thread_move_if_crowded(struct thread *thread)
+{
+    struct heap *heap = thread->heap;
+    uint32_t now = hak__os_clock_ms();
+    bool crowded = now - thread->waits_ms <= CROWDED_MS;
+    thread->waits = 0;
+    thread->waits_ms = now;
+    if (!crowded || atomic_load_relaxed(&heap->threads_count) == 1 || !hak__heap_is_to_spare()) {
+        return;
+    }
+    thread_flush(thread);
+    if (thread_join(thread, hak__knobs.heaps_crowded_max)) {
+        hak__heap_part(heap);
+    }
 }
 
 void hak__thread_abandon_others(const struct thread *own)
@@ -128,7 +161,7 @@ struct thread *hak__thread_enter(void)
             return NULL;
         }
     }
-    lock_acquire(&thread->heap->lock);
+    thread_lock_heap(thread);
     return thread;
 }
 
@@ -139,6 +172,9 @@ void hak__thread_count_operation(struct thread *thread)
          * others' slabs from getting empty. */
         hak__remote_flush(&thread->cache);
         hak__heap_tick(thread);
+        if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
+            thread_move_if_crowded(thread);
+        }
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);
@@ -158,6 +194,11 @@ void hak__thread_count_batch(struct thread *thread)
 void hak__thread_leave(struct thread *thread)
 {
     lock_release(&thread->heap->lock);
+    hak__thread_left(thread);
+}
+
+void hak__thread_left(struct thread *thread)
+{
     if (HAK_UNLIKELY(thread != hak__thread)) {
         hak__thread_park(thread); /* it was borrowed */
         return;

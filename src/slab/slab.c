@@ -136,7 +136,7 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
     }
 }
 
-/* Links the next objects of untouched memory, no more than CARVE_BYTES of it. */
+/* The next objects of untouched memory, no more than CARVE_BYTES of it. */
 static struct object_list slab_carve(struct slab *slab, uint32_t most)
 {
     size_t size = size_class_bytes(slab->class_index);
@@ -145,14 +145,9 @@ static struct object_list slab_carve(struct slab *slab, uint32_t most)
     count = count == 0 ? 1 : count;
     count = count > left ? left : count;
     count = count > most ? most : count;
-    unsigned char *at = slab_start(slab) + slab->carved_count * size;
-    struct object_list list = {(struct object *)(void *)at, count};
-    for (uint32_t i = 1; i < count; i++, at += size) {
-        ((struct object *)(void *)at)->next = (struct object *)(void *)(at + size);
-    }
-    ((struct object *)(void *)at)->next = NULL;
+    void *first = slab_start(slab) + slab->carved_count * size;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
-    return list;
+    return (struct object_list){first, count, (uint32_t)size};
 }
 
 /* Leaves what is more than `most` in the slab, for the heap's other threads, who would have
@@ -178,7 +173,7 @@ static struct object_list slab_take_part(struct slab *slab, struct object_list l
 /* Takes what the slab has to give, cheapest first; count 0 when it has nothing. */
 static struct object_list slab_take_objects(struct slab_set *set, struct slab *slab, uint32_t most)
 {
-    struct object_list list = {slab->free_list, slab->free_count};
+    struct object_list list = {slab->free_list, slab->free_count, 0};
     if (list.count != 0) {
         list = slab_take_part(slab, list, most);
         counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1);
@@ -195,7 +190,7 @@ static struct object_list slab_take_objects(struct slab_set *set, struct slab *s
 struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index, uint32_t most)
 {
     hak__slab_drain(set);
-    struct object_list list = {NULL, 0};
+    struct object_list list = {NULL, 0, 0};
     while (list.count == 0) {
         struct slab *slab = set->partial[class_index];
         if (slab == NULL) {

@@ -70,11 +70,28 @@ struct slab_set {
     struct slab *partial[CLASS_COUNT]; /* first: the next to refill from */
 };
 
-/* A list of objects of one class, linked and zero-terminated. */
+/* A list of objects of one class, linked and zero-terminated; or, when `stride` is not 0, carved
+ * ones that lie so many bytes apart, in memory that may be untouched. */
 struct object_list {
     struct object *head;
     uint32_t count;
+    uint32_t stride;
 };
+
+/* Links carved objects. Owner of the list, no lock: the first touch of a page takes the kernel a
+ * microsecond and more, and nobody is to wait for that. */
+HAK_INLINE void object_list_link(struct object_list *list)
+{
+    if (list->stride == 0) {
+        return;
+    }
+    unsigned char *at = (unsigned char *)list->head;
+    for (uint32_t i = 1; i < list->count; i++, at += list->stride) {
+        ((struct object *)(void *)at)->next = (struct object *)(void *)(at + list->stride);
+    }
+    ((struct object *)(void *)at)->next = NULL;
+    list->stride = 0;
+}
 
 HAK_INLINE size_t slab_slice(const struct slab *slab)
 {
@@ -96,8 +113,8 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
 /* True when `pointer` is where an object of the slab starts. */
 HAK_HIDDEN bool hak__slab_is_object(const struct slab *slab, const void *pointer);
 
-/* The next objects for a bin of `class_index`, 1 to `most`: free ones, remote frees, a fresh carve,
- * or that from a new slab. count 0: no memory. Under the heap's lock. */
+/* The next objects for a bin of `class_index`, 1 to `most`: free ones, remote frees, a fresh carve
+ * (not linked), or that from a new slab. count 0: no memory. Under the heap's lock. */
 HAK_HIDDEN struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index,
                                                uint32_t most);
 

@@ -64,7 +64,7 @@ static inline void keep_a_span(struct thread *thread)
 static inline int start_with_many_heaps(void **state)
 {
     int result = unit_start(state);
-    hak__knobs.heaps_max = HEAP_ID_MAX;
+    hak__knobs.heaps_max = hak__knobs.heaps_crowded_max = HEAP_ID_MAX;
     return result;
 }
 
@@ -72,7 +72,7 @@ static inline int start_with_many_heaps(void **state)
 static inline void start_sharing(uint32_t heaps_max)
 {
     REQUIRE(unit_start(NULL) == 0 && hak__heap_first() == NULL);
-    hak__knobs.heaps_max = heaps_max;
+    hak__knobs.heaps_max = hak__knobs.heaps_crowded_max = heaps_max;
 }
 
 /* The threads of all heaps are `joined`, and no heap has two more than another. */

@@ -344,7 +344,8 @@ static void check_automatic(void *argument)
 {
     (void)argument;
     REQUIRE(hak__start());
-    REQUIRE_SIZE(hak__knobs.heaps_max, ==, HAK_TINY_LIMITS ? 2 : 2 * hak__os_processors());
+    REQUIRE_SIZE(hak__knobs.heaps_max, ==, HAK_TINY_LIMITS ? 2 : hak__os_processors());
+    REQUIRE_SIZE(hak__knobs.heaps_crowded_max, ==, 2 * hak__knobs.heaps_max);
     uint64_t share = hak__os_ram_size() / 64;
     REQUIRE_SIZE(hak__knobs.cache_bytes_total, ==, share > 32 * MIB ? share : 32 * MIB);
 }
@@ -377,7 +378,7 @@ static void test_heaps_of_one_processor(void **state)
     (void)state;
     child_exec("one", set_one_processor, (char *[]){NULL}, &end);
     assert_true(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
-    expect_line(&end, "heaps=2");
+    expect_line(&end, HAK_TINY_LIMITS ? "heaps=2" : "heaps=1");
 }
 
 static void test_automatic_values(void **state)

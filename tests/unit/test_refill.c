@@ -37,7 +37,7 @@ static void test_the_first_refill(void **state)
         struct bin *bin = &cache->bins[class_index];
         size_t size = size_class_bytes(class_index);
         uint32_t batch = size >= CARVE_BYTES ? 1 : (uint32_t)(CARVE_BYTES / size);
-        char *object = hak__cache_refill(cache, class_index);
+        char *object = unit_cache_refill(cache, class_index);
         assert_true(is_aligned(object, SLICE_SIZE)); /* the first of a new slab */
         assert_int_equal(list_length(bin->head), batch - 1);
         assert_int_equal(bin_count(bin), batch - 1);
@@ -78,7 +78,7 @@ static void test_a_refill_takes_what_a_slice_holds(void **state)
         uint32_t count = hak__size_classes[class_index].objects_per_slab;
         const struct slab *slab = slab_with_free_objects(class_index, objects, count);
         taken = taken < count - 1 ? taken : count - 1;
-        assert_ptr_equal(hak__cache_refill(cache, class_index), objects[1]);
+        assert_ptr_equal(unit_cache_refill(cache, class_index), objects[1]);
         assert_int_equal(bin_count(bin), taken - 1);
         assert_int_equal(list_length(bin->head), taken - 1);
         assert_int_equal(slab->free_count, count - 1 - taken);
@@ -99,7 +99,7 @@ static void test_a_refill_takes_what_the_bin_may_hold(void **state)
     const struct slab *slab = slab_with_free_objects(class_index, objects, COUNT_OF(objects));
     for (uint32_t left = COUNT_OF(objects) - 1; left != 0;) {
         uint32_t taken = BIN_OBJECTS_MIN < left ? BIN_OBJECTS_MIN : left;
-        assert_ptr_equal(hak__cache_refill(cache, class_index), objects[COUNT_OF(objects) - left]);
+        assert_ptr_equal(unit_cache_refill(cache, class_index), objects[COUNT_OF(objects) - left]);
         left -= taken;
         assert_int_equal(bin_count(bin), taken - 1);
         assert_int_equal(slab->free_count, left);
@@ -169,7 +169,7 @@ static void refill_without_memory(void *argument)
     limit.rlim_cur = address_space_bytes();
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        REQUIRE(hak__cache_refill(cache, class_index) == NULL);
+        REQUIRE(unit_cache_refill(cache, class_index) == NULL);
         REQUIRE(cache->bins[class_index].head == NULL);
         REQUIRE(bin_count(&cache->bins[class_index]) == 0);
     }
@@ -188,7 +188,7 @@ static void refill_a_bin_with_a_wrong_count(void *argument)
 {
     (void)argument;
     cache->bins[5].room--; /* a list that ends too early */
-    hak__cache_refill(cache, 5);
+    unit_cache_refill(cache, 5);
 }
 
 static void test_a_list_that_ended_too_early(void **state)

@@ -18,7 +18,7 @@ static int setup(void **state)
 static uint32_t refill_part_into(struct slab_set *set, uint32_t class_index, uint32_t most,
                                  uint32_t count)
 {
-    struct object_list list = hak__slab_refill(set, class_index, most);
+    struct object_list list = unit_slab_refill(set, class_index, most);
     unit_list_tail(list);
     REQUIRE_SIZE(list.count, <=, most);
     for (struct object *object = list.head; object != NULL; object = object->next) {
@@ -147,7 +147,7 @@ static void test_refill_takes_the_whole_free_list_first(void **state)
     unit_return(set, objects + 5, 4);
     assert_int_equal(unit_slab_of(objects[0])->free_count, 7);
     assert_int_equal(hak__slab_free_objects(unit_slab_of(objects[0])), 7);
-    struct object_list list = hak__slab_refill(set, class_index, UINT32_MAX);
+    struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
     assert_int_equal(list.count, 7);
     static const uint32_t order[] = {5, 6, 7, 8, 1, 2, 3}; /* the last given comes first */
     const struct object *object = list.head;
@@ -180,14 +180,14 @@ static void test_refill_leaves_the_rest_in_the_slab(void **state)
         }
         for (uint32_t most = 1; left != 0; most++) { /* 1, 2, 3, and 3 of 4 */
             uint32_t expected = most < left ? most : left;
-            struct object_list list = hak__slab_refill(set, class_index, most);
+            struct object_list list = unit_slab_refill(set, class_index, most);
             unit_list_tail(list);
             assert_int_equal(list.count, expected);
             for (struct object *object = list.head; object != NULL; object = object->next) {
                 assert_ptr_equal(object, *freed++);
             }
             left -= expected;
-            struct object_list rest = {slab->free_list, slab->free_count};
+            struct object_list rest = {slab->free_list, slab->free_count, 0};
             unit_list_tail(rest);
             assert_int_equal(slab->free_count, left);
             assert_int_equal(hak__slab_free_objects(slab), left);
@@ -236,7 +236,7 @@ static void test_a_full_slab_is_listed_again_by_a_return(void **state)
     assert_ptr_equal(set->partial[class_index], full); /* its object is the warmest */
     assert_ptr_equal(full->next, second);
     hak__slab_set_check(set);
-    struct object_list list = hak__slab_refill(set, class_index, UINT32_MAX);
+    struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
     assert_ptr_equal(list.head, objects[7]);
     assert_int_equal(list.count, 1);
     assert_false(full->listed);
@@ -400,7 +400,7 @@ static void corrupt_a_free_object(void *argument)
     unit_return(set, objects, count - 1);
     ((struct object *)objects[3])->next = (struct object *)(void *)((char *)objects[5] + 8);
     (void)argument;
-    hak__slab_refill(set, size_class_of(64), 1); /* walks the rest at level 2 */
+    unit_slab_refill(set, size_class_of(64), 1); /* walks the rest at level 2 */
 }
 
 /* Anything, not only what looks like a link. */
@@ -440,13 +440,13 @@ static void refill_without_memory(void *argument)
     limit.rlim_cur = address_space_bytes();
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        struct object_list list = hak__slab_refill(set, class_index, UINT32_MAX);
+        struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
         REQUIRE(list.head == NULL && list.count == 0);
     }
     REQUIRE(unit_set_is_empty(set));
     limit.rlim_cur = before;
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    REQUIRE(hak__slab_refill(set, 5, UINT32_MAX).count != 0);
+    REQUIRE(unit_slab_refill(set, 5, UINT32_MAX).count != 0);
 }
 
 static void test_no_memory(void **state)

@@ -60,7 +60,7 @@ static void freer_step_a2(struct slab_set *set, struct freer *freer, struct slab
 
 static struct object *refill_one(struct slab_set *set)
 {
-    struct object_list list = hak__slab_refill(set, size_class_of(SMALL_SLAB_SIZE), 1);
+    struct object_list list = unit_slab_refill(set, size_class_of(SMALL_SLAB_SIZE), 1);
     REQUIRE_SIZE(list.count, ==, 1);
     return list.head;
 }
@@ -258,7 +258,7 @@ static void whole_owner_step(struct whole *whole, unsigned char kind)
     } else {
         uint32_t most = kind == OWNER_REFILLS_ONE ? 1 : UINT32_MAX;
         struct object_list list =
-            hak__slab_refill(whole->set, size_class_of(SMALL_SLAB_SIZE), most);
+            unit_slab_refill(whole->set, size_class_of(SMALL_SLAB_SIZE), most);
         unit_list_tail(list);
         REQUIRE(list.count >= 1 && list.count <= most);
         for (struct object *object = list.head; object != NULL; object = object->next) {
@@ -330,11 +330,11 @@ static void test_remote_objects_are_not_stranded(void **state)
     assert_int_equal(hak__slab_drain(set), 1);
     assert_true(slab->listed && !is_notified(slab));
     unit_return(set, objects + 3, 2);
-    struct object_list list = hak__slab_refill(set, slab->class_index, UINT32_MAX);
+    struct object_list list = unit_slab_refill(set, slab->class_index, UINT32_MAX);
     assert_int_equal(list.count, 2); /* the free list */
     assert_true(slab->listed);       /* for the remote objects, of which nobody will tell again */
     assert_ptr_equal(set->partial[slab->class_index], slab);
-    list = hak__slab_refill(set, slab->class_index, UINT32_MAX);
+    list = unit_slab_refill(set, slab->class_index, UINT32_MAX);
     assert_int_equal(list.count, 3);
     assert_ptr_equal(unit_slab_of(list.head), slab);
     assert_true(set->counters.values[COUNTER_REFILL_REMOTE] == 1);
@@ -376,7 +376,7 @@ static void test_lists_are_joined_in_order(void **state)
         uint32_t class_index = size_class_of(sizes[i]), carved = 0;
         struct object *spare = NULL;
         while (carved < COUNT_OF(objects)) {
-            struct object *object = hak__slab_refill(set, class_index, UINT32_MAX).head;
+            struct object *object = unit_slab_refill(set, class_index, UINT32_MAX).head;
             for (struct object *next; object != NULL; object = next) {
                 next = object->next;
                 if (carved < COUNT_OF(objects)) {

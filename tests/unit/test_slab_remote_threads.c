@@ -91,7 +91,7 @@ static void own(void)
                  class_index = size_class_of(sizes[random_below(&random, COUNT_OF(sizes))]);
         uint32_t most = 1 + (uint32_t)random_size(&random, 10);
         lock_acquire(&set_lock);
-        struct object_list list = hak__slab_refill(set, class_index, most);
+        struct object_list list = unit_slab_refill(set, class_index, most);
         lock_release(&set_lock);
         REQUIRE(list.count != 0 && list.count <= most);
         unit_list_tail(list);
@@ -179,7 +179,7 @@ static void test_few_objects(void **state)
     for (size_t given = 0; given < 10 * ROUNDS;) {
         lock_acquire(&set_lock);
         struct object_list list =
-            hak__slab_refill(set, size_class_of(MID_SIZE_MAX), 1 + (uint32_t)given % 3);
+            unit_slab_refill(set, size_class_of(MID_SIZE_MAX), 1 + (uint32_t)given % 3);
         lock_release(&set_lock);
         for (struct object *object = list.head, *next; object != NULL; object = next) {
             void *empty = NULL;

@@ -149,13 +149,28 @@ static inline void unit_cache_destroy(struct cache *cache)
     unit_set_destroy(set);
 }
 
+/* A refill with its objects linked. */
+static inline struct object_list unit_slab_refill(struct slab_set *set, uint32_t class_index,
+                                                  uint32_t most)
+{
+    struct object_list list = hak__slab_refill(set, class_index, most);
+    object_list_link(&list);
+    return list;
+}
+
+/* What malloc's slow path does where the bin is empty. */
+static inline void *unit_cache_refill(struct cache *cache, uint32_t class_index)
+{
+    return hak__cache_fill(cache, class_index, hak__cache_refill(cache, class_index));
+}
+
 /* What the fast paths do, on a cache that belongs to no thread. */
 static inline void *unit_cache_allocate(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
     struct object *object = bin->head;
     if (object == NULL) {
-        return hak__cache_refill(cache, class_index);
+        return unit_cache_refill(cache, class_index);
     }
     bin->head = object->next;
     bin->room++;
@@ -200,7 +215,7 @@ static inline struct object_list unit_list_of(void *const *objects, uint32_t cou
         object->next = next;
         next = object;
     }
-    return (struct object_list){next, count};
+    return (struct object_list){next, count, 0};
 }
 
 /* Gives `count` (not 0) objects of one slab back to its owner, as the owner or as another thread.
