@@ -80,8 +80,9 @@ HAK_HIDDEN struct object_list hak__cache_refill(struct cache *cache, uint32_t cl
 HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index,
                                  struct object_list list);
 
-/* Objects a refill of the class takes at most: what fits a slice, or the limit; little when there
- * is no budget for it, because all of that goes back at the next free. */
+/* Objects a refill of the class takes at most: what fits a slice, or the limit. Little the first
+ * time, because many threads need no more and give the rest back one by one at their end; and when
+ * there is no budget for it, because all of that goes back at the next free. */
 HAK_HIDDEN uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index);
 
 /* The bin of the class exceeds its limit: makes room. Under the heap's lock. */

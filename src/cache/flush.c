@@ -64,7 +64,8 @@ uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
 {
     uint32_t limit = cache->bins[class_index].limit;
     uint32_t start = cache_limit_for(class_index, BIN_BYTES_START);
-    if (limit == 0 && !cache_affords(cache, cache_charge(class_index, start))) {
+    if (limit == 0 &&
+        (!cache->missed[class_index] || !cache_affords(cache, cache_charge(class_index, start)))) {
         return start;
     }
     uint32_t most = (uint32_t)SLICE_SIZE / size_class_bytes(class_index);
@@ -149,6 +150,7 @@ static void cache_flush_class(struct cache *cache, uint32_t class_index)
     if (bin->head != NULL) {
         cache_return(cache, bin_take_all(bin));
     }
+    cache->missed[class_index] = false;
     if (bin->limit != 0) { /* not for nothing: a change is an atomic operation */
         cache_set_limit(cache, class_index, 0);
     }

@@ -10,9 +10,9 @@ struct object_list hak__cache_refill(struct cache *cache, uint32_t class_index)
         hak__diagnose_fatal("corrupted free list (written after free?)", bin,
                             size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
     }
+    uint32_t most = hak__cache_refill_most(cache, class_index);
     cache->active[class_index] = true;
     cache->missed[class_index] = true;
-    uint32_t most = hak__cache_refill_most(cache, class_index);
     return hak__slab_refill(cache->slabs, class_index, most);
 }
 

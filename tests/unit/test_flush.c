@@ -280,7 +280,13 @@ static void test_no_budget(void **state)
     assert_int_equal(bin->limit, 0);
     assert_true(cache->charged == 0);
     hak__knobs.cache_bytes = MIB;
+    assert_int_equal(hak__cache_refill_most(cache, class_index),
+                     most); /* as the first of a class */
+    objects[0] = unit_cache_allocate(cache, class_index);
     assert_int_equal(hak__cache_refill_most(cache, class_index), SLICE_SIZE / 256);
+    hak__knobs.cache_bytes = 0;
+    assert_int_equal(hak__cache_refill_most(cache, class_index), most);
+    unit_cache_free(cache, class_index, objects[0]);
     check_cache();
 }
 

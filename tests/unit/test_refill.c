@@ -36,7 +36,12 @@ static void test_the_first_refill(void **state)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct bin *bin = &cache->bins[class_index];
         size_t size = size_class_bytes(class_index);
-        uint32_t batch = size >= CARVE_BYTES ? 1 : (uint32_t)(CARVE_BYTES / size);
+        uint32_t carved = size >= CARVE_BYTES ? 1 : (uint32_t)(CARVE_BYTES / size);
+        uint32_t start = (uint32_t)(BIN_BYTES_START / size);
+        start = start < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : start;
+        start = start > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : start;
+        assert_int_equal(hak__cache_refill_most(cache, class_index), start);
+        uint32_t batch = carved < start ? carved : start;
         char *object = unit_cache_refill(cache, class_index);
         assert_true(is_aligned(object, SLICE_SIZE)); /* the first of a new slab */
         assert_int_equal(list_length(bin->head), batch - 1);
@@ -45,12 +50,17 @@ static void test_the_first_refill(void **state)
         assert_true(cache->missed[class_index] && cache->active[class_index]);
         assert_int_equal(bin->limit, 0); /* a refill is no reason to keep more */
         assert_int_equal(hak__cache_objects(cache, class_index), batch - 1);
+        assert_true(hak__cache_refill_most(cache, class_index) >= SLICE_SIZE / size);
         unit_cache_free(cache, class_index, object);
     }
     assert_true(cache->slabs->counters.values[COUNTER_REFILL_CARVE] == CLASS_COUNT - 1);
     assert_int_equal(cache->charged != 0, 1);
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index += CLASS_COUNT - 1) {
         assert_false(class_index == 0 && cache->missed[class_index]);
+    }
+    hak__cache_flush(cache); /* the thread ends: to the next everything is new */
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        assert_false(cache->missed[class_index]);
     }
 }
 
