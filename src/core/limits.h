@@ -110,10 +110,11 @@
  * buffer. */
 #define TICK_OPERATIONS (HAK_TINY_LIMITS ? 4u : 64u)
 
-/* A thread that found its heap's lock taken so often within so many milliseconds moves to another
- * heap, of which there may be more then: a wait costs about 3 microseconds, so that is a twentieth
- * of its time and more (docs/decisions/0021). */
-#define CROWDED_WAITS (HAK_TINY_LIMITS ? 1u : 256u)
+/* A thread that returned full bins and found its heap's lock taken so often within so many
+ * milliseconds moves to another heap, of which there may be more then: a wait costs about 3
+ * microseconds, and as many are for refills, so that is a twentieth of its time and more
+ * (docs/decisions/0021). */
+#define CROWDED_WAITS (HAK_TINY_LIMITS ? 1u : 128u)
 #define CROWDED_MS (HAK_TINY_LIMITS ? UINT32_MAX : 16u)
 #define HEAPS_CROWDED_FACTOR 2u
 

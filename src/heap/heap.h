@@ -70,6 +70,9 @@ HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
 /* thread.c. This thread's struct with its heap's lock taken; a borrowed one for a thread that has
  * ended. NULL: no memory. */
 HAK_HIDDEN struct thread *hak__thread_enter(void);
+/* Takes its heap's lock to return a full bin, and counts how often it has to wait for that. Waits
+ * of an allocation are not counted: a thread that only allocates, and moves, leaves a heap of
+ * objects behind that nobody allocates from (docs/decisions/0021). */
 HAK_INLINE void thread_lock_heap(struct thread *thread)
 {
     thread->waits += (uint32_t)lock_acquire(&thread->heap->lock);

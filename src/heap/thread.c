@@ -161,7 +161,7 @@ struct thread *hak__thread_enter(void)
             return NULL;
         }
     }
-    thread_lock_heap(thread);
+    lock_acquire(&thread->heap->lock);
     return thread;
 }
 
