@@ -76,7 +76,9 @@ def run_session(
                 news = f"the noise here asks for {count} rounds instead of {session.rounds}"
                 opened.add_rounds(count)
                 sitting.run(counting, news)
-        except KeyboardInterrupt as error:
+        except (KeyboardInterrupt, OSError) as error:
+            if not _is_interrupt(error):
+                raise
             session = store.load(opened.path)  # the last run may be saved but not yet in memory
             done = len(session.samples) + len(session.failures)
             total = session.rounds * len(every_arm) * len(cases)
@@ -85,6 +87,13 @@ def run_session(
                 STATUS_INTERRUPTED,
             ) from error
     return session
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Also where a clean-up that Ctrl-C cut short failed (shutil.rmtree, closing twice)."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Case) -> Sample:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +71,7 @@ def test_a_kill_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
         process.send_signal(number)
         process.wait(10)
         said = process.stderr.read() if process.stderr else ""
-        assert process.returncode == (130 if number == signal.SIGINT else -number)
+        assert process.returncode == (130 if number == signal.SIGINT else -number), said
         assert saved(results) >= before
         if number == signal.SIGINT:
             assert f"{saved(results)} of 24 runs are saved, the same command goes on" in said
@@ -289,3 +291,25 @@ def test_what_a_sample_holds(tmp_path: Path) -> None:
     assert sample.started.endswith("Z") and sample.status == 0
     assert session.machine["cores"] == len(os.sched_getaffinity(0))
     assert "hostname" not in session.machine
+
+
+def test_an_interrupt_that_breaks_a_cleanup_is_one(tmp_path: Path, monkeypatch: Any) -> None:
+    """Ctrl-C within shutil.rmtree closes a file twice; a disk that is full is no Ctrl-C."""
+
+    def broken(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cases, arms = [program("a", "exit 0")], [Arm("one")]
+    monkeypatch.setattr(runner, "measure", broken)
+    with pytest.raises(Problem, match="^stopped; 0 of 2 runs are saved, the same") as caught:
+        run(cases, arms, 1, tmp_path)
+    assert caught.value.status == 130
+    monkeypatch.setattr(runner, "measure", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(cases, arms, 1, tmp_path)
