@@ -75,10 +75,9 @@ HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
 
 /* What the empty bin of the class is to be filled with; count 0: no memory. Under the heap's lock.
  */
-HAK_HIDDEN struct object_list hak__cache_refill(struct cache *cache, uint32_t class_index);
+HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_index);
 /* Fills it, and returns the first object; NULL: there is none. Owner thread, no lock. */
-HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index,
-                                 struct object_list list);
+HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill);
 
 /* Objects a refill of the class takes at most: what fits a slice, or the limit. Little the first
  * time, because many threads need no more and give the rest back one by one at their end; and when

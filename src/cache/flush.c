@@ -90,7 +90,7 @@ static void cache_return(struct cache *cache, struct object_list list)
         struct slab *slab = slab_of_slice(slice);
         uintptr_t start = (uintptr_t)slab_start(slab);
         size_t size = slab->slice_count * SLICE_SIZE;
-        struct object_list run = {object, 0, 0};
+        struct object_list run = {object, 0};
         struct object *tail;
         do {
             tail = object;
@@ -115,7 +115,7 @@ static void cache_return(struct cache *cache, struct object_list list)
 
 static struct object_list bin_take_all(struct bin *bin)
 {
-    struct object_list list = {bin->head, bin_count(bin), 0};
+    struct object_list list = {bin->head, bin_count(bin)};
     bin->head = NULL;
     bin->room = (int32_t)bin->limit;
     return list;
@@ -136,7 +136,7 @@ static struct object_list bin_take_newest(struct bin *bin)
 {
     uint32_t count = bin->limit / 2 + 1;
     count = count < FLUSH_OBJECTS_MAX ? count : FLUSH_OBJECTS_MAX;
-    struct object_list newest = {bin->head, count, 0};
+    struct object_list newest = {bin->head, count};
     struct object *last = bin_last_of(bin, count);
     bin->head = last->next;
     last->next = NULL;

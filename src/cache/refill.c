@@ -2,7 +2,7 @@
 #include "cache/cache.h"
 #include "core/diagnose.h"
 
-struct object_list hak__cache_refill(struct cache *cache, uint32_t class_index)
+struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
     HAK_ASSERT(bin->head == NULL);
@@ -16,13 +16,13 @@ struct object_list hak__cache_refill(struct cache *cache, uint32_t class_index)
     return hak__slab_refill(cache->slabs, class_index, most);
 }
 
-void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct object_list list)
+void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill)
 {
     struct bin *bin = &cache->bins[class_index];
-    if (list.count == 0) {
+    if (refill.list.count == 0) {
         return NULL;
     }
-    object_list_link(&list);
+    struct object_list list = refill_link(refill);
     struct object *object = list.head;
     bin->head = object->next;
     bin->room -= (int32_t)(list.count - 1);

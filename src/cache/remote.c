@@ -7,7 +7,7 @@
 
 static void remote_send(struct cache *cache, struct remote_entry *entry)
 {
-    struct object_list list = {entry->head, entry->count, 0};
+    struct object_list list = {entry->head, entry->count};
     struct slab_set *lagging =
         hak__slab_return_remote(slab_of_slice(entry->link - 1), list, entry->tail);
     if (HAK_UNLIKELY(lagging != NULL)) {

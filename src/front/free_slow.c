@@ -159,7 +159,7 @@ static void free_object(void *pointer, struct location location)
     }
     if (HAK_UNLIKELY(thread == NULL)) { /* the thread has ended, or there is no memory for a heap */
         struct object *object = pointer;
-        hak__slab_return_remote(slab, (struct object_list){object, 1, 0}, object);
+        hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
         return;
     }
     if (HAK_UNLIKELY(slab->owner ==

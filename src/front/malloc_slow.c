@@ -36,9 +36,9 @@ static void *malloc_class_once(uint32_t class_index)
         hak__thread_leave(thread);
         return object;
     }
-    struct object_list list = hak__cache_refill(&thread->cache, class_index);
+    struct refill refill = hak__cache_refill(&thread->cache, class_index);
     lock_release(&thread->heap->lock); /* carved objects are touched first when they are linked */
-    void *object = hak__cache_fill(&thread->cache, class_index, list);
+    void *object = hak__cache_fill(&thread->cache, class_index, refill);
     hak__thread_left(thread);
     return object;
 }

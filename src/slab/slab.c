@@ -137,7 +137,7 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
 }
 
 /* The next objects of untouched memory, no more than CARVE_BYTES of it. */
-static struct object_list slab_carve(struct slab *slab, uint32_t most)
+static struct refill slab_carve(struct slab *slab, uint32_t most)
 {
     size_t size = size_class_bytes(slab->class_index);
     uint32_t count = (uint32_t)(CARVE_BYTES / size);
@@ -147,12 +147,13 @@ static struct object_list slab_carve(struct slab *slab, uint32_t most)
     count = count > most ? most : count;
     void *first = slab_start(slab) + slab->carved_count * size;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
-    return (struct object_list){first, count, (uint32_t)size};
+    return (struct refill){{first, count}, (uint32_t)size};
 }
 
 /* Leaves what is more than `most` in the slab, for the heap's other threads, who would have
- * new ones carved: a list of 64 KiB objects can be 512 KiB (docs/decisions/0015). The walk touches
- * objects that are about to be handed out. */
+ * new ones carved: a list of 64 KiB objects can be 256 KiB (docs/decisions/0015), and a thread that
+ * needs one object would have to walk the others back (0022). The walk touches objects that are
+ * about to be handed out. */
 static struct object_list slab_take_part(struct slab *slab, struct object_list list, uint32_t most)
 {
     slab->free_list = NULL;
@@ -171,27 +172,27 @@ static struct object_list slab_take_part(struct slab *slab, struct object_list l
 }
 
 /* Takes what the slab has to give, cheapest first; count 0 when it has nothing. */
-static struct object_list slab_take_objects(struct slab_set *set, struct slab *slab, uint32_t most)
+static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, uint32_t most)
 {
-    struct object_list list = {slab->free_list, slab->free_count, 0};
-    if (list.count != 0) {
-        list = slab_take_part(slab, list, most);
+    struct refill refill = {{slab->free_list, slab->free_count}, 0};
+    if (refill.list.count != 0) {
+        refill.list = slab_take_part(slab, refill.list, most);
         counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1);
-    } else if ((list = hak__slab_take_remote(slab)).count != 0) {
-        list = slab_take_part(slab, list, most);
+    } else if ((refill.list = hak__slab_take_remote(slab)).count != 0) {
+        refill.list = slab_take_part(slab, refill.list, most);
         counter_add(&set->counters, COUNTER_REFILL_REMOTE, 1);
     } else if (slab->carved_count < slab->capacity) {
-        list = slab_carve(slab, most);
+        refill = slab_carve(slab, most);
         counter_add(&set->counters, COUNTER_REFILL_CARVE, 1);
     }
-    return list;
+    return refill;
 }
 
-struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index, uint32_t most)
+struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint32_t most)
 {
     hak__slab_drain(set);
-    struct object_list list = {NULL, 0, 0};
-    while (list.count == 0) {
+    struct refill refill = {{NULL, 0}, 0};
+    while (refill.list.count == 0) {
         struct slab *slab = set->partial[class_index];
         if (slab == NULL) {
             slab = slab_new(set, class_index);
@@ -199,7 +200,7 @@ struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index, 
                 break;
             }
         }
-        list = slab_take_objects(set, slab, most);
+        refill = slab_take_objects(set, slab, most);
         /* The remote count matters: a slab with remote objects but not notified would never be
          * found again. */
         if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
@@ -209,7 +210,7 @@ struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index, 
     if (HAK_LEVEL >= 2) { /* all classes would take longer the more threads a heap has */
         slab_check_class(set, class_index);
     }
-    return list;
+    return refill;
 }
 
 void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,

@@ -70,27 +70,31 @@ struct slab_set {
     struct slab *partial[CLASS_COUNT]; /* first: the next to refill from */
 };
 
-/* A list of objects of one class, linked and zero-terminated; or, when `stride` is not 0, carved
- * ones that lie so many bytes apart, in memory that may be untouched. */
+/* A list of objects of one class, linked and zero-terminated. */
 struct object_list {
     struct object *head;
     uint32_t count;
+};
+
+/* What a refill brings: a list, or, when `stride` is not 0, carved objects that lie so many bytes
+ * apart and are not linked yet, in memory that may be untouched. */
+struct refill {
+    struct object_list list;
     uint32_t stride;
 };
 
-/* Links carved objects. Owner of the list, no lock: the first touch of a page takes the kernel a
- * microsecond and more, and nobody is to wait for that. */
-HAK_INLINE void object_list_link(struct object_list *list)
+/* Links what was carved. Whose objects they are, without a lock: the first touch of a page takes
+ * the kernel a microsecond and more, and nobody is to wait for that. */
+HAK_INLINE struct object_list refill_link(struct refill refill)
 {
-    if (list->stride == 0) {
-        return;
+    if (refill.stride != 0) {
+        unsigned char *at = (unsigned char *)refill.list.head;
+        for (uint32_t i = 1; i < refill.list.count; i++, at += refill.stride) {
+            ((struct object *)(void *)at)->next = (struct object *)(void *)(at + refill.stride);
+        }
+        ((struct object *)(void *)at)->next = NULL;
     }
-    unsigned char *at = (unsigned char *)list->head;
-    for (uint32_t i = 1; i < list->count; i++, at += list->stride) {
-        ((struct object *)(void *)at)->next = (struct object *)(void *)(at + list->stride);
-    }
-    ((struct object *)(void *)at)->next = NULL;
-    list->stride = 0;
+    return refill.list;
 }
 
 HAK_INLINE size_t slab_slice(const struct slab *slab)
@@ -113,10 +117,10 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
 /* True when `pointer` is where an object of the slab starts. */
 HAK_HIDDEN bool hak__slab_is_object(const struct slab *slab, const void *pointer);
 
-/* The next objects for a bin of `class_index`, 1 to `most`: free ones, remote frees, a fresh carve
- * (not linked), or that from a new slab. count 0: no memory. Under the heap's lock. */
-HAK_HIDDEN struct object_list hak__slab_refill(struct slab_set *set, uint32_t class_index,
-                                               uint32_t most);
+/* The next objects for a bin of `class_index`, 1 to `most`: free ones, remote frees, a fresh carve,
+ * or that from a new slab. count 0: no memory. Under the heap's lock. */
+HAK_HIDDEN struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index,
+                                          uint32_t most);
 
 /* Returns `list` (count > 0, ending in `tail`), all of `slab`, which the set owns. May give the
  * slab back. Under the lock. */

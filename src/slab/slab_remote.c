@@ -82,11 +82,11 @@ struct object_list hak__slab_take_remote(struct slab *slab)
 {
     /* A look first: the exchange costs as much as a locked operation on a line others may hold. */
     if (hak__slab_remote_count(slab) == 0) {
-        return (struct object_list){NULL, 0, 0};
+        return (struct object_list){NULL, 0};
     }
     /* B3, acquire: pairs with A1 */
     uint64_t word = atomic_and_acq_rel(&slab->shared_remote, REMOTE_NOTIFIED);
-    return (struct object_list){remote_head(slab, word), (uint32_t)(word & REMOTE_COUNT_MASK), 0};
+    return (struct object_list){remote_head(slab, word), (uint32_t)(word & REMOTE_COUNT_MASK)};
 }
 
 struct slab *hak__slab_take_notified(struct slab_set *set)

@@ -21,7 +21,7 @@ static struct owner owner_create(void)
     lock_acquire(&owner.heap->lock);
     struct object_list list = unit_slab_refill(&owner.heap->slabs, 1, UINT32_MAX);
     REQUIRE(list.count > 1);
-    struct object_list others = {list.head->next, list.count - 1, 0};
+    struct object_list others = {list.head->next, list.count - 1};
     owner.object = list.head;
     owner.slab = unit_slab_of(owner.object);
     hak__slab_return(&owner.heap->slabs, owner.slab, others, unit_list_tail(others));

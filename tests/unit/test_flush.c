@@ -45,7 +45,7 @@ static void check_cache(void)
     size_t bytes = 0;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct bin *bin = &cache->bins[class_index];
-        struct object_list list = {bin->head, bin_count(bin), 0};
+        struct object_list list = {bin->head, bin_count(bin)};
         unit_list_tail(list);
         assert_int_equal(hak__cache_objects(cache, class_index), list.count);
         bytes += (size_t)list.count * size_class_bytes(class_index);

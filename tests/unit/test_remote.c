@@ -49,7 +49,7 @@ static uint32_t buffered_count(void)
         const struct remote_entry *entry = &freer->remote[i];
         assert_true((entry->link != 0) == (entry->count != 0));
         if (entry->link != 0) {
-            struct object_list list = {entry->head, entry->count, 0};
+            struct object_list list = {entry->head, entry->count};
             assert_ptr_equal(unit_list_tail(list), entry->tail);
             assert_int_equal(window_slice_of(entry->head) + 1, entry->link);
         }

@@ -187,7 +187,7 @@ static void test_refill_leaves_the_rest_in_the_slab(void **state)
                 assert_ptr_equal(object, *freed++);
             }
             left -= expected;
-            struct object_list rest = {slab->free_list, slab->free_count, 0};
+            struct object_list rest = {slab->free_list, slab->free_count};
             unit_list_tail(rest);
             assert_int_equal(slab->free_count, left);
             assert_int_equal(hak__slab_free_objects(slab), left);

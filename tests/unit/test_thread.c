@@ -4,6 +4,8 @@
 #include "../threads/threads.h"
 #include "heaps.h"
 
+#include "front/fast.h"
+
 static bool is_held(const struct lock *lock)
 {
     return __atomic_load_n(&lock->shared_state, __ATOMIC_RELAXED) != 0;
@@ -302,31 +304,64 @@ static void move_from_a_crowd(void *argument)
     REQUIRE_SIZE(unit_region_bytes_taken(), ==, 0);
 }
 
-static struct thread *waiting;
+/* The same slow operation of another thread twice: with its heap's lock free, and taken by us until
+ * it waits. Returns the waits that it counted. */
+struct wait {
+    void (*operation)(struct thread *thread);
+    struct thread *shared_thread;
+    pthread_barrier_t barrier;
+    uint32_t counted;
+};
 
 static void *wait_for_the_lock(void *argument)
 {
-    thread_lock_heap(waiting);
-    lock_release(&waiting->heap->lock);
-    return argument;
+    struct wait *wait = argument;
+    struct thread *thread = hak__thread_current();
+    wait->operation(thread);
+    REQUIRE(thread->waits == 0);
+    thread->cache.tick = 0; /* no tick, which may act on it, in the next */
+    wait->shared_thread = thread;
+    pthread_barrier_wait(&wait->barrier);
+    pthread_barrier_wait(&wait->barrier); /* the lock is taken */
+    wait->operation(thread);
+    wait->counted = thread->waits;
+    return NULL;
 }
 
-static void test_waits_are_counted(void **state)
+static uint32_t counted_waits(void (*operation)(struct thread *thread))
 {
-    (void)state;
-    waiting = adopt();
-    thread_lock_heap(waiting);
-    assert_int_equal(waiting->waits, 0);
+    struct wait wait = {.operation = operation};
+    REQUIRE(pthread_barrier_init(&wait.barrier, NULL, 2) == 0);
+    pthread_t waiter = thread_start(wait_for_the_lock, &wait);
+    pthread_barrier_wait(&wait.barrier);
+    lock_acquire(&wait.shared_thread->heap->lock);
     uint64_t waits = atomic_load_relaxed(&hak__lock_waits);
-    pthread_t waiter = thread_start(wait_for_the_lock, NULL);
+    pthread_barrier_wait(&wait.barrier);
     while (atomic_load_relaxed(&hak__lock_waits) == waits) {
         sched_yield();
     }
-    lock_release(&waiting->heap->lock);
+    lock_release(&wait.shared_thread->heap->lock);
     thread_join(waiter);
-    assert_int_equal(waiting->waits, 1);
-    waiting->waits = 0;
-    hak__thread_park(waiting);
+    return wait.counted;
+}
+
+static void operate(struct thread *thread)
+{
+    REQUIRE(hak__thread_enter() == thread);
+    hak__thread_leave(thread);
+}
+
+static void overflow(struct thread *thread)
+{
+    hak__free_overflow(thread, 3);
+}
+
+/* A thread that only allocates is not to move: what it leaves behind nobody allocates from. */
+static void test_waits_to_return_a_bin_are_counted(void **state)
+{
+    (void)state;
+    assert_int_equal(counted_waits(operate), 0);
+    assert_int_equal(counted_waits(overflow), 1);
 }
 
 static void run_child(const char *name)
@@ -369,7 +404,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_a_struct_goes_from_thread_to_thread),
         cmocka_unit_test(test_an_ended_thread_borrows),
         UNIT_TEST_WITH_KNOBS(test_ticks),
-        cmocka_unit_test(test_waits_are_counted),
+        cmocka_unit_test(test_waits_to_return_a_bin_are_counted),
         cmocka_unit_test(test_a_thread_moves_from_a_crowd),
         cmocka_unit_test(test_frees_of_ones_own_heap),
         cmocka_unit_test(test_many_threads_on_few_heaps),

@@ -153,9 +153,7 @@ static inline void unit_cache_destroy(struct cache *cache)
 static inline struct object_list unit_slab_refill(struct slab_set *set, uint32_t class_index,
                                                   uint32_t most)
 {
-    struct object_list list = hak__slab_refill(set, class_index, most);
-    object_list_link(&list);
-    return list;
+    return refill_link(hak__slab_refill(set, class_index, most));
 }
 
 /* What malloc's slow path does where the bin is empty. */
@@ -215,7 +213,7 @@ static inline struct object_list unit_list_of(void *const *objects, uint32_t cou
         object->next = next;
         next = object;
     }
-    return (struct object_list){next, count, 0};
+    return (struct object_list){next, count};
 }
 
 /* Gives `count` (not 0) objects of one slab back to its owner, as the owner or as another thread.
