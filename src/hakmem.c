@@ -41,6 +41,7 @@
 #include "control/life.c"
 #include "control/report.c"
 #include "control/report_writer.c"
+#include "control/scavenger.c"
 
 #include "front/aligned.c"
 #include "front/free.c"

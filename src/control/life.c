@@ -2,7 +2,7 @@
  *
  *   begin   options of a process that allocated before the C library knew the environment; fork
  *           handlers, which must be the first that anybody registers (the library is linked with
- *           -z initfirst); the line that says who serves this process
+ *           -z initfirst); the scavenger; the line that says who serves this process
  *   end     the report, when asked for
  *
  * Memory is served before begin and after end: nothing here is needed for that. */
@@ -14,6 +14,7 @@
 
 #include "base/bits.h"
 #include "base/text.h"
+#include "control/scavenger.h"
 #include "core/options.h"
 #include "hakmem/stats.h"
 #include "heap/heap.h"
@@ -123,11 +124,18 @@ static void life_forget_announce(char **environment)
     *kept = NULL;
 }
 
+static void life_fork_child(void)
+{
+    hak__fork_child();
+    hak__scavenger_start();
+}
+
 /* glibc gives constructors main's arguments. 101: the first that a program may ask for. */
 __attribute__((constructor(101))) static void life_begin(int argc, char **argv, char **environment)
 {
     hak__start_read_options(environment);
-    pthread_atfork(hak__fork_prepare, hak__fork_parent, hak__fork_child);
+    pthread_atfork(hak__fork_prepare, hak__fork_parent, life_fork_child);
+    hak__scavenger_start();
     struct life_search own = life_own_object();
     life_stay(&own);
     if (hak__settings.announce_process == hak__os_process_id()) {

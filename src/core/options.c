@@ -101,6 +101,8 @@ struct settings hak__settings = {.profile = "default"};
       "1: freeing memory that is not ours ends the process; 0: it is reported")                    \
     X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
       "1: a library loaded with RTLD_DEEPBIND has the C library's malloc; 0: it has this one")     \
+    X(SWITCH, scavenger, hak__settings.scavenger,                                                  \
+      "1: a thread gives free memory back also while the program idles; 0: no such thread")        \
     X(STATS, stats, hak__settings.stats, "report at exit: none, text or json")                     \
     X(PATH, stats_file, hak__settings.stats_file,                                                  \
       "file the report is appended to; standard error when not set")                               \

@@ -20,6 +20,7 @@ struct settings {
     uint64_t announce_process; /* process to say hello in; 0: none */
     uint32_t stats;            /* enum stats_format */
     bool keep_deepbind;        /* dlopen keeps RTLD_DEEPBIND */
+    bool scavenger;            /* a thread gives memory back while the program idles */
 };
 HAK_HIDDEN extern struct settings hak__settings;
 

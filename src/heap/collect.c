@@ -86,6 +86,17 @@ void hak__heap_tick(struct thread *thread)
     collect_purge_due(now, delay);
 }
 
+void hak__heap_scavenge(void)
+{
+    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        if (atomic_load_relaxed(&heap->spans.slices) != 0 && lock_try(&heap->lock)) {
+            hak__span_cache_trim(&heap->spans, false);
+            lock_release(&heap->lock);
+        }
+    }
+    collect_purge_due(hak__os_clock_ms(), hak__knobs.purge_delay_ms);
+}
+
 size_t hak__heap_reclaim(bool unmap)
 {
     struct thread *own = hak__thread;

@@ -128,6 +128,9 @@ HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
 HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
 /* Trims `thread` (this one's) and purges what is due, by the clock. No lock held. */
 HAK_HIDDEN void hak__heap_tick(struct thread *thread);
+/* What ticks do for all heaps, for a program that has none now because it idles. By any thread, no
+ * lock held. */
+HAK_HIDDEN void hak__heap_scavenge(void);
 /* Everything that is free goes back to the OS now; returns bytes. With `unmap` also the addresses.
  * No lock held. */
 HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);

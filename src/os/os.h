@@ -67,6 +67,8 @@ HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
  * only. */
 HAK_HIDDEN uint32_t hak__os_clock_ms(void);
 
+HAK_HIDDEN void hak__os_sleep_ms(uint32_t duration_ms);
+
 /* Sleeps while *word == value, until woken or for no reason. */
 HAK_HIDDEN void hak__os_wait(uint32_t *word, uint32_t value);
 /* Wakes one sleeper. */
@@ -76,6 +78,11 @@ HAK_HIDDEN void hak__os_wake(uint32_t *word);
 HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
 /* Opens `path` for appending (created with mode 0644), -errno on failure; the caller closes it. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
+/* True when, besides the calling thread, only the remains of an ended main thread are left in the
+ * process, and when there is no /proc that could say. */
+HAK_HIDDEN bool hak__os_is_last_thread(void);
+/* What debuggers and /proc call the calling thread; at most 15 characters. */
+HAK_HIDDEN void hak__os_name_thread(const char *name);
 HAK_HIDDEN void hak__os_write(int descriptor, const char *text, size_t size);
 HAK_HIDDEN void hak__os_close(int descriptor);
 HAK_HIDDEN uint32_t hak__os_process_id(void);

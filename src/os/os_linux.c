@@ -18,7 +18,9 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -37,6 +39,9 @@
 uint64_t hak__os_calls[OS_CALL_COUNT];
 const char *const hak__os_call_names[OS_CALL_COUNT] = {
     "mmap", "munmap", "mremap", "madvise_dontneed", "madvise_hugepage", "mincore", "futex"};
+
+/* Of a process's directory of threads: its own two, besides one for each thread. */
+#define OS_TASKS_LINKS 2u
 
 /* Of a set; the largest machines have fewer. */
 #define OS_PROCESSORS_MAX 8192u
@@ -272,6 +277,14 @@ uint32_t hak__os_clock_ms(void)
     return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
 }
 
+void hak__os_sleep_ms(uint32_t duration_ms)
+{
+    int saved = errno;
+    struct timespec duration = {(time_t)(duration_ms / 1000), (long)(duration_ms % 1000) * 1000000};
+    syscall(SYS_nanosleep, &duration, NULL);
+    errno = saved;
+}
+
 void hak__os_wait(uint32_t *word, uint32_t value)
 {
     int saved = errno;
@@ -320,6 +333,29 @@ int hak__os_open_append(const char *path)
     result = result < 0 ? -errno : result;
     errno = saved;
     return result;
+}
+
+bool hak__os_is_last_thread(void)
+{
+    int saved = errno;
+    char path[1];
+    struct stat tasks;
+    /* No file is opened: a descriptor that is free for a moment only would change which one the
+     * program's next open returns. Of an ended main thread there is no program file any more. */
+    bool main_has_ended =
+        syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0;
+    bool last =
+        main_has_ended && (syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0 ||
+                           tasks.st_nlink <= OS_TASKS_LINKS + 2);
+    errno = saved;
+    return last;
+}
+
+void hak__os_name_thread(const char *name)
+{
+    int saved = errno;
+    syscall(SYS_prctl, PR_SET_NAME, name);
+    errno = saved;
 }
 
 void hak__os_close(int descriptor)

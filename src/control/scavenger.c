@@ -1,0 +1,61 @@
+/* scavenger.c: see scavenger.h. */
+#include "control/scavenger.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "core/diagnose.h"
+#include "core/knobs.h"
+#include "core/options.h"
+#include "heap/heap.h"
+#include "os/os.h"
+
+/* Where the thread-local variables of all libraries, which the C library puts there too, do not
+ * fit, the default's size is taken. */
+#define SCAVENGER_STACK_SIZE ((size_t)256 << 10)
+#define SCAVENGER_PERIOD_MS_MIN 10u
+
+static void *scavenger_run(void *argument)
+{
+    uint32_t period_ms = hak__knobs.purge_delay_ms / 2;
+    period_ms = period_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : period_ms;
+    pthread_detach(pthread_self());
+    hak__os_name_thread("hakmem");
+    /* A process whose main thread has ended goes on until its last thread ends, which is not to be
+     * this one. */
+    while (!hak__os_is_last_thread()) {
+        hak__os_sleep_ms(period_ms);
+        hak__heap_scavenge();
+    }
+    return argument;
+}
+
+static int scavenger_create(const pthread_attr_t *attributes)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all); /* the program's signals are for its own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, attributes, scavenger_run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+void hak__scavenger_start(void)
+{
+    if (!hak__settings.scavenger || hak__knobs.purge_delay_ms == UINT32_MAX) {
+        return;
+    }
+    pthread_attr_t attributes;
+    int error = pthread_attr_init(&attributes);
+    if (error == 0) {
+        pthread_attr_setstacksize(&attributes, SCAVENGER_STACK_SIZE);
+        error = scavenger_create(&attributes);
+        error = error == EINVAL ? scavenger_create(NULL) : error;
+        pthread_attr_destroy(&attributes);
+    }
+    if (error != 0) {
+        hak__diagnose_warn("HAKMEM_SCAVENGER: its thread cannot be started", NULL);
+    }
+}

@@ -1,0 +1,21 @@
+/* scavenger.h: a thread of hakmem's own that gives free memory back to the OS while the program
+ * idles.
+ *
+ * Everything else happens when the program allocates or frees; one that does neither keeps what it
+ * has freed in its last second. The thread exists only when asked for (HAKMEM_SCAVENGER=1): a
+ * program with a thread that it did not start may not do all that one without may (unshare a user
+ * namespace, setns), and counts one more.
+ *
+ * It drains inboxes, returns kept spans and purges by the clock; bins belong to their threads and
+ * stay. It has no heap and allocates nothing.
+ */
+#ifndef HAK_CONTROL_SCAVENGER_H
+#define HAK_CONTROL_SCAVENGER_H
+
+#include "base/compiler.h"
+
+/* Starts it, if it is asked for. When the process begins, and in fork's child, which has only the
+ * thread that forked. */
+HAK_HIDDEN void hak__scavenger_start(void);
+
+#endif

@@ -1,0 +1,215 @@
+/* test_scavenger.c: HAKMEM_SCAVENGER=1: memory that was freed goes back to the OS while the program
+ * idles, also in a forked child (jemalloc #1127: dirty memory stays when a process idles); and
+ * nothing else about the program changes: its signals, its file descriptors, and its end when the
+ * main thread has ended before the others.
+ *
+ * The options are read once at start, so the program runs itself anew with them. */
+#include "override.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+enum {
+    THREADS = 8,
+    BLOCKS = 4096,
+    BLOCK_SIZE_MAX = 8000,
+    KEPT_OF = 20, /* one in so many is kept */
+    DELAY_MS = 100,
+    WAIT_MS = 10000 /* the bar: in ten seconds */
+};
+
+static void *blocks[THREADS][BLOCKS];
+
+static void *churn(void *argument)
+{
+    void **mine = argument;
+    uint32_t random = 1;
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < BLOCKS; i++) {
+            random = random * 1664525 + 1013904223;
+            size_t size = 64 + (random >> 8) % BLOCK_SIZE_MAX;
+            mine[i] = malloc(size);
+            CHECK(mine[i] != NULL);
+            memset(mine[i], 1, size);
+        }
+        /* at the end the first ones stay */
+        for (size_t i = round < 2 ? 0 : BLOCKS / KEPT_OF; i < BLOCKS; i++) {
+            free(mine[i]);
+            mine[i] = NULL;
+        }
+    }
+    return NULL;
+}
+
+static void churn_in_threads(void)
+{
+    pthread_t threads[THREADS];
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, churn, blocks[i]) == 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+}
+
+/* Does nothing until at least four fifths of what was used and freed is gone, or it is too late. */
+static bool idle_until_gone(size_t before)
+{
+    size_t used = (size_t)THREADS * BLOCKS * (64 + BLOCK_SIZE_MAX / 2);
+    size_t freed = used - used / KEPT_OF;
+    for (int waited = 0; waited < WAIT_MS; waited += 20) {
+        if (resident_bytes() < before + used - freed / 5 * 4) {
+            return true;
+        }
+        usleep(20000);
+    }
+    return false;
+}
+
+static void idle_after_churn(void)
+{
+    size_t before = resident_bytes();
+    churn_in_threads();
+    CHECK(idle_until_gone(before));
+    for (size_t i = 0; i < THREADS * BLOCKS; i++) {
+        free(blocks[i / BLOCKS][i % BLOCKS]);
+        blocks[i / BLOCKS][i % BLOCKS] = NULL;
+    }
+}
+
+/* Threads of this process; `named`: only those called "hakmem". */
+static int threads_count(bool named)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        char path[300], name[16] = {0};
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        int file = open(path, O_RDONLY);
+        if (task->d_name[0] != '.' && file >= 0) {
+            count +=
+                !named || (read(file, name, sizeof name - 1) > 0 && strcmp(name, "hakmem\n") == 0);
+        }
+        close(file);
+    }
+    closedir(tasks);
+    return count;
+}
+
+static void has_a_scavenger(void)
+{
+    /* it gives itself its name when it first runs */
+    for (int waited = 0; threads_count(true) == 0 && waited < WAIT_MS; waited++) {
+        usleep(1000);
+    }
+    CHECK_EQUAL(threads_count(true), 1);
+    CHECK_EQUAL(threads_count(false), 2);
+}
+
+/* A signal to the process that its only thread blocks stays pending. */
+static void signals_are_the_programs(void)
+{
+    sigset_t mine;
+    struct timespec second = {1, 0};
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &mine, NULL) == 0);
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    CHECK_EQUAL(sigtimedwait(&mine, NULL, &second), SIGUSR1);
+}
+
+/* The lowest free descriptor is what the next open returns, whatever the scavenger does. */
+static void descriptors_are_the_programs(void)
+{
+    struct timespec start, now;
+    int expected = dup(0);
+    CHECK(expected >= 0 && close(expected) == 0);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        CHECK_EQUAL(dup(0), expected);
+        close(expected);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 <
+             4 * DELAY_MS);
+}
+
+static void wait_for(pid_t child)
+{
+    int status;
+    CHECK(child >= 0 && waitpid(child, &status, 0) == child);
+    CHECK_EQUAL(status, 0);
+}
+
+static void *outlive_main(void *argument)
+{
+    usleep(50000);
+    return argument;
+}
+
+/* In a process of its own, which ends with status 0 when its last own thread does. */
+static void end_after_main(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        alarm(20);
+        CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
+        pthread_exit(NULL);
+    }
+    wait_for(child);
+}
+
+static void run_with(void)
+{
+    prove_served();
+    has_a_scavenger();
+    signals_are_the_programs();
+    descriptors_are_the_programs();
+    idle_after_churn();
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        has_a_scavenger();
+        idle_after_churn();
+        _exit(0);
+    }
+    wait_for(child);
+    end_after_main();
+}
+
+/* Without the option there is no thread, and an idle program keeps what it had. */
+static void run_without(void)
+{
+    prove_served();
+    CHECK_EQUAL(threads_count(false), 1);
+}
+
+static void run_self(const char *self, const char *part, const char *scavenger)
+{
+    char delay[16];
+    pid_t child = fork();
+    if (child == 0) {
+        snprintf(delay, sizeof delay, "%d", DELAY_MS);
+        CHECK(setenv("HAKMEM_PURGE_DELAY_MS", delay, 1) == 0);
+        CHECK(setenv("HAKMEM_SCAVENGER", scavenger, 1) == 0);
+        execl(self, self, part, (char *)NULL);
+        _exit(126);
+    }
+    wait_for(child);
+}
+
+int main(int count, char **arguments)
+{
+    if (count == 1) {
+        run_self(arguments[0], "with", "1");
+        run_self(arguments[0], "without", "0");
+    } else if (strcmp(arguments[1], "with") == 0) {
+        run_with();
+    } else {
+        run_without();
+    }
+    return 0;
+}
