@@ -5,6 +5,7 @@
 
 #include "base/text.c"
 
+#include "os/cgroup.c"
 #include "os/os_linux.c"
 #include "os/vdso.c"
 
@@ -33,6 +34,7 @@
 #include "heap/collect.c"
 #include "heap/fork.c"
 #include "heap/heap.c"
+#include "heap/limit.c"
 #include "heap/metadata.c"
 #include "heap/start.c"
 #include "heap/thread.c"

@@ -14,7 +14,9 @@ struct knobs {
     uint64_t whale_cache_bytes; /* freed whales kept, bytes */
     uint64_t
         huge_threshold; /* bytes mapped from which on huge pages are asked for; UINT64_MAX: never */
-    uint32_t heaps_max; /* heaps that threads share, from that number of threads on */
+    uint64_t limit; /* bytes mapped above which free memory goes back at once; UINT64_MAX: none */
+    uint64_t limit_hard;        /* bytes mapped that are never exceeded; UINT64_MAX: none */
+    uint32_t heaps_max;         /* heaps that threads share, from that number of threads on */
     uint32_t heaps_crowded_max; /* the same where they keep finding their locks taken */
     bool abort_on_foreign;      /* a free of memory that is not ours is fatal, not just reported */
 };

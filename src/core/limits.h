@@ -110,6 +110,9 @@
  * buffer. */
 #define TICK_OPERATIONS (HAK_TINY_LIMITS ? 4u : 64u)
 
+/* Above the soft limit (HAKMEM_LIMIT) free memory goes back when it is older than this. */
+#define LIMIT_DELAY_MS (HAK_TINY_LIMITS ? 0u : 10u)
+
 /* A thread that returned full bins and found its heap's lock taken so often within so many
  * milliseconds moves to another heap, of which there may be more then: a wait costs about 3
  * microseconds, and as many are for refills, so that is a twentieth of its time and more

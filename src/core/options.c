@@ -35,8 +35,8 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
-        .whale_cache_bytes = WHALE_BYTES(MIB(64)), .huge_threshold = MIB(8),                       \
-        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false                                    \
+        .whale_cache_bytes = WHALE_BYTES(MIB(64)), .huge_threshold = MIB(8), .limit = UINT64_MAX,  \
+        .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false          \
     }
 
 /* Four times what the default keeps, ten times as long. */
@@ -44,8 +44,8 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
-        .whale_cache_bytes = WHALE_BYTES(MIB(256)), .huge_threshold = MIB(8),                      \
-        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false                                    \
+        .whale_cache_bytes = WHALE_BYTES(MIB(256)), .huge_threshold = MIB(8), .limit = UINT64_MAX, \
+        .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false          \
     }
 
 /* An eighth of a bin's bound, a sixteenth of the default's caches: refills stay batches, little is
@@ -55,7 +55,8 @@
         .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(16384u),                      \
         .cache_bytes = CACHE_BYTES(MIB(2)), .cache_bytes_total = CACHE_BYTES(MIB(16)),             \
         .whale_cache_bytes = WHALE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX,                    \
-        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false                                    \
+        .limit = UINT64_MAX, .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC,               \
+        .abort_on_foreign = false                                                                  \
     }
 
 /* What is wrong ends the process; what is free goes back at once, so that a stray access finds
@@ -64,7 +65,8 @@
     {                                                                                              \
         .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
         .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .whale_cache_bytes = WHALE_BYTES(MIB(64)),     \
-        .huge_threshold = MIB(8), .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = true           \
+        .huge_threshold = MIB(8), .limit = UINT64_MAX, .limit_hard = UINT64_MAX,                   \
+        .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = true                                     \
     }
 
 struct option_profile {
@@ -95,8 +97,14 @@ struct settings hak__settings = {.profile = "default"};
       "most freed memory kept of allocations above 2 MiB, bytes")                                  \
     X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
       "memory mapped from which on huge pages may be asked for, bytes, or never")                  \
+    X(BYTES_OR_NEVER, limit, hak__knobs.limit,                                                     \
+      "memory mapped above which what is free goes back to the OS at once, bytes, or never")       \
+    X(BYTES_OR_NEVER, limit_hard, hak__knobs.limit_hard,                                           \
+      "memory mapped that is never exceeded: allocations fail instead, bytes, or never")           \
     X(NUMBER, heaps, hak__knobs.heaps_max,                                                         \
-      "heaps that threads share, up to twice as many where they wait; 0: one for each processor")  \
+      "heaps that threads share, up to twice as many where they wait; 0: one for each processor, " \
+      "or "                                                                                        \
+      "what a container's quota allows")                                                           \
     X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
       "1: freeing memory that is not ours ends the process; 0: it is reported")                    \
     X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
@@ -321,6 +329,17 @@ static void option_read(const char *string, bool profile_pass)
     }
 }
 
+/* A look at a quota is some ten microseconds: not where it changes little. */
+static uint32_t options_processors(void)
+{
+    uint32_t processors = hak__os_processors();
+    if (processors <= 2) {
+        return processors;
+    }
+    uint32_t quota = hak__os_cgroup_processors("/proc/self/cgroup", "/sys/fs/cgroup");
+    return quota < processors ? quota : processors;
+}
+
 void hak__options_settle(void)
 {
     if (hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC) {
@@ -328,8 +347,9 @@ void hak__options_settle(void)
         uint64_t least = CACHE_BYTES_TOTAL_MIN;
         hak__knobs.cache_bytes_total = share > least ? share : least;
     }
+    hak__os_set_limit(hak__knobs.limit_hard);
     if (hak__knobs.heaps_max == HEAPS_AUTOMATIC) {
-        hak__knobs.heaps_max = HAK_TINY_LIMITS ? 2 : hak__os_processors();
+        hak__knobs.heaps_max = HAK_TINY_LIMITS ? 2 : options_processors();
     }
     uint64_t crowded = (uint64_t)HEAPS_CROWDED_FACTOR * hak__knobs.heaps_max;
     hak__knobs.heaps_crowded_max = crowded < HEAP_ID_MAX ? (uint32_t)crowded : HEAP_ID_MAX;

@@ -44,6 +44,18 @@ bool hak_owns(const void *pointer)
     return true;
 }
 
+static uint64_t query_limit(size_t bytes)
+{
+    return bytes == SIZE_MAX ? UINT64_MAX : bytes;
+}
+
+void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over, void *argument)
+{
+    if (hak__start()) { /* which reads the options; they do not come after this then */
+        hak__limit_set(query_limit(soft), query_limit(hard), over, argument);
+    }
+}
+
 bool hak_trim(size_t keep)
 {
     if (!hak__start()) {

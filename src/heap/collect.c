@@ -56,9 +56,15 @@ static void collect_purge_due(uint32_t now, uint32_t delay)
     hak__whale_cache_trim(delay);
 }
 
-void hak__heap_tick(struct thread *thread)
+static uint32_t collect_delay(void)
 {
     uint32_t delay = hak__knobs.purge_delay_ms;
+    return hak__limit_is_exceeded() && delay > LIMIT_DELAY_MS ? LIMIT_DELAY_MS : delay;
+}
+
+void hak__heap_tick(struct thread *thread)
+{
+    uint32_t delay = collect_delay();
     uint32_t now = hak__os_clock_ms();
     if (now - thread->sent_ms >= (delay < REMOTE_DELAY_MS ? delay : REMOTE_DELAY_MS)) {
         thread->sent_ms = now;
@@ -94,7 +100,7 @@ void hak__heap_scavenge(void)
             lock_release(&heap->lock);
         }
     }
-    collect_purge_due(hak__os_clock_ms(), hak__knobs.purge_delay_ms);
+    collect_purge_due(hak__os_clock_ms(), collect_delay());
 }
 
 size_t hak__heap_reclaim(bool unmap)

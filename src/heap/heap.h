@@ -135,6 +135,13 @@ HAK_HIDDEN void hak__heap_scavenge(void);
  * No lock held. */
 HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);
 
+/* limit.c. `soft` and `hard` in bytes mapped, UINT64_MAX: none. Any thread, no lock held. */
+typedef void hak__limit_function(size_t mapped, void *argument);
+HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak__limit_function *callback,
+                               void *argument);
+/* More than `soft` is mapped. Calls the callback when that is new. No lock held. */
+HAK_HIDDEN bool hak__limit_is_exceeded(void);
+
 /* fork.c: pthread_atfork handlers. */
 HAK_HIDDEN void hak__fork_prepare(void);
 HAK_HIDDEN void hak__fork_parent(void);

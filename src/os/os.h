@@ -30,6 +30,10 @@ HAK_HIDDEN size_t hak__os_page_size(void);
 HAK_HIDDEN uint64_t hak__os_ram_size(void);
 /* Processors this process may run on, at least 1. */
 HAK_HIDDEN uint32_t hak__os_processors(void);
+/* Processors its container may keep busy: the least quota of its cgroup (version 2) and those
+ * above, rounded up; UINT32_MAX when there is none. `membership` is /proc/self/cgroup, `root` where
+ * the groups' files are. Opens files: before there are threads that could open some, too. */
+HAK_HIDDEN uint32_t hak__os_cgroup_processors(const char *membership, const char *root);
 /* True for setuid and setgid programs and others the loader marked secure: the environment is not
  * to be trusted. */
 HAK_HIDDEN bool hak__os_is_secure(void);
@@ -41,6 +45,10 @@ HAK_HIDDEN uint64_t hak__os_address_space_limit(void);
 /* Maps exactly [address, address + size). -EEXIST when any part is in use; nothing is changed then.
  */
 HAK_HIDDEN int hak__os_map_at(void *address, size_t size);
+/* Bytes of all that is mapped by this header's functions. */
+HAK_HIDDEN uint64_t hak__os_mapped_bytes(void);
+/* Mappings that would make it more than so many bytes fail with -ENOMEM from now on. */
+HAK_HIDDEN void hak__os_set_limit(uint64_t bytes);
 /* Maps `size` bytes anywhere, at a multiple of `alignment` (a power of two, at least the OS page).
  */
 HAK_HIDDEN int hak__os_map(size_t size, size_t alignment, void **address);
@@ -78,6 +86,8 @@ HAK_HIDDEN void hak__os_wake(uint32_t *word);
 HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
 /* Opens `path` for appending (created with mode 0644), -errno on failure; the caller closes it. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
+/* Reads the start of a file; returns bytes, at most `size`, or -errno. */
+HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
 /* True when, besides the calling thread, only the remains of an ended main thread are left in the
  * process, and when there is no /proc that could say. */
 HAK_HIDDEN bool hak__os_is_last_thread(void);

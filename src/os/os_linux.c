@@ -138,14 +138,50 @@ uint64_t hak__os_address_space_limit(void)
     return size;
 }
 
+static uint64_t shared_mapped_bytes;
+static uint64_t shared_mapped_limit = UINT64_MAX;
+
+uint64_t hak__os_mapped_bytes(void)
+{
+    return atomic_load_relaxed(&shared_mapped_bytes);
+}
+
+void hak__os_set_limit(uint64_t bytes)
+{
+    atomic_store_relaxed(&shared_mapped_limit, bytes);
+}
+
+static void os_uncharge(size_t size)
+{
+    atomic_sub_relaxed(&shared_mapped_bytes, (uint64_t)size);
+}
+
+/* Before the system call, so that two threads cannot exceed the limit together. */
+static bool os_charge(size_t size)
+{
+    uint64_t before = atomic_add_relaxed(&shared_mapped_bytes, (uint64_t)size);
+    bool fits = before + size <= atomic_load_relaxed(&shared_mapped_limit);
+    if (!fits) {
+        os_uncharge(size);
+    }
+    return fits;
+}
+
 /* mmap with errno kept: address or NULL, *error set. */
 static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
 {
     int saved = errno;
+    if (!os_charge(size)) {
+        *error = -ENOMEM;
+        return NULL;
+    }
     os_count(OS_CALL_MAP);
     void *result = mmap(address, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
     *error = result == MAP_FAILED ? -errno : 0;
+    if (*error != 0) {
+        os_uncharge(size);
+    }
     errno = saved;
     return result == MAP_FAILED ? NULL : result;
 }
@@ -199,6 +235,9 @@ int hak__os_unmap(void *address, size_t size)
     int saved = errno;
     os_count(OS_CALL_UNMAP);
     int error = munmap(address, size) == 0 ? 0 : -errno;
+    if (error == 0) {
+        os_uncharge(size);
+    }
     errno = saved;
     return error;
 }
@@ -206,9 +245,14 @@ int hak__os_unmap(void *address, size_t size)
 int hak__os_remap(void *address, size_t old_size, size_t new_size, bool may_move, void **moved)
 {
     int saved = errno;
+    size_t growth = new_size > old_size ? new_size - old_size : 0;
+    if (!os_charge(growth)) {
+        return -ENOMEM;
+    }
     os_count(OS_CALL_REMAP);
     void *result = mremap(address, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0);
     int error = result == MAP_FAILED ? -errno : 0;
+    os_uncharge(error != 0 ? growth : old_size + growth - new_size);
     errno = saved;
     if (error == 0) {
         *moved = result;
@@ -331,6 +375,22 @@ int hak__os_open_append(const char *path)
     int saved = errno;
     int result = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     result = result < 0 ? -errno : result;
+    errno = saved;
+    return result;
+}
+
+long hak__os_read_file(const char *path, char *buffer, size_t size)
+{
+    int saved = errno;
+    long result = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (result < 0) {
+        result = -errno;
+    } else {
+        long descriptor = result;
+        result = syscall(SYS_read, descriptor, buffer, size);
+        result = result < 0 ? -errno : result;
+        syscall(SYS_close, descriptor);
+    }
     errno = saved;
     return result;
 }

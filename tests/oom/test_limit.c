@@ -1,0 +1,157 @@
+/* test_limit.c: hak_limit_set: the hard limit holds whatever is asked for, and everything below it
+ * can be had in any shape; the soft one gives memory back and tells. */
+#include "exhaust.h"
+
+static size_t mapped_bytes(void)
+{
+    struct hak_stats stats;
+    hak_stats_get(&stats);
+    return stats.bytes_mapped + stats.bytes_metadata;
+}
+
+static void hard_limit(void *argument)
+{
+    struct helper helper = {0};
+    size_t available = *(size_t *)argument;
+    helper_start(&helper);
+    size_t limit = mapped_bytes() + available;
+    hak_limit_set(SIZE_MAX, limit, NULL, NULL);
+    exhaust_memory(available, &helper);
+    REQUIRE_SIZE(mapped_bytes(), <=, limit);
+    hak_limit_set(SIZE_MAX, SIZE_MAX, NULL, NULL);
+    void *block = hak_malloc(4 * available);
+    REQUIRE(block != NULL);
+    hak_free(block);
+}
+
+static void test_hard_limits(void **state)
+{
+    static size_t sizes[] = {64 * MIB, 200 * MIB};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_LIFE(hard_limit, &sizes[i], NULL);
+    }
+}
+
+/* A block that grows by mremap, and one that is freed for another thread's use. */
+static void growing(void *argument)
+{
+    (void)argument;
+    size_t limit = mapped_bytes() + 64 * MIB;
+    hak_limit_set(SIZE_MAX, limit, NULL, NULL);
+    size_t size = 3 * MIB;
+    char *block = hak_malloc(size);
+    REQUIRE(block != NULL);
+    for (;;) {
+        block[size - 1] = 'e';
+        errno = 0;
+        char *larger = hak_realloc(block, size + MIB);
+        if (larger == NULL) {
+            REQUIRE(errno == ENOMEM);
+            break;
+        }
+        size += MIB;
+        block = larger;
+        REQUIRE_SIZE(mapped_bytes(), <=, limit);
+    }
+    REQUIRE_SIZE(size, >=, 48 * MIB);
+    REQUIRE(block[size - 1] == 'e');
+    hak_free(block);
+    block = hak_calloc(1, size);
+    REQUIRE(block != NULL && block[size - 1] == 0);
+    hak_free(block);
+}
+
+static void test_growing(void **state)
+{
+    (void)state;
+    REQUIRE_LIFE(growing, NULL, NULL);
+}
+
+enum { BLOCKS = 4096, BLOCK_SIZE = 16384 };
+
+struct told {
+    size_t count;
+    size_t mapped;
+};
+
+/* It may allocate and free. */
+static void tell(size_t mapped, void *argument)
+{
+    struct told *told = argument;
+    void *block = hak_malloc(100);
+    REQUIRE(block != NULL);
+    hak_free(block);
+    told->count++;
+    told->mapped = mapped;
+}
+
+static void allocate_all(void **blocks)
+{
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(BLOCK_SIZE);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], 1, BLOCK_SIZE);
+    }
+}
+
+static void free_all(void **blocks)
+{
+    for (size_t i = 0; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+/* Free memory that waits to be given back, after some work of so many milliseconds with little
+ * memory. */
+static size_t dirty_after_work(uint32_t milliseconds)
+{
+    struct hak_stats stats;
+    for (uint32_t i = 0; i < milliseconds; i++) {
+        for (size_t j = 0; j < 256; j++) {
+            hak_free(hide(hak_malloc(300000))); /* a span: a slow operation */
+        }
+        usleep(1000);
+    }
+    hak_stats_get(&stats);
+    return stats.bytes_free_dirty;
+}
+
+static void soft_limit(void *argument)
+{
+    static void *blocks[BLOCKS];
+    struct told told = {0, 0};
+    (void)argument;
+    size_t limit = mapped_bytes() + 16 * MIB;
+    hak_limit_set(limit, SIZE_MAX, tell, &told);
+    REQUIRE_SIZE(told.count, ==, 0);
+    allocate_all(blocks); /* 64 MiB, and none fails */
+    REQUIRE_SIZE(told.count, ==, 1);
+    REQUIRE_SIZE(told.mapped, >, limit);
+    REQUIRE_SIZE(told.mapped, <, limit + 24 * MIB);
+    free_all(blocks);
+    REQUIRE_SIZE(dirty_after_work(100), <, 4 * MIB);
+    REQUIRE_SIZE(told.count, ==, 1); /* the addresses are still there */
+    hak_limit_set(SIZE_MAX, SIZE_MAX, tell, &told);
+    allocate_all(blocks);
+    free_all(blocks);
+    REQUIRE_SIZE(told.count, ==, 1);
+    /* without the limit it waits for the period */
+    REQUIRE(HAK_LEVEL >= 2 || dirty_after_work(100) >= 32 * MIB);
+}
+
+static void test_soft_limit(void **state)
+{
+    (void)state;
+    REQUIRE_LIFE(soft_limit, NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hard_limits),
+        cmocka_unit_test(test_growing),
+        cmocka_unit_test(test_soft_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* test_cgroup.c: os/cgroup: quotas of a made-up cgroup tree (flink-docker #266: arenas sized by the
+ * host's processors, not by the container's quota). */
+#include "unit.h"
+
+#include <sys/stat.h>
+
+static char root[] = "/tmp/hakmem-cgroup-XXXXXX";
+static const char *const groups[] = {"", "/outer", "/outer/inner"};
+
+static const char *path_of(const char *group, const char *file)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s%s%s", root, group, file);
+    return path;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    int file = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    REQUIRE(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    close(file);
+}
+
+static int make_tree(void **state)
+{
+    (void)state;
+    REQUIRE(mkdtemp(root) != NULL);
+    for (size_t i = 1; i < COUNT_OF(groups); i++) {
+        REQUIRE(mkdir(path_of(groups[i], ""), 0700) == 0);
+    }
+    return unit_start(state);
+}
+
+static int remove_tree(void **state)
+{
+    (void)state;
+    unlink(path_of("", "/membership"));
+    for (size_t i = COUNT_OF(groups); i-- > 0;) {
+        unlink(path_of(groups[i], "/cpu.max"));
+        rmdir(path_of(groups[i], ""));
+    }
+    return 0;
+}
+
+/* Quotas of the three groups, NULL: no file. */
+static uint32_t processors(const char *membership, const char *of_root, const char *of_outer,
+                           const char *of_inner)
+{
+    const char *quotas[] = {of_root, of_outer, of_inner};
+    char path[256];
+    for (size_t i = 0; i < COUNT_OF(groups); i++) {
+        unlink(path_of(groups[i], "/cpu.max"));
+        if (quotas[i] != NULL) {
+            write_file(path_of(groups[i], "/cpu.max"), quotas[i]);
+        }
+    }
+    strcpy(path, path_of("", "/membership"));
+    write_file(path, membership);
+    return hak__os_cgroup_processors(path, root);
+}
+
+static void test_quotas(void **state)
+{
+    (void)state;
+    const char *inner = "0::/outer/inner\n";
+    assert_int_equal(processors(inner, NULL, NULL, NULL), UINT32_MAX);
+    assert_int_equal(processors(inner, "max 100000\n", "max 100000\n", "max 100000\n"), UINT32_MAX);
+    assert_int_equal(processors(inner, NULL, NULL, "200000 100000\n"), 2);
+    assert_int_equal(processors(inner, NULL, NULL, "150000 100000\n"), 2);
+    assert_int_equal(processors(inner, NULL, NULL, "1000 100000\n"), 1);
+    assert_int_equal(processors(inner, NULL, NULL, "6400000 100000"), 64);
+    /* the least of all above counts */
+    assert_int_equal(processors(inner, NULL, "300000 100000\n", "max 100000\n"), 3);
+    assert_int_equal(processors(inner, "100000 50000\n", "300000 100000\n", "900000 100000\n"), 2);
+    /* the group of a container that has a name space of its own */
+    assert_int_equal(processors("0::/\n", "400000 100000\n", "100000 100000\n", NULL), 4);
+    assert_int_equal(processors("0::/outer\n", NULL, "500000 100000\n", "100000 100000\n"), 5);
+}
+
+static void test_oddities(void **state)
+{
+    (void)state;
+    /* version 1 beside version 2, in any order */
+    assert_int_equal(
+        processors("4:cpu,cpuacct:/x\n0::/outer\n1:name=y:/\n", NULL, "300000 100000\n", NULL), 3);
+    assert_int_equal(processors("4:cpu,cpuacct:/x\n", "300000 100000\n", NULL, NULL), UINT32_MAX);
+    assert_int_equal(processors("", "300000 100000\n", NULL, NULL), UINT32_MAX);
+    assert_int_equal(processors("0::/gone\n", NULL, NULL, NULL), UINT32_MAX);
+    assert_int_equal(processors("0::/outer", NULL, "300000 100000\n", NULL), 3);
+    static const char *const bad[] = {"",
+                                      "\n",
+                                      "0 100000\n",
+                                      "100000 0\n",
+                                      "-1 5",
+                                      "x 100000",
+                                      "100000",
+                                      " 100000 100000",
+                                      "max",
+                                      "100000 x",
+                                      "99999999999999999999999999 1x"};
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        assert_int_equal(processors("0::/outer\n", NULL, bad[i], NULL), UINT32_MAX);
+    }
+    assert_int_equal(hak__os_cgroup_processors("/nonexistent", root), UINT32_MAX);
+    assert_int_equal(hak__os_cgroup_processors(root, root), UINT32_MAX); /* a directory */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quotas),
+        cmocka_unit_test(test_oddities),
+    };
+    return cmocka_run_group_tests(tests, make_tree, remove_tree);
+}
