@@ -11,7 +11,7 @@
 #   archive           a plugin that is linked with libhakmem.a
 
 get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
-set(slow_kinds model programs packaging)
+set(slow_kinds model programs packaging soak)
 set(tests_directory "${PROJECT_SOURCE_DIR}/tests")
 set(environment "TEST_ROOT=${PROJECT_SOURCE_DIR}" "TEST_BUILD=${PROJECT_BINARY_DIR}" "TEST_FORM=${HAKMEM_FORM}")
 
@@ -38,7 +38,7 @@ function(hakmem_register name kind words variables)
         return()
     endif()
     set(timeout 120)
-    if(kind MATCHES "^(model|threads|programs|packaging|check)$")
+    if(kind MATCHES "^(model|threads|programs|packaging|soak|check)$")
         set(timeout 600)
     endif()
     set(arguments)
@@ -90,7 +90,7 @@ target_include_directories(hakmem_cmocka SYSTEM INTERFACE "${CMOCKA_INCLUDE}")
 target_link_libraries(hakmem_cmocka INTERFACE "${CMOCKA_LIBRARY}")
 
 # The hak_ API and the modules.
-set(api_kinds unit api model threads oom death)
+set(api_kinds unit api model threads oom death soak)
 if(HAKMEM_SANITIZE)
     set(api_kinds api model threads)
     # ThreadSanitizer of gcc 12 cannot live with the address randomisation of recent kernels.

@@ -138,7 +138,7 @@ static void descriptors_are_the_programs(void)
 
 static void wait_for(pid_t child)
 {
-    int status;
+    int status = 1;
     CHECK(child >= 0 && waitpid(child, &status, 0) == child);
     CHECK_EQUAL(status, 0);
 }
