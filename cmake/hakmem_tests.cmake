@@ -11,7 +11,7 @@
 #   archive           a plugin that is linked with libhakmem.a
 
 get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
-set(slow_kinds model programs packaging soak)
+set(slow_kinds model programs packaging protocol soak)
 set(tests_directory "${PROJECT_SOURCE_DIR}/tests")
 set(environment "TEST_ROOT=${PROJECT_SOURCE_DIR}" "TEST_BUILD=${PROJECT_BINARY_DIR}" "TEST_FORM=${HAKMEM_FORM}")
 
@@ -38,7 +38,7 @@ function(hakmem_register name kind words variables)
         return()
     endif()
     set(timeout 120)
-    if(kind MATCHES "^(model|threads|programs|packaging|soak|check)$")
+    if(kind MATCHES "^(model|threads|programs|packaging|protocol|soak|check)$")
         set(timeout 600)
     endif()
     set(arguments)
@@ -176,7 +176,7 @@ endif()
 
 # The tree itself: once, not in every form.
 if(HAKMEM_CHECKS)
-    foreach(kind programs launcher packaging)
+    foreach(kind programs launcher packaging protocol)
         file(GLOB scripts CONFIGURE_DEPENDS "${tests_directory}/${kind}/*.sh")
         foreach(script IN LISTS scripts)
             hakmem_test_name(${script} name)

@@ -2,7 +2,7 @@
  *
  *   shared_remote:  | head 32 | N 1 | count 31 |     head: granule of the first object + 1
  *
- * Protocol (docs/design/remote_free.md has the argument, tests/threads the stress):
+ * Protocol (docs/design/remote_free.md: argument; tests/protocol: model; tests/threads: stress):
  *   freer   A1  CAS shared_remote: prepend its list, set N  release
  *           A2  if N was clear: push on shared_notified    release
  *   owner   B1  exchange shared_notified with empty        acquire, pairs with A2

@@ -1,0 +1,666 @@
+/* remote_free.pml: the remote-free protocol of a slab, and who drains a heap, for spin.
+ *
+ * One heap, SLABS slabs of CAPACITY objects. check.sh names the instances and the planted bugs.
+ *   Owner   draws from the heap: joins, refills, returns, parts       1 to 2, they share the heap and its lock
+ *   Freer   frees what the owners hand it, by batches                 1 to 2, of another heap
+ *   Purger  the purge pass of some other thread                       with -DPURGE
+ * A line that starts with "/" "*=" quotes the source: file, function, and after the colon what must stand in
+ * that function, after what was quoted of it before. check.sh holds these lines against src/.
+ *
+ * One step of the model is one access to a word that others write at the same time, together with what only its
+ * thread can see. What the heap's lock guards is in several steps as well, so that a missing lock shows. Spin's
+ * steps are sequentially consistent: a release that is missing is a plain write that comes later (the bugs named LATE).
+ * Left out: failures of a weak compare-and-swap without a cause (the loop only looks again), the order of the list
+ * of partial slabs (any listed one is taken, which is more than the source does), reuse of a slab after it was
+ * given back (nobody may hold it then; that is asserted).
+ */
+#ifndef SLABS
+#define SLABS 2
+#endif
+#ifndef CAPACITY
+#define CAPACITY 2
+#endif
+#ifndef OWNERS
+#define OWNERS 1
+#endif
+#ifndef FREERS
+#define FREERS 1
+#endif
+#ifndef REFILLS
+#define REFILLS 3 /* of all owners together */
+#endif
+#define OBJECTS (SLABS * CAPACITY) /* numbered from 1, slabs from 0; at most 4 */
+
+/* NOTIFIED_PENDING_MAX and NOTIFIED_PENDING_MAX_PARKED, as in the debug form */
+#define PATIENCE 2
+#define PATIENCE_PARKED 1
+
+/* shared_remote:  | head | N 1 | count 3 |  */
+#define N 8
+#define HEAD(word) ((word) >> 4)
+#define COUNT(word) ((word) & 7)
+
+#define POISON 255 /* what the program writes into an object it has */
+#define SLAB_OF(object) (((object) - 1) / CAPACITY)
+
+/* Words of the source */
+byte shared_remote[SLABS];
+byte shared_link[SLABS]; /* slab + 1 */
+byte free_list[SLABS], free_count[SLABS], carved_count[SLABS];
+bool listed[SLABS];
+byte next[5];          /* the first word of each object */
+byte shared_notified;  /* slab + 1 */
+byte shared_pending, shared_patience = PATIENCE_PARKED, threads_count;
+bool heap_lock;
+
+/* What only the check knows */
+mtype = { UNTOUCHED, FREE, REMOTE, TAKEN, USED };
+mtype place[5] = UNTOUCHED; /* FREE: in free_list, REMOTE: in the word, TAKEN: in a refill, USED: `holder` has it */
+byte holder[5];             /* 0 to FREERS-1: a freer; from FREERS on: an owner */
+byte slabs_made;
+bool given_back[SLABS];
+byte freers_inside[SLABS]; /* between the first look at the word and the last access */
+bool notified[SLABS];      /* pushed, and not yet left behind by a drain */
+bool excused;              /* somebody found the owner lagging and did not drain, after the last B1 */
+byte refills, owners_left = OWNERS, freers_left = FREERS;
+
+#define IS_MINE(object, me) ((object) <= OBJECTS && place[object] == USED && holder[object] == (me))
+#define HAS_ONE(me) (IS_MINE(1, me) || IS_MINE(2, me) || IS_MINE(3, me) || IS_MINE(4, me))
+
+inline lock_heap()
+{
+    atomic { !heap_lock -> heap_lock = true }
+}
+
+/* slab.h, Invariants: whatever is free is found again by whoever takes the lock next. */
+inline unlock_heap()
+{
+    d_step {
+        slab = 0;
+        do
+        :: slab < slabs_made ->
+            assert(given_back[slab] || COUNT(shared_remote[slab]) == 0 || listed[slab] || (shared_remote[slab] & N) != 0);
+            assert(given_back[slab] || listed[slab] || (free_count[slab] == 0 && carved_count[slab] == CAPACITY));
+            slab++
+        :: else -> break
+        od;
+        slab = 0;
+        heap_lock = false
+    }
+}
+
+/*= slab/slab.c slab_give_back: slab_unlist(set, slab); */
+inline give_back(s)
+{
+    d_step {
+        assert(!given_back[s]);         /* not twice */
+        assert(freers_inside[s] == 0);  /* not while a freer holds it */
+        assert(!notified[s]);           /* not while it is on the stack */
+        o = s * CAPACITY + 1;
+        do
+        :: o <= s * CAPACITY + carved_count[s] ->
+            assert(place[o] == FREE || place[o] == REMOTE);
+            o++
+        :: else -> break
+        od;
+        o = 0;
+        word = 0;
+        listed[s] = false;
+        given_back[s] = true
+    }
+}
+
+/*= slab/slab.c slab_give_back_if_idle: if (hak__slab_is_idle(slab)) { slab_give_back(set, slab); } */
+/*= slab/slab_remote.c hak__slab_is_idle: atomic_load_acquire(&slab->shared_remote); */
+/*= slab/slab_remote.c hak__slab_is_idle: (word & REMOTE_NOTIFIED) == 0 && */
+/*= slab/slab_remote.c hak__slab_is_idle: free_count + (word & REMOTE_COUNT_MASK) == slab->carved_count; */
+inline give_back_if_idle(s)
+{
+    if
+#ifdef BUG_GIVE_BACK_NOTIFIED
+    :: free_count[s] + COUNT(word) == carved_count[s] -> give_back(s)
+#else
+    :: (word & N) == 0 && free_count[s] + COUNT(word) == carved_count[s] -> give_back(s)
+#endif
+    :: else -> word = 0
+    fi
+}
+
+/*= slab/slab.c hak__slab_drain: hak__slab_take_notified(set); */
+inline drain()
+{
+    /*= slab/slab_remote.c hak__slab_take_notified: if (atomic_load_relaxed(&set->shared_notified) == 0) */
+    if
+    :: shared_notified == 0
+    :: else ->
+#ifdef BUG_B2_BEFORE_B1
+        at = shared_notified;
+        do
+        :: at != 0 -> d_step { shared_remote[at - 1] = shared_remote[at - 1] & ~N; at = shared_link[at - 1] }
+        :: else -> break
+        od;
+#endif
+        /*= slab/slab_remote.c hak__slab_take_notified: atomic_store_relaxed(&set->shared_pending, 0u); */
+        shared_pending = 0;
+        /*= slab/slab_remote.c hak__slab_take_notified: B1, acquire */
+        /*= slab/slab_remote.c hak__slab_take_notified: atomic_exchange_acquire(&set->shared_notified, 0u); */
+        d_step { at = shared_notified; shared_notified = 0; excused = false }
+        do
+        :: at != 0 ->
+#ifndef BUG_LINK_READ_AFTER_B2
+            /*= slab/slab.c hak__slab_drain: hak__slab_next_notified(slab); */
+            /*= slab/slab_remote.c hak__slab_next_notified: atomic_load_relaxed(&slab->shared_link); */
+            after = shared_link[at - 1];
+#endif
+            /*= slab/slab.c hak__slab_drain: hak__slab_next_notified(slab); hak__slab_clear_notified(slab); */
+            /*= slab/slab_remote.c hak__slab_clear_notified: B2, acquire */
+            /*= slab/slab_remote.c hak__slab_clear_notified: atomic_and_acq_rel(&slab->shared_remote, ~REMOTE_NOTIFIED); */
+#ifdef BUG_B2_STORE
+            word = shared_remote[at - 1];
+            d_step { shared_remote[at - 1] = word & ~N; word = 0; notified[at - 1] = false };
+#else
+            d_step { shared_remote[at - 1] = shared_remote[at - 1] & ~N; notified[at - 1] = false };
+#endif
+#ifdef BUG_LINK_READ_AFTER_B2
+            after = shared_link[at - 1];
+#endif
+            /*= slab/slab.c hak__slab_drain: hak__slab_clear_notified(slab); if (!slab->listed) { slab_list(set, slab); } */
+            /*= slab/slab.c hak__slab_drain: slab_list(set, slab); } slab_give_back_if_idle(set, slab); slab = next; */
+            atomic {
+#ifndef BUG_B2_WITHOUT_LIST
+                listed[at - 1] = true;
+#endif
+                word = shared_remote[at - 1]
+            };
+            give_back_if_idle((at - 1));
+            d_step { at = after; after = 0 }
+        :: else -> break
+        od
+    fi
+}
+
+/* A list of `count` objects of `slab`, from its free list or its word: the first `most` are taken, the others stay. */
+/*= slab/slab.c slab_take_part: if (list.count > most) */
+/*= slab/slab.c slab_take_part: slab->free_list = last->next; slab->free_count = list.count - most; last->next = NULL; */
+inline take_part(from)
+{
+    d_step {
+        free_list[slab] = 0;
+        free_count[slab] = 0;
+        o = list;
+        i = 0;
+        do
+        :: i < count ->
+            assert(o != 0 && o <= OBJECTS && SLAB_OF(o) == slab && place[o] == from);
+            place[o] = (i < most -> TAKEN : FREE);
+            last = o;
+            o = next[o];
+            i++;
+            if
+            :: i == most && i < count ->
+                next[last] = 0;
+                free_list[slab] = o;
+                free_count[slab] = count - most
+            :: else
+            fi
+        :: else -> break
+        od;
+        assert(o == 0); /* as many as the count says */
+        count = (count > most -> most : count);
+        o = 0; i = 0; last = 0
+    }
+}
+
+/*= slab/slab.c hak__slab_refill: hak__slab_drain(set); */
+/*= slab/slab.c hak__slab_refill: slab = slab_new(set, class_index); */
+/*= slab/slab.c hak__slab_refill: slab_take_objects(set, slab, most); */
+inline refill()
+{
+    lock_heap();
+    drain();
+    do
+    :: count == 0 ->
+        atomic {
+            if
+            :: listed[0] -> slab = 0
+            :: listed[SLABS - 1] -> slab = SLABS - 1
+            :: else ->
+                if
+                :: slabs_made < SLABS -> slab = slabs_made; slabs_made++; listed[slab] = true
+                :: else -> break /* no memory */
+                fi
+            fi;
+            assert(!given_back[slab])
+        }
+        /*= slab/slab.c slab_take_objects: slab_take_part(slab, refill.list, most); counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1); */
+        /*= slab/slab.c slab_take_objects: else if ((refill.list = hak__slab_take_remote(slab)).count != 0) */
+        /*= slab/slab.c slab_take_objects: slab_take_part(slab, refill.list, most); */
+        /*= slab/slab.c slab_take_objects: else if (slab->carved_count < slab->capacity) { refill = slab_carve(slab, most); */
+        if
+        :: atomic { free_count[slab] != 0 -> list = free_list[slab]; count = free_count[slab] }
+            take_part(FREE)
+        :: else ->
+            if
+            /*= slab/slab_remote.c hak__slab_take_remote: if (hak__slab_remote_count(slab) == 0) */
+            :: COUNT(shared_remote[slab]) != 0 ->
+                /*= slab/slab_remote.c hak__slab_take_remote: B3, acquire */
+                /*= slab/slab_remote.c hak__slab_take_remote: atomic_and_acq_rel(&slab->shared_remote, REMOTE_NOTIFIED); */
+#ifdef BUG_B3_STORE
+                word = shared_remote[slab];
+                d_step { shared_remote[slab] = word & N; list = HEAD(word); count = COUNT(word); word = 0 };
+#else
+                d_step {
+                    list = HEAD(shared_remote[slab]);
+                    count = COUNT(shared_remote[slab]);
+#ifdef BUG_B3_CLEARS_N
+                    shared_remote[slab] = 0
+#else
+                    shared_remote[slab] = shared_remote[slab] & N
+#endif
+                };
+#endif
+                take_part(REMOTE)
+            :: else ->
+                if
+                :: atomic {
+                        carved_count[slab] < CAPACITY ->
+                        list = slab * CAPACITY + carved_count[slab] + 1;
+                        count = CAPACITY - carved_count[slab];
+                        count = (count > most -> most : count);
+                        carved_count[slab] = carved_count[slab] + count;
+                        o = list;
+                        do
+                        :: o < list + count ->
+                            assert(place[o] == UNTOUCHED);
+                            place[o] = TAKEN;
+                            next[o] = (o + 1 < list + count -> o + 1 : 0);
+                            o++
+                        :: else -> break
+                        od;
+                        o = 0
+                   }
+                :: else
+                fi
+            fi
+        fi;
+        /*= slab/slab.c hak__slab_refill: slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) { */
+        /*= slab/slab.c hak__slab_free_objects: return slab->free_count + hak__slab_remote_count(slab); */
+        if
+#ifdef BUG_UNLIST_BLIND
+        :: carved_count[slab] == CAPACITY && free_count[slab] == 0 -> listed[slab] = false
+#else
+        :: carved_count[slab] == CAPACITY && free_count[slab] + COUNT(shared_remote[slab]) == 0 -> listed[slab] = false
+#endif
+        :: else
+        fi
+        /*= slab/slab.c hak__slab_refill: slab_unlist(set, slab); */
+    :: else -> break
+    od;
+    unlock_heap();
+    /* The program: each object goes to a freer or stays with the thread. */
+    atomic {
+        do
+        :: list != 0 ->
+            o = list;
+            list = next[o];
+            next[o] = POISON;
+            assert(place[o] == TAKEN); /* not handed out twice */
+            place[o] = USED;
+            if
+            :: holder[o] = 0
+            :: FREERS > 1 -> holder[o] = FREERS - 1
+            :: holder[o] = me
+            fi
+        :: else -> break
+        od;
+        o = 0; count = 0
+    }
+}
+
+/* Under the lock. Lists of one object, those that a bin holds. */
+/*= slab/slab.c hak__slab_return: tail->next = slab->free_list; slab->free_list = list.head; */
+/*= slab/slab.c hak__slab_return: if (!slab->listed) { slab_list(set, slab); } slab_give_back_if_idle(set, slab); */
+inline return_one()
+{
+    atomic {
+        if
+        :: IS_MINE(1, me) -> o = 1
+        :: IS_MINE(2, me) -> o = 2
+        :: IS_MINE(3, me) -> o = 3
+        :: IS_MINE(4, me) -> o = 4
+        fi;
+        slab = SLAB_OF(o);
+        assert(!given_back[slab]);
+        place[o] = FREE;
+        holder[o] = 0;
+        next[o] = free_list[slab];
+        free_list[slab] = o;
+        free_count[slab] = free_count[slab] + 1;
+        listed[slab] = true;
+        o = 0;
+        word = shared_remote[slab]
+    }
+    give_back_if_idle(slab)
+}
+
+/*= heap/collect.c hak__heap_collect: lock_acquire(&heap->lock); hak__slab_drain(&heap->slabs); */
+inline collect()
+{
+    lock_heap();
+    drain();
+    unlock_heap()
+}
+
+#define COUNT_THREADS(count) \
+    threads_count = count; \
+    shared_patience = (threads_count == 0 -> PATIENCE_PARKED : PATIENCE)
+
+proctype Owner(byte me)
+{
+    byte at, after, word, slab, list, count, most, o, i, last;
+
+    /*= heap/heap.c heap_add_thread: heap_set_threads(heap, heap->threads_count + 1); */
+    /*= heap/heap.c heap_set_threads: count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX; */
+    d_step { COUNT_THREADS(threads_count + 1) }
+    do
+    :: atomic { refills < REFILLS -> refills++; if :: most = 1 :: most = CAPACITY fi }
+        refill();
+        most = 0
+    :: HAS_ONE(me) -> /* a full bin */
+        lock_heap();
+        return_one();
+        unlock_heap()
+    :: break
+    od;
+    /*= heap/thread.c hak__thread_park: thread_flush(thread); */
+    /*= heap/thread.c thread_flush: hak__remote_flush(&thread->cache); lock_acquire(&thread->heap->lock); */
+    /*= heap/thread.c thread_flush: hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); */
+    if
+    :: HAS_ONE(me) ->
+        lock_heap();
+        do
+        :: HAS_ONE(me) -> return_one()
+        :: else -> break
+        od;
+        unlock_heap()
+    :: else
+    fi;
+    /*= heap/thread.c hak__thread_park: hak__heap_part(heap); */
+#ifdef BUG_PATIENCE_AFTER_COLLECT
+    if
+    :: threads_count == 1 -> collect()
+    :: else
+    fi;
+#endif
+    /*= heap/heap.c hak__heap_part: heap_set_threads(heap, left); */
+    d_step { COUNT_THREADS(threads_count - 1); i = threads_count }
+    /*= heap/heap.c hak__heap_part: if (left == 0) { hak__heap_collect(heap, true); } */
+#if !defined BUG_PATIENCE_AFTER_COLLECT && !defined BUG_PART_WITHOUT_COLLECT
+    if
+    :: i == 0 -> collect()
+    :: else
+    fi;
+#endif
+    owners_left--
+}
+
+#ifdef BUG_A1_LINK_LATE
+#define LINK_TAIL
+#else
+#define LINK_TAIL next[tail] = HEAD(seen);
+#endif
+/* The link is the freer's own until A1, the count is a double free's proof. */
+#define LOOK_AT_WORD \
+    assert(!given_back[mine]); \
+    seen = shared_remote[mine]; \
+    LINK_TAIL \
+    assert(COUNT(seen) + count <= CAPACITY)
+
+#ifdef BUG_A2_LINK_LATE
+#define LINK_SLAB
+#else
+#define LINK_SLAB shared_link[mine] = top
+#endif
+/* So is the slab's link until A2. */
+#define LOOK_AT_STACK \
+    assert(!given_back[mine]); \
+    top = shared_notified; \
+    LINK_SLAB
+
+/* Who finds N set does not touch the slab again. */
+#define LEAVE_IF_TOLD freers_inside[mine] = freers_inside[mine] - ((old & N) != 0);
+
+/* Frees a batch of `count` objects from `head` to `tail`, all of `mine`. */
+inline return_remote()
+{
+    /*= slab/slab_remote.c hak__slab_return_remote: atomic_load_relaxed(&slab->shared_remote); */
+    /*= slab/slab_remote.c hak__slab_return_remote: tail->next = remote_head(slab, word); */
+    /*= slab/slab_remote.c hak__slab_return_remote: granule << REMOTE_HEAD_SHIFT | REMOTE_NOTIFIED | count; */
+    /*= slab/slab_remote.c hak__slab_return_remote: A1, release */
+    /*= slab/slab_remote.c hak__slab_return_remote: while (!atomic_cas_weak_release(&slab->shared_remote, &word, joined)); */
+    /*= slab/slab_remote.c hak__slab_return_remote: if ((word & REMOTE_NOTIFIED) != 0) { return NULL; } */
+    d_step { freers_inside[mine]++; LOOK_AT_WORD }
+    do
+    :: atomic {
+           assert(!given_back[mine]);
+           if
+#ifdef BUG_A1_STORE
+           :: true ->
+#else
+           :: shared_remote[mine] == seen ->
+#endif
+#ifdef BUG_N_AFTER_A1
+               shared_remote[mine] = (head << 4) + (seen & N) + COUNT(seen) + count;
+#else
+               old = seen;
+               shared_remote[mine] = (head << 4) + N + COUNT(seen) + count;
+#endif
+               o = head;
+               i = 0;
+               do
+               :: i < count -> assert(place[o] == TAKEN); place[o] = REMOTE; i++; o = (i < count -> next[o] : 0)
+               :: else -> break
+               od;
+               i = 0; seen = 0; head = 0; count = 0;
+               LEAVE_IF_TOLD
+               break
+#ifndef BUG_A1_STORE
+           :: else -> LOOK_AT_WORD
+#endif
+           fi
+       }
+    od;
+#ifdef BUG_A1_LINK_LATE
+    next[tail] = HEAD(old);
+#endif
+#ifdef BUG_N_AFTER_A1
+    atomic { old = shared_remote[mine]; shared_remote[mine] = old | N; LEAVE_IF_TOLD }
+#endif
+    tail = 0;
+    if
+    :: (old & N) != 0
+    :: else ->
+        /*= slab/slab_remote.c hak__slab_return_remote: slab_notify_owner(owner, slab); */
+        /*= slab/slab_remote.c slab_notify_owner: atomic_load_relaxed(stack); */
+        /*= slab/slab_remote.c slab_notify_owner: atomic_store_relaxed(&slab->shared_link, head); */
+        /*= slab/slab_remote.c slab_notify_owner: A2, release */
+        /*= slab/slab_remote.c slab_notify_owner: while (!atomic_cas_weak_release(stack, &head, link)); */
+        atomic { LOOK_AT_STACK };
+        do
+        :: atomic {
+               if
+#ifdef BUG_A2_STORE
+               :: true ->
+#else
+               :: shared_notified == top ->
+#endif
+                   shared_notified = mine + 1;
+                   assert(!notified[mine]); /* not on the stack twice */
+                   notified[mine] = true;
+#ifndef BUG_A2_LINK_LATE
+                   freers_inside[mine]--;
+                   top = 0;
+#endif
+                   break
+#ifndef BUG_A2_STORE
+               :: else -> LOOK_AT_STACK
+#endif
+               fi
+           }
+        od;
+#ifdef BUG_A2_LINK_LATE
+        atomic { shared_link[mine] = top; freers_inside[mine]--; top = 0 };
+#endif
+        /*= slab/slab_remote.c slab_notify_owner: atomic_add_relaxed(&owner->shared_pending, 1u); */
+#ifdef HELP
+        shared_pending++;
+        /*= slab/slab_remote.c hak__slab_return_remote: atomic_load_relaxed(&owner->shared_patience); */
+        seen = shared_patience;
+        /*= slab/slab_remote.c hak__slab_return_remote: atomic_load_relaxed(&owner->shared_pending) >= patience */
+        d_step { lagging = shared_pending >= seen; seen = 0 }
+#endif
+    fi;
+    atomic { old = 0; mine = 0 }
+}
+
+/*= heap/thread.c hak__thread_count_batch: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { hak__heap_help(thread); */
+/*= heap/collect.c hak__heap_help: if (lock_try(&owner->lock)) { */
+/*= heap/collect.c hak__heap_help: hak__slab_drain(set); lock_release(&owner->lock); */
+inline help()
+{
+    lagging = false;
+    if
+#ifdef BUG_DRAIN_UNLOCKED
+    :: true -> drain()
+#else
+    :: atomic { !heap_lock -> heap_lock = true }
+        drain();
+        unlock_heap()
+    :: atomic { heap_lock -> excused = true } /* else somebody is at it */
+#endif
+    fi
+}
+
+#define CAN_GATHER(object) (IS_MINE(object, me) && (count == 0 || SLAB_OF(object) == mine))
+
+/* Its remote buffer has one entry: objects of another slab have to wait until it is sent. */
+proctype Freer(byte me)
+{
+    byte head, tail, count, mine, seen, old, top, o, i;
+    byte at, after, word, slab;
+    bool lagging;
+
+    do
+    :: atomic {
+        /*= cache/remote.c hak__remote_free: object->next = entry->head; entry->head = object; */
+        if
+        :: CAN_GATHER(1) -> o = 1
+        :: CAN_GATHER(2) -> o = 2
+        :: CAN_GATHER(3) -> o = 3
+        :: CAN_GATHER(4) -> o = 4
+        fi;
+        place[o] = TAKEN;
+        holder[o] = 0;
+        mine = SLAB_OF(o);
+        next[o] = head;
+        head = o;
+        tail = (count == 0 -> o : tail);
+        count++;
+        o = 0
+       }
+    /*= cache/remote.c hak__remote_free: remote_send(cache, entry); */
+    /*= cache/remote.c remote_send: hak__slab_return_remote(slab_of_slice(entry->link - 1), list, entry->tail); */
+    :: count != 0 ->
+        return_remote();
+        if
+        :: lagging -> help()
+        :: else
+        fi
+    :: owners_left == 0 && !HAS_ONE(me) -> break
+    od;
+    /* Its end (thread_flush): the batch that waits is sent, and a lagging owner is left to others. */
+    /*= cache/remote.c hak__remote_flush: remote_send(cache, entry); */
+    if
+    :: count != 0 ->
+        return_remote();
+        if
+        :: lagging ->
+            lagging = false;
+#ifndef HELP_IS_CERTAIN
+            excused = true
+#endif
+        :: else
+        fi
+    :: else
+    fi;
+    freers_left--
+}
+
+/*= heap/collect.c collect_notified: atomic_load_relaxed(&heap->slabs.shared_notified) != 0 && lock_try(&heap->lock)) */
+/*= heap/collect.c collect_notified: hak__slab_drain(&heap->slabs); lock_release(&heap->lock); */
+inline purge_pass()
+{
+    if
+    :: shared_notified != 0 ->
+        if
+        :: atomic { !heap_lock -> heap_lock = true }
+            drain();
+            unlock_heap()
+        :: heap_lock
+        fi
+    :: else
+    fi
+}
+
+proctype Purger()
+{
+    byte at, after, word, slab, o;
+end:
+    do
+    :: shared_notified != 0 -> purge_pass()
+    od
+}
+
+init
+{
+    byte at, after, word, slab, o, i;
+    atomic {
+        do
+        :: i < FREERS -> run Freer(i); i++
+        :: i >= FREERS && i < FREERS + OWNERS -> run Owner(i); i++
+        :: else -> break
+        od;
+        i = 0;
+#ifdef PURGE
+        run Purger()
+#endif
+    }
+    owners_left == 0 && freers_left == 0;
+#if defined HELP && !defined PURGE
+    /* A heap without a thread is drained at once, but for those who left it to others. */
+    assert(shared_notified == 0 || excused);
+#endif
+    /* The next pass finds the rest; with -DPURGE one may be under way. */
+    do
+    :: shared_notified != 0 -> purge_pass()
+    :: else -> break
+    od;
+    !heap_lock;
+    slab = 0;
+    do
+    :: slab < slabs_made ->
+        assert(given_back[slab]); /* and by give_back not twice */
+        slab++
+    :: else -> break
+    od;
+    atomic {
+        o = 1;
+        do
+        :: o <= OBJECTS ->
+            assert(place[o] == UNTOUCHED || place[o] == FREE || place[o] == REMOTE);
+            o++
+        :: else -> break
+        od;
+        assert(shared_notified == 0)
+    }
+}
