@@ -84,8 +84,14 @@ size_t hak__superslab_purge(bool everything)
 {
     size_t purged = 0;
     for (size_t index = 0; index != SIZE_MAX; index += index != SIZE_MAX) {
-        /* PURGE is for fork: the child must not inherit slices that are out of the map for good. */
-        lock_acquire(&hak__purge_lock);
+        /* PURGE is for fork: the child must not inherit slices that are out of the map for good.
+         * Whoever only passes by while it allocates does not wait for another's call into the OS,
+         * which is followed by the next one: somebody is at it. */
+        if (everything) {
+            lock_acquire(&hak__purge_lock);
+        } else if (!lock_try(&hak__purge_lock)) {
+            break;
+        }
         purged += purge_next(&index, everything);
         lock_release(&hak__purge_lock);
     }

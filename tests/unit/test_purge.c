@@ -263,6 +263,37 @@ static void test_purging_beside_use(void **state)
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
 }
 
+static pthread_barrier_t lock_turn;
+
+/* Another thread in the middle of its purge, as far as the lock can tell. */
+static void *hold_purge_lock(void *argument)
+{
+    lock_acquire(&hak__purge_lock);
+    pthread_barrier_wait(&lock_turn);
+    pthread_barrier_wait(&lock_turn);
+    lock_release(&hak__purge_lock);
+    return argument;
+}
+
+/* Whoever comes through a slow path does not wait until another thread has given back a gibibyte
+ * (gperftools #1547): its pass is left out. This hangs where it waits. */
+static void test_a_pass_waits_for_nobody(void **state)
+{
+    (void)state;
+    struct slice_run run = hak__superslab_take(3, 1);
+    assert_true(run.slice != SLICE_NONE);
+    hak__superslab_give(run.slice, 3);
+    assert_int_equal(pthread_barrier_init(&lock_turn, NULL, 2), 0);
+    pthread_t thread = thread_start(hold_purge_lock, NULL);
+    pthread_barrier_wait(&lock_turn);
+    assert_int_equal(hak__superslab_purge(false), 0);
+    assert_int_equal(hak__superslab_purge(false), 0);
+    pthread_barrier_wait(&lock_turn);
+    thread_join(thread);
+    assert_int_equal(hak__superslab_purge(false), 0); /* the first that sees them */
+    assert_int_equal(hak__superslab_purge(false), 3 * SLICE_SIZE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +303,7 @@ int main(void)
         PURGE_TEST(test_holes),
         PURGE_TEST(test_a_failed_purge),
         PURGE_TEST(test_far_superslabs),
+        PURGE_TEST(test_a_pass_waits_for_nobody),
         PURGE_TEST(test_purging_beside_use),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
