@@ -1,0 +1,245 @@
+/* test_os_calls.c: how often the kernel is asked. The library counts its calls, so the cliffs that
+ * others fell from are counted here, not timed: churn of large blocks, clearing what is zero,
+ * growth by copying, storms of purges, huge pages nobody wants, the start of a short process. */
+#include "../child.h"
+#include "../report.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+static size_t page_faults(void)
+{
+    struct rusage usage;
+    REQUIRE(getrusage(RUSAGE_SELF, &usage) == 0);
+    return (size_t)usage.ru_minflt;
+}
+
+/* Without pages of files, which come in clusters. */
+static size_t anonymous_bytes(void)
+{
+    return support_proc_bytes("/proc/self/smaps_rollup", "\nAnonymous:");
+}
+
+/* The cost of very short processes (fd PR #2057): four tables, a chunk of metadata, one superslab.
+ */
+static void short_process(void *argument)
+{
+    (void)argument;
+    size_t before = anonymous_bytes();
+    void *block = hak_malloc(100);
+    REQUIRE(block != NULL);
+    *(volatile char *)block = 1;
+    hak_free(block);
+    size_t grown = anonymous_bytes() - before;
+    REQUIRE_SIZE(report_os_calls(), <=, 6);
+    REQUIRE_SIZE(report_number("mmap"), <=, 6);
+    REQUIRE_SIZE(grown, <=, 64 * KIB);
+    fprintf(stderr, "%zu KiB\n", grown / KIB);
+}
+
+static void test_short_process(void **state)
+{
+    struct child_end end;
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    child_exec("short", NULL, NULL, &end);
+    REQUIRE_EXIT(&end, "^[0-9]+ KiB$");
+    print_message("%s", end.text);
+}
+
+/* A buffer of 800 kB again and again (snmalloc #811); then buffers around it, several at a time. */
+static void test_churn_of_large_blocks(void **state)
+{
+    enum { ROUNDS = 10000, TOGETHER = 3 };
+    (void)state;
+    if (SUPPORT_SLOW) { /* level 2 purges every other millisecond on purpose */
+        skip();
+    }
+    for (size_t variety = 1; variety <= TOGETHER; variety += TOGETHER - 1) {
+        void *blocks[TOGETHER] = {NULL};
+        size_t calls = 0;
+        for (size_t round = 0; round < ROUNDS + 100; round++) {
+            if (round == 100) {
+                calls = report_os_calls();
+            }
+            size_t slot = round % variety;
+            hak_free(blocks[slot]);
+            blocks[slot] = hak_malloc(800000 - slot * 100000);
+            assert_non_null(blocks[slot]);
+            memset(blocks[slot], 1, 100);
+        }
+        calls = report_os_calls() - calls;
+        print_message("%zu sizes: %zu calls in %d rounds\n", variety, calls, ROUNDS);
+        REQUIRE_SIZE(calls, <=, ROUNDS / 100);
+        for (size_t i = 0; i < TOGETHER; i++) {
+            hak_free(blocks[i]);
+        }
+    }
+}
+
+/* calloc and free of 1 GiB took 26 s against .009 s (mimalloc #1104): nothing is cleared that is
+ * zero, nothing is touched to find out. */
+static void test_calloc_of_a_gibibyte(void **state)
+{
+    enum { ROUNDS = 100 };
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    report_os_calls(); /* its own pages are touched by now */
+    size_t calls = report_os_calls(), faults = page_faults();
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        void *block = hide(hak_calloc(1, GIB));
+        assert_non_null(block);
+        hak_free(block);
+    }
+    faults = page_faults() - faults;
+    calls = report_os_calls() - calls;
+    print_message("%zu calls, %zu page faults in %d rounds\n", calls, faults, ROUNDS);
+    REQUIRE_SIZE(calls, <=, ROUNDS * 8);
+    REQUIRE_SIZE(faults, <=, ROUNDS * 2);
+}
+
+/* Growth of what is large moves page tables, not bytes (mimalloc #153, #693). */
+static void test_growth_by_mremap(void **state)
+{
+    size_t limit = SUPPORT_SLOW ? 64 * MIB : GIB;
+    size_t steps = 0;
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    size_t size = 4 * MIB;
+    char *block = hak_malloc(size);
+    assert_non_null(block);
+    memset(block, 'x', size);
+    report_os_calls();
+    size_t copied = report_number("realloc_copied"), remaps = report_number("mremap");
+    size_t faults = page_faults();
+    for (; size < limit; steps++) {
+        size += size / 16;
+        block = hak_realloc(block, size);
+        assert_non_null(block);
+    }
+    faults = page_faults() - faults;
+    REQUIRE_SIZE(report_number("realloc_copied"), ==, copied);
+    REQUIRE_SIZE(report_number("mremap") - remaps, ==, steps);
+    REQUIRE_SIZE(faults, <=, 2 * steps); /* not one a page of the 4 MiB at each step */
+    assert_int_equal(block[4 * MIB - 1], 'x');
+    hak_free(block);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A program that fills and empties 24 MiB all the time does not purge all the time (DONTNEED storms
+ * and their interrupts: jemalloc #1422): a pass each half period, each slice at most once in it. */
+static void test_phases_cause_no_storm(void **state)
+{
+    enum { BLOCKS = 3000, SIZE_MEAN = 8192, DELAY_MS = 1000, RUN_MS = 1800 };
+    (void)state;
+    if (SUPPORT_SLOW) {
+        skip();
+    }
+    static void *blocks[BLOCKS];
+    uint64_t random = 1, start = now_ms();
+    size_t phases = 0, purges = report_number("madvise_dontneed");
+    for (; now_ms() - start < RUN_MS; phases++) {
+        for (size_t i = 0; i < BLOCKS; i++) {
+            size_t size = 1 + random_below(&random, 2 * SIZE_MEAN);
+            blocks[i] = hak_malloc(size);
+            assert_non_null(blocks[i]);
+            memset(blocks[i], 1, size < 64 ? size : 64);
+        }
+        for (size_t i = 0; i < BLOCKS; i++) {
+            hak_free(blocks[i]);
+        }
+    }
+    purges = report_number("madvise_dontneed") - purges;
+    uint64_t passes = (now_ms() - start) / (DELAY_MS / 2) + 2;
+    print_message("%zu phases, %zu purges in at most %d passes\n", phases, purges, (int)passes);
+    assert_true(phases > 10);
+    REQUIRE_SIZE(purges, <=, passes * (32 * MIB / (2 * MIB)) * 4); /* superslabs, runs of each */
+}
+
+/* 64 MiB of small blocks and 96 MiB of large ones, every page touched. */
+static void use_memory(void *argument)
+{
+    static void *blocks[65536];
+    (void)argument;
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hak_malloc(1024);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], 1, 1024);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        char *whale = hak_malloc(32 * MIB);
+        REQUIRE(whale != NULL);
+        memset(whale, 1, 32 * MIB);
+        hak_free(whale);
+    }
+    fprintf(stderr, "asked %zu times\n", report_number("madvise_hugepage"));
+}
+
+static void never_huge(void *argument)
+{
+    (void)argument;
+    REQUIRE(setenv("HAKMEM_HUGE_THRESHOLD", "never", 1) == 0);
+}
+
+/* Stalls of seconds while the kernel compacts (mimalloc #1323, #1373): who wants no huge pages asks
+ * for none, and a program of less than 8 MiB never gets them. */
+static void test_huge_pages_can_be_refused(void **state)
+{
+    struct child_end end;
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    child_exec("use", never_huge, NULL, &end);
+    REQUIRE_EXIT(&end, "^asked 0 times$");
+    child_exec("use", NULL, NULL, &end); /* else the above would prove nothing */
+    REQUIRE_EXIT(&end, HAK_LEVEL >= 2 ? "^asked" : "^asked [1-9]");
+}
+
+static void use_little(void *argument)
+{
+    (void)argument;
+    for (size_t i = 0; i < 6 * KIB; i++) {
+        char *block = hak_malloc(1000);
+        REQUIRE(block != NULL);
+        memset(block, 1, 1000);
+    }
+    REQUIRE_SIZE(report_number("madvise_hugepage"), ==, 0);
+}
+
+static void test_small_programs_get_no_huge_pages(void **state)
+{
+    struct child_end end;
+    (void)state;
+    child_exec("little", NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
+int main(int count, char **arguments)
+{
+    const struct child_case cases[] = {
+        {"short", short_process, NULL}, {"use", use_memory, NULL}, {"little", use_little, NULL}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_short_process),
+        cmocka_unit_test(test_churn_of_large_blocks),
+        cmocka_unit_test(test_calloc_of_a_gibibyte),
+        cmocka_unit_test(test_growth_by_mremap),
+        cmocka_unit_test(test_phases_cause_no_storm),
+        cmocka_unit_test(test_huge_pages_can_be_refused),
+        cmocka_unit_test(test_small_programs_get_no_huge_pages),
+    };
+    child_main(count, arguments, cases, COUNT_OF(cases));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

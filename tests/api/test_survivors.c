@@ -1,0 +1,50 @@
+/* test_survivors.c: memory that was used densely goes back when few of its objects stay, huge pages
+ * or not: huge pages and what is kept of them made absurd resident sizes (facebook/jemalloc #46).
+ * One survivor keeps one slab, 32 KiB, not 2 MiB.
+ *
+ * ctest: serial
+ */
+#include "../report.h"
+
+static void test_one_in_256_kib_stays(void **state)
+{
+    enum { BLOCK = 1000, EVERY = 256 };
+    size_t count = (SUPPORT_SLOW ? 32 : 256) * KIB;
+    size_t survivors = count / EVERY;
+    (void)state;
+    char **blocks = support_map(count * sizeof *blocks);
+    memset(blocks, 1, count * sizeof *blocks);
+    hak_free(hak_malloc(BLOCK));
+    size_t before = rss_bytes();
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = hak_malloc(BLOCK);
+        assert_non_null(blocks[i]);
+        memset(blocks[i], 1, BLOCK);
+    }
+    size_t full = rss_bytes() - before;
+    for (size_t i = 0; i < count; i++) {
+        if (i % EVERY != 0) {
+            hak_free(blocks[i]);
+        }
+    }
+    hak_trim(0);
+    size_t left = rss_bytes() - before;
+    print_message("%zu MiB full, %zu KiB with %zu survivors; huge pages asked for %zu times\n",
+                  full / MIB, left / KIB, survivors, report_number("madvise_hugepage"));
+    if (!SUPPORT_SANITIZED) {
+        REQUIRE_SIZE(full, >=, count * BLOCK);
+        REQUIRE_SIZE(left, <=, survivors * 32 * KIB + 2 * MIB);
+        REQUIRE_SIZE(report_number("madvise_hugepage"), >=, HAK_LEVEL >= 2 ? 0 : 1);
+    }
+    for (size_t i = 0; i < count; i += EVERY) {
+        assert_int_equal(blocks[i][BLOCK - 1], 1);
+        hak_free(blocks[i]);
+    }
+    munmap(blocks, count * sizeof *blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_in_256_kib_stays)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
