@@ -1,0 +1,157 @@
+/* test_idle_threads.c: threads and processes that stopped working keep little: what others freed
+ * for a sleeping owner (mimalloc #214, #1117), what a sleeping thread had freed for others, the
+ * free memory of a process that idles (jemalloc #1127).
+ *
+ * ctest: serial
+ */
+#include "../child.h"
+#include "threads.h"
+
+enum { BLOCK = 1000, OBJECTS = (SUPPORT_SLOW ? 16 : 64) * 1024 };
+
+static void **blocks;
+static pthread_barrier_t barrier;
+
+static void meet(void)
+{
+    pthread_barrier_wait(&barrier);
+}
+
+static void blocks_allocate(void)
+{
+    for (size_t i = 0; i < OBJECTS; i++) {
+        blocks[i] = hak_malloc(BLOCK);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], 1, BLOCK);
+    }
+}
+
+static void blocks_free(void)
+{
+    for (size_t i = 0; i < OBJECTS; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+static void setup(void)
+{
+    REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    blocks = support_map(OBJECTS * sizeof *blocks);
+    memset(blocks, 1, OBJECTS * sizeof *blocks);
+    hak_free(hak_malloc(BLOCK)); /* this thread has its struct and its heap */
+    hak_trim(0);
+}
+
+static void *allocate_and_sleep(void *argument)
+{
+    blocks_allocate();
+    meet();
+    meet(); /* sleeps while all it has is freed by others */
+    return argument;
+}
+
+static void test_owner_sleeps(void **state)
+{
+    (void)state;
+    setup();
+    size_t before = rss_bytes();
+    pthread_t thread = thread_start(allocate_and_sleep, NULL);
+    meet();
+    blocks_free();
+    hak_trim(0);
+    size_t kept = rss_bytes() - before;
+    print_message("of %d KiB freed for a sleeping thread %zu KiB are left\n",
+                  OBJECTS * BLOCK / 1024, kept / KIB);
+    if (!SUPPORT_SANITIZED) {
+        REQUIRE_SIZE(kept, <=, 512 * KIB);
+    }
+    meet();
+    thread_join(thread);
+}
+
+static void *free_and_sleep(void *argument)
+{
+    blocks_free();
+    meet();
+    meet(); /* sleeps with what its remote buffer holds */
+    return argument;
+}
+
+/* A remote buffer has 256 entries, and an object of each keeps its slab of 32 KiB. */
+static void test_freer_sleeps(void **state)
+{
+    (void)state;
+    setup();
+    size_t before = rss_bytes();
+    blocks_allocate();
+    pthread_t thread = thread_start(free_and_sleep, NULL);
+    meet();
+    hak_trim(0);
+    size_t kept = rss_bytes() - before;
+    print_message("of %d KiB a sleeping thread freed %zu KiB are left\n", OBJECTS * BLOCK / 1024,
+                  kept / KIB);
+    if (!SUPPORT_SANITIZED) {
+        REQUIRE_SIZE(kept, <=, 256 * 32 * KIB + 512 * KIB);
+    }
+    meet();
+    thread_join(thread);
+    hak_trim(0);
+    if (!SUPPORT_SANITIZED) {
+        REQUIRE_SIZE(rss_bytes(), <=, before + 512 * KIB);
+    }
+}
+
+/* The next operations after a pause give back what was free before it: a tick every 64 slow ones,
+ * and a slice goes at the second pass that sees it. */
+static void idle_process(void *argument)
+{
+    enum { DELAY_MS = 100, TICK = 64 };
+    (void)argument;
+    setup();
+    size_t before = rss_bytes();
+    blocks_allocate();
+    void *whale = hak_malloc(8 * MIB);
+    REQUIRE(whale != NULL);
+    memset(whale, 1, 8 * MIB);
+    hak_free(whale);
+    blocks_free();
+    for (unsigned pass = 0; pass < 3; pass++) {
+        usleep(2 * DELAY_MS * 1000);
+        for (unsigned i = 0; i < TICK; i++) {
+            hak_free(hak_malloc(100 * KIB));
+        }
+    }
+    size_t kept = rss_bytes() - before;
+    fprintf(stderr, "after %u operations %zu KiB are left\n", 3 * 2 * TICK, kept / KIB);
+    REQUIRE_SIZE(kept, <=, 2 * MIB);
+}
+
+static void short_delay(void *argument)
+{
+    (void)argument;
+    REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", "100", 1) == 0);
+}
+
+static void test_process_idles(void **state)
+{
+    struct child_end end;
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    child_exec("idle", short_delay, NULL, &end);
+    REQUIRE_EXIT(&end, "KiB are left$");
+    print_message("%s", end.text);
+}
+
+int main(int count, char **arguments)
+{
+    const struct child_case cases[] = {{"idle", idle_process, NULL}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_owner_sleeps),
+        cmocka_unit_test(test_freer_sleeps),
+        cmocka_unit_test(test_process_idles),
+    };
+    child_main(count, arguments, cases, COUNT_OF(cases));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,194 @@
+/* test_release_beside.c: giving much memory back stops nobody: releasing 11 GB under one lock
+ * stalled other threads for a second (gperftools #1547). While one thread is inside one call that
+ * releases a gibibyte, another takes and frees memory from the same heaps, superslabs and tables;
+ * it is the number of its operations that counts, not their time.
+ *
+ * ctest: serial
+ */
+#include "../child.h"
+#include "../report.h"
+#include "threads.h"
+
+enum { BLOCK = 30000 };
+
+static size_t total_bytes(void)
+{
+    return SUPPORT_SLOW ? 128 * MIB : GIB;
+}
+
+static int shared_releasing; /* 1 while the call is under way */
+static int shared_stop;
+static size_t shared_steps; /* begun and ended inside the call */
+
+/* Small blocks of one class after the other, so that slabs are taken and given back, spans of
+ * changing length, a question to the whale's table. */
+static void *use_beside(void *argument)
+{
+    void *whale = hak_malloc(3 * MIB);
+    REQUIRE(whale != NULL);
+    for (size_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
+        int releasing = __atomic_load_n(&shared_releasing, __ATOMIC_ACQUIRE);
+        void *small[40];
+        for (size_t j = 0; j < COUNT_OF(small); j++) {
+            small[j] = hak_malloc(1000 + i % 50 * 1000);
+            REQUIRE(small[j] != NULL);
+        }
+        void *span = hak_malloc(70000 + i % 16 * 40000);
+        REQUIRE(span != NULL && hak_usable_size(whale) >= 3 * MIB);
+        hak_free(span);
+        for (size_t j = 0; j < COUNT_OF(small); j++) {
+            hak_free(small[j]);
+        }
+        if (releasing && __atomic_load_n(&shared_releasing, __ATOMIC_ACQUIRE)) {
+            __atomic_fetch_add(&shared_steps, 1, __ATOMIC_RELAXED);
+        }
+    }
+    hak_free(whale);
+    return argument;
+}
+
+static size_t steps_during(void (*release)(void *), void *argument)
+{
+    __atomic_store_n(&shared_steps, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&shared_releasing, 1, __ATOMIC_RELEASE);
+    release(argument);
+    __atomic_store_n(&shared_releasing, 0, __ATOMIC_RELEASE);
+    return __atomic_load_n(&shared_steps, __ATOMIC_RELAXED);
+}
+
+/* Its walkers hold a heap's lock as long as they like. */
+static void skip_at_level_2(void)
+{
+    if (HAK_LEVEL >= 2) {
+        skip();
+    }
+}
+
+static void trim(void *argument)
+{
+    (void)argument;
+    hak_trim(0);
+}
+
+/* `bytes` in small blocks, every page touched, and all free again. */
+static void make_dirty(size_t bytes)
+{
+    size_t count = bytes / BLOCK;
+    void **blocks = support_map(count * sizeof *blocks);
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = hak_malloc(BLOCK);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], 1, BLOCK);
+    }
+    for (size_t i = 0; i < count; i++) {
+        hak_free(blocks[i]);
+    }
+    munmap(blocks, count * sizeof *blocks);
+}
+
+/* All of it is free in slabs and superslabs: one hak_trim gives it back, at most a superslab at a
+ * time. */
+static void trim_at_once(void *argument)
+{
+    (void)argument;
+    size_t purges = report_number("madvise_dontneed");
+    make_dirty(total_bytes());
+    pthread_t thread = thread_start(use_beside, NULL);
+    usleep(20000);
+    size_t steps = steps_during(trim, NULL);
+    purges = report_number("madvise_dontneed") - purges;
+    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
+    thread_join(thread);
+    fprintf(stderr, "%zu steps beside a trim of %zu MiB in %zu calls\n", steps, total_bytes() / MIB,
+            purges);
+    REQUIRE_SIZE(steps, >=, 5);
+    REQUIRE_SIZE(purges, >=, total_bytes() / (2 * MIB));
+}
+
+/* The other thread's own purge passes come into the way of trims: they are left out then. A thread
+ * that allocates does not wait until somebody else has given a gibibyte back. */
+static void trim_beside_passes(void *argument)
+{
+    enum { TRIMS = 4 };
+    size_t steps = 0;
+    (void)argument;
+    pthread_t thread = thread_start(use_beside, NULL);
+    for (size_t i = 0; i < TRIMS; i++) {
+        make_dirty(total_bytes() / 8);
+        steps += steps_during(trim, NULL);
+    }
+    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
+    thread_join(thread);
+    fprintf(stderr, "%zu steps beside %d trims of %zu MiB\n", steps, TRIMS,
+            total_bytes() / 8 / MIB);
+    REQUIRE_SIZE(steps, >=, 5 * TRIMS);
+}
+
+static void set_delay(void *delay)
+{
+    REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", delay, 1) == 0);
+}
+
+static void run_with_delay(const char *name, char *delay)
+{
+    struct child_end end;
+    skip_at_level_2();
+    child_exec(name, set_delay, delay, &end);
+    REQUIRE_EXIT(&end, "steps beside");
+    print_message("%s", end.text);
+}
+
+static void test_trim(void **state)
+{
+    (void)state;
+    run_with_delay("at-once", "never");
+}
+
+static void test_trim_beside_passes(void **state)
+{
+    (void)state;
+    run_with_delay("passes", "2");
+}
+
+static void free_block(void *block)
+{
+    hak_free(block);
+}
+
+/* One block of a gibibyte: unmapped outside every lock. */
+static void test_free_of_one_block(void **state)
+{
+    (void)state;
+    skip_at_level_2();
+    char *whale = hak_malloc(total_bytes());
+    assert_non_null(whale);
+    /* in small pages: with huge ones it is over before the other thread has done a step */
+    madvise(whale, total_bytes(), MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < total_bytes(); at += 4096) {
+        whale[at] = 1;
+    }
+    __atomic_store_n(&shared_stop, 0, __ATOMIC_RELAXED);
+    pthread_t thread = thread_start(use_beside, NULL);
+    usleep(20000);
+    size_t steps = steps_during(free_block, whale);
+    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
+    thread_join(thread);
+    print_message("%zu steps beside the free of %zu MiB\n", steps, total_bytes() / MIB);
+    REQUIRE_SIZE(steps, >=, 5);
+}
+
+int main(int argc, char **arguments)
+{
+    const struct child_case cases[] = {{"at-once", trim_at_once, NULL},
+                                       {"passes", trim_beside_passes, NULL}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trim),
+        cmocka_unit_test(test_trim_beside_passes),
+        cmocka_unit_test(test_free_of_one_block),
+    };
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) { /* beside needs two */
+        return 77;
+    }
+    child_main(argc, arguments, cases, COUNT_OF(cases));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

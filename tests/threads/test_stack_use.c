@@ -1,0 +1,154 @@
+/* test_stack_use.c: how much stack the functions need, measured on stacks that were painted before:
+ * at most 2 KiB, whatever the path, so that coroutines and threads of 16 KiB can allocate. Reports,
+ * which write into buffers on the stack, and a fatal message are not among them.
+ *
+ * ctest: no-tsan no-asan
+ */
+#include "threads.h"
+
+#include <limits.h>
+
+enum { STACK_SIZE = 128 * 1024, PAINT = 0xa5, STACK_MAX = HAK_LEVEL >= 2 ? 4096 : 2048 };
+
+struct measured {
+    void (*body)(void);
+    uintptr_t frame; /* where the body's caller stands */
+};
+
+static void nothing(void)
+{
+}
+
+static void small_blocks(void)
+{
+    static void *blocks[3000];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hak_malloc(1 + i * 21);
+        REQUIRE(blocks[i] != NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+static void spans(void)
+{
+    static void *blocks[100];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hak_calloc(1, 70000 + i * 19000);
+        REQUIRE(blocks[i] != NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hak_realloc(blocks[i], 60000 + i * 20000);
+        REQUIRE(blocks[i] != NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+/* More than the cache holds, so that it evicts; a look at what is resident. */
+static void whales(void)
+{
+    static char *blocks[50];
+    for (size_t round = 0; round < 3; round++) {
+        for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+            blocks[i] = round % 2 == 0 ? hak_malloc(MIB * (3 + i % 9)) : hak_calloc(3 + i, MIB);
+            REQUIRE(blocks[i] != NULL);
+            blocks[i][0] = 1;
+            blocks[i] = hak_realloc(blocks[i], MIB * (4 + i % 9));
+            REQUIRE(blocks[i] != NULL);
+        }
+        for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+            hak_free(blocks[i]);
+        }
+    }
+}
+
+static void *kept_by_others[2000];
+
+static void keep_for_others(void)
+{
+    for (size_t i = 0; i < COUNT_OF(kept_by_others); i++) {
+        kept_by_others[i] = hak_malloc(1 + i * 30);
+        REQUIRE(kept_by_others[i] != NULL);
+    }
+}
+
+static void remote_frees(void)
+{
+    for (size_t i = 0; i < COUNT_OF(kept_by_others); i++) {
+        hak_free(kept_by_others[i]);
+    }
+}
+
+static void give_back(void)
+{
+    void *block = hak_memalign(8 * MIB, 5 * MIB);
+    REQUIRE(block != NULL);
+    hak_free(block);
+    hak_trim(0);
+    REQUIRE(hide(hak_malloc(hide_size(PTRDIFF_MAX))) == NULL);
+    REQUIRE(hide(hak_malloc(hide_size((size_t)1 << 46))) == NULL); /* reclaims, then fails */
+}
+
+static void *run_body(void *argument)
+{
+    struct measured *measured = argument;
+    measured->frame = (uintptr_t)__builtin_frame_address(0);
+    measured->body();
+    return NULL;
+}
+
+/* Bytes below the frame of run_body that were written to. */
+static size_t stack_used(void (*body)(void))
+{
+    unsigned char *stack = support_map(STACK_SIZE);
+    struct measured measured = {body, 0};
+    pthread_attr_t attributes;
+    pthread_t thread;
+    memset(stack, PAINT, STACK_SIZE);
+    REQUIRE(pthread_attr_init(&attributes) == 0);
+    REQUIRE(pthread_attr_setstack(&attributes, stack, STACK_SIZE) == 0);
+    REQUIRE(pthread_create(&thread, &attributes, run_body, &measured) == 0);
+    thread_join(thread);
+    pthread_attr_destroy(&attributes);
+    size_t lowest = 0;
+    while (stack[lowest] == PAINT) {
+        lowest++;
+    }
+    size_t used = measured.frame - (uintptr_t)stack - lowest;
+    munmap(stack, STACK_SIZE);
+    return used;
+}
+
+static void test_every_path(void **state)
+{
+    static const struct {
+        const char *name;
+        void (*body)(void);
+    } paths[] = {{"small blocks", small_blocks},
+                 {"spans", spans},
+                 {"whales", whales},
+                 {"remote frees", remote_frees},
+                 {"giving back", give_back}};
+    (void)state;
+    keep_for_others();
+    for (size_t i = 0; i < COUNT_OF(paths); i++) {
+        paths[i].body(); /* binding a function at its first call takes 3 KiB, and is the loader's */
+    }
+    keep_for_others();
+    size_t none = stack_used(nothing); /* what a thread's end needs by itself */
+    print_message("nothing: %zu bytes\n", none);
+    for (size_t i = 0; i < COUNT_OF(paths); i++) {
+        size_t used = stack_used(paths[i].body);
+        print_message("%s: %zu bytes\n", paths[i].name, used);
+        REQUIRE_SIZE(used, <=, STACK_MAX);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_path)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
