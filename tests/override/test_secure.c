@@ -1,0 +1,96 @@
+/* test_secure.c: a setuid program ignores the options: who calls it chooses its environment, and
+ * HAKMEM_STATS_FILE would let them append to any file. A copy of this program is made setuid root
+ * and started by nobody; the same copy without the bit shows that the options are read otherwise.
+ * Needs root; LD_PRELOAD is the loader's business and not let through.
+ *
+ * ctest: static-only
+ */
+#include "override.h"
+
+#include <sys/auxv.h>
+#include <sys/stat.h>
+
+enum { NOBODY = 65534 };
+
+static void copy_file(const char *from, const char *to)
+{
+    static char buffer[1 << 16];
+    int source = open(from, O_RDONLY | O_CLOEXEC);
+    int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    CHECK(source >= 0 && target >= 0);
+    for (ssize_t length; (length = read(source, buffer, sizeof buffer)) > 0;) {
+        CHECK(write(target, buffer, (size_t)length) == length);
+    }
+    CHECK(close(source) == 0 && close(target) == 0);
+}
+
+/* Starts the copy as nobody, with a good and a bad option; its exit status, and whether it printed
+ * anything, to standard error or to the file of the option. */
+static int run_copy(const char *copy, const char *report, bool *printed)
+{
+    int channel[2];
+    char text[4096];
+    CHECK(pipe(channel) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(dup2(channel[1], 2) == 2);
+        close(channel[0]);
+        close(channel[1]);
+        CHECK(setenv("HAKMEM_BOGUS", "1", 1) == 0);
+        CHECK(setenv("HAKMEM_STATS", "text", 1) == 0);
+        CHECK(setenv("HAKMEM_STATS_FILE", report, 1) == 0);
+        CHECK(setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0);
+        execl(copy, copy, "run", (char *)NULL);
+        _exit(126);
+    }
+    close(channel[1]);
+    ssize_t length = read(channel[0], text, sizeof text);
+    close(channel[0]);
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    struct stat file;
+    CHECK(stat(report, &file) == 0);
+    *printed = length > 0 || file.st_size != 0;
+    return WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "run") == 0) {
+        give_back(get_memory(100));
+        return getauxval(AT_SECURE) != 0 ? 2 : 0;
+    }
+    prove_served();
+    if (geteuid() != 0) {
+        dprintf(2, "skipped: not root\n");
+        return TEST_SKIPPED;
+    }
+    char self[TEST_PATH_SIZE];
+    char copy[64];
+    char report[64];
+    char directory[] = "/tmp/test_secure_XXXXXX";
+    own_path(self);
+    CHECK(mkdtemp(directory) != NULL && chmod(directory, 0755) == 0);
+    snprintf(copy, sizeof copy, "%s/copy", directory);
+    snprintf(report, sizeof report, "%s/report", directory);
+    copy_file(self, copy);
+    int file = open(report, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    CHECK(file >= 0 && fchmod(file, 0666) == 0 && close(file) == 0);
+    bool printed_plain, printed_secure;
+    int plain = run_copy(copy, report, &printed_plain);
+    CHECK(truncate(report, 0) == 0);
+    CHECK(chown(copy, 0, 0) == 0 && chmod(copy, 04755) == 0);
+    int secure = run_copy(copy, report, &printed_secure);
+    CHECK(unlink(copy) == 0 && unlink(report) == 0 && rmdir(directory) == 0);
+    CHECK_EQUAL(plain, 0);
+    CHECK(printed_plain);
+    if (secure == 0) {
+        dprintf(2, "skipped: /tmp has no setuid programs\n");
+        return TEST_SKIPPED;
+    }
+    CHECK_EQUAL(secure, 2);
+    CHECK(!printed_secure);
+    return 0;
+}

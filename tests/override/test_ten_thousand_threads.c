@@ -1,0 +1,131 @@
+/* test_ten_thousand_threads.c: 10,000 threads alive at once that each allocated once (mimalloc
+ * #1107). What a thread costs is compared with the C library's malloc in the same program: at most
+ * 12 KiB of memory more, and next to no address space more (every thread reserving 256 MB breaks
+ * limits: rpmalloc #103).
+ *
+ * ctest: serial preload-only
+ */
+#include "override.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+enum { THREADS_COUNT = 10000, COST_MAX = 12 << 10, ADDRESSES_MAX = 16 << 10 };
+
+struct cost {
+    size_t resident; /* bytes a thread */
+    size_t addresses;
+};
+
+static pthread_barrier_t barrier;
+
+static void *allocate_and_wait(void *argument)
+{
+    char *block = get_memory(100);
+    CHECK(block != NULL);
+    memset(block, 1, 100);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    give_back(block);
+    return argument;
+}
+
+/* A "Key:  number kB" line of a /proc file, in bytes. */
+static size_t proc_bytes(const char *path, const char *key)
+{
+    char text[8192];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    CHECK(length > 0);
+    text[length] = '\0';
+    const char *line = strstr(text, key);
+    CHECK(line != NULL);
+    return strtoul(line + strlen(key), NULL, 10) << 10;
+}
+
+static size_t resident_now(void)
+{
+    return proc_bytes("/proc/self/smaps_rollup", "\nRss:");
+}
+
+static size_t addresses_now(void)
+{
+    return proc_bytes("/proc/self/status", "\nVmSize:");
+}
+
+static int run(void)
+{
+    static pthread_t threads[THREADS_COUNT];
+    memset(threads, 1, sizeof threads);
+    pthread_attr_t attributes;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN)) == 0);
+    CHECK(pthread_barrier_init(&barrier, NULL, THREADS_COUNT + 1) == 0);
+    give_back(get_memory(100));
+    struct cost cost = {resident_now(), addresses_now()};
+    for (size_t i = 0; i < THREADS_COUNT; i++) {
+        int error = pthread_create(&threads[i], &attributes, allocate_and_wait, NULL);
+        if (error != 0) {
+            dprintf(2, "thread %zu: %s\n", i, strerror(error));
+            return TEST_SKIPPED;
+        }
+    }
+    pthread_barrier_wait(&barrier);
+    cost.resident = (resident_now() - cost.resident) / THREADS_COUNT;
+    cost.addresses = (addresses_now() - cost.addresses) / THREADS_COUNT;
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < THREADS_COUNT; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    CHECK(write(1, &cost, sizeof cost) == (ssize_t)sizeof cost);
+    return 0;
+}
+
+/* This program again, on `preload` or on the C library. */
+static struct cost cost_with(const char *preload)
+{
+    char self[TEST_PATH_SIZE];
+    int channel[2];
+    struct cost cost;
+    own_path(self);
+    CHECK(pipe(channel) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(preload == NULL ? unsetenv("LD_PRELOAD") == 0
+                              : setenv("LD_PRELOAD", preload, 1) == 0);
+        CHECK(dup2(channel[1], 1) == 1);
+        execl(self, self, "run", (char *)NULL);
+        _exit(126);
+    }
+    close(channel[1]);
+    ssize_t length = read(channel[0], &cost, sizeof cost);
+    close(channel[0]);
+    if (length != (ssize_t)sizeof cost) { /* this machine has no room for so many */
+        int status;
+        CHECK(waitpid(child, &status, 0) == child);
+        bool skipped = WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIPPED;
+        _exit(skipped ? TEST_SKIPPED : 1);
+    }
+    wait_for_success(child, preload != NULL ? preload : "the C library");
+    return cost;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "run") == 0) {
+        return run();
+    }
+    prove_preloaded();
+    struct cost ours = cost_with(preloaded_library_path());
+    struct cost theirs = cost_with(NULL);
+    dprintf(1,
+            "a thread costs %zu bytes of memory and %zu of address space, the C library's %zu "
+            "and %zu\n",
+            ours.resident, ours.addresses, theirs.resident, theirs.addresses);
+    CHECK(ours.resident <= theirs.resident + COST_MAX);
+    CHECK(ours.addresses <= theirs.addresses + ADDRESSES_MAX);
+    return 0;
+}
