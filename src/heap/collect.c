@@ -42,17 +42,19 @@ static void collect_notified(void)
     }
 }
 
-static void collect_purge_due(uint32_t now, uint32_t delay)
+/* Half a period has passed since the last pass began; one thread is told so. Which one does not
+ * matter. Slices are due at the second pass that sees them. */
+static bool collect_is_due(uint32_t now, uint32_t delay)
 {
     uint32_t last = atomic_load_relaxed(&shared_purged_ms);
-    /* One thread a period; which one does not matter. Slices are due at the second pass that sees
-     * them. */
-    if (now - last < delay / 2 || !atomic_cas_acquire(&shared_purged_ms, &last, now)) {
-        return;
-    }
+    return now - last >= delay / 2 && atomic_cas_acquire(&shared_purged_ms, &last, now);
+}
+
+/* What is to be free in superslabs before a pass. */
+static void collect_for_purge(uint32_t delay)
+{
     collect_notified();
     hak__slab_pool_empty();
-    hak__superslab_purge(false);
     hak__whale_cache_trim(delay);
 }
 
@@ -89,7 +91,13 @@ void hak__heap_tick(struct thread *thread)
         hak__cache_trim(&thread->cache);
         lock_release(&heap->lock);
     }
-    collect_purge_due(now, delay);
+    bool due = collect_is_due(now, delay);
+    if (due) {
+        collect_for_purge(delay);
+    }
+    if (due || hak__superslab_purge_is_under_way()) {
+        hak__superslab_purge_part(due, PURGE_BYTES_A_TICK);
+    }
 }
 
 void hak__heap_scavenge(void)
@@ -100,7 +108,11 @@ void hak__heap_scavenge(void)
             lock_release(&heap->lock);
         }
     }
-    collect_purge_due(hak__os_clock_ms(), collect_delay());
+    uint32_t delay = collect_delay();
+    if (collect_is_due(hak__os_clock_ms(), delay)) {
+        collect_for_purge(delay);
+        hak__superslab_purge(false);
+    }
 }
 
 size_t hak__heap_reclaim(bool unmap)

@@ -84,6 +84,10 @@ static void thread_flush(struct thread *thread)
     lock_acquire(&thread->heap->lock);
     hak__cache_flush(&thread->cache);
     lock_release(&thread->heap->lock);
+    /* an owner that the last batches found lagging: nobody may come by after them */
+    if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
+        hak__heap_help(thread);
+    }
 }
 
 void hak__thread_park(struct thread *thread)

@@ -98,6 +98,28 @@ size_t hak__superslab_purge(bool everything)
     return purged;
 }
 
+/* Of the pass that is made in parts: the superslab to go on with; SIZE_MAX: none is under way.
+ * Under PURGE. */
+static size_t shared_purge_next = SIZE_MAX;
+
+bool hak__superslab_purge_is_under_way(void)
+{
+    return atomic_load_relaxed(&shared_purge_next) != SIZE_MAX;
+}
+
+void hak__superslab_purge_part(bool begin, size_t bytes)
+{
+    if (!lock_try(&hak__purge_lock)) {
+        return; /* somebody is at it */
+    }
+    size_t index = shared_purge_next == SIZE_MAX && begin ? 0 : shared_purge_next;
+    for (size_t purged = 0; index != SIZE_MAX && purged < bytes; index += index != SIZE_MAX) {
+        purged += purge_next(&index, false);
+    }
+    atomic_store_relaxed(&shared_purge_next, index);
+    lock_release(&hak__purge_lock);
+}
+
 size_t hak__superslab_release(void)
 {
     size_t released = 0;

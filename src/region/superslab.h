@@ -67,6 +67,12 @@ HAK_HIDDEN size_t hak__superslab_bytes_free(void);
  * each slice that has been free since the last pass. Returns bytes given back. No lock held by the
  * caller above HEAP. */
 HAK_HIDDEN size_t hak__superslab_purge(bool everything);
+/* A part of a pass of those that do not give back everything: goes on where the last one stopped,
+ * or begins a new one if `begin`, and stops after `bytes` or a superslab more. Any thread; nobody
+ * is waited for. */
+HAK_HIDDEN void hak__superslab_purge_part(bool begin, size_t bytes);
+/* Such a pass is under way. A hint. */
+HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
 /* Unmaps every wholly free superslab, for when address space or commit charge ran out. Returns the
  * bytes. */
 HAK_HIDDEN size_t hak__superslab_release(void);

@@ -578,16 +578,17 @@ proctype Freer(byte me)
         fi
     :: owners_left == 0 && !HAS_ONE(me) -> break
     od;
-    /* Its end (thread_flush): the batch that waits is sent, and a lagging owner is left to others. */
+    /* Its end: the batch that waits is sent. */
     /*= cache/remote.c hak__remote_flush: remote_send(cache, entry); */
+    /*= heap/thread.c thread_flush: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { hak__heap_help(thread); */
     if
     :: count != 0 ->
         return_remote();
         if
-        :: lagging ->
-            lagging = false;
-#ifndef HELP_IS_CERTAIN
-            excused = true
+#ifdef BUG_END_WITHOUT_HELP
+        :: lagging -> lagging = false
+#else
+        :: lagging -> help()
 #endif
         :: else
         fi
