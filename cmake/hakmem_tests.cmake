@@ -11,7 +11,7 @@
 #   archive           a plugin that is linked with libhakmem.a
 
 get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
-set(slow_kinds model programs packaging protocol soak)
+set(slow_kinds model fault programs packaging protocol soak)
 set(tests_directory "${PROJECT_SOURCE_DIR}/tests")
 set(environment "TEST_ROOT=${PROJECT_SOURCE_DIR}" "TEST_BUILD=${PROJECT_BINARY_DIR}" "TEST_FORM=${HAKMEM_FORM}")
 
@@ -38,7 +38,7 @@ function(hakmem_register name kind words variables)
         return()
     endif()
     set(timeout 120)
-    if(kind MATCHES "^(model|threads|programs|packaging|protocol|soak|check)$")
+    if(kind MATCHES "^(model|threads|fault|programs|packaging|protocol|soak|check)$")
         set(timeout 600)
     endif()
     set(arguments)
@@ -90,7 +90,11 @@ target_include_directories(hakmem_cmocka SYSTEM INTERFACE "${CMOCKA_INCLUDE}")
 target_link_libraries(hakmem_cmocka INTERFACE "${CMOCKA_LIBRARY}")
 
 # The hak_ API and the modules.
-set(api_kinds unit api model threads oom death soak)
+set(api_kinds unit api model threads oom death soak fault)
+# By these the library enters the kernel, but for getauxval, which tells where the vDSO is; the programs of fault/ put
+# their own functions before them. test_sites.c compares the list with what the library refers to.
+set(kernel_calls mmap munmap mremap madvise mincore getrlimit open close syscall getauxval)
+list(TRANSFORM kernel_calls PREPEND "-Wl,--wrap=" OUTPUT_VARIABLE wrap_options)
 if(HAKMEM_SANITIZE)
     set(api_kinds api model threads)
     # ThreadSanitizer of gcc 12 cannot live with the address randomisation of recent kernels.
@@ -110,7 +114,10 @@ foreach(kind IN LISTS api_kinds)
         hakmem_test_name(${source} name)
         hakmem_read_words(${source} words)
         hakmem_add_test_program(${kind}_${name} ${kind} ${source} hakmem_api hakmem_cmocka)
-        if(kind STREQUAL "unit")
+        if(kind STREQUAL "fault")
+            target_link_options(${kind}_${name} PRIVATE ${wrap_options})
+        endif()
+        if(kind MATCHES "^(unit|fault)$")
             target_include_directories(${kind}_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
         endif()
         hakmem_register(${name} ${kind} "${words}" "" ${launcher} $<TARGET_FILE:${kind}_${name}>)

@@ -197,7 +197,7 @@ static void life_report(int descriptor)
                &report);
     life_write(&report);
     if (report.size != 0) {
-        hak__os_unmap(memory, report.size);
+        hak__os_discard(memory, report.size);
     }
 }
 

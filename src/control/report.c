@@ -12,8 +12,8 @@
 
 static void stats_from_census(struct hak_stats *stats, const struct census *census)
 {
-    stats->bytes_mapped =
-        hak__superslab_bytes_claimed() + census->whales.live_bytes + census->whales.cached_bytes;
+    stats->bytes_mapped = hak__superslab_bytes_claimed() + census->whales.live_bytes +
+                          census->whales.cached_bytes + hak__os_discarded_bytes();
     stats->bytes_metadata =
         hak__window_table_bytes() + hak__metadata_bytes() + census->whales.metadata_bytes;
     stats->bytes_in_use = hak__census_bytes_in_use(census);
@@ -79,6 +79,8 @@ static void report_tiers(struct report_writer *writer, const struct census *cens
     hak__report_bytes(writer, "whale_bytes", census->whales.live_bytes, "in whales in use");
     hak__report_bytes(writer, "whale_cached_bytes", census->whales.cached_bytes,
                       "in freed whales kept");
+    hak__report_bytes(writer, "discarded_bytes", hak__os_discarded_bytes(),
+                      "free, but the kernel would not unmap them yet");
     hak__report_bytes(writer, "table_bytes", hak__window_table_bytes(), "slice and slab tables");
     hak__report_bytes(writer, "heap_bytes", hak__metadata_bytes(), "heaps and thread caches");
     hak__report_bytes(writer, "registry_bytes", census->whales.metadata_bytes, "whale registry");

@@ -128,7 +128,7 @@ size_t hak__heap_reclaim(bool unmap)
         hak__heap_collect(heap, true);
     }
     hak__slab_pool_empty();
-    size_t bytes = hak__whale_cache_trim(0);
+    size_t bytes = hak__os_discard_again() + hak__whale_cache_trim(0);
     bytes += unmap ? hak__superslab_release() : hak__superslab_purge(true);
     return bytes;
 }

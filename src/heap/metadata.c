@@ -58,7 +58,7 @@ void *hak__metadata_allocate(size_t size)
             return NULL;
         }
         if (!metadata_add_chunk(chunk, size)) {
-            hak__os_unmap(chunk, METADATA_CHUNK_SIZE);
+            hak__os_discard(chunk, METADATA_CHUNK_SIZE);
         }
     }
 }

@@ -78,7 +78,7 @@ static struct whale whale_cache_take(size_t size, size_t alignment)
 static void whale_unmap(struct whale whale)
 {
     if (whale.address != 0) {
-        hak__os_unmap((void *)whale.address, whale.size);
+        hak__os_discard((void *)whale.address, whale.size);
     }
 }
 

@@ -72,7 +72,7 @@ bool hak__whale_registry_insert(struct whale whale)
         }
         lock_release(&hak__whale_lock);
         if (unused != NULL) {
-            hak__os_unmap(unused, unused_bytes);
+            hak__os_discard(unused, unused_bytes);
         }
         lock_acquire(&hak__whale_lock);
     }

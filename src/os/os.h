@@ -53,6 +53,13 @@ HAK_HIDDEN void hak__os_set_limit(uint64_t bytes);
  */
 HAK_HIDDEN int hak__os_map(size_t size, size_t alignment, void **address);
 HAK_HIDDEN int hak__os_unmap(void *address, size_t size);
+/* Unmaps what nobody needs any more. The kernel may refuse (it has to split a mapping, and there
+ * are too many): then its pages go back, and its addresses with a later discard that works or with
+ * hak__os_discard_again, which returns the bytes that went. */
+HAK_HIDDEN void hak__os_discard(void *address, size_t size);
+HAK_HIDDEN size_t hak__os_discard_again(void);
+/* Bytes that wait for that. */
+HAK_HIDDEN size_t hak__os_discarded_bytes(void);
 /* Grows or shrinks a mapping; moves it when it must and `may_move`. The contents are kept, new
  * bytes are zero. -ENOMEM when it cannot: the old mapping is as it was. */
 HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, bool may_move,

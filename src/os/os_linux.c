@@ -191,7 +191,7 @@ int hak__os_map_at(void *address, size_t size)
     int error;
     void *result = os_mmap(address, size, MAP_FIXED_NOREPLACE, &error);
     if (error == 0 && result != address) { /* a kernel before 4.17 takes the address for a hint */
-        hak__os_unmap(result, size);
+        hak__os_discard(result, size);
         return -EEXIST;
     }
     return error;
@@ -208,7 +208,7 @@ int hak__os_map(size_t size, size_t alignment, void **address)
         *address = result;
         return 0;
     }
-    hak__os_unmap(result, size);
+    hak__os_discard(result, size);
     size_t padded;
     if (__builtin_add_overflow(size, alignment - os_page, &padded)) {
         return -ENOMEM;
@@ -221,10 +221,10 @@ int hak__os_map(size_t size, size_t alignment, void **address)
     size_t before = start - (uintptr_t)result;
     size_t after = padded - before - size;
     if (before != 0) {
-        hak__os_unmap(result, before);
+        hak__os_discard(result, before);
     }
     if (after != 0) {
-        hak__os_unmap((char *)result + before + size, after);
+        hak__os_discard((char *)result + before + size, after);
     }
     *address = (char *)result + before;
     return 0;
@@ -240,6 +240,68 @@ int hak__os_unmap(void *address, size_t size)
     }
     errno = saved;
     return error;
+}
+
+/* What the kernel would not unmap: a stack that lies in the memory itself. Only pushed to and taken
+ * whole, so no ABA. */
+struct discarded {
+    struct discarded *next;
+    size_t size;
+};
+static struct discarded *shared_discarded;
+static size_t shared_discarded_bytes;
+
+static void discarded_push(struct discarded *first, struct discarded *last)
+{
+    last->next = atomic_load_relaxed(&shared_discarded);
+    /* release: pairs with the acquire in hak__os_discard_again */
+    while (!atomic_cas_weak_release(&shared_discarded, &last->next, first)) {
+    }
+}
+
+void hak__os_discard(void *address, size_t size)
+{
+    if (hak__os_unmap(address, size) == 0) {
+        hak__os_discard_again();
+        return;
+    }
+    hak__os_purge(address, size);
+    struct discarded *discarded = address;
+    discarded->size = size;
+    atomic_add_relaxed(&shared_discarded_bytes, size); /* a report's */
+    discarded_push(discarded, discarded);
+}
+
+/* Ends at the first refusal: the others would meet the same. */
+size_t hak__os_discard_again(void)
+{
+    if (HAK_LIKELY(atomic_load_relaxed(&shared_discarded) == NULL)) {
+        return 0;
+    }
+    size_t bytes = 0;
+    /* acquire: pairs with the release in discarded_push */
+    struct discarded *discarded = atomic_exchange_acquire(&shared_discarded, NULL);
+    while (discarded != NULL) {
+        struct discarded *next = discarded->next;
+        size_t size = discarded->size;
+        if (hak__os_unmap(discarded, size) != 0) {
+            struct discarded *last = discarded;
+            while (last->next != NULL) {
+                last = last->next;
+            }
+            discarded_push(discarded, last);
+            break;
+        }
+        bytes += size;
+        discarded = next;
+    }
+    atomic_sub_relaxed(&shared_discarded_bytes, bytes);
+    return bytes;
+}
+
+size_t hak__os_discarded_bytes(void)
+{
+    return atomic_load_relaxed(&shared_discarded_bytes);
 }
 
 int hak__os_remap(void *address, size_t old_size, size_t new_size, bool may_move, void **moved)

@@ -66,7 +66,7 @@ static void window_drop_tables(void)
 {
     for (int i = 0; i < TABLE_COUNT; i++) {
         if (window_tables[i].claimed != 0) {
-            hak__os_unmap(window_tables[i].address, window_tables[i].claimed);
+            hak__os_discard(window_tables[i].address, window_tables[i].claimed);
         }
         window_tables[i] = (struct table){NULL, 0};
     }

@@ -1,0 +1,372 @@
+/* fault.h: system calls that fail on purpose.
+ *
+ * The programs of this folder are linked with --wrap for every function by which the library enters
+ * the kernel (cmake/hakmem_tests.cmake lists them; test_sites.c sees that none is missing). What is
+ * here stands in between: it counts each call, keeps a ledger of the bytes that are mapped, and
+ * lets the plan's calls fail. The calls of the tests themselves come here too, so none is made
+ * while calls are counted but by __real_ names.
+ *
+ * A plan: these calls (a set), the n-th of them counted from fault_arm, that errno, that one or all
+ * from it on until fault_disarm.
+ */
+#ifndef TESTS_FAULT_FAULT_H
+#define TESTS_FAULT_FAULT_H
+
+#include "../child.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+
+/* A caller of mmap is told apart by what it wants: an address or any. */
+enum fault_call {
+    FAULT_MMAP,
+    FAULT_MMAP_AT,
+    FAULT_MUNMAP,
+    FAULT_MREMAP,
+    FAULT_PURGE,
+    FAULT_HUGE,
+    FAULT_MINCORE,
+    FAULT_GETRLIMIT,
+    FAULT_OPEN,
+    FAULT_CLOSE,
+    FAULT_WRITE,
+    FAULT_SYSINFO,
+    FAULT_GETAFFINITY,
+    FAULT_CLOCK,
+    FAULT_WAIT,
+    FAULT_WAKE,
+    FAULT_YIELD,
+    FAULT_GETPID,
+    FAULT_CALLS
+};
+
+/* No errnos, but other bad news: the mapping is elsewhere (a kernel before 4.17), half is written.
+ */
+enum { FAULT_ELSEWHERE = -1, FAULT_HALF = -2 };
+
+enum { FAULT_ERRORS_MAX = 6 };
+
+struct fault_kind {
+    const char *name;
+    int errors[FAULT_ERRORS_MAX]; /* 0 at the end */
+    bool once_only;               /* no kernel refuses it for ever with these */
+};
+
+/* The first of each is the likeliest. What a seccomp filter answers (EPERM, ENOSYS) is included. A
+ * wake fails only where all futexes do (fault_plans_futex of test_threads.c), yields and getpid
+ * cannot. */
+static const struct fault_kind fault_kinds[FAULT_CALLS] = {
+    [FAULT_MMAP] = {"mmap", {ENOMEM, EAGAIN, EPERM}, false},
+    [FAULT_MMAP_AT] = {"mmap_at", {ENOMEM, EEXIST, EAGAIN, EPERM, FAULT_ELSEWHERE}, false},
+    [FAULT_MUNMAP] = {"munmap", {ENOMEM, EPERM}, false},
+    [FAULT_MREMAP] = {"mremap", {ENOMEM, EAGAIN, EFAULT, ENOSYS}, false},
+    [FAULT_PURGE] = {"madvise_dontneed", {EINVAL, EAGAIN, ENOMEM, EPERM}, false},
+    [FAULT_HUGE] = {"madvise_hugepage", {EINVAL, ENOMEM, EAGAIN}, false},
+    [FAULT_MINCORE] = {"mincore", {EAGAIN, ENOMEM, ENOSYS}, false},
+    [FAULT_GETRLIMIT] = {"getrlimit", {EPERM, EINVAL}, false},
+    [FAULT_OPEN] = {"open", {EACCES, ENOENT, EMFILE, ENOSPC, EROFS, EINTR}, false},
+    [FAULT_CLOSE] = {"close", {EIO, EINTR}, false},
+    [FAULT_WRITE] = {"write", {EIO, ENOSPC, EAGAIN, EPIPE, EBADF, FAULT_HALF}, false},
+    [FAULT_SYSINFO] = {"sysinfo", {EFAULT, EPERM, ENOSYS}, false},
+    [FAULT_GETAFFINITY] = {"sched_getaffinity", {EINVAL, EPERM, ENOSYS}, false},
+    [FAULT_CLOCK] = {"clock_gettime", {EINVAL, EPERM, ENOSYS}, false},
+    [FAULT_WAIT] = {"futex_wait", {EINTR, EAGAIN, EPERM, ENOSYS}, true},
+    [FAULT_WAKE] = {"futex_wake", {0}, true},
+    [FAULT_YIELD] = {"sched_yield", {0}, true},
+    [FAULT_GETPID] = {"getpid", {0}, true},
+};
+
+#define FAULT_SET(call) (1u << (call))
+#define FAULT_MEMORY_SET                                                                           \
+    (FAULT_SET(FAULT_MMAP) | FAULT_SET(FAULT_MMAP_AT) | FAULT_SET(FAULT_MUNMAP) |                  \
+     FAULT_SET(FAULT_MREMAP) | FAULT_SET(FAULT_PURGE))
+
+struct fault_plan {
+    uint32_t calls; /* FAULT_SETs; 0: nothing fails */
+    uint32_t nth;   /* of these calls, from 1 */
+    int error;      /* 0: each call's own likeliest */
+    bool on;        /* and all from then on */
+    uint32_t odds;  /* not 0: instead one in so many fails, with any errno of its */
+};
+
+/* Where calls came from, to know how many were made to fail. */
+enum { FAULT_SITES_MAX = 128 };
+struct fault_site {
+    uintptr_t address; /* 0: none */
+    uint32_t errors;   /* bit i: with fault_kinds[].errors[i] */
+    uint32_t call;
+};
+
+/* Shared by all processes of a test. */
+struct fault_totals {
+    uint64_t runs;
+    uint64_t fired[FAULT_CALLS];
+    struct fault_site sites[FAULT_SITES_MAX];
+};
+
+static struct fault_totals *fault_totals;
+static struct fault_plan fault_plan;
+static bool fault_counting;
+static uint64_t fault_counts[FAULT_CALLS];
+static uint64_t fault_planned_count; /* calls of the plan */
+static uint64_t fault_fired_count;
+static uint64_t fault_random;
+static int64_t fault_ledger; /* bytes the library has mapped, since the process's start */
+#ifndef FAULT_HIDES_VDSO
+#define FAULT_HIDES_VDSO false
+#endif
+
+/* The names that --wrap makes. */
+void *__real_mmap(void *, size_t, int, int, int, off_t);
+int __real_munmap(void *, size_t);
+void *__real_mremap(void *, size_t, size_t, int, ...);
+int __real_madvise(void *, size_t, int);
+int __real_mincore(void *, size_t, unsigned char *);
+int __real_getrlimit(int, struct rlimit *);
+int __real_open(const char *, int, ...);
+int __real_close(int);
+long __real_syscall(long, ...);
+unsigned long __real_getauxval(unsigned long);
+void *__wrap_mmap(void *, size_t, int, int, int, off_t);
+int __wrap_munmap(void *, size_t);
+void *__wrap_mremap(void *, size_t, size_t, int, ...);
+int __wrap_madvise(void *, size_t, int);
+int __wrap_mincore(void *, size_t, unsigned char *);
+int __wrap_getrlimit(int, struct rlimit *);
+int __wrap_open(const char *, int, ...);
+int __wrap_close(int);
+long __wrap_syscall(long, ...);
+unsigned long __wrap_getauxval(unsigned long);
+
+static inline void fault_start_totals(void)
+{
+    if (fault_totals == NULL) {
+        fault_totals = __real_mmap(NULL, sizeof *fault_totals, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(fault_totals != MAP_FAILED);
+    }
+}
+
+static inline void fault_arm(struct fault_plan plan, uint64_t seed)
+{
+    memset(fault_counts, 0, sizeof fault_counts);
+    fault_planned_count = fault_fired_count = 0;
+    fault_random = seed;
+    fault_plan = plan;
+    __atomic_store_n(&fault_counting, true, __ATOMIC_SEQ_CST);
+}
+
+static inline void fault_disarm(void)
+{
+    __atomic_store_n(&fault_counting, false, __ATOMIC_SEQ_CST);
+}
+
+static inline void fault_note(enum fault_call call, int error, uintptr_t address)
+{
+    __atomic_fetch_add(&fault_fired_count, 1, __ATOMIC_RELAXED);
+    if (fault_totals == NULL) {
+        return;
+    }
+    __atomic_fetch_add(&fault_totals->fired[call], 1, __ATOMIC_RELAXED);
+    uint32_t bit = 0;
+    while (fault_kinds[call].errors[bit] != error && bit < FAULT_ERRORS_MAX - 1) {
+        bit++;
+    }
+    for (size_t i = 0; i < FAULT_SITES_MAX; i++) {
+        struct fault_site *site = &fault_totals->sites[i];
+        uintptr_t none = 0;
+        __atomic_compare_exchange_n(&site->address, &none, address, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+        if (site->address == address) {
+            site->call = call;
+            __atomic_fetch_or(&site->errors, 1u << bit, __ATOMIC_RELAXED);
+            return;
+        }
+    }
+    support_fail("more call sites than there is room for\n");
+}
+
+static inline int fault_random_error(enum fault_call call)
+{
+    const int *errors = fault_kinds[call].errors;
+    size_t count = 0;
+    while (count < FAULT_ERRORS_MAX && errors[count] != 0) {
+        count++;
+    }
+    uint64_t state = __atomic_add_fetch(&fault_random, PATTERN_STEP, __ATOMIC_RELAXED);
+    if (count == 0 || random_below(&state, fault_plan.odds) != 0) {
+        return 0;
+    }
+    return errors[random_below(&state, count)];
+}
+
+/* 0: let it through; else how it fails. */
+static inline int fault_strikes(enum fault_call call, void *site)
+{
+    if (!__atomic_load_n(&fault_counting, __ATOMIC_SEQ_CST)) {
+        return 0;
+    }
+    __atomic_fetch_add(&fault_counts[call], 1, __ATOMIC_RELAXED);
+    if ((fault_plan.calls & FAULT_SET(call)) == 0) {
+        return 0;
+    }
+    uint64_t nth = __atomic_add_fetch(&fault_planned_count, 1, __ATOMIC_RELAXED);
+    int error = fault_plan.error != 0 ? fault_plan.error : fault_kinds[call].errors[0];
+    if (fault_plan.odds != 0) {
+        error = fault_random_error(call);
+    } else if (nth < fault_plan.nth || (nth > fault_plan.nth && !fault_plan.on)) {
+        error = 0;
+    }
+    if (error != 0) {
+        fault_note(call, error, (uintptr_t)site);
+    }
+    return error;
+}
+
+#define FAULT_SITE __builtin_return_address(0)
+
+/* Fails with `failed` where the plan says so. */
+#define FAULT_POINT(call, failed)                                                                  \
+    do {                                                                                           \
+        int error_ = fault_strikes((call), FAULT_SITE);                                            \
+        if (error_ != 0) {                                                                         \
+            errno = error_;                                                                        \
+            return (failed);                                                                       \
+        }                                                                                          \
+    } while (0)
+
+static inline void fault_book(int64_t bytes)
+{
+    __atomic_fetch_add(&fault_ledger, bytes, __ATOMIC_RELAXED);
+}
+
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int file, off_t offset)
+{
+    int error = fault_strikes(address == NULL ? FAULT_MMAP : FAULT_MMAP_AT, FAULT_SITE);
+    if (error > 0) {
+        errno = error;
+        return MAP_FAILED;
+    }
+    void *result = __real_mmap(address, size, protection, flags, file, offset);
+    if (error == FAULT_ELSEWHERE && result != MAP_FAILED) {
+        void *at = result;
+        result = __real_mmap(NULL, size, protection, flags & ~MAP_FIXED_NOREPLACE, file, offset);
+        __real_munmap(at, size);
+    }
+    if (result != MAP_FAILED) {
+        fault_book((int64_t)size);
+    }
+    return result;
+}
+
+int __wrap_munmap(void *address, size_t size)
+{
+    FAULT_POINT(FAULT_MUNMAP, -1);
+    int result = __real_munmap(address, size);
+    if (result == 0) {
+        fault_book(-(int64_t)size);
+    }
+    return result;
+}
+
+void *__wrap_mremap(void *address, size_t old_size, size_t new_size, int flags, ...)
+{
+    FAULT_POINT(FAULT_MREMAP, MAP_FAILED);
+    void *result = __real_mremap(address, old_size, new_size, flags);
+    if (result != MAP_FAILED) {
+        fault_book((int64_t)new_size - (int64_t)old_size);
+    }
+    return result;
+}
+
+int __wrap_madvise(void *address, size_t size, int advice)
+{
+    REQUIRE(advice == MADV_DONTNEED || advice == MADV_HUGEPAGE);
+    FAULT_POINT(advice == MADV_DONTNEED ? FAULT_PURGE : FAULT_HUGE, -1);
+    return __real_madvise(address, size, advice);
+}
+
+int __wrap_mincore(void *address, size_t size, unsigned char *pages)
+{
+    FAULT_POINT(FAULT_MINCORE, -1);
+    return __real_mincore(address, size, pages);
+}
+
+int __wrap_getrlimit(int resource, struct rlimit *limit)
+{
+    FAULT_POINT(FAULT_GETRLIMIT, -1);
+    return __real_getrlimit(resource, limit);
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(more, unsigned) : 0;
+    va_end(more);
+    FAULT_POINT(FAULT_OPEN, -1);
+    return __real_open(path, flags, mode);
+}
+
+int __wrap_close(int file)
+{
+    int error = fault_strikes(FAULT_CLOSE, FAULT_SITE);
+    int result = __real_close(file); /* Linux closes it even when it complains */
+    if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    return result;
+}
+
+static inline enum fault_call fault_call_of(long number, long second)
+{
+    switch (number) {
+    case SYS_write:
+        return FAULT_WRITE;
+    case SYS_sysinfo:
+        return FAULT_SYSINFO;
+    case SYS_sched_getaffinity:
+        return FAULT_GETAFFINITY;
+    case SYS_clock_gettime:
+        return FAULT_CLOCK;
+    case SYS_futex:
+        return (second & FUTEX_CMD_MASK) == FUTEX_WAIT ? FAULT_WAIT : FAULT_WAKE;
+    case SYS_sched_yield:
+        return FAULT_YIELD;
+    case SYS_getpid:
+        return FAULT_GETPID;
+    default:
+        support_fail("system call %ld: none that the tests know\n", number);
+    }
+}
+
+long __wrap_syscall(long number, ...)
+{
+    long words[6];
+    va_list more;
+    va_start(more, number);
+    for (size_t i = 0; i < COUNT_OF(words); i++) {
+        words[i] = va_arg(more, long); /* as the C library's own does */
+    }
+    va_end(more);
+    enum fault_call call = fault_call_of(number, words[1]);
+    int error = fault_strikes(call, FAULT_SITE);
+    if (error == FAULT_HALF) {
+        words[2] = (words[2] + 1) / 2;
+    } else if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    return __real_syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+}
+
+/* No system call; without a vDSO the clock is one. */
+unsigned long __wrap_getauxval(unsigned long type)
+{
+    return FAULT_HIDES_VDSO && type == AT_SYSINFO_EHDR ? 0 : __real_getauxval(type);
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* test_discard.c: what the kernel will not unmap is not lost: its pages go back at once, its
+ * addresses as soon as it will. */
+#include "../unit/unit.h"
+#include "fault.h"
+
+enum { SIZE_MIB = 8 };
+
+static int start(void **state)
+{
+    fault_start_totals();
+    return unit_start(state);
+}
+
+static void test_unmapped_later(void **state)
+{
+    void *places[3];
+    (void)state;
+    int64_t before = fault_ledger;
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        assert_int_equal(hak__os_map(SIZE_MIB * MIB, 4096, &places[i]), 0);
+        memset(places[i], 1, SIZE_MIB * MIB);
+    }
+    fault_arm((struct fault_plan){FAULT_SET(FAULT_MUNMAP), 1, ENOMEM, true, 0}, 0);
+    errno = ERRNO_UNTOUCHED;
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        hak__os_discard(places[i], SIZE_MIB * MIB);
+        size_t left = hak__os_resident(places[i], 2 * MIB);
+        assert_in_range(left, 1, 64 * KIB); /* what says that it waits */
+    }
+    assert_int_equal(hak__os_discarded_bytes(), 3 * SIZE_MIB * MIB);
+    assert_int_equal(hak__os_discard_again(), 0);
+    assert_int_equal(hak__os_discarded_bytes(), 3 * SIZE_MIB * MIB);
+    assert_int_equal(stats_now().bytes_mapped, 3 * SIZE_MIB * MIB);
+    fault_plan.nth = (uint32_t)fault_planned_count + 2; /* one goes, the others do not */
+    assert_int_equal(hak__os_discard_again(), SIZE_MIB * MIB);
+    assert_int_equal(hak__os_discarded_bytes(), 2 * SIZE_MIB * MIB);
+    fault_disarm();
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    void *another;
+    assert_int_equal(hak__os_map(MIB, 4096, &another), 0);
+    hak__os_discard(another, MIB); /* one that works brings the others along */
+    assert_int_equal(hak__os_discarded_bytes(), 0);
+    assert_int_equal(fault_ledger - before, 0);
+}
+
+/* An alignment that cannot be had by chance: too much is mapped, and its ends are not wanted. */
+static void test_aligned_mapping(void **state)
+{
+    void *place;
+    (void)state;
+    int64_t before = fault_ledger;
+    fault_arm((struct fault_plan){FAULT_SET(FAULT_MUNMAP), 1, ENOMEM, true, 0}, 0);
+    assert_int_equal(hak__os_map(MIB, GIB, &place), 0);
+    assert_true(is_aligned(place, GIB));
+    fault_disarm();
+    assert_true(fault_fired_count != 0);
+    assert_int_equal(fault_ledger - before, MIB + hak__os_discarded_bytes());
+    hak__os_discard(place, MIB);
+    assert_int_equal(fault_ledger - before, 0);
+}
+
+static void test_whales(void **state)
+{
+    (void)state;
+    void *kept = hak_malloc(3 * MIB); /* the registry exists */
+    int64_t before = fault_ledger;
+    void *whale = hak_malloc(400 * MIB); /* no cache keeps it */
+    assert_non_null(whale);
+    fault_arm((struct fault_plan){FAULT_SET(FAULT_MUNMAP), 1, ENOMEM, true, 0}, 0);
+    hak_free(whale);
+    fault_disarm();
+    assert_int_equal(fault_fired_count, 1);
+    struct hak_stats stats = stats_now();
+    assert_int_equal(fault_ledger, stats.bytes_mapped + stats.bytes_metadata);
+    assert_int_equal(fault_ledger - before, 400 * MIB);
+    assert_true(hak_trim(0));
+    assert_true(fault_ledger <= before);
+    stats = stats_now();
+    assert_int_equal(fault_ledger, stats.bytes_mapped + stats.bytes_metadata);
+    hak_free(kept);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unmapped_later),
+        cmocka_unit_test(test_aligned_mapping),
+        cmocka_unit_test(test_whales),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
