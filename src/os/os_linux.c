@@ -396,8 +396,8 @@ void hak__os_wait(uint32_t *word, uint32_t value)
     int saved = errno;
     os_count(OS_CALL_FUTEX);
     if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0) != 0 &&
-        errno == ENOSYS) {
-        syscall(SYS_sched_yield); /* no futex here: wait by yielding */
+        errno != EAGAIN && errno != EINTR) {
+        syscall(SYS_sched_yield); /* no futex here (ENOSYS), or a filter: wait by yielding */
     }
     errno = saved;
 }

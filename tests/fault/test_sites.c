@@ -1,0 +1,350 @@
+/* test_sites.c: the tests of this folder reach every call by which the library enters the kernel,
+ * and each function of os.h keeps its promise when its call fails. */
+#define FAULT_HIDES_VDSO true /* so that the clock is a system call */
+#include "../unit/unit.h"
+#include "fault.h"
+
+static char page_of_mine[4096] __attribute__((aligned(4096)));
+static uint32_t word;
+
+static int do_map(void)
+{
+    void *place = NULL;
+    int result = hak__os_map(MIB, 4096, &place);
+    if (result == 0) {
+        hak__os_unmap(place, MIB);
+    }
+    return result;
+}
+
+static int do_map_at(void)
+{
+    void *place = NULL;
+    REQUIRE(hak__os_map(MIB, 4096, &place) == 0 && hak__os_unmap(place, MIB) == 0);
+    int result = hak__os_map_at(place, MIB);
+    if (result == 0) {
+        hak__os_unmap(place, MIB);
+    }
+    return result == -EEXIST && fault_plan.error == FAULT_ELSEWHERE ? -FAULT_ELSEWHERE : result;
+}
+
+static int do_unmap(void)
+{
+    void *place = NULL;
+    REQUIRE(hak__os_map(MIB, 4096, &place) == 0);
+    int result = hak__os_unmap(place, MIB);
+    REQUIRE(unit_is_mapped((uintptr_t)place) == (result != 0));
+    return result;
+}
+
+static int do_remap(void)
+{
+    void *place = NULL, *moved = page_of_mine;
+    REQUIRE(hak__os_map(MIB, 4096, &place) == 0);
+    int result = hak__os_remap(place, MIB, 2 * MIB, true, &moved);
+    REQUIRE((result != 0) == (moved == page_of_mine));
+    return result;
+}
+
+static int do_purge(void)
+{
+    return hak__os_purge(page_of_mine, 4096);
+}
+
+static int do_huge(void)
+{
+    return hak__os_huge(page_of_mine, 4096);
+}
+
+/* Those that cannot fail say something harmless. */
+static int do_resident(void)
+{
+    page_of_mine[0] = 1;
+    size_t resident = hak__os_resident(page_of_mine, 4096);
+    REQUIRE(resident == (fault_plan.calls == FAULT_SET(FAULT_MINCORE) ? 0 : 4096));
+    return 0;
+}
+
+static int do_address_space_limit(void)
+{
+    hak__os_address_space_limit();
+    return 0;
+}
+
+static int do_open_and_close(void)
+{
+    int file = hak__os_open_append("/dev/null");
+    if (file >= 0) {
+        hak__os_close(file);
+        REQUIRE(fcntl(file, F_GETFD) == -1); /* it is closed, whatever close said */
+        errno = ERRNO_UNTOUCHED;
+        return 0;
+    }
+    return file;
+}
+
+static int do_write(void)
+{
+    char text[16];
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    hak__os_write(ends[1], "abcdef", 6);
+    bool nothing = fault_plan.calls == FAULT_SET(FAULT_WRITE) && fault_plan.error > 0 &&
+                   fault_plan.error != EINTR;
+    if (!nothing) { /* what was interrupted, or done by half, is gone on with */
+        REQUIRE(read(ends[0], text, sizeof text) == 6 && memcmp(text, "abcdef", 6) == 0);
+    }
+    __real_close(ends[0]);
+    __real_close(ends[1]);
+    return 0;
+}
+
+static int do_ram_size(void)
+{
+    REQUIRE(hak__os_ram_size() >= 64 * MIB);
+    return 0;
+}
+
+static int do_processors(void)
+{
+    REQUIRE(hak__os_processors() >= 1);
+    return 0;
+}
+
+static int do_clock(void)
+{
+    hak__os_clock_ms();
+    return 0;
+}
+
+static int do_wait(void)
+{
+    hak__os_wait(&word, word + 1);
+    return 0;
+}
+
+static int do_wake(void)
+{
+    hak__os_wake(&word);
+    return 0;
+}
+
+static int do_process_id(void)
+{
+    REQUIRE(hak__os_process_id() == (uint32_t)getpid());
+    return 0;
+}
+
+static const struct site {
+    enum fault_call call;
+    int (*function)(void);
+    bool tells; /* its result is the errno */
+} sites[] = {
+    {FAULT_MMAP, do_map, true},
+    {FAULT_MMAP_AT, do_map_at, true},
+    {FAULT_MUNMAP, do_unmap, true},
+    {FAULT_MREMAP, do_remap, true},
+    {FAULT_PURGE, do_purge, true},
+    {FAULT_HUGE, do_huge, true},
+    {FAULT_MINCORE, do_resident, false},
+    {FAULT_GETRLIMIT, do_address_space_limit, false},
+    {FAULT_OPEN, do_open_and_close, true},
+    {FAULT_CLOSE, do_open_and_close, false},
+    {FAULT_WRITE, do_write, false},
+    {FAULT_SYSINFO, do_ram_size, false},
+    {FAULT_GETAFFINITY, do_processors, false},
+    {FAULT_CLOCK, do_clock, false},
+    {FAULT_WAIT, do_wait, false},
+    {FAULT_WAKE, do_wake, false},
+    {FAULT_GETPID, do_process_id, false},
+};
+
+static int start(void **state)
+{
+    (void)state;
+    fault_start_totals();
+    hak__os_init();
+    return 0;
+}
+
+static void test_every_call_is_reached(void **state)
+{
+    uint32_t reached = FAULT_SET(FAULT_YIELD); /* test_wait_yields */
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sites); i++) {
+        fault_arm((struct fault_plan){0}, 0);
+        sites[i].function();
+        fault_disarm();
+        assert_true(fault_counts[sites[i].call] >= 1);
+        reached |= FAULT_SET(sites[i].call);
+    }
+    assert_int_equal(reached, FAULT_SET(FAULT_CALLS) - 1);
+}
+
+static void site_fails(void *argument)
+{
+    const struct site *site = argument;
+    const int more[] = {EINTR, 0};
+    const int *lists[] = {fault_kinds[site->call].errors, more};
+    for (size_t list = 0; list < (site->call == FAULT_WRITE ? 2 : 1); list++) {
+        for (size_t i = 0; i < FAULT_ERRORS_MAX && lists[list][i] != 0; i++) {
+            int error = lists[list][i];
+            fault_arm((struct fault_plan){FAULT_SET(site->call), 1, error, false, 0}, 0);
+            errno = ERRNO_UNTOUCHED;
+            int result = site->function();
+            fault_disarm();
+            REQUIRE(errno == ERRNO_UNTOUCHED);
+            REQUIRE_SIZE((size_t)fault_fired_count, ==, 1);
+            if (result != (site->tells ? -error : 0)) {
+                support_fail("%s: errno %d became %d\n", fault_kinds[site->call].name, error,
+                             result);
+            }
+        }
+    }
+}
+
+static void test_every_call_fails(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sites); i++) {
+        REQUIRE_LIFE(site_fails, (void *)(uintptr_t)&sites[i], NULL);
+    }
+}
+
+/* A waiter that may not sleep lets others run, so that who holds the lock gets on; one that was
+ * only woken does not. */
+static void test_wait_yields(void **state)
+{
+    static const struct {
+        int error;
+        uint64_t yields;
+    } answers[] = {{ENOSYS, 1}, {EPERM, 1}, {EAGAIN, 0}, {EINTR, 0}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(answers); i++) {
+        fault_arm((struct fault_plan){FAULT_SET(FAULT_WAIT), 1, answers[i].error, false, 0}, 0);
+        do_wait();
+        fault_disarm();
+        assert_int_equal(fault_counts[FAULT_YIELD], answers[i].yields);
+    }
+}
+
+/* What the library takes from elsewhere and is no way into the kernel, or only by functions that
+ * are wrapped: a new name belongs to one of the two lists. */
+static const char *const harmless[] = {
+    "__errno_location",
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "strlen",
+    "pthread_key_create",
+    "pthread_setspecific",
+    "pthread_atfork",
+    "abort",
+    "dl_iterate_phdr",
+    "dlsym",
+    "environ",
+    "getauxval",
+    "__tls_get_addr",
+    "_GLOBAL_OFFSET_TABLE_",
+};
+static const char *const wrapped[] = {"mmap",      "munmap", "mremap", "madvise", "mincore",
+                                      "getrlimit", "open",   "close",  "syscall"};
+
+static bool list_has(const char *const *list, size_t count, const char *name, bool *seen)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(list[i], name) == 0) {
+            seen[i] = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void test_no_call_is_new(void **state)
+{
+    char command[1024], name[256];
+    bool seen[COUNT_OF(wrapped)] = {false}, ignored[COUNT_OF(harmless)];
+    const char *build = getenv("TEST_BUILD");
+    size_t defined_count = 0, names = 0;
+    static char defined[4096][96];
+    (void)state;
+    if (build == NULL || system("command -v nm >/dev/null") != 0) {
+        skip();
+    }
+    static const char *const wanted[] = {"--defined-only", "--undefined-only"};
+    for (size_t i = 0; i < COUNT_OF(wanted); i++) {
+        snprintf(command, sizeof command,
+                 "nm -A %s %s/libhakmem_api.a | awk '{print $NF}' | sort -u", wanted[i], build);
+        FILE *output = popen(command, "r");
+        assert_non_null(output);
+        while (fgets(name, sizeof name, output) != NULL) {
+            name[strcspn(name, "\n")] = '\0';
+            if (i == 0) {
+                assert_true(defined_count < COUNT_OF(defined) && strlen(name) < 96);
+                strcpy(defined[defined_count++], name);
+                continue;
+            }
+            names++;
+            bool own = false;
+            for (size_t j = 0; j < defined_count && !own; j++) {
+                own = strcmp(defined[j], name) == 0;
+            }
+            bool compilers = strncmp(name, "__aarch64_", 10) == 0 ||
+                             strncmp(name, "__popcount", 10) == 0 ||
+                             strncmp(name, "__stack_chk", 11) == 0;
+            if (!own && !compilers && !list_has(wrapped, COUNT_OF(wrapped), name, seen) &&
+                !list_has(harmless, COUNT_OF(harmless), name, ignored)) {
+                fail_msg("the library refers to %s: wrap it (cmake/hakmem_tests.cmake, fault.h) or "
+                         "say that it is harmless",
+                         name);
+            }
+        }
+        assert_int_equal(pclose(output), 0);
+    }
+    assert_true(names >= COUNT_OF(wrapped));
+    for (size_t i = 0; i < COUNT_OF(wrapped); i++) {
+        if (!seen[i]) {
+            fail_msg("the library does not call %s any more", wrapped[i]);
+        }
+    }
+}
+
+/* syscall() hides which: those named in src/ are those of fault_call_of. */
+static void test_no_number_is_new(void **state)
+{
+    static const char *const known[] = {"SYS_write",         "SYS_sysinfo", "SYS_sched_getaffinity",
+                                        "SYS_clock_gettime", "SYS_futex",   "SYS_sched_yield",
+                                        "SYS_getpid"};
+    char command[1024], name[256];
+    bool seen[COUNT_OF(known)] = {false};
+    const char *root = getenv("TEST_ROOT");
+    (void)state;
+    if (root == NULL) {
+        skip();
+    }
+    snprintf(command, sizeof command, "grep -rhoE '\\b(SYS|__NR)_[a-z0-9_]+' %s/src", root);
+    FILE *output = popen(command, "r");
+    assert_non_null(output);
+    while (fgets(name, sizeof name, output) != NULL) {
+        name[strcspn(name, "\n")] = '\0';
+        if (!list_has(known, COUNT_OF(known), name, seen)) {
+            fail_msg("%s is new: fault.h has to know it", name);
+        }
+    }
+    pclose(output);
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
+        assert_true(seen[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_call_is_reached), cmocka_unit_test(test_every_call_fails),
+        cmocka_unit_test(test_wait_yields),           cmocka_unit_test(test_no_call_is_new),
+        cmocka_unit_test(test_no_number_is_new),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
