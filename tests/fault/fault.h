@@ -102,6 +102,8 @@ struct fault_site {
 /* Shared by all processes of a test. */
 struct fault_totals {
     uint64_t runs;
+    uint64_t runs_with_failures; /* an allocation got NULL */
+    uint64_t occurrences;
     uint64_t fired[FAULT_CALLS];
     struct fault_site sites[FAULT_SITES_MAX];
 };

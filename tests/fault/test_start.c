@@ -1,0 +1,172 @@
+/* test_start.c: each call fails in turn in a process that has never allocated; and in the library's
+ * first and last moments, of a program that was told to report.
+ * ctest: timeout=600 */
+#define FAULT_HIDES_VDSO true /* the clock is a system call, too */
+#include "scenario.h"
+
+/* Times depend on nothing but what is done; the library has not begun. */
+static void prepare_nothing(void)
+{
+    hak__knobs.purge_delay_ms = UINT32_MAX;
+}
+
+/* The first of each size, from the first on. */
+static void play_first(void)
+{
+    REQUIRE(hak__window.shared_limit == 0);
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        try_malloc(i, tier_sizes[i]);
+    }
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        drop(i);
+        try_calloc(i, tier_sizes[i]);
+    }
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        try_realloc(i, tier_sizes[i] + 100);
+        drop(i);
+    }
+}
+
+static void play_first_whale(void)
+{
+    try_calloc(0, 3 * MIB);
+    try_aligned(1, 8 * MIB, 5 * MIB);
+    try_malloc(2, 3);
+    for (size_t i = 0; i < 3; i++) {
+        drop(i);
+    }
+}
+
+/* Questions before the first allocation. */
+static void play_first_questions(void)
+{
+    errno = ERRNO_UNTOUCHED;
+    hak_free(NULL);
+    REQUIRE(!hak_owns(held_blocks) && hak_usable_size(NULL) == 0);
+    REQUIRE(stats_now().objects_in_use_count == 0);
+    hak_trim(0);
+    REQUIRE(errno == ERRNO_UNTOUCHED);
+    try_malloc(0, 100);
+    drop(0);
+}
+
+static const struct scenario scenarios[] = {
+    {"first allocations", prepare_nothing, play_first, false},
+    {"first whale", prepare_nothing, play_first_whale, false},
+    {"first questions", prepare_nothing, play_first_questions, false},
+};
+
+static void test_first_allocations(void **state)
+{
+    (void)state;
+    scenario_require_all(scenarios, COUNT_OF(scenarios));
+    scenario_report();
+}
+
+/* --- the first and last moments --- */
+
+#define PLAN_VARIABLE "HAKMEM_TEST_PLAN"
+
+/* Right after the library's own constructor (101), which allocates nothing: the plan that the
+ * environment names. */
+__attribute__((constructor(102))) static void arm_from_environment(void);
+
+static void arm_from_environment(void)
+{
+    const char *text = getenv(PLAN_VARIABLE);
+    unsigned calls, nth, on;
+    int error;
+    if (text != NULL && sscanf(text, "%u %u %d %u", &calls, &nth, &error, &on) == 4) {
+        fault_arm((struct fault_plan){calls, nth, error, on != 0, 0}, 0);
+    }
+}
+
+static void exec_body(void *argument)
+{
+    (void)argument;
+    for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
+        try_malloc(i, tier_sizes[i]);
+        drop(i);
+    }
+    exit(0); /* with the library's destructor, which reports; child_main's end is without */
+}
+
+static void exec_setup(void *argument)
+{
+    const struct fault_plan *plan = argument;
+    char text[64];
+    snprintf(text, sizeof text, "%u %u %d %u", plan->calls, plan->nth, plan->error,
+             (unsigned)plan->on);
+    setenv(PLAN_VARIABLE, text, 1);
+    setenv("HAKMEM_STATS", "json", 1);
+}
+
+static void exec_setup_file(void *argument)
+{
+    exec_setup(argument);
+    setenv("HAKMEM_STATS_FILE", "/dev/null", 1);
+}
+
+/* It ends well, and within its time; what it says may be cut. */
+static void exec_require(void (*setup)(void *), struct fault_plan plan)
+{
+    struct child_end end;
+    child_exec("report", setup, &plan, &end);
+    if (!WIFEXITED(end.status) || WEXITSTATUS(end.status) != 0) {
+        fail_msg("calls %#x, number %u, errno %d: status %#x and <%s>", plan.calls, plan.nth,
+                 plan.error, (unsigned)end.status, end.text);
+    }
+}
+
+static void test_reports_at_exit(void **state)
+{
+    static const enum fault_call calls[] = {FAULT_MMAP,    FAULT_MMAP_AT,     FAULT_MUNMAP,
+                                            FAULT_OPEN,    FAULT_CLOSE,       FAULT_WRITE,
+                                            FAULT_SYSINFO, FAULT_GETAFFINITY, FAULT_CLOCK};
+    size_t runs = 0;
+    (void)state;
+    fault_start_totals();
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        const int *errors = fault_kinds[calls[i]].errors;
+        for (size_t j = 0; j < FAULT_ERRORS_MAX && errors[j] != 0; j++) {
+            for (uint32_t nth = 1; nth <= 3; nth++) {
+                for (int on = 0; on < 2; on++) {
+                    struct fault_plan plan = {FAULT_SET(calls[i]), nth, errors[j], on != 0, 0};
+                    exec_require(exec_setup, plan);
+                    exec_require(exec_setup_file, plan);
+                    runs += 2;
+                }
+            }
+        }
+    }
+    printf("fault: %zu programs that report at exit\n", runs);
+}
+
+/* What went wrong shows: the test above does make calls fail. */
+static void test_reports_are_cut(void **state)
+{
+    struct child_end end;
+    struct fault_plan plan = {0, 0, 0, false, 0};
+    (void)state;
+    child_exec("report", exec_setup, &plan, &end);
+    REQUIRE_EXIT(&end, "\"hakmem\"");
+    plan = (struct fault_plan){FAULT_SET(FAULT_WRITE), 1, EIO, true, 0};
+    child_exec("report", exec_setup, &plan, &end);
+    REQUIRE_EXIT(&end, NULL);
+    plan = (struct fault_plan){FAULT_SET(FAULT_OPEN), 1, EMFILE, true, 0};
+    child_exec("report", exec_setup_file, &plan, &end);
+    REQUIRE_EXIT(&end, "^hakmem: HAKMEM_STATS_FILE cannot be opened$");
+}
+
+int main(int count, char **arguments)
+{
+    const struct child_case cases[] = {{"report", exec_body, NULL}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_allocations),
+        cmocka_unit_test(test_reports_at_exit),
+        cmocka_unit_test(test_reports_are_cut),
+    };
+    scenario_arguments(count, arguments);
+    child_main(count, arguments, cases, COUNT_OF(cases));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
