@@ -464,11 +464,9 @@ bool hak__os_is_last_thread(void)
     struct stat tasks;
     /* No file is opened: a descriptor that is free for a moment only would change which one the
      * program's next open returns. Of an ended main thread there is no program file any more. */
-    bool main_has_ended =
-        syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0;
-    bool last =
-        main_has_ended && (syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0 ||
-                           tasks.st_nlink <= OS_TASKS_LINKS + 2);
+    bool last = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0 ||
+                (tasks.st_nlink <= OS_TASKS_LINKS + 2 &&
+                 syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0);
     errno = saved;
     return last;
 }
