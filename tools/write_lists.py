@@ -27,7 +27,7 @@ def options():
         "Written by `tools/write_lists.py` from the table in `src/core/options.c`.",
         "",
         "Each is an environment variable, read once at start: `HAKMEM_` and the name in capitals. With the",
-        "launcher: `./hakmem run --set purge_delay_ms=100 -- PROGRAM`. Sizes take the suffixes k, m, g, t. A bad value",
+        "launcher: `./hakmem run --set purge_delay_ms=100 -- PROGRAM`. Sizes take the suffixes k, m, g, t (64m, 64M, 64MiB). A bad value",
         "or an unknown name is reported in one line on standard error and ignored; setuid programs ignore all of them.",
         "",
         "| name | meaning |",

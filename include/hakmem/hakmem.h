@@ -102,17 +102,18 @@ HAK_API bool hak_owns(const void *pointer) HAK_NOEXCEPT;
  * was given back. */
 HAK_API bool hak_trim(size_t keep) HAK_NOEXCEPT;
 
-/* Called with the bytes mapped when they have just become more than the soft limit. By any thread,
- * in the middle of an allocation or free of its, without a lock held: it may call every function of
- * hakmem, and those that do not wait for another thread's memory. */
+/* Called with the bytes mapped when they have just become more than the soft limit: by the thread
+ * of the program whose allocation it was, or the next one, at the end of an allocation or free. No
+ * lock is held: it may call every function of hakmem, but is not to wait for other threads. */
 typedef void hak_limit_function(size_t mapped, void *argument);
 
 /* Limits the memory mapped by hakmem in this process, in bytes, SIZE_MAX for none: objects, what is
- * kept free and tables; not what the program maps itself. Above `soft` free memory goes back to the
- * OS within some 10 ms of allocating or freeing, and `over`, if it is not NULL, is called once, and
- * again after it had fallen below. `hard` is never exceeded: what would need more gets NULL with
- * ENOMEM, after all that is free was given back. Replaces HAKMEM_LIMIT and HAKMEM_LIMIT_HARD and
- * what was set before. */
+ * kept free and tables; not what the program maps itself. Addresses count, whether their pages are
+ * resident or not. Above `soft` free memory goes back after 10 ms, in parts and with its addresses,
+ * by whatever slow path comes next, and `over`, if it is not NULL, is called once, and again after
+ * it had fallen below. `hard` is never exceeded: what would need more gets NULL with ENOMEM, after
+ * all that is free was given back; with less than is mapped already nothing more is. Replaces
+ * HAKMEM_LIMIT and HAKMEM_LIMIT_HARD and what was set before. */
 HAK_API void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over,
                            void *argument) HAK_NOEXCEPT;
 

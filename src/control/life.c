@@ -15,6 +15,7 @@
 #include "base/bits.h"
 #include "base/text.h"
 #include "control/scavenger.h"
+#include "core/diagnose.h"
 #include "core/options.h"
 #include "hakmem/stats.h"
 #include "heap/heap.h"
@@ -127,7 +128,7 @@ static void life_forget_announce(char **environment)
 static void life_fork_child(void)
 {
     hak__fork_child();
-    hak__scavenger_start();
+    hak__scavenger_start(); /* what it cannot do has been said in the first process */
 }
 
 /* glibc gives constructors main's arguments. 101: the first that a program may ask for. */
@@ -135,7 +136,10 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
 {
     hak__start_read_options(environment);
     pthread_atfork(hak__fork_prepare, hak__fork_parent, life_fork_child);
-    hak__scavenger_start();
+    const char *complaint = hak__scavenger_start();
+    if (complaint != NULL) {
+        hak__diagnose_warn(complaint, NULL);
+    }
     struct life_search own = life_own_object();
     life_stay(&own);
     if (hak__settings.announce_process == hak__os_process_id()) {

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "core/diagnose.h"
 #include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
@@ -15,6 +14,22 @@
  * fit, the default's size is taken. */
 #define SCAVENGER_STACK_SIZE ((size_t)256 << 10)
 #define SCAVENGER_PERIOD_MS_MIN 10u
+/* How much longer a process may live on than its last own thread. */
+#define SCAVENGER_LOOK_MS 100u
+
+/* Sleeps for a period. False: a process whose main thread has ended goes on until its last thread
+ * ends, which is not to be this one. */
+static bool scavenger_sleep(uint32_t period_ms)
+{
+    for (uint32_t slept_ms = 0; slept_ms < period_ms; slept_ms += SCAVENGER_LOOK_MS) {
+        uint32_t left_ms = period_ms - slept_ms;
+        if (hak__os_is_last_thread()) {
+            return false;
+        }
+        hak__os_sleep_ms(left_ms < SCAVENGER_LOOK_MS ? left_ms : SCAVENGER_LOOK_MS);
+    }
+    return true;
+}
 
 static void *scavenger_run(void *argument)
 {
@@ -22,10 +37,7 @@ static void *scavenger_run(void *argument)
     period_ms = period_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : period_ms;
     pthread_detach(pthread_self());
     hak__os_name_thread("hakmem");
-    /* A process whose main thread has ended goes on until its last thread ends, which is not to be
-     * this one. */
-    while (!hak__os_is_last_thread()) {
-        hak__os_sleep_ms(period_ms);
+    while (scavenger_sleep(period_ms)) {
         hak__heap_scavenge();
     }
     return argument;
@@ -42,20 +54,29 @@ static int scavenger_create(const pthread_attr_t *attributes)
     return error;
 }
 
-void hak__scavenger_start(void)
+static int scavenger_create_small(void)
 {
-    if (!hak__settings.scavenger || hak__knobs.purge_delay_ms == UINT32_MAX) {
-        return;
-    }
     pthread_attr_t attributes;
     int error = pthread_attr_init(&attributes);
     if (error == 0) {
         pthread_attr_setstacksize(&attributes, SCAVENGER_STACK_SIZE);
         error = scavenger_create(&attributes);
-        error = error == EINVAL ? scavenger_create(NULL) : error;
         pthread_attr_destroy(&attributes);
     }
-    if (error != 0) {
-        hak__diagnose_warn("HAKMEM_SCAVENGER: its thread cannot be started", NULL);
+    return error;
+}
+
+const char *hak__scavenger_start(void)
+{
+    if (!hak__settings.scavenger) {
+        return NULL;
     }
+    if (hak__knobs.purge_delay_ms == UINT32_MAX) {
+        return "HAKMEM_SCAVENGER does nothing: HAKMEM_PURGE_DELAY_MS is never";
+    }
+    int error = scavenger_create_small();
+    if (error == EINVAL) {
+        error = scavenger_create(NULL);
+    }
+    return error == 0 ? NULL : "HAKMEM_SCAVENGER: its thread cannot be started";
 }

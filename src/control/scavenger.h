@@ -8,6 +8,9 @@
  *
  * It drains inboxes, returns kept spans and purges by the clock; bins belong to their threads and
  * stay. It has no heap and allocates nothing.
+ *
+ * Rights belong to threads, too: a program that gives up capabilities with capset and then calls
+ * setuid is ended by the C library, which finds that the other thread could not follow.
  */
 #ifndef HAK_CONTROL_SCAVENGER_H
 #define HAK_CONTROL_SCAVENGER_H
@@ -15,7 +18,7 @@
 #include "base/compiler.h"
 
 /* Starts it, if it is asked for. When the process begins, and in fork's child, which has only the
- * thread that forked. */
-HAK_HIDDEN void hak__scavenger_start(void);
+ * thread that forked. Returns why there is none although it is asked for, else NULL. */
+HAK_HIDDEN const char *hak__scavenger_start(void);
 
 #endif

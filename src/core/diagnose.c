@@ -36,8 +36,10 @@ void hak__diagnose_warn(const char *what, const void *pointer)
     struct text text = {line, sizeof line, 0};
     hak__text_put(&text, "hakmem: warning: ");
     hak__text_put(&text, what);
-    hak__text_put(&text, ": pointer ");
-    hak__text_put_hex(&text, (uintptr_t)pointer);
+    if (pointer != NULL) {
+        hak__text_put(&text, ": pointer ");
+        hak__text_put_hex(&text, (uintptr_t)pointer);
+    }
     hak__text_put(&text, "\n");
     hak__os_write_error(line, text.length);
 }

@@ -8,7 +8,8 @@
  * 0: unknown; `heap_id` 0: unknown. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, uint32_t heap_id);
-/* The same as one line without the end of the process: "hakmem: warning: WHAT: pointer 0x..". */
+/* The same as one line without the end of the process: "hakmem: warning: WHAT: pointer 0x.."; NULL:
+ * none. */
 HAK_HIDDEN HAK_COLD void hak__diagnose_warn(const char *what, const void *pointer);
 
 #endif

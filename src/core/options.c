@@ -98,9 +98,10 @@ struct settings hak__settings = {.profile = "default"};
     X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
       "memory mapped from which on huge pages may be asked for, bytes, or never")                  \
     X(BYTES_OR_NEVER, limit, hak__knobs.limit,                                                     \
-      "memory mapped above which what is free goes back to the OS at once, bytes, or never")       \
+      "memory mapped by hakmem above which what is free goes back after 10 ms, bytes, or never")   \
     X(BYTES_OR_NEVER, limit_hard, hak__knobs.limit_hard,                                           \
-      "memory mapped that is never exceeded: allocations fail instead, bytes, or never")           \
+      "most memory mapped by hakmem, not by the program itself: allocations fail, bytes, or "      \
+      "never")                                                                                     \
     X(NUMBER, heaps, hak__knobs.heaps_max,                                                         \
       "heaps that threads share, up to twice as many where they wait; 0: one for each processor, " \
       "or "                                                                                        \
@@ -110,7 +111,7 @@ struct settings hak__settings = {.profile = "default"};
     X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
       "1: a library loaded with RTLD_DEEPBIND has the C library's malloc; 0: it has this one")     \
     X(SWITCH, scavenger, hak__settings.scavenger,                                                  \
-      "1: a thread gives free memory back also while the program idles; 0: no such thread")        \
+      "1: one thread more in each process gives memory back while it idles; 0: none")              \
     X(STATS, stats, hak__settings.stats, "report at exit: none, text or json")                     \
     X(PATH, stats_file, hak__settings.stats_file,                                                  \
       "file the report is appended to; standard error when not set")                               \

@@ -50,12 +50,16 @@ static bool collect_is_due(uint32_t now, uint32_t delay)
     return now - last >= delay / 2 && atomic_cas_acquire(&shared_purged_ms, &last, now);
 }
 
-/* What is to be free in superslabs before a pass. */
+/* What is to be free in superslabs before a pass. The soft limit counts addresses: above it they go
+ * back, too, a part at a time. */
 static void collect_for_purge(uint32_t delay)
 {
     collect_notified();
     hak__slab_pool_empty();
     hak__whale_cache_trim(delay);
+    if (hak__limit_is_exceeded()) {
+        hak__superslab_release(PURGE_BYTES_A_TICK);
+    }
 }
 
 static uint32_t collect_delay(void)
@@ -129,6 +133,6 @@ size_t hak__heap_reclaim(bool unmap)
     }
     hak__slab_pool_empty();
     size_t bytes = hak__os_discard_again() + hak__whale_cache_trim(0);
-    bytes += unmap ? hak__superslab_release() : hak__superslab_purge(true);
+    bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge(true);
     return bytes;
 }

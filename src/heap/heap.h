@@ -139,8 +139,10 @@ HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);
 typedef void hak__limit_function(size_t mapped, void *argument);
 HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak__limit_function *callback,
                                void *argument);
-/* More than `soft` is mapped. Calls the callback when that is new. No lock held. */
+/* More than `soft` is mapped. */
 HAK_HIDDEN bool hak__limit_is_exceeded(void);
+/* Calls the callback if that is new. By a thread of the program, no lock held. */
+HAK_HIDDEN void hak__limit_notice(void);
 
 /* fork.c: pthread_atfork handlers. */
 HAK_HIDDEN void hak__fork_prepare(void);

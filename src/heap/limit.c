@@ -37,13 +37,17 @@ static HAK_COLD void limit_tell(uint64_t mapped)
 
 bool hak__limit_is_exceeded(void)
 {
+    return hak__os_mapped_bytes() > atomic_load_relaxed(&hak__knobs.limit);
+}
+
+void hak__limit_notice(void)
+{
     uint64_t mapped = hak__os_mapped_bytes();
-    bool exceeded = mapped > atomic_load_relaxed(&hak__knobs.limit);
+    uint32_t exceeded = mapped > atomic_load_relaxed(&hak__knobs.limit);
     uint32_t before = !exceeded;
     /* the swap: of many threads that see it one tells */
     if (HAK_UNLIKELY(atomic_load_relaxed(&shared_limit_exceeded) == before) &&
-        atomic_cas_acquire(&shared_limit_exceeded, &before, (uint32_t)exceeded) && exceeded) {
+        atomic_cas_acquire(&shared_limit_exceeded, &before, exceeded) && exceeded) {
         limit_tell(mapped);
     }
-    return exceeded;
 }

@@ -171,6 +171,7 @@ struct thread *hak__thread_enter(void)
 
 void hak__thread_count_operation(struct thread *thread)
 {
+    hak__limit_notice(); /* at every slow operation: one may map any amount */
     if (HAK_UNLIKELY(++thread->cache.tick % TICK_OPERATIONS == 0)) {
         /* A thread that does other things frees less remotely: what it has gathered is not to keep
          * others' slabs from getting empty. */

@@ -120,12 +120,12 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
     lock_release(&hak__purge_lock);
 }
 
-size_t hak__superslab_release(void)
+size_t hak__superslab_release(size_t bytes)
 {
     size_t released = 0;
     struct superslab_table *table = &hak__superslabs;
     lock_acquire(&hak__growth_lock);
-    for (size_t index = 0; index < table->count; index++) {
+    for (size_t index = 0; index < table->count && released < bytes; index++) {
         struct superslab *superslab = &table->superslabs[index];
         lock_acquire(&hak__region_lock);
         bool whole = superslab->free == ~UINT64_C(0);

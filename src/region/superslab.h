@@ -73,9 +73,9 @@ HAK_HIDDEN size_t hak__superslab_purge(bool everything);
 HAK_HIDDEN void hak__superslab_purge_part(bool begin, size_t bytes);
 /* Such a pass is under way. A hint. */
 HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
-/* Unmaps every wholly free superslab, for when address space or commit charge ran out. Returns the
- * bytes. */
-HAK_HIDDEN size_t hak__superslab_release(void);
+/* Unmaps wholly free superslabs, for when address space or commit charge ran out or a limit is
+ * near, until at least `bytes` have gone. Returns how many. */
+HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 
 /* For purge.c and fork. */
 HAK_HIDDEN extern struct lock hak__region_lock;

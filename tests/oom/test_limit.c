@@ -130,20 +130,40 @@ static void soft_limit(void *argument)
     REQUIRE_SIZE(told.mapped, >, limit);
     REQUIRE_SIZE(told.mapped, <, limit + 24 * MIB);
     free_all(blocks);
-    REQUIRE_SIZE(dirty_after_work(100), <, 4 * MIB);
-    REQUIRE_SIZE(told.count, ==, 1); /* the addresses are still there */
+    REQUIRE_SIZE(dirty_after_work(400), <, 4 * MIB);
+    REQUIRE_SIZE(mapped_bytes(), <=, limit); /* addresses go, too */
+    REQUIRE_SIZE(told.count, ==, 1);
+    allocate_all(blocks);
+    REQUIRE_SIZE(told.count, ==, 2);
+    free_all(blocks);
     hak_limit_set(SIZE_MAX, SIZE_MAX, tell, &told);
     allocate_all(blocks);
     free_all(blocks);
-    REQUIRE_SIZE(told.count, ==, 1);
+    REQUIRE_SIZE(told.count, ==, 2);
     /* without the limit it waits for the period */
     REQUIRE(HAK_LEVEL >= 2 || dirty_after_work(100) >= 32 * MIB);
+}
+
+/* One allocation may be all that it takes. */
+static void soft_limit_at_once(void *argument)
+{
+    struct told told = {0, 0};
+    (void)argument;
+    hak_limit_set(mapped_bytes() + 32 * MIB, SIZE_MAX, tell, &told);
+    for (size_t times = 1; times <= 3; times++) {
+        void *whale = hak_malloc(100 * MIB);
+        REQUIRE(whale != NULL);
+        REQUIRE_SIZE(told.count, ==, times);
+        REQUIRE_SIZE(told.mapped, >=, 100 * MIB);
+        hak_free(whale); /* too large to be kept */
+    }
 }
 
 static void test_soft_limit(void **state)
 {
     (void)state;
     REQUIRE_LIFE(soft_limit, NULL, NULL);
+    REQUIRE_LIFE(soft_limit_at_once, NULL, NULL);
 }
 
 int main(void)

@@ -17,6 +17,7 @@ enum {
     BLOCK_SIZE_MAX = 8000,
     KEPT_OF = 20, /* one in so many is kept */
     DELAY_MS = 100,
+    LONG_DELAY_MS = 40000,
     WAIT_MS = 10000 /* the bar: in ten seconds */
 };
 
@@ -149,9 +150,18 @@ static void *outlive_main(void *argument)
     return argument;
 }
 
-/* In a process of its own, which ends with status 0 when its last own thread does. */
+static long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* In a process of its own, which ends with status 0 when its last own thread does: long before the
+ * period of the scavenger is over. */
 static void end_after_main(void)
 {
+    long start = now_ms();
     pid_t child = fork();
     if (child == 0) {
         pthread_t thread;
@@ -160,6 +170,7 @@ static void end_after_main(void)
         pthread_exit(NULL);
     }
     wait_for(child);
+    CHECK(now_ms() - start < LONG_DELAY_MS / 4);
 }
 
 static void run_with(void)
@@ -177,7 +188,6 @@ static void run_with(void)
         _exit(0);
     }
     wait_for(child);
-    end_after_main();
 }
 
 /* Without the option there is no thread, and an idle program keeps what it had. */
@@ -187,12 +197,12 @@ static void run_without(void)
     CHECK_EQUAL(threads_count(false), 1);
 }
 
-static void run_self(const char *self, const char *part, const char *scavenger)
+static void run_self(const char *self, const char *part, const char *scavenger, int delay_ms)
 {
     char delay[16];
     pid_t child = fork();
     if (child == 0) {
-        snprintf(delay, sizeof delay, "%d", DELAY_MS);
+        snprintf(delay, sizeof delay, "%d", delay_ms);
         CHECK(setenv("HAKMEM_PURGE_DELAY_MS", delay, 1) == 0);
         CHECK(setenv("HAKMEM_SCAVENGER", scavenger, 1) == 0);
         execl(self, self, part, (char *)NULL);
@@ -204,10 +214,13 @@ static void run_self(const char *self, const char *part, const char *scavenger)
 int main(int count, char **arguments)
 {
     if (count == 1) {
-        run_self(arguments[0], "with", "1");
-        run_self(arguments[0], "without", "0");
+        run_self(arguments[0], "with", "1", DELAY_MS);
+        run_self(arguments[0], "end", "1", LONG_DELAY_MS);
+        run_self(arguments[0], "without", "0", DELAY_MS);
     } else if (strcmp(arguments[1], "with") == 0) {
         run_with();
+    } else if (strcmp(arguments[1], "end") == 0) {
+        end_after_main();
     } else {
         run_without();
     }

@@ -172,7 +172,7 @@ static void test_far_superslabs(void **state)
     for (size_t i = 0; i < FAR; i++) {
         hak__superslab_give(far_slices[i], SUPERSLAB_SLICES);
     }
-    assert_true(hak__superslab_release() >= FAR * SUPERSLAB_SIZE);
+    assert_true(hak__superslab_release(SIZE_MAX) >= FAR * SUPERSLAB_SIZE);
 }
 
 /* Memory that cannot be given back (locked by the program) stays dirty, free and usable. */
@@ -232,7 +232,7 @@ static void *purge_and_release(void *argument)
     for (size_t round = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); round++) {
         hak__superslab_purge(round % 3 == 0);
         if (round % 16 == 0) {
-            hak__superslab_release();
+            hak__superslab_release(SIZE_MAX);
         }
         sched_yield();
     }

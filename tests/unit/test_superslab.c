@@ -359,14 +359,14 @@ static void test_release_and_reclaim(void **state)
     hak__superslab_give(freed, SUPERSLAB_SLICES);
     size_t claimed = hak__superslab_bytes_claimed(), free_bytes = hak__superslab_bytes_free();
     size_t whole = whole_superslabs();
-    assert_int_equal(hak__superslab_release(), whole * SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_release(SIZE_MAX), whole * SUPERSLAB_SIZE);
     assert_int_equal(hak__superslab_bytes_claimed(), claimed - whole * SUPERSLAB_SIZE);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes - whole * SUPERSLAB_SIZE);
     assert_int_equal(hak__superslabs.superslabs[freed / SUPERSLAB_SLICES].state,
                      SUPERSLAB_RELEASED);
     assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed)));
     assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed + SUPERSLAB_SLICES - 1)));
-    assert_int_equal(hak__superslab_release(), 0);
+    assert_int_equal(hak__superslab_release(SIZE_MAX), 0);
     for (size_t i = 0; i < whole; i++) { /* the addresses come back, the contents do not */
         size_t frontier = hak__superslabs.frontier;
         size_t slice = take_whole(&zeroed);
@@ -387,7 +387,7 @@ static void test_reclaim_gives_up_what_somebody_else_took(void **state)
     (void)state;
     size_t slice = take_whole(&zeroed);
     hak__superslab_give(slice, SUPERSLAB_SLICES);
-    assert_true(hak__superslab_release() >= SUPERSLAB_SIZE);
+    assert_true(hak__superslab_release(SIZE_MAX) >= SUPERSLAB_SIZE);
     assert_int_equal(hak__superslabs.released_count, 1);
     char *stranger = unit_occupy((uintptr_t)window_slice_address(slice + 7), hak__os_page_size());
     memset(stranger, 's', hak__os_page_size());

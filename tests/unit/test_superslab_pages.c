@@ -28,7 +28,7 @@ static int huge_setup(void **state)
     for (size_t i = 0; i < STOCK; i++) {
         hak__superslab_give(stock[i], SUPERSLAB_SLICES);
     }
-    hak__superslab_release();
+    hak__superslab_release(SIZE_MAX);
     REQUIRE_SIZE(hak__superslabs.released_count, >=, STOCK);
     for (leftovers_count = 0; hak__superslab_bytes_free() != 0; leftovers_count++) {
         REQUIRE(leftovers_count < LEFTOVERS_MAX);
@@ -168,7 +168,7 @@ static void test_a_released_superslab_is_no_evidence(void **state)
     hak__knobs.huge_threshold = 0;
     assert_false(claim(1, SPARSE)); /* from now on the second and this one are looked at */
     hak__superslab_give(claimed[1], SUPERSLAB_SLICES);
-    assert_int_equal(hak__superslab_release(), SUPERSLAB_SIZE);
+    assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
     claimed[1] = claimed[--claimed_count];
     assert_false(claim(1, SPARSE));
 }
