@@ -1,6 +1,7 @@
 /* libc_reports.c: the C library's names that tell about memory or tune it: malloc_stats,
  * malloc_info, mallinfo, mallopt, malloc_trim. The figures mean what glibc's mean as far as there
- * is such a thing here: its main arena is our superslabs, its mapped chunks are our whales. */
+ * is such a thing here: its main arena is our superslabs, its mapped chunks are our whales. Other C
+ * libraries (musl) have none of these. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -16,6 +17,8 @@
 #include "hakmem/stats.h"
 #include "os/os.h"
 #include "region/superslab.h"
+
+#if defined(__GLIBC__)
 
 HAK_API int malloc_trim(size_t keep)
 {
@@ -239,3 +242,5 @@ HAK_API int mallopt(int parameter, int value)
         return 0;
     }
 }
+
+#endif
