@@ -110,9 +110,11 @@
  * buffer. */
 #define TICK_OPERATIONS (HAK_TINY_LIMITS ? 4u : 64u)
 
-/* What one tick purges at most, and a superslab more: at 0.2 to 0.75 microseconds for each page of
- * 4 KiB that is a millisecond in a malloc or free. The next ticks go on. */
+/* What is purged at once, and a superslab more: at 0.2 to 0.75 microseconds for each page of 4 KiB
+ * that is a millisecond in a malloc or free. Ticks begin a pass, every so many slow operations go
+ * on with it (docs/decisions/0027). */
 #define PURGE_BYTES_A_TICK (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
+#define PURGE_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
 
 /* Above the soft limit (HAKMEM_LIMIT) free memory goes back when it is older than this. */
 #define LIMIT_DELAY_MS (HAK_TINY_LIMITS ? 0u : 10u)

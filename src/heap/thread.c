@@ -2,6 +2,7 @@
 #include "core/knobs.h"
 #include "heap/heap.h"
 #include "os/os.h"
+#include "region/superslab.h"
 
 struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
 struct thread hak__thread_ended = {.cache = {.key = CACHE_KEY_NONE}};
@@ -180,6 +181,10 @@ void hak__thread_count_operation(struct thread *thread)
         if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
             thread_move_if_crowded(thread);
         }
+    }
+    if (HAK_UNLIKELY(hak__superslab_purge_is_under_way()) &&
+        thread->cache.tick % PURGE_OPERATIONS == 0) {
+        hak__superslab_purge_part(false, PURGE_BYTES_A_TICK);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);
