@@ -93,7 +93,7 @@ target_link_libraries(hakmem_cmocka INTERFACE "${CMOCKA_LIBRARY}")
 set(api_kinds unit api model threads oom death soak fault)
 # By these the library enters the kernel, but for getauxval, which tells where the vDSO is; the programs of fault/ put
 # their own functions before them. test_sites.c compares the list with what the library refers to.
-set(kernel_calls mmap munmap mremap madvise mincore getrlimit open close syscall getauxval)
+set(kernel_calls mmap munmap mremap madvise mincore open close syscall getauxval)
 list(TRANSFORM kernel_calls PREPEND "-Wl,--wrap=" OUTPUT_VARIABLE wrap_options)
 if(HAKMEM_SANITIZE)
     set(api_kinds api model threads)

@@ -6,8 +6,8 @@
  * program with a thread that it did not start may not do all that one without may (unshare a user
  * namespace, setns), and counts one more.
  *
- * It drains inboxes, returns kept spans and purges by the clock; bins belong to their threads and
- * stay. It has no heap and allocates nothing.
+ * It takes the notifications of heaps, returns kept spans and purges by the clock; bins belong to
+ * their threads and stay. It has no heap and allocates nothing.
  *
  * Rights belong to threads, too: a program that gives up capabilities with capset and then calls
  * setuid is ended by the C library, which finds that the other thread could not follow.

@@ -113,7 +113,7 @@
 /* What is purged at once, and a superslab more: at 0.2 to 0.75 microseconds for each page of 4 KiB
  * that is a millisecond in a malloc or free. Ticks begin a pass, every so many slow operations go
  * on with it (docs/decisions/0027). */
-#define PURGE_BYTES_A_TICK (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
+#define PURGE_BYTES_AT_ONCE (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
 #define PURGE_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
 
 /* Above the soft limit (HAKMEM_LIMIT) free memory goes back when it is older than this. */

@@ -58,7 +58,7 @@ static void collect_for_purge(uint32_t delay)
     hak__slab_pool_empty();
     hak__whale_cache_trim(delay);
     if (hak__limit_is_exceeded()) {
-        hak__superslab_release(PURGE_BYTES_A_TICK);
+        hak__superslab_release(PURGE_BYTES_AT_ONCE);
     }
 }
 
@@ -100,17 +100,14 @@ void hak__heap_tick(struct thread *thread)
         collect_for_purge(delay);
     }
     if (due || hak__superslab_purge_is_under_way()) {
-        hak__superslab_purge_part(due, PURGE_BYTES_A_TICK);
+        hak__superslab_purge_part(due, PURGE_BYTES_AT_ONCE);
     }
 }
 
 void hak__heap_scavenge(void)
 {
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        if (atomic_load_relaxed(&heap->spans.slices) != 0 && lock_try(&heap->lock)) {
-            hak__span_cache_trim(&heap->spans, false);
-            lock_release(&heap->lock);
-        }
+        hak__heap_collect(heap, false);
     }
     uint32_t delay = collect_delay();
     if (collect_is_due(hak__os_clock_ms(), delay)) {

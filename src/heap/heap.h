@@ -26,6 +26,7 @@
 
 #include "cache/cache.h"
 #include "core/lock.h"
+#include "hakmem/hakmem.h"
 #include "large/span.h"
 
 struct heap {
@@ -136,8 +137,7 @@ HAK_HIDDEN void hak__heap_scavenge(void);
 HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);
 
 /* limit.c. `soft` and `hard` in bytes mapped, UINT64_MAX: none. Any thread, no lock held. */
-typedef void hak__limit_function(size_t mapped, void *argument);
-HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak__limit_function *callback,
+HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback,
                                void *argument);
 /* More than `soft` is mapped. */
 HAK_HIDDEN bool hak__limit_is_exceeded(void);

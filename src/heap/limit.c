@@ -6,13 +6,13 @@
 #include "os/os.h"
 
 /* Under HEAPS. */
-static hak__limit_function *limit_callback;
+static hak_limit_function *limit_callback;
 static void *limit_argument;
 
-static uint32_t
-    shared_limit_exceeded; /* 1 from the look that found it so to the one that does not */
+/* 1 from the look that found it so to the one that did not. */
+static uint32_t shared_limit_exceeded;
 
-void hak__limit_set(uint64_t soft, uint64_t hard, hak__limit_function *callback, void *argument)
+void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, void *argument)
 {
     lock_acquire(&hak__heaps_lock);
     limit_callback = callback;
@@ -27,7 +27,7 @@ void hak__limit_set(uint64_t soft, uint64_t hard, hak__limit_function *callback,
 static HAK_COLD void limit_tell(uint64_t mapped)
 {
     lock_acquire(&hak__heaps_lock);
-    hak__limit_function *callback = limit_callback;
+    hak_limit_function *callback = limit_callback;
     void *argument = limit_argument;
     lock_release(&hak__heaps_lock);
     if (callback != NULL) {

@@ -39,8 +39,6 @@ HAK_HIDDEN uint32_t hak__os_cgroup_processors(const char *membership, const char
 HAK_HIDDEN bool hak__os_is_secure(void);
 /* 64 bits the kernel chose at exec; constant for the life of the process image. */
 HAK_HIDDEN uint64_t hak__os_random_seed(void);
-/* Soft RLIMIT_AS in bytes now, UINT64_MAX when unlimited. */
-HAK_HIDDEN uint64_t hak__os_address_space_limit(void);
 
 /* Maps exactly [address, address + size). -EEXIST when any part is in use; nothing is changed then.
  */

@@ -19,7 +19,6 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -124,18 +123,6 @@ uint64_t hak__os_random_seed(void)
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return z ^ (z >> 31);
-}
-
-uint64_t hak__os_address_space_limit(void)
-{
-    int saved = errno;
-    struct rlimit limit;
-    uint64_t size = UINT64_MAX;
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        size = (uint64_t)limit.rlim_cur;
-    }
-    errno = saved;
-    return size;
 }
 
 static uint64_t shared_mapped_bytes;

@@ -28,7 +28,6 @@ enum fault_call {
     FAULT_PURGE,
     FAULT_HUGE,
     FAULT_MINCORE,
-    FAULT_GETRLIMIT,
     FAULT_OPEN,
     FAULT_CLOSE,
     FAULT_WRITE,
@@ -71,7 +70,6 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_PURGE] = {"madvise_dontneed", {EINVAL, EAGAIN, ENOMEM, EPERM}, false},
     [FAULT_HUGE] = {"madvise_hugepage", {EINVAL, ENOMEM, EAGAIN}, false},
     [FAULT_MINCORE] = {"mincore", {EAGAIN, ENOMEM, ENOSYS}, false},
-    [FAULT_GETRLIMIT] = {"getrlimit", {EPERM, EINVAL}, false},
     [FAULT_OPEN] = {"open", {EACCES, ENOENT, EMFILE, ENOSPC, EROFS, EINTR}, false},
     [FAULT_CLOSE] = {"close", {EIO, EINTR}, false},
     [FAULT_WRITE] = {"write", {EIO, ENOSPC, EAGAIN, EPIPE, EBADF, FAULT_HALF}, false},
@@ -138,7 +136,6 @@ int __real_munmap(void *, size_t);
 void *__real_mremap(void *, size_t, size_t, int, ...);
 int __real_madvise(void *, size_t, int);
 int __real_mincore(void *, size_t, unsigned char *);
-int __real_getrlimit(int, struct rlimit *);
 int __real_open(const char *, int, ...);
 int __real_close(int);
 long __real_syscall(long, ...);
@@ -148,7 +145,6 @@ int __wrap_munmap(void *, size_t);
 void *__wrap_mremap(void *, size_t, size_t, int, ...);
 int __wrap_madvise(void *, size_t, int);
 int __wrap_mincore(void *, size_t, unsigned char *);
-int __wrap_getrlimit(int, struct rlimit *);
 int __wrap_open(const char *, int, ...);
 int __wrap_close(int);
 long __wrap_syscall(long, ...);
@@ -306,12 +302,6 @@ int __wrap_mincore(void *address, size_t size, unsigned char *pages)
 {
     FAULT_POINT(FAULT_MINCORE, -1);
     return __real_mincore(address, size, pages);
-}
-
-int __wrap_getrlimit(int resource, struct rlimit *limit)
-{
-    FAULT_POINT(FAULT_GETRLIMIT, -1);
-    return __real_getrlimit(resource, limit);
 }
 
 int __wrap_open(const char *path, int flags, ...)

@@ -65,12 +65,6 @@ static int do_resident(void)
     return 0;
 }
 
-static int do_address_space_limit(void)
-{
-    hak__os_address_space_limit();
-    return 0;
-}
-
 static int do_open_and_close(void)
 {
     int file = hak__os_open_append("/dev/null");
@@ -174,7 +168,6 @@ static const struct site {
     {FAULT_PURGE, do_purge, true},
     {FAULT_HUGE, do_huge, true},
     {FAULT_MINCORE, do_resident, false},
-    {FAULT_GETRLIMIT, do_address_space_limit, false},
     {FAULT_OPEN, do_open_and_close, true},
     {FAULT_CLOSE, do_open_and_close, false},
     {FAULT_WRITE, do_write, false},
@@ -290,8 +283,8 @@ static const char *const harmless[] = {
     "__tls_get_addr",
     "_GLOBAL_OFFSET_TABLE_",
 };
-static const char *const wrapped[] = {"mmap",      "munmap", "mremap", "madvise", "mincore",
-                                      "getrlimit", "open",   "close",  "syscall"};
+static const char *const wrapped[] = {"mmap",    "munmap", "mremap", "madvise",
+                                      "mincore", "open",   "close",  "syscall"};
 
 static bool list_has(const char *const *list, size_t count, const char *name, bool *seen)
 {

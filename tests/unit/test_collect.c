@@ -80,6 +80,21 @@ static void test_help(void **state)
     hak__thread_park(helper);
 }
 
+/* The last batches of a thread, too, when they find their owner asleep: nobody may come after them.
+ */
+static void test_help_at_the_end(void **state)
+{
+    (void)state;
+    struct owner owner = owner_create();
+    struct thread *thread = adopt();
+    owner.heap->slabs.shared_patience = 1;
+    hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
+    assert_true(owner_has_slab(&owner));
+    hak__thread_park(thread);
+    assert_false(owner_has_slab(&owner));
+    hak__thread_park(owner.thread);
+}
+
 static void test_a_tick_that_is_due(void **state)
 {
     (void)state;
@@ -263,6 +278,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_collect),
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_help_at_the_end),
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_due),
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_not_due),
         UNIT_TEST_WITH_KNOBS(test_operations_send_batches),

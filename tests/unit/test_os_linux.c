@@ -52,28 +52,6 @@ static void test_machine(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-static void limit_address_space(void *argument)
-{
-    (void)argument;
-    REQUIRE(hak__os_address_space_limit() == UINT64_MAX);
-    struct rlimit limit;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = 8 * GIB;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    REQUIRE(hak__os_address_space_limit() == 8 * GIB);
-}
-
-static void test_address_space_limit(void **state)
-{
-    struct rlimit limit;
-    (void)state;
-    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
-    if (limit.rlim_cur == RLIM_INFINITY && !SUPPORT_SANITIZED) {
-        REQUIRE_LIFE(limit_address_space, NULL, NULL);
-    }
-    errno = ERRNO_UNTOUCHED;
-}
-
 static void test_map_at(void **state)
 {
     (void)state;
@@ -398,7 +376,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         OS_TEST(test_machine),
-        OS_TEST(test_address_space_limit),
         OS_TEST(test_map_at),
         OS_TEST(test_map_alignments),
         OS_TEST(test_map_failures),
