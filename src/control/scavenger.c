@@ -14,8 +14,13 @@
  * fit, the default's size is taken. */
 #define SCAVENGER_STACK_SIZE ((size_t)256 << 10)
 #define SCAVENGER_PERIOD_MS_MIN 10u
-/* How much longer a process may live on than its last own thread. */
+#define SCAVENGER_PERIOD_MS_MAX 1000u /* by then a shortage of memory is noticed */
+/* How much longer a process may live on than its last own thread; and the period while memory is
+ * short. */
 #define SCAVENGER_LOOK_MS 100u
+/* Memory is short when some task waited for it for 1 / PRESSURE_SHARE of the last period. */
+#define PRESSURE_SHARE 64u
+#define PRESSURE_PATH_SIZE 4096u
 
 /* Sleeps for a period. False: a process whose main thread has ended goes on until its last thread
  * ends, which is not to be this one. */
@@ -33,12 +38,26 @@ static bool scavenger_sleep(uint32_t period_ms)
 
 static void *scavenger_run(void *argument)
 {
-    uint32_t period_ms = hak__knobs.purge_delay_ms / 2;
-    period_ms = period_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : period_ms;
+    uint32_t usual_ms = hak__knobs.purge_delay_ms / 2;
+    usual_ms = usual_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : usual_ms;
+    usual_ms = usual_ms > SCAVENGER_PERIOD_MS_MAX ? SCAVENGER_PERIOD_MS_MAX : usual_ms;
+    char path[PRESSURE_PATH_SIZE] = "";
     pthread_detach(pthread_self());
     hak__os_name_thread("hakmem");
-    while (scavenger_sleep(period_ms)) {
+    /* The program's descriptors are not to be touched: one that is free for a moment only would
+     * change which one its next open returns. */
+    if (hak__os_leave_descriptors()) {
+        hak__os_pressure_path("/proc/self/cgroup", "/sys/fs/cgroup", path, sizeof path);
+    }
+    bool watches = path[0] != '\0';
+    uint64_t before_us = watches ? hak__os_pressure_stalled_us(path) : 0;
+    for (uint32_t period_ms = usual_ms; scavenger_sleep(period_ms);) {
+        uint64_t stalled_us = watches ? hak__os_pressure_stalled_us(path) : 0;
+        bool pressed = (stalled_us - before_us) * PRESSURE_SHARE > (uint64_t)period_ms * 1000;
+        before_us = stalled_us;
+        hak__heap_set_pressed(pressed);
         hak__heap_scavenge();
+        period_ms = pressed && usual_ms > SCAVENGER_LOOK_MS ? SCAVENGER_LOOK_MS : usual_ms;
     }
     return argument;
 }

@@ -7,7 +7,9 @@
  * namespace, setns), and counts one more.
  *
  * It takes the notifications of heaps, returns kept spans and purges by the clock; bins belong to
- * their threads and stay. It has no heap and allocates nothing.
+ * their threads and stay. It also watches how long tasks wait for memory (pressure stall
+ * information of its cgroup, else of the machine): meanwhile every thread purges after 10 ms. It
+ * has no heap, allocates nothing, and has a table of descriptors of its own.
  *
  * Rights belong to threads, too: a program that gives up capabilities with capset and then calls
  * setuid is ended by the C library, which finds that the other thread could not follow.

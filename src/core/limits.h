@@ -116,7 +116,8 @@
 #define PURGE_BYTES_AT_ONCE (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
 #define PURGE_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
 
-/* Above the soft limit (HAKMEM_LIMIT) free memory goes back when it is older than this. */
+/* Above the soft limit (HAKMEM_LIMIT), and while memory is short, free memory goes back when it is
+ * older than this. */
 #define LIMIT_DELAY_MS (HAK_TINY_LIMITS ? 0u : 10u)
 
 /* A thread that returned full bins and found its heap's lock taken so often within so many

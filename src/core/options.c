@@ -330,27 +330,30 @@ static void option_read(const char *string, bool profile_pass)
     }
 }
 
-/* A look at a quota is some ten microseconds: not where it changes little. */
-static uint32_t options_processors(void)
+/* What there is for this process. A look at a container is some ten microseconds: not where it
+ * changes little. */
+static struct os_container options_container(void)
 {
-    uint32_t processors = hak__os_processors();
-    if (processors <= 2) {
-        return processors;
+    struct os_container here = {hak__os_processors(), hak__os_ram_size()};
+    if (here.processors > 2) {
+        struct os_container limits = hak__os_container("/proc/self/cgroup", "/sys/fs/cgroup");
+        here.processors = limits.processors < here.processors ? limits.processors : here.processors;
+        here.memory = limits.memory < here.memory ? limits.memory : here.memory;
     }
-    uint32_t quota = hak__os_cgroup_processors("/proc/self/cgroup", "/sys/fs/cgroup");
-    return quota < processors ? quota : processors;
+    return here;
 }
 
 void hak__options_settle(void)
 {
+    struct os_container here = options_container();
     if (hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC) {
-        uint64_t share = hak__os_ram_size() / CACHE_RAM_SHARE;
+        uint64_t share = here.memory / CACHE_RAM_SHARE;
         uint64_t least = CACHE_BYTES_TOTAL_MIN;
         hak__knobs.cache_bytes_total = share > least ? share : least;
     }
     hak__os_set_limit(hak__knobs.limit_hard);
     if (hak__knobs.heaps_max == HEAPS_AUTOMATIC) {
-        hak__knobs.heaps_max = HAK_TINY_LIMITS ? 2 : options_processors();
+        hak__knobs.heaps_max = HAK_TINY_LIMITS ? 2 : here.processors;
     }
     uint64_t crowded = (uint64_t)HEAPS_CROWDED_FACTOR * hak__knobs.heaps_max;
     hak__knobs.heaps_crowded_max = crowded < HEAP_ID_MAX ? (uint32_t)crowded : HEAP_ID_MAX;

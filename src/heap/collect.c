@@ -8,6 +8,7 @@
 #include "region/superslab.h"
 
 static uint32_t shared_purged_ms; /* of the last purge pass by any thread */
+static uint32_t shared_pressed;   /* 1: memory is short */
 
 void hak__heap_collect(struct heap *heap, bool everything)
 {
@@ -65,7 +66,13 @@ static void collect_for_purge(uint32_t delay)
 static uint32_t collect_delay(void)
 {
     uint32_t delay = hak__knobs.purge_delay_ms;
-    return hak__limit_is_exceeded() && delay > LIMIT_DELAY_MS ? LIMIT_DELAY_MS : delay;
+    bool short_of_memory = hak__limit_is_exceeded() || atomic_load_relaxed(&shared_pressed) != 0;
+    return short_of_memory && delay > LIMIT_DELAY_MS ? LIMIT_DELAY_MS : delay;
+}
+
+void hak__heap_set_pressed(bool pressed)
+{
+    atomic_store_relaxed(&shared_pressed, (uint32_t)pressed);
 }
 
 void hak__heap_tick(struct thread *thread)

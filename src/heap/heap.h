@@ -132,6 +132,8 @@ HAK_HIDDEN void hak__heap_tick(struct thread *thread);
 /* What ticks do for all heaps, for a program that has none now because it idles. By any thread, no
  * lock held. */
 HAK_HIDDEN void hak__heap_scavenge(void);
+/* While tasks wait for memory, free memory goes back after LIMIT_DELAY_MS. */
+HAK_HIDDEN void hak__heap_set_pressed(bool pressed);
 /* Everything that is free goes back to the OS now; returns bytes. With `unmap` also the addresses.
  * No lock held. */
 HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);

@@ -1,86 +1,128 @@
-/* cgroup.c: the processor quota of a container, from the files of cgroup v2. */
+/* cgroup.c: what a container may use and how short of memory it is, from the files of cgroup v2
+ * and the kernel's pressure stall information. */
+#include <string.h>
+
 #include "base/text.h"
 #include "os/os.h"
 
 #define CGROUP_PATH_SIZE 4096u
 #define CGROUP_LINE "0::" /* of version 2 in /proc/self/cgroup; the group's path follows */
-#define CGROUP_FILE "/cpu.max"
+
+/* The decimal number at *text, 0 when there is none, and beyond it. */
+static uint64_t cgroup_parse_number(const char **text)
+{
+    uint64_t number = 0;
+    for (; **text >= '0' && **text <= '9'; ++*text) {
+        uint64_t digit = (uint64_t)(**text - '0');
+        number = number < (UINT64_MAX - digit) / 10 ? number * 10 + digit : UINT64_MAX;
+    }
+    return number;
+}
 
 /* "QUOTA PERIOD" in microseconds, as whole processors; UINT32_MAX: "max", or something else. */
 static uint32_t cgroup_parse_quota(const char *text)
 {
-    uint64_t numbers[2] = {0, 0};
-    for (size_t i = 0; i < 2; i++) {
-        for (; *text >= '0' && *text <= '9'; text++) {
-            uint64_t number = numbers[i] * 10 + (uint64_t)(*text - '0');
-            numbers[i] = number < UINT32_MAX ? number : UINT32_MAX;
-        }
-        text += *text == ' ';
-    }
-    if (numbers[0] == 0 || numbers[1] == 0) {
+    uint64_t quota = cgroup_parse_number(&text);
+    text += *text == ' ';
+    uint64_t period = cgroup_parse_number(&text);
+    if (quota == 0 || period == 0 || quota > UINT64_MAX - period) {
         return UINT32_MAX;
     }
-    return (uint32_t)((numbers[0] + numbers[1] - 1) / numbers[1]);
+    uint64_t processors = (quota + period - 1) / period;
+    return processors < UINT32_MAX ? (uint32_t)processors : UINT32_MAX;
 }
 
-static uint32_t cgroup_quota_of(const char *root, const char *group, size_t length)
+/* Bytes; UINT64_MAX: "max", or something else. */
+static uint64_t cgroup_parse_memory(const char *text)
 {
-    char path[2 * CGROUP_PATH_SIZE];
-    char line[64];
-    struct text text = {path, sizeof path - 1, 0};
+    uint64_t bytes = cgroup_parse_number(&text);
+    return bytes == 0 ? UINT64_MAX : bytes;
+}
+
+/* The start of a file as a string; "" when it cannot be read. */
+static void cgroup_read(const char *path, char *buffer, size_t size)
+{
+    long read = hak__os_read_file(path, buffer, size - 1);
+    buffer[read > 0 ? read : 0] = '\0';
+}
+
+static void cgroup_put_path(char *path, size_t size, const char *root, const char *group,
+                            size_t length, const char *file)
+{
+    struct text text = {path, size - 1, 0};
     hak__text_put(&text, root);
     hak__text_put_part(&text, group, length);
-    hak__text_put(&text, CGROUP_FILE);
+    hak__text_put(&text, file);
     path[text.length] = '\0';
-    long read = hak__os_read_file(path, line, sizeof line - 1);
-    if (read <= 0) {
-        return UINT32_MAX;
-    }
-    line[read] = '\0';
-    return cgroup_parse_quota(line);
 }
 
-/* The group's path in `text`, or NULL. */
-static char *cgroup_find_path(char *text)
+/* The path of the process's group into `group`, its length; SIZE_MAX when there is none. */
+static size_t cgroup_find(const char *membership, char group[CGROUP_PATH_SIZE])
 {
-    for (char *line = text; *line != '\0';) {
-        size_t same = 0;
+    cgroup_read(membership, group, CGROUP_PATH_SIZE);
+    for (const char *line = group; *line != '\0';) {
+        size_t same = 0, length = 0;
         while (CGROUP_LINE[same] != '\0' && line[same] == CGROUP_LINE[same]) {
             same++;
         }
+        while (line[length] != '\0' && line[length] != '\n') {
+            length++;
+        }
         if (CGROUP_LINE[same] == '\0') {
-            return line + same;
+            memmove(group, line + same, length - same);
+            return length - same;
         }
-        while (*line != '\0' && *line++ != '\n') {
-        }
+        line += length + (line[length] == '\n');
     }
-    return NULL;
+    return SIZE_MAX;
 }
 
-uint32_t hak__os_cgroup_processors(const char *membership, const char *root)
+struct os_container hak__os_container(const char *membership, const char *root)
 {
-    char text[CGROUP_PATH_SIZE];
-    long read = hak__os_read_file(membership, text, sizeof text - 1);
-    if (read <= 0) {
-        return UINT32_MAX;
-    }
-    text[read] = '\0';
-    const char *group = cgroup_find_path(text);
-    if (group == NULL) {
-        return UINT32_MAX;
-    }
-    size_t length = 0;
-    while (group[length] != '\0' && group[length] != '\n') {
-        length++;
-    }
-    uint32_t least = UINT32_MAX; /* every group above may set one, too */
-    for (;;) {
-        uint32_t quota = cgroup_quota_of(root, group, length);
-        least = quota < least ? quota : least;
+    struct os_container least = {UINT32_MAX, UINT64_MAX};
+    char group[CGROUP_PATH_SIZE], path[2 * CGROUP_PATH_SIZE], line[64];
+    size_t length = cgroup_find(membership, group);
+    while (length != SIZE_MAX) { /* every group above may set limits, too */
+        cgroup_put_path(path, sizeof path, root, group, length, "/cpu.max");
+        cgroup_read(path, line, sizeof line);
+        uint32_t processors = cgroup_parse_quota(line);
+        cgroup_put_path(path, sizeof path, root, group, length, "/memory.max");
+        cgroup_read(path, line, sizeof line);
+        uint64_t memory = cgroup_parse_memory(line);
+        least.processors = processors < least.processors ? processors : least.processors;
+        least.memory = memory < least.memory ? memory : least.memory;
         if (length == 0) {
-            return least;
+            break;
         }
         while (length != 0 && group[--length] != '/') {
         }
     }
+    return least;
+}
+
+void hak__os_pressure_path(const char *membership, const char *root, char *path, size_t size)
+{
+    char group[CGROUP_PATH_SIZE], line[1];
+    size_t length = cgroup_find(membership, group);
+    if (length != SIZE_MAX) {
+        cgroup_put_path(path, size, root, group, length, "/memory.pressure");
+        if (hak__os_read_file(path, line, sizeof line) > 0) {
+            return;
+        }
+    }
+    cgroup_put_path(path, size, "/proc", "", 0, "/pressure/memory");
+}
+
+uint64_t hak__os_pressure_stalled_us(const char *path)
+{
+    char line[256]; /* some avg10=0.00 avg60=0.00 avg300=0.00 total=0 */
+    cgroup_read(path, line, sizeof line);
+    for (const char *at = line; *at != '\0' && *at != '\n'; at++) {
+        if (at[0] == 't' && at[1] == 'o' && at[2] == 't' && at[3] == 'a' && at[4] == 'l' &&
+            at[5] == '=') {
+            at += 6;
+            return cgroup_parse_number(&at);
+        }
+    }
+    return 0;
 }

@@ -30,10 +30,24 @@ HAK_HIDDEN size_t hak__os_page_size(void);
 HAK_HIDDEN uint64_t hak__os_ram_size(void);
 /* Processors this process may run on, at least 1. */
 HAK_HIDDEN uint32_t hak__os_processors(void);
-/* Processors its container may keep busy: the least quota of its cgroup (version 2) and those
- * above, rounded up; UINT32_MAX when there is none. `membership` is /proc/self/cgroup, `root` where
- * the groups' files are. Opens files: before there are threads that could open some, too. */
-HAK_HIDDEN uint32_t hak__os_cgroup_processors(const char *membership, const char *root);
+struct os_container {
+    uint32_t processors; /* it may keep busy, rounded up; UINT32_MAX: no quota */
+    uint64_t memory;     /* bytes; UINT64_MAX: no limit */
+};
+/* The least that the process's cgroup (version 2) and those above allow. `membership` is
+ * /proc/self/cgroup, `root` where the groups' files are. Opens files: before there are threads that
+ * could open some, too. */
+HAK_HIDDEN struct os_container hak__os_container(const char *membership, const char *root);
+
+/* The file that says for how long tasks waited for memory: that of the process's cgroup, else the
+ * machine's. Opens files, as does the next: for threads with descriptors of their own. */
+HAK_HIDDEN void hak__os_pressure_path(const char *membership, const char *root, char *path,
+                                      size_t size);
+/* Microseconds in which some task waited for memory, since the machine started; 0 when unknown. */
+HAK_HIDDEN uint64_t hak__os_pressure_stalled_us(const char *path);
+/* Gives the calling thread a table of descriptors of its own, empty: what it opens and closes
+ * changes no other thread's. False when the kernel cannot (before 5.9): nothing is changed then. */
+HAK_HIDDEN bool hak__os_leave_descriptors(void);
 /* True for setuid and setgid programs and others the loader marked secure: the environment is not
  * to be trusted. */
 HAK_HIDDEN bool hak__os_is_secure(void);

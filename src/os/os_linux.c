@@ -34,6 +34,12 @@
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2u
+#endif
 
 uint64_t hak__os_calls[OS_CALL_COUNT];
 const char *const hak__os_call_names[OS_CALL_COUNT] = {
@@ -456,6 +462,14 @@ bool hak__os_is_last_thread(void)
                  syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0);
     errno = saved;
     return last;
+}
+
+bool hak__os_leave_descriptors(void)
+{
+    int saved = errno;
+    bool left = syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) == 0;
+    errno = saved;
+    return left;
 }
 
 void hak__os_name_thread(const char *name)

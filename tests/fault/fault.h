@@ -44,6 +44,7 @@ enum fault_call {
     FAULT_STAT,
     FAULT_SLEEP,
     FAULT_NAME,
+    FAULT_LEAVE,
     FAULT_CALLS
 };
 
@@ -86,6 +87,7 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_STAT] = {"newfstatat", {ENOENT, EACCES, EPERM, ENOSYS}, false},
     [FAULT_SLEEP] = {"nanosleep", {EINTR, EPERM, ENOSYS}, false},
     [FAULT_NAME] = {"prctl", {EINVAL, EPERM, ENOSYS}, false},
+    [FAULT_LEAVE] = {"close_range", {ENOSYS, EINVAL, EPERM, ENOMEM, EMFILE}, false},
 };
 
 #define FAULT_SET(call) (1u << (call))
@@ -356,6 +358,8 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_SLEEP;
     case SYS_prctl:
         return FAULT_NAME;
+    case SYS_close_range:
+        return FAULT_LEAVE;
     default:
         support_fail("system call %ld: none that the tests know\n", number);
     }

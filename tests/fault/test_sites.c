@@ -132,6 +132,24 @@ static int do_name(void)
     return 0;
 }
 
+static void *leave_descriptors(void *argument)
+{
+    bool leaves = hak__os_leave_descriptors();
+    REQUIRE(leaves == (fault_plan.calls == 0));
+    REQUIRE((fcntl(STDERR_FILENO, F_GETFD) >= 0) != leaves);
+    return argument;
+}
+
+/* Of the thread alone. */
+static int do_leave_descriptors(void)
+{
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, leave_descriptors, NULL) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    REQUIRE(fcntl(STDERR_FILENO, F_GETFD) >= 0);
+    return 0;
+}
+
 static int do_clock(void)
 {
     hak__os_clock_ms();
@@ -179,6 +197,7 @@ static const struct site {
     {FAULT_STAT, do_last_thread, false},
     {FAULT_SLEEP, do_sleep, false},
     {FAULT_NAME, do_name, false},
+    {FAULT_LEAVE, do_leave_descriptors, false},
     {FAULT_CLOCK, do_clock, false},
     {FAULT_WAIT, do_wait, false},
     {FAULT_WAKE, do_wake, false},
@@ -354,7 +373,7 @@ static void test_no_number_is_new(void **state)
         "SYS_clock_gettime", "SYS_futex",      "SYS_sched_yield",
         "SYS_getpid",        "SYS_openat",     "SYS_read",
         "SYS_close",         "SYS_readlinkat", "SYS_newfstatat",
-        "SYS_nanosleep",     "SYS_prctl"};
+        "SYS_nanosleep",     "SYS_prctl",      "SYS_close_range"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");

@@ -3,12 +3,20 @@
  * nothing else about the program changes: its signals, its file descriptors, and its end when the
  * main thread has ended before the others.
  *
- * The options are read once at start, so the program runs itself anew with them. */
+ * While tasks wait for memory it goes back long before its time (played: a file of ours in place of
+ * the kernel's, where a mount name space is allowed).
+ *
+ * The options are read once at start, so the program runs itself anew with them.
+ *
+ * ctest: no-qemu
+ */
 #include "override.h"
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <time.h>
 
 enum {
@@ -55,6 +63,17 @@ static void churn_in_threads(void)
     }
 }
 
+/* "total" microseconds were waited so far, in the file that is put in the place of the kernel's. */
+static void write_pressure(int file, unsigned long long total_us)
+{
+    char line[96];
+    int length = snprintf(line, sizeof line,
+                          "some avg10=0.00 avg60=0.00 avg300=0.00 total=%020llu\n", total_us);
+    CHECK(pwrite(file, line, (size_t)length, 0) == length);
+}
+
+static int pressure_file = -1;
+
 /* Does nothing until at least four fifths of what was used and freed is gone, or it is too late. */
 static bool idle_until_gone(size_t before)
 {
@@ -65,6 +84,9 @@ static bool idle_until_gone(size_t before)
             return true;
         }
         usleep(20000);
+        if (pressure_file >= 0) { /* half the time somebody waits */
+            write_pressure(pressure_file, (unsigned long long)waited * 500);
+        }
     }
     return false;
 }
@@ -137,6 +159,15 @@ static void descriptors_are_the_programs(void)
              4 * DELAY_MS);
 }
 
+/* A descriptor that the program has closed is closed: the scavenger holds none. */
+static void descriptors_are_closed(const int pipe_ends[2])
+{
+    char byte;
+    close(pipe_ends[1]);
+    CHECK(read(pipe_ends[0], &byte, 1) == 0);
+    close(pipe_ends[0]);
+}
+
 static void wait_for(pid_t child)
 {
     int status = 1;
@@ -180,14 +211,57 @@ static void run_with(void)
     signals_are_the_programs();
     descriptors_are_the_programs();
     idle_after_churn();
+    int pipe_ends[2];
+    CHECK(pipe(pipe_ends) == 0);
     pid_t child = fork();
     if (child == 0) {
         alarm(60);
         has_a_scavenger();
+        descriptors_are_closed(pipe_ends);
         idle_after_churn();
         _exit(0);
     }
+    descriptors_are_closed(pipe_ends);
     wait_for(child);
+}
+
+/* In a mount name space of its own; false when that is not allowed here. */
+static bool put_in_place(const char *path)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "/sys/fs/cgroup", "tmpfs", 0, NULL) == 0 &&
+           mount(path, "/proc/pressure/memory", NULL, MS_BIND, NULL) == 0;
+}
+
+static void run_self_pressed(const char *self)
+{
+    char path[] = "/tmp/hakmem-pressure-XXXXXX", number[16];
+    int file = mkstemp(path);
+    CHECK(file >= 0);
+    write_pressure(file, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        snprintf(number, sizeof number, "%d", file);
+        if (!put_in_place(path)) {
+            printf("no pressure is played: %s\n", strerror(errno));
+            exit(0);
+        }
+        CHECK(setenv("HAKMEM_PURGE_DELAY_MS", "1000000", 1) == 0);
+        CHECK(setenv("HAKMEM_SCAVENGER", "1", 1) == 0);
+        execl(self, self, "pressed", number, (char *)NULL);
+        _exit(126);
+    }
+    wait_for(child);
+    unlink(path);
+    close(file);
+}
+
+static void run_pressed(const char *number)
+{
+    prove_served();
+    has_a_scavenger();
+    pressure_file = (int)strtol(number, NULL, 10);
+    idle_after_churn();
 }
 
 /* Without the option there is no thread, and an idle program keeps what it had. */
@@ -217,10 +291,13 @@ int main(int count, char **arguments)
         run_self(arguments[0], "with", "1", DELAY_MS);
         run_self(arguments[0], "end", "1", LONG_DELAY_MS);
         run_self(arguments[0], "without", "0", DELAY_MS);
+        run_self_pressed(arguments[0]);
     } else if (strcmp(arguments[1], "with") == 0) {
         run_with();
     } else if (strcmp(arguments[1], "end") == 0) {
         end_after_main();
+    } else if (strcmp(arguments[1], "pressed") == 0) {
+        run_pressed(arguments[2]);
     } else {
         run_without();
     }

@@ -1,5 +1,5 @@
-/* test_cgroup.c: os/cgroup: quotas of a made-up cgroup tree (flink-docker #266: arenas sized by the
- * host's processors, not by the container's quota). */
+/* test_cgroup.c: os/cgroup: limits and pressure of a made-up cgroup tree (flink-docker #266: arenas
+ * sized by the host's processors, not by the container's quota). */
 #include "unit.h"
 
 #include <sys/stat.h>
@@ -37,6 +37,8 @@ static int remove_tree(void **state)
     unlink(path_of("", "/membership"));
     for (size_t i = COUNT_OF(groups); i-- > 0;) {
         unlink(path_of(groups[i], "/cpu.max"));
+        unlink(path_of(groups[i], "/memory.max"));
+        unlink(path_of(groups[i], "/memory.pressure"));
         rmdir(path_of(groups[i], ""));
     }
     return 0;
@@ -56,7 +58,7 @@ static uint32_t processors(const char *membership, const char *of_root, const ch
     }
     strcpy(path, path_of("", "/membership"));
     write_file(path, membership);
-    return hak__os_cgroup_processors(path, root);
+    return hak__os_container(path, root).processors;
 }
 
 static void test_quotas(void **state)
@@ -101,8 +103,54 @@ static void test_oddities(void **state)
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         assert_int_equal(processors("0::/outer\n", NULL, bad[i], NULL), UINT32_MAX);
     }
-    assert_int_equal(hak__os_cgroup_processors("/nonexistent", root), UINT32_MAX);
-    assert_int_equal(hak__os_cgroup_processors(root, root), UINT32_MAX); /* a directory */
+    assert_int_equal(hak__os_container("/nonexistent", root).processors, UINT32_MAX);
+    assert_int_equal(hak__os_container(root, root).processors, UINT32_MAX); /* a directory */
+}
+
+/* What "/outer" with these limits gives a process in "/outer/inner". */
+static uint64_t memory(const char *of_outer, const char *of_inner)
+{
+    char path[256];
+    write_file(path_of("/outer", "/memory.max"), of_outer);
+    write_file(path_of("/outer/inner", "/memory.max"), of_inner);
+    strcpy(path, path_of("", "/membership"));
+    write_file(path, "0::/outer/inner\n");
+    return hak__os_container(path, root).memory;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    assert_true(memory("max\n", "max\n") == UINT64_MAX);
+    assert_true(memory("max\n", "536870912\n") == 512 * MIB);
+    assert_true(memory("1073741824\n", "max\n") == GIB);
+    assert_true(memory("1073741824\n", "536870912\n") == 512 * MIB);
+    assert_true(memory("536870912\n", "1073741824\n") == 512 * MIB);
+    assert_true(memory("", "0\n") == UINT64_MAX);
+    assert_true(memory("-1\n", "99999999999999999999999\n") == UINT64_MAX);
+}
+
+static void test_pressure(void **state)
+{
+    char membership[256], path[256], expected[256];
+    (void)state;
+    strcpy(membership, path_of("", "/membership"));
+    write_file(membership, "0::/outer/inner\n");
+    hak__os_pressure_path(membership, root, path, sizeof path);
+    assert_string_equal(path, "/proc/pressure/memory"); /* the group has none */
+    strcpy(expected, path_of("/outer/inner", "/memory.pressure"));
+    write_file(expected, "some avg10=1.50 avg60=0.00 avg300=0.00 total=123456789\n"
+                         "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
+    hak__os_pressure_path(membership, root, path, sizeof path);
+    assert_string_equal(path, expected);
+    assert_true(hak__os_pressure_stalled_us(path) == 123456789);
+    static const char *const odd[] = {"", "some", "some total=", "total", "full x\nsome total=7\n"};
+    for (size_t i = 0; i < COUNT_OF(odd); i++) {
+        write_file(expected, odd[i]);
+        assert_true(hak__os_pressure_stalled_us(path) == 0);
+    }
+    assert_true(hak__os_pressure_stalled_us("/nonexistent") == 0);
+    assert_true(hak__os_pressure_stalled_us(root) == 0); /* a directory */
 }
 
 int main(void)
@@ -110,6 +158,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quotas),
         cmocka_unit_test(test_oddities),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_pressure),
     };
     return cmocka_run_group_tests(tests, make_tree, remove_tree);
 }

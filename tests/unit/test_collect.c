@@ -193,6 +193,24 @@ static void test_a_tick_after_the_delay(void **state)
     hak__thread_park(thread);
 }
 
+/* While memory is short a period is LIMIT_DELAY_MS. */
+static void test_a_tick_under_pressure(void **state)
+{
+    (void)state;
+    struct thread *thread = adopt();
+    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
+    uint64_t before = *ticks;
+    hak__knobs.purge_delay_ms = 100000000;
+    for (uint64_t pressed = 0; pressed < 2; pressed++) {
+        hak__heap_set_pressed(pressed != 0);
+        thread->trimmed_ms = hak__os_clock_ms() - LIMIT_DELAY_MS;
+        hak__heap_tick(thread);
+        assert_true(*ticks == before + pressed);
+    }
+    hak__heap_set_pressed(false);
+    hak__thread_park(thread);
+}
+
 /* In a program of its own: each thread that shares a heap trims its own bins once a period. The
  * heap's kept spans are looked at by every tick, of whichever thread, and go at the second look. */
 static void tick_on_one_heap(void *argument)
@@ -283,6 +301,7 @@ int main(int count, char **arguments)
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_not_due),
         UNIT_TEST_WITH_KNOBS(test_operations_send_batches),
         UNIT_TEST_WITH_KNOBS(test_a_tick_after_the_delay),
+        UNIT_TEST_WITH_KNOBS(test_a_tick_under_pressure),
         cmocka_unit_test(test_threads_that_share_a_heap),
         UNIT_TEST_WITH_KNOBS(test_reclaim),
     };

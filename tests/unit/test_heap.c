@@ -1,5 +1,8 @@
 /* test_heap.c: heap/heap: making, joining and parting; what stays when a thread has gone. Here
- * every thread has a heap of its own; test_heap_sharing.c has what is shared. */
+ * every thread has a heap of its own; test_heap_sharing.c has what is shared.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "../threads/threads.h"
 #include "heaps.h"

@@ -1,4 +1,7 @@
-/* test_metadata.c: heap/metadata: zeroed memory at cache lines, handed out once, by any thread. */
+/* test_metadata.c: heap/metadata: zeroed memory at cache lines, handed out once, by any thread.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "../threads/threads.h"
 #include "unit.h"

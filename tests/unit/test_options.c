@@ -1,6 +1,9 @@
 /* test_options.c: core/options: each kind of value, bad ones, unknown names, profiles, reading
  * twice. The environment is read once, before main, so each case is a program of its own that shows
- * all options as a report would, one NAME=value a line. */
+ * all options as a report would, one NAME=value a line.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "unit.h"
 

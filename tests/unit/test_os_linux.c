@@ -1,4 +1,7 @@
-/* test_os_linux.c: os/: what os.h promises of each call, and that none touches errno. */
+/* test_os_linux.c: os/: what os.h promises of each call, and that none touches errno.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "../threads/threads.h"
 #include "unit.h"

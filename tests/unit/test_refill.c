@@ -1,4 +1,7 @@
-/* test_refill.c: cache/refill: what an empty bin is filled from. */
+/* test_refill.c: cache/refill: what an empty bin is filled from.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "unit.h"
 

@@ -1,5 +1,8 @@
 /* test_slab.c: slab/slab: carving, refilling, returning, giving empty slabs back; random use
- * against a ledger. The remote half is in test_slab_remote.c. */
+ * against a ledger. The remote half is in test_slab_remote.c.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "unit.h"
 

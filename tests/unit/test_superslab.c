@@ -1,5 +1,8 @@
 /* test_superslab.c: region/superslab: which slices go out, against a model of one byte a slice;
- * addresses that belong to somebody else; limits; release and reclaim. */
+ * addresses that belong to somebody else; limits; release and reclaim.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "unit.h"
 

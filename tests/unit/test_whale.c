@@ -1,4 +1,7 @@
-/* test_whale.c: large/whale: mappings of their own, the cache of freed ones, resizing. */
+/* test_whale.c: large/whale: mappings of their own, the cache of freed ones, resizing.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "../threads/threads.h"
 #include "unit.h"

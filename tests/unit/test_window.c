@@ -1,4 +1,7 @@
-/* test_window.c: region/window: where the window is, its tables, owner words. */
+/* test_window.c: region/window: where the window is, its tables, owner words.
+ *
+ * ctest: no-qemu
+ */
 #include "../child.h"
 #include "unit.h"
 
