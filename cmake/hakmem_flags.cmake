@@ -32,7 +32,10 @@ target_compile_options(hakmem_no_builtin INTERFACE
     -fno-builtin-valloc -fno-builtin-pvalloc -fno-builtin-strdup)
 
 add_library(hakmem_sanitizer INTERFACE)
-if(HAKMEM_SANITIZE)
+if(HAKMEM_SANITIZE STREQUAL "fuzzer")
+    # Coverage only: what is linked with the fuzzer's main says so itself.
+    target_compile_options(hakmem_sanitizer INTERFACE -fsanitize=fuzzer-no-link)
+elseif(HAKMEM_SANITIZE)
     set(sanitize -fsanitize=${HAKMEM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_compile_options(hakmem_sanitizer INTERFACE ${sanitize})
     target_link_options(hakmem_sanitizer INTERFACE ${sanitize})

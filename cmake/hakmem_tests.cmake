@@ -6,6 +6,7 @@
 #   slow              left out of `./hakmem test --quick`
 #   args=WORD         one argument for the program (may be repeated)
 #   no-tsan, no-asan  not under that sanitizer
+#   no-qemu           not under qemu-user, by which other processors' forms run: it wants what that does not play
 #   preload-only      an override test without a statically linked form
 #   static-only       an override test without an LD_PRELOAD form
 #   archive           a plugin that is linked with libhakmem.a
@@ -34,7 +35,8 @@ endfunction()
 # hakmem_register(NAME KIND WORDS ENVIRONMENT COMMAND...): adds the test and what its words ask for.
 function(hakmem_register name kind words variables)
     if(("no-tsan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "thread")
-       OR ("no-asan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "address"))
+       OR ("no-asan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "address")
+       OR ("no-qemu" IN_LIST words AND CMAKE_CROSSCOMPILING))
         return()
     endif()
     set(timeout 120)
@@ -79,6 +81,17 @@ function(hakmem_add_test_program target kind source)
     endif()
 endfunction()
 
+# The model for fuzzers, and nothing else.
+if(HAKMEM_SANITIZE STREQUAL "fuzzer")
+    add_executable(fuzz_model "${tests_directory}/model/fuzz_model.c")
+    set_target_properties(fuzz_model PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/model")
+    target_include_directories(fuzz_model PRIVATE "${PROJECT_SOURCE_DIR}/include")
+    target_compile_definitions(fuzz_model PRIVATE HAK_LEVEL=${HAKMEM_LEVEL})
+    target_link_libraries(fuzz_model PRIVATE hakmem_warnings hakmem_no_builtin hakmem_api)
+    target_link_options(fuzz_model PRIVATE -fsanitize=fuzzer)
+    return()
+endif()
+
 find_path(CMOCKA_INCLUDE cmocka.h)
 find_library(CMOCKA_LIBRARY cmocka)
 mark_as_advanced(CMOCKA_INCLUDE CMOCKA_LIBRARY)
@@ -108,6 +121,11 @@ if(HAKMEM_SANITIZE)
     list(APPEND environment "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1" "ASAN_OPTIONS=detect_leaks=0"
          "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
+if(CMAKE_CROSSCOMPILING)
+    set(launcher ${CMAKE_CROSSCOMPILING_EMULATOR})
+    list(JOIN launcher " " words)
+    list(APPEND environment "TEST_EMULATOR=${words}")
+endif()
 foreach(kind IN LISTS api_kinds)
     file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/${kind}/test_*.c")
     foreach(source IN LISTS sources)
@@ -130,13 +148,18 @@ endif()
 # The drop-in: each program under LD_PRELOAD and linked with the static library. plugin_<name>.c are shared
 # objects that these programs load.
 set(preload "LD_PRELOAD=$<TARGET_FILE:hakmem_shared>")
+set(preload_launcher)
+if(CMAKE_CROSSCOMPILING) # for the program alone
+    set(preload_launcher ${launcher} -E ${preload})
+    set(preload "")
+endif()
 file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/test_*.c" "${tests_directory}/override/test_*.cc")
 foreach(source IN LISTS sources)
     hakmem_test_name(${source} name)
     hakmem_read_words(${source} words)
     if(NOT "static-only" IN_LIST words)
         hakmem_add_test_program(override_${name} override ${source} hakmem_cmocka)
-        hakmem_register(${name} override "${words}" "${preload}" $<TARGET_FILE:override_${name}>)
+        hakmem_register(${name} override "${words}" "${preload}" ${preload_launcher} $<TARGET_FILE:override_${name}>)
     endif()
     if(NOT "preload-only" IN_LIST words)
         set(target override_${name}_static)
@@ -145,7 +168,7 @@ foreach(source IN LISTS sources)
         add_dependencies(${target} hakmem_static)
         set_target_properties(${target} PROPERTIES
             ENABLE_EXPORTS ON LINK_DEPENDS $<TARGET_FILE:hakmem_static>)
-        hakmem_register(${name}_static override "${words}" "" $<TARGET_FILE:${target}>)
+        hakmem_register(${name}_static override "${words}" "" ${launcher} $<TARGET_FILE:${target}>)
     endif()
 endforeach()
 file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/plugin_*.c" "${tests_directory}/override/plugin_*.cc")
@@ -183,7 +206,7 @@ endif()
 
 # The tree itself: once, not in every form.
 if(HAKMEM_CHECKS)
-    foreach(kind programs launcher packaging protocol)
+    foreach(kind model programs launcher packaging protocol)
         file(GLOB scripts CONFIGURE_DEPENDS "${tests_directory}/${kind}/*.sh")
         foreach(script IN LISTS scripts)
             hakmem_test_name(${script} name)

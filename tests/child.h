@@ -82,6 +82,19 @@ static inline void child_fork(void (*body)(void *), void *argument, struct child
     child_wait(pid, ends[0], end);
 }
 
+/* Becomes `PROGRAM --child NAME`, under the emulator that runs this process if there is one. */
+static inline void child_become(const char *name)
+{
+    char self[4096] = "";
+    if (getenv("TEST_EMULATOR") == NULL) {
+        execl("/proc/self/exe", "test", "--child", name, (char *)NULL);
+    } else if (readlink("/proc/self/exe", self, sizeof self - 1) > 0) {
+        execl("/bin/sh", "sh", "-c", "exec $TEST_EMULATOR \"$0\" --child \"$1\"", self, name,
+              (char *)NULL);
+    }
+    support_fail("exec: %s\n", strerror(errno));
+}
+
 /* `setup`, which may be NULL, runs in the child before exec. */
 static inline void child_exec(const char *name, void (*setup)(void *), void *argument,
                               struct child_end *end)
@@ -96,8 +109,7 @@ static inline void child_exec(const char *name, void (*setup)(void *), void *arg
         if (setup != NULL) {
             setup(argument);
         }
-        execl("/proc/self/exe", "test", "--child", name, (char *)NULL);
-        support_fail("exec: %s\n", strerror(errno));
+        child_become(name);
     }
     close(ends[1]);
     child_wait(pid, ends[0], end);

@@ -56,6 +56,11 @@
 #define GIB ((size_t)1 << 30)
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* How a failure ends the process; fuzzers want a signal. */
+#ifndef SUPPORT_END
+#define SUPPORT_END _exit(1)
+#endif
+
 /* An errno no call sets, to see that errno is left alone. */
 #define ERRNO_UNTOUCHED 7777
 
@@ -68,7 +73,7 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void support_fail(
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fflush(NULL);
-    _exit(1);
+    SUPPORT_END;
 }
 
 #define REQUIRE(condition)                                                                         \

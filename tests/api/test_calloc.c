@@ -1,5 +1,8 @@
 /* test_calloc.c: hak_calloc: zero bytes whatever lay there before, overflow, untouched memory stays
- * free. */
+ * free.
+ *
+ * ctest: no-qemu
+ */
 #include "../support.h"
 
 static void test_overflow_fails(void **state)

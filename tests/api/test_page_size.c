@@ -3,7 +3,7 @@
  * says so, and its own mmap and family hold the library to whole pages of that size, as such a
  * kernel would.
  *
- * ctest: no-tsan no-asan
+ * ctest: no-tsan no-asan no-qemu
  */
 #include "../child.h"
 

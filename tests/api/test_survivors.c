@@ -2,7 +2,7 @@
  * or not: huge pages and what is kept of them made absurd resident sizes (facebook/jemalloc #46).
  * One survivor keeps one slab, 32 KiB, not 2 MiB.
  *
- * ctest: serial
+ * ctest: serial no-qemu
  */
 #include "../report.h"
 

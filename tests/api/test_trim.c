@@ -1,5 +1,8 @@
 /* test_trim.c: hak_trim gives free memory back at once, keeps what it is told to, and says whether
- * it did. */
+ * it did.
+ *
+ * ctest: no-qemu
+ */
 #include "../support.h"
 
 #define TOTAL (200 * MIB)

@@ -1,6 +1,6 @@
 /* test_start.c: each call fails in turn in a process that has never allocated; and in the library's
  * first and last moments, of a program that was told to report.
- * ctest: timeout=600 */
+ * ctest: timeout=600 no-qemu */
 #define FAULT_HIDES_VDSO true /* the clock is a system call, too */
 #include "scenario.h"
 

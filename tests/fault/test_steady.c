@@ -1,6 +1,6 @@
 /* test_steady.c: each call fails in turn in a process that has worked for a while, in every tier.
  * Each plan is a fork's child.
- * ctest: timeout=600 */
+ * ctest: timeout=600 no-qemu */
 #include "scenario.h"
 
 /* Times depend on nothing but what is done: what is free is purged at every tick. */

@@ -37,6 +37,9 @@ expect 2 '' "$sentence" "$launcher" run --profile huge true
 expect 2 '' "$sentence" "$launcher" test --soak 0
 expect 2 '' "$sentence" "$launcher" test --soak 1.5
 expect 2 '' "$sentence" "$launcher" test --soak
+expect 2 '' "$sentence" "$launcher" test --fuzz 0
+expect 2 '' "$sentence" "$launcher" test --fuzz
+expect 2 '' "$sentence" "$launcher" test --quick --fuzz 1
 expect 2 '' "$sentence" "$launcher" run --stats=xml true
 expect 2 '' "$sentence" "$launcher" no-such-command
 expect 127 '' "$sentence" "$launcher" run no-such-program

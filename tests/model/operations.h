@@ -8,21 +8,23 @@
 #define TESTS_MODEL_OPERATIONS_H
 
 #include "block.h"
+#include "draw.h"
 #include "shadow.h"
 
 #include <pthread.h>
 
 enum { LANE_SLOTS = 1024, SHARED_SLOTS = 256, LANES_MAX = 256 };
 
-#define SIZE_BITS 23 /* ordinary sizes: below 8 MiB */
+#define SIZE_BITS 23 /* ordinary sizes, unless told otherwise: below 8 MiB */
 
 struct lane {
     uint64_t number;
     uint64_t shared_operation; /* the watchdog reads it */
     uint64_t generation;
-    uint64_t random;
+    struct draws draws;
     const char *doing;
     bool tight; /* --max-live is reached: only small sizes */
+    size_t slots_count;
     struct block *blocks;
 };
 
@@ -33,9 +35,8 @@ struct shared_slot {
 
 static struct shared_slot shared_slots[SHARED_SLOTS];
 static struct lane lanes[LANES_MAX];
-static uint64_t option_seed, option_operations, option_max_live, option_threads, option_seconds;
+static uint64_t option_seed, option_max_live, option_threads, option_size_bits = SIZE_BITS;
 static size_t shared_live_bytes;
-static bool shared_stop;
 static __thread struct lane *lane_current;
 
 __attribute__((noreturn, format(printf, 2, 3))) static void model_fail(const struct lane *lane,
@@ -55,26 +56,27 @@ __attribute__((noreturn, format(printf, 2, 3))) static void model_fail(const str
 
 static size_t draw(struct lane *lane, size_t bound)
 {
-    return random_below(&lane->random, bound);
+    return draws_below(&lane->draws, bound);
 }
 
 static size_t draw_size(struct lane *lane)
 {
+    unsigned bits = (unsigned)option_size_bits;
     size_t roll = draw(lane, 4000);
     if (lane->tight) {
-        return random_size(&lane->random, 12);
+        return draws_size(&lane->draws, 12);
     }
     if (roll == 0) {
-        return random_size(&lane->random, 30);
+        return draws_size(&lane->draws, bits + 7);
     }
-    size_t size = random_size(&lane->random, SIZE_BITS);
+    size_t size = draws_size(&lane->draws, bits);
     if (size > DENSE_MAX &&
         roll % 2 == 0) { /* half of the large ones suffice: they take most of the time */
-        size = random_size(&lane->random, 16);
+        size = draws_size(&lane->draws, 16);
     }
     if (roll < 400) { /* at and beside powers of two and multiples of the OS page */
-        size_t unit =
-            roll < 200 ? (size_t)1 << draw(lane, SIZE_BITS) : (draw(lane, 256) + 1) * 4096;
+        size_t pages = bits < 16 ? 1 : (size_t)1 << (bits - 15);
+        size_t unit = roll < 200 ? (size_t)1 << draw(lane, bits) : (draw(lane, pages) + 1) * 4096;
         size = unit + draw(lane, 3) - 1;
     }
     return size;
@@ -82,7 +84,7 @@ static size_t draw_size(struct lane *lane)
 
 static size_t draw_impossible(struct lane *lane)
 {
-    size_t below = random_size(&lane->random, 40);
+    size_t below = draws_size(&lane->draws, 40);
     return draw(lane, 2) == 0 ? SIZE_MAX - below : (size_t)PTRDIFF_MAX + below % 4096;
 }
 
@@ -146,7 +148,7 @@ static void block_accept(struct lane *lane, struct block *block, void *pointer, 
     block->size = size;
     block->alignment = alignment;
     block->usable = hak_usable_size(pointer);
-    block->seed = random_next(&lane->random);
+    block->seed = random_next(&lane->draws.random);
     if (block->usable < size || block->usable > 2 * size + 2 * MIB + alignment) {
         model_fail(lane, "%p: %zu usable bytes for %zu", pointer, block->usable, size);
     }
@@ -201,7 +203,7 @@ static void do_calloc(struct lane *lane, struct block *block)
 
 static void do_aligned(struct lane *lane, struct block *block)
 {
-    size_t alignment = (size_t)1 << draw(lane, SIZE_BITS);
+    size_t alignment = (size_t)1 << draw(lane, option_size_bits);
     size_t size = draw_size(lane);
     size_t odd =
         alignment > 2 ? alignment - draw(lane, alignment / 2) : alignment; /* rounds up to it */

@@ -2,6 +2,7 @@
  * against a model.
  *
  *   test_model [--seconds N] [--threads N] [--seed N] [--operations N] [--max-live BYTES]
+ *              [--size-bits N]
  *
  * A lane is a table of blocks and a chain of threads, one at a time, that work on it; threads end
  * and begin often, so blocks outlive their threads and heaps pass from one to the next. Lanes
@@ -11,10 +12,13 @@
  * from the allocator under test. A difference ends the process with status 1 and one line that
  * names seed, lane, operation and what differs.
  */
-#include "operations.h"
+#include "lane.h"
 
 #include <signal.h>
 #include <time.h>
+
+static uint64_t option_operations, option_seconds;
+static bool shared_stop;
 
 static void crash_report(int signal_number)
 {
@@ -33,60 +37,10 @@ static void crash_report(int signal_number)
     raise(signal_number);
 }
 
-static void lane_do(struct lane *lane, struct block *block, const char *name,
-                    void (*operation)(struct lane *, struct block *))
-{
-    lane->doing = name;
-    operation(lane, block);
-}
-
-static void lane_step(struct lane *lane)
-{
-    lane->random = (option_seed * 1000003 + lane->number) * UINT64_C(0xd1342543de82ef95) +
-                   lane->shared_operation;
-    struct block *block = &lane->blocks[draw(lane, LANE_SLOTS)];
-    size_t roll = draw(lane, 100);
-    lane->tight = __atomic_load_n(&shared_live_bytes, __ATOMIC_RELAXED) >= option_max_live;
-    if (roll == 0 && draw(lane, 20) == 0) {
-        do_control(lane);
-    } else if (roll < 3) {
-        lane_do(lane, block, "impossible", do_impossible);
-    } else if (roll < 15) {
-        lane_do(lane, block, "exchange", do_exchange);
-    } else if (block->pointer != NULL && lane->tight) {
-        lane_do(lane, block, "free", do_free);
-    } else if (block->pointer != NULL) {
-        if (roll < 40) {
-            lane_do(lane, block, "realloc", do_realloc);
-        } else if (roll < 45) {
-            lane_do(lane, block, "verify", do_verify);
-        } else {
-            lane_do(lane, block, "free", do_free);
-        }
-    } else if (roll < 30) {
-        lane_do(lane, block, "calloc", do_calloc);
-    } else if (roll < 45) {
-        lane_do(lane, block, "aligned", do_aligned);
-    } else if (roll < 50) {
-        lane_do(lane, block, "realloc of NULL", do_realloc_null);
-    } else {
-        lane_do(lane, block, "malloc", do_malloc);
-    }
-}
-
 static bool lane_is_done(const struct lane *lane)
 {
     return __atomic_load_n(&shared_stop, __ATOMIC_RELAXED) ||
            lane->shared_operation >= option_operations;
-}
-
-static void lane_drain(struct lane *lane, size_t part)
-{
-    for (size_t i = 0; i < LANE_SLOTS; i++) {
-        if (lane->blocks[i].pointer != NULL && i % part == 0) {
-            lane_do(lane, &lane->blocks[i], "free at the end", do_free);
-        }
-    }
 }
 
 /* One thread's life: some operations, then the end with all, some or none of the lane's blocks
@@ -99,6 +53,8 @@ static void *generation_run(void *argument)
     size_t length = random_size(&random, 13);
     size_t ending = random_below(&random, 8);
     for (size_t i = 0; i < length && !lane_is_done(lane); i++) {
+        lane->draws.random = (option_seed * 1000003 + lane->number) * UINT64_C(0xd1342543de82ef95) +
+                             lane->shared_operation;
         lane_step(lane);
         __atomic_store_n(&lane->shared_operation, lane->shared_operation + 1, __ATOMIC_RELAXED);
     }
@@ -153,19 +109,6 @@ static void lanes_watch(void)
     __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
 }
 
-/* The main thread frees what is left: every block was some ended thread's. */
-static void blocks_free_all(void)
-{
-    for (size_t i = 0; i < SHARED_SLOTS; i++) {
-        if (shared_slots[i].block.pointer != NULL) {
-            lane_do(&lanes[0], &shared_slots[i].block, "free of the shared", do_free);
-        }
-    }
-    for (size_t i = 0; i < option_threads; i++) {
-        lane_drain(&lanes[i], 1);
-    }
-}
-
 static void options_read(int count, char **arguments)
 {
     uint64_t clock_seed = (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000;
@@ -174,9 +117,13 @@ static void options_read(int count, char **arguments)
     option_operations = argument_number(count, arguments, "--operations", UINT64_MAX);
     option_seconds = argument_number(count, arguments, "--seconds",
                                      option_operations == UINT64_MAX ? 5 : 1000000);
+    option_size_bits = argument_number(count, arguments, "--size-bits", SIZE_BITS);
     option_max_live = argument_number(count, arguments, "--max-live", 2 * GIB);
     if (option_threads == 0 || option_threads > LANES_MAX) {
         support_fail("model: --threads must be 1 to %d\n", LANES_MAX);
+    }
+    if (option_size_bits < 12 || option_size_bits > SIZE_BITS) {
+        support_fail("model: --size-bits must be 12 to %d\n", SIZE_BITS);
     }
     printf("model: seed %llu, threads %llu, level %d\n", (unsigned long long)option_seed,
            (unsigned long long)option_threads, HAK_LEVEL);
@@ -197,9 +144,7 @@ int main(int count, char **arguments)
         pthread_mutex_init(&shared_slots[i].lock, NULL);
     }
     for (size_t i = 0; i < option_threads; i++) {
-        lanes[i].number = i;
-        lanes[i].doing = "nothing yet";
-        lanes[i].blocks = support_map(LANE_SLOTS * sizeof *lanes[i].blocks);
+        lane_init(i, LANE_SLOTS);
         REQUIRE(pthread_create(&drivers[i], NULL, lane_run, &lanes[i]) == 0);
     }
     lanes_watch();
@@ -209,17 +154,7 @@ int main(int count, char **arguments)
         operations += lanes[i].shared_operation;
         generations += lanes[i].generation;
     }
-    lane_current = &lanes[0];
-    blocks_free_all();
-    lanes[0].doing = "the end";
-    struct hak_stats after = stats_now();
-    if (after.objects_in_use_count != before.objects_in_use_count ||
-        after.bytes_in_use != before.bytes_in_use) {
-        model_fail(&lanes[0],
-                   "all is freed, yet %zu objects of %zu bytes in use (%zu of %zu at the start)",
-                   after.objects_in_use_count, after.bytes_in_use, before.objects_in_use_count,
-                   before.bytes_in_use);
-    }
+    lanes_end(option_threads, &before);
     printf("model: no difference in %llu operations by %llu threads\n",
            (unsigned long long)operations, (unsigned long long)generations);
     return 0;

@@ -1,5 +1,8 @@
 /* test_address_space.c: `ulimit -v` of 64 MiB, 512 MiB and 2 GiB from the start, and limits set
- * while running. */
+ * while running.
+ *
+ * ctest: no-qemu
+ */
 #include "exhaust.h"
 
 static void limit_address_space(void *argument)

@@ -1,4 +1,7 @@
-/* test_data_limit.c: RLIMIT_DATA, which since Linux 4.7 counts private writable mappings, too. */
+/* test_data_limit.c: RLIMIT_DATA, which since Linux 4.7 counts private writable mappings, too.
+ *
+ * ctest: no-qemu
+ */
 #include "exhaust.h"
 
 static size_t data_bytes(void)

@@ -1,6 +1,9 @@
 /* test_after_main.cc: the end of a process: atexit and at_quick_exit handlers, static and library
  * destructors that allocate and free, threads that go on allocating while the process exits. The
- * argument is the number of runs of each kind (default 20). */
+ * argument is the number of runs of each kind (default 20).
+ *
+ * ctest: no-qemu
+ */
 #include "override.h"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 /* test_archive_plugin.c: a program that knows nothing of hakmem loads and unloads a library that
  * was linked with libhakmem.a: threads that used it end after the dlclose, its blocks stay, and
  * fork still works.
- * ctest: preload-only */
+ * ctest: preload-only no-qemu */
 #include "override.h"
 
 #include <pthread.h>

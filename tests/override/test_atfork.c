@@ -3,7 +3,7 @@
  * allows all of it: it takes its malloc locks after every handler ran. In a program linked with
  * libhakmem.a the libraries' constructors come before ours: not promised there.
  *
- * ctest: preload-only */
+ * ctest: preload-only no-qemu */
 #include "override.h"
 
 #include <pthread.h>

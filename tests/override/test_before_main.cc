@@ -1,6 +1,9 @@
 /* test_before_main.cc: the allocator before main: as the first thing a process does at all (each
  * function of the family once), in constructors of libraries before and after it, in C++ static
- * initialisers; the memory is freed in main and after it. */
+ * initialisers; the memory is freed in main and after it.
+ *
+ * ctest: no-qemu
+ */
 #include "override.h"
 
 #include <malloc.h>

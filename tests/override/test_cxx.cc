@@ -1,5 +1,8 @@
 /* test_cxx.cc: operator new and delete in all forms, what they do when memory runs out, and the
- * standard containers on top of them. */
+ * standard containers on top of them.
+ *
+ * ctest: no-qemu
+ */
 #include "override.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 /* test_deepbind.c: libraries loaded with RTLD_DEEPBIND (PHP and APR load all of theirs so) have the
  * same malloc as everybody else; HAKMEM_KEEP_DEEPBIND=1 lets them have the C library's. The loader
  * still searches as for whoever called dlopen.
- * ctest: preload-only */
+ * ctest: preload-only no-qemu */
 #include "override.h"
 
 static void *library;

@@ -2,7 +2,7 @@
  * names from many threads. The C library keeps malloc; threads that end and a dlclose while memory
  * is in use crash nothing (mimalloc #147, #809); the loader finds room for its thread-local data
  * although another library was greedy (jemalloc #937, #1237).
- * ctest: preload-only */
+ * ctest: preload-only no-qemu */
 #include "override.h"
 
 #include <link.h>

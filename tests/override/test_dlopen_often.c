@@ -3,7 +3,7 @@
  * refuses to be unloaded rather than crash in a thread's exit hook (mimalloc #147, #809), and each
  * round leaves nothing: no mapping, no thread-specific key, no memory.
  *
- * ctest: preload-only
+ * ctest: preload-only no-qemu
  */
 #include "override.h"
 

@@ -1,6 +1,9 @@
 /* test_environment.c: HAKMEM_ names in the environment: each bad value and each unknown name is
  * reported in exactly one line on standard error, and the program runs on as if it were not there;
- * good ones print nothing. */
+ * good ones print nothing.
+ *
+ * ctest: no-qemu
+ */
 #include "override.h"
 
 enum { VARIABLES_MAX = 5, OUTPUT_SIZE = 65536 };

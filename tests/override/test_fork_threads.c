@@ -1,7 +1,10 @@
 /* test_fork_threads.c: fork from a process in which 8 threads allocate: parent and child both go on
  * (jemalloc #1805, #2019, #2402). The child uses what it inherited from threads that are not there
  * any more, starts threads, forks again, ends by exec, exit or _exit. The argument is the number of
- * forks (default 200). */
+ * forks (default 200).
+ *
+ * ctest: no-qemu
+ */
 #include "override.h"
 
 #include <pthread.h>

@@ -1,6 +1,9 @@
 /* test_interposed.c: beside a library whose clock_gettime, getpid, sysinfo and write allocate
  * (libfaketime's do), preloaded before and after hakmem: the allocator calls none of them, since it
- * would be called again in the middle of its own work. */
+ * would be called again in the middle of its own work.
+ *
+ * ctest: no-qemu
+ */
 #include "override.h"
 
 #include <pthread.h>

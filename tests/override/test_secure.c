@@ -3,7 +3,7 @@
  * and started by nobody; the same copy without the bit shows that the options are read otherwise.
  * Needs root; LD_PRELOAD is the loader's business and not let through.
  *
- * ctest: static-only
+ * ctest: static-only no-qemu
  */
 #include "override.h"
 

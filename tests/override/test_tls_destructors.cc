@@ -1,7 +1,10 @@
 /* test_tls_destructors.cc: the end of a thread: pthread key destructors and C++ thread_local
  * destructors that allocate, free and set their key again, before and after the allocator's own
  * hook ran; more keys than the thread structure holds (setspecific callocs the second level). The
- * argument is the number of threads (default 2000). */
+ * argument is the number of threads (default 2000).
+ *
+ * ctest: no-qemu
+ */
 #include "override.h"
 
 #include <atomic>

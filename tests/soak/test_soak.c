@@ -17,7 +17,7 @@
  *     above that of the second fifth (drift)
  * One in 64 calls of malloc and free in small and mixed is timed. The last line has the figures.
  *
- * ctest: args=--seconds args=20 args=--drift args=100
+ * ctest: args=--seconds args=20 args=--drift args=100 no-qemu
  */
 #include "../threads/threads.h"
 

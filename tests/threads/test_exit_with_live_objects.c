@@ -1,5 +1,8 @@
 /* test_exit_with_live_objects.c: a thread ends while its objects live on; others use and free them
- * later, and the memory serves again. Heaps are joined anew, not multiplied. */
+ * later, and the memory serves again. Heaps are joined anew, not multiplied.
+ *
+ * ctest: no-qemu
+ */
 #include "threads.h"
 
 enum { OBJECTS = 3000, ROUNDS = SUPPORT_SLOW ? 60 : 250 };

@@ -2,6 +2,8 @@
  * first thousand within 2 MiB; heaps, mappings and file descriptors stay what they were.
  *
  *   test_thread_churn [--threads N]     (default 20,000; the release bar is 100,000)
+ *
+ * ctest: no-qemu
  */
 #include "threads.h"
 

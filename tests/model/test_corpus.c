@@ -1,0 +1,131 @@
+/* test_corpus.c: programs of calls whose bytes fuzzers found, tests/model/corpus, then random ones.
+ *
+ *   test_corpus [--seconds N] [--seed N] [--programs N] [--file FILE] [--write FILE]
+ *
+ * All are run by one process, as a fuzzer does. A program that fails in a process of its own as
+ * well is shrunk, its operations are printed, and `--write` keeps its bytes; `--file` runs only
+ * one such program, printing what it does.
+ */
+#include "shrink.h"
+
+#include <dirent.h>
+#include <time.h>
+
+static struct program *current; /* shared with the process that runs programs */
+
+static const char *argument_text(int count, char **arguments, const char *name)
+{
+    for (int i = 1; i + 1 < count; i++) {
+        if (strcmp(arguments[i], name) == 0) {
+            return arguments[i + 1];
+        }
+    }
+    return NULL;
+}
+
+static void program_read(struct program *program, const char *path)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? -1 : read(file, program->bytes, sizeof program->bytes);
+    if (size < 0) {
+        support_fail("model: %s cannot be read: %s\n", path, strerror(errno));
+    }
+    close(file);
+    program->size = (uint32_t)size;
+}
+
+static void program_draw(struct program *program, uint64_t seed)
+{
+    uint64_t state = seed * UINT64_C(0xd1342543de82ef95);
+    program->size = (uint32_t)random_size(&state, 14);
+    for (size_t i = 0; i < program->size; i++) {
+        program->bytes[i] = (uint8_t)(random_next(&state) >> 56);
+    }
+}
+
+static size_t corpus_run(const char *root)
+{
+    char path[4096];
+    size_t programs_count = 0;
+    snprintf(path, sizeof path, "%s/tests/model/corpus", root);
+    DIR *directory = opendir(path);
+    if (directory == NULL) {
+        support_fail("model: there is no %s\n", path);
+    }
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            snprintf(path, sizeof path, "%s/tests/model/corpus/%s", root, entry->d_name);
+            program_read(current, path);
+            program_run(current->bytes, current->size);
+            programs_count++;
+        }
+    }
+    closedir(directory);
+    return programs_count;
+}
+
+static void all_run(uint64_t seconds, uint64_t programs)
+{
+    const char *root = getenv("TEST_ROOT");
+    time_t end = time(NULL) + (time_t)seconds;
+    uint64_t first = option_seed;
+    program_init();
+    size_t files_count = corpus_run(root == NULL ? "." : root);
+    for (uint64_t i = 0; i < programs && time(NULL) < end; i++) {
+        option_seed = first + i;
+        program_draw(current, option_seed);
+        program_run(current->bytes, current->size);
+    }
+    printf("model: no difference in %zu programs of the corpus and %llu random ones\n", files_count,
+           (unsigned long long)(option_seed - first));
+}
+
+static void failure_explain(const char *write_to)
+{
+    static struct program program;
+    program = *current;
+    if (!program_fails(&program, true)) {
+        support_fail("model: by itself this program of %u bytes does not fail\n", program.size);
+    }
+    size_t operations_count = program_shrink(&program);
+    printf("model: shrunk to %zu operations in %u bytes:\n", operations_count, program.size);
+    option_trace = true;
+    program_fails(&program, false);
+    if (write_to != NULL) {
+        int file = open(write_to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (file < 0 || write(file, program.bytes, program.size) != (ssize_t)program.size) {
+            support_fail("model: %s cannot be written: %s\n", write_to, strerror(errno));
+        }
+        close(file);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    const char *file = argument_text(count, arguments, "--file");
+    option_seed = argument_number(count, arguments, "--seed", (uint64_t)time(NULL) * 1000);
+    current =
+        mmap(NULL, sizeof *current, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(current != MAP_FAILED);
+    if (file != NULL) {
+        option_trace = true;
+        program_read(current, file);
+        return program_fails(current, false);
+    }
+    printf("model: programs of seed %llu, level %d\n", (unsigned long long)option_seed, HAK_LEVEL);
+    fflush(stdout);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        all_run(argument_number(count, arguments, "--seconds", 5),
+                argument_number(count, arguments, "--programs", UINT64_MAX));
+        fflush(NULL);
+        _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    if (status != 0) {
+        failure_explain(argument_text(count, arguments, "--write"));
+    }
+    return status != 0;
+}
