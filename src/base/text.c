@@ -81,6 +81,15 @@ bool hak__text_parse_size(const char *string, uint64_t *value)
     return true;
 }
 
+const char *hak__text_after(const char *string, const char *prefix)
+{
+    while (*prefix != '\0' && *string == *prefix) {
+        string++;
+        prefix++;
+    }
+    return *prefix == '\0' ? string : NULL;
+}
+
 bool hak__text_equal(const char *a, const char *b)
 {
     while (*a != '\0' && *a == *b) {

@@ -21,5 +21,7 @@ HAK_HIDDEN void hak__text_put_hex(struct text *text, uint64_t value); /* with 0x
  */
 HAK_HIDDEN bool hak__text_parse_size(const char *string, uint64_t *value);
 HAK_HIDDEN bool hak__text_equal(const char *a, const char *b);
+/* What follows `prefix` in `string`, NULL when that does not begin so. */
+HAK_HIDDEN const char *hak__text_after(const char *string, const char *prefix);
 
 #endif

@@ -114,11 +114,7 @@ static void life_forget_announce(char **environment)
     const char *name = "HAKMEM_ANNOUNCE=";
     char **kept = environment;
     for (char **string = environment; *string != NULL; string++) {
-        size_t same = 0;
-        while (name[same] != '\0' && (*string)[same] == name[same]) {
-            same++;
-        }
-        if (name[same] != '\0') {
+        if (hak__text_after(*string, name) == NULL) {
             *kept++ = *string;
         }
     }

@@ -20,7 +20,14 @@
 #define SCAVENGER_LOOK_MS 100u
 /* Memory is short when some task waited for it for 1 / PRESSURE_SHARE of the last period. */
 #define PRESSURE_SHARE 64u
-#define PRESSURE_PATH_SIZE 4096u
+
+/* How long tasks waited so far. */
+struct pressure {
+    char group_path[4096];
+    uint64_t group_us; /* of the process's cgroup; UINT64_MAX: unknown */
+    uint64_t machine_us;
+    uint32_t looked_ms;
+};
 
 /* Sleeps for a period. False: a process whose main thread has ended goes on until its last thread
  * ends, which is not to be this one. */
@@ -36,29 +43,49 @@ static bool scavenger_sleep(uint32_t period_ms)
     return true;
 }
 
+/* Somebody waited for memory for 1 / PRESSURE_SHARE of `elapsed_ms`. */
+static bool pressure_grew(uint64_t *stalled_us, const char *path, uint32_t elapsed_ms)
+{
+    uint64_t before_us = *stalled_us;
+    uint64_t now_us = hak__os_pressure_stalled_us(path);
+    *stalled_us = now_us;
+    return before_us < now_us && now_us != UINT64_MAX &&
+           now_us - before_us > (uint64_t)elapsed_ms * 1000 / PRESSURE_SHARE;
+}
+
+/* Once a period: is memory short, for the program's cgroup or for the machine? */
+static bool pressure_look(struct pressure *pressure)
+{
+    uint32_t now_ms = hak__os_clock_ms();
+    uint32_t elapsed_ms = now_ms - pressure->looked_ms;
+    pressure->looked_ms = now_ms;
+    if (pressure->group_us == UINT64_MAX) { /* first, and when the process was moved */
+        hak__os_pressure_path("/proc/self/cgroup", "/sys/fs/cgroup", pressure->group_path,
+                              sizeof pressure->group_path);
+    }
+    bool group = pressure_grew(&pressure->group_us, pressure->group_path, elapsed_ms);
+    bool machine = pressure_grew(&pressure->machine_us, "/proc/pressure/memory", elapsed_ms);
+    return group || machine;
+}
+
 static void *scavenger_run(void *argument)
 {
     uint32_t usual_ms = hak__knobs.purge_delay_ms / 2;
     usual_ms = usual_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : usual_ms;
     usual_ms = usual_ms > SCAVENGER_PERIOD_MS_MAX ? SCAVENGER_PERIOD_MS_MAX : usual_ms;
-    char path[PRESSURE_PATH_SIZE] = "";
+    struct pressure pressure = {.group_us = UINT64_MAX, .machine_us = UINT64_MAX};
     pthread_detach(pthread_self());
     hak__os_name_thread("hakmem");
     /* The program's descriptors are not to be touched: one that is free for a moment only would
      * change which one its next open returns. */
-    if (hak__os_leave_descriptors()) {
-        hak__os_pressure_path("/proc/self/cgroup", "/sys/fs/cgroup", path, sizeof path);
-    }
-    bool watches = path[0] != '\0';
-    uint64_t before_us = watches ? hak__os_pressure_stalled_us(path) : 0;
-    for (uint32_t period_ms = usual_ms; scavenger_sleep(period_ms);) {
-        uint64_t stalled_us = watches ? hak__os_pressure_stalled_us(path) : 0;
-        bool pressed = (stalled_us - before_us) * PRESSURE_SHARE > (uint64_t)period_ms * 1000;
-        before_us = stalled_us;
+    bool watches = hak__os_leave_descriptors();
+    for (uint32_t period_ms = 0; scavenger_sleep(period_ms);) {
+        bool pressed = watches && pressure_look(&pressure);
         hak__heap_set_pressed(pressed);
         hak__heap_scavenge();
         period_ms = pressed && usual_ms > SCAVENGER_LOOK_MS ? SCAVENGER_LOOK_MS : usual_ms;
     }
+    hak__heap_set_pressed(false);
     return argument;
 }
 
@@ -87,6 +114,7 @@ static int scavenger_create_small(void)
 
 const char *hak__scavenger_start(void)
 {
+    hak__heap_set_pressed(false); /* fork's child begins as its parent was */
     if (!hak__settings.scavenger) {
         return NULL;
     }

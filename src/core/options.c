@@ -92,7 +92,7 @@ struct settings hak__settings = {.profile = "default"};
     X(BYTES, cache_bytes, hak__knobs.cache_bytes,                                                  \
       "most memory one thread's free objects may hold, the slabs they lie in included, bytes")     \
     X(BYTES, cache_bytes_total, hak__knobs.cache_bytes_total,                                      \
-      "the same for all threads together, bytes; 0: a 64th of the RAM")                            \
+      "the same for all threads together, bytes; 0: a 64th of the RAM or of a container's limit")  \
     X(BYTES, whale_cache_bytes, hak__knobs.whale_cache_bytes,                                      \
       "most freed memory kept of allocations above 2 MiB, bytes")                                  \
     X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
@@ -154,16 +154,6 @@ static char option_path[OPTION_PATH_SIZE];
 
 #define OPTION_PREFIX "HAKMEM_"
 #define OPTION_TEST_PREFIX "HAKMEM_TEST_"
-
-/* What follows the prefix, NULL when `string` starts otherwise. */
-static const char *option_after_prefix(const char *string, const char *prefix)
-{
-    while (*prefix != '\0' && *string == *prefix) {
-        string++;
-        prefix++;
-    }
-    return *prefix == '\0' ? string : NULL;
-}
 
 /* The value in "NAME=value" when NAME is `name` in capitals, else NULL. */
 static const char *option_value_of(const char *string, const char *name)
@@ -310,8 +300,8 @@ static void option_refuse(const char *string, const char *reason)
 /* One "NAME=value". The profile is option 0 and has a pass of its own, before all others. */
 static void option_read(const char *string, bool profile_pass)
 {
-    const char *name = option_after_prefix(string, OPTION_PREFIX);
-    if (name == NULL || option_after_prefix(string, OPTION_TEST_PREFIX) != NULL) {
+    const char *name = hak__text_after(string, OPTION_PREFIX);
+    if (name == NULL || hak__text_after(string, OPTION_TEST_PREFIX) != NULL) {
         return;
     }
     for (size_t i = 0; i < OPTION_COUNT; i++) {
@@ -330,12 +320,12 @@ static void option_read(const char *string, bool profile_pass)
     }
 }
 
-/* What there is for this process. A look at a container is some ten microseconds: not where it
- * changes little. */
-static struct os_container options_container(void)
+/* What there is for this process. A look at its container is some ten microseconds: not where the
+ * answer is given, and not on few processors, where it changes little. */
+static struct os_container options_container(bool automatic)
 {
     struct os_container here = {hak__os_processors(), hak__os_ram_size()};
-    if (here.processors > 2) {
+    if (automatic && here.processors > 2) {
         struct os_container limits = hak__os_container("/proc/self/cgroup", "/sys/fs/cgroup");
         here.processors = limits.processors < here.processors ? limits.processors : here.processors;
         here.memory = limits.memory < here.memory ? limits.memory : here.memory;
@@ -345,7 +335,9 @@ static struct os_container options_container(void)
 
 void hak__options_settle(void)
 {
-    struct os_container here = options_container();
+    struct os_container here =
+        options_container(hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC ||
+                          hak__knobs.heaps_max == HEAPS_AUTOMATIC);
     if (hak__knobs.cache_bytes_total == CACHE_BYTES_AUTOMATIC) {
         uint64_t share = here.memory / CACHE_RAM_SHARE;
         uint64_t least = CACHE_BYTES_TOTAL_MIN;

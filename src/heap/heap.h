@@ -90,8 +90,8 @@ HAK_HIDDEN struct thread *hak__thread_current(void);
 HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
 /* Counts a remote batch sent; every so often ticks. No lock held. */
 HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
-/* The key's destructor. */
-HAK_HIDDEN void hak__thread_end(void *thread);
+/* The key's destructor: the calling thread ends, whatever the value is. */
+HAK_HIDDEN void hak__thread_end(void *value);
 /* A thread struct that draws from a heap: a parked one or a new one. NULL: no memory. */
 HAK_HIDDEN struct thread *hak__thread_adopt(void);
 /* Flushes and parks one that no thread uses. */

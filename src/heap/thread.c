@@ -215,9 +215,14 @@ void hak__thread_left(struct thread *thread)
     hak__thread_count_operation(thread);
 }
 
-void hak__thread_end(void *argument)
+void hak__thread_end(void *value)
 {
-    struct thread *thread = argument;
+    struct thread *thread = hak__thread;
+    (void)
+        value; /* Another C library in the process (dlmopen) may have put its own in this place. */
+    if (thread == &hak__thread_none || thread == &hak__thread_ended) {
+        return;
+    }
     /* Destructors that run after this one, and the C library's own clean-up, still allocate and
      * free: they borrow. */
     hak__thread = &hak__thread_ended;

@@ -61,16 +61,15 @@ static size_t cgroup_find(const char *membership, char group[CGROUP_PATH_SIZE])
 {
     cgroup_read(membership, group, CGROUP_PATH_SIZE);
     for (const char *line = group; *line != '\0';) {
-        size_t same = 0, length = 0;
-        while (CGROUP_LINE[same] != '\0' && line[same] == CGROUP_LINE[same]) {
-            same++;
-        }
+        size_t length = 0;
         while (line[length] != '\0' && line[length] != '\n') {
             length++;
         }
-        if (CGROUP_LINE[same] == '\0') {
-            memmove(group, line + same, length - same);
-            return length - same;
+        const char *found = hak__text_after(line, CGROUP_LINE);
+        if (found != NULL) {
+            length -= (size_t)(found - line);
+            memmove(group, found, length);
+            return length;
         }
         line += length + (line[length] == '\n');
     }
@@ -100,17 +99,14 @@ struct os_container hak__os_container(const char *membership, const char *root)
     return least;
 }
 
-void hak__os_pressure_path(const char *membership, const char *root, char *path, size_t size)
+bool hak__os_pressure_path(const char *membership, const char *root, char *path, size_t size)
 {
-    char group[CGROUP_PATH_SIZE], line[1];
+    char group[CGROUP_PATH_SIZE];
     size_t length = cgroup_find(membership, group);
     if (length != SIZE_MAX) {
         cgroup_put_path(path, size, root, group, length, "/memory.pressure");
-        if (hak__os_read_file(path, line, sizeof line) > 0) {
-            return;
-        }
     }
-    cgroup_put_path(path, size, "/proc", "", 0, "/pressure/memory");
+    return length != SIZE_MAX;
 }
 
 uint64_t hak__os_pressure_stalled_us(const char *path)
@@ -118,11 +114,10 @@ uint64_t hak__os_pressure_stalled_us(const char *path)
     char line[256]; /* some avg10=0.00 avg60=0.00 avg300=0.00 total=0 */
     cgroup_read(path, line, sizeof line);
     for (const char *at = line; *at != '\0' && *at != '\n'; at++) {
-        if (at[0] == 't' && at[1] == 'o' && at[2] == 't' && at[3] == 'a' && at[4] == 'l' &&
-            at[5] == '=') {
-            at += 6;
-            return cgroup_parse_number(&at);
+        const char *total = hak__text_after(at, "total=");
+        if (total != NULL) {
+            return cgroup_parse_number(&total);
         }
     }
-    return 0;
+    return UINT64_MAX;
 }

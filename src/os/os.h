@@ -39,11 +39,12 @@ struct os_container {
  * could open some, too. */
 HAK_HIDDEN struct os_container hak__os_container(const char *membership, const char *root);
 
-/* The file that says for how long tasks waited for memory: that of the process's cgroup, else the
- * machine's. Opens files, as does the next: for threads with descriptors of their own. */
-HAK_HIDDEN void hak__os_pressure_path(const char *membership, const char *root, char *path,
+/* The file that says for how long tasks of the process's cgroup waited for memory; false: it is in
+ * none of version 2. Opens files, as does the next: for threads with descriptors of their own. */
+HAK_HIDDEN bool hak__os_pressure_path(const char *membership, const char *root, char *path,
                                       size_t size);
-/* Microseconds in which some task waited for memory, since the machine started; 0 when unknown. */
+/* Microseconds in which some task of the group, or of the machine, waited for memory so far;
+ * UINT64_MAX when unknown. */
 HAK_HIDDEN uint64_t hak__os_pressure_stalled_us(const char *path);
 /* Gives the calling thread a table of descriptors of its own, empty: what it opens and closes
  * changes no other thread's. False when the kernel cannot (before 5.9): nothing is changed then. */

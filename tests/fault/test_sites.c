@@ -135,7 +135,7 @@ static int do_name(void)
 static void *leave_descriptors(void *argument)
 {
     bool leaves = hak__os_leave_descriptors();
-    REQUIRE(leaves == (fault_plan.calls == 0));
+    REQUIRE(fault_plan.calls == 0 || !leaves); /* kernels before 5.9 refuse it by themselves */
     REQUIRE((fcntl(STDERR_FILENO, F_GETFD) >= 0) != leaves);
     return argument;
 }

@@ -11,16 +11,30 @@ static bool option_trace;
 static bool option_plant;
 enum { PLANT_SLOT = 5, PLANT_FROM = 1000, PLANT_TO = 2000 };
 
+/* Slot SIZE_MAX: none of the lane's; `block` may be NULL. */
+static void lane_trace(const struct lane *lane, size_t slot, const struct block *block)
+{
+    if (!option_trace) {
+        return;
+    }
+    printf("lane %llu: %s", (unsigned long long)lane->number, lane->doing);
+    if (slot != SIZE_MAX) {
+        printf(", slot %zu", slot);
+    }
+    if (block != NULL && block->pointer != NULL) {
+        printf(": %p, %zu bytes", (void *)block->pointer, block->size);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
 static void lane_do(struct lane *lane, struct block *block, const char *name,
                     void (*operation)(struct lane *, struct block *))
 {
+    bool own = block >= lane->blocks && block < lane->blocks + lane->slots_count;
     lane->doing = name;
     operation(lane, block);
-    if (option_trace) {
-        printf("lane %llu: %s: %p, %zu bytes\n", (unsigned long long)lane->number, name,
-               (void *)block->pointer, block->pointer == NULL ? 0 : block->size);
-        fflush(stdout);
-    }
+    lane_trace(lane, own ? (size_t)(block - lane->blocks) : SIZE_MAX, block);
 }
 
 static void lane_plant(struct lane *lane, const struct block *block)
@@ -47,6 +61,7 @@ static void lane_step(struct lane *lane)
     lane->tight = __atomic_load_n(&shared_live_bytes, __ATOMIC_RELAXED) >= option_max_live;
     if (roll == 0 && draw(lane, 20) == 0) {
         do_control(lane);
+        lane_trace(lane, SIZE_MAX, NULL);
     } else if (roll < 3) {
         lane_do(lane, block, "impossible", do_impossible);
     } else if (roll < 15) {

@@ -242,7 +242,8 @@ static void do_realloc(struct lane *lane, struct block *block)
     size_t size = draw_size(lane);
     size_t style = draw(lane, 8);
     if (style < 3) { /* a little more or less, as growing arrays do */
-        size = block->size + block->size / 8 * draw(lane, 8) / (style + 1) + draw(lane, 64);
+        size = block->size + block->size / 8 * draw(lane, 8) / (style + 1);
+        size += draw(lane, 64);
     }
     size = size > GIB ? GIB : size;
     block_verify(lane, block, "before realloc");

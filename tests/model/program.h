@@ -118,6 +118,8 @@ static void program_run(const uint8_t *bytes, size_t size)
         } else {
             servant_end(&servants[number]);
             lanes[number].generation++;
+            lanes[number].doing = "its thread ends";
+            lane_trace(&lanes[number], SIZE_MAX, NULL);
         }
     }
     program_note(operation, size);

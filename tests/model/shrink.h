@@ -15,6 +15,7 @@ enum { SHRINK_PAIRS = 3 };
 
 /* Shared with the processes that try. */
 struct program {
+    char origin[300]; /* a file's name or a seed, for messages */
     uint32_t size;
     uint8_t bytes[PROGRAM_BYTES_MAX];
 };

@@ -56,6 +56,7 @@ static size_t corpus_run(const char *root)
         if (entry->d_name[0] != '.') {
             snprintf(path, sizeof path, "%s/tests/model/corpus/%s", root, entry->d_name);
             program_read(current, path);
+            snprintf(current->origin, sizeof current->origin, "%s", entry->d_name);
             program_run(current->bytes, current->size);
             programs_count++;
         }
@@ -67,36 +68,46 @@ static size_t corpus_run(const char *root)
 static void all_run(uint64_t seconds, uint64_t programs)
 {
     const char *root = getenv("TEST_ROOT");
-    time_t end = time(NULL) + (time_t)seconds;
-    uint64_t first = option_seed;
+    uint64_t count = 0;
     program_init();
     size_t files_count = corpus_run(root == NULL ? "." : root);
-    for (uint64_t i = 0; i < programs && time(NULL) < end; i++) {
-        option_seed = first + i;
+    time_t end = time(NULL) + (time_t)seconds;
+    for (; count < programs && time(NULL) < end; count++) {
         program_draw(current, option_seed);
+        snprintf(current->origin, sizeof current->origin, "seed %llu",
+                 (unsigned long long)option_seed);
         program_run(current->bytes, current->size);
+        option_seed++;
     }
+    REQUIRE(files_count != 0 && (count != 0 || programs == 0));
     printf("model: no difference in %zu programs of the corpus and %llu random ones\n", files_count,
-           (unsigned long long)(option_seed - first));
+           (unsigned long long)count);
+}
+
+static void program_write(const struct program *program, const char *path)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0 || write(file, program->bytes, program->size) != (ssize_t)program->size) {
+        support_fail("model: %s cannot be written: %s\n", path, strerror(errno));
+    }
+    close(file);
 }
 
 static void failure_explain(const char *write_to)
 {
     static struct program program;
     program = *current;
-    if (!program_fails(&program, true)) {
-        support_fail("model: by itself this program of %u bytes does not fail\n", program.size);
+    bool alone = program_fails(&program, true);
+    printf("model: the program of %s, %u bytes, fails%s\n", program.origin, program.size,
+           alone ? "" : ", but not by itself: what went before matters");
+    if (alone) {
+        size_t operations_count = program_shrink(&program);
+        printf("model: shrunk to %zu operations in %u bytes:\n", operations_count, program.size);
+        option_trace = true;
+        program_fails(&program, false);
     }
-    size_t operations_count = program_shrink(&program);
-    printf("model: shrunk to %zu operations in %u bytes:\n", operations_count, program.size);
-    option_trace = true;
-    program_fails(&program, false);
     if (write_to != NULL) {
-        int file = open(write_to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        if (file < 0 || write(file, program.bytes, program.size) != (ssize_t)program.size) {
-            support_fail("model: %s cannot be written: %s\n", write_to, strerror(errno));
-        }
-        close(file);
+        program_write(&program, write_to);
     }
 }
 

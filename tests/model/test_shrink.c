@@ -4,7 +4,7 @@
 
 int main(void)
 {
-    static struct program program;
+    static struct program program = {.origin = "the test"};
     uint64_t seed = 1;
     option_plant = true;
     do {

@@ -91,15 +91,20 @@ static bool idle_until_gone(size_t before)
     return false;
 }
 
+static void free_kept(void)
+{
+    for (size_t i = 0; i < THREADS * BLOCKS; i++) {
+        free(blocks[i / BLOCKS][i % BLOCKS]);
+        blocks[i / BLOCKS][i % BLOCKS] = NULL;
+    }
+}
+
 static void idle_after_churn(void)
 {
     size_t before = resident_bytes();
     churn_in_threads();
     CHECK(idle_until_gone(before));
-    for (size_t i = 0; i < THREADS * BLOCKS; i++) {
-        free(blocks[i / BLOCKS][i % BLOCKS]);
-        blocks[i / BLOCKS][i % BLOCKS] = NULL;
-    }
+    free_kept();
 }
 
 /* Threads of this process; `named`: only those called "hakmem". */
@@ -228,7 +233,9 @@ static void run_with(void)
 /* In a mount name space of its own; false when that is not allowed here. */
 static bool put_in_place(const char *path)
 {
-    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+    int user = geteuid() == 0 ? 0 : CLONE_NEWUSER;
+    return unshare(user | CLONE_NEWNS) == 0 &&
+           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("none", "/sys/fs/cgroup", "tmpfs", 0, NULL) == 0 &&
            mount(path, "/proc/pressure/memory", NULL, MS_BIND, NULL) == 0;
 }
@@ -260,6 +267,12 @@ static void run_pressed(const char *number)
 {
     prove_served();
     has_a_scavenger();
+    size_t before = resident_bytes();
+    churn_in_threads();
+    size_t churned = resident_bytes();
+    usleep(1500000);
+    CHECK(resident_bytes() + (churned - before) / 4 > churned); /* nobody waits: it is not time */
+    free_kept();
     pressure_file = (int)strtol(number, NULL, 10);
     idle_after_churn();
 }
