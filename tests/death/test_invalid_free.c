@@ -2,6 +2,8 @@
  */
 #include "../child.h"
 
+#include <pthread.h>
+
 struct interior {
     size_t size;
     size_t offset;
@@ -76,12 +78,40 @@ static void test_where_nothing_is(void **state)
     }
 }
 
+static void *free_first(void *argument)
+{
+    hak_free(argument);
+    return NULL;
+}
+
+/* By a thread that has done nothing else. */
+static void free_by_a_new_thread(void *argument)
+{
+    size_t offset = *(size_t *)argument;
+    char *block = hide(hak_malloc(1536 * KIB));
+    pthread_t thread;
+    REQUIRE(block != NULL);
+    REQUIRE(pthread_create(&thread, NULL, free_first, hide(block + offset)) == 0);
+    pthread_join(thread, NULL);
+}
+
+static void test_by_a_new_thread(void **state)
+{
+    static size_t offsets[] = {16, 65536, 65536 + 16, MIB};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(offsets); i++) {
+        REQUIRE_DEATH(free_by_a_new_thread, &offsets[i],
+                      "^hakmem: fatal: invalid pointer.*pointer 0x[0-9a-f]+");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_inside_spans_and_whales),
         cmocka_unit_test(test_inside_small_objects),
         cmocka_unit_test(test_where_nothing_is),
+        cmocka_unit_test(test_by_a_new_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
