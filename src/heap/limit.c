@@ -42,8 +42,12 @@ bool hak__limit_is_exceeded(void)
 
 void hak__limit_notice(void)
 {
+    uint64_t limit = atomic_load_relaxed(&hak__knobs.limit);
+    if (HAK_LIKELY(limit == UINT64_MAX)) { /* one line touched, not three */
+        return;
+    }
     uint64_t mapped = hak__os_mapped_bytes();
-    uint32_t exceeded = mapped > atomic_load_relaxed(&hak__knobs.limit);
+    uint32_t exceeded = mapped > limit;
     uint32_t before = !exceeded;
     /* the swap: of many threads that see it one tells */
     if (HAK_UNLIKELY(atomic_load_relaxed(&shared_limit_exceeded) == before) &&

@@ -181,8 +181,8 @@ void hak__thread_count_operation(struct thread *thread)
         if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
             thread_move_if_crowded(thread);
         }
-    } else if (HAK_UNLIKELY(hak__superslab_purge_is_under_way()) &&
-               thread->cache.tick % PURGE_OPERATIONS == 0) {
+    } else if (HAK_UNLIKELY(thread->cache.tick % PURGE_OPERATIONS == 0) &&
+               hak__superslab_purge_is_under_way()) {
         hak__superslab_purge_part(false, PURGE_BYTES_AT_ONCE);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
