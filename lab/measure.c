@@ -71,6 +71,8 @@ void measure_fail(int status, const char *format, ...)
 
 /* ---- Starting processes. ---- */
 
+static pid_t own_id;
+
 /* Becomes the command; reports an errno through `errors` when it cannot. */
 static _Noreturn void child_become(char **command, bool is_load, int go, int errors)
 {
@@ -79,6 +81,9 @@ static _Noreturn void child_become(char **command, bool is_load, int go, int err
     /* A session of its own: no terminal, and signals meant for us do not reach it. */
     (void)setsid();
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != own_id) {
+        _exit(EXIT_FAILURE); /* it ended before that was asked for */
+    }
     (void)sigprocmask(SIG_UNBLOCK, &awaited, NULL);
     for (char **variable = options.environment; *variable != NULL && !is_load; variable++) {
         (void)putenv(*variable);
@@ -336,6 +341,7 @@ static void run_print(FILE *out)
 int main(int argc, char **argv)
 {
     char **command = options_read(argc, argv);
+    own_id = getpid();
     (void)sigemptyset(&awaited);
     (void)sigaddset(&awaited, SIGCHLD);
     (void)sigaddset(&awaited, SIGTERM);

@@ -114,7 +114,7 @@
  * that is a millisecond in a malloc or free. Ticks begin a pass, every so many slow operations go
  * on with it (docs/decisions/0027). */
 #define PURGE_BYTES_AT_ONCE (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
-#define PURGE_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
+#define PURGE_OPERATIONS 2u
 
 /* Above the soft limit (HAKMEM_LIMIT), and while memory is short, free memory goes back when it is
  * older than this. */
