@@ -15,10 +15,10 @@ enum {
     REMOTE_BATCH = 128,
     REMOTE_SENT_AT_ONCE = 65536, /* bytes: an object that fills a batch by itself */
     REMOTE_SLAB_OBJECTS = 8,     /* of that size */
-    TICK_SLICE_OBJECTS = 8,      /* of TICK_OBJECT bytes in a slice, and in a slab */
-    TICK_OBJECT = 4096,
-    TICK_OPERATIONS = 64, /* slow operations from one tick to the next */
-    TICK_SIZE = 131072    /* of a span: malloc and free are a slow operation each */
+    TICK_SLICE_OBJECTS = 32,     /* of TICK_OBJECT bytes in a slice, and in a slab */
+    TICK_OBJECT = 1024,          /* a larger one might stay in the bin of whoever frees it */
+    TICK_OPERATIONS = 64,        /* slow operations from one tick to the next */
+    TICK_SIZE = 131072           /* of a span: malloc and free are a slow operation each */
 };
 
 static sem_t worker_go, worker_done;

@@ -2,12 +2,14 @@
  *
  *   malloc <- bin.head
  *   free   -> bin.head, when the object's slab is its heap's
+ *          -> bin.head, when it is another's, its class has lines of its own and there is room
  *          -> remote entry -> the slab's remote word, when it is another's (remote.c)
  *   bin empty:  slabs -> bin (refill.c)
  *   bin full:   the last freed -> slabs (flush.c)
  *
- * A bin holds objects of slabs its heap owns only, so nothing drifts between heaps, and as long as
- * a heap has one thread no two threads are handed parts of one cache line.
+ * A bin of small objects holds those of slabs its heap owns only, so as long as a heap has one
+ * thread no two threads are handed parts of one cache line. Objects that share no line stay with
+ * whoever freed them, in whose processor's caches they are (docs/decisions/0029).
  *
  * `limit` adapts: 0 until the first overflow, doubled when a class both overflows and misses (or
  * now and then when it only overflows), up to knobs.bin_bytes_max and the budgets of the thread and
@@ -120,6 +122,38 @@ HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
     object->next = entry->head;
     entry->head = object;
     atomic_store_relaxed(&entry->count, count);
+    return true;
+}
+
+/* May objects of the class be in bins of threads whose heap does not own their slab? The others'
+ * lines would be written by two threads. */
+HAK_INLINE bool class_has_own_lines(uint32_t class_index)
+{
+    return class_index > TINY_CLASS_COUNT;
+}
+
+/* Can the object be in a bin of the class? */
+HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
+                               const struct object *object)
+{
+    size_t slice = window_slice_of(object);
+    uint32_t owner = window_contains_slice(slice) ? window_owner(slice) : CACHE_KEY_NONE;
+    return owner == (cache->key | class_index) ||
+           (class_has_own_lines(class_index) && (owner & OWNER_CODE_MASK) == class_index);
+}
+
+/* A free of another heap's object: this thread's next malloc is to have it, if its bin has room.
+ * Owner thread, no lock. False: nothing was done. */
+HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *pointer)
+{
+    struct bin *bin = &cache->bins[class_index];
+    if (!class_has_own_lines(class_index) || bin->room <= 0) {
+        return false;
+    }
+    struct object *object = (struct object *)pointer;
+    object->next = bin->head;
+    bin->head = object;
+    bin->room--;
     return true;
 }
 

@@ -45,14 +45,17 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
-/* Doubles the limit, or starts it, within `bytes`, the option and both budgets. Two threads
- * may exceed the common one by a step each. */
+/* Starts or doubles the limit, or lets it be what the bin holds: a refill may have brought more,
+ * and to return those objects means to wait for a line each. Within `bytes`, the option and both
+ * budgets; two threads may exceed the common one by a step each. */
 static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t bytes)
 {
     uint32_t limit = cache->bins[class_index].limit;
+    uint32_t count = bin_count(&cache->bins[class_index]);
     bytes = bytes < hak__knobs.bin_bytes_max ? bytes : hak__knobs.bin_bytes_max;
     uint32_t most = cache_limit_for(class_index, bytes);
     uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
+    larger = larger < count ? count : larger;
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
     if (larger > limit && cache_affords(cache, growth)) {
@@ -73,82 +76,77 @@ uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
     return most == 0 ? 1 : most;
 }
 
-/* Returns a list to its slabs, a run of neighbours in one slab at a time. */
-static void cache_return(struct cache *cache, struct object_list list)
+/* Takes the first `count` objects off the bin; the one that follows is `next`. */
+static void bin_drop(struct cache *cache, uint32_t class_index, struct object *next, uint32_t count)
 {
-    struct object *object = list.head;
-    uint32_t returned = 0;
-    while (object != NULL) {
-        size_t slice = window_slice_of(object);
-        bool inside = window_contains_slice(slice);
-        if (HAK_UNLIKELY(!inside || (window_owner(slice) ^ cache->key) >= CLASS_COUNT)) {
-            bool empty = inside && window_owner(slice) == OWNER_NOBODY; /* it was given back */
-            hak__diagnose_fatal(empty ? "double free (more objects freed than the slab holds)"
-                                      : "corrupted free list (written after free?)",
-                                object, 0, cache->key >> OWNER_CODE_BITS);
-        }
-        struct slab *slab = slab_of_slice(slice);
-        uintptr_t start = (uintptr_t)slab_start(slab);
-        size_t size = slab->slice_count * SLICE_SIZE;
-        struct object_list run = {object, 0};
-        struct object *tail;
-        do {
-            tail = object;
-            run.count++;
-            object = object->next;
-            /* the count bounds the walk, should the list be a circle */
-        } while (object != NULL && (uintptr_t)object - start < size &&
-                 returned + run.count <= list.count);
-        if (HAK_UNLIKELY(returned + run.count > list.count)) {
-            hak__diagnose_fatal("corrupted free list (double free?)", run.head,
-                                size_class_bytes(slab->class_index), cache->key >> OWNER_CODE_BITS);
-        }
-        returned += run.count;
-        hak__slab_return(cache->slabs, slab, run, tail);
-    }
-    if (HAK_UNLIKELY(returned != list.count)) {
-        hak__diagnose_fatal("corrupted free list (written after free?)", list.head, 0,
-                            cache->key >> OWNER_CODE_BITS);
-    }
-    counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, returned);
-}
-
-static struct object_list bin_take_all(struct bin *bin)
-{
-    struct object_list list = {bin->head, bin_count(bin)};
-    bin->head = NULL;
-    bin->room = (int32_t)bin->limit;
-    return list;
-}
-
-static struct object *bin_last_of(const struct bin *bin, uint32_t count)
-{
-    struct object *last = bin->head;
-    for (uint32_t i = 1; i < count; i++) {
-        last = last->next;
-    }
-    return last;
-}
-
-/* The last freed: still near, while each object of a long list is a line to wait for. A third of
- * the time of fragment_stress went into walking older ones (docs/decisions/0012). */
-static struct object_list bin_take_newest(struct bin *bin)
-{
-    uint32_t count = bin->limit / 2 + 1;
-    count = count < FLUSH_OBJECTS_MAX ? count : FLUSH_OBJECTS_MAX;
-    struct object_list newest = {bin->head, count};
-    struct object *last = bin_last_of(bin, count);
-    bin->head = last->next;
-    last->next = NULL;
+    struct bin *bin = &cache->bins[class_index];
+    const struct object *first = bin->head;
+    bin->head = next;
     bin->room += (int32_t)count;
-    return newest;
+    if (HAK_UNLIKELY((next == NULL) != (bin_count(bin) == 0))) {
+        hak__diagnose_fatal(next != NULL ? "corrupted free list (double free?)"
+                                         : "corrupted free list (written after free?)",
+                            first, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
+    }
+}
+
+/* Returns the first object of a bin, which is in none of the heap's slabs of the class: one that
+ * remote_keep kept, or no object at all. */
+static HAK_NOINLINE void cache_return_kept(struct cache *cache, uint32_t class_index)
+{
+    struct object *object = cache->bins[class_index].head;
+    size_t slice = window_slice_of(object);
+    if (HAK_UNLIKELY(!cache_may_hold(cache, class_index, object))) {
+        bool empty = window_contains_slice(slice) && window_owner(slice) == OWNER_NOBODY;
+        hak__diagnose_fatal(empty ? "double free (more objects freed than the slab holds)"
+                                  : "corrupted free list (written after free?)",
+                            object, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
+    }
+    bin_drop(cache, class_index, object->next, 1);
+    hak__remote_free(cache, slice, object);
+}
+
+/* Returns the first objects of a bin to their slab: neighbours, at most `most`. How many. */
+static uint32_t cache_return_run(struct cache *cache, uint32_t class_index, uint32_t most)
+{
+    struct object *tail, *next = cache->bins[class_index].head;
+    struct slab *slab = slab_of_slice(window_slice_of(next));
+    uintptr_t start = (uintptr_t)slab_start(slab);
+    size_t size = slab->slice_count * SLICE_SIZE;
+    struct object_list run = {next, 0};
+    do {
+        tail = next;
+        next = next->next;
+        run.count++;
+    } while (next != NULL && (uintptr_t)next - start < size && run.count < most);
+    bin_drop(cache, class_index, next, run.count);
+    hak__slab_return(cache->slabs, slab, run, tail);
+    return run.count;
+}
+
+/* Returns the first objects of a bin, those that were freed last, to their slabs: `count` of as
+ * many or more. */
+static void cache_return(struct cache *cache, uint32_t class_index, uint32_t count)
+{
+    const struct bin *bin = &cache->bins[class_index];
+    counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
+    while (count != 0) {
+        size_t slice = window_slice_of(bin->head);
+        if (HAK_LIKELY(window_contains_slice(slice) &&
+                       window_owner(slice) == (cache->key | class_index))) {
+            count -= cache_return_run(cache, class_index, count);
+        } else {
+            cache_return_kept(cache, class_index);
+            count--;
+        }
+    }
 }
 
 static void cache_flush_class(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
     if (bin->head != NULL) {
-        cache_return(cache, bin_take_all(bin));
+        cache_return(cache, class_index, bin_count(bin));
     }
     cache->missed[class_index] = false;
     if (bin->limit != 0) { /* not for nothing: a change is an atomic operation */
@@ -175,7 +173,11 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
         cache_flush_class(cache, class_index);
         return;
     }
-    cache_return(cache, bin_take_newest(bin));
+    /* The last freed: still near, while each object of a long list is a line to wait for. A third
+     * of the time of fragment_stress went into walking older ones (docs/decisions/0012). */
+    uint32_t most = bin->limit / 2 + 1;
+    most = most < FLUSH_OBJECTS_MAX ? most : FLUSH_OBJECTS_MAX;
+    cache_return(cache, class_index, most);
 }
 
 void hak__cache_flush(struct cache *cache)
@@ -202,7 +204,9 @@ void hak__cache_trim(struct cache *cache)
 void hak__cache_abandon(struct cache *cache)
 {
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
-        bin_take_all(&cache->bins[class_index]);
+        struct bin *bin = &cache->bins[class_index];
+        bin->head = NULL;
+        bin->room = (int32_t)bin->limit;
         cache_set_limit(cache, class_index, 0);
     }
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {

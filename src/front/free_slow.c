@@ -1,6 +1,7 @@
 /* free_slow.c: the one door behind free's fast path.
  *
- *   free_slow -> another heap's object: this thread's remote buffer -> the slab's remote word
+ *   free_slow -> another heap's object: its bin, if it shares no cache line and there is room
+ *                                     | this thread's remote buffer -> the slab's remote word
  *             -> own object (the thread had no bins a moment ago): its bin
  *             -> span: heap's cache | superslab       -> whale: cache | unmap
  *             -> NULL: nothing       -> foreign: reported       -> no allocation: fatal
@@ -26,11 +27,8 @@ void hak__free_overflow(struct thread *thread, uint32_t class_index)
 static void object_check(const struct thread *thread, const struct object *object,
                          uint32_t class_index)
 {
-    size_t slice = window_slice_of(object);
-    bool ours = window_contains_slice(slice) &&
-                window_owner(slice) == (thread->cache.key | class_index) &&
-                hak__slab_is_object(slab_of_slice(slice), object);
-    if (!ours) {
+    if (!cache_may_hold(&thread->cache, class_index, object) ||
+        !hak__slab_is_object(slab_of_slice(window_slice_of(object)), object)) {
         hak__diagnose_fatal("corrupted free list (written after free?)", object,
                             size_class_bytes(class_index), thread->heap->id);
     }
@@ -167,7 +165,15 @@ static void free_object(void *pointer, struct location location)
         free_fast(pointer);
         return;
     }
-    free_remotely(thread, location.slice, pointer);
+    uint32_t class_index = location.class_index;
+    if (HAK_LEVEL >= 2 &&
+        list_contains(thread, thread->cache.bins[class_index].head, pointer, class_index)) {
+        hak__diagnose_fatal("double free", pointer, location.bytes,
+                            slab->owner->key >> OWNER_CODE_BITS);
+    }
+    if (!remote_keep(&thread->cache, class_index, pointer)) {
+        free_remotely(thread, location.slice, pointer);
+    }
 }
 
 static void free_span(struct location location)
@@ -230,7 +236,8 @@ HAK_INLINE bool free_of_another(struct thread *thread, void *pointer)
     if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
         return false;
     }
-    if (HAK_UNLIKELY(!remote_push(&thread->cache, slice, pointer))) {
+    if (!remote_keep(&thread->cache, code, pointer) &&
+        HAK_UNLIKELY(!remote_push(&thread->cache, slice, pointer))) {
         free_remotely(thread, slice, pointer);
     }
     return true;

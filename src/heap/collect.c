@@ -101,6 +101,7 @@ void hak__heap_tick(struct thread *thread)
         hak__slab_drain(&heap->slabs);
         hak__cache_trim(&thread->cache);
         lock_release(&heap->lock);
+        hak__remote_flush(&thread->cache);
     }
     bool due = collect_is_due(now, delay);
     if (due) {
@@ -127,10 +128,10 @@ size_t hak__heap_reclaim(bool unmap)
 {
     struct thread *own = hak__thread;
     if (own->heap != NULL) {
-        hak__remote_flush(&own->cache);
         lock_acquire(&own->heap->lock);
         hak__cache_flush(&own->cache);
         lock_release(&own->heap->lock);
+        hak__remote_flush(&own->cache);
     }
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, true);

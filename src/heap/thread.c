@@ -81,10 +81,10 @@ struct thread *hak__thread_adopt(void)
 
 static void thread_flush(struct thread *thread)
 {
-    hak__remote_flush(&thread->cache);
     lock_acquire(&thread->heap->lock);
     hak__cache_flush(&thread->cache);
     lock_release(&thread->heap->lock);
+    hak__remote_flush(&thread->cache);
     /* an owner that the last batches found lagging: nobody may come by after them */
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);
@@ -217,9 +217,9 @@ void hak__thread_left(struct thread *thread)
 
 void hak__thread_end(void *value)
 {
+    /* Another C library in the process (dlmopen) may have put its own value in the key's place. */
+    (void)value;
     struct thread *thread = hak__thread;
-    (void)
-        value; /* Another C library in the process (dlmopen) may have put its own in this place. */
     if (thread == &hak__thread_none || thread == &hak__thread_ended) {
         return;
     }

@@ -143,6 +143,49 @@ static void test_by_another_thread(void **state)
     }
 }
 
+/* What another thread made is kept in this thread's bin, where its class has lines of its own. */
+static void *free_kept_twice(void *argument)
+{
+    size_t size = *(size_t *)argument;
+    void *own[4];
+    for (size_t i = 0; i < COUNT_OF(own); i++) {
+        own[i] = hide(hak_malloc(size));
+        REQUIRE(own[i] != NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(own); i++) {
+        hak_free(own[i]);
+    }
+    own[0] = hide(hak_malloc(size)); /* room for the other's */
+    hak_free(remote_objects[0]);
+    hak_free(hide(remote_objects[0]));
+    hak_trim(0);
+    return argument;
+}
+
+static void keep_twice(void *argument)
+{
+    pthread_t thread;
+    remote_objects[0] = hide(hak_malloc(*(size_t *)argument));
+    REQUIRE(pthread_create(&thread, NULL, free_kept_twice, argument) == 0);
+    pthread_join(thread, NULL);
+    /* its heap looks at its lists */
+    for (size_t i = 0; i < REMOTE_OBJECTS; i++) {
+        remote_objects[i] = hide(hak_malloc(*(size_t *)argument));
+        REQUIRE(remote_objects[i] != NULL);
+    }
+    free_all_of_another(NULL);
+    hak_trim(0);
+}
+
+static void test_kept_by_another_thread(void **state)
+{
+    static size_t sizes[] = {1100, 5000, 40000};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(keep_twice, &sizes[i], "^hakmem: fatal: .*(double free|corrupted)");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +196,7 @@ int main(void)
         cmocka_unit_test(test_whale),
         cmocka_unit_test(test_realloc_after_free),
         cmocka_unit_test(test_by_another_thread),
+        cmocka_unit_test(test_kept_by_another_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

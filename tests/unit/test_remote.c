@@ -164,6 +164,42 @@ static void test_neighbours_share_the_buffer(void **state)
     free_slabs_but_first_objects(SLABS);
 }
 
+/* An object that shares no cache line stays with the thread that freed it while its bin has room,
+ * is its next allocation, and goes to its slab's remote word with the rest of the bin. */
+static void test_whole_lines_are_kept(void **state)
+{
+    (void)state;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        struct bin *bin = &freer->bins[class_index];
+        void *own = unit_cache_allocate(freer, class_index);
+        unit_cache_free(freer, class_index, own); /* the limit is not 0 from here on */
+        while (bin->head != NULL) {
+            unit_cache_allocate(freer, class_index);
+        }
+        bool small = size_class_bytes(class_index) <= TINY_SIZE_MAX;
+        uint32_t most = small ? 0 : bin->limit;
+        void *objects[BIN_OBJECTS_MAX + 1];
+        for (uint32_t i = 0; i <= most; i++) {
+            objects[i] = unit_cache_allocate(owner, class_index);
+            assert_int_equal(remote_keep(freer, class_index, objects[i]), i < most);
+        }
+        assert_int_equal(bin_count(bin), most);
+        if (most != 0) {
+            assert_ptr_equal(unit_cache_allocate(freer, class_index), objects[most - 1]);
+            unit_cache_free(freer, class_index, objects[most - 1]);
+        }
+        uint32_t remote = (uint32_t)freer->counters.values[COUNTER_FREE_REMOTE];
+        hak__cache_flush(freer);
+        hak__remote_flush(freer);
+        assert_int_equal(freer->counters.values[COUNTER_FREE_REMOTE] - remote, most);
+        assert_int_equal(buffered_count(), 0);
+        for (uint32_t i = 0; i < most; i++) {
+            assert_true(hak__slab_remote_count(unit_slab_of(objects[i])) != 0);
+        }
+        hak__slab_drain(owner->slabs);
+    }
+}
+
 static void test_a_lagging_owner_is_remembered(void **state)
 {
     enum { PATIENCE = 3, SLABS = PATIENCE + 1 };
@@ -188,9 +224,8 @@ static void test_a_lagging_owner_is_remembered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REMOTE_TEST(test_a_full_entry_is_sent),
-        REMOTE_TEST(test_collisions_send),
-        REMOTE_TEST(test_neighbours_share_the_buffer),
+        REMOTE_TEST(test_a_full_entry_is_sent),          REMOTE_TEST(test_collisions_send),
+        REMOTE_TEST(test_neighbours_share_the_buffer),   REMOTE_TEST(test_whole_lines_are_kept),
         REMOTE_TEST(test_a_lagging_owner_is_remembered),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
