@@ -45,8 +45,9 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
-/* Starts or doubles the limit, or lets it be what the bin holds: a refill may have brought more,
- * and to return those objects means to wait for a line each. Within `bytes`, the option and both
+/* Starts the limit; later doubles it, or lets it be what the bin holds: a refill may have brought
+ * more, and to return those objects means to wait for a line each. (From the start that would be
+ * kept by every thread that allocates, frees and idles.) Within `bytes`, the option and both
  * budgets; two threads may exceed the common one by a step each. */
 static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t bytes)
 {
@@ -54,8 +55,10 @@ static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t
     uint32_t count = bin_count(&cache->bins[class_index]);
     bytes = bytes < hak__knobs.bin_bytes_max ? bytes : hak__knobs.bin_bytes_max;
     uint32_t most = cache_limit_for(class_index, bytes);
-    uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
-    larger = larger < count ? count : larger;
+    uint32_t larger = cache_limit_for(class_index, BIN_BYTES_START);
+    if (limit != 0) {
+        larger = 2 * limit < count ? count : 2 * limit;
+    }
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
     if (larger > limit && cache_affords(cache, growth)) {
@@ -76,25 +79,11 @@ uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
     return most == 0 ? 1 : most;
 }
 
-/* Takes the first `count` objects off the bin; the one that follows is `next`. */
-static void bin_drop(struct cache *cache, uint32_t class_index, struct object *next, uint32_t count)
+/* Returns one object that is in none of the heap's slabs of the class: one that remote_keep kept,
+ * or no object at all. The result is the next of the list. */
+static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32_t class_index,
+                                                     struct object *object)
 {
-    struct bin *bin = &cache->bins[class_index];
-    const struct object *first = bin->head;
-    bin->head = next;
-    bin->room += (int32_t)count;
-    if (HAK_UNLIKELY((next == NULL) != (bin_count(bin) == 0))) {
-        hak__diagnose_fatal(next != NULL ? "corrupted free list (double free?)"
-                                         : "corrupted free list (written after free?)",
-                            first, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
-    }
-}
-
-/* Returns the first object of a bin, which is in none of the heap's slabs of the class: one that
- * remote_keep kept, or no object at all. */
-static HAK_NOINLINE void cache_return_kept(struct cache *cache, uint32_t class_index)
-{
-    struct object *object = cache->bins[class_index].head;
     size_t slice = window_slice_of(object);
     if (HAK_UNLIKELY(!cache_may_hold(cache, class_index, object))) {
         bool empty = window_contains_slice(slice) && window_owner(slice) == OWNER_NOBODY;
@@ -102,44 +91,54 @@ static HAK_NOINLINE void cache_return_kept(struct cache *cache, uint32_t class_i
                                   : "corrupted free list (written after free?)",
                             object, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
     }
-    bin_drop(cache, class_index, object->next, 1);
+    struct object *next = object->next;
     hak__remote_free(cache, slice, object);
+    return next;
 }
 
-/* Returns the first objects of a bin to their slab: neighbours, at most `most`. How many. */
-static uint32_t cache_return_run(struct cache *cache, uint32_t class_index, uint32_t most)
+/* Is `object` what follows in a bin's list when `left` objects are left of it? */
+static void cache_check_list(const struct cache *cache, uint32_t class_index,
+                             const struct object *object, uint32_t left)
 {
-    struct object *tail, *next = cache->bins[class_index].head;
-    struct slab *slab = slab_of_slice(window_slice_of(next));
-    uintptr_t start = (uintptr_t)slab_start(slab);
-    size_t size = slab->slice_count * SLICE_SIZE;
-    struct object_list run = {next, 0};
-    do {
-        tail = next;
-        next = next->next;
-        run.count++;
-    } while (next != NULL && (uintptr_t)next - start < size && run.count < most);
-    bin_drop(cache, class_index, next, run.count);
-    hak__slab_return(cache->slabs, slab, run, tail);
-    return run.count;
+    if (HAK_UNLIKELY((object == NULL) != (left == 0))) {
+        hak__diagnose_fatal(object != NULL ? "corrupted free list (double free?)"
+                                           : "corrupted free list (written after free?)",
+                            object, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
+    }
 }
 
-/* Returns the first objects of a bin, those that were freed last, to their slabs: `count` of as
- * many or more. */
+/* Returns `count` of a bin's objects, those that were freed last, to their slabs, a run of
+ * neighbours in one slab at a time. */
 static void cache_return(struct cache *cache, uint32_t class_index, uint32_t count)
 {
-    const struct bin *bin = &cache->bins[class_index];
-    counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
-    while (count != 0) {
-        size_t slice = window_slice_of(bin->head);
-        if (HAK_LIKELY(window_contains_slice(slice) &&
-                       window_owner(slice) == (cache->key | class_index))) {
-            count -= cache_return_run(cache, class_index, count);
-        } else {
-            cache_return_kept(cache, class_index);
-            count--;
+    struct bin *bin = &cache->bins[class_index];
+    struct object *object = bin->head;
+    uint32_t left = count, kept = bin_count(bin) - count;
+    while (left != 0) {
+        size_t slice = window_slice_of(object);
+        if (HAK_UNLIKELY(!window_contains_slice(slice) ||
+                         window_owner(slice) != (cache->key | class_index))) {
+            object = cache_return_kept(cache, class_index, object);
+            cache_check_list(cache, class_index, object, --left + kept);
+            continue;
         }
+        struct slab *slab = slab_of_slice(slice);
+        uintptr_t start = (uintptr_t)slab_start(slab);
+        size_t size = slab->slice_count * SLICE_SIZE;
+        struct object_list run = {object, 0};
+        struct object *tail;
+        do {
+            tail = object;
+            object = object->next;
+            run.count++;
+        } while (object != NULL && (uintptr_t)object - start < size && run.count < left);
+        left -= run.count;
+        cache_check_list(cache, class_index, object, left + kept);
+        hak__slab_return(cache->slabs, slab, run, tail);
     }
+    bin->head = object;
+    bin->room += (int32_t)count;
+    counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
 }
 
 static void cache_flush_class(struct cache *cache, uint32_t class_index)

@@ -83,17 +83,8 @@ static bool free_overflows(uint32_t class_index, void *object)
     return cache->counters.values[COUNTER_FREE_OVERFLOW] != before;
 }
 
-/* What a new limit is when the bin holds `count`, within `bytes`. */
-static uint32_t first_limit(uint32_t class_index, uint32_t count, uint32_t bytes)
-{
-    uint32_t start = limit_for(class_index, BIN_BYTES_START), most = limit_for(class_index, bytes);
-    uint32_t limit = start < count ? count : start;
-    return limit < most ? limit : most;
-}
-
-/* Only allocating makes no room. The first free makes as much as the last refill needs. Only
- * freeing doubles it at every BIN_GROWTH_OVERFLOWS-th overflow, to a bound of its own or the
- * option, whichever is lower. */
+/* Only allocating makes no room. Only freeing doubles it at every BIN_GROWTH_OVERFLOWS-th overflow,
+ * to a bound of its own or the option, whichever is lower. */
 static void test_one_direction_grows_little(void **state)
 {
     static const uint32_t options[] = {UINT32_MAX, BIN_BYTES_FREEING / 2};
@@ -105,21 +96,21 @@ static void test_one_direction_grows_little(void **state)
         uint32_t option = options[i % 2];
         uint32_t most = limit_for(
             class_index, option < BIN_BYTES_FREEING ? option : (uint32_t)BIN_BYTES_FREEING);
+        uint32_t limit = limit_for(class_index, BIN_BYTES_START);
         hak__knobs.bin_bytes_max = option;
         allocate_all(class_index, COUNT);
         uint32_t refilled = bin_count(&cache->bins[class_index]);
-        uint32_t limit = first_limit(class_index, refilled + 1, option), first = limit;
         assert_int_equal(cache->bins[class_index].limit, 0);
         for (uint32_t j = 0; j < COUNT; j++) {
             bool overflow = free_overflows(class_index, objects[j]);
             assert_true(j != 0 || overflow);
-            if (overflow && j != 0 && ++overflows % BIN_GROWTH_OVERFLOWS == 0 && limit < most) {
+            if (overflow && j != 0 && ++overflows % BIN_GROWTH_OVERFLOWS == 0) {
                 limit = 2 * limit < most ? 2 * limit : most;
             }
             assert_int_equal(cache->bins[class_index].limit, limit);
             assert_true(hak__cache_objects(cache, class_index) <= limit + refilled);
         }
-        assert_int_equal(limit, first < most ? most : first);
+        assert_int_equal(limit, most);
         check_cache();
         hak__cache_flush(cache);
     }
@@ -145,12 +136,12 @@ static void test_a_refill_starts_the_count_anew(void **state)
     uint32_t class_index = size_class_of(32), overflows = 0, count = 64 * BIN_GROWTH_OVERFLOWS;
     (void)state;
     allocate_all(class_index, count);
-    uint32_t used = 0, refilled = bin_count(&cache->bins[class_index]);
+    uint32_t used = 0;
     for (; overflows < BIN_GROWTH_OVERFLOWS; used++) { /* the first one and all but one of a step */
         overflows += free_overflows(class_index, objects[used]);
     }
     uint32_t limit = cache->bins[class_index].limit;
-    assert_int_equal(limit, first_limit(class_index, refilled + 1, BIN_BYTES_MAX));
+    assert_int_equal(limit, limit_for(class_index, BIN_BYTES_START));
     assert_int_equal(cache->overflows[class_index], BIN_GROWTH_OVERFLOWS - 1);
     memmove(objects, objects + used, (count - used) * sizeof *objects);
     count -= used;
@@ -188,7 +179,7 @@ static void test_both_directions_double(void **state)
                 assert_int_equal(bin->limit, limit);
             }
             uint32_t expected = limit == 0 ? limit_for(class_index, BIN_BYTES_START) : 2 * limit;
-            expected = expected < held ? held : expected;
+            expected = limit != 0 && expected < held ? held : expected;
             expected = expected < most ? expected : most;
             assert_false(cache->missed[class_index]);
             assert_int_equal(bin->limit, expected);

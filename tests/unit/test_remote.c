@@ -171,14 +171,14 @@ static void test_whole_lines_are_kept(void **state)
     (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct bin *bin = &freer->bins[class_index];
-        void *own = unit_cache_allocate(freer, class_index);
-        unit_cache_free(freer, class_index, own); /* the limit is not 0 from here on */
+        void *own[BIN_OBJECTS_MAX + 1], *objects[BIN_OBJECTS_MAX + 1];
+        uint32_t own_count = 0;
+        own[own_count++] = unit_cache_allocate(freer, class_index);
+        unit_cache_free(freer, class_index, own[--own_count]); /* the limit is not 0 from here on */
         while (bin->head != NULL) {
-            unit_cache_allocate(freer, class_index);
+            own[own_count++] = unit_cache_allocate(freer, class_index);
         }
-        bool small = size_class_bytes(class_index) <= TINY_SIZE_MAX;
-        uint32_t most = small ? 0 : bin->limit;
-        void *objects[BIN_OBJECTS_MAX + 1];
+        uint32_t most = size_class_bytes(class_index) <= TINY_SIZE_MAX ? 0 : bin->limit;
         for (uint32_t i = 0; i <= most; i++) {
             objects[i] = unit_cache_allocate(owner, class_index);
             assert_int_equal(remote_keep(freer, class_index, objects[i]), i < most);
@@ -188,14 +188,20 @@ static void test_whole_lines_are_kept(void **state)
             assert_ptr_equal(unit_cache_allocate(freer, class_index), objects[most - 1]);
             unit_cache_free(freer, class_index, objects[most - 1]);
         }
-        uint32_t remote = (uint32_t)freer->counters.values[COUNTER_FREE_REMOTE];
+        uint64_t remote = freer->counters.values[COUNTER_FREE_REMOTE];
         hak__cache_flush(freer);
         hak__remote_flush(freer);
-        assert_int_equal(freer->counters.values[COUNTER_FREE_REMOTE] - remote, most);
+        assert_true(freer->counters.values[COUNTER_FREE_REMOTE] - remote == most);
         assert_int_equal(buffered_count(), 0);
         for (uint32_t i = 0; i < most; i++) {
             assert_true(hak__slab_remote_count(unit_slab_of(objects[i])) != 0);
         }
+        unit_cache_free(owner, class_index, objects[most]);
+        while (own_count != 0) {
+            unit_cache_free(freer, class_index, own[--own_count]);
+        }
+        hak__cache_flush(freer);
+        hak__cache_flush(owner);
         hak__slab_drain(owner->slabs);
     }
 }
