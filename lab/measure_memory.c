@@ -15,11 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     SERIES_COUNT = 512,      /* points that are printed at most; pairs merge when full */
-    COST_SHARE = 100,        /* a slow reading rests that many times its own duration */
+    COST_SHARE = 100,        /* a slow reading rests that many times what it cost */
     INTERVALS_AT_START = 32, /* a short program gets about that many samples as well */
     SAMPLE_COUNT_MIN = 8,    /* of shorter programs: mean is peak, end unknown */
     ROLLUP_FIRST_MS = 50,    /* rollups of shorter programs would be of their start */
@@ -272,13 +273,27 @@ uint64_t memory_next_ns(void)
     return memory.is_closed ? UINT64_MAX : memory.next_ns;
 }
 
+/* What a reading costs is our processor time: a wait for a processor is no reason to rest. */
+static uint64_t spent_ns(void)
+{
+    struct timespec spent;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return (uint64_t)spent.tv_sec * 1000000000 + (uint64_t)spent.tv_nsec;
+}
+
+static uint64_t next_after(uint64_t spent_before_ns)
+{
+    return measure_now_ns() + COST_SHARE * (spent_ns() - spent_before_ns);
+}
+
 static void memory_read(pid_t except, bool is_last)
 {
     uint64_t now_ns = measure_now_ns();
+    uint64_t spent_before_ns = spent_ns();
     uint64_t rss_kib;
     if (is_last || now_ns >= memory.tree_next_ns) {
         (void)memory_tree_list(memory.program, except);
-        memory.tree_next_ns = measure_now_ns() + COST_SHARE * (measure_now_ns() - now_ns);
+        memory.tree_next_ns = next_after(spent_before_ns);
     }
     rss_kib = tree_rss_kib();
     now_ns = measure_now_ns();
@@ -291,8 +306,9 @@ static void memory_read(pid_t except, bool is_last)
         series_add(now_ns - memory.start_ns, rss_kib);
     }
     if (is_last || now_ns >= memory.rollup_next_ns) {
+        spent_before_ns = spent_ns();
         tree_rollup();
-        memory.rollup_next_ns = measure_now_ns() + COST_SHARE * (measure_now_ns() - now_ns);
+        memory.rollup_next_ns = next_after(spent_before_ns);
     }
 }
 
