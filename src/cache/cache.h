@@ -12,11 +12,11 @@
  * whoever freed them, in whose processor's caches they are (docs/decisions/0029).
  *
  * `limit` adapts: 0 until the first overflow, doubled when a class both overflows and misses (or
- * now and then when it only overflows), up to knobs.bin_bytes_max and the budgets of the thread and
- * of all threads; 0 again when the class has had no slow operation between two ticks (trim). A
- * limit is charged its bytes and one slab, because a single cached object keeps its slab: 400 idle
- * threads with two objects in each of 100 bins held 2.9 GB (measured) in 3 MB of objects when each
- * had slabs of its own.
+ * now and then when it only overflows), or made what the bin holds if that is more, up to
+ * knobs.bin_bytes_max and the budgets of the thread and of all threads; 0 again when the class has
+ * had no slow operation between two ticks (trim). A limit is charged its bytes and one slab,
+ * because a single cached object keeps its slab: 400 idle threads with two objects in each of 100
+ * bins held 2.9 GB (measured) in 3 MB of objects when each had slabs of its own.
  *
  * Written by the owner thread only, flush and trim under its heap's lock; counts are read relaxed
  * by reports.
@@ -125,13 +125,6 @@ HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
     return true;
 }
 
-/* May objects of the class be in bins of threads whose heap does not own their slab? The others'
- * lines would be written by two threads. */
-HAK_INLINE bool class_has_own_lines(uint32_t class_index)
-{
-    return class_index > TINY_CLASS_COUNT;
-}
-
 /* Can the object be in a bin of the class? */
 HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
                                const struct object *object)
@@ -139,7 +132,7 @@ HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
     size_t slice = window_slice_of(object);
     uint32_t owner = window_contains_slice(slice) ? window_owner(slice) : CACHE_KEY_NONE;
     return owner == (cache->key | class_index) ||
-           (class_has_own_lines(class_index) && (owner & OWNER_CODE_MASK) == class_index);
+           (size_class_has_own_lines(class_index) && (owner & OWNER_CODE_MASK) == class_index);
 }
 
 /* A free of another heap's object: this thread's next malloc is to have it, if its bin has room.
@@ -147,7 +140,7 @@ HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
 HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *pointer)
 {
     struct bin *bin = &cache->bins[class_index];
-    if (!class_has_own_lines(class_index) || bin->room <= 0) {
+    if (!size_class_has_own_lines(class_index) || bin->room <= 0) {
         return false;
     }
     struct object *object = (struct object *)pointer;

@@ -103,7 +103,8 @@ static void cache_check_list(const struct cache *cache, uint32_t class_index,
     if (HAK_UNLIKELY((object == NULL) != (left == 0))) {
         hak__diagnose_fatal(object != NULL ? "corrupted free list (double free?)"
                                            : "corrupted free list (written after free?)",
-                            object, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
+                            cache->bins[class_index].head, size_class_bytes(class_index),
+                            cache->key >> OWNER_CODE_BITS);
     }
 }
 

@@ -46,6 +46,15 @@ HAK_INLINE uint32_t size_class_bytes(uint32_t class_index)
     return hak__size_classes[class_index].object_size;
 }
 
+/* No cache line is part of two objects of the class: slabs start at a slice, and all objects above
+ * TINY_SIZE_MAX are multiples of the finest step there. */
+HAK_INLINE bool size_class_has_own_lines(uint32_t class_index)
+{
+    return class_index > TINY_CLASS_COUNT;
+}
+
+HAK_STATIC_ASSERT((UINT32_C(1) << MID_STEP_SHIFT) % HAK_CACHE_LINE == 0, "steps of whole lines");
+
 /* The smallest class whose objects hold `size` bytes at multiples of `alignment` (a power of two,
  * at most the slice: a slab starts at a slice, so object k lies at k * object_size). CLASS_COUNT
  * when there is none. */

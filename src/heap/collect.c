@@ -128,10 +128,7 @@ size_t hak__heap_reclaim(bool unmap)
 {
     struct thread *own = hak__thread;
     if (own->heap != NULL) {
-        lock_acquire(&own->heap->lock);
-        hak__cache_flush(&own->cache);
-        lock_release(&own->heap->lock);
-        hak__remote_flush(&own->cache);
+        hak__thread_flush(own);
     }
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, true);

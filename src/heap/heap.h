@@ -94,6 +94,8 @@ HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
 HAK_HIDDEN void hak__thread_end(void *value);
 /* A thread struct that draws from a heap: a parked one or a new one. NULL: no memory. */
 HAK_HIDDEN struct thread *hak__thread_adopt(void);
+/* All that this thread, or one that no thread uses, has cached goes to the slabs. No lock held. */
+HAK_HIDDEN void hak__thread_flush(struct thread *thread);
 /* Flushes and parks one that no thread uses. */
 HAK_HIDDEN void hak__thread_park(struct thread *thread);
 /* First of all; follow `next`. Any thread. */

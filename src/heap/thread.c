@@ -79,12 +79,12 @@ struct thread *hak__thread_adopt(void)
     return thread;
 }
 
-static void thread_flush(struct thread *thread)
+void hak__thread_flush(struct thread *thread)
 {
     lock_acquire(&thread->heap->lock);
     hak__cache_flush(&thread->cache);
     lock_release(&thread->heap->lock);
-    hak__remote_flush(&thread->cache);
+    hak__remote_flush(&thread->cache); /* after the bins: they may have kept others' objects */
     /* an owner that the last batches found lagging: nobody may come by after them */
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);
@@ -94,7 +94,7 @@ static void thread_flush(struct thread *thread)
 void hak__thread_park(struct thread *thread)
 {
     struct heap *heap = thread->heap;
-    thread_flush(thread);
+    hak__thread_flush(thread);
     lock_acquire(&hak__heaps_lock);
     thread_push_parked(thread);
     lock_release(&hak__heaps_lock);
@@ -113,7 +113,7 @@ static void thread_move_if_crowded(struct thread *thread)
     if (!crowded || atomic_load_relaxed(&heap->threads_count) == 1 || !hak__heap_is_to_spare()) {
         return;
     }
-    thread_flush(thread);
+    hak__thread_flush(thread);
     if (thread_join(thread, hak__knobs.heaps_crowded_max)) {
         hak__heap_part(heap);
     }

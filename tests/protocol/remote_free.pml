@@ -372,8 +372,8 @@ proctype Owner(byte me)
         unlock_heap()
     :: break
     od;
-    /*= heap/thread.c hak__thread_park: thread_flush(thread); */
-    /*= heap/thread.c thread_flush: lock_acquire(&thread->heap->lock); hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); */
+    /*= heap/thread.c hak__thread_park: hak__thread_flush(thread); */
+    /*= heap/thread.c hak__thread_flush: lock_acquire(&thread->heap->lock); hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); */
     if
     :: HAS_ONE(me) ->
         lock_heap();
@@ -580,8 +580,8 @@ proctype Freer(byte me)
     /* Its end: the batch that waits is sent, with what its bins kept of others' objects. */
     /*= cache/remote.c hak__remote_flush: remote_send(cache, entry); */
     /*= cache/flush.c cache_return_kept: hak__remote_free(cache, slice, object); */
-    /*= heap/thread.c thread_flush: hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); hak__remote_flush(&thread->cache); */
-    /*= heap/thread.c thread_flush: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { hak__heap_help(thread); */
+    /*= heap/thread.c hak__thread_flush: hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); hak__remote_flush(&thread->cache); */
+    /*= heap/thread.c hak__thread_flush: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { hak__heap_help(thread); */
     if
     :: count != 0 ->
         return_remote();

@@ -14,19 +14,25 @@ struct owner {
     struct slab *slab;
 };
 
-static struct owner owner_create(void)
+static struct owner owner_create_of(uint32_t class_index)
 {
     struct thread *thread = adopt();
     struct owner owner = {.thread = thread, .heap = thread->heap};
     lock_acquire(&owner.heap->lock);
-    struct object_list list = unit_slab_refill(&owner.heap->slabs, 1, UINT32_MAX);
-    REQUIRE(list.count > 1);
+    struct object_list list = unit_slab_refill(&owner.heap->slabs, class_index, UINT32_MAX);
     struct object_list others = {list.head->next, list.count - 1};
     owner.object = list.head;
     owner.slab = unit_slab_of(owner.object);
-    hak__slab_return(&owner.heap->slabs, owner.slab, others, unit_list_tail(others));
+    if (others.count != 0) {
+        hak__slab_return(&owner.heap->slabs, owner.slab, others, unit_list_tail(others));
+    }
     lock_release(&owner.heap->lock);
     return owner;
+}
+
+static struct owner owner_create(void)
+{
+    return owner_create_of(1);
 }
 
 static bool owner_has_slab(const struct owner *owner)
@@ -92,6 +98,38 @@ static void test_help_at_the_end(void **state)
     assert_true(owner_has_slab(&owner));
     hak__thread_park(thread);
     assert_false(owner_has_slab(&owner));
+    hak__thread_park(owner.thread);
+}
+
+/* An object of another's that stays in the bin of the thread that frees it. */
+static struct owner owner_create_kept(struct thread *thread)
+{
+    uint32_t class_index = size_class_of(5000);
+    struct owner owner = owner_create_of(class_index);
+    thread_free(thread, class_index, thread_allocate(thread, class_index)); /* makes room */
+    REQUIRE(remote_keep(&thread->cache, class_index, owner.object));
+    return owner;
+}
+
+/* Whatever empties the bins also sends what they kept: nobody may come after it. */
+static void test_kept_objects_go_back(void **state)
+{
+    (void)state;
+    struct thread *thread = adopt();
+    struct owner owner = owner_create_kept(thread);
+    owner.heap->slabs.shared_patience = 1;
+    hak__thread_park(thread);
+    assert_false(owner_has_slab(&owner));
+    hak__thread_park(owner.thread);
+
+    thread = adopt();
+    owner = owner_create_kept(thread);
+    hak__knobs.purge_delay_ms = 0; /* always due */
+    hak__heap_tick(thread);
+    assert_true(owner_has_slab(&owner));
+    hak__heap_tick(thread); /* the class was idle */
+    assert_false(owner_has_slab(&owner));
+    hak__thread_park(thread);
     hak__thread_park(owner.thread);
 }
 
@@ -264,15 +302,17 @@ static void *reclaim_as_a_thread(void *argument)
     REQUIRE(hak__whale_free(whale));
     size_t cached = hak__whale_totals().cached_bytes;
     hak__remote_free(&thread->cache, window_slice_of(other.object), other.object);
+    struct owner kept = owner_create_kept(thread);
     size_t released = hak__heap_reclaim(unmap);
     REQUIRE(released >= cached && released > 0);
     REQUIRE_SIZE(hak__whale_totals().cached_bytes, ==, 0);
     REQUIRE_SIZE(hak__cache_bytes(&thread->cache), ==, 0);
     REQUIRE(heap->spans.slices == 0 && unit_set_is_empty(&heap->slabs));
-    REQUIRE(!owner_has_slab(&other));
+    REQUIRE(!owner_has_slab(&other) && !owner_has_slab(&kept));
     REQUIRE(!unit_is_mapped((uintptr_t)whale));
     REQUIRE(unmap || hak__superslab_bytes_dirty() == 0);
     REQUIRE(hak__heap_reclaim(unmap) == 0);
+    hak__thread_park(kept.thread);
     hak__thread_park(other.thread);
     return NULL;
 }
@@ -297,6 +337,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_collect),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_help_at_the_end),
+        UNIT_TEST_WITH_KNOBS(test_kept_objects_go_back),
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_due),
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_not_due),
         UNIT_TEST_WITH_KNOBS(test_operations_send_batches),
