@@ -54,7 +54,7 @@ struct cache {
     uint32_t remote_waiting; /* entries that are not empty */
     /* No bin lies across two cache lines. bins[0] stays empty: malloc(0) takes the slow door. */
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
-    bool missed[CLASS_COUNT];       /* refilled since the last overflow */
+    uint8_t refills[CLASS_COUNT];   /* since the last overflow, or many */
     uint8_t overflows[CLASS_COUNT]; /* since the last one that followed a refill */
     bool active[CLASS_COUNT];       /* slow operation since the last trim */
     struct counters counters;       /* what this thread does without the heap's lock, or with it */
@@ -81,9 +81,10 @@ HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_i
 /* Fills it, and returns the first object; NULL: there is none. Owner thread, no lock. */
 HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill);
 
-/* Objects a refill of the class takes at most: what fits a slice, or the limit. Little the first
- * time, because many threads need no more and give the rest back one by one at their end; and when
- * there is no budget for it, because all of that goes back at the next free. */
+/* Objects a refill of the class takes at most: what fits a slice, or the limit. Before the thread
+ * has freed any little at first and double the next time, because many threads need no more and
+ * give the rest back by slow frees; and when there is no budget for it, because all of that goes
+ * back at the next free. */
 HAK_HIDDEN uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index);
 
 /* The bin of the class exceeds its limit: makes room. Under the heap's lock. */

@@ -70,11 +70,14 @@ uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
 {
     uint32_t limit = cache->bins[class_index].limit;
     uint32_t start = cache_limit_for(class_index, BIN_BYTES_START);
-    if (limit == 0 &&
-        (!cache->missed[class_index] || !cache_affords(cache, cache_charge(class_index, start)))) {
+    uint32_t refills = cache->refills[class_index];
+    if (limit == 0 && (refills == 0 || !cache_affords(cache, cache_charge(class_index, start)))) {
         return start;
     }
     uint32_t most = (uint32_t)SLICE_SIZE / size_class_bytes(class_index);
+    if (limit == 0 && refills < REFILL_DOUBLINGS && (start << refills) < most) {
+        most = start << refills;
+    }
     most = most < limit ? limit : most;
     return most == 0 ? 1 : most;
 }
@@ -148,7 +151,7 @@ static void cache_flush_class(struct cache *cache, uint32_t class_index)
     if (bin->head != NULL) {
         cache_return(cache, class_index, bin_count(bin));
     }
-    cache->missed[class_index] = false;
+    cache->refills[class_index] = 0;
     if (bin->limit != 0) { /* not for nothing: a change is an atomic operation */
         cache_set_limit(cache, class_index, 0);
     }
@@ -157,10 +160,11 @@ static void cache_flush_class(struct cache *cache, uint32_t class_index)
 void hak__cache_overflow(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
+    bool missed = cache->refills[class_index] != 0;
     cache->active[class_index] = true;
     counter_add(&cache->counters, COUNTER_FREE_OVERFLOW, 1);
-    if (cache->missed[class_index] || bin->limit == 0) { /* too small in both directions, or new */
-        cache->missed[class_index] = false;
+    if (missed || bin->limit == 0) { /* too small in both directions, or new */
+        cache->refills[class_index] = 0;
         cache->overflows[class_index] = 0;
         cache_grow_limit(cache, class_index, UINT32_MAX);
     } else if (++cache->overflows[class_index] % BIN_GROWTH_OVERFLOWS == 0) { /* it only frees */
@@ -174,8 +178,9 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
         return;
     }
     /* The last freed: still near, while each object of a long list is a line to wait for. A third
-     * of the time of fragment_stress went into walking older ones (docs/decisions/0012). */
-    uint32_t most = bin->limit / 2 + 1;
+     * of the time of fragment_stress went into walking older ones (docs/decisions/0012). After
+     * nothing but frees all of it: the thread is done with them. */
+    uint32_t most = missed ? bin->limit / 2 + 1 : bin_count(bin);
     most = most < FLUSH_OBJECTS_MAX ? most : FLUSH_OBJECTS_MAX;
     cache_return(cache, class_index, most);
 }

@@ -12,7 +12,9 @@ struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
     }
     uint32_t most = hak__cache_refill_most(cache, class_index);
     cache->active[class_index] = true;
-    cache->missed[class_index] = true;
+    if (cache->refills[class_index] < UINT8_MAX) {
+        cache->refills[class_index]++;
+    }
     return hak__slab_refill(cache->slabs, class_index, most);
 }
 

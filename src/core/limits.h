@@ -77,13 +77,17 @@
  * and grows (cache/cache.h): most classes of most threads never need more. */
 #define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 256u : 131072u)
 #define BIN_BYTES_START (HAK_TINY_LIMITS ? 64u : 1024u)
+/* Refills of a class that its thread has not freed any of: each may bring twice what the one before
+ * did, so that what is too much is never more than what was used; after these what a slice holds.
+ */
+#define REFILL_DOUBLINGS 5u
 /* What a bin may grow to while its thread only frees, a doubling every so many overflows: room for
  * a batch of the size that remote frees come in. */
 #define BIN_BYTES_FREEING (HAK_TINY_LIMITS ? 128u : 16384u)
 #define BIN_GROWTH_OVERFLOWS (HAK_TINY_LIMITS ? 2u : 8u)
 #define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 4096u)
 #define BIN_OBJECTS_MIN 2u
-/* Objects a full bin returns to their slabs at once, or just more than half of a smaller one. */
+/* Objects a full bin returns to their slabs at most at once. */
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : 64u)
 
 /* Objects carved at once are at most this many bytes: carving links them and so touches their OS

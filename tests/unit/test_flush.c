@@ -145,11 +145,11 @@ static void test_a_refill_starts_the_count_anew(void **state)
     assert_int_equal(cache->overflows[class_index], BIN_GROWTH_OVERFLOWS - 1);
     memmove(objects, objects + used, (count - used) * sizeof *objects);
     count -= used;
-    while (!cache->missed[class_index]) {
+    while (cache->refills[class_index] == 0) {
         objects[count++] = unit_cache_allocate(cache, class_index);
     }
     hak__knobs.cache_bytes = cache->charged; /* no growth for this overflow */
-    for (used = 0; cache->missed[class_index]; used++) {
+    for (used = 0; cache->refills[class_index] != 0; used++) {
         unit_cache_free(cache, class_index, objects[used]);
     }
     hak__knobs.cache_bytes = UINT64_MAX / 2;
@@ -172,7 +172,7 @@ static void test_both_directions_double(void **state)
         for (int round = 0; round < 12; round++) {
             uint32_t limit = bin->limit, count = 4 * limit + 8 + CARVE_BYTES / 16, used = 0;
             allocate_all(class_index, count);
-            assert_true(cache->missed[class_index]);
+            assert_true(cache->refills[class_index] != 0);
             assert_int_equal(bin->limit, limit);
             uint32_t held = bin_count(bin) + 1;
             for (; !free_overflows(class_index, objects[used++]); held++) {
@@ -181,7 +181,7 @@ static void test_both_directions_double(void **state)
             uint32_t expected = limit == 0 ? limit_for(class_index, BIN_BYTES_START) : 2 * limit;
             expected = limit != 0 && expected < held ? held : expected;
             expected = expected < most ? expected : most;
-            assert_false(cache->missed[class_index]);
+            assert_int_equal(cache->refills[class_index], 0);
             assert_int_equal(bin->limit, expected);
             for (; used < count; used++) {
                 unit_cache_free(cache, class_index, objects[used]);
@@ -285,7 +285,7 @@ static void test_no_budget(void **state)
     assert_int_equal(hak__cache_refill_most(cache, class_index),
                      most); /* as the first of a class */
     objects[0] = unit_cache_allocate(cache, class_index);
-    assert_int_equal(hak__cache_refill_most(cache, class_index), SLICE_SIZE / 256);
+    assert_int_equal(hak__cache_refill_most(cache, class_index), 2 * most);
     hak__knobs.cache_bytes = 0;
     assert_int_equal(hak__cache_refill_most(cache, class_index), most);
     unit_cache_free(cache, class_index, objects[0]);
@@ -303,7 +303,8 @@ static void check_order(uint32_t class_index, void *const *kept, uint32_t kept_c
     assert_int_equal(kept_count, 0);
 }
 
-/* The last freed go back, half of the bin and no more than FLUSH_OBJECTS_MAX, unless it grows. */
+/* Of a thread that only frees the last freed go back, all of the bin but no more than
+ * FLUSH_OBJECTS_MAX, unless it grows. */
 static void test_a_full_bin(void **state)
 {
     static void *kept[OBJECTS_MAX];
@@ -324,7 +325,7 @@ static void test_a_full_bin(void **state)
         kept[kept_count++] = objects[i];
         if (full && bin->limit == limit) {
             flushes++;
-            back = limit / 2 + 1 < FLUSH_OBJECTS_MAX ? limit / 2 + 1 : FLUSH_OBJECTS_MAX;
+            back = limit + 1 < FLUSH_OBJECTS_MAX ? limit + 1 : FLUSH_OBJECTS_MAX;
             kept_count -= back;
         }
         assert_true(*flushed == flushed_before + back);
@@ -333,6 +334,34 @@ static void test_a_full_bin(void **state)
         check_order(class_index, kept, kept_count);
     }
     assert_true(flushes > 3);
+    check_cache();
+}
+
+/* Half of it when there was a refill since the bin was full before: the thread will want more. */
+static void test_a_full_bin_after_a_refill(void **state)
+{
+    uint32_t class_index = size_class_of(32), used = 0;
+    const struct bin *bin = &cache->bins[class_index];
+    (void)state;
+    hak__knobs.bin_bytes_max = BIN_BYTES_START;
+    uint32_t limit = limit_for(class_index, BIN_BYTES_START);
+    uint32_t half = limit / 2 + 1 < FLUSH_OBJECTS_MAX ? limit / 2 + 1 : FLUSH_OBJECTS_MAX;
+    uint32_t count = 8 * limit;
+    allocate_all(class_index, count);
+    while (bin->limit == 0) {
+        unit_cache_free(cache, class_index, objects[used++]);
+    }
+    while (cache->refills[class_index] == 0) {
+        objects[count++] = unit_cache_allocate(cache, class_index);
+    }
+    while (bin->room != 0) {
+        assert_false(free_overflows(class_index, objects[used++]));
+    }
+    assert_true(free_overflows(class_index, objects[used++]));
+    assert_int_equal(bin_count(bin), limit + 1 - half);
+    for (; used < count; used++) {
+        unit_cache_free(cache, class_index, objects[used]);
+    }
     check_cache();
 }
 
@@ -440,6 +469,7 @@ int main(void)
         FLUSH_TEST(test_the_budget_of_all_threads),
         FLUSH_TEST(test_no_budget),
         FLUSH_TEST(test_a_full_bin),
+        FLUSH_TEST(test_a_full_bin_after_a_refill),
         FLUSH_TEST(test_flush),
         FLUSH_TEST(test_trim),
         FLUSH_TEST(test_abandon),

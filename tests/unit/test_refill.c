@@ -50,20 +50,54 @@ static void test_the_first_refill(void **state)
         assert_int_equal(list_length(bin->head), batch - 1);
         assert_int_equal(bin_count(bin), batch - 1);
         assert_true(batch == 1 || (char *)bin->head == object + size);
-        assert_true(cache->missed[class_index] && cache->active[class_index]);
+        assert_true(cache->refills[class_index] == 1 && cache->active[class_index]);
         assert_int_equal(bin->limit, 0); /* a refill is no reason to keep more */
         assert_int_equal(hak__cache_objects(cache, class_index), batch - 1);
-        assert_true(hak__cache_refill_most(cache, class_index) >= SLICE_SIZE / size);
         unit_cache_free(cache, class_index, object);
     }
     assert_true(cache->slabs->counters.values[COUNTER_REFILL_CARVE] == CLASS_COUNT - 1);
     assert_int_equal(cache->charged != 0, 1);
-    for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index += CLASS_COUNT - 1) {
-        assert_false(class_index == 0 && cache->missed[class_index]);
-    }
+    assert_int_equal(cache->refills[0], 0);
     hak__cache_flush(cache); /* the thread ends: to the next everything is new */
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        assert_false(cache->missed[class_index]);
+        assert_int_equal(cache->refills[class_index], 0);
+    }
+}
+
+/* While nothing is freed each refill may take double; from the first free on what a slice holds. */
+static void test_refills_grow(void **state)
+{
+    (void)state;
+    for (size_t size = 16; size <= MID_SIZE_MAX; size *= 2) {
+        uint32_t class_index = size_class_of(size), refills = 0;
+        uint32_t start = hak__cache_refill_most(cache, class_index);
+        uint32_t slice = size > SLICE_SIZE ? 1 : (uint32_t)(SLICE_SIZE / size);
+        void *first = unit_cache_allocate(cache, class_index), *list = first;
+        for (; refills < UINT8_MAX + 2; refills++) {
+            uint32_t doubled = refills < REFILL_DOUBLINGS - 1 ? start << (refills + 1) : slice;
+            assert_int_equal(hak__cache_refill_most(cache, class_index),
+                             doubled < slice ? doubled : slice);
+            while (cache->bins[class_index].head != NULL) {
+                void *object = unit_cache_allocate(cache, class_index);
+                *(void **)object = list;
+                list = object;
+            }
+            void *object = unit_cache_allocate(cache, class_index);
+            *(void **)object = list;
+            list = object;
+        }
+        assert_int_equal(cache->refills[class_index], UINT8_MAX); /* does not wrap */
+        *(void **)first = NULL;
+        for (void *next; list != NULL; list = next) {
+            next = *(void **)list;
+            unit_cache_free(cache, class_index, list);
+        }
+        assert_int_equal(cache->refills[class_index], 0);
+        uint32_t limit = cache->bins[class_index].limit;
+        assert_true(limit != 0);
+        assert_int_equal(hak__cache_refill_most(cache, class_index), slice < limit ? limit : slice);
+        hak__cache_flush(cache);
+        assert_int_equal(hak__cache_refill_most(cache, class_index), start);
     }
 }
 
@@ -217,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         REFILL_TEST(test_the_first_refill),
+        REFILL_TEST(test_refills_grow),
         REFILL_TEST(test_a_refill_takes_what_a_slice_holds),
         REFILL_TEST(test_a_refill_takes_what_the_bin_may_hold),
         REFILL_TEST(test_two_caches_of_one_heap),
