@@ -2,7 +2,7 @@
  *
  * With the option that allows a thread no cache every free goes to its slab at once and every bin
  * holds one refill only: that makes the stages behind the bin reachable one by one. With the bins'
- * upper bound at 4 KiB a bin that was filled a few times has its limit, 64 objects, for good, so
+ * upper bound at 2 KiB a bin that was filled a few times has its limit, 32 objects, for good, so
  * that the rounds below are exact.
  */
 #include "paths.h"
@@ -10,11 +10,13 @@
 #include <stdlib.h>
 
 #define OPTION_NO_CACHE "HAKMEM_CACHE_BYTES=0"
-#define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=4096"
+#define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=2048"
 
 enum {
-    BIN_LIMIT = 64,                /* objects, with OPTION_SMALL_BINS */
-    BIN_MOVED = BIN_LIMIT / 2 + 1, /* what an overflow takes from the bin */
+    BIN_LIMIT = 32,               /* objects, with OPTION_SMALL_BINS */
+    BIN_MOVED = BIN_LIMIT + 1,    /* what an overflow that follows another takes from the bin */
+    BIN_HALF = BIN_LIMIT / 2 + 1, /* what one that follows a refill takes */
+    BIN_USED = 64,                /* objects, in any bin */
     MID_SIZE = 2000,
     TWO_SLICES_SIZE = 16384, /* its slabs never come from the pool */
     LARGEST_SIZE = 65536,    /* of an object; its slabs have 8 slices */
@@ -31,8 +33,8 @@ static size_t next_held;
 static void bin_fill(size_t size)
 {
     for (int cycle = 0; cycle < GROW_CYCLES; cycle++) {
-        paths_hold(0, BIN_LIMIT, size);
-        paths_release(0, BIN_LIMIT);
+        paths_hold(0, BIN_USED, size);
+        paths_release(0, BIN_USED);
     }
 }
 
@@ -66,17 +68,17 @@ static void flush_grow(size_t size)
     paths_hold(0, PATHS_SLAB, size);
 }
 
-/* Frees until the bin is full for the first time: all later ones follow no refill. */
+/* Frees until the bin is full for the second time: it and all later ones follow no refill. */
 static void flush_fill(void)
 {
-    paths_release(0, BIN_LIMIT + 1);
-    next_held = BIN_LIMIT + 1;
+    next_held = BIN_LIMIT + 1 + BIN_HALF;
+    paths_release(0, next_held);
 }
 
 /* In address order, and of each slab the first object stays in use, so that none is given back. */
 static void flush_start(const struct path *path, unsigned rounds)
 {
-    size_t needed = BIN_LIMIT + 1 + (size_t)rounds * BIN_MOVED;
+    size_t needed = BIN_LIMIT + 1 + BIN_HALF + (size_t)rounds * BIN_MOVED;
     size_t slabs = needed / (PATHS_SLAB - 1) + 1;
     flush_grow(path->size);
     paths_hold(0, slabs * PATHS_SLAB, path->size);
