@@ -45,6 +45,16 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
+/* Threads that share a heap with several others have small bins of small objects: there are many of
+ * those, and what is in one is of no use to the rest. Large objects would have no bins left. */
+static uint32_t cache_bin_bytes_max(const struct cache *cache, uint32_t class_index)
+{
+    uint32_t bytes = hak__knobs.bin_bytes_max;
+    return size_class_has_own_lines(class_index)
+               ? bytes
+               : bytes >> atomic_load_relaxed(&cache->slabs->shared_bin_shift);
+}
+
 /* Starts the limit; later doubles it, or lets it be what the bin holds: a refill may have brought
  * more, and to return those objects means to wait for a line each. (From the start that would be
  * kept by every thread that allocates, frees and idles.) Within `bytes`, the option and both
@@ -53,8 +63,8 @@ static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t
 {
     uint32_t limit = cache->bins[class_index].limit;
     uint32_t count = bin_count(&cache->bins[class_index]);
-    bytes = bytes < hak__knobs.bin_bytes_max ? bytes : hak__knobs.bin_bytes_max;
-    uint32_t most = cache_limit_for(class_index, bytes);
+    uint32_t bytes_max = cache_bin_bytes_max(cache, class_index);
+    uint32_t most = cache_limit_for(class_index, bytes < bytes_max ? bytes : bytes_max);
     uint32_t larger = cache_limit_for(class_index, BIN_BYTES_START);
     if (limit != 0) {
         larger = 2 * limit < count ? count : 2 * limit;

@@ -81,6 +81,11 @@
  * did, so that what is too much is never more than what was used; after these what a slice holds.
  */
 #define REFILL_DOUBLINGS 5u
+/* Of a heap that more threads than these draw from, bins of objects to 1 KiB hold at most a fourth:
+ * 8 to 17 % less memory with eight threads and more on two processors, in the same time
+ * (docs/decisions/0032). */
+#define BIN_SHARERS 2u
+#define BIN_SHARED_SHIFT 2u
 /* What a bin may grow to while its thread only frees, a doubling every so many overflows: room for
  * a batch of the size that remote frees come in. */
 #define BIN_BYTES_FREEING (HAK_TINY_LIMITS ? 128u : 16384u)

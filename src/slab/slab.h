@@ -66,6 +66,8 @@ struct slab_set {
     uint32_t shared_notified; /* A: stack of slabs with remote objects, slice + 1 */
     uint32_t shared_pending;  /* A: pushes on it since the last drain, about */
     uint32_t shared_patience; /* pending pushes from which on others drain; relaxed */
+    /* bins that draw from it may hold an option's bytes, if small a 2^-nth; relaxed */
+    uint32_t shared_bin_shift;
     struct counters counters;
     struct slab *partial[CLASS_COUNT]; /* first: the next to refill from */
 };

@@ -206,6 +206,30 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
     }
 }
 
+/* Bins of small objects stay small when many threads draw from the heap, those of large ones do
+ * not.
+ */
+static void test_the_bound_of_a_bin_in_a_crowd(void **state)
+{
+    static const size_t sizes[] = {16, TINY_SIZE_MAX, TINY_SIZE_MAX + 1, 4096};
+    (void)state;
+    cache->slabs->shared_bin_shift = BIN_SHARED_SHIFT;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t class_index = size_class_of(sizes[i]);
+        bool small = sizes[i] <= TINY_SIZE_MAX;
+        uint32_t most =
+            limit_for(class_index, small ? BIN_BYTES_MAX >> BIN_SHARED_SHIFT : BIN_BYTES_MAX);
+        for (int round = 0; round < 12; round++) {
+            uint32_t count = 4 * cache->bins[class_index].limit + 8 + CARVE_BYTES / 16;
+            allocate_all(class_index, count);
+            free_all(class_index, count);
+        }
+        assert_int_equal(cache->bins[class_index].limit, most);
+    }
+    cache->slabs->shared_bin_shift = 0;
+    check_cache();
+}
+
 static void fill_and_empty(uint32_t class_index)
 {
     allocate_all(class_index, 2 * BIN_OBJECTS_MAX);
@@ -465,6 +489,7 @@ int main(void)
         FLUSH_TEST(test_a_refill_starts_the_count_anew),
         FLUSH_TEST(test_both_directions_double),
         FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),
+        FLUSH_TEST(test_the_bound_of_a_bin_in_a_crowd),
         FLUSH_TEST(test_the_budget_of_a_thread),
         FLUSH_TEST(test_the_budget_of_all_threads),
         FLUSH_TEST(test_no_budget),
