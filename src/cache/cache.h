@@ -81,10 +81,10 @@ HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_i
 /* Fills it, and returns the first object; NULL: there is none. Owner thread, no lock. */
 HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill);
 
-/* Objects a refill of the class takes at most: what fits a slice, or the limit. Before the thread
- * has freed any little at first and double the next time, because many threads need no more and
- * give the rest back by slow frees; and when there is no budget for it, because all of that goes
- * back at the next free. */
+/* Objects a refill of the class takes at most: what fits a slice, or the limit. While the
+ * class has no limit little at first and double the next time, because many threads need no more
+ * and give the rest back by slow frees; and when there is no budget for it, because all of that
+ * goes back at the next free. */
 HAK_HIDDEN uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index);
 
 /* The bin of the class exceeds its limit: makes room. Under the heap's lock. */

@@ -79,17 +79,18 @@ static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t
 uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
 {
     uint32_t limit = cache->bins[class_index].limit;
-    uint32_t start = cache_limit_for(class_index, BIN_BYTES_START);
+    uint32_t slice = (uint32_t)SLICE_SIZE / size_class_bytes(class_index);
+    slice = slice == 0 ? 1 : slice;
+    if (limit != 0) {
+        return limit < slice ? slice : limit;
+    }
     uint32_t refills = cache->refills[class_index];
-    if (limit == 0 && (refills == 0 || !cache_affords(cache, cache_charge(class_index, start)))) {
+    uint32_t start = cache_limit_for(class_index, BIN_BYTES_START);
+    if (refills == 0 || !cache_affords(cache, cache_charge(class_index, start))) {
         return start;
     }
-    uint32_t most = (uint32_t)SLICE_SIZE / size_class_bytes(class_index);
-    if (limit == 0 && refills < REFILL_DOUBLINGS && (start << refills) < most) {
-        most = start << refills;
-    }
-    most = most < limit ? limit : most;
-    return most == 0 ? 1 : most;
+    uint32_t doubled = refills < REFILL_DOUBLINGS ? start << refills : slice;
+    return doubled < slice ? doubled : slice;
 }
 
 /* Returns one object that is in none of the heap's slabs of the class: one that remote_keep kept,
@@ -188,8 +189,8 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
         return;
     }
     /* The last freed: still near, while each object of a long list is a line to wait for. A third
-     * of the time of fragment_stress went into walking older ones (docs/decisions/0012). After
-     * nothing but frees all of it: the thread is done with them. */
+     * of the time of fragment_stress went into walking older ones (docs/decisions/0012). All of
+     * them when the thread only frees: it does not want them back (docs/decisions/0031). */
     uint32_t most = missed ? bin->limit / 2 + 1 : bin_count(bin);
     most = most < FLUSH_OBJECTS_MAX ? most : FLUSH_OBJECTS_MAX;
     cache_return(cache, class_index, most);

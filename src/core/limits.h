@@ -77,13 +77,11 @@
  * and grows (cache/cache.h): most classes of most threads never need more. */
 #define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 256u : 131072u)
 #define BIN_BYTES_START (HAK_TINY_LIMITS ? 64u : 1024u)
-/* Refills of a class that its thread has not freed any of: each may bring twice what the one before
- * did, so that what is too much is never more than what was used; after these what a slice holds.
- */
+/* While a class has no limit each refill may bring twice what the one before did, so that what is
+ * too much is about what was used; after this many refills it may bring what a slice holds. */
 #define REFILL_DOUBLINGS 5u
-/* Of a heap that more threads than these draw from, bins of objects to 1 KiB hold at most a fourth:
- * 8 to 17 % less memory with eight threads and more on two processors, in the same time
- * (docs/decisions/0032). */
+/* Of a heap that more threads than these draw from, bins of objects to 1 KiB grow to a fourth
+ * only: of no use to the other threads (docs/decisions/0032). */
 #define BIN_SHARERS 2u
 #define BIN_SHARED_SHIFT 2u
 /* What a bin may grow to while its thread only frees, a doubling every so many overflows: room for
@@ -92,7 +90,7 @@
 #define BIN_GROWTH_OVERFLOWS (HAK_TINY_LIMITS ? 2u : 8u)
 #define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 4096u)
 #define BIN_OBJECTS_MIN 2u
-/* Objects a full bin returns to their slabs at most at once. */
+/* Most objects that a full bin returns to their slabs at once. */
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : 64u)
 
 /* Objects carved at once are at most this many bytes: carving links them and so touches their OS

@@ -18,8 +18,8 @@ struct heap *hak__heap_first(void)
     return atomic_load_acquire(&shared_heap_first);
 }
 
-/* Under HEAPS. Others' freers look at the patience, its threads at the shift, reports at the count.
- */
+/* Under HEAPS. Other heaps' threads look at the patience, its own at the shift, reports at the
+ * count. */
 static void heap_set_threads(struct heap *heap, uint32_t count)
 {
     uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;

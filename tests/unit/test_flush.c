@@ -206,8 +206,7 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
     }
 }
 
-/* Bins of small objects stay small when many threads draw from the heap, those of large ones do
- * not.
+/* When many threads draw from the heap, bins of small objects stay small, those of large ones not.
  */
 static void test_the_bound_of_a_bin_in_a_crowd(void **state)
 {
