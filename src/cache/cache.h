@@ -105,9 +105,7 @@ HAK_HIDDEN size_t hak__cache_bytes(const struct cache *cache);
 
 HAK_INLINE struct remote_entry *remote_entry_of(struct cache *cache, size_t slice)
 {
-    /* Fibonacci hashing: neighbours get different entries */
-    uint32_t hash = (uint32_t)slice * UINT32_C(0x9e3779b1);
-    return &cache->remote[(hash >> 16) & (REMOTE_ENTRIES - 1)];
+    return &cache->remote[window_slice_hash(slice) & (REMOTE_ENTRIES - 1)];
 }
 
 /* The usual free of an object in somebody else's slab, which `slice` is part of: the slice has an

@@ -18,9 +18,18 @@
      : SLAB_SUITS(size, 6) ? 6                                                                     \
      : SLAB_SUITS(size, 7) ? 7                                                                     \
                            : (int)SLAB_SLICES_MAX)
+/* What a slab loses at its end, in lines. After a page of them the sets of a first-level cache
+ * repeat. */
+#define LINES_LEFT(size) (SLICES_FOR(size) * SLICE_SIZE % (size) / HAK_CACHE_LINE)
+#define COLORS_MAX 64u
+#define COLORS(size)                                                                               \
+    ((size) <= TINY_SIZE_MAX              ? 1                                                      \
+     : LINES_LEFT(size) + 1 <= COLORS_MAX ? LINES_LEFT(size) + 1                                   \
+                                          : COLORS_MAX)
 #define CLASS(size)                                                                                \
     {                                                                                              \
-        (size), (uint16_t)((SLICES_FOR(size) * SLICE_SIZE) / (size)), SLICES_FOR(size)             \
+        (size), (uint16_t)((SLICES_FOR(size) * SLICE_SIZE) / (size)), SLICES_FOR(size),            \
+            (uint8_t)COLORS(size)                                                                  \
     }
 #define TINY_4(size) CLASS(size), CLASS((size) + 16), CLASS((size) + 32), CLASS((size) + 48)
 #define TINY_16(size) TINY_4(size), TINY_4((size) + 64), TINY_4((size) + 128), TINY_4((size) + 192)
@@ -30,8 +39,8 @@
         CLASS((base) / 8 * 16)
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {
-    {0, 0, 0},   TINY_16(16), TINY_16(272), TINY_16(528), TINY_16(784), MID_8(1024),
-    MID_8(2048), MID_8(4096), MID_8(8192),  MID_8(16384), MID_8(32768),
+    {0, 0, 0, 1}, TINY_16(16), TINY_16(272), TINY_16(528), TINY_16(784), MID_8(1024),
+    MID_8(2048),  MID_8(4096), MID_8(8192),  MID_8(16384), MID_8(32768),
 };
 
 /* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: each class of a doubling that starts
@@ -61,7 +70,9 @@ uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)
         return CLASS_COUNT;
     }
     for (uint32_t class_index = size_class_of(rounded); class_index < CLASS_COUNT; class_index++) {
-        if ((size_class_bytes(class_index) & (alignment - 1)) == 0) {
+        const struct size_class *size_class = &hak__size_classes[class_index];
+        if ((size_class->object_size & (alignment - 1)) == 0 &&
+            (size_class->colors == 1 || alignment <= HAK_CACHE_LINE)) {
             return class_index;
         }
     }

@@ -6,6 +6,11 @@
  *
  * Spacing after dlmalloc/jemalloc practice: 16-byte steps waste at most 15 bytes where most objects
  * are, eight steps a doubling at most 12.5 % above. State: constant tables, filled at compile time.
+ *
+ * Objects above 1 KiB that all start at multiples of 1 KiB would share a sixteenth of the cache's
+ * sets. So their slabs start a few lines later, each another number of them (`colors`), within what
+ * no object fits into: slab coloring, J. Bonwick, "The slab allocator", 1994. Such objects are
+ * aligned to a line only.
  */
 #ifndef HAK_CORE_SIZE_CLASS_H
 #define HAK_CORE_SIZE_CLASS_H
@@ -16,6 +21,8 @@ struct size_class {
     uint32_t object_size;
     uint16_t objects_per_slab;
     uint8_t slab_slices;
+    uint8_t
+        colors; /* lines that the first object may lie behind the start of its slab: below this */
 };
 
 HAK_HIDDEN extern const struct size_class hak__size_classes[CLASS_COUNT];
@@ -56,8 +63,8 @@ HAK_INLINE bool size_class_has_own_lines(uint32_t class_index)
 HAK_STATIC_ASSERT((UINT32_C(1) << MID_STEP_SHIFT) % HAK_CACHE_LINE == 0, "steps of whole lines");
 
 /* The smallest class whose objects hold `size` bytes at multiples of `alignment` (a power of two,
- * at most the slice: a slab starts at a slice, so object k lies at k * object_size). CLASS_COUNT
- * when there is none. */
+ * at most the slice: a slab starts at a slice, so object k of a class without colors lies at
+ * k * object_size, of one with colors some lines behind that). CLASS_COUNT when there is none. */
 HAK_HIDDEN uint32_t hak__size_class_of_aligned(size_t size, size_t alignment);
 
 #endif

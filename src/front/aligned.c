@@ -1,4 +1,4 @@
-/* aligned.c: the aligned family. An object of 2^k * m bytes in a slab is 2^k aligned, so most
+/* aligned.c: the aligned family. Objects of many classes are aligned to more than 16 bytes, so most
  * alignments are only a choice of class; above a slice spans and whales start at multiples of any
  * power of two. */
 #include "base/bits.h"

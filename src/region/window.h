@@ -62,6 +62,13 @@ HAK_INLINE size_t window_slice_of(const void *pointer)
            SLICE_SHIFT; /* pointers below base become huge numbers */
 }
 
+/* 16 bits. Fibonacci hashing (D. Knuth, The Art of Computer Programming 3, 6.4): neighbours are far
+ * apart. */
+HAK_INLINE uint32_t window_slice_hash(size_t slice)
+{
+    return ((uint32_t)slice * UINT32_C(0x9e3779b1)) >> 16;
+}
+
 HAK_INLINE void *window_slice_address(size_t slice)
 {
     return (void *)(hak__window.base + (slice << SLICE_SHIFT));

@@ -9,7 +9,7 @@
 
 bool hak__slab_is_object(const struct slab *slab, const void *pointer)
 {
-    size_t offset = (size_t)((const unsigned char *)pointer - slab_start(slab));
+    size_t offset = (size_t)((const unsigned char *)pointer - slab_start(slab)) - slab->first;
     size_t size = size_class_bytes(slab->class_index);
     /* relaxed: a thread that frees remotely asks too; its object was carved before */
     return offset % size == 0 && offset / size < atomic_load_relaxed(&slab->carved_count);
@@ -40,6 +40,13 @@ static void slab_unlist(struct slab_set *set, struct slab *slab)
     slab->listed = false;
 }
 
+/* Another color for each slice: the heads of neighbouring slabs' objects are far apart in the sets
+ * of the cache. */
+static uint16_t slab_color(size_t slice, const struct size_class *size_class)
+{
+    return (uint16_t)(window_slice_hash(slice) * size_class->colors / 65536u * HAK_CACHE_LINE);
+}
+
 /* A new, listed slab of the class, from the pool or the region. NULL: no memory. */
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
@@ -67,6 +74,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->class_index = (uint8_t)class_index;
     slab->slice_count = size_class->slab_slices;
     slab->slices_back = 0;
+    slab->first = slab_color(slice, size_class);
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
         window_set_owner(slice + i, set->key | class_index);
@@ -145,7 +153,7 @@ static struct refill slab_carve(struct slab *slab, uint32_t most)
     count = count == 0 ? 1 : count;
     count = count > left ? left : count;
     count = count > most ? most : count;
-    void *first = slab_start(slab) + slab->carved_count * size;
+    void *first = slab_start(slab) + slab->first + slab->carved_count * size;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
     return (struct refill){{first, count}, (uint32_t)size};
 }

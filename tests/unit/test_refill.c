@@ -46,7 +46,8 @@ static void test_the_first_refill(void **state)
         assert_int_equal(hak__cache_refill_most(cache, class_index), start);
         uint32_t batch = carved < start ? carved : start;
         char *object = unit_cache_refill(cache, class_index);
-        assert_true(is_aligned(object, SLICE_SIZE)); /* the first of a new slab */
+        const struct slab *slab = unit_slab_of(object);
+        assert_ptr_equal(object, slab_start(slab) + slab->first); /* of a new slab */
         assert_int_equal(list_length(bin->head), batch - 1);
         assert_int_equal(bin_count(bin), batch - 1);
         assert_true(batch == 1 || (char *)bin->head == object + size);

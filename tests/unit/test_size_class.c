@@ -41,6 +41,11 @@ static void test_tables_are_consistent(void **state)
         assert_int_equal(size_class->objects_per_slab, slab_bytes / size_class->object_size);
         assert_true(size_class->objects_per_slab >= 4);
         assert_true(slab_bytes % size_class->object_size <= slab_bytes / 12);
+        size_t lines_left = slab_bytes % size_class->object_size / HAK_CACHE_LINE;
+        size_t colors = class_index <= TINY_CLASS_COUNT ? 1
+                        : lines_left + 1 < 64           ? lines_left + 1
+                                                        : 64;
+        assert_int_equal(size_class->colors, colors);
         /* a slice less would hold too few objects, or lose more at its end */
         size_t shorter = slab_bytes - SLICE_SIZE;
         assert_true(shorter / size_class->object_size < 4 ||
@@ -63,12 +68,13 @@ static void test_the_fast_functions_agree(void **state)
     }
 }
 
-/* The definition, by looking at every class; slabs start at slices. */
+/* The definition, by looking at every class; slabs start at slices, or lines behind. */
 static uint32_t naive_class_of_aligned(size_t size, size_t alignment)
 {
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         size_t bytes = hak__size_classes[class_index].object_size;
-        if (bytes >= size && bytes % alignment == 0 && alignment <= SLICE_SIZE) {
+        bool kept = hak__size_classes[class_index].colors == 1 || alignment <= HAK_CACHE_LINE;
+        if (bytes >= size && bytes % alignment == 0 && alignment <= SLICE_SIZE && kept) {
             return class_index;
         }
     }

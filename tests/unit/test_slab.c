@@ -51,6 +51,40 @@ static bool owns(const struct slab_set *set, size_t slice)
     return window_owner(slice) >> OWNER_CODE_BITS == set->key >> OWNER_CODE_BITS;
 }
 
+/* Objects of 9 KiB, which start at multiples of 1 KiB in each slab, are spread over the sets of a
+ * cache: those of neighbouring slabs begin in different lines of a page. */
+static void test_slabs_have_colors(void **state)
+{
+    (void)state;
+    enum { SLABS = 16 };
+    uint32_t class_index = size_class_of(9 * KIB);
+    const struct size_class *size_class = &hak__size_classes[class_index];
+    struct slab_set *set = unit_set_create();
+    uint32_t count = 0;
+    while (count < SLABS * size_class->objects_per_slab) {
+        count = refill_into(set, class_index, count);
+    }
+    bool lines[4 * KIB / HAK_CACHE_LINE] = {false};
+    uint32_t different = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct slab *slab = unit_slab_of(objects[i]);
+        char *end = (char *)slab_start(slab) + slab->slice_count * SLICE_SIZE;
+        assert_true((char *)objects[i] + size_class->object_size <= end);
+        assert_true(is_aligned(objects[i], HAK_CACHE_LINE));
+        assert_true(hak__slab_is_object(slab, objects[i]));
+        assert_false(hak__slab_is_object(slab, (char *)objects[i] + HAK_CACHE_LINE));
+        assert_true(slab->first < size_class->colors * HAK_CACHE_LINE);
+        bool *line = &lines[(uintptr_t)objects[i] % (4 * KIB) / HAK_CACHE_LINE];
+        different += !*line;
+        *line = true;
+    }
+    assert_true(different >= 32); /* 4 without colors; 64 at most */
+    for (uint32_t i = 0; i < count; i++) {
+        unit_return(set, &objects[i], 1);
+    }
+    unit_set_destroy(set);
+}
+
 static void test_carving_in_address_order(void **state)
 {
     (void)state;
@@ -64,11 +98,11 @@ static void test_carving_in_address_order(void **state)
             uint32_t batch = size >= CARVE_BYTES ? 1 : (uint32_t)(CARVE_BYTES / size);
             assert_int_equal(count - before, batch < capacity - before ? batch : capacity - before);
         }
-        assert_true(is_aligned(objects[0], SLICE_SIZE));
+        struct slab *slab = unit_slab_of(objects[0]);
+        assert_ptr_equal(objects[0], (char *)window_slice_address(slab_slice(slab)) + slab->first);
         for (uint32_t i = 0; i < count; i++) {
             assert_ptr_equal(objects[i], (char *)objects[0] + i * size);
         }
-        const struct slab *slab = unit_slab_of(objects[0]);
         assert_int_equal(slab->carved_count, capacity);
         assert_int_equal(slab->capacity, capacity);
         assert_ptr_equal(slab->owner, set);
@@ -131,7 +165,9 @@ static void test_is_object(void **state)
         count = refill_into(set, size_class_of(sizes[i]), count);
         struct slab *slab = unit_slab_of(objects[0]);
         for (size_t offset = 0; offset < slab->slice_count * SLICE_SIZE; offset += 8) {
-            bool expected = offset % sizes[i] == 0 && offset / sizes[i] < count;
+            size_t behind = offset - slab->first;
+            bool expected =
+                offset >= slab->first && behind % sizes[i] == 0 && behind / sizes[i] < count;
             assert_int_equal(hak__slab_is_object(slab, slab_start(slab) + offset), expected);
         }
         assert_false(hak__slab_is_object(slab, slab_start(slab) + 1));
@@ -465,6 +501,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_carving_in_address_order),
+        cmocka_unit_test(test_slabs_have_colors),
         cmocka_unit_test(test_memory_not_needed_is_not_touched),
         cmocka_unit_test(test_owner_words_and_heads),
         cmocka_unit_test(test_is_object),
