@@ -145,6 +145,11 @@ if(HAKMEM_SANITIZE)
     return()
 endif()
 
+# The soak on the program's own malloc, which LD_PRELOAD may make any allocator's.
+hakmem_add_test_program(soak_libc soak "${tests_directory}/soak/test_soak.c")
+set_target_properties(soak_libc PROPERTIES OUTPUT_NAME soak_libc)
+target_compile_definitions(soak_libc PRIVATE SOAK_LIBC hak_malloc=malloc hak_free=free hak_realloc=realloc)
+
 # The drop-in: each program under LD_PRELOAD and linked with the static library. plugin_<name>.c are shared
 # objects that these programs load.
 set(preload "LD_PRELOAD=$<TARGET_FILE:hakmem_shared>")

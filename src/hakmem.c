@@ -7,6 +7,7 @@
 
 #include "os/cgroup.c"
 #include "os/os_linux.c"
+#include "os/os_pages.c"
 #include "os/vdso.c"
 
 #include "core/diagnose.c"
@@ -14,6 +15,7 @@
 #include "core/options.c"
 #include "core/size_class.c"
 
+#include "region/huge.c"
 #include "region/purge.c"
 #include "region/superslab.c"
 #include "region/window.c"

@@ -24,9 +24,8 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
     if (refill.list.count == 0) {
         return NULL;
     }
-    struct object_list list = refill_link(refill);
-    struct object *object = list.head;
-    bin->head = object->next;
-    bin->room -= (int32_t)(list.count - 1);
+    struct object *object = refill_pop(&refill);
+    bin->head = refill_link(refill).head;
+    bin->room -= (int32_t)refill.list.count;
     return object;
 }

@@ -154,6 +154,13 @@
 #define HUGE_IN_A_ROW_MIN 7u
 
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
+/* One that takes longer than 512 small ones is no gain; less than the kernel can clear one in, and
+ * it was there. Pauses without any; with each a page of 5 ms is lost, so at most a twentieth of the
+ * time, and soon nothing (docs/decisions/0036). */
+#define HUGE_PAGE_US_MAX 1000u
+#define HUGE_PAGE_US_MIN 20u
+#define HUGE_PAUSE_MS_MIN 100u
+#define HUGE_PAUSE_MS_MAX 60000u
 
 HAK_STATIC_ASSERT(CLASS_COUNT < 0xF0, "class codes and the special owner codes must not meet");
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,

@@ -7,6 +7,7 @@
 #include "large/whale_pages.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
+#include "region/huge.h"
 
 /* A cached whale may be an eighth too large. */
 #define WHALE_SLACK_DIVISOR 8u
@@ -122,7 +123,7 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     }
     struct whale whale = {(uintptr_t)address, size};
     /* all of it: mremap takes no two kinds of pages at once */
-    if (!hak__whale_earns_huge(size, want_zero) || hak__os_huge(address, size) != 0) {
+    if (!hak__whale_earns_huge(size, want_zero) || hak__huge_ask(address, size) != 0) {
         hak__whale_watch(whale, want_zero);
     }
     return whale;
@@ -232,7 +233,7 @@ void *hak__whale_resize(void *pointer, size_t size)
     struct whale now = resized ? (struct whale){(uintptr_t)moved, size} : whale;
     if (resized && size / HUGE_PAGE_SIZE > whale.size / HUGE_PAGE_SIZE &&
         hak__whale_earns_huge(size, false)) {
-        hak__os_huge(moved, size);
+        hak__huge_ask(moved, size);
     }
     lock_acquire(&hak__whale_lock);
     hak__whale_registry_put_back(now);

@@ -7,7 +7,7 @@
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
 
-#include "base/compiler.h"
+#include "base/atomics.h"
 
 enum os_call {
     OS_CALL_MAP,
@@ -15,12 +15,19 @@ enum os_call {
     OS_CALL_REMAP,
     OS_CALL_PURGE,
     OS_CALL_HUGE,
+    OS_CALL_SMALL,
+    OS_CALL_POPULATE,
     OS_CALL_RESIDENT,
     OS_CALL_FUTEX,
     OS_CALL_COUNT
 };
 HAK_HIDDEN extern uint64_t hak__os_calls[OS_CALL_COUNT]; /* relaxed adds from any thread */
 HAK_HIDDEN extern const char *const hak__os_call_names[OS_CALL_COUNT];
+
+HAK_INLINE void os_count(enum os_call call)
+{
+    atomic_add_relaxed(&hak__os_calls[call], UINT64_C(1)); /* pairs with nothing: a counter */
+}
 
 /* Reads what never changes (page size, random bytes, limits). Idempotent; the first call is made
  * before any other function of this header and before there are two threads or under a lock. */
@@ -82,6 +89,10 @@ HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, bo
 HAK_HIDDEN int hak__os_purge(void *address, size_t size);
 /* Asks for huge pages; a refusal is harmless. */
 HAK_HIDDEN int hak__os_huge(void *address, size_t size);
+/* Asks for none, also where all memory has them. */
+HAK_HIDDEN int hak__os_small(void *address, size_t size);
+/* Makes it resident now, as by writes that change nothing. Needs Linux 5.14. */
+HAK_HIDDEN int hak__os_populate(void *address, size_t size);
 
 /* Bytes of it that are resident, 0 when the kernel will not say. `size` is at most
  * OS_RESIDENT_SIZE_MAX. */
@@ -94,6 +105,8 @@ HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
 /* Milliseconds of a monotonic clock, a few ms coarse; wraps after 49 days: compare differences
  * only. */
 HAK_HIDDEN uint32_t hak__os_clock_ms(void);
+/* Microseconds of the same, to the microsecond; 0 when the kernel will not say. */
+HAK_HIDDEN uint64_t hak__os_clock_us(void);
 
 HAK_HIDDEN void hak__os_sleep_ms(uint32_t duration_ms);
 

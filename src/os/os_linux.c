@@ -42,8 +42,15 @@
 #endif
 
 uint64_t hak__os_calls[OS_CALL_COUNT];
-const char *const hak__os_call_names[OS_CALL_COUNT] = {
-    "mmap", "munmap", "mremap", "madvise_dontneed", "madvise_hugepage", "mincore", "futex"};
+const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
+                                                       "munmap",
+                                                       "mremap",
+                                                       "madvise_dontneed",
+                                                       "madvise_hugepage",
+                                                       "madvise_nohugepage",
+                                                       "madvise_populate",
+                                                       "mincore",
+                                                       "futex"};
 
 /* Of a process's directory of threads: its own two, besides one for each thread. */
 #define OS_TASKS_LINKS 2u
@@ -51,7 +58,6 @@ const char *const hak__os_call_names[OS_CALL_COUNT] = {
 /* Of a set; the largest machines have fewer. */
 #define OS_PROCESSORS_MAX 8192u
 
-#define OS_PAGE_SIZE_MIN 4096u
 static size_t os_page = 4096;
 /* The kernel's name for it; NULL: there is none, ask by a system call. */
 #if defined(__x86_64__)
@@ -61,11 +67,6 @@ static size_t os_page = 4096;
 #endif
 typedef int os_clock_function(clockid_t clock, struct timespec *now);
 static os_clock_function *os_clock;
-
-static void os_count(enum os_call call)
-{
-    atomic_add_relaxed(&hak__os_calls[call], UINT64_C(1)); /* pairs with nothing: a counter */
-}
 
 void hak__os_init(void)
 {
@@ -315,65 +316,29 @@ int hak__os_remap(void *address, size_t old_size, size_t new_size, bool may_move
     return error;
 }
 
-int hak__os_purge(void *address, size_t size)
+static struct timespec os_clock_read(clockid_t clock)
 {
-    int saved = errno;
-    os_count(OS_CALL_PURGE);
-    int error = madvise(address, size, MADV_DONTNEED) == 0 ? 0 : -errno;
-    errno = saved;
-    return error;
-}
-
-int hak__os_huge(void *address, size_t size)
-{
-    int saved = errno;
-    os_count(OS_CALL_HUGE);
-    int error = madvise(address, size, MADV_HUGEPAGE) == 0 ? 0 : -errno;
-    errno = saved;
-    return error;
-}
-
-size_t hak__os_resident(const void *address, size_t size)
-{
-    /* a byte a page, whose lowest bit says that it is resident; counted eight at a time */
-    uint64_t pages[OS_RESIDENT_SIZE_MAX / OS_PAGE_SIZE_MIN / sizeof(uint64_t)] = {0};
-    const uint64_t lowest = UINT64_C(0x0101010101010101);
-    int saved = errno;
-    HAK_ASSERT(size <= OS_RESIDENT_SIZE_MAX);
-    os_count(OS_CALL_RESIDENT);
-    size_t resident = 0;
-    if (mincore((void *)(uintptr_t)address, size, (unsigned char *)pages) == 0) {
-        for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
-            resident += (pages[i] & lowest) * lowest >> 56; /* the sum of the eight bytes */
-        }
+    struct timespec now = {0, 0}; /* a failure stops decay, nothing else */
+    if (os_clock != NULL) {
+        os_clock(clock, &now); /* no kernel entry, and no errno */
+    } else {
+        int saved = errno;
+        syscall(SYS_clock_gettime, clock, &now);
+        errno = saved;
     }
-    errno = saved;
-    return resident * os_page;
-}
-
-uint32_t hak__os_resident_percent(const void *address, size_t size)
-{
-    size_t look = size < OS_RESIDENT_SIZE_MAX ? size : OS_RESIDENT_SIZE_MAX;
-    uintptr_t middle = (uintptr_t)address + (size - look) / 2;
-    uintptr_t start = bits_align_up(middle, os_page);
-    uintptr_t end = bits_align_down(middle + look, os_page);
-    if (start >= end) {
-        return 0;
-    }
-    return (uint32_t)(hak__os_resident((const void *)start, end - start) * 100 / (end - start));
+    return now;
 }
 
 uint32_t hak__os_clock_ms(void)
 {
-    struct timespec now = {0, 0}; /* a failure stops decay, nothing else */
-    if (os_clock != NULL) {
-        os_clock(CLOCK_MONOTONIC_COARSE, &now); /* no kernel entry, and no errno */
-    } else {
-        int saved = errno;
-        syscall(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, &now);
-        errno = saved;
-    }
+    struct timespec now = os_clock_read(CLOCK_MONOTONIC_COARSE);
     return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+}
+
+uint64_t hak__os_clock_us(void)
+{
+    struct timespec now = os_clock_read(CLOCK_MONOTONIC);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
 void hak__os_sleep_ms(uint32_t duration_ms)

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "core/knobs.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/window.h"
 
 struct lock hak__region_lock = LOCK_INITIAL(LOCK_RANK_REGION);
@@ -186,7 +187,7 @@ static void superslab_choose_pages(size_t first, uint32_t claimed, uint32_t coun
         return;
     }
     bool huge =
-        superslab_earns_huge() && hak__os_huge(window_slice_address(first), SUPERSLAB_SIZE) == 0;
+        superslab_earns_huge() && hak__huge_ask(window_slice_address(first), SUPERSLAB_SIZE) == 0;
     lock_acquire(&hak__region_lock);
     table->superslabs[index].huge = huge;
     lock_release(&hak__region_lock);

@@ -85,11 +85,26 @@ struct refill {
     uint32_t stride;
 };
 
+/* Takes the first object of a refill that has one. A carved one is not touched: what a program does
+ * not write needs no memory, and what it writes is the program's page fault, not malloc's. */
+HAK_INLINE struct object *refill_pop(struct refill *refill)
+{
+    struct object *object = refill->list.head;
+    refill->list.count--;
+    if (refill->stride == 0) {
+        refill->list.head = object->next;
+    } else {
+        unsigned char *next = (unsigned char *)object + refill->stride;
+        refill->list.head = refill->list.count == 0 ? NULL : (struct object *)(void *)next;
+    }
+    return object;
+}
+
 /* Links what was carved. Whose objects they are, without a lock: the first touch of a page takes
  * the kernel a microsecond and more, and nobody is to wait for that. */
 HAK_INLINE struct object_list refill_link(struct refill refill)
 {
-    if (refill.stride != 0) {
+    if (refill.stride != 0 && refill.list.count != 0) {
         unsigned char *at = (unsigned char *)refill.list.head;
         for (uint32_t i = 1; i < refill.list.count; i++, at += refill.stride) {
             ((struct object *)(void *)at)->next = (struct object *)(void *)(at + refill.stride);

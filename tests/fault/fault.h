@@ -27,6 +27,8 @@ enum fault_call {
     FAULT_MREMAP,
     FAULT_PURGE,
     FAULT_HUGE,
+    FAULT_SMALL,
+    FAULT_POPULATE,
     FAULT_MINCORE,
     FAULT_OPEN,
     FAULT_CLOSE,
@@ -70,6 +72,8 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_MREMAP] = {"mremap", {ENOMEM, EAGAIN, EFAULT, ENOSYS}, false},
     [FAULT_PURGE] = {"madvise_dontneed", {EINVAL, EAGAIN, ENOMEM, EPERM}, false},
     [FAULT_HUGE] = {"madvise_hugepage", {EINVAL, ENOMEM, EAGAIN}, false},
+    [FAULT_SMALL] = {"madvise_nohugepage", {EINVAL, ENOMEM, EAGAIN}, false},
+    [FAULT_POPULATE] = {"madvise_populate", {EINVAL, ENOMEM, EFAULT, EPERM}, false},
     [FAULT_MINCORE] = {"mincore", {EAGAIN, ENOMEM, ENOSYS}, false},
     [FAULT_OPEN] = {"open", {EACCES, ENOENT, EMFILE, ENOSPC, EROFS, EINTR}, false},
     [FAULT_CLOSE] = {"close", {EIO, EINTR}, false},
@@ -295,8 +299,19 @@ void *__wrap_mremap(void *address, size_t old_size, size_t new_size, int flags, 
 
 int __wrap_madvise(void *address, size_t size, int advice)
 {
-    REQUIRE(advice == MADV_DONTNEED || advice == MADV_HUGEPAGE);
-    FAULT_POINT(advice == MADV_DONTNEED ? FAULT_PURGE : FAULT_HUGE, -1);
+    static const struct {
+        int advice;
+        enum fault_call call;
+    } calls[] = {{MADV_DONTNEED, FAULT_PURGE},
+                 {MADV_HUGEPAGE, FAULT_HUGE},
+                 {MADV_NOHUGEPAGE, FAULT_SMALL},
+                 {23 /* MADV_POPULATE_WRITE */, FAULT_POPULATE}};
+    size_t i = 0;
+    while (i < COUNT_OF(calls) && calls[i].advice != advice) {
+        i++;
+    }
+    REQUIRE(i < COUNT_OF(calls));
+    FAULT_POINT(calls[i].call, -1);
     return __real_madvise(address, size, advice);
 }
 

@@ -56,6 +56,16 @@ static int do_huge(void)
     return hak__os_huge(page_of_mine, 4096);
 }
 
+static int do_small(void)
+{
+    return hak__os_small(page_of_mine, 4096);
+}
+
+static int do_populate(void)
+{
+    return hak__os_populate(page_of_mine, 4096);
+}
+
 /* Those that cannot fail say something harmless. */
 static int do_resident(void)
 {
@@ -185,6 +195,8 @@ static const struct site {
     {FAULT_MREMAP, do_remap, true},
     {FAULT_PURGE, do_purge, true},
     {FAULT_HUGE, do_huge, true},
+    {FAULT_SMALL, do_small, true},
+    {FAULT_POPULATE, do_populate, true},
     {FAULT_MINCORE, do_resident, false},
     {FAULT_OPEN, do_open_and_close, true},
     {FAULT_CLOSE, do_open_and_close, false},

@@ -3,6 +3,8 @@
  * ctest: timeout=600 no-qemu */
 #include "scenario.h"
 
+#include "region/huge.h"
+
 /* Times depend on nothing but what is done: what is free is purged at every tick. */
 static void prepare_work(void)
 {
@@ -32,6 +34,14 @@ static void prepare_huge_pages(void)
 {
     prepare_without_purges();
     hak__knobs.huge_threshold = 4 * MIB;
+    hak__huge_page_us_max = UINT64_MAX;
+}
+
+/* All are too slow: one is asked for, and taken back. */
+static void prepare_slow_huge_pages(void)
+{
+    prepare_huge_pages();
+    hak__huge_page_us_max = 0;
 }
 
 static void play_small(void)
@@ -212,6 +222,7 @@ static const struct scenario scenarios[] = {
     {"whales, nothing purged", prepare_without_purges, play_whales, false},
     {"many whales", prepare_without_purges, play_many_whales, false},
     {"huge pages", prepare_huge_pages, play_huge_pages, false},
+    {"slow huge pages", prepare_slow_huge_pages, play_huge_pages, true},
     {"aligned", prepare_without_purges, play_aligned, false},
     {"realloc", prepare_without_purges, play_realloc, false},
     {"trim and reports", prepare_without_purges, play_trim_and_reports, false},

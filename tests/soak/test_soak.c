@@ -15,7 +15,11 @@
  *   - the library counts exactly the store's objects; at level 2 all its walkers find nothing
  *   - resident memory is noted; its median over the last fifth of the cycles is at most PER_MILLE
  *     above that of the second fifth (drift)
- * One in 64 calls of malloc and free in small and mixed is timed. The last line has the figures.
+ * One in 64 calls of malloc and free in small, mixed, hand over and grow is timed. The last lines
+ * have the figures.
+ *
+ * Built as soak_libc it does the same on the program's malloc, whichever that is, and counts
+ * nothing: to time other allocators (docs/testing.md).
  *
  * ctest: args=--seconds args=20 args=--drift args=100 no-qemu
  */
@@ -279,7 +283,22 @@ static void rest(void)
     }
 }
 
+#ifdef SOAK_LIBC
+static void start_counts(void)
+{
+}
+
+static void check_counts(size_t cycle)
+{
+    (void)cycle;
+}
+#else
 static size_t objects_before; /* the process's own */
+
+static void start_counts(void)
+{
+    objects_before = stats_now().objects_in_use_count;
+}
 
 static void check_counts(size_t cycle)
 {
@@ -292,6 +311,7 @@ static void check_counts(size_t cycle)
         hak_trim(0); /* walks every heap */
     }
 }
+#endif
 
 static void run_cycle(size_t cycle)
 {
@@ -335,13 +355,27 @@ static void latencies_collect(void)
     }
 }
 
+/* How many calls of a million took `duration` ns, a power of two, or longer. */
+static double latency_above(const struct latency *latency, uint64_t duration)
+{
+    uint64_t total = 0, above = 0;
+    for (size_t i = 0; i < BUCKETS; i++) {
+        total += latency->counts[i];
+        above += (UINT64_C(1) << (i / 8)) >= duration ? latency->counts[i] : 0;
+    }
+    return total == 0 ? 0 : (double)above * 1e6 / (double)total;
+}
+
 static void latency_print(const char *name, const struct latency *latency)
 {
-    printf("soak: %s: p50 %llu, p99 %llu, p99.9 %llu, p99.99 %llu ns, longest %.3f ms\n", name,
-           (unsigned long long)latency_at(latency, 500000),
-           (unsigned long long)latency_at(latency, 990000),
-           (unsigned long long)latency_at(latency, 999000),
-           (unsigned long long)latency_at(latency, 999900), (double)latency->max / 1e6);
+    printf(
+        "soak: %s: p50 %llu, p99 %llu, p99.9 %llu, p99.99 %llu ns, longest %.3f ms; of a million "
+        "%.0f took 1 us, %.0f took 4 us\n",
+        name, (unsigned long long)latency_at(latency, 500000),
+        (unsigned long long)latency_at(latency, 990000),
+        (unsigned long long)latency_at(latency, 999000),
+        (unsigned long long)latency_at(latency, 999900), (double)latency->max / 1e6,
+        latency_above(latency, 1024), latency_above(latency, 4096));
 }
 
 /* Ends the process when resident memory has crept up. */
@@ -391,7 +425,7 @@ int main(int count, char **arguments)
         workers[i].random = seed + i;
     }
     run_phase(0); /* what the C library keeps for threads */
-    objects_before = stats_now().objects_in_use_count;
+    start_counts();
     store_fill();
     size_t cycle = 0;
     for (; cycle < CYCLES_MAX && (now_ns() < end || cycle < 5); cycle++) {

@@ -367,6 +367,8 @@ static void test_calls_are_counted(void **state)
         assert_int_equal(hak__os_map(2 * page, page, &place), 0);
         hak__os_purge(place, page);
         hak__os_huge(place, page);
+        hak__os_small(place, page);
+        hak__os_populate(place, page);
         hak__os_resident(place, page);
         hak__os_wake(&futex_word);
         assert_int_equal(hak__os_remap(place, 2 * page, page, true, &moved), 0);

@@ -65,6 +65,22 @@ static void test_the_first_refill(void **state)
     }
 }
 
+/* An object of 16 KiB that nobody writes needs no page. */
+static void test_a_carved_object_is_not_touched(void **state)
+{
+    (void)state;
+    hak__knobs.huge_threshold = UINT64_MAX;
+    hak__slab_pool_empty();
+    hak__superslab_purge(true);
+    uint32_t class_index = size_class_of(16 * KIB);
+    char *object = unit_cache_allocate(cache, class_index);
+    unsigned char resident[4] = {0};
+    assert_int_equal(mincore(object, 16 * KIB, resident), 0);
+    assert_false((resident[0] | resident[1] | resident[2] | resident[3]) & 1);
+    memset(object, 1, 16 * KIB);
+    unit_cache_free(cache, class_index, object);
+}
+
 /* While nothing is freed each refill may take double; from the first free on what a slice holds. */
 static void test_refills_grow(void **state)
 {
@@ -252,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         REFILL_TEST(test_the_first_refill),
+        REFILL_TEST(test_a_carved_object_is_not_touched),
         REFILL_TEST(test_refills_grow),
         REFILL_TEST(test_a_refill_takes_what_a_slice_holds),
         REFILL_TEST(test_a_refill_takes_what_the_bin_may_hold),
