@@ -1,5 +1,8 @@
 /* test_huge.c: region/huge: huge pages are asked for while they come quickly. (Compaction that
- * stalls for seconds: mimalloc #1323, #1373.) */
+ * stalls for seconds: mimalloc #1323, #1373.)
+ *
+ * ctest: no-qemu
+ */
 #include "unit.h"
 
 #include "region/huge.h"
