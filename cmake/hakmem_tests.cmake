@@ -145,11 +145,6 @@ if(HAKMEM_SANITIZE)
     return()
 endif()
 
-# The soak on the program's own malloc, which LD_PRELOAD may make any allocator's.
-hakmem_add_test_program(soak_libc soak "${tests_directory}/soak/test_soak.c")
-set_target_properties(soak_libc PROPERTIES OUTPUT_NAME soak_libc)
-target_compile_definitions(soak_libc PRIVATE SOAK_LIBC hak_malloc=malloc hak_free=free hak_realloc=realloc)
-
 # The drop-in: each program under LD_PRELOAD and linked with the static library. plugin_<name>.c are shared
 # objects that these programs load.
 set(preload "LD_PRELOAD=$<TARGET_FILE:hakmem_shared>")
@@ -158,6 +153,12 @@ if(CMAKE_CROSSCOMPILING) # for the program alone
     set(preload_launcher ${launcher} -E ${preload})
     set(preload "")
 endif()
+# The soak on the program's own malloc, which LD_PRELOAD may make any allocator's; here it is hakmem's.
+hakmem_add_test_program(soak_libc soak "${tests_directory}/soak/test_soak.c")
+set_target_properties(soak_libc PROPERTIES OUTPUT_NAME soak_libc)
+target_compile_definitions(soak_libc PRIVATE SOAK_LIBC hak_malloc=malloc hak_free=free hak_realloc=realloc)
+hakmem_register(libc soak "args=--seconds;args=1;args=--drift;args=1000000;no-qemu" "${preload}"
+    $<TARGET_FILE:soak_libc>)
 file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/test_*.c" "${tests_directory}/override/test_*.cc")
 foreach(source IN LISTS sources)
     hakmem_test_name(${source} name)

@@ -9,8 +9,8 @@
  *
  * Objects above 1 KiB that all start at multiples of 1 KiB would share a sixteenth of the cache's
  * sets. So their slabs start a few lines later, each another number of them (`colors`), within what
- * no object fits into: slab coloring, J. Bonwick, "The slab allocator", 1994. Such objects are
- * aligned to a line only.
+ * no object fits into: slab coloring, J. Bonwick, "The slab allocator", 1994. Where there is room
+ * for two lines or more, such objects are aligned to a line only.
  */
 #ifndef HAK_CORE_SIZE_CLASS_H
 #define HAK_CORE_SIZE_CLASS_H

@@ -61,7 +61,7 @@ struct slab {
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
 
-/* What one heap owns. Everything but shared_notified is written under the heap's lock. */
+/* What one heap owns. Everything but the shared words is written under the heap's lock. */
 struct slab_set {
     uint32_t key;              /* heap id << 8: owner words of its slabs are key | class */
     uint32_t shared_notified;  /* A: stack of slabs with remote objects, slice + 1 */

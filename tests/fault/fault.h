@@ -19,6 +19,10 @@
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 
+#ifndef MADV_POPULATE_WRITE /* of Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
 /* A caller of mmap is told apart by what it wants: an address or any. */
 enum fault_call {
     FAULT_MMAP,
@@ -305,7 +309,7 @@ int __wrap_madvise(void *address, size_t size, int advice)
     } calls[] = {{MADV_DONTNEED, FAULT_PURGE},
                  {MADV_HUGEPAGE, FAULT_HUGE},
                  {MADV_NOHUGEPAGE, FAULT_SMALL},
-                 {23 /* MADV_POPULATE_WRITE */, FAULT_POPULATE}};
+                 {MADV_POPULATE_WRITE, FAULT_POPULATE}};
     size_t i = 0;
     while (i < COUNT_OF(calls) && calls[i].advice != advice) {
         i++;
