@@ -14,6 +14,8 @@
 /* calloc of more than this takes a new mapping rather than clear an old one: the pages it never
  * touches cost nothing then. */
 #define WHALE_CLEAR_MAX ((size_t)32 << 20)
+/* An end with less than this is not worth a huge page. */
+#define WHALE_END_MIN ((size_t)64 << 10)
 
 struct whale_cached {
     struct whale whale;
@@ -83,19 +85,47 @@ static void whale_unmap(struct whale whale)
     }
 }
 
-/* Cuts or stretches a whale out of the cache: moving pages costs a hundredth of faulting them in
- * anew, and its own fresh ones are less. address 0: that failed, and it is gone. */
-static struct whale whale_reshape(struct whale whale, size_t size)
+/* From twice the huge page on, huge-page alignment costs little address space and lets the kernel
+ * use them; and page tables, or huge pages, are moved whole. */
+static size_t whale_alignment(size_t size)
 {
-    if (whale_fits(whale.size, size)) {
-        return whale;
-    }
+    return size >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : hak__os_page_size();
+}
+
+/* What a whale that has huge pages is mapped with: its end has one, too, unless that adds more than
+ * a quarter, or there is next to nothing in it. (Small pages at the end stay small when the whale
+ * is stretched later.) */
+static size_t whale_huge_size(size_t size)
+{
+    size_t excess = bits_align_up(size, HUGE_PAGE_SIZE) - size;
+    return excess <= size / 4 && excess <= HUGE_PAGE_SIZE - WHALE_END_MIN ? size + excess : size;
+}
+
+/* Does it need another huge page, and earn it? */
+static bool whale_grows_huge(size_t old_size, size_t size, bool zeroed)
+{
+    return bits_align_up(size, HUGE_PAGE_SIZE) > bits_align_up(old_size, HUGE_PAGE_SIZE) &&
+           hak__whale_earns_huge(size, zeroed);
+}
+
+/* Cuts or stretches a whale: moving pages costs a hundredth of faulting them in anew, and its own
+ * fresh ones are less. address 0: that failed, and it is as it was. */
+static struct whale whale_reshape(struct whale whale, size_t size, bool want_zero)
+{
+    bool huge = whale_grows_huge(whale.size, size, want_zero);
+    size_t wanted = huge ? whale_huge_size(size) : size;
+    size_t alignment = whale_alignment(size);
     void *moved = (void *)whale.address;
-    if (hak__os_remap(moved, whale.size, size, true, &moved) != 0) {
-        whale_unmap(whale);
-        return (struct whale){0, 0};
+    if (hak__os_remap(moved, whale.size, wanted, alignment, &moved) != 0) {
+        wanted = size; /* near a limit: just what is asked for */
+        if (hak__os_remap(moved, whale.size, wanted, alignment, &moved) != 0) {
+            return (struct whale){0, 0};
+        }
     }
-    return (struct whale){(uintptr_t)moved, size};
+    if (huge) {
+        hak__huge_ask(moved, wanted, whale.size);
+    }
+    return (struct whale){(uintptr_t)moved, wanted};
 }
 
 /* Makes room for `size` bytes more: drops the oldest. Under the lock; the dropped are unmapped by
@@ -112,18 +142,20 @@ static uint32_t whale_cache_evict(size_t size, struct whale *evicted)
 
 static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
 {
-    /* From twice the huge page on, huge-page alignment costs little address space and lets the
-     * kernel use them. */
-    size_t huge_alignment = size >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : hak__os_page_size();
+    bool huge = whale_grows_huge(0, size, want_zero);
+    size_t wanted = huge ? whale_huge_size(size) : size;
+    size_t wanted_alignment = whale_alignment(size);
+    wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
     void *address;
-    size_t wanted = alignment > huge_alignment ? alignment : huge_alignment;
-    if (hak__os_map(size, wanted, &address) != 0 && /* near a limit: just what is asked for */
-        (wanted == alignment || hak__os_map(size, alignment, &address) != 0)) {
-        return (struct whale){0, 0};
+    if (hak__os_map(wanted, wanted_alignment, &address) != 0) {
+        wanted = size; /* near a limit: just what is asked for */
+        if (hak__os_map(wanted, alignment, &address) != 0) {
+            return (struct whale){0, 0};
+        }
     }
-    struct whale whale = {(uintptr_t)address, size};
+    struct whale whale = {(uintptr_t)address, wanted};
     /* all of it: mremap takes no two kinds of pages at once */
-    if (!hak__whale_earns_huge(size, want_zero) || hak__huge_ask(address, size) != 0) {
+    if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
         hak__whale_watch(whale, want_zero);
     }
     return whale;
@@ -144,8 +176,12 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
         whale = whale_cache_take(size, alignment);
         lock_release(&hak__whale_lock);
     }
-    if (whale.address != 0) {
-        whale = whale_reshape(whale, size);
+    if (whale.address != 0 && !whale_fits(whale.size, size)) {
+        struct whale reshaped = whale_reshape(whale, size, want_zero);
+        if (reshaped.address == 0) {
+            whale_unmap(whale);
+        }
+        whale = reshaped;
     }
     if (whale.address == 0) {
         whale = whale_map(size, alignment, want_zero);
@@ -228,18 +264,13 @@ void *hak__whale_resize(void *pointer, size_t size)
     if (whale.address == 0) {
         return NULL;
     }
-    void *moved = (void *)whale.address;
-    bool resized = size == whale.size || hak__os_remap(moved, whale.size, size, true, &moved) == 0;
-    struct whale now = resized ? (struct whale){(uintptr_t)moved, size} : whale;
-    if (resized && size / HUGE_PAGE_SIZE > whale.size / HUGE_PAGE_SIZE &&
-        hak__whale_earns_huge(size, false)) {
-        hak__huge_ask(moved, size);
-    }
+    struct whale resized = whale_fits(whale.size, size) ? whale : whale_reshape(whale, size, false);
+    struct whale now = resized.address != 0 ? resized : whale;
     lock_acquire(&hak__whale_lock);
     hak__whale_registry_put_back(now);
     hak__whale_watch_moved(whale.address, now);
     lock_release(&hak__whale_lock);
-    return resized ? moved : NULL;
+    return (void *)resized.address;
 }
 
 size_t hak__whale_cache_trim(uint32_t age_ms)

@@ -24,21 +24,31 @@ static bool whale_is_dense(struct whale whale)
     return hak__os_resident_percent((const void *)whale.address, whale.size) >= HUGE_DENSE_PERCENT;
 }
 
+static bool sighting_is_dense(const struct sighting *sighting)
+{
+    return sighting->ended ? sighting->dense : whale_is_dense(sighting->whale);
+}
+
 bool hak__whale_earns_huge(size_t size, bool zeroed)
 {
     if (size < 2 * HUGE_PAGE_SIZE) {
         return false;
     }
     lock_acquire(&hak__whale_lock);
-    struct sighting sighting = sightings[zeroed][0];
+    struct sighting older = sightings[zeroed][0], last = sightings[zeroed][1];
     size_t mapped = hak__whale_registry_totals().live_bytes;
     lock_release(&hak__whale_lock);
     mapped += hak__superslab_bytes_claimed() + size;
-    if (sighting.whale.address == 0) {
-        return !zeroed && mapped / WHALE_HUGE_FACTOR >= hak__knobs.huge_threshold;
+    if (mapped < hak__knobs.huge_threshold) {
+        return false;
     }
-    return mapped >= hak__knobs.huge_threshold &&
-           (sighting.ended ? sighting.dense : whale_is_dense(sighting.whale));
+    if (older.whale.address != 0) {
+        return sighting_is_dense(&older);
+    }
+    if (!zeroed && mapped / WHALE_HUGE_FACTOR >= hak__knobs.huge_threshold) {
+        return true;
+    }
+    return last.whale.address != 0 && sighting_is_dense(&last);
 }
 
 void hak__whale_watch(struct whale whale, bool zeroed)

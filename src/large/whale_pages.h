@@ -3,8 +3,9 @@
  * Huge pages save most of the faults' time (a fifth to a third is left), but a sparse table of 1
  * GiB is 160 MiB of small pages and 2.4 GiB of huge ones (docs/decisions/0010). Whether a program
  * touches what it asks for is seen in the whales it has: of each kind, zeroed ones (calloc) and
- * others, the last two that were mapped with small pages are watched, and the older one is looked
- * at when the next is mapped (2 MiB in its middle), or when it is freed, if that is before.
+ * others, the last two that were mapped with small pages are watched, and the older one (or the
+ * only one) is looked at when the next is mapped (2 MiB in its middle), or when it is freed, if
+ * that is before.
  *
  * Functions take the WHALES lock themselves, unless said otherwise, and make system calls without
  * it. Any thread.

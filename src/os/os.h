@@ -80,9 +80,10 @@ HAK_HIDDEN void hak__os_discard(void *address, size_t size);
 HAK_HIDDEN size_t hak__os_discard_again(void);
 /* Bytes that wait for that. */
 HAK_HIDDEN size_t hak__os_discarded_bytes(void);
-/* Grows or shrinks a mapping; moves it when it must and `may_move`. The contents are kept, new
- * bytes are zero. -ENOMEM when it cannot: the old mapping is as it was. */
-HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, bool may_move,
+/* Grows or shrinks a mapping; when it must move, it goes to a multiple of `alignment` (a power of
+ * two, at least the OS page) if there is such a place, else anywhere; 0: it must not. The contents
+ * are kept, new bytes are zero. -ENOMEM when it cannot: the old mapping is as it was. */
+HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment,
                              void **moved);
 /* Gives the pages back; the addresses stay usable and read as zero. Non-zero: the contents may be
  * unchanged. */

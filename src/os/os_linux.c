@@ -298,15 +298,41 @@ size_t hak__os_discarded_bytes(void)
     return atomic_load_relaxed(&shared_discarded_bytes);
 }
 
-int hak__os_remap(void *address, size_t old_size, size_t new_size, bool may_move, void **moved)
+static void *os_mremap(void *address, size_t old_size, size_t new_size, int flags, void *place)
+{
+    os_count(OS_CALL_REMAP);
+    return mremap(address, old_size, new_size, flags, place);
+}
+
+/* A place of its own first: the kernel would choose one of any alignment. */
+static void *os_move(void *address, size_t old_size, size_t new_size, size_t alignment)
+{
+    void *place;
+    if (alignment > os_page && hak__os_map(new_size, alignment, &place) == 0) {
+        void *moved = os_mremap(address, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+        if (moved != MAP_FAILED) {
+            os_uncharge(new_size); /* the place is gone: the mapping is in it, and charged */
+            return moved;
+        }
+        hak__os_discard(place, new_size);
+    }
+    return os_mremap(address, old_size, new_size, MREMAP_MAYMOVE, NULL);
+}
+
+int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment, void **moved)
 {
     int saved = errno;
     size_t growth = new_size > old_size ? new_size - old_size : 0;
     if (!os_charge(growth)) {
         return -ENOMEM;
     }
-    os_count(OS_CALL_REMAP);
-    void *result = mremap(address, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0);
+    void *result = MAP_FAILED;
+    if (alignment != os_page) {
+        result = os_mremap(address, old_size, new_size, 0, NULL);
+    }
+    if (result == MAP_FAILED && alignment != 0) {
+        result = os_move(address, old_size, new_size, alignment);
+    }
     int error = result == MAP_FAILED ? -errno : 0;
     os_uncharge(error != 0 ? growth : old_size + growth - new_size);
     errno = saved;

@@ -12,14 +12,13 @@ uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 static uint32_t shared_timed_ms; /* when the last one was timed */
 static uint32_t shared_pause_ms; /* from then on; 0: none */
 
-/* The pause after the first whole huge page of the range has been made resident: a longer one than
- * `pause` if that took too long, none if it came quickly. What was resident says nothing, nor does
- * a kernel before 5.14. */
-static uint32_t huge_time_first(void *address, uint32_t pause)
+/* The pause after the huge page at `address` has been made resident: a longer one than `pause` if
+ * that took too long, none if it came quickly. What was resident says nothing, nor does a kernel
+ * before 5.14. */
+static uint32_t huge_time(uintptr_t address, uint32_t pause)
 {
-    void *first = (void *)bits_align_up((uintptr_t)address, HUGE_PAGE_SIZE);
     uint64_t start = hak__os_clock_us();
-    if (hak__os_populate(first, HUGE_PAGE_SIZE) != 0) {
+    if (hak__os_populate((void *)address, HUGE_PAGE_SIZE) != 0) {
         return pause;
     }
     uint64_t duration = hak__os_clock_us() - start;
@@ -30,22 +29,28 @@ static uint32_t huge_time_first(void *address, uint32_t pause)
     return duration >= HUGE_PAGE_US_MIN ? 0 : pause;
 }
 
-int hak__huge_ask(void *address, size_t size)
+int hak__huge_ask(void *address, size_t size, size_t used)
 {
+    uintptr_t first = bits_align_up((uintptr_t)address + used, HUGE_PAGE_SIZE);
+    uintptr_t end = (uintptr_t)address + size;
     uint32_t now_ms = hak__os_clock_ms();
     uint32_t since_ms = now_ms - atomic_load_relaxed(&shared_timed_ms);
     uint32_t pause = atomic_load_relaxed(&shared_pause_ms);
     if (since_ms < pause) {
+        if (used != 0) { /* it may have asked in better times */
+            hak__os_small(address, size);
+        }
         return -EAGAIN;
     }
     int error = hak__os_huge(address, size);
-    if (error != 0 || since_ms == 0 || hak__huge_page_us_max == UINT64_MAX) {
+    bool untimed = since_ms == 0 || hak__huge_page_us_max == UINT64_MAX;
+    if (error != 0 || untimed || first + HUGE_PAGE_SIZE > end) {
         return error;
     }
-    pause = huge_time_first(address, pause);
+    pause = huge_time(first, pause);
     atomic_store_relaxed(&shared_timed_ms, now_ms);
     atomic_store_relaxed(&shared_pause_ms, pause);
-    if (pause != 0 && size > HUGE_PAGE_SIZE) { /* there are more than the one it now has */
+    if (pause != 0 && first + 2 * HUGE_PAGE_SIZE <= end) { /* more than the one it now has */
         hak__os_small(address, size);
         return -EAGAIN;
     }

@@ -16,9 +16,10 @@
 
 #include "core/limits.h"
 
-/* Asks for huge pages for a mapping that has room for a whole one. 0: it has them. Else it has
- * small ones, but the first huge page of it may be resident. Contents stay. */
-HAK_HIDDEN int hak__huge_ask(void *address, size_t size);
+/* Asks for huge pages for a mapping, of which the first `used` bytes are not new. 0: what is new
+ * has them. Else that has small ones, but the first whole huge page of it may be resident. Contents
+ * stay. */
+HAK_HIDDEN int hak__huge_ask(void *address, size_t size, size_t used);
 
 /* Microseconds that are too long for one; UINT64_MAX: none is timed. No option: tests change it. */
 HAK_HIDDEN extern uint64_t hak__huge_page_us_max;

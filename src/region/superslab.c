@@ -186,8 +186,8 @@ static void superslab_choose_pages(size_t first, uint32_t claimed, uint32_t coun
     if (claimed != SUPERSLAB_SLICES) {
         return;
     }
-    bool huge =
-        superslab_earns_huge() && hak__huge_ask(window_slice_address(first), SUPERSLAB_SIZE) == 0;
+    bool huge = superslab_earns_huge() &&
+                hak__huge_ask(window_slice_address(first), SUPERSLAB_SIZE, 0) == 0;
     lock_acquire(&hak__region_lock);
     table->superslabs[index].huge = huge;
     lock_release(&hak__region_lock);

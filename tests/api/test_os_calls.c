@@ -128,7 +128,9 @@ static void test_growth_by_mremap(void **state)
     }
     faults = page_faults() - faults;
     REQUIRE_SIZE(report_number("realloc_copied"), ==, copied);
-    REQUIRE_SIZE(report_number("mremap") - remaps, ==, steps);
+    /* one that fails where it lies, one to an aligned place; none when a huge page has room */
+    REQUIRE_SIZE(report_number("mremap") - remaps, <=, 2 * steps);
+    REQUIRE_SIZE(report_number("mremap") - remaps, >, steps / 2);
     REQUIRE_SIZE(faults, <=, 2 * steps); /* not one a page of the 4 MiB at each step */
     assert_int_equal(block[4 * MIB - 1], 'x');
     hak_free(block);

@@ -8,6 +8,7 @@
 #include "../child.h"
 
 #include <elf.h>
+#include <stdarg.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 
@@ -86,11 +87,15 @@ int munmap(void *address, size_t size)
 /* Moved to a whole page: a place of that kind first. */
 void *mremap(void *address, size_t old_size, size_t new_size, int flags, ...)
 {
+    va_list arguments;
+    va_start(arguments, flags);
+    void *place = va_arg(arguments, void *);
+    va_end(arguments);
     REQUIRE(is_whole(address, old_size) && is_whole(NULL, new_size));
-    if (new_size <= old_size) {
-        return (void *)syscall(SYS_mremap, address, old_size, new_size, flags, NULL);
+    if (new_size <= old_size || (flags & MREMAP_MAYMOVE) == 0 || (flags & MREMAP_FIXED) != 0) {
+        return (void *)syscall(SYS_mremap, address, old_size, new_size, flags, place);
     }
-    void *place = mmap(NULL, new_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    place = mmap(NULL, new_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return place == MAP_FAILED ? place
                                : (void *)syscall(SYS_mremap, address, old_size, new_size,
                                                  flags | MREMAP_FIXED, place);

@@ -16,6 +16,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 
@@ -294,9 +295,14 @@ int __wrap_munmap(void *address, size_t size)
 void *__wrap_mremap(void *address, size_t old_size, size_t new_size, int flags, ...)
 {
     FAULT_POINT(FAULT_MREMAP, MAP_FAILED);
-    void *result = __real_mremap(address, old_size, new_size, flags);
-    if (result != MAP_FAILED) {
-        fault_book((int64_t)new_size - (int64_t)old_size);
+    va_list arguments;
+    va_start(arguments, flags);
+    void *place = va_arg(arguments, void *);
+    va_end(arguments);
+    void *result = __real_mremap(address, old_size, new_size, flags, place);
+    if (result != MAP_FAILED) { /* what was mapped at the place is gone */
+        int64_t replaced = flags & MREMAP_FIXED ? (int64_t)new_size : 0;
+        fault_book((int64_t)new_size - (int64_t)old_size - replaced);
     }
     return result;
 }

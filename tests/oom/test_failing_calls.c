@@ -9,6 +9,7 @@
  */
 #include "exhaust.h"
 
+#include <stdarg.h>
 #include <sys/syscall.h>
 
 /* Calls until failure; calls so far; 0: none fails. Relaxed: one thread at a time matters. */
@@ -39,8 +40,12 @@ int munmap(void *address, size_t size)
 
 void *mremap(void *address, size_t old_size, size_t new_size, int flags, ...)
 {
+    va_list arguments;
+    va_start(arguments, flags);
+    void *place = va_arg(arguments, void *);
+    va_end(arguments);
     return call_fails() ? MAP_FAILED
-                        : (void *)syscall(SYS_mremap, address, old_size, new_size, flags, NULL);
+                        : (void *)syscall(SYS_mremap, address, old_size, new_size, flags, place);
 }
 
 int madvise(void *address, size_t size, int advice)

@@ -31,7 +31,7 @@ static int huge_teardown(void **state)
     do {
         REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
         usleep(20000);
-    } while (hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE) != 0);
+    } while (hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, 0) != 0);
     REQUIRE(hak__os_unmap(range, PAGES * HUGE_PAGE_SIZE) == 0);
     hak__huge_page_us_max = HUGE_PAGE_US_MAX;
     return 0;
@@ -42,7 +42,7 @@ static int huge_teardown(void **state)
 static int ask_for(size_t size, uint64_t us_max)
 {
     hak__huge_page_us_max = us_max;
-    return hak__huge_ask(range, size);
+    return hak__huge_ask(range, size, 0);
 }
 
 static uint64_t calls(enum os_call call)
@@ -132,6 +132,33 @@ static void test_resident_ones_say_nothing(void **state)
     assert_int_equal(error, -EAGAIN);
 }
 
+/* Of a mapping that has grown the first new one is timed. */
+static void test_what_was_there_is_not_timed(void **state)
+{
+    (void)state;
+    hak__huge_page_us_max = quick;
+    assert_int_equal(hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, 1), 0);
+    assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), 0);
+    assert_int_equal(hak__os_resident(range + HUGE_PAGE_SIZE, HUGE_PAGE_SIZE), HUGE_PAGE_SIZE);
+    usleep(20000);
+    uint64_t timed = calls(OS_CALL_POPULATE), asked = calls(OS_CALL_HUGE);
+    assert_int_equal(hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE + 1), 0);
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0); /* there is no new one */
+    assert_int_equal(calls(OS_CALL_HUGE) - asked, 1);
+}
+
+/* During a pause what asked earlier gets small pages from now on. */
+static void test_growth_in_a_pause_is_small(void **state)
+{
+    (void)state;
+    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
+    uint64_t small = calls(OS_CALL_SMALL);
+    assert_int_equal(hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, 0), -EAGAIN);
+    assert_int_equal(calls(OS_CALL_SMALL) - small, 0);
+    assert_int_equal(hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE), -EAGAIN);
+    assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +168,8 @@ int main(void)
         HUGE_TEST(test_a_single_slow_one_is_kept),
         HUGE_TEST(test_pauses_double),
         HUGE_TEST(test_resident_ones_say_nothing),
+        HUGE_TEST(test_what_was_there_is_not_timed),
+        HUGE_TEST(test_growth_in_a_pause_is_small),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }

@@ -133,24 +133,57 @@ static void test_remap(void **state)
     (void)state;
     assert_int_equal(hak__os_map(4 * page, page, (void **)&place), 0);
     pattern_fill(place, 4 * page, 1);
-    assert_int_equal(hak__os_remap(place, 4 * page, 3 * page, false, (void **)&moved), 0);
+    assert_int_equal(hak__os_remap(place, 4 * page, 3 * page, 0, (void **)&moved), 0);
     assert_ptr_equal(moved, place);
     assert_false(unit_is_mapped((uintptr_t)place + 3 * page));
     void *neighbour = unit_occupy((uintptr_t)place + 3 * page, page); /* no way to grow here */
     errno = ERRNO_UNTOUCHED;
-    assert_int_equal(hak__os_remap(place, 3 * page, 64 * page, false, (void **)&moved), -ENOMEM);
+    assert_int_equal(hak__os_remap(place, 3 * page, 64 * page, 0, (void **)&moved), -ENOMEM);
     assert_int_equal(pattern_mismatch(place, 3 * page, 1), SIZE_MAX);
-    assert_int_equal(hak__os_remap(place, 3 * page, 64 * page, true, (void **)&moved), 0);
+    assert_int_equal(hak__os_remap(place, 3 * page, 64 * page, page, (void **)&moved), 0);
     assert_ptr_not_equal(moved, place);
     assert_false(unit_is_mapped((uintptr_t)place));
     errno = ERRNO_UNTOUCHED;
     assert_int_equal(pattern_mismatch(moved, 3 * page, 1), SIZE_MAX);
     assert_int_equal(nonzero_offset(moved + 3 * page, 61 * page), SIZE_MAX);
     char *same = moved;
-    assert_true(hak__os_remap(moved, 64 * page, (size_t)1 << 62, true, (void **)&moved) < 0);
+    assert_true(hak__os_remap(moved, 64 * page, (size_t)1 << 62, page, (void **)&moved) < 0);
     assert_ptr_equal(moved, same);
     assert_int_equal(pattern_mismatch(moved, 3 * page, 1), SIZE_MAX);
     assert_int_equal(hak__os_unmap(moved, 64 * page), 0);
+    assert_int_equal(hak__os_unmap(neighbour, page), 0);
+}
+
+static void test_remap_keeps_alignment(void **state)
+{
+    char *place, *moved = NULL, *again = NULL;
+    (void)state;
+    size_t alignment = 64 * page;
+    assert_int_equal(hak__os_map(4 * page, alignment, (void **)&place), 0);
+    pattern_fill(place, 4 * page, 2);
+    void *neighbour = unit_occupy((uintptr_t)place + 4 * page, page);
+    errno = ERRNO_UNTOUCHED;
+    uint64_t mapped = hak__os_mapped_bytes();
+    assert_int_equal(hak__os_remap(place, 4 * page, 65 * page, alignment, (void **)&moved), 0);
+    assert_ptr_not_equal(moved, place);
+    assert_true(is_aligned(moved, alignment));
+    assert_false(unit_is_mapped((uintptr_t)place));
+    assert_int_equal(hak__os_mapped_bytes() - mapped, 61 * page);
+    assert_int_equal(pattern_mismatch(moved, 4 * page, 2), SIZE_MAX);
+    assert_int_equal(nonzero_offset(moved + 4 * page, 61 * page), SIZE_MAX);
+    assert_int_equal(hak__os_unmap(neighbour, page), 0);
+    /* Without room for both at once it moves all the same. */
+    neighbour = unit_occupy((uintptr_t)moved + 65 * page, page);
+    errno = ERRNO_UNTOUCHED;
+    mapped = hak__os_mapped_bytes();
+    hak__os_set_limit(mapped + 65 * page);
+    int error = hak__os_remap(moved, 65 * page, 130 * page, alignment, (void **)&again);
+    hak__os_set_limit(UINT64_MAX);
+    assert_int_equal(error, 0);
+    assert_ptr_not_equal(again, moved);
+    assert_int_equal(hak__os_mapped_bytes() - mapped, 65 * page);
+    assert_int_equal(pattern_mismatch(again, 4 * page, 2), SIZE_MAX);
+    assert_int_equal(hak__os_unmap(again, 130 * page), 0);
     assert_int_equal(hak__os_unmap(neighbour, page), 0);
 }
 
@@ -371,7 +404,7 @@ static void test_calls_are_counted(void **state)
         hak__os_populate(place, page);
         hak__os_resident(place, page);
         hak__os_wake(&futex_word);
-        assert_int_equal(hak__os_remap(place, 2 * page, page, true, &moved), 0);
+        assert_int_equal(hak__os_remap(place, 2 * page, page, page, &moved), 0);
         assert_int_equal(hak__os_unmap(moved, page), 0);
         assert_int_equal(hak__os_calls[i], before + 1);
     }
@@ -386,6 +419,7 @@ int main(void)
         OS_TEST(test_map_failures),
         OS_TEST(test_unmap),
         OS_TEST(test_remap),
+        OS_TEST(test_remap_keeps_alignment),
         OS_TEST(test_purge),
         OS_TEST(test_resident),
         OS_TEST(test_resident_percent),

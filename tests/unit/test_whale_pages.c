@@ -56,6 +56,24 @@ static void test_without_evidence(void **state)
     assert_false(hak__whale_earns_huge(2 * HUGE_PAGE_SIZE - 1, false));
 }
 
+/* Must be the second. While there is one it decides, or much memory does. */
+static void test_the_first_is_evidence(void **state)
+{
+    (void)state;
+    hak__knobs.huge_threshold = 8 * MIB;
+    for (int zeroed = 0; zeroed < KINDS; zeroed++) {
+        struct whale first = map_whale();
+        hak__whale_watch(first, zeroed);
+        assert_false(hak__whale_earns_huge(16 * MIB, zeroed));
+        assert_int_equal(hak__whale_earns_huge(32 * MIB, zeroed), !zeroed);
+        touch(first, hak__os_page_size());
+        assert_true(hak__whale_earns_huge(16 * MIB, zeroed));
+        hak__whale_watch_end(first);
+        unmap_whale(first);
+        assert_true(hak__whale_earns_huge(16 * MIB, zeroed));
+    }
+}
+
 static void test_what_is_seen_decides(void **state)
 {
     (void)state;
@@ -73,7 +91,7 @@ static void test_what_is_seen_decides(void **state)
         assert_false(hak__whale_earns_huge(16 * MIB, zeroed));
         struct whale sparse = watch_touched(zeroed, 16 * page, &others[2]);
         assert_false(hak__whale_earns_huge(1024 * MIB, zeroed));
-        assert_int_equal(hak__whale_earns_huge(16 * MIB, !zeroed), zeroed); /* kinds are apart */
+        assert_int_equal(hak__whale_earns_huge(16 * MIB, !zeroed), true); /* kinds are apart */
         touch(sparse, page);
         assert_true(hak__whale_earns_huge(16 * MIB, zeroed)); /* it is looked at anew each time */
         const struct whale all[] = {dense, half, sparse, others[0], others[1], others[2]};
@@ -155,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         UNIT_TEST_WITH_KNOBS(test_without_evidence),
+        UNIT_TEST_WITH_KNOBS(test_the_first_is_evidence),
         UNIT_TEST_WITH_KNOBS(test_what_is_seen_decides),
         UNIT_TEST_WITH_KNOBS(test_freed_whales_are_remembered),
         UNIT_TEST_WITH_KNOBS(test_moved_whales_are_followed),
