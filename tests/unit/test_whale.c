@@ -363,6 +363,20 @@ static void test_ends_of_huge_whales(void **state)
     hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 }
 
+/* NULL: something is there. */
+static void *occupy_behind(char *whale, size_t size)
+{
+    uintptr_t end = (uintptr_t)whale + size;
+    return unit_is_mapped(end) ? NULL : unit_occupy(end, page);
+}
+
+static void unoccupy(void *place)
+{
+    if (place != NULL) {
+        munmap(place, page);
+    }
+}
+
 /* Wherever it goes its pages lie as they did in their huge pages, and what is new is asked for. */
 static void test_huge_whales_grow(void **state)
 {
@@ -372,26 +386,26 @@ static void test_huge_whales_grow(void **state)
     char *whale = allocate(size);
     pattern_fill(whale, size, 4);
     for (int i = 0; i < 8; i++) { /* a whole huge page more each time, and there is no room */
-        void *neighbour = unit_occupy((uintptr_t)whale + size, page);
+        void *neighbour = occupy_behind(whale, size);
         uint64_t asked = hak__os_calls[OS_CALL_HUGE];
         whale = hak__whale_resize(whale, size + 2 * MIB - 64 * KIB);
         assert_non_null(whale);
         assert_true(is_aligned(whale, HUGE_PAGE_SIZE));
         assert_int_equal(hak__whale_bytes(whale), size + 2 * MIB);
         assert_int_equal(hak__os_calls[OS_CALL_HUGE] - asked, 1);
-        munmap(neighbour, page);
+        unoccupy(neighbour);
         size += 2 * MIB;
     }
     assert_int_equal(pattern_mismatch(whale, 16 * MIB, 4), SIZE_MAX);
     assert_ptr_equal(hak__whale_resize(whale, size - 3 * MIB), whale); /* at most an eighth less */
     assert_int_equal(hak__whale_bytes(whale), size);
-    void *neighbour = unit_occupy((uintptr_t)whale + size, page);
+    void *neighbour = occupy_behind(whale, size);
     hak__whale_free(whale);
     whale = allocate(size + 3 * MIB); /* stretched */
     assert_true(is_aligned(whale, HUGE_PAGE_SIZE));
     assert_int_equal(hak__whale_bytes(whale), size + 4 * MIB);
     assert_int_equal(pattern_mismatch(whale, 16 * MIB, 4), SIZE_MAX);
-    munmap(neighbour, page);
+    unoccupy(neighbour);
     size = hak__whale_bytes(whale);
     usleep(20000); /* none has been timed in this tick of the clock */
     hak__huge_page_us_max = UINT64_MAX - 1;
