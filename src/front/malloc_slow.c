@@ -16,7 +16,6 @@
 
 /* From here on a look at what is resident (a system call) is cheap beside clearing it. */
 #define CLEAR_LOOK_MIN ((size_t)256 << 10)
-#define CLEAR_SPARSE_PERCENT 25u
 
 /* A program linked with the archive gets life.c too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
@@ -98,21 +97,6 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
     return whale;
 }
 
-/* Memory that was used sparsely is likely to be so again: writing zeroes would make all of it
- * resident, where giving it back costs little. What is resident is cleared twice as fast as it is
- * faulted in anew. */
-static void clear_large(unsigned char *start, size_t size)
-{
-    size_t whole = bits_align_down(size, hak__os_page_size());
-    bool sparse =
-        size >= CLEAR_LOOK_MIN && hak__os_resident_percent(start, size) < CLEAR_SPARSE_PERCENT;
-    if (sparse && hak__os_purge(start, whole) == 0) {
-        memset(start + whole, 0, size - whole);
-    } else {
-        memset(start, 0, size);
-    }
-}
-
 void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
 {
     if (HAK_UNLIKELY(size > REQUEST_SIZE_MAX)) {
@@ -130,7 +114,11 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
         }
     }
     if (want_zero && !large.zeroed) {
-        clear_large(large.pointer, size);
+        if (size < CLEAR_LOOK_MIN) {
+            memset(large.pointer, 0, size);
+        } else {
+            hak__os_clear(large.pointer, size);
+        }
     }
     return large.pointer;
 }

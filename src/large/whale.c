@@ -11,7 +11,8 @@
 
 /* A cached whale may be an eighth too large. */
 #define WHALE_SLACK_DIVISOR 8u
-/* calloc of more than this takes a new mapping rather than clear an old one: the pages it never
+#define WHALE_SPARSE_DIVISOR 16u
+/* calloc takes a new mapping rather than clear more than this of an old one: the pages it never
  * touches cost nothing then. */
 #define WHALE_CLEAR_MAX ((size_t)32 << 20)
 /* An end with less than this is not worth a huge page. */
@@ -19,6 +20,7 @@
 
 struct whale_cached {
     struct whale whale;
+    size_t bytes; /* its size, or what whale_sparse_bytes says */
     uint32_t freed_ms;
 };
 
@@ -36,11 +38,11 @@ static uint32_t whale_next_grave;
 static struct whale whale_cache_remove(uint32_t index)
 {
     struct whale whale = whale_cache[index].whale;
+    whale_cache_bytes -= whale_cache[index].bytes;
     whale_cache_count--;
     for (uint32_t i = index; i < whale_cache_count; i++) {
         whale_cache[i] = whale_cache[i + 1];
     }
-    whale_cache_bytes -= whale.size;
     return whale;
 }
 
@@ -62,14 +64,15 @@ static uint64_t whale_misfit(size_t whale_size, size_t size)
 
 /* The least misfit, the youngest of equals (its pages are the warmest). Reshaping may move a whale:
  * where the alignment is more than an OS page's only a fit will do. address 0: none. */
-static struct whale whale_cache_take(size_t size, size_t alignment)
+static struct whale whale_cache_take(size_t size, size_t alignment, bool want_zero)
 {
     uint32_t best = UINT32_MAX;
     uint64_t best_misfit = UINT64_MAX;
     for (uint32_t i = whale_cache_count; i-- != 0;) {
         const struct whale *whale = &whale_cache[i].whale;
         uint64_t misfit = whale_misfit(whale->size, size);
-        if (misfit < best_misfit && (whale->address & (alignment - 1)) == 0 &&
+        bool clears = want_zero && whale_cache[i].bytes > WHALE_CLEAR_MAX;
+        if (misfit < best_misfit && !clears && (whale->address & (alignment - 1)) == 0 &&
             (alignment <= hak__os_page_size() || whale_fits(whale->size, size))) {
             best = i;
             best_misfit = misfit;
@@ -128,16 +131,35 @@ static struct whale whale_reshape(struct whale whale, size_t size, bool want_zer
     return (struct whale){(uintptr_t)moved, wanted};
 }
 
-/* Makes room for `size` bytes more: drops the oldest. Under the lock; the dropped are unmapped by
- * the caller. */
-static uint32_t whale_cache_evict(size_t size, struct whale *evicted)
+/* Puts a whale in as the youngest and takes out the oldest that there is no room for any more.
+ * Returns their number. Under the lock; the caller unmaps them. */
+static uint32_t whale_cache_put(struct whale_cached cached, struct whale *evicted)
 {
     uint32_t count = 0;
-    while (whale_cache_count != 0 && (whale_cache_count == WHALE_CACHE_ENTRIES ||
-                                      whale_cache_bytes + size > hak__knobs.whale_cache_bytes)) {
+    while (whale_cache_count != 0 &&
+           (whale_cache_count == WHALE_CACHE_ENTRIES ||
+            whale_cache_bytes + cached.bytes > hak__knobs.whale_cache_bytes)) {
         evicted[count++] = whale_cache_remove(0);
     }
+    whale_cache[whale_cache_count++] = cached;
+    whale_cache_bytes += cached.bytes;
     return count;
+}
+
+/* Of a large sparse table the cache counts what is resident, and a sixteenth of it at least, so
+ * that what is mapped is bounded, too; above the soft limit all of it. Looks until that is more
+ * than `most`. */
+static size_t whale_sparse_bytes(struct whale whale, size_t most)
+{
+    if (hak__os_mapped_bytes() > atomic_load_relaxed(&hak__knobs.limit)) {
+        return whale.size;
+    }
+    size_t least = whale.size / WHALE_SPARSE_DIVISOR, resident = 0;
+    for (size_t at = 0, part; at < whale.size && least <= most && resident <= most; at += part) {
+        part = whale.size - at < OS_RESIDENT_SIZE_MAX ? whale.size - at : OS_RESIDENT_SIZE_MAX;
+        resident += hak__os_resident((const void *)(whale.address + at), part);
+    }
+    return resident < least ? least : resident;
 }
 
 static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
@@ -171,11 +193,9 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
     alignment = alignment < page ? page : alignment;
     struct whale whale = {0, 0};
     bool zeroed = false;
-    if (!want_zero || size <= WHALE_CLEAR_MAX) {
-        lock_acquire(&hak__whale_lock);
-        whale = whale_cache_take(size, alignment);
-        lock_release(&hak__whale_lock);
-    }
+    lock_acquire(&hak__whale_lock);
+    whale = whale_cache_take(size, alignment, want_zero);
+    lock_release(&hak__whale_lock);
     if (whale.address != 0 && !whale_fits(whale.size, size)) {
         struct whale reshaped = whale_reshape(whale, size, want_zero);
         if (reshaped.address == 0) {
@@ -196,26 +216,33 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
 
 bool hak__whale_free(void *pointer)
 {
-    struct whale evicted[WHALE_CACHE_ENTRIES + 1];
+    struct whale evicted[WHALE_CACHE_ENTRIES];
     uint32_t evicted_count = 0;
     bool watched = false;
     uint32_t now = hak__os_clock_ms();
+    size_t most = hak__knobs.whale_cache_bytes / 2; /* one whale never fills the cache */
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
     if (whale.address != 0) {
         watched = hak__whale_is_watched(whale.address);
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
-        if (whale.size > hak__knobs.whale_cache_bytes / 2) { /* one whale never fills the cache */
-            evicted[evicted_count++] = whale;
-        } else {
-            evicted_count = whale_cache_evict(whale.size, evicted);
-            whale_cache[whale_cache_count++] = (struct whale_cached){whale, now};
-            whale_cache_bytes += whale.size;
+        if (whale.size <= most) {
+            evicted_count = whale_cache_put((struct whale_cached){whale, whale.size, now}, evicted);
         }
     }
     lock_release(&hak__whale_lock);
     if (HAK_UNLIKELY(watched)) { /* it may already be another's: a hint all the same */
         hak__whale_watch_end(whale);
+    }
+    if (whale.size > most) {
+        size_t bytes = whale_sparse_bytes(whale, most);
+        if (bytes <= most) {
+            lock_acquire(&hak__whale_lock);
+            evicted_count = whale_cache_put((struct whale_cached){whale, bytes, now}, evicted);
+            lock_release(&hak__whale_lock);
+        } else {
+            whale_unmap(whale);
+        }
     }
     for (uint32_t i = 0; i < evicted_count; i++) {
         whale_unmap(evicted[i]);
@@ -295,7 +322,9 @@ struct whale_totals hak__whale_totals(void)
 {
     lock_acquire(&hak__whale_lock);
     struct whale_totals totals = hak__whale_registry_totals();
-    totals.cached_bytes = whale_cache_bytes;
+    for (uint32_t i = 0; i < whale_cache_count; i++) {
+        totals.cached_bytes += whale_cache[i].whale.size;
+    }
     lock_release(&hak__whale_lock);
     return totals;
 }

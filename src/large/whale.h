@@ -44,7 +44,7 @@ HAK_HIDDEN size_t hak__whale_cache_trim(uint32_t age_ms);
 struct whale_totals {
     size_t live_count;
     size_t live_bytes;
-    size_t cached_bytes;
+    size_t cached_bytes; /* mapped */
     size_t metadata_bytes;
 };
 HAK_HIDDEN struct whale_totals hak__whale_totals(void);

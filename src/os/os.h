@@ -102,6 +102,9 @@ HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
 /* The same in percent of the OS pages looked at: all, or that many bytes in the middle. Any address
  * and size. */
 HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
+/* Makes it zero: what is resident is written, the rest stays without memory. Any address and size.
+ */
+HAK_HIDDEN void hak__os_clear(void *address, size_t size);
 
 /* Milliseconds of a monotonic clock, a few ms coarse; wraps after 49 days: compare differences
  * only. */

@@ -5,6 +5,7 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/bits.h"
@@ -15,6 +16,8 @@
 #endif
 
 #define OS_PAGE_SIZE_MIN 4096u
+/* Fewer pages than this are cleared with their neighbours: less work than a system call. */
+#define CLEAR_GAP_PAGES 4u
 
 static int os_advise(enum os_call call, void *address, size_t size, int advice)
 {
@@ -45,22 +48,88 @@ int hak__os_populate(void *address, size_t size)
     return os_advise(OS_CALL_POPULATE, address, size, MADV_POPULATE_WRITE);
 }
 
-size_t hak__os_resident(const void *address, size_t size)
+/* A byte a page, whose lowest bit says that it is resident. */
+struct residency {
+    unsigned char pages[OS_RESIDENT_SIZE_MAX / OS_PAGE_SIZE_MIN];
+};
+
+static int os_look(const void *address, size_t size, struct residency *residency)
 {
-    /* a byte a page, whose lowest bit says that it is resident; counted eight at a time */
-    uint64_t pages[OS_RESIDENT_SIZE_MAX / OS_PAGE_SIZE_MIN / sizeof(uint64_t)] = {0};
-    const uint64_t lowest = UINT64_C(0x0101010101010101);
     int saved = errno;
     HAK_ASSERT(size <= OS_RESIDENT_SIZE_MAX);
     os_count(OS_CALL_RESIDENT);
+    int error = mincore((void *)(uintptr_t)address, size, residency->pages) == 0 ? 0 : -errno;
+    errno = saved;
+    return error;
+}
+
+size_t hak__os_resident(const void *address, size_t size)
+{
+    struct residency residency;
     size_t resident = 0;
-    if (mincore((void *)(uintptr_t)address, size, (unsigned char *)pages) == 0) {
-        for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
-            resident += (pages[i] & lowest) * lowest >> 56; /* the sum of the eight bytes */
+    if (os_look(address, size, &residency) == 0) {
+        for (size_t i = 0; i < size / hak__os_page_size(); i++) {
+            resident += residency.pages[i] & 1;
         }
     }
-    errno = saved;
     return resident * hak__os_page_size();
+}
+
+/* Writes zeroes where there is something else: pages that were only read have no memory. */
+static void clear_pages(unsigned char *start, size_t size)
+{
+    size_t page = hak__os_page_size();
+    for (unsigned char *at = start; at < start + size; at += page) {
+        const uint64_t *words = (const uint64_t *)(const void *)at;
+        size_t i = 0;
+        while (i < page / sizeof *words && words[i] == 0) {
+            i++;
+        }
+        if (i < page / sizeof *words) {
+            memset(at, 0, page);
+        }
+    }
+}
+
+/* At most OS_RESIDENT_SIZE_MAX bytes of whole pages. What is not resident may be in a swap area:
+ * it is given back, too. */
+static void clear_part(unsigned char *start, size_t size)
+{
+    struct residency residency;
+    size_t page = hak__os_page_size(), count = size / page, cleared = 0;
+    if (os_look(start, size, &residency) != 0) {
+        memset(start, 0, size);
+        return;
+    }
+    for (size_t i = 0, end; i < count; i = end) {
+        bool resident = (residency.pages[i] & 1) != 0;
+        for (end = i; end < count && ((residency.pages[end] & 1) != 0) == resident; end++) {
+        }
+        if (!resident && end - i >= CLEAR_GAP_PAGES &&
+            hak__os_purge(start + i * page, (end - i) * page) == 0) {
+            clear_pages(start + cleared * page, (i - cleared) * page);
+            cleared = end;
+        }
+    }
+    clear_pages(start + cleared * page, (count - cleared) * page);
+}
+
+void hak__os_clear(void *address, size_t size)
+{
+    unsigned char *start = address, *end = start + size;
+    unsigned char *first = (unsigned char *)bits_align_up((uintptr_t)start, hak__os_page_size());
+    unsigned char *last = (unsigned char *)bits_align_down((uintptr_t)end, hak__os_page_size());
+    if (first >= last) {
+        memset(start, 0, size);
+        return;
+    }
+    memset(start, 0, (size_t)(first - start));
+    for (size_t part; first < last; first += part) {
+        part = (size_t)(last - first);
+        part = part < OS_RESIDENT_SIZE_MAX ? part : OS_RESIDENT_SIZE_MAX;
+        clear_part(first, part);
+    }
+    memset(last, 0, (size_t)(end - last));
 }
 
 uint32_t hak__os_resident_percent(const void *address, size_t size)

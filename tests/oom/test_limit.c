@@ -155,7 +155,7 @@ static void soft_limit_at_once(void *argument)
         REQUIRE(whale != NULL);
         REQUIRE_SIZE(told.count, ==, times);
         REQUIRE_SIZE(told.mapped, >=, 100 * MIB);
-        hak_free(whale); /* too large to be kept */
+        hak_free(whale); /* not kept above the limit, sparse as it is */
     }
 }
 

@@ -136,7 +136,7 @@ static void test_remap(void **state)
     assert_int_equal(hak__os_remap(place, 4 * page, 3 * page, 0, (void **)&moved), 0);
     assert_ptr_equal(moved, place);
     assert_false(unit_is_mapped((uintptr_t)place + 3 * page));
-    void *neighbour = unit_occupy((uintptr_t)place + 3 * page, page); /* no way to grow here */
+    void *neighbour = unit_block((uintptr_t)place + 3 * page); /* no way to grow here */
     errno = ERRNO_UNTOUCHED;
     assert_int_equal(hak__os_remap(place, 3 * page, 64 * page, 0, (void **)&moved), -ENOMEM);
     assert_int_equal(pattern_mismatch(place, 3 * page, 1), SIZE_MAX);
@@ -151,7 +151,7 @@ static void test_remap(void **state)
     assert_ptr_equal(moved, same);
     assert_int_equal(pattern_mismatch(moved, 3 * page, 1), SIZE_MAX);
     assert_int_equal(hak__os_unmap(moved, 64 * page), 0);
-    assert_int_equal(hak__os_unmap(neighbour, page), 0);
+    unit_unblock(neighbour);
 }
 
 static void test_remap_keeps_alignment(void **state)
@@ -161,7 +161,7 @@ static void test_remap_keeps_alignment(void **state)
     size_t alignment = 64 * page;
     assert_int_equal(hak__os_map(4 * page, alignment, (void **)&place), 0);
     pattern_fill(place, 4 * page, 2);
-    void *neighbour = unit_occupy((uintptr_t)place + 4 * page, page);
+    void *neighbour = unit_block((uintptr_t)place + 4 * page);
     errno = ERRNO_UNTOUCHED;
     uint64_t mapped = hak__os_mapped_bytes();
     assert_int_equal(hak__os_remap(place, 4 * page, 65 * page, alignment, (void **)&moved), 0);
@@ -171,9 +171,9 @@ static void test_remap_keeps_alignment(void **state)
     assert_int_equal(hak__os_mapped_bytes() - mapped, 61 * page);
     assert_int_equal(pattern_mismatch(moved, 4 * page, 2), SIZE_MAX);
     assert_int_equal(nonzero_offset(moved + 4 * page, 61 * page), SIZE_MAX);
-    assert_int_equal(hak__os_unmap(neighbour, page), 0);
+    unit_unblock(neighbour);
     /* Without room for both at once it moves all the same. */
-    neighbour = unit_occupy((uintptr_t)moved + 65 * page, page);
+    neighbour = unit_block((uintptr_t)moved + 65 * page);
     errno = ERRNO_UNTOUCHED;
     mapped = hak__os_mapped_bytes();
     hak__os_set_limit(mapped + 65 * page);
@@ -184,7 +184,7 @@ static void test_remap_keeps_alignment(void **state)
     assert_int_equal(hak__os_mapped_bytes() - mapped, 65 * page);
     assert_int_equal(pattern_mismatch(again, 4 * page, 2), SIZE_MAX);
     assert_int_equal(hak__os_unmap(again, 130 * page), 0);
-    assert_int_equal(hak__os_unmap(neighbour, page), 0);
+    unit_unblock(neighbour);
 }
 
 static void test_purge(void **state)
@@ -224,6 +224,33 @@ static void test_resident(void **state)
     assert_int_equal(hak__os_resident(place, most), 0); /* the kernel will not say */
     assert_int_equal(errno, ERRNO_UNTOUCHED);
     assert_int_equal(hak__os_unmap(place, most), 0);
+}
+
+/* What is not resident stays so, but for short gaps; what was only read gets no memory. */
+static void test_clear(void **state)
+{
+    size_t size = 2 * OS_RESIDENT_SIZE_MAX + 5 * page;
+    char *place;
+    (void)state;
+    assert_int_equal(hak__os_map(size, page, (void **)&place), 0);
+    madvise(place, size, MADV_NOHUGEPAGE);
+    errno = ERRNO_UNTOUCHED;
+    hak__os_clear(place, size);
+    assert_int_equal(hak__os_resident(place, OS_RESIDENT_SIZE_MAX), 0);
+    memset(place, 'x', 10 * page);
+    place[12 * page + 5] = place[20 * page + 7] = place[size - 1] = 'x';
+    hak__os_clear(place + 1, 100);
+    assert_true(place[0] == 'x' && place[101] == 'x');
+    assert_int_equal(nonzero_offset(place + 1, 100), SIZE_MAX);
+    hak__os_clear(place + page - 1, size - page);
+    assert_true(place[page - 2] == 'x' && place[page - 1] == 0 && place[size - 1] == 'x');
+    assert_int_equal(hak__os_resident(place, OS_RESIDENT_SIZE_MAX), 14 * page);
+    hak__os_clear(place, size);
+    assert_int_equal(nonzero_offset(place, size), SIZE_MAX); /* reads all of it */
+    uint64_t before = rss_bytes();
+    hak__os_clear(place, size);
+    assert_true(rss_bytes() <= before + 4 * page);
+    assert_int_equal(hak__os_unmap(place, size), 0);
 }
 
 static void test_resident_percent(void **state)
@@ -423,6 +450,7 @@ int main(void)
         OS_TEST(test_purge),
         OS_TEST(test_resident),
         OS_TEST(test_resident_percent),
+        OS_TEST(test_clear),
         OS_TEST(test_processors),
         OS_TEST(test_huge_is_harmless),
         OS_TEST(test_clock),

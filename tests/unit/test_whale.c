@@ -205,7 +205,7 @@ static void test_smaller_ones_are_stretched(void **state)
     (void)state;
     char *whale = hak__whale_resize(allocate(2 * small_whale), small_whale);
     pattern_fill(whale, small_whale, 7);
-    void *neighbour = unit_occupy((uintptr_t)whale + small_whale, page); /* so that it moves */
+    void *neighbour = unit_block((uintptr_t)whale + small_whale); /* so that it moves */
     hak__whale_free(whale);
     struct whale_result result = hak__whale_allocate(2 * small_whale, page, false);
     char *longer = result.pointer;
@@ -214,7 +214,7 @@ static void test_smaller_ones_are_stretched(void **state)
     assert_int_equal(hak__whale_bytes(longer), 2 * small_whale);
     assert_int_equal(pattern_mismatch(longer, small_whale, 7), SIZE_MAX);
     assert_false(unit_is_mapped((uintptr_t)whale));
-    munmap(neighbour, page);
+    unit_unblock(neighbour);
     hak__whale_free(longer);
     char *fresh = allocate(4 * small_whale + page); /* not half of it is there */
     assert_true(unit_is_mapped((uintptr_t)longer));
@@ -284,6 +284,7 @@ static void test_bytes_are_bounded(void **state)
     assert_true(unit_is_mapped((uintptr_t)whales[1]));
     hak__knobs.whale_cache_bytes = 2 * small_whale - page; /* now one is over half of it */
     char *whale = allocate(2 * small_whale + 2 * page);    /* the cached ones are less than half */
+    memset(whale, 'x', 2 * small_whale);
     hak__whale_free(whale);
     assert_false(unit_is_mapped((uintptr_t)whale));
     assert_true(unit_is_mapped((uintptr_t)whales[2])); /* and displaced nothing */
@@ -291,6 +292,51 @@ static void test_bytes_are_bounded(void **state)
     whale = allocate(8 * MIB);
     hak__whale_free(whale);
     assert_false(unit_is_mapped((uintptr_t)whale));
+}
+
+/* A whale with one byte written in each `step` pages. */
+static char *allocate_sparse(size_t size, size_t step)
+{
+    char *whale = allocate(size);
+    REQUIRE(madvise(whale, size, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
+    for (size_t offset = 0; offset < size; offset += step * page) {
+        whale[offset] = 'x';
+    }
+    return whale;
+}
+
+/* Of those that are too large for the cache otherwise it counts what is resident, in all of it. */
+static void test_sparse_bytes_are_bounded(void **state)
+{
+    (void)state;
+    hak__knobs.whale_cache_bytes = 16 * MIB;        /* 8 MiB of one */
+    char *tables[] = {allocate_sparse(10 * MIB, 1), /* dense */
+                      allocate_sparse(10 * MIB, 2), /* 5 MiB */
+                      allocate_sparse(100 * MIB, 16),
+                      allocate_sparse(100 * MIB, 32),
+                      allocate_sparse(100 * MIB, 1000),
+                      allocate_sparse(129 * MIB, 1000),
+                      allocate(40 * MIB)};
+    memset(tables[6], 'x', 9 * MIB); /* its middle is empty */
+    static const bool cached[COUNT_OF(tables)][COUNT_OF(tables)] = {
+        {0, 1, 1, 1, 1, 1, 1}, {0, 1, 1, 1, 1, 1, 1},
+        {0, 1, 1, 1, 1, 1, 1}, /* a sixteenth of each of 100 MiB, no matter how empty: 11.25 MiB */
+        {0, 0, 1, 1, 1, 1, 1}, /* 17.5 were too many */
+        {0, 0, 0, 1, 1, 1, 1}, {0, 0, 0, 1, 1, 0, 1},
+        {0, 0, 0, 1, 1, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(tables); i++) {
+        hak__whale_free(tables[i]);
+        for (size_t j = 0; j < COUNT_OF(tables); j++) {
+            assert_int_equal(unit_is_mapped((uintptr_t)tables[j]), cached[i][j]);
+        }
+    }
+    assert_int_equal(hak__whale_totals().cached_bytes, 200 * MIB);
+    struct whale_result result = hak__whale_allocate(100 * MIB, page, true); /* to be cleared */
+    assert_ptr_equal(result.pointer, tables[4]);
+    assert_false(result.zeroed);
+    assert_true(hak__whale_free(result.pointer));
+    assert_int_equal(hak__whale_cache_trim(0), 200 * MIB);
 }
 
 static void test_age(void **state)
@@ -363,20 +409,6 @@ static void test_ends_of_huge_whales(void **state)
     hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 }
 
-/* NULL: something is there. */
-static void *occupy_behind(char *whale, size_t size)
-{
-    uintptr_t end = (uintptr_t)whale + size;
-    return unit_is_mapped(end) ? NULL : unit_occupy(end, page);
-}
-
-static void unoccupy(void *place)
-{
-    if (place != NULL) {
-        munmap(place, page);
-    }
-}
-
 /* Wherever it goes its pages lie as they did in their huge pages, and what is new is asked for. */
 static void test_huge_whales_grow(void **state)
 {
@@ -386,26 +418,26 @@ static void test_huge_whales_grow(void **state)
     char *whale = allocate(size);
     pattern_fill(whale, size, 4);
     for (int i = 0; i < 8; i++) { /* a whole huge page more each time, and there is no room */
-        void *neighbour = occupy_behind(whale, size);
+        void *neighbour = unit_block((uintptr_t)whale + size);
         uint64_t asked = hak__os_calls[OS_CALL_HUGE];
         whale = hak__whale_resize(whale, size + 2 * MIB - 64 * KIB);
         assert_non_null(whale);
         assert_true(is_aligned(whale, HUGE_PAGE_SIZE));
         assert_int_equal(hak__whale_bytes(whale), size + 2 * MIB);
         assert_int_equal(hak__os_calls[OS_CALL_HUGE] - asked, 1);
-        unoccupy(neighbour);
+        unit_unblock(neighbour);
         size += 2 * MIB;
     }
     assert_int_equal(pattern_mismatch(whale, 16 * MIB, 4), SIZE_MAX);
     assert_ptr_equal(hak__whale_resize(whale, size - 3 * MIB), whale); /* at most an eighth less */
     assert_int_equal(hak__whale_bytes(whale), size);
-    void *neighbour = occupy_behind(whale, size);
+    void *neighbour = unit_block((uintptr_t)whale + size);
     hak__whale_free(whale);
     whale = allocate(size + 3 * MIB); /* stretched */
     assert_true(is_aligned(whale, HUGE_PAGE_SIZE));
     assert_int_equal(hak__whale_bytes(whale), size + 4 * MIB);
     assert_int_equal(pattern_mismatch(whale, 16 * MIB, 4), SIZE_MAX);
-    unoccupy(neighbour);
+    unit_unblock(neighbour);
     size = hak__whale_bytes(whale);
     usleep(20000); /* none has been timed in this tick of the clock */
     hak__huge_page_us_max = UINT64_MAX - 1;
@@ -453,7 +485,7 @@ static void test_resize(void **state)
     assert_ptr_equal(smaller, whale);
     assert_int_equal(hak__whale_bytes(whale), 2 * MIB + page);
     assert_false(unit_is_mapped((uintptr_t)whale + 2 * MIB + page));
-    void *neighbour = unit_occupy((uintptr_t)whale + 2 * MIB + page, page); /* so that it moves */
+    void *neighbour = unit_block((uintptr_t)whale + 2 * MIB + page); /* so that it moves */
     char *larger = hak__whale_resize(whale, 9 * MIB);
     assert_non_null(larger);
     assert_ptr_not_equal(larger, whale);
@@ -466,7 +498,7 @@ static void test_resize(void **state)
     struct whale_totals totals = hak__whale_totals();
     assert_int_equal(totals.live_count, 1);
     assert_int_equal(totals.live_bytes, 9 * MIB);
-    munmap(neighbour, page);
+    unit_unblock(neighbour);
     assert_true(hak__whale_free(larger));
     assert_null(hak__whale_resize(larger, MIB)); /* no whale any more */
 }
@@ -536,6 +568,7 @@ int main(void)
         WHALE_TEST(test_the_youngest_of_equals),
         WHALE_TEST(test_entries_are_bounded),
         WHALE_TEST(test_bytes_are_bounded),
+        WHALE_TEST(test_sparse_bytes_are_bounded),
         WHALE_TEST(test_age),
         WHALE_TEST(test_resize),
         WHALE_TEST(test_resize_with_huge_pages),

@@ -79,6 +79,17 @@ static inline void *unit_occupy(uintptr_t address, size_t size)
     return result;
 }
 
+/* Nothing that ends at `end` can grow there; NULL: something was there already. */
+static inline void *unit_block(uintptr_t end)
+{
+    return unit_is_mapped(end) ? NULL : unit_occupy(end, hak__os_page_size());
+}
+
+static inline void unit_unblock(void *place)
+{
+    REQUIRE(place == NULL || munmap(place, hak__os_page_size()) == 0);
+}
+
 /* Bytes of slices that somebody has: the same before and after a test that gives everything back.
  */
 static inline size_t unit_region_bytes_taken(void)
