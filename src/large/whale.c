@@ -214,40 +214,41 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
     return (struct whale_result){(void *)whale.address, zeroed};
 }
 
-bool hak__whale_free(void *pointer)
+static HAK_NOINLINE void whale_keep(struct whale whale, size_t bytes)
 {
     struct whale evicted[WHALE_CACHE_ENTRIES];
-    uint32_t evicted_count = 0;
-    bool watched = false;
     uint32_t now = hak__os_clock_ms();
-    size_t most = hak__knobs.whale_cache_bytes / 2; /* one whale never fills the cache */
+    lock_acquire(&hak__whale_lock);
+    uint32_t count = whale_cache_put((struct whale_cached){whale, bytes, now}, evicted);
+    lock_release(&hak__whale_lock);
+    for (uint32_t i = 0; i < count; i++) {
+        whale_unmap(evicted[i]);
+    }
+}
+
+bool hak__whale_free(void *pointer)
+{
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
     if (whale.address != 0) {
-        watched = hak__whale_is_watched(whale.address);
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
-        if (whale.size <= most) {
-            evicted_count = whale_cache_put((struct whale_cached){whale, whale.size, now}, evicted);
-        }
     }
+    bool watched = hak__whale_is_watched(whale.address);
     lock_release(&hak__whale_lock);
-    if (HAK_UNLIKELY(watched)) { /* it may already be another's: a hint all the same */
+    if (whale.address == 0) {
+        return false;
+    }
+    if (HAK_UNLIKELY(watched)) {
         hak__whale_watch_end(whale);
     }
-    if (whale.size > most) {
-        size_t bytes = whale_sparse_bytes(whale, most);
-        if (bytes <= most) {
-            lock_acquire(&hak__whale_lock);
-            evicted_count = whale_cache_put((struct whale_cached){whale, bytes, now}, evicted);
-            lock_release(&hak__whale_lock);
-        } else {
-            whale_unmap(whale);
-        }
+    size_t most = hak__knobs.whale_cache_bytes / 2; /* one whale never fills the cache */
+    size_t bytes = whale.size <= most ? whale.size : whale_sparse_bytes(whale, most);
+    if (bytes <= most) {
+        whale_keep(whale, bytes);
+    } else {
+        whale_unmap(whale);
     }
-    for (uint32_t i = 0; i < evicted_count; i++) {
-        whale_unmap(evicted[i]);
-    }
-    return whale.address != 0;
+    return true;
 }
 
 size_t hak__whale_bytes(const void *pointer)

@@ -58,6 +58,87 @@ static void *count_up_trying(void *argument)
     return NULL;
 }
 
+static void *acquire_and_hold(void *argument)
+{
+    bool *shared_done = argument;
+    lock_acquire(&lock);
+    guarded_count++;
+    lock_release(&lock);
+    __atomic_store_n(shared_done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Must be the first: the only thread takes a lock without a locked operation, and another one that
+ * it creates then waits for it. */
+static void test_the_only_thread(void **state)
+{
+    bool shared_done = false;
+    (void)state;
+#if defined(__GLIBC__) && !SUPPORT_SANITIZED
+    assert_true(lock_is_alone());
+#endif
+    guarded_count = 0;
+    lock_acquire(&lock);
+    assert_int_equal(lock_state(&lock), 1);
+    assert_false(lock_try(&lock));
+    lock_release(&lock);
+    assert_int_equal(lock_state(&lock), 0);
+    lock_acquire(&lock);
+    pthread_t thread = thread_start(acquire_and_hold, &shared_done);
+    assert_false(lock_is_alone());
+    while (lock_state(&lock) != 2) {
+        usleep(1000);
+    }
+    guarded_count = 7;
+    assert_false(__atomic_load_n(&shared_done, __ATOMIC_ACQUIRE));
+    lock_release(&lock);
+    thread_join(thread);
+    assert_int_equal(guarded_count, 8);
+    assert_int_equal(lock_state(&lock), 0);
+}
+
+/* A lock that others hold and sleep for when a thread forks is free for the child's only thread as
+ * soon as that has released it. */
+static void release_alone(void *argument)
+{
+    (void)argument;
+    REQUIRE(lock_state(&lock) == 2);
+    lock_release(&lock);
+    REQUIRE(lock_state(&lock) == 0);
+    lock_acquire(&lock);
+    lock_release(&lock);
+    REQUIRE(lock_state(&lock) == 0);
+}
+
+static void *hold_until(void *argument)
+{
+    bool *shared_end = argument;
+    lock_acquire(&lock);
+    while (!__atomic_load_n(shared_end, __ATOMIC_ACQUIRE)) {
+        usleep(1000);
+    }
+    lock_release(&lock);
+    return NULL;
+}
+
+static void test_the_only_thread_of_a_child(void **state)
+{
+    bool shared_end = false, shared_done = false;
+    (void)state;
+    pthread_t holder = thread_start(hold_until, &shared_end);
+    while (lock_state(&lock) == 0) {
+        usleep(1000);
+    }
+    pthread_t waiter = thread_start(acquire_and_hold, &shared_done);
+    while (lock_state(&lock) != 2) {
+        usleep(1000);
+    }
+    REQUIRE_LIFE(release_alone, NULL, NULL);
+    __atomic_store_n(&shared_end, true, __ATOMIC_RELEASE);
+    thread_join(holder);
+    thread_join(waiter);
+}
+
 static void test_mutual_exclusion(void **state)
 {
     pthread_t threads[THREADS];
@@ -255,6 +336,8 @@ static void test_fork_owner_passes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_only_thread),
+        cmocka_unit_test(test_the_only_thread_of_a_child),
         cmocka_unit_test(test_mutual_exclusion),
         cmocka_unit_test(test_try),
         cmocka_unit_test(test_sleepers_wake_each_other),
