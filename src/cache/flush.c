@@ -45,14 +45,13 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
-/* Threads that share a heap with several others have small bins of small objects: there are many of
- * those, and what is in one is of no use to the rest. Large objects would have no bins left. */
+/* Less of small objects, of which that are many, and less for threads that share a heap with
+ * several others: there are many such bins, and what is in one is of no use to the rest. */
 static uint32_t cache_bin_bytes_max(const struct cache *cache, uint32_t class_index)
 {
-    uint32_t bytes = hak__knobs.bin_bytes_max;
-    return size_class_has_own_lines(class_index)
-               ? bytes
-               : bytes >> atomic_load_relaxed(&cache->slabs->shared_bin_shift);
+    uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;
+    return hak__knobs.bin_bytes_max >>
+           (shift + atomic_load_relaxed(&cache->slabs->shared_bin_shift));
 }
 
 /* Starts the limit; later doubles it, or lets it be what the bin holds: a refill may have brought

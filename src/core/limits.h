@@ -72,16 +72,18 @@
 /* Largest request: ISO C lets no object exceed PTRDIFF_MAX. */
 #define REQUEST_SIZE_MAX ((size_t)PTRDIFF_MAX)
 
-/* One bin: free objects of one class ready for malloc. At most so many bytes: a refill's lock and
- * list work vanish per object, and what is in it stays in a second-level cache. A new one is small,
- * and grows (cache/cache.h): most classes of most threads never need more. */
-#define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 256u : 131072u)
+/* One bin: free objects of one class ready for malloc. At most so many bytes, a quarter of them for
+ * objects to 1 KiB: a refill's lock and list work vanish per object, and what is in it stays in a
+ * second-level cache. That much of larger ones would be a few (docs/decisions/0041). A new bin is
+ * small, and grows (cache/cache.h): most classes of most threads never need more. */
+#define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 1024u : 524288u)
+#define BIN_SMALL_SHIFT 2u
 #define BIN_BYTES_START (HAK_TINY_LIMITS ? 64u : 1024u)
 /* While a class has no limit each refill may bring twice what the one before did, so that what is
  * too much is about what was used; after this many refills it may bring what a slice holds. */
 #define REFILL_DOUBLINGS 5u
-/* Of a heap that more threads than these draw from, bins of objects to 1 KiB grow to a fourth
- * only: of no use to the other threads (docs/decisions/0032). */
+/* Of a heap that more threads than these draw from, bins grow to a quarter only: of no use to the
+ * other threads (docs/decisions/0032). */
 #define BIN_SHARERS 2u
 #define BIN_SHARED_SHIFT 2u
 /* What a bin may grow to while its thread only frees, a doubling every so many overflows: room for
@@ -154,11 +156,9 @@
 #define HUGE_IN_A_ROW_MIN 7u
 
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
-/* One that takes longer than 512 small ones is no gain; less than the kernel can clear one in, and
- * it was there. Pauses without any; with each a page of 5 ms is lost, so at most a twentieth of the
- * time, and soon nothing (docs/decisions/0036). */
+/* One that takes longer than 512 small ones is no gain. Pauses without any; with each a page of 5
+ * ms is lost, so at most a twentieth of the time, and soon nothing (docs/decisions/0036). */
 #define HUGE_PAGE_US_MAX 1000u
-#define HUGE_PAGE_US_MIN 20u
 #define HUGE_PAUSE_MS_MIN 100u
 #define HUGE_PAUSE_MS_MAX 60000u
 

@@ -52,7 +52,7 @@
  * kept. */
 #define KNOBS_SMALL                                                                                \
     {                                                                                              \
-        .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(16384u),                      \
+        .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(65536u),                      \
         .cache_bytes = CACHE_BYTES(MIB(2)), .cache_bytes_total = CACHE_BYTES(MIB(16)),             \
         .whale_cache_bytes = WHALE_BYTES(MIB(4)), .huge_threshold = UINT64_MAX,                    \
         .limit = UINT64_MAX, .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC,               \
@@ -88,7 +88,8 @@ struct settings hak__settings = {.profile = "default"};
     X(MILLISECONDS, purge_delay_ms, hak__knobs.purge_delay_ms,                                     \
       "free memory older than this goes back to the OS, milliseconds, or never")                   \
     X(BYTES_32, bin_bytes, hak__knobs.bin_bytes_max,                                               \
-      "most free memory one thread keeps of one size class, bytes")                                \
+      "most free memory one thread keeps of one size class, a quarter of it of blocks to 1 KiB, "  \
+      "bytes")                                                                                     \
     X(BYTES, cache_bytes, hak__knobs.cache_bytes,                                                  \
       "most memory one thread's free objects may hold, the slabs they lie in included, bytes")     \
     X(BYTES, cache_bytes_total, hak__knobs.cache_bytes_total,                                      \

@@ -13,20 +13,22 @@ static uint32_t shared_timed_ms; /* when the last one was timed */
 static uint32_t shared_pause_ms; /* from then on; 0: none */
 
 /* The pause after the huge page at `address` has been made resident: a longer one than `pause` if
- * that took too long, none if it came quickly. What was resident says nothing, nor does a kernel
- * before 5.14. */
+ * that took too long, none if it came quickly. What is resident (memory that is locked as it is
+ * mapped) says nothing, nor does a kernel before 5.14. */
 static uint32_t huge_time(uintptr_t address, uint32_t pause)
 {
+    if (hak__os_resident((const void *)address, HUGE_PAGE_SIZE) == HUGE_PAGE_SIZE) {
+        return pause;
+    }
     uint64_t start = hak__os_clock_us();
     if (hak__os_populate((void *)address, HUGE_PAGE_SIZE) != 0) {
         return pause;
     }
-    uint64_t duration = hak__os_clock_us() - start;
-    if (duration > hak__huge_page_us_max) {
-        pause = pause == 0 ? HUGE_PAUSE_MS_MIN : 2 * pause;
-        return pause < HUGE_PAUSE_MS_MAX ? pause : HUGE_PAUSE_MS_MAX;
+    if (hak__os_clock_us() - start <= hak__huge_page_us_max) {
+        return 0;
     }
-    return duration >= HUGE_PAGE_US_MIN ? 0 : pause;
+    pause = pause == 0 ? HUGE_PAUSE_MS_MIN : 2 * pause;
+    return pause < HUGE_PAUSE_MS_MAX ? pause : HUGE_PAUSE_MS_MAX;
 }
 
 int hak__huge_ask(void *address, size_t size, size_t used)

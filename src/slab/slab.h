@@ -67,7 +67,7 @@ struct slab_set {
     uint32_t shared_notified;  /* A: stack of slabs with remote objects, slice + 1 */
     uint32_t shared_pending;   /* A: pushes on it since the last drain, about */
     uint32_t shared_patience;  /* pending pushes from which on others drain; relaxed */
-    uint32_t shared_bin_shift; /* bins of small objects are bounded by bytes >> this; relaxed */
+    uint32_t shared_bin_shift; /* bins are bounded by bytes >> this; relaxed */
     struct counters counters;
     struct slab *partial[CLASS_COUNT]; /* first: the next to refill from */
 };

@@ -31,6 +31,12 @@ static uint32_t limit_for(uint32_t class_index, uint32_t bytes)
     return limit > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : limit;
 }
 
+/* Of bins of a class when the option is `bytes`. */
+static uint32_t bin_bytes(uint32_t class_index, uint32_t bytes)
+{
+    return size_class_bytes(class_index) <= TINY_SIZE_MAX ? bytes / 4 : bytes;
+}
+
 /* What the limits may cost, by the definition in cache.h: their bytes and one slab each. */
 static uint64_t charge_for(uint32_t class_index, uint32_t limit)
 {
@@ -87,15 +93,16 @@ static bool free_overflows(uint32_t class_index, void *object)
  * to a bound of its own or the option, whichever is lower. */
 static void test_one_direction_grows_little(void **state)
 {
-    static const uint32_t options[] = {UINT32_MAX, BIN_BYTES_FREEING / 2};
+    static const uint32_t options[] = {UINT32_MAX, 2 * BIN_BYTES_FREEING};
     static const size_t sizes[] = {16, 32, 64, 512, 5120};
     enum { COUNT = 3000 };
     (void)state;
     for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i / 2]), overflows = 0;
         uint32_t option = options[i % 2];
-        uint32_t most = limit_for(
-            class_index, option < BIN_BYTES_FREEING ? option : (uint32_t)BIN_BYTES_FREEING);
+        uint32_t bytes = bin_bytes(class_index, option);
+        uint32_t most =
+            limit_for(class_index, bytes < BIN_BYTES_FREEING ? bytes : (uint32_t)BIN_BYTES_FREEING);
         uint32_t limit = limit_for(class_index, BIN_BYTES_START);
         hak__knobs.bin_bytes_max = option;
         allocate_all(class_index, COUNT);
@@ -167,7 +174,7 @@ static void test_both_directions_double(void **state)
     (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index += 7) {
         const struct bin *bin = &cache->bins[class_index];
-        uint32_t most = limit_for(class_index, BIN_BYTES_MAX);
+        uint32_t most = limit_for(class_index, bin_bytes(class_index, BIN_BYTES_MAX));
         uint32_t most_freeing = limit_for(class_index, BIN_BYTES_FREEING);
         for (int round = 0; round < 12; round++) {
             uint32_t limit = bin->limit, count = 4 * limit + 8 + CARVE_BYTES / 16, used = 0;
@@ -198,7 +205,7 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
 {
     (void)state;
     uint32_t class_index = size_class_of(16);
-    hak__knobs.bin_bytes_max = 48;
+    hak__knobs.bin_bytes_max = 4 * 48;
     for (int round = 0; round < 5; round++) {
         allocate_all(class_index, 100);
         free_all(class_index, 100);
@@ -206,8 +213,7 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
     }
 }
 
-/* When many threads draw from the heap, bins of small objects stay small, those of large ones not.
- */
+/* When many threads draw from the heap all bins stay small. */
 static void test_the_bound_of_a_bin_in_a_crowd(void **state)
 {
     static const size_t sizes[] = {16, TINY_SIZE_MAX, TINY_SIZE_MAX + 1, 4096};
@@ -215,9 +221,7 @@ static void test_the_bound_of_a_bin_in_a_crowd(void **state)
     cache->slabs->shared_bin_shift = BIN_SHARED_SHIFT;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i]);
-        bool small = sizes[i] <= TINY_SIZE_MAX;
-        uint32_t most =
-            limit_for(class_index, small ? BIN_BYTES_MAX >> BIN_SHARED_SHIFT : BIN_BYTES_MAX);
+        uint32_t most = limit_for(class_index, bin_bytes(class_index, BIN_BYTES_MAX) / 4);
         for (int round = 0; round < 12; round++) {
             uint32_t count = 4 * cache->bins[class_index].limit + 8 + CARVE_BYTES / 16;
             allocate_all(class_index, count);
@@ -366,7 +370,7 @@ static void test_a_full_bin_after_a_refill(void **state)
     uint32_t class_index = size_class_of(32), used = 0;
     const struct bin *bin = &cache->bins[class_index];
     (void)state;
-    hak__knobs.bin_bytes_max = BIN_BYTES_START;
+    hak__knobs.bin_bytes_max = 4 * BIN_BYTES_START;
     uint32_t limit = limit_for(class_index, BIN_BYTES_START);
     uint32_t half = limit / 2 + 1 < FLUSH_OBJECTS_MAX ? limit / 2 + 1 : FLUSH_OBJECTS_MAX;
     uint32_t count = 8 * limit;
