@@ -6,6 +6,7 @@
 #include "base/text.c"
 
 #include "os/cgroup.c"
+#include "os/os_discard.c"
 #include "os/os_linux.c"
 #include "os/os_pages.c"
 #include "os/vdso.c"

@@ -19,6 +19,7 @@
 #ifndef HAK_CORE_LOCK_H
 #define HAK_CORE_LOCK_H
 
+#include "base/alone.h"
 #include "base/atomics.h"
 #include "base/check.h"
 
@@ -60,23 +61,15 @@ HAK_INLINE void lock_note_held(const struct lock *lock)
     }
 }
 
-/* glibc's (2.32, <sys/single_threaded.h>); other C libraries have none. Not 0: the process has one
- * thread, and has until that one creates another, which sees all that was stored before. */
-extern char __libc_single_threaded __attribute__((weak, visibility("default")));
-
-/* Then nobody can hold a lock or want one, and no locked operation is needed, which would wait
+/* The forking thread gets false: whoever tries can do without.
+ *
+ * Alone, nobody can hold a lock or want one, and no locked operation is needed, which would wait
  * until all that the program has stored is in the cache (docs/decisions/0040). States are the same
  * both ways: who takes a lock alone may release it beside others, and the other way round (fork).
  */
-HAK_INLINE bool lock_is_alone(void)
-{
-    return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
-}
-
-/* The forking thread gets false: whoever tries can do without. */
 HAK_INLINE bool lock_try(struct lock *lock)
 {
-    if (lock_is_alone()) {
+    if (alone()) {
         if (atomic_load_relaxed(&lock->shared_state) != 0) { /* in a signal handler, or fork's */
             return false;
         }
@@ -130,7 +123,7 @@ HAK_INLINE void lock_release(struct lock *lock)
     if (HAK_LEVEL >= 1) {
         hak__lock_held &= ~(1u << lock->rank);
     }
-    if (lock_is_alone()) {
+    if (alone()) {
         atomic_store_release(&lock->shared_state, 0u);
         /* release: pairs with the acquire of the next holder */
     } else if (HAK_UNLIKELY(atomic_exchange_release(&lock->shared_state, 0u) == 2)) {

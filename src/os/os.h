@@ -80,6 +80,8 @@ HAK_HIDDEN void hak__os_discard(void *address, size_t size);
 HAK_HIDDEN size_t hak__os_discard_again(void);
 /* Bytes that wait for that. */
 HAK_HIDDEN size_t hak__os_discarded_bytes(void);
+/* Counts bytes among them that may no longer be ours and are never unmapped. */
+HAK_HIDDEN void hak__os_leave(size_t size);
 /* Grows or shrinks a mapping; when it must move, it goes to a multiple of `alignment` (a power of
  * two, at least the OS page) if there is such a place, else anywhere; 0: it must not. The contents
  * are kept, new bytes are zero. -ENOMEM when it cannot: the old mapping is as it was. */

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alone.h"
 #include "base/atomics.h"
 #include "base/bits.h"
 #include "base/check.h"
@@ -236,85 +237,39 @@ int hak__os_unmap(void *address, size_t size)
     return error;
 }
 
-/* What the kernel would not unmap: a stack that lies in the memory itself. Only pushed to and taken
- * whole, so no ABA. */
-struct discarded {
-    struct discarded *next;
-    size_t size;
-};
-static struct discarded *shared_discarded;
-static size_t shared_discarded_bytes;
-
-static void discarded_push(struct discarded *first, struct discarded *last)
-{
-    last->next = atomic_load_relaxed(&shared_discarded);
-    /* release: pairs with the acquire in hak__os_discard_again */
-    while (!atomic_cas_weak_release(&shared_discarded, &last->next, first)) {
-    }
-}
-
-void hak__os_discard(void *address, size_t size)
-{
-    if (hak__os_unmap(address, size) == 0) {
-        hak__os_discard_again();
-        return;
-    }
-    hak__os_purge(address, size);
-    struct discarded *discarded = address;
-    discarded->size = size;
-    atomic_add_relaxed(&shared_discarded_bytes, size); /* a report's */
-    discarded_push(discarded, discarded);
-}
-
-/* Ends at the first refusal: the others would meet the same. */
-size_t hak__os_discard_again(void)
-{
-    if (HAK_LIKELY(atomic_load_relaxed(&shared_discarded) == NULL)) {
-        return 0;
-    }
-    size_t bytes = 0;
-    /* acquire: pairs with the release in discarded_push */
-    struct discarded *discarded = atomic_exchange_acquire(&shared_discarded, NULL);
-    while (discarded != NULL) {
-        struct discarded *next = discarded->next;
-        size_t size = discarded->size;
-        if (hak__os_unmap(discarded, size) != 0) {
-            struct discarded *last = discarded;
-            while (last->next != NULL) {
-                last = last->next;
-            }
-            discarded_push(discarded, last);
-            break;
-        }
-        bytes += size;
-        discarded = next;
-    }
-    atomic_sub_relaxed(&shared_discarded_bytes, bytes);
-    return bytes;
-}
-
-size_t hak__os_discarded_bytes(void)
-{
-    return atomic_load_relaxed(&shared_discarded_bytes);
-}
-
 static void *os_mremap(void *address, size_t old_size, size_t new_size, int flags, void *place)
 {
     os_count(OS_CALL_REMAP);
     return mremap(address, old_size, new_size, flags, place);
 }
 
+/* A move to a place failed: none is tried again. Relaxed. */
+static bool shared_place_failed;
+
+/* The kernel unmaps what is at the place before it knows that it can move something there. When it
+ * then cannot, the place may already be another thread's. */
+static void os_leave_place(void *place, size_t size)
+{
+    if (alone()) {
+        hak__os_discard(place, size);
+    } else {
+        atomic_store_relaxed(&shared_place_failed, true);
+        hak__os_leave(size);
+    }
+}
+
 /* A place of its own first: the kernel would choose one of any alignment. */
 static void *os_move(void *address, size_t old_size, size_t new_size, size_t alignment)
 {
     void *place;
-    if (alignment > os_page && hak__os_map(new_size, alignment, &place) == 0) {
+    if (alignment > os_page && !atomic_load_relaxed(&shared_place_failed) &&
+        hak__os_map(new_size, alignment, &place) == 0) {
         void *moved = os_mremap(address, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place);
         if (moved != MAP_FAILED) {
             os_uncharge(new_size); /* the place is gone: the mapping is in it, and charged */
             return moved;
         }
-        hak__os_discard(place, new_size);
+        os_leave_place(place, new_size);
     }
     return os_mremap(address, old_size, new_size, MREMAP_MAYMOVE, NULL);
 }
@@ -327,10 +282,10 @@ int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignm
         return -ENOMEM;
     }
     void *result = MAP_FAILED;
-    if (alignment != os_page) {
+    if (growth == 0 || alignment != os_page) {
         result = os_mremap(address, old_size, new_size, 0, NULL);
     }
-    if (result == MAP_FAILED && alignment != 0) {
+    if (result == MAP_FAILED && growth != 0 && alignment != 0) {
         result = os_move(address, old_size, new_size, alignment);
     }
     int error = result == MAP_FAILED ? -errno : 0;

@@ -1,5 +1,6 @@
 /* test_discard.c: what the kernel will not unmap is not lost: its pages go back at once, its
  * addresses as soon as it will. */
+#include "../threads/threads.h"
 #include "../unit/unit.h"
 #include "fault.h"
 
@@ -80,12 +81,67 @@ static void test_whales(void **state)
     hak_free(kept);
 }
 
+/* Makes the move of `place` to an aligned one fail, and any other. */
+static void fail_to_move(void *place, size_t size)
+{
+    void *moved = NULL, *neighbour = unit_block((uintptr_t)place + size);
+    fault_arm((struct fault_plan){FAULT_SET(FAULT_MREMAP), 1, ENOMEM, true, 0}, 0);
+    assert_int_equal(hak__os_remap(place, size, 2 * size, 2 * MIB, &moved), -ENOMEM);
+    fault_disarm();
+    unit_unblock(neighbour);
+    assert_int_equal(nonzero_offset((char *)place + 1, size - 1), SIZE_MAX);
+    assert_int_equal(*(char *)place, 'x');
+}
+
+static void *wait_for_end(void *argument)
+{
+    while (!__atomic_load_n((bool *)argument, __ATOMIC_ACQUIRE)) {
+        usleep(1000);
+    }
+    return NULL;
+}
+
+/* Must be the last. Where a mapping was to be moved to may be another thread's when that has
+ * failed: it is not unmapped, and no further place is tried. */
+static void test_places_are_left_to_others(void **state)
+{
+    bool shared_end = false;
+    void *place, *moved;
+    const size_t size = 4 * MIB;
+    (void)state;
+    assert_int_equal(hak__os_map(size, 2 * MIB, &place), 0);
+    *(char *)place = 'x';
+    int64_t before = fault_ledger;
+#ifdef __GLIBC__
+    fail_to_move(place, size); /* alone, nothing is left */
+    assert_int_equal(fault_fired_count, 3);
+    assert_int_equal(fault_ledger - before, 0);
+    assert_int_equal(hak__os_discarded_bytes(), 0);
+#endif
+    pthread_t thread = thread_start(wait_for_end, &shared_end);
+    fail_to_move(place, size);
+    assert_int_equal(fault_fired_count, 3);
+    assert_int_equal(fault_ledger - before, 2 * size);
+    assert_int_equal(hak__os_discarded_bytes(), 2 * size);
+    assert_int_equal(hak__os_discard_again(), 0);
+    assert_int_equal(hak__os_discarded_bytes(), 2 * size);
+    fail_to_move(place, size);
+    assert_int_equal(fault_fired_count, 2);
+    assert_int_equal(fault_ledger - before, 2 * size);
+    assert_int_equal(hak__os_remap(place, size, 2 * size, 2 * MIB, &moved), 0);
+    assert_int_equal(*(char *)moved, 'x');
+    hak__os_discard(moved, 2 * size);
+    __atomic_store_n(&shared_end, true, __ATOMIC_RELEASE);
+    thread_join(thread);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unmapped_later),
         cmocka_unit_test(test_aligned_mapping),
         cmocka_unit_test(test_whales),
+        cmocka_unit_test(test_places_are_left_to_others),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -75,7 +75,7 @@ static void test_the_only_thread(void **state)
     bool shared_done = false;
     (void)state;
 #if defined(__GLIBC__) && !SUPPORT_SANITIZED
-    assert_true(lock_is_alone());
+    assert_true(alone());
 #endif
     guarded_count = 0;
     lock_acquire(&lock);
@@ -85,7 +85,7 @@ static void test_the_only_thread(void **state)
     assert_int_equal(lock_state(&lock), 0);
     lock_acquire(&lock);
     pthread_t thread = thread_start(acquire_and_hold, &shared_done);
-    assert_false(lock_is_alone());
+    assert_false(alone());
     while (lock_state(&lock) != 2) {
         usleep(1000);
     }
