@@ -118,6 +118,10 @@
 /* Slow-path operations between two looks at the clock, and between two flushes of the remote
  * buffer. */
 #define TICK_OPERATIONS (HAK_TINY_LIMITS ? 4u : 64u)
+/* A program whose blocks all come from bins needs minutes for that many: every so many slow
+ * operations a look at the clock says whether half a purge delay, and this, has passed without. */
+#define CLOCK_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
+#define LATE_MS_MIN 50u
 
 /* What is purged at once, and a superslab more: at 0.2 to 0.75 microseconds for each page of 4 KiB
  * that is a millisecond in a malloc or free. Ticks begin a pass, every so many slow operations go

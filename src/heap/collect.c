@@ -75,6 +75,12 @@ void hak__heap_set_pressed(bool pressed)
     atomic_store_relaxed(&shared_pressed, (uint32_t)pressed);
 }
 
+bool hak__heap_tick_is_late(const struct thread *thread)
+{
+    uint32_t half = collect_delay() / 2;
+    return hak__os_clock_ms() - thread->trimmed_ms >= (half < LATE_MS_MIN ? LATE_MS_MIN : half);
+}
+
 void hak__heap_tick(struct thread *thread)
 {
     uint32_t delay = collect_delay();

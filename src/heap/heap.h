@@ -131,6 +131,8 @@ HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
 HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
 /* Trims `thread` (this one's) and purges what is due, by the clock. No lock held. */
 HAK_HIDDEN void hak__heap_tick(struct thread *thread);
+/* Has half a period passed since its last trim? Reads the clock. */
+HAK_HIDDEN bool hak__heap_tick_is_late(const struct thread *thread);
 /* What ticks do for all heaps, for a program that has none now because it idles. By any thread, no
  * lock held. */
 HAK_HIDDEN void hak__heap_scavenge(void);

@@ -173,7 +173,9 @@ struct thread *hak__thread_enter(void)
 void hak__thread_count_operation(struct thread *thread)
 {
     hak__limit_notice(); /* at every slow operation: one may map any amount */
-    if (HAK_UNLIKELY(++thread->cache.tick % TICK_OPERATIONS == 0)) {
+    uint32_t tick = ++thread->cache.tick;
+    if (HAK_UNLIKELY(tick % CLOCK_OPERATIONS == 0) &&
+        (tick % TICK_OPERATIONS == 0 || hak__heap_tick_is_late(thread))) {
         /* A thread that does other things frees less remotely: what it has gathered is not to keep
          * others' slabs from getting empty. */
         hak__remote_flush(&thread->cache);
@@ -181,8 +183,7 @@ void hak__thread_count_operation(struct thread *thread)
         if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
             thread_move_if_crowded(thread);
         }
-    } else if (HAK_UNLIKELY(thread->cache.tick % PURGE_OPERATIONS == 0) &&
-               hak__superslab_purge_is_under_way()) {
+    } else if (HAK_UNLIKELY(tick % PURGE_OPERATIONS == 0) && hak__superslab_purge_is_under_way()) {
         hak__superslab_purge_part(false, PURGE_BYTES_AT_ONCE);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {

@@ -231,6 +231,36 @@ static void test_a_tick_after_the_delay(void **state)
     hak__thread_park(thread);
 }
 
+/* A program that seldom takes a slow path ticks at a few of them when half a period has passed. */
+static void test_a_late_tick(void **state)
+{
+    (void)state;
+    struct thread *thread = adopt();
+    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
+    static const struct {
+        uint32_t delay, after;
+        bool late;
+    } cases[] = {{4000, 1000, false}, {4000, 2000, true}, {4000, UINT32_MAX - 5, true},
+                 {0, 60, true},       {40, 60, true},     {UINT32_MAX, 2000000000, false}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        hak__knobs.purge_delay_ms = cases[i].delay;
+        thread->trimmed_ms = hak__os_clock_ms() - cases[i].after;
+        thread->cache.tick = 0;
+        uint64_t before = *ticks;
+        for (uint32_t j = 1; j < CLOCK_OPERATIONS; j++) {
+            hak__thread_count_operation(thread);
+        }
+        assert_true(*ticks == before);
+        hak__thread_count_operation(thread);
+        assert_true(*ticks == before + cases[i].late);
+    }
+    thread->trimmed_ms = hak__os_clock_ms();
+    assert_false(hak__heap_tick_is_late(thread));
+    hak__knobs.purge_delay_ms = 0;
+    assert_false(hak__heap_tick_is_late(thread)); /* LATE_MS_MIN */
+    hak__thread_park(thread);
+}
+
 /* While memory is short a period is LIMIT_DELAY_MS. */
 static void test_a_tick_under_pressure(void **state)
 {
@@ -342,6 +372,7 @@ int main(int count, char **arguments)
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_not_due),
         UNIT_TEST_WITH_KNOBS(test_operations_send_batches),
         UNIT_TEST_WITH_KNOBS(test_a_tick_after_the_delay),
+        UNIT_TEST_WITH_KNOBS(test_a_late_tick),
         UNIT_TEST_WITH_KNOBS(test_a_tick_under_pressure),
         cmocka_unit_test(test_threads_that_share_a_heap),
         UNIT_TEST_WITH_KNOBS(test_reclaim),
