@@ -45,8 +45,8 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
-/* Less of small objects, of which that are many, and less for threads that share a heap with
- * several others: there are many such bins, and what is in one is of no use to the rest. */
+/* Less of small objects, of which a quarter is still many, and less for threads that share a heap
+ * with several others: there are many such bins, and what is in one is of no use to the rest. */
 static uint32_t cache_bin_bytes_max(const struct cache *cache, uint32_t class_index)
 {
     uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;

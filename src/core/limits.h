@@ -118,8 +118,9 @@
 /* Slow-path operations between two looks at the clock, and between two flushes of the remote
  * buffer. */
 #define TICK_OPERATIONS (HAK_TINY_LIMITS ? 4u : 64u)
-/* A program whose blocks all come from bins needs minutes for that many: every so many slow
- * operations a look at the clock says whether half a purge delay, and this, has passed without. */
+/* A program whose blocks nearly all come from bins may take a few slow paths a second: at every so
+ * many a look at the clock says whether half a purge delay, and this, has passed since its last
+ * trim. */
 #define CLOCK_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
 #define LATE_MS_MIN 50u
 

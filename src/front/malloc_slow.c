@@ -4,7 +4,6 @@
  *               -> malloc_large -> span (heap's cache | superslab) | whale (cache | mapping)
  *   no memory:  reclaim everything that is free anywhere, once, then NULL and ENOMEM
  */
-#include "base/bits.h"
 #include "control/life.h"
 #include "front/fast.h"
 #include "front/slow.h"

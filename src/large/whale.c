@@ -120,10 +120,10 @@ static struct whale whale_reshape(struct whale whale, size_t size, bool want_zer
     size_t alignment = whale_alignment(size);
     void *moved = (void *)whale.address;
     if (hak__os_remap(moved, whale.size, wanted, alignment, &moved) != 0) {
-        wanted = size; /* near a limit: just what is asked for */
-        if (hak__os_remap(moved, whale.size, wanted, alignment, &moved) != 0) {
+        if (wanted == size || hak__os_remap(moved, whale.size, size, alignment, &moved) != 0) {
             return (struct whale){0, 0};
         }
+        wanted = size; /* near a limit: just what is asked for */
     }
     if (huge) {
         hak__huge_ask(moved, wanted, whale.size);
@@ -170,10 +170,11 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
     void *address;
     if (hak__os_map(wanted, wanted_alignment, &address) != 0) {
-        wanted = size; /* near a limit: just what is asked for */
-        if (hak__os_map(wanted, alignment, &address) != 0) {
+        bool least = wanted == size && wanted_alignment == alignment;
+        if (least || hak__os_map(size, alignment, &address) != 0) {
             return (struct whale){0, 0};
         }
+        wanted = size; /* near a limit: just what is asked for */
     }
     struct whale whale = {(uintptr_t)address, wanted};
     /* all of it: mremap takes no two kinds of pages at once */
@@ -230,10 +231,11 @@ bool hak__whale_free(void *pointer)
 {
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
+    bool watched = false;
     if (whale.address != 0) {
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
+        watched = hak__whale_is_watched(whale.address);
     }
-    bool watched = hak__whale_is_watched(whale.address);
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return false;

@@ -466,6 +466,10 @@ static void allocate_near_limit(void *argument)
     whale = hak__whale_resize(whale, size + MIB - page);
     REQUIRE(whale != NULL && hak__whale_bytes(whale) == size + MIB - page);
     REQUIRE(hak__whale_free(whale));
+    hak__whale_cache_trim(0);
+    whale = allocate(size + MIB - page); /* so it is with a new one */
+    REQUIRE(hak__whale_bytes(whale) == size + MIB - page);
+    REQUIRE(hak__whale_free(whale));
 }
 
 static void test_near_a_limit(void **state)
