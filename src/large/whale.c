@@ -34,6 +34,7 @@ static size_t whale_cache_bytes;
 #define WHALE_GRAVES 64u
 static uintptr_t whale_graves[WHALE_GRAVES];
 static uint32_t whale_next_grave;
+static bool shared_huge_asked; /* for a whale, ever */
 
 static struct whale whale_cache_remove(uint32_t index)
 {
@@ -104,18 +105,17 @@ static size_t whale_huge_size(size_t size)
     return excess <= size / 4 && excess <= HUGE_PAGE_SIZE - WHALE_END_MIN ? size + excess : size;
 }
 
-/* Does it need another huge page, and earn it? */
-static bool whale_grows_huge(size_t old_size, size_t size, bool zeroed)
+static bool whale_needs_huge(size_t old_size, size_t size)
 {
-    return bits_align_up(size, HUGE_PAGE_SIZE) > bits_align_up(old_size, HUGE_PAGE_SIZE) &&
-           hak__whale_earns_huge(size, zeroed);
+    return bits_align_up(size, HUGE_PAGE_SIZE) > bits_align_up(old_size, HUGE_PAGE_SIZE);
 }
 
 /* Cuts or stretches a whale: moving pages costs a hundredth of faulting them in anew, and its own
  * fresh ones are less. address 0: that failed, and it is as it was. */
 static struct whale whale_reshape(struct whale whale, size_t size, bool want_zero)
 {
-    bool huge = whale_grows_huge(whale.size, size, want_zero);
+    bool grows = whale_needs_huge(whale.size, size);
+    bool huge = grows && hak__whale_earns_huge(size, want_zero);
     size_t wanted = huge ? whale_huge_size(size) : size;
     size_t alignment = whale_alignment(size);
     void *moved = (void *)whale.address;
@@ -127,6 +127,8 @@ static struct whale whale_reshape(struct whale whale, size_t size, bool want_zer
     }
     if (huge) {
         hak__huge_ask(moved, wanted, whale.size);
+    } else if (grows && atomic_load_relaxed(&shared_huge_asked)) {
+        hak__os_small(moved, wanted); /* what is new would have huge pages if the rest has */
     }
     return (struct whale){(uintptr_t)moved, wanted};
 }
@@ -164,7 +166,7 @@ static size_t whale_sparse_bytes(struct whale whale, size_t most)
 
 static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
 {
-    bool huge = whale_grows_huge(0, size, want_zero);
+    bool huge = hak__whale_earns_huge(size, want_zero);
     size_t wanted = huge ? whale_huge_size(size) : size;
     size_t wanted_alignment = whale_alignment(size);
     wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
@@ -180,6 +182,8 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     /* all of it: mremap takes no two kinds of pages at once */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
         hak__whale_watch(whale, want_zero);
+    } else {
+        atomic_store_relaxed(&shared_huge_asked, true);
     }
     return whale;
 }
@@ -231,17 +235,17 @@ bool hak__whale_free(void *pointer)
 {
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
-    bool watched = false;
+    bool look = false;
     if (whale.address != 0) {
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
-        watched = hak__whale_is_watched(whale.address);
+        look = hak__whale_is_worth_a_look(whale);
     }
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return false;
     }
-    if (HAK_UNLIKELY(watched)) {
-        hak__whale_watch_end(whale);
+    if (HAK_UNLIKELY(look)) {
+        hak__whale_look(whale, true);
     }
     size_t most = hak__knobs.whale_cache_bytes / 2; /* one whale never fills the cache */
     size_t bytes = whale.size <= most ? whale.size : whale_sparse_bytes(whale, most);
@@ -290,9 +294,13 @@ void *hak__whale_resize(void *pointer, size_t size)
     /* Out of the registry while it changes: a whale being resized is nobody else's business. */
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_lift((uintptr_t)pointer);
+    bool look = whale_needs_huge(whale.size, size) && hak__whale_is_worth_a_look(whale);
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return NULL;
+    }
+    if (look) {
+        hak__whale_look(whale, false);
     }
     struct whale resized = whale_fits(whale.size, size) ? whale : whale_reshape(whale, size, false);
     struct whale now = resized.address != 0 ? resized : whale;

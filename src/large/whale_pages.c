@@ -1,23 +1,40 @@
 /* whale_pages.c: see whale_pages.h. */
 #include "large/whale_pages.h"
 
+#include "base/bits.h"
 #include "core/knobs.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
 #include "region/superslab.h"
 
-/* Before there is evidence a whale gets huge pages when it and the superslabs are this many times
- * knobs.huge_threshold: the untouched part is then a small share, or the program's own doing. */
-#define WHALE_HUGE_FACTOR 4u
+/* How much whales may have of a heap of small objects before there is evidence about them:
+ * untouched, they add that share to it. */
+#define WHALE_HEAP_SHARE 4u
+/* A look takes a few microseconds: one for each such share of what whales have. */
+#define WHALE_LOOK_SHARE 4u
+/* Where a whale is looked at that has huge pages: all of it is resident then. */
+#define WHALE_PLACES 8u
+#define WHALE_PLACE_STEP 40503u /* of 65,536: the golden ratio */
 
 struct sighting {
     struct whale whale; /* address 0: none */
+    bool zeroed;        /* its kind */
     bool ended;         /* freed: `dense` is what was seen then */
     bool dense;
+    bool counted; /* in filled_bytes */
 };
 
 /* By kind; the last but one and the last. Under the WHALES lock. */
 static struct sighting sightings[2][2];
+/* Of whales that were seen filled since one was seen that is not. */
+struct filled {
+    size_t largest;
+    size_t together; /* what all live whales had when one was seen, at most */
+};
+
+/* By kind; and what has been freed or has grown unseen. Under the WHALES lock. */
+static struct filled filled_known[2];
+static size_t unseen_bytes;
 
 static bool whale_is_dense(struct whale whale)
 {
@@ -29,33 +46,91 @@ static bool sighting_is_dense(const struct sighting *sighting)
     return sighting->ended ? sighting->dense : whale_is_dense(sighting->whale);
 }
 
+/* Is something else than zeroes in half of a few pages, one in each part, at no regular distances?
+ * One that is not resident is not read: that would bring it. */
+static bool whale_is_filled(struct whale whale)
+{
+    size_t page = hak__os_page_size();
+    size_t part_pages = whale.size / page / WHALE_PLACES;
+    uint32_t filled = 0;
+    for (uint32_t i = 0; i < WHALE_PLACES; i++) {
+        size_t place = part_pages * (uint16_t)((i + 1) * WHALE_PLACE_STEP) >> 16;
+        const uint64_t *words = (const uint64_t *)(whale.address + (part_pages * i + place) * page);
+        size_t word = 0, words_count = page / sizeof *words;
+        if (hak__os_resident(words, page) == 0) {
+            continue;
+        }
+        while (word < words_count && words[word] == 0) {
+            word++;
+        }
+        filled += word < words_count;
+    }
+    return filled >= WHALE_PLACES / 2;
+}
+
+/* A whale of `size` bytes was looked at when whales had `together`. Under the lock. */
+static void filled_count(bool zeroed, bool filled, size_t size, size_t together)
+{
+    struct filled *known = &filled_known[zeroed];
+    if (!filled) {
+        *known = (struct filled){0, 0};
+        return;
+    }
+    known->largest = known->largest < size ? size : known->largest;
+    known->together = known->together < together ? together : known->together;
+}
+
+static size_t whales_live_bytes(void)
+{
+    return hak__whale_registry_totals().live_bytes;
+}
+
+/* The sighting that the next whale of the kind goes by. Under the lock. */
+static struct sighting *sighting_to_go_by(bool zeroed)
+{
+    return &sightings[zeroed][sightings[zeroed][0].whale.address == 0];
+}
+
 bool hak__whale_earns_huge(size_t size, bool zeroed)
 {
     if (size < 2 * HUGE_PAGE_SIZE) {
         return false;
     }
+    size_t claimed = hak__superslab_bytes_claimed();
     lock_acquire(&hak__whale_lock);
-    struct sighting older = sightings[zeroed][0], last = sightings[zeroed][1];
-    size_t mapped = hak__whale_registry_totals().live_bytes;
+    struct sighting evidence = *sighting_to_go_by(zeroed);
+    size_t together = whales_live_bytes() + size;
     lock_release(&hak__whale_lock);
-    mapped += hak__superslab_bytes_claimed() + size;
-    if (mapped < hak__knobs.huge_threshold) {
+    if (together + claimed < hak__knobs.huge_threshold) {
         return false;
     }
-    if (older.whale.address != 0) {
-        return sighting_is_dense(&older);
+    bool any = evidence.whale.address != 0;
+    if (any && !sighting_is_dense(&evidence)) {
+        return false;
     }
-    if (!zeroed && mapped / WHALE_HUGE_FACTOR >= hak__knobs.huge_threshold) {
-        return true;
+    lock_acquire(&hak__whale_lock);
+    struct sighting *sighting = sighting_to_go_by(zeroed);
+    if (any && !sighting->counted && sighting->whale.address == evidence.whale.address) {
+        size_t live = whales_live_bytes();
+        sighting->counted = true;
+        filled_count(zeroed, true, evidence.whale.size,
+                     live > evidence.whale.size ? live : evidence.whale.size);
     }
-    return last.whale.address != 0 && sighting_is_dense(&last);
+    struct filled filled = filled_known[zeroed];
+    lock_release(&hak__whale_lock);
+    size_t share = claimed / WHALE_HEAP_SHARE;
+    if (!any) {
+        return !zeroed && together <= share;
+    }
+    return size <= 2 * filled.largest + hak__knobs.huge_threshold &&
+           together <= 2 * filled.together + share + hak__knobs.huge_threshold;
 }
 
 void hak__whale_watch(struct whale whale, bool zeroed)
 {
     lock_acquire(&hak__whale_lock);
     sightings[zeroed][0] = sightings[zeroed][1];
-    sightings[zeroed][1] = (struct sighting){whale, false, false};
+    sightings[zeroed][1] = (struct sighting){.whale = whale, .zeroed = zeroed};
     lock_release(&hak__whale_lock);
 }
 
@@ -71,9 +146,23 @@ static struct sighting *sighting_of(uintptr_t address)
     return NULL;
 }
 
-bool hak__whale_is_watched(uintptr_t address)
+bool hak__whale_is_worth_a_look(struct whale whale)
 {
-    return sighting_of(address) != NULL;
+    if (sighting_of(whale.address) != NULL) {
+        return true;
+    }
+    size_t together = filled_known[0].together > filled_known[1].together
+                          ? filled_known[0].together
+                          : filled_known[1].together;
+    if (whale.size < 2 * HUGE_PAGE_SIZE || together == 0) {
+        return false;
+    }
+    unseen_bytes += whale.size;
+    if (unseen_bytes < together / WHALE_LOOK_SHARE) {
+        return false;
+    }
+    unseen_bytes = 0;
+    return true;
 }
 
 void hak__whale_watch_moved(uintptr_t from, struct whale to)
@@ -84,14 +173,28 @@ void hak__whale_watch_moved(uintptr_t from, struct whale to)
     }
 }
 
-void hak__whale_watch_end(struct whale whale)
+void hak__whale_look(struct whale whale, bool ends)
 {
-    bool dense = whale_is_dense(whale);
     lock_acquire(&hak__whale_lock);
+    bool watched = sighting_of(whale.address) != NULL;
+    lock_release(&hak__whale_lock);
+    if (watched && !ends) {
+        return; /* the next that is mapped looks */
+    }
+    bool filled = watched ? whale_is_dense(whale) : whale_is_filled(whale);
+    lock_acquire(&hak__whale_lock);
+    size_t together = whales_live_bytes() + whale.size;
     struct sighting *sighting = sighting_of(whale.address); /* another may have taken its place */
     if (sighting != NULL) {
         sighting->ended = true;
-        sighting->dense = dense;
+        sighting->dense = filled;
+        sighting->counted = true;
+        filled_count(sighting->zeroed, filled, whale.size, together);
+    } else { /* nobody knows of which kind it was */
+        for (size_t zeroed = 0; zeroed < 2; zeroed++) {
+            bool known = filled_known[zeroed].largest != 0;
+            filled_count(zeroed, filled && known, whale.size, together);
+        }
     }
     lock_release(&hak__whale_lock);
 }

@@ -5,7 +5,12 @@
  * touches what it asks for is seen in the whales it has: of each kind, zeroed ones (calloc) and
  * others, the last two that were mapped with small pages are watched, and the older one (or the
  * only one) is looked at when the next is mapped (2 MiB in its middle), or when it is freed, if
- * that is before.
+ * that is before. One with huge pages, where all is resident, is looked at when it grows or is
+ * freed: are there only zeroes in most places?
+ *
+ * Even then whales together may become no more than twice what they were when one was last seen
+ * filled, and a share of the superslabs: a program that stops filling what it asks for needs twice
+ * its memory, not as much as it asks for.
  *
  * Functions take the WHALES lock themselves, unless said otherwise, and make system calls without
  * it. Any thread.
@@ -15,15 +20,16 @@
 
 #include "large/whale.h"
 
-/* Are huge pages worth asking for, for a whale of `size` bytes? */
+/* Are huge pages worth asking for, for a whale of `size` bytes that is not among the live ones? */
 HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
 /* A new whale has small pages. */
 HAK_HIDDEN void hak__whale_watch(struct whale whale, bool zeroed);
 /* It was moved or resized. Under the lock. */
 HAK_HIDDEN void hak__whale_watch_moved(uintptr_t from, struct whale to);
 /* Under the lock. */
-HAK_HIDDEN bool hak__whale_is_watched(uintptr_t address);
-/* A watched whale has been freed and is still mapped: the last chance to look. */
-HAK_HIDDEN void hak__whale_watch_end(struct whale whale);
+HAK_HIDDEN bool hak__whale_is_worth_a_look(struct whale whale);
+/* A whale that is not among the live ones, but still mapped, and its caller's alone: how much of it
+ * is in use? `ends`: it has been freed, else it is to grow. */
+HAK_HIDDEN void hak__whale_look(struct whale whale, bool ends);
 
 #endif

@@ -376,8 +376,8 @@ static void earn_huge(void)
     char *whales[2];
     hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
     for (size_t i = 0; i < COUNT_OF(whales); i++) {
-        whales[i] = allocate(5 * MIB);
-        memset(whales[i], 'x', 5 * MIB);
+        whales[i] = allocate(24 * MIB);
+        memset(whales[i], 'x', 24 * MIB);
     }
     for (size_t i = 0; i < COUNT_OF(whales); i++) {
         hak__whale_free(whales[i]);
@@ -403,6 +403,7 @@ static void test_ends_of_huge_whales(void **state)
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         char *whale = allocate(sizes[i][0]);
         assert_int_equal(hak__whale_bytes(whale), sizes[i][1]);
+        memset(whale, 'x', sizes[i][0]); /* the next is to have them, too */
         hak__whale_free(whale);
         hak__whale_cache_trim(0);
     }
@@ -444,6 +445,29 @@ static void test_huge_whales_grow(void **state)
     whale = hak__whale_resize(whale, size + 4 * MIB);
     assert_int_equal(hak__os_resident(whale + size, HUGE_PAGE_SIZE), HUGE_PAGE_SIZE);
     assert_int_equal(hak__os_resident(whale + size + HUGE_PAGE_SIZE, HUGE_PAGE_SIZE), 0);
+    hak__whale_free(whale);
+    hak__huge_page_us_max = HUGE_PAGE_US_MAX;
+}
+
+/* A whale with huge pages that becomes much larger than anything known has small ones from there.
+ */
+static void test_huge_whales_grow_sparse(void **state)
+{
+    (void)state;
+    earn_huge();
+    char *whale = allocate(16 * MIB);
+    pattern_fill(whale, 16 * MIB, 5);
+    uint64_t asked = hak__os_calls[OS_CALL_HUGE];
+    whale = hak__whale_resize(whale, 512 * MIB);
+    assert_non_null(whale);
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE], asked);
+    for (size_t at = 16 * MIB; at < 512 * MIB; at += HUGE_PAGE_SIZE) {
+        whale[at + 5 * page] = 'x';
+    }
+    for (size_t at = 16 * MIB; at < 512 * MIB; at += 2 * HUGE_PAGE_SIZE) {
+        assert_int_equal(hak__os_resident(whale + at, HUGE_PAGE_SIZE), page);
+    }
+    assert_int_equal(pattern_mismatch(whale, 16 * MIB, 5), SIZE_MAX);
     hak__whale_free(whale);
     hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 }
@@ -578,6 +602,7 @@ int main(void)
         WHALE_TEST(test_resize_with_huge_pages),
         WHALE_TEST(test_ends_of_huge_whales),
         WHALE_TEST(test_huge_whales_grow),
+        WHALE_TEST(test_huge_whales_grow_sparse),
         WHALE_TEST(test_near_a_limit),
         WHALE_TEST(test_threads),
     };
