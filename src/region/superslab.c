@@ -158,9 +158,9 @@ static bool superslab_is_dense(size_t index)
 /* Huge pages save most of the faults' time, but what nobody touches is resident in them. Whether
  * the program touches what it takes is seen in superslabs of small pages, the last but one (in the
  * last are slabs still being carved): when most of it is resident the next superslabs get huge
- * pages, but for one now and then, to look again. What one-slice slabs claim is nearly always
- * dense; of longer runs, buffers, many a program fills little, so both kinds are asked that there
- * are. Under GROWTH. */
+ * pages, but for one now and then, to look again; half way to the next the last itself is looked
+ * at. What one-slice slabs claim is nearly always dense; of longer runs, buffers, many a program
+ * fills little, so both kinds are asked that there are. Under GROWTH. */
 static bool superslab_earns_huge(void)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -169,7 +169,7 @@ static bool superslab_earns_huge(void)
         return false;
     }
     for (size_t kind = 0; kind < 2; kind++) {
-        size_t probe = table->small_pages[kind][0];
+        size_t probe = table->small_pages[kind][table->huge_in_a_row >= row / 2];
         if (probe != 0 && !superslab_is_dense(probe - 1)) {
             return false;
         }

@@ -156,6 +156,28 @@ static void test_a_sparse_superslab_prevents_huge_ones(void **state)
     }
 }
 
+/* Half way to the next look the last one counts, which is no longer being carved then. */
+static void test_a_sparse_last_one_ends_a_row(void **state)
+{
+    (void)state;
+    if (!kernel_has_huge_pages()) {
+        skip();
+    }
+    hak__knobs.huge_threshold = UINT64_MAX;
+    for (uint32_t i = 0; i < 2; i++) {
+        claim(1, DENSE);
+        claim(2, DENSE);
+    }
+    hak__knobs.huge_threshold = 0;
+    uint32_t row = row_length();
+    hak__superslabs.huge_in_a_row = row; /* as if they had been claimed */
+    assert_false(claim(2, SPARSE));
+    for (uint32_t i = 0; i < row / 2; i++) {
+        assert_true(claim(1, SPARSE));
+    }
+    assert_false(claim(1, SPARSE));
+}
+
 /* What was given back since it was claimed says nothing good, purged or unmapped. */
 static void test_a_released_superslab_is_no_evidence(void **state)
 {
@@ -214,6 +236,7 @@ int main(void)
         HUGE_TEST(test_small_pages_below_the_threshold),
         HUGE_TEST(test_dense_superslabs_lead_to_huge_ones),
         HUGE_TEST(test_a_sparse_superslab_prevents_huge_ones),
+        HUGE_TEST(test_a_sparse_last_one_ends_a_row),
         HUGE_TEST(test_a_released_superslab_is_no_evidence),
         UNIT_TEST_WITH_KNOBS(test_huge_pages_are_dirty_as_a_whole),
     };
