@@ -34,7 +34,6 @@ static size_t whale_cache_bytes;
 #define WHALE_GRAVES 64u
 static uintptr_t whale_graves[WHALE_GRAVES];
 static uint32_t whale_next_grave;
-static bool shared_huge_asked; /* for a whale, ever */
 
 static struct whale whale_cache_remove(uint32_t index)
 {
@@ -127,7 +126,7 @@ static struct whale whale_reshape(struct whale whale, size_t size, bool want_zer
     }
     if (huge) {
         hak__huge_ask(moved, wanted, whale.size);
-    } else if (grows && atomic_load_relaxed(&shared_huge_asked)) {
+    } else if (grows && whale.size >= 2 * HUGE_PAGE_SIZE) {
         hak__os_small(moved, wanted); /* what is new would have huge pages if the rest has */
     }
     return (struct whale){(uintptr_t)moved, wanted};
@@ -182,8 +181,6 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     /* all of it: mremap takes no two kinds of pages at once */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
         hak__whale_watch(whale, want_zero);
-    } else {
-        atomic_store_relaxed(&shared_huge_asked, true);
     }
     return whale;
 }
@@ -294,12 +291,11 @@ void *hak__whale_resize(void *pointer, size_t size)
     /* Out of the registry while it changes: a whale being resized is nobody else's business. */
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_lift((uintptr_t)pointer);
-    bool look = whale_needs_huge(whale.size, size) && hak__whale_is_worth_a_look(whale);
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return NULL;
     }
-    if (look) {
+    if (size >= 2 * HUGE_PAGE_SIZE && whale_needs_huge(whale.size, size)) {
         hak__whale_look(whale, false);
     }
     struct whale resized = whale_fits(whale.size, size) ? whale : whale_reshape(whale, size, false);

@@ -5,12 +5,12 @@
  * touches what it asks for is seen in the whales it has: of each kind, zeroed ones (calloc) and
  * others, the last two that were mapped with small pages are watched, and the older one (or the
  * only one) is looked at when the next is mapped (2 MiB in its middle), or when it is freed, if
- * that is before. One with huge pages, where all is resident, is looked at when it grows or is
- * freed: are there only zeroes in most places?
+ * that is before. Huge pages are all resident: one that grows or has been freed is looked into, are
+ * there only zeroes in most places?
  *
- * Even then whales together may become no more than twice what they were when one was last seen
- * filled, and a share of the superslabs: a program that stops filling what it asks for needs twice
- * its memory, not as much as it asks for.
+ * Even then only sizes to twice the largest one seen filled, and whales together to twice the sum
+ * of what was, and a share of the superslabs, earn them: a program that stops filling what it asks
+ * for needs about twice its memory, not as much as it asks for. One seen sparse ends all evidence.
  *
  * Functions take the WHALES lock themselves, unless said otherwise, and make system calls without
  * it. Any thread.
@@ -26,7 +26,7 @@ HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
 HAK_HIDDEN void hak__whale_watch(struct whale whale, bool zeroed);
 /* It was moved or resized. Under the lock. */
 HAK_HIDDEN void hak__whale_watch_moved(uintptr_t from, struct whale to);
-/* Under the lock. */
+/* Of one that has been freed. Under the lock. */
 HAK_HIDDEN bool hak__whale_is_worth_a_look(struct whale whale);
 /* A whale that is not among the live ones, but still mapped, and its caller's alone: how much of it
  * is in use? `ends`: it has been freed, else it is to grow. */

@@ -111,6 +111,25 @@ static void test_one_that_grows(void **state)
     hak_trim(0);
 }
 
+/* Its second mapping has huge pages, and hands them on to what it grows by unless told otherwise.
+ */
+static void test_one_that_grows_twice(void **state)
+{
+    (void)state;
+    size_t before = rss_bytes();
+    char *block = hak_malloc(8 * MIB);
+    assert_non_null(block);
+    memset(block, 1, 8 * MIB);
+    block = hak_realloc(block, 20 * MIB);
+    assert_non_null(block);
+    memset(block, 1, 12 * MIB);
+    block = hak_realloc(block, 1024 * MIB);
+    assert_non_null(block);
+    require_resident(before, 12 * MIB + touch_sparsely(block, 20 * MIB, 1024 * MIB), 8 * MIB);
+    hak_free(block);
+    hak_trim(0);
+}
+
 /* Sparse ones in turn with filled ones, kept and freed. */
 static void test_both_in_turn(void **state)
 {
@@ -146,10 +165,9 @@ static void test_both_in_turn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_first_of_all),
-        cmocka_unit_test(test_after_filled_ones),
-        cmocka_unit_test(test_one_that_grows),
-        cmocka_unit_test(test_both_in_turn),
+        cmocka_unit_test(test_the_first_of_all),     cmocka_unit_test(test_after_filled_ones),
+        cmocka_unit_test(test_one_that_grows_twice), /* before others have huge pages */
+        cmocka_unit_test(test_one_that_grows),       cmocka_unit_test(test_both_in_turn),
     };
     if (kernel_gives_huge_pages_unasked()) {
         print_message("skipped: transparent huge pages are always on here\n");
