@@ -30,9 +30,19 @@ static void prepare_without_purges(void)
     hak__knobs.purge_delay_ms = UINT32_MAX;
 }
 
+/* Filled whales are evidence, so that the next have huge pages. */
 static void prepare_huge_pages(void)
 {
     prepare_without_purges();
+    for (size_t i = 0; i < 2; i++) {
+        REQUIRE(try_malloc(i, 16 * MIB));
+        memset(held_blocks[i].block, 1, 16 * MIB);
+        held_write(i);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        drop(i);
+    }
+    hak__heap_reclaim(true);
     hak__knobs.huge_threshold = 4 * MIB;
     hak__huge_page_us_max = UINT64_MAX;
 }
