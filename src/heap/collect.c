@@ -51,13 +51,14 @@ static bool collect_is_due(uint32_t now, uint32_t delay)
     return now - last >= delay / 2 && atomic_cas_acquire(&shared_purged_ms, &last, now);
 }
 
-/* What is to be free in superslabs before a pass. The soft limit counts addresses: above it they go
- * back, too, a part at a time. */
+/* What is to be free in superslabs before a pass, and whales; both go between half a period and one
+ * after they were freed. The soft limit counts addresses: above it they go back, too, a part at a
+ * time. */
 static void collect_for_purge(uint32_t delay)
 {
     collect_notified();
     hak__slab_pool_empty();
-    hak__whale_cache_trim(delay);
+    hak__whale_cache_trim(delay / 2);
     if (hak__limit_is_exceeded()) {
         hak__superslab_release(PURGE_BYTES_AT_ONCE);
     }

@@ -311,8 +311,8 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
 {
     struct whale dropped[WHALE_CACHE_ENTRIES];
     uint32_t count = 0;
-    uint32_t now = hak__os_clock_ms();
     lock_acquire(&hak__whale_lock);
+    uint32_t now = hak__os_clock_ms(); /* later than all that is in the cache */
     while (whale_cache_count != 0 && now - whale_cache[0].freed_ms >= age_ms) {
         dropped[count++] = whale_cache_remove(0);
     }

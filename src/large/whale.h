@@ -4,9 +4,9 @@
  * Registry: an open-addressed hash table of every live whale, grown by doubling; no capacity but
  * memory. Cache: freed whales, youngest last, bounded by entries and by knobs.whale_cache_bytes; a
  * hit is the best fit that is at most an eighth too large; failing that one is cut or stretched.
- * What ages past knobs.purge_delay_ms is unmapped at a tick. Locks: WHALES for both; system calls
- * are made without it. Free of a pointer that is no whale: hak__whale_free says so, and the caller
- * decides what it means.
+ * A purge pass unmaps what was freed half of knobs.purge_delay_ms ago. Locks: WHALES for both;
+ * system calls are made without it. Free of a pointer that is no whale: hak__whale_free says so,
+ * and the caller decides what it means.
  */
 #ifndef HAK_LARGE_WHALE_H
 #define HAK_LARGE_WHALE_H

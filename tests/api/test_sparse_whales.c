@@ -38,19 +38,29 @@ static void require_resident(size_t before, size_t in_use, size_t spare)
     }
 }
 
-static void fill_and_free(void)
+static char *allocate_filled(size_t size)
 {
-    enum { BLOCKS = 4 };
-    char *blocks[BLOCKS];
-    for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(16 * MIB);
-        assert_non_null(blocks[i]);
-        memset(blocks[i], 1, 16 * MIB);
-    }
-    for (size_t i = 0; i < BLOCKS; i++) {
+    char *block = hak_malloc(size);
+    assert_non_null(block);
+    memset(block, 1, size);
+    return block;
+}
+
+static void free_all(char **blocks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
         hak_free(blocks[i]);
     }
     hak_trim(0);
+}
+
+static void fill_and_free(void)
+{
+    char *blocks[4];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = allocate_filled(16 * MIB);
+    }
+    free_all(blocks, COUNT_OF(blocks));
 }
 
 static void test_the_first_of_all(void **state)
@@ -60,8 +70,18 @@ static void test_the_first_of_all(void **state)
     char *block = hak_malloc(1024 * MIB);
     assert_non_null(block);
     require_resident(before, touch_sparsely(block, 0, 1024 * MIB), 0);
-    hak_free(block);
-    hak_trim(0);
+    free_all(&block, 1);
+}
+
+/* A small one that is filled says nothing of a large one that is not. */
+static void test_beside_a_filled_one(void **state)
+{
+    (void)state;
+    size_t before = rss_bytes();
+    char *blocks[2] = {allocate_filled(8 * MIB), hak_malloc(1024 * MIB)};
+    assert_non_null(blocks[1]);
+    require_resident(before, 8 * MIB + touch_sparsely(blocks[1], 0, 1024 * MIB), 8 * MIB);
+    free_all(blocks, COUNT_OF(blocks));
 }
 
 static void sparse_after_filled(void *(*allocate)(size_t size))
@@ -78,10 +98,7 @@ static void sparse_after_filled(void *(*allocate)(size_t size))
     }
     /* twice what had been in use together, and the huge threshold */
     require_resident(before, touched, 2 * 64 * MIB + 8 * MIB);
-    for (size_t i = 0; i < BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
-    hak_trim(0);
+    free_all(blocks, BLOCKS);
 }
 
 static void *allocate_zeroed(size_t size)
@@ -101,14 +118,11 @@ static void test_one_that_grows(void **state)
     (void)state;
     fill_and_free();
     size_t before = rss_bytes();
-    char *block = hak_malloc(16 * MIB);
-    assert_non_null(block);
-    memset(block, 1, 16 * MIB);
+    char *block = allocate_filled(16 * MIB);
     block = hak_realloc(block, 1024 * MIB);
     assert_non_null(block);
     require_resident(before, 16 * MIB + touch_sparsely(block, 16 * MIB, 1024 * MIB), 0);
-    hak_free(block);
-    hak_trim(0);
+    free_all(&block, 1);
 }
 
 /* Its second mapping has huge pages, and hands them on to what it grows by unless told otherwise.
@@ -117,17 +131,14 @@ static void test_one_that_grows_twice(void **state)
 {
     (void)state;
     size_t before = rss_bytes();
-    char *block = hak_malloc(8 * MIB);
-    assert_non_null(block);
-    memset(block, 1, 8 * MIB);
+    char *block = allocate_filled(8 * MIB);
     block = hak_realloc(block, 20 * MIB);
     assert_non_null(block);
     memset(block, 1, 12 * MIB);
     block = hak_realloc(block, 1024 * MIB);
     assert_non_null(block);
     require_resident(before, 12 * MIB + touch_sparsely(block, 20 * MIB, 1024 * MIB), 8 * MIB);
-    hak_free(block);
-    hak_trim(0);
+    free_all(&block, 1);
 }
 
 /* Sparse ones in turn with filled ones, kept and freed. */
@@ -141,13 +152,12 @@ static void test_both_in_turn(void **state)
     for (size_t turn = 0; turn < TURNS; turn++) {
         char **block = &blocks[turn % BLOCKS];
         hak_free(*block);
-        size_t size = turn % 2 == 0 ? 8 * MIB : 128 * MIB;
-        *block = hak_malloc(size);
-        assert_non_null(*block);
         if (turn % 2 == 0) {
-            memset(*block, 1, size);
+            *block = allocate_filled(8 * MIB);
         } else {
-            touch_sparsely(*block, 0, size);
+            *block = hak_malloc(128 * MIB);
+            assert_non_null(*block);
+            touch_sparsely(*block, 0, 128 * MIB);
         }
         size_t resident = rss_bytes() - before;
         most = most < resident ? resident : most;
@@ -156,18 +166,16 @@ static void test_both_in_turn(void **state)
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(most, <=, 4 * in_use);
     }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
-    hak_trim(0);
+    free_all(blocks, BLOCKS);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_first_of_all),     cmocka_unit_test(test_after_filled_ones),
+        cmocka_unit_test(test_the_first_of_all),     cmocka_unit_test(test_beside_a_filled_one),
         cmocka_unit_test(test_one_that_grows_twice), /* before others have huge pages */
-        cmocka_unit_test(test_one_that_grows),       cmocka_unit_test(test_both_in_turn),
+        cmocka_unit_test(test_after_filled_ones),    cmocka_unit_test(test_one_that_grows),
+        cmocka_unit_test(test_both_in_turn),
     };
     if (kernel_gives_huge_pages_unasked()) {
         print_message("skipped: transparent huge pages are always on here\n");

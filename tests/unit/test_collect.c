@@ -231,6 +231,29 @@ static void test_a_tick_after_the_delay(void **state)
     hak__thread_park(thread);
 }
 
+/* A freed whale goes at the first pass after half a period, so within a period: a pass that comes
+ * at three fifths takes it, and need not come again. */
+static void test_whales_go_within_the_delay(void **state)
+{
+    (void)state;
+    struct thread *thread = adopt();
+    hak__whale_cache_trim(0);
+    hak__knobs.whale_cache_bytes = 16 * MIB;
+    hak__knobs.purge_delay_ms = 400;
+    hak__heap_tick(thread); /* the pass before */
+    assert_true(hak__whale_free(hak__whale_allocate(3 * MIB, 4096, false).pointer));
+    hak__heap_tick(thread);
+    bool stayed = hak__whale_totals().cached_bytes != 0;
+    usleep(240000);
+    hak__heap_tick(thread);
+    assert_int_equal(hak__whale_totals().cached_bytes, 0);
+    hak__knobs.purge_delay_ms = 100000000;
+    assert_true(hak__whale_free(hak__whale_allocate(3 * MIB, 4096, false).pointer));
+    hak__heap_tick(thread);
+    assert_true(stayed && hak__whale_totals().cached_bytes != 0);
+    hak__thread_park(thread);
+}
+
 /* A program that seldom takes a slow path ticks at a few of them when half a period has passed. */
 static void test_a_late_tick(void **state)
 {
@@ -372,6 +395,7 @@ int main(int count, char **arguments)
         UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_not_due),
         UNIT_TEST_WITH_KNOBS(test_operations_send_batches),
         UNIT_TEST_WITH_KNOBS(test_a_tick_after_the_delay),
+        UNIT_TEST_WITH_KNOBS(test_whales_go_within_the_delay),
         UNIT_TEST_WITH_KNOBS(test_a_late_tick),
         UNIT_TEST_WITH_KNOBS(test_a_tick_under_pressure),
         cmocka_unit_test(test_threads_that_share_a_heap),

@@ -131,27 +131,6 @@ static void test_zeroes_are_evidence(void **state)
     }
 }
 
-/* What its owner may not read says nothing; looking at it must not end the process. */
-static void test_protected_pages_are_not_read(void **state)
-{
-    static const int protections[] = {PROT_NONE, PROT_READ};
-    (void)state;
-    hak__knobs.huge_threshold = 8 * MIB;
-    for (size_t i = 0; i < COUNT_OF(protections); i++) {
-        struct whale other;
-        struct whale whale = watch_touched(false, hak__os_page_size(), &other);
-        assert_true(hak__whale_earns_huge(16 * MIB, false));
-        struct whale protected = map_whale();
-        memset((void *)protected.address, 0, protected.size);
-        REQUIRE(mprotect((void *)protected.address, protected.size, protections[i]) == 0);
-        hak__whale_look(protected, true);
-        assert_true(hak__whale_earns_huge(16 * MIB, false));
-        unmap_whale(protected);
-        unmap_whale(whale);
-        unmap_whale(other);
-    }
-}
-
 static void test_what_is_seen_decides(void **state)
 {
     (void)state;
@@ -254,7 +233,6 @@ int main(void)
         UNIT_TEST_WITH_KNOBS(test_the_first_is_evidence),
         UNIT_TEST_WITH_KNOBS(test_as_much_again),
         UNIT_TEST_WITH_KNOBS(test_zeroes_are_evidence),
-        UNIT_TEST_WITH_KNOBS(test_protected_pages_are_not_read),
         UNIT_TEST_WITH_KNOBS(test_what_is_seen_decides),
         UNIT_TEST_WITH_KNOBS(test_freed_whales_are_remembered),
         UNIT_TEST_WITH_KNOBS(test_moved_whales_are_followed),

@@ -1,0 +1,209 @@
+/* test_whale_huge.c: large/whale: whales that have huge pages grow, end and are looked into.
+ *
+ * ctest: no-qemu
+ */
+#include "../child.h"
+#include "whales.h"
+
+#include "large/whale_pages.h"
+#include "region/huge.h"
+
+static void test_resize_with_huge_pages(void **state)
+{
+    (void)state;
+    hak__knobs.huge_threshold = 0;
+    size_t size = 5 * MIB + page; /* the last page is in no huge page */
+    char *whale = allocate(size);
+    pattern_fill(whale, size, 9);
+    char *larger = hak__whale_resize(whale, 9 * MIB + page);
+    assert_non_null(larger);
+    assert_int_equal(pattern_mismatch(larger, size, 9), SIZE_MAX);
+    char *smaller = hak__whale_resize(larger, 3 * MIB + page);
+    assert_ptr_equal(smaller, larger);
+    assert_true(hak__whale_free(smaller));
+}
+
+/* Evidence: two whales that were filled. From now on whales earn huge pages. */
+static void earn_huge(void)
+{
+    char *whales[2];
+    hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
+    for (size_t i = 0; i < COUNT_OF(whales); i++) {
+        whales[i] = allocate(24 * MIB);
+        memset(whales[i], 'x', 24 * MIB);
+    }
+    for (size_t i = 0; i < COUNT_OF(whales); i++) {
+        hak__whale_free(whales[i]);
+    }
+    hak__whale_cache_trim(0);
+    hak__knobs.huge_threshold = 0;
+}
+
+/* A whale with huge pages ends with one, unless that costs much for little. */
+static void test_ends_of_huge_whales(void **state)
+{
+    static const size_t sizes[][2] = {
+        {4 * MIB - 4096, 4 * MIB - 4096}, /* too small for any */
+        {4 * MIB, 4 * MIB},
+        {4 * MIB + 512 * KIB, 4 * MIB + 512 * KIB}, /* 1.5 MiB would be a third */
+        {5 * MIB, 6 * MIB},
+        {8 * MIB + 60 * KIB, 8 * MIB + 60 * KIB}, /* hardly anything is in the last */
+        {8 * MIB + 64 * KIB, 10 * MIB},
+        {41 * MIB, 42 * MIB},
+    };
+    (void)state;
+    earn_huge();
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        char *whale = allocate(sizes[i][0]);
+        assert_int_equal(hak__whale_bytes(whale), sizes[i][1]);
+        memset(whale, 'x', sizes[i][0]); /* the next is to have them, too */
+        hak__whale_free(whale);
+        hak__whale_cache_trim(0);
+    }
+}
+
+/* Wherever it goes its pages lie as they did in their huge pages, and what is new is asked for. */
+static void test_huge_whales_grow(void **state)
+{
+    (void)state;
+    earn_huge();
+    size_t size = 16 * MIB;
+    char *whale = allocate(size);
+    pattern_fill(whale, size, 4);
+    for (int i = 0; i < 8; i++) { /* a whole huge page more each time, and there is no room */
+        void *neighbour = unit_block((uintptr_t)whale + size);
+        uint64_t asked = hak__os_calls[OS_CALL_HUGE];
+        whale = hak__whale_resize(whale, size + 2 * MIB - 64 * KIB);
+        assert_non_null(whale);
+        assert_true(is_aligned(whale, HUGE_PAGE_SIZE));
+        assert_int_equal(hak__whale_bytes(whale), size + 2 * MIB);
+        assert_int_equal(hak__os_calls[OS_CALL_HUGE] - asked, 1);
+        unit_unblock(neighbour);
+        size += 2 * MIB;
+    }
+    assert_int_equal(pattern_mismatch(whale, 16 * MIB, 4), SIZE_MAX);
+    assert_ptr_equal(hak__whale_resize(whale, size - 3 * MIB), whale); /* at most an eighth less */
+    assert_int_equal(hak__whale_bytes(whale), size);
+    void *neighbour = unit_block((uintptr_t)whale + size);
+    hak__whale_free(whale);
+    whale = allocate(size + 3 * MIB); /* stretched */
+    assert_true(is_aligned(whale, HUGE_PAGE_SIZE));
+    assert_int_equal(hak__whale_bytes(whale), size + 4 * MIB);
+    assert_int_equal(pattern_mismatch(whale, 16 * MIB, 4), SIZE_MAX);
+    unit_unblock(neighbour);
+    size = hak__whale_bytes(whale);
+    usleep(20000); /* none has been timed in this tick of the clock */
+    hak__huge_page_us_max = UINT64_MAX - 1;
+    whale = hak__whale_resize(whale, size + 4 * MIB);
+    assert_int_equal(hak__os_resident(whale + size, HUGE_PAGE_SIZE), HUGE_PAGE_SIZE);
+    assert_int_equal(hak__os_resident(whale + size + HUGE_PAGE_SIZE, HUGE_PAGE_SIZE), 0);
+    hak__whale_free(whale);
+}
+
+/* A whale with huge pages that becomes much larger than anything known has small ones from there.
+ */
+static void test_huge_whales_grow_sparse(void **state)
+{
+    (void)state;
+    earn_huge();
+    char *whale = allocate(16 * MIB);
+    pattern_fill(whale, 16 * MIB, 5);
+    uint64_t asked = hak__os_calls[OS_CALL_HUGE];
+    whale = hak__whale_resize(whale, 512 * MIB);
+    assert_non_null(whale);
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE], asked);
+    for (size_t at = 16 * MIB; at < 512 * MIB; at += HUGE_PAGE_SIZE) {
+        whale[at + 5 * page] = 'x';
+    }
+    for (size_t at = 16 * MIB; at < 512 * MIB; at += 2 * HUGE_PAGE_SIZE) {
+        assert_int_equal(hak__os_resident(whale + at, HUGE_PAGE_SIZE), page);
+    }
+    assert_int_equal(pattern_mismatch(whale, 16 * MIB, 5), SIZE_MAX);
+    hak__whale_free(whale);
+}
+
+/* What its owner may not write says nothing; looking at it must not end the process. (qemu's
+ * user-mode emulation says that such pages can be populated.) */
+static void test_protected_pages_are_not_read(void **state)
+{
+    static const int protections[] = {PROT_NONE, PROT_READ};
+    (void)state;
+    earn_huge();
+    hak__knobs.whale_cache_bytes = 0;
+    for (size_t i = 0; i < COUNT_OF(protections); i++) {
+        char *whale = allocate(24 * MIB); /* large enough to be looked at */
+        memset(whale, 0, 24 * MIB);
+        REQUIRE(mprotect(whale, 24 * MIB, protections[i]) == 0);
+        assert_true(hak__whale_free(whale));
+        assert_true(hak__whale_earns_huge(16 * MIB, false));
+    }
+    char *whale = allocate(24 * MIB);
+    memset(whale, 0, 24 * MIB);
+    assert_true(hak__whale_free(whale)); /* only zeroes */
+    assert_false(hak__whale_earns_huge(16 * MIB, false));
+}
+
+/* Nor do whales beside it that nobody has looked at take from what a filled one earns. */
+static void test_a_filled_whale_grows_beside_another(void **state)
+{
+    (void)state;
+    earn_huge();
+    char *other = allocate(16 * MIB);
+    size_t size = 8 * MIB;
+    char *whale = allocate(size);
+    memset(whale, 'x', size);
+    for (; size < 128 * MIB; size *= 2) {
+        uint64_t asked = hak__os_calls[OS_CALL_HUGE];
+        whale = hak__whale_resize(whale, 2 * size);
+        assert_non_null(whale);
+        assert_int_equal(hak__os_calls[OS_CALL_HUGE] - asked, 1);
+        memset(whale + size, 'x', size);
+    }
+    assert_true(hak__whale_free(whale));
+    assert_true(hak__whale_free(other));
+}
+
+/* Alignment to huge pages is a wish: it costs no memory that is there. */
+static void allocate_near_limit(void *argument)
+{
+    size_t size = 8 * MIB - 512 * KIB;
+    (void)argument;
+    earn_huge();
+    hak__knobs.huge_threshold = UINT64_MAX;
+    struct rlimit limit = {address_space_bytes() + size + MIB, RLIM_INFINITY};
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    char *whale = allocate(size);
+    whale[size - 1] = 'x';
+    REQUIRE(hak__whale_allocate(size, HUGE_PAGE_SIZE, false).pointer == NULL);
+    /* The end of the huge page it earns is too much: it grows all the same. */
+    hak__knobs.huge_threshold = 0;
+    REQUIRE(hak__whale_earns_huge(size, false));
+    whale = hak__whale_resize(whale, size + MIB - page);
+    REQUIRE(whale != NULL && hak__whale_bytes(whale) == size + MIB - page);
+    REQUIRE(hak__whale_free(whale));
+    hak__whale_cache_trim(0);
+    whale = allocate(size + MIB - page); /* so it is with a new one */
+    REQUIRE(hak__whale_bytes(whale) == size + MIB - page);
+    REQUIRE(hak__whale_free(whale));
+}
+
+static void test_near_a_limit(void **state)
+{
+    (void)state;
+    hak__whale_free(allocate(small_whale)); /* the registry has its table */
+    REQUIRE_LIFE(allocate_near_limit, NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WHALE_TEST(test_resize_with_huge_pages),
+        WHALE_TEST(test_ends_of_huge_whales),
+        WHALE_TEST(test_huge_whales_grow),
+        WHALE_TEST(test_huge_whales_grow_sparse),
+        WHALE_TEST(test_protected_pages_are_not_read),
+        WHALE_TEST(test_a_filled_whale_grows_beside_another),
+        WHALE_TEST(test_near_a_limit),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}
