@@ -54,14 +54,14 @@
 #define TABLE_STEP_SUPERSLABS (HAK_TINY_LIMITS ? 16u : 64u)
 
 /* Objects of slabs: to TINY_SIZE_MAX in 16-byte steps, then 8 classes a doubling (at most 12.5 %
- * lost). */
+ * lost) to 4 KiB, then 4 (at most 30 %). */
 #define OBJECT_ALIGNMENT 16u
 #define TINY_SIZE_MAX 1024u
 #define MID_SIZE_MAX 65536u
 #define MID_STEP_SHIFT 7u /* 128 bytes: the finest step above 1 KiB */
 #define TINY_CLASS_COUNT                                                                           \
     (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 64; class 0 has no objects */
-#define CLASS_COUNT (1u + TINY_CLASS_COUNT + 6u * 8u)
+#define CLASS_COUNT (1u + TINY_CLASS_COUNT + 2u * 8u + 4u * 4u)
 #define SLAB_SLICES_MAX 8u
 #define SLAB_OBJECTS_MIN 4u
 

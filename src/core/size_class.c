@@ -37,14 +37,16 @@
     CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12), \
         CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15),                    \
         CLASS((base) / 8 * 16)
+#define MID_4(base)                                                                                \
+    CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 13), CLASS((base) / 8 * 16)
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {
     {0, 0, 0, 1}, TINY_16(16), TINY_16(272), TINY_16(528), TINY_16(784), MID_8(1024),
-    MID_8(2048),  MID_8(4096), MID_8(8192),  MID_8(16384), MID_8(32768),
+    MID_8(2048),  MID_4(4096), MID_4(8192),  MID_4(16384), MID_4(32768),
 };
 
-/* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: each class of a doubling that starts
- * at 1024 * 2^k covers 2^k entries. */
+/* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: each eighth of a doubling that starts
+ * at 1024 * 2^k is 2^k entries. */
 #define R1(c) (c)
 #define R2(c) R1(c), R1(c)
 #define R4(c) R2(c), R2(c)
@@ -54,10 +56,12 @@ const struct size_class hak__size_classes[CLASS_COUNT] = {
 #define EIGHT(run, c)                                                                              \
     run(c), run((c) + 1), run((c) + 2), run((c) + 3), run((c) + 4), run((c) + 5), run((c) + 6),    \
         run((c) + 7)
+#define FOUR(run, c)                                                                               \
+    run(c), run((c) + 1), run((c) + 2), run((c) + 2), run((c) + 2), run((c) + 3), run((c) + 3),    \
+        run((c) + 3)
 
 const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT] = {
-    R8(0),         EIGHT(R1, 65),  EIGHT(R2, 73),   EIGHT(R4, 81),
-    EIGHT(R8, 89), EIGHT(R16, 97), EIGHT(R32, 105),
+    R8(0), EIGHT(R1, 65), EIGHT(R2, 73), FOUR(R4, 81), FOUR(R8, 85), FOUR(R16, 89), FOUR(R32, 93),
 };
 
 uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)

@@ -1,6 +1,9 @@
 /* test_size_class.c: core/size_class: each size, each table entry, each alignment. */
 #include "unit.h"
 
+/* Up to here there are eight classes in a doubling. */
+#define EIGHT_STEPS_MAX ((size_t)4096)
+
 static void test_every_size_has_the_smallest_class_that_holds_it(void **state)
 {
     (void)state;
@@ -21,9 +24,24 @@ static void test_waste_is_bounded(void **state)
         size_t waste = size_class_bytes(size_class_of(size)) - size;
         if (size <= TINY_SIZE_MAX) {
             assert_true(waste < OBJECT_ALIGNMENT);
-        } else {
+        } else if (size <= EIGHT_STEPS_MAX) {
             assert_true(8 * waste <= size);
+        } else {
+            assert_true(10 * waste <= 3 * size);
         }
+    }
+}
+
+/* What programs ask for: round numbers, and a header more than a power of two. */
+static void test_usual_sizes_waste_little(void **state)
+{
+    (void)state;
+    for (size_t size = 1250; size <= 40000; size *= 2) {
+        assert_true(40 * (size_class_bytes(size_class_of(size)) - size) <= size);
+    }
+    for (size_t size = 2 * TINY_SIZE_MAX; size < MID_SIZE_MAX; size *= 2) {
+        assert_int_equal(size_class_bytes(size_class_of(size)), size);
+        assert_int_equal(size_class_bytes(size_class_of(size + 16)), size / 8 * 9);
     }
 }
 
@@ -115,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_size_has_the_smallest_class_that_holds_it),
         cmocka_unit_test(test_waste_is_bounded),
+        cmocka_unit_test(test_usual_sizes_waste_little),
         cmocka_unit_test(test_tables_are_consistent),
         cmocka_unit_test(test_the_fast_functions_agree),
         cmocka_unit_test(test_aligned_classes),
