@@ -51,7 +51,7 @@ static uint32_t cache_bin_bytes_max(const struct cache *cache, uint32_t class_in
 {
     uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;
     return hak__knobs.bin_bytes_max >>
-           (shift + atomic_load_relaxed(&cache->slabs->shared_bin_shift));
+           (shift + atomic_load_relaxed(&cache->slabs->shared_crowd_shift));
 }
 
 /* Starts the limit; later doubles it, or lets it be what the bin holds: a refill may have brought

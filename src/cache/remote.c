@@ -24,7 +24,8 @@ static void remote_start(struct cache *cache, struct remote_entry *entry, size_t
                          struct object *object)
 {
     uint32_t size = size_class_bytes(window_owner(slice) & OWNER_CODE_MASK);
-    uint32_t limit = (REMOTE_BYTES_MAX + size - 1) / size;
+    uint32_t bytes = REMOTE_BYTES_MAX >> atomic_load_relaxed(&cache->slabs->shared_crowd_shift);
+    uint32_t limit = (bytes + size - 1) / size;
     atomic_store_relaxed(&entry->link, (uint32_t)slice + 1);
     entry->limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
     entry->head = NULL;

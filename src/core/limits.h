@@ -82,10 +82,11 @@
 /* While a class has no limit each refill may bring twice what the one before did, so that what is
  * too much is about what was used; after this many refills it may bring what a slice holds. */
 #define REFILL_DOUBLINGS 5u
-/* Of a heap that more threads than these draw from, bins grow to a quarter only: of no use to the
- * other threads (docs/decisions/0032). */
-#define BIN_SHARERS 2u
-#define BIN_SHARED_SHIFT 2u
+/* Where more threads than these draw from a heap, bins grow to a quarter only: of no use to the
+ * other threads (docs/decisions/0032). And batches of remote frees, which wait in each of them
+ * (0047). */
+#define CROWD_THREADS 2u
+#define CROWD_SHIFT 2u
 /* What a bin may grow to while its thread only frees, a doubling every so many overflows: room for
  * a batch of the size that remote frees come in. */
 #define BIN_BYTES_FREEING (HAK_TINY_LIMITS ? 128u : 16384u)

@@ -24,8 +24,8 @@ static void heap_set_threads(struct heap *heap, uint32_t count)
 {
     uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
     atomic_store_relaxed(&heap->slabs.shared_patience, patience);
-    uint32_t shift = count > BIN_SHARERS ? BIN_SHARED_SHIFT : 0;
-    atomic_store_relaxed(&heap->slabs.shared_bin_shift, shift);
+    uint32_t shift = count > CROWD_THREADS ? CROWD_SHIFT : 0;
+    atomic_store_relaxed(&heap->slabs.shared_crowd_shift, shift);
     atomic_store_relaxed(&heap->threads_count, count);
 }
 

@@ -218,7 +218,7 @@ static void test_the_bound_of_a_bin_in_a_crowd(void **state)
 {
     static const size_t sizes[] = {16, TINY_SIZE_MAX, TINY_SIZE_MAX + 1, 4096};
     (void)state;
-    cache->slabs->shared_bin_shift = BIN_SHARED_SHIFT;
+    cache->slabs->shared_crowd_shift = CROWD_SHIFT;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i]);
         uint32_t most = limit_for(class_index, bin_bytes(class_index, BIN_BYTES_MAX) / 4);
@@ -229,7 +229,7 @@ static void test_the_bound_of_a_bin_in_a_crowd(void **state)
         }
         assert_int_equal(cache->bins[class_index].limit, most);
     }
-    cache->slabs->shared_bin_shift = 0;
+    cache->slabs->shared_crowd_shift = 0;
     check_cache();
 }
 

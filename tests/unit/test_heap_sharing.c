@@ -16,8 +16,8 @@ static pthread_barrier_t barrier;
 static void require_small_bins_in_crowds(void)
 {
     for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        bool crowd = heap->threads_count > BIN_SHARERS;
-        REQUIRE(heap->slabs.shared_bin_shift == (crowd ? BIN_SHARED_SHIFT : 0));
+        bool crowd = heap->threads_count > CROWD_THREADS;
+        REQUIRE(heap->slabs.shared_crowd_shift == (crowd ? CROWD_SHIFT : 0));
     }
 }
 

@@ -37,8 +37,9 @@ static uint64_t batches(void)
 /* Frees that fill an entry of a class. */
 static uint32_t batch_of(uint32_t class_index)
 {
-    uint32_t by_bytes =
-        (REMOTE_BYTES_MAX + size_class_bytes(class_index) - 1) / size_class_bytes(class_index);
+    uint32_t size = size_class_bytes(class_index);
+    uint32_t bytes = REMOTE_BYTES_MAX / (freer->slabs->shared_crowd_shift == 0 ? 1 : 4);
+    uint32_t by_bytes = (bytes + size - 1) / size;
     return by_bytes < REMOTE_OBJECTS_MAX ? by_bytes : REMOTE_OBJECTS_MAX;
 }
 
@@ -91,6 +92,13 @@ static void test_a_full_entry_is_sent(void **state)
         }
         hak__slab_drain(owner->slabs);
     }
+}
+
+/* Many threads gather: each less. */
+static void test_a_full_entry_in_a_crowd(void **state)
+{
+    freer->slabs->shared_crowd_shift = CROWD_SHIFT;
+    test_a_full_entry_is_sent(state);
 }
 
 /* Slabs of one class, all their objects held; the first of each is for a remote free. */
@@ -230,9 +238,9 @@ static void test_a_lagging_owner_is_remembered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REMOTE_TEST(test_a_full_entry_is_sent),          REMOTE_TEST(test_collisions_send),
-        REMOTE_TEST(test_neighbours_share_the_buffer),   REMOTE_TEST(test_whole_lines_are_kept),
-        REMOTE_TEST(test_a_lagging_owner_is_remembered),
+        REMOTE_TEST(test_a_full_entry_is_sent), REMOTE_TEST(test_a_full_entry_in_a_crowd),
+        REMOTE_TEST(test_collisions_send),      REMOTE_TEST(test_neighbours_share_the_buffer),
+        REMOTE_TEST(test_whole_lines_are_kept), REMOTE_TEST(test_a_lagging_owner_is_remembered),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }
