@@ -54,14 +54,14 @@
 #define TABLE_STEP_SUPERSLABS (HAK_TINY_LIMITS ? 16u : 64u)
 
 /* Objects of slabs: to TINY_SIZE_MAX in 16-byte steps, then 8 classes a doubling (at most 12.5 %
- * lost) to 4 KiB, then 4 (at most 30 %). */
+ * lost) to 8 KiB, then 4 (at most 30 %). */
 #define OBJECT_ALIGNMENT 16u
 #define TINY_SIZE_MAX 1024u
 #define MID_SIZE_MAX 65536u
 #define MID_STEP_SHIFT 7u /* 128 bytes: the finest step above 1 KiB */
 #define TINY_CLASS_COUNT                                                                           \
     (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 64; class 0 has no objects */
-#define CLASS_COUNT (1u + TINY_CLASS_COUNT + 2u * 8u + 4u * 4u)
+#define CLASS_COUNT (1u + TINY_CLASS_COUNT + 3u * 8u + 3u * 4u)
 #define SLAB_SLICES_MAX 8u
 #define SLAB_OBJECTS_MIN 4u
 
@@ -83,12 +83,12 @@
  * too much is about what was used; after this many refills it may bring what a slice holds. */
 #define REFILL_DOUBLINGS 5u
 /* Where more threads than these draw from a heap, bins grow to a quarter only: of no use to the
- * other threads (docs/decisions/0032). And batches of remote frees, which wait in each of them
- * (0047). */
+ * other threads (docs/decisions/0032). So do batches of remote frees of objects to 1 KiB, which
+ * wait in each of the threads (0047). */
 #define CROWD_THREADS 2u
 #define CROWD_SHIFT 2u
 /* What a bin may grow to while its thread only frees, a doubling every so many overflows: room for
- * a batch of the size that remote frees come in. */
+ * a batch of the size that remote frees come in, but in crowds. */
 #define BIN_BYTES_FREEING (HAK_TINY_LIMITS ? 128u : 16384u)
 #define BIN_GROWTH_OVERFLOWS (HAK_TINY_LIMITS ? 2u : 8u)
 #define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 4096u)

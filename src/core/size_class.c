@@ -42,7 +42,7 @@
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {
     {0, 0, 0, 1}, TINY_16(16), TINY_16(272), TINY_16(528), TINY_16(784), MID_8(1024),
-    MID_8(2048),  MID_4(4096), MID_4(8192),  MID_4(16384), MID_4(32768),
+    MID_8(2048),  MID_8(4096), MID_4(8192),  MID_4(16384), MID_4(32768),
 };
 
 /* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: each eighth of a doubling that starts
@@ -61,7 +61,7 @@ const struct size_class hak__size_classes[CLASS_COUNT] = {
         run((c) + 3)
 
 const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT] = {
-    R8(0), EIGHT(R1, 65), EIGHT(R2, 73), FOUR(R4, 81), FOUR(R8, 85), FOUR(R16, 89), FOUR(R32, 93),
+    R8(0), EIGHT(R1, 65), EIGHT(R2, 73), EIGHT(R4, 81), FOUR(R8, 89), FOUR(R16, 93), FOUR(R32, 97),
 };
 
 uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)

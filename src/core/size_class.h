@@ -2,11 +2,11 @@
  *
  *   class 0            no objects; malloc(0) lands in its always empty bin and so in the slow door
  *   class 1..64        16, 32, ... 1024 bytes
- *   class 65..80       8 per doubling: 1152, 1280, ... 2048, 2304, ... 4096
- *   class 81..96       4 per doubling: 4608, 5120, 6656, 8192, ... 65536
+ *   class 65..88       8 per doubling: 1152, 1280, ... 2048, 2304, ... 8192
+ *   class 89..100      4 per doubling: 9216, 10240, 13312, 16384, ... 65536
  *
  * Spacing after dlmalloc/jemalloc practice: 16-byte steps waste at most 15 bytes where most objects
- * are, eight steps a doubling at most 12.5 %. From 4 KiB on each class keeps what it once needed at
+ * are, eight steps a doubling at most 12.5 %. From 8 KiB on each class keeps what it once needed at
  * most, so fewer classes hold less than exact ones (docs/decisions/0046): 9/8, 10/8, 13/8 and 16/8,
  * as programs ask for powers of two and a little more, or 5,000, 10,000, 20,000, and as objects of
  * 12/8 would all start at the same places of a page. State: constant tables, filled at compile

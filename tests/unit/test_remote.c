@@ -38,7 +38,8 @@ static uint64_t batches(void)
 static uint32_t batch_of(uint32_t class_index)
 {
     uint32_t size = size_class_bytes(class_index);
-    uint32_t bytes = REMOTE_BYTES_MAX / (freer->slabs->shared_crowd_shift == 0 ? 1 : 4);
+    bool crowd = freer->slabs->shared_crowd_shift != 0 && size <= TINY_SIZE_MAX;
+    uint32_t bytes = REMOTE_BYTES_MAX / (crowd ? 4 : 1);
     uint32_t by_bytes = (bytes + size - 1) / size;
     return by_bytes < REMOTE_OBJECTS_MAX ? by_bytes : REMOTE_OBJECTS_MAX;
 }
@@ -94,7 +95,7 @@ static void test_a_full_entry_is_sent(void **state)
     }
 }
 
-/* Many threads gather: each less. */
+/* Many threads gather: each less, but of what a batch has few of anyway. */
 static void test_a_full_entry_in_a_crowd(void **state)
 {
     freer->slabs->shared_crowd_shift = CROWD_SHIFT;

@@ -2,7 +2,7 @@
 #include "unit.h"
 
 /* Up to here there are eight classes in a doubling. */
-#define EIGHT_STEPS_MAX ((size_t)4096)
+#define EIGHT_STEPS_MAX ((size_t)8192)
 
 static void test_every_size_has_the_smallest_class_that_holds_it(void **state)
 {
@@ -32,7 +32,8 @@ static void test_waste_is_bounded(void **state)
     }
 }
 
-/* What programs ask for: round numbers, and a header more than a power of two. */
+/* The sizes that the few classes were chosen for: 10,000 and its halves and doubles, and a header
+ * more than a power of two. */
 static void test_usual_sizes_waste_little(void **state)
 {
     (void)state;

@@ -380,7 +380,7 @@ static void random_return(struct slab_set *set, struct ledger *ledger, uint64_t 
 
 static void test_random_use(void **state)
 {
-    static const size_t sizes[] = {16, 48, 112, 1024, 2048, 5120, 8192, 12288, 32768, MID_SIZE_MAX};
+    static const size_t sizes[] = {16, 48, 112, 1024, 2048, 5120, 8192, 13312, 32768, MID_SIZE_MAX};
     (void)state;
     uint64_t random = 6;
     uint32_t count = 0;
