@@ -8,9 +8,8 @@
  * Spacing after dlmalloc/jemalloc practice: 16-byte steps waste at most 15 bytes where most objects
  * are, eight steps a doubling at most 12.5 %. From 8 KiB on each class keeps what it once needed at
  * most, so fewer classes hold less than exact ones (docs/decisions/0046): 9/8, 10/8, 13/8 and 16/8,
- * as programs ask for powers of two and a little more, or 5,000, 10,000, 20,000, and as objects of
- * 12/8 would all start at the same places of a page. State: constant tables, filled at compile
- * time.
+ * as programs ask for powers of two and a little more, or 10,000 and 20,000, and as objects of 12/8
+ * would all start at the same places of a page. State: constant tables, filled at compile time.
  *
  * Objects above 1 KiB that all start at multiples of 1 KiB would share a sixteenth of the cache's
  * sets. So their slabs start a few lines later, each another number of them (`colors`), within what

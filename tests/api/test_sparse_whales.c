@@ -4,6 +4,7 @@
  *
  * ctest: serial no-qemu
  */
+#include "../child.h"
 #include "../report.h"
 
 #include <fcntl.h>
@@ -41,7 +42,7 @@ static void require_resident(size_t before, size_t in_use, size_t spare)
 static char *allocate_filled(size_t size)
 {
     char *block = hak_malloc(size);
-    assert_non_null(block);
+    REQUIRE(block != NULL);
     memset(block, 1, size);
     return block;
 }
@@ -73,15 +74,32 @@ static void test_the_first_of_all(void **state)
     free_all(&block, 1);
 }
 
-/* A small one that is filled says nothing of a large one that is not. */
+/* In a program of its own: what was filled speaks for itself, not for what was beside it. */
+static void allocate_beside_a_filled_one(void *argument)
+{
+    enum { BLOCKS = 60 };
+    char *blocks[BLOCKS];
+    size_t touched = 0;
+    (void)argument;
+    char *filled = allocate_filled(8 * MIB), *beside = hak_malloc(1024 * MIB);
+    REQUIRE(beside != NULL);
+    free_all(&filled, 1);
+    size_t before = rss_bytes();
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(16 * MIB);
+        REQUIRE(blocks[i] != NULL);
+        touched += touch_sparsely(blocks[i], 0, 16 * MIB);
+    }
+    require_resident(before, touched, 8 * MIB);
+    free_all(blocks, BLOCKS);
+}
+
 static void test_beside_a_filled_one(void **state)
 {
+    struct child_end end;
     (void)state;
-    size_t before = rss_bytes();
-    char *blocks[2] = {allocate_filled(8 * MIB), hak_malloc(1024 * MIB)};
-    assert_non_null(blocks[1]);
-    require_resident(before, 8 * MIB + touch_sparsely(blocks[1], 0, 1024 * MIB), 8 * MIB);
-    free_all(blocks, COUNT_OF(blocks));
+    child_exec("beside", NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
 }
 
 static void sparse_after_filled(void *(*allocate)(size_t size))
@@ -169,8 +187,9 @@ static void test_both_in_turn(void **state)
     free_all(blocks, BLOCKS);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    static const struct child_case children[] = {{"beside", allocate_beside_a_filled_one, NULL}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_of_all),     cmocka_unit_test(test_beside_a_filled_one),
         cmocka_unit_test(test_one_that_grows_twice), /* before others have huge pages */
@@ -181,5 +200,6 @@ int main(void)
         print_message("skipped: transparent huge pages are always on here\n");
         return 77;
     }
+    child_main(count, arguments, children, COUNT_OF(children));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

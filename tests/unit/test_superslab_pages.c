@@ -105,6 +105,17 @@ static void test_small_pages_below_the_threshold(void **state)
     assert_int_equal(claim(1, 0), kernel_has_huge_pages());
 }
 
+/* Two of each kind, filled: from now on superslabs earn huge pages. */
+static void claim_evidence(void)
+{
+    hak__knobs.huge_threshold = UINT64_MAX;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_false(claim(1, DENSE));
+        assert_false(claim(2, DENSE));
+    }
+    hak__knobs.huge_threshold = 0;
+}
+
 /* Dense ones are followed by a row of huge ones and then by one of small pages, to look again. */
 static void test_dense_superslabs_lead_to_huge_ones(void **state)
 {
@@ -112,12 +123,7 @@ static void test_dense_superslabs_lead_to_huge_ones(void **state)
     if (!kernel_has_huge_pages()) {
         skip();
     }
-    hak__knobs.huge_threshold = UINT64_MAX;
-    for (uint32_t i = 0; i < 2; i++) {
-        assert_false(claim(1, DENSE));
-        assert_false(claim(2, DENSE));
-    }
-    hak__knobs.huge_threshold = 0;
+    claim_evidence();
     uint32_t row = row_length();
     for (uint32_t i = 0; i < 2 * (row + 1) && claimed_count < STOCK; i++) {
         bool small = i % (row + 1) == row;
@@ -163,12 +169,7 @@ static void test_a_sparse_last_one_ends_a_row(void **state)
     if (!kernel_has_huge_pages()) {
         skip();
     }
-    hak__knobs.huge_threshold = UINT64_MAX;
-    for (uint32_t i = 0; i < 2; i++) {
-        claim(1, DENSE);
-        claim(2, DENSE);
-    }
-    hak__knobs.huge_threshold = 0;
+    claim_evidence();
     uint32_t row = row_length();
     hak__superslabs.huge_in_a_row = row; /* as if they had been claimed */
     assert_false(claim(2, SPARSE));

@@ -143,7 +143,7 @@ static void test_protected_pages_are_not_read(void **state)
     assert_false(hak__whale_earns_huge(16 * MIB, false));
 }
 
-/* Nor do whales beside it that nobody has looked at take from what a filled one earns. */
+/* What is filled earns more as it grows, whatever lies beside it that nobody has looked at. */
 static void test_a_filled_whale_grows_beside_another(void **state)
 {
     (void)state;
