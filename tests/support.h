@@ -277,8 +277,9 @@ static inline uint64_t argument_number(int count, char **arguments, const char *
 
 /* One size or more of every tier and of the borders between them. */
 static const size_t tier_sizes[] = {
-    0,     1,     16,     17,         100,    1024,    1025,        4096,        10000,   32768,
-    65536, 65537, 131072, 300 * 1024, 819200, 2 * MIB, 2 * MIB + 1, 3 * MIB + 5, 8 * MIB, 20 * MIB,
+    0,          1,      16,      17,          100,         1024,    1025,
+    4096,       10000,  32768,   65536,       65664,       65665,   131072,
+    300 * 1024, 819200, 2 * MIB, 2 * MIB + 1, 3 * MIB + 5, 8 * MIB, 20 * MIB,
 };
 
 #endif

@@ -4,8 +4,8 @@
 #include "base/bits.h"
 
 /* A slab is as short as it can be: long ones with one object in use are most of what a small
- * program holds beyond its objects. But it holds 4 objects, and loses a twelfth at its end at most
- * (8 slices do for all classes). */
+ * program holds beyond its objects. But it holds 4 objects, and loses a twelfth at its end at most,
+ * a ninth where it has SLAB_SLICES_MAX. */
 #define SLAB_SUITS(size, slices)                                                                   \
     ((slices)*SLICE_SIZE / (size) >= SLAB_OBJECTS_MIN &&                                           \
      (slices)*SLICE_SIZE % (size) <= (slices)*SLICE_SIZE / 12)
@@ -17,6 +17,7 @@
      : SLAB_SUITS(size, 5) ? 5                                                                     \
      : SLAB_SUITS(size, 6) ? 6                                                                     \
      : SLAB_SUITS(size, 7) ? 7                                                                     \
+     : SLAB_SUITS(size, 8) ? 8                                                                     \
                            : (int)SLAB_SLICES_MAX)
 /* What a slab loses at its end, in lines. After a page of them the sets of a first-level cache
  * repeat. */
@@ -33,20 +34,25 @@
     }
 #define TINY_4(size) CLASS(size), CLASS((size) + 16), CLASS((size) + 32), CLASS((size) + 48)
 #define TINY_16(size) TINY_4(size), TINY_4((size) + 64), TINY_4((size) + 128), TINY_4((size) + 192)
-#define MID_8(base)                                                                                \
+#define MID_7(base)                                                                                \
     CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12), \
-        CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15),                    \
-        CLASS((base) / 8 * 16)
-#define MID_4(base)                                                                                \
-    CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 13), CLASS((base) / 8 * 16)
+        CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15)
+#define MID_8(base) MID_7(base), CLASS((base)*2)
+#define SKEWED_3(base)                                                                             \
+    CLASS((base) / 8 * 10 + MID_SKEW), CLASS((base) / 8 * 13 + MID_SKEW),                          \
+        CLASS((base) / 8 * 16 + MID_SKEW)
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {
-    {0, 0, 0, 1}, TINY_16(16), TINY_16(272), TINY_16(528), TINY_16(784), MID_8(1024),
-    MID_8(2048),  MID_8(4096), MID_4(8192),  MID_4(16384), MID_4(32768),
+    {0, 0, 0, 1},    TINY_16(16),     TINY_16(272), TINY_16(528),           TINY_16(784),
+    MID_8(1024),     MID_8(2048),     MID_7(4096),  CLASS(8192 + MID_SKEW), SKEWED_3(8192),
+    SKEWED_3(16384), SKEWED_3(32768), CLASS(8192),  CLASS(16384),           CLASS(32768),
+    CLASS(65536),
 };
 
+HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class");
+
 /* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: each eighth of a doubling that starts
- * at 1024 * 2^k is 2^k entries. */
+ * at 1024 * 2^k is 2^k entries, and the skew is one. */
 #define R1(c) (c)
 #define R2(c) R1(c), R1(c)
 #define R4(c) R2(c), R2(c)
@@ -56,12 +62,13 @@ const struct size_class hak__size_classes[CLASS_COUNT] = {
 #define EIGHT(run, c)                                                                              \
     run(c), run((c) + 1), run((c) + 2), run((c) + 3), run((c) + 4), run((c) + 5), run((c) + 6),    \
         run((c) + 7)
-#define FOUR(run, c)                                                                               \
-    run(c), run((c) + 1), run((c) + 2), run((c) + 2), run((c) + 2), run((c) + 3), run((c) + 3),    \
-        run((c) + 3)
+#define THREE(run, c)                                                                              \
+    run(c), run(c), run((c) + 1), run((c) + 1), run((c) + 1), run((c) + 2), run((c) + 2),          \
+        run((c) + 2)
 
 const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT] = {
-    R8(0), EIGHT(R1, 65), EIGHT(R2, 73), EIGHT(R4, 81), FOUR(R8, 89), FOUR(R16, 93), FOUR(R32, 97),
+    R8(0),         EIGHT(R1, 65),  EIGHT(R2, 73),  EIGHT(R4, 81), R1(88), /* the skew */
+    THREE(R8, 89), THREE(R16, 92), THREE(R32, 95),
 };
 
 uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)
@@ -75,7 +82,8 @@ uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)
     }
     for (uint32_t class_index = size_class_of(rounded); class_index < CLASS_COUNT; class_index++) {
         const struct size_class *size_class = &hak__size_classes[class_index];
-        if ((size_class->object_size & (alignment - 1)) == 0 &&
+        if (size_class->object_size >= rounded &&
+            (size_class->object_size & (alignment - 1)) == 0 &&
             (size_class->colors == 1 || alignment <= HAK_CACHE_LINE)) {
             return class_index;
         }

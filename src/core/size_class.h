@@ -2,19 +2,22 @@
  *
  *   class 0            no objects; malloc(0) lands in its always empty bin and so in the slow door
  *   class 1..64        16, 32, ... 1024 bytes
- *   class 65..88       8 per doubling: 1152, 1280, ... 2048, 2304, ... 8192
- *   class 89..100      4 per doubling: 9216, 10240, 13312, 16384, ... 65536
+ *   class 65..87       8 per doubling: 1152, 1280, ... 2048, 2304, ... 7680
+ *   class 88..97       3 per doubling: 8320, 10368, 13440, 16512, ... 65664
+ *   class 98..101      8192, 16384, 32768, 65536, for requests aligned to more than a line
  *
  * Spacing after dlmalloc/jemalloc practice: 16-byte steps waste at most 15 bytes where most objects
  * are, eight steps a doubling at most 12.5 %. From 8 KiB on each class keeps what it once needed at
- * most, so fewer classes hold less than exact ones (docs/decisions/0046): 9/8, 10/8, 13/8 and 16/8,
- * as programs ask for powers of two and a little more, or 10,000 and 20,000, and as objects of 12/8
- * would all start at the same places of a page. State: constant tables, filled at compile time.
+ * most, so fewer classes hold less than exact ones (docs/decisions/0046): 10/8, 13/8 and 16/8, as
+ * programs ask for powers of two, or 10,000 and 20,000, each with room for a header (MID_SKEW).
+ * State: constant tables, filled at compile time.
  *
  * Objects above 1 KiB that all start at multiples of 1 KiB would share a sixteenth of the cache's
  * sets. So their slabs start a few lines later, each another number of them (`colors`), within what
  * no object fits into: slab coloring, J. Bonwick, "The slab allocator", 1994. Where there is room
- * for two lines or more, such objects are aligned to a line only.
+ * for two lines or more, such objects are aligned to a line only. The few objects that a slab of
+ * the largest has differ by the skew: jemalloc's "cache-oblivious" large allocations have random
+ * lines for the same reason.
  */
 #ifndef HAK_CORE_SIZE_CLASS_H
 #define HAK_CORE_SIZE_CLASS_H

@@ -21,6 +21,24 @@ typedef void *malloc_door(size_t size);
 HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
                                                const struct object *object, uint32_t class_index);
 
+/* The next object of the class's bin; NULL: it is empty. */
+HAK_INLINE void *malloc_pop(uint32_t class_index)
+{
+    struct bin *bin = &hak__thread->cache.bins[class_index];
+    struct object *object = bin->head;
+    if (HAK_UNLIKELY(object == NULL)) {
+        return NULL;
+    }
+    if (HAK_LEVEL >= 2) {
+        hak__malloc_check(hak__thread, object, class_index);
+    }
+    struct object *next = object->next;
+    HAK_PREFETCH(next); /* the next malloc's, long before its first use */
+    bin->head = next;
+    bin->room++;
+    return object;
+}
+
 /* An object for `size` bytes. `slow` takes every size and situation. */
 HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
 {
@@ -32,19 +50,8 @@ HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
     } else {
         return slow(size);
     }
-    struct bin *bin = &hak__thread->cache.bins[class_index];
-    struct object *object = bin->head;
-    if (HAK_UNLIKELY(object == NULL)) {
-        return slow(size);
-    }
-    if (HAK_LEVEL >= 2) {
-        hak__malloc_check(hak__thread, object, class_index);
-    }
-    struct object *next = object->next;
-    HAK_PREFETCH(next); /* the next malloc's, long before its first use */
-    bin->head = next;
-    bin->room++;
-    return object;
+    void *object = malloc_pop(class_index);
+    return HAK_LIKELY(object != NULL) ? object : slow(size);
 }
 
 /* front/malloc_slow.c */

@@ -107,7 +107,11 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     size_t slice = slab_slice(slab);
     HAK_ASSERT_FULL(slab->owner == set && slab->listed && slab->slices_back == 0);
     HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
-    HAK_ASSERT_FULL(hak__slab_free_objects(slab) <= slab->carved_count);
+    if (HAK_UNLIKELY(hak__slab_free_objects(slab) > slab->carved_count)) {
+        hak__diagnose_fatal("double free (more objects freed than were handed out)",
+                            slab_start(slab), size_class_bytes(slab->class_index),
+                            set->key >> OWNER_CODE_BITS);
+    }
     for (uint8_t i = 0; i < slab->slice_count; i++) {
         HAK_ASSERT_FULL(window_owner(slice + i) == (set->key | slab->class_index));
     }

@@ -66,7 +66,7 @@ static void check_answer(const void *block)
 
 /* Of all tiers; few, since each call's failure is a life of its own. */
 enum { SIZES = 9 };
-static const size_t sizes[SIZES] = {0,         100,     5000,        65536,  65537,
+static const size_t sizes[SIZES] = {0,         100,     5000,        65664,  65665,
                                     300 * KIB, 2 * MIB, 2 * MIB + 1, 5 * MIB};
 
 /* Each block grows, shrinks, and is looked at. Returns whether all could be had. */

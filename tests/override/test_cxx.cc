@@ -115,7 +115,7 @@ void test_null_deletes()
 void test_all_forms()
 {
     const size_t sizes[] = {0,    1,     16,    24,     100,     1024,   1025,
-                            9000, 65536, 65537, 800000, 2097153, 9000000};
+                            9000, 65664, 65665, 800000, 2097153, 9000000};
     for (size_t size : sizes) {
         test_plain_forms(size);
         for (size_t alignment = 1; alignment <= (size_t{1} << 23); alignment *= 4) {

@@ -8,7 +8,7 @@
 #define GIB ((size_t)1 << 30)
 
 static const size_t sizes[] = {1,      8,       16,      17,      100,     1024,
-                               1025,   4096,    20000,   65536,   65537,   300000,
+                               1025,   4096,    20000,   65536,   65665,   300000,
                                800000, 2097152, 2097153, 5000000, 33554432};
 #define SIZES_COUNT (sizeof sizes / sizeof sizes[0])
 

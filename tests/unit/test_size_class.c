@@ -1,20 +1,20 @@
 /* test_size_class.c: core/size_class: each size, each table entry, each alignment. */
 #include "unit.h"
 
-/* Up to here there are eight classes in a doubling. */
-#define EIGHT_STEPS_MAX ((size_t)8192)
+/* Up to here there are eight classes in a doubling, and none has the skew. */
+#define EIGHT_STEPS_MAX ((size_t)7680)
 
 static void test_every_size_has_the_smallest_class_that_holds_it(void **state)
 {
     (void)state;
     for (size_t size = 0; size <= MID_SIZE_MAX; size++) {
         uint32_t class_index = size_class_of(size);
-        assert_in_range(class_index, 1, CLASS_COUNT - 1);
+        assert_in_range(class_index, 1, PAGE_CLASS_FIRST - 1);
         assert_true(size_class_bytes(class_index) >= size);
         assert_true(class_index == 1 || size_class_bytes(class_index - 1) < size);
     }
     assert_int_equal(size_class_of(0), 1);
-    assert_int_equal(size_class_of(MID_SIZE_MAX), CLASS_COUNT - 1);
+    assert_int_equal(size_class_of(MID_SIZE_MAX), PAGE_CLASS_FIRST - 1);
 }
 
 static void test_waste_is_bounded(void **state)
@@ -32,17 +32,32 @@ static void test_waste_is_bounded(void **state)
     }
 }
 
-/* The sizes that the few classes were chosen for: 10,000 and its halves and doubles, and a header
- * more than a power of two. */
+/* The sizes that the few classes were chosen for: 10,000 and its halves and doubles, and powers of
+ * two with a header. */
 static void test_usual_sizes_waste_little(void **state)
 {
     (void)state;
     for (size_t size = 1250; size <= 40000; size *= 2) {
-        assert_true(40 * (size_class_bytes(size_class_of(size)) - size) <= size);
+        assert_true(25 * (size_class_bytes(size_class_of(size)) - size) <= size);
     }
-    for (size_t size = 2 * TINY_SIZE_MAX; size < MID_SIZE_MAX; size *= 2) {
-        assert_int_equal(size_class_bytes(size_class_of(size)), size);
-        assert_int_equal(size_class_bytes(size_class_of(size + 16)), size / 8 * 9);
+    for (size_t size = 8192; size <= MID_SIZE_MAX; size *= 2) {
+        assert_int_equal(size_class_bytes(size_class_of(size - 256)), size + MID_SKEW);
+        assert_int_equal(size_class_bytes(size_class_of(size + MID_SKEW)), size + MID_SKEW);
+    }
+}
+
+/* What programs read first of each object is at another line of a page than in its neighbours. */
+static void test_neighbours_start_at_other_lines(void **state)
+{
+    (void)state;
+    for (size_t size = EIGHT_STEPS_MAX + 1; size <= MID_SIZE_MAX; size++) {
+        const struct size_class *size_class = &hak__size_classes[size_class_of(size)];
+        uint32_t starts[64] = {0};
+        for (uint32_t i = 0; i < size_class->objects_per_slab; i++) {
+            uint32_t line = i * size_class->object_size / HAK_CACHE_LINE % 64;
+            assert_int_equal(starts[line]++, 0);
+        }
+        assert_true(size_class->colors > 32);
     }
 }
 
@@ -54,12 +69,14 @@ static void test_tables_are_consistent(void **state)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct size_class *size_class = &hak__size_classes[class_index];
         size_t slab_bytes = size_class->slab_slices * SLICE_SIZE;
-        assert_true(size_class->object_size > hak__size_classes[class_index - 1].object_size);
+        assert_true(class_index == PAGE_CLASS_FIRST ||
+                    size_class->object_size > hak__size_classes[class_index - 1].object_size);
         assert_int_equal(size_class->object_size % OBJECT_ALIGNMENT, 0);
         assert_true(size_class->slab_slices >= 1 && size_class->slab_slices <= SLAB_SLICES_MAX);
         assert_int_equal(size_class->objects_per_slab, slab_bytes / size_class->object_size);
         assert_true(size_class->objects_per_slab >= 4);
-        assert_true(slab_bytes % size_class->object_size <= slab_bytes / 12);
+        assert_true(slab_bytes % size_class->object_size <=
+                    slab_bytes / (size_class->slab_slices < SLAB_SLICES_MAX ? 12 : 9));
         size_t lines_left = slab_bytes % size_class->object_size / HAK_CACHE_LINE;
         size_t colors = class_index <= TINY_CLASS_COUNT ? 1
                         : lines_left + 1 < 64           ? lines_left + 1
@@ -69,10 +86,16 @@ static void test_tables_are_consistent(void **state)
         size_t shorter = slab_bytes - SLICE_SIZE;
         assert_true(shorter / size_class->object_size < 4 ||
                     shorter % size_class->object_size > shorter / 12);
-        assert_int_equal(size_class_of(size_class->object_size), class_index);
+        if (class_index < PAGE_CLASS_FIRST) {
+            assert_int_equal(size_class_of(size_class->object_size), class_index);
+        } else {
+            assert_int_equal(size_class->colors, 1);
+            assert_int_equal(hak__size_class_of_aligned(size_class->object_size, SLICE_SIZE / 8),
+                             class_index);
+        }
     }
     assert_int_equal(size_class_bytes(TINY_CLASS_COUNT), TINY_SIZE_MAX);
-    assert_int_equal(size_class_bytes(CLASS_COUNT - 1), MID_SIZE_MAX);
+    assert_int_equal(size_class_bytes(PAGE_CLASS_FIRST - 1), MID_SIZE_MAX);
 }
 
 static void test_the_fast_functions_agree(void **state)
@@ -135,6 +158,7 @@ int main(void)
         cmocka_unit_test(test_every_size_has_the_smallest_class_that_holds_it),
         cmocka_unit_test(test_waste_is_bounded),
         cmocka_unit_test(test_usual_sizes_waste_little),
+        cmocka_unit_test(test_neighbours_start_at_other_lines),
         cmocka_unit_test(test_tables_are_consistent),
         cmocka_unit_test(test_the_fast_functions_agree),
         cmocka_unit_test(test_aligned_classes),
