@@ -34,41 +34,41 @@
     }
 #define TINY_4(size) CLASS(size), CLASS((size) + 16), CLASS((size) + 32), CLASS((size) + 48)
 #define TINY_16(size) TINY_4(size), TINY_4((size) + 64), TINY_4((size) + 128), TINY_4((size) + 192)
-#define MID_7(base)                                                                                \
+#define MID_8(base)                                                                                \
     CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12), \
-        CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15)
-#define MID_8(base) MID_7(base), CLASS((base)*2)
+        CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15),                    \
+        CLASS((base) / 8 * 16 + MID_SKEW)
 #define SKEWED_3(base)                                                                             \
     CLASS((base) / 8 * 10 + MID_SKEW), CLASS((base) / 8 * 13 + MID_SKEW),                          \
         CLASS((base) / 8 * 16 + MID_SKEW)
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {
-    {0, 0, 0, 1},    TINY_16(16),     TINY_16(272), TINY_16(528),           TINY_16(784),
-    MID_8(1024),     MID_8(2048),     MID_7(4096),  CLASS(8192 + MID_SKEW), SKEWED_3(8192),
-    SKEWED_3(16384), SKEWED_3(32768), CLASS(8192),  CLASS(16384),           CLASS(32768),
-    CLASS(65536),
+    {0, 0, 0, 1}, TINY_16(16), TINY_16(272),   TINY_16(528),    TINY_16(784),    MID_8(1024),
+    MID_8(2048),  MID_8(4096), SKEWED_3(8192), SKEWED_3(16384), SKEWED_3(32768), CLASS(2048),
+    CLASS(4096),  CLASS(8192), CLASS(16384),   CLASS(32768),    CLASS(65536),
 };
 
 HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class");
 
 /* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: each eighth of a doubling that starts
- * at 1024 * 2^k is 2^k entries, and the skew is one. */
+ * at 1024 * 2^k is 2^k entries, and the skew is one, which the next class has less. */
 #define R1(c) (c)
 #define R2(c) R1(c), R1(c)
+#define R3(c) R2(c), R1(c)
 #define R4(c) R2(c), R2(c)
 #define R8(c) R4(c), R4(c)
 #define R16(c) R8(c), R8(c)
 #define R32(c) R16(c), R16(c)
-#define EIGHT(run, c)                                                                              \
-    run(c), run((c) + 1), run((c) + 2), run((c) + 3), run((c) + 4), run((c) + 5), run((c) + 6),    \
-        run((c) + 7)
+#define EIGHT(less, run, c)                                                                        \
+    less(c), run((c) + 1), run((c) + 2), run((c) + 3), run((c) + 4), run((c) + 5), run((c) + 6),   \
+        run((c) + 7), R1((c) + 7)
 #define THREE(run, c)                                                                              \
     run(c), run(c), run((c) + 1), run((c) + 1), run((c) + 1), run((c) + 2), run((c) + 2),          \
         run((c) + 2)
 
 const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT] = {
-    R8(0),         EIGHT(R1, 65),  EIGHT(R2, 73),  EIGHT(R4, 81), R1(88), /* the skew */
-    THREE(R8, 89), THREE(R16, 92), THREE(R32, 95),
+    R8(0),         EIGHT(R1, R1, 65), EIGHT(R1, R2, 73), EIGHT(R3, R4, 81),
+    THREE(R8, 89), THREE(R16, 92),    THREE(R32, 95),
 };
 
 uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)

@@ -120,8 +120,7 @@ struct location hak__locate(const void *pointer)
 struct location hak__locate_allocation(const void *pointer)
 {
     struct location location = hak__locate(pointer);
-    bool inside_span =
-        location.place == PLACE_SPAN && window_slice_address(location.slice) != pointer;
+    bool inside_span = location.place == PLACE_SPAN && hak__span_pointer(location.slice) != pointer;
     if (HAK_UNLIKELY(location.place == PLACE_NOBODY || inside_span)) {
         hak__diagnose_fatal(
             "invalid pointer (no allocation starts here: double free, or inside one)", pointer,

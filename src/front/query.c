@@ -29,7 +29,7 @@ size_t hak_good_size(size_t size)
         return size_class_bytes(size_class_of(size));
     }
     if (size <= SPAN_SIZE_MAX) {
-        return bits_align_up(size, SLICE_SIZE);
+        return hak__span_good_size(size);
     }
     size_t page = hak__os_page_size();
     return size > REQUEST_SIZE_MAX - page ? SIZE_MAX : bits_align_up(size, page);

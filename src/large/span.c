@@ -12,9 +12,15 @@
 /* Entries together hold at most this: the largest span, or several small ones. */
 #define SPAN_CACHE_SLICES SPAN_SLICES_MAX
 
+/* Lines that an allocation may start behind its span, below this: after a page of them the sets of
+ * a first-level cache repeat. */
+#define SPAN_COLORS 64u
+#define SPAN_OFFSET_MAX ((SPAN_COLORS - 1) * HAK_CACHE_LINE)
+
 /* What the first slice's metadata holds while it is a span. */
 struct span_metadata {
     uint32_t slices;
+    uint32_t offset; /* bytes */
 };
 HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_METADATA_SIZE,
                   "stored in a slab's metadata");
@@ -24,15 +30,41 @@ static struct span_metadata *span_metadata(size_t slice)
     return (struct span_metadata *)(void *)window_slab_metadata(slice);
 }
 
-size_t hak__span_bytes(size_t slice)
+void *hak__span_pointer(size_t slice)
 {
-    return (size_t)atomic_load_relaxed(&span_metadata(slice)->slices) * SLICE_SIZE;
+    uint32_t offset = atomic_load_relaxed(&span_metadata(slice)->offset);
+    return (unsigned char *)window_slice_address(slice) + offset;
 }
 
-static void span_start(size_t slice, uint32_t slices)
+size_t hak__span_bytes(size_t slice)
 {
-    atomic_store_relaxed(&span_metadata(slice)->slices, slices); /* reports read it */
+    const struct span_metadata *metadata = span_metadata(slice);
+    return (size_t)atomic_load_relaxed(&metadata->slices) * SLICE_SIZE -
+           atomic_load_relaxed(&metadata->offset);
+}
+
+static uint32_t span_slices(size_t bytes)
+{
+    return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
+}
+
+size_t hak__span_good_size(size_t size)
+{
+    size_t bytes = (size_t)span_slices(size) * SLICE_SIZE;
+    return bytes - size >= SPAN_OFFSET_MAX ? bytes - SPAN_OFFSET_MAX : bytes;
+}
+
+static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment)
+{
+    struct span_metadata *metadata = span_metadata(slice);
+    size_t spare = slices * SLICE_SIZE - size;
+    uint32_t offset = spare >= SPAN_OFFSET_MAX && alignment <= HAK_CACHE_LINE
+                          ? window_slice_color(slice, SPAN_COLORS)
+                          : 0;
+    atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
+    atomic_store_relaxed(&metadata->offset, offset);
     window_set_owner(slice, OWNER_SPAN);
+    return hak__span_pointer(slice);
 }
 
 static void span_forget(struct span_cache *cache, struct span_entry *entry)
@@ -62,24 +94,22 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
                                size_t alignment)
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
-    uint32_t slices = (uint32_t)((size + SLICE_SIZE - 1) >> SLICE_SHIFT);
+    uint32_t slices = span_slices(size);
     struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
-        size_t slice = entry->slice;
-        span_start(slice, entry->slices);
+        void *pointer = span_start(entry->slice, entry->slices, size, alignment);
         span_forget(cache, entry);
         counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
         counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
-        return (struct span){window_slice_address(slice), false};
+        return (struct span){pointer, false};
     }
     size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment >> SLICE_SHIFT;
     struct slice_run run = hak__superslab_take(slices, (uint32_t)alignment_slices);
     if (run.slice == SLICE_NONE) {
         return (struct span){NULL, false};
     }
-    span_start(run.slice, slices);
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
-    return (struct span){window_slice_address(run.slice), run.zeroed};
+    return (struct span){span_start(run.slice, slices, size, alignment), run.zeroed};
 }
 
 /* An entry for a newly freed span: an empty one, or the next in turn, whose span goes back. */
@@ -115,11 +145,11 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
 
 bool hak__span_resize(size_t slice, size_t size)
 {
-    if (size > SPAN_SIZE_MAX) {
+    const struct span_metadata *metadata = span_metadata(slice);
+    if (size > SPAN_SIZE_MAX - metadata->offset) {
         return false;
     }
-    uint32_t old = span_metadata(slice)->slices;
-    uint32_t slices = (uint32_t)((size + SLICE_SIZE - 1) >> SLICE_SHIFT);
+    uint32_t old = metadata->slices, slices = span_slices(metadata->offset + size);
     if (slices > old && !hak__superslab_take_exact(slice + old, slices - old)) {
         return false;
     }

@@ -40,13 +40,6 @@ static void slab_unlist(struct slab_set *set, struct slab *slab)
     slab->listed = false;
 }
 
-/* Another color for each slice: the heads of neighbouring slabs' objects are far apart in the sets
- * of the cache. */
-static uint16_t slab_color(size_t slice, const struct size_class *size_class)
-{
-    return (uint16_t)(window_slice_hash(slice) * size_class->colors / 65536u * HAK_CACHE_LINE);
-}
-
 /* A new, listed slab of the class, from the pool or the region. NULL: no memory. */
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
@@ -74,7 +67,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->class_index = (uint8_t)class_index;
     slab->slice_count = size_class->slab_slices;
     slab->slices_back = 0;
-    slab->first = slab_color(slice, size_class);
+    slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
         window_set_owner(slice + i, set->key | class_index);

@@ -137,7 +137,7 @@ static void test_a_refill_takes_what_a_slice_holds(void **state)
 {
     (void)state;
     for (size_t power = SLICE_SIZE / 8; power <= MID_SIZE_MAX; power *= 2) {
-        void *objects[11];
+        void *objects[15];
         uint32_t class_index = size_class_of(power);
         size_t size = size_class_bytes(class_index);
         uint32_t taken = size > SLICE_SIZE ? 1 : (uint32_t)(SLICE_SIZE / size);

@@ -292,7 +292,7 @@ static void test_slabs_leave_their_list(void **state)
     enum { SLABS = 4 };
     static const size_t orders[][SLABS] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 1, 3, 0}};
     (void)state;
-    uint32_t class_index = size_class_of(SLICE_SIZE / 8);
+    uint32_t class_index = unit_small_slab_class();
     for (size_t i = 0; i < COUNT_OF(orders); i++) {
         struct slab_set *set = unit_set_create();
         uint32_t count = 0;
@@ -327,7 +327,7 @@ static void test_empty_slabs_go_to_the_pool_then_to_their_superslab(void **state
     size_t taken = unit_region_bytes_taken();
     struct slab_set *set = unit_set_create();
     for (size_t i = 0; i < COUNT_OF(slices); i++) {
-        uint32_t count = fill_slab(set, size_class_of(SLICE_SIZE / 8));
+        uint32_t count = fill_slab(set, unit_small_slab_class());
         slices[i] = window_slice_of(objects[0]);
         memcpy(objects + 100 + 8 * i, objects, count * sizeof objects[0]);
     }

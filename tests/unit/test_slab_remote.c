@@ -11,9 +11,8 @@
 
 #include "slab/slab_remote.h"
 
-/* One slice, 8 objects, carved one at a time. */
-#define SMALL_SLAB_SIZE (SLICE_SIZE / 8)
-enum { SMALL_SLAB_OBJECTS = 8, OBJECTS_MAX = 64 };
+/* Carved one at a time. */
+enum { SMALL_SLAB_OBJECTS = UNIT_SLAB_OBJECTS, OBJECTS_MAX = 64 };
 
 static bool is_notified(const struct slab *slab)
 {
@@ -60,7 +59,7 @@ static void freer_step_a2(struct slab_set *set, struct freer *freer, struct slab
 
 static struct object *refill_one(struct slab_set *set)
 {
-    struct object_list list = unit_slab_refill(set, size_class_of(SMALL_SLAB_SIZE), 1);
+    struct object_list list = unit_slab_refill(set, unit_small_slab_class(), 1);
     REQUIRE_SIZE(list.count, ==, 1);
     return list.head;
 }
@@ -257,8 +256,7 @@ static void whole_owner_step(struct whole *whole, unsigned char kind)
         whole_return_all(whole);
     } else {
         uint32_t most = kind == OWNER_REFILLS_ONE ? 1 : UINT32_MAX;
-        struct object_list list =
-            unit_slab_refill(whole->set, size_class_of(SMALL_SLAB_SIZE), most);
+        struct object_list list = unit_slab_refill(whole->set, unit_small_slab_class(), most);
         unit_list_tail(list);
         REQUIRE(list.count >= 1 && list.count <= most);
         for (struct object *object = list.head; object != NULL; object = object->next) {
@@ -368,7 +366,7 @@ static void test_a_slab_waits_for_its_freer(void **state)
 
 static void test_lists_are_joined_in_order(void **state)
 {
-    static const size_t sizes[] = {16, 112, SMALL_SLAB_SIZE, 9216, 20480};
+    static const size_t sizes[] = {16, 112, 4096, 9216, 20480};
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         void *objects[6];

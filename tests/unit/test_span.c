@@ -35,6 +35,14 @@ static int nothing_is_left(void **state)
 
 #define SPAN_TEST(test) cmocka_unit_test_setup_teardown(test, fresh_cache, nothing_is_left)
 
+/* Where no more lines are to spare, an allocation starts where its span does. */
+#define OFFSET_MAX ((size_t)63 * HAK_CACHE_LINE)
+
+static size_t span_offset(size_t slice)
+{
+    return (uintptr_t)hak__span_pointer(slice) - (uintptr_t)window_slice_address(slice);
+}
+
 /* A span that must exist, as its first slice. */
 static size_t allocate(size_t size)
 {
@@ -48,11 +56,15 @@ static void test_sizes_and_owner_words(void **state)
     (void)state;
     for (size_t size = 1; size <= SPAN_SIZE_MAX; size += 1 + size / 3) {
         struct span span = hak__span_allocate(NULL, &counters, size, OBJECT_ALIGNMENT);
-        assert_true(span.pointer != NULL && is_aligned(span.pointer, SLICE_SIZE));
+        assert_true(span.pointer != NULL && is_aligned(span.pointer, HAK_CACHE_LINE));
         size_t slice = window_slice_of(span.pointer), bytes = hak__span_bytes(slice);
-        assert_int_equal(bytes, bits_align_up(size, SLICE_SIZE));
+        size_t offset = span_offset(slice), whole = bits_align_up(size, SLICE_SIZE);
+        assert_ptr_equal(span.pointer, hak__span_pointer(slice));
+        assert_in_range(offset, 0, whole - size >= OFFSET_MAX ? OFFSET_MAX : 0);
+        assert_int_equal(bytes, whole - offset);
+        assert_in_range(hak__span_good_size(size), size, bytes);
         assert_int_equal(window_owner(slice), OWNER_SPAN);
-        for (size_t i = 1; i < bytes / SLICE_SIZE; i++) {
+        for (size_t i = 1; i < whole / SLICE_SIZE; i++) {
             assert_int_equal(window_owner(slice + i), OWNER_NOBODY);
         }
         if (span.zeroed) {
@@ -64,6 +76,36 @@ static void test_sizes_and_owner_words(void **state)
     }
     assert_true(counters.values[COUNTER_SPAN_ALLOCATED] == counters.values[COUNTER_SPAN_FREED]);
     assert_true(counters.values[COUNTER_SPAN_CACHE_HIT] == 0);
+}
+
+/* The lines that 64 allocations of `size` bytes start at, of 64. */
+static size_t lines_of_starts(size_t size, size_t alignment)
+{
+    size_t slices[64], count = 0;
+    bool seen[64] = {false};
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        struct span span = hak__span_allocate(&cache, &counters, size, alignment);
+        uintptr_t line = (uintptr_t)span.pointer / HAK_CACHE_LINE % COUNT_OF(seen);
+        count += !seen[line];
+        seen[line] = true;
+        slices[i] = window_slice_of(span.pointer);
+    }
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        hak__span_free(NULL, &counters, slices[i]);
+    }
+    return count;
+}
+
+static void test_allocations_start_at_other_lines(void **state)
+{
+    (void)state;
+    for (size_t size = 70000; size < 300000; size += size / 5) {
+        bool spare = bits_align_up(size, SLICE_SIZE) - size >= OFFSET_MAX;
+        size_t lines = lines_of_starts(size, OBJECT_ALIGNMENT);
+        assert_true(spare ? lines >= 16 : lines == 1);
+        assert_int_equal(lines_of_starts(size, HAK_CACHE_LINE), lines);
+        assert_int_equal(lines_of_starts(size, (size_t)2 * HAK_CACHE_LINE), 1);
+    }
 }
 
 static void test_alignments(void **state)
@@ -290,14 +332,16 @@ static void random_step(uint64_t *random, struct ledger *ledger, size_t *slices)
         memcpy((char *)span.pointer + bytes - 8, slice, 8);
         return;
     }
-    char *bytes = window_slice_address(*slice);
-    size_t old = hak__span_bytes(*slice);
+    char *bytes = hak__span_pointer(*slice);
+    size_t old = hak__span_bytes(*slice), offset = span_offset(*slice);
     assert_memory_equal(bytes + old - 8, slice, 8);
     ledger_give(ledger, bytes, old);
     if (random_below(random, 2) == 0) {
         bool resized = hak__span_resize(*slice, size);
+        size_t wanted = bits_align_up(offset + size, SLICE_SIZE) - offset;
         assert_true(resized || size > old);
-        assert_int_equal(hak__span_bytes(*slice), resized ? bits_align_up(size, SLICE_SIZE) : old);
+        assert_int_equal(hak__span_bytes(*slice), resized ? wanted : old);
+        assert_ptr_equal(hak__span_pointer(*slice), bytes);
         old = hak__span_bytes(*slice);
         ledger_take(ledger, bytes, old);
         memcpy(bytes + old - 8, slice, 8);
@@ -322,7 +366,7 @@ static void test_random_use(void **state)
     }
     for (size_t i = 0; i < SPANS; i++) {
         if (slices[i] != SLICE_NONE) {
-            ledger_give(&ledger, window_slice_address(slices[i]), hak__span_bytes(slices[i]));
+            ledger_give(&ledger, hak__span_pointer(slices[i]), hak__span_bytes(slices[i]));
             hak__span_free(&cache, &counters, slices[i]);
         }
     }
@@ -333,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SPAN_TEST(test_sizes_and_owner_words),
+        SPAN_TEST(test_allocations_start_at_other_lines),
         SPAN_TEST(test_alignments),
         SPAN_TEST(test_the_cache_gives_the_last_one_back),
         SPAN_TEST(test_the_best_fit_is_taken),

@@ -160,6 +160,14 @@ static inline void unit_cache_destroy(struct cache *cache)
     unit_set_destroy(set);
 }
 
+/* A class with UNIT_SLAB_OBJECTS objects in a slab, which has one slice. */
+#define UNIT_SLAB_OBJECTS 8
+static inline uint32_t unit_small_slab_class(void)
+{
+    size_t size = SLICE_SIZE / UNIT_SLAB_OBJECTS;
+    return hak__size_class_of_aligned(size, size);
+}
+
 /* A refill with its objects linked. */
 static inline struct object_list unit_slab_refill(struct slab_set *set, uint32_t class_index,
                                                   uint32_t most)
