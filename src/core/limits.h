@@ -56,18 +56,18 @@
 /* Objects of slabs: to TINY_SIZE_MAX in 16-byte steps, then 8 classes a doubling (at most 13.3 %
  * lost) to 8 KiB, then 3 (at most 30 %). From there on, and where they would be powers of two, they
  * are MID_SKEW larger than round, so that neighbours do not start at the same lines of their pages
- * (docs/decisions/0050, 0051); round ones, PAGE_CLASS_COUNT, are for requests aligned to more than
+ * (docs/decisions/0050, 0051); round ones, ROUND_CLASS_COUNT, are for requests aligned to more than
  * a line. */
 #define OBJECT_ALIGNMENT 16u
-#define TINY_SIZE_MAX 1024u
+#define TINY_SIZE_MAX 1040u /* 1 KiB and a header (docs/decisions/0052) */
 #define MID_SKEW 128u
 #define MID_SIZE_MAX (65536u + MID_SKEW)
 #define MID_STEP_SHIFT 7u /* 128 bytes: the finest step above 1 KiB */
 #define TINY_CLASS_COUNT                                                                           \
-    (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 64; class 0 has no objects */
-#define PAGE_CLASS_COUNT 6u
-#define PAGE_CLASS_FIRST (1u + TINY_CLASS_COUNT + 3u * 8u + 3u * 3u)
-#define CLASS_COUNT (PAGE_CLASS_FIRST + PAGE_CLASS_COUNT)
+    (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 65; class 0 has no objects */
+#define ROUND_CLASS_COUNT 6u
+#define ROUND_CLASS_FIRST (1u + TINY_CLASS_COUNT + 3u * 8u + 3u * 3u)
+#define CLASS_COUNT (ROUND_CLASS_FIRST + ROUND_CLASS_COUNT)
 #define SLAB_SLICES_MAX 9u /* 4 objects of 64 KiB and the skew */
 #define SLAB_OBJECTS_MIN 4u
 

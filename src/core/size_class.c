@@ -43,9 +43,9 @@
         CLASS((base) / 8 * 16 + MID_SKEW)
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {
-    {0, 0, 0, 1}, TINY_16(16), TINY_16(272),   TINY_16(528),    TINY_16(784),    MID_8(1024),
-    MID_8(2048),  MID_8(4096), SKEWED_3(8192), SKEWED_3(16384), SKEWED_3(32768), CLASS(2048),
-    CLASS(4096),  CLASS(8192), CLASS(16384),   CLASS(32768),    CLASS(65536),
+    {0, 0, 0, 1}, TINY_16(16), TINY_16(272), TINY_16(528),   TINY_16(784),    CLASS(1040),
+    MID_8(1024),  MID_8(2048), MID_8(4096),  SKEWED_3(8192), SKEWED_3(16384), SKEWED_3(32768),
+    CLASS(2048),  CLASS(4096), CLASS(8192),  CLASS(16384),   CLASS(32768),    CLASS(65536),
 };
 
 HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class");
@@ -67,8 +67,8 @@ HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class
         run((c) + 2)
 
 const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT] = {
-    R8(0),         EIGHT(R1, R1, 65), EIGHT(R1, R2, 73), EIGHT(R3, R4, 81),
-    THREE(R8, 89), THREE(R16, 92),    THREE(R32, 95),
+    R8(0),         EIGHT(R1, R1, 66), EIGHT(R1, R2, 74), EIGHT(R3, R4, 82),
+    THREE(R8, 90), THREE(R16, 93),    THREE(R32, 96),
 };
 
 uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)
@@ -80,7 +80,11 @@ uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)
     if (rounded > MID_SIZE_MAX) {
         return CLASS_COUNT;
     }
-    for (uint32_t class_index = size_class_of(rounded); class_index < CLASS_COUNT; class_index++) {
+    /* All classes between have colors. */
+    uint32_t class_index = rounded > TINY_SIZE_MAX && alignment > HAK_CACHE_LINE
+                               ? ROUND_CLASS_FIRST
+                               : size_class_of(rounded);
+    for (; class_index < CLASS_COUNT; class_index++) {
         const struct size_class *size_class = &hak__size_classes[class_index];
         if (size_class->object_size >= rounded &&
             (size_class->object_size & (alignment - 1)) == 0 &&

@@ -1,13 +1,13 @@
 /* size_class.h: request size -> size class -> object size, slab length.
  *
  *   class 0            no objects; malloc(0) lands in its always empty bin and so in the slow door
- *   class 1..64        16, 32, ... 1024 bytes
- *   class 65..88       8 per doubling: 1152, 1280, ... 2176, 2304, ... 4224, 4608, ... 8320
- *   class 89..97       3 per doubling: 10368, 13440, 16512, 20608, ... 65664
- *   class 98..103      2048, 4096, ... 65536, for requests aligned to more than a line
+ *   class 1..65        16, 32, ... 1040 bytes
+ *   class 66..89       8 per doubling: 1152, 1280, ... 2176, 2304, ... 4224, 4608, ... 8320
+ *   class 90..98       3 per doubling: 10368, 13440, 16512, 20608, ... 65664
+ *   class 99..104      2048, 4096, ... 65536, for requests aligned to more than a line
  *
  * Spacing after dlmalloc/jemalloc practice: 16-byte steps waste at most 15 bytes where most objects
- * are, eight steps a doubling an eighth. From 8 KiB on each class keeps what it once needed at
+ * are, eight steps a doubling some eighth. From 8 KiB on each class keeps what it once needed at
  * most, so fewer classes hold less than exact ones (docs/decisions/0046): 10/8, 13/8 and 16/8, as
  * programs ask for powers of two, or 10,000 and 20,000, each with room for a header (MID_SKEW).
  * State: constant tables, filled at compile time.

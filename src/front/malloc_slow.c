@@ -27,7 +27,7 @@ static void *malloc_class_once(uint32_t class_index)
     }
     counter_add(&thread->cache.counters, COUNTER_MALLOC_SLOW, 1);
     struct bin *bin = &thread->cache.bins[class_index];
-    if (bin->head != NULL) { /* an aligned or just adopted allocation */
+    if (bin->head != NULL) { /* size 0, or a bin just adopted */
         struct object *object = bin->head;
         bin->head = object->next;
         bin->room++;

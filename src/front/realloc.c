@@ -17,7 +17,7 @@ static void realloc_count(enum counter counter)
     }
 }
 
-/* The block where it is now, or moved by its page tables; NULL when it must be copied. */
+/* The block where it is now, or near, or moved by its page tables; NULL when it must be copied. */
 static void *realloc_in_place(void *pointer, struct location location, size_t size)
 {
     void *result = NULL;
@@ -28,8 +28,8 @@ static void *realloc_in_place(void *pointer, struct location location, size_t si
     case PLACE_SLAB:
         return fits ? pointer : NULL; /* too common to count */
     case PLACE_SPAN:
-        if (size > MID_SIZE_MAX && hak__span_resize(location.slice, size)) {
-            result = pointer;
+        if (size > MID_SIZE_MAX) {
+            result = hak__span_resize(location.slice, size);
         }
         break;
     case PLACE_WHALE:

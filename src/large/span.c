@@ -6,6 +6,8 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
+#include <string.h>
+
 /* A cached span may be an eighth longer than asked for. */
 #define SPAN_SLACK_DIVISOR 8u
 
@@ -14,8 +16,7 @@
 
 /* Lines that an allocation may start behind its span, below this: after a page of them the sets of
  * a first-level cache repeat. */
-#define SPAN_COLORS 64u
-#define SPAN_OFFSET_MAX ((SPAN_COLORS - 1) * HAK_CACHE_LINE)
+#define SPAN_COLORS_MAX 64u
 
 /* What the first slice's metadata holds while it is a span. */
 struct span_metadata {
@@ -48,19 +49,25 @@ static uint32_t span_slices(size_t bytes)
     return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
 }
 
+/* How many lines an allocation of `size` bytes in so many slices may start at. */
+static uint32_t span_colors(uint32_t slices, size_t size)
+{
+    size_t spare = (slices * SLICE_SIZE - size) / HAK_CACHE_LINE;
+    return spare < SPAN_COLORS_MAX ? (uint32_t)spare + 1 : SPAN_COLORS_MAX;
+}
+
 size_t hak__span_good_size(size_t size)
 {
-    size_t bytes = (size_t)span_slices(size) * SLICE_SIZE;
-    return bytes - size >= SPAN_OFFSET_MAX ? bytes - SPAN_OFFSET_MAX : bytes;
+    uint32_t slices = span_slices(size);
+    size_t used = slices * SLICE_SIZE - (SPAN_COLORS_MAX - 1) * HAK_CACHE_LINE;
+    return size < used ? used : size;
 }
 
 static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment)
 {
     struct span_metadata *metadata = span_metadata(slice);
-    size_t spare = slices * SLICE_SIZE - size;
-    uint32_t offset = spare >= SPAN_OFFSET_MAX && alignment <= HAK_CACHE_LINE
-                          ? window_slice_color(slice, SPAN_COLORS)
-                          : 0;
+    uint32_t offset =
+        alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
     atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
     atomic_store_relaxed(&metadata->offset, offset);
     window_set_owner(slice, OWNER_SPAN);
@@ -143,21 +150,32 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
     atomic_store_relaxed(&cache->slices, cache->slices + slices);
 }
 
-bool hak__span_resize(size_t slice, size_t size)
+/* To the start of the span, where there is room for more. */
+static void span_move_down(size_t slice)
 {
-    const struct span_metadata *metadata = span_metadata(slice);
-    if (size > SPAN_SIZE_MAX - metadata->offset) {
-        return false;
+    memmove(window_slice_address(slice), hak__span_pointer(slice), hak__span_bytes(slice));
+    atomic_store_relaxed(&span_metadata(slice)->offset, 0u); /* reports read it */
+}
+
+void *hak__span_resize(size_t slice, size_t size)
+{
+    struct span_metadata *metadata = span_metadata(slice);
+    if (size > SPAN_SIZE_MAX) {
+        return NULL;
     }
     uint32_t old = metadata->slices, slices = span_slices(metadata->offset + size);
     if (slices > old && !hak__superslab_take_exact(slice + old, slices - old)) {
-        return false;
+        slices = span_slices(size);
+        if (slices > old && !hak__superslab_take_exact(slice + old, slices - old)) {
+            return NULL;
+        }
+        span_move_down(slice);
     }
     if (slices < old) {
         hak__superslab_give(slice + slices, old - slices);
     }
-    atomic_store_relaxed(&span_metadata(slice)->slices, slices); /* reports read it */
-    return true;
+    atomic_store_relaxed(&metadata->slices, slices); /* reports read it */
+    return hak__span_pointer(slice);
 }
 
 uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)

@@ -5,10 +5,10 @@
  * span's length and offset. Any thread may free any span: spans belong to nobody, only the cache
  * is the heap's.
  *
- * Where the last slice has a page to spare, the allocation starts some lines behind the first one's
- * start, in each span another number of them: rows of a matrix, each allocated by itself, would
- * all have their columns in the same few sets of the cache (docs/decisions/0051). jemalloc's
- * "cache-oblivious" large allocations do the same for one page more.
+ * Where the last slice has lines to spare, the allocation starts some of them behind the first
+ * one's start, in each span another number, at most a page: rows of a matrix, each allocated by
+ * itself, would all have their columns in the same few sets of the cache (docs/decisions/0051).
+ * jemalloc's "cache-oblivious" large allocations do the same for one page more.
  *
  * The cache: up to SPAN_CACHE_ENTRIES freed spans, searched best fit. A loop around an 800 kB
  * buffer takes and gives one entry; no system call, no shared lock. What is not used between two
@@ -50,8 +50,9 @@ HAK_HIDDEN void *hak__span_pointer(size_t slice);
 HAK_HIDDEN size_t hak__span_bytes(size_t slice);
 /* What an allocation of `size` bytes has at least. */
 HAK_HIDDEN size_t hak__span_good_size(size_t size);
-/* Makes the span hold `size` bytes without moving it. False: it cannot, and is as it was. */
-HAK_HIDDEN bool hak__span_resize(size_t slice, size_t size);
+/* Makes the span hold `size` bytes; its contents may move, within it. Returns where they are; NULL:
+ * it cannot, and is as it was. */
+HAK_HIDDEN void *hak__span_resize(size_t slice, size_t size);
 /* Returns entries to their superslabs: those not used since the last trim, or all. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
 

@@ -73,7 +73,9 @@ static void libc_put_size(FILE *stream, uint32_t class_index, uint64_t count)
     struct text text = {line, sizeof line, 0};
     uint64_t size = size_class_bytes(class_index);
     hak__text_put(&text, "  <size");
-    libc_put_attribute(&text, "from", size_class_bytes(class_index - 1) + 1);
+    libc_put_attribute(&text, "from",
+                       class_index < ROUND_CLASS_FIRST ? size_class_bytes(class_index - 1) + 1
+                                                       : size);
     libc_put_attribute(&text, "to", size);
     libc_put_attribute(&text, "total", count * size);
     libc_put_attribute(&text, "count", count);

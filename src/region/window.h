@@ -9,7 +9,7 @@
  * mode 2, mlockall) see no more than that (docs/decisions/0001). The unclaimed gaps between the
  * parts are guards. A superslab whose addresses somebody else has taken is skipped.
  *
- * The slab registry is the owner table: owner word of slice (pointer - base) >> 16. One load
+ * The slab registry is the owner table: owner word of slice (pointer - base) / 32 KiB. One load
  * answers whose and which class.
  *
  *   owner word:  | heap id, 24 bits | code, 8 bits |

@@ -63,10 +63,10 @@ static void test_good_size_is_a_rounding(void **state)
         size_t good = hak_good_size(size);
         assert_true(good >= size && good >= last);
         assert_int_equal(hak_good_size(good), good);
-        /* At most a seventh is lost, below 128 bytes at most 15, near 8 KiB and above three tenths,
-         * above the mid tier at most a slice. */
+        /* At most a seventh is lost, below 128 bytes at most 15, above 8 KiB three tenths, above
+         * the mid tier at most a slice. */
         size_t waste = size <= 128     ? 16
-                       : size <= 7680  ? size / 7 + 16
+                       : size <= 8320  ? size / 7 + 16
                        : size <= 65664 ? size * 3 / 10
                                        : 65536;
         assert_true(good - size <= waste);

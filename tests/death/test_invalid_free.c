@@ -25,6 +25,28 @@ static void realloc_interior(void *argument)
     block = hide(hak_realloc(hide(block + interior->offset), interior->size * 2));
 }
 
+/* In front of an allocation that does not start where its span does. */
+static void free_in_front(void *argument)
+{
+    size_t size = *(const size_t *)argument;
+    char *block;
+    do {
+        block = hide(hak_malloc(size));
+        REQUIRE(block != NULL);
+    } while ((uintptr_t)block % 4096 == 0);
+    hak_free(hide(block - (uintptr_t)block % 4096));
+}
+
+static void test_in_front_of_allocations(void **state)
+{
+    static size_t sizes[] = {70000, 98000, 800000, 1900000};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_DEATH(free_in_front, &sizes[i],
+                      "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
+    }
+}
+
 static void test_inside_spans_and_whales(void **state)
 {
     static struct interior cases[] = {
@@ -108,6 +130,7 @@ static void test_by_a_new_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_front_of_allocations),
         cmocka_unit_test(test_inside_spans_and_whales),
         cmocka_unit_test(test_inside_small_objects),
         cmocka_unit_test(test_where_nothing_is),

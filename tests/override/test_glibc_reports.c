@@ -108,8 +108,25 @@ static void check_well_formed(const char *text)
     CHECK(xml.elements_count > 0);
 }
 
+/* <size from="16" to="32" .../>, of free objects. */
+static void check_sizes(const char *text)
+{
+    const char *tag = "<size from=\"";
+    unsigned sizes_count = 0;
+    for (const char *at = strstr(text, tag); at != NULL; at = strstr(at, tag), sizes_count++) {
+        char *end;
+        unsigned long from = strtoul(at + strlen(tag), &end, 10);
+        CHECK(strncmp(end, "\" to=\"", 6) == 0);
+        unsigned long to = strtoul(end + 6, &end, 10);
+        CHECK(from <= to && *end == '"');
+        at = end;
+    }
+    CHECK(sizes_count > 0);
+}
+
 static void test_malloc_info(void)
 {
+    free(aligned_alloc(4096, 4096));
     for (int round = 0; round < 3; round++) {
         char *text = NULL;
         size_t length = 0;
@@ -119,6 +136,7 @@ static void test_malloc_info(void)
         CHECK_EQUAL(fclose(stream), 0);
         CHECK(length > 20 && strlen(text) == length);
         check_well_formed(text);
+        check_sizes(text);
         free(text);
     }
     /* The only option is 0. */

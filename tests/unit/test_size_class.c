@@ -9,12 +9,12 @@ static void test_every_size_has_the_smallest_class_that_holds_it(void **state)
     (void)state;
     for (size_t size = 0; size <= MID_SIZE_MAX; size++) {
         uint32_t class_index = size_class_of(size);
-        assert_in_range(class_index, 1, PAGE_CLASS_FIRST - 1);
+        assert_in_range(class_index, 1, ROUND_CLASS_FIRST - 1);
         assert_true(size_class_bytes(class_index) >= size);
         assert_true(class_index == 1 || size_class_bytes(class_index - 1) < size);
     }
     assert_int_equal(size_class_of(0), 1);
-    assert_int_equal(size_class_of(MID_SIZE_MAX), PAGE_CLASS_FIRST - 1);
+    assert_int_equal(size_class_of(MID_SIZE_MAX), ROUND_CLASS_FIRST - 1);
 }
 
 static void test_waste_is_bounded(void **state)
@@ -50,7 +50,7 @@ static void test_usual_sizes_waste_little(void **state)
 static void test_neighbours_start_at_other_lines(void **state)
 {
     (void)state;
-    for (uint32_t class_index = 1; class_index < PAGE_CLASS_FIRST; class_index++) {
+    for (uint32_t class_index = 1; class_index < ROUND_CLASS_FIRST; class_index++) {
         const struct size_class *size_class = &hak__size_classes[class_index];
         uint32_t size = size_class->object_size, starts[64] = {0};
         if (size <= EIGHT_STEPS_MAX && size != 2048 + MID_SKEW && size != 4096 + MID_SKEW) {
@@ -72,7 +72,7 @@ static void test_tables_are_consistent(void **state)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct size_class *size_class = &hak__size_classes[class_index];
         size_t slab_bytes = size_class->slab_slices * SLICE_SIZE;
-        assert_true(class_index == PAGE_CLASS_FIRST ||
+        assert_true(class_index == ROUND_CLASS_FIRST ||
                     size_class->object_size > hak__size_classes[class_index - 1].object_size);
         assert_int_equal(size_class->object_size % OBJECT_ALIGNMENT, 0);
         assert_true(size_class->slab_slices >= 1 && size_class->slab_slices <= SLAB_SLICES_MAX);
@@ -89,7 +89,7 @@ static void test_tables_are_consistent(void **state)
         size_t shorter = slab_bytes - SLICE_SIZE;
         assert_true(shorter / size_class->object_size < 4 ||
                     shorter % size_class->object_size > shorter / 12);
-        if (class_index < PAGE_CLASS_FIRST) {
+        if (class_index < ROUND_CLASS_FIRST) {
             assert_int_equal(size_class_of(size_class->object_size), class_index);
         } else {
             assert_int_equal(size_class->colors, 1);
@@ -100,7 +100,7 @@ static void test_tables_are_consistent(void **state)
         }
     }
     assert_int_equal(size_class_bytes(TINY_CLASS_COUNT), TINY_SIZE_MAX);
-    assert_int_equal(size_class_bytes(PAGE_CLASS_FIRST - 1), MID_SIZE_MAX);
+    assert_int_equal(size_class_bytes(ROUND_CLASS_FIRST - 1), MID_SIZE_MAX);
 }
 
 static void test_the_fast_functions_agree(void **state)

@@ -60,9 +60,10 @@ static void test_sizes_and_owner_words(void **state)
         size_t slice = window_slice_of(span.pointer), bytes = hak__span_bytes(slice);
         size_t offset = span_offset(slice), whole = bits_align_up(size, SLICE_SIZE);
         assert_ptr_equal(span.pointer, hak__span_pointer(slice));
-        assert_in_range(offset, 0, whole - size >= OFFSET_MAX ? OFFSET_MAX : 0);
+        assert_in_range(offset, 0, whole - size < OFFSET_MAX ? whole - size : OFFSET_MAX);
         assert_int_equal(bytes, whole - offset);
-        assert_in_range(hak__span_good_size(size), size, bytes);
+        assert_int_equal(hak__span_good_size(size),
+                         size < whole - OFFSET_MAX ? whole - OFFSET_MAX : size);
         assert_int_equal(window_owner(slice), OWNER_SPAN);
         for (size_t i = 1; i < whole / SLICE_SIZE; i++) {
             assert_int_equal(window_owner(slice + i), OWNER_NOBODY);
@@ -100,11 +101,21 @@ static void test_allocations_start_at_other_lines(void **state)
 {
     (void)state;
     for (size_t size = 70000; size < 300000; size += size / 5) {
-        bool spare = bits_align_up(size, SLICE_SIZE) - size >= OFFSET_MAX;
         size_t lines = lines_of_starts(size, OBJECT_ALIGNMENT);
-        assert_true(spare ? lines >= 16 : lines == 1);
+        assert_in_range(lines, 16, 64);
         assert_int_equal(lines_of_starts(size, HAK_CACHE_LINE), lines);
         assert_int_equal(lines_of_starts(size, (size_t)2 * HAK_CACHE_LINE), 1);
+    }
+}
+
+static void test_allocations_with_few_lines_to_spare(void **state)
+{
+    (void)state;
+    for (size_t spare = 0; spare <= 8; spare++) {
+        for (size_t slices = 3; slices <= 4; slices++) {
+            size_t size = slices * SLICE_SIZE - spare * HAK_CACHE_LINE;
+            assert_in_range(lines_of_starts(size, OBJECT_ALIGNMENT), spare / 2 + 1, spare + 1);
+        }
     }
 }
 
@@ -262,21 +273,21 @@ static void test_resize_in_place(void **state)
     size_t slice = span_alone(&superslab);
     char *bytes = window_slice_address(slice);
     pattern_fill(bytes, 4 * SLICE_SIZE, 1);
-    assert_false(hak__span_resize(slice, 4 * SLICE_SIZE + 1)); /* the neighbour is taken */
+    assert_null(hak__span_resize(slice, 4 * SLICE_SIZE + 1)); /* the neighbour is taken */
     assert_int_equal(hak__span_bytes(slice), 4 * SLICE_SIZE);
     hak__superslab_give(slice + 4, 4);
-    assert_false(hak__span_resize(slice, 9 * SLICE_SIZE)); /* one too many */
+    assert_null(hak__span_resize(slice, 9 * SLICE_SIZE)); /* one too many */
     assert_int_equal(hak__span_bytes(slice), 4 * SLICE_SIZE);
     size_t free_bytes = hak__superslab_bytes_free();
-    assert_true(hak__span_resize(slice, 7 * SLICE_SIZE + 1));
+    assert_non_null(hak__span_resize(slice, 7 * SLICE_SIZE + 1));
     assert_int_equal(hak__span_bytes(slice), 8 * SLICE_SIZE);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes - 4 * SLICE_SIZE);
     assert_int_equal(pattern_mismatch(bytes, 4 * SLICE_SIZE, 1), SIZE_MAX);
     assert_int_equal(window_owner(slice), OWNER_SPAN);
     assert_int_equal(window_owner(slice + 7), OWNER_NOBODY);
-    assert_true(hak__span_resize(slice, 8 * SLICE_SIZE)); /* as it is */
+    assert_non_null(hak__span_resize(slice, 8 * SLICE_SIZE)); /* as it is */
     assert_int_equal(hak__superslab_bytes_free(), free_bytes - 4 * SLICE_SIZE);
-    assert_true(hak__span_resize(slice, 2 * SLICE_SIZE - 5));
+    assert_non_null(hak__span_resize(slice, 2 * SLICE_SIZE - 5));
     assert_int_equal(hak__span_bytes(slice), 2 * SLICE_SIZE);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes + 2 * SLICE_SIZE);
     assert_int_equal(pattern_mismatch(bytes, 2 * SLICE_SIZE, 1), SIZE_MAX);
@@ -284,6 +295,34 @@ static void test_resize_in_place(void **state)
     hak__span_cache_trim(&cache, true);
     hak__superslab_give(superslab, 40);
     hak__superslab_give(superslab + 48, 16);
+}
+
+/* An allocation some lines behind its span that grows to all of it; the neighbour is taken. */
+static void test_growth_moves_down_to_the_start(void **state)
+{
+    size_t slices[64], moved = 0;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        struct span span =
+            hak__span_allocate(&cache, &counters, 3 * SLICE_SIZE - OFFSET_MAX, OBJECT_ALIGNMENT);
+        slices[i] = window_slice_of(span.pointer);
+        pattern_fill(span.pointer, hak__span_bytes(slices[i]), 1);
+    }
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        char *old = hak__span_pointer(slices[i]);
+        size_t old_bytes = hak__span_bytes(slices[i]);
+        char *bytes = hak__span_resize(slices[i], 3 * SLICE_SIZE);
+        assert_non_null(bytes);
+        assert_ptr_equal(bytes, hak__span_pointer(slices[i]));
+        assert_in_range(hak__span_bytes(slices[i]), 3 * SLICE_SIZE, 4 * SLICE_SIZE);
+        assert_int_equal(pattern_mismatch(bytes, old_bytes, 1), SIZE_MAX);
+        moved += bytes != old;
+        assert_true(bytes == old || bytes == window_slice_address(slices[i]));
+    }
+    assert_in_range(moved, COUNT_OF(slices) / 4, COUNT_OF(slices) - 1);
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        hak__span_free(NULL, &counters, slices[i]);
+    }
 }
 
 static void test_resize_is_refused(void **state)
@@ -295,10 +334,10 @@ static void test_resize_is_refused(void **state)
     hak__superslab_give(superslab, SUPERSLAB_SLICES);
     struct span span = hak__span_allocate(&cache, &counters, SPAN_SIZE_MAX, SPAN_SIZE_MAX);
     size_t slice = window_slice_of(span.pointer);
-    assert_false(hak__span_resize(slice, SPAN_SIZE_MAX + 1));
+    assert_null(hak__span_resize(slice, SPAN_SIZE_MAX + 1));
     assert_int_equal(hak__span_bytes(slice), SPAN_SIZE_MAX);
     /* the last slices of a superslab do not grow into the next one */
-    assert_true(hak__span_resize(slice, SLICE_SIZE));
+    assert_non_null(hak__span_resize(slice, SLICE_SIZE));
     size_t last = slice / SUPERSLAB_SLICES * SUPERSLAB_SLICES + SUPERSLAB_SLICES - 4;
     struct span tail = {NULL, false};
     size_t taken[SUPERSLAB_SLICES], count = 0;
@@ -307,7 +346,7 @@ static void test_resize_is_refused(void **state)
         taken[count++] = window_slice_of(tail.pointer);
     } while (taken[count - 1] < last && count < COUNT_OF(taken));
     assert_int_equal(taken[count - 1] % SUPERSLAB_SLICES, SUPERSLAB_SLICES - 4);
-    assert_false(hak__span_resize(taken[count - 1], 5 * SLICE_SIZE));
+    assert_null(hak__span_resize(taken[count - 1], 5 * SLICE_SIZE));
     hak__span_free(NULL, &counters, slice);
     while (count-- > 0) {
         hak__span_free(NULL, &counters, taken[count]);
@@ -337,10 +376,14 @@ static void random_step(uint64_t *random, struct ledger *ledger, size_t *slices)
     assert_memory_equal(bytes + old - 8, slice, 8);
     ledger_give(ledger, bytes, old);
     if (random_below(random, 2) == 0) {
-        bool resized = hak__span_resize(*slice, size);
+        char *resized = hak__span_resize(*slice, size);
+        bool moved = resized != NULL && resized != bytes;
+        assert_true(resized != NULL || size > old);
+        assert_true(!moved || (offset != 0 && resized == window_slice_address(*slice)));
+        offset = moved ? 0 : offset;
+        bytes = moved ? resized : bytes;
         size_t wanted = bits_align_up(offset + size, SLICE_SIZE) - offset;
-        assert_true(resized || size > old);
-        assert_int_equal(hak__span_bytes(*slice), resized ? wanted : old);
+        assert_int_equal(hak__span_bytes(*slice), resized != NULL ? wanted : old);
         assert_ptr_equal(hak__span_pointer(*slice), bytes);
         old = hak__span_bytes(*slice);
         ledger_take(ledger, bytes, old);
@@ -378,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SPAN_TEST(test_sizes_and_owner_words),
         SPAN_TEST(test_allocations_start_at_other_lines),
+        SPAN_TEST(test_allocations_with_few_lines_to_spare),
         SPAN_TEST(test_alignments),
         SPAN_TEST(test_the_cache_gives_the_last_one_back),
         SPAN_TEST(test_the_best_fit_is_taken),
@@ -385,6 +429,7 @@ int main(void)
         SPAN_TEST(test_the_cache_is_bounded),
         SPAN_TEST(test_trimming_twice_empties),
         SPAN_TEST(test_resize_in_place),
+        SPAN_TEST(test_growth_moves_down_to_the_start),
         SPAN_TEST(test_resize_is_refused),
         SPAN_TEST(test_random_use),
     };
