@@ -18,11 +18,11 @@ enum {
     BIN_HALF = BIN_LIMIT / 2 + 1, /* what one that follows a refill takes */
     BIN_USED = 64,                /* objects, in any bin */
     MID_SIZE = 2000,
-    SLICES_SIZE = 16384,    /* its slabs have more than one and never come from the pool */
-    LARGEST_SIZE = 65536,   /* of an object; its slabs have 9 slices */
-    LARGEST_SLAB = 4,       /* objects of that size in a slab */
-    SUPERSLAB_OBJECTS = 28, /* of that size in one superslab, each carved by itself */
-    GROW_CYCLES = 12,       /* enough for any limit to reach its bound */
+    MANY_SLICES_SIZE = 16384, /* its slabs have more than one and never come from the pool */
+    LARGEST_SIZE = 65536,     /* of an object; its slabs have 9 slices */
+    LARGEST_SLAB = 4,         /* objects of that size in a slab */
+    SUPERSLAB_OBJECTS = 28,   /* of that size in one superslab, each carved by itself */
+    GROW_CYCLES = 12,         /* enough for any limit to reach its bound */
     SCATTERED_SLABS = 64
 };
 
@@ -233,7 +233,7 @@ const struct path paths_small[] = {
      carve_enter_slab, carve_finish},
     {"refill_slab_pool", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start, NULL,
      paths_finish_free},
-    {"refill_slab_region", OPTION_NO_CACHE, PATH_MALLOC, 1, SLICES_SIZE, 0, none_start, NULL,
+    {"refill_slab_region", OPTION_NO_CACHE, PATH_MALLOC, 1, MANY_SLICES_SIZE, 0, none_start, NULL,
      paths_finish_free},
     {"refill_superslab", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, superslab_start,
      superslab_prepare, NULL},
@@ -245,7 +245,7 @@ const struct path paths_small[] = {
      one_finish_allocate},
     {"free_slab_pool", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, none_start,
      paths_prepare_allocate, NULL},
-    {"free_slab_region", OPTION_NO_CACHE, PATH_FREE, 1, SLICES_SIZE, 0, none_start,
+    {"free_slab_region", OPTION_NO_CACHE, PATH_FREE, 1, MANY_SLICES_SIZE, 0, none_start,
      paths_prepare_allocate, NULL},
     {.name = NULL},
 };

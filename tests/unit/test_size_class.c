@@ -40,6 +40,7 @@ static void test_usual_sizes_waste_little(void **state)
     for (size_t size = 1250; size <= 40000; size *= 2) {
         assert_true(25 * (size_class_bytes(size_class_of(size)) - size) <= size);
     }
+    assert_int_equal(size_class_bytes(size_class_of(1024 + 8)), 1024 + 16);
     for (size_t size = 2048; size <= MID_SIZE_MAX; size *= 2) {
         assert_int_equal(size_class_bytes(size_class_of(size)), size + MID_SKEW);
         assert_int_equal(size_class_bytes(size_class_of(size + MID_SKEW)), size + MID_SKEW);
