@@ -201,7 +201,7 @@ HAK_RACY_READER static uint64_t census_superslabs(void)
     uint64_t count = 0;
     size_t end = atomic_load_relaxed(&hak__superslabs.count);
     for (size_t i = 0; i < end; i++) {
-        uint32_t state = atomic_load_relaxed(&hak__superslabs.superslabs[i].state);
+        uint32_t state = atomic_load_relaxed(&superslab_at(i)->state);
         count += state == SUPERSLAB_CLAIMED ? 1 : 0;
     }
     return count;

@@ -53,6 +53,9 @@
  * claim. */
 #define TABLE_STEP_SUPERSLABS (HAK_TINY_LIMITS ? 16u : 64u)
 
+/* Memory for heaps and threads comes so much at a time; what is not touched costs nothing. */
+#define METADATA_CHUNK_SIZE ((size_t)256 << 10)
+
 /* Objects of slabs: to TINY_SIZE_MAX in 16-byte steps, then 8 classes a doubling (at most 13.3 %
  * lost) to 8 KiB, then 3 (at most 30 %). From there on, and where they would be powers of two, they
  * are MID_SKEW larger than round, so that neighbours do not start at the same lines of their pages

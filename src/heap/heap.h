@@ -52,10 +52,10 @@ struct thread {
 
 /* This thread's struct, or one of the two that nobody owns anything in: before the thread's first
  * slow operation and after its end. Both have empty bins and a key that matches nothing, so the
- * fast paths need no test. */
+ * fast paths need no test. Nobody writes to them: they cost a process no page of its own. */
 HAK_HIDDEN extern HAK_TLS struct thread *hak__thread;
-HAK_HIDDEN extern struct thread hak__thread_none;
-HAK_HIDDEN extern struct thread hak__thread_ended;
+HAK_HIDDEN extern const struct thread hak__thread_none;
+HAK_HIDDEN extern const struct thread hak__thread_ended;
 
 /* start.c. Reads the machine and the options, chooses the window, once. False: not possible now (no
  * memory); may be tried again. Any thread, no lock held. */

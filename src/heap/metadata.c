@@ -1,11 +1,10 @@
-/* metadata.c: memory for heaps and threads, which are never freed. */
+/* metadata.c: memory for heaps and threads, which are never freed: chunks of METADATA_CHUNK_SIZE,
+ * of which the first came with the window's tables. */
 #include "heap/heap.h"
 
 #include "base/bits.h"
 #include "os/os.h"
-
-/* Several are mapped at a time; what is not touched costs nothing. */
-#define METADATA_CHUNK_SIZE ((size_t)256 << 10)
+#include "region/window.h"
 
 /* Under HEAPS. */
 static unsigned char *metadata_chunk; /* the rest of the last one */
@@ -17,10 +16,21 @@ size_t hak__metadata_bytes(void)
     return atomic_load_relaxed(&shared_metadata_bytes);
 }
 
+/* Under HEAPS. */
+static void metadata_begin(void *chunk)
+{
+    metadata_chunk = chunk;
+    metadata_left = METADATA_CHUNK_SIZE;
+    atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + METADATA_CHUNK_SIZE);
+}
+
 static void *metadata_take(size_t size)
 {
     void *memory = NULL;
     lock_acquire(&hak__heaps_lock);
+    if (shared_metadata_bytes == 0) {
+        metadata_begin(hak__window_room());
+    }
     if (metadata_left >= size) {
         memory = metadata_chunk;
         metadata_chunk += size;
@@ -36,9 +46,7 @@ static bool metadata_add_chunk(void *chunk, size_t size)
     lock_acquire(&hak__heaps_lock);
     bool wanted = metadata_left < size;
     if (wanted) {
-        metadata_chunk = chunk;
-        metadata_left = METADATA_CHUNK_SIZE;
-        atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + METADATA_CHUNK_SIZE);
+        metadata_begin(chunk);
     }
     lock_release(&hak__heaps_lock);
     return wanted;

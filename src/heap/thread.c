@@ -4,9 +4,9 @@
 #include "os/os.h"
 #include "region/superslab.h"
 
-struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
-struct thread hak__thread_ended = {.cache = {.key = CACHE_KEY_NONE}};
-HAK_TLS struct thread *hak__thread = &hak__thread_none;
+const struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
+const struct thread hak__thread_ended = {.cache = {.key = CACHE_KEY_NONE}};
+HAK_TLS struct thread *hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
 
 static struct thread *shared_thread_first; /* pushed under HEAPS, read by anyone */
 static struct thread *thread_parked;       /* stack, under HEAPS */
@@ -48,33 +48,30 @@ static struct thread *thread_make(void)
     return thread;
 }
 
-static bool thread_join(struct thread *thread, uint32_t heaps_max)
+static void thread_draw_from(struct thread *thread, struct heap *heap)
 {
-    struct heap *heap = hak__heap_join(heaps_max);
-    if (heap != NULL) {
-        lock_acquire(&hak__heaps_lock);
-        hak__cache_start(&thread->cache, &heap->slabs);
-        atomic_store_relaxed(&thread->heap, heap); /* read by reports */
-        lock_release(&hak__heaps_lock);
-    }
-    return heap != NULL;
+    lock_acquire(&hak__heaps_lock);
+    hak__cache_start(&thread->cache, &heap->slabs);
+    atomic_store_relaxed(&thread->heap, heap); /* read by reports */
+    lock_release(&hak__heaps_lock);
 }
 
 struct thread *hak__thread_adopt(void)
 {
+    /* the heap first: what a small process touches of the two then lies in one page */
+    struct heap *heap = hak__heap_join(hak__knobs.heaps_max);
+    if (heap == NULL) {
+        return NULL;
+    }
     struct thread *thread = thread_pop_parked();
     if (thread == NULL) {
         thread = thread_make();
     }
     if (thread == NULL) {
+        hak__heap_part(heap);
         return NULL;
     }
-    if (!thread_join(thread, hak__knobs.heaps_max)) {
-        lock_acquire(&hak__heaps_lock);
-        thread_push_parked(thread);
-        lock_release(&hak__heaps_lock);
-        return NULL;
-    }
+    thread_draw_from(thread, heap);
     thread->trimmed_ms = hak__os_clock_ms();
     return thread;
 }
@@ -113,8 +110,10 @@ static void thread_move_if_crowded(struct thread *thread)
     if (!crowded || atomic_load_relaxed(&heap->threads_count) == 1 || !hak__heap_is_to_spare()) {
         return;
     }
-    hak__thread_flush(thread);
-    if (thread_join(thread, hak__knobs.heaps_crowded_max)) {
+    struct heap *other = hak__heap_join(hak__knobs.heaps_crowded_max);
+    if (other != NULL) {
+        hak__thread_flush(thread);
+        thread_draw_from(thread, other);
         hak__heap_part(heap);
     }
 }
@@ -226,6 +225,6 @@ void hak__thread_end(void *value)
     }
     /* Destructors that run after this one, and the C library's own clean-up, still allocate and
      * free: they borrow. */
-    hak__thread = &hak__thread_ended;
+    hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
     hak__thread_park(thread);
 }

@@ -47,11 +47,12 @@ static size_t purge_take_next(size_t index, bool everything, uint64_t *due)
     size_t found = SIZE_MAX;
     lock_acquire(&hak__region_lock);
     for (; index < table->count && found == SIZE_MAX; index++) {
-        if (index % 64 == 0 && table->has_free[index / 64] == 0) {
-            index += 63;
+        if (index % SUPERSLAB_GROUP == 0 &&
+            superslab_group(index / SUPERSLAB_GROUP)->has_free == 0) {
+            index += SUPERSLAB_GROUP - 1;
             continue;
         }
-        struct superslab *superslab = &table->superslabs[index];
+        struct superslab *superslab = superslab_at(index);
         *due = superslab->free & superslab->dirty & (everything ? ~UINT64_C(0) : superslab->aged);
         if (*due != 0) {
             hak__superslab_mark_taken(index, *due);
@@ -74,7 +75,7 @@ static size_t purge_next(size_t *index, bool everything)
     }
     uint64_t failed = purge_runs(*index, due);
     lock_acquire(&hak__region_lock);
-    hak__superslabs.superslabs[*index].dirty &= ~(due & ~failed);
+    superslab_at(*index)->dirty &= ~(due & ~failed);
     hak__superslab_mark_free(*index, due);
     lock_release(&hak__region_lock);
     return bits_count(due & ~failed) * SLICE_SIZE;
@@ -126,7 +127,7 @@ size_t hak__superslab_release(size_t bytes)
     struct superslab_table *table = &hak__superslabs;
     lock_acquire(&hak__growth_lock);
     for (size_t index = 0; index < table->count && released < bytes; index++) {
-        struct superslab *superslab = &table->superslabs[index];
+        struct superslab *superslab = superslab_at(index);
         lock_acquire(&hak__region_lock);
         bool whole = superslab->free == ~UINT64_C(0);
         if (whole) {

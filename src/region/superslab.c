@@ -16,10 +16,9 @@ struct superslab_table hak__superslabs;
 /* Claims are whole superslabs; at level 2 a quarter, so that partly claimed ones are common. */
 #define CLAIM_SLICES (HAK_TINY_LIMITS ? SUPERSLAB_SLICES / 4 : SUPERSLAB_SLICES)
 
-void hak__superslab_tables(struct superslab *superslabs, uint64_t *has_free)
+void hak__superslab_tables(struct superslab_group *groups_end)
 {
-    hak__superslabs.superslabs = superslabs;
-    hak__superslabs.has_free = has_free;
+    hak__superslabs.groups_end = groups_end;
 }
 
 static void superslab_check(const struct superslab *superslab)
@@ -31,10 +30,10 @@ static void superslab_check(const struct superslab *superslab)
 void hak__superslab_mark_free(size_t index, uint64_t mask)
 {
     struct superslab_table *table = &hak__superslabs;
-    struct superslab *superslab = &table->superslabs[index];
+    struct superslab *superslab = superslab_at(index);
     HAK_ASSERT((superslab->free & mask) == 0);
     superslab->free |= mask;
-    table->has_free[index / 64] |= UINT64_C(1) << (index % 64);
+    superslab_group(index / SUPERSLAB_GROUP)->has_free |= UINT64_C(1) << index % SUPERSLAB_GROUP;
     /* the sums are read relaxed by reports and by nobody else without the lock */
     atomic_store_relaxed(&table->free_slices, table->free_slices + bits_count(mask));
     atomic_store_relaxed(&table->dirty_free_slices,
@@ -45,12 +44,13 @@ void hak__superslab_mark_free(size_t index, uint64_t mask)
 void hak__superslab_mark_taken(size_t index, uint64_t mask)
 {
     struct superslab_table *table = &hak__superslabs;
-    struct superslab *superslab = &table->superslabs[index];
+    struct superslab *superslab = superslab_at(index);
     HAK_ASSERT((superslab->free & mask) == mask);
     superslab->free &= ~mask;
     superslab->aged &= ~mask;
     if (superslab->free == 0) {
-        table->has_free[index / 64] &= ~(UINT64_C(1) << (index % 64));
+        superslab_group(index / SUPERSLAB_GROUP)->has_free &=
+            ~(UINT64_C(1) << index % SUPERSLAB_GROUP);
     }
     atomic_store_relaxed(&table->free_slices, table->free_slices - bits_count(mask));
     atomic_store_relaxed(&table->dirty_free_slices,
@@ -65,7 +65,7 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
 static void superslab_make_dirty(size_t index, uint64_t mask)
 {
     struct superslab_table *table = &hak__superslabs;
-    struct superslab *superslab = &table->superslabs[index];
+    struct superslab *superslab = superslab_at(index);
     for (uint32_t first = 0; superslab->huge != 0 && first < SUPERSLAB_SLICES;
          first += HUGE_SLICES) {
         uint64_t page = bits_mask(first, HUGE_SLICES);
@@ -91,12 +91,11 @@ static uint64_t superslab_aligned_bits(uint32_t alignment)
  */
 static size_t superslab_find(uint32_t count, uint64_t aligned, bool dirty_only)
 {
-    struct superslab_table *table = &hak__superslabs;
-    size_t words = (table->count + 63) / 64;
-    for (size_t word = 0; word < words; word++) {
-        for (uint64_t left = table->has_free[word]; left != 0; left &= left - 1) {
-            size_t index = word * 64 + bits_lowest(left);
-            const struct superslab *superslab = &table->superslabs[index];
+    size_t groups = (hak__superslabs.count + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
+    for (size_t group = 0; group < groups; group++) {
+        for (uint64_t left = superslab_group(group)->has_free; left != 0; left &= left - 1) {
+            size_t index = group * SUPERSLAB_GROUP + bits_lowest(left);
+            const struct superslab *superslab = superslab_at(index);
             uint64_t map = dirty_only ? superslab->free & superslab->dirty : superslab->free;
             uint64_t starts = bits_run_starts(map, count) & aligned;
             if (starts != 0) {
@@ -122,7 +121,7 @@ static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
         size_t index = run.slice / SUPERSLAB_SLICES;
         uint64_t mask = bits_mask(run.slice % SUPERSLAB_SLICES, count);
         hak__superslab_mark_taken(index, mask);
-        run.zeroed = (hak__superslabs.superslabs[index].dirty & mask) == 0;
+        run.zeroed = (superslab_at(index)->dirty & mask) == 0;
         superslab_make_dirty(index, mask);
     }
     lock_release(&hak__region_lock);
@@ -135,7 +134,7 @@ static void superslab_publish(size_t first, uint32_t count)
     size_t index = first / SUPERSLAB_SLICES;
     lock_acquire(&hak__region_lock);
     struct superslab_table *table = &hak__superslabs;
-    atomic_store_relaxed(&table->superslabs[index].state, (uint32_t)SUPERSLAB_CLAIMED);
+    atomic_store_relaxed(&superslab_at(index)->state, (uint32_t)SUPERSLAB_CLAIMED);
     if (table->count <= index) {
         atomic_store_relaxed(&table->count, index + 1); /* reports read it */
     }
@@ -189,7 +188,7 @@ static void superslab_choose_pages(size_t first, uint32_t claimed, uint32_t coun
     bool huge = superslab_earns_huge() &&
                 hak__huge_ask(window_slice_address(first), SUPERSLAB_SIZE, 0) == 0;
     lock_acquire(&hak__region_lock);
-    table->superslabs[index].huge = huge;
+    superslab_at(index)->huge = huge;
     lock_release(&hak__region_lock);
     if (huge) {
         table->huge_in_a_row++;
@@ -206,7 +205,7 @@ static bool superslab_reclaim(uint32_t count)
 {
     struct superslab_table *table = &hak__superslabs;
     for (size_t index = 0; table->released_count != 0 && index < table->count; index++) {
-        struct superslab *superslab = &table->superslabs[index];
+        struct superslab *superslab = superslab_at(index);
         if (atomic_load_relaxed(&superslab->state) !=
             SUPERSLAB_RELEASED) { /* written under GROWTH */
             continue;
@@ -308,7 +307,7 @@ bool hak__superslab_take_exact(size_t slice, uint32_t count)
     size_t index = slice / SUPERSLAB_SLICES;
     uint64_t mask = bits_mask(offset, count);
     lock_acquire(&hak__region_lock);
-    struct superslab *superslab = &hak__superslabs.superslabs[index];
+    struct superslab *superslab = superslab_at(index);
     bool all_free = (superslab->free & mask) == mask;
     if (all_free) {
         hak__superslab_mark_taken(index, mask);

@@ -34,7 +34,15 @@ struct superslab {
     uint32_t huge; /* 1: huge pages were asked for */
 };
 
-HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "the superslab table is laid out for 32 bytes");
+HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
+
+#define SUPERSLAB_GROUP 64u
+
+/* What a word maps. */
+struct superslab_group {
+    uint64_t has_free; /* bit per superslab: its free map is not empty */
+    struct superslab superslabs[SUPERSLAB_GROUP] __attribute__((aligned(HAK_CACHE_LINE)));
+};
 
 #define SLICE_NONE SIZE_MAX
 
@@ -44,8 +52,9 @@ struct slice_run {
     bool zeroed;  /* every byte reads as zero */
 };
 
-/* Called by the window once its tables exist. */
-HAK_HIDDEN void hak__superslab_tables(struct superslab *superslabs, uint64_t *has_free);
+/* Called by the window once its tables exist; the first group ends there, the others lie below it.
+ */
+HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
 
 /* Takes `count` (1..SUPERSLAB_SLICES) adjacent slices whose first is a multiple of `alignment` (in
  * slices, a power of two up to SUPERSLAB_SLICES); claims a superslab when none fits. Owner words
@@ -83,10 +92,9 @@ HAK_HIDDEN extern struct lock hak__growth_lock;
 HAK_HIDDEN extern struct lock hak__purge_lock;
 
 struct superslab_table {
-    struct superslab *superslabs;
-    uint64_t *has_free; /* bit per superslab: its free map is not empty */
-    size_t frontier;    /* slices claimed or skipped so far */
-    size_t count;       /* superslabs touched by the frontier */
+    struct superslab_group *groups_end;
+    size_t frontier; /* slices claimed or skipped so far */
+    size_t count;    /* superslabs touched by the frontier */
     size_t released_count;
     size_t claimed_slices;
     size_t free_slices;
@@ -97,6 +105,17 @@ struct superslab_table {
     size_t huge_in_a_row; /* superslabs claimed since the last of small pages */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
+
+HAK_INLINE struct superslab_group *superslab_group(size_t number)
+{
+    return hak__superslabs.groups_end - 1 - number;
+}
+
+HAK_INLINE struct superslab *superslab_at(size_t index)
+{
+    return &superslab_group(index / SUPERSLAB_GROUP)->superslabs[index % SUPERSLAB_GROUP];
+}
+
 /* Marks slices of one superslab free and keeps the sums; under REGION. */
 HAK_HIDDEN void hak__superslab_mark_free(size_t index, uint64_t mask);
 /* The opposite. */

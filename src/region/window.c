@@ -10,32 +10,53 @@
 
 struct window hak__window;
 
-/* One table: `claimed` bytes of it exist. */
-struct table {
-    unsigned char *address;
-    size_t claimed;
+/* Two tables that grow away from where they meet; `low` to `high` is claimed. */
+struct table_pair {
+    uintptr_t meet;
+    uintptr_t low;
+    uintptr_t high;
 };
 
-enum { TABLE_OWNERS, TABLE_SUPERSLABS, TABLE_HAS_FREE, TABLE_SLABS, TABLE_COUNT };
-static struct table window_tables[TABLE_COUNT];
+enum { PAIR_SLICES, PAIR_SLABS, PAIR_COUNT };
+static struct table_pair window_pairs[PAIR_COUNT];
 
-/* Bytes of a table per superslab, times 8. */
-static const size_t window_table_bits[TABLE_COUNT] = {
-    [TABLE_OWNERS] = SUPERSLAB_SLICES * sizeof(uint32_t) * 8,
-    [TABLE_SUPERSLABS] = sizeof(struct superslab) * 8,
-    [TABLE_HAS_FREE] = 1,
-    [TABLE_SLABS] = SUPERSLAB_SLICES * SLAB_METADATA_SIZE * 8,
+/* Bytes on both sides of where a pair meets. */
+struct table_sides {
+    size_t below;
+    size_t above;
 };
 
-static int table_extend(struct table *table, size_t needed)
+static struct table_sides table_sides(int pair, size_t superslabs)
 {
-    if (needed <= table->claimed) {
-        return 0;
+    size_t groups = (superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
+    size_t slices = superslabs * SUPERSLAB_SLICES;
+    return pair == PAIR_SLICES
+               ? (struct table_sides){groups * sizeof(struct superslab_group),
+                                      slices * sizeof(uint32_t)}
+               : (struct table_sides){METADATA_CHUNK_SIZE, slices * SLAB_METADATA_SIZE};
+}
+
+static int pair_claim(uintptr_t from, uintptr_t to)
+{
+    return from < to ? hak__os_map_at((void *)from, to - from) : 0;
+}
+
+static int pair_extend(struct table_pair *pair, struct table_sides sides)
+{
+    uintptr_t low = bits_align_down(pair->meet - sides.below, hak__os_page_size());
+    uintptr_t high = bits_align_up(pair->meet + sides.above, hak__os_page_size());
+    if (pair->low == pair->high) { /* the first step, of both at once */
+        pair->low = high;
+        pair->high = high;
     }
-    size_t end = bits_align_up(needed, hak__os_page_size());
-    int error = hak__os_map_at(table->address + table->claimed, end - table->claimed);
+    /* reports read both */
+    int error = pair_claim(low, pair->low);
     if (error == 0) {
-        atomic_store_relaxed(&table->claimed, end); /* reports read it */
+        atomic_store_relaxed(&pair->low, low < pair->low ? low : pair->low);
+        error = pair_claim(pair->high, high);
+    }
+    if (error == 0) {
+        atomic_store_relaxed(&pair->high, high > pair->high ? high : pair->high);
     }
     return error;
 }
@@ -44,8 +65,8 @@ int hak__window_grow_tables(size_t slice_count)
 {
     size_t superslabs = (slice_count + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
     superslabs = bits_align_up(superslabs, TABLE_STEP_SUPERSLABS);
-    for (int i = 0; i < TABLE_COUNT; i++) {
-        int error = table_extend(&window_tables[i], (superslabs * window_table_bits[i] + 7) / 8);
+    for (int i = 0; i < PAIR_COUNT; i++) {
+        int error = pair_extend(&window_pairs[i], table_sides(i, superslabs));
         if (error != 0) {
             return error;
         }
@@ -56,44 +77,52 @@ int hak__window_grow_tables(size_t slice_count)
 size_t hak__window_table_bytes(void)
 {
     size_t bytes = 0;
-    for (int i = 0; i < TABLE_COUNT; i++) {
-        bytes += atomic_load_relaxed(&window_tables[i].claimed); /* a report's read */
+    for (int i = 0; i < PAIR_COUNT; i++) { /* a report's reads */
+        bytes +=
+            atomic_load_relaxed(&window_pairs[i].high) - atomic_load_relaxed(&window_pairs[i].low);
     }
-    return bytes;
+    return bytes == 0 ? 0 : bytes - METADATA_CHUNK_SIZE;
+}
+
+void *hak__window_room(void)
+{
+    return hak__window.slabs - METADATA_CHUNK_SIZE;
 }
 
 static void window_drop_tables(void)
 {
-    for (int i = 0; i < TABLE_COUNT; i++) {
-        if (window_tables[i].claimed != 0) {
-            hak__os_discard(window_tables[i].address, window_tables[i].claimed);
+    for (int i = 0; i < PAIR_COUNT; i++) {
+        struct table_pair *pair = &window_pairs[i];
+        if (pair->low != pair->high) {
+            hak__os_discard((void *)pair->low, pair->high - pair->low);
         }
-        window_tables[i] = (struct table){NULL, 0};
+        *pair = (struct table_pair){0, 0, 0};
     }
 }
 
-/* Lays the tables out from `low`, an OS page or more free after each, and claims their first step.
- */
+/* Lays the tables out from `low`, an OS page or more free after each pair, and claims their first
+ * step. The groups of superslabs begin at a page, so that there is room in it for owner words. */
 static int window_try(uintptr_t low, size_t size)
 {
     size_t superslabs = size / SUPERSLAB_SIZE;
     uintptr_t at = low;
-    for (int i = 0; i < TABLE_COUNT; i++) {
-        window_tables[i] = (struct table){(unsigned char *)at, 0};
-        at += bits_align_up((superslabs * window_table_bits[i] + 7) / 8, OS_PAGE_SIZE_MAX) +
-              OS_PAGE_SIZE_MAX;
+    for (int i = 0; i < PAIR_COUNT; i++) {
+        struct table_sides most = table_sides(i, superslabs);
+        struct table_sides least = table_sides(i, 1);
+        uintptr_t first = at + bits_align_up(most.below - least.below, OS_PAGE_SIZE_MAX);
+        window_pairs[i] = (struct table_pair){first + least.below, first, first};
+        at = bits_align_up(first + least.below + most.above, OS_PAGE_SIZE_MAX) + OS_PAGE_SIZE_MAX;
     }
     int error = hak__window_grow_tables(1);
     if (error != 0) {
         window_drop_tables();
         return error;
     }
-    hak__window.owners = (uint32_t *)(void *)window_tables[TABLE_OWNERS].address;
-    hak__window.slabs = window_tables[TABLE_SLABS].address;
+    hak__window.owners = (uint32_t *)(void *)window_pairs[PAIR_SLICES].meet;
+    hak__window.slabs = (unsigned char *)window_pairs[PAIR_SLABS].meet;
     hak__window.base = bits_align_up(at, SUPERSLAB_SIZE);
     hak__window.size = size;
-    hak__superslab_tables((struct superslab *)(void *)window_tables[TABLE_SUPERSLABS].address,
-                          (uint64_t *)(void *)window_tables[TABLE_HAS_FREE].address);
+    hak__superslab_tables((struct superslab_group *)(void *)window_pairs[PAIR_SLICES].meet);
     return 0;
 }
 

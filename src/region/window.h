@@ -1,13 +1,18 @@
 /* window.h: the one address range that holds every slab and span, and the flat tables that describe
  * it.
  *
- *   owner words | superslabs | has-free map | slab metadata |  superslabs of user memory ...
- *   4 B a slice   32 B each     1 bit each    64 B a slice   ^base    ^frontier      ^base + size
+ *   <-- groups of superslabs | owner words -->   room | slab metadata -->   superslabs ... -->
+ *       33 B a superslab       4 B a slice              64 B a slice       ^base   ^frontier
+ *
+ * Two tables begin where they meet and grow away from each other, so that a small process has one
+ * mapping and one page for both; the room, for what lies above this layer, is the second's other
+ * side (docs/decisions/0054).
  *
  * Nothing is reserved: tables and superslabs are claimed with MAP_FIXED_NOREPLACE as the frontier
  * advances, so the process's address space holds what is used and limits (ulimit -v, overcommit
  * mode 2, mlockall) see no more than that (docs/decisions/0001). The unclaimed gaps between the
- * parts are guards. A superslab whose addresses somebody else has taken is skipped.
+ * pairs and before the user's memory are guards. A superslab whose addresses somebody else has
+ * taken is skipped.
  *
  * The slab registry is the owner table: owner word of slice (pointer - base) / 32 KiB. One load
  * answers whose and which class.
@@ -55,6 +60,10 @@ HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
 
 /* Bytes claimed for the tables. */
 HAK_HIDDEN size_t hak__window_table_bytes(void);
+
+/* METADATA_CHUNK_SIZE zeroed bytes at an OS page that came with the tables, for whoever asks first.
+ */
+HAK_HIDDEN void *hak__window_room(void);
 
 HAK_INLINE size_t window_slice_of(const void *pointer)
 {

@@ -358,7 +358,7 @@ static void *fork_without_a_struct(void *argument)
 
 static void fork_without_a_struct_in_a_child(void)
 {
-    hak__thread = &hak__thread_none;
+    hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
     fork_without_a_struct(NULL);
 }
 

@@ -21,7 +21,7 @@ static struct run runs[RUNS_MAX];
 
 static unsigned char actual_state(size_t slice)
 {
-    const struct superslab *superslab = &hak__superslabs.superslabs[slice / SUPERSLAB_SLICES];
+    const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
     uint64_t bit = UINT64_C(1) << slice % SUPERSLAB_SLICES;
     if ((superslab->free & bit) == 0) {
         return TAKEN;
@@ -90,9 +90,9 @@ static void model_check_sums(void)
     for (size_t i = 0; i < hak__superslabs.frontier; i++) {
         free_count += model[i] == FREE_CLEAN || model[i] == FREE_DIRTY;
         dirty_count += model[i] == FREE_DIRTY;
-        bool marked =
-            (hak__superslabs.has_free[i / SUPERSLAB_SLICES / 64] >> (i / SUPERSLAB_SLICES % 64) &
-             1) != 0;
+        bool marked = (superslab_group(i / SUPERSLAB_SLICES / SUPERSLAB_GROUP)->has_free >>
+                           (i / SUPERSLAB_SLICES % SUPERSLAB_GROUP) &
+                       1) != 0;
         assert_true(marked || (model[i] != FREE_CLEAN && model[i] != FREE_DIRTY));
     }
     assert_int_equal(hak__superslab_bytes_free(), free_count * SLICE_SIZE);
@@ -339,7 +339,7 @@ static size_t whole_superslabs(void)
 {
     size_t count = 0;
     for (size_t i = 0; i < hak__superslabs.count; i++) {
-        count += hak__superslabs.superslabs[i].free == UINT64_MAX;
+        count += superslab_at(i)->free == UINT64_MAX;
     }
     return count;
 }
@@ -365,8 +365,7 @@ static void test_release_and_reclaim(void **state)
     assert_int_equal(hak__superslab_release(SIZE_MAX), whole * SUPERSLAB_SIZE);
     assert_int_equal(hak__superslab_bytes_claimed(), claimed - whole * SUPERSLAB_SIZE);
     assert_int_equal(hak__superslab_bytes_free(), free_bytes - whole * SUPERSLAB_SIZE);
-    assert_int_equal(hak__superslabs.superslabs[freed / SUPERSLAB_SLICES].state,
-                     SUPERSLAB_RELEASED);
+    assert_int_equal(superslab_at(freed / SUPERSLAB_SLICES)->state, SUPERSLAB_RELEASED);
     assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed)));
     assert_false(unit_is_mapped((uintptr_t)window_slice_address(freed + SUPERSLAB_SLICES - 1)));
     assert_int_equal(hak__superslab_release(SIZE_MAX), 0);
@@ -397,7 +396,7 @@ static void test_reclaim_gives_up_what_somebody_else_took(void **state)
     size_t other = take_whole(&zeroed);
     assert_int_not_equal(other, slice);
     assert_true(zeroed);
-    assert_int_equal(hak__superslabs.superslabs[slice / SUPERSLAB_SLICES].state, SUPERSLAB_LOST);
+    assert_int_equal(superslab_at(slice / SUPERSLAB_SLICES)->state, SUPERSLAB_LOST);
     assert_int_equal(hak__superslabs.released_count, 0);
     assert_int_equal(stranger[0], 's');
     munmap(stranger, hak__os_page_size());

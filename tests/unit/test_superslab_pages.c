@@ -70,7 +70,7 @@ static bool claim(uint32_t count, size_t touched)
             hak__superslab_take_exact(run.slice + count, SUPERSLAB_SLICES - count));
     claimed[claimed_count++] = run.slice;
     char *bytes = window_slice_address(run.slice);
-    bool huge = hak__superslabs.superslabs[run.slice / SUPERSLAB_SLICES].huge != 0;
+    bool huge = superslab_at(run.slice / SUPERSLAB_SLICES)->huge != 0;
     if (!huge) { /* page by page, whatever this machine prefers */
         madvise(bytes, SUPERSLAB_SIZE, MADV_NOHUGEPAGE);
     }
@@ -210,7 +210,7 @@ static void test_huge_pages_are_dirty_as_a_whole(void **state)
         slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
         assert_int_not_equal(slice, SLICE_NONE);
     } while (slice < frontier);
-    const struct superslab *superslab = &hak__superslabs.superslabs[slice / SUPERSLAB_SLICES];
+    const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
     if (superslab->huge == 0) {
         skip(); /* a kernel without them */
     }

@@ -11,14 +11,15 @@ static size_t covered_superslabs(size_t slice_count)
     return bits_align_up(superslabs, TABLE_STEP_SUPERSLABS);
 }
 
-/* Claimed bytes of the four tables when they cover `superslabs`. */
+/* Claimed bytes of the tables when they cover `superslabs`. The first two meet inside a page. */
 static size_t expected_table_bytes(size_t superslabs)
 {
     size_t page = hak__os_page_size();
-    return bits_align_up(superslabs * SUPERSLAB_SLICES * sizeof(uint32_t), page) +
-           bits_align_up(superslabs * sizeof(struct superslab), page) +
-           bits_align_up((superslabs + 7) / 8, page) +
-           bits_align_up(superslabs * SUPERSLAB_SLICES * SLAB_METADATA_SIZE, page);
+    size_t groups = (superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
+    size_t slices = superslabs * SUPERSLAB_SLICES;
+    size_t below = bits_align_up((groups - 1) * sizeof(struct superslab_group), page);
+    size_t above = sizeof(struct superslab_group) + slices * sizeof(uint32_t);
+    return below + bits_align_up(above, page) + bits_align_up(slices * SLAB_METADATA_SIZE, page);
 }
 
 static int grow_tables(size_t slice_count)
@@ -46,20 +47,23 @@ static void test_layout(void **state)
 {
     (void)state;
     uintptr_t owners = (uintptr_t)hak__window.owners;
-    uintptr_t superslabs = (uintptr_t)hak__superslabs.superslabs;
-    uintptr_t has_free = (uintptr_t)hak__superslabs.has_free;
+    uintptr_t groups_end = (uintptr_t)hak__superslabs.groups_end;
+    uintptr_t room = (uintptr_t)hak__window_room();
     uintptr_t slabs = (uintptr_t)hak__window.slabs;
     size_t count = hak__window.size / SUPERSLAB_SIZE;
+    uintptr_t groups = (uintptr_t)superslab_group(count / SUPERSLAB_GROUP - 1);
     assert_int_equal(hak__window.base % SUPERSLAB_SIZE, 0);
     assert_int_equal(hak__window.size % SUPERSLAB_SIZE, 0);
-    assert_int_equal((owners | superslabs | has_free | slabs) % SLICE_SIZE, 0);
-    assert_true(owners + count * SUPERSLAB_SLICES * sizeof(uint32_t) < superslabs);
-    assert_true(superslabs + count * sizeof(struct superslab) < has_free);
-    assert_true(has_free + count / 8 < slabs);
-    assert_true(slabs + count * SUPERSLAB_SLICES * SLAB_METADATA_SIZE < hak__window.base);
-    bool large = owners >= WINDOW_BASE_LOW && owners < WINDOW_BASE_HIGH &&
+    assert_int_equal(owners, groups_end);
+    assert_int_equal((uintptr_t)superslab_group(0) % OS_PAGE_SIZE_MAX, 0); /* a page for both */
+    assert_int_equal((room | slabs) % OS_PAGE_SIZE_MAX, 0);
+    assert_int_equal(slabs - room, METADATA_CHUNK_SIZE);
+    assert_true(owners + count * SUPERSLAB_SLICES * sizeof(uint32_t) + OS_PAGE_SIZE_MAX <= room);
+    assert_true(slabs + count * SUPERSLAB_SLICES * SLAB_METADATA_SIZE + OS_PAGE_SIZE_MAX <=
+                hak__window.base);
+    bool large = groups >= WINDOW_BASE_LOW && groups < WINDOW_BASE_HIGH &&
                  hak__window.size >= WINDOW_SIZE_MIN && hak__window.size <= WINDOW_SIZE_MAX;
-    bool small = owners >= WINDOW_SMALL_BASE_LOW && owners < WINDOW_SMALL_BASE_HIGH &&
+    bool small = groups >= WINDOW_SMALL_BASE_LOW && groups < WINDOW_SMALL_BASE_HIGH &&
                  hak__window.size == WINDOW_SMALL_SIZE;
     assert_true(large || small);
     assert_true(hak__window.size >> SLICE_SHIFT < UINT32_MAX); /* a slice + 1 is a link */
@@ -140,10 +144,9 @@ static void test_tables_grow(void **state)
         assert_int_equal(window_owner(end - 1), OWNER_NOBODY);
         assert_int_equal(nonzero_offset(window_slab_metadata(end - 1), SLAB_METADATA_SIZE),
                          SIZE_MAX);
-        assert_int_equal(
-            nonzero_offset(&hak__superslabs.superslabs[tables_cover - 1], sizeof(struct superslab)),
-            SIZE_MAX);
-        assert_true(hak__superslabs.has_free[(tables_cover - 1) / 64] < 2);
+        assert_int_equal(nonzero_offset(superslab_at(tables_cover - 1), sizeof(struct superslab)),
+                         SIZE_MAX);
+        assert_true(superslab_group((tables_cover - 1) / SUPERSLAB_GROUP)->has_free < 2);
     }
     assert_int_equal(window_owner(last), 77);
     assert_int_equal(*(uint64_t *)(void *)window_slab_metadata(last), 88);
