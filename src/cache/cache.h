@@ -36,13 +36,21 @@ struct bin {
  * slab's metadata, which its owner writes, is then looked at once a batch and not at every free. */
 struct remote_entry {
     struct object *head;
-    struct object *tail;
-    uint32_t link;  /* slice + 1, 0: empty */
-    uint32_t count; /* read by reports */
-    uint32_t limit; /* objects; a full entry is sent */
+    uint32_t link; /* slice + 1, 0: empty */
+    uint16_t tail; /* of the list: granules from the slice's start */
+    uint8_t limit; /* objects; a full entry is sent */
+    uint8_t room;  /* limit - objects in the list */
 };
 
-HAK_STATIC_ASSERT(sizeof(struct remote_entry) == 32, "256 of them are 8 KiB");
+HAK_STATIC_ASSERT(sizeof(struct remote_entry) == 16, "four are a cache line");
+HAK_STATIC_ASSERT(SLICE_SIZE / OBJECT_ALIGNMENT <= UINT16_MAX, "a tail is 16 bits");
+HAK_STATIC_ASSERT(REMOTE_OBJECTS_MAX <= UINT8_MAX, "a limit is 8 bits");
+
+/* Objects in it. Exact for the owner thread, or while that is at rest. */
+HAK_INLINE uint8_t remote_count(const struct remote_entry *entry)
+{
+    return (uint8_t)(atomic_load_relaxed(&entry->limit) - atomic_load_relaxed(&entry->room));
+}
 
 struct cache {
     uint32_t key;           /* = slabs->key; read by free */
@@ -51,7 +59,8 @@ struct cache {
     uint64_t charged;       /* bytes the limits may cost, slabs they hold included */
     struct slab_set
         *lagging; /* an owner that a batch was sent to and that does not drain; NULL: none */
-    uint32_t remote_waiting; /* entries that are not empty */
+    uint32_t remote_waiting; /* entries that are not empty, at most REMOTE_WAITING_MAX */
+    uint32_t remote_hand;    /* the entry after the last that was sent for being one too many */
     /* No bin lies across two cache lines. bins[0] stays empty: malloc(0) takes the slow door. */
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
     uint8_t refills[CLASS_COUNT];   /* since the last overflow, or many */
@@ -103,9 +112,10 @@ HAK_HIDDEN void hak__cache_abandon(struct cache *cache);
 HAK_HIDDEN uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index);
 HAK_HIDDEN size_t hak__cache_bytes(const struct cache *cache);
 
+/* No hash: slices go out lowest first, so those in play are neighbours, which share no entry. */
 HAK_INLINE struct remote_entry *remote_entry_of(struct cache *cache, size_t slice)
 {
-    return &cache->remote[window_slice_hash(slice) & (REMOTE_ENTRIES - 1)];
+    return &cache->remote[slice & (REMOTE_ENTRIES - 1)];
 }
 
 /* The usual free of an object in somebody else's slab, which `slice` is part of: the slice has an
@@ -114,13 +124,13 @@ HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
 {
     struct remote_entry *entry = remote_entry_of(cache, slice);
     struct object *object = (struct object *)pointer;
-    uint32_t count = entry->count + 1;
-    if (HAK_UNLIKELY(entry->link != (uint32_t)slice + 1 || count >= entry->limit)) {
+    uint32_t room = entry->room;
+    if (HAK_UNLIKELY(entry->link != (uint32_t)slice + 1 || room <= 1)) {
         return false;
     }
     object->next = entry->head;
     entry->head = object;
-    atomic_store_relaxed(&entry->count, count);
+    atomic_store_relaxed(&entry->room, (uint8_t)(room - 1));
     return true;
 }
 

@@ -225,7 +225,7 @@ void hak__cache_abandon(struct cache *cache)
         cache_set_limit(cache, class_index, 0);
     }
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
-        cache->remote[i] = (struct remote_entry){NULL, NULL, 0, 0, 0};
+        cache->remote[i] = (struct remote_entry){NULL, 0, 0, 0, 0};
     }
     cache->remote_waiting = 0;
 }

@@ -1,23 +1,37 @@
 /* remote.c: frees of other heaps' objects, gathered by slice before they are sent.
  *
- * A direct-mapped buffer: an entry collects the objects of one slice; a collision or a full entry
- * sends it with one atomic operation. With few slices in play a batch has up to REMOTE_OBJECTS_MAX
- * objects, with many it degrades to the one-operation-per-free that other allocators always pay. */
+ * A direct-mapped buffer: an entry collects the objects of one slice and is sent, with one atomic
+ * operation, when it is full, when another slice needs it, or in its turn when as many wait as may.
+ * With few slices in play a batch has up to REMOTE_OBJECTS_MAX objects, with many it degrades to
+ * the one-operation-per-free that other allocators always pay. */
 #include "cache/cache.h"
 
 static void remote_send(struct cache *cache, struct remote_entry *entry)
 {
-    struct object_list list = {entry->head, entry->count};
+    struct object_list list = {entry->head, remote_count(entry)};
+    size_t slice = entry->link - 1;
+    unsigned char *tail = (unsigned char *)window_slice_address(slice);
+    tail += (size_t)entry->tail * OBJECT_ALIGNMENT;
     struct slab_set *lagging =
-        hak__slab_return_remote(slab_of_slice(entry->link - 1), list, entry->tail);
+        hak__slab_return_remote(slab_of_slice(slice), list, (struct object *)(void *)tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
         cache->lagging = lagging; /* heap/collect.c drains for it */
     }
     counter_add(&cache->counters, COUNTER_FREE_REMOTE, list.count);
     counter_add(&cache->counters, COUNTER_REMOTE_BATCHES, 1);
     atomic_store_relaxed(&entry->link, 0u); /* reports read both */
-    atomic_store_relaxed(&entry->count, 0u);
+    atomic_store_relaxed(&entry->room, entry->limit);
     cache->remote_waiting--;
+}
+
+/* As many wait as may: sends one, each in its turn. */
+static void remote_make_room(struct cache *cache)
+{
+    struct remote_entry *entry;
+    do {
+        entry = &cache->remote[cache->remote_hand++ % REMOTE_ENTRIES];
+    } while (entry->link == 0);
+    remote_send(cache, entry);
 }
 
 static void remote_start(struct cache *cache, struct remote_entry *entry, size_t slice,
@@ -31,10 +45,12 @@ static void remote_start(struct cache *cache, struct remote_entry *entry, size_t
                          : atomic_load_relaxed(&cache->slabs->shared_crowd_shift);
     uint32_t bytes = REMOTE_BYTES_MAX >> crowd;
     uint32_t limit = (bytes + size - 1) / size;
+    limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
+    atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* reports read these three */
+    atomic_store_relaxed(&entry->room, (uint8_t)limit);
     atomic_store_relaxed(&entry->link, (uint32_t)slice + 1);
-    entry->limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
     entry->head = NULL;
-    entry->tail = object;
+    entry->tail = (uint16_t)((uintptr_t)object % SLICE_SIZE / OBJECT_ALIGNMENT);
     cache->remote_waiting++;
 }
 
@@ -50,14 +66,17 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
         if (entry->link != 0) {
             remote_send(cache, entry);
             sent = true;
+        } else if (cache->remote_waiting == REMOTE_WAITING_MAX) {
+            remote_make_room(cache);
+            sent = true;
         }
         remote_start(cache, entry, slice, object);
     }
     object->next = entry->head;
     entry->head = object;
-    uint32_t count = entry->count + 1;
-    atomic_store_relaxed(&entry->count, count);
-    if (count >= entry->limit) {
+    uint32_t room = entry->room - 1u;
+    atomic_store_relaxed(&entry->room, (uint8_t)room);
+    if (room == 0) {
         remote_send(cache, entry);
         sent = true;
     }

@@ -110,10 +110,11 @@
 #define CARVE_BYTES 4096u
 
 /* Remote buffer: one entry per slice freed to lately; a full entry is sent. A consumer of messages
- * of 33 classes keeps some 50 slices in play: with 64 entries they displaced each other and a batch
- * had 2 objects, with 256 it has 20 to 57 (docs/decisions/0011). 8 KiB of a thread that
- * frees remotely. */
-#define REMOTE_ENTRIES (HAK_TINY_LIMITS ? 4u : 256u)
+ * of 33 classes keeps some 50 slices in play, batches of objects to 1 KiB from two threads 200;
+ * where they displace each other a batch has few objects (docs/decisions/0011, 0055). 8 KiB of a
+ * thread that frees remotely. Only so many wait at once, because each keeps its slab. */
+#define REMOTE_ENTRIES (HAK_TINY_LIMITS ? 4u : 512u)
+#define REMOTE_WAITING_MAX (HAK_TINY_LIMITS ? 3u : 256u)
 #define REMOTE_OBJECTS_MAX (HAK_TINY_LIMITS ? 3u : 128u)
 #define REMOTE_BYTES_MAX (HAK_TINY_LIMITS ? 512u : 16384u)
 /* What is in it waits at most this long while its thread goes on freeing remotely or allocating. */

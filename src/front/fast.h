@@ -3,7 +3,7 @@
  *
  *   hak_malloc(size)                  hak_free(pointer)
  *     class of size                     slice of pointer: inside the window?  --no--> free_slow
- *     pop this thread's bin             owner word ^ its heap's key: class?   --no--> free_slow
+ *     pop this thread's bin             owner word ^ its heap's key: class?   --no--> free_other
  *       --empty--> malloc_slow          push on this thread's bin  --full--> free_overflow
  *
  * No start test: before a thread's first slow operation its struct is hak__thread_none, whose bins
@@ -56,8 +56,11 @@ HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
 
 /* front/malloc_slow.c */
 HAK_HIDDEN HAK_NOINLINE void *hak__malloc_slow(size_t size);
-/* front/free_slow.c */
+/* front/free_slow.c: any pointer; and one inside the window, whose slice's owner word is `word` ^
+ * the key of `thread` (this one) and not its heap's. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_slow(void *pointer);
+HAK_HIDDEN HAK_NOINLINE void hak__free_other(void *pointer, size_t slice, struct thread *thread,
+                                             uint32_t word);
 HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t class_index);
 /* Level 1 and above: is `pointer`, about to be pushed on this thread's bin of the class, an object
  * and not yet free? */
@@ -74,7 +77,7 @@ HAK_INLINE void free_fast(void *pointer)
     }
     uint32_t class_index = window_owner(slice) ^ thread->cache.key;
     if (HAK_UNLIKELY(class_index >= CLASS_COUNT)) {
-        hak__free_slow(pointer);
+        hak__free_other(pointer, slice, thread, class_index);
         return;
     }
     if (HAK_LEVEL >= 1) {

@@ -1,8 +1,9 @@
-/* free_slow.c: the one door behind free's fast path.
+/* free_slow.c: the doors behind free's fast path.
  *
- *   free_slow -> another heap's object: its bin, if it shares no cache line and there is room
- *                                     | this thread's remote buffer -> the slab's remote word
- *             -> own object (the thread had no bins a moment ago): its bin
+ *   free_other -> another heap's object: its bin, if it shares no cache line and there is room
+ *                                      | this thread's remote buffer -> the slab's remote word
+ *              -> no object, or a thread that has not begun or has ended: free_slow
+ *   free_slow -> an object: as above, or its bin (the thread had no bins a moment ago)
  *             -> span: heap's cache | superslab       -> whale: cache | unmap
  *             -> NULL: nothing       -> foreign: reported       -> no allocation: fatal
  *   free_overflow -> the last freed go to their slabs, unless the bin may grow
@@ -139,6 +140,10 @@ struct location hak__locate_allocation(const void *pointer)
 
 static HAK_NOINLINE void free_remotely(struct thread *thread, size_t slice, void *pointer)
 {
+    if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
+        hak__free_slow(pointer);
+        return;
+    }
     if (hak__remote_free(&thread->cache, slice, pointer)) {
         int saved = errno;
         hak__thread_count_batch(thread);
@@ -198,7 +203,7 @@ static void free_whale(void *pointer)
     }
 }
 
-static HAK_NOINLINE void free_any(void *pointer)
+void hak__free_slow(void *pointer)
 {
     if (pointer == NULL) {
         return;
@@ -223,29 +228,18 @@ static HAK_NOINLINE void free_any(void *pointer)
     errno = saved;
 }
 
-/* What comes here most, the free of a thread that consumes what others produce: an object of a slab
- * that is not this heap's. False: it is something else. */
-HAK_INLINE bool free_of_another(struct thread *thread, void *pointer)
+/* What comes behind the fast path most, the free of a thread that consumes what others produce. */
+void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_t word)
 {
-    size_t slice = window_slice_of(pointer);
-    if (HAK_UNLIKELY(!window_contains_slice(slice) || thread->cache.key == CACHE_KEY_NONE)) {
-        return false;
-    }
-    uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
+    /* The thread's key has no code. Level 1 takes the long way, which checks. */
+    uint32_t code = HAK_LEVEL == 0 ? word & OWNER_CODE_MASK : 0;
     if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
-        return false;
+        hak__free_slow(pointer);
+        return;
     }
+    /* in the struct of a thread that has not begun or has ended there is no room for either */
     if (!remote_keep(&thread->cache, code, pointer) &&
         HAK_UNLIKELY(!remote_push(&thread->cache, slice, pointer))) {
         free_remotely(thread, slice, pointer);
-    }
-    return true;
-}
-
-void hak__free_slow(void *pointer)
-{
-    /* Level 1 takes the long way, which checks. */
-    if (HAK_LEVEL != 0 || HAK_UNLIKELY(!free_of_another(hak__thread, pointer))) {
-        free_any(pointer);
     }
 }

@@ -460,7 +460,7 @@ static void test_abandon(void **state)
     assert_true(cache->charged == 0);
     for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
         assert_int_equal(cache->remote[i].link, 0);
-        assert_int_equal(cache->remote[i].count, 0);
+        assert_int_equal(remote_count(&cache->remote[i]), 0);
     }
     hak__remote_flush(cache);
     assert_int_equal(foreign_slab->shared_remote, 0);

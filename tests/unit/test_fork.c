@@ -176,7 +176,8 @@ static void require_others_abandoned(void)
             REQUIRE_SIZE(hak__cache_bytes(&thread->cache), ==, 0);
             REQUIRE(thread->cache.charged == 0);
             for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
-                REQUIRE(thread->cache.remote[i].link == 0 && thread->cache.remote[i].count == 0);
+                REQUIRE(thread->cache.remote[i].link == 0 &&
+                        remote_count(&thread->cache.remote[i]) == 0);
             }
         }
     }

@@ -46,17 +46,21 @@ static uint32_t batch_of(uint32_t class_index)
 
 static uint32_t buffered_count(void)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, waiting = 0;
     for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
         const struct remote_entry *entry = &freer->remote[i];
-        assert_true((entry->link != 0) == (entry->count != 0));
+        assert_true((entry->link != 0) == (remote_count(entry) != 0));
         if (entry->link != 0) {
-            struct object_list list = {entry->head, entry->count};
-            assert_ptr_equal(unit_list_tail(list), entry->tail);
+            struct object_list list = {entry->head, remote_count(entry)};
+            const char *start = window_slice_address(entry->link - 1);
+            assert_ptr_equal(unit_list_tail(list), start + entry->tail * OBJECT_ALIGNMENT);
             assert_int_equal(window_slice_of(entry->head) + 1, entry->link);
         }
-        count += entry->count;
+        count += remote_count(entry);
+        waiting += entry->link != 0;
     }
+    assert_int_equal(waiting, freer->remote_waiting);
+    assert_true(waiting <= REMOTE_WAITING_MAX);
     return count;
 }
 
@@ -157,8 +161,8 @@ static void test_collisions_send(void **state)
     free_slabs_but_first_objects(SLABS);
 }
 
-/* Neighbouring slabs, as a program that walks its memory frees them, do not all displace each
- * other. */
+/* Neighbouring slabs, as a program that walks its memory frees them, hardly displace each other.
+ * (Of 256 chosen by a hash 120 did, docs/decisions/0055.) */
 static void test_neighbours_share_the_buffer(void **state)
 {
     enum { SLABS = REMOTE_ENTRIES / 2 };
@@ -168,7 +172,7 @@ static void test_neighbours_share_the_buffer(void **state)
     for (size_t i = 0; i < SLABS; i++) {
         sent += free_remotely(slab_objects[i][0]);
     }
-    assert_true(sent <= SLABS / 2);
+    assert_true(sent <= SLABS / 16);
     hak__remote_flush(freer);
     free_slabs_but_first_objects(SLABS);
 }
