@@ -2,7 +2,8 @@
  *
  *   free_other -> another heap's object: its bin, if it shares no cache line and there is room
  *                                      | this thread's remote buffer -> the slab's remote word
- *              -> no object, or a thread that has not begun or has ended: free_slow
+ *              -> span: heap's cache | superslab
+ *              -> neither, or a thread that has not begun or has ended: free_slow
  *   free_slow -> an object: as above, or its bin (the thread had no bins a moment ago)
  *             -> span: heap's cache | superslab       -> whale: cache | unmap
  *             -> NULL: nothing       -> foreign: reported       -> no allocation: fatal
@@ -228,13 +229,29 @@ void hak__free_slow(void *pointer)
     errno = saved;
 }
 
-/* What comes behind the fast path most, the free of a thread that consumes what others produce. */
+static HAK_NOINLINE void free_span_here(struct thread *thread, size_t slice)
+{
+    int saved = errno;
+    lock_acquire(&thread->heap->lock);
+    hak__span_free(&thread->heap->spans, &thread->cache.counters, slice);
+    lock_release(&thread->heap->lock);
+    hak__thread_count_operation(thread);
+    errno = saved;
+}
+
+/* What comes behind the fast path most, the free of a thread that consumes what others produce; and
+ * the usual free of a span. */
 void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_t word)
 {
     /* The thread's key has no code. Level 1 takes the long way, which checks. */
     uint32_t code = HAK_LEVEL == 0 ? word & OWNER_CODE_MASK : 0;
     if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
-        hak__free_slow(pointer);
+        if (code == OWNER_SPAN && thread->cache.key != CACHE_KEY_NONE &&
+            hak__span_pointer(slice) == pointer) {
+            free_span_here(thread, slice);
+        } else {
+            hak__free_slow(pointer);
+        }
         return;
     }
     /* in the struct of a thread that has not begun or has ended there is no room for either */

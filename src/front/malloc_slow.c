@@ -65,7 +65,8 @@ void *hak__malloc_class(uint32_t class_index)
     return object;
 }
 
-static struct span malloc_span(size_t size, size_t alignment)
+/* By a thread that has not begun or has ended. */
+static HAK_NOINLINE struct span malloc_span_borrowed(size_t size, size_t alignment)
 {
     struct span span = {NULL, false};
     struct thread *thread = hak__thread_enter();
@@ -73,6 +74,20 @@ static struct span malloc_span(size_t size, size_t alignment)
         span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
         hak__thread_leave(thread);
     }
+    return span;
+}
+
+static struct span malloc_span(size_t size, size_t alignment)
+{
+    struct thread *thread = hak__thread;
+    if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
+        return malloc_span_borrowed(size, alignment);
+    }
+    lock_acquire(&thread->heap->lock);
+    struct span span =
+        hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
+    lock_release(&thread->heap->lock);
+    hak__thread_count_operation(thread);
     return span;
 }
 
@@ -126,6 +141,12 @@ void *hak__malloc_slow(size_t size)
 {
     if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
         return hak__malloc_class(size_class_of(size));
+    }
+    if (HAK_LIKELY(size <= SPAN_SIZE_MAX)) {
+        void *pointer = malloc_span(size, OBJECT_ALIGNMENT).pointer;
+        if (HAK_LIKELY(pointer != NULL)) {
+            return pointer;
+        }
     }
     return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
 }

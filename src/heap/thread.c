@@ -169,10 +169,8 @@ struct thread *hak__thread_enter(void)
     return thread;
 }
 
-void hak__thread_count_operation(struct thread *thread)
+static HAK_NOINLINE void thread_tick(struct thread *thread, uint32_t tick)
 {
-    hak__limit_notice(); /* at every slow operation: one may map any amount */
-    uint32_t tick = ++thread->cache.tick;
     if (HAK_UNLIKELY(tick % CLOCK_OPERATIONS == 0) &&
         (tick % TICK_OPERATIONS == 0 || hak__heap_tick_is_late(thread))) {
         /* A thread that does other things frees less remotely: what it has gathered is not to keep
@@ -184,6 +182,15 @@ void hak__thread_count_operation(struct thread *thread)
         }
     } else if (HAK_UNLIKELY(tick % PURGE_OPERATIONS == 0) && hak__superslab_purge_is_under_way()) {
         hak__superslab_purge_part(false, PURGE_BYTES_AT_ONCE);
+    }
+}
+
+void hak__thread_count_operation(struct thread *thread)
+{
+    hak__limit_notice(); /* at every slow operation: one may map any amount */
+    uint32_t tick = ++thread->cache.tick;
+    if (HAK_UNLIKELY(tick % CLOCK_OPERATIONS == 0 || hak__superslab_purge_is_under_way())) {
+        thread_tick(thread, tick);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);

@@ -74,23 +74,43 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
     return hak__span_pointer(slice);
 }
 
+/* In a span that was kept: as its last allocation lay, if that will do. */
+static void *span_start_again(const struct span_entry *entry, size_t size, size_t alignment)
+{
+    uint32_t offset = span_metadata(entry->slice)->offset;
+    if (HAK_UNLIKELY(offset + size > entry->slices * SLICE_SIZE ||
+                     (offset != 0 && alignment > HAK_CACHE_LINE))) {
+        return span_start(entry->slice, entry->slices, size, alignment);
+    }
+    window_set_owner(entry->slice, OWNER_SPAN);
+    return (unsigned char *)window_slice_address(entry->slice) + offset;
+}
+
 static void span_forget(struct span_cache *cache, struct span_entry *entry)
 {
     atomic_store_relaxed(&cache->slices, cache->slices - entry->slices); /* reports read it */
     entry->slices = 0;
 }
 
+static bool span_is_aligned(const struct span_entry *entry, size_t alignment)
+{
+    return ((uintptr_t)window_slice_address(entry->slice) & (alignment - 1)) == 0;
+}
+
 /* The smallest entry that fits, or NULL. */
 static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t slices,
                                           size_t alignment)
 {
-    struct span_entry *best = NULL;
+    struct span_entry *best = &cache->entries[cache->last]; /* of a loop around one buffer */
+    if (best->slices == slices && span_is_aligned(best, alignment)) {
+        return best;
+    }
+    best = NULL;
     uint32_t longest = slices + slices / SPAN_SLACK_DIVISOR;
     for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
         struct span_entry *entry = &cache->entries[i];
-        bool aligned = ((uintptr_t)window_slice_address(entry->slice) & (alignment - 1)) == 0;
-        if (entry->slices >= slices && entry->slices <= longest && aligned &&
-            (best == NULL || entry->slices < best->slices)) {
+        if (entry->slices >= slices && entry->slices <= longest &&
+            span_is_aligned(entry, alignment) && (best == NULL || entry->slices < best->slices)) {
             best = entry;
         }
     }
@@ -104,7 +124,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
     uint32_t slices = span_slices(size);
     struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
-        void *pointer = span_start(entry->slice, entry->slices, size, alignment);
+        void *pointer = span_start_again(entry, size, alignment);
         span_forget(cache, entry);
         counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
         counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
@@ -128,7 +148,7 @@ static struct span_entry *span_cache_entry(struct span_cache *cache)
         }
     }
     struct span_entry *victim = &cache->entries[cache->next_victim];
-    cache->next_victim = (cache->next_victim + 1) % SPAN_CACHE_ENTRIES;
+    cache->next_victim = (uint16_t)((cache->next_victim + 1u) % SPAN_CACHE_ENTRIES);
     hak__superslab_give(victim->slice, victim->slices);
     span_forget(cache, victim);
     return victim;
@@ -147,6 +167,7 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
     }
     struct span_entry *entry = span_cache_entry(cache);
     *entry = (struct span_entry){(uint32_t)slice, (uint16_t)slices, true};
+    cache->last = (uint16_t)(entry - cache->entries);
     atomic_store_relaxed(&cache->slices, cache->slices + slices);
 }
 

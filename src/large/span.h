@@ -10,10 +10,10 @@
  * itself, would all have their columns in the same few sets of the cache (docs/decisions/0051).
  * jemalloc's "cache-oblivious" large allocations do the same for one page more.
  *
- * The cache: up to SPAN_CACHE_ENTRIES freed spans, searched best fit. A loop around an 800 kB
- * buffer takes and gives one entry; no system call, no shared lock. What is not used between two
- * trims (64 slow operations of a thread) goes back to its superslab: for anybody's slabs and spans,
- * and decays there.
+ * The cache: up to SPAN_CACHE_ENTRIES freed spans, the last one freed first if it fits exactly,
+ * else the best fit. A loop around an 800 kB buffer takes and gives one entry; no system call, no
+ * shared lock. What is not used between two trims (64 slow operations of a thread) goes back to its
+ * superslab: for anybody's slabs and spans, and decays there.
  */
 #ifndef HAK_LARGE_SPAN_H
 #define HAK_LARGE_SPAN_H
@@ -31,7 +31,8 @@ struct span_entry {
 struct span_cache {
     struct span_entry entries[SPAN_CACHE_ENTRIES];
     uint32_t slices; /* in all entries */
-    uint32_t next_victim;
+    uint16_t next_victim;
+    uint16_t last; /* the entry of the last free */
 };
 
 struct span {

@@ -79,6 +79,48 @@ static void test_sizes_and_owner_words(void **state)
     assert_true(counters.values[COUNTER_SPAN_CACHE_HIT] == 0);
 }
 
+/* An allocation in a span that was kept starts where the last one did, if it fits and is aligned.
+ */
+static void test_a_kept_span_is_started_again(void **state)
+{
+    static const size_t alignments[] = {16, 64, 128, 4096, SLICE_SIZE};
+    size_t held[16]; /* so that the next lies elsewhere, and may start at another line */
+    uint64_t random = 7;
+    uint32_t again = 0, anew = 0;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(held); i++) {
+        held[i] = allocate(SLICE_SIZE);
+    }
+    for (size_t i = 0; i < 1000; i++) {
+        size_t size = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
+        size_t next = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
+        size_t alignment = alignments[random_below(&random, COUNT_OF(alignments))];
+        struct span span = hak__span_allocate(&cache, &counters, size, OBJECT_ALIGNMENT);
+        size_t slice = window_slice_of(span.pointer), offset = span_offset(slice);
+        memset(span.pointer, 'x', size);
+        hak__span_free(&cache, &counters, slice);
+        struct span second = hak__span_allocate(&cache, &counters, next, alignment);
+        assert_int_equal(window_slice_of(second.pointer), slice);
+        assert_ptr_equal(second.pointer, hak__span_pointer(slice));
+        assert_true(is_aligned(second.pointer, alignment));
+        assert_true(hak__span_bytes(slice) >= next);
+        assert_int_equal(window_owner(slice), OWNER_SPAN);
+        if (offset + next <= 4 * SLICE_SIZE && (offset == 0 || alignment <= HAK_CACHE_LINE)) {
+            assert_ptr_equal(second.pointer, span.pointer);
+            again++;
+        } else {
+            anew++;
+        }
+        hak__span_free(NULL, &counters, held[i % COUNT_OF(held)]);
+        held[i % COUNT_OF(held)] = slice;
+    }
+    for (size_t i = 0; i < COUNT_OF(held); i++) {
+        hak__span_free(NULL, &counters, held[i]);
+    }
+    REQUIRE_SIZE(again, >=, 100);
+    REQUIRE_SIZE(anew, >=, 100);
+}
+
 /* The lines that 64 allocations of `size` bytes start at, of 64. */
 static size_t lines_of_starts(size_t size, size_t alignment)
 {
@@ -420,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SPAN_TEST(test_sizes_and_owner_words),
+        SPAN_TEST(test_a_kept_span_is_started_again),
         SPAN_TEST(test_allocations_start_at_other_lines),
         SPAN_TEST(test_allocations_with_few_lines_to_spare),
         SPAN_TEST(test_alignments),
