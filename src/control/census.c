@@ -68,7 +68,8 @@ HAK_RACY_READER static void census_add_remote(const struct cache *cache,
         uint32_t link = entry->link;
         uint32_t class_index = link != 0 ? window_owner(link - 1) & OWNER_CODE_MASK : 0;
         if (class_index != 0 && class_index < CLASS_COUNT) {
-            cached_counts[class_index] += (uint8_t)(entry->limit - entry->room);
+            uint32_t limit = entry->limit, room = entry->room;
+            cached_counts[class_index] += limit > room ? limit - room : 0;
         }
     }
 }

@@ -17,7 +17,8 @@
 #define SLICE_SHIFT 15u
 #define SLICE_SIZE ((size_t)1 << SLICE_SHIFT)
 
-/* The largest OS page in use (aarch64 has 4, 16 and 64 KiB): tables lie at multiples of it. */
+/* The largest OS page in use (aarch64 has 4, 16 and 64 KiB): pairs of tables lie at multiples of
+ * it. */
 #define OS_PAGE_SIZE_MAX ((size_t)64 << 10)
 
 /* Superslab: unit of claiming and of free maps; 64 slices, so that one word maps it. */

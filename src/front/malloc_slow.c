@@ -1,7 +1,8 @@
 /* malloc_slow.c: the one door behind malloc's fast path.
  *
  *   malloc_slow -> malloc_class -> cache refill -> slab: free list | remote frees | carve | new
- *               -> malloc_large -> span (heap's cache | superslab) | whale (cache | mapping)
+ *               -> malloc_span: heap's cache | superslab
+ *               -> malloc_large: whale (cache | mapping); aligned and cleared spans
  *   no memory:  reclaim everything that is free anywhere, once, then NULL and ENOMEM
  */
 #include "control/life.h"
@@ -111,6 +112,15 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
     return whale;
 }
 
+static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bool want_zero)
+{
+    if (size >= WINDOW_SIZE_MAX) { /* nothing that is free here helps */
+        return (struct span){NULL, false};
+    }
+    hak__heap_reclaim(true);
+    return malloc_large_once(size, alignment, want_zero);
+}
+
 void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
 {
     if (HAK_UNLIKELY(size > REQUEST_SIZE_MAX)) {
@@ -119,10 +129,7 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
     }
     struct span large = malloc_large_once(size, alignment, want_zero);
     if (HAK_UNLIKELY(large.pointer == NULL)) {
-        if (size < WINDOW_SIZE_MAX) { /* nothing that is free here helps a larger one */
-            hak__heap_reclaim(true);
-            large = malloc_large_once(size, alignment, want_zero);
-        }
+        large = malloc_large_again(size, alignment, want_zero);
         if (large.pointer == NULL) {
             return malloc_failed();
         }
@@ -144,9 +151,10 @@ void *hak__malloc_slow(size_t size)
     }
     if (HAK_LIKELY(size <= SPAN_SIZE_MAX)) {
         void *pointer = malloc_span(size, OBJECT_ALIGNMENT).pointer;
-        if (HAK_LIKELY(pointer != NULL)) {
-            return pointer;
+        if (HAK_UNLIKELY(pointer == NULL)) {
+            pointer = malloc_large_again(size, OBJECT_ALIGNMENT, false).pointer;
         }
+        return HAK_LIKELY(pointer != NULL) ? pointer : malloc_failed();
     }
     return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
 }

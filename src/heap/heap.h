@@ -8,8 +8,8 @@
  * unused on average, and what an idle thread freed is only of use to others that draw from its heap
  * (docs/decisions/0015). Up to that number every thread has a heap of its own.
  *
- * Both outlive threads. A thread's first slow operation takes a thread struct and joins a heap: one
- * without threads, else a new one, else one with no more threads than the others. At its end the
+ * Both outlive threads. A thread's first slow operation joins a heap, one without threads, else a
+ * new one, else one with no more threads than the others, and takes a thread struct. At its end the
  * bins go back to the slabs, with all objects still in use where they are: no owner word is ever
  * rewritten.
  *

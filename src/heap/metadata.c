@@ -9,11 +9,11 @@
 /* Under HEAPS. */
 static unsigned char *metadata_chunk; /* the rest of the last one */
 static size_t metadata_left;
-static size_t shared_metadata_bytes;
+static size_t shared_metadata_bytes; /* mapped here */
 
 size_t hak__metadata_bytes(void)
 {
-    return atomic_load_relaxed(&shared_metadata_bytes);
+    return hak__window_room_bytes() + atomic_load_relaxed(&shared_metadata_bytes);
 }
 
 /* Under HEAPS. */
@@ -21,14 +21,13 @@ static void metadata_begin(void *chunk)
 {
     metadata_chunk = chunk;
     metadata_left = METADATA_CHUNK_SIZE;
-    atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + METADATA_CHUNK_SIZE);
 }
 
 static void *metadata_take(size_t size)
 {
     void *memory = NULL;
     lock_acquire(&hak__heaps_lock);
-    if (shared_metadata_bytes == 0) {
+    if (metadata_chunk == NULL) {
         metadata_begin(hak__window_room());
     }
     if (metadata_left >= size) {
@@ -47,6 +46,7 @@ static bool metadata_add_chunk(void *chunk, size_t size)
     bool wanted = metadata_left < size;
     if (wanted) {
         metadata_begin(chunk);
+        atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + METADATA_CHUNK_SIZE);
     }
     lock_release(&hak__heaps_lock);
     return wanted;

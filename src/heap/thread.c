@@ -4,6 +4,7 @@
 #include "os/os.h"
 #include "region/superslab.h"
 
+/* Constants, but the pointer to a thread's struct is to one that can be written. */
 const struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
 const struct thread hak__thread_ended = {.cache = {.key = CACHE_KEY_NONE}};
 HAK_TLS struct thread *hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;

@@ -6,7 +6,8 @@
  * is the heap's.
  *
  * Where the last slice has lines to spare, the allocation starts some of them behind the first
- * one's start, in each span another number, at most a page: rows of a matrix, each allocated by
+ * one's start, in each span another number, at most a page (again the same in one that was kept, if
+ * that will do): rows of a matrix, each allocated by
  * itself, would all have their columns in the same few sets of the cache (docs/decisions/0051).
  * jemalloc's "cache-oblivious" large allocations do the same for one page more.
  *

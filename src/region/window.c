@@ -45,11 +45,8 @@ static int pair_extend(struct table_pair *pair, struct table_sides sides)
 {
     uintptr_t low = bits_align_down(pair->meet - sides.below, hak__os_page_size());
     uintptr_t high = bits_align_up(pair->meet + sides.above, hak__os_page_size());
-    if (pair->low == pair->high) { /* the first step, of both at once */
-        pair->low = high;
-        pair->high = high;
-    }
-    /* reports read both */
+    /* Below first, and kept when there is none above. The first step has nothing below `low`, and
+     * so is one claim for both tables. Reports read both words. */
     int error = pair_claim(low, pair->low);
     if (error == 0) {
         atomic_store_relaxed(&pair->low, low < pair->low ? low : pair->low);
@@ -74,14 +71,22 @@ int hak__window_grow_tables(size_t slice_count)
     return 0;
 }
 
+/* A report's look, perhaps between two steps. */
+static size_t pair_bytes(const struct table_pair *pair)
+{
+    uintptr_t low = atomic_load_relaxed(&pair->low), high = atomic_load_relaxed(&pair->high);
+    return low < high ? high - low : 0;
+}
+
 size_t hak__window_table_bytes(void)
 {
-    size_t bytes = 0;
-    for (int i = 0; i < PAIR_COUNT; i++) { /* a report's reads */
-        bytes +=
-            atomic_load_relaxed(&window_pairs[i].high) - atomic_load_relaxed(&window_pairs[i].low);
-    }
-    return bytes == 0 ? 0 : bytes - METADATA_CHUNK_SIZE;
+    size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]);
+    return pair_bytes(&window_pairs[PAIR_SLICES]) + (slabs == 0 ? 0 : slabs - METADATA_CHUNK_SIZE);
+}
+
+size_t hak__window_room_bytes(void)
+{
+    return pair_bytes(&window_pairs[PAIR_SLABS]) == 0 ? 0 : METADATA_CHUNK_SIZE;
 }
 
 void *hak__window_room(void)

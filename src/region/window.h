@@ -61,9 +61,10 @@ HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
 /* Bytes claimed for the tables. */
 HAK_HIDDEN size_t hak__window_table_bytes(void);
 
-/* METADATA_CHUNK_SIZE zeroed bytes at an OS page that came with the tables, for whoever asks first.
- */
+/* METADATA_CHUNK_SIZE zeroed bytes at an OS page that came with the tables, for whoever asks first;
+ * how many there are, 0 before the tables. */
 HAK_HIDDEN void *hak__window_room(void);
+HAK_HIDDEN size_t hak__window_room_bytes(void);
 
 HAK_INLINE size_t window_slice_of(const void *pointer)
 {

@@ -77,7 +77,7 @@ static void *free_and_sleep(void *argument)
     return argument;
 }
 
-/* A remote buffer has 256 entries, and an object of each keeps its slab of 32 KiB. */
+/* 256 batches wait in a remote buffer, and an object of each keeps its slab of 32 KiB. */
 static void test_freer_sleeps(void **state)
 {
     (void)state;
@@ -109,10 +109,10 @@ static void slow_operations(unsigned count)
 }
 
 /* The next operations after a pause give back what was free before it: a tick every 64 slow ones,
- * a slice goes at the second pass that sees it, and 4 MiB go at a time, every eight operations. */
+ * a slice goes at the second pass that sees it, and 4 MiB go at a time, every other operation. */
 static void idle_process(void *argument)
 {
-    enum { DELAY_MS = 100, TICK = 64, NEXT = 8, PARTS = 64000 / 4096 + 1 };
+    enum { DELAY_MS = 100, TICK = 64, NEXT = 2, PARTS = 64000 / 4096 + 1 };
     (void)argument;
     setup();
     size_t before = rss_bytes();

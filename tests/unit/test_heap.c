@@ -255,14 +255,25 @@ static void test_many_are_made_at_once(void **state)
     }
 }
 
+static size_t joined_count(void)
+{
+    size_t count = 0;
+    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        count += heap->threads_count;
+    }
+    return count;
+}
+
 static void adopt_without_memory(void *argument)
 {
     (void)argument;
     rlim_t before = unit_limit_address_space(address_space_bytes());
-    size_t count = threads_count();
+    size_t count = threads_count(), joined = joined_count();
     while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
         REQUIRE(threads_count() < count + 100);
+        joined++;
     }
+    REQUIRE_SIZE(joined_count(), ==, joined); /* the one that got no struct draws from none */
     unit_limit_address_space(before);
     adopt();
 }

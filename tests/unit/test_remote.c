@@ -162,7 +162,7 @@ static void test_collisions_send(void **state)
 }
 
 /* Neighbouring slabs, as a program that walks its memory frees them, hardly displace each other.
- * (Of 256 chosen by a hash 120 did, docs/decisions/0055.) */
+ * (Of 256 chosen by a hash 94 did.) */
 static void test_neighbours_share_the_buffer(void **state)
 {
     enum { SLABS = REMOTE_ENTRIES / 2 };

@@ -136,6 +136,12 @@ static void *count_ticks(void *argument)
         hak__thread_count_operation(thread);
     }
     REQUIRE(*ticks - before == 6);
+    /* spans have ways of their own, and count as well */
+    uint32_t tick = thread->cache.tick;
+    void *span = hak_malloc(100000);
+    REQUIRE(span != NULL && thread->cache.tick == tick + 1);
+    hak_free(span);
+    REQUIRE(thread->cache.tick == tick + 2);
     return NULL;
 }
 
@@ -144,6 +150,37 @@ static void test_ticks(void **state)
     (void)state;
     hak__knobs.purge_delay_ms = 0; /* always due */
     thread_join(thread_start(count_ticks, NULL));
+}
+
+/* What shares no cache line with others stays with the thread that frees it, and is its next. */
+static void *free_anothers_large_object(void *argument)
+{
+    enum { LARGE = 4000, COUNT = 8 };
+    void *objects[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        objects[i] = hak_malloc(LARGE);
+        REQUIRE(objects[i] != NULL);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        hak_free(objects[i]); /* its bin has a limit from here on */
+    }
+    void *own = hak_malloc(LARGE); /* and room from here on */
+    const struct slab *slab = unit_slab_of(argument);
+    REQUIRE(slab->owner != hak__thread_current()->cache.slabs);
+    hak_free(argument);
+    REQUIRE(hak_malloc(LARGE) == argument);
+    hak_free(own);
+    hak_free(argument);
+    return NULL;
+}
+
+static void test_a_large_object_stays_with_who_frees_it(void **state)
+{
+    (void)state;
+    hak__knobs.heaps_max = HEAP_ID_MAX;
+    void *object = hak_malloc(4000);
+    assert_non_null(object);
+    thread_join(thread_start(free_anothers_large_object, object));
 }
 
 /* From here on in a program of its own: threads that share one heap, with malloc and free. */
@@ -404,6 +441,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_a_struct_goes_from_thread_to_thread),
         cmocka_unit_test(test_an_ended_thread_borrows),
         UNIT_TEST_WITH_KNOBS(test_ticks),
+        UNIT_TEST_WITH_KNOBS(test_a_large_object_stays_with_who_frees_it),
         cmocka_unit_test(test_waits_to_return_a_bin_are_counted),
         cmocka_unit_test(test_a_thread_moves_from_a_crowd),
         cmocka_unit_test(test_frees_of_ones_own_heap),

@@ -41,6 +41,8 @@ static void test_an_untouched_window(void **state)
     assert_false(window_contains_slice(window_slice_of(window_slice_address(0))));
     tables_cover = covered_superslabs(1);
     assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+    /* the room is somebody's from the start */
+    assert_int_equal(hak__window_table_bytes() + hak__metadata_bytes(), hak__os_mapped_bytes());
 }
 
 static void test_layout(void **state)
@@ -154,6 +156,25 @@ static void test_tables_grow(void **state)
     *(uint64_t *)(void *)window_slab_metadata(last) = 0;
 }
 
+/* The same above a table that grows downwards at the same time: what that got is kept. */
+static void test_pairs_grow_after_a_failure(void **state)
+{
+    (void)state;
+    size_t end = tables_cover * SUPERSLAB_SLICES;
+    size_t more = end + (size_t)8 * SUPERSLAB_GROUP * SUPERSLAB_SLICES;
+    uintptr_t next = bits_align_up((uintptr_t)&hak__window.owners[end], hak__os_page_size());
+    size_t before = hak__window_table_bytes();
+    void *stranger = unit_occupy(next, hak__os_page_size());
+    assert_int_equal(grow_tables(more), -EEXIST);
+    assert_true(hak__window_table_bytes() > before);
+    munmap(stranger, hak__os_page_size());
+    assert_int_equal(grow_tables(more), 0);
+    tables_cover = covered_superslabs(more);
+    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+    assert_int_equal(window_owner(more - 1), OWNER_NOBODY);
+    assert_true(superslab_group(tables_cover / SUPERSLAB_GROUP - 1)->has_free < 2);
+}
+
 /* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
 static void test_tables_grow_after_a_failure(void **state)
 {
@@ -181,7 +202,7 @@ static void start_again(void *argument)
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
     rlim_t before = limit.rlim_cur;
     size_t size = address_space_bytes();
-    limit.rlim_cur = size + 64 * KIB; /* the first table fits, the others do not */
+    limit.rlim_cur = size + 64 * KIB; /* the first pair fits, the other does not */
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
     errno = ERRNO_UNTOUCHED;
     REQUIRE(hak__window_start() == -ENOMEM);
@@ -237,6 +258,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_the_limit_follows_claims),
         cmocka_unit_test(test_tables_grow),
         cmocka_unit_test(test_tables_grow_after_a_failure),
+        cmocka_unit_test(test_pairs_grow_after_a_failure),
         cmocka_unit_test(test_start_after_a_failure),
         cmocka_unit_test(test_the_place_is_random),
     };
