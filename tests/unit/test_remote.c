@@ -161,6 +161,47 @@ static void test_collisions_send(void **state)
     free_slabs_but_first_objects(SLABS);
 }
 
+static bool free_slot_remotely(void **slot)
+{
+    void *object = *slot;
+    *slot = NULL;
+    return free_remotely(object);
+}
+
+/* When as many wait as may, each leaves in its turn: none is sent again while others have not been.
+ */
+static void test_each_leaves_in_its_turn(void **state)
+{
+    enum {
+        SLABS = REMOTE_WAITING_MAX + 1,
+        TURNS = REMOTE_WAITING_MAX < 8 ? REMOTE_WAITING_MAX : 8
+    };
+    struct slab *slabs[SLABS];
+    uint32_t sent_counts[SLABS] = {0};
+    size_t next = SLABS - 1; /* the slab that needs room */
+    (void)state;
+    fill_slabs(SLABS);
+    for (size_t i = 0; i < SLABS; i++) {
+        slabs[i] = unit_slab_of(slab_objects[i][0]);
+        assert_false(i != next && free_slot_remotely(&slab_objects[i][0]));
+    }
+    for (size_t turn = 1; turn <= TURNS; turn++) {
+        assert_true(free_slot_remotely(&slab_objects[next][turn]));
+        for (size_t i = 0; i < SLABS; i++) {
+            uint32_t count = hak__slab_remote_count(slabs[i]);
+            next = count != sent_counts[i] ? i : next;
+            sent_counts[i] = count;
+        }
+        assert_int_equal(sent_counts[next], 1); /* for the first time */
+    }
+    for (size_t i = 0; i < (size_t)SLABS * IN_SLAB; i++) {
+        void *object = slab_objects[i / IN_SLAB][i % IN_SLAB];
+        if (object != NULL) {
+            unit_cache_free(owner, size_class_of(SLAB_CLASS_SIZE), object);
+        }
+    }
+}
+
 /* Neighbouring slabs, as a program that walks its memory frees them, hardly displace each other.
  * (Of 256 chosen by a hash 94 did.) */
 static void test_neighbours_share_the_buffer(void **state)
@@ -243,9 +284,13 @@ static void test_a_lagging_owner_is_remembered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REMOTE_TEST(test_a_full_entry_is_sent), REMOTE_TEST(test_a_full_entry_in_a_crowd),
-        REMOTE_TEST(test_collisions_send),      REMOTE_TEST(test_neighbours_share_the_buffer),
-        REMOTE_TEST(test_whole_lines_are_kept), REMOTE_TEST(test_a_lagging_owner_is_remembered),
+        REMOTE_TEST(test_a_full_entry_is_sent),
+        REMOTE_TEST(test_a_full_entry_in_a_crowd),
+        REMOTE_TEST(test_collisions_send),
+        REMOTE_TEST(test_each_leaves_in_its_turn),
+        REMOTE_TEST(test_neighbours_share_the_buffer),
+        REMOTE_TEST(test_whole_lines_are_kept),
+        REMOTE_TEST(test_a_lagging_owner_is_remembered),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }
