@@ -46,10 +46,11 @@ HAK_STATIC_ASSERT(sizeof(struct remote_entry) == 16, "four are a cache line");
 HAK_STATIC_ASSERT(SLICE_SIZE / OBJECT_ALIGNMENT <= UINT16_MAX, "a tail is 16 bits");
 HAK_STATIC_ASSERT(REMOTE_OBJECTS_MAX <= UINT8_MAX, "a limit is 8 bits");
 
-/* Objects in it. Exact for the owner thread, or while that is at rest. */
-HAK_INLINE uint8_t remote_count(const struct remote_entry *entry)
+/* Objects in it. Any thread; exact for the owner thread, or while that is at rest. */
+HAK_INLINE uint32_t remote_count(const struct remote_entry *entry)
 {
-    return (uint8_t)(atomic_load_relaxed(&entry->limit) - atomic_load_relaxed(&entry->room));
+    uint32_t limit = atomic_load_relaxed(&entry->limit), room = atomic_load_relaxed(&entry->room);
+    return limit > room ? limit - room : 0;
 }
 
 struct cache {

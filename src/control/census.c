@@ -58,18 +58,16 @@ static uint64_t census_bin_objects(const struct cache *cache, uint32_t class_ind
     return (int32_t)count > 0 ? count : 0;
 }
 
-/* Volatile: each entry's slice is read once. Its owner word may be outdated at once: so is every
- * figure of a running thread. */
-HAK_RACY_READER static void census_add_remote(const struct cache *cache,
-                                              uint64_t cached_counts[CLASS_COUNT])
+/* An entry's slice is read once. Its owner word may be outdated at once: so is every figure of a
+ * running thread. */
+static void census_add_remote(const struct cache *cache, uint64_t cached_counts[CLASS_COUNT])
 {
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
-        const volatile struct remote_entry *entry = &cache->remote[i];
-        uint32_t link = entry->link;
+        const struct remote_entry *entry = &cache->remote[i];
+        uint32_t link = atomic_load_relaxed(&entry->link);
         uint32_t class_index = link != 0 ? window_owner(link - 1) & OWNER_CODE_MASK : 0;
         if (class_index != 0 && class_index < CLASS_COUNT) {
-            uint32_t limit = entry->limit, room = entry->room;
-            cached_counts[class_index] += limit > room ? limit - room : 0;
+            cached_counts[class_index] += remote_count(entry);
         }
     }
 }

@@ -181,15 +181,18 @@ static void free_object(void *pointer, struct location location)
     }
 }
 
-static void free_span(struct location location)
+static HAK_NOINLINE void free_span(size_t slice)
 {
-    struct thread *thread = hak__thread_enter();
+    int saved = errno; /* free keeps errno (POSIX 2024) */
+    struct thread *thread = thread_enter();
     if (HAK_UNLIKELY(thread == NULL)) {
-        hak__span_free(NULL, NULL, location.slice);
-        return;
+        hak__span_free(NULL, NULL, slice);
+    } else {
+        hak__span_free(&thread->heap->spans, &thread->cache.counters, slice);
+        lock_release(&thread->heap->lock);
+        hak__thread_left(thread);
     }
-    hak__span_free(&thread->heap->spans, &thread->cache.counters, location.slice);
-    hak__thread_leave(thread);
+    errno = saved;
 }
 
 static void free_whale(void *pointer)
@@ -216,7 +219,7 @@ void hak__free_slow(void *pointer)
         free_object(pointer, location);
         break;
     case PLACE_SPAN:
-        free_span(location);
+        free_span(location.slice);
         break;
     case PLACE_WHALE:
         free_whale(pointer);
@@ -229,16 +232,6 @@ void hak__free_slow(void *pointer)
     errno = saved;
 }
 
-static HAK_NOINLINE void free_span_here(struct thread *thread, size_t slice)
-{
-    int saved = errno;
-    lock_acquire(&thread->heap->lock);
-    hak__span_free(&thread->heap->spans, &thread->cache.counters, slice);
-    lock_release(&thread->heap->lock);
-    hak__thread_count_operation(thread);
-    errno = saved;
-}
-
 /* What comes behind the fast path most, the free of a thread that consumes what others produce; and
  * the usual free of a span. */
 void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_t word)
@@ -246,9 +239,8 @@ void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_
     /* The thread's key has no code. Level 1 takes the long way, which checks. */
     uint32_t code = HAK_LEVEL == 0 ? word & OWNER_CODE_MASK : 0;
     if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
-        if (code == OWNER_SPAN && thread->cache.key != CACHE_KEY_NONE &&
-            hak__span_pointer(slice) == pointer) {
-            free_span_here(thread, slice);
+        if (code == OWNER_SPAN && hak__span_pointer(slice) == pointer) {
+            free_span(slice);
         } else {
             hak__free_slow(pointer);
         }

@@ -22,7 +22,7 @@ __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
 
 static void *malloc_class_once(uint32_t class_index)
 {
-    struct thread *thread = hak__thread_enter();
+    struct thread *thread = thread_enter();
     if (HAK_UNLIKELY(thread == NULL)) {
         return NULL;
     }
@@ -66,29 +66,15 @@ void *hak__malloc_class(uint32_t class_index)
     return object;
 }
 
-/* By a thread that has not begun or has ended. */
-static HAK_NOINLINE struct span malloc_span_borrowed(size_t size, size_t alignment)
-{
-    struct span span = {NULL, false};
-    struct thread *thread = hak__thread_enter();
-    if (HAK_LIKELY(thread != NULL)) {
-        span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
-        hak__thread_leave(thread);
-    }
-    return span;
-}
-
 static struct span malloc_span(size_t size, size_t alignment)
 {
-    struct thread *thread = hak__thread;
-    if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
-        return malloc_span_borrowed(size, alignment);
+    struct span span = {NULL, false};
+    struct thread *thread = thread_enter();
+    if (HAK_LIKELY(thread != NULL)) {
+        span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
+        lock_release(&thread->heap->lock);
+        hak__thread_left(thread);
     }
-    lock_acquire(&thread->heap->lock);
-    struct span span =
-        hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
-    lock_release(&thread->heap->lock);
-    hak__thread_count_operation(thread);
     return span;
 }
 

@@ -71,6 +71,16 @@ HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
 /* thread.c. This thread's struct with its heap's lock taken; a borrowed one for a thread that has
  * ended. NULL: no memory. */
 HAK_HIDDEN struct thread *hak__thread_enter(void);
+/* The same, without a call where the thread has a struct already. */
+HAK_INLINE struct thread *thread_enter(void)
+{
+    struct thread *thread = hak__thread;
+    if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
+        return hak__thread_enter();
+    }
+    lock_acquire(&thread->heap->lock);
+    return thread;
+}
 /* Takes its heap's lock to return a full bin, and counts how often it has to wait for that. Waits
  * of an allocation are not counted: a thread that only allocates, and moves, leaves a heap of
  * objects behind that nobody allocates from (docs/decisions/0021). */

@@ -72,18 +72,13 @@ HAK_INLINE size_t window_slice_of(const void *pointer)
            SLICE_SHIFT; /* pointers below base become huge numbers */
 }
 
-/* 16 bits. Fibonacci hashing (D. Knuth, The Art of Computer Programming 3, 6.4): neighbours are far
- * apart. */
-HAK_INLINE uint32_t window_slice_hash(size_t slice)
-{
-    return ((uint32_t)slice * UINT32_C(0x9e3779b1)) >> 16;
-}
-
 /* Bytes: another number of lines, below `colors`, for each slice, so that what starts at slices
- * does not start at one set of the cache. */
+ * does not start at one set of the cache. Fibonacci hashing (D. Knuth, The Art of Computer
+ * Programming 3, 6.4): neighbours are far apart. */
 HAK_INLINE uint32_t window_slice_color(size_t slice, uint32_t colors)
 {
-    return window_slice_hash(slice) * colors / 65536u * HAK_CACHE_LINE;
+    uint32_t hash = ((uint32_t)slice * UINT32_C(0x9e3779b1)) >> 16;
+    return hash * colors / 65536u * HAK_CACHE_LINE;
 }
 
 HAK_INLINE void *window_slice_address(size_t slice)
