@@ -48,6 +48,7 @@ class Part:
     lines_each: float = 0.0
     stored_each: float = 0.0
     atomics: float = 0.0
+    locked: float = 0.0
     syscalls: float = 0.0
     maps: float = 0.0
     faults: float = 0.0
@@ -61,6 +62,7 @@ class Path:
     title: str
     parts: Mapping[str, float]
     counters: Mapping[str, float]  # the library's, for each operation
+    threads: int = 1
     l2: float = 0.0
     far: float = 0.0
     bytes: float = 0.0
@@ -135,6 +137,11 @@ def predict(model: Model, machine: Machine, path: Path, cycles_per_ns: float) ->
     uses = [(model.parts[name], times) for name, times in path.parts.items()]
 
     def total(quantity: str) -> float:
+        if quantity == "atomics":  # the only thread takes locks by plain stores
+            return total_of("atomics") + (total_of("locked") if path.threads > 1 else 0.0)
+        return total_of(quantity)
+
+    def total_of(quantity: str) -> float:
         return sum(getattr(part, quantity) * times for part, times in uses)
 
     named = len({line for part, _ in uses for line in part.lines})

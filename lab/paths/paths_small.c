@@ -2,7 +2,7 @@
  *
  * With the option that allows a thread no cache every free goes to its slab at once and every bin
  * holds one refill only: that makes the stages behind the bin reachable one by one. With the bins'
- * upper bound at 2 KiB a bin that was filled a few times has its limit, 32 objects, for good, so
+ * upper bound at 1 KiB a bin that was filled a few times has its limit, 16 objects, for good, so
  * that the rounds below are exact.
  */
 #include "paths.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 #define OPTION_NO_CACHE "HAKMEM_CACHE_BYTES=0"
-#define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=8192"
+#define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=4096"
 
 enum {
-    BIN_LIMIT = 32,               /* objects, with OPTION_SMALL_BINS */
+    BIN_LIMIT = 16,               /* objects, with OPTION_SMALL_BINS */
     BIN_MOVED = BIN_LIMIT + 1,    /* what an overflow that follows another takes from the bin */
     BIN_HALF = BIN_LIMIT / 2 + 1, /* what one that follows a refill takes */
     BIN_USED = 64,                /* objects, in any bin */

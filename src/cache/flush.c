@@ -109,50 +109,76 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
     return next;
 }
 
+static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class_index,
+                                       const char *what)
+{
+    hak__diagnose_fatal(what, cache->bins[class_index].head, size_class_bytes(class_index),
+                        cache->key >> OWNER_CODE_BITS);
+}
+
 /* Is `object` what follows in a bin's list when `left` objects are left of it? */
 static void cache_check_list(const struct cache *cache, uint32_t class_index,
                              const struct object *object, uint32_t left)
 {
     if (HAK_UNLIKELY((object == NULL) != (left == 0))) {
-        hak__diagnose_fatal(object != NULL ? "corrupted free list (double free?)"
-                                           : "corrupted free list (written after free?)",
-                            cache->bins[class_index].head, size_class_bytes(class_index),
-                            cache->key >> OWNER_CODE_BITS);
+        cache_list_broken(cache, class_index,
+                          object != NULL ? "corrupted free list (double free?)"
+                                         : "corrupted free list (written after free?)");
     }
+}
+
+/* Takes `count` objects, at most FLUSH_PART_OBJECTS, those that were freed last, off a bin; fetches
+ * the metadata of their slabs on the way, all at once. Returns how many are the heap's. */
+static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t count,
+                           struct object **objects)
+{
+    struct bin *bin = &cache->bins[class_index];
+    struct object *object = bin->head;
+    uint32_t left = bin_count(bin), owner = cache->key | class_index, own = 0;
+    for (uint32_t end = left - count; left != end;) {
+        size_t slice = window_slice_of(object);
+        if (HAK_UNLIKELY(!window_contains_slice(slice) || window_owner(slice) != owner)) {
+            object = cache_return_kept(cache, class_index, object);
+        } else {
+            HAK_PREFETCH(window_slab_metadata(slice));
+            objects[own++] = object;
+            object = object->next;
+        }
+        cache_check_list(cache, class_index, object, --left);
+    }
+    for (uint32_t i = 0; i < own; i++) { /* freed twice, with less than so many between */
+        if (HAK_UNLIKELY(objects[i] == object)) {
+            cache_list_broken(cache, class_index, "corrupted free list (double free?)");
+        }
+    }
+    bin->head = object;
+    bin->room += (int32_t)count;
+    return own;
 }
 
 /* Returns `count` of a bin's objects, those that were freed last, to their slabs, a run of
  * neighbours in one slab at a time. */
 static void cache_return(struct cache *cache, uint32_t class_index, uint32_t count)
 {
-    struct bin *bin = &cache->bins[class_index];
-    struct object *object = bin->head;
-    uint32_t left = count, kept = bin_count(bin) - count;
-    while (left != 0) {
-        size_t slice = window_slice_of(object);
-        if (HAK_UNLIKELY(!window_contains_slice(slice) ||
-                         window_owner(slice) != (cache->key | class_index))) {
-            object = cache_return_kept(cache, class_index, object);
-            cache_check_list(cache, class_index, object, --left + kept);
-            continue;
-        }
-        struct slab *slab = slab_of_slice(slice);
-        uintptr_t start = (uintptr_t)slab_start(slab);
-        size_t size = slab->slice_count * SLICE_SIZE;
-        struct object_list run = {object, 0};
-        struct object *tail;
-        do {
-            tail = object;
-            object = object->next;
-            run.count++;
-        } while (object != NULL && (uintptr_t)object - start < size && run.count < left);
-        left -= run.count;
-        cache_check_list(cache, class_index, object, left + kept);
-        hak__slab_return(cache->slabs, slab, run, tail);
-    }
-    bin->head = object;
-    bin->room += (int32_t)count;
+    struct object *objects[FLUSH_PART_OBJECTS];
     counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
+    while (count != 0) {
+        uint32_t part = count < FLUSH_PART_OBJECTS ? count : FLUSH_PART_OBJECTS;
+        uint32_t own = cache_take(cache, class_index, part, objects);
+        for (uint32_t i = 0; i < own;) {
+            struct object_list run = {objects[i], 0};
+            struct slab *slab = slab_of_slice(window_slice_of(run.head));
+            uintptr_t start = (uintptr_t)slab_start(slab);
+            size_t size = slab->slice_count * SLICE_SIZE;
+            uint32_t first = i;
+            while (++i < own && (uintptr_t)objects[i] - start < size) {
+                objects[i - 1]->next = objects[i]; /* one between may have been another heap's */
+            }
+            run.count = i - first;
+            hak__slab_return(cache->slabs, slab, run, objects[i - 1]);
+        }
+        count -= part;
+    }
 }
 
 static void cache_flush_class(struct cache *cache, uint32_t class_index)

@@ -103,8 +103,11 @@
 #define BIN_GROWTH_OVERFLOWS (HAK_TINY_LIMITS ? 2u : 8u)
 #define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 4096u)
 #define BIN_OBJECTS_MIN 2u
-/* Most objects that a full bin returns to their slabs at once. */
-#define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : 64u)
+/* Objects that are returned to their slabs together: their slabs' metadata is waited for at once.
+ */
+#define FLUSH_PART_OBJECTS 24u
+/* Most that a full bin returns: some 20 ns each, all of it in one free (docs/decisions/0058). */
+#define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)
 
 /* Objects carved at once are at most this many bytes: carving links them and so touches their OS
  * pages. */

@@ -143,6 +143,17 @@ static void flush_a_circle(void *argument)
     hak__cache_flush(cache);
 }
 
+/* The bin holds more than the flush looks at together. */
+static void flush_a_circle_and_more(void *argument)
+{
+    struct cache *cache = unit_cache_create();
+    struct object *head = bin_of(cache, 4, 6);
+    (void)argument;
+    head->next->next->next->next = head;
+    cache->bins[4].room -= (int32_t)(3 * FLUSH_PART_OBJECTS);
+    hak__cache_flush(cache);
+}
+
 static void flush_a_short_list(void *argument)
 {
     struct cache *cache = unit_cache_create();
@@ -171,6 +182,7 @@ static void test_broken_lists(void **state)
 {
     (void)state;
     REQUIRE_DEATH(flush_a_circle, NULL, "corrupted free list .double free.*64 bytes");
+    REQUIRE_DEATH(flush_a_circle_and_more, NULL, "corrupted free list .double free.*64 bytes");
     REQUIRE_DEATH(flush_a_short_list, NULL, "corrupted free list .written after free");
     /* at level 2 the list itself is looked at before */
     REQUIRE_DEATH(flush_too_many, NULL,

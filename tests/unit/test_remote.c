@@ -260,6 +260,36 @@ static void test_whole_lines_are_kept(void **state)
     }
 }
 
+/* Two objects of one slab with another heap's between them in the bin: a run of two all the same.
+ */
+static void test_one_that_was_kept_is_between(void **state)
+{
+    (void)state;
+    uint32_t class_index = size_class_of(2000);
+    struct bin *bin = &freer->bins[class_index];
+    struct object *first = unit_cache_allocate(freer, class_index);
+    struct object *second = unit_cache_allocate(freer, class_index);
+    struct object *other = unit_cache_allocate(owner, class_index);
+    const struct slab *slab = unit_slab_of(first);
+    assert_ptr_equal(unit_slab_of(second), slab);
+    hak__cache_flush(freer); /* what the refill brought besides */
+    uint32_t free_count = slab->free_count;
+    *bin = (struct bin){second, (int32_t)bin->limit - 3, bin->limit};
+    second->next = other;
+    other->next = first;
+    first->next = NULL;
+    void *stays = unit_cache_allocate(owner, class_index);
+    hak__cache_flush(freer);
+    hak__remote_flush(freer);
+    assert_int_equal(slab->free_count, free_count + 2);
+    assert_ptr_equal(slab->free_list, second);
+    assert_ptr_equal(second->next, first);
+    assert_int_equal(hak__slab_remote_count(unit_slab_of(other)), 1);
+    unit_cache_free(owner, class_index, stays);
+    hak__cache_flush(owner);
+    hak__slab_drain(owner->slabs);
+}
+
 static void test_a_lagging_owner_is_remembered(void **state)
 {
     enum { PATIENCE = 3, SLABS = PATIENCE + 1 };
@@ -290,6 +320,7 @@ int main(void)
         REMOTE_TEST(test_each_leaves_in_its_turn),
         REMOTE_TEST(test_neighbours_share_the_buffer),
         REMOTE_TEST(test_whole_lines_are_kept),
+        REMOTE_TEST(test_one_that_was_kept_is_between),
         REMOTE_TEST(test_a_lagging_owner_is_remembered),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
