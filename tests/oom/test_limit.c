@@ -117,6 +117,41 @@ static size_t dirty_after_work(uint32_t milliseconds)
     return stats.bytes_free_dirty;
 }
 
+static void tell_and_set_errno(size_t mapped, void *argument)
+{
+    tell(mapped, argument);
+    errno = EDOM;
+}
+
+/* A free that finds the limit exceeded and tells keeps errno, whatever the callback does to it. */
+static void errno_of_free(void *argument)
+{
+    static void *blocks[BLOCKS];
+    size_t size = *(size_t *)argument;
+    size_t count = size > 64 * 1024 ? 1 : BLOCKS; /* one of many small ones finds its bin full */
+    struct told told = {0, 0};
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = hak_malloc(size);
+        REQUIRE(blocks[i] != NULL);
+    }
+    hak_limit_set(1, SIZE_MAX, tell_and_set_errno, &told);
+    errno = ENOTTY;
+    for (size_t i = 0; i < count; i++) {
+        hak_free(blocks[i]);
+        REQUIRE(errno == ENOTTY);
+    }
+    REQUIRE_SIZE(told.count, ==, 1);
+}
+
+static void test_errno_of_free(void **state)
+{
+    static size_t sizes[] = {100, 5000, 100000, 4 * MIB};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        REQUIRE_LIFE(errno_of_free, &sizes[i], NULL);
+    }
+}
+
 static void soft_limit(void *argument)
 {
     static void *blocks[BLOCKS];
@@ -170,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hard_limits),
+        cmocka_unit_test(test_errno_of_free),
         cmocka_unit_test(test_growing),
         cmocka_unit_test(test_soft_limit),
     };
