@@ -30,6 +30,7 @@ PARTS = {
     "second": Part("r", instructions=10, lines=("b", "c")),
     "step": Part("r", instructions=2, lines_each=1),
     "store": Part("r", stored_each=1, repeated=7),
+    "guarded": Part("r", instructions=10, atomics=1, locked=2),
     "map": Part("r", syscalls=1, maps=1, faults=2),
 }
 
@@ -55,6 +56,13 @@ def test_parts_add_up_and_shared_lines_count_once():
     assert total["lines"] == 3  # a, b, c
     assert total["atomics"] == 1
     assert total["cycles"] == 60 / 4 + 20
+
+
+def test_locks_are_plain_stores_until_there_is_a_second_thread():
+    assert predict(parts={"guarded": 3})["atomics"] == 3
+    total = predict(parts={"guarded": 3}, threads=2)
+    assert total["atomics"] == 9
+    assert total["cycles"] == 30 / 4 + 9 * 20
 
 
 def test_steps_of_a_walk_wait_for_each_other_and_stores_for_nobody():

@@ -110,10 +110,9 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
 }
 
 static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class_index,
-                                       const char *what)
+                                       const char *what, const struct object *object)
 {
-    hak__diagnose_fatal(what, cache->bins[class_index].head, size_class_bytes(class_index),
-                        cache->key >> OWNER_CODE_BITS);
+    hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
 }
 
 /* Is `object` what follows in a bin's list when `left` objects are left of it? */
@@ -123,7 +122,8 @@ static void cache_check_list(const struct cache *cache, uint32_t class_index,
     if (HAK_UNLIKELY((object == NULL) != (left == 0))) {
         cache_list_broken(cache, class_index,
                           object != NULL ? "corrupted free list (double free?)"
-                                         : "corrupted free list (written after free?)");
+                                         : "corrupted free list (written after free?)",
+                          cache->bins[class_index].head);
     }
 }
 
@@ -135,6 +135,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
     struct bin *bin = &cache->bins[class_index];
     struct object *object = bin->head;
     uint32_t left = bin_count(bin), owner = cache->key | class_index, own = 0;
+    HAK_ASSERT(count <= FLUSH_PART_OBJECTS);
     for (uint32_t end = left - count; left != end;) {
         size_t slice = window_slice_of(object);
         if (HAK_UNLIKELY(!window_contains_slice(slice) || window_owner(slice) != owner)) {
@@ -148,7 +149,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
     }
     for (uint32_t i = 0; i < own; i++) { /* freed twice, with less than so many between */
         if (HAK_UNLIKELY(objects[i] == object)) {
-            cache_list_broken(cache, class_index, "corrupted free list (double free?)");
+            cache_list_broken(cache, class_index, "corrupted free list (double free?)", object);
         }
     }
     bin->head = object;
@@ -167,7 +168,13 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
         uint32_t own = cache_take(cache, class_index, part, objects);
         for (uint32_t i = 0; i < own;) {
             struct object_list run = {objects[i], 0};
-            struct slab *slab = slab_of_slice(window_slice_of(run.head));
+            size_t slice = window_slice_of(run.head);
+            if (HAK_UNLIKELY(window_owner(slice) != (cache->key | class_index))) {
+                /* given back by a run before this one, which had the last of its objects */
+                cache_list_broken(cache, class_index,
+                                  "double free (more objects freed than the slab holds)", run.head);
+            }
+            struct slab *slab = slab_of_slice(slice);
             uintptr_t start = (uintptr_t)slab_start(slab);
             size_t size = slab->slice_count * SLICE_SIZE;
             uint32_t first = i;

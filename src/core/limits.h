@@ -106,7 +106,8 @@
 /* Objects that are returned to their slabs together: their slabs' metadata is waited for at once.
  */
 #define FLUSH_PART_OBJECTS 24u
-/* Most that a full bin returns: some 20 ns each, all of it in one free (docs/decisions/0058). */
+/* Most that a full bin with a limit returns: some 20 ns each, all of it in one free
+ * (docs/decisions/0058). */
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)
 
 /* Objects carved at once are at most this many bytes: carving links them and so touches their OS

@@ -126,7 +126,7 @@ static void put_into_bin(struct cache *cache, uint32_t class_index, struct objec
 /* Just these objects of one class in the bin of a fresh cache. */
 static struct object *bin_of(struct cache *cache, uint32_t class_index, uint32_t count)
 {
-    void *objects[16];
+    void *objects[32];
     for (uint32_t i = 0; i < count; i++) {
         objects[i] = unit_cache_allocate(cache, class_index);
     }
@@ -144,13 +144,53 @@ static void flush_a_circle(void *argument)
 }
 
 /* The bin holds more than the flush looks at together. */
+static struct object *bin_of_more(struct cache *cache, uint32_t count)
+{
+    struct object *head = bin_of(cache, 4, count);
+    cache->bins[4].room -= (int32_t)(3 * FLUSH_PART_OBJECTS);
+    return head;
+}
+
 static void flush_a_circle_and_more(void *argument)
 {
     struct cache *cache = unit_cache_create();
-    struct object *head = bin_of(cache, 4, 6);
+    struct object *head = bin_of_more(cache, 6);
     (void)argument;
     head->next->next->next->next = head;
-    cache->bins[4].room -= (int32_t)(3 * FLUSH_PART_OBJECTS);
+    hak__cache_flush(cache);
+}
+
+static struct object *last_of(struct object *object)
+{
+    while (object->next != NULL) {
+        object = object->next;
+    }
+    return object;
+}
+
+static void flush_a_circle_as_long(void *argument)
+{
+    struct cache *cache = unit_cache_create();
+    struct object *head = bin_of_more(cache, FLUSH_PART_OBJECTS);
+    (void)argument;
+    last_of(head)->next = head;
+    hak__cache_flush(cache);
+}
+
+static void flush_one_twice_at_the_end(void *argument)
+{
+    struct cache *cache = unit_cache_create();
+    struct object *last = last_of(bin_of_more(cache, FLUSH_PART_OBJECTS));
+    (void)argument;
+    last->next = last;
+    hak__cache_flush(cache);
+}
+
+static void flush_a_wild_pointer(void *argument)
+{
+    struct cache *cache = unit_cache_create();
+    (void)argument;
+    bin_of(cache, 4, 6)->next = (struct object *)(void *)(uintptr_t)64;
     hak__cache_flush(cache);
 }
 
@@ -183,6 +223,9 @@ static void test_broken_lists(void **state)
     (void)state;
     REQUIRE_DEATH(flush_a_circle, NULL, "corrupted free list .double free.*64 bytes");
     REQUIRE_DEATH(flush_a_circle_and_more, NULL, "corrupted free list .double free.*64 bytes");
+    REQUIRE_DEATH(flush_a_circle_as_long, NULL, "corrupted free list .double free.*64 bytes");
+    REQUIRE_DEATH(flush_one_twice_at_the_end, NULL, "corrupted free list .double free.*64 bytes");
+    REQUIRE_DEATH(flush_a_wild_pointer, NULL, "corrupted free list .written after free.*64 bytes");
     REQUIRE_DEATH(flush_a_short_list, NULL, "corrupted free list .written after free");
     /* at level 2 the list itself is looked at before */
     REQUIRE_DEATH(flush_too_many, NULL,

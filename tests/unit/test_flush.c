@@ -402,7 +402,11 @@ static void test_flush(void **state)
     allocate_all(mid, 60);
     free_all(mid, 59);
     struct slab *kept = unit_slab_of(objects[59]);
+    const uint64_t *flushed = &cache->counters.values[COUNTER_FREE_FLUSHED_OBJECTS];
+    uint64_t before = *flushed;
+    uint32_t count = bin_count(&cache->bins[tiny]) + bin_count(&cache->bins[mid]);
     hak__cache_flush(cache);
+    assert_true(*flushed == before + count);
     assert_int_equal(hak__cache_bytes(cache), 0);
     assert_true(cache->charged == 0);
     assert_int_equal(hak__slab_free_objects(kept), kept->carved_count - 1);
