@@ -115,14 +115,6 @@ static void test_random_use(void **state)
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
-/* The bin's list. */
-static void put_into_bin(struct cache *cache, uint32_t class_index, struct object_list list)
-{
-    struct bin *bin = &cache->bins[class_index];
-    bin->head = list.head;
-    bin->room = (int32_t)(bin->limit - list.count);
-}
-
 /* Just these objects of one class in the bin of a fresh cache. */
 static struct object *bin_of(struct cache *cache, uint32_t class_index, uint32_t count)
 {
@@ -130,7 +122,7 @@ static struct object *bin_of(struct cache *cache, uint32_t class_index, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         objects[i] = unit_cache_allocate(cache, class_index);
     }
-    put_into_bin(cache, class_index, unit_list_of(objects, count));
+    unit_fill_bin(cache, class_index, unit_list_of(objects, count));
     return objects[0];
 }
 
@@ -160,27 +152,20 @@ static void flush_a_circle_and_more(void *argument)
     hak__cache_flush(cache);
 }
 
-static struct object *last_of(struct object *object)
-{
-    while (object->next != NULL) {
-        object = object->next;
-    }
-    return object;
-}
-
 static void flush_a_circle_as_long(void *argument)
 {
     struct cache *cache = unit_cache_create();
-    struct object *head = bin_of_more(cache, FLUSH_PART_OBJECTS);
+    struct object_list list = {bin_of_more(cache, FLUSH_PART_OBJECTS), FLUSH_PART_OBJECTS};
     (void)argument;
-    last_of(head)->next = head;
+    unit_list_tail(list)->next = list.head;
     hak__cache_flush(cache);
 }
 
 static void flush_one_twice_at_the_end(void *argument)
 {
     struct cache *cache = unit_cache_create();
-    struct object *last = last_of(bin_of_more(cache, FLUSH_PART_OBJECTS));
+    struct object_list list = {bin_of_more(cache, FLUSH_PART_OBJECTS), FLUSH_PART_OBJECTS};
+    struct object *last = unit_list_tail(list);
     (void)argument;
     last->next = last;
     hak__cache_flush(cache);
@@ -213,7 +198,7 @@ static void flush_too_many(void *argument)
     objects[1] = objects[0]->next;
     unit_return(cache->slabs, &object, 1); /* freed another way meanwhile */
     for (int i = 1; i < 5; i++) {
-        put_into_bin(cache, class_index, unit_list_of((void *[]){objects[i % 2]}, 1));
+        unit_fill_bin(cache, class_index, unit_list_of((void *[]){objects[i % 2]}, 1));
         hak__cache_flush(cache);
     }
 }

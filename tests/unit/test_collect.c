@@ -221,18 +221,11 @@ static void test_operations_send_batches(void **state)
 static void test_operations_go_on_with_a_pass(void **state)
 {
     enum { SUPERSLABS = 16 };
-    size_t slices[SUPERSLABS];
     (void)state;
     struct thread *thread = adopt();
     hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick does it */
     hak__superslab_purge(true);
-    for (size_t i = 0; i < SUPERSLABS; i++) {
-        slices[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
-        assert_true(slices[i] != SLICE_NONE);
-    }
-    for (size_t i = 0; i < SUPERSLABS; i++) {
-        hak__superslab_give(slices[i], SUPERSLAB_SLICES);
-    }
+    unit_free_superslabs(SUPERSLABS);
     size_t dirty = hak__superslab_bytes_dirty();
     hak__superslab_purge_part(true, SIZE_MAX); /* sees them */
     hak__superslab_purge_part(true, SUPERSLAB_SIZE);

@@ -267,15 +267,8 @@ static void test_purging_beside_use(void **state)
 static void test_a_pass_in_parts(void **state)
 {
     enum { SUPERSLABS = 8, PART = 2 * SUPERSLAB_SIZE };
-    size_t slices[SUPERSLABS];
     (void)state;
-    for (size_t i = 0; i < SUPERSLABS; i++) {
-        slices[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
-        assert_true(slices[i] != SLICE_NONE);
-    }
-    for (size_t i = 0; i < SUPERSLABS; i++) {
-        hak__superslab_give(slices[i], SUPERSLAB_SLICES);
-    }
+    unit_free_superslabs(SUPERSLABS);
     size_t dirty = hak__superslab_bytes_dirty();
     assert_int_equal(dirty, SUPERSLABS * SUPERSLAB_SIZE);
     hak__superslab_purge_part(false, PART); /* none is under way */

@@ -266,7 +266,6 @@ static void test_one_that_was_kept_is_between(void **state)
 {
     (void)state;
     uint32_t class_index = size_class_of(2000);
-    struct bin *bin = &freer->bins[class_index];
     struct object *first = unit_cache_allocate(freer, class_index);
     struct object *second = unit_cache_allocate(freer, class_index);
     struct object *other = unit_cache_allocate(owner, class_index);
@@ -274,10 +273,7 @@ static void test_one_that_was_kept_is_between(void **state)
     assert_ptr_equal(unit_slab_of(second), slab);
     hak__cache_flush(freer); /* what the refill brought besides */
     uint32_t free_count = slab->free_count;
-    *bin = (struct bin){second, (int32_t)bin->limit - 3, bin->limit};
-    second->next = other;
-    other->next = first;
-    first->next = NULL;
+    unit_fill_bin(freer, class_index, unit_list_of((void *[]){second, other, first}, 3));
     void *stays = unit_cache_allocate(owner, class_index);
     hak__cache_flush(freer);
     hak__remote_flush(freer);

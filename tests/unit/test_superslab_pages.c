@@ -21,15 +21,8 @@ static size_t claimed_count;
 
 static int huge_setup(void **state)
 {
-    size_t stock[STOCK];
     unit_save_knobs(state);
-    for (size_t i = 0; i < STOCK; i++) {
-        stock[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
-        REQUIRE(stock[i] != SLICE_NONE);
-    }
-    for (size_t i = 0; i < STOCK; i++) {
-        hak__superslab_give(stock[i], SUPERSLAB_SLICES);
-    }
+    unit_free_superslabs(STOCK);
     hak__superslab_release(SIZE_MAX);
     REQUIRE_SIZE(hak__superslabs.released_count, >=, STOCK);
     for (leftovers_count = 0; hak__superslab_bytes_free() != 0; leftovers_count++) {

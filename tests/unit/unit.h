@@ -235,6 +235,14 @@ static inline struct object_list unit_list_of(void *const *objects, uint32_t cou
     return (struct object_list){next, count};
 }
 
+/* The list is all that the bin holds. */
+static inline void unit_fill_bin(struct cache *cache, uint32_t class_index, struct object_list list)
+{
+    struct bin *bin = &cache->bins[class_index];
+    bin->head = list.head;
+    bin->room = (int32_t)(bin->limit - list.count);
+}
+
 /* Gives `count` (not 0) objects of one slab back to its owner, as the owner or as another thread.
  */
 static inline void unit_return(struct slab_set *set, void *const *objects, uint32_t count)
@@ -247,6 +255,21 @@ static inline struct slab_set *unit_return_remote(void *const *objects, uint32_t
 {
     struct object_list list = unit_list_of(objects, count);
     return hak__slab_return_remote(unit_slab_of(objects[0]), list, objects[count - 1]);
+}
+
+/* So many whole superslabs that are free and dirty, taken at once and so different ones. */
+static inline void unit_free_superslabs(size_t count)
+{
+    enum { SUPERSLABS_MAX = 32 };
+    size_t slices[SUPERSLABS_MAX];
+    REQUIRE_SIZE(count, <=, SUPERSLABS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        slices[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+        REQUIRE(slices[i] != SLICE_NONE);
+    }
+    for (size_t i = 0; i < count; i++) {
+        hak__superslab_give(slices[i], SUPERSLAB_SLICES);
+    }
 }
 
 /* Who has which object: one byte for every 16 of the window's first part, set at an object's first
