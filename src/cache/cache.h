@@ -85,8 +85,8 @@ HAK_HIDDEN extern uint64_t hak__cache_charged;
 /* A cache that holds nothing draws from `slabs` from now on. */
 HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
 
-/* What the empty bin of the class is to be filled with; count 0: no memory. Under the heap's lock.
- */
+/* What the empty bin of the class is to be filled with from its heap; count 0: no memory. Under the
+ * heap's lock. */
 HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_index);
 /* Fills it, and returns the first object; NULL: there is none. Owner thread, no lock. */
 HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill);

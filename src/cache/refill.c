@@ -4,25 +4,23 @@
 
 struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
 {
+    return hak__slab_refill(cache->slabs, class_index, hak__cache_refill_most(cache, class_index));
+}
+
+void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill)
+{
     struct bin *bin = &cache->bins[class_index];
     HAK_ASSERT(bin->head == NULL);
     if (HAK_LEVEL >= 1 && bin_count(bin) != 0) {
         hak__diagnose_fatal("corrupted free list (written after free?)", bin,
                             size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
     }
-    uint32_t most = hak__cache_refill_most(cache, class_index);
+    if (refill.list.count == 0) {
+        return NULL;
+    }
     cache->active[class_index] = true;
     if (cache->refills[class_index] < UINT8_MAX) {
         cache->refills[class_index]++;
-    }
-    return hak__slab_refill(cache->slabs, class_index, most);
-}
-
-void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill)
-{
-    struct bin *bin = &cache->bins[class_index];
-    if (refill.list.count == 0) {
-        return NULL;
     }
     struct object *object = refill_pop(&refill);
     bin->head = refill_link(refill).head;

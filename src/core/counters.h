@@ -13,6 +13,7 @@
     X(REFILL_FREE_LIST, "refill_free_list", "refills by a slab's free list")                       \
     X(REFILL_REMOTE, "refill_remote", "refills by objects other threads had freed")                \
     X(REFILL_CARVE, "refill_carve", "refills by carving fresh objects")                            \
+    X(REFILL_BORROWED, "refill_borrowed", "refills by free objects of another heap")               \
     X(SLAB_FROM_POOL, "slab_from_pool", "slabs taken from the lock-free pool")                     \
     X(SLAB_FROM_REGION, "slab_from_region", "slabs taken from a superslab's free slices")          \
     X(SLAB_TO_POOL, "slab_to_pool", "empty slabs given to the pool")                               \

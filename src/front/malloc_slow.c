@@ -20,6 +20,27 @@
 /* A program linked with the archive gets life.c too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
 
+/* What the empty bin of the class is to be filled with; releases the heap's lock: carved objects
+ * are touched first when they are linked. */
+static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
+{
+    struct cache *cache = &thread->cache;
+    struct heap *heap = thread->heap;
+    if (slab_refill_grows(&heap->slabs, class_index)) {
+        lock_release(&heap->lock);
+        uint32_t most = hak__cache_refill_most(cache, class_index);
+        struct object_list list = hak__heap_borrow(heap, class_index, most);
+        if (list.count != 0) {
+            counter_add(&cache->counters, COUNTER_REFILL_BORROWED, 1);
+            return (struct refill){list, 0};
+        }
+        lock_acquire(&heap->lock);
+    }
+    struct refill refill = hak__cache_refill(cache, class_index);
+    lock_release(&heap->lock);
+    return refill;
+}
+
 static void *malloc_class_once(uint32_t class_index)
 {
     struct thread *thread = thread_enter();
@@ -35,8 +56,7 @@ static void *malloc_class_once(uint32_t class_index)
         hak__thread_leave(thread);
         return object;
     }
-    struct refill refill = hak__cache_refill(&thread->cache, class_index);
-    lock_release(&thread->heap->lock); /* carved objects are touched first when they are linked */
+    struct refill refill = malloc_refill(thread, class_index);
     void *object = hak__cache_fill(&thread->cache, class_index, refill);
     hak__thread_left(thread);
     return object;

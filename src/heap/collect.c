@@ -7,8 +7,9 @@
 #include "os/os.h"
 #include "region/superslab.h"
 
-static uint32_t shared_purged_ms; /* of the last purge pass by any thread */
-static uint32_t shared_pressed;   /* 1: memory is short */
+static uint32_t shared_purged_ms;  /* of the last purge pass by any thread */
+static uint32_t shared_pressed;    /* 1: memory is short */
+static struct heap *shared_lender; /* the next to be asked for objects; NULL: the first */
 
 void hak__heap_collect(struct heap *heap, bool everything)
 {
@@ -30,6 +31,42 @@ void hak__heap_help(struct thread *thread)
         hak__slab_drain(set);
         lock_release(&owner->lock);
     }
+}
+
+static bool heap_lock(struct heap *heap, bool wait)
+{
+    if (wait) {
+        lock_acquire(&heap->lock);
+    }
+    return wait || lock_try(&heap->lock);
+}
+
+struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index, uint32_t most)
+{
+    struct object_list list = {NULL, 0};
+    /* Else address space has to be had, which takes longer than a wait for a lock; and whose owner
+     * is preempted while it holds one may have most of what is free. */
+    bool wait =
+        hak__superslab_bytes_free() < hak__size_classes[class_index].slab_slices * SLICE_SIZE;
+    /* acquire: pairs with the release below; the heap's own words are seen as in hak__heap_first */
+    struct heap *start = atomic_load_acquire(&shared_lender);
+    start = start != NULL ? start : hak__heap_first();
+    struct heap *heap = start;
+    for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
+        if (heap != own && slab_may_lend(&heap->slabs, class_index) && heap_lock(heap, wait)) {
+            list = hak__slab_lend(&heap->slabs, class_index, most);
+            lock_release(&heap->lock);
+        }
+        if (list.count != 0) {
+            break;
+        }
+        heap = heap->next != NULL ? heap->next : hak__heap_first();
+        if (heap == start) {
+            break;
+        }
+    }
+    atomic_store_release(&shared_lender, heap);
+    return list;
 }
 
 /* Heaps without a thread, or with one that sleeps, do not take their notifications. */

@@ -135,8 +135,13 @@ HAK_INLINE struct heap *heap_of_slabs(struct slab_set *slabs)
     return (struct heap *)(void *)((unsigned char *)slabs - offsetof(struct heap, slabs));
 }
 
-/* collect.c. What others may do to any heap: take its notifications, give back its kept spans. */
+/* collect.c. What others may do to any heap: take its notifications and free objects, give back its
+ * kept spans. */
 HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
+/* Up to `most` free objects of the class from another heap than `own`; count 0: none was found. No
+ * lock held. */
+HAK_HIDDEN struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index,
+                                               uint32_t most);
 /* Drains for the owner that `thread` (this one's) found lagging. No lock held. */
 HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
 /* Trims `thread` (this one's) and purges what is due, by the clock. No lock held. */

@@ -81,9 +81,20 @@ static size_t purge_next(size_t *index, bool everything)
     return bits_count(due & ~failed) * SLICE_SIZE;
 }
 
+/* A pass begins: what it gives back is not the program's any more, so from here on more than what
+ * is in use now is growth. */
+static void purge_forget_most(void)
+{
+    struct superslab_table *table = &hak__superslabs;
+    lock_acquire(&hak__region_lock);
+    atomic_store_relaxed(&table->taken_most, table->claimed_slices - table->free_slices);
+    lock_release(&hak__region_lock);
+}
+
 size_t hak__superslab_purge(bool everything)
 {
     size_t purged = 0;
+    purge_forget_most();
     for (size_t index = 0; index != SIZE_MAX; index += index != SIZE_MAX) {
         /* PURGE is for fork: the child must not inherit slices that are out of the map for good.
          * Whoever only passes by while it allocates does not wait for another's call into the OS,
@@ -113,7 +124,11 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
     if (!lock_try(&hak__purge_lock)) {
         return; /* somebody is at it */
     }
-    size_t index = shared_purge_next == SIZE_MAX && begin ? 0 : shared_purge_next;
+    size_t index = shared_purge_next;
+    if (index == SIZE_MAX && begin) {
+        purge_forget_most();
+        index = 0;
+    }
     for (size_t purged = 0; index != SIZE_MAX && purged < bytes; index += index != SIZE_MAX) {
         purged += purge_next(&index, false);
     }

@@ -106,6 +106,16 @@ static size_t superslab_find(uint32_t count, uint64_t aligned, bool dirty_only)
     return SLICE_NONE;
 }
 
+/* Under REGION. */
+static void superslab_note_taken(void)
+{
+    struct superslab_table *table = &hak__superslabs;
+    size_t taken = table->claimed_slices - table->free_slices;
+    if (taken > table->taken_most) {
+        atomic_store_relaxed(&table->taken_most, taken);
+    }
+}
+
 static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
 {
     struct slice_run run = {SLICE_NONE, false};
@@ -121,6 +131,7 @@ static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
         size_t index = run.slice / SUPERSLAB_SLICES;
         uint64_t mask = bits_mask(run.slice % SUPERSLAB_SLICES, count);
         hak__superslab_mark_taken(index, mask);
+        superslab_note_taken();
         run.zeroed = (superslab_at(index)->dirty & mask) == 0;
         superslab_make_dirty(index, mask);
     }
@@ -315,6 +326,13 @@ bool hak__superslab_take_exact(size_t slice, uint32_t count)
     }
     lock_release(&hak__region_lock);
     return all_free;
+}
+
+bool hak__superslab_would_grow(uint32_t count)
+{
+    struct superslab_table *table = &hak__superslabs;
+    return atomic_load_relaxed(&table->claimed_slices) + count >
+           atomic_load_relaxed(&table->free_slices) + atomic_load_relaxed(&table->taken_most);
 }
 
 size_t hak__superslab_bytes_claimed(void)

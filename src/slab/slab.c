@@ -23,7 +23,7 @@ static void slab_list(struct slab_set *set, struct slab *slab)
     if (slab->next != NULL) {
         slab->next->previous = slab;
     }
-    *first = slab;
+    atomic_store_relaxed(first, slab); /* others look whether there is any */
     slab->listed = true;
 }
 
@@ -32,7 +32,7 @@ static void slab_unlist(struct slab_set *set, struct slab *slab)
     if (slab->previous != NULL) {
         slab->previous->next = slab->next;
     } else {
-        set->partial[slab->class_index] = slab->next;
+        atomic_store_relaxed(&set->partial[slab->class_index], slab->next);
     }
     if (slab->next != NULL) {
         slab->next->previous = slab->previous;
@@ -190,6 +190,11 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
         refill = slab_carve(slab, most);
         counter_add(&set->counters, COUNTER_REFILL_CARVE, 1);
     }
+    /* The remote count matters: a slab with remote objects but not notified would never be found
+     * again. */
+    if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
+        slab_unlist(set, slab); /* a free or a notification lists it again */
+    }
     return refill;
 }
 
@@ -206,16 +211,32 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
             }
         }
         refill = slab_take_objects(set, slab, most);
-        /* The remote count matters: a slab with remote objects but not notified would never be
-         * found again. */
-        if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
-            slab_unlist(set, slab); /* a free or a notification lists it again */
-        }
     }
     if (HAK_LEVEL >= 2) { /* all classes would take longer the more threads a heap has */
         slab_check_class(set, class_index);
     }
     return refill;
+}
+
+bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
+{
+    hak__slab_drain(set);
+    uint32_t slices = hak__size_classes[class_index].slab_slices;
+    return set->partial[class_index] == NULL && !(slices == 1 && hak__slab_pool_has_some()) &&
+           hak__superslab_would_grow(slices);
+}
+
+struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, uint32_t most)
+{
+    hak__slab_drain(set);
+    struct slab *slab = set->partial[class_index];
+    for (uint32_t looks = 0; slab != NULL && looks < LEND_LOOKS_MAX; looks++, slab = slab->next) {
+        /* so it has some, and nothing is carved */
+        if (hak__slab_free_objects(slab) * LEND_PART >= slab->capacity) {
+            return slab_take_objects(set, slab, most).list;
+        }
+    }
+    return (struct object_list){NULL, 0};
 }
 
 void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,

@@ -69,7 +69,8 @@ struct slab_set {
     uint32_t shared_patience;    /* pending pushes from which on others drain; relaxed */
     uint32_t shared_crowd_shift; /* bins and remote batches are bounded by bytes >> this; relaxed */
     struct counters counters;
-    struct slab *partial[CLASS_COUNT]; /* first: the next to refill from */
+    /* First: the next to refill from. Relaxed readers without the lock. */
+    struct slab *partial[CLASS_COUNT];
 };
 
 /* A list of objects of one class, linked and zero-terminated. */
@@ -139,6 +140,26 @@ HAK_HIDDEN bool hak__slab_is_object(const struct slab *slab, const void *pointer
 HAK_HIDDEN struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index,
                                           uint32_t most);
 
+/* A refill of the class would need a slab more than the process has had lately, and other heaps'
+ * free objects could do instead: they may lie anywhere that shares no cache line. Under the heap's
+ * lock. */
+HAK_HIDDEN bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index);
+HAK_INLINE bool slab_refill_grows(struct slab_set *set, uint32_t class_index)
+{
+    return HAK_UNLIKELY(set->partial[class_index] == NULL) &&
+           size_class_has_own_lines(class_index) && hak__slab_refill_grows(set, class_index);
+}
+/* Up to `most` free objects of the class for another heap's thread, from a slab that has an eighth
+ * of its objects to give; count 0: there is none. Under the heap's lock. */
+HAK_HIDDEN struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index,
+                                             uint32_t most);
+/* It may have some. Any thread, no lock. A hint. */
+HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
+{
+    return atomic_load_relaxed(&set->partial[class_index]) != NULL ||
+           atomic_load_relaxed(&set->shared_notified) != 0;
+}
+
 /* Returns `list` (count > 0, ending in `tail`), all of `slab`, which the set owns. May give the
  * slab back. Under the lock. */
 HAK_HIDDEN void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,
@@ -165,6 +186,8 @@ HAK_HIDDEN void hak__slab_set_check(const struct slab_set *set);
 HAK_HIDDEN size_t hak__slab_pool_take(void);
 /* False when the pool is full. The slice's owner word is 0. */
 HAK_HIDDEN bool hak__slab_pool_give(size_t slice);
+/* There is one, or was a moment ago. */
+HAK_HIDDEN bool hak__slab_pool_has_some(void);
 /* Returns everything pooled to its superslabs. */
 HAK_HIDDEN void hak__slab_pool_empty(void);
 

@@ -34,6 +34,11 @@ size_t hak__slab_pool_take(void)
     return SLICE_NONE;
 }
 
+bool hak__slab_pool_has_some(void)
+{
+    return (uint32_t)atomic_load_relaxed(&shared_pool_head) != 0;
+}
+
 bool hak__slab_pool_give(size_t slice)
 {
     if (atomic_add_relaxed(&shared_pool_count, 1u) >= POOL_SLICES_MAX) {

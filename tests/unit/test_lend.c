@@ -1,0 +1,347 @@
+/* test_lend.c: free objects of other heaps before the process grows: when it would, who lends what,
+ * and whom a thread asks. tests/threads/test_lending.c is what it is for. */
+#include "../threads/threads.h"
+#include "heaps.h"
+
+enum { SIZE = 1200, OBJECTS = 64 };
+
+static uint32_t lent_class(void)
+{
+    return size_class_of(SIZE);
+}
+
+/* Objects of which a slab has to have so many free before it lends any. */
+static uint32_t lent_least(void)
+{
+    uint32_t capacity = hak__size_classes[lent_class()].objects_per_slab;
+    return (capacity + LEND_PART - 1) / LEND_PART;
+}
+
+/* All objects of a new slab of the set, in use; how many. */
+static uint32_t slab_in_use(struct slab_set *set, void **objects)
+{
+    uint32_t capacity = hak__size_classes[lent_class()].objects_per_slab, count = 0;
+    REQUIRE_SIZE(capacity, <=, OBJECTS);
+    while (count < capacity) {
+        struct object_list list = unit_slab_refill(set, lent_class(), UINT32_MAX);
+        for (struct object *object = list.head; object != NULL; object = object->next) {
+            objects[count++] = object;
+        }
+    }
+    return count;
+}
+
+static void grow_by_what_is_in_use(void)
+{
+    hak__slab_pool_empty();
+    hak__superslab_purge(true);
+}
+
+static void test_most_in_use_since_the_last_pass(void **state)
+{
+    (void)state;
+    for (int in_parts = 0; in_parts < 2; in_parts++) {
+        grow_by_what_is_in_use();
+        assert_true(hak__superslab_would_grow(1));
+        size_t slice = hak__superslab_take(4, 1).slice;
+        assert_true(hak__superslab_would_grow(1));
+        hak__superslab_give(slice, 4);
+        assert_false(hak__superslab_would_grow(4));
+        assert_true(hak__superslab_would_grow(5));
+        slice = hak__superslab_take(3, 1).slice; /* less than once were */
+        assert_false(hak__superslab_would_grow(1));
+        assert_true(hak__superslab_would_grow(2));
+        hak__superslab_give(slice, 3);
+        if (in_parts != 0) {
+            hak__superslab_purge_part(false, 1); /* none is under way */
+            assert_false(hak__superslab_would_grow(4));
+            hak__superslab_purge_part(true, 1);
+        } else {
+            hak__superslab_purge(false);
+        }
+        assert_true(hak__superslab_would_grow(1));
+        while (hak__superslab_purge_is_under_way()) {
+            hak__superslab_purge_part(true, 1);
+        }
+    }
+}
+
+static void test_a_pass_that_goes_on_forgets_nothing(void **state)
+{
+    (void)state;
+    grow_by_what_is_in_use();
+    unit_free_superslabs(3);
+    hak__superslab_purge_part(true, 1); /* ages them */
+    while (hak__superslab_purge_is_under_way()) {
+        hak__superslab_purge_part(false, SIZE_MAX);
+    }
+    hak__superslab_purge_part(true, 1);
+    assert_true(hak__superslab_purge_is_under_way());
+    hak__superslab_give(hak__superslab_take(4, 1).slice, 4);
+    hak__superslab_purge_part(true, 1);
+    assert_false(hak__superslab_would_grow(4));
+    grow_by_what_is_in_use();
+}
+
+static void test_when_a_refill_grows(void **state)
+{
+    (void)state;
+    void *objects[OBJECTS];
+    struct slab_set *set = unit_set_create();
+    grow_by_what_is_in_use();
+    assert_true(slab_refill_grows(set, lent_class()));
+    assert_false(slab_refill_grows(set, 1)); /* would share cache lines */
+    uint32_t count = slab_in_use(set, objects);
+    assert_true(slab_refill_grows(set, lent_class()));
+    unit_return_remote(objects, 1); /* found by draining */
+    assert_false(slab_refill_grows(set, lent_class()));
+    assert_ptr_equal(unit_slab_refill(set, lent_class(), 1).head, objects[0]);
+    assert_true(slab_refill_grows(set, lent_class()));
+    unit_return(set, objects, 1);
+    assert_false(slab_refill_grows(set, lent_class()));
+    unit_return(set, objects + 1, count - 1); /* the slab is in the pool */
+    assert_false(slab_refill_grows(set, lent_class()));
+    uint32_t long_class = size_class_of(40000); /* a slab of several slices */
+    assert_true(slab_refill_grows(set, long_class));
+    size_t slice = hak__slab_pool_take();
+    assert_true(slice != SLICE_NONE);
+    assert_true(slab_refill_grows(set, lent_class()));
+    hak__superslab_give(slice, 1); /* as many as were in use */
+    assert_false(slab_refill_grows(set, lent_class()));
+    assert_true(slab_refill_grows(set, long_class));
+    grow_by_what_is_in_use();
+    assert_true(slab_refill_grows(set, lent_class()));
+    unit_set_destroy(set);
+}
+
+static void test_what_is_lent(void **state)
+{
+    (void)state;
+    void *objects[OBJECTS];
+    struct slab_set *set = unit_set_create();
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
+    struct object *first = unit_slab_refill(set, lent_class(), 1).head;
+    struct slab *slab = unit_slab_of(first);
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count,
+                     0); /* nothing is carved */
+    assert_int_equal(slab->carved_count, 1);
+    objects[0] = first;
+    uint32_t count = 1;
+    while (count < slab->capacity) {
+        objects[count++] = unit_slab_refill(set, lent_class(), 1).head;
+    }
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
+    unit_return(set, objects, lent_least() - 1);
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
+    unit_return_remote(objects + lent_least() - 1, 1);
+    struct object_list list = hak__slab_lend(set, lent_class(), UINT32_MAX);
+    assert_int_equal(list.count, lent_least() - 1); /* those of its own list */
+    assert_ptr_equal(list.head, objects[0]);
+    unit_list_tail(list);
+    assert_true(slab->listed); /* for the remote one */
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
+    unit_return_remote(objects, lent_least() - 1);
+    list = hak__slab_lend(set, lent_class(), 2);
+    assert_int_equal(list.count, 2); /* as many as asked for */
+    assert_int_equal(hak__slab_free_objects(slab), lent_least() - 2);
+    unit_return_remote((void *[]){list.head, list.head->next}, 2);
+    unit_return_remote(objects + lent_least(), count - lent_least());
+    hak__slab_drain(set);
+    unit_set_destroy(set);
+}
+
+/* A slab that has nothing left is not looked at by refills and comes back with a free. */
+static void test_a_slab_lent_wholly(void **state)
+{
+    (void)state;
+    void *objects[OBJECTS];
+    struct slab_set *set = unit_set_create();
+    uint32_t count = slab_in_use(set, objects);
+    unit_return(set, objects, lent_least());
+    assert_non_null(set->partial[lent_class()]);
+    assert_true(slab_may_lend(set, lent_class()));
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, lent_least());
+    assert_null(set->partial[lent_class()]);
+    assert_false(slab_may_lend(set, lent_class()));
+    unit_return_remote(objects, lent_least());
+    assert_true(slab_may_lend(set, lent_class()));
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, lent_least());
+    unit_return(set, objects, count);
+    unit_set_destroy(set);
+}
+
+/* Just an eighth. */
+static void test_one_of_eight(void **state)
+{
+    (void)state;
+    void *objects[UNIT_SLAB_OBJECTS];
+    HAK_STATIC_ASSERT(UNIT_SLAB_OBJECTS == LEND_PART, "one is an eighth");
+    uint32_t class_index = unit_small_slab_class();
+    struct slab_set *set = unit_set_create();
+    for (uint32_t i = 0; i < COUNT_OF(objects); i++) {
+        objects[i] = unit_slab_refill(set, class_index, 1).head;
+    }
+    unit_return(set, objects, 1);
+    assert_ptr_equal(hak__slab_lend(set, class_index, UINT32_MAX).head, objects[0]);
+    unit_return(set, objects, COUNT_OF(objects));
+    unit_set_destroy(set);
+}
+
+static void test_looks(void **state)
+{
+    (void)state;
+    void *objects[LEND_LOOKS_MAX + 1][OBJECTS];
+    uint32_t count = 0;
+    struct slab_set *set = unit_set_create();
+    for (uint32_t i = 0; i <= LEND_LOOKS_MAX; i++) {
+        count = slab_in_use(set, objects[i]);
+    }
+    unit_return(set, objects[0], lent_least());
+    for (uint32_t i = 1; i <= LEND_LOOKS_MAX; i++) {
+        assert_int_equal(hak__slab_lend(set, lent_class(), 1).count, 1);
+        unit_return(set, objects[0], 1);
+        unit_return(set, objects[i], 1); /* listed before it */
+    }
+    assert_int_equal(hak__slab_lend(set, lent_class(), 1).count, 0);
+    unit_return(set, objects[0] + lent_least(), count - lent_least());
+    for (uint32_t i = 1; i <= LEND_LOOKS_MAX; i++) {
+        unit_return(set, objects[i] + 1, count - 1);
+    }
+    unit_set_destroy(set);
+}
+
+/* A heap whose slab has something to lend, and one that asks. */
+struct lender {
+    struct thread *thread, *asking;
+    void *objects[OBJECTS];
+    uint32_t count;
+};
+
+static void lender_create(struct lender *lender)
+{
+    lender->thread = adopt();
+    lender->asking = adopt();
+    REQUIRE(lender->thread->heap != lender->asking->heap);
+    lender->count = slab_in_use(&lender->thread->heap->slabs, lender->objects);
+    unit_return(&lender->thread->heap->slabs, lender->objects, lent_least());
+}
+
+static struct object_list lender_ask(const struct lender *lender)
+{
+    return hak__heap_borrow(lender->asking->heap, lent_class(), UINT32_MAX);
+}
+
+/* It is the first to be asked the next time. */
+static void lender_is_next(const struct lender *lender)
+{
+    while (lender_ask(lender).count == 0) {
+    }
+    unit_return(&lender->thread->heap->slabs, lender->objects, lent_least());
+}
+
+static void lender_destroy(struct lender *lender)
+{
+    unit_return(&lender->thread->heap->slabs, lender->objects, lender->count);
+    hak__thread_park(lender->thread);
+    hak__thread_park(lender->asking);
+}
+
+static void test_borrow(void **state)
+{
+    (void)state;
+    struct lender lender;
+    lender_create(&lender);
+    assert_int_equal(hak__heap_borrow(lender.thread->heap, lent_class(), 1).count, 0); /* its own */
+    assert_int_equal(lender_ask(&lender).count, lent_least());
+    assert_int_equal(lender_ask(&lender).count, 0);
+    lender_destroy(&lender);
+}
+
+/* Only some are asked at a time; the next time others are. */
+static void test_all_are_asked_in_turn(void **state)
+{
+    (void)state;
+    enum { HEAPS = 3 * LENDERS_MAX };
+    struct lender lender;
+    struct thread *others[HEAPS];
+    lender_create(&lender);
+    for (uint32_t i = 0; i < HEAPS; i++) {
+        others[i] = adopt();
+    }
+    size_t most = heaps_count() / LENDERS_MAX + 1;
+    for (int round = 0; round < 2; round++) {
+        size_t asked = 0;
+        while (lender_ask(&lender).count == 0) {
+            REQUIRE_SIZE(++asked, <=, most);
+        }
+        assert_true(asked != 0);
+        unit_return(&lender.thread->heap->slabs, lender.objects, lent_least());
+        assert_int_equal(lender_ask(&lender).count, lent_least()); /* who lent last, first */
+        unit_return(&lender.thread->heap->slabs, lender.objects, lent_least());
+        assert_int_equal(hak__heap_borrow(lender.asking->heap, size_class_of(5000), 1).count, 0);
+    }
+    lender_is_next(&lender);
+    assert_int_equal(lender_ask(&lender).count, lent_least());
+    lender_destroy(&lender);
+    for (uint32_t i = 0; i < HEAPS; i++) {
+        hak__thread_park(others[i]);
+    }
+}
+
+static void *borrow_as_a_thread(void *argument)
+{
+    struct object_list list = lender_ask(argument);
+    return (void *)(uintptr_t)list.count;
+}
+
+/* Nobody waits for a heap's lock, unless address space had to be asked for instead. */
+static void test_whom_a_thread_waits_for(void **state)
+{
+    enum { SLICES_MAX = 16384 };
+    static size_t slices[SLICES_MAX];
+    (void)state;
+    struct lender lender;
+    lender_create(&lender);
+    hak__superslab_give(hak__superslab_take(1, 1).slice, 1);
+    lender_is_next(&lender);
+    lock_acquire(&lender.thread->heap->lock);
+    assert_int_equal(lender_ask(&lender).count, 0);
+    lock_release(&lender.thread->heap->lock);
+
+    uint32_t count = 0;
+    while (hak__superslab_bytes_free() != 0) {
+        REQUIRE(count < SLICES_MAX);
+        slices[count++] = hak__superslab_take(1, 1).slice;
+    }
+    lender_is_next(&lender);
+    lock_acquire(&lender.thread->heap->lock);
+    pthread_t thread = thread_start(borrow_as_a_thread, &lender);
+    while (__atomic_load_n(&lender.thread->heap->lock.shared_state, __ATOMIC_RELAXED) != 2) {
+        usleep(100);
+    }
+    lock_release(&lender.thread->heap->lock);
+    void *borrowed;
+    assert_int_equal(pthread_join(thread, &borrowed), 0);
+    assert_int_equal((uintptr_t)borrowed, lent_least());
+    while (count != 0) {
+        hak__superslab_give(slices[--count], 1);
+    }
+    lender_destroy(&lender);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_most_in_use_since_the_last_pass),
+        cmocka_unit_test(test_a_pass_that_goes_on_forgets_nothing),
+        cmocka_unit_test(test_when_a_refill_grows),
+        cmocka_unit_test(test_what_is_lent),
+        cmocka_unit_test(test_a_slab_lent_wholly),
+        cmocka_unit_test(test_one_of_eight),
+        cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_borrow),
+        cmocka_unit_test(test_all_are_asked_in_turn),
+        cmocka_unit_test(test_whom_a_thread_waits_for),
+    };
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+}
