@@ -131,11 +131,9 @@
 /* The same for a heap without a thread, which never drains. */
 #define NOTIFIED_PENDING_MAX_PARKED (HAK_TINY_LIMITS ? 1u : 4u)
 
-/* Before the process grows, so many other heaps are asked for free objects, of a slab that has one
- * part in so many of its own to give, one of the first few (docs/decisions/0059). */
+/* Before the process grows, so many other heaps are asked for free objects (docs/decisions/0059).
+ */
 #define LENDERS_MAX (HAK_TINY_LIMITS ? 2u : 8u)
-#define LEND_PART 8u
-#define LEND_LOOKS_MAX (HAK_TINY_LIMITS ? 2u : 4u)
 
 /* Slow-path operations between two looks at the clock, and between two flushes of the remote
  * buffer. */

@@ -230,13 +230,12 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
 {
     hak__slab_drain(set);
     struct slab *slab = set->partial[class_index];
-    for (uint32_t looks = 0; slab != NULL && looks < LEND_LOOKS_MAX; looks++, slab = slab->next) {
-        /* so it has some, and nothing is carved */
-        if (hak__slab_free_objects(slab) * LEND_PART >= slab->capacity) {
-            return slab_take_objects(set, slab, most).list;
-        }
+    /* Else untouched memory is all that there is: that slab was made when there was no other, and
+     * those that frees list come before it. */
+    if (slab == NULL || hak__slab_free_objects(slab) == 0) {
+        return (struct object_list){NULL, 0};
     }
-    return (struct object_list){NULL, 0};
+    return slab_take_objects(set, slab, most).list;
 }
 
 void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,

@@ -149,8 +149,8 @@ HAK_INLINE bool slab_refill_grows(struct slab_set *set, uint32_t class_index)
     return HAK_UNLIKELY(set->partial[class_index] == NULL) &&
            size_class_has_own_lines(class_index) && hak__slab_refill_grows(set, class_index);
 }
-/* Up to `most` free objects of the class for another heap's thread, from a slab that has an eighth
- * of its objects to give; count 0: there is none. Under the heap's lock. */
+/* Up to `most` free objects of one slab of the class for another heap's thread; count 0: none was
+ * found. Under the heap's lock. */
 HAK_HIDDEN struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index,
                                              uint32_t most);
 /* It may have some. Any thread, no lock. A hint. */

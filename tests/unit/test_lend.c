@@ -3,18 +3,11 @@
 #include "../threads/threads.h"
 #include "heaps.h"
 
-enum { SIZE = 1200, OBJECTS = 64 };
+enum { SIZE = 1200, OBJECTS = 64, FREE = 3 };
 
 static uint32_t lent_class(void)
 {
     return size_class_of(SIZE);
-}
-
-/* Objects of which a slab has to have so many free before it lends any. */
-static uint32_t lent_least(void)
-{
-    uint32_t capacity = hak__size_classes[lent_class()].objects_per_slab;
-    return (capacity + LEND_PART - 1) / LEND_PART;
 }
 
 /* All objects of a new slab of the set, in use; how many. */
@@ -131,21 +124,21 @@ static void test_what_is_lent(void **state)
         objects[count++] = unit_slab_refill(set, lent_class(), 1).head;
     }
     assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
-    unit_return(set, objects, lent_least() - 1);
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
-    unit_return_remote(objects + lent_least() - 1, 1);
+    unit_return(set, objects, FREE);
+    unit_return_remote(objects + FREE, 1);
     struct object_list list = hak__slab_lend(set, lent_class(), UINT32_MAX);
-    assert_int_equal(list.count, lent_least() - 1); /* those of its own list */
+    assert_int_equal(list.count, FREE); /* those of its own list */
     assert_ptr_equal(list.head, objects[0]);
     unit_list_tail(list);
     assert_true(slab->listed); /* for the remote one */
+    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[FREE]);
     assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
-    unit_return_remote(objects, lent_least() - 1);
+    unit_return_remote(objects, FREE);
     list = hak__slab_lend(set, lent_class(), 2);
     assert_int_equal(list.count, 2); /* as many as asked for */
-    assert_int_equal(hak__slab_free_objects(slab), lent_least() - 2);
+    assert_int_equal(hak__slab_free_objects(slab), FREE - 2);
     unit_return_remote((void *[]){list.head, list.head->next}, 2);
-    unit_return_remote(objects + lent_least(), count - lent_least());
+    unit_return_remote(objects + FREE, count - FREE);
     hak__slab_drain(set);
     unit_set_destroy(set);
 }
@@ -157,56 +150,45 @@ static void test_a_slab_lent_wholly(void **state)
     void *objects[OBJECTS];
     struct slab_set *set = unit_set_create();
     uint32_t count = slab_in_use(set, objects);
-    unit_return(set, objects, lent_least());
+    unit_return(set, objects, FREE);
     assert_non_null(set->partial[lent_class()]);
     assert_true(slab_may_lend(set, lent_class()));
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, lent_least());
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, FREE);
     assert_null(set->partial[lent_class()]);
     assert_false(slab_may_lend(set, lent_class()));
-    unit_return_remote(objects, lent_least());
+    unit_return_remote(objects, FREE);
     assert_true(slab_may_lend(set, lent_class()));
-    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, lent_least());
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, FREE);
     unit_return(set, objects, count);
     unit_set_destroy(set);
 }
 
-/* Just an eighth. */
-static void test_one_of_eight(void **state)
+/* It lies behind whatever can lend. */
+static void test_untouched_memory_is_not_lent(void **state)
 {
     (void)state;
-    void *objects[UNIT_SLAB_OBJECTS];
-    HAK_STATIC_ASSERT(UNIT_SLAB_OBJECTS == LEND_PART, "one is an eighth");
-    uint32_t class_index = unit_small_slab_class();
+    void *objects[OBJECTS];
     struct slab_set *set = unit_set_create();
-    for (uint32_t i = 0; i < COUNT_OF(objects); i++) {
-        objects[i] = unit_slab_refill(set, class_index, 1).head;
-    }
+    uint32_t count = slab_in_use(set, objects);
+    void *first = unit_slab_refill(set, lent_class(), 1).head;
+    struct slab *untouched = unit_slab_of(first);
+    unit_return(set, objects, 1); /* listed before it */
+    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
     unit_return(set, objects, 1);
-    assert_ptr_equal(hak__slab_lend(set, class_index, UINT32_MAX).head, objects[0]);
-    unit_return(set, objects, COUNT_OF(objects));
-    unit_set_destroy(set);
-}
-
-static void test_looks(void **state)
-{
-    (void)state;
-    void *objects[LEND_LOOKS_MAX + 1][OBJECTS];
-    uint32_t count = 0;
-    struct slab_set *set = unit_set_create();
-    for (uint32_t i = 0; i <= LEND_LOOKS_MAX; i++) {
-        count = slab_in_use(set, objects[i]);
-    }
-    unit_return(set, objects[0], lent_least());
-    for (uint32_t i = 1; i <= LEND_LOOKS_MAX; i++) {
-        assert_int_equal(hak__slab_lend(set, lent_class(), 1).count, 1);
-        unit_return(set, objects[0], 1);
-        unit_return(set, objects[i], 1); /* listed before it */
-    }
-    assert_int_equal(hak__slab_lend(set, lent_class(), 1).count, 0);
-    unit_return(set, objects[0] + lent_least(), count - lent_least());
-    for (uint32_t i = 1; i <= LEND_LOOKS_MAX; i++) {
-        unit_return(set, objects[i] + 1, count - 1);
-    }
+    void *second = unit_slab_refill(set, lent_class(), 1).head;
+    assert_ptr_equal(second, objects[0]);
+    void *third = unit_slab_refill(set, lent_class(), 1).head;
+    assert_ptr_equal(unit_slab_of(third), untouched);
+    unit_return(set, objects, 1);
+    unit_return(set, &third, 1); /* in the list already, behind */
+    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
+    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, third);
+    assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
+    unit_return_remote(objects, 1); /* and before it again */
+    assert_ptr_equal(set->partial[lent_class()], untouched);
+    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
+    unit_return(set, objects, count);
+    unit_return(set, (void *[]){first, third}, 2);
     unit_set_destroy(set);
 }
 
@@ -223,7 +205,7 @@ static void lender_create(struct lender *lender)
     lender->asking = adopt();
     REQUIRE(lender->thread->heap != lender->asking->heap);
     lender->count = slab_in_use(&lender->thread->heap->slabs, lender->objects);
-    unit_return(&lender->thread->heap->slabs, lender->objects, lent_least());
+    unit_return(&lender->thread->heap->slabs, lender->objects, FREE);
 }
 
 static struct object_list lender_ask(const struct lender *lender)
@@ -236,7 +218,7 @@ static void lender_is_next(const struct lender *lender)
 {
     while (lender_ask(lender).count == 0) {
     }
-    unit_return(&lender->thread->heap->slabs, lender->objects, lent_least());
+    unit_return(&lender->thread->heap->slabs, lender->objects, FREE);
 }
 
 static void lender_destroy(struct lender *lender)
@@ -252,7 +234,7 @@ static void test_borrow(void **state)
     struct lender lender;
     lender_create(&lender);
     assert_int_equal(hak__heap_borrow(lender.thread->heap, lent_class(), 1).count, 0); /* its own */
-    assert_int_equal(lender_ask(&lender).count, lent_least());
+    assert_int_equal(lender_ask(&lender).count, FREE);
     assert_int_equal(lender_ask(&lender).count, 0);
     lender_destroy(&lender);
 }
@@ -275,13 +257,13 @@ static void test_all_are_asked_in_turn(void **state)
             REQUIRE_SIZE(++asked, <=, most);
         }
         assert_true(asked != 0);
-        unit_return(&lender.thread->heap->slabs, lender.objects, lent_least());
-        assert_int_equal(lender_ask(&lender).count, lent_least()); /* who lent last, first */
-        unit_return(&lender.thread->heap->slabs, lender.objects, lent_least());
+        unit_return(&lender.thread->heap->slabs, lender.objects, FREE);
+        assert_int_equal(lender_ask(&lender).count, FREE); /* who lent last, first */
+        unit_return(&lender.thread->heap->slabs, lender.objects, FREE);
         assert_int_equal(hak__heap_borrow(lender.asking->heap, size_class_of(5000), 1).count, 0);
     }
     lender_is_next(&lender);
-    assert_int_equal(lender_ask(&lender).count, lent_least());
+    assert_int_equal(lender_ask(&lender).count, FREE);
     lender_destroy(&lender);
     for (uint32_t i = 0; i < HEAPS; i++) {
         hak__thread_park(others[i]);
@@ -322,7 +304,7 @@ static void test_whom_a_thread_waits_for(void **state)
     lock_release(&lender.thread->heap->lock);
     void *borrowed;
     assert_int_equal(pthread_join(thread, &borrowed), 0);
-    assert_int_equal((uintptr_t)borrowed, lent_least());
+    assert_int_equal((uintptr_t)borrowed, FREE);
     while (count != 0) {
         hak__superslab_give(slices[--count], 1);
     }
@@ -337,8 +319,7 @@ int main(void)
         cmocka_unit_test(test_when_a_refill_grows),
         cmocka_unit_test(test_what_is_lent),
         cmocka_unit_test(test_a_slab_lent_wholly),
-        cmocka_unit_test(test_one_of_eight),
-        cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_untouched_memory_is_not_lent),
         cmocka_unit_test(test_borrow),
         cmocka_unit_test(test_all_are_asked_in_turn),
         cmocka_unit_test(test_whom_a_thread_waits_for),
