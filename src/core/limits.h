@@ -111,7 +111,8 @@
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)
 
 /* Objects carved at once are at most this many bytes: carving links them and so touches their OS
- * pages. */
+ * pages. In a slab of untouched ones those that start in as many, a page's, the first alone
+ * (docs/decisions/0060). */
 #define CARVE_BYTES 4096u
 
 /* Remote buffer: one entry per slice freed to lately; a full entry is sent. A consumer of messages

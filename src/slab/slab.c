@@ -44,19 +44,20 @@ static void slab_unlist(struct slab_set *set, struct slab *slab)
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
     const struct size_class *size_class = &hak__size_classes[class_index];
-    size_t slice = SLICE_NONE;
+    struct slice_run run = {SLICE_NONE, false};
     if (size_class->slab_slices == 1) {
-        slice = hak__slab_pool_take();
+        run.slice = hak__slab_pool_take();
     }
-    if (slice != SLICE_NONE) {
+    if (run.slice != SLICE_NONE) {
         counter_add(&set->counters, COUNTER_SLAB_FROM_POOL, 1);
     } else {
-        slice = hak__superslab_take(size_class->slab_slices, 1).slice;
-        if (slice == SLICE_NONE) {
+        run = hak__superslab_take(size_class->slab_slices, 1);
+        if (run.slice == SLICE_NONE) {
             return NULL;
         }
         counter_add(&set->counters, COUNTER_SLAB_FROM_REGION, 1);
     }
+    size_t slice = run.slice;
     struct slab *slab = window_slab_metadata(slice);
     slab->free_list = NULL;
     atomic_store_relaxed(&slab->shared_remote, UINT64_C(0)); /* nobody else knows the slab yet */
@@ -67,6 +68,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->class_index = (uint8_t)class_index;
     slab->slice_count = size_class->slab_slices;
     slab->slices_back = 0;
+    slab->untouched = run.zeroed;
     slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
@@ -141,18 +143,31 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
     }
 }
 
-/* The next objects of untouched memory, no more than CARVE_BYTES of it. */
+/* Objects to carve at `first`. The first touch of a page is to be the program's, which comes for it
+ * with the first object that starts there: of a page that nobody has touched that one alone is cut,
+ * and the others, which linking touches, the next time. */
+static uint32_t slab_carve_count(const struct slab *slab, const unsigned char *first, size_t size)
+{
+    size_t bytes = CARVE_BYTES;
+    if (slab->untouched) {
+        size_t offset = (uintptr_t)first % CARVE_BYTES;
+        /* an object before it would start in the page before; rounds up */
+        bytes = offset < size ? 1 : CARVE_BYTES - offset + size - 1;
+    }
+    return bytes < size ? 1 : (uint32_t)(bytes / size);
+}
+
+/* The next objects of untouched memory, no more than start in CARVE_BYTES of it. */
 static struct refill slab_carve(struct slab *slab, uint32_t most)
 {
     size_t size = size_class_bytes(slab->class_index);
-    uint32_t count = (uint32_t)(CARVE_BYTES / size);
+    unsigned char *first = slab_start(slab) + slab->first + slab->carved_count * size;
+    uint32_t count = slab_carve_count(slab, first, size);
     uint32_t left = slab->capacity - slab->carved_count;
-    count = count == 0 ? 1 : count;
     count = count > left ? left : count;
     count = count > most ? most : count;
-    void *first = slab_start(slab) + slab->first + slab->carved_count * size;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
-    return (struct refill){{first, count}, (uint32_t)size};
+    return (struct refill){{(struct object *)(void *)first, count}, (uint32_t)size};
 }
 
 /* Leaves what is more than `most` in the slab, for the heap's other threads, who would have
@@ -190,11 +205,6 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
         refill = slab_carve(slab, most);
         counter_add(&set->counters, COUNTER_REFILL_CARVE, 1);
     }
-    /* The remote count matters: a slab with remote objects but not notified would never be found
-     * again. */
-    if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
-        slab_unlist(set, slab); /* a free or a notification lists it again */
-    }
     return refill;
 }
 
@@ -211,6 +221,11 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
             }
         }
         refill = slab_take_objects(set, slab, most);
+        /* The remote count matters: a slab with remote objects but not notified would never be
+         * found again. */
+        if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
+            slab_unlist(set, slab); /* a free or a notification lists it again */
+        }
     }
     if (HAK_LEVEL >= 2) { /* all classes would take longer the more threads a heap has */
         slab_check_class(set, class_index);
@@ -229,13 +244,13 @@ bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
 struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, uint32_t most)
 {
     hak__slab_drain(set);
-    struct slab *slab = set->partial[class_index];
+    const struct slab *slab = set->partial[class_index];
     /* Else untouched memory is all that there is: that slab was made when there was no other, and
      * those that frees list come before it. */
     if (slab == NULL || hak__slab_free_objects(slab) == 0) {
         return (struct object_list){NULL, 0};
     }
-    return slab_take_objects(set, slab, most).list;
+    return hak__slab_refill(set, class_index, most).list;
 }
 
 void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,

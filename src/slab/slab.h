@@ -56,6 +56,7 @@ struct slab {
     uint8_t slice_count;
     uint8_t slices_back; /* in the metadata of a slab's further slices: how many back its head is */
     bool listed;
+    bool untouched; /* no page of it was resident when it was taken */
     uint16_t first; /* where the first object lies, bytes from the start (core/size_class.h) */
 };
 

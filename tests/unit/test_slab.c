@@ -85,30 +85,91 @@ static void test_slabs_have_colors(void **state)
     unit_set_destroy(set);
 }
 
+/* What one more refill carves of a slab of which `count` objects are: 4 KiB; where no page had been
+ * touched, of each page the first object that starts there, then the others. */
+static uint32_t carve_expected(size_t size, uint32_t first, uint32_t count, bool untouched)
+{
+    if (!untouched) {
+        return size >= CARVE_BYTES ? 1 : (uint32_t)(CARVE_BYTES / size);
+    }
+    size_t page = (first + count * size) / CARVE_BYTES;
+    if (count == 0 || (first + (count - 1) * size) / CARVE_BYTES != page) {
+        return 1;
+    }
+    uint32_t end = count;
+    while ((first + end * size) / CARVE_BYTES == page) {
+        end++;
+    }
+    return end - count;
+}
+
+static void carve_a_slab(uint32_t class_index, bool untouched)
+{
+    struct slab_set *set = unit_set_create();
+    size_t size = size_class_bytes(class_index);
+    uint32_t capacity = hak__size_classes[class_index].objects_per_slab, count = 0;
+    while (count < capacity) {
+        uint32_t before = count;
+        count = refill_into(set, class_index, count);
+        uint32_t first = unit_slab_of(objects[0])->first;
+        uint32_t batch = carve_expected(size, first, before, untouched);
+        assert_int_equal(count - before, batch < capacity - before ? batch : capacity - before);
+    }
+    struct slab *slab = unit_slab_of(objects[0]);
+    assert_ptr_equal(objects[0], (char *)window_slice_address(slab_slice(slab)) + slab->first);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_ptr_equal(objects[i], (char *)objects[0] + i * size);
+    }
+    assert_int_equal(slab->carved_count, capacity);
+    assert_int_equal(slab->capacity, capacity);
+    assert_ptr_equal(slab->owner, set);
+    assert_null(set->partial[class_index]); /* full */
+    unit_return(set, objects, count);
+    unit_set_destroy(set);
+}
+
 static void test_carving_in_address_order(void **state)
 {
     (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        struct slab_set *set = unit_set_create();
-        size_t size = size_class_bytes(class_index);
-        uint32_t capacity = hak__size_classes[class_index].objects_per_slab, count = 0;
-        while (count < capacity) {
-            uint32_t before = count;
-            count = refill_into(set, class_index, count);
-            uint32_t batch = size >= CARVE_BYTES ? 1 : (uint32_t)(CARVE_BYTES / size);
-            assert_int_equal(count - before, batch < capacity - before ? batch : capacity - before);
+        hak__slab_pool_empty();
+        hak__superslab_purge(true);
+        carve_a_slab(class_index, true);
+        unit_free_superslabs(1);
+        carve_a_slab(class_index, false); /* of 32 KiB: from the pool */
+        unit_free_superslabs(1);
+        hak__slab_pool_empty();
+        carve_a_slab(class_index, false);
+    }
+}
+
+/* Whoever fills its bins from untouched memory and writes to what it gets does not wait for the
+ * kernel in malloc. */
+static void test_the_first_touch_is_the_programs(void **state)
+{
+    (void)state;
+    if (hak__os_page_size() != CARVE_BYTES) {
+        skip();
+    }
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        struct cache *cache = unit_cache_create();
+        uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
+        size_t bytes = hak__size_classes[class_index].slab_slices * SLICE_SIZE;
+        hak__slab_pool_empty();
+        hak__superslab_purge(true);
+        for (uint32_t i = 0; i < capacity; i++) {
+            size_t touched = 0, *object;
+            if (i != 0) {
+                touched = hak__os_resident(slab_start(unit_slab_of(objects[0])), bytes);
+            }
+            objects[i] = object = unit_cache_allocate(cache, class_index);
+            struct slab *slab = unit_slab_of(objects[i]);
+            assert_ptr_equal(slab, unit_slab_of(objects[0]));
+            assert_int_equal(hak__os_resident(slab_start(slab), bytes), touched);
+            *object = 1;
         }
-        struct slab *slab = unit_slab_of(objects[0]);
-        assert_ptr_equal(objects[0], (char *)window_slice_address(slab_slice(slab)) + slab->first);
-        for (uint32_t i = 0; i < count; i++) {
-            assert_ptr_equal(objects[i], (char *)objects[0] + i * size);
-        }
-        assert_int_equal(slab->carved_count, capacity);
-        assert_int_equal(slab->capacity, capacity);
-        assert_ptr_equal(slab->owner, set);
-        assert_null(set->partial[class_index]); /* full */
-        unit_return(set, objects, count);
-        unit_set_destroy(set);
+        unit_return(cache->slabs, objects, capacity);
+        unit_cache_destroy(cache);
     }
 }
 
@@ -501,6 +562,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_carving_in_address_order),
+        cmocka_unit_test(test_the_first_touch_is_the_programs),
         cmocka_unit_test(test_slabs_have_colors),
         cmocka_unit_test(test_memory_not_needed_is_not_touched),
         cmocka_unit_test(test_owner_words_and_heads),
