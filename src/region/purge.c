@@ -81,8 +81,8 @@ static size_t purge_next(size_t *index, bool everything)
     return bits_count(due & ~failed) * SLICE_SIZE;
 }
 
-/* A pass begins: what it gives back is not the program's any more, so from here on more than what
- * is in use now is growth. */
+/* What is given back from here on is not the program's any more: more than what is in use now is
+ * growth. */
 static void purge_forget_most(void)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -140,6 +140,7 @@ size_t hak__superslab_release(size_t bytes)
 {
     size_t released = 0;
     struct superslab_table *table = &hak__superslabs;
+    purge_forget_most();
     lock_acquire(&hak__growth_lock);
     for (size_t index = 0; index < table->count && released < bytes; index++) {
         struct superslab *superslab = superslab_at(index);

@@ -322,6 +322,7 @@ bool hak__superslab_take_exact(size_t slice, uint32_t count)
     bool all_free = (superslab->free & mask) == mask;
     if (all_free) {
         hak__superslab_mark_taken(index, mask);
+        superslab_note_taken();
         superslab_make_dirty(index, mask);
     }
     lock_release(&hak__region_lock);

@@ -72,7 +72,8 @@ HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
 HAK_HIDDEN size_t hak__superslab_bytes_free(void);
 
-/* With `count` slices more as many would be in use as never since the last purge pass. A hint. */
+/* With `count` slices more as many would be in use as never since memory last went back: a purge
+ * pass, or a release. A hint. */
 HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
 
 /* region/purge.c: gives dirty free slices back to the OS; `everything` also those not aged, else
@@ -102,7 +103,7 @@ struct superslab_table {
     size_t claimed_slices;
     size_t free_slices;
     size_t dirty_free_slices;
-    size_t taken_most; /* most slices in use since the last purge pass began; relaxed readers */
+    size_t taken_most; /* most slices in use since memory last went back; relaxed readers */
     /* What speaks for huge pages or against, under GROWTH: index + 1 of the last superslab of small
      * pages but one, and of the last, that was claimed for one slice [0], for a longer run [1]. */
     size_t small_pages[2][2];

@@ -191,6 +191,15 @@ static struct object_list slab_take_part(struct slab *slab, struct object_list l
     return list;
 }
 
+/* The remote count matters: a slab with remote objects but not notified would never be found again.
+ */
+HAK_INLINE void slab_unlist_used_up(struct slab_set *set, struct slab *slab)
+{
+    if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
+        slab_unlist(set, slab); /* a free or a notification lists it again */
+    }
+}
+
 /* Takes what the slab has to give, cheapest first; count 0 when it has nothing. */
 static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, uint32_t most)
 {
@@ -221,11 +230,7 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
             }
         }
         refill = slab_take_objects(set, slab, most);
-        /* The remote count matters: a slab with remote objects but not notified would never be
-         * found again. */
-        if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
-            slab_unlist(set, slab); /* a free or a notification lists it again */
-        }
+        slab_unlist_used_up(set, slab);
     }
     if (HAK_LEVEL >= 2) { /* all classes would take longer the more threads a heap has */
         slab_check_class(set, class_index);
@@ -243,14 +248,23 @@ bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
 
 struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, uint32_t most)
 {
+    struct object_list list = {NULL, 0};
+    /* Once: what a second look brings may be idle, and gone with the memory that the first found.
+     */
     hak__slab_drain(set);
-    const struct slab *slab = set->partial[class_index];
-    /* Else untouched memory is all that there is: that slab was made when there was no other, and
-     * those that frees list come before it. */
-    if (slab == NULL || hak__slab_free_objects(slab) == 0) {
-        return (struct object_list){NULL, 0};
+    for (struct slab *slab; list.count == 0 && (slab = set->partial[class_index]) != NULL;) {
+        list = (struct object_list){slab->free_list, slab->free_count};
+        if (list.count == 0) {
+            list = hak__slab_take_remote(slab);
+        }
+        if (list.count != 0) {
+            list = slab_take_part(slab, list, most);
+        } else if (slab->carved_count < slab->capacity) {
+            break; /* untouched memory, and no more: others are listed before such a slab */
+        }
+        slab_unlist_used_up(set, slab);
     }
-    return hak__slab_refill(set, class_index, most).list;
+    return list;
 }
 
 void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,

@@ -283,7 +283,7 @@ inline refill()
                 fi
             fi
         fi;
-        /*= slab/slab.c hak__slab_refill: slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) { */
+        /*= slab/slab.c slab_unlist_used_up: slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) { */
         /*= slab/slab.c hak__slab_free_objects: return slab->free_count + hak__slab_remote_count(slab); */
         if
 #ifdef BUG_UNLIST_BLIND
@@ -293,7 +293,7 @@ inline refill()
 #endif
         :: else
         fi
-        /*= slab/slab.c hak__slab_refill: slab_unlist(set, slab); */
+        /*= slab/slab.c slab_unlist_used_up: slab_unlist(set, slab); */
     :: else -> break
     od;
     unlock_heap();

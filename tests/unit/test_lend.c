@@ -30,10 +30,12 @@ static void grow_by_what_is_in_use(void)
     hak__superslab_purge(true);
 }
 
-static void test_most_in_use_since_the_last_pass(void **state)
+enum { PASS, PASS_IN_PARTS, RELEASE, WAYS };
+
+static void test_most_in_use_since_memory_went_back(void **state)
 {
     (void)state;
-    for (int in_parts = 0; in_parts < 2; in_parts++) {
+    for (int way = 0; way < WAYS; way++) {
         grow_by_what_is_in_use();
         assert_true(hak__superslab_would_grow(1));
         size_t slice = hak__superslab_take(4, 1).slice;
@@ -45,18 +47,32 @@ static void test_most_in_use_since_the_last_pass(void **state)
         assert_false(hak__superslab_would_grow(1));
         assert_true(hak__superslab_would_grow(2));
         hak__superslab_give(slice, 3);
-        if (in_parts != 0) {
+        if (way == PASS) {
+            hak__superslab_purge(false);
+        } else if (way == PASS_IN_PARTS) {
             hak__superslab_purge_part(false, 1); /* none is under way */
             assert_false(hak__superslab_would_grow(4));
             hak__superslab_purge_part(true, 1);
         } else {
-            hak__superslab_purge(false);
+            hak__superslab_release(1);
         }
         assert_true(hak__superslab_would_grow(1));
         while (hak__superslab_purge_is_under_way()) {
             hak__superslab_purge_part(true, 1);
         }
     }
+}
+
+static void test_growth_in_place(void **state)
+{
+    (void)state;
+    size_t slice = hak__superslab_take(4, 1).slice;
+    hak__superslab_give(slice + 2, 2);
+    grow_by_what_is_in_use();
+    assert_true(hak__superslab_take_exact(slice + 2, 2));
+    hak__superslab_give(slice, 4);
+    assert_false(hak__superslab_would_grow(4));
+    assert_true(hak__superslab_would_grow(5));
 }
 
 static void test_a_pass_that_goes_on_forgets_nothing(void **state)
@@ -192,6 +208,97 @@ static void test_untouched_memory_is_not_lent(void **state)
     unit_set_destroy(set);
 }
 
+/* A slab notified after a look at the stack, whose objects a refill took before the next one, is
+ * listed then with nothing. */
+static void test_a_slab_with_nothing_is_passed_over(void **state)
+{
+    (void)state;
+    void *objects[2][OBJECTS];
+    struct slab_set *set = unit_set_create();
+    uint32_t count = slab_in_use(set, objects[0]);
+    slab_in_use(set, objects[1]);
+    struct slab *empty = unit_slab_of(objects[0][0]);
+    unit_return(set, objects[0], 1);
+    unit_return_remote(objects[0] + 1, 1);
+    uint32_t notified = set->shared_notified;
+    set->shared_notified = 0;
+    assert_ptr_equal(unit_slab_refill(set, lent_class(), 1).head, objects[0][0]);
+    assert_ptr_equal(unit_slab_refill(set, lent_class(), 1).head, objects[0][1]);
+    assert_false(empty->listed);
+    unit_return(set, objects[1], 1);
+    set->shared_notified = notified;
+    assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[1][0]);
+    assert_false(empty->listed);
+    unit_return(set, objects[0], count);
+    unit_return(set, objects[1], count);
+    unit_set_destroy(set);
+}
+
+enum { RACES = SUPPORT_SLOW ? 5000 : 200000 };
+
+struct race {
+    struct slab_set *set;
+    void *objects[OBJECTS];
+    uint32_t count;
+    uint32_t shared_round, shared_freed;
+};
+
+static void race_wait(const uint32_t *shared, uint32_t round)
+{
+    while (__atomic_load_n(shared, __ATOMIC_ACQUIRE) != round) {
+        sched_yield();
+    }
+}
+
+static void race_spin(uint64_t *random)
+{
+    for (size_t left = random_below(random, 200); left != 0; left--) {
+        __asm__ volatile("");
+    }
+}
+
+static void *free_all_but_one(void *argument)
+{
+    struct race *race = argument;
+    uint64_t random = 1;
+    for (uint32_t round = 1; round <= RACES; round++) {
+        race_wait(&race->shared_round, round);
+        race_spin(&random);
+        unit_return_remote(race->objects + 1, race->count - 1);
+        __atomic_store_n(&race->shared_freed, round, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+/* The last objects of the slab that lends are freed by another thread meanwhile: what is lent is
+ * always a list, of objects of that slab. */
+static void test_lent_while_it_is_freed(void **state)
+{
+    (void)state;
+    struct race race = {.set = unit_set_create()};
+    uint64_t random = 2;
+    pthread_t thread = thread_start(free_all_but_one, &race);
+    for (uint32_t round = 1; round <= RACES; round++) {
+        race.count = slab_in_use(race.set, race.objects);
+        for (uint32_t i = 0; i < race.count; i++) {
+            memset(race.objects[i], 0x5b, sizeof(void *)); /* the program's, not links */
+        }
+        unit_return(race.set, race.objects, 1);
+        __atomic_store_n(&race.shared_round, round, __ATOMIC_RELEASE);
+        race_spin(&random);
+        struct object_list list = hak__slab_lend(race.set, lent_class(), UINT32_MAX);
+        struct object *tail = unit_list_tail(list);
+        race_wait(&race.shared_freed, round);
+        if (list.count != 0) {
+            hak__slab_return_remote(unit_slab_of(list.head), list, tail);
+        }
+        hak__slab_drain(race.set);
+        REQUIRE(unit_set_is_empty(race.set));
+    }
+    thread_join(thread);
+    unit_set_destroy(race.set);
+}
+
 /* A heap whose slab has something to lend, and one that asks. */
 struct lender {
     struct thread *thread, *asking;
@@ -314,12 +421,15 @@ static void test_whom_a_thread_waits_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_most_in_use_since_the_last_pass),
+        cmocka_unit_test(test_most_in_use_since_memory_went_back),
+        cmocka_unit_test(test_growth_in_place),
         cmocka_unit_test(test_a_pass_that_goes_on_forgets_nothing),
         cmocka_unit_test(test_when_a_refill_grows),
         cmocka_unit_test(test_what_is_lent),
         cmocka_unit_test(test_a_slab_lent_wholly),
         cmocka_unit_test(test_untouched_memory_is_not_lent),
+        cmocka_unit_test(test_a_slab_with_nothing_is_passed_over),
+        cmocka_unit_test(test_lent_while_it_is_freed),
         cmocka_unit_test(test_borrow),
         cmocka_unit_test(test_all_are_asked_in_turn),
         cmocka_unit_test(test_whom_a_thread_waits_for),
