@@ -4,7 +4,7 @@
  *   free   -> bin.head, when the object's slab is its heap's
  *          -> bin.head, when it is another's, its class has lines of its own and there is room
  *          -> remote entry -> the slab's remote word, when it is another's (remote.c)
- *   bin empty:  slabs -> bin (refill.c)
+ *   bin empty:  slabs -> bin (refill.c); or other heaps' slabs, of a class with lines of its own
  *   bin full:   the last freed -> slabs (flush.c)
  *
  * A bin of small objects holds those of slabs its heap owns only, so as long as a heap has one

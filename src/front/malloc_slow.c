@@ -1,6 +1,7 @@
 /* malloc_slow.c: the one door behind malloc's fast path.
  *
  *   malloc_slow -> malloc_class -> cache refill -> slab: free list | remote frees | carve | new
+ *                               -> heap borrow, before the process grows: other heaps' free objects
  *               -> malloc_span: heap's cache | superslab
  *               -> malloc_large: whale (cache | mapping); aligned and cleared spans
  *   no memory:  reclaim everything that is free anywhere, once, then NULL and ENOMEM

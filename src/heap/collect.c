@@ -1,5 +1,5 @@
-/* collect.c: free memory on its way back: from heaps to the region, from the region and the whales
- * to the OS. */
+/* collect.c: free memory on its way: from a heap to another, from heaps to the region, from the
+ * region and the whales to the OS. */
 #include "heap/heap.h"
 
 #include "core/knobs.h"
@@ -44,8 +44,8 @@ static bool heap_lock(struct heap *heap, bool wait)
 struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index, uint32_t most)
 {
     struct object_list list = {NULL, 0};
-    /* Else address space has to be had, which takes longer than a wait for a lock; and whose owner
-     * is preempted while it holds one may have most of what is free. */
+    /* Where nothing is free address space would have to be had, which takes longer than a wait. And
+     * a heap whose lock a preempted thread holds may have most of what others could use. */
     bool wait =
         hak__superslab_bytes_free() < hak__size_classes[class_index].slab_slices * SLICE_SIZE;
     /* acquire: pairs with the release below; the heap's own words are seen as in hak__heap_first */

@@ -17,9 +17,9 @@
  *                   parked -> borrowed -> parked (one operation of an ended thread)
  *
  * Locks: the heap's own (rank HEAP) around every slow path on it, by its threads or by others
- * (collection, reports, fork). Bins and remote buffer of a struct thread belong to its thread
- * alone. hak__heaps_lock (rank HEAPS) guards the lists and who draws from which heap. Neither
- * struct is ever freed: reading one needs no lock.
+ * (collection, borrowing, reports, fork). Bins and remote buffer of a struct thread belong to its
+ * thread alone. hak__heaps_lock (rank HEAPS) guards the lists and who draws from which heap.
+ * Neither struct is ever freed: reading one needs no lock.
  */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H

@@ -249,8 +249,6 @@ bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
 struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, uint32_t most)
 {
     struct object_list list = {NULL, 0};
-    /* Once: what a second look brings may be idle, and gone with the memory that the first found.
-     */
     hak__slab_drain(set);
     for (struct slab *slab; list.count == 0 && (slab = set->partial[class_index]) != NULL;) {
         list = (struct object_list){slab->free_list, slab->free_count};

@@ -214,6 +214,11 @@ inline take_part(from)
 /*= slab/slab.c hak__slab_refill: hak__slab_drain(set); */
 /*= slab/slab.c hak__slab_refill: slab = slab_new(set, class_index); */
 /*= slab/slab.c hak__slab_refill: slab_take_objects(set, slab, most); */
+/* Lending is a refill by another heap's thread that holds this heap's lock, without the carving:
+ * OWNERS=2. */
+/*= slab/slab.c hak__slab_lend: hak__slab_drain(set); */
+/*= slab/slab.c hak__slab_lend: list = hak__slab_take_remote(slab); */
+/*= slab/slab.c hak__slab_lend: slab_unlist_used_up(set, slab); */
 inline refill()
 {
     lock_heap();
