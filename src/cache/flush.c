@@ -223,9 +223,11 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     /* The last freed: still near, while each object of a long list is a line to wait for. A third
      * of the time of fragment_stress went into walking older ones (docs/decisions/0012). All of
      * them when the thread only frees: it does not want them back (docs/decisions/0031). */
-    uint32_t most = missed ? bin->limit / 2 + 1 : bin_count(bin);
-    most = most < FLUSH_OBJECTS_MAX ? most : FLUSH_OBJECTS_MAX;
-    cache_return(cache, class_index, most);
+    uint32_t count = missed ? bin->limit / 2 + 1 : bin_count(bin);
+    uint32_t most =
+        size_class_has_own_lines(class_index) ? FLUSH_LARGE_OBJECTS_MAX : FLUSH_OBJECTS_MAX;
+    count = count < most ? count : most;
+    cache_return(cache, class_index, count);
 }
 
 void hak__cache_flush(struct cache *cache)

@@ -330,15 +330,14 @@ static void check_order(uint32_t class_index, void *const *kept, uint32_t kept_c
     assert_int_equal(kept_count, 0);
 }
 
-/* Of a thread that only frees the last freed go back, all of the bin but no more than
- * FLUSH_OBJECTS_MAX, unless it grows. */
-static void test_a_full_bin(void **state)
+/* Of a thread that only frees the last freed go back, all of the bin but no more than `most`,
+ * unless it grows. */
+static void check_a_full_bin(uint32_t class_index, uint32_t count, uint32_t most)
 {
     static void *kept[OBJECTS_MAX];
-    uint32_t class_index = size_class_of(32), flushes = 0, kept_count = 0, count = 6000;
+    uint32_t flushes = 0, of_most = 0, kept_count = 0;
     const struct bin *bin = &cache->bins[class_index];
     const uint64_t *flushed = &cache->counters.values[COUNTER_FREE_FLUSHED_OBJECTS];
-    (void)state;
     allocate_all(class_index, count);
     while (bin->head != NULL) { /* nothing shall be in it but what is freed below */
         assert_true(count < OBJECTS_MAX);
@@ -352,7 +351,8 @@ static void test_a_full_bin(void **state)
         kept[kept_count++] = objects[i];
         if (full && bin->limit == limit) {
             flushes++;
-            back = limit + 1 < FLUSH_OBJECTS_MAX ? limit + 1 : FLUSH_OBJECTS_MAX;
+            back = limit + 1 < most ? limit + 1 : most;
+            of_most += back == most;
             kept_count -= back;
         }
         assert_true(*flushed == flushed_before + back);
@@ -360,8 +360,20 @@ static void test_a_full_bin(void **state)
         assert_true(bin_count(bin) <= bin->limit);
         check_order(class_index, kept, kept_count);
     }
-    assert_true(flushes > 3);
+    assert_true(flushes > 3 && of_most != 0);
     check_cache();
+}
+
+static void test_a_full_bin(void **state)
+{
+    (void)state;
+    check_a_full_bin(size_class_of(32), 6000, FLUSH_OBJECTS_MAX);
+}
+
+static void test_a_full_bin_of_large_objects(void **state)
+{
+    (void)state;
+    check_a_full_bin(size_class_of(1100), 400, FLUSH_LARGE_OBJECTS_MAX);
 }
 
 /* Half of it when there was a refill since the bin was full before: the thread will want more. */
@@ -501,6 +513,7 @@ int main(void)
         FLUSH_TEST(test_the_budget_of_all_threads),
         FLUSH_TEST(test_no_budget),
         FLUSH_TEST(test_a_full_bin),
+        FLUSH_TEST(test_a_full_bin_of_large_objects),
         FLUSH_TEST(test_a_full_bin_after_a_refill),
         FLUSH_TEST(test_flush),
         FLUSH_TEST(test_trim),
