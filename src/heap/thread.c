@@ -2,6 +2,7 @@
 #include "core/knobs.h"
 #include "heap/heap.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 
 /* Constants, but the pointer to a thread's struct is to one that can be written. */
@@ -195,6 +196,9 @@ void hak__thread_count_operation(struct thread *thread)
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);
+    }
+    if (HAK_UNLIKELY(huge_is_watched())) {
+        hak__huge_look();
     }
 }
 

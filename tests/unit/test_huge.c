@@ -7,6 +7,8 @@
 
 #include "region/huge.h"
 
+#include <pthread.h>
+
 enum { PAGES = 2, SLOW = 0 };
 static const uint64_t quick = UINT64_MAX - 1;
 
@@ -28,6 +30,7 @@ static int huge_teardown(void **state)
 {
     (void)state;
     hak__huge_page_us_max = quick;
+    hak__huge_watcher = NULL;
     do {
         REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
         usleep(20000);
@@ -153,6 +156,124 @@ static void test_growth_in_a_pause_is_small(void **state)
     assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
 }
 
+/* Of a superslab's: nothing is touched, and the program's first touch is timed by looks. Starts
+ * anew until nobody else's waits and nothing was timed in this tick. */
+static void watch(uint64_t us_max)
+{
+    hak__huge_page_us_max = us_max;
+    for (;;) {
+        REQUIRE(hak__huge_ask_untouched(range) == 0);
+        if (huge_is_watched()) {
+            break;
+        }
+        usleep(1000);
+    }
+    REQUIRE(hak__os_resident(range, HUGE_PAGE_SIZE) == 0);
+}
+
+static void test_a_superslab_is_not_touched(void **state)
+{
+    (void)state;
+    uint64_t timed = calls(OS_CALL_POPULATE);
+    watch(quick);
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0);
+    hak__huge_look();
+    assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), 0);
+    assert_true(huge_is_watched());
+}
+
+/* A first touch in time ends all pauses. */
+static void test_a_quick_touch(void **state)
+{
+    (void)state;
+    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
+    usleep(2000 * HUGE_PAUSE_MS_MIN);
+    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
+    watch(quick);
+    range[0] = 'x';
+    hak__huge_look();
+    assert_false(huge_is_watched());
+    usleep(20000);
+    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
+    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN); /* the first pause again */
+    uint64_t start = hak__os_clock_us();
+    while (hak__huge_ask_untouched(range) != 0) {
+        usleep(1000);
+    }
+    assert_true(hak__os_clock_us() - start < 3000 * HUGE_PAUSE_MS_MIN / 2);
+}
+
+/* One that took long, with an operation soon after it: there is a pause. */
+static void test_a_slow_touch(void **state)
+{
+    (void)state;
+    watch(SLOW);
+    hak__huge_look();
+    range[0] = 'x';
+    usleep(20000);
+    hak__huge_look();
+    assert_true(huge_is_watched());
+    hak__huge_look();
+    assert_false(huge_is_watched());
+    uint64_t asked = calls(OS_CALL_HUGE);
+    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
+    assert_int_equal(calls(OS_CALL_HUGE) - asked, 0);
+}
+
+/* The same of a program that takes its time for everything: nothing is known. */
+static void test_a_busy_program(void **state)
+{
+    (void)state;
+    watch(SLOW);
+    range[0] = 'x';
+    usleep(20000);
+    hak__huge_look();
+    usleep(20000);
+    hak__huge_look();
+    assert_false(huge_is_watched());
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+}
+
+static void test_one_that_is_never_touched(void **state)
+{
+    (void)state;
+    watch(SLOW);
+    for (uint32_t i = 0; i < HUGE_LOOKS_MAX; i++) {
+        assert_true(huge_is_watched());
+        hak__huge_look();
+    }
+    assert_false(huge_is_watched());
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+}
+
+static void *look_of_another(void *argument)
+{
+    hak__huge_look();
+    return argument;
+}
+
+/* Only whoever asked knows what it did since. Where it is gone others may ask again. */
+static void test_looks_of_others(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    watch(quick);
+    const uint32_t *watcher = hak__huge_watcher;
+    range[0] = 'x';
+    REQUIRE(pthread_create(&thread, NULL, look_of_another, NULL) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    assert_true(huge_is_watched());
+    hak__huge_watcher = (const uint32_t *)(const void *)range; /* as if it were another's */
+    hak__huge_look();
+    assert_true(huge_is_watched());
+    usleep(20000);
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_ptr_equal(hak__huge_watcher, range);
+    usleep(HUGE_WATCH_US_MAX);
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_ptr_equal(hak__huge_watcher, watcher);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +285,12 @@ int main(void)
         HUGE_TEST(test_resident_ones_say_nothing),
         HUGE_TEST(test_what_was_there_is_not_timed),
         HUGE_TEST(test_growth_in_a_pause_is_small),
+        HUGE_TEST(test_a_superslab_is_not_touched),
+        HUGE_TEST(test_a_quick_touch),
+        HUGE_TEST(test_a_slow_touch),
+        HUGE_TEST(test_a_busy_program),
+        HUGE_TEST(test_one_that_is_never_touched),
+        HUGE_TEST(test_looks_of_others),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }
