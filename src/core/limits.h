@@ -190,11 +190,10 @@
 #define HUGE_PAUSE_MS_MIN 100u
 #define HUGE_PAUSE_MS_MAX 60000u
 /* A superslab's is waited for during so many slow operations of the thread that asked, a look of
- * 0.3 microseconds each; after so long without one somebody else's may be. The one after it had
- * come is soon after in an eighth of the time (docs/decisions/0062). */
+ * half a microsecond each; after so long without one somebody else's may be
+ * (docs/decisions/0062). */
 #define HUGE_LOOKS_MAX (HAK_TINY_LIMITS ? 4u : 64u)
 #define HUGE_WATCH_US_MAX 100000u
-#define HUGE_SOON_SHARE 8u
 
 HAK_STATIC_ASSERT(CLASS_COUNT < 0xF0, "class codes and the special owner codes must not meet");
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,

@@ -16,8 +16,9 @@ static uint32_t shared_pause_ms; /* from then on; 0: none */
 /* What hak__huge_watcher waits for. */
 static struct {
     uintptr_t address;
-    uint64_t looked_us; /* the last look */
-    uint64_t took_us;   /* from the last look but one to that at which it had come; 0: it has not */
+    uint64_t looked_us; /* the last look, and what its thread had used of the processor by then */
+    uint64_t user_us;
+    uint64_t system_us;
     uint32_t looks;
 } shared_watch;
 
@@ -83,6 +84,13 @@ int hak__huge_ask(void *address, size_t size, size_t used)
     return 0;
 }
 
+static void huge_note_look(uint64_t now_us, struct os_cpu_time used)
+{
+    atomic_store_relaxed(&shared_watch.looked_us, now_us);
+    atomic_store_relaxed(&shared_watch.user_us, used.user_us);
+    atomic_store_relaxed(&shared_watch.system_us, used.system_us);
+}
+
 static void huge_watch(uintptr_t address)
 {
     uint64_t now_us = hak__os_clock_us();
@@ -90,9 +98,8 @@ static void huge_watch(uintptr_t address)
         now_us - atomic_load_relaxed(&shared_watch.looked_us) < HUGE_WATCH_US_MAX) {
         return;
     }
+    huge_note_look(now_us, hak__os_cpu_time());
     atomic_store_relaxed(&shared_watch.address, address);
-    atomic_store_relaxed(&shared_watch.looked_us, now_us);
-    atomic_store_relaxed(&shared_watch.took_us, UINT64_C(0));
     atomic_store_relaxed(&shared_watch.looks, 0u);
     atomic_store_relaxed(&hak__huge_watcher, (const uint32_t *)&hak__lock_held);
 }
@@ -110,36 +117,38 @@ int hak__huge_ask_untouched(void *address)
     return error;
 }
 
-/* True while nothing is known yet. */
-static bool huge_goes_on(uint64_t now_us)
+/* It has come since the last look. Quick whatever the program did, or slow if most of the time was
+ * the kernel's; else the program was busy, or waited, and nothing is known. */
+static void huge_judge_touch(uint64_t since_us, struct os_cpu_time used)
 {
-    uint64_t since_us = now_us - atomic_load_relaxed(&shared_watch.looked_us);
-    uint64_t took_us = atomic_load_relaxed(&shared_watch.took_us);
-    uint32_t looks = atomic_load_relaxed(&shared_watch.looks);
-    if (took_us != 0) { /* this operation followed it: soon, for a program that was busy then? */
-        if (since_us < took_us / HUGE_SOON_SHARE) {
-            huge_judge(false, hak__os_clock_ms());
-        }
-        return false;
-    }
-    atomic_store_relaxed(&shared_watch.looked_us, now_us);
-    const void *address = (const void *)atomic_load_relaxed(&shared_watch.address);
-    if (hak__os_resident(address, HUGE_PAGE_SIZE) == 0) {
-        atomic_store_relaxed(&shared_watch.looks, looks + 1);
-        return looks + 1 < HUGE_LOOKS_MAX;
-    }
+    uint64_t user_us = used.user_us - atomic_load_relaxed(&shared_watch.user_us);
+    uint64_t system_us = used.system_us - atomic_load_relaxed(&shared_watch.system_us);
     if (since_us <= hak__huge_page_us_max) {
         huge_judge(true, hak__os_clock_ms());
+    } else if (system_us > hak__huge_page_us_max && system_us > user_us) {
+        huge_judge(false, hak__os_clock_ms());
+    }
+}
+
+/* True while it has not come. */
+static bool huge_is_awaited(uint64_t now_us)
+{
+    struct os_cpu_time used = hak__os_cpu_time();
+    const void *address = (const void *)atomic_load_relaxed(&shared_watch.address);
+    if (hak__os_resident(address, HUGE_PAGE_SIZE) != 0) {
+        huge_judge_touch(now_us - atomic_load_relaxed(&shared_watch.looked_us), used);
         return false;
     }
-    atomic_store_relaxed(&shared_watch.took_us, since_us);
-    return true;
+    uint32_t looks = atomic_load_relaxed(&shared_watch.looks) + 1;
+    atomic_store_relaxed(&shared_watch.looks, looks);
+    huge_note_look(now_us, used);
+    return looks < HUGE_LOOKS_MAX;
 }
 
 void hak__huge_look(void)
 {
     if (atomic_load_relaxed(&hak__huge_watcher) == &hak__lock_held &&
-        !huge_goes_on(hak__os_clock_us())) {
+        !huge_is_awaited(hak__os_clock_us())) {
         atomic_store_relaxed(&hak__huge_watcher, NULL);
     }
 }

@@ -12,8 +12,8 @@
  * (0062): whoever asked looks at its next slow operations whether the page has come, and when:
  *
  *   asked, untouched -> touched, in time: quick
- *                    -> touched, later -> the next operation followed soon: slow
- *                                      -> did not: the program was busy, nothing is known
+ *                    -> touched, later, most of the processor's time since the last look was the
+ *                       kernel's: slow; was the program's, or not used: nothing is known
  *   HUGE_LOOKS_MAX looks, or another asks and there was none for a while: nothing is known
  *
  * State: hints, relaxed: where two threads' watches meet one is lost or judged wrongly. Any thread.

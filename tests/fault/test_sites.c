@@ -166,6 +166,13 @@ static int do_clock(void)
     return 0;
 }
 
+static int do_cpu_time(void)
+{
+    struct os_cpu_time used = hak__os_cpu_time();
+    REQUIRE(fault_plan.calls != FAULT_SET(FAULT_CPU_TIME) || used.user_us + used.system_us == 0);
+    return 0;
+}
+
 static int do_wait(void)
 {
     hak__os_wait(&word, word + 1);
@@ -211,6 +218,7 @@ static const struct site {
     {FAULT_NAME, do_name, false},
     {FAULT_LEAVE, do_leave_descriptors, false},
     {FAULT_CLOCK, do_clock, false},
+    {FAULT_CPU_TIME, do_cpu_time, false},
     {FAULT_WAIT, do_wait, false},
     {FAULT_WAKE, do_wake, false},
     {FAULT_GETPID, do_process_id, false},
@@ -386,7 +394,8 @@ static void test_no_number_is_new(void **state)
         "SYS_clock_gettime", "SYS_futex",      "SYS_sched_yield",
         "SYS_getpid",        "SYS_openat",     "SYS_read",
         "SYS_close",         "SYS_readlinkat", "SYS_newfstatat",
-        "SYS_nanosleep",     "SYS_prctl",      "SYS_close_range"};
+        "SYS_nanosleep",     "SYS_prctl",      "SYS_close_range",
+        "SYS_getrusage"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");

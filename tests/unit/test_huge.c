@@ -182,14 +182,17 @@ static void test_a_superslab_is_not_touched(void **state)
     assert_true(huge_is_watched());
 }
 
-/* A first touch in time ends all pauses. */
+/* A first touch in time, since the last look, ends all pauses. */
 static void test_a_quick_touch(void **state)
 {
+    enum { IN_TIME_US = 150000 };
     (void)state;
     assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
     usleep(2000 * HUGE_PAUSE_MS_MIN);
     REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-    watch(quick);
+    watch(IN_TIME_US);
+    usleep(2 * IN_TIME_US);
+    hak__huge_look();
     range[0] = 'x';
     hak__huge_look();
     assert_false(huge_is_watched());
@@ -203,16 +206,40 @@ static void test_a_quick_touch(void **state)
     assert_true(hak__os_clock_us() - start < 3000 * HUGE_PAUSE_MS_MIN / 2);
 }
 
-/* One that took long, with an operation soon after it: there is a pause. */
+static void test_one_touch_in_a_tick(void **state)
+{
+    (void)state;
+    watch(quick);
+    range[0] = 'x';
+    hak__huge_look();
+    uint32_t start = hak__os_clock_ms(), watches = 0;
+    for (uint32_t i = 0; i < 100; i++) {
+        REQUIRE(hak__huge_ask_untouched(range) == 0);
+        watches += huge_is_watched();
+        hak__huge_look();
+    }
+    assert_in_range(watches, 0, hak__os_clock_ms() - start);
+}
+
+/* As exact as the kernel counts. */
+enum { LONG_MS = 60 };
+
+static void fault_for_ms(uint32_t duration_ms)
+{
+    uint64_t start = hak__os_clock_us();
+    do {
+        REQUIRE(hak__os_purge(range, HUGE_PAGE_SIZE) == 0);
+        range[0] = 'x';
+    } while (hak__os_clock_us() - start < 1000 * duration_ms);
+}
+
+/* One that took the kernel long: there is a pause. */
 static void test_a_slow_touch(void **state)
 {
     (void)state;
     watch(SLOW);
     hak__huge_look();
-    range[0] = 'x';
-    usleep(20000);
-    hak__huge_look();
-    assert_true(huge_is_watched());
+    fault_for_ms(LONG_MS); /* the kernel's work */
     hak__huge_look();
     assert_false(huge_is_watched());
     uint64_t asked = calls(OS_CALL_HUGE);
@@ -220,15 +247,28 @@ static void test_a_slow_touch(void **state)
     assert_int_equal(calls(OS_CALL_HUGE) - asked, 0);
 }
 
-/* The same of a program that takes its time for everything: nothing is known. */
+/* Longer, of which the program worked most: nothing is known. */
 static void test_a_busy_program(void **state)
 {
     (void)state;
     watch(SLOW);
-    range[0] = 'x';
-    usleep(20000);
+    fault_for_ms(LONG_MS);
+    uint64_t start = hak__os_clock_us();
+    for (volatile uint32_t i = 0; hak__os_clock_us() - start < UINT64_C(3000) * LONG_MS;) {
+        i = i + 1;
+    }
     hak__huge_look();
-    usleep(20000);
+    assert_false(huge_is_watched());
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+}
+
+/* Longer, of which the kernel worked less than is too long. */
+static void test_a_sleeping_program(void **state)
+{
+    (void)state;
+    watch(UINT64_C(2000) * LONG_MS);
+    fault_for_ms(LONG_MS / 2);
+    usleep(2000 * LONG_MS);
     hak__huge_look();
     assert_false(huge_is_watched());
     assert_int_equal(hak__huge_ask_untouched(range), 0);
@@ -287,8 +327,10 @@ int main(void)
         HUGE_TEST(test_growth_in_a_pause_is_small),
         HUGE_TEST(test_a_superslab_is_not_touched),
         HUGE_TEST(test_a_quick_touch),
+        HUGE_TEST(test_one_touch_in_a_tick),
         HUGE_TEST(test_a_slow_touch),
         HUGE_TEST(test_a_busy_program),
+        HUGE_TEST(test_a_sleeping_program),
         HUGE_TEST(test_one_that_is_never_touched),
         HUGE_TEST(test_looks_of_others),
     };
