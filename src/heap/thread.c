@@ -238,5 +238,6 @@ void hak__thread_end(void *value)
     /* Destructors that run after this one, and the C library's own clean-up, still allocate and
      * free: they borrow. */
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
+    hak__huge_forget(false);
     hak__thread_park(thread);
 }

@@ -328,14 +328,15 @@ static uint64_t os_microseconds(struct timeval time)
     return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
 }
 
-struct os_cpu_time hak__os_cpu_time(void)
+struct os_usage hak__os_usage(void)
 {
-    struct os_cpu_time used = {0, 0};
+    struct os_usage used = {0, 0, 0};
     struct rusage usage;
     int saved = errno;
     if (syscall(SYS_getrusage, RUSAGE_THREAD, &usage) == 0) {
         used.user_us = os_microseconds(usage.ru_utime);
         used.system_us = os_microseconds(usage.ru_stime);
+        used.faults = (uint64_t)usage.ru_minflt;
     }
     errno = saved;
     return used;

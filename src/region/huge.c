@@ -12,14 +12,17 @@ const uint32_t *hak__huge_watcher;
 
 static uint32_t shared_timed_ms; /* when the last one was timed */
 static uint32_t shared_pause_ms; /* from then on; 0: none */
+static uint32_t shared_unknown;  /* 1: of the last watch nothing is known */
 
 /* What hak__huge_watcher waits for. */
 static struct {
     uintptr_t address;
-    uint64_t looked_us; /* the last look, and what its thread had used of the processor by then */
+    uint64_t looked_us; /* the last look, and what its thread had used by then */
     uint64_t user_us;
     uint64_t system_us;
+    uint64_t faults;
     uint32_t looks;
+    uint32_t timed_ms; /* the last one that was timed before it */
 } shared_watch;
 
 /* May one be asked for? */
@@ -45,6 +48,7 @@ static bool huge_judge(bool quick, uint32_t now_ms)
     }
     atomic_store_relaxed(&shared_timed_ms, now_ms);
     atomic_store_relaxed(&shared_pause_ms, pause);
+    atomic_store_relaxed(&shared_unknown, 0u);
     return quick;
 }
 
@@ -84,24 +88,28 @@ int hak__huge_ask(void *address, size_t size, size_t used)
     return 0;
 }
 
-static void huge_note_look(uint64_t now_us, struct os_cpu_time used)
+static void huge_note_look(uint64_t now_us, struct os_usage used)
 {
     atomic_store_relaxed(&shared_watch.looked_us, now_us);
     atomic_store_relaxed(&shared_watch.user_us, used.user_us);
     atomic_store_relaxed(&shared_watch.system_us, used.system_us);
+    atomic_store_relaxed(&shared_watch.faults, used.faults);
 }
 
-static void huge_watch(uintptr_t address)
+static void huge_watch(uintptr_t address, uint64_t now_us)
 {
-    uint64_t now_us = hak__os_clock_us();
-    if (huge_is_watched() &&
-        now_us - atomic_load_relaxed(&shared_watch.looked_us) < HUGE_WATCH_US_MAX) {
-        return;
-    }
-    huge_note_look(now_us, hak__os_cpu_time());
+    huge_note_look(now_us, hak__os_usage());
     atomic_store_relaxed(&shared_watch.address, address);
     atomic_store_relaxed(&shared_watch.looks, 0u);
+    atomic_store_relaxed(&shared_watch.timed_ms, atomic_load_relaxed(&shared_timed_ms));
     atomic_store_relaxed(&hak__huge_watcher, (const uint32_t *)&hak__lock_held);
+}
+
+/* Nothing is known: the next that is to be timed is made resident, as a whale's. */
+static void huge_give_up(void)
+{
+    atomic_store_relaxed(&shared_unknown, 1u);
+    atomic_store_relaxed(&hak__huge_watcher, NULL);
 }
 
 int hak__huge_ask_untouched(void *address)
@@ -111,44 +119,81 @@ int hak__huge_ask_untouched(void *address)
         return -EAGAIN;
     }
     int error = hak__os_huge(address, HUGE_PAGE_SIZE);
-    if (error == 0 && huge_is_to_time(now_ms)) {
-        huge_watch((uintptr_t)address);
+    if (error != 0 || !huge_is_to_time(now_ms)) {
+        return error;
     }
-    return error;
+    uint64_t now_us = hak__os_clock_us();
+    if (huge_is_watched()) {
+        if (now_us - atomic_load_relaxed(&shared_watch.looked_us) < HUGE_WATCH_US_MAX) {
+            return 0;
+        }
+        huge_give_up();
+    }
+    if (atomic_load_relaxed(&shared_unknown) != 0) {
+        atomic_store_relaxed(&shared_unknown, 0u);
+        huge_time((uintptr_t)address, now_ms);
+    } else {
+        huge_watch((uintptr_t)address, now_us);
+    }
+    return 0;
 }
 
-/* It has come since the last look. Quick whatever the program did, or slow if most of the time was
- * the kernel's; else the program was busy, or waited, and nothing is known. */
-static void huge_judge_touch(uint64_t since_us, struct os_cpu_time used)
+/* It has come since the last look. True if that says something: this thread touched it, in time
+ * whatever else it did, or with most of its processor's time, too long a time, in the kernel. */
+static bool huge_judge_touch(uint64_t since_us, struct os_usage used)
 {
     uint64_t user_us = used.user_us - atomic_load_relaxed(&shared_watch.user_us);
     uint64_t system_us = used.system_us - atomic_load_relaxed(&shared_watch.system_us);
-    if (since_us <= hak__huge_page_us_max) {
-        huge_judge(true, hak__os_clock_ms());
-    } else if (system_us > hak__huge_page_us_max && system_us > user_us) {
-        huge_judge(false, hak__os_clock_ms());
+    if (atomic_load_relaxed(&shared_watch.timed_ms) != atomic_load_relaxed(&shared_timed_ms)) {
+        return true; /* another was timed since it was asked for: that is newer */
     }
+    if (used.faults == atomic_load_relaxed(&shared_watch.faults)) {
+        return false; /* another thread touched it */
+    }
+    bool quick = since_us <= hak__huge_page_us_max;
+    bool slow = system_us > hak__huge_page_us_max && system_us > user_us;
+    if (quick || slow) {
+        huge_judge(quick, hak__os_clock_ms());
+    }
+    return quick || slow;
 }
 
-/* True while it has not come. */
-static bool huge_is_awaited(uint64_t now_us)
+/* A look of the thread that asked. */
+static void huge_look(uint64_t now_us)
 {
-    struct os_cpu_time used = hak__os_cpu_time();
+    struct os_usage used = hak__os_usage();
     const void *address = (const void *)atomic_load_relaxed(&shared_watch.address);
     if (hak__os_resident(address, HUGE_PAGE_SIZE) != 0) {
-        huge_judge_touch(now_us - atomic_load_relaxed(&shared_watch.looked_us), used);
-        return false;
+        if (huge_judge_touch(now_us - atomic_load_relaxed(&shared_watch.looked_us), used)) {
+            atomic_store_relaxed(&hak__huge_watcher, NULL);
+        } else {
+            huge_give_up();
+        }
+        return;
     }
     uint32_t looks = atomic_load_relaxed(&shared_watch.looks) + 1;
     atomic_store_relaxed(&shared_watch.looks, looks);
     huge_note_look(now_us, used);
-    return looks < HUGE_LOOKS_MAX;
+    if (looks == HUGE_LOOKS_MAX) {
+        huge_give_up();
+    }
+}
+
+static bool huge_is_watched_by_me(void)
+{
+    return atomic_load_relaxed(&hak__huge_watcher) == &hak__lock_held;
 }
 
 void hak__huge_look(void)
 {
-    if (atomic_load_relaxed(&hak__huge_watcher) == &hak__lock_held &&
-        !huge_is_awaited(hak__os_clock_us())) {
-        atomic_store_relaxed(&hak__huge_watcher, NULL);
+    if (huge_is_watched_by_me()) {
+        huge_look(hak__os_clock_us());
+    }
+}
+
+void hak__huge_forget(bool anybodys)
+{
+    if (huge_is_watched_by_me() || (anybodys && huge_is_watched())) {
+        huge_give_up();
     }
 }

@@ -11,10 +11,12 @@
  * was about to do. Of a superslab, which is one, the first touch is the program's, not malloc's
  * (0062): whoever asked looks at its next slow operations whether the page has come, and when:
  *
- *   asked, untouched -> touched, in time: quick
- *                    -> touched, later, most of the processor's time since the last look was the
- *                       kernel's: slow; was the program's, or not used: nothing is known
- *   HUGE_LOOKS_MAX looks, or another asks and there was none for a while: nothing is known
+ *   asked, untouched -> touched by itself, in time: quick
+ *                    -> touched by itself, later, most of its processor's time since the last look
+ *                       the kernel's: slow
+ *                    -> touched by another thread, or later as it was busy or slept, or not during
+ *                       HUGE_LOOKS_MAX looks, or it ended: nothing is known, and the next one is
+ *                       made resident as a whale's
  *
  * State: hints, relaxed: where two threads' watches meet one is lost or judged wrongly. Any thread.
  */
@@ -38,6 +40,9 @@ HAK_HIDDEN extern const uint32_t *hak__huge_watcher;
 /* Has it come? For the thread that asked, at the end of its slow operations; others' looks change
  * nothing. No lock held. */
 HAK_HIDDEN HAK_COLD void hak__huge_look(void);
+
+/* What the calling thread waits for, as it ends; `anybodys`: in fork's child. */
+HAK_HIDDEN void hak__huge_forget(bool anybodys);
 
 HAK_INLINE bool huge_is_watched(void)
 {

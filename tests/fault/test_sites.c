@@ -166,10 +166,11 @@ static int do_clock(void)
     return 0;
 }
 
-static int do_cpu_time(void)
+static int do_usage(void)
 {
-    struct os_cpu_time used = hak__os_cpu_time();
-    REQUIRE(fault_plan.calls != FAULT_SET(FAULT_CPU_TIME) || used.user_us + used.system_us == 0);
+    struct os_usage used = hak__os_usage();
+    REQUIRE(fault_plan.calls != FAULT_SET(FAULT_USAGE) ||
+            used.user_us + used.system_us + used.faults == 0);
     return 0;
 }
 
@@ -218,7 +219,7 @@ static const struct site {
     {FAULT_NAME, do_name, false},
     {FAULT_LEAVE, do_leave_descriptors, false},
     {FAULT_CLOCK, do_clock, false},
-    {FAULT_CPU_TIME, do_cpu_time, false},
+    {FAULT_USAGE, do_usage, false},
     {FAULT_WAIT, do_wait, false},
     {FAULT_WAKE, do_wake, false},
     {FAULT_GETPID, do_process_id, false},

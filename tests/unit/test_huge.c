@@ -161,6 +161,7 @@ static void test_growth_in_a_pause_is_small(void **state)
 static void watch(uint64_t us_max)
 {
     hak__huge_page_us_max = us_max;
+    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
     for (;;) {
         REQUIRE(hak__huge_ask_untouched(range) == 0);
         if (huge_is_watched()) {
@@ -169,6 +170,20 @@ static void watch(uint64_t us_max)
         usleep(1000);
     }
     REQUIRE(hak__os_resident(range, HUGE_PAGE_SIZE) == 0);
+}
+
+/* Of the last watch nothing is known: the next huge page is made resident and timed. */
+static void check_that_the_next_is_timed(void)
+{
+    assert_false(huge_is_watched());
+    hak__huge_page_us_max = quick;
+    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
+    uint64_t timed = calls(OS_CALL_POPULATE);
+    usleep(20000);
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 1);
+    assert_false(huge_is_watched());
+    watch(quick); /* and the next by its first touch again */
 }
 
 static void test_a_superslab_is_not_touched(void **state)
@@ -258,8 +273,7 @@ static void test_a_busy_program(void **state)
         i = i + 1;
     }
     hak__huge_look();
-    assert_false(huge_is_watched());
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    check_that_the_next_is_timed();
 }
 
 /* Longer, of which the kernel worked less than is too long. */
@@ -270,8 +284,7 @@ static void test_a_sleeping_program(void **state)
     fault_for_ms(LONG_MS / 2);
     usleep(2000 * LONG_MS);
     hak__huge_look();
-    assert_false(huge_is_watched());
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    check_that_the_next_is_timed();
 }
 
 static void test_one_that_is_never_touched(void **state)
@@ -282,36 +295,122 @@ static void test_one_that_is_never_touched(void **state)
         assert_true(huge_is_watched());
         hak__huge_look();
     }
-    assert_false(huge_is_watched());
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    check_that_the_next_is_timed();
 }
 
-static void *look_of_another(void *argument)
+static void *call_function(void *argument)
 {
-    hak__huge_look();
-    return argument;
+    void (**function)(void) = argument;
+    (*function)();
+    return NULL;
 }
 
-/* Only whoever asked knows what it did since. Where it is gone others may ask again. */
-static void test_looks_of_others(void **state)
+static void in_another_thread(void (*function)(void))
 {
     pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, call_function, &function) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+}
+
+static void look(void)
+{
+    hak__huge_look();
+}
+
+/* Only whoever asked knows what it did since. */
+static void test_looks_of_others(void **state)
+{
     (void)state;
     watch(quick);
-    const uint32_t *watcher = hak__huge_watcher;
     range[0] = 'x';
-    REQUIRE(pthread_create(&thread, NULL, look_of_another, NULL) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
+    in_another_thread(look);
     assert_true(huge_is_watched());
-    hak__huge_watcher = (const uint32_t *)(const void *)range; /* as if it were another's */
     hak__huge_look();
+    assert_false(huge_is_watched());
+}
+
+static void touch(void)
+{
+    range[0] = 'x';
+}
+
+/* What another thread waited for says nothing of the time it took. */
+static void test_a_touch_of_another(void **state)
+{
+    (void)state;
+    watch(quick);
+    in_another_thread(touch);
+    hak__huge_look();
+    check_that_the_next_is_timed();
+}
+
+/* What is resident already says nothing either; the next is watched again. */
+static void test_resident_ones_are_not_waited_for(void **state)
+{
+    (void)state;
+    watch(quick);
+    in_another_thread(touch);
+    hak__huge_look();
+    usleep(20000);
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_false(huge_is_watched());
+    usleep(20000);
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
     assert_true(huge_is_watched());
+}
+
+/* Whoever asked does not come back. */
+static void test_a_watch_without_looks(void **state)
+{
+    (void)state;
+    watch(quick);
+    hak__huge_watcher = (const uint32_t *)(const void *)range; /* as if it were another's */
+    range[0] = 'x';
+    hak__huge_look();
     usleep(20000);
     assert_int_equal(hak__huge_ask_untouched(range), 0);
     assert_ptr_equal(hak__huge_watcher, range);
     usleep(HUGE_WATCH_US_MAX);
+    uint64_t timed = calls(OS_CALL_POPULATE);
+    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
     assert_int_equal(hak__huge_ask_untouched(range), 0);
-    assert_ptr_equal(hak__huge_watcher, watcher);
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 1);
+    assert_false(huge_is_watched());
+}
+
+static void forget(void)
+{
+    hak__huge_forget(false);
+}
+
+/* A thread that ends, and the child of a fork. */
+static void test_forget(void **state)
+{
+    (void)state;
+    watch(quick);
+    in_another_thread(forget);
+    assert_true(huge_is_watched());
+    hak__huge_forget(false);
+    check_that_the_next_is_timed();
+    hak__huge_watcher = (const uint32_t *)(const void *)range;
+    hak__huge_forget(true);
+    check_that_the_next_is_timed();
+}
+
+/* A huge page that was timed since one was asked for is newer. */
+static void test_timed_meanwhile(void **state)
+{
+    (void)state;
+    char *second = range + HUGE_PAGE_SIZE;
+    watch(quick);
+    usleep(20000);
+    hak__huge_page_us_max = SLOW;
+    assert_int_equal(hak__huge_ask(second, HUGE_PAGE_SIZE, 0), 0);
+    hak__huge_page_us_max = quick;
+    range[0] = 'x';
+    hak__huge_look();
+    assert_false(huge_is_watched());
+    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
 }
 
 int main(void)
@@ -333,6 +432,11 @@ int main(void)
         HUGE_TEST(test_a_sleeping_program),
         HUGE_TEST(test_one_that_is_never_touched),
         HUGE_TEST(test_looks_of_others),
+        HUGE_TEST(test_a_touch_of_another),
+        HUGE_TEST(test_resident_ones_are_not_waited_for),
+        HUGE_TEST(test_a_watch_without_looks),
+        HUGE_TEST(test_forget),
+        HUGE_TEST(test_timed_meanwhile),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }
