@@ -59,7 +59,6 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
 }
 
 #define HUGE_SLICES ((uint32_t)(HUGE_PAGE_SIZE / SLICE_SIZE))
-HAK_STATIC_ASSERT(SUPERSLAB_SIZE == HUGE_PAGE_SIZE, "one is asked for");
 
 /* Slices just taken become dirty. A first touch may bring a whole huge page: then its other slices
  * are resident too, and have to be purged like any dirty one. */
@@ -197,7 +196,8 @@ static void superslab_choose_pages(size_t first, uint32_t claimed, uint32_t coun
     if (claimed != SUPERSLAB_SLICES) {
         return;
     }
-    bool huge = superslab_earns_huge() && hak__huge_ask_untouched(window_slice_address(first)) == 0;
+    bool huge = superslab_earns_huge() &&
+                hak__huge_ask(window_slice_address(first), SUPERSLAB_SIZE, 0) == 0;
     lock_acquire(&hak__region_lock);
     superslab_at(index)->huge = huge;
     lock_release(&hak__region_lock);
