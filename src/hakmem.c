@@ -19,6 +19,7 @@
 #include "region/huge.c"
 #include "region/purge.c"
 #include "region/superslab.c"
+#include "region/superslab_pages.c"
 #include "region/window.c"
 
 #include "slab/slab.c"

@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -245,6 +246,25 @@ static inline size_t mappings_count(void)
     }
     close(descriptor);
     return lines;
+}
+
+/* Small pages for this process from now on, whatever the machine prefers: for tests that count
+ * them. What asks for huge ones gets small ones. */
+static inline void support_small_pages(void)
+{
+    REQUIRE(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
+}
+
+#ifndef MADV_COLLAPSE /* of Linux 6.1; the value is part of the kernel's ABI */
+#define MADV_COLLAPSE 25
+#endif
+
+/* Has the kernel join the small pages of [address, address + size), multiples of 2 MiB, where they
+ * may be joined: what khugepaged does in the background wherever one of them is resident. Kernels
+ * before 6.1 do nothing. */
+static inline void support_collapse(void *address, size_t size)
+{
+    madvise(address, size, MADV_COLLAPSE);
 }
 
 static inline struct hak_stats stats_now(void)

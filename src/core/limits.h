@@ -183,6 +183,12 @@
 #define HUGE_DENSE_PERCENT 75u
 #define HUGE_IN_A_ROW_MIN 7u
 
+/* Places where a superslab of huge pages is beside one of small pages may be so many, and one more
+ * for so many superslabs: each costs a mapping. */
+#define PAGE_BORDERS_MIN 16u
+#define PAGE_BORDERS_PER 16u
+#define PAGE_BORDERS_MAX 8192u
+
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
 /* One that takes longer than 512 small ones is no gain. Pauses without any; with each a page of 5
  * ms is lost, so at most a twentieth of the time, and soon nothing (docs/decisions/0036). */

@@ -31,6 +31,12 @@ static uint32_t huge_time(uintptr_t address, uint32_t pause)
     return pause < HUGE_PAUSE_MS_MAX ? pause : HUGE_PAUSE_MS_MAX;
 }
 
+bool hak__huge_is_quick(void)
+{
+    return hak__os_clock_ms() - atomic_load_relaxed(&shared_timed_ms) >=
+           atomic_load_relaxed(&shared_pause_ms);
+}
+
 int hak__huge_ask(void *address, size_t size, size_t used)
 {
     uintptr_t first = bits_align_up((uintptr_t)address + used, HUGE_PAGE_SIZE);

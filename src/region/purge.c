@@ -40,15 +40,16 @@ static uint64_t purge_runs(size_t index, uint64_t map)
 }
 
 /* Takes the due slices of the next superslab from `index` on out of its free map; what else is free
- * and dirty there is due next time. Returns its index, or SIZE_MAX when no superslab is left. */
+ * and dirty there is due next time. None are due where only huge pages may be welcomed again.
+ * Returns its index, or SIZE_MAX when no superslab is left. */
 static size_t purge_take_next(size_t index, bool everything, uint64_t *due)
 {
     struct superslab_table *table = &hak__superslabs;
     size_t found = SIZE_MAX;
     lock_acquire(&hak__region_lock);
     for (; index < table->count && found == SIZE_MAX; index++) {
-        if (index % SUPERSLAB_GROUP == 0 &&
-            superslab_group(index / SUPERSLAB_GROUP)->has_free == 0) {
+        const struct superslab_group *group = superslab_group(index / SUPERSLAB_GROUP);
+        if (index % SUPERSLAB_GROUP == 0 && (group->has_free | group->split) == 0) {
             index += SUPERSLAB_GROUP - 1;
             continue;
         }
@@ -56,6 +57,8 @@ static size_t purge_take_next(size_t index, bool everything, uint64_t *due)
         *due = superslab->free & superslab->dirty & (everything ? ~UINT64_C(0) : superslab->aged);
         if (*due != 0) {
             hak__superslab_mark_taken(index, *due);
+            found = index;
+        } else if (hak__superslab_may_join(index)) {
             found = index;
         }
         superslab->aged = superslab->free & superslab->dirty;
@@ -72,6 +75,13 @@ static size_t purge_next(size_t *index, bool everything)
     *index = purge_take_next(*index, everything, &due);
     if (*index == SIZE_MAX) {
         return 0;
+    }
+    if (due == 0) {
+        hak__superslab_join(*index);
+        return 0;
+    }
+    if (due != ~UINT64_C(0)) {
+        hak__superslab_split(*index);
     }
     uint64_t failed = purge_runs(*index, due);
     lock_acquire(&hak__region_lock);
@@ -130,7 +140,7 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
         index = 0;
     }
     for (size_t purged = 0; index != SIZE_MAX && purged < bytes; index += index != SIZE_MAX) {
-        purged += purge_next(&index, false);
+        purged += SLICE_SIZE + purge_next(&index, false); /* a look takes time, too */
     }
     atomic_store_relaxed(&shared_purge_next, index);
     lock_release(&hak__purge_lock);

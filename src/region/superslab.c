@@ -1,4 +1,4 @@
-/* superslab.c: see superslab.h. Calls: take -> find, or claim and find again. */
+/* superslab.c: see superslab.h. Calls: take -> find, or claim (and choose pages) and find again. */
 #include "region/superslab.h"
 
 #include <errno.h>
@@ -6,15 +6,16 @@
 #include "base/bits.h"
 #include "core/knobs.h"
 #include "os/os.h"
-#include "region/huge.h"
 #include "region/window.h"
 
 struct lock hak__region_lock = LOCK_INITIAL(LOCK_RANK_REGION);
 struct lock hak__growth_lock = LOCK_INITIAL(LOCK_RANK_GROWTH);
 struct superslab_table hak__superslabs;
 
-/* Claims are whole superslabs; at level 2 a quarter, so that partly claimed ones are common. */
+/* Claims are whole superslabs; at level 2 a quarter, so that partly claimed ones are common. The
+ * first is half of one: many a program needs no more, and no page can be huge in it. */
 #define CLAIM_SLICES (HAK_TINY_LIMITS ? SUPERSLAB_SLICES / 4 : SUPERSLAB_SLICES)
+#define CLAIM_FIRST (CLAIM_SLICES < SUPERSLAB_SLICES / 2 ? CLAIM_SLICES : SUPERSLAB_SLICES / 2)
 
 void hak__superslab_tables(struct superslab_group *groups_end)
 {
@@ -159,58 +160,6 @@ static void superslab_publish(size_t first, uint32_t count)
     lock_release(&hak__region_lock);
 }
 
-static bool superslab_is_dense(size_t index)
-{
-    void *start = window_slice_address(index * SUPERSLAB_SLICES);
-    return hak__os_resident_percent(start, SUPERSLAB_SIZE) >= HUGE_DENSE_PERCENT;
-}
-
-/* Huge pages save most of the faults' time, but what nobody touches is resident in them. Whether
- * the program touches what it takes is seen in superslabs of small pages, the last but one (in the
- * last are slabs still being carved): when most of it is resident the next superslabs get huge
- * pages, but for one now and then, to look again; half way to the next the last itself is looked
- * at. What one-slice slabs claim is nearly always dense; of longer runs, buffers, many a program
- * fills little, so both kinds are asked that there are. Under GROWTH. */
-static bool superslab_earns_huge(void)
-{
-    struct superslab_table *table = &hak__superslabs;
-    size_t row = table->count / 2 < HUGE_IN_A_ROW_MIN ? HUGE_IN_A_ROW_MIN : table->count / 2;
-    if (hak__superslab_bytes_claimed() < hak__knobs.huge_threshold || table->huge_in_a_row >= row) {
-        return false;
-    }
-    for (size_t kind = 0; kind < 2; kind++) {
-        size_t probe = table->small_pages[kind][table->huge_in_a_row >= row / 2];
-        if (probe != 0 && !superslab_is_dense(probe - 1)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Chooses the pages of a newly claimed superslab, `claimed` slices of it, for a run of `count`.
- * Under GROWTH. */
-static void superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
-{
-    struct superslab_table *table = &hak__superslabs;
-    size_t index = first / SUPERSLAB_SLICES;
-    if (claimed != SUPERSLAB_SLICES) {
-        return;
-    }
-    bool huge = superslab_earns_huge() &&
-                hak__huge_ask(window_slice_address(first), SUPERSLAB_SIZE, 0) == 0;
-    lock_acquire(&hak__region_lock);
-    superslab_at(index)->huge = huge;
-    lock_release(&hak__region_lock);
-    if (huge) {
-        table->huge_in_a_row++;
-    } else {
-        size_t *small_pages = table->small_pages[count > 1];
-        small_pages[0] = small_pages[1];
-        small_pages[1] = index + 1;
-        table->huge_in_a_row = 0;
-    }
-}
-
 /* Maps a superslab that was released before, for a run of `count`. Under GROWTH. */
 static bool superslab_reclaim(uint32_t count)
 {
@@ -225,7 +174,7 @@ static bool superslab_reclaim(uint32_t count)
         int error = hak__os_map_at(window_slice_address(first), SUPERSLAB_SIZE);
         if (error == 0) {
             table->released_count--;
-            superslab_choose_pages(first, SUPERSLAB_SLICES, count);
+            hak__superslab_choose_pages(first, SUPERSLAB_SLICES, count);
             superslab_publish(first, SUPERSLAB_SLICES);
             return true;
         }
@@ -255,7 +204,7 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
             hak__window_grow_tables(first + left) != 0) {
             return false;
         }
-        uint32_t claim = CLAIM_SLICES < left ? CLAIM_SLICES : left;
+        uint32_t claim = first == 0 ? CLAIM_FIRST : CLAIM_SLICES < left ? CLAIM_SLICES : left;
         uint32_t page = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
         needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */
         claim = claim < needed ? needed : claim;
@@ -273,7 +222,7 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
             return false;
         }
         table->frontier = first + claim;
-        superslab_choose_pages(first, claim, count);
+        hak__superslab_choose_pages(first, claim, count);
         superslab_publish(first, claim);
         return true;
     }

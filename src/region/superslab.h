@@ -5,7 +5,8 @@
  *   dirty   may hold anything but zeroes, or resident pages; allocated slices are dirty, and where
  *           huge pages were asked for all slices of a huge page once one of them is
  *   aged    was free and dirty at the last purge pass and has not been touched since
- * Invariant: aged is a subset of free & dirty.
+ * Invariants: aged is a subset of free & dirty; where huge pages are welcome all slices are dirty
+ * or none.
  *
  * Slices go out lowest address first, dirty ones before clean ones: a warm page costs nothing, a
  * new one a microsecond (docs/design/region.md).
@@ -31,7 +32,7 @@ struct superslab {
     uint64_t dirty;
     uint64_t aged;
     uint32_t state;
-    uint32_t huge; /* 1: huge pages were asked for */
+    uint32_t huge; /* 1: huge pages are welcome */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
@@ -41,6 +42,7 @@ HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a ca
 /* What a word maps. */
 struct superslab_group {
     uint64_t has_free; /* bit per superslab: its free map is not empty */
+    uint64_t split;    /* bit per superslab: it had huge pages until a part of it went back */
     struct superslab superslabs[SUPERSLAB_GROUP] __attribute__((aligned(HAK_CACHE_LINE)));
 };
 
@@ -81,7 +83,8 @@ HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
  * caller above HEAP. */
 HAK_HIDDEN size_t hak__superslab_purge(bool everything);
 /* A part of a pass of those that do not give back everything: goes on where the last one stopped,
- * or begins a new one if `begin`, and stops after `bytes` or a superslab more. Any thread; nobody
+ * or begins a new one if `begin`, and stops after `bytes`, each superslab counted as a slice at
+ * least, or a superslab more. Any thread; nobody
  * is waited for. */
 HAK_HIDDEN void hak__superslab_purge_part(bool begin, size_t bytes);
 /* Such a pass is under way. A hint. */
@@ -89,6 +92,18 @@ HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
 /* Unmaps wholly free superslabs, for when address space or commit charge ran out or a limit is
  * near, until at least `bytes` have gone. Returns how many. */
 HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
+
+/* region/superslab_pages.c: chooses the pages of newly claimed slices, [first, first + claimed) of
+ * one superslab, for a run of `count`. Under GROWTH. */
+HAK_HIDDEN void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count);
+/* A part of the superslab is about to go back, which the caller has taken out of the free map:
+ * small pages from now on, there and in huge neighbours if there would be too many mappings. Those
+ * that are resident stay. Under PURGE. */
+HAK_HIDDEN void hak__superslab_split(size_t index);
+/* It was split, and no part of it is away now, or nothing of it is there. Under REGION. */
+HAK_HIDDEN bool hak__superslab_may_join(size_t index);
+/* Then welcomes huge pages again, if they come quickly. Under PURGE. */
+HAK_HIDDEN void hak__superslab_join(size_t index);
 
 /* For purge.c and fork. */
 HAK_HIDDEN extern struct lock hak__region_lock;
@@ -108,6 +123,7 @@ struct superslab_table {
      * pages but one, and of the last, that was claimed for one slice [0], for a longer run [1]. */
     size_t small_pages[2][2];
     size_t huge_in_a_row; /* superslabs claimed since the last of small pages */
+    size_t page_borders;  /* between superslabs of huge and of small pages; under REGION */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 

@@ -210,6 +210,7 @@ static void test_untouched_gibibyte_is_free(void **state)
 
 int main(void)
 {
+    support_small_pages();
     const struct CMUnitTest tests[] = {
         /* first: after tables that were filled the next ones may get huge pages */
         cmocka_unit_test(test_sparse_tables_stay_sparse),

@@ -137,6 +137,7 @@ static void test_places_are_left_to_others(void **state)
 
 int main(void)
 {
+    support_small_pages();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unmapped_later),
         cmocka_unit_test(test_aligned_mapping),

@@ -247,6 +247,7 @@ static void test_every_call_fails(void **state)
 
 int main(int count, char **arguments)
 {
+    support_small_pages(); /* how often a call comes depends on how long the work takes */
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_call_fails)};
     scenario_arguments(count, arguments);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* test_superslab_pages.c: region/superslab: which superslabs get huge pages, by what became of
- * earlier ones, and what they are then. */
+/* test_superslab_pages.c: region/superslab_pages: which superslabs get huge pages, by what became
+ * of earlier ones, what they are then, and that what goes back of one stays away (what the kernel's
+ * khugepaged joins is resident again: golang #8832). */
 #include "unit.h"
 
 #include "region/huge.h"
@@ -22,6 +23,7 @@ static size_t claimed_count;
 static int huge_setup(void **state)
 {
     unit_save_knobs(state);
+    hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
     unit_free_superslabs(STOCK);
     hak__superslab_release(SIZE_MAX);
     REQUIRE_SIZE(hak__superslabs.released_count, >=, STOCK);
@@ -30,7 +32,6 @@ static int huge_setup(void **state)
         leftovers[leftovers_count] = hak__superslab_take(1, 1).slice;
     }
     hak__knobs.huge_threshold = 0;
-    hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
     claimed_count = 0;
     forget_evidence();
     return 0;
@@ -64,9 +65,6 @@ static bool claim(uint32_t count, size_t touched)
     claimed[claimed_count++] = run.slice;
     char *bytes = window_slice_address(run.slice);
     bool huge = superslab_at(run.slice / SUPERSLAB_SLICES)->huge != 0;
-    if (!huge) { /* page by page, whatever this machine prefers */
-        madvise(bytes, SUPERSLAB_SIZE, MADV_NOHUGEPAGE);
-    }
     memset(bytes, 'x', touched);
     return huge;
 }
@@ -192,6 +190,227 @@ static void test_a_released_superslab_is_no_evidence(void **state)
     assert_false(claim(1, SPARSE));
 }
 
+/* What /proc/self/smaps says of the mapping of a superslab: "hg" huge pages are welcome there, "nh"
+ * they are not. */
+static bool superslab_has_flag(size_t slice, const char *flag)
+{
+    static char smaps[4 * MIB];
+    uintptr_t address = (uintptr_t)window_slice_address(slice);
+    support_read_file("/proc/self/smaps", smaps, sizeof smaps);
+    bool found = false;
+    for (char *line = strtok(smaps, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        char *end;
+        uintptr_t low = strtoull(line, &end, 16);
+        if (*end == '-') {
+            found = low <= address && address < strtoull(end + 1, NULL, 16);
+        } else if (found && strncmp(line, "VmFlags:", 8) == 0) {
+            return strstr(line, flag) != NULL;
+        }
+    }
+    return false;
+}
+
+/* A superslab that was claimed with huge pages, taken as a whole and filled. */
+static size_t claim_huge(void)
+{
+    hak__superslabs.huge_in_a_row = 0;
+    assert_true(claim(SUPERSLAB_SLICES, SUPERSLAB_SIZE));
+    size_t slice = claimed[--claimed_count];
+    assert_true(superslab_has_flag(slice, " hg"));
+    return slice;
+}
+
+static struct superslab *superslab_of(size_t slice)
+{
+    return superslab_at(slice / SUPERSLAB_SLICES);
+}
+
+static size_t superslab_resident(size_t slice)
+{
+    return hak__os_resident(window_slice_address(slice), SUPERSLAB_SIZE);
+}
+
+/* Places where pages change, counted anew. */
+static void check_borders(void)
+{
+    size_t borders = 0;
+    for (size_t i = 1; i < hak__superslabs.count; i++) {
+        borders += superslab_at(i)->huge != superslab_at(i - 1)->huge;
+    }
+    assert_int_equal(hak__superslabs.page_borders, borders);
+}
+
+static void test_every_superslab_says_which_pages_it_has(void **state)
+{
+    (void)state;
+    if (!kernel_has_huge_pages()) {
+        skip();
+    }
+    claim_evidence();
+    assert_true(superslab_has_flag(claimed[0], " nh"));
+    assert_true(superslab_has_flag(claimed[1], " nh"));
+    assert_true(claim(1, 0));
+    assert_true(superslab_has_flag(claimed[4], " hg"));
+    check_borders();
+    hak__superslab_give(claimed[4], SUPERSLAB_SLICES); /* unmapped: what comes next chooses anew */
+    assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
+    claimed_count--;
+    hak__knobs.huge_threshold = UINT64_MAX;
+    assert_false(claim(1, 0));
+    assert_true(superslab_has_flag(claimed[4], " nh"));
+    check_borders();
+}
+
+enum { PART = 10, PART_FIRST = 20 };
+
+/* Claims a superslab with huge pages and gives back a part of it. */
+static size_t claim_and_purge_part(void)
+{
+    size_t slice = claim_huge();
+    hak__superslab_give(slice + PART_FIRST, PART);
+    assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+    return slice;
+}
+
+static void test_what_goes_back_of_a_huge_page_stays_away(void **state)
+{
+    (void)state;
+    if (!kernel_has_huge_pages()) {
+        skip();
+    }
+    size_t slice = claim_and_purge_part();
+    const size_t left = SUPERSLAB_SIZE - PART * SLICE_SIZE;
+    assert_true(superslab_has_flag(slice, " nh"));
+    assert_int_equal(superslab_resident(slice), left);
+    support_collapse(window_slice_address(slice), SUPERSLAB_SIZE);
+    assert_int_equal(superslab_resident(slice), left);
+    assert_int_equal(superslab_of(slice)->huge, 0);
+    assert_true(hak__superslab_take_exact(slice + PART_FIRST, 1)); /* nothing but what is taken */
+    assert_int_equal(hak__superslab_bytes_dirty(), 0);
+    check_borders();
+    hak__superslab_give(slice + PART_FIRST, 1);
+    hak__superslab_give(slice, PART_FIRST);
+    hak__superslab_give(slice + PART_FIRST + PART, SUPERSLAB_SLICES - PART_FIRST - PART);
+}
+
+/* Wholly in use again, and wholly clean. */
+static void test_a_split_superslab_is_joined(void **state)
+{
+    (void)state;
+    if (!kernel_has_huge_pages()) {
+        skip();
+    }
+    size_t slice = claim_and_purge_part();
+    hak__superslab_purge(false);
+    assert_true(superslab_has_flag(slice, " nh")); /* a part is away */
+    assert_true(hak__superslab_take_exact(slice + PART_FIRST, PART));
+    hak__superslab_purge(false);
+    assert_true(superslab_has_flag(slice, " hg"));
+    assert_int_equal(superslab_of(slice)->huge, 1);
+    check_borders();
+    hak__superslab_give(slice + PART_FIRST, PART);
+    hak__superslab_purge(true);
+    assert_true(superslab_has_flag(slice, " nh"));
+    hak__superslab_give(slice, PART_FIRST);
+    hak__superslab_give(slice + PART_FIRST + PART, SUPERSLAB_SLICES - PART_FIRST - PART);
+    hak__superslab_purge(true);
+    hak__superslab_purge(true); /* the next pass finds it clean */
+    assert_true(superslab_has_flag(slice, " hg"));
+    assert_true(superslab_of(slice)->huge != 0 && superslab_of(slice)->dirty == 0);
+    assert_int_equal(superslab_resident(slice), 0);
+    check_borders();
+    uint64_t calls = hak__os_calls[OS_CALL_HUGE] + hak__os_calls[OS_CALL_SMALL];
+    hak__superslab_purge(true); /* once is enough */
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE] + hak__os_calls[OS_CALL_SMALL], calls);
+}
+
+/* Neither one that never had huge pages, nor while these are slow. */
+static void test_a_split_superslab_that_stays(void **state)
+{
+    (void)state;
+    if (!kernel_has_huge_pages()) {
+        skip();
+    }
+    hak__knobs.huge_threshold = UINT64_MAX;
+    assert_false(claim(1, SUPERSLAB_SIZE));
+    hak__superslab_give(claimed[0] + PART_FIRST, PART);
+    hak__superslab_purge(true);
+    assert_true(hak__superslab_take_exact(claimed[0] + PART_FIRST, PART));
+    hak__superslab_purge(true);
+    assert_true(superslab_has_flag(claimed[0], " nh"));
+    hak__knobs.huge_threshold = 0;
+    forget_evidence();
+    size_t slice = claim_and_purge_part();
+    assert_true(hak__superslab_take_exact(slice + PART_FIRST, PART));
+    claimed[claimed_count++] = slice;
+    char *range = support_map(HUGE_PAGE_SIZE * 2);
+    hak__huge_page_us_max = 0; /* every one is slow */
+    for (int tries = 0; hak__huge_is_quick() && tries < 50; tries++) {
+        usleep(10000); /* one is timed in a tick of the clock */
+        hak__huge_ask(range, HUGE_PAGE_SIZE * 2, 0);
+        hak__os_purge(range, HUGE_PAGE_SIZE * 2);
+    }
+    assert_false(hak__huge_is_quick());
+    hak__superslab_purge(true);
+    assert_true(superslab_has_flag(slice, " nh"));
+    hak__huge_page_us_max = UINT64_MAX;
+    while (!hak__huge_is_quick()) { /* until the pause is over */
+        usleep(10000);
+    }
+    hak__superslab_purge(true);
+    assert_true(superslab_has_flag(slice, " hg"));
+    munmap(range, HUGE_PAGE_SIZE * 2);
+}
+
+/* A border is a mapping. Where there would be too many the superslabs before it are split with it;
+ * what is in use of them stays as it is. */
+static void test_borders_have_a_limit(void **state)
+{
+    (void)state;
+    if (!kernel_has_huge_pages()) {
+        skip();
+    }
+    size_t slices[3];
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        slices[i] = claim_huge();
+        claimed[claimed_count++] = slices[i];
+        REQUIRE_SIZE(slices[i], ==, slices[0] + i * SUPERSLAB_SLICES);
+    }
+    struct superslab_table *table = &hak__superslabs;
+    size_t borders = table->page_borders;
+    hak__superslab_give(slices[1], PART);
+    hak__superslab_purge(true);
+    assert_true(superslab_has_flag(slices[0], " hg"));
+    assert_true(superslab_has_flag(slices[1], " nh"));
+    assert_int_equal(table->page_borders, borders + 2);
+    assert_true(hak__superslab_take_exact(slices[1] + 1, PART - 1));
+    assert_int_equal(hak__superslab_take(1, 1).slice, slices[1]);
+    hak__superslab_purge(true);
+    assert_true(superslab_has_flag(slices[1], " hg"));
+    assert_int_equal(table->page_borders, borders);
+
+    table->page_borders += PAGE_BORDERS_MAX; /* those of somebody else */
+    hak__superslab_give(slices[1], PART);
+    assert_int_equal(hak__superslab_purge(true), PART * SLICE_SIZE);
+    assert_true(superslab_has_flag(slices[0], " nh"));
+    assert_true(superslab_has_flag(slices[1], " nh"));
+    assert_true(superslab_has_flag(slices[2], " hg"));
+    assert_int_equal(superslab_resident(slices[0]), SUPERSLAB_SIZE);
+    table->page_borders -= PAGE_BORDERS_MAX;
+    assert_true(table->page_borders <= borders);
+    check_borders();
+
+    assert_true(hak__superslab_take_exact(slices[1] + 1, PART - 1));
+    assert_int_equal(hak__superslab_take(1, 1).slice, slices[1]);
+    table->page_borders += PAGE_BORDERS_MAX;
+    hak__superslab_purge(true); /* no border more: the one beside huge pages, then the other */
+    assert_true(superslab_has_flag(slices[1], " hg"));
+    hak__superslab_purge(true);
+    assert_true(superslab_has_flag(slices[0], " hg"));
+    table->page_borders -= PAGE_BORDERS_MAX;
+    check_borders();
+}
+
 /* Where huge pages were asked for, the first slice of one makes all of it dirty. */
 static void test_huge_pages_are_dirty_as_a_whole(void **state)
 {
@@ -200,6 +419,7 @@ static void test_huge_pages_are_dirty_as_a_whole(void **state)
     forget_evidence();
     size_t slice, frontier = hak__superslabs.frontier;
     do { /* until one is claimed for it */
+        hak__superslabs.huge_in_a_row = 0;
         slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
         assert_int_not_equal(slice, SLICE_NONE);
     } while (slice < frontier);
@@ -224,14 +444,39 @@ static void test_huge_pages_are_dirty_as_a_whole(void **state)
     hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 2);
 }
 
+/* The first half of the first superslab, all that many a program has, costs no call: no page can be
+ * huge in it, nor when the second half is there. */
+static void test_the_first_half_has_no_room_for_one(void **state)
+{
+    (void)state;
+    assert_int_equal(hak__superslabs.frontier, 0); /* the first test */
+    assert_int_equal(hak__superslab_take(1, 1).slice, 0);
+    assert_int_equal(hak__os_calls[OS_CALL_SMALL], 0);
+    assert_true(hak__superslab_bytes_claimed() <= SUPERSLAB_SIZE / 2);
+    do {
+        REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
+    } while (hak__superslab_bytes_claimed() < SUPERSLAB_SIZE);
+    assert_int_not_equal(hak__os_calls[OS_CALL_SMALL], 0);
+    if (kernel_has_huge_pages()) {
+        assert_false(superslab_has_flag(0, " nh"));
+        assert_true(superslab_has_flag(SUPERSLAB_SLICES - 1, " nh"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_half_has_no_room_for_one),
         HUGE_TEST(test_small_pages_below_the_threshold),
         HUGE_TEST(test_dense_superslabs_lead_to_huge_ones),
         HUGE_TEST(test_a_sparse_superslab_prevents_huge_ones),
         HUGE_TEST(test_a_sparse_last_one_ends_a_row),
         HUGE_TEST(test_a_released_superslab_is_no_evidence),
+        HUGE_TEST(test_every_superslab_says_which_pages_it_has),
+        HUGE_TEST(test_what_goes_back_of_a_huge_page_stays_away),
+        HUGE_TEST(test_a_split_superslab_is_joined),
+        HUGE_TEST(test_a_split_superslab_that_stays),
+        HUGE_TEST(test_borders_have_a_limit),
         UNIT_TEST_WITH_KNOBS(test_huge_pages_are_dirty_as_a_whole),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);

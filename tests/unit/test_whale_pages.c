@@ -228,6 +228,7 @@ static void test_whales_earn_them(void **state)
 
 int main(void)
 {
+    support_small_pages();
     const struct CMUnitTest tests[] = {
         UNIT_TEST_WITH_KNOBS(test_without_evidence),
         UNIT_TEST_WITH_KNOBS(test_the_first_is_evidence),
