@@ -33,8 +33,7 @@ static uint32_t huge_time(uintptr_t address, uint32_t pause)
 
 bool hak__huge_is_quick(void)
 {
-    return hak__os_clock_ms() - atomic_load_relaxed(&shared_timed_ms) >=
-           atomic_load_relaxed(&shared_pause_ms);
+    return atomic_load_relaxed(&shared_pause_ms) == 0;
 }
 
 int hak__huge_ask(void *address, size_t size, size_t used)

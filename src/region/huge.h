@@ -21,7 +21,7 @@
  * stay. */
 HAK_HIDDEN int hak__huge_ask(void *address, size_t size, size_t used);
 
-/* The last that was timed came quickly, or its pause is over. */
+/* The last that was timed came quickly. */
 HAK_HIDDEN bool hak__huge_is_quick(void);
 
 /* Microseconds that are too long for one; UINT64_MAX: none is timed. No option: tests change it. */

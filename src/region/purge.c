@@ -80,12 +80,10 @@ static size_t purge_next(size_t *index, bool everything)
         hak__superslab_join(*index);
         return 0;
     }
-    if (due != ~UINT64_C(0)) {
-        hak__superslab_split(*index);
-    }
+    bool stays_away = due == ~UINT64_C(0) || hak__superslab_split(*index);
     uint64_t failed = purge_runs(*index, due);
     lock_acquire(&hak__region_lock);
-    superslab_at(*index)->dirty &= ~(due & ~failed);
+    superslab_at(*index)->dirty &= ~(stays_away ? due & ~failed : 0);
     hak__superslab_mark_free(*index, due);
     lock_release(&hak__region_lock);
     return bits_count(due & ~failed) * SLICE_SIZE;
@@ -168,6 +166,7 @@ size_t hak__superslab_release(size_t bytes)
         lock_acquire(&hak__region_lock);
         if (unmapped) {
             superslab->dirty = 0;
+            hak__superslab_set_pages(index, false, false);
             atomic_store_relaxed(&superslab->state, (uint32_t)SUPERSLAB_RELEASED);
             table->released_count++;
             atomic_store_relaxed(&table->claimed_slices, table->claimed_slices - SUPERSLAB_SLICES);

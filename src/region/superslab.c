@@ -147,9 +147,7 @@ static void superslab_publish(size_t first, uint32_t count)
     lock_acquire(&hak__region_lock);
     struct superslab_table *table = &hak__superslabs;
     atomic_store_relaxed(&superslab_at(index)->state, (uint32_t)SUPERSLAB_CLAIMED);
-    if (table->count <= index) {
-        atomic_store_relaxed(&table->count, index + 1); /* reports read it */
-    }
+    hak__superslab_reach(index);
     atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + count);
     hak__superslab_mark_free(index, bits_mask((uint32_t)(first % SUPERSLAB_SLICES), count));
     size_t limit = first + count;

@@ -96,10 +96,16 @@ HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 /* region/superslab_pages.c: chooses the pages of newly claimed slices, [first, first + claimed) of
  * one superslab, for a run of `count`. Under GROWTH. */
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count);
+/* Notes which pages a superslab has, and that it was split: neither, when it is unmapped. Under
+ * REGION. */
+HAK_HIDDEN void hak__superslab_set_pages(size_t index, bool huge, bool split);
+/* The table reaches to `index`. Under REGION. */
+HAK_HIDDEN void hak__superslab_reach(size_t index);
 /* A part of the superslab is about to go back, which the caller has taken out of the free map:
  * small pages from now on, there and in huge neighbours if there would be too many mappings. Those
- * that are resident stay. Under PURGE. */
-HAK_HIDDEN void hak__superslab_split(size_t index);
+ * that are resident stay. False: huge ones are still welcome, as the kernel would not; the slices
+ * then remain dirty. Under PURGE. */
+HAK_HIDDEN bool hak__superslab_split(size_t index);
 /* It was split, and no part of it is away now, or nothing of it is there. Under REGION. */
 HAK_HIDDEN bool hak__superslab_may_join(size_t index);
 /* Then welcomes huge pages again, if they come quickly. Under PURGE. */

@@ -17,6 +17,9 @@
 #include "region/huge.h"
 #include "region/window.h"
 
+/* With larger ones a huge page is of many superslabs: 32 MiB, 512 MiB. */
+#define OS_PAGE_SIZE_OF_HUGE 4096u
+
 static bool superslab_is_dense(size_t index)
 {
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
@@ -33,7 +36,8 @@ static bool superslab_earns_huge(void)
 {
     struct superslab_table *table = &hak__superslabs;
     size_t row = table->count / 2 < HUGE_IN_A_ROW_MIN ? HUGE_IN_A_ROW_MIN : table->count / 2;
-    if (hak__superslab_bytes_claimed() < hak__knobs.huge_threshold || table->huge_in_a_row >= row) {
+    if (hak__superslab_bytes_claimed() < hak__knobs.huge_threshold || table->huge_in_a_row >= row ||
+        hak__os_page_size() != OS_PAGE_SIZE_OF_HUGE) {
         return false;
     }
     for (size_t kind = 0; kind < 2; kind++) {
@@ -48,22 +52,36 @@ static bool superslab_earns_huge(void)
 /* Neighbours of the superslab whose pages are others than its own would be. Under REGION. */
 static size_t superslab_borders(size_t index, bool huge)
 {
-    size_t borders = index != 0 && (superslab_at(index - 1)->huge != 0) != huge;
-    if (index + 1 < hak__superslabs.count) {
-        borders += (superslab_at(index + 1)->huge != 0) != huge;
+    size_t borders = 0, count = hak__superslabs.count;
+    if (index < count) { /* else it is counted when the table reaches it */
+        borders += index != 0 && (superslab_at(index - 1)->huge != 0) != huge;
+        borders += index + 1 < count && (superslab_at(index + 1)->huge != 0) != huge;
     }
     return borders;
 }
 
-/* Under REGION. */
-static void superslab_set_huge(size_t index, bool huge)
+void hak__superslab_reach(size_t index)
 {
     struct superslab_table *table = &hak__superslabs;
+    for (size_t i = table->count; i <= index; i++) {
+        table->page_borders += i != 0 && superslab_at(i)->huge != superslab_at(i - 1)->huge;
+    }
+    if (table->count <= index) {
+        atomic_store_relaxed(&table->count, index + 1); /* reports read it */
+    }
+}
+
+void hak__superslab_set_pages(size_t index, bool huge, bool split)
+{
+    struct superslab_table *table = &hak__superslabs;
+    struct superslab_group *group = superslab_group(index / SUPERSLAB_GROUP);
     if ((superslab_at(index)->huge != 0) != huge) {
         table->page_borders += superslab_borders(index, huge);
         table->page_borders -= superslab_borders(index, !huge);
         superslab_at(index)->huge = huge;
     }
+    uint64_t bit = UINT64_C(1) << index % SUPERSLAB_GROUP;
+    group->split = split ? group->split | bit : group->split & ~bit;
 }
 
 /* Each border is a mapping, of which a process may have 65,530. Under REGION. */
@@ -93,8 +111,7 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
         hak__os_small(start, claimed * SLICE_SIZE);
     }
     lock_acquire(&hak__region_lock);
-    superslab_set_huge(index, huge);
-    superslab_group(index / SUPERSLAB_GROUP)->split &= ~(UINT64_C(1) << index % SUPERSLAB_GROUP);
+    hak__superslab_set_pages(index, huge, false);
     lock_release(&hak__region_lock);
     if (huge) {
         table->huge_in_a_row++;
@@ -119,7 +136,7 @@ static size_t superslab_split_first(size_t index)
     return first;
 }
 
-void hak__superslab_split(size_t index)
+bool hak__superslab_split(size_t index)
 {
     /* GROWTH: none is unmapped meanwhile. Nobody is waited for: then the limit is not kept. */
     bool growth = lock_try(&hak__growth_lock);
@@ -129,18 +146,18 @@ void hak__superslab_split(size_t index)
     lock_release(&hak__region_lock);
     if (huge && hak__os_small(window_slice_address(first * SUPERSLAB_SLICES),
                               (index + 1 - first) * SUPERSLAB_SIZE) == 0) {
+        huge = false;
         /* after the call: who takes a slice until then makes all of them dirty */
         lock_acquire(&hak__region_lock);
         for (; first <= index; first++) {
-            superslab_set_huge(first, false);
-            superslab_group(first / SUPERSLAB_GROUP)->split |= UINT64_C(1)
-                                                               << first % SUPERSLAB_GROUP;
+            hak__superslab_set_pages(first, false, true);
         }
         lock_release(&hak__region_lock);
     }
     if (growth) {
         lock_release(&hak__growth_lock);
     }
+    return !huge;
 }
 
 bool hak__superslab_may_join(size_t index)
@@ -161,9 +178,7 @@ void hak__superslab_join(size_t index)
     lock_acquire(&hak__region_lock);
     bool may_join = hak__superslab_may_join(index);
     if (may_join) { /* before the call: who takes a slice then makes all of them dirty */
-        superslab_set_huge(index, true);
-        superslab_group(index / SUPERSLAB_GROUP)->split &=
-            ~(UINT64_C(1) << index % SUPERSLAB_GROUP);
+        hak__superslab_set_pages(index, true, false);
     }
     lock_release(&hak__region_lock);
     if (may_join) {
