@@ -138,14 +138,15 @@ static size_t superslab_split_first(size_t index)
 
 bool hak__superslab_split(size_t index)
 {
-    /* GROWTH: none is unmapped meanwhile. Nobody is waited for: then the limit is not kept. */
+    /* GROWTH: none before it is unmapped meanwhile. Nobody is waited for: there is a next pass. */
     bool growth = lock_try(&hak__growth_lock);
     lock_acquire(&hak__region_lock);
     bool huge = superslab_at(index)->huge != 0;
-    size_t first = huge && growth ? superslab_split_first(index) : index;
+    size_t first = huge ? superslab_split_first(index) : index;
+    bool may_split = huge && (first == index || growth);
     lock_release(&hak__region_lock);
-    if (huge && hak__os_small(window_slice_address(first * SUPERSLAB_SLICES),
-                              (index + 1 - first) * SUPERSLAB_SIZE) == 0) {
+    if (may_split && hak__os_small(window_slice_address(first * SUPERSLAB_SLICES),
+                                   (index + 1 - first) * SUPERSLAB_SIZE) == 0) {
         huge = false;
         /* after the call: who takes a slice until then makes all of them dirty */
         lock_acquire(&hak__region_lock);

@@ -12,6 +12,7 @@ static void test_one_in_256_kib_stays(void **state)
     enum { BLOCK = 1000, EVERY = 256 };
     size_t count = (SUPPORT_SLOW ? 32 : 256) * KIB;
     size_t survivors = count / EVERY;
+    size_t asked_min = HAK_LEVEL < 2 && sysconf(_SC_PAGESIZE) == 4096;
     (void)state;
     char **blocks = support_map(count * sizeof *blocks);
     memset(blocks, 1, count * sizeof *blocks);
@@ -42,7 +43,7 @@ static void test_one_in_256_kib_stays(void **state)
         REQUIRE_SIZE(full, >=, count * BLOCK);
         REQUIRE_SIZE(left, <=, survivors * 32 * KIB + 2 * MIB);
         REQUIRE_SIZE(later, <=, left + MIB);
-        REQUIRE_SIZE(report_number("madvise_hugepage"), >=, HAK_LEVEL >= 2 ? 0 : 1);
+        REQUIRE_SIZE(report_number("madvise_hugepage"), >=, asked_min);
     }
     for (size_t i = 0; i < count; i += EVERY) {
         assert_int_equal(blocks[i][BLOCK - 1], 1);
