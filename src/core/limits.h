@@ -190,6 +190,8 @@
 #define PAGE_BORDERS_MAX 8192u
 
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
+/* With larger OS pages a huge one is of many superslabs: 32 MiB, 512 MiB. */
+#define HUGE_OS_PAGE_SIZE 4096u
 /* One that takes longer than 512 small ones is no gain. Pauses without any; with each a page of 5
  * ms is lost, so at most a twentieth of the time, and soon nothing (docs/decisions/0036). */
 #define HUGE_PAGE_US_MAX 1000u

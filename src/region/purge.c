@@ -166,7 +166,7 @@ size_t hak__superslab_release(size_t bytes)
         lock_acquire(&hak__region_lock);
         if (unmapped) {
             superslab->dirty = 0;
-            hak__superslab_set_pages(index, false, false);
+            hak__superslab_set_pages(index, SUPERSLAB_SMALL);
             atomic_store_relaxed(&superslab->state, (uint32_t)SUPERSLAB_RELEASED);
             table->released_count++;
             atomic_store_relaxed(&table->claimed_slices, table->claimed_slices - SUPERSLAB_SLICES);

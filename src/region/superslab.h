@@ -3,7 +3,7 @@
  * Each superslab has three maps, one bit a slice:
  *   free    may be handed out (claimed, owned by nobody)
  *   dirty   may hold anything but zeroes, or resident pages; allocated slices are dirty, and where
- *           huge pages were asked for all slices of a huge page once one of them is
+ *           huge pages are welcome all slices of a huge page once one of them is
  *   aged    was free and dirty at the last purge pass and has not been touched since
  * Invariants: aged is a subset of free & dirty; where huge pages are welcome all slices are dirty
  * or none.
@@ -26,6 +26,10 @@ enum superslab_state {
     SUPERSLAB_RELEASED, /* unmapped again, may be reclaimed */
     SUPERSLAB_LOST      /* somebody else's addresses */
 };
+
+/* HUGE: `huge` is 1. SPLIT: its bit in `split` is; it had huge ones until a part of it went back.
+ */
+enum superslab_pages { SUPERSLAB_SMALL, SUPERSLAB_HUGE, SUPERSLAB_SPLIT };
 
 struct superslab {
     uint64_t free;
@@ -84,8 +88,7 @@ HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
 HAK_HIDDEN size_t hak__superslab_purge(bool everything);
 /* A part of a pass of those that do not give back everything: goes on where the last one stopped,
  * or begins a new one if `begin`, and stops after `bytes`, each superslab counted as a slice at
- * least, or a superslab more. Any thread; nobody
- * is waited for. */
+ * least, or a superslab more. Any thread; nobody is waited for. */
 HAK_HIDDEN void hak__superslab_purge_part(bool begin, size_t bytes);
 /* Such a pass is under way. A hint. */
 HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
@@ -96,15 +99,14 @@ HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 /* region/superslab_pages.c: chooses the pages of newly claimed slices, [first, first + claimed) of
  * one superslab, for a run of `count`. Under GROWTH. */
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count);
-/* Notes which pages a superslab has, and that it was split: neither, when it is unmapped. Under
- * REGION. */
-HAK_HIDDEN void hak__superslab_set_pages(size_t index, bool huge, bool split);
+/* Notes which pages a superslab has; SMALL, when it is unmapped. Under REGION. */
+HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
 /* The table reaches to `index`. Under REGION. */
 HAK_HIDDEN void hak__superslab_reach(size_t index);
 /* A part of the superslab is about to go back, which the caller has taken out of the free map:
  * small pages from now on, there and in huge neighbours if there would be too many mappings. Those
- * that are resident stay. False: huge ones are still welcome, as the kernel would not; the slices
- * then remain dirty. Under PURGE. */
+ * that are resident stay. False: huge ones are still welcome, as the kernel would not, or somebody
+ * claims and too many mappings would come; the slices then remain dirty. Under PURGE. */
 HAK_HIDDEN bool hak__superslab_split(size_t index);
 /* It was split, and no part of it is away now, or nothing of it is there. Under REGION. */
 HAK_HIDDEN bool hak__superslab_may_join(size_t index);

@@ -1,8 +1,7 @@
 /* superslab_pages.c: which pages a superslab has. See superslab.h.
  *
- *            claim                     a part goes back                  all in use, or nothing
- *   (huge) ----------> huge pages ----------------------> small (split) ---------------------->
- * huge (small) ---------> small pages
+ *   claimed, earned -> HUGE -> a part goes back -> SPLIT -> all in use, or nothing there -> HUGE
+ *   claimed, not earned -> SMALL;  unmapped -> SMALL
  *
  * The kernel joins small pages where huge ones are welcome, in the background (khugepaged) or at a
  * touch, and what had been given back between them is resident again. So a superslab of which a
@@ -16,9 +15,6 @@
 #include "os/os.h"
 #include "region/huge.h"
 #include "region/window.h"
-
-/* With larger ones a huge page is of many superslabs: 32 MiB, 512 MiB. */
-#define OS_PAGE_SIZE_OF_HUGE 4096u
 
 static bool superslab_is_dense(size_t index)
 {
@@ -37,7 +33,7 @@ static bool superslab_earns_huge(void)
     struct superslab_table *table = &hak__superslabs;
     size_t row = table->count / 2 < HUGE_IN_A_ROW_MIN ? HUGE_IN_A_ROW_MIN : table->count / 2;
     if (hak__superslab_bytes_claimed() < hak__knobs.huge_threshold || table->huge_in_a_row >= row ||
-        hak__os_page_size() != OS_PAGE_SIZE_OF_HUGE) {
+        hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
         return false;
     }
     for (size_t kind = 0; kind < 2; kind++) {
@@ -71,17 +67,18 @@ void hak__superslab_reach(size_t index)
     }
 }
 
-void hak__superslab_set_pages(size_t index, bool huge, bool split)
+void hak__superslab_set_pages(size_t index, enum superslab_pages pages)
 {
     struct superslab_table *table = &hak__superslabs;
     struct superslab_group *group = superslab_group(index / SUPERSLAB_GROUP);
+    bool huge = pages == SUPERSLAB_HUGE;
     if ((superslab_at(index)->huge != 0) != huge) {
         table->page_borders += superslab_borders(index, huge);
         table->page_borders -= superslab_borders(index, !huge);
         superslab_at(index)->huge = huge;
     }
     uint64_t bit = UINT64_C(1) << index % SUPERSLAB_GROUP;
-    group->split = split ? group->split | bit : group->split & ~bit;
+    group->split = pages == SUPERSLAB_SPLIT ? group->split | bit : group->split & ~bit;
 }
 
 /* Each border is a mapping, of which a process may have 65,530. Under REGION. */
@@ -111,7 +108,7 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
         hak__os_small(start, claimed * SLICE_SIZE);
     }
     lock_acquire(&hak__region_lock);
-    hak__superslab_set_pages(index, huge, false);
+    hak__superslab_set_pages(index, huge ? SUPERSLAB_HUGE : SUPERSLAB_SMALL);
     lock_release(&hak__region_lock);
     if (huge) {
         table->huge_in_a_row++;
@@ -151,7 +148,7 @@ bool hak__superslab_split(size_t index)
         /* after the call: who takes a slice until then makes all of them dirty */
         lock_acquire(&hak__region_lock);
         for (; first <= index; first++) {
-            hak__superslab_set_pages(first, false, true);
+            hak__superslab_set_pages(first, SUPERSLAB_SPLIT);
         }
         lock_release(&hak__region_lock);
     }
@@ -179,7 +176,7 @@ void hak__superslab_join(size_t index)
     lock_acquire(&hak__region_lock);
     bool may_join = hak__superslab_may_join(index);
     if (may_join) { /* before the call: who takes a slice then makes all of them dirty */
-        hak__superslab_set_pages(index, true, false);
+        hak__superslab_set_pages(index, SUPERSLAB_HUGE);
     }
     lock_release(&hak__region_lock);
     if (may_join) {

@@ -78,7 +78,7 @@ static uint32_t row_length(void)
 static bool kernel_has_huge_pages(void)
 {
     char *probe = support_map(HUGE_PAGE_SIZE);
-    bool has = hak__os_page_size() == 4096 && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0;
+    bool has = hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0;
     munmap(probe, HUGE_PAGE_SIZE);
     return has;
 }
