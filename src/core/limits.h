@@ -197,6 +197,11 @@
 #define HUGE_PAGE_US_MAX 1000u
 #define HUGE_PAUSE_MS_MIN 100u
 #define HUGE_PAUSE_MS_MAX 60000u
+/* A superslab's is waited for during so many slow operations of the thread that asked, a look of
+ * half a microsecond each; after so long without one somebody else's may be
+ * (docs/decisions/0062). */
+#define HUGE_LOOKS_MAX (HAK_TINY_LIMITS ? 4u : 16u)
+#define HUGE_WATCH_US_MAX 100000u
 
 HAK_STATIC_ASSERT(CLASS_COUNT < 0xF0, "class codes and the special owner codes must not meet");
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,

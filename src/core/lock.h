@@ -9,10 +9,10 @@
  * of one rank; a thread holds two of them only in fork, which takes them in list order with the
  * list's lock held. The order is checked at level 1.
  *
- * Held over a call into os/ are only GROWTH (a claim, a microsecond, or a huge page; an
- * madvise that says which pages there are to be; out of memory, or above the soft limit, the munmap
- * of wholly free superslabs), PURGE (at most 6 MiB at a time; nobody waits for it but trims and
- * fork) and START (once).
+ * Held over a call into os/ are only GROWTH (a claim, a microsecond, or a huge page where the last
+ * could not be timed otherwise; an madvise that says which pages there are to be; out of memory, or
+ * above the soft limit, the munmap of wholly free superslabs), PURGE (at most 6 MiB at a time;
+ * nobody waits for it but trims and fork) and START (once).
  *
  * Fork holds all locks while other handlers of the program run, and those may allocate: for the
  * forking thread every lock then counts as taken (hak__lock_fork_owner).

@@ -10,6 +10,7 @@
 #include "heap/heap.h"
 
 #include "large/whale.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 
 static struct lock fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
@@ -47,5 +48,6 @@ void hak__fork_child(void)
     const struct thread *own = hak__thread;
     hak__thread_abandon_others(own);
     hak__heap_part_all_but(own->heap);
+    hak__huge_forget(true);
     hak__fork_parent();
 }

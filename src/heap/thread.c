@@ -2,6 +2,7 @@
 #include "core/knobs.h"
 #include "heap/heap.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 
 /* Constants, but the pointer to a thread's struct is to one that can be written. */
@@ -196,6 +197,9 @@ void hak__thread_count_operation(struct thread *thread)
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);
     }
+    if (HAK_UNLIKELY(huge_is_watched())) {
+        hak__huge_look();
+    }
 }
 
 void hak__thread_count_batch(struct thread *thread)
@@ -234,5 +238,6 @@ void hak__thread_end(void *value)
     /* Destructors that run after this one, and the C library's own clean-up, still allocate and
      * free: they borrow. */
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
+    hak__huge_forget(false);
     hak__thread_park(thread);
 }

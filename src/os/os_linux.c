@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -320,6 +321,25 @@ uint64_t hak__os_clock_us(void)
 {
     struct timespec now = os_clock_read(CLOCK_MONOTONIC);
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static uint64_t os_microseconds(struct timeval time)
+{
+    return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
+}
+
+struct os_usage hak__os_usage(void)
+{
+    struct os_usage used = {0, 0, 0};
+    struct rusage usage;
+    int saved = errno;
+    if (syscall(SYS_getrusage, RUSAGE_THREAD, &usage) == 0) {
+        used.user_us = os_microseconds(usage.ru_utime);
+        used.system_us = os_microseconds(usage.ru_stime);
+        used.faults = (uint64_t)usage.ru_minflt;
+    }
+    errno = saved;
+    return used;
 }
 
 void hak__os_sleep_ms(uint32_t duration_ms)

@@ -60,6 +60,7 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
 }
 
 #define HUGE_SLICES ((uint32_t)(HUGE_PAGE_SIZE / SLICE_SIZE))
+HAK_STATIC_ASSERT(SUPERSLAB_SIZE == HUGE_PAGE_SIZE, "one is asked for");
 
 /* Slices just taken become dirty. A first touch may bring a whole huge page: then its other slices
  * are resident too, and have to be purged like any dirty one. */

@@ -101,7 +101,7 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
     size_t index = first / SUPERSLAB_SLICES;
     void *start = window_slice_address(first);
     bool whole = claimed == SUPERSLAB_SLICES;
-    bool huge = whole && superslab_earns_huge() && hak__huge_ask(start, SUPERSLAB_SIZE, 0) == 0;
+    bool huge = whole && superslab_earns_huge() && hak__huge_ask_untouched(start) == 0;
     /* Whatever the machine prefers. The first half by itself has no room for a huge page, and gets
      * none by the second. An error leaves what the machine prefers. */
     if (!huge && first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {

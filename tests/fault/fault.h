@@ -52,6 +52,7 @@ enum fault_call {
     FAULT_SLEEP,
     FAULT_NAME,
     FAULT_LEAVE,
+    FAULT_USAGE,
     FAULT_CALLS
 };
 
@@ -96,6 +97,7 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_STAT] = {"newfstatat", {ENOENT, EACCES, EPERM, ENOSYS}, false},
     [FAULT_SLEEP] = {"nanosleep", {EINTR, EPERM, ENOSYS}, false},
     [FAULT_NAME] = {"prctl", {EINVAL, EPERM, ENOSYS}, false},
+    [FAULT_USAGE] = {"getrusage", {EINVAL, EPERM, ENOSYS}, false},
     [FAULT_LEAVE] = {"close_range", {ENOSYS, EINVAL, EPERM, ENOMEM, EMFILE}, false},
 };
 
@@ -383,6 +385,8 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_SLEEP;
     case SYS_prctl:
         return FAULT_NAME;
+    case SYS_getrusage:
+        return FAULT_USAGE;
     case SYS_close_range:
         return FAULT_LEAVE;
     default:

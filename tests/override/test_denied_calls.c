@@ -1,7 +1,7 @@
 /* test_denied_calls.c: sandboxes that refuse what an allocator may ask the kernel: getrandom,
- * membarrier, rseq, prctl, sched_getaffinity, sysinfo, mincore, madvise, each alone and all at
- * once, with ENOSYS and with EPERM, from the start of the program; and a place without /proc and
- * /sys. Memory is served as ever, errno is nobody's business. */
+ * membarrier, rseq, prctl, sched_getaffinity, sysinfo, getrusage, mincore, madvise, each alone and
+ * all at once, with ENOSYS and with EPERM, from the start of the program; and a place without /proc
+ * and /sys. Memory is served as ever, errno is nobody's business. */
 #include "override.h"
 
 #include <linux/filter.h>
@@ -13,8 +13,9 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-static const int denied[] = {SYS_getrandom,         SYS_membarrier, SYS_rseq,    SYS_prctl,
-                             SYS_sched_getaffinity, SYS_sysinfo,    SYS_mincore, SYS_madvise};
+static const int denied[] = {SYS_getrandom, SYS_membarrier,        SYS_rseq,
+                             SYS_prctl,     SYS_sched_getaffinity, SYS_sysinfo,
+                             SYS_mincore,   SYS_madvise,           SYS_getrusage};
 enum { DENIED_COUNT = sizeof denied / sizeof denied[0], NO_FILES = 1000 };
 
 /* What the program does under the filter. */

@@ -533,6 +533,41 @@ static void test_the_first_half_has_no_room_for_one(void **state)
     }
 }
 
+/* malloc that claims one touches nothing of it, and the thread's next slow operations see that the
+ * program has (docs/decisions/0062). */
+static void test_the_first_touch_is_the_programs(void **state)
+{
+    enum { SIZE = 30000, OBJECTS_MAX = 2 * STOCK * SUPERSLAB_SIZE / SIZE };
+    static char *objects[OBJECTS_MAX];
+    size_t count = 0;
+    (void)state;
+    if (!kernel_has_huge_pages()) {
+        skip();
+    }
+    claim_evidence();
+    hak__huge_page_us_max = UINT64_MAX - 1; /* however long this machine takes, and timed */
+    hak__huge_watcher = NULL;
+    do {
+        REQUIRE(count < OBJECTS_MAX);
+        objects[count++] = hak_malloc(SIZE);
+        assert_non_null(objects[count - 1]);
+    } while (!huge_is_watched());
+    char *last = objects[count - 1];
+    char *huge = window_slice_address(bits_align_down(window_slice_of(last), SUPERSLAB_SLICES));
+    assert_int_equal(hak__os_resident(huge, SUPERSLAB_SIZE), 0);
+    *last = 'x';
+    while (huge_is_watched()) {
+        REQUIRE(count < OBJECTS_MAX);
+        objects[count++] = hak_malloc(SIZE);
+        assert_non_null(objects[count - 1]);
+    }
+    assert_in_range(count, 1, OBJECTS_MAX - 1);
+    for (size_t i = 0; i < count; i++) {
+        hak_free(objects[i]);
+    }
+    hak__heap_reclaim(false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -549,6 +584,7 @@ int main(void)
         HUGE_TEST(test_borders_have_a_limit),
         HUGE_TEST(test_a_split_superslab_that_is_unmapped),
         UNIT_TEST_WITH_KNOBS(test_borders_at_the_frontier),
+        HUGE_TEST(test_the_first_touch_is_the_programs),
         UNIT_TEST_WITH_KNOBS(test_huge_pages_are_dirty_as_a_whole),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
