@@ -107,10 +107,10 @@
  */
 #define FLUSH_PART_OBJECTS 24u
 /* Most that a full bin with a limit returns: some 20 ns each, all of it in one free
- * (docs/decisions/0058). Of objects above 1 KiB half: they lie far apart, in classes that fill
- * their bins seldom, so that each is waited for longer (0061). */
+ * (docs/decisions/0058). Of objects above 1 KiB few: they lie far apart, in classes that fill
+ * their bins seldom, so that each is waited for longer (0061, 0066). */
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)
-#define FLUSH_LARGE_OBJECTS_MAX (FLUSH_OBJECTS_MAX / 2)
+#define FLUSH_LARGE_OBJECTS_MAX (HAK_TINY_LIMITS ? 1u : 4u)
 
 /* Objects carved at once are at most this many bytes: carving links them and so touches their OS
  * pages. In a slab of untouched ones those that start in as many, a page's, the first alone

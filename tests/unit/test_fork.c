@@ -89,6 +89,7 @@ static void *wait_with_a_heap(void *argument)
     for (size_t i = 1; i < OBJECTS; i++) {
         hak_free(objects[i]);
     }
+    hak_free(hak_malloc(100)); /* the first of its class stays in its bin */
     hak_free(waiter->remote);
     waiter->thread = hak__thread;
     pthread_barrier_wait(&barrier);
