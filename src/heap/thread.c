@@ -221,6 +221,7 @@ void hak__thread_leave(struct thread *thread)
 void hak__thread_left(struct thread *thread)
 {
     if (HAK_UNLIKELY(thread != hak__thread)) {
+        hak__huge_forget(false);  /* this thread does not look again */
         hak__thread_park(thread); /* it was borrowed */
         return;
     }

@@ -168,8 +168,11 @@ static void huge_look(uint64_t now_us)
 {
     struct os_usage used = hak__os_usage();
     const void *address = (const void *)atomic_load_relaxed(&shared_watch.address);
-    if (hak__os_resident(address, HUGE_PAGE_SIZE) != 0) {
-        if (huge_judge_touch(now_us - atomic_load_relaxed(&shared_watch.looked_us), used)) {
+    size_t resident = hak__os_resident(address, HUGE_PAGE_SIZE);
+    if (resident != 0) {
+        /* a part of it: small pages, because there was no huge one, or none is welcome any more */
+        if (resident == HUGE_PAGE_SIZE &&
+            huge_judge_touch(now_us - atomic_load_relaxed(&shared_watch.looked_us), used)) {
             atomic_store_relaxed(&hak__huge_watcher, NULL);
         } else {
             huge_give_up();

@@ -45,6 +45,16 @@ static bool superslab_earns_huge(void)
     return true;
 }
 
+/* It has huge pages now, all of which are resident at a touch: no evidence. Under GROWTH. */
+static void superslab_forget_probe(size_t index)
+{
+    for (size_t kind = 0; kind < 2; kind++) {
+        size_t *small_pages = hak__superslabs.small_pages[kind];
+        small_pages[0] = small_pages[0] == index + 1 ? 0 : small_pages[0];
+        small_pages[1] = small_pages[1] == index + 1 ? small_pages[0] : small_pages[1];
+    }
+}
+
 /* Neighbours of the superslab whose pages are others than its own would be. Under REGION. */
 static size_t superslab_borders(size_t index, bool huge)
 {
@@ -112,6 +122,7 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
     lock_release(&hak__region_lock);
     if (huge) {
         table->huge_in_a_row++;
+        superslab_forget_probe(index);
     } else if (whole) {
         size_t *small_pages = table->small_pages[count > 1];
         small_pages[0] = small_pages[1];

@@ -344,6 +344,17 @@ static void test_a_touch_of_another(void **state)
     check_that_the_next_is_timed();
 }
 
+/* A page of a range that has no huge one, any more or at all, says nothing of one. */
+static void test_a_touch_of_a_small_page(void **state)
+{
+    (void)state;
+    watch(quick);
+    REQUIRE(hak__os_small(range, HUGE_PAGE_SIZE) == 0);
+    range[0] = 'x';
+    hak__huge_look();
+    check_that_the_next_is_timed();
+}
+
 /* What is resident already says nothing either; the next is watched again. */
 static void test_resident_ones_are_not_waited_for(void **state)
 {
@@ -433,6 +444,7 @@ int main(void)
         HUGE_TEST(test_one_that_is_never_touched),
         HUGE_TEST(test_looks_of_others),
         HUGE_TEST(test_a_touch_of_another),
+        HUGE_TEST(test_a_touch_of_a_small_page),
         HUGE_TEST(test_resident_ones_are_not_waited_for),
         HUGE_TEST(test_a_watch_without_looks),
         HUGE_TEST(test_forget),

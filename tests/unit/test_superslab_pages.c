@@ -190,6 +190,27 @@ static void test_a_released_superslab_is_no_evidence(void **state)
     assert_false(claim(1, SPARSE));
 }
 
+/* One that came back with huge pages would be dense after a touch. */
+static void test_a_reclaimed_superslab_is_no_evidence(void **state)
+{
+    (void)state;
+    if (!kernel_has_huge_pages()) {
+        skip();
+    }
+    hak__knobs.huge_threshold = UINT64_MAX;
+    claim(1, DENSE);
+    claim(1, DENSE);
+    hak__superslab_give(claimed[1], SUPERSLAB_SLICES);
+    assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
+    hak__knobs.huge_threshold = 0;
+    size_t released = claimed[--claimed_count];
+    assert_true(claim(1, 1)); /* the first speaks for it */
+    assert_int_equal(claimed[1], released);
+    REQUIRE(hak__os_purge(window_slice_address(claimed[0]), SUPERSLAB_SIZE) == 0);
+    hak__superslabs.huge_in_a_row = row_length() / 2; /* the last of small pages is looked at */
+    assert_false(claim(1, SPARSE));
+}
+
 /* What /proc/self/smaps says of the mapping at `place`: "hg" huge pages are welcome there, "nh"
  * they are not. */
 static bool mapping_has_flag(const void *place, const char *flag)
@@ -577,6 +598,7 @@ int main(void)
         HUGE_TEST(test_a_sparse_superslab_prevents_huge_ones),
         HUGE_TEST(test_a_sparse_last_one_ends_a_row),
         HUGE_TEST(test_a_released_superslab_is_no_evidence),
+        HUGE_TEST(test_a_reclaimed_superslab_is_no_evidence),
         HUGE_TEST(test_every_superslab_says_which_pages_it_has),
         HUGE_TEST(test_what_goes_back_of_a_huge_page_stays_away),
         HUGE_TEST(test_a_split_superslab_is_joined),

@@ -91,7 +91,9 @@ static void live_after_the_end(void *argument)
     struct heap *heap = thread->heap;
     REQUIRE(is_held(&heap->lock) && heap->threads_count == 1);
     void *object = unit_cache_allocate(&thread->cache, 3);
+    hak__huge_watcher = (const uint32_t *)&hak__lock_held; /* as if it had taken a huge page */
     hak__thread_leave(thread);
+    REQUIRE(!huge_is_watched()); /* it may not look again, and another have its place */
     REQUIRE(is_parked(thread) && heap->threads_count == 0 && !is_held(&heap->lock));
     REQUIRE(hak__cache_bytes(&thread->cache) == 0); /* nothing stays in its bins */
     REQUIRE(hak__thread == &hak__thread_ended);
