@@ -38,6 +38,7 @@
 #include "heap/collect.c"
 #include "heap/fork.c"
 #include "heap/heap.c"
+#include "heap/heartbeat.c"
 #include "heap/limit.c"
 #include "heap/metadata.c"
 #include "heap/start.c"

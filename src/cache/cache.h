@@ -55,7 +55,7 @@ HAK_INLINE uint32_t remote_count(const struct remote_entry *entry)
 
 struct cache {
     uint32_t key;           /* = slabs->key; read by free */
-    uint32_t tick;          /* slow operations, wraps */
+    int32_t countdown;      /* bytes that malloc hands out before it takes the slow door */
     struct slab_set *slabs; /* of the heap that this thread draws from */
     uint64_t charged;       /* bytes the limits may cost, slabs they hold included */
     struct slab_set
@@ -74,6 +74,16 @@ struct cache {
 HAK_INLINE uint32_t bin_count(const struct bin *bin)
 {
     return bin->limit - (uint32_t)bin->room;
+}
+
+/* The bin is not empty. Owner thread. */
+HAK_INLINE struct object *bin_pop(struct bin *bin)
+{
+    struct object *object = bin->head, *next = object->next;
+    HAK_PREFETCH(next); /* the next malloc's, long before its first use */
+    bin->head = next;
+    bin->room++;
+    return object;
 }
 
 /* No owner word has this key: every free through a cache with it takes the slow door. */

@@ -30,7 +30,7 @@
     X(WHALE_FREED, "whale_freed", "whales freed")                                                  \
     X(REALLOC_IN_PLACE, "realloc_in_place", "reallocs that kept their place or moved pages")       \
     X(REALLOC_COPIED, "realloc_copied", "reallocs that copied")                                    \
-    X(TICKS, "ticks", "looks at the clock for trimming and purging")                               \
+    X(TICKS, "ticks", "times that a thread trimmed its idle bins")                                 \
     X(BINS_TRIMMED, "bins_trimmed", "idle bins trimmed at a tick")                                 \
     X(ALLOCATION_FAILED, "allocation_failed", "requests that ended with ENOMEM")
 

@@ -125,9 +125,6 @@
 #define REMOTE_WAITING_MAX (HAK_TINY_LIMITS ? 3u : 256u)
 #define REMOTE_OBJECTS_MAX (HAK_TINY_LIMITS ? 3u : 128u)
 #define REMOTE_BYTES_MAX (HAK_TINY_LIMITS ? 512u : 16384u)
-/* What is in it waits at most this long while its thread goes on freeing remotely or allocating. */
-#define REMOTE_DELAY_MS (HAK_TINY_LIMITS ? 1u : 100u)
-
 /* Notifications an owner may leave unread before another thread drains for it: an owner that
  * allocates drains at every refill and never gets there.  */
 #define NOTIFIED_PENDING_MAX (HAK_TINY_LIMITS ? 2u : 8u)
@@ -138,20 +135,24 @@
  */
 #define LENDERS_MAX (HAK_TINY_LIMITS ? 2u : 8u)
 
-/* Slow-path operations between two looks at the clock, and between two flushes of the remote
- * buffer. */
+/* The heartbeat (heap/heartbeat.c): slow operations from one look at the clock to the next, and
+ * from one tick to the next; milliseconds from one tick to the next. */
+#define LOOK_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
 #define TICK_OPERATIONS (HAK_TINY_LIMITS ? 4u : 64u)
-/* A program whose blocks nearly all come from bins may take a few slow paths a second: at every so
- * many a look at the clock says whether half a purge delay, and this, has passed since its last
- * trim. */
-#define CLOCK_OPERATIONS (HAK_TINY_LIMITS ? 2u : 8u)
-#define LATE_MS_MIN 50u
+#define TICK_MS (HAK_TINY_LIMITS ? 1u : 50u)
+/* A look takes about as long as five mallocs, so one in so many mallocs costs 2 %; a thread that
+ * has slowed down takes so many until it knows. */
+#define LOOK_MALLOCS (HAK_TINY_LIMITS ? 4u : 256u)
+/* After so many slices more have become free so many mallocs look, each. */
+#define FREED_MUCH_SLICES (HAK_TINY_LIMITS ? 4u : 128u)
+#define LOOK_EAGER (HAK_TINY_LIMITS ? 4u : 64u)
 
-/* What is purged at once, and a superslab more: at 0.2 to 0.75 microseconds for each page of 4 KiB
- * that is a millisecond in a malloc or free. Ticks begin a pass, every so many slow operations go
- * on with it (docs/decisions/0027). */
+/* A tick purges so much, and a superslab more: at 0.2 to 0.75 microseconds a page of 4 KiB that is
+ * a millisecond in a malloc or free. While a pass is under way ticks come after PURGE_TICK_MS; one
+ * that comes later purges up to so many times as much. */
 #define PURGE_BYTES_AT_ONCE (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
-#define PURGE_OPERATIONS 2u
+#define PURGE_TICK_MS (HAK_TINY_LIMITS ? 1u : 4u)
+#define PURGE_PARTS_MAX 8u
 
 /* Above the soft limit (HAKMEM_LIMIT), and while memory is short, free memory goes back when it is
  * older than this. */

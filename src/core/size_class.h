@@ -36,9 +36,9 @@ HAK_HIDDEN extern const struct size_class hak__size_classes[CLASS_COUNT];
 /* Class of mid sizes, by (size - 1) / 128; entries below TINY_SIZE_MAX are unused zeros. */
 HAK_HIDDEN extern const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT];
 
-HAK_INLINE uint32_t size_class_of_tiny(size_t size)
+HAK_INLINE size_t size_class_of_tiny(size_t size)
 {
-    return (uint32_t)((size + (OBJECT_ALIGNMENT - 1)) / OBJECT_ALIGNMENT);
+    return (size + (OBJECT_ALIGNMENT - 1)) / OBJECT_ALIGNMENT;
 }
 
 HAK_INLINE uint32_t size_class_of_mid(size_t size)
@@ -50,7 +50,7 @@ HAK_INLINE uint32_t size_class_of_mid(size_t size)
 HAK_INLINE uint32_t size_class_of(size_t size)
 {
     if (size <= TINY_SIZE_MAX) {
-        return size == 0 ? 1 : size_class_of_tiny(size);
+        return size == 0 ? 1 : (uint32_t)size_class_of_tiny(size);
     }
     return size_class_of_mid(size);
 }

@@ -17,8 +17,8 @@ static void *aligned_allocate(size_t alignment, size_t size)
     }
     uint32_t class_index = hak__size_class_of_aligned(size, alignment);
     if (class_index < CLASS_COUNT) {
-        void *object = malloc_pop(class_index);
-        return object != NULL ? object : hak__malloc_class(class_index);
+        void *object = malloc_pop(class_index, size);
+        return object != NULL ? object : hak__malloc_class(class_index, size);
     }
     return hak__malloc_large(size, alignment, false);
 }

@@ -21,28 +21,30 @@ typedef void *malloc_door(size_t size);
 HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
                                                const struct object *object, uint32_t class_index);
 
-/* The next object of the class's bin; NULL: it is empty. */
-HAK_INLINE void *malloc_pop(uint32_t class_index)
+/* The next object of the class's bin for `size` bytes; NULL: the bin is empty, or the countdown to
+ * the next look at the clock has run out (heap/beat.c). */
+HAK_INLINE void *malloc_pop(size_t class_index, size_t size)
 {
-    struct bin *bin = &hak__thread->cache.bins[class_index];
+    struct cache *cache = &hak__thread->cache;
+    struct bin *bin = &cache->bins[class_index];
     struct object *object = bin->head;
     if (HAK_UNLIKELY(object == NULL)) {
         return NULL;
     }
-    if (HAK_LEVEL >= 2) {
-        hak__malloc_check(hak__thread, object, class_index);
+    cache->countdown -= (int32_t)size;
+    if (HAK_UNLIKELY(cache->countdown < 0)) {
+        return NULL;
     }
-    struct object *next = object->next;
-    HAK_PREFETCH(next); /* the next malloc's, long before its first use */
-    bin->head = next;
-    bin->room++;
-    return object;
+    if (HAK_LEVEL >= 2) {
+        hak__malloc_check(hak__thread, object, (uint32_t)class_index);
+    }
+    return bin_pop(bin);
 }
 
 /* An object for `size` bytes. `slow` takes every size and situation. */
 HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
 {
-    uint32_t class_index;
+    size_t class_index; /* not 32 bits: an instruction less */
     if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
         class_index = size_class_of_tiny(size); /* 0 for size 0: its bin is empty */
     } else if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
@@ -50,7 +52,7 @@ HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
     } else {
         return slow(size);
     }
-    void *object = malloc_pop(class_index);
+    void *object = malloc_pop(class_index, size);
     return HAK_LIKELY(object != NULL) ? object : slow(size);
 }
 

@@ -51,9 +51,7 @@ static void *malloc_class_once(uint32_t class_index)
     counter_add(&thread->cache.counters, COUNTER_MALLOC_SLOW, 1);
     struct bin *bin = &thread->cache.bins[class_index];
     if (bin->head != NULL) { /* size 0, or a bin just adopted */
-        struct object *object = bin->head;
-        bin->head = object->next;
-        bin->room++;
+        struct object *object = bin_pop(bin);
         hak__thread_leave(thread);
         return object;
     }
@@ -74,8 +72,16 @@ static HAK_COLD void *malloc_failed(void)
     return NULL;
 }
 
-void *hak__malloc_class(uint32_t class_index)
+void *hak__malloc_class(uint32_t class_index, size_t size)
 {
+    struct thread *thread = hak__thread;
+    if (thread->cache.countdown < 0) {
+        hak__thread_countdown_ended(thread, size);
+        struct bin *bin = &thread->cache.bins[class_index];
+        if (bin->head != NULL) { /* a tick has not emptied it */
+            return bin_pop(bin);
+        }
+    }
     void *object = malloc_class_once(class_index);
     if (HAK_UNLIKELY(object == NULL)) {
         hak__heap_reclaim(true);
@@ -154,7 +160,7 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
 void *hak__malloc_slow(size_t size)
 {
     if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
-        return hak__malloc_class(size_class_of(size));
+        return hak__malloc_class(size_class_of(size), size);
     }
     if (HAK_LIKELY(size <= SPAN_SIZE_MAX)) {
         void *pointer = malloc_span(size, OBJECT_ALIGNMENT).pointer;

@@ -4,8 +4,8 @@
 
 #include "core/limits.h"
 
-/* An object of a slab class, off the fast path. NULL with ENOMEM. */
-HAK_HIDDEN void *hak__malloc_class(uint32_t class_index);
+/* An object of a slab class for `size` bytes, off the fast path. NULL with ENOMEM. */
+HAK_HIDDEN void *hak__malloc_class(uint32_t class_index, size_t size);
 
 /* Spans and whales: any size, any power-of-two alignment. NULL with ENOMEM. */
 HAK_HIDDEN void *hak__malloc_large(size_t size, size_t alignment, bool want_zero);

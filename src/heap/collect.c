@@ -113,20 +113,31 @@ void hak__heap_set_pressed(bool pressed)
     atomic_store_relaxed(&shared_pressed, (uint32_t)pressed);
 }
 
-bool hak__heap_tick_is_late(const struct thread *thread)
+uint32_t hak__heap_tick_period_ms(void)
 {
     uint32_t half = collect_delay() / 2;
-    return hak__os_clock_ms() - thread->trimmed_ms >= (half < LATE_MS_MIN ? LATE_MS_MIN : half);
+    if (half < PURGE_TICK_MS || hak__superslab_purge_is_under_way()) {
+        return PURGE_TICK_MS;
+    }
+    return half < TICK_MS ? half : TICK_MS;
+}
+
+/* A thread that comes by seldom gives back more at once. */
+static size_t collect_part(uint32_t elapsed)
+{
+    uint32_t parts = 1 + elapsed / TICK_MS;
+    return (parts < PURGE_PARTS_MAX ? parts : PURGE_PARTS_MAX) * PURGE_BYTES_AT_ONCE;
 }
 
 void hak__heap_tick(struct thread *thread)
 {
     uint32_t delay = collect_delay();
-    uint32_t now = hak__os_clock_ms();
-    if (now - thread->sent_ms >= (delay < REMOTE_DELAY_MS ? delay : REMOTE_DELAY_MS)) {
-        thread->sent_ms = now;
-        hak__remote_flush(&thread->cache);
-    }
+    uint32_t now = hak__os_clock_ms(), elapsed = now - thread->ticked_ms;
+    thread->ticked_ms = now;
+    thread->operations = 0;
+    /* A thread that does other things frees less remotely: what it has gathered is not to keep
+     * others' slabs from getting empty. */
+    hak__remote_flush(&thread->cache);
     struct heap *heap = thread->heap;
     /* At every tick, whatever the time: what a vector left behind while it grew is wanted for other
      * things long before a period is over (docs/decisions/0020). */
@@ -152,7 +163,7 @@ void hak__heap_tick(struct thread *thread)
         collect_for_purge(delay);
     }
     if (due || hak__superslab_purge_is_under_way()) {
-        hak__superslab_purge_part(due, PURGE_BYTES_AT_ONCE);
+        hak__superslab_purge_part(due, collect_part(elapsed));
     }
 }
 

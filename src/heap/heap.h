@@ -42,9 +42,13 @@ struct thread {
     struct heap *heap;          /* NULL while parked; written under HEAPS */
     struct thread *next;        /* of all; constant once listed */
     struct thread *next_parked; /* under HEAPS */
-    uint32_t trimmed_ms;        /* of the last trim */
+    uint32_t ticked_ms;         /* of the last tick */
+    uint32_t trimmed_ms;        /* of the last that trimmed */
+    uint32_t operations;        /* slow ones since the last tick */
     uint32_t batches;           /* remote batches sent, wraps */
-    uint32_t sent_ms;           /* of the last tick that sent them all */
+    uint32_t interval;          /* bytes from one look of malloc's to the next */
+    uint32_t eager_looks;       /* mallocs left that each look */
+    uint32_t freed_much;        /* superslab_freed_much() as last seen */
     uint32_t waits;             /* for its heap's lock, since waits_ms */
     uint32_t waits_ms;
     struct cache cache; /* last: its end is seldom touched */
@@ -88,7 +92,7 @@ HAK_INLINE void thread_lock_heap(struct thread *thread)
 {
     thread->waits += (uint32_t)lock_acquire(&thread->heap->lock);
 }
-/* Releases it; every so often also trims and purges. No other lock held. */
+/* Releases it, and counts the operation. No other lock held. */
 HAK_HIDDEN void hak__thread_leave(struct thread *thread);
 /* The same when the lock has been released before. */
 HAK_HIDDEN void hak__thread_left(struct thread *thread);
@@ -96,12 +100,10 @@ HAK_HIDDEN void hak__thread_left(struct thread *thread);
  * none.
  */
 HAK_HIDDEN struct thread *hak__thread_current(void);
-/* Counts a slow operation; every so often sends all remote batches and ticks. No lock held. */
-HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
-/* Counts a remote batch sent; every so often ticks. No lock held. */
-HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
 /* The key's destructor: the calling thread ends, whatever the value is. */
 HAK_HIDDEN void hak__thread_end(void *value);
+/* It draws from another heap from now on, if one can be had. No lock held. */
+HAK_HIDDEN void hak__thread_move(struct thread *thread);
 /* A thread struct that draws from a heap: a parked one or a new one. NULL: no memory. */
 HAK_HIDDEN struct thread *hak__thread_adopt(void);
 /* All that this thread, or one that no thread uses, has cached goes to the slabs. No lock held. */
@@ -135,6 +137,14 @@ HAK_INLINE struct heap *heap_of_slabs(struct slab_set *slabs)
     return (struct heap *)(void *)((unsigned char *)slabs - offsetof(struct heap, slabs));
 }
 
+/* heartbeat.c. For this thread's struct, no lock held; each may tick. After a slow operation: */
+HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
+/* After a remote batch was sent: */
+HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
+/* The countdown of malloc's fast path is below zero, at a request for `size` bytes: sets it anew.
+ */
+HAK_HIDDEN void hak__thread_countdown_ended(struct thread *thread, size_t size);
+
 /* collect.c. What others may do to any heap: take its notifications and free objects, give back its
  * kept spans. */
 HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
@@ -144,10 +154,11 @@ HAK_HIDDEN struct object_list hak__heap_borrow(const struct heap *own, uint32_t 
                                                uint32_t most);
 /* Drains for the owner that `thread` (this one's) found lagging. No lock held. */
 HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
-/* Trims `thread` (this one's) and purges what is due, by the clock. No lock held. */
+/* Sends the remote batches of `thread` (this one's), trims its bins and purges what is due, by the
+ * clock. No lock held. */
 HAK_HIDDEN void hak__heap_tick(struct thread *thread);
-/* Has half a period passed since its last trim? Reads the clock. */
-HAK_HIDDEN bool hak__heap_tick_is_late(const struct thread *thread);
+/* Milliseconds from one tick of a thread to the next. */
+HAK_HIDDEN uint32_t hak__heap_tick_period_ms(void);
 /* What ticks do for all heaps, for a program that has none now because it idles. By any thread, no
  * lock held. */
 HAK_HIDDEN void hak__heap_scavenge(void);

@@ -3,7 +3,6 @@
 #include "heap/heap.h"
 #include "os/os.h"
 #include "region/huge.h"
-#include "region/superslab.h"
 
 /* Constants, but the pointer to a thread's struct is to one that can be written. */
 const struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
@@ -74,7 +73,7 @@ struct thread *hak__thread_adopt(void)
         return NULL;
     }
     thread_draw_from(thread, heap);
-    thread->trimmed_ms = hak__os_clock_ms();
+    thread->trimmed_ms = thread->ticked_ms = hak__os_clock_ms();
     return thread;
 }
 
@@ -100,19 +99,9 @@ void hak__thread_park(struct thread *thread)
     hak__heap_part(heap);
 }
 
-/* A thread that keeps finding its heap's lock taken draws from another from now on, if there is one
- * to spare. What it has in use stays where it is. No lock held. */
-static void thread_move_if_crowded(struct thread *thread)
+void hak__thread_move(struct thread *thread)
 {
-    struct heap *heap = thread->heap;
-    uint32_t now = hak__os_clock_ms();
-    bool crowded = now - thread->waits_ms <= CROWDED_MS;
-    thread->waits = 0;
-    thread->waits_ms = now;
-    if (!crowded || atomic_load_relaxed(&heap->threads_count) == 1 || !hak__heap_is_to_spare()) {
-        return;
-    }
-    struct heap *other = hak__heap_join(hak__knobs.heaps_crowded_max);
+    struct heap *heap = thread->heap, *other = hak__heap_join(hak__knobs.heaps_crowded_max);
     if (other != NULL) {
         hak__thread_flush(thread);
         thread_draw_from(thread, other);
@@ -169,47 +158,6 @@ struct thread *hak__thread_enter(void)
     }
     lock_acquire(&thread->heap->lock);
     return thread;
-}
-
-static HAK_NOINLINE void thread_tick(struct thread *thread, uint32_t tick)
-{
-    if (HAK_UNLIKELY(tick % CLOCK_OPERATIONS == 0) &&
-        (tick % TICK_OPERATIONS == 0 || hak__heap_tick_is_late(thread))) {
-        /* A thread that does other things frees less remotely: what it has gathered is not to keep
-         * others' slabs from getting empty. */
-        hak__remote_flush(&thread->cache);
-        hak__heap_tick(thread);
-        if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
-            thread_move_if_crowded(thread);
-        }
-    } else if (HAK_UNLIKELY(tick % PURGE_OPERATIONS == 0) && hak__superslab_purge_is_under_way()) {
-        hak__superslab_purge_part(false, PURGE_BYTES_AT_ONCE);
-    }
-}
-
-void hak__thread_count_operation(struct thread *thread)
-{
-    hak__limit_notice(); /* at every slow operation: one may map any amount */
-    uint32_t tick = ++thread->cache.tick;
-    if (HAK_UNLIKELY(tick % CLOCK_OPERATIONS == 0 || hak__superslab_purge_is_under_way())) {
-        thread_tick(thread, tick);
-    }
-    if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
-        hak__heap_help(thread);
-    }
-    if (HAK_UNLIKELY(huge_is_watched())) {
-        hak__huge_look();
-    }
-}
-
-void hak__thread_count_batch(struct thread *thread)
-{
-    if (HAK_UNLIKELY(++thread->batches % TICK_OPERATIONS == 0)) {
-        hak__heap_tick(thread);
-    }
-    if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
-        hak__heap_help(thread);
-    }
 }
 
 void hak__thread_leave(struct thread *thread)

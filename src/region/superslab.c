@@ -39,6 +39,10 @@ void hak__superslab_mark_free(size_t index, uint64_t mask)
     atomic_store_relaxed(&table->free_slices, table->free_slices + bits_count(mask));
     atomic_store_relaxed(&table->dirty_free_slices,
                          table->dirty_free_slices + bits_count(mask & superslab->dirty));
+    if (table->dirty_free_slices >= table->dirty_free_noted + FREED_MUCH_SLICES) {
+        table->dirty_free_noted = table->dirty_free_slices;
+        atomic_store_relaxed(&table->freed_much, table->freed_much + 1);
+    }
     superslab_check(superslab);
 }
 
@@ -56,6 +60,9 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
     atomic_store_relaxed(&table->free_slices, table->free_slices - bits_count(mask));
     atomic_store_relaxed(&table->dirty_free_slices,
                          table->dirty_free_slices - bits_count(mask & superslab->dirty));
+    if (table->dirty_free_slices < table->dirty_free_noted) {
+        table->dirty_free_noted = table->dirty_free_slices;
+    }
     superslab_check(superslab);
 }
 

@@ -17,6 +17,7 @@
 #ifndef HAK_REGION_SUPERSLAB_H
 #define HAK_REGION_SUPERSLAB_H
 
+#include "base/atomics.h"
 #include "core/limits.h"
 #include "core/lock.h"
 
@@ -126,7 +127,9 @@ struct superslab_table {
     size_t claimed_slices;
     size_t free_slices;
     size_t dirty_free_slices;
-    size_t taken_most; /* most slices in use since memory last went back; relaxed readers */
+    size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
+    uint32_t freed_much;     /* times that FREED_MUCH_SLICES more became free; relaxed readers */
+    size_t taken_most;       /* most slices in use since memory last went back; relaxed readers */
     /* What speaks for huge pages or against, under GROWTH: index + 1 of the last superslab of small
      * pages but one, and of the last, that was claimed for one slice [0], for a longer run [1]. */
     size_t small_pages[2][2];
@@ -143,6 +146,12 @@ HAK_INLINE struct superslab_group *superslab_group(size_t number)
 HAK_INLINE struct superslab *superslab_at(size_t index)
 {
     return &superslab_group(index / SUPERSLAB_GROUP)->superslabs[index % SUPERSLAB_GROUP];
+}
+
+/* Another value than before: much memory has become free and dirty since. A hint. */
+HAK_INLINE uint32_t superslab_freed_much(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.freed_much);
 }
 
 /* Marks slices of one superslab free and keeps the sums; under REGION. */

@@ -173,13 +173,6 @@ static void test_a_tick_that_is_not_due(void **state)
         hak__knobs.purge_delay_ms = delays[i];
         thread->trimmed_ms = hak__os_clock_ms();
         hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
-        for (int tick = 0; tick < 4; tick++) {
-            hak__heap_tick(thread);
-        }
-        if (!HAK_TINY_LIMITS) { /* there they wait for a millisecond only */
-            assert_int_equal(hak__slab_free_objects(owner.slab), owner.slab->carved_count - 1);
-        }
-        thread->sent_ms -= REMOTE_DELAY_MS;
         hak__heap_tick(thread); /* batches are sent in any case */
         assert_int_equal(hak__slab_free_objects(owner.slab), owner.slab->carved_count);
         assert_true(owner_has_slab(&owner));
@@ -197,54 +190,61 @@ static void test_operations_send_batches(void **state)
     (void)state;
     struct owner owner = owner_create();
     struct thread *thread = adopt();
-    thread->cache.tick = 0;
+    thread->operations = 0;
     thread->batches = 0;
-    thread->sent_ms = hak__os_clock_ms();
     hak__knobs.purge_delay_ms = UINT32_MAX;
     hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
     uint32_t waiting = owner.slab->carved_count - 1;
-    for (uint32_t i = 0; i < TICK_OPERATIONS && !HAK_TINY_LIMITS; i++) {
+    uint32_t ticked_ms = thread->ticked_ms = hak__os_clock_ms();
+    for (uint32_t i = 0; i < 2 * TICK_OPERATIONS; i++) {
         hak__thread_count_batch(thread);
     }
     for (uint32_t i = 1; i < TICK_OPERATIONS; i++) {
         hak__thread_count_operation(thread);
     }
-    assert_int_equal(hak__slab_free_objects(owner.slab), waiting);
+    if (thread->ticked_ms == ticked_ms) { /* not so busy a machine */
+        assert_int_equal(hak__slab_free_objects(owner.slab), waiting);
+    }
     hak__thread_count_operation(thread);
     assert_int_equal(hak__slab_free_objects(owner.slab), waiting + 1);
     hak__thread_park(owner.thread);
     hak__thread_park(thread);
 }
 
-/* Operations of any thread go on with a pass that is under way: two for each 4 MiB
- * (docs/guarantees.md). */
+/* Ticks of any thread go on with a pass that is under way: 4 MiB at each (docs/guarantees.md). */
 static void test_operations_go_on_with_a_pass(void **state)
 {
     enum { SUPERSLABS = 16 };
     (void)state;
     struct thread *thread = adopt();
-    hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick does it */
+    hak__knobs.purge_delay_ms = 0;
+    hak__heap_tick(thread);
+    hak__knobs.purge_delay_ms = UINT32_MAX - 1; /* no other pass is due */
     hak__superslab_purge(true);
     unit_free_superslabs(SUPERSLABS);
     size_t dirty = hak__superslab_bytes_dirty();
     hak__superslab_purge_part(true, SIZE_MAX); /* sees them */
     hak__superslab_purge_part(true, SUPERSLAB_SIZE);
     dirty -= SUPERSLAB_SIZE;
-    thread->cache.tick = 0;
-    size_t part = PURGE_BYTES_AT_ONCE < SUPERSLAB_SIZE ? SUPERSLAB_SIZE : PURGE_BYTES_AT_ONCE;
-    uint32_t operations = 0;
+    uint32_t ticks = 0;
     while (hak__superslab_purge_is_under_way()) {
         assert_int_equal(hak__superslab_bytes_dirty(), dirty);
         hak__thread_count_operation(thread);
-        operations++;
-        if (operations % PURGE_OPERATIONS == 0 && operations % TICK_OPERATIONS != 0) {
-            dirty = dirty > part ? dirty - part : 0;
+        if (thread->operations == 0) {
+            ticks++;
+            assert_true(hak__superslab_bytes_dirty() < dirty ||
+                        !hak__superslab_purge_is_under_way());
+            dirty = hak__superslab_bytes_dirty();
         }
     }
-    if (!HAK_TINY_LIMITS) {
-        assert_true(operations <= 2 * ((SUPERSLABS * SUPERSLAB_SIZE) / ((size_t)4 << 20)));
-    }
+    assert_true(ticks <= SUPERSLABS * SUPERSLAB_SIZE / PURGE_BYTES_AT_ONCE);
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
+    thread->ticked_ms = hak__os_clock_ms() - PURGE_PARTS_MAX * TICK_MS;
+    unit_free_superslabs(SUPERSLABS);
+    hak__superslab_purge_part(true, SIZE_MAX);
+    hak__superslab_purge_part(true, 1);
+    hak__heap_tick(thread); /* it comes by seldom */
+    assert_true(HAK_TINY_LIMITS || hak__superslab_bytes_dirty() == 0);
     hak__thread_park(thread);
 }
 
@@ -285,36 +285,6 @@ static void test_whales_go_within_the_delay(void **state)
     usleep(DELAY * 550);
     hak__heap_tick(thread);
     assert_int_equal(hak__whale_totals().cached_bytes, 0);
-    hak__thread_park(thread);
-}
-
-/* A program that seldom takes a slow path ticks at a few of them when half a period has passed. */
-static void test_a_late_tick(void **state)
-{
-    (void)state;
-    struct thread *thread = adopt();
-    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
-    static const struct {
-        uint32_t delay, after;
-        bool late;
-    } cases[] = {{4000, 1000, false}, {4000, 2000, true}, {4000, UINT32_MAX - 5, true},
-                 {0, 60, true},       {40, 60, true},     {UINT32_MAX, 2000000000, false}};
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        hak__knobs.purge_delay_ms = cases[i].delay;
-        thread->trimmed_ms = hak__os_clock_ms() - cases[i].after;
-        thread->cache.tick = 0;
-        uint64_t before = *ticks;
-        for (uint32_t j = 1; j < CLOCK_OPERATIONS; j++) {
-            hak__thread_count_operation(thread);
-        }
-        assert_true(*ticks == before);
-        hak__thread_count_operation(thread);
-        assert_true(*ticks == before + cases[i].late);
-    }
-    thread->trimmed_ms = hak__os_clock_ms();
-    assert_false(hak__heap_tick_is_late(thread));
-    hak__knobs.purge_delay_ms = 0;
-    assert_false(hak__heap_tick_is_late(thread)); /* LATE_MS_MIN */
     hak__thread_park(thread);
 }
 
@@ -431,7 +401,6 @@ int main(int count, char **arguments)
         UNIT_TEST_WITH_KNOBS(test_operations_go_on_with_a_pass),
         UNIT_TEST_WITH_KNOBS(test_a_tick_after_the_delay),
         UNIT_TEST_WITH_KNOBS(test_whales_go_within_the_delay),
-        UNIT_TEST_WITH_KNOBS(test_a_late_tick),
         UNIT_TEST_WITH_KNOBS(test_a_tick_under_pressure),
         cmocka_unit_test(test_threads_that_share_a_heap),
         UNIT_TEST_WITH_KNOBS(test_reclaim),

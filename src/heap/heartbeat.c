@@ -1,0 +1,106 @@
+/* heartbeat.c: when a thread does its periodic work.
+ *
+ *   look  a thread reads the coarse clock: when the countdown of bytes that malloc's fast path
+ * hands out has run out, and at every LOOK_OPERATIONS-th slow operation tick  a look that comes
+ * TICK_MS or TICK_OPERATIONS slow operations after the last tick: hak__heap_tick sends remote
+ * batches, trims bins and purges what is due
+ *
+ * The countdown sets itself by the clock. A look that came before the next tick was due doubles it,
+ * to LOOK_MALLOCS times the size of the request at most; one that came late shortens it. When much
+ * memory has become free, each of a thread's next LOOK_EAGER mallocs looks: the program may be
+ * about to idle, and these may be all the operations there are (docs/design/heap.md).
+ *
+ * State: the calling thread's struct. No lock held. */
+#include "heap/heap.h"
+
+#include "core/knobs.h"
+#include "os/os.h"
+#include "region/huge.h"
+#include "region/superslab.h"
+
+/* A thread that keeps finding its heap's lock taken draws from another from now on, if there is one
+ * to spare. What it has in use stays where it is. */
+static void thread_move_if_crowded(struct thread *thread)
+{
+    uint32_t now = hak__os_clock_ms();
+    bool crowded = now - thread->waits_ms <= CROWDED_MS;
+    thread->waits = 0;
+    thread->waits_ms = now;
+    if (crowded && atomic_load_relaxed(&thread->heap->threads_count) != 1 &&
+        hak__heap_is_to_spare()) {
+        hak__thread_move(thread);
+    }
+}
+
+static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t period_ms)
+{
+    if (elapsed_ms >= period_ms || thread->operations >= TICK_OPERATIONS) {
+        hak__heap_tick(thread);
+        if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
+            thread_move_if_crowded(thread);
+        }
+    }
+}
+
+static HAK_NOINLINE void thread_look_after_operations(struct thread *thread)
+{
+    thread_look(thread, hak__os_clock_ms() - thread->ticked_ms, hak__heap_tick_period_ms());
+}
+
+static void thread_become_eager(struct thread *thread, uint32_t freed_much)
+{
+    thread->freed_much = freed_much;
+    thread->eager_looks = LOOK_EAGER;
+    thread->interval = 0;
+    thread->cache.countdown = 0;
+}
+
+void hak__thread_countdown_ended(struct thread *thread, size_t size)
+{
+    uint32_t elapsed_ms = hak__os_clock_ms() - thread->ticked_ms;
+    uint32_t period_ms = hak__heap_tick_period_ms();
+    uint32_t bytes = (uint32_t)(size == 0 ? 1 : size), most = LOOK_MALLOCS * bytes;
+    uint32_t interval = thread->interval < most ? thread->interval : most;
+    interval = elapsed_ms < period_ms
+                   ? 2 * interval + bytes
+                   : (uint32_t)((uint64_t)interval * period_ms / (elapsed_ms + 1));
+    thread->interval = interval < most ? interval : most;
+    if (HAK_UNLIKELY(thread->eager_looks != 0)) {
+        thread->eager_looks--;
+        thread->interval = 0;
+    }
+    thread->cache.countdown = (int32_t)thread->interval;
+    uint32_t freed_much = superslab_freed_much();
+    if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
+        thread_become_eager(thread, freed_much);
+    }
+    thread_look(thread, elapsed_ms, period_ms);
+}
+
+void hak__thread_count_operation(struct thread *thread)
+{
+    hak__limit_notice(); /* at every slow operation: one may map any amount */
+    uint32_t freed_much = superslab_freed_much();
+    if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
+        thread_become_eager(thread, freed_much);
+    }
+    if (HAK_UNLIKELY(++thread->operations % LOOK_OPERATIONS == 0)) {
+        thread_look_after_operations(thread);
+    }
+    if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
+        hak__heap_help(thread);
+    }
+    if (HAK_UNLIKELY(huge_is_watched())) {
+        hak__huge_look();
+    }
+}
+
+void hak__thread_count_batch(struct thread *thread)
+{
+    if (HAK_UNLIKELY(++thread->batches % LOOK_OPERATIONS == 0)) {
+        thread_look_after_operations(thread);
+    }
+    if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
+        hak__heap_help(thread);
+    }
+}

@@ -1,0 +1,60 @@
+/* test_idle_after_burst.c: a program that freed much and then does next to nothing still gives it
+ * back: idle servers kept all of it, as their few blocks come from bins and no slow path runs.
+ *
+ * ctest: serial no-qemu timeout=180
+ */
+#include "../report.h"
+
+enum { PAIRS_A_SECOND = 100, PAIRS_MAX = 120 * PAIRS_A_SECOND };
+
+/* Pairs of malloc and free, one block at a time, until no more than `most` is resident: how many it
+ * took. It ends by that, or never: the bound is for a test that fails. */
+static size_t pairs_until(size_t most)
+{
+    size_t pairs = 0;
+    for (; rss_bytes() > most && pairs < PAIRS_MAX; pairs++) {
+        hak_free(hak_malloc(64));
+        usleep(1000000 / PAIRS_A_SECOND);
+    }
+    return pairs;
+}
+
+/* Allocates much and frees it; returns what was resident between. */
+static size_t burst(size_t size)
+{
+    size_t count = (SUPPORT_SLOW ? 16 : 100) * MIB / size;
+    char **blocks = support_map(count * sizeof *blocks);
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = hak_malloc(size);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], 1, size);
+    }
+    size_t full = rss_bytes();
+    for (size_t i = 0; i < count; i++) {
+        hak_free(blocks[i]);
+    }
+    munmap(blocks, count * sizeof *blocks);
+    return full;
+}
+
+static void test_a_few_pairs_give_a_burst_back(void **state)
+{
+    static const size_t sizes[] = {100, 2000, 100000};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        hak_free(hak_malloc(64));
+        size_t before = rss_bytes();
+        size_t full = burst(sizes[i]) - before, pairs = pairs_until(before + 8 * MIB);
+        print_message("%zu B: %zu MiB freed, back after %zu pairs\n", sizes[i], full / MIB, pairs);
+        if (!SUPPORT_SANITIZED) {
+            REQUIRE_SIZE(full, >=, (SUPPORT_SLOW ? 12 : 90) * MIB);
+            REQUIRE_SIZE(pairs, <, PAIRS_MAX);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_few_pairs_give_a_burst_back)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

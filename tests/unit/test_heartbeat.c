@@ -1,0 +1,155 @@
+/* test_heartbeat.c: heap/heartbeat: countdown, looks, ticks. What the clock decides is compared
+ * with the clock: a busy machine may be late at any moment. */
+#include "../threads/threads.h"
+#include "heaps.h"
+
+enum { SIZE = 100 };
+
+static uint64_t ticks_of(const struct thread *thread)
+{
+    return thread->cache.counters.values[COUNTER_TICKS];
+}
+
+/* A look at a request for SIZE bytes that comes `late_ms` after the last tick. Returns for how long
+ * after that tick it can have come. */
+static uint32_t look(struct thread *thread, uint32_t late_ms)
+{
+    uint32_t ticked_ms = thread->ticked_ms = hak__os_clock_ms() - late_ms;
+    thread->cache.countdown = -1;
+    hak__thread_countdown_ended(thread, SIZE);
+    return hak__os_clock_ms() - ticked_ms;
+}
+
+static void test_the_countdown_sets_itself(void **state)
+{
+    (void)state;
+    struct thread *thread = adopt();
+    thread->freed_much = superslab_freed_much();
+    thread->interval = 0;
+    for (uint32_t expected = SIZE; expected < LOOK_MALLOCS * SIZE; expected = 2 * expected + SIZE) {
+        if (look(thread, 0) < hak__heap_tick_period_ms()) { /* it came early */
+            assert_int_equal(thread->interval, expected);
+        }
+        thread->interval = expected;
+        assert_true(thread->cache.countdown >= 0);
+    }
+    look(thread, 0);
+    assert_true(thread->interval <= LOOK_MALLOCS * SIZE);
+    thread->interval = UINT32_MAX / 2; /* of much larger requests */
+    look(thread, 0);
+    assert_true(thread->interval <= LOOK_MALLOCS * SIZE);
+
+    thread->interval = LOOK_MALLOCS * SIZE;
+    look(thread, 1000); /* of a program that idles */
+    assert_true(thread->interval <= LOOK_MALLOCS * SIZE * TICK_MS / 1000);
+    assert_int_equal(thread->cache.countdown, thread->interval);
+    hak__thread_countdown_ended(thread, 0); /* an aligned request may be for nothing */
+    hak__thread_park(thread);
+}
+
+static void test_a_late_look_ticks(void **state)
+{
+    (void)state;
+    struct thread *thread = adopt();
+    static const uint32_t delays[] = {0, 40, 4000};
+    for (size_t i = 0; i < COUNT_OF(delays); i++) {
+        hak__knobs.purge_delay_ms = delays[i];
+        uint64_t before = ticks_of(thread);
+        thread->trimmed_ms = hak__os_clock_ms() - 4000;
+        look(thread, 60);
+        assert_true(ticks_of(thread) == before + 1);
+        assert_true(hak__os_clock_ms() - thread->ticked_ms < 60 || thread->ticked_ms != 0);
+    }
+    for (uint32_t i = 1; i < LOOK_OPERATIONS; i++) { /* and without malloc's */
+        thread->operations = i - 1;
+        thread->ticked_ms = hak__os_clock_ms() - 60;
+        hak__thread_count_operation(thread);
+        assert_int_equal(thread->operations, i);
+    }
+    hak__thread_count_operation(thread);
+    assert_int_equal(thread->operations, 0);
+    thread->batches = LOOK_OPERATIONS - 1;
+    thread->operations = 1;
+    thread->ticked_ms = hak__os_clock_ms() - 60;
+    hak__thread_count_batch(thread);
+    assert_int_equal(thread->operations, 0);
+    hak__thread_park(thread);
+}
+
+/* When much has become free, each of the next mallocs looks, whoever freed it. */
+static void test_much_freed_memory_is_waited_for(void **state)
+{
+    (void)state;
+    struct thread *thread = adopt();
+    hak__superslab_purge(true);
+    thread->freed_much = superslab_freed_much();
+    thread->interval = LOOK_MALLOCS * SIZE;
+    look(thread, 0);
+    assert_int_equal(thread->eager_looks, 0);
+    unit_free_superslabs(2 * FREED_MUCH_SLICES / SUPERSLAB_SLICES + 1);
+    assert_true(superslab_freed_much() != thread->freed_much);
+    hak__thread_count_operation(thread);
+    assert_int_equal(thread->eager_looks, LOOK_EAGER);
+    for (uint32_t i = LOOK_EAGER; i != 0; i--) {
+        assert_int_equal(thread->cache.countdown, 0);
+        look(thread, 0);
+        assert_int_equal(thread->eager_looks, i - 1);
+    }
+    assert_int_equal(thread->cache.countdown, 0);
+    if (look(thread, 0) < hak__heap_tick_period_ms()) {
+        assert_true(thread->cache.countdown != 0);
+    }
+    hak__superslab_purge(true);
+    uint32_t seen = superslab_freed_much();
+    hak__superslab_give(hak__superslab_take(1, 1).slice, 1); /* little */
+    assert_int_equal(superslab_freed_much(), seen);
+    hak__thread_park(thread);
+}
+
+/* malloc's fast path counts down, and the look takes nothing but the object it was asked for. */
+static void *count_down(void *argument)
+{
+    (void)argument;
+    hak_free(hak_malloc(SIZE));
+    struct thread *thread = hak__thread_current();
+    struct bin *bin = &thread->cache.bins[size_class_of(SIZE)];
+    uint64_t slow = thread->cache.counters.values[COUNTER_MALLOC_SLOW];
+    REQUIRE(bin_count(bin) != 0);
+    uint32_t held = bin_count(bin), operations = thread->operations;
+    thread->cache.countdown = SIZE;
+    void *first = hak_malloc(SIZE);
+    REQUIRE(thread->cache.countdown == 0 && bin_count(bin) == held - 1);
+    hak_free(first);
+    thread->ticked_ms = thread->trimmed_ms = hak__os_clock_ms();
+    thread->interval = 0;
+    void *second = hak_malloc(SIZE);
+    REQUIRE(second == first && thread->cache.countdown >= 0);
+    REQUIRE(thread->operations == operations || thread->operations == 0); /* late, and ticked */
+    REQUIRE(thread->cache.counters.values[COUNTER_MALLOC_SLOW] == slow);
+    hak_free(second);
+    thread->cache.countdown = 0;
+    thread->eager_looks = 0;
+    thread->ticked_ms = thread->trimmed_ms = hak__os_clock_ms();
+    void *aligned = hak_aligned_alloc(64, SIZE); /* the same door */
+    REQUIRE(aligned != NULL && thread->cache.countdown >= 0);
+    hak_free(aligned);
+    return NULL;
+}
+
+static void test_malloc_counts_down(void **state)
+{
+    (void)state;
+    hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick empties the bin */
+    thread_join(thread_start(count_down, NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        UNIT_TEST_WITH_KNOBS(test_the_countdown_sets_itself),
+        UNIT_TEST_WITH_KNOBS(test_a_late_look_ticks),
+        UNIT_TEST_WITH_KNOBS(test_much_freed_memory_is_waited_for),
+        UNIT_TEST_WITH_KNOBS(test_malloc_counts_down),
+    };
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+}
