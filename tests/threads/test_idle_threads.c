@@ -108,11 +108,11 @@ static void slow_operations(unsigned count)
     }
 }
 
-/* The next operations after a pause give back what was free before it: a tick every 64 slow ones,
- * a slice goes at the second pass that sees it, and 4 MiB go at a time, every other operation. */
+/* The next operations after a pause give back what was free before it: a tick every 64 slow ones, a
+ * slice goes at the second pass that sees it, and each tick gives back 4 MiB. */
 static void idle_process(void *argument)
 {
-    enum { DELAY_MS = 100, TICK = 64, NEXT = 2, PARTS = 64000 / 4096 + 1 };
+    enum { DELAY_MS = 100, TICK = 64, PARTS = 64000 / 4096 + 1 };
     (void)argument;
     setup();
     size_t before = rss_bytes();
@@ -126,9 +126,9 @@ static void idle_process(void *argument)
         usleep(2 * DELAY_MS * 1000);
         slow_operations(2 * TICK);
     }
-    slow_operations(PARTS * NEXT);
+    slow_operations(PARTS * TICK);
     size_t kept = rss_bytes() - before;
-    fprintf(stderr, "after %u operations %zu KiB are left\n", 3 * 2 * TICK + PARTS * NEXT,
+    fprintf(stderr, "after %u operations %zu KiB are left\n", 3 * 2 * TICK + PARTS * TICK,
             kept / KIB);
     REQUIRE_SIZE(kept, <=, 2 * MIB);
 }
