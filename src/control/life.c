@@ -2,7 +2,8 @@
  *
  *   begin   options of a process that allocated before the C library knew the environment; fork
  *           handlers, which must be the first that anybody registers (the library is linked with
- *           -z initfirst); the scavenger; the line that says who serves this process
+ *           -z initfirst); the scavenger; the report's file; the line that says who serves this
+ *           process
  *   end     the report, when asked for
  *
  * Memory is served before begin and after end: nothing here is needed for that. */
@@ -91,8 +92,15 @@ static void life_stay(const struct life_search *own)
     }
 }
 
+/* musl's name for a static program. */
+#define LIFE_STATIC_PROGRAM "/proc/self/exe"
+
 static void life_announce(const char *own_path)
 {
+    if (own_path[0] == '\0' || hak__text_equal(own_path, LIFE_STATIC_PROGRAM)) {
+        const char *program = hak__os_program();
+        own_path = program != NULL ? program : "a program without a name";
+    }
     char line[4096 + 128]; /* a path and a sentence */
     struct text text = {line, sizeof line - 1, 0};
     hak__text_put(&text, "hakmem: ");
@@ -113,6 +121,9 @@ static void life_forget_announce(char **environment)
 {
     const char *name = "HAKMEM_ANNOUNCE=";
     char **kept = environment;
+    if (environment == NULL) {
+        return;
+    }
     for (char **string = environment; *string != NULL; string++) {
         if (hak__text_after(*string, name) == NULL) {
             *kept++ = *string;
@@ -127,9 +138,21 @@ static void life_fork_child(void)
     hak__scavenger_start(); /* what it cannot do has been said in the first process */
 }
 
-/* glibc gives constructors main's arguments. 101: the first that a program may ask for. */
-__attribute__((constructor(101))) static void life_begin(int argc, char **argv, char **environment)
+static bool life_reports(void)
 {
+    uint64_t process = hak__settings.stats_process;
+    return hak__settings.stats != STATS_NONE && (process == 0 || process == hak__os_process_id());
+}
+
+/* Opened at start: a server's workers may have given up the right to open it when they report. */
+static struct os_kept life_stats_file = {-1, 0, 0};
+
+/* 101: the first that a program may ask for. Only glibc hands over main's arguments. */
+__attribute__((constructor(101))) static void life_begin(int argc, char **argv, char **handed)
+{
+    (void)argc;
+    (void)argv;
+    char **environment = hak__os_environment(handed);
     hak__start_read_options(environment);
     pthread_atfork(hak__fork_prepare, hak__fork_parent, life_fork_child);
     const char *complaint = hak__scavenger_start();
@@ -138,9 +161,11 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     }
     struct life_search own = life_own_object();
     life_stay(&own);
+    if (life_reports() && hak__settings.stats_file != NULL) {
+        life_stats_file = hak__os_keep_append(hak__settings.stats_file);
+    }
     if (hak__settings.announce_process == hak__os_process_id()) {
-        const char *program = argc > 0 ? argv[0] : "a program without a name";
-        life_announce(own.path[0] != '\0' ? own.path : program);
+        life_announce(own.path);
         life_forget_announce(environment);
     }
 }
@@ -201,22 +226,34 @@ static void life_report(int descriptor)
     }
 }
 
+static void life_complain_of_file(int error)
+{
+    char line[1024 + 128]; /* a path of the options and a sentence */
+    struct text text = {line, sizeof line - 1, 0};
+    hak__text_put(&text, "hakmem: cannot write the report to ");
+    hak__text_put(&text, hak__settings.stats_file);
+    hak__text_put(&text, ": ");
+    hak__text_put(&text, hak__os_open_error(error));
+    line[text.length++] = '\n';
+    hak__os_write_error(line, text.length);
+}
+
 __attribute__((destructor)) static void life_end(void)
 {
-    uint64_t process = hak__settings.stats_process;
-    if (hak__settings.stats == STATS_NONE || (process != 0 && process != hak__os_process_id())) {
+    if (!life_reports()) {
         return;
     }
     if (hak__settings.stats_file == NULL) {
         life_report(2);
         return;
     }
-    int descriptor = hak__os_open_append(hak__settings.stats_file);
-    if (descriptor >= 0) {
-        life_report(descriptor);
-        hak__os_close(descriptor);
-    } else {
-        static const char complaint[] = "hakmem: HAKMEM_STATS_FILE cannot be opened\n";
-        hak__os_write_error(complaint, sizeof complaint - 1);
+    int descriptor = hak__os_is_kept(&life_stats_file)
+                         ? life_stats_file.descriptor
+                         : hak__os_open_append(hak__settings.stats_file);
+    if (descriptor < 0) {
+        life_complain_of_file(descriptor);
+        return;
     }
+    life_report(descriptor);
+    hak__os_close(descriptor);
 }

@@ -115,7 +115,7 @@ struct settings hak__settings = {.profile = "default"};
       "1: one thread more in each process gives memory back while it idles; 0: none")              \
     X(STATS, stats, hak__settings.stats, "report at exit: none, text or json")                     \
     X(PATH, stats_file, hak__settings.stats_file,                                                  \
-      "file the report is appended to; standard error when not set")                               \
+      "file the report is appended to, opened at start; standard error when not set")              \
     X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
       "the only process that reports, by its id; 0: every process")                                \
     X(PROCESS, announce, hak__settings.announce_process,                                           \
@@ -150,7 +150,7 @@ static const struct option option_table[] = {OPTIONS(X)};
 static const char *const option_stats_names[] = {"none", "text", "json"};
 
 /* A copy: programs that rename themselves (setproctitle) write over the environment. */
-#define OPTION_PATH_SIZE 1024
+#define OPTION_PATH_SIZE 1024 /* option_allowed says so, too */
 static char option_path[OPTION_PATH_SIZE];
 
 #define OPTION_PREFIX "HAKMEM_"
@@ -170,31 +170,41 @@ static const char *option_value_of(const char *string, const char *name)
     return *string == '=' ? string + 1 : NULL;
 }
 
-/* What the setters return: NULL, or why the value is no good. */
+/* What each kind allows, to follow the words "must be". */
+static const char *const option_allowed[] = {
+    [KIND_PROFILE] = "default, fast, small or debug",
+    [KIND_MILLISECONDS] = "never or a number of milliseconds below 2^32 - 1",
+    [KIND_NUMBER] = "a number below 2^32",
+    [KIND_BYTES_32] = "a number of bytes below 2^32, such as 4096, 64k or 1m",
+    [KIND_BYTES] = "a number of bytes below 2^64, such as 4096, 64k or 1m",
+    [KIND_BYTES_OR_NEVER] = "never or a number of bytes below 2^64 - 1, such as 4096, 64k or 1m",
+    [KIND_SWITCH] = "0 or 1",
+    [KIND_STATS] = "none, text or json",
+    [KIND_PATH] = "a path shorter than 1024 bytes",
+    [KIND_PROCESS] = "a process id, or 0",
+};
 
-static const char *option_set_profile(const char *value)
+/* The setters return false for a value that is not allowed, and change nothing then. */
+
+static bool option_set_profile(const char *value)
 {
     for (size_t i = 0; i < sizeof option_profiles / sizeof option_profiles[0]; i++) {
         if (hak__text_equal(value, option_profiles[i].name)) {
             hak__settings.profile = option_profiles[i].name;
             hak__knobs = option_profiles[i].knobs;
-            return NULL;
+            return true;
         }
     }
-    return "not one of default, fast, small, debug";
+    return false;
 }
 
-static const char *option_set_number(void *place, const char *value, bool wide, bool never)
+static bool option_set_number(void *place, const char *value, bool wide, bool never)
 {
     uint64_t most = wide ? UINT64_MAX : UINT32_MAX;
     uint64_t number = most;
     if (!never || !hak__text_equal(value, "never")) {
-        if (!hak__text_parse_size(value, &number)) {
-            return never ? "neither a number (with k, m, g or t) nor never"
-                         : "not a number (with k, m, g or t)";
-        }
-        if (number > most || (never && number == most)) {
-            return "too large";
+        if (!hak__text_parse_size(value, &number) || number > most || (never && number == most)) {
+            return false;
         }
     }
     if (wide) {
@@ -202,60 +212,58 @@ static const char *option_set_number(void *place, const char *value, bool wide, 
     } else {
         *(uint32_t *)place = (uint32_t)number;
     }
-    return NULL;
+    return true;
 }
 
-static const char *option_set_plain_number(void *place, const char *value, bool wide, bool never)
+/* Without the suffixes of sizes. */
+static bool option_set_plain_number(void *place, const char *value, bool wide, bool never)
 {
-    for (const char *at = value; *at >= '0' && *at <= '9'; at++) {
-        if (at[1] == '\0') {
-            return option_set_number(place, value, wide, never);
-        }
+    const char *at = value;
+    while (*at >= '0' && *at <= '9') {
+        at++;
     }
-    if (never && hak__text_equal(value, "never")) {
-        return option_set_number(place, value, wide, never);
-    }
-    return never ? "neither a number nor never" : "not a number";
+    bool plain = *at == '\0' || (never && hak__text_equal(value, "never"));
+    return plain && option_set_number(place, value, wide, never);
 }
 
-static const char *option_set_switch(bool *place, const char *value)
+static bool option_set_switch(bool *place, const char *value)
 {
     if ((value[0] != '0' && value[0] != '1') || value[1] != '\0') {
-        return "neither 0 nor 1";
+        return false;
     }
     *place = value[0] == '1';
-    return NULL;
+    return true;
 }
 
-static const char *option_set_stats(const char *value)
+static bool option_set_stats(const char *value)
 {
     for (uint32_t format = STATS_NONE; format <= STATS_JSON; format++) {
         bool digit = value[0] == (char)('0' + format) && value[1] == '\0' && format != STATS_JSON;
         if (digit || hak__text_equal(value, option_stats_names[format])) {
             hak__settings.stats = format;
-            return NULL;
+            return true;
         }
     }
-    return "not one of none, text, json";
+    return false;
 }
 
-static const char *option_set_path(const char **place, const char *value)
+static bool option_set_path(const char **place, const char *value)
 {
     size_t length = 0;
     while (length < sizeof option_path && value[length] != '\0') {
         length++;
     }
     if (length == sizeof option_path) { /* looked at first: a refused value changes nothing */
-        return "too long";
+        return false;
     }
     for (size_t i = 0; i <= length; i++) {
         option_path[i] = value[i];
     }
     *place = option_path;
-    return NULL;
+    return true;
 }
 
-static const char *option_set(const struct option *option, const char *value)
+static bool option_set(const struct option *option, const char *value)
 {
     switch (option->kind) {
     case KIND_PROFILE:
@@ -279,13 +287,13 @@ static const char *option_set(const struct option *option, const char *value)
     case KIND_PROCESS:
         return option_set_plain_number(option->place, value, true, false);
     }
-    return "unknown option";
+    return false;
 }
 
 /* One line: what is not printable is shown as a question mark, and a long value is cut. */
-static void option_refuse(const char *string, const char *reason)
+static void option_refuse(const char *string, const char *reason, const char *allowed)
 {
-    char line[200];
+    char line[260];
     struct text text = {line, 140, 0};
     hak__text_put(&text, "hakmem: ");
     for (; *string != '\0' && text.length < text.size; string++) {
@@ -294,6 +302,7 @@ static void option_refuse(const char *string, const char *reason)
     text.size = sizeof line; /* the reason always fits */
     hak__text_put(&text, " ignored: ");
     hak__text_put(&text, reason);
+    hak__text_put(&text, allowed);
     hak__text_put(&text, "\n");
     hak__os_write_error(line, text.length);
 }
@@ -309,15 +318,14 @@ static void option_read(const char *string, bool profile_pass)
         const char *value = option_value_of(name, option_table[i].name);
         if (value != NULL) {
             bool due = (option_table[i].kind == KIND_PROFILE) == profile_pass && *value != '\0';
-            const char *reason = due ? option_set(&option_table[i], value) : NULL;
-            if (reason != NULL) {
-                option_refuse(string, reason);
+            if (due && !option_set(&option_table[i], value)) {
+                option_refuse(string, "must be ", option_allowed[option_table[i].kind]);
             }
             return;
         }
     }
     if (!profile_pass) {
-        option_refuse(string, "unknown option");
+        option_refuse(string, "unknown option", "");
     }
 }
 

@@ -14,8 +14,7 @@ enum stats_format { STATS_NONE = 0, STATS_TEXT, STATS_JSON };
 /* What is no knob of the data plane. */
 struct settings {
     const char *profile;       /* name of the profile in force */
-    const char *stats_file;    /* NULL: standard error. Points into the environment: read at exit,
-                                  where it still is */
+    const char *stats_file;    /* NULL: standard error. A copy of the variable's value */
     uint64_t stats_process;    /* 0: any process */
     uint64_t announce_process; /* process to say hello in; 0: none */
     uint32_t stats;            /* enum stats_format */

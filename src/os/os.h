@@ -56,6 +56,12 @@ HAK_HIDDEN uint64_t hak__os_pressure_stalled_us(const char *path);
 /* Gives the calling thread a table of descriptors of its own, empty: what it opens and closes
  * changes no other thread's. False when the kernel cannot (before 5.9): nothing is changed then. */
 HAK_HIDDEN bool hak__os_leave_descriptors(void);
+/* The environment, at any time of a process's start: glibc hands constructors a pointer to it
+ * before `environ` is set, musl sets that at once and hands them nothing. `handed` is a
+ * constructor's third argument. */
+HAK_HIDDEN char **hak__os_environment(char **handed);
+/* The path by which the program was started; NULL when the kernel does not say. */
+HAK_HIDDEN const char *hak__os_program(void);
 /* True for setuid and setgid programs and others the loader marked secure: the environment is not
  * to be trusted. */
 HAK_HIDDEN bool hak__os_is_secure(void);
@@ -134,6 +140,19 @@ HAK_HIDDEN void hak__os_wake(uint32_t *word);
 HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
 /* Opens `path` for appending (created with mode 0644), -errno on failure; the caller closes it. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
+/* Why that failed, in words, for a message. */
+HAK_HIDDEN const char *hak__os_open_error(int error);
+/* A file that stays open for the process and its forked children. */
+struct os_kept {
+    int descriptor; /* OS_KEPT_MIN or above, where programs do not look; -1: none */
+    uint64_t device;
+    uint64_t inode;
+};
+#define OS_KEPT_MIN 512
+/* As hak__os_open_append; `descriptor` is -1 when it cannot be opened or kept. exec closes it. */
+HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
+/* False when the program has closed the descriptor, or opened another file under its number. */
+HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
 /* Reads the start of a file; returns bytes, at most `size`, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
 /* True when, besides the calling thread, only the remains of an ended main thread are left in the

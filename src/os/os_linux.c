@@ -113,6 +113,21 @@ uint32_t hak__os_processors(void)
     return count == 0 ? 1 : count;
 }
 
+char **hak__os_environment(char **handed)
+{
+#ifdef __GLIBC__
+    return environ != NULL ? environ : handed;
+#else
+    (void)handed; /* whatever the register holds */
+    return environ;
+#endif
+}
+
+const char *hak__os_program(void)
+{
+    return (const char *)getauxval(AT_EXECFN);
+}
+
 bool hak__os_is_secure(void)
 {
     return getauxval(AT_SECURE) != 0;
@@ -398,6 +413,68 @@ int hak__os_open_append(const char *path)
     result = result < 0 ? -errno : result;
     errno = saved;
     return result;
+}
+
+const char *hak__os_open_error(int error)
+{
+    switch (-error) {
+    case ENOENT:
+        return "there is no such directory";
+    case ENOTDIR:
+        return "a part of the path is not a directory";
+    case EISDIR:
+        return "it is a directory";
+    case EACCES:
+    case EPERM:
+        return "permission denied";
+    case EROFS:
+        return "the file system is read-only";
+    case ENOSPC:
+    case EDQUOT:
+        return "no space left";
+    case EMFILE:
+    case ENFILE:
+        return "too many open files";
+    default:
+        return "the kernel refuses it";
+    }
+}
+
+/* Sets the file behind `descriptor`; false: there is none. */
+static bool os_identify(int descriptor, struct os_kept *kept)
+{
+    struct stat file;
+    if (syscall(SYS_newfstatat, descriptor, "", &file, AT_EMPTY_PATH) != 0) {
+        return false;
+    }
+    *kept = (struct os_kept){descriptor, (uint64_t)file.st_dev, (uint64_t)file.st_ino};
+    return true;
+}
+
+struct os_kept hak__os_keep_append(const char *path)
+{
+    int saved = errno;
+    struct os_kept kept = {-1, 0, 0};
+    int low = hak__os_open_append(path);
+    if (low >= 0) {
+        int high = (int)syscall(SYS_fcntl, low, F_DUPFD_CLOEXEC, OS_KEPT_MIN);
+        if (high >= 0 && !os_identify(high, &kept)) {
+            hak__os_close(high);
+        }
+        hak__os_close(low);
+    }
+    errno = saved;
+    return kept;
+}
+
+bool hak__os_is_kept(const struct os_kept *kept)
+{
+    int saved = errno;
+    struct os_kept now;
+    bool same = kept->descriptor >= 0 && os_identify(kept->descriptor, &now) &&
+                now.device == kept->device && now.inode == kept->inode;
+    errno = saved;
+    return same;
 }
 
 long hak__os_read_file(const char *path, char *buffer, size_t size)

@@ -53,6 +53,7 @@ enum fault_call {
     FAULT_NAME,
     FAULT_LEAVE,
     FAULT_USAGE,
+    FAULT_FCNTL,
     FAULT_CALLS
 };
 
@@ -98,6 +99,7 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_SLEEP] = {"nanosleep", {EINTR, EPERM, ENOSYS}, false},
     [FAULT_NAME] = {"prctl", {EINVAL, EPERM, ENOSYS}, false},
     [FAULT_USAGE] = {"getrusage", {EINVAL, EPERM, ENOSYS}, false},
+    [FAULT_FCNTL] = {"fcntl", {EMFILE, EINVAL, EPERM, ENOSYS}, false},
     [FAULT_LEAVE] = {"close_range", {ENOSYS, EINVAL, EPERM, ENOMEM, EMFILE}, false},
 };
 
@@ -389,6 +391,8 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_USAGE;
     case SYS_close_range:
         return FAULT_LEAVE;
+    case SYS_fcntl:
+        return FAULT_FCNTL;
     default:
         support_fail("system call %ld: none that the tests know\n", number);
     }

@@ -87,6 +87,20 @@ static int do_open_and_close(void)
     return file;
 }
 
+/* Without a number of its own the file is not kept, and none stays open. */
+static int do_keep(void)
+{
+    struct os_kept kept = hak__os_keep_append("/dev/null");
+    int saved = errno;
+    bool keeps = kept.descriptor >= 0;
+    REQUIRE(keeps != (fault_plan.calls == FAULT_SET(FAULT_FCNTL)));
+    REQUIRE(hak__os_is_kept(&kept) == keeps);
+    REQUIRE((fcntl(OS_KEPT_MIN, F_GETFD) == FD_CLOEXEC) == keeps);
+    __real_close(kept.descriptor);
+    errno = saved;
+    return 0;
+}
+
 static int do_write(void)
 {
     char text[16];
@@ -208,6 +222,7 @@ static const struct site {
     {FAULT_MINCORE, do_resident, false},
     {FAULT_OPEN, do_open_and_close, true},
     {FAULT_CLOSE, do_open_and_close, false},
+    {FAULT_FCNTL, do_keep, false},
     {FAULT_WRITE, do_write, false},
     {FAULT_SYSINFO, do_ram_size, false},
     {FAULT_GETAFFINITY, do_processors, false},
@@ -396,7 +411,7 @@ static void test_no_number_is_new(void **state)
         "SYS_getpid",        "SYS_openat",     "SYS_read",
         "SYS_close",         "SYS_readlinkat", "SYS_newfstatat",
         "SYS_nanosleep",     "SYS_prctl",      "SYS_close_range",
-        "SYS_getrusage"};
+        "SYS_getrusage",     "SYS_fcntl"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");

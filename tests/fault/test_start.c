@@ -84,6 +84,7 @@ static void arm_from_environment(void)
 static void exec_body(void *argument)
 {
     (void)argument;
+    __real_close(OS_KEPT_MIN); /* the report's file: it is opened again */
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         try_malloc(i, tier_sizes[i]);
         drop(i);
@@ -155,7 +156,7 @@ static void test_reports_are_cut(void **state)
     REQUIRE_EXIT(&end, NULL);
     plan = (struct fault_plan){FAULT_SET(FAULT_OPEN), 1, EMFILE, true, 0};
     child_exec("report", exec_setup_file, &plan, &end);
-    REQUIRE_EXIT(&end, "^hakmem: HAKMEM_STATS_FILE cannot be opened$");
+    REQUIRE_EXIT(&end, "^hakmem: cannot write the report to /dev/null: too many open files$");
 }
 
 int main(int count, char **arguments)

@@ -401,6 +401,37 @@ static void test_wait_and_wake(void **state)
     thread_join(thread);
 }
 
+/* The number is high, fork's child has it, and another file under the number is noticed. */
+static void test_keep(void **state)
+{
+    char path[] = "/tmp/test_os_linux_XXXXXX", text[64];
+    (void)state;
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    errno = ERRNO_UNTOUCHED;
+    struct os_kept kept = hak__os_keep_append(path);
+    assert_true(kept.descriptor >= OS_KEPT_MIN);
+    assert_true(hak__os_is_kept(&kept));
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    assert_int_equal(fcntl(kept.descriptor, F_GETFD), FD_CLOEXEC);
+    hak__os_write(kept.descriptor, "kept", 4);
+    support_read_file(path, text, sizeof text);
+    assert_string_equal(text, "kept");
+    int other = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    assert_true(other >= 0 && dup2(other, kept.descriptor) == kept.descriptor);
+    errno = ERRNO_UNTOUCHED;
+    assert_false(hak__os_is_kept(&kept));
+    close(kept.descriptor);
+    assert_false(hak__os_is_kept(&kept));
+    kept = hak__os_keep_append("/dev/null/none");
+    assert_int_equal(kept.descriptor, -1);
+    assert_false(hak__os_is_kept(&kept));
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    close(other);
+    close(file);
+    unlink(path);
+}
+
 static void write_error(void *argument)
 {
     (void)argument;
@@ -493,6 +524,7 @@ int main(void)
         OS_TEST(test_clock),
         OS_TEST(test_usage),
         OS_TEST(test_wait_and_wake),
+        OS_TEST(test_keep),
         OS_TEST(test_write),
         OS_TEST(test_abort),
         OS_TEST(test_calls_are_counted),
