@@ -1,7 +1,8 @@
 # hakmem_lab.cmake: lab/measure, the small process that runs and measures one program; lab/paths, which takes one
 # path of the allocator at a time (./hakmem cost). hakmem_lab builds all that measuring needs.
 
-add_custom_target(hakmem_lab DEPENDS hakmem_shared)
+add_custom_target(hakmem_lab)
+add_dependencies(hakmem_lab hakmem_libraries)
 foreach(name IN LISTS HAKMEM_BENCHES)
     add_dependencies(hakmem_lab bench_${name})
 endforeach()

@@ -1,4 +1,5 @@
 # hakmem_library.cmake: libhakmem.so and libhakmem.a (with the C library's names), hakmem_api (without them).
+# The target hakmem_libraries builds the first two, or hakmem_api where a sanitizer is on.
 
 set(HAKMEM_LAYERS base os core region slab large cache heap control front)
 set(api_sources)
@@ -24,6 +25,8 @@ target_compile_definitions(hakmem_api PRIVATE HAK_OVERRIDE=0)
 target_link_libraries(hakmem_api PRIVATE $<BUILD_INTERFACE:hakmem_internal> PUBLIC Threads::Threads)
 target_include_directories(hakmem_api PUBLIC "${PROJECT_SOURCE_DIR}/include")
 if(HAKMEM_SANITIZE)
+    add_custom_target(hakmem_libraries)
+    add_dependencies(hakmem_libraries hakmem_api)
     return()
 endif()
 
@@ -40,6 +43,8 @@ foreach(library hakmem_shared hakmem_static)
     target_include_directories(${library} PUBLIC
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()
+add_custom_target(hakmem_libraries)
+add_dependencies(hakmem_libraries hakmem_shared hakmem_static)
 set_target_properties(hakmem_shared PROPERTIES
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME hakmem)
 set_target_properties(hakmem_static PROPERTIES EXPORT_NAME static)

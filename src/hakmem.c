@@ -7,6 +7,7 @@
 
 #include "os/cgroup.c"
 #include "os/os_discard.c"
+#include "os/os_file.c"
 #include "os/os_linux.c"
 #include "os/os_pages.c"
 #include "os/vdso.c"

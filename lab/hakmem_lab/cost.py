@@ -65,7 +65,7 @@ def run(
     driver = Driver(DRIVER)
     missing = [name for name in names if name not in driver.environments]
     if missing:
-        raise Problem(f"{DRIVER} does not know {', '.join(missing)}; type: ./hakmem build")
+        raise Problem(f"{DRIVER} does not know {', '.join(missing)}; type: ./hakmem build --all")
     console = Console(stderr=True)
     if not cost_measure.has_valgrind():
         say(console, "valgrind is missing (apt-get install valgrind): time only, no instructions")

@@ -46,7 +46,7 @@ class Driver:
 
     def __init__(self, program: Path) -> None:
         if not program.exists():
-            raise Problem(f"{program} is not there; type: ./hakmem build")
+            raise Problem(f"{program} is not there; type: ./hakmem build --all")
         self.program = program
         listed = json.loads(self._run([str(program), "--list"], {}))
         self.environments: dict[str, dict[str, str]] = {

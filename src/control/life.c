@@ -178,22 +178,24 @@ struct life_report {
     size_t size;
     size_t length;
     int descriptor;
+    int error; /* the last; 0: all is written */
 };
 
-static void life_write(struct life_report *report)
+static void life_write(struct life_report *report, const char *data, size_t size)
 {
-    hak__os_write(report->descriptor, report->data, report->length);
-    report->length = 0;
+    int error = hak__os_write(report->descriptor, data, size);
+    report->error = error != 0 ? error : report->error;
 }
 
 static void life_collect(void *argument, const char *piece, size_t size)
 {
     struct life_report *report = argument;
     if (report->size - report->length < size) {
-        life_write(report);
+        life_write(report, report->data, report->length);
+        report->length = 0;
     }
     if (report->size < size) {
-        hak__os_write(report->descriptor, piece, size);
+        life_write(report, piece, size);
         return;
     }
     for (size_t i = 0; i < size; i++) {
@@ -210,9 +212,9 @@ static size_t life_report_size(void)
     return bits_align_up(((size_t)64 << 10) + lines * 1024, hak__os_page_size());
 }
 
-static void life_report(int descriptor)
+static int life_report(int descriptor)
 {
-    struct life_report report = {NULL, life_report_size(), 0, descriptor};
+    struct life_report report = {NULL, life_report_size(), 0, descriptor, 0};
     void *memory = NULL;
     if (hak__os_map(report.size, hak__os_page_size(), &memory) != 0) {
         report.size = 0;
@@ -220,10 +222,11 @@ static void life_report(int descriptor)
     report.data = memory;
     hak_report(hak__settings.stats == STATS_JSON ? HAK_REPORT_JSON : HAK_REPORT_TEXT, life_collect,
                &report);
-    life_write(&report);
+    life_write(&report, report.data, report.length);
     if (report.size != 0) {
         hak__os_discard(memory, report.size);
     }
+    return report.error;
 }
 
 static void life_complain_of_file(int error)
@@ -233,7 +236,7 @@ static void life_complain_of_file(int error)
     hak__text_put(&text, "hakmem: cannot write the report to ");
     hak__text_put(&text, hak__settings.stats_file);
     hak__text_put(&text, ": ");
-    hak__text_put(&text, hak__os_open_error(error));
+    hak__text_put(&text, hak__os_file_error(error));
     line[text.length++] = '\n';
     hak__os_write_error(line, text.length);
 }
@@ -250,10 +253,11 @@ __attribute__((destructor)) static void life_end(void)
     int descriptor = hak__os_is_kept(&life_stats_file)
                          ? life_stats_file.descriptor
                          : hak__os_open_append(hak__settings.stats_file);
-    if (descriptor < 0) {
-        life_complain_of_file(descriptor);
-        return;
+    int error = descriptor < 0 ? descriptor : life_report(descriptor);
+    if (error != 0) {
+        life_complain_of_file(error);
     }
-    life_report(descriptor);
-    hak__os_close(descriptor);
+    if (descriptor >= 0) {
+        hak__os_close(descriptor);
+    }
 }

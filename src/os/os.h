@@ -140,8 +140,6 @@ HAK_HIDDEN void hak__os_wake(uint32_t *word);
 HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
 /* Opens `path` for appending (created with mode 0644), -errno on failure; the caller closes it. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
-/* Why that failed, in words, for a message. */
-HAK_HIDDEN const char *hak__os_open_error(int error);
 /* A file that stays open for the process and its forked children. */
 struct os_kept {
     int descriptor; /* OS_KEPT_MIN or above, where programs do not look; -1: none */
@@ -151,7 +149,8 @@ struct os_kept {
 #define OS_KEPT_MIN 512
 /* As hak__os_open_append; `descriptor` is -1 when it cannot be opened or kept. exec closes it. */
 HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
-/* False when the program has closed the descriptor, or opened another file under its number. */
+/* False when the program has closed the descriptor or opened another file under its number, and
+ * when the file was deleted. */
 HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
 /* Reads the start of a file; returns bytes, at most `size`, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
@@ -160,7 +159,10 @@ HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
 HAK_HIDDEN bool hak__os_is_last_thread(void);
 /* What debuggers and /proc call the calling thread; at most 15 characters. */
 HAK_HIDDEN void hak__os_name_thread(const char *name);
-HAK_HIDDEN void hak__os_write(int descriptor, const char *text, size_t size);
+/* 0 when all of it is written, else -errno. */
+HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
+/* Why a file could not be opened or written, in words: `error` is -errno. */
+HAK_HIDDEN const char *hak__os_file_error(int error);
 HAK_HIDDEN void hak__os_close(int descriptor);
 HAK_HIDDEN uint32_t hak__os_process_id(void);
 HAK_HIDDEN __attribute__((noreturn)) void hak__os_abort(void);

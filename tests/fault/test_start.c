@@ -154,6 +154,9 @@ static void test_reports_are_cut(void **state)
     plan = (struct fault_plan){FAULT_SET(FAULT_WRITE), 1, EIO, true, 0};
     child_exec("report", exec_setup, &plan, &end);
     REQUIRE_EXIT(&end, NULL);
+    plan = (struct fault_plan){FAULT_SET(FAULT_WRITE), 1, ENOSPC, false, 0};
+    child_exec("report", exec_setup_file, &plan, &end);
+    REQUIRE_EXIT(&end, "^hakmem: cannot write the report to /dev/null: no space left$");
     plan = (struct fault_plan){FAULT_SET(FAULT_OPEN), 1, EMFILE, true, 0};
     child_exec("report", exec_setup_file, &plan, &end);
     REQUIRE_EXIT(&end, "^hakmem: cannot write the report to /dev/null: too many open files$");

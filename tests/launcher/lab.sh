@@ -43,6 +43,15 @@ calls() {
     ((count == $1)) || fail "the environment was made $count times, not $1: ${2:-}"
 }
 
+# Help does not make it.
+for words in 'bench --help' 'compare -h' 'ab --help' 'peers --help' 'peers add --help' 'doctor --help' 'score -h' 'cost -h'; do
+    try "$place/hakmem" $words
+    [[ $status == 0 && $output == "Usage: ./hakmem ${words%% *}"*'short help'* && -z $errors ]] ||
+        fail "$words: $status '$output' '$errors'"
+done
+calls 0 'help'
+[[ ! -e $place/build ]] || fail "help made a build directory"
+
 lab="lab 2 doctor --json root=$place build=$place/build path=$place/lab"
 touch "$scratch/is-old"
 expect 125 '' '^hakmem: the laboratory needs Python 3.11 or newer' "$place/hakmem" doctor --json
@@ -69,6 +78,7 @@ rm "$scratch/no-network"
 
 # Arguments arrive as they are; --help needs no build.
 expect 7 "lab 2 bench --help root=$place build=$place/build path=$place/lab" '^$' "$place/hakmem" bench --help
+expect 7 "lab 2 bench --help root=$place build=$place/build path=$place/lab" '^$' "$place/hakmem" bench -h
 expect 7 "lab 4 peers add a  b  root=$place build=$place/build path=$place/lab" '' "$place/hakmem" peers add 'a ' 'b '
 [[ ! -e $place/build/release ]] || fail "help and peers have built something"
 

@@ -19,35 +19,84 @@ LD_PRELOAD=/nonexistent/other.so try "$launcher" run --quiet -- bash -c 'echo "$
 [[ $output == *libhakmem*.so:/nonexistent/other.so ]] || fail "an existing LD_PRELOAD became '$output'"
 
 # Options become variables of the library.
-expect 0 'small 5' '' "$launcher" run --quiet --profile small --set purge_delay=5 -- \
-    bash -c 'echo "$HAKMEM_PROFILE $HAKMEM_PURGE_DELAY"'
+expect 0 'small 5' '^$' "$launcher" run --quiet --profile small --set purge_delay_ms=5 -- \
+    bash -c 'echo "$HAKMEM_PROFILE $HAKMEM_PURGE_DELAY_MS"'
+expect 0 '1m never' '^$' "$launcher" run --quiet --set BIN_BYTES=1m --set=limit=never -- \
+    bash -c 'echo "$HAKMEM_BIN_BYTES $HAKMEM_LIMIT"'
 expect 0 '' '.' "$launcher" run --quiet --stats -- true
 try "$launcher" run --quiet --stats=json -- bash -c 'bash -c :; true'
 ((status == 0)) && python3 -m json.tool <<<"$errors" >"$scratch/json" || fail "--stats=json is not one JSON text"
 (cd "$scratch" && "$launcher" run --quiet --stats-file report -- bash -c 'cd /') || fail "--stats-file"
 [[ -s $scratch/report ]] || fail "--stats-file wrote nothing to a relative path"
+mkfifo "$scratch/pipe"
+cat "$scratch/pipe" >"$scratch/from-pipe" &
+expect 0 '' '^$' "$launcher" run --quiet --stats=json --stats-file "$scratch/pipe" true
+wait $!
+[[ $(<"$scratch/from-pipe") == '{"hakmem"'* ]] || fail "--stats-file wrote nothing to a pipe"
 
-# Refusals.
-expect 2 '' "$sentence" "$launcher" run
-expect 2 '' "$sentence" "$launcher" run --no-such-option true
-expect 2 '' "$sentence" "$launcher" run --set purge_delay true
-expect 2 '' "$sentence" "$launcher" run --set =5 true
-expect 2 '' "$sentence" "$launcher" run --set
-expect 2 '' "$sentence" "$launcher" run --profile huge true
-expect 2 '' "$sentence" "$launcher" test --soak 0
-expect 2 '' "$sentence" "$launcher" test --soak 1.5
-expect 2 '' "$sentence" "$launcher" test --soak
-expect 2 '' "$sentence" "$launcher" test --fuzz 0
-expect 2 '' "$sentence" "$launcher" test --fuzz
-expect 2 '' "$sentence" "$launcher" test --quick --fuzz 1
-expect 2 '' "$sentence" "$launcher" run --stats=xml true
-expect 2 '' "$sentence" "$launcher" no-such-command
-expect 127 '' "$sentence" "$launcher" run no-such-program
-expect 127 '' "$sentence" "$launcher" run ./no-such-program
-expect 126 '' "$sentence" "$launcher" run "$TEST_ROOT/CMakeLists.txt"
+# refuse STATUS WORDS COMMAND...: one sentence on standard error in which the words, a regular expression, are; the
+# program does not start.
+refuse() {
+    local wanted_status=$1 words=$2
+    shift 2
+    expect "$wanted_status" '' "$sentence" "$@"
+    [[ $errors =~ $words ]] || fail "errors '$errors' instead of '$words': $*"
+}
+
+# Refusals: of the command line,
+refuse 2 'which program' "$launcher" run
+refuse 2 'which program' "$launcher" run --
+refuse 2 'which program' "$launcher" run ''
+refuse 2 "unknown option '--no-such-option'" "$launcher" run --no-such-option true
+refuse 2 '--set needs a value' "$launcher" run --set
+refuse 2 "NAME=VALUE, not 'purge_delay'" "$launcher" run --set purge_delay echo hello
+refuse 2 "NAME=VALUE, not 'heaps='" "$launcher" run --set heaps= echo hello
+refuse 2 "NAME=VALUE, not '=5'" "$launcher" run --set =5 echo hello
+refuse 2 "NAME=VALUE, not ''" "$launcher" run --set= echo hello
+refuse 2 "no option 'purge_delay'" "$launcher" run --set purge_delay=5 echo hello
+refuse 2 "purge_delay_ms must be never or a number .*, not '-5'" "$launcher" run --set purge_delay_ms=-5 echo hello
+refuse 2 "heaps must be a number below 2\^32, not '4294967296'" "$launcher" run --set heaps=4294967296 echo hello
+refuse 2 "scavenger must be 0 or 1, not 'y\?es'" "$launcher" run --set scavenger=$'y\nes' echo hello
+refuse 2 "stats must be none, text or json" "$launcher" run --set stats=xml echo hello
+refuse 2 "--quiet" "$launcher" run --set announce=1 echo hello
+refuse 2 "--all-processes" "$launcher" run --set stats_pid=1 echo hello
+refuse 2 "profile must be default, fast, small or debug, not 'huge'" "$launcher" run --profile huge echo hello
+refuse 2 "profile must be default" "$launcher" run --set profile=huge echo hello
+refuse 2 'needs a name' "$launcher" run --profile= echo hello
+refuse 2 "text or json, not 'xml'" "$launcher" run --stats=xml echo hello
+refuse 2 "text or json, not ''" "$launcher" run --stats= echo hello
+refuse 2 'name of a file' "$launcher" run --stats-file= echo hello
+refuse 2 "$scratch/none/report: No such file or directory$" "$launcher" run --stats-file "$scratch/none/report" echo hello
+refuse 2 "$scratch: Is a directory$" "$launcher" run --stats-file "$scratch" echo hello
+refuse 2 'No such file or directory$' "$launcher" run --stats-file none/report echo hello
+refuse 2 "unknown argument 'more'" "$launcher" version more
+refuse 2 "no command 'no-such-command'" "$launcher" no-such-command
+refuse 2 "no command ''" "$launcher" ''
+refuse 2 "no command 'no-such-command'" "$launcher" help no-such-command
+refuse 2 "unknown argument 'more'" "$launcher" help run more
+for option in --soak --fuzz; do
+    for minutes in 0 1.5 -1 ten '' 10000000; do
+        refuse 2 "$option needs a whole number of minutes, from 1 to 999999, not '$minutes'" "$launcher" test $option "$minutes"
+    done
+    refuse 2 "$option needs a value" "$launcher" test $option
+    refuse 2 "$option goes with no other" "$launcher" test --quick $option 1
+done
+refuse 2 '--only needs' "$launcher" test --only
+refuse 2 '--only needs' "$launcher" test --only ''
+refuse 2 "unknown argument 'unit'" "$launcher" test unit
+refuse 2 "no preset 'huge'; there are: release" "$launcher" build --preset huge
+refuse 2 "no preset ''" "$launcher" build --preset=
+refuse 2 "no preset 'release debug'" "$launcher" build --preset 'release debug'
+refuse 2 '--preset needs' "$launcher" build --preset
+refuse 2 "unknown argument 'more'" "$launcher" build more
+
+# of the program.
+refuse 127 "'no-such-program' in PATH" "$launcher" run no-such-program
+refuse 127 "no program './no-such-program'" "$launcher" run ./no-such-program
+refuse 126 'is not executable' "$launcher" run "$TEST_ROOT/CMakeLists.txt"
 touch "$scratch/plain"
-expect 126 '' "$sentence" "$launcher" run "$scratch/plain"
-expect 126 '' "$sentence" "$launcher" run "$scratch"
+refuse 126 'is not executable' "$launcher" run "$scratch/plain"
+refuse 126 'is a directory' "$launcher" run "$scratch"
 
 # Programs the loader would not load hakmem into.
 echo 'int main(void) { return 0; }' >"$scratch/one.c"
@@ -74,11 +123,33 @@ script '#!/usr/bin/env bash' 'echo "env $1"'
 expect 0 'env one' '' "$launcher" run "$scratch/script" one
 script 'echo "plain $1"'
 expect 0 'plain one' "$served" "$launcher" run "$scratch/script" one
+: >"$scratch/script"
+expect 0 '' "$served" "$launcher" run "$scratch/script"
+expect 0 '' '^hakmem: cannot write the report to /dev/full: no space left$' "$launcher" run --quiet --stats-file /dev/full true
 script '#!/no/such/interpreter'
-expect 126 '' '/no/such/interpreter' "$launcher" run "$scratch/script"
+refuse 126 '/no/such/interpreter, which is not there' "$launcher" run "$scratch/script"
+script "#!$scratch/plain"
+refuse 126 'plain, which is no executable file' "$launcher" run "$scratch/script"
+script "#!$scratch"
+refuse 126 'which is no executable file' "$launcher" run "$scratch/script"
 script '#!/usr/bin/env no-such-interpreter'
-expect 127 '' 'no-such-interpreter' "$launcher" run "$scratch/script"
+refuse 127 'no-such-interpreter, which is not in PATH' "$launcher" run "$scratch/script"
+script $'#!/bin/bash\r' 'echo hello'
+refuse 126 'carriage return' "$launcher" run "$scratch/script"
 
+# Help: of each command by itself, on standard output.
+for name in run test build bench compare ab peers doctor score cost version help; do
+    XDG_CACHE_HOME=$scratch/no-cache try "$launcher" $name --help
+    [[ $status == 0 && $output == 'Usage: ./hakmem '* && -z $errors ]] || fail "$name --help: $status '$output' '$errors'"
+    [[ $name == @(version|help) || $output == "Usage: ./hakmem $name"* ]] || fail "$name --help is of something else: $output"
+    help=$output
+    XDG_CACHE_HOME=$scratch/no-cache expect 0 "$help" '^$' "$launcher" $name -h
+done
+try "$launcher" run --help
+for name in $(sed -n 's/^| `HAKMEM_\([A-Z_]*\)`.*/\1/p' "$TEST_ROOT/docs/options.md"); do
+    [[ ${name,,} == @(profile|stats*|announce) || $output == *$'\n'"  ${name,,} "* ]] || fail "run --help lacks ${name,,}"
+done
+expect 0 "$("$launcher" run --help)" '^$' "$launcher" help run
 expect 0 "$("$launcher" version)" '^$' "$launcher" --version
 expect 0 "$("$launcher" help)" '^$' "$launcher"
 finish

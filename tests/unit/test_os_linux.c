@@ -423,13 +423,17 @@ static void test_keep(void **state)
     assert_false(hak__os_is_kept(&kept));
     close(kept.descriptor);
     assert_false(hak__os_is_kept(&kept));
+    kept = hak__os_keep_append(path);
+    assert_true(hak__os_is_kept(&kept));
+    unlink(path); /* it is to be made again */
+    assert_false(hak__os_is_kept(&kept));
+    close(kept.descriptor);
     kept = hak__os_keep_append("/dev/null/none");
     assert_int_equal(kept.descriptor, -1);
     assert_false(hak__os_is_kept(&kept));
     assert_int_equal(errno, ERRNO_UNTOUCHED);
     close(other);
     close(file);
-    unlink(path);
 }
 
 static void write_error(void *argument)
