@@ -1,16 +1,16 @@
-/* count_fast_path.c: counts the instructions of malloc's and free's hits, by single steps.
+/* count_fast_path.c: counts the instructions of hits of malloc, free and their relatives, by single
+ * steps.
  *
  * Usage: count_fast_path LIBRARY
  * Runs itself under LD_PRELOAD=LIBRARY, warms each size, then steps through a few hits of each
- * function from its first instruction to its return. Prints "FUNCTION(SIZE) COUNT" for the
- * shortest, since now and then malloc looks at the clock, and behind it "call", "push" or "locked"
- * when such an instruction was executed. Status 77: no x86-64, or no permission to trace.
+ * function from its first instruction to its return: now and then malloc looks at the clock, so
+ * the shortest counts. Prints "FUNCTION(SIZE) COUNT" for each, and behind it "call", "push" or
+ * "locked" when such an instruction was executed. Status 77: no x86-64, or no permission to trace.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <dlfcn.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,46 +32,100 @@
 static const size_t sizes[] = {16, 100, 1000, 2000, 30000};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
-struct pair {
-    const char *allocate;
-    const char *release;
-    const char *allocate_name;
-    const char *release_name;
+enum function {
+    MALLOC,
+    USABLE_SIZE,
+    REALLOC,
+    FREE,
+    FREE_NULL,
+    ALIGNED_ALLOC,
+    NEW,
+    NEW_ALIGNED,
+    DELETE,
+    DELETE_SIZED,
+    FUNCTION_COUNT
 };
-static const struct pair pairs[] = {{"malloc", "free", "malloc", "free"},
-                                    {"_Znwm", "_ZdlPv", "new", "delete"}};
-#define PAIRS (sizeof pairs / sizeof pairs[0])
+static const struct {
+    const char *name;
+    const char *symbol;
+} functions[FUNCTION_COUNT] = {
+    [MALLOC] = {"malloc", "malloc"},
+    [USABLE_SIZE] = {"usable_size", "malloc_usable_size"},
+    [REALLOC] = {"realloc", "realloc"}, /* within the object's class */
+    [FREE] = {"free", "free"},
+    [FREE_NULL] = {"free_null", "free"},
+    [ALIGNED_ALLOC] = {"aligned_alloc", "aligned_alloc"},
+    [NEW] = {"new", "_Znwm"},
+    [NEW_ALIGNED] = {"new_aligned", "_ZnwmSt11align_val_t"},
+    [DELETE] = {"delete", "_ZdlPv"},
+    [DELETE_SIZED] = {"delete_sized", "_ZdlPvm"},
+};
 
-/* Stops for the tracer, which finds the function in rdi, then calls it. */
-static void *stop_and_call(void *(*function)(void *), void *argument)
+#define ALIGNMENT 128u
+
+typedef void *any_function(uintptr_t first, uintptr_t second);
+static any_function *bound[FUNCTION_COUNT];
+
+static void *call(enum function function, uintptr_t first, uintptr_t second)
 {
-    __asm__ volatile("int3" : : "D"(function) : "memory");
-    return function(argument);
+    return bound[function](first, second);
+}
+
+/* Stops for the tracer, which finds in registers what is called, then calls it. */
+static void *call_counted(enum function function, uintptr_t first, uintptr_t second, size_t size)
+{
+    __asm__ volatile("int3" : : "D"(bound[function]), "S"((size_t)function), "d"(size) : "memory");
+    return bound[function](first, second);
+}
+
+/* Leaves an object in the bin that the counted calls take and put back. The result is another. */
+static uintptr_t warm(enum function allocate, uintptr_t first, uintptr_t second)
+{
+    uintptr_t held = (uintptr_t)call(allocate, first, second);
+    for (int i = 0; i < WARM_ROUNDS; i++) {
+        call(FREE, (uintptr_t)call(allocate, first, second), 0);
+    }
+    return held;
+}
+
+static void count_size(size_t size)
+{
+    uintptr_t held = warm(MALLOC, size, 0);
+    uintptr_t object = (uintptr_t)call_counted(MALLOC, size, 0, size);
+    if (size != 0) {
+        call_counted(USABLE_SIZE, object, 0, size);
+        call_counted(REALLOC, object, size, size);
+    }
+    call_counted(FREE, object, 0, size);
+    if (size != 0) {
+        object = (uintptr_t)call_counted(NEW, size, 0, size);
+        call_counted(DELETE, object, 0, size);
+        object = (uintptr_t)call(NEW, size, 0);
+        call_counted(DELETE_SIZED, object, size, size);
+        uintptr_t held_aligned = warm(ALIGNED_ALLOC, ALIGNMENT, size);
+        object = (uintptr_t)call_counted(ALIGNED_ALLOC, ALIGNMENT, size, size);
+        call(FREE, object, 0);
+        object = (uintptr_t)call_counted(NEW_ALIGNED, size, ALIGNMENT, size);
+        call(FREE, object, 0);
+        call(FREE, held_aligned, 0);
+    }
+    call(FREE, held, 0);
 }
 
 static int run_child(void)
 {
-    for (size_t p = 0; p < PAIRS; p++) {
-        void *(*allocate)(void *) = (void *(*)(void *))dlsym(RTLD_DEFAULT, pairs[p].allocate);
-        void *(*release)(void *) = (void *(*)(void *))dlsym(RTLD_DEFAULT, pairs[p].release);
-        if (allocate == NULL || release == NULL) {
-            fprintf(stderr, "%s or %s is not there\n", pairs[p].allocate, pairs[p].release);
+    for (int i = 0; i < FUNCTION_COUNT; i++) {
+        bound[i] = (any_function *)dlsym(RTLD_DEFAULT, functions[i].symbol);
+        if (bound[i] == NULL) {
+            fprintf(stderr, "%s is not there\n", functions[i].symbol);
             return 1;
         }
-        for (size_t s = 0; s < SIZES; s++) {
-            void *size = (void *)sizes[s];
-            void *held = allocate(size);
-            /* Leaves an object in the bin that the counted calls take and put back. */
-            for (int i = 0; i < WARM_ROUNDS; i++) {
-                release(allocate(size));
-            }
-            for (int i = 0; i < HITS; i++) {
-                void *object = stop_and_call(allocate, size);
-                stop_and_call(release, object);
-            }
-            release(held);
-        }
     }
+    for (size_t i = 0; i < HITS * SIZES; i++) {
+        count_size(sizes[i % SIZES]);
+        count_size(0);
+    }
+    call_counted(FREE_NULL, 0, 0, 0);
     return 0;
 }
 
@@ -114,20 +168,17 @@ static bool step(pid_t child)
            waitpid(child, &status, 0) == child && WIFSTOPPED(status);
 }
 
-/* The child has just executed int3 with the function's address in rdi. */
-static bool count_call(pid_t child, struct count *count)
+/* From where the child has just executed int3 to the return of `entry`. */
+static bool count_call(pid_t child, uint64_t entry, struct count *count)
 {
     struct user_regs_struct registers;
+    unsigned long long entry_stack = 0;
     *count = (struct count){0, ""};
-    if (ptrace(PTRACE_GETREGS, child, NULL, &registers) != 0) {
-        return false;
-    }
-    unsigned long long function = registers.rdi, entry_stack = 0;
     for (unsigned steps = 0; steps < STEPS_MAX; steps++) {
         if (!step(child) || ptrace(PTRACE_GETREGS, child, NULL, &registers) != 0) {
             return false;
         }
-        if (entry_stack == 0 && registers.rip == function) {
+        if (entry_stack == 0 && registers.rip == entry) {
             entry_stack = registers.rsp;
         }
         if (entry_stack == 0) {
@@ -148,37 +199,37 @@ static bool count_call(pid_t child, struct count *count)
     return entry_stack != 0;
 }
 
-static bool wait_for_stop(pid_t child)
-{
-    int status;
-    return waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP;
-}
-
 static int trace(pid_t child)
 {
-    if (!wait_for_stop(child)) {
-        return SKIPPED; /* the child was not allowed to be traced */
-    }
-    for (size_t i = 0; i < PAIRS * SIZES; i++) {
-        const struct pair *pair = &pairs[i / SIZES];
-        struct count least[2] = {{UINT_MAX, ""}, {UINT_MAX, ""}};
-        for (size_t call = 0; call < 2 * (size_t)HITS; call++) {
-            struct count count;
-            if (ptrace(PTRACE_CONT, child, NULL, NULL) != 0 || !wait_for_stop(child) ||
-                !count_call(child, &count)) {
-                fprintf(stderr, "count_fast_path: lost the traced process\n");
-                return 1;
-            }
-            if (count.instructions < least[call % 2].instructions) {
-                least[call % 2] = count;
-            }
+    bool traced = false;
+    for (;;) {
+        int status;
+        struct user_regs_struct registers;
+        struct count count;
+        if (waitpid(child, &status, 0) != child) {
+            break;
         }
-        printf("%s(%zu) %u %s\n", pair->allocate_name, sizes[i % SIZES], least[0].instructions,
-               least[0].forbidden);
-        printf("%s(%zu) %u %s\n", pair->release_name, sizes[i % SIZES], least[1].instructions,
-               least[1].forbidden);
+        if (WIFEXITED(status)) {
+            return traced || WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : SKIPPED;
+        }
+        if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) {
+            break;
+        }
+        if (traced) { /* the first stop is the start of the program */
+            if (ptrace(PTRACE_GETREGS, child, NULL, &registers) != 0 ||
+                registers.rsi >= FUNCTION_COUNT || !count_call(child, registers.rdi, &count)) {
+                break;
+            }
+            printf("%s(%llu) %u %s\n", functions[registers.rsi].name, registers.rdx,
+                   count.instructions, count.forbidden);
+        }
+        traced = true;
+        if (ptrace(PTRACE_CONT, child, NULL, NULL) != 0) {
+            break;
+        }
     }
-    return 0;
+    fprintf(stderr, "count_fast_path: lost the traced process\n");
+    return 1;
 }
 
 int main(int argc, char **argv)

@@ -60,8 +60,8 @@
 /* Objects of slabs: to TINY_SIZE_MAX in 16-byte steps, then 8 classes a doubling (at most 13.3 %
  * lost) to 8 KiB, then 3 (at most 30 %). From there on, and where they would be powers of two, they
  * are MID_SKEW larger than round, so that neighbours do not start at the same lines of their pages
- * (docs/decisions/0050, 0051); round ones, ROUND_CLASS_COUNT, are for requests aligned to more than
- * a line. */
+ * (docs/decisions/0050, 0051). Requests aligned to more than a line have classes of their own, 4
+ * round sizes a doubling (at most 25 % lost, docs/decisions/0071). */
 #define OBJECT_ALIGNMENT 16u
 #define TINY_SIZE_MAX 1040u /* 1 KiB and a header (docs/decisions/0052) */
 #define MID_SKEW 128u
@@ -69,7 +69,9 @@
 #define MID_STEP_SHIFT 7u /* 128 bytes: the finest step above 1 KiB */
 #define TINY_CLASS_COUNT                                                                           \
     (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 65; class 0 has no objects */
-#define ROUND_CLASS_COUNT 6u
+#define ROUND_SIZE_MIN 1024u           /* above it */
+#define ROUND_SIZE_MAX 65536u
+#define ROUND_CLASS_COUNT (6u * 4u)
 #define ROUND_CLASS_FIRST (1u + TINY_CLASS_COUNT + 3u * 8u + 3u * 3u)
 #define CLASS_COUNT (ROUND_CLASS_FIRST + ROUND_CLASS_COUNT)
 #define SLAB_SLICES_MAX 9u /* 4 objects of 64 KiB and the skew */

@@ -1,8 +1,6 @@
 /* size_class.c: the tables of size_class.h, spelled by macros so that the rule stays visible. */
 #include "core/size_class.h"
 
-#include "base/bits.h"
-
 /* A slab is as short as it can be: long ones with one object in use are most of what a small
  * program holds beyond its objects. But it holds 4 objects, and loses a twelfth at its end at most,
  * a ninth where it has SLAB_SLICES_MAX. */
@@ -27,11 +25,12 @@
     ((size) <= TINY_SIZE_MAX              ? 1                                                      \
      : LINES_LEFT(size) + 1 <= COLORS_MAX ? LINES_LEFT(size) + 1                                   \
                                           : COLORS_MAX)
-#define CLASS(size)                                                                                \
+#define CLASS_IN_COLORS(size, colors)                                                              \
     {                                                                                              \
         (size), (uint16_t)((SLICES_FOR(size) * SLICE_SIZE) / (size)), SLICES_FOR(size),            \
-            (uint8_t)COLORS(size)                                                                  \
+            (uint8_t)(colors)                                                                      \
     }
+#define CLASS(size) CLASS_IN_COLORS(size, COLORS(size))
 #define TINY_4(size) CLASS(size), CLASS((size) + 16), CLASS((size) + 32), CLASS((size) + 48)
 #define TINY_16(size) TINY_4(size), TINY_4((size) + 64), TINY_4((size) + 128), TINY_4((size) + 192)
 #define MID_8(base)                                                                                \
@@ -41,11 +40,14 @@
 #define SKEWED_3(base)                                                                             \
     CLASS((base) / 8 * 10 + MID_SKEW), CLASS((base) / 8 * 13 + MID_SKEW),                          \
         CLASS((base) / 8 * 16 + MID_SKEW)
+#define ROUND_4(base)                                                                              \
+    CLASS_IN_COLORS((base) / 4 * 5, 1), CLASS_IN_COLORS((base) / 4 * 6, 1),                        \
+        CLASS_IN_COLORS((base) / 4 * 7, 1), CLASS_IN_COLORS((base) / 4 * 8, 1)
 
 const struct size_class hak__size_classes[CLASS_COUNT] = {
-    {0, 0, 0, 1}, TINY_16(16), TINY_16(272), TINY_16(528),   TINY_16(784),    CLASS(1040),
-    MID_8(1024),  MID_8(2048), MID_8(4096),  SKEWED_3(8192), SKEWED_3(16384), SKEWED_3(32768),
-    CLASS(2048),  CLASS(4096), CLASS(8192),  CLASS(16384),   CLASS(32768),    CLASS(65536),
+    {0, 0, 0, 1},  TINY_16(16),   TINY_16(272),  TINY_16(528),   TINY_16(784),    CLASS(1040),
+    MID_8(1024),   MID_8(2048),   MID_8(4096),   SKEWED_3(8192), SKEWED_3(16384), SKEWED_3(32768),
+    ROUND_4(1024), ROUND_4(2048), ROUND_4(4096), ROUND_4(8192),  ROUND_4(16384),  ROUND_4(32768),
 };
 
 HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class");
@@ -70,27 +72,3 @@ const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT] = {
     R8(0),         EIGHT(R1, R1, 66), EIGHT(R1, R2, 74), EIGHT(R3, R4, 82),
     THREE(R8, 90), THREE(R16, 93),    THREE(R32, 96),
 };
-
-uint32_t hak__size_class_of_aligned(size_t size, size_t alignment)
-{
-    if (size > MID_SIZE_MAX || alignment > SLICE_SIZE) {
-        return CLASS_COUNT;
-    }
-    size_t rounded = size == 0 ? alignment : bits_align_up(size, alignment);
-    if (rounded > MID_SIZE_MAX) {
-        return CLASS_COUNT;
-    }
-    /* All classes between have colors. */
-    uint32_t class_index = rounded > TINY_SIZE_MAX && alignment > HAK_CACHE_LINE
-                               ? ROUND_CLASS_FIRST
-                               : size_class_of(rounded);
-    for (; class_index < CLASS_COUNT; class_index++) {
-        const struct size_class *size_class = &hak__size_classes[class_index];
-        if (size_class->object_size >= rounded &&
-            (size_class->object_size & (alignment - 1)) == 0 &&
-            (size_class->colors == 1 || alignment <= HAK_CACHE_LINE)) {
-            return class_index;
-        }
-    }
-    return CLASS_COUNT;
-}

@@ -2,7 +2,7 @@
  * alignments are only a choice of class; above a slice spans and whales start at multiples of any
  * power of two. */
 #include "base/bits.h"
-#include "front/fast.h"
+#include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
@@ -15,15 +15,12 @@ static void *aligned_allocate(size_t alignment, size_t size)
     if (alignment <= OBJECT_ALIGNMENT) {
         return hak_malloc(size);
     }
-    uint32_t class_index = hak__size_class_of_aligned(size, alignment);
-    if (class_index < CLASS_COUNT) {
-        void *object = malloc_pop(class_index, size);
-        return object != NULL ? object : hak__malloc_class(class_index, size);
-    }
-    return hak__malloc_large(size, alignment, false);
+    uint32_t class_index = size_class_of_aligned(size, alignment);
+    return class_index < CLASS_COUNT ? hak__malloc_class(class_index, size)
+                                     : hak__malloc_large(size, alignment, false);
 }
 
-void *hak_aligned_alloc(size_t alignment, size_t size)
+static HAK_NOINLINE void *aligned_alloc_slow(size_t alignment, size_t size)
 {
     if (HAK_UNLIKELY(!bits_is_power_of_two(alignment))) {
         errno = EINVAL;
@@ -32,7 +29,13 @@ void *hak_aligned_alloc(size_t alignment, size_t size)
     return aligned_allocate(alignment, size);
 }
 
-void *hak_memalign(size_t alignment, size_t size)
+HAK_FAST_PATH void *hak_aligned_alloc(size_t alignment, size_t size)
+{
+    void *object = short_aligned(alignment, size);
+    return HAK_LIKELY(object != NULL) ? object : aligned_alloc_slow(alignment, size);
+}
+
+static HAK_NOINLINE void *memalign_slow(size_t alignment, size_t size)
 {
     if (HAK_UNLIKELY(alignment > SIZE_MAX / 2 + 1)) { /* no power of two above it is a size */
         errno = EINVAL;
@@ -47,11 +50,15 @@ void *hak_memalign(size_t alignment, size_t size)
     return aligned_allocate(alignment, size);
 }
 
-int hak_posix_memalign(void **result, size_t alignment, size_t size)
+HAK_FAST_PATH void *hak_memalign(size_t alignment, size_t size)
 {
-    if (HAK_UNLIKELY(!bits_is_power_of_two(alignment) || alignment % sizeof(void *) != 0)) {
-        return EINVAL;
-    }
+    void *object = short_aligned(alignment, size);
+    return HAK_LIKELY(object != NULL) ? object : memalign_slow(alignment, size);
+}
+
+/* Unlike its relatives it leaves errno alone. */
+static HAK_NOINLINE int posix_memalign_slow(void **result, size_t alignment, size_t size)
+{
     int saved = errno;
     void *pointer = aligned_allocate(alignment, size);
     errno = saved;
@@ -59,6 +66,19 @@ int hak_posix_memalign(void **result, size_t alignment, size_t size)
         return ENOMEM;
     }
     *result = pointer;
+    return 0;
+}
+
+HAK_FAST_PATH int hak_posix_memalign(void **result, size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(!bits_is_power_of_two(alignment) || alignment % sizeof(void *) != 0)) {
+        return EINVAL;
+    }
+    void *object = short_aligned(alignment, size);
+    if (HAK_UNLIKELY(object == NULL)) {
+        return posix_memalign_slow(result, alignment, size);
+    }
+    *result = object;
     return 0;
 }
 

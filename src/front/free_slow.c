@@ -207,11 +207,8 @@ static void free_whale(void *pointer)
     }
 }
 
-void hak__free_slow(void *pointer)
+static HAK_NOINLINE void free_slow(void *pointer)
 {
-    if (pointer == NULL) {
-        return;
-    }
     int saved = errno; /* free keeps errno (POSIX 2024) */
     struct location location = hak__locate_allocation(pointer);
     switch (location.place) {
@@ -230,6 +227,13 @@ void hak__free_slow(void *pointer)
         break;
     }
     errno = saved;
+}
+
+void hak__free_slow(void *pointer)
+{
+    if (pointer != NULL) {
+        free_slow(pointer);
+    }
 }
 
 /* What comes behind the fast path most, the free of a thread that consumes what others produce; and

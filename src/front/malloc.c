@@ -22,10 +22,7 @@ void *hak_calloc(size_t count, size_t size)
         return hak__malloc_large(total, OBJECT_ALIGNMENT, true);
     }
     void *pointer = malloc_fast(total, hak__malloc_slow);
-    if (HAK_LIKELY(pointer != NULL)) {
-        memset(pointer, 0, total);
-    }
-    return pointer;
+    return HAK_LIKELY(pointer != NULL) ? memset(pointer, 0, total) : NULL;
 }
 
 void *hak_alloc_at(size_t size, uintptr_t site)

@@ -157,7 +157,7 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
     return large.pointer;
 }
 
-void *hak__malloc_slow(size_t size)
+static HAK_NOINLINE void *malloc_slow(size_t size)
 {
     if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
         return hak__malloc_class(size_class_of(size), size);
@@ -170,4 +170,11 @@ void *hak__malloc_slow(size_t size)
         return HAK_LIKELY(pointer != NULL) ? pointer : malloc_failed();
     }
     return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
+}
+
+/* Size 0 has an empty bin, so that malloc's fast path need not ask; it is served from the next. */
+void *hak__malloc_slow(size_t size)
+{
+    void *object = size == 0 ? malloc_pop(size_class_of(0), 1) : NULL;
+    return object != NULL ? object : malloc_slow(size);
 }

@@ -1,6 +1,6 @@
 /* query.c: questions about memory, and hak_trim. */
 #include "base/bits.h"
-#include "front/fast.h"
+#include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/whale.h"
@@ -15,12 +15,16 @@ const char *hak_version(void)
     return QUERY_VERSION(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH);
 }
 
-size_t hak_usable_size(const void *pointer)
+static HAK_NOINLINE size_t usable_size_slow(const void *pointer)
 {
-    if (pointer == NULL) {
-        return 0;
-    }
-    return hak__locate_allocation(pointer).bytes;
+    return pointer == NULL ? 0 : hak__locate_allocation(pointer).bytes;
+}
+
+HAK_FAST_PATH size_t hak_usable_size(const void *pointer)
+{
+    uint32_t code = short_code(pointer);
+    return HAK_LIKELY(short_code_is_class(code)) ? size_class_bytes(code)
+                                                 : usable_size_slow(pointer);
 }
 
 size_t hak_good_size(size_t size)

@@ -1,7 +1,7 @@
 /* realloc.c: in place where the class, the neighbours or the page tables allow it, else a copy. */
 #include "base/bits.h"
 #include "core/diagnose.h"
-#include "front/fast.h"
+#include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/whale.h"
@@ -17,50 +17,56 @@ static void realloc_count(enum counter counter)
     }
 }
 
-/* The block where it is now, or near, or moved by its page tables; NULL when it must be copied. */
+/* Off the fast path of the copy's malloc: leaves errno to realloc_failed. */
+static HAK_NOINLINE void *realloc_malloc_slow(size_t size)
+{
+    int saved = errno;
+    void *result = hak__malloc_slow(size);
+    errno = saved;
+    return result;
+}
+
+/* Shrinking must not fail: the block it has will do. */
+static HAK_COLD void *realloc_failed(void *pointer, size_t old_bytes, size_t size)
+{
+    if (size <= old_bytes) {
+        return pointer;
+    }
+    errno = ENOMEM;
+    return NULL;
+}
+
+static HAK_NOINLINE void *realloc_copy(void *pointer, size_t old_bytes, size_t size)
+{
+    void *result = malloc_fast(size, realloc_malloc_slow);
+    if (HAK_UNLIKELY(result == NULL)) {
+        return realloc_failed(pointer, old_bytes, size);
+    }
+    memcpy(result, pointer, old_bytes < size ? old_bytes : size);
+    realloc_count(COUNTER_REALLOC_COPIED);
+    free_fast(pointer);
+    return result;
+}
+
+/* Spans and whales: where it is now, or near, or moved by its page tables; NULL when it must be
+ * copied. */
 static void *realloc_in_place(void *pointer, struct location location, size_t size)
 {
     void *result = NULL;
-    /* Shrinking by less than half is not worth a copy, and there is nothing below the least. */
-    bool fits = size <= location.bytes &&
-                (size >= location.bytes / 2 || location.bytes == OBJECT_ALIGNMENT);
-    switch (location.place) {
-    case PLACE_SLAB:
-        return fits ? pointer : NULL; /* too common to count */
-    case PLACE_SPAN:
-        if (size > MID_SIZE_MAX) {
-            result = hak__span_resize(location.slice, size);
-        }
-        break;
-    case PLACE_WHALE:
-        if (size > SPAN_SIZE_MAX) {
-            result = hak__whale_resize(pointer, size);
-        }
-        break;
-    case PLACE_FOREIGN:
-    case PLACE_NOBODY:
-        break;
+    int saved = errno;
+    if (location.place == PLACE_SPAN && size > MID_SIZE_MAX) {
+        result = hak__span_resize(location.slice, size);
+    } else if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX) {
+        result = hak__whale_resize(pointer, size);
     }
+    errno = saved;
     if (result != NULL) {
         realloc_count(COUNTER_REALLOC_IN_PLACE);
     }
     return result;
 }
 
-static void *realloc_copy(void *pointer, size_t old_bytes, size_t size)
-{
-    void *result = hak_malloc(size);
-    if (result == NULL) {
-        /* Shrinking must not fail: the block it has will do. */
-        return size <= old_bytes ? pointer : NULL;
-    }
-    memcpy(result, pointer, old_bytes < size ? old_bytes : size);
-    realloc_count(COUNTER_REALLOC_COPIED);
-    hak_free(pointer);
-    return result;
-}
-
-void *hak_realloc(void *pointer, size_t size)
+static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
 {
     if (pointer == NULL) {
         return hak_malloc(size);
@@ -78,13 +84,25 @@ void *hak_realloc(void *pointer, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    int saved = errno;
-    void *result = realloc_in_place(pointer, location, size);
-    if (result == NULL) {
-        result = realloc_copy(pointer, location.bytes, size);
+    if (location.bytes == OBJECT_ALIGNMENT && size <= OBJECT_ALIGNMENT) {
+        return pointer; /* there is nothing below the least */
     }
-    errno = result == NULL ? ENOMEM : saved;
-    return result;
+    void *result = realloc_in_place(pointer, location, size);
+    return result != NULL ? result : realloc_copy(pointer, location.bytes, size);
+}
+
+HAK_FAST_PATH void *hak_realloc(void *pointer, size_t size)
+{
+    uint32_t code = short_code(pointer);
+    if (HAK_UNLIKELY(!short_code_is_class(code))) {
+        return realloc_slow(pointer, size);
+    }
+    size_t bytes = size_class_bytes(code);
+    /* Shrinking by less than half is not worth a copy. Too common to count. */
+    if (HAK_LIKELY(size - bytes / 2 <= bytes - bytes / 2)) {
+        return pointer;
+    }
+    return size > bytes ? realloc_copy(pointer, bytes, size) : realloc_slow(pointer, size);
 }
 
 void *hak_reallocarray(void *pointer, size_t count, size_t size)

@@ -22,7 +22,7 @@
 
 extern "C" { /* C's headers, which know no C++ */
 #include "core/diagnose.h"
-#include "front/fast.h"
+#include "front/short.h"
 }
 
 /* What throw, catch and unwinding refer to (Itanium C++ ABI, 2.4 and 2.5, and the compilers' own
@@ -207,6 +207,18 @@ HAK_NOINLINE void *new_slow_nothrow(size_t size) noexcept
     return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed_nothrow(size, OBJECT_ALIGNMENT);
 }
 
+HAK_NOINLINE void *new_aligned_slow(size_t size, size_t alignment)
+{
+    void *pointer = hak_aligned_alloc(alignment, size);
+    return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed(size, alignment);
+}
+
+HAK_NOINLINE void *new_aligned_slow_nothrow(size_t size, size_t alignment) noexcept
+{
+    void *pointer = hak_aligned_alloc(alignment, size);
+    return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed_nothrow(size, alignment);
+}
+
 /* The program's own throwing form, made nothrow. */
 template <typename Call>
 HAK_COLD void *new_theirs(Call call) noexcept
@@ -221,8 +233,8 @@ HAK_COLD void *new_theirs(Call call) noexcept
 void *new_aligned_nothrow(size_t size, std::align_val_t align) noexcept
 {
     size_t alignment = static_cast<size_t>(align);
-    void *pointer = hak_aligned_alloc(alignment, size);
-    return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed_nothrow(size, alignment);
+    void *object = short_aligned(alignment, size);
+    return HAK_LIKELY(object != nullptr) ? object : new_aligned_slow_nothrow(size, alignment);
 }
 
 } // namespace
@@ -237,8 +249,8 @@ CXX_OPERATOR HAK_FAST_PATH void *operator new(size_t size)
 CXX_OPERATOR void *operator new(size_t size, std::align_val_t align)
 {
     size_t alignment = static_cast<size_t>(align);
-    void *pointer = hak_aligned_alloc(alignment, size);
-    return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed(size, alignment);
+    void *object = short_aligned(alignment, size);
+    return HAK_LIKELY(object != nullptr) ? object : new_aligned_slow(size, alignment);
 }
 
 CXX_OPERATOR void *operator new[](size_t size)

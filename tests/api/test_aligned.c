@@ -94,6 +94,32 @@ static void test_usable_bytes_are_writable(void **state)
     }
 }
 
+/* A quarter at most of the request rounded up to its alignment, and of any request of four times
+ * its alignment; blocks side by side, each filled. */
+static void test_waste_is_a_quarter_at_most(void **state)
+{
+    enum { BLOCKS = 3 };
+    (void)state;
+    for (size_t alignment = 128; alignment <= 4096; alignment *= 2) {
+        for (size_t size = 1024; size <= 65536; size += size % 256 == 0 ? 1 : 255) {
+            size_t rounded = (size + alignment - 1) / alignment * alignment;
+            size_t most = size >= 4 * alignment ? size + size / 4 : rounded + rounded / 4;
+            void *blocks[BLOCKS];
+            for (unsigned j = 0; j < BLOCKS; j++) {
+                blocks[j] = allocators[j % COUNT_OF(allocators)](alignment, size);
+                block_check(blocks[j], alignment, size);
+                REQUIRE_SIZE(hak_usable_size(blocks[j]), <=, most);
+                pattern_fill(blocks[j], hak_usable_size(blocks[j]), j);
+            }
+            for (unsigned j = 0; j < BLOCKS; j++) {
+                assert_int_equal(pattern_mismatch(blocks[j], hak_usable_size(blocks[j]), j),
+                                 SIZE_MAX);
+                hak_free(blocks[j]);
+            }
+        }
+    }
+}
+
 static void test_bad_alignments(void **state)
 {
     static const size_t not_powers[] = {0,  3,  5,   6,    7,    9,       12,
@@ -273,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_alignments),
         cmocka_unit_test(test_usable_bytes_are_writable),
+        cmocka_unit_test(test_waste_is_a_quarter_at_most),
         cmocka_unit_test(test_bad_alignments),
         cmocka_unit_test(test_memalign_rounds_the_alignment_up),
         cmocka_unit_test(test_impossible_sizes_fail),

@@ -82,9 +82,8 @@ static void test_tables_are_consistent(void **state)
         assert_true(slab_bytes % size_class->object_size <=
                     slab_bytes / (size_class->slab_slices < SLAB_SLICES_MAX ? 12 : 9));
         size_t lines_left = slab_bytes % size_class->object_size / HAK_CACHE_LINE;
-        size_t colors = class_index <= TINY_CLASS_COUNT ? 1
-                        : lines_left + 1 < 64           ? lines_left + 1
-                                                        : 64;
+        bool colored = class_index > TINY_CLASS_COUNT && class_index < ROUND_CLASS_FIRST;
+        size_t colors = !colored ? 1 : lines_left + 1 < 64 ? lines_left + 1 : 64;
         assert_int_equal(size_class->colors, colors);
         /* a slice less would hold too few objects, or lose more at its end */
         size_t shorter = slab_bytes - SLICE_SIZE;
@@ -93,10 +92,9 @@ static void test_tables_are_consistent(void **state)
         if (class_index < ROUND_CLASS_FIRST) {
             assert_int_equal(size_class_of(size_class->object_size), class_index);
         } else {
-            assert_int_equal(size_class->colors, 1);
-            size_t size = size_class->object_size;
+            size_t size = size_class->object_size, alignment = size & (~size + 1);
             assert_int_equal(
-                hak__size_class_of_aligned(size, size < SLICE_SIZE ? size : SLICE_SIZE),
+                size_class_of_aligned(size, alignment < SLICE_SIZE ? alignment : SLICE_SIZE),
                 class_index);
         }
     }
@@ -134,15 +132,34 @@ static void test_aligned_classes(void **state)
     (void)state;
     for (size_t alignment = 1; alignment <= 2 * SLICE_SIZE; alignment *= 2) {
         for (size_t size = 0; size <= MID_SIZE_MAX + 2; size += 1 + size / 97) {
-            assert_int_equal(hak__size_class_of_aligned(size, alignment),
+            assert_int_equal(size_class_of_aligned(size, alignment),
                              naive_class_of_aligned(size, alignment));
         }
         for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
             size_t bytes = size_class_bytes(class_index);
             for (size_t size = bytes - 1; size <= bytes + 1; size++) {
-                assert_int_equal(hak__size_class_of_aligned(size, alignment),
+                assert_int_equal(size_class_of_aligned(size, alignment),
                                  naive_class_of_aligned(size, alignment));
             }
+        }
+    }
+}
+
+/* Less than a quarter of the request rounded up to its alignment, and of the request itself where
+ * that is four times the alignment. */
+static void test_aligned_objects_waste_less_than_a_quarter(void **state)
+{
+    (void)state;
+    for (size_t alignment = 128; alignment <= SLICE_SIZE; alignment *= 2) {
+        for (size_t size = 1; size <= ROUND_SIZE_MAX; size++) {
+            uint32_t class_index = size_class_of_aligned(size, alignment);
+            assert_in_range(class_index, 1, CLASS_COUNT - 1);
+            size_t bytes = size_class_bytes(class_index);
+            size_t rounded = (size + alignment - 1) / alignment * alignment;
+            assert_true(bytes >= rounded && bytes % alignment == 0);
+            assert_true(4 * (bytes - rounded) < rounded);
+            assert_true(size < 4 * alignment || 4 * (bytes - size) < size);
+            assert_int_equal(hak__size_classes[class_index].colors, 1);
         }
     }
 }
@@ -151,9 +168,9 @@ static void test_aligned_extremes(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 64; i++) {
-        assert_int_equal(hak__size_class_of_aligned(SIZE_MAX, (size_t)1 << i), CLASS_COUNT);
-        assert_int_equal(hak__size_class_of_aligned(MID_SIZE_MAX + 1, (size_t)1 << i), CLASS_COUNT);
-        uint32_t of_nothing = hak__size_class_of_aligned(0, (size_t)1 << i);
+        assert_int_equal(size_class_of_aligned(SIZE_MAX, (size_t)1 << i), CLASS_COUNT);
+        assert_int_equal(size_class_of_aligned(MID_SIZE_MAX + 1, (size_t)1 << i), CLASS_COUNT);
+        uint32_t of_nothing = size_class_of_aligned(0, (size_t)1 << i);
         assert_int_equal(of_nothing < CLASS_COUNT, (size_t)1 << i <= SLICE_SIZE);
     }
 }
@@ -168,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_tables_are_consistent),
         cmocka_unit_test(test_the_fast_functions_agree),
         cmocka_unit_test(test_aligned_classes),
+        cmocka_unit_test(test_aligned_objects_waste_less_than_a_quarter),
         cmocka_unit_test(test_aligned_extremes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

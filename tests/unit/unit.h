@@ -165,7 +165,7 @@ static inline void unit_cache_destroy(struct cache *cache)
 static inline uint32_t unit_small_slab_class(void)
 {
     size_t size = SLICE_SIZE / UNIT_SLAB_OBJECTS;
-    return hak__size_class_of_aligned(size, size);
+    return size_class_of_aligned(size, size);
 }
 
 /* A refill with its objects linked. */
