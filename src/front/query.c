@@ -17,6 +17,9 @@ const char *hak_version(void)
 
 static HAK_NOINLINE size_t usable_size_slow(const void *pointer)
 {
+    if (short_is_span(pointer)) {
+        return hak__span_bytes(window_slice_of(pointer));
+    }
     return pointer == NULL ? 0 : hak__locate_allocation(pointer).bytes;
 }
 

@@ -1,5 +1,4 @@
 /* realloc.c: in place where the class, the neighbours or the page tables allow it, else a copy. */
-#include "base/bits.h"
 #include "core/diagnose.h"
 #include "front/short.h"
 #include "front/slow.h"
@@ -48,26 +47,22 @@ static HAK_NOINLINE void *realloc_copy(void *pointer, size_t old_bytes, size_t s
     return result;
 }
 
-/* Spans and whales: where it is now, or near, or moved by its page tables; NULL when it must be
- * copied. */
-static void *realloc_in_place(void *pointer, struct location location, size_t size)
+static void *realloc_span(void *pointer, size_t size)
 {
-    void *result = NULL;
-    int saved = errno;
-    if (location.place == PLACE_SPAN && size > MID_SIZE_MAX) {
-        result = hak__span_resize(location.slice, size);
-    } else if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX) {
-        result = hak__whale_resize(pointer, size);
+    size_t slice = window_slice_of(pointer);
+    void *result = hak__span_resize(slice, size);
+    if (HAK_UNLIKELY(result == NULL)) {
+        return realloc_copy(pointer, hak__span_bytes(slice), size);
     }
-    errno = saved;
-    if (result != NULL) {
-        realloc_count(COUNTER_REALLOC_IN_PLACE);
-    }
+    realloc_count(COUNTER_REALLOC_IN_PLACE);
     return result;
 }
 
 static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
 {
+    if (short_is_span(pointer) && size > MID_SIZE_MAX) {
+        return realloc_span(pointer, size);
+    }
     if (pointer == NULL) {
         return hak_malloc(size);
     }
@@ -80,15 +75,17 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         hak__diagnose_fatal("realloc of a foreign pointer (not allocated by hakmem)", pointer, 0,
                             0);
     }
-    if (HAK_UNLIKELY(size > REQUEST_SIZE_MAX)) {
-        errno = ENOMEM;
-        return NULL;
-    }
     if (location.bytes == OBJECT_ALIGNMENT && size <= OBJECT_ALIGNMENT) {
         return pointer; /* there is nothing below the least */
     }
-    void *result = realloc_in_place(pointer, location, size);
-    return result != NULL ? result : realloc_copy(pointer, location.bytes, size);
+    if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX) {
+        void *result = hak__whale_resize(pointer, size);
+        if (result != NULL) {
+            realloc_count(COUNTER_REALLOC_IN_PLACE);
+            return result;
+        }
+    }
+    return realloc_copy(pointer, location.bytes, size);
 }
 
 HAK_FAST_PATH void *hak_realloc(void *pointer, size_t size)

@@ -22,6 +22,13 @@ HAK_INLINE bool short_code_is_class(uint32_t code)
     return code - 1 < CLASS_COUNT - 1;
 }
 
+/* `pointer` is where the allocation in a span starts. */
+HAK_INLINE bool short_is_span(const void *pointer)
+{
+    return short_code(pointer) == OWNER_SPAN &&
+           hak__span_pointer(window_slice_of(pointer)) == pointer;
+}
+
 /* An aligned object from this thread's bin. NULL: the bin is empty, no class serves the request, or
  * `alignment` is no power of two. */
 HAK_INLINE void *short_aligned(size_t alignment, size_t size)

@@ -25,6 +25,14 @@ static void realloc_interior(void *argument)
     block = hide(hak_realloc(hide(block + interior->offset), interior->size * 2));
 }
 
+static void usable_size_interior(void *argument)
+{
+    const struct interior *interior = argument;
+    char *block = hide(hak_malloc(interior->size));
+    REQUIRE(block != NULL);
+    REQUIRE(hak_usable_size(hide(block + interior->offset)) == 0);
+}
+
 /* In front of an allocation that does not start where its span does. */
 static void free_in_front(void *argument)
 {
@@ -61,6 +69,8 @@ static void test_inside_spans_and_whales(void **state)
                       "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
         REQUIRE_DEATH(realloc_interior, &cases[i],
                       "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
+        REQUIRE_DEATH(usable_size_interior, &cases[i],
+                      "^hakmem: fatal: invalid pointer.*pointer 0x[0-9a-f]+");
     }
 }
 
