@@ -10,9 +10,11 @@
 #include "os/os_file.c"
 #include "os/os_linux.c"
 #include "os/os_pages.c"
+#include "os/os_threads.c"
 #include "os/vdso.c"
 
 #include "core/diagnose.c"
+#include "core/gate.c"
 #include "core/lock.c"
 #include "core/options.c"
 #include "core/size_class.c"
@@ -27,6 +29,7 @@
 #include "slab/slab_pool.c"
 #include "slab/slab_remote.c"
 
+#include "large/emergency.c"
 #include "large/span.c"
 #include "large/whale.c"
 #include "large/whale_pages.c"

@@ -115,8 +115,8 @@ HAK_HIDDEN void hak__cache_flush(struct cache *cache);
 /* Flushes the bins of classes without slow operations since the last call. Under the heap's lock.
  */
 HAK_HIDDEN void hak__cache_trim(struct cache *cache);
-/* Bins and buffer become empty without a look at their objects: after fork, for heaps of threads
- * that are gone. */
+/* Bins and buffer become empty without a look at their objects: after fork, for threads that are
+ * gone. hak__cache_charged is the caller's. */
 HAK_HIDDEN void hak__cache_abandon(struct cache *cache);
 
 /* Objects of a class in its bin; bytes in all bins. Any thread; exact when the owner is at rest. */

@@ -254,11 +254,10 @@ void hak__cache_trim(struct cache *cache)
 void hak__cache_abandon(struct cache *cache)
 {
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
-        struct bin *bin = &cache->bins[class_index];
-        bin->head = NULL;
-        bin->room = (int32_t)bin->limit;
-        cache_set_limit(cache, class_index, 0);
+        cache->bins[class_index] = (struct bin){NULL, 0, 0};
     }
+    cache->charged = 0;
+    cache->lagging = NULL;
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
         cache->remote[i] = (struct remote_entry){NULL, 0, 0, 0, 0};
     }

@@ -7,6 +7,7 @@
 #include "control/census.h"
 
 #include "base/atomics.h"
+#include "large/emergency.h"
 #include "region/superslab.h"
 #include "slab/slab.h"
 
@@ -117,9 +118,11 @@ static void census_count_threads(struct census *census)
 {
     uint64_t cached_counts[CLASS_COUNT] = {0};
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
-        census->threads_count += atomic_load_relaxed(&thread->heap) != NULL ? 1 : 0;
         census_add_counters(census, &thread->cache.counters);
-        census_add_cached(&thread->cache, cached_counts);
+        if (hak__thread_is_used(thread)) { /* else it has nothing, or is lost to fork's child */
+            census->threads_count++;
+            census_add_cached(&thread->cache, cached_counts);
+        }
     }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         census->classes[class_index].cached_count = cached_counts[class_index];
@@ -209,9 +212,14 @@ HAK_RACY_READER static uint64_t census_superslabs(void)
 void hak__census_take(struct census *census)
 {
     *census = (struct census){.spans_count = 0};
+    if (!hak__gate_enter_patiently()) {
+        return; /* asked for by a signal handler that interrupted an operation */
+    }
+    hak__emergency_settle();
     census_walk_slices(census);
     census_count_heaps(census);
     census_count_threads(census);
     census->superslabs_count = census_superslabs();
     census->whales = hak__whale_totals();
+    hak__gate_leave();
 }

@@ -33,7 +33,8 @@ struct census {
     struct whale_totals whales;
 };
 
-/* Takes one heap's lock at a time; none may be held by the caller. */
+/* Begins at the gate and takes one heap's lock at a time; none may be held by the caller. All zero
+ * when this thread is inside an operation already. */
 HAK_HIDDEN void hak__census_take(struct census *census);
 
 HAK_HIDDEN uint64_t hak__census_in_use(const struct class_census *class_census);

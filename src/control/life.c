@@ -183,7 +183,12 @@ struct life_report {
 
 static void life_write(struct life_report *report, const char *data, size_t size)
 {
-    int error = hak__os_write(report->descriptor, data, size);
+    int error = 0;
+    if (report->descriptor == 2) {
+        hak__os_write_error(data, size);
+    } else {
+        error = hak__os_write(report->descriptor, data, size);
+    }
     report->error = error != 0 ? error : report->error;
 }
 

@@ -174,7 +174,7 @@ static void report_threads(struct report_writer *writer)
     hak__report_list_begin(writer, "threads", NULL);
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
         const struct heap *heap = atomic_load_relaxed(&thread->heap);
-        if (heap == NULL) {
+        if (heap == NULL || !hak__thread_is_used(thread)) {
             continue;
         }
         hak__report_record_begin(writer);

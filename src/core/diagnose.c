@@ -3,9 +3,18 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "core/gate.h"
 #include "os/os.h"
 
 #define LINE_SIZE 256 /* the longest message is about 150 characters */
+
+/* The program's handler of SIGABRT may allocate: this thread begins no operation any more. */
+static __attribute__((noreturn)) void diagnose_abort(void)
+{
+    hak__inside |= INSIDE_REPORT;
+    hak__thread_give_up();
+    hak__os_abort();
+}
 
 void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size,
                          uint32_t heap_id)
@@ -27,7 +36,7 @@ void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_si
     }
     hak__text_put(&text, "\n");
     hak__os_write_error(line, text.length);
-    hak__os_abort();
+    diagnose_abort();
 }
 
 void hak__diagnose_warn(const char *what, const void *pointer)
@@ -56,5 +65,5 @@ void hak__assert_fail(const char *text, const char *file, int line)
     hak__text_put_unsigned(&message, (uint64_t)line);
     hak__text_put(&message, ")\n");
     hak__os_write_error(buffer, message.length);
-    hak__os_abort();
+    diagnose_abort();
 }

@@ -12,4 +12,8 @@ hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, u
  * none. */
 HAK_HIDDEN HAK_COLD void hak__diagnose_warn(const char *what, const void *pointer);
 
+/* Defined in heap/thread.c: after a fatal report this thread's cache may be broken, and is not used
+ * again. */
+HAK_HIDDEN HAK_COLD void hak__thread_give_up(void);
+
 #endif

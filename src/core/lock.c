@@ -10,16 +10,23 @@
 
 uint64_t hak__lock_waits;
 HAK_TLS uint32_t hak__lock_held;
-uint32_t *hak__lock_fork_owner;
 
-void hak__lock_wait(struct lock *lock)
+bool hak__lock_spin(struct lock *lock)
 {
     atomic_add_relaxed(&hak__lock_waits, UINT64_C(1)); /* a counter */
     for (int i = 0; i < LOCK_SPINS; i++) {
         if (atomic_load_relaxed(&lock->shared_state) == 0 && lock_try(lock)) {
-            return;
+            return true;
         }
         arch_relax();
+    }
+    return false;
+}
+
+void hak__lock_wait(struct lock *lock)
+{
+    if (hak__lock_spin(lock)) {
+        return;
     }
     /* acquire: pairs with the release in lock_release; 2 because others may sleep that we know
      * nothing of */

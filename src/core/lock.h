@@ -6,16 +6,15 @@
  * with more threads than cores.
  *
  * Ranks rise: a thread that holds a lock of rank r takes only locks of a higher rank. Heaps are all
- * of one rank; a thread holds two of them only in fork, which takes them in list order with the
- * list's lock held. The order is checked at level 1.
+ * of one rank; a thread holds two of them only in fork, which takes them in list order while the
+ * gate is closed (core/gate.h). The order is checked at level 1.
  *
  * Held over a call into os/ are only GROWTH (a claim, a microsecond, or a huge page where the last
  * could not be timed otherwise; an madvise that says which pages there are to be; out of memory, or
  * above the soft limit, the munmap of wholly free superslabs), PURGE (at most 6 MiB at a time;
- * nobody waits for it but trims and fork) and START (once).
+ * nobody waits for it but trims) and START (once).
  *
- * Fork holds all locks while other handlers of the program run, and those may allocate: for the
- * forking thread every lock then counts as taken (hak__lock_fork_owner).
+ * Fork never holds a lock that another thread waits for without an end: core/gate.h.
  */
 #ifndef HAK_CORE_LOCK_H
 #define HAK_CORE_LOCK_H
@@ -46,11 +45,11 @@ struct lock {
     }
 
 HAK_HIDDEN void hak__lock_wait(struct lock *lock);
+/* Its first part: tries for about a microsecond. */
+HAK_HIDDEN bool hak__lock_spin(struct lock *lock);
 HAK_HIDDEN void hak__lock_wake(struct lock *lock);
 /* Waits for locks since start, relaxed: contention as a figure. */
 HAK_HIDDEN extern uint64_t hak__lock_waits;
-/* Identity of the thread that holds everything for fork: its hak__lock_held; NULL: none. */
-HAK_HIDDEN extern uint32_t *hak__lock_fork_owner;
 
 /* Bit r: this thread holds a lock of rank r. Kept at level 1 and above only. */
 HAK_HIDDEN extern HAK_TLS uint32_t hak__lock_held;
@@ -62,16 +61,14 @@ HAK_INLINE void lock_note_held(const struct lock *lock)
     }
 }
 
-/* The forking thread gets false: whoever tries can do without.
- *
- * Alone, nobody can hold a lock or want one, and no locked operation is needed, which would wait
+/* Alone, nobody can hold a lock or want one, and no locked operation is needed, which would wait
  * until all that the program has stored is in the cache (docs/decisions/0040). States are the same
  * both ways: who takes a lock alone may release it beside others, and the other way round (fork).
  */
 HAK_INLINE bool lock_try(struct lock *lock)
 {
     if (alone()) {
-        if (atomic_load_relaxed(&lock->shared_state) != 0) { /* in a signal handler, or fork's */
+        if (atomic_load_relaxed(&lock->shared_state) != 0) { /* in a signal handler */
             return false;
         }
         atomic_store_relaxed(&lock->shared_state, 1u);
@@ -87,18 +84,9 @@ HAK_INLINE bool lock_try(struct lock *lock)
     return true;
 }
 
-HAK_INLINE bool lock_is_forks(void)
-{
-    /* relaxed: only the thread that wrote its own identity can find it */
-    return HAK_UNLIKELY(atomic_load_relaxed(&hak__lock_fork_owner) == &hak__lock_held);
-}
-
 /* True when it was found taken. */
 HAK_INLINE bool lock_acquire(struct lock *lock)
 {
-    if (lock_is_forks()) {
-        return false;
-    }
     HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
     if (HAK_UNLIKELY(!lock_try(lock))) {
         hak__lock_wait(lock);
@@ -117,9 +105,6 @@ HAK_INLINE void lock_acquire_another(struct lock *lock)
 
 HAK_INLINE void lock_release(struct lock *lock)
 {
-    if (lock_is_forks()) {
-        return;
-    }
     HAK_ASSERT(atomic_load_relaxed(&lock->shared_state) != 0);
     if (HAK_LEVEL >= 1) {
         hak__lock_held &= ~(1u << lock->rank);

@@ -13,16 +13,17 @@
 #include "core/knobs.h"
 #include "front/fast.h"
 #include "front/slow.h"
-#include "large/whale.h"
+#include "large/emergency.h"
 
 #include <errno.h>
 
 void hak__free_overflow(struct thread *thread, uint32_t class_index)
 {
     int saved = errno;
-    thread_lock_heap(thread);
-    hak__cache_overflow(&thread->cache, class_index);
-    hak__thread_leave(thread);
+    if (thread_lock_heap(thread)) { /* else the next free comes here again */
+        hak__cache_overflow(&thread->cache, class_index);
+        hak__thread_leave(thread);
+    }
     errno = saved;
 }
 
@@ -67,11 +68,13 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
     if (HAK_LEVEL < 2) {
         return;
     }
-    lock_acquire(&thread->heap->lock); /* the slab's list is under it */
+    if (!gate_lock(&thread->heap->lock)) { /* the slab's list is under it */
+        return;
+    }
     bool found =
         list_contains(thread, thread->cache.bins[class_index].head, pointer, class_index) ||
         list_contains(thread, slab->free_list, pointer, class_index);
-    lock_release(&thread->heap->lock);
+    thread_unlock(thread);
     if (found) {
         hak__diagnose_fatal("double free", pointer, size_class_bytes(class_index),
                             thread->heap->id);
@@ -185,21 +188,30 @@ static HAK_NOINLINE void free_span(size_t slice)
 {
     int saved = errno; /* free keeps errno (POSIX 2024) */
     struct thread *thread = thread_enter();
-    if (HAK_UNLIKELY(thread == NULL)) {
-        hak__span_free(NULL, NULL, slice);
-    } else {
+    if (HAK_LIKELY(thread != NULL)) {
         hak__span_free(&thread->heap->spans, &thread->cache.counters, slice);
-        lock_release(&thread->heap->lock);
+        thread_unlock(thread);
         hak__thread_left(thread);
+    } else if (hak__gate_enter()) {
+        hak__span_free(NULL, NULL, slice);
+        hak__gate_leave();
+    } else {
+        hak__emergency_free(hak__span_pointer(slice));
     }
     errno = saved;
 }
 
 static void free_whale(void *pointer)
 {
+    if (!hak__gate_enter()) {
+        hak__emergency_free(pointer);
+        return;
+    }
+    hak__emergency_settle();         /* the whale may be one that is not registered */
     if (!hak__whale_free(pointer)) { /* another thread was faster: a double free */
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
+    hak__gate_leave();
     struct thread *thread = hak__thread_enter();
     if (thread != NULL) {
         counter_add(&thread->cache.counters, COUNTER_WHALE_FREED, 1);
@@ -210,6 +222,11 @@ static void free_whale(void *pointer)
 static HAK_NOINLINE void free_slow(void *pointer)
 {
     int saved = errno; /* free keeps errno (POSIX 2024) */
+    if (HAK_UNLIKELY((hak__inside & INSIDE_OPERATION) != 0) &&
+        !window_contains_slice(window_slice_of(pointer))) {
+        hak__emergency_free(pointer); /* in a signal handler: who knows what it is, later does */
+        return;
+    }
     struct location location = hak__locate_allocation(pointer);
     switch (location.place) {
     case PLACE_SLAB:

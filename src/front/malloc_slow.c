@@ -4,12 +4,13 @@
  *                               -> heap borrow, before the process grows: other heaps' free objects
  *               -> malloc_span: heap's cache | superslab
  *               -> malloc_large: whale (cache | mapping); aligned and cleared spans
+ *   refused:    a mapping of its own (large/emergency.h)
  *   no memory:  reclaim everything that is free anywhere, once, then NULL and ENOMEM
  */
 #include "control/life.h"
 #include "front/fast.h"
 #include "front/slow.h"
-#include "large/whale.h"
+#include "large/emergency.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -28,17 +29,20 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
     struct cache *cache = &thread->cache;
     struct heap *heap = thread->heap;
     if (slab_refill_grows(&heap->slabs, class_index)) {
-        lock_release(&heap->lock);
+        lock_release(&heap->lock); /* still inside, without a lock */
         uint32_t most = hak__cache_refill_most(cache, class_index);
         struct object_list list = hak__heap_borrow(heap, class_index, most);
         if (list.count != 0) {
+            gate_end();
             counter_add(&cache->counters, COUNTER_REFILL_BORROWED, 1);
             return (struct refill){list, 0};
         }
-        lock_acquire(&heap->lock);
+        if (!gate_finish(&heap->lock)) {
+            return (struct refill){list, 0};
+        }
     }
     struct refill refill = hak__cache_refill(cache, class_index);
-    lock_release(&heap->lock);
+    thread_unlock(thread);
     return refill;
 }
 
@@ -72,6 +76,24 @@ static HAK_COLD void *malloc_failed(void)
     return NULL;
 }
 
+/* What could not be had: this thread was refused, or there is no memory. */
+static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
+{
+    void *pointer = hak__gate_was_refused() ? hak__emergency_allocate(size, alignment) : NULL;
+    return pointer != NULL ? pointer : malloc_failed();
+}
+
+static HAK_COLD void *malloc_class_again(uint32_t class_index)
+{
+    void *object = NULL;
+    if (!hak__gate_is_refusal_noted()) {
+        hak__heap_reclaim(true);
+        object = malloc_class_once(class_index);
+    }
+    size_t size = size_class_bytes(class_index);
+    return object != NULL ? object : malloc_beside(size, size & (~size + 1));
+}
+
 void *hak__malloc_class(uint32_t class_index, size_t size)
 {
     struct thread *thread = hak__thread;
@@ -83,14 +105,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
         }
     }
     void *object = malloc_class_once(class_index);
-    if (HAK_UNLIKELY(object == NULL)) {
-        hak__heap_reclaim(true);
-        object = malloc_class_once(class_index);
-        if (object == NULL) {
-            return malloc_failed();
-        }
-    }
-    return object;
+    return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index);
 }
 
 static struct span malloc_span(size_t size, size_t alignment)
@@ -99,7 +114,7 @@ static struct span malloc_span(size_t size, size_t alignment)
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
         span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
-        lock_release(&thread->heap->lock);
+        thread_unlock(thread);
         hak__thread_left(thread);
     }
     return span;
@@ -111,9 +126,12 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
         return malloc_span(size == 0 ? 1 : size, alignment);
     }
     struct span whale = {NULL, false};
-    if (hak__start()) {
-        struct whale_result result = hak__whale_allocate(size, alignment, want_zero);
-        whale = (struct span){result.pointer, result.zeroed};
+    if (hak__gate_enter()) {
+        if (hak__start()) {
+            struct whale_result result = hak__whale_allocate(size, alignment, want_zero);
+            whale = (struct span){result.pointer, result.zeroed};
+        }
+        hak__gate_leave();
     }
     if (whale.pointer != NULL) {
         struct thread *thread = hak__thread_enter();
@@ -127,7 +145,8 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
 
 static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bool want_zero)
 {
-    if (size >= WINDOW_SIZE_MAX) { /* nothing that is free here helps */
+    /* nothing that is free here helps */
+    if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
         return (struct span){NULL, false};
     }
     hak__heap_reclaim(true);
@@ -144,7 +163,7 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
     if (HAK_UNLIKELY(large.pointer == NULL)) {
         large = malloc_large_again(size, alignment, want_zero);
         if (large.pointer == NULL) {
-            return malloc_failed();
+            return malloc_beside(size == 0 ? 1 : size, alignment); /* zeroed */
         }
     }
     if (want_zero && !large.zeroed) {
@@ -167,7 +186,7 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
         if (HAK_UNLIKELY(pointer == NULL)) {
             pointer = malloc_large_again(size, OBJECT_ALIGNMENT, false).pointer;
         }
-        return HAK_LIKELY(pointer != NULL) ? pointer : malloc_failed();
+        return HAK_LIKELY(pointer != NULL) ? pointer : malloc_beside(size, OBJECT_ALIGNMENT);
     }
     return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
 }

@@ -51,6 +51,14 @@ bool hak_owns(const void *pointer)
     return true;
 }
 
+/* False: refused, or not possible now. */
+static bool query_start(void)
+{
+    bool started = hak__gate_enter() && hak__start();
+    hak__gate_leave();
+    return started;
+}
+
 static uint64_t query_limit(size_t bytes)
 {
     return bytes == SIZE_MAX ? UINT64_MAX : bytes;
@@ -58,14 +66,14 @@ static uint64_t query_limit(size_t bytes)
 
 void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over, void *argument)
 {
-    if (hak__start()) { /* which reads the options; they do not come after this then */
+    if (query_start()) { /* which reads the options; they do not come after this then */
         hak__limit_set(query_limit(soft), query_limit(hard), over, argument);
     }
 }
 
 bool hak_trim(size_t keep)
 {
-    if (!hak__start()) {
+    if (!query_start()) {
         return false;
     }
     if (keep != 0 && hak__superslab_bytes_dirty() + hak__whale_totals().cached_bytes <= keep) {

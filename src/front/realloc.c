@@ -3,7 +3,7 @@
 #include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
-#include "large/whale.h"
+#include "large/emergency.h"
 
 #include <errno.h>
 #include <string.h>
@@ -50,7 +50,11 @@ static HAK_NOINLINE void *realloc_copy(void *pointer, size_t old_bytes, size_t s
 static void *realloc_span(void *pointer, size_t size)
 {
     size_t slice = window_slice_of(pointer);
-    void *result = hak__span_resize(slice, size);
+    void *result = NULL;
+    if (hak__gate_enter()) {
+        result = hak__span_resize(slice, size);
+        hak__gate_leave();
+    }
     if (HAK_UNLIKELY(result == NULL)) {
         return realloc_copy(pointer, hak__span_bytes(slice), size);
     }
@@ -72,14 +76,21 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     }
     struct location location = hak__locate_allocation(pointer);
     if (HAK_UNLIKELY(location.place == PLACE_FOREIGN)) {
+        if ((hak__inside & INSIDE_OPERATION) != 0) { /* in a signal handler: it may be a whale */
+            errno = ENOMEM;
+            return NULL;
+        }
         hak__diagnose_fatal("realloc of a foreign pointer (not allocated by hakmem)", pointer, 0,
                             0);
     }
     if (location.bytes == OBJECT_ALIGNMENT && size <= OBJECT_ALIGNMENT) {
         return pointer; /* there is nothing below the least */
     }
-    if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX) {
+    if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX &&
+        hak__gate_enter()) {
+        hak__emergency_settle();
         void *result = hak__whale_resize(pointer, size);
+        hak__gate_leave();
         if (result != NULL) {
             realloc_count(COUNTER_REALLOC_IN_PLACE);
             return result;

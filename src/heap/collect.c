@@ -35,10 +35,7 @@ void hak__heap_help(struct thread *thread)
 
 static bool heap_lock(struct heap *heap, bool wait)
 {
-    if (wait) {
-        lock_acquire(&heap->lock);
-    }
-    return wait || lock_try(&heap->lock);
+    return lock_try(&heap->lock) || (wait && hak__gate_wait_for(&heap->lock));
 }
 
 struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index, uint32_t most)
@@ -169,6 +166,9 @@ void hak__heap_tick(struct thread *thread)
 
 void hak__heap_scavenge(void)
 {
+    if (!hak__gate_enter()) {
+        return;
+    }
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, false);
     }
@@ -177,10 +177,14 @@ void hak__heap_scavenge(void)
         collect_for_purge(delay);
         hak__superslab_purge(false);
     }
+    hak__gate_leave();
 }
 
 size_t hak__heap_reclaim(bool unmap)
 {
+    if (!hak__gate_enter()) {
+        return 0;
+    }
     struct thread *own = hak__thread;
     if (own->heap != NULL) {
         hak__thread_flush(own);
@@ -191,5 +195,6 @@ size_t hak__heap_reclaim(bool unmap)
     hak__slab_pool_empty();
     size_t bytes = hak__os_discard_again() + hak__whale_cache_trim(0);
     bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge(true);
+    hak__gate_leave();
     return bytes;
 }

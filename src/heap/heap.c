@@ -78,8 +78,7 @@ static void heap_list(struct heap *heap)
 {
     heap->id = heap_next_id++;
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
-    /* one made by a fork handler is taken like all others, and released with them */
-    heap->lock = (struct lock){lock_is_forks() ? 1 : 0, LOCK_RANK_HEAP};
+    heap->lock = (struct lock){0, LOCK_RANK_HEAP};
     heap->next = shared_heap_first;
     heap_without_threads++;
     heap_add_thread(heap);

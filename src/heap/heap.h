@@ -25,7 +25,7 @@
 #define HAK_HEAP_HEAP_H
 
 #include "cache/cache.h"
-#include "core/lock.h"
+#include "core/gate.h"
 #include "hakmem/hakmem.h"
 #include "large/span.h"
 
@@ -51,6 +51,7 @@ struct thread {
     uint32_t freed_much;        /* superslab_freed_much() as last seen */
     uint32_t waits;             /* for its heap's lock, since waits_ms */
     uint32_t waits_ms;
+    uint32_t epoch;     /* the process it was last used in; of another: its thread is gone */
     struct cache cache; /* last: its end is seldom touched */
 };
 
@@ -72,8 +73,8 @@ HAK_HIDDEN bool hak__start_has_key(void);
 /* Has the key's destructor called with `thread` when this thread ends. False: it will not be. */
 HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
 
-/* thread.c. This thread's struct with its heap's lock taken; a borrowed one for a thread that has
- * ended. NULL: no memory. */
+/* thread.c. Begins a slow operation: this thread's struct with its heap's lock taken; a borrowed
+ * one for a thread that has ended. NULL: no memory, or refused (core/gate.h). */
 HAK_HIDDEN struct thread *hak__thread_enter(void);
 /* The same, without a call where the thread has a struct already. */
 HAK_INLINE struct thread *thread_enter(void)
@@ -82,23 +83,34 @@ HAK_INLINE struct thread *thread_enter(void)
     if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
         return hak__thread_enter();
     }
-    lock_acquire(&thread->heap->lock);
-    return thread;
+    return gate_lock(&thread->heap->lock) ? thread : NULL;
 }
-/* Takes its heap's lock to return a full bin, and counts how often it has to wait for that. Waits
- * of an allocation are not counted: a thread that only allocates, and moves, leaves a heap of
- * objects behind that nobody allocates from (docs/decisions/0021). */
-HAK_INLINE void thread_lock_heap(struct thread *thread)
+/* The same to return a full bin, and counts how often it has to wait; false: refused. Waits of an
+ * allocation are not counted: a thread that only allocates, and moves, leaves a heap of objects
+ * behind that nobody allocates from (docs/decisions/0021). */
+HAK_INLINE bool thread_lock_heap(struct thread *thread)
 {
-    thread->waits += (uint32_t)lock_acquire(&thread->heap->lock);
+    struct lock *lock = &thread->heap->lock;
+    if (!gate_begin()) {
+        return false;
+    }
+    if (HAK_LIKELY(lock_try(lock))) {
+        return true;
+    }
+    thread->waits++;
+    return gate_finish(lock);
 }
-/* Releases it, and counts the operation. No other lock held. */
+/* Ends it: releases the lock, and counts the operation. No other lock held. */
 HAK_HIDDEN void hak__thread_leave(struct thread *thread);
-/* The same when the lock has been released before. */
+/* Its two parts. */
+HAK_INLINE void thread_unlock(struct thread *thread)
+{
+    lock_release(&thread->heap->lock);
+    gate_end();
+}
 HAK_HIDDEN void hak__thread_left(struct thread *thread);
 /* This thread's struct without the lock, for the remote buffer. NULL: it has none and can have
- * none.
- */
+ * none now. */
 HAK_HIDDEN struct thread *hak__thread_current(void);
 /* The key's destructor: the calling thread ends, whatever the value is. */
 HAK_HIDDEN void hak__thread_end(void *value);
@@ -112,8 +124,10 @@ HAK_HIDDEN void hak__thread_flush(struct thread *thread);
 HAK_HIDDEN void hak__thread_park(struct thread *thread);
 /* First of all; follow `next`. Any thread. */
 HAK_HIDDEN struct thread *hak__thread_first(void);
-/* In fork's child, all locks held: every other thread is gone, and what its cache holds with it. */
-HAK_HIDDEN void hak__thread_abandon_others(const struct thread *own);
+/* A thread of this process works with it. Any thread; a hint but for the thread itself. */
+HAK_HIDDEN bool hak__thread_is_used(const struct thread *thread);
+/* In fork's child: every other thread is gone, and what its cache holds with it. */
+HAK_HIDDEN void hak__thread_abandon_others(struct thread *own);
 
 /* heap.c */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
@@ -123,7 +137,7 @@ HAK_HIDDEN struct heap *hak__heap_join(uint32_t heaps_max);
 HAK_HIDDEN bool hak__heap_is_to_spare(void);
 /* Its thread draws from it no more. */
 HAK_HIDDEN void hak__heap_part(struct heap *heap);
-/* In fork's child, all locks held: only this thread is left; NULL: it draws from none. */
+/* In fork's child: only this thread is left; NULL: it draws from none. */
 HAK_HIDDEN void hak__heap_part_all_but(const struct heap *own);
 /* First of all heaps; follow `next`. Any thread. */
 HAK_HIDDEN struct heap *hak__heap_first(void);
@@ -152,20 +166,20 @@ HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
  * lock held. */
 HAK_HIDDEN struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index,
                                                uint32_t most);
-/* Drains for the owner that `thread` (this one's) found lagging. No lock held. */
+/* Drains for the owner that `thread` (this one's) found lagging. Inside the gate, no lock held. */
 HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
 /* Sends the remote batches of `thread` (this one's), trims its bins and purges what is due, by the
  * clock. No lock held. */
 HAK_HIDDEN void hak__heap_tick(struct thread *thread);
 /* Milliseconds from one tick of a thread to the next. */
 HAK_HIDDEN uint32_t hak__heap_tick_period_ms(void);
-/* What ticks do for all heaps, for a program that has none now because it idles. By any thread, no
- * lock held. */
+/* What ticks do for all heaps, for a program that has none now because it idles. Begins at the
+ * gate, by any thread. */
 HAK_HIDDEN void hak__heap_scavenge(void);
 /* While tasks wait for memory, free memory goes back after LIMIT_DELAY_MS. */
 HAK_HIDDEN void hak__heap_set_pressed(bool pressed);
 /* Everything that is free goes back to the OS now; returns bytes. With `unmap` also the addresses.
- * No lock held. */
+ * Begins at the gate: 0 when refused. */
 HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);
 
 /* limit.c. `soft` and `hard` in bytes mapped, UINT64_MAX: none. Any thread, no lock held. */

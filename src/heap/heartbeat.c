@@ -10,10 +10,12 @@
  * memory has become free, each of a thread's next LOOK_EAGER mallocs looks: the program may be
  * about to idle, and these may be all the operations there are (docs/design/heap.md).
  *
- * State: the calling thread's struct. No lock held. */
+ * State: the calling thread's struct. No lock held. What is due is an operation of its own at the
+ * gate (core/gate.h), and waits for the next time when that is refused. */
 #include "heap/heap.h"
 
 #include "core/knobs.h"
+#include "large/emergency.h"
 #include "os/os.h"
 #include "region/huge.h"
 #include "region/superslab.h"
@@ -32,13 +34,31 @@ static void thread_move_if_crowded(struct thread *thread)
     }
 }
 
-static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t period_ms)
+static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
 {
-    if (elapsed_ms >= period_ms || thread->operations >= TICK_OPERATIONS) {
+    if (!hak__gate_enter()) {
+        (void)hak__gate_was_refused(); /* nobody is to do without for that */
+        return;
+    }
+    if (tick) {
         hak__heap_tick(thread);
         if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
             thread_move_if_crowded(thread);
         }
+    }
+    if (thread->cache.lagging != NULL) {
+        hak__heap_help(thread);
+    }
+    if (hak__emergency_waits()) {
+        hak__emergency_settle();
+    }
+    hak__gate_leave();
+}
+
+static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t period_ms)
+{
+    if (elapsed_ms >= period_ms || thread->operations >= TICK_OPERATIONS) {
+        thread_attend(thread, true);
     }
 }
 
@@ -88,7 +108,7 @@ void hak__thread_count_operation(struct thread *thread)
         thread_look_after_operations(thread);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
-        hak__heap_help(thread);
+        thread_attend(thread, false);
     }
     if (HAK_UNLIKELY(huge_is_watched())) {
         hak__huge_look();
@@ -101,6 +121,6 @@ void hak__thread_count_batch(struct thread *thread)
         thread_look_after_operations(thread);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
-        hak__heap_help(thread);
+        thread_attend(thread, false);
     }
 }

@@ -14,6 +14,9 @@ static uint32_t shared_limit_exceeded;
 
 void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, void *argument)
 {
+    if (!hak__gate_enter_patiently()) {
+        return;
+    }
     lock_acquire(&hak__heaps_lock);
     limit_callback = callback;
     limit_argument = argument;
@@ -21,15 +24,21 @@ void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, 
     atomic_store_relaxed(&hak__knobs.limit_hard, hard);
     atomic_store_relaxed(&shared_limit_exceeded, 0u);
     lock_release(&hak__heaps_lock);
+    hak__gate_leave();
     hak__os_set_limit(hard);
 }
 
 static HAK_COLD void limit_tell(uint64_t mapped)
 {
+    if (!hak__gate_enter()) {
+        atomic_store_relaxed(&shared_limit_exceeded, 0u); /* the next one that sees it tells */
+        return;
+    }
     lock_acquire(&hak__heaps_lock);
     hak_limit_function *callback = limit_callback;
     void *argument = limit_argument;
     lock_release(&hak__heaps_lock);
+    hak__gate_leave();
     if (callback != NULL) {
         callback((size_t)mapped, argument);
     }

@@ -1,6 +1,8 @@
 /* thread.c: what this thread works with: birth, end, and borrowing after the end. See heap.h. */
+#include "core/diagnose.h"
 #include "core/knobs.h"
 #include "heap/heap.h"
+#include "large/emergency.h"
 #include "os/os.h"
 #include "region/huge.h"
 
@@ -11,6 +13,11 @@ HAK_TLS struct thread *hak__thread = (struct thread *)(uintptr_t)&hak__thread_no
 
 static struct thread *shared_thread_first; /* pushed under HEAPS, read by anyone */
 static struct thread *thread_parked;       /* stack, under HEAPS */
+
+/* Forks between the first process and this one. Structs of another epoch belong to threads that are
+ * gone: one is reset when it is taken again, so that a child touches none of the others. */
+static uint32_t shared_thread_epoch;
+static struct thread *thread_inherited; /* from here on some may be of another. Under HEAPS */
 
 struct thread *hak__thread_first(void)
 {
@@ -25,12 +32,34 @@ static void thread_push_parked(struct thread *thread)
     thread_parked = thread;
 }
 
+bool hak__thread_is_used(const struct thread *thread)
+{
+    return atomic_load_relaxed(&thread->heap) != NULL &&
+           atomic_load_relaxed(&thread->epoch) == atomic_load_relaxed(&shared_thread_epoch);
+}
+
+/* Under HEAPS. */
+static struct thread *thread_pop_inherited(void)
+{
+    while (thread_inherited != NULL) {
+        struct thread *thread = thread_inherited;
+        thread_inherited = thread->next;
+        if (thread->epoch != shared_thread_epoch) {
+            hak__cache_abandon(&thread->cache);
+            return thread;
+        }
+    }
+    return NULL;
+}
+
 static struct thread *thread_pop_parked(void)
 {
     lock_acquire(&hak__heaps_lock);
     struct thread *thread = thread_parked;
     if (thread != NULL) {
         thread_parked = thread->next_parked;
+    } else {
+        thread = thread_pop_inherited();
     }
     lock_release(&hak__heaps_lock);
     return thread;
@@ -53,7 +82,8 @@ static void thread_draw_from(struct thread *thread, struct heap *heap)
 {
     lock_acquire(&hak__heaps_lock);
     hak__cache_start(&thread->cache, &heap->slabs);
-    atomic_store_relaxed(&thread->heap, heap); /* read by reports */
+    atomic_store_relaxed(&thread->epoch, shared_thread_epoch); /* reports read both */
+    atomic_store_relaxed(&thread->heap, heap);
     lock_release(&hak__heaps_lock);
 }
 
@@ -109,30 +139,36 @@ void hak__thread_move(struct thread *thread)
     }
 }
 
-void hak__thread_abandon_others(const struct thread *own)
+void hak__thread_abandon_others(struct thread *own)
 {
-    thread_parked = NULL; /* anew: a thread of the parent may just have taken one off */
-    for (struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
-        if (thread != own) {
-            hak__cache_abandon(&thread->cache);
-            thread_push_parked(thread);
-        }
+    thread_parked = NULL; /* all of them are of another epoch now */
+    thread_inherited = hak__thread_first();
+    atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
+    if (own->heap != NULL) {
+        atomic_store_relaxed(&own->epoch, shared_thread_epoch);
     }
+    atomic_store_relaxed(&hak__cache_charged, own->cache.charged);
+}
+
+void hak__thread_give_up(void)
+{
+    hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
 }
 
 /* The first slow operation of a thread. NULL: no memory, or the thread must borrow. */
 static HAK_COLD struct thread *thread_birth(void)
 {
-    if (!hak__start() || !hak__start_has_key()) {
+    if (!hak__gate_enter()) {
         return NULL;
     }
-    struct thread *thread = hak__thread_adopt();
-    if (thread == NULL) {
-        return NULL;
+    bool may = hak__start() && hak__start_has_key();
+    struct thread *thread = may ? hak__thread_adopt() : NULL;
+    if (thread != NULL) {
+        hak__thread = thread;
     }
-    /* Before the C library is told: setting a late key allocates, and finds this one then. */
-    hak__thread = thread;
-    if (!hak__start_watch_thread(thread)) {
+    hak__gate_leave();
+    /* Setting a late key allocates, and finds the struct then. */
+    if (thread != NULL && !hak__start_watch_thread(thread)) {
         hak__thread_end(thread); /* nobody would park it at the thread's end: borrow from now on */
         return NULL;
     }
@@ -151,10 +187,16 @@ struct thread *hak__thread_current(void)
 struct thread *hak__thread_enter(void)
 {
     struct thread *thread = hak__thread_current();
-    if (HAK_UNLIKELY(thread == NULL)) {
-        if (!hak__start() || (thread = hak__thread_adopt()) == NULL) {
-            return NULL;
-        }
+    if (HAK_LIKELY(thread != NULL)) {
+        return gate_lock(&thread->heap->lock) ? thread : NULL;
+    }
+    if (!hak__gate_enter()) { /* it borrows, and is inside until it has parked the struct again */
+        return NULL;
+    }
+    thread = hak__start() ? hak__thread_adopt() : NULL;
+    if (thread == NULL) {
+        hak__gate_leave();
+        return NULL;
     }
     lock_acquire(&thread->heap->lock);
     return thread;
@@ -162,7 +204,7 @@ struct thread *hak__thread_enter(void)
 
 void hak__thread_leave(struct thread *thread)
 {
-    lock_release(&thread->heap->lock);
+    thread_unlock(thread);
     hak__thread_left(thread);
 }
 
@@ -171,6 +213,7 @@ void hak__thread_left(struct thread *thread)
     if (HAK_UNLIKELY(thread != hak__thread)) {
         hak__huge_forget(false);  /* this thread does not look again */
         hak__thread_park(thread); /* it was borrowed */
+        hak__gate_leave();
         return;
     }
     hak__thread_count_operation(thread);
@@ -188,5 +231,8 @@ void hak__thread_end(void *value)
      * free: they borrow. */
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
     hak__huge_forget(false);
-    hak__thread_park(thread);
+    if (hak__gate_enter_patiently()) { /* else a signal handler ends it: the struct is lost */
+        hak__thread_park(thread);
+        hak__gate_leave();
+    }
 }

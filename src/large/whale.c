@@ -3,7 +3,9 @@
 #include "large/whale.h"
 
 #include "base/bits.h"
+#include "core/gate.h"
 #include "core/knobs.h"
+#include "large/emergency.h"
 #include "large/whale_pages.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
@@ -34,6 +36,9 @@ static size_t whale_cache_bytes;
 #define WHALE_GRAVES 64u
 static uintptr_t whale_graves[WHALE_GRAVES];
 static uint32_t whale_next_grave;
+
+/* How often a look is tried, a millisecond each, by a thread that may hold the lock itself. */
+#define WHALE_LOOKS_MAX 100u
 
 static struct whale whale_cache_remove(uint32_t index)
 {
@@ -246,7 +251,7 @@ bool hak__whale_free(void *pointer)
     }
     size_t most = hak__knobs.whale_cache_bytes / 2; /* one whale never fills the cache */
     size_t bytes = whale.size <= most ? whale.size : whale_sparse_bytes(whale, most);
-    if (bytes <= most) {
+    if (bytes <= most && whale.size > SPAN_SIZE_MAX) { /* none of large/emergency.h's */
         whale_keep(whale, bytes);
     } else {
         whale_unmap(whale);
@@ -254,30 +259,69 @@ bool hak__whale_free(void *pointer)
     return true;
 }
 
+/* For looks, which need not begin at the gate: while it is closed nobody writes. A signal handler
+ * that interrupted this thread under the lock finds nothing. */
+static bool whale_lock_to_look(uint32_t *inside)
+{
+    *inside = hak__inside;
+    if ((*inside & INSIDE_OPERATION) == 0) {
+        hak__inside |= INSIDE_LOCK;
+        lock_acquire(&hak__whale_lock);
+        return true;
+    }
+    for (uint32_t i = 0; i < WHALE_LOOKS_MAX; i++) {
+        if (hak__lock_spin(&hak__whale_lock)) {
+            return true;
+        }
+        hak__os_sleep_ms(1);
+    }
+    return false;
+}
+
+static void whale_unlock_after_look(uint32_t inside)
+{
+    lock_release(&hak__whale_lock);
+    hak__inside = inside;
+}
+
 size_t hak__whale_bytes(const void *pointer)
 {
-    lock_acquire(&hak__whale_lock);
+    uint32_t inside;
+    if (!whale_lock_to_look(&inside)) {
+        return 0;
+    }
     size_t size = hak__whale_registry_find((uintptr_t)pointer).size;
-    lock_release(&hak__whale_lock);
+    if (size == 0) {
+        struct whale whale = hak__emergency_find((uintptr_t)pointer);
+        size = whale.address == (uintptr_t)pointer ? whale.size : 0;
+    }
+    whale_unlock_after_look(inside);
     return size;
 }
 
 bool hak__whale_was_freed(const void *pointer)
 {
+    uint32_t inside;
     bool found = false;
-    lock_acquire(&hak__whale_lock);
+    if (!whale_lock_to_look(&inside)) {
+        return false;
+    }
     for (uint32_t i = 0; i < WHALE_GRAVES; i++) {
         found |= whale_graves[i] == (uintptr_t)pointer;
     }
-    lock_release(&hak__whale_lock);
+    whale_unlock_after_look(inside);
     return found;
 }
 
 struct whale hak__whale_containing(const void *pointer)
 {
-    lock_acquire(&hak__whale_lock);
+    uint32_t inside;
+    if (!whale_lock_to_look(&inside)) {
+        return (struct whale){0, 0};
+    }
     struct whale whale = hak__whale_registry_containing((uintptr_t)pointer);
-    lock_release(&hak__whale_lock);
+    whale = whale.address == 0 ? hak__emergency_find((uintptr_t)pointer) : whale;
+    whale_unlock_after_look(inside);
     return whale;
 }
 

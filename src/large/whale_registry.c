@@ -51,7 +51,7 @@ static struct whale *registry_move(struct whale *bigger, size_t capacity)
     return old;
 }
 
-bool hak__whale_registry_insert(struct whale whale)
+bool hak__whale_registry_lock(void)
 {
     lock_acquire(&hak__whale_lock);
     while (2 * (registry_promised + 1) > registry_capacity) {
@@ -76,8 +76,21 @@ bool hak__whale_registry_insert(struct whale whale)
         }
         lock_acquire(&hak__whale_lock);
     }
+    return true;
+}
+
+void hak__whale_registry_add(struct whale whale)
+{
     registry_promised++;
     registry_store(whale);
+}
+
+bool hak__whale_registry_insert(struct whale whale)
+{
+    if (!hak__whale_registry_lock()) {
+        return false;
+    }
+    hak__whale_registry_add(whale);
     lock_release(&hak__whale_lock);
     return true;
 }

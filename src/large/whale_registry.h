@@ -11,6 +11,9 @@
 
 /* Takes the lock itself, since the table may have to grow. False: no memory for it. */
 HAK_HIDDEN bool hak__whale_registry_insert(struct whale whale);
+/* Its two parts: takes the lock, with room for one more; and puts that in. */
+HAK_HIDDEN bool hak__whale_registry_lock(void);
+HAK_HIDDEN void hak__whale_registry_add(struct whale whale);
 /* Takes a whale out while it is resized; its place stays promised, so that putting it back cannot
  * fail. */
 HAK_HIDDEN struct whale hak__whale_registry_lift(uintptr_t address);

@@ -133,11 +133,23 @@ HAK_HIDDEN void hak__os_sleep_ms(uint32_t duration_ms);
 
 /* Sleeps while *word == value, until woken or for no reason. */
 HAK_HIDDEN void hak__os_wait(uint32_t *word, uint32_t value);
+/* The same for at most so long. False: that long has passed, or a signal came. */
+HAK_HIDDEN bool hak__os_wait_ms(uint32_t *word, uint32_t value, uint32_t duration_ms);
 /* Wakes one sleeper. */
 HAK_HIDDEN void hak__os_wake(uint32_t *word);
+HAK_HIDDEN void hak__os_wake_all(uint32_t *word);
 
-/* Writes all of it to standard error or gives up silently. No alignment rules. */
+/* Blocks the calling thread's signals, but for those that its own instructions raise and the C
+ * library's own. Returns what hak__os_restore_signals wants. */
+HAK_HIDDEN uint64_t hak__os_block_signals(void);
+HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
+
+/* Writes all of it to standard error or gives up silently. Descriptor 2 counts as standard error if
+ * it is what it was when the process started, what descriptor 1 is, a pipe, a terminal or a file
+ * that is appended to: a data file or a connection may have got the number of a closed one. */
 HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
+/* For hak__os_init: what descriptor 2 is now. */
+HAK_HIDDEN void hak__os_note_error_file(void);
 /* Opens `path` for appending (created with mode 0644), -errno on failure; the caller closes it. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
 /* A file that stays open for the process and its forked children. */

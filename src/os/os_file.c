@@ -44,15 +44,55 @@ const char *hak__os_file_error(int error)
     }
 }
 
-/* Sets the file behind `descriptor`; false: there is none, or it was deleted. */
-static bool os_identify(int descriptor, struct os_kept *kept)
+/* What a descriptor refers to. */
+struct os_file {
+    bool known;
+    mode_t mode;
+    dev_t device;
+    ino_t inode;
+    nlink_t links;
+};
+static struct os_file os_error_file; /* descriptor 2 when the process started */
+
+static struct os_file os_identify(int descriptor)
 {
     struct stat file;
-    if (syscall(SYS_newfstatat, descriptor, "", &file, AT_EMPTY_PATH) != 0 || file.st_nlink == 0) {
-        return false;
+    int saved = errno;
+    struct os_file found = {.known = false};
+    if (syscall(SYS_fstat, descriptor, &file) == 0) {
+        found = (struct os_file){true, file.st_mode, file.st_dev, file.st_ino, file.st_nlink};
     }
-    *kept = (struct os_kept){descriptor, (uint64_t)file.st_dev, (uint64_t)file.st_ino};
-    return true;
+    errno = saved;
+    return found;
+}
+
+static bool os_is_same_file(struct os_file a, struct os_file b)
+{
+    return a.known && b.known && a.device == b.device && a.inode == b.inode;
+}
+
+void hak__os_note_error_file(void)
+{
+    os_error_file = os_identify(STDERR_FILENO);
+}
+
+/* Programs open their logs for appending, and their data files seldom. */
+static bool os_appends(int descriptor)
+{
+    int saved = errno;
+    int flags = (int)syscall(SYS_fcntl, descriptor, F_GETFL);
+    errno = saved;
+    return flags >= 0 && (flags & O_APPEND) != 0;
+}
+
+void hak__os_write_error(const char *text, size_t size)
+{
+    hak__os_init();
+    struct os_file now = os_identify(STDERR_FILENO);
+    if (S_ISFIFO(now.mode) || S_ISCHR(now.mode) || os_is_same_file(now, os_error_file) ||
+        os_is_same_file(now, os_identify(STDOUT_FILENO)) || os_appends(STDERR_FILENO)) {
+        hak__os_write(STDERR_FILENO, text, size);
+    }
 }
 
 struct os_kept hak__os_keep_append(const char *path)
@@ -62,8 +102,9 @@ struct os_kept hak__os_keep_append(const char *path)
     int low = hak__os_open_append(path);
     if (low >= 0) {
         int high = (int)syscall(SYS_fcntl, low, F_DUPFD_CLOEXEC, OS_KEPT_MIN);
-        if (high >= 0 && !os_identify(high, &kept)) {
-            hak__os_close(high);
+        struct os_file file = os_identify(high);
+        if (file.known) {
+            kept = (struct os_kept){high, (uint64_t)file.device, (uint64_t)file.inode};
         }
         hak__os_close(low);
     }
@@ -73,12 +114,8 @@ struct os_kept hak__os_keep_append(const char *path)
 
 bool hak__os_is_kept(const struct os_kept *kept)
 {
-    int saved = errno;
-    struct os_kept now;
-    bool same = kept->descriptor >= 0 && os_identify(kept->descriptor, &now) &&
-                now.device == kept->device && now.inode == kept->inode;
-    errno = saved;
-    return same;
+    struct os_file now = os_identify(kept->descriptor);
+    return now.known && now.links != 0 && now.device == kept->device && now.inode == kept->inode;
 }
 
 void hak__os_close(int descriptor)

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -80,6 +79,7 @@ void hak__os_init(void)
     unsigned long page = getauxval(AT_PAGESZ);
     os_page = page != 0 ? (size_t)page : 4096;
     os_clock = (os_clock_function *)(uintptr_t)hak__vdso_find(OS_VDSO_CLOCK);
+    hak__os_note_error_file();
 }
 
 size_t hak__os_page_size(void)
@@ -357,33 +357,6 @@ struct os_usage hak__os_usage(void)
     return used;
 }
 
-void hak__os_sleep_ms(uint32_t duration_ms)
-{
-    int saved = errno;
-    struct timespec duration = {(time_t)(duration_ms / 1000), (long)(duration_ms % 1000) * 1000000};
-    syscall(SYS_nanosleep, &duration, NULL);
-    errno = saved;
-}
-
-void hak__os_wait(uint32_t *word, uint32_t value)
-{
-    int saved = errno;
-    os_count(OS_CALL_FUTEX);
-    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0) != 0 &&
-        errno != EAGAIN && errno != EINTR) {
-        syscall(SYS_sched_yield); /* no futex here (ENOSYS), or a filter: wait by yielding */
-    }
-    errno = saved;
-}
-
-void hak__os_wake(uint32_t *word)
-{
-    int saved = errno;
-    os_count(OS_CALL_FUTEX);
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    errno = saved;
-}
-
 int hak__os_write(int descriptor, const char *text, size_t size)
 {
     int saved = errno;
@@ -402,11 +375,6 @@ int hak__os_write(int descriptor, const char *text, size_t size)
     }
     errno = saved;
     return error;
-}
-
-void hak__os_write_error(const char *text, size_t size)
-{
-    hak__os_write(STDERR_FILENO, text, size);
 }
 
 long hak__os_read_file(const char *path, char *buffer, size_t size)

@@ -4,6 +4,7 @@
  * them back clean; meanwhile they are simply not available. Price and policy:
  * docs/design/region.md. */
 #include "base/bits.h"
+#include "core/gate.h"
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
@@ -104,9 +105,11 @@ size_t hak__superslab_purge(bool everything)
     size_t purged = 0;
     purge_forget_most();
     for (size_t index = 0; index != SIZE_MAX; index += index != SIZE_MAX) {
-        /* PURGE is for fork: the child must not inherit slices that are out of the map for good.
-         * Whoever only passes by while it allocates does not wait for another's call into the OS,
+        /* Whoever only passes by while it allocates does not wait for another's call into the OS,
          * which is followed by the next one: somebody is at it. */
+        if (!hak__gate_let_pass()) {
+            break;
+        }
         if (everything) {
             lock_acquire(&hak__purge_lock);
         } else if (!lock_try(&hak__purge_lock)) {

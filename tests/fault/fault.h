@@ -54,6 +54,8 @@ enum fault_call {
     FAULT_LEAVE,
     FAULT_USAGE,
     FAULT_FCNTL,
+    FAULT_FSTAT,
+    FAULT_SIGMASK,
     FAULT_CALLS
 };
 
@@ -100,6 +102,8 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_NAME] = {"prctl", {EINVAL, EPERM, ENOSYS}, false},
     [FAULT_USAGE] = {"getrusage", {EINVAL, EPERM, ENOSYS}, false},
     [FAULT_FCNTL] = {"fcntl", {EMFILE, EINVAL, EPERM, ENOSYS}, false},
+    [FAULT_FSTAT] = {"fstat", {EBADF, EIO, EPERM, ENOSYS}, false},
+    [FAULT_SIGMASK] = {"rt_sigprocmask", {EINVAL, EPERM, ENOSYS}, false},
     [FAULT_LEAVE] = {"close_range", {ENOSYS, EINVAL, EPERM, ENOMEM, EMFILE}, false},
 };
 
@@ -389,6 +393,10 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_NAME;
     case SYS_getrusage:
         return FAULT_USAGE;
+    case SYS_fstat:
+        return FAULT_FSTAT;
+    case SYS_rt_sigprocmask:
+        return FAULT_SIGMASK;
     case SYS_close_range:
         return FAULT_LEAVE;
     case SYS_fcntl:

@@ -200,6 +200,29 @@ static int do_wake(void)
     return 0;
 }
 
+static int do_write_error(void)
+{
+    hak__os_write_error("", 0);
+    return 0;
+}
+
+/* Whatever fails, the thread's signals are in the end what they were. */
+static int do_block_signals(void)
+{
+    sigset_t before, during, after;
+    sigemptyset(&before); /* the kernel fills a part of each */
+    sigemptyset(&after);
+    REQUIRE(pthread_sigmask(SIG_SETMASK, NULL, &before) == 0);
+    uint64_t blocked = hak__os_block_signals();
+    REQUIRE(pthread_sigmask(SIG_SETMASK, NULL, &during) == 0);
+    REQUIRE(fault_plan.calls != 0 || sigismember(&during, SIGUSR1));
+    REQUIRE(!sigismember(&during, SIGSEGV));
+    hak__os_restore_signals(blocked);
+    REQUIRE(pthread_sigmask(SIG_SETMASK, NULL, &after) == 0);
+    REQUIRE(memcmp(&before, &after, sizeof before) == 0);
+    return 0;
+}
+
 static int do_process_id(void)
 {
     REQUIRE(hak__os_process_id() == (uint32_t)getpid());
@@ -238,6 +261,8 @@ static const struct site {
     {FAULT_WAIT, do_wait, false},
     {FAULT_WAKE, do_wake, false},
     {FAULT_GETPID, do_process_id, false},
+    {FAULT_FSTAT, do_write_error, false},
+    {FAULT_SIGMASK, do_block_signals, false},
 };
 
 static int start(void **state)

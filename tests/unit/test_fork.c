@@ -1,122 +1,14 @@
-/* test_fork.c: heap/fork: prepare takes every lock, parent and child leave none; in the child the
- * other threads' structs are parked and can be adopted, and heaps are left by all but this thread.
+/* test_fork.c: heap/fork: prepare holds all heaps, nobody waits for it, parent and child leave no
+ * lock; in the child the other threads' structs can be adopted, and heaps are left by all but this
+ * thread.
  *
  * The kernel's fork without the C library's handlers, which a program that links the archive may
  * have or not: the test calls the three functions itself. Children allocate nothing from the C
  * library.
  */
-#include "../child.h"
-#include "../threads/threads.h"
-#include "heaps.h"
+#include "forks.h"
 
-#include <sys/syscall.h>
-
-#include "large/whale.h"
-#include "region/huge.h"
-
-static bool is_held(const struct lock *lock)
-{
-    return __atomic_load_n(&lock->shared_state, __ATOMIC_RELAXED) != 0;
-}
-
-/* How many of the locks that fork takes are held, and how many there are. */
-static size_t held_count(size_t *all)
-{
-    const struct lock *const locks[] = {&hak__heaps_lock, &hak__purge_lock, &hak__whale_lock,
-                                        &hak__growth_lock, &hak__region_lock};
-    size_t count = 0;
-    *all = COUNT_OF(locks);
-    for (size_t i = 0; i < COUNT_OF(locks); i++) {
-        count += is_held(locks[i]);
-    }
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        count += is_held(&heap->lock);
-        ++*all;
-    }
-    return count;
-}
-
-static bool none_is_held(void)
-{
-    size_t all;
-    return held_count(&all) == 0 && hak__lock_fork_owner == NULL && hak__lock_held == 0;
-}
-
-/* fork with our handlers: runs `body` in a child and waits for it. */
-static void fork_and_run(void (*body)(void))
-{
-    int status;
-    fflush(NULL);
-    hak__fork_prepare();
-    long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-    if (pid == 0) {
-        hak__fork_child();
-        alarm(60);
-        body();
-        _exit(0);
-    }
-    hak__fork_parent();
-    REQUIRE(pid > 0);
-    while (waitpid((pid_t)pid, &status, 0) < 0) {
-        REQUIRE(errno == EINTR);
-    }
-    REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-/* Threads that have a heap with something in its bins, and then wait. */
-enum { WAITERS = 5, OBJECTS = 40 };
-
-struct waiter {
-    pthread_t id;
-    struct thread *thread;
-    char *object; /* in use */
-    void *remote; /* of the main thread's heap: in this one's buffer, or bin if that is its own */
-};
-
-static struct waiter waiters[WAITERS];
-static pthread_barrier_t barrier;
-
-static void *wait_with_a_heap(void *argument)
-{
-    struct waiter *waiter = argument;
-    void *objects[OBJECTS];
-    for (size_t i = 0; i < OBJECTS; i++) {
-        objects[i] = hak_malloc(200);
-        REQUIRE(objects[i] != NULL);
-    }
-    waiter->object = objects[0];
-    memset(waiter->object, 'w', 200);
-    for (size_t i = 1; i < OBJECTS; i++) {
-        hak_free(objects[i]);
-    }
-    hak_free(hak_malloc(100)); /* the first of its class stays in its bin */
-    hak_free(waiter->remote);
-    waiter->thread = hak__thread;
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
-    hak_free(waiter->object);
-    return NULL;
-}
-
-static void start_waiters(void)
-{
-    REQUIRE(pthread_barrier_init(&barrier, NULL, WAITERS + 1) == 0);
-    for (size_t i = 0; i < WAITERS; i++) {
-        waiters[i].remote = hak_malloc(300);
-        waiters[i].id = thread_start(wait_with_a_heap, &waiters[i]);
-    }
-    pthread_barrier_wait(&barrier);
-}
-
-static void end_waiters(void)
-{
-    pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < WAITERS; i++) {
-        thread_join(waiters[i].id);
-    }
-}
-
-static void test_all_locks_are_taken_and_released(void **state)
+static void test_heaps_are_held_and_let_go(void **state)
 {
     size_t all;
     (void)state;
@@ -126,62 +18,68 @@ static void test_all_locks_are_taken_and_released(void **state)
         hak__fork_prepare();
         size_t held = held_count(&all);
         assert_int_equal(held, all);
-        assert_true(all > WAITERS + 1);
+        assert_true(all > 1 && others_are_free() && hak__inside == INSIDE_FORK);
         hak__fork_parent();
         assert_true(none_is_held());
     }
     end_waiters();
 }
 
-static void *allocate_something(void *argument)
+static void *work_beside_a_fork(void *argument)
 {
-    bool *shared_done = argument;
-    hak_free(hak_malloc(100));
-    hak_free(hak_malloc(100000));
-    __atomic_store_n(shared_done, true, __ATOMIC_RELAXED);
+    void *blocks[BLOCK_SIZES];
+    void **inherited = argument;
+    fill_blocks(blocks);
+    free_blocks(inherited); /* spans and whales that are registered */
+    free_blocks(blocks);
+    void *zeroed = hak_calloc(1, 3000);
+    REQUIRE(zeroed != NULL && *(char *)zeroed == 0);
+    hak_free(zeroed);
+    void *aligned = hak_aligned_alloc(65536, 65536);
+    REQUIRE(aligned != NULL && (uintptr_t)aligned % 65536 == 0);
+    hak_free(aligned);
+    REQUIRE(hak_malloc(SIZE_MAX / 4) == NULL);
     return NULL;
 }
 
-/* Other handlers of the program run between ours: they may allocate, other threads wait. */
-static void test_the_forking_thread_may_allocate(void **state)
+static uint64_t bytes_in_use(void)
 {
-    static const size_t sizes[] = {1, 100, 5000, 60000, 100000, 3 * MIB};
-    void *blocks[COUNT_OF(sizes)];
-    bool shared_done = false;
+    struct hak_stats stats;
+    hak_stats_get(&stats);
+    return stats.bytes_in_use;
+}
+
+/* While fork holds the heaps its own thread and others go on, with memory of their own. All of it
+ * is given back, or as any other, when the fork is over. */
+static void test_nobody_waits_for_fork(void **state)
+{
+    void *before[BLOCK_SIZES], *blocks[BLOCK_SIZES], *kept[BLOCK_SIZES];
     (void)state;
-    hak_free(hak_malloc(1)); /* it has a heap */
+    fill_blocks(before); /* it has a heap */
+    hak_free(hak_malloc(3 * MIB));
+    uint64_t bytes = bytes_in_use();
     hak__fork_prepare();
-    pthread_t other = thread_start(allocate_something, &shared_done);
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        blocks[i] = hak_malloc(sizes[i]);
-        assert_non_null(blocks[i]);
-        memset(blocks[i], (int)i, sizes[i]);
-    }
-    usleep(20000);
-    assert_false(__atomic_load_n(&shared_done, __ATOMIC_RELAXED));
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        hak_free(blocks[i]);
-    }
+    fill_blocks(blocks);
+    fill_blocks(kept);
+    free_blocks(blocks);
+    thread_join(thread_start(work_beside_a_fork, before));
     size_t all, held = held_count(&all);
     assert_int_equal(held, all);
     hak__fork_parent();
-    thread_join(other);
-    assert_true(shared_done && none_is_held());
+    assert_true(none_is_held());
+    free_blocks(kept);
+    for (size_t i = 0; i < BLOCK_SIZES; i++) {
+        bytes -= hak_good_size(block_sizes[i]);
+    }
+    hak_trim(0);
+    assert_true(bytes_in_use() <= bytes);
 }
 
 /* What the child has of other threads: nothing. */
 static void require_others_abandoned(void)
 {
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
-        REQUIRE((thread->heap == NULL) == (thread != hak__thread));
-        if (thread->heap == NULL) {
-            REQUIRE_SIZE(hak__cache_bytes(&thread->cache), ==, 0);
-            REQUIRE(thread->cache.charged == 0);
-            for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
-                REQUIRE(thread->cache.remote[i].link == 0 &&
-                        remote_count(&thread->cache.remote[i]) == 0);
-            }
-        }
+        REQUIRE(hak__thread_is_used(thread) == (thread == hak__thread));
     }
     REQUIRE(hak__cache_charged == hak__thread->cache.charged);
     for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
@@ -227,6 +125,15 @@ static void desert_and_fill(struct thread *const *adopted, size_t count)
     require_even(count + 1);
 }
 
+static void require_empty(const struct cache *cache)
+{
+    REQUIRE_SIZE(hak__cache_bytes(cache), ==, 0);
+    REQUIRE(cache->charged == 0);
+    for (size_t i = 0; i < REMOTE_ENTRIES; i++) {
+        REQUIRE(cache->remote[i].link == 0 && remote_count(&cache->remote[i]) == 0);
+    }
+}
+
 /* All structs of threads that are gone can be had, each once; then one is made. They are parked
  * again. */
 static void require_parked_are_adopted(void)
@@ -236,6 +143,7 @@ static void require_parked_are_adopted(void)
     for (; count < all - 1; count++) {
         struct thread *thread = adopted[count] = adopt();
         REQUIRE(thread != hak__thread);
+        require_empty(&thread->cache);
         for (size_t i = 0; i < count; i++) {
             REQUIRE(thread != adopted[i]);
         }
@@ -285,7 +193,7 @@ static void fork_beside_waiters(void)
     end_waiters();
 }
 
-static void test_the_child_parks_other_threads(void **state)
+static void test_the_child_abandons_other_threads(void **state)
 {
     (void)state;
     fork_beside_waiters();
@@ -337,25 +245,20 @@ static void test_a_struct_on_its_way_to_a_thread(void **state)
     hak__thread_park(between);
 }
 
-/* A thread without a struct forks, and a handler of the program allocates: what is made then, the
- * thread's heap among it, must end up like all others. */
+/* A thread without a struct forks, and a handler of the program allocates. */
 static void *fork_without_a_struct(void *argument)
 {
-    size_t heaps, threads;
     REQUIRE(hak__thread == &hak__thread_none);
-    do { /* so that both are made, not adopted */
-        heaps = heaps_count();
-        threads = threads_count();
-        adopt();
-    } while (heaps_count() == heaps || threads_count() == threads);
+    size_t heaps = heaps_count(), threads = threads_count();
     hak__fork_prepare();
     void *block = hak_malloc(100);
-    REQUIRE(block != NULL && hak__thread != &hak__thread_none);
-    REQUIRE(hak__thread->heap == hak__heap_first() && hak__thread == hak__thread_first());
-    REQUIRE(heaps_count() == heaps + 2 && threads_count() == threads + 2);
+    REQUIRE(block != NULL && hak__thread == &hak__thread_none);
+    REQUIRE(heaps_count() == heaps && threads_count() == threads);
     hak__fork_parent();
     REQUIRE(none_is_held());
     hak_free(block);
+    hak_free(hak_malloc(100));
+    REQUIRE(hak__thread != &hak__thread_none);
     return argument;
 }
 
@@ -495,9 +398,9 @@ int main(int count, char **arguments)
         {"busy 2", fork_busy_with_shared_heaps, &two},
     };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_locks_are_taken_and_released),
-        cmocka_unit_test(test_the_forking_thread_may_allocate),
-        cmocka_unit_test(test_the_child_parks_other_threads),
+        cmocka_unit_test(test_heaps_are_held_and_let_go),
+        cmocka_unit_test(test_nobody_waits_for_fork),
+        cmocka_unit_test(test_the_child_abandons_other_threads),
         cmocka_unit_test(test_shared_heaps),
         cmocka_unit_test(test_a_struct_on_its_way_to_a_thread),
         cmocka_unit_test(test_a_thread_without_a_struct_forks),

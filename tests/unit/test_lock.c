@@ -297,42 +297,6 @@ static void test_ranks_are_checked(void **state)
     }
 }
 
-static void *acquire_while_another_forks(void *argument)
-{
-    bool *shared_inside = argument;
-    lock_acquire(&lock);
-    __atomic_store_n(shared_inside, true, __ATOMIC_RELAXED);
-    lock_release(&lock);
-    return NULL;
-}
-
-/* The forking thread holds everything and may acquire again; others wait as ever. */
-static void test_fork_owner_passes(void **state)
-{
-    bool shared_inside = false;
-    (void)state;
-    uint64_t waits = __atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED);
-    lock_acquire(&lock);
-    __atomic_store_n(&hak__lock_fork_owner, &hak__lock_held, __ATOMIC_RELAXED);
-    lock_acquire(&lock);
-    lock_acquire(&lower);
-    assert_int_equal(lock_state(&lower), 0);
-    lock_release(&lower);
-    lock_release(&lock);
-    assert_int_equal(lock_state(&lock), 1);
-    assert_false(lock_try(&lock));
-    pthread_t thread = thread_start(acquire_while_another_forks, &shared_inside);
-    while (__atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED) == waits) {
-        usleep(1000);
-    }
-    usleep(10000);
-    assert_false(__atomic_load_n(&shared_inside, __ATOMIC_RELAXED));
-    __atomic_store_n(&hak__lock_fork_owner, NULL, __ATOMIC_RELAXED);
-    lock_release(&lock);
-    thread_join(thread);
-    assert_true(shared_inside);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,7 +309,6 @@ int main(void)
         cmocka_unit_test(test_held_ranks_are_noted),
         cmocka_unit_test(test_order_of_ranks),
         cmocka_unit_test(test_ranks_are_checked),
-        cmocka_unit_test(test_fork_owner_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,118 @@
+/* emergency.c: see emergency.h. */
+#include "large/emergency.h"
+
+#include "base/bits.h"
+#include "core/gate.h"
+#include "large/span.h"
+#include "large/whale_registry.h"
+#include "os/os.h"
+#include "region/window.h"
+
+/* At the end of a block that is not registered. */
+struct unregistered {
+    struct unregistered *next;
+    struct whale whale;
+};
+
+/* The first word of a block that waits to be freed. */
+struct waiting {
+    struct waiting *next;
+};
+
+static struct unregistered *shared_unregistered; /* taken off by one thread at a time: WHALES */
+static struct waiting *shared_waiting;           /* taken off all at once */
+
+void *hak__emergency_allocate(size_t size, size_t alignment)
+{
+    size_t page = hak__os_page_size();
+    if (size > REQUEST_SIZE_MAX - page - sizeof(struct unregistered)) {
+        return NULL;
+    }
+    size_t mapped = bits_align_up(size + sizeof(struct unregistered), page);
+    void *address;
+    if (hak__os_map(mapped, alignment < page ? page : alignment, &address) != 0) {
+        return NULL;
+    }
+    unsigned char *end = (unsigned char *)address + mapped;
+    struct unregistered *made = (struct unregistered *)(void *)(end - sizeof *made);
+    made->whale = (struct whale){(uintptr_t)address, mapped};
+    struct unregistered *first = atomic_load_relaxed(&shared_unregistered);
+    do {
+        made->next = first;
+        /* release: pairs with the acquire in hak__emergency_find and emergency_register */
+    } while (!atomic_cas_weak_release(&shared_unregistered, &first, made));
+    return address;
+}
+
+void hak__emergency_free(void *pointer)
+{
+    struct waiting *block = pointer;
+    struct waiting *first = atomic_load_relaxed(&shared_waiting);
+    do {
+        block->next = first;
+        /* release: pairs with the acquire in hak__emergency_settle */
+    } while (!atomic_cas_weak_release(&shared_waiting, &first, block));
+}
+
+bool hak__emergency_waits(void)
+{
+    return atomic_load_relaxed(&shared_unregistered) != NULL ||
+           atomic_load_relaxed(&shared_waiting) != NULL;
+}
+
+struct whale hak__emergency_find(uintptr_t address)
+{
+    /* acquire: pairs with the release in hak__emergency_allocate */
+    const struct unregistered *at = atomic_load_acquire(&shared_unregistered);
+    for (; at != NULL; at = at->next) {
+        size_t usable = at->whale.size - sizeof *at;
+        if (address - at->whale.address < usable) {
+            return (struct whale){at->whale.address, usable};
+        }
+    }
+    return (struct whale){0, 0};
+}
+
+/* False: nothing is left, or there is no memory for more entries. */
+static bool emergency_register(void)
+{
+    if (atomic_load_relaxed(&shared_unregistered) == NULL || !hak__whale_registry_lock()) {
+        return false;
+    }
+    /* acquire: pairs with the release in hak__emergency_allocate. One thread at a time takes off,
+     * so an equal word has the same next. */
+    struct unregistered *first = atomic_load_acquire(&shared_unregistered);
+    while (first != NULL && !atomic_cas_acquire(&shared_unregistered, &first, first->next)) {
+    }
+    if (first != NULL) {
+        hak__whale_registry_add(first->whale);
+    }
+    lock_release(&hak__whale_lock);
+    return first != NULL;
+}
+
+void hak__emergency_settle(void)
+{
+    while (emergency_register()) {
+    }
+    if (atomic_load_relaxed(&shared_waiting) == NULL) {
+        return;
+    }
+    /* acquire: pairs with the release in hak__emergency_free */
+    struct waiting *block = atomic_exchange_acquire(&shared_waiting, NULL);
+    while (block != NULL) {
+        struct waiting *next = block->next;
+        size_t slice = window_slice_of(block);
+        if (window_contains_slice(slice)) {
+            hak__span_free(NULL, NULL, slice);
+        } else if (!hak__whale_free(block)) {
+            lock_acquire(&hak__whale_lock);
+            bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;
+            lock_release(&hak__whale_lock);
+            if (unregistered) { /* no memory for its entry: another time */
+                hak__emergency_free(block);
+            }
+        }
+        block = next;
+    }
+}

@@ -1,0 +1,98 @@
+/* os_threads.c: sleeping, waking and signals, a part of os.h on Linux. See os_linux.c for why calls
+ * go by syscall(). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct timespec os_duration(uint32_t duration_ms)
+{
+    return (struct timespec){(time_t)(duration_ms / 1000), (long)(duration_ms % 1000) * 1000000};
+}
+
+void hak__os_sleep_ms(uint32_t duration_ms)
+{
+    int saved = errno;
+    struct timespec duration = os_duration(duration_ms);
+    syscall(SYS_nanosleep, &duration, NULL);
+    errno = saved;
+}
+
+static bool os_wait(uint32_t *word, uint32_t value, const struct timespec *duration)
+{
+    int saved = errno;
+    os_count(OS_CALL_FUTEX);
+    bool woken = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, duration, NULL, 0) == 0 ||
+                 errno == EAGAIN;
+    if (!woken && errno != EINTR && errno != ETIMEDOUT) {
+        syscall(SYS_sched_yield); /* no futex here (ENOSYS), or a filter: wait by yielding */
+    }
+    errno = saved;
+    return woken;
+}
+
+void hak__os_wait(uint32_t *word, uint32_t value)
+{
+    os_wait(word, value, NULL);
+}
+
+bool hak__os_wait_ms(uint32_t *word, uint32_t value, uint32_t duration_ms)
+{
+    struct timespec duration = os_duration(duration_ms);
+    return os_wait(word, value, &duration);
+}
+
+static void os_wake(uint32_t *word, int count)
+{
+    int saved = errno;
+    os_count(OS_CALL_FUTEX);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    errno = saved;
+}
+
+void hak__os_wake(uint32_t *word)
+{
+    os_wake(word, 1);
+}
+
+void hak__os_wake_all(uint32_t *word)
+{
+    os_wake(word, INT_MAX);
+}
+
+/* The kernel's set has a bit for each signal, from 1 on. */
+#define OS_SIGNAL(number) (UINT64_C(1) << ((number)-1))
+/* No thread's set: nobody can block all. */
+#define OS_SIGNALS_UNCHANGED UINT64_MAX
+
+uint64_t hak__os_block_signals(void)
+{
+    int saved = errno;
+    uint64_t blocked, own = OS_SIGNAL(SIGSEGV) | OS_SIGNAL(SIGBUS) | OS_SIGNAL(SIGILL) |
+                            OS_SIGNAL(SIGFPE) | OS_SIGNAL(SIGTRAP) | OS_SIGNAL(SIGSYS) |
+                            OS_SIGNAL(SIGABRT);
+    /* 32 to 34: how the C libraries cancel threads and change their rights */
+    uint64_t all = ~(own | OS_SIGNAL(32) | OS_SIGNAL(33) | OS_SIGNAL(34));
+    if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &blocked, sizeof blocked) != 0) {
+        blocked = OS_SIGNALS_UNCHANGED;
+    }
+    errno = saved;
+    return blocked;
+}
+
+void hak__os_restore_signals(uint64_t blocked)
+{
+    int saved = errno;
+    if (blocked != OS_SIGNALS_UNCHANGED) {
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, sizeof blocked);
+    }
+    errno = saved;
+}

@@ -1,0 +1,123 @@
+/* test_emergency.c: large/emergency: blocks of any size and alignment without a lock; they become
+ * whales, and what was freed meanwhile is free, when somebody settles. */
+#include "../threads/threads.h"
+#include "unit.h"
+
+#include "large/emergency.h"
+#include "large/whale_registry.h"
+
+static size_t live_count(void)
+{
+    return hak__whale_totals().live_count;
+}
+
+static void test_sizes_and_alignments(void **state)
+{
+    static const size_t sizes[] = {1, 100, 4063, 4064, 4065, 8192, 100000, 3 * MIB};
+    (void)state;
+    for (size_t alignment = 16; alignment <= 4 * MIB; alignment *= 4) {
+        for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+            size_t before = live_count();
+            unsigned char *block = hak__emergency_allocate(sizes[i], alignment);
+            assert_non_null(block);
+            assert_true((uintptr_t)block % alignment == 0);
+            assert_true(block[0] == 0 && block[sizes[i] - 1] == 0);
+            size_t usable = hak__whale_bytes(block);
+            assert_true(usable >= sizes[i]);
+            memset(block, 7, usable); /* what it says may all be used */
+            assert_true(hak__whale_containing(block + usable - 1).address == (uintptr_t)block);
+            assert_int_equal(hak__whale_bytes(block + 64), 0);
+            assert_true(hak__emergency_waits());
+            hak__emergency_settle();
+            assert_false(hak__emergency_waits());
+            assert_int_equal(live_count(), before + 1);
+            assert_true(hak__whale_bytes(block) >= usable && block[usable - 1] == 7);
+            assert_true(hak__whale_free(block));
+            assert_int_equal(live_count(), before);
+        }
+    }
+    assert_null(hak__emergency_allocate(SIZE_MAX, 16));
+    assert_null(hak__emergency_allocate(REQUEST_SIZE_MAX, 16));
+}
+
+static void test_frees_wait(void **state)
+{
+    (void)state;
+    size_t before = live_count();
+    void *whale = hak_malloc(3 * MIB), *span = hak_malloc(200000);
+    void *block = hak__emergency_allocate(100, 16);
+    uint64_t free_before = hak__superslab_bytes_free();
+    hak__emergency_free(whale);
+    hak__emergency_free(span);
+    hak__emergency_free(block); /* is not even registered */
+    assert_int_equal(live_count(), before + 1);
+    assert_true(hak__superslab_bytes_free() == free_before);
+    hak__emergency_settle();
+    assert_int_equal(live_count(), before);
+    assert_true(hak__superslab_bytes_free() > free_before);
+    assert_true(hak__whale_was_freed(whale) && hak__whale_was_freed(block));
+    assert_false(hak__emergency_waits());
+}
+
+/* Small ones are no use to the cache of whales. */
+static void test_small_ones_are_unmapped(void **state)
+{
+    (void)state;
+    hak__whale_cache_trim(0);
+    void *block = hak__emergency_allocate(100, 16);
+    hak__emergency_settle();
+    assert_true(hak__whale_free(block));
+    assert_int_equal(hak__whale_totals().cached_bytes, 0);
+    assert_false(unit_is_mapped((uintptr_t)block));
+}
+
+enum { THREADS = 4, ROUNDS = 2000, BLOCKS = 8 };
+
+static void *allocate_and_free(void *argument)
+{
+    uint64_t random = (uintptr_t)argument + 1;
+    unsigned char *blocks[BLOCKS] = {NULL};
+    for (size_t i = 0; i < ROUNDS + BLOCKS; i++) {
+        unsigned char **slot = &blocks[i % BLOCKS];
+        if (*slot != NULL) {
+            REQUIRE((*slot)[0] == (unsigned char)(uintptr_t)argument);
+            hak__emergency_free(*slot);
+        }
+        *slot = i < ROUNDS ? hak__emergency_allocate(1 + random_below(&random, 20000), 16) : NULL;
+        if (*slot != NULL) {
+            (*slot)[0] = (unsigned char)(uintptr_t)argument;
+            REQUIRE(hak__whale_bytes(*slot) != 0); /* on which list it is by now does not matter */
+        }
+        if (i % 16 == 0) {
+            hak__emergency_settle();
+        }
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    pthread_t threads[THREADS];
+    (void)state;
+    size_t before = live_count();
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        threads[i] = thread_start(allocate_and_free, (void *)i);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        thread_join(threads[i]);
+    }
+    hak__emergency_settle();
+    hak__emergency_settle();
+    assert_int_equal(live_count(), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes_and_alignments),
+        cmocka_unit_test(test_frees_wait),
+        cmocka_unit_test(test_small_ones_are_unmapped),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

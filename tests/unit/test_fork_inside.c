@@ -1,0 +1,173 @@
+/* test_fork_inside.c: heap/fork: forks inside forks and inside operations, two at once, and what
+ * the child's share of one costs. */
+#include "forks.h"
+
+/* A handler of a fork forks, or a signal handler that interrupts one: both children work. */
+static void fork_once_more(void)
+{
+    hak_free(hak_malloc(5000));
+    fork_and_run(check_blocks);
+    check_blocks();
+}
+
+static void fork_inside_a_fork(void)
+{
+    hak__fork_prepare();
+    fork_and_run(fork_once_more); /* prepare, and parent or child */
+    REQUIRE(hak__inside == INSIDE_FORK);
+    void *block = hak_malloc(100);
+    hak__fork_parent();
+    hak_free(block);
+    check_blocks();
+}
+
+static void test_a_fork_inside_a_fork(void **state)
+{
+    (void)state;
+    start_waiters();
+    fork_inside_a_fork();
+    fork_and_run(fork_inside_a_fork);
+    end_waiters();
+}
+
+/* The child of the inner fork goes on with the outer one. */
+static void test_the_inner_child_ends_the_outer_fork(void **state)
+{
+    int status;
+    (void)state;
+    start_waiters();
+    hak__fork_prepare();
+    hak__fork_prepare();
+    long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        alarm(60);
+        hak__fork_child();
+        check_blocks();
+        long outer = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        if (outer == 0) {
+            hak__fork_child();
+            check_blocks();
+            _exit(0);
+        }
+        hak__fork_parent();
+        check_blocks();
+        REQUIRE(waitpid((pid_t)outer, &status, 0) == outer && status == 0);
+        _exit(0);
+    }
+    hak__fork_parent();
+    hak__fork_parent();
+    check_blocks();
+    REQUIRE(waitpid((pid_t)pid, &status, 0) == pid && status == 0);
+    end_waiters();
+}
+
+/* A signal handler forks that interrupted a slow operation of its thread: parent and child have
+ * memory in the handler, and go on with the operation after it. */
+static void test_a_fork_inside_an_operation(void **state)
+{
+    int status;
+    (void)state;
+    struct thread *thread = hak__thread_enter();
+    assert_non_null(thread);
+    hak__fork_prepare();
+    long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        alarm(60);
+        hak__fork_child();
+    } else {
+        hak__fork_parent();
+    }
+    void *blocks[BLOCK_SIZES];
+    fill_blocks(blocks);
+    free_blocks(blocks);
+    hak__thread_leave(thread);
+    check_blocks();
+    if (pid == 0) {
+        _exit(0);
+    }
+    assert_true(waitpid((pid_t)pid, &status, 0) == pid && status == 0);
+    assert_true(none_is_held());
+}
+
+/* Two threads are between their handlers at once. */
+static void *fork_alone(void *argument)
+{
+    hak__fork_prepare();
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    hak__fork_parent();
+    return argument;
+}
+
+static void test_two_forks_at_once(void **state)
+{
+    size_t all;
+    (void)state;
+    hak_free(hak_malloc(1));
+    for (size_t first = 0; first < 2; first++) {
+        REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
+        pthread_t other = thread_start(fork_alone, NULL);
+        pthread_barrier_wait(&barrier);
+        if (first == 0) { /* this thread's lies within the other's, or the other's end in it */
+            fork_and_run(check_blocks);
+            assert_true(held_count(&all) == heaps_count());
+            pthread_barrier_wait(&barrier);
+        } else {
+            hak__fork_prepare();
+            pthread_barrier_wait(&barrier);
+        }
+        thread_join(other);
+        if (first != 0) {
+            assert_true(held_count(&all) == heaps_count());
+            hak__fork_parent();
+        }
+        assert_true(none_is_held());
+    }
+}
+
+static void do_nothing(void)
+{
+}
+
+enum { MANY = 300 };
+
+/* The child touches no struct of another thread: its page faults do not grow with their number. */
+static void fork_beside_many(void *argument)
+{
+    static struct thread *adopted[MANY];
+    start_sharing(*(const uint32_t *)argument);
+    hak_free(hak_malloc(1));
+    for (size_t i = 0; i < 4; i++) {
+        adopt(); /* all heaps are there */
+    }
+    long before = fork_and_run(do_nothing);
+    for (size_t i = 0; i < MANY; i++) {
+        adopted[i] = adopt();
+        memset(adopted[i]->cache.remote, 0, sizeof adopted[i]->cache.remote); /* has its pages */
+    }
+    long after = fork_and_run(do_nothing);
+    REQUIRE(after - before < MANY / 4);
+}
+
+static void test_many_threads_cost_the_child_nothing(void **state)
+{
+    struct child_end end;
+    (void)state;
+    child_exec("many", NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
+int main(int count, char **arguments)
+{
+    static uint32_t two = 2;
+    static const struct child_case children[] = {{"many", fork_beside_many, &two}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_fork_inside_a_fork),
+        cmocka_unit_test(test_the_inner_child_ends_the_outer_fork),
+        cmocka_unit_test(test_a_fork_inside_an_operation),
+        cmocka_unit_test(test_two_forks_at_once),
+        cmocka_unit_test(test_many_threads_cost_the_child_nothing),
+    };
+    child_main(count, arguments, children, COUNT_OF(children));
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+}

@@ -1,0 +1,165 @@
+/* test_gate.c: core/gate: nobody waits for a closed gate for long, or at all while inside; closing
+ * waits for those inside. */
+#include "../child.h"
+#include "../threads/threads.h"
+#include "unit.h"
+
+#include "core/gate.h"
+
+static struct lock heap_lock = LOCK_INITIAL(LOCK_RANK_HEAP);
+
+static void *close_and_open(void *argument)
+{
+    bool *shared_closed = argument;
+    hak__gate_close();
+    __atomic_store_n(shared_closed, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void test_closing_waits_for_those_inside(void **state)
+{
+    bool shared_closed = false;
+    (void)state;
+    assert_true(hak__gate_enter());
+    assert_int_equal(hak__inside, INSIDE_GATE);
+    pthread_t closer = thread_start(close_and_open, &shared_closed);
+    usleep(20000);
+    assert_false(__atomic_load_n(&shared_closed, __ATOMIC_ACQUIRE));
+    assert_true(hak__gate_is_refusal_noted() == false);
+    hak__gate_leave();
+    thread_join(closer);
+    assert_true(shared_closed && hak__inside == 0);
+    hak__gate_open();
+}
+
+static void test_who_comes_to_a_closed_gate_is_refused(void **state)
+{
+    (void)state;
+    hak__gate_close();
+    lock_acquire(&heap_lock);
+    hak__lock_held = 0; /* fork's */
+    for (int round = 0; round < 3; round++) {
+        assert_false(hak__gate_enter());
+        assert_true(hak__gate_was_refused());
+        assert_false(hak__gate_was_refused());
+        assert_false(gate_lock(&heap_lock));
+        assert_true(hak__gate_was_refused());
+        assert_int_equal(hak__inside, 0);
+    }
+    lock_release(&heap_lock);
+    assert_true(gate_lock(&heap_lock)); /* not taken: nothing to wait for */
+    lock_release(&heap_lock);
+    gate_end();
+    hak__gate_open();
+    assert_true(hak__gate_enter());
+    hak__gate_leave();
+}
+
+static void *enter_patiently(void *argument)
+{
+    REQUIRE(hak__gate_enter_patiently());
+    __atomic_store_n((bool *)argument, true, __ATOMIC_RELEASE);
+    hak__gate_leave();
+    return NULL;
+}
+
+static void test_the_patient_wait(void **state)
+{
+    bool shared_entered = false;
+    (void)state;
+    hak__gate_close();
+    pthread_t waiter = thread_start(enter_patiently, &shared_entered);
+    usleep(20000);
+    assert_false(__atomic_load_n(&shared_entered, __ATOMIC_ACQUIRE));
+    hak__gate_open();
+    thread_join(waiter);
+    assert_true(shared_entered);
+}
+
+/* As in a signal handler. */
+static void test_who_is_inside_is_refused_at_once(void **state)
+{
+    (void)state;
+    assert_true(gate_lock(&heap_lock));
+    assert_int_equal(hak__inside, INSIDE_LOCK);
+    assert_false(gate_lock(&heap_lock));
+    assert_false(hak__gate_enter());
+    assert_false(hak__gate_enter_patiently());
+    hak__gate_leave(); /* of one that did not enter */
+    assert_int_equal(hak__inside, INSIDE_LOCK);
+    lock_release(&heap_lock);
+    gate_end();
+    assert_true(hak__gate_was_refused());
+    assert_true(gate_lock(&heap_lock));
+    lock_release(&heap_lock);
+    gate_end();
+}
+
+static void *hold_and_let_go(void *argument)
+{
+    bool *shared_end = argument;
+    lock_acquire(&heap_lock);
+    while (!__atomic_load_n(shared_end, __ATOMIC_ACQUIRE)) {
+        usleep(1000);
+    }
+    lock_release(&heap_lock);
+    return NULL;
+}
+
+/* While no fork is under way a lock is waited for as long as it takes. */
+static void test_an_open_gate_refuses_nobody(void **state)
+{
+    bool shared_end = false;
+    (void)state;
+    pthread_t holder = thread_start(hold_and_let_go, &shared_end);
+    while (__atomic_load_n(&heap_lock.shared_state, __ATOMIC_RELAXED) == 0) {
+        usleep(1000);
+    }
+    pthread_t ender = thread_start(enter_patiently, &shared_end); /* sets it */
+    assert_true(gate_lock(&heap_lock));
+    lock_release(&heap_lock);
+    gate_end();
+    thread_join(ender);
+    thread_join(holder);
+}
+
+static void test_a_long_operation_lets_a_fork_pass(void **state)
+{
+    bool shared_closed = false;
+    (void)state;
+    assert_true(hak__gate_let_pass()); /* outside: nothing to leave */
+    assert_true(hak__gate_enter() && hak__gate_let_pass());
+    pthread_t closer = thread_start(close_and_open, &shared_closed);
+    while (hak__gate_let_pass()) {
+        usleep(1000);
+    }
+    thread_join(closer); /* it did, and nobody opens */
+    assert_true(shared_closed && hak__inside == 0 && hak__gate_was_refused());
+    hak__gate_leave();
+    hak__gate_open();
+}
+
+/* In the child of a handler that interrupted an operation its end must not upset the count. */
+static void test_reset(void **state)
+{
+    (void)state;
+    assert_true(hak__gate_enter());
+    hak__gate_reset();
+    hak__gate_leave();
+    hak__gate_close(); /* nobody is inside: returns */
+    hak__gate_open();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_closing_waits_for_those_inside),
+        cmocka_unit_test(test_who_comes_to_a_closed_gate_is_refused),
+        cmocka_unit_test(test_the_patient_wait),
+        cmocka_unit_test(test_who_is_inside_is_refused_at_once),
+        cmocka_unit_test(test_an_open_gate_refuses_nobody),
+        cmocka_unit_test(test_a_long_operation_lets_a_fork_pass),
+        cmocka_unit_test(test_reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
