@@ -165,14 +165,17 @@ _Noreturn static void help_print(void)
     for (size_t i = 0; i < workload->flag_count; i++) {
         dprintf(STDOUT_FILENO, "  %-14s %s\n", workload->flags[i].name, workload->flags[i].meaning);
     }
-    dprintf(STDOUT_FILENO,
-            "  --threads N    threads that run it at once: 1 to %d\n"
-            "  --smoke        small counts, under a second\n"
-            "  --latency      time every single call, print percentiles\n"
-            "  --expect NAME  exit status 3 unless the allocator's file name contains NAME\n"
-            "                 (its path, if NAME has a slash)\n"
-            "  --json         one line of JSON on stdout (always so)\n",
-            BENCH_THREADS_MAX);
+    dprintf(
+        STDOUT_FILENO,
+        "  --threads N    threads that run it at once: 1 to %d\n"
+        "  --smoke        small counts, under a second\n"
+        "  --latency      time every single call, print percentiles\n"
+        "  --rest N       afterwards sleep, print what memory is held N seconds after the end;\n"
+        "                 may be repeated with rising N\n"
+        "  --expect NAME  exit status 3 unless the allocator's file name contains NAME\n"
+        "                 (its path, if NAME has a slash)\n"
+        "  --json         one line of JSON on stdout (always so)\n",
+        BENCH_THREADS_MAX);
     _exit(0);
 }
 
@@ -192,6 +195,20 @@ static const char *option_value(const char *name, char **argv, int *at)
     }
     *at += 1;
     return argv[*at];
+}
+
+static void rest_add(const char *text)
+{
+    struct bench_argument option = {
+        .name = "--rest", .kind = BENCH_SECONDS, .min = 1, .max = 86400000};
+    argument_set(&option, text);
+    if (bench.rest_count == BENCH_RESTS_MAX) {
+        bench_fail(BENCH_STATUS_USAGE, "--rest may stand at most %d times.", BENCH_RESTS_MAX);
+    }
+    if (bench.rest_count > 0 && option.value <= bench.rests_ms[bench.rest_count - 1]) {
+        bench_fail(BENCH_STATUS_USAGE, "the seconds of --rest must rise.");
+    }
+    bench.rests_ms[bench.rest_count++] = option.value;
 }
 
 static void option_read(char **argv, int *at)
@@ -214,6 +231,8 @@ static void option_read(char **argv, int *at)
         help_print();
     } else if ((value = option_value("--expect", argv, at)) != NULL) {
         bench.expected = value;
+    } else if ((value = option_value("--rest", argv, at)) != NULL) {
+        rest_add(value);
     } else if ((value = option_value("--threads", argv, at)) != NULL) {
         struct bench_argument *argument = argument_find("THREADS");
         struct bench_argument option = {.name = "--threads", .min = 1, .max = BENCH_THREADS_MAX};

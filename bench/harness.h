@@ -13,6 +13,8 @@
  *   rss_peak_kib                                 VmHWM of the process
  *   rss_end_kib, lazyfree_end_kib                smaps_rollup, after everything was freed
  *   rss_idle_kib, lazyfree_idle_kib              smaps_rollup after a pause, where there is one
+ *   rest                                         the same at the times of --rest after the end:
+ *                                                [[seconds, rss_kib, lazyfree_kib], ...]
  *   harness_kib                                  tables of harness and workload, part of all
  *   serving                                      the files that own malloc, free, calloc, realloc
  *                                                and operator new (null: there is none)
@@ -20,9 +22,9 @@
  *                                                ns, the clock's own cost included
  *
  * Options of every workload: --smoke (small counts, under a second), --threads N, --latency,
- * --json (always so), --help, --expect NAME (exit status 3 unless the file that serves is called
- * so). Exit status: 0, 1 the run failed (no memory, no thread), 2 bad arguments, 3 the wrong
- * allocator.
+ * --json (always so), --help, --rest SECONDS (sleep after the work and read the memory then; it is
+ * no part of the time), --expect NAME (exit status 3 unless the file that serves is called so).
+ * Exit status: 0, 1 the run failed (no memory, no thread), 2 bad arguments, 3 the wrong allocator.
  *
  * Rules for workloads: nothing of the harness goes through malloc; tables come from bench_map,
  * already touched, so they cost no fault while measuring; random numbers come from xorshift32 with

@@ -302,12 +302,17 @@ static uint64_t lazyfree_read_kib(void)
     return proc_read_kib("/proc/self/smaps_rollup", "\nLazyFree:");
 }
 
-void bench_idle(uint64_t delay_ms)
+static void rest_for(uint64_t delay_ms)
 {
     struct timespec rest = {.tv_sec = (time_t)(delay_ms / 1000),
                             .tv_nsec = (long)(delay_ms % 1000) * 1000000};
     while (nanosleep(&rest, &rest) != 0) {
     }
+}
+
+void bench_idle(uint64_t delay_ms)
+{
+    rest_for(delay_ms);
     bench_note("rss_idle_kib", NULL, rss_read_kib());
     bench_note("lazyfree_idle_kib", NULL, lazyfree_read_kib());
 }
@@ -322,6 +327,20 @@ static void line_put_memory(void)
     line_put_number("rss_end_kib", end_kib);
     line_put_number("lazyfree_end_kib", lazyfree_kib);
     line_put_number("harness_kib", bench.mapped_size / 1024);
+}
+
+/* Everything is freed and every thread has ended: the process sleeps, as idle ones do. */
+static void line_put_rests(void)
+{
+    uint64_t rested_ms = 0;
+    line_put(",\"rest\":[");
+    for (size_t i = 0; i < bench.rest_count; i++) {
+        rest_for(bench.rests_ms[i] - rested_ms);
+        rested_ms = bench.rests_ms[i];
+        line_put("%s[%g,%llu,%llu]", i == 0 ? "" : ",", (double)rested_ms / 1e3,
+                 (unsigned long long)rss_read_kib(), (unsigned long long)lazyfree_read_kib());
+    }
+    line_put("]");
 }
 
 void bench_notes_clear(void)
@@ -363,6 +382,7 @@ void bench_report(void)
              (double)bench.operations * 1e9 / (double)bench.duration_ns);
     line_put_usage();
     line_put_memory();
+    line_put_rests();
     for (size_t i = 0; i < note_count; i++) {
         if (notes[i].text == NULL) {
             line_put_number(notes[i].key, notes[i].number);

@@ -8,6 +8,7 @@
 
 #include <sys/resource.h>
 
+enum { BENCH_RESTS_MAX = 8 };
 enum { BENCH_STATUS_FAILED = 1, BENCH_STATUS_USAGE = 2, BENCH_STATUS_WRONG_ALLOCATOR = 3 };
 
 /* One for the process. The main thread's, but for mapped_size; threads write their records. */
@@ -17,6 +18,8 @@ struct bench_state {
     uint64_t threads_option; /* --threads, or 0 */
     bool is_smoke;
     bool is_latency;
+    uint64_t rests_ms[BENCH_RESTS_MAX]; /* --rest: times after the end of the work, rising */
+    size_t rest_count;
     unsigned thread_count;
     uint32_t seed;
     struct bench_thread *threads; /* thread_count of them, from the first run on */

@@ -11,10 +11,14 @@
  *   --ready-ms N        a load that fails this soon after the program's start is tried again, as
  *                       the program may not listen yet (10000)
  *   --stop-ms N         how long a loaded program may take to stop (10000)
+ *   --rest-s N          reads the memory N seconds after the load's end, before the program is
+ *                       stopped; may be repeated with rising N
  *
  * With a load the program is a server: the load starts when it accepts connections (TCP or Unix
  * sockets), or after two seconds if it accepts none. Its time is that of the load, its memory at
- * the end is that at the load's end, then SIGTERM stops it.
+ * the end is that at the load's end. Then it rests if --rest-s asks for that, and SIGTERM stops it.
+ * Time, peak, mean and series end with the load; processor time, faults and switches are those of
+ * the whole process, the rest included.
  *
  * The line: "end" is "exit", "signal", "timeout", "load" (the load failed) or "stopped" (the load
  * went well and the program was stopped); "status" the exit status or signal number of the program,
@@ -51,7 +55,10 @@ static struct run {
     uint64_t wall_ns;
     uint64_t load_start_ns;
     uint64_t load_next_ns; /* when to start the load (again) */
+    uint64_t load_end_ns;
     uint64_t deadline_ns;
+    size_t rest_index; /* the next reading */
+    bool is_loaded;    /* the load went well */
     bool is_stopping;
     struct rusage usage; /* of all that ended, but loads */
 } run;
@@ -194,18 +201,41 @@ static void usage_add(const struct rusage *part)
     sum->ru_nivcsw += part->ru_nivcsw;
 }
 
+/* When the memory of the resting program is to be read next. */
+static uint64_t rest_next_ns(void)
+{
+    if (!run.is_loaded || run.rest_index == options.rest_count) {
+        return UINT64_MAX;
+    }
+    return run.load_end_ns + options.rest_s[run.rest_index] * MEASURE_SECOND;
+}
+
+/* Reads what is due; stops the program after the last reading. */
+static void rest_continue(uint64_t now_ns)
+{
+    while (now_ns >= rest_next_ns()) {
+        memory_rest(options.rest_s[run.rest_index++]);
+    }
+    if (run.is_loaded && !run.is_stopping && run.rest_index == options.rest_count) {
+        run.is_stopping = true;
+        run.deadline_ns = now_ns + options.stop_ms * MEASURE_MS;
+        (void)kill(run.program, SIGTERM);
+    }
+}
+
 static void load_ended(int status, uint64_t now_ns)
 {
     run.load = 0;
-    if (run.end != NULL || run.is_stopping) {
+    if (run.end != NULL || run.is_loaded) {
         return;
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         run.wall_ns = now_ns - run.load_start_ns;
         memory_close(0);
-        run.is_stopping = true;
-        run.deadline_ns = now_ns + options.stop_ms * MEASURE_MS;
-        (void)kill(run.program, SIGTERM);
+        run.load_end_ns = now_ns;
+        run.is_loaded = true;
+        run.deadline_ns = UINT64_MAX; /* it rests for a known time, and then must stop */
+        rest_continue(now_ns);
     } else if (now_ns < run.start_ns + options.ready_ms * MEASURE_MS) {
         run.load_next_ns = now_ns + LOAD_PAUSE_MS * MEASURE_MS;
     } else {
@@ -220,13 +250,13 @@ static void program_ended(int status, uint64_t now_ns)
     if (run.end != NULL) {
         return;
     }
-    if (!run.is_stopping) {
+    if (!run.is_loaded) {
         run.wall_ns = now_ns - run.start_ns;
     }
     run.status = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
     run.end = WIFEXITED(status) ? "exit" : "signal";
-    if (run.is_stopping) {
-        run.end = "stopped";
+    if (run.is_stopping || (run.is_loaded && status == 0)) {
+        run.end = "stopped"; /* by us, or by itself as its load asked */
     }
 }
 
@@ -292,6 +322,7 @@ static void run_to_its_end(void)
 {
     while (run.end == NULL) {
         uint64_t next_ns = earliest(memory_next_ns(), run.load_next_ns);
+        next_ns = earliest(next_ns, rest_next_ns());
         wait_until(earliest(next_ns, run.deadline_ns));
         reap();
         if (run.end != NULL) {
@@ -304,6 +335,7 @@ static void run_to_its_end(void)
             load_start();
         }
         memory_sample(run.load);
+        rest_continue(measure_now_ns());
     }
     if (run.wall_ns == 0) {
         run.wall_ns = measure_now_ns() - run.start_ns;

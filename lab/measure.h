@@ -44,6 +44,8 @@ struct options {
     const char *errors;
     char **environment; /* NAME=VALUE, NULL at the end */
     char **load;        /* NULL at the end; empty: the program is no server */
+    uint64_t *rest_s;   /* rising: when to read the memory after the load's end */
+    size_t rest_count;
 };
 
 extern struct options options;
@@ -69,6 +71,10 @@ void memory_sample(pid_t except);
 
 /* Reads everything now, for the last time: later samples are not taken. */
 void memory_close(pid_t except);
+
+/* Reads what all processes hold `rest_s` seconds after the load; at most options.rest_count times.
+ */
+void memory_rest(uint64_t rest_s);
 
 /* When the next sample is due. */
 uint64_t memory_next_ns(void);

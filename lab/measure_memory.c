@@ -59,6 +59,16 @@ static struct memory_state {
     struct point series[SERIES_COUNT];
 } memory;
 
+/* What is held some time after the load: one for each of options.rest_s. */
+struct rest {
+    uint64_t rest_s;
+    uint64_t rss_kib;
+    uint64_t lazyfree_kib;
+};
+
+static struct rest *rests;
+static size_t rest_count;
+
 static struct process *tree;
 static pid_t *tree_pids;
 static size_t tree_count;
@@ -202,7 +212,8 @@ static uint64_t tree_rss_kib(void)
     return sum_kib;
 }
 
-static void tree_rollup(void)
+/* Lazily freed memory; false where the kernel does not tell. */
+static bool tree_lazyfree_read(uint64_t *lazyfree_kib)
 {
     uint64_t sum_kib = 0;
     bool is_read = false;
@@ -218,9 +229,9 @@ static void tree_rollup(void)
         }
     }
     if (is_read) {
-        memory.lazyfree_kib = sum_kib;
-        memory.has_rollup = true;
+        *lazyfree_kib = sum_kib;
     }
+    return is_read;
 }
 
 /* ---- The series. ---- */
@@ -307,7 +318,7 @@ static void memory_read(pid_t except, bool is_last)
     }
     if (is_last || now_ns >= memory.rollup_next_ns) {
         spent_before_ns = spent_ns();
-        tree_rollup();
+        memory.has_rollup = tree_lazyfree_read(&memory.lazyfree_kib) || memory.has_rollup;
         memory.rollup_next_ns = next_after(spent_before_ns);
     }
 }
@@ -332,6 +343,32 @@ void memory_close(pid_t except)
         memory_read(except, true);
         memory.is_closed = true;
     }
+}
+
+void memory_rest(uint64_t rest_s)
+{
+    if (rests == NULL) {
+        rests = calloc(options.rest_count, sizeof *rests);
+    }
+    if (rests == NULL) {
+        measure_fail(1, "no memory for %zu readings.", options.rest_count);
+    }
+    struct rest *rest = &rests[rest_count++];
+    (void)memory_tree_list(memory.program, 0);
+    rest->rest_s = rest_s;
+    rest->rss_kib = tree_rss_kib();
+    (void)tree_lazyfree_read(&rest->lazyfree_kib);
+}
+
+static void rests_print(FILE *out)
+{
+    (void)fputs(",\"rest\":[", out);
+    for (size_t i = 0; i < rest_count; i++) {
+        (void)fprintf(out, "%s[%llu,%llu,%llu]", i == 0 ? "" : ",",
+                      (unsigned long long)rests[i].rest_s, (unsigned long long)rests[i].rss_kib,
+                      (unsigned long long)rests[i].lazyfree_kib);
+    }
+    (void)fputs("]", out);
 }
 
 void memory_print(FILE *out, uint64_t maxrss_kib)
@@ -361,4 +398,5 @@ void memory_print(FILE *out, uint64_t maxrss_kib)
                       (unsigned long long)memory.series[i].rss_kib);
     }
     (void)fputs("]", out);
+    rests_print(out);
 }

@@ -29,7 +29,8 @@ enum option_value {
     STDERR,
     LOAD,
     READY,
-    STOP
+    STOP,
+    REST
 };
 
 static uint64_t number_read(const char *text)
@@ -42,6 +43,14 @@ static uint64_t number_read(const char *text)
         measure_fail(2, "'%s' is not a number from 1 to 1000000.", text);
     }
     return number;
+}
+
+static void rest_add(uint64_t rest_s)
+{
+    if (options.rest_count > 0 && rest_s <= options.rest_s[options.rest_count - 1]) {
+        measure_fail(2, "the seconds of --rest-s must rise.");
+    }
+    options.rest_s[options.rest_count++] = rest_s;
 }
 
 static void option_read(int option, char *value)
@@ -58,6 +67,9 @@ static void option_read(int option, char *value)
         return;
     case STOP:
         options.stop_ms = number_read(value);
+        return;
+    case REST:
+        rest_add(number_read(value));
         return;
     case DIRECTORY:
         options.directory = value;
@@ -97,13 +109,15 @@ char **options_read(int count, char **words)
         {"load", required_argument, NULL, LOAD},
         {"ready-ms", required_argument, NULL, READY},
         {"stop-ms", required_argument, NULL, STOP},
+        {"rest-s", required_argument, NULL, REST},
         {NULL, 0, NULL, 0},
     };
     int option;
-    /* No more of either than there are words. */
+    /* No more of each than there are words. */
     options.environment = calloc((size_t)count + 1, sizeof *options.environment);
     options.load = calloc((size_t)count + 1, sizeof *options.load);
-    if (options.environment == NULL || options.load == NULL) {
+    options.rest_s = calloc((size_t)count + 1, sizeof *options.rest_s);
+    if (options.environment == NULL || options.load == NULL || options.rest_s == NULL) {
         measure_fail(1, "no memory for %d words.", count);
     }
     while ((option = getopt_long(count, words, "+", names, NULL)) != -1) {

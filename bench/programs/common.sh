@@ -5,12 +5,14 @@
 #                                    where this version of the script has made them before
 #   NAME.sh run DIRECTORY [WORD]     becomes the program, so that an LD_PRELOAD of the caller
 #                                    serves it, and nothing else but this shell on the way there
+#   NAME.sh load DIRECTORY [WORD]    loads the program when it is a server, and ends
 #
 # The script defines
 #   needs=(PROGRAM ...)   what must be installed
 #   make_inputs           called in DIRECTORY, without LD_PRELOAD, with $root, the checkout; what it
 #                         prints goes to DIRECTORY/log; it may end with `stop 77 SENTENCE`
 #   run_program [WORD]    called with $inputs; builtins only, then exec; output to /dev/null
+#   load_program [WORD]   of servers; called with $inputs, in the folder in which the server runs
 # and names in a line "# packages: A B" the Debian packages that bring what it needs.
 #
 # Exit status: 0, 1 preparing failed, 2 wrong call or not prepared, 77 what it needs is not here
@@ -56,7 +58,7 @@ prepare() {
 
 main() {
     local verb=${1:-}
-    if [[ $# -lt 2 || ($verb != prepare && $verb != run) || ($verb == prepare && $# -gt 2) ]]; then
+    if [[ $# -lt 2 || $verb != @(prepare|run|load) || ($verb == prepare && $# -gt 2) ]]; then
         stop 2 "the call is: $name.sh prepare DIRECTORY, or $name.sh run DIRECTORY"
     fi
     inputs=$2
@@ -65,6 +67,6 @@ main() {
         prepare
     else
         [[ -e $inputs/prepared ]] || stop 2 "no inputs in $inputs; make them by: $name.sh prepare"
-        run_program "$@"
+        "${verb}_program" "$@"
     fi
 }

@@ -9,6 +9,10 @@
 # minute or two. The server is the process measured, from its start to the SHUTDOWN that the load
 # ends with; the load runs beside it, without LD_PRELOAD.
 #
+# With the word `idle` the load is another one, and comes from outside (the verb `load`): 80 MB of
+# values are stored, then all are deleted at once (FLUSHALL). The server is left with its own timer
+# only, ten times a second, and what memory it still holds is read then.
+#
 # Does not show: forks (background saves), threads for input and output, days of fragmentation; nor
 # the server alone where there is but one core. redis-benchmark draws its keys by the clock: which
 # of them are hit differs between runs, how many and how large does not.
@@ -26,7 +30,7 @@ make_inputs() {
     folders=(redis-*/)
     make -C "${folders[0]}" -j 2 MALLOC=libc USE_SYSTEMD=no BUILD_TLS=no OPTIMIZATION=-O2 || return
     cp "${folders[0]}"src/redis-{server,cli,benchmark} .. && cd .. && rm -rf build &&
-        print_commands >commands
+        print_commands >commands && print_values >values
 }
 
 # Of four commands one overwrites an older key, one deletes.
@@ -41,6 +45,14 @@ print_commands() {
             else if (i % 4 == 2) print "HSET table:" i % 3001, "field" i % 47, substr(value, 1, 60)
             else print "SET item:" i, value
         }
+    }'
+}
+
+# 80 MB with what redis adds to each.
+print_values() {
+    awk 'BEGIN {
+        while (length(text) < 1400) text = text "value"
+        for (i = 1; i <= 100000; i++) print "SET item:" i, substr(text, 1, 1 + i * 7919 % 1400)
     }'
 }
 
@@ -68,13 +80,29 @@ load() {
     rm -f "$socket"
 }
 
+# serve SOCKET PROGRAM
+serve() {
+    exec "$2" --port 0 --unixsocket "$1" --save '' --appendonly no --daemonize no \
+        >/dev/null </dev/null
+}
+
 run_program() {
+    case ${1:-} in
+    '') ;;
+    idle) serve socket "$inputs/redis-server" ;;
+    *) stop 2 "the word after the directory can only be 'idle', not '$1'" ;;
+    esac
     cd "$inputs" || exit 1
     # A short name relative to the directory: the path of a socket is limited to 107 bytes.
     socket=socket-$$
     load >/dev/null 2>&1 </dev/null &
-    exec ./redis-server --port 0 --unixsocket "$socket" --save '' --appendonly no \
-        --daemonize no >/dev/null </dev/null
+    serve "$socket" ./redis-server
 }
+
+load_program() {
+    local client=("$inputs/redis-cli" -s socket)
+    "${client[@]}" --pipe <"$inputs/values" && [[ $("${client[@]}" dbsize) == 100000 ]] &&
+        "${client[@]}" flushall && [[ $("${client[@]}" dbsize) == 0 ]]
+} >/dev/null
 
 main "$@"

@@ -23,14 +23,15 @@ from .places import cache_directory
 from .problem import Problem
 from .workloads import Workload
 
-ROUNDS = {"quick": 5, "core": 9, "full": 9}  # 9 is what a verdict needs
+ROUNDS = {"quick": 5, "idle": 3}
+ROUNDS_ELSE = 9  # what a verdict needs
 
 _errors = Console(stderr=True)
 
 
 def run(
     suite: Annotated[
-        str, typer.Option(help="quick, core or full; quick when not given.")
+        str, typer.Option(help="quick, core, full, programs or idle; quick when not given.")
     ] = "",
     alloc: Annotated[
         str, typer.Option(help="Allocators, by comma; a path is a library of your own.")
@@ -40,12 +41,15 @@ def run(
     ] = "",
     runs: Annotated[
         int | None,
-        typer.Option(help="Runs of each workload under each allocator; 5, or 9 of core.", min=1),
+        typer.Option(help="Runs of each workload under each allocator; 5 of quick, else 9.", min=1),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the order; drawn when not given.")] = None,
     split: Annotated[
         str, typer.Option(help="I/N: the part I of N of the workloads, such as 1/3.")
     ] = "",
+    rest: Annotated[
+        bool, typer.Option("--rest/--no-rest", help="Read the memory again after the work.")
+    ] = True,
     instructions: Annotated[
         bool, typer.Option("--instructions", help="Also count instructions with callgrind.")
     ] = False,
@@ -66,6 +70,7 @@ def run(
         show_list(workloads.select(known, suite or "full", workload, split), as_json)
         return
     words = command_words(suite, alloc, workload, split, runs)
+    words += [] if rest else ["--no-rest"]
     suite = suite or "quick"
     chosen = workloads.select(known, suite, workload, split)
     arms = find_arms(alloc)
@@ -75,9 +80,9 @@ def run(
         findings = doctor.warn(_errors)
         ready = prepared(chosen)
         session = runner.run_session(
-            [w.case for w in ready], arms, runs or ROUNDS[suite], seed, words, results=results,
-            new=new, findings=findings, counting=Counting(ready) if instructions else None,
-            shows=True,
+            [w.case if rest else w.case.without_rest for w in ready], arms,
+            runs or ROUNDS.get(suite, ROUNDS_ELSE), seed, words, results=results, new=new,
+            findings=findings, counting=Counting(ready) if instructions else None, shows=True,
         )
     show_session(session, output, as_json)
     store.mark_shown(session, results)

@@ -26,6 +26,7 @@ from .program import find_program, obstacle, short_name, split_command
 from .progress import duration_text
 from .summary import summarise
 from .tables import Fitting, counted, machine_line
+from .workloads import REST_S
 
 RUNS = 9
 TIMEOUT_S = 3600.0
@@ -48,6 +49,10 @@ def run(
     load: Annotated[
         str | None, typer.Option(help="For servers: a command that loads it; its time counts.")
     ] = None,
+    rest: Annotated[
+        bool,
+        typer.Option("--rest/--no-rest", help="Of a server: read its memory again after the load."),
+    ] = True,
     timeout: Annotated[float, typer.Option(help="Seconds one run may take.", min=1)] = TIMEOUT_S,
     results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
     output: Annotated[
@@ -70,20 +75,22 @@ def run(
 
     if load == "":
         raise Usage("the load command is empty")  # else a server would run until --timeout
-    case = make_case(command, load or "", timeout)
+    case = make_case(command, load or "", timeout, rest)
     arms = ordered(peers.find_arms(alloc or None))
     words = ["compare"]
     for name, value in (
         ("--alloc", alloc), ("--load", load), ("--runs", "" if runs == RUNS else str(runs)),
     ):  # fmt: skip
         words += [name, value] if value else []
+    words += [] if rest else ["--no-rest"]
     check_output(output)
     advise_peers(arms, alloc)
     with only_session(force):
         findings = doctor.warn(_errors)
         _say(f"one run under {arms[0].name} first, which does not count")
         seconds = rehearse(case, arms[0])
-        left = duration_text(seconds * runs * (len(arms) + 1))
+        rested = min(runs, runner.REST_ROUNDS) * max(case.rest_s, default=0)
+        left = duration_text((seconds * runs + rested) * (len(arms) + 1))
         again = f"under each of {len(arms)} allocators and {arms[0].name} again"
         _say(f"{counted(runs, 'run')} {again}: about {left}")
         session = runner.run_session(
@@ -95,7 +102,9 @@ def run(
     return 0 if comparison.is_possible else 1
 
 
-def make_case(command: Sequence[str], load: str, timeout_s: float) -> Case:
+def make_case(
+    command: Sequence[str], load: str, timeout_s: float, rest: bool = True
+) -> Case:
     """The program as a case; raises Problem when no library can be put under it."""
     if not command[0]:
         raise Usage("which program?")
@@ -107,6 +116,7 @@ def make_case(command: Sequence[str], load: str, timeout_s: float) -> Case:
     return Case(
         name=short_name(words), command=words, kind="program", title=shlex.join(command),
         load=split_command(load) if load else [], directory=os.getcwd(), timeout_s=timeout_s,
+        rest_s=list(REST_S) if load and rest else [],
     )
 
 
@@ -177,8 +187,10 @@ def _table(comparison: Comparison, gap: str, without: Sequence[str]) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
     )
+    seconds = sorted({second for r in comparison.results for second, _ in r.cell.rest_kib})
+    rests = {f"after {second:g}": f"MiB after {second:g} s" for second in seconds}
     names = {"time": "time", "change": f"against {comparison.baseline}", "p": "p", "CPU": "CPU",
-             "peak": "peak MiB", "memory": "against", "faults": "page faults",
+             "peak": "peak MiB", "memory": "against", **rests, "faults": "page faults",
              "mean": "mean MiB"}  # fmt: skip
     shown = {key: name for key, name in names.items() if key not in without}
     table.add_column("allocator", min_width=10, overflow="fold")
@@ -198,8 +210,9 @@ def _table(comparison: Comparison, gap: str, without: Sequence[str]) -> Table:
             "peak": mebibytes(cell.peak_kib) + ("*" if cell.is_leanest else " "),
             "memory": change_text(result.memory), "faults": f"{cell.faults or 0:,.0f}",
             "mean": mebibytes(cell.mean_kib),
+            **{f"after {second:g}": mebibytes(kib) for second, kib in cell.rest_kib},
         }  # fmt: skip
-        table.add_row(result.arm, *[values[key] for key in shown], style=style)
+        table.add_row(result.arm, *[values.get(key, "-") for key in shown], style=style)
     return table
 
 
@@ -224,9 +237,20 @@ def footnote(session: Session, comparison: Comparison) -> Text:
     noise = f"noise {floors[0] * 100:.1f} %, " if floors else ""
     return Text(
         f"* cannot be told from the best; {noise}medians of {session.rounds} interleaved runs, "
-        f"95 % intervals, p of Mann-Whitney after Holm. {machine_line(session.machine)}.",
+        f"95 % intervals, p of Mann-Whitney after Holm. {_rest_sentence(session)}"
+        f"{machine_line(session.machine)}.",
         style="dim",
     )
+
+
+def _rest_sentence(session: Session) -> str:
+    """Where the memory after the work comes from, or why there is none."""
+    case = session.cases[0]
+    if not case.load:
+        return "Memory after the work is known of servers only (--load): this program then ends. "
+    if not case.rest_s:
+        return ""
+    return f"MiB after the load are medians of {counted(runner.REST_ROUNDS, 'round')}. "
 
 
 def _say(sentence: str) -> None:

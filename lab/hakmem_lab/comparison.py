@@ -18,6 +18,8 @@ from .summary import SAMPLES_MIN, Cell, Row, Summary, is_peer
 
 ALPHA = 0.002
 EFFECT_MIN = 0.01
+REST_EFFECT_KIB = 1024
+"""Idle memory that differs by less is not worth a word."""
 SHORT_NS = 20e6
 """Programs shorter than this are mostly the start of a process."""
 NAMED_MAX = 3
@@ -273,7 +275,7 @@ def _notes(
     session: Session, results: Sequence[Result], baseline: str, row: Row,
     samples: dict[str, list[Sample]],
 ) -> list[str]:  # fmt: skip
-    notes = _lean_note(results, baseline, row)
+    notes = _lean_note(results, baseline, row) + _rest_note(samples, results, baseline)
     if any(finding.get("level") == "bad" for finding in session.findings):
         notes.append("The machine was not fit for measuring (./hakmem doctor says why): repeat it.")
     notes += output_notes(samples, baseline)
@@ -300,6 +302,39 @@ def _lean_note(results: Sequence[Result], baseline: str, row: Row) -> list[str]:
         return []
     less = percent(best.memory.value)
     return [f"{best.arm} needed the least memory: {less} less than {baseline}."]
+
+
+def _rest_note(
+    samples: dict[str, list[Sample]], results: Sequence[Result], baseline: str
+) -> list[str]:
+    """What the idle server held at the last reading, when it differs.
+
+    That is by more than a MiB, with ranges that do not even touch: these few readings vary little,
+    and no test of them could be beyond doubt.
+    """
+    rests = {result.arm: result.cell.rest_kib[-1] for result in results if result.cell.rest_kib}
+    if baseline not in rests:
+        return []
+    seconds = rests[baseline][0]
+    middle = {arm: kib for arm, (second, kib) in rests.items() if second == seconds}
+    held = {
+        arm: [kib for s in samples[arm] for second, kib, *_ in s.rest if second == seconds]
+        for arm in middle
+    }
+    leanest = min(middle, key=middle.__getitem__)
+    ours = [result.arm for result in results if result.arm.split(" ")[0] == "hakmem"]
+    named = [arm for arm in dict.fromkeys([*ours[:1], leanest]) if arm in held]
+    different = [arm for arm in named if _is_apart(held[arm], held[baseline])]
+    if not different:
+        return []
+    names = dict.fromkeys([*different, baseline])
+    parts = [f"{arm} {middle[arm] / 1024:.1f} MiB" for arm in names]
+    return [f"Held by the idle server {seconds:g} s after its load: {listed(parts)}."]
+
+
+def _is_apart(first: Sequence[float], second: Sequence[float]) -> bool:
+    gap = max(min(first) - max(second), min(second) - max(first))
+    return gap > REST_EFFECT_KIB
 
 
 def output_notes(samples: dict[str, list[Sample]], baseline: str) -> list[str]:

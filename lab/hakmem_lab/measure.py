@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Outcome:
         elif end == "load":
             text = f"its load command failed with status {status}"
         elif case.load:
-            text = f"it ended with status {status} before its load did"
+            text = f"it ended with status {status} before it was stopped"
         else:
             text = f"it ended with status {status}"
         said = self.errors.strip().splitlines()
@@ -78,9 +78,12 @@ def arm_environment(arm: Arm) -> dict[str, str]:
 
 def measure(
     case: Case, arm: Arm, padding: int = 0, extra: Mapping[str, str] | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float | None = None, rest_s: Sequence[float] = (),
 ) -> Outcome:
-    """Runs the case once under the arm and waits for its end."""
+    """Runs the case once under the arm and waits for its end.
+
+    `rest_s`: when to read the memory of a server after its load.
+    """
     if not MEASURE.exists():
         raise Problem(f"{MEASURE} is not built; ./hakmem bench --list builds it")
     with tempfile.TemporaryDirectory(prefix="hakmem-") as scratch:
@@ -93,7 +96,9 @@ def measure(
         command += ["--stdout", str(output), "--stderr", str(errors)]
         command += [word for name in variables for word in ("--env", f"{name}={variables[name]}")]
         command += [word for part in case.load for word in ("--load", part)]
-        status, said, complaint = _run([*command, "--", *case.command], seconds)
+        command += [word for second in rest_s for word in ("--rest-s", f"{second:g}")]
+        limit_s = seconds + max(rest_s, default=0)
+        status, said, complaint = _run([*command, "--", *case.command], limit_s)
         report = json.loads(said) if status == 0 else {}
         if report and case.kind == "program":
             report["output_sha256"] = file_hash(output)
@@ -114,7 +119,7 @@ def last_json(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _run(command: list[str], timeout_s: int) -> tuple[int, str, str]:
+def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
     """Never leaves the process behind, whatever interrupts us."""
     process = subprocess.Popen(
         command, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

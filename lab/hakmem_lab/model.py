@@ -52,6 +52,12 @@ class Case(_Record):
     title: str = ""  # what it imitates, a few words
     directory: str = ""  # where it runs; "" is a fresh temporary folder
     timeout_s: float = 120.0
+    rest_s: list[float] = field(default_factory=list)  # when to read memory after the work
+
+    @property
+    def without_rest(self) -> Case:
+        """The same, but its memory is not read again after the work."""
+        return dataclasses.replace(self, rest_s=[])
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,8 @@ class Sample(_Record):
     workload: dict[str, Any] | None = None  # the harness's line
     perf: dict[str, float] | None = None  # hardware counters where the machine has them
     output_sha256: str = ""  # of what a program printed; "" of a bench
+    rest: list[list[float]] = field(default_factory=list)
+    """After the work: [[seconds, rss_kib, lazyfree_kib], ...]; empty where nothing rests."""
 
     @property
     def cost_ns(self) -> float:

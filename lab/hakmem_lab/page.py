@@ -6,6 +6,7 @@ The layout is page.html.j2; this file makes the words and figures it shows.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from .tables import (
     machine_line,
     number,
     percent,
+    rest_rows,
     shown_arms,
     star_note,
 )
@@ -74,6 +76,8 @@ def _facts(session: Session, summary: Summary, pictures: Sequence[Path]) -> dict
         "arms": [{"name": arm.name, "ours": arm.is_ours} for arm in arms],
         "speed": _speed_view(summary, arms),
         "memory": _memory_view(summary, arms),
+        "cpu": _cpu_view(summary, arms),
+        "rest": _rest_view(summary, arms),
         "pictures": {
             "speed": _pictures(pictures, "speed-", "Bars of the speed of each case"),
             "both": _pictures(pictures, "time-memory", "Time against memory of each allocator"),
@@ -163,6 +167,44 @@ def _memory_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
         "rows": [view.row(row, arms) for row in summary.rows],
         "totals": _totals(summary, arms, lambda t: t.peak_ratio, lambda t: t.fattest_ratio),
     }
+
+
+def _cpu_view(summary: Summary, arms: list[Arm]) -> dict[str, Any]:
+    """Of programs only; without rows where there is none."""
+    whom = "peer" if summary.has_peers else "allocator"
+    programs = dataclasses.replace(
+        summary, rows=[row for row in summary.rows if row.kind == "program"]
+    )
+    view = _View(
+        lambda cell: cell.cpu_ratio, lambda cell: cell.is_thriftiest, lambda value: value > 1.25,
+        lambda row: row.noise_cpu,
+    )  # fmt: skip
+    return {
+        "anchor": "cpu",
+        "heading": "Processor time of programs: lower is better",
+        "note": f"1.00 is the thriftiest {whom} of the row; {star_note(summary)}.",
+        "rows": [view.row(row, arms) for row in programs.rows],
+        "totals": _totals(programs, arms, lambda t: t.cpu_ratio, lambda t: t.costliest_ratio),
+    }
+
+
+def _rest_view(summary: Summary, arms: list[Arm]) -> list[dict[str, Any]]:
+    """MiB after the work; nothing when no case rested."""
+    return [
+        {
+            "case": row.case,
+            "second": f"{row.second:g}",
+            "cells": [
+                {
+                    "text": mebibytes(row.held_kib.get(arm.name)),
+                    "value": row.held_kib.get(arm.name, ""),
+                    "style": "ours" if arm.is_ours else "",
+                }
+                for arm in arms
+            ],
+        }
+        for row in rest_rows(summary)
+    ]
 
 
 class _View:

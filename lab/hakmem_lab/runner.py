@@ -24,6 +24,8 @@ from .progress import Reporter
 from .schedule import Run, make_schedule, with_again
 
 FAILURES_IN_A_ROW = 3  # then the cell is given up
+REST_ROUNDS = 3
+"""Only the first rounds wait for it: it varies little, and ten seconds a run are long."""
 STATUS_INTERRUPTED = 130
 
 Prove = Callable[[Arm], dict[str, str]]
@@ -103,6 +105,7 @@ def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Cas
     if workload is not None:
         for name in ("rss_end_kib", "lazyfree_end_kib"):
             report[name] = workload.get(name, report.get(name))
+        report["rest"] = _rest_of(workload)
     return Sample.from_json(
         {
             **report,
@@ -117,6 +120,17 @@ def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Cas
             "workload": workload,
         }
     )
+
+
+def _rest_of(workload: dict[str, Any]) -> list[list[float]]:
+    """What a bench still held after its work, without its own tables. Some benches idle by
+    themselves, for as long as their argument IDLE says."""
+    rest = list(workload.get("rest") or [])
+    seconds = workload.get("arguments", {}).get("IDLE")
+    if "rss_idle_kib" in workload and seconds is not None:
+        rest = [[seconds, workload["rss_idle_kib"], workload.get("lazyfree_idle_kib", 0)]]
+    own_kib = workload.get("harness_kib", 0)
+    return [[second, rss_kib - own_kib, lazy_kib] for second, rss_kib, lazy_kib in rest]
 
 
 class _Sitting:
@@ -163,7 +177,12 @@ class _Sitting:
         self._check_unchanged(arm.library or "", case.command[0])
         started, load = machine.now(), os.getloadavg()[0]
         expected = _with_expectation(case, arm)
-        outcome = measure(expected, arm, run.padding)
+        rest_s = case.rest_s if run.round < REST_ROUNDS else []
+        if case.kind == "bench":
+            words = [word for second in rest_s for word in ("--rest", f"{second:g}")]
+            expected = dataclasses.replace(expected, command=[*expected.command, *words])
+            rest_s = []
+        outcome = measure(expected, arm, run.padding, rest_s=rest_s)
         sentence = outcome.sentence(case) or _nothing_measured(case, outcome)
         if sentence:
             self._fail(run, sentence, started, outcome.report.get("status", 127))

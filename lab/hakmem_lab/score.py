@@ -52,7 +52,7 @@ def run(
     session: Annotated[Path | None, typer.Option(help="Only this session's file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
 ) -> None:
-    """Says where hakmem stands: milestones M1 to M5 and the bars of stage A. Measures nothing."""
+    """Says where hakmem stands: real programs first, then milestones and bars. Measures nothing."""
     cards = make_cards(read_sessions(results, session))
     if not cards:
         raise Problem(
@@ -99,9 +99,14 @@ def card_parts(card: Card, built: Built) -> list[Any]:
     here = " (this machine)" if card.machine.get("id") == built.machine else ""
     head = Text(f"Machine {card.machine.get('id', 'unknown')}{here}: ", style="bold")
     head.append(machine_line(card.machine), style="not bold")
+    programs = [score for score in card.scores if score.cpu is not None]
+    others = [score for score in card.scores if score.cpu is None]
+    sessions = list(dict.fromkeys(score.session for score in card.scores))
+    first = [Text(), *_program_table(programs, sessions), *_program_bars(card.program_bars)]
     return [
-        head, Text(), *_milestone_table(card.milestones, len(card.scores)), Text(),
-        *_workload_table(card.scores), Text(), _session_text(card.scores, built), Text(),
+        head, *(first if programs else []), Text(),
+        *_milestone_table(card.milestones, len(card.scores)), Text(),
+        *(_workload_table(others, sessions) if others else []), Text(), _session_text(card.scores, built), Text(),
         *_bar_table(card.bars), Text(),
     ]  # fmt: skip
 
@@ -140,9 +145,44 @@ def _milestone_table(milestones: Sequence[Milestone], count: int) -> list[Any]:
     return [_heading(heading), table]
 
 
-def _workload_table(scores: Sequence[Score]) -> list[Any]:
+def _program_table(scores: Sequence[Score], sessions: Sequence[str]) -> list[Any]:
+    """Everything lower is better here, as in the bars below it."""
+    figures = ("CPU", "time", "peak")
+
+    def make(case_max: int, peer_max: int, gap: int) -> Table:
+        table = _table(
+            "program", "CPU", "peer", "time", "peer ", "peak", "peer  ", "from", figures=figures,
+            whole=("program", "peer", "peer ", "peer  "), gap=gap,
+        )  # fmt: skip
+        for score in scores:
+            cpu = score.cpu.value if score.cpu else 0.0
+            table.add_row(
+                case_name(score.case, case_max), number(cpu),
+                case_name(score.thriftiest_peer, peer_max), number(1 / score.speed.value),
+                case_name(score.fastest_peer, peer_max), number(score.memory.value),
+                case_name(score.leanest_peer, peer_max), str(sessions.index(score.session) + 1),
+            )  # fmt: skip
+        return table
+
+    heading = _heading(
+        "Programs that nobody here wrote: processor time, wall time and peak memory, each against "
+        "the best peer of the row, glibc included; lower is better"
+    )
+    return [heading, _broken_where_needed(make)]
+
+
+def _program_bars(bars: Sequence[Bar]) -> list[Any]:
+    return [
+        Text.assemble(
+            f"{bar.meaning}, {bar.case}: {_measured(bar, True)}, at most {bar.limit:.2f}: ",
+            _verdict(bar),
+        )
+        for bar in bars
+    ]
+
+
+def _workload_table(scores: Sequence[Score], sessions: Sequence[str]) -> list[Any]:
     figures = (column_name("mimalloc 3"), "fastest", "leanest")
-    sessions = list(dict.fromkeys(score.session for score in scores))
 
     def make(case_max: int, peer_max: int, gap: int) -> Table:
         table = _table(
@@ -216,12 +256,12 @@ def _bar_table(bars: Sequence[Bar]) -> list[Any]:
     return [heading, _broken_where_needed(make), *rest, *notes]
 
 
-def _measured(bar: Bar) -> str:
+def _measured(bar: Bar, whole: bool = False) -> str:
     if bar.value is None:
         return "-"
     if bar.case == STARTUP:
         return f"{bar.value:.0f} kB"
-    if bar.letter == "f" or bar.low is None or bar.high is None:
+    if (bar.letter == "f" and not whole) or bar.low is None or bar.high is None:
         return f"{bar.value:.3f}"
     return f"{bar.value:.3f} ({bar.low:.3f} to {bar.high:.3f})"
 

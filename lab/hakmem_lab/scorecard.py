@@ -6,6 +6,9 @@ mimalloc 3, which the milestones are about. Milestones, each harder than the one
 M1, M2, M3   50 %, 55 %, 100 % of mimalloc 3's speed (geometric mean of the workloads)
 M4           the fastest peer of each workload, in the geometric mean
 M5           that, and the leanest peer of each workload in peak memory
+
+Programs that nobody here wrote come first: their processor time against the best peer of each, and
+their peak memory against the leanest, glibc included (bar f of stage E).
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from .summary import (
 OURS = "hakmem"
 RIVAL = "mimalloc 3"
 STAGE_A_PEERS = ("mimalloc 3", "mimalloc 2", "jemalloc", "gperftools", "glibc")
+CPU_MEAN_MAX, CPU_MAX, PEAK_MAX = 0.98, 1.05, 1.05
+"""Of programs: bar f of stage E."""
 STARTUP = "startup"
 STARTUP_KB_MAX = 300
 
@@ -51,6 +56,8 @@ class Score:
     memory: Ratio  # against the leanest peer
     leanest_peer: str
     noise: float | None
+    cpu: Ratio | None = None  # of a program: processor time against the thriftiest peer
+    thriftiest_peer: str = ""
 
     @property
     def milestone(self) -> str:
@@ -69,7 +76,7 @@ class Milestone:
 
 @dataclass(frozen=True)
 class Bar:
-    """One row of stage A's bars."""
+    """One row of the bars of stage A, or of bar f of stage E."""
 
     letter: str
     case: str
@@ -92,6 +99,7 @@ class Card:
     scores: list[Score]
     bars: list[Bar]
     milestones: list[Milestone]
+    program_bars: list[Bar]
 
     def to_json(self) -> dict[str, Any]:
         data = dataclasses.asdict(self)
@@ -121,7 +129,7 @@ def _counts(session: Session, case: str) -> bool:
 def _card(machine: dict[str, Any], cells: dict[str, tuple[Session, Case]]) -> Card:
     scores = [_score(session, case) for session, case in cells.values()]
     scores.sort(key=lambda score: _natural(score.case))
-    return Card(machine, scores, stage_a_bars(cells), milestones(scores))
+    return Card(machine, scores, stage_a_bars(cells), milestones(scores), program_bars(scores))
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
@@ -142,6 +150,7 @@ def _score(session: Session, case: Case) -> Score:
         speed=ours.speed, fastest_peer=row.fastest_peer,
         memory_versus_rival=memory_against(session, case.name, OURS, RIVAL),
         memory=ours.peak_ratio, leanest_peer=row.leanest_peer, noise=row.noise,
+        cpu=None if case.load else ours.cpu_ratio, thriftiest_peer=row.thriftiest_peer,
     )  # fmt: skip
 
 
@@ -220,6 +229,29 @@ def highest(scores: Sequence[Score]) -> str:
             break
         name = milestone.name
     return name
+
+
+# ---- Programs. ----
+
+
+def program_bars(scores: Sequence[Score]) -> list[Bar]:
+    """The mean and the worst of the programs; nothing where none was measured."""
+    cpus = {score.case: score.cpu for score in scores if score.cpu is not None}
+    peaks = {score.case: score.memory for score in scores if score.cpu is not None}
+    if not cpus:
+        return []
+    mean = f"mean of {len(cpus)} programs"
+    costliest = max(cpus, key=lambda case: cpus[case].value)
+    fattest = max(peaks, key=lambda case: peaks[case].value)
+    rows = [
+        (mean, "processor time", CPU_MEAN_MAX, mean_ratio(list(cpus.values()))),
+        (f"worst, {costliest}", "processor time", CPU_MAX, cpus[costliest]),
+        (f"worst, {fattest}", "peak memory", PEAK_MAX, peaks[fattest]),
+    ]
+    return [
+        _bar("f", case, meaning, limit, ratio, lambda value, limit=limit: value <= limit)
+        for case, meaning, limit, ratio in rows
+    ]
 
 
 # ---- Stage A's bars. ----

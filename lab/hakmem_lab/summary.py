@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -52,6 +52,9 @@ class Cell:
     speed: Ratio | None = None
     peak_kib: float | None = None
     peak_ratio: Ratio | None = None
+    cpu_ratio: Ratio | None = None  # of a program; lower is better
+    rest_kib: list[tuple[float, float]] = field(default_factory=list)
+    """After the work: seconds, and the median of what was held then."""
     mean_kib: float | None = None
     end_kib: float | None = None
     lazyfree_end_kib: float | None = None
@@ -60,6 +63,7 @@ class Cell:
     instructions: float | None = None  # per operation
     is_winner: bool = False
     is_leanest: bool = False
+    is_thriftiest: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class Row:
     leanest_peer: str
     noise: float | None  # of the cost: the far end of the interval of the A/A ratio
     noise_peak: float | None
+    thriftiest_peer: str  # of a program, in processor time; else ""
+    noise_cpu: float | None
     cells: dict[str, Cell]
 
 
@@ -89,6 +95,9 @@ class Total:
     worst_speed: float | None
     fattest_case: str
     fattest_ratio: float | None
+    cpu_ratio: float | None  # of programs
+    costliest_case: str
+    costliest_ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -162,7 +171,13 @@ def summarise_case(session: Session, case: Case) -> Row:
     peaks = {name: {s.round: float(s.peak_kib) for s in of} for name, of in samples.items() if of}
     noise, noise_peak = _noise(arms, costs, seed), _noise(arms, peaks, seed)
     fastest, leanest = _best_peer(arms, costs), _best_peer(arms, peaks)
+    is_program = case.kind == "program"
+    cpus = {
+        name: {s.round: _cpu_ns(s) for s in of} for name, of in samples.items() if of and is_program
+    }
+    thriftiest, noise_cpu = _best_peer(arms, cpus), _noise(arms, cpus, seed)
     winners, lean = _best(arms, costs, noise, seed), _best(arms, peaks, noise_peak, seed)
+    thrifty = _best(arms, cpus, noise_cpu, seed)
     cells = {}
     for arm in arms:
         cell = _cell(session, case, arm, samples[arm.name])
@@ -171,11 +186,16 @@ def summarise_case(session: Session, case: Case) -> Row:
                 cell,
                 speed=_ratio(costs[fastest], costs[arm.name], seed),
                 peak_ratio=_ratio(peaks[arm.name], peaks[leanest], seed),
+                cpu_ratio=_ratio(cpus[arm.name], cpus[thriftiest], seed) if cpus else None,
                 is_winner=arm.name in winners,
                 is_leanest=arm.name in lean,
+                is_thriftiest=arm.name in thrifty,
             )
         cells[arm.name] = cell
-    return Row(case.name, case.kind, case.title, fastest, leanest, noise, noise_peak, cells)
+    return Row(
+        case.name, case.kind, case.title, fastest, leanest, noise, noise_peak, thriftiest,
+        noise_cpu, cells,
+    )
 
 
 def _cell(session: Session, case: Case, arm: Arm, samples: list[Sample]) -> Cell:
@@ -189,7 +209,8 @@ def _cell(session: Session, case: Case, arm: Arm, samples: list[Sample]) -> Cell
         cost_ns=_median(s.cost_ns for s in samples),
         cpu_ns=_median(_cpu_ns(s) for s in samples),
         peak_kib=_median(s.peak_kib for s in samples),
-        mean_kib=_median(s.rss_mean_kib for s in samples),
+        rest_kib=_rests(samples),
+        mean_kib=_median(s.rss_mean_kib for s in _unrested(samples)),
         end_kib=_median(_end_kib(s) for s in samples),
         lazyfree_end_kib=_median(_lazyfree_kib(s) for s in samples),
         faults=_median(s.minor_faults + s.major_faults for s in samples),
@@ -212,6 +233,19 @@ def _end_kib(sample: Sample) -> float | None:
     if work is not None and "rss_end_kib" in work:
         return work["rss_end_kib"] - work.get("harness_kib", 0)
     return sample.rss_end_kib
+
+
+def _rests(samples: list[Sample]) -> list[tuple[float, float]]:
+    held: dict[float, list[float]] = {}
+    for sample in samples:
+        for second, rss_kib, *_ in sample.rest:
+            held.setdefault(second, []).append(rss_kib)
+    return [(second, float(numpy.median(held[second]))) for second in sorted(held)]
+
+
+def _unrested(samples: list[Sample]) -> list[Sample]:
+    """A bench that sleeps at its end has another mean than one that does not."""
+    return [sample for sample in samples if not sample.rest] or samples
 
 
 def _lazyfree_kib(sample: Sample) -> float | None:
@@ -310,6 +344,8 @@ def _total(arm: str, rows: list[Row]) -> Total:
     cells = {row.case: row.cells[arm] for row in rows}
     speeds = {case: cell.speed.value for case, cell in cells.items() if cell.speed}
     peaks = {case: cell.peak_ratio.value for case, cell in cells.items() if cell.peak_ratio}
+    cpus = {case: cell.cpu_ratio.value for case, cell in cells.items() if cell.cpu_ratio}
+    costliest = max(cpus, key=cpus.__getitem__, default="")
     slowest = min(speeds, key=speeds.__getitem__, default="")
     fattest = max(peaks, key=peaks.__getitem__, default="")
     return Total(
@@ -322,6 +358,9 @@ def _total(arm: str, rows: list[Row]) -> Total:
         worst_speed=speeds.get(slowest),
         fattest_case=fattest,
         fattest_ratio=peaks.get(fattest),
+        cpu_ratio=geometric_mean(cpus.values()),
+        costliest_case=costliest,
+        costliest_ratio=cpus.get(costliest),
     )
 
 

@@ -6,6 +6,7 @@ A table wider than the terminal is printed in blocks of columns, each with the c
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -35,6 +36,10 @@ def session_table(session: Session, summary: Summary | None = None) -> Group:
     summary = summary or summarise(session)
     parts: list[Any] = [title_text(session, summary), Text()]
     parts += [speed_table(summary), Text(), memory_table(summary)]
+    if any(row.kind == "program" for row in summary.rows):
+        parts += [Text(), cpu_table(summary)]
+    if any(cell.rest_kib for row in summary.rows for cell in row.cells.values()):
+        parts += [Text(), rest_table(summary)]
     if summary.failures:
         parts += [Text(), failure_text(summary)]
     return Group(*parts)
@@ -200,12 +205,29 @@ _MEMORY = _View(
 )
 
 
+_CPU = _View(
+    heading="Processor time of programs, lower is better",
+    best="thriftiest",
+    bad=1.25,
+    ratio=lambda cell: cell.cpu_ratio,
+    is_best=lambda cell: cell.is_thriftiest,
+    noise=lambda row: row.noise_cpu,
+    mean=lambda total: total.cpu_ratio,
+    worst=lambda total: (total.costliest_case, total.costliest_ratio),
+)
+
+
 def speed_table(summary: Summary) -> Any:
     return _view_table(summary, _SPEED)
 
 
 def memory_table(summary: Summary) -> Any:
     return _view_table(summary, _MEMORY)
+
+
+def cpu_table(summary: Summary) -> Any:
+    rows = [row for row in summary.rows if row.kind == "program"]
+    return _view_table(dataclasses.replace(summary, rows=rows), _CPU)
 
 
 def _view_table(summary: Summary, view: _View) -> Group:
@@ -229,14 +251,42 @@ def _view_table(summary: Summary, view: _View) -> Group:
     return Group(heading, _Blocks(make, arms), *worst)
 
 
-def star_note(summary: Summary) -> str:
-    """What the stars mean, or why there are none."""
-    if summary.has_winners:
-        return f"{WINNER} cannot be told from the row's best"
-    return f"fewer than {SAMPLES_MIN} runs tell no best from another"
+@dataclass(frozen=True)
+class RestRow:
+    """What each arm held some time after the work of a case; no figure where it failed."""
+
+    case: str
+    second: float
+    held_kib: dict[str, float]
 
 
-def _block(summary: Summary, view: _View, arms: Sequence[Arm], layout: _Layout) -> Table:
+def rest_rows(summary: Summary) -> list[RestRow]:
+    rows = []
+    for row in summary.rows:
+        rests = {arm.name: dict(row.cells[arm.name].rest_kib) for arm in shown_arms(summary)}
+        for second in sorted({second for rest in rests.values() for second in rest}):
+            held = {arm: rest[second] for arm, rest in rests.items() if second in rest}
+            rows.append(RestRow(row.case, second, held))
+    return rows
+
+
+def rest_table(summary: Summary) -> Group:
+    """Not as ratios: what matters of idle memory is how many MiB of it there are."""
+    rows = rest_rows(summary)
+
+    def make(arms: Sequence[Arm], layout: _Layout) -> Table:
+        table = _arms_table(arms, layout)
+        for row in rows:
+            held = [row.held_kib.get(arm.name) for arm in arms]
+            name = case_name(f"{row.case}, {row.second:g} s", layout.case_max)
+            table.add_row(name, *("-" if kib is None else f"{kib / 1024:.1f}" for kib in held))
+        return table
+
+    heading = Text("Memory after the work, MiB resident, lower is better", style="bold")
+    return Group(heading, _Blocks(make, shown_arms(summary)))
+
+
+def _arms_table(arms: Sequence[Arm], layout: _Layout) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
     )
@@ -245,6 +295,18 @@ def _block(summary: Summary, view: _View, arms: Sequence[Arm], layout: _Layout) 
         style = "bold" if arm.is_ours else ""
         name = column_name(arm.name, layout.word_max)
         table.add_column(name, justify="right", style=style, header_style=style, no_wrap=True)
+    return table
+
+
+def star_note(summary: Summary) -> str:
+    """What the stars mean, or why there are none."""
+    if summary.has_winners:
+        return f"{WINNER} cannot be told from the row's best"
+    return f"fewer than {SAMPLES_MIN} runs tell no best from another"
+
+
+def _block(summary: Summary, view: _View, arms: Sequence[Arm], layout: _Layout) -> Table:
+    table = _arms_table(arms, layout)
     table.add_column("noise", justify="right", no_wrap=True, style="dim")
     for row in summary.rows:
         cells = [_cell_text(row.cells[arm.name], view) for arm in arms]
@@ -255,9 +317,11 @@ def _block(summary: Summary, view: _View, arms: Sequence[Arm], layout: _Layout) 
     table.add_section()
     table.add_row("geometric mean", *(_total_text(view.mean(t)) for t in totals), style="bold")
     table.add_row("worst row", *(_total_text(view.worst(t)[1]) for t in totals))
-    if any(total.rows < len(summary.rows) for total in totals):
-        counts = (f"{total.rows} " for total in totals)
-        table.add_row(f"rows, of {len(summary.rows)}", *counts, style="dim")
+    rows = summary.rows
+    counts = [sum(view.ratio(row.cells[arm.name]) is not None for row in rows) for arm in arms]
+    if min(counts, default=0) < len(rows):
+        shown = (f"{count} " for count in counts)
+        table.add_row(f"rows, of {len(rows)}", *shown, style="dim")
     return table
 
 

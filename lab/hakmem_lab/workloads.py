@@ -2,11 +2,13 @@
 
 An entry names a `program` of bench/ (one line of JSON, time per operation) or a `script` of
 bench/programs/ (wall time), its `arguments`, those of a run under a second (`smoke`), the smallest
-`suite` it belongs to, its number of `threads`, and a `title` of a few words.
+`suite` it belongs to, its number of `threads`, and a `title` of a few words. With `rest = true`
+the memory is read again some seconds after the work has ended.
 
 A script has two verbs: `prepare DIRECTORY` makes its inputs, once; `run DIRECTORY` becomes the
 program. Status 77 of the first means that the program is not on this machine; its last line says
-what to do.
+what to do. With `server = true` the program is a server, and a third verb, `load DIRECTORY`, is the
+command that loads it.
 """
 
 from __future__ import annotations
@@ -25,10 +27,17 @@ from .places import BUILD, ROOT, cache_directory
 from .problem import Problem, Usage
 
 SUITES = ("quick", "core", "full")  # each holds those before it
+KINDS = ("programs", "idle")
+"""Suites across these: real programs; what is left when the work has ended."""
 FILE = ROOT / "bench" / "workloads.toml"
 STATUS_MISSING = 77
+REST_S = (1.0, 5.0, 10.0)
+"""When the memory after the work is read."""
 PREPARE_TIMEOUT_S = 900
-_KEYS = {"program", "script", "arguments", "smoke", "suite", "threads", "title", "timeout_s"}
+_KEYS = {
+    "program", "script", "arguments", "smoke", "suite", "threads", "title", "timeout_s", "rest",
+    "server",
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,7 @@ class Workload:
     smoke: list[str] = field(default_factory=list)  # arguments of the short run; bench only
     script: Path | None = None
     inputs: Path | None = None  # where a script prepares what it needs
+    idles: bool = False  # its memory after the work is read
 
     @property
     def smoke_command(self) -> list[str]:
@@ -83,9 +93,9 @@ def select(
 ) -> list[Workload]:
     """Those of a suite, or those that match one of the patterns whatever their suite; of these
     the part I of N."""
-    if suite not in SUITES:
-        raise Usage(f"there is no suite '{suite}'; there are {', '.join(SUITES)}")
-    chosen = [w for w in workloads if SUITES.index(w.case.suite) <= SUITES.index(suite)]
+    if suite not in (*SUITES, *KINDS):
+        raise Usage(f"there is no suite '{suite}'; there are {', '.join((*SUITES, *KINDS))}")
+    chosen = [w for w in workloads if _belongs(w, suite)]
     words = [word.strip() for word in patterns.split(",") if word.strip()]
     if words:
         for word in words:
@@ -95,6 +105,14 @@ def select(
             w for w in workloads if any(fnmatch.fnmatchcase(w.case.name, word) for word in words)
         ]
     return _part(chosen, split)
+
+
+def _belongs(workload: Workload, suite: str) -> bool:
+    if suite == "programs":
+        return workload.script is not None and not workload.case.load
+    if suite == "idle":
+        return workload.idles
+    return SUITES.index(workload.case.suite) <= SUITES.index(suite)
 
 
 def _part(workloads: list[Workload], split: str) -> list[Workload]:
@@ -119,13 +137,20 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
         "title": entry.get("title", ""),
         "timeout_s": float(entry.get("timeout_s", 120)),
     }
+    rests = entry.get("rest", False)
+    if rests is True:
+        facts["rest_s"] = list(REST_S)
     if "program" in entry:
         command = [str(programs / entry["program"]), *arguments]
-        return Workload(Case(command=command, kind="bench", **facts), list(entry.get("smoke", [])))
+        case = Case(command=command, kind="bench", **facts)
+        return Workload(case, list(entry.get("smoke", [])), idles=bool(rests))
     script = file.parent / "programs" / entry["script"]
     inputs = _inputs_of(script)
     command = ["/bin/bash", str(script), "run", str(inputs), *arguments]
-    return Workload(Case(command=command, kind="program", **facts), script=script, inputs=inputs)
+    if entry.get("server", False):
+        facts["load"] = ["/bin/bash", str(script), "load", str(inputs), *arguments]
+    case = Case(command=command, kind="program", **facts)
+    return Workload(case, script=script, inputs=inputs, idles=bool(rests))
 
 
 def _inputs_of(script: Path) -> Path:
@@ -147,6 +172,13 @@ def _problem_of(entry: Any) -> str:
         return "needs either program or script"
     if entry.get("suite", "full") not in SUITES:
         return f"is of no known suite: '{entry['suite']}'"
+    is_server = entry.get("server", False)
+    if not isinstance(is_server, bool) or (is_server and "script" not in entry):
+        return "can be a server only as a script, by true"
+    if entry.get("rest", False) not in (True, False, "itself"):
+        return "rest is not true, or 'itself' of a workload that rests without being told"
+    if entry.get("rest") is True and "script" in entry and not is_server:
+        return "rests, but a program that is no server has ended when its work has"
     for key in ("arguments", "smoke"):
         words = entry.get(key, [])
         if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):

@@ -279,3 +279,42 @@ def test_options_of_the_program_are_its_own(monkeypatch, capsys):
     assert cli.main(["compare", "--", "sh", "--load", "x"]) == 1
     assert seen == [["sh", "-c", "--json"], ["sh", "--load", "x"]]
     assert "hakmem: compare: enough" in capsys.readouterr().err
+
+
+def idle_server(held: dict[str, float]) -> Session:
+    """`held`: MiB after ten seconds."""
+    one = session({arm: (1.0, 1.0) for arm in held})
+    case = dataclasses.replace(one.cases[0], load=["load"], rest_s=[1.0, 10.0])
+    samples = []
+    for sample in one.samples:
+        kib = held[sample.arm.removesuffix(" (again)")] * 1024 + sample.round
+        rest = [[1.0, 90.0 * 1024, 0], [10.0, kib, 0]] if sample.round < 3 else []
+        samples.append(dataclasses.replace(sample, rest=rest))
+    return dataclasses.replace(one, cases=[case], samples=samples)
+
+
+def test_what_an_idle_server_holds_is_said_when_it_differs():
+    one = idle_server({"glibc": 81.0, "hakmem": 15.0, "jemalloc": 14.5})
+    (note,) = [n for n in compare_arms(one, summarise(one)).notes if "idle" in n]
+    assert note == (
+        "Held by the idle server 10 s after its load: hakmem 15.0 MiB, jemalloc 14.5 MiB and glibc "
+        "81.0 MiB."
+    )
+    same = idle_server({"glibc": 81.0, "hakmem": 80.5})
+    assert not [n for n in compare_arms(same, summarise(same)).notes if "idle" in n]
+
+
+def test_the_table_has_a_column_for_each_reading():
+    one = idle_server({"glibc": 81.0, "hakmem": 15.0})
+    comparison = compare_arms(one, summarise(one))
+    console = Console(file=io.StringIO(), width=200)
+    for part in compare.report_parts(one, comparison):
+        console.print(part)
+    text = console.file.getvalue()
+    assert "MiB after 1 s" in text and "MiB after 10 s" in text and " 15.0 " in text
+    result = json.loads(json.dumps(comparison.to_json()))["results"][0]
+    assert [second for second, _ in result["cell"]["rest_kib"]] == [1, 10]
+    plain = session({"glibc": (1.0, 1.0), "hakmem": (1.0, 1.0)})
+    console = Console(file=io.StringIO(), width=200)
+    console.print(compare.footnote(plain, compare_arms(plain, summarise(plain))))
+    assert "known of servers only" in console.file.getvalue()

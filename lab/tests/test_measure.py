@@ -227,6 +227,47 @@ def test_a_load_that_never_succeeds() -> None:
     assert (seen["end"], seen["status"]) == ("load", 127)
 
 
+RESTING = """
+import socket, time
+held = bytearray(100 << 20)
+s = socket.create_server(('127.0.0.1', {port}))
+s.accept()[0].recv(1)  # until the load has ended
+time.sleep(1)
+del held
+time.sleep({lives})
+raise SystemExit({status})
+"""
+ENDING = "import os, socket; c = socket.create_connection(('127.0.0.1', {port})); os._exit(0)"
+
+
+def resting(rest_s: int, lives: float, status: int = 0) -> dict[str, object]:
+    """A server that lets go of 100 MiB a second after its load."""
+    port = free_port()
+    server = python(RESTING.format(port=port, lives=lives, status=status))
+    load = load_words(python(ENDING.format(port=port)))
+    return report("--rest-s", str(rest_s), *load, "--", *server)
+
+
+def test_a_server_rests_after_its_load() -> None:
+    seen = resting(rest_s=3, lives=60)
+    assert seen["end"] == "stopped"
+    ((second, rss_kib, _),) = seen["rest"]
+    assert second == 3 and rss_kib < 50 << 10
+    # The time and the memory at the end are the load's.
+    assert seen["wall_ns"] < 3e9 and seen["rss_end_kib"] >= 100 << 10
+
+
+def test_a_server_that_ends_in_its_rest() -> None:
+    asked, failed = resting(rest_s=60, lives=0), resting(rest_s=60, lives=0, status=3)
+    assert (asked["end"], asked["rest"]) == ("stopped", [])
+    assert (failed["end"], failed["status"]) == ("exit", 3)
+
+
+def test_no_load_no_rest() -> None:
+    assert report("--rest-s", "1", "--", "true")["rest"] == []
+    assert raw("--rest-s", "2", "--rest-s", "1", "--", "true").returncode == 2
+
+
 def test_a_server_that_ends_before_its_load() -> None:
     seen = report("--load", "sleep", "--load", "30", "--", "sh", "-c", "exit 3")
     assert (seen["end"], seen["status"]) == ("exit", 3)
@@ -283,7 +324,7 @@ def test_sentences_of_failures() -> None:
     assert said(["sh", "-c", "kill -ABRT $$"]) == "it was killed by signal 6 (SIGABRT)"
     assert said(["sleep", "9"], 1) == "it took longer than 1 s"
     assert said(["/no/program"]) == "cannot start /no/program: No such file or directory."
-    assert said(["true"], load=["sleep", "9"]) == "it ended with status 0 before its load did"
+    assert said(["true"], load=["sleep", "9"]) == "it ended with status 0 before it was stopped"
     failed = Outcome({"end": "load", "status": 4}, "", "")
     assert failed.sentence(Case("c", ["x"], load=["y"])) == "its load command failed with status 4"
 

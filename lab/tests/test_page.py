@@ -109,3 +109,13 @@ def test_figures_have_three_digits_and_a_unit():
     assert duration(9_996) == "10.0 us" and duration(1.5e9) == "1.50 s"
     assert duration(250e9) == "250 s"
     assert mebibytes(1024 * 1500) == "1,500" and mebibytes(512) == "0.50"
+
+
+def test_memory_after_the_work_and_processor_time_have_tables(tmp_path: Path):
+    one = synthetic.session(["redis_idle"], kind="program")
+    text = read(one, tmp_path)[1]
+    assert 'id="cpu"' in text and 'id="rest"' not in text
+    one.samples = [dataclasses.replace(s, rest=[[10, 15.0 * 1024, 0]]) for s in one.samples]
+    text = read(one, tmp_path)[1]
+    assert 'id="rest"' in text and 'data-value="15360.0">15.0' in text
+    assert 'id="cpu"' not in read(synthetic.session(["replace_400"]), tmp_path)[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -313,3 +314,38 @@ def test_an_interrupt_that_breaks_a_cleanup_is_one(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(runner, "measure", full)
     with pytest.raises(OSError, match="No space left"):
         run(cases, arms, 1, tmp_path)
+
+
+HARNESS = """
+rest=$(echo "$*" | grep -o -- '--rest [0-9]*' | sed 's/--rest \\(.*\\)/[\\1,5000,0]/' | paste -sd,)
+echo '{"operations": 1, "nanoseconds": 1, "rss_peak_kib": 9000, "harness_kib": 1000,' \
+    '"rest": ['$rest']}'
+"""
+
+
+def test_only_the_first_rounds_rest(tmp_path: Path) -> None:
+    """They are asked for the memory after the work, without the bench's own tables."""
+    case = Case("bench", ["/bin/sh", "-c", HARNESS, "bench"], kind="bench", rest_s=[1.0, 10.0])
+    done = run([case], [GLIBC], runner.REST_ROUNDS + 1, tmp_path, again=False)
+    rests = [sample.rest for sample in done.of("bench", "glibc")]
+    assert rests == [[[1, 4000, 0], [10, 4000, 0]]] * runner.REST_ROUNDS + [[]]
+
+
+def test_a_bench_that_rests_by_itself(tmp_path: Path) -> None:
+    line = (
+        '{"operations": 1, "nanoseconds": 1, "rss_peak_kib": 9000, "harness_kib": 1000,'
+        ' "arguments": {"IDLE": 2}, "rss_idle_kib": 5000, "lazyfree_idle_kib": 7}'
+    )
+    case = Case("bench", ["/bin/sh", "-c", f"echo '{line}'", "bench"], kind="bench")
+    (sample,) = run([case], [GLIBC], 1, tmp_path, again=False).of("bench", "glibc")
+    assert sample.rest == [[2, 4000, 7]]
+
+
+@pytest.mark.skipif(not (BUILD / "bench/startup").exists(), reason="the benches are not built")
+def test_a_real_workload_rests() -> None:
+    words = [str(BUILD / "bench/replace"), "--smoke", "--rest", "0.01", "--rest", "0.02"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    rest = json.loads(done.stdout)["rest"]
+    assert [second for second, _, _ in rest] == [0.01, 0.02] and rest[0][1] > 0
+    for wrong in (["--rest", "2", "--rest", "1"], ["--rest", "x"]):
+        assert subprocess.run([words[0], *wrong], capture_output=True, timeout=60).returncode == 2

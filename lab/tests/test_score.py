@@ -174,3 +174,38 @@ def test_nothing_stored_is_one_sentence(tmp_path: Path):
         score.run(results=tmp_path, session=None, as_json=False)
     with pytest.raises(Problem, match="there is no folder"):
         score.run(results=tmp_path / "none", session=None, as_json=False)
+
+
+def programs(cost: float, memory: float, peak: float = 1.0) -> Session:
+    """Two programs and a server, which is none of them."""
+    one = synthetic.session(
+        ["python", "z3", "redis_idle"],
+        {"hakmem": (cost, memory), "glibc": (1.0, peak), "mimalloc 3": (1.1, 2.0)},
+        spread=0.0, vary=False, kind="program",
+    )  # fmt: skip
+    one.cases[2] = dataclasses.replace(one.cases[2], load=["load"])
+    return one
+
+
+def test_programs_are_judged_by_processor_time_and_peak():
+    (card,) = make_cards([programs(0.97, 1.06)])
+    mean, worst, peak = card.program_bars
+    assert mean.case == "mean of 2 programs" and worst.case.startswith("worst, ")
+    assert mean.value == pytest.approx(0.97) and mean.met and worst.met
+    assert peak.value == pytest.approx(1.06, rel=1e-3) and not peak.met
+    assert [score.case for score in card.scores if score.cpu is None] == ["redis_idle"]
+    (slow,) = make_cards([programs(1.06, 1.0)])
+    assert [bar.met for bar in slow.program_bars] == [False, False, True]
+    assert make_cards([measured(0.7)])[0].program_bars == []
+
+
+def test_programs_come_first():
+    text = shown(programs(0.97, 1.06), 100)
+    lines = text.splitlines()
+    assert all(len(line.rstrip()) <= 100 for line in lines)
+    assert text.index("Programs that nobody here wrote") < text.index("Milestones")
+    assert text.index("Milestones") < text.index("Each workload")
+    row = next(line for line in lines if line.startswith("z3"))
+    assert row.split() == ["z3", "0.97", "glibc", "0.97", "glibc", "1.06", "glibc", "1"]
+    assert "processor time, mean of 2 programs: 0.970 (0.970 to 0.970), at most 0.98: met" in text
+    assert "peak memory, worst, python: 1.060" in text and "at most 1.05: missed" in text

@@ -1,5 +1,6 @@
 """tables.py: fits its width, loses nothing without colour, shows failures."""
 
+import dataclasses
 import io
 
 import pytest
@@ -97,3 +98,24 @@ def test_names_in_columns_and_rows():
 def test_numbers_and_machine():
     assert number(1.004) == "1.00" and number(153.2) == "153"
     assert machine_line({}) == "unknown machine"
+
+
+def test_programs_have_a_table_of_processor_time():
+    text = shown(synthetic.session(["python"], kind="program"), 160)
+    assert "Processor time of programs" in text
+    assert "Processor time" not in shown(synthetic.session(["replace_400"]), 160)
+
+
+def test_memory_after_the_work_is_shown_in_mib():
+    one = synthetic.session(["redis_idle", "growth"], {"hakmem": (1, 1), "glibc": (1, 1)})
+    assert "Memory after the work" not in shown(one, 100)
+    held = {"hakmem": 15.0, "hakmem (again)": 15.0, "glibc": 81.0}
+    one.samples = [
+        dataclasses.replace(s, rest=[[1, 90 * 1024, 0], [10, held[s.arm] * 1024, 0]])
+        if s.case == "redis_idle" and s.round < 3 else s
+        for s in one.samples
+    ]  # fmt: skip
+    text = shown(one, 100)
+    assert "Memory after the work" in text and "growth, 1 s" not in text
+    line = next(line for line in text.splitlines() if line.startswith("redis_idle, 10 s"))
+    assert line.split()[-2:] == ["15.0", "81.0"]

@@ -148,3 +148,57 @@ def test_the_entries_of_this_checkout() -> None:
         else:
             source = workloads.ROOT / "bench" / f"{os.path.basename(one.case.command[0])}.c"
             assert source.is_file() and one.smoke, one.case.name
+
+
+SERVER = """
+[plain]
+script = "real.sh"
+
+[served]
+script = "real.sh"
+arguments = ["idle"]
+server = true
+rest = true
+
+[alone]
+program = "alpha"
+rest = "itself"
+
+[rested]
+program = "alpha"
+rest = true
+"""
+
+
+def test_programs_and_idle_workloads_are_suites(tmp_path: Path) -> None:
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "real.sh").write_text(SCRIPT)
+    (tmp_path / "workloads.toml").write_text(SERVER)
+    known = workloads.read_workloads(tmp_path / "workloads.toml", tmp_path / "bench")
+    assert names(workloads.select(known, "programs")) == ["plain"]
+    assert names(workloads.select(known, "idle")) == ["served", "alone", "rested"]
+    served = known[1].case
+    assert served.load[2:] == ["load", str(known[1].inputs), "idle"]
+    assert served.rest_s == known[3].case.rest_s == list(workloads.REST_S)
+    assert known[2].case.rest_s == [] == served.without_rest.rest_s
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('script = "real.sh"\nrest = true', "no server has ended"),
+        ('program = "alpha"\nserver = true', "can be a server only as a script"),
+        ('program = "alpha"\nrest = 3', "rest is not true"),
+    ],
+)
+def test_who_cannot_rest(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "workloads.toml").write_text(f"[wrong]\n{line}\n")
+    with pytest.raises(Problem, match=said):
+        workloads.read_workloads(tmp_path / "workloads.toml", tmp_path)
+
+
+def test_the_suite_of_programs_is_large_enough() -> None:
+    """Bar f of stage E is about them: each has a script and a name of its own."""
+    programs = workloads.select(workloads.read_workloads(), "programs")
+    assert len({one.script for one in programs}) >= 20
+    assert all(one.case.kind == "program" and one.case.title for one in programs)
