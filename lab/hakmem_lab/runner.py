@@ -239,6 +239,7 @@ class _Sitting:
             arm = self._arms[arm_name]
             if case.kind == "bench" or arm.again_of or name in self._session.proofs:
                 continue
+            self._reporter.note(f"asking the loader who serves {name}")
             files, sentence = serving.prove_program(case, arm)
             if sentence:
                 self._reporter.say(f"{case_name} under {arm_name}: {sentence}")

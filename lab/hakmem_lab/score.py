@@ -106,8 +106,8 @@ def card_parts(card: Card, built: Built) -> list[Any]:
     return [
         head, *(first if programs else []), Text(),
         *_milestone_table(card.milestones, len(card.scores)), Text(),
-        *(_workload_table(others, sessions) if others else []), Text(), _session_text(card.scores, built), Text(),
-        *_bar_table(card.bars), Text(),
+        *(_workload_table(others, sessions) if others else []), Text(),
+        _session_text(card.scores, built), Text(), *_bar_table(card.bars), Text(),
     ]  # fmt: skip
 
 
