@@ -201,7 +201,7 @@ def _cases(program: list[str] | None, suite: str, workload: str) -> list[Case]:
             raise Usage("either a program of your own, or --suite or --workload")
         return [make_case(program, "", TIMEOUT_S)]
     chosen = workloads.select(workloads.read_workloads(), suite or "quick", workload)
-    return [one.case for one in prepared(chosen)]
+    return [one.case.without_rest for one in prepared(chosen)]
 
 
 def _key(

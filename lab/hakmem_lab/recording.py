@@ -123,7 +123,7 @@ def main(
     with only_session(force):
         findings = check_fitness(force)
         session = runner.run_session(
-            [one.case for one in prepared(chosen)], equal_arms(), rounds, None,
+            [one.case.without_rest for one in prepared(chosen)], equal_arms(), rounds, None,
             ["recording", "--workload", workload], results=results, again=False,
             findings=findings,
         )

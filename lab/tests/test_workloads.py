@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,12 @@ def test_the_suite_of_programs_is_large_enough() -> None:
     programs = workloads.select(workloads.read_workloads(), "programs")
     assert len({one.script for one in programs}) >= 20
     assert all(one.case.kind == "program" and one.case.title for one in programs)
+
+
+def test_scripts_are_sound_and_name_their_packages() -> None:
+    for script in sorted((workloads.ROOT / "bench" / "programs").glob("*.sh")):
+        subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
+        if script.name != "common.sh":
+            lines = script.read_text().splitlines()
+            assert any(line.startswith("# packages: ") for line in lines), script
+            assert lines[-1] == 'main "$@"', script
