@@ -2,7 +2,8 @@
 # `main "$@"` as its last line.
 #
 #   NAME.sh prepare DIRECTORY        makes the inputs there, the same each time; nothing is done
-#                                    where this version of the script has made them before
+#                                    where this version of the script has made them before; installs
+#                                    what it needs when root on Debian may
 #   NAME.sh run DIRECTORY [WORD]     becomes the program, so that an LD_PRELOAD of the caller
 #                                    serves it, and nothing else but this shell on the way there
 #   NAME.sh load DIRECTORY [WORD]    loads the program when it is a server, and ends
@@ -13,7 +14,8 @@
 #                         prints goes to DIRECTORY/log; it may end with `stop 77 SENTENCE`
 #   run_program [WORD]    called with $inputs; builtins only, then exec; output to /dev/null
 #   load_program [WORD]   of servers; called with $inputs, in the folder in which the server runs
-# and names in a line "# packages: A B" the Debian packages that bring what it needs.
+# and names in a line "# packages: A B" the Debian packages that bring what it needs. Where a program
+# in PATH is not all that it needs, it defines find_absent anew.
 #
 # Exit status: 0, 1 preparing failed, 2 wrong call or not prepared, 77 what it needs is not here
 # (one sentence says what); of `run` the program's own.
@@ -30,19 +32,36 @@ stop() {
     exit "$1"
 }
 
-missing() {
+# Sets `absent` to the first program that is not there, or to nothing.
+find_absent() {
+    for absent in "${needs[@]}"; do
+        command -v "$absent" >/dev/null || return
+    done
+    absent=
+}
+
+# apt_get WORD...: its output is the log's; never asks.
+apt_get() {
+    DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"
+} >>"$inputs/log" 2>&1 </dev/null
+
+install_absent() {
     local packages
-    packages=$(sed -n 's/^# packages: //p' "$script")
-    stop 77 "$1; on Debian: apt-get install $packages"
+    read -r -a packages < <(sed -n 's/^# packages: //p' "$script")
+    find_absent
+    if [[ -n $absent && $EUID == 0 ]] && command -v apt-get >/dev/null; then
+        apt_get update
+        apt_get install -y --no-install-recommends "${packages[@]}"
+        find_absent
+    fi
+    [[ -z $absent ]] || stop 77 "$absent is not installed; on Debian: apt-get install ${packages[*]}"
 }
 
 prepare() {
-    local program version
+    local version
     unset LD_PRELOAD
-    for program in "${needs[@]}"; do
-        command -v "$program" >/dev/null || missing "$program is not installed"
-    done
     mkdir -p "$inputs" 2>/dev/null || stop 1 "cannot make the directory $inputs"
+    install_absent
     root=$(cd -- "${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}../.." && pwd) || exit 1
     version=$(cat "${BASH_SOURCE[0]}" "$script" | cksum)
     [[ -e $inputs/prepared && $(<"$inputs/prepared") == "$version" ]] && exit 0

@@ -11,12 +11,15 @@ here=${0%"${0##*/}"}
 . "${here:-./}common.sh"
 needs=(python3)
 
+# An interpreter that has numpy: the distribution's before others.
+find_absent() {
+    absent=numpy
+    for python in /usr/bin/python3 python3; do
+        "$python" -c 'import numpy' 2>/dev/null && absent= && return
+    done
+}
+
 make_inputs() {
-    # The interpreter itself that has numpy: the distribution's before others.
-    local python
-    for python in /usr/bin/python3 "$(command -v python3)"; do
-        "$python" -c 'import numpy' 2>/dev/null && break
-    done || stop 77 "numpy: python3 has no numpy; on Debian: apt-get install python3-numpy"
     "$python" -c 'import os, sys; print(os.path.realpath(sys.executable))' >interpreter || return
     cat >work.py <<'EOF'
 import numpy as np

@@ -133,6 +133,11 @@ def prepared(chosen: Sequence[Workload]) -> list[Workload]:
     """Those that can run here; says why others cannot."""
     ready = []
     for one in chosen:
+        if one.inputs is not None and not one.inputs.exists():
+            _errors.print(
+                f"hakmem: preparing {one.script.stem if one.script else ''}, once", markup=False,
+                highlight=False, soft_wrap=True,
+            )
         reason = one.prepare()
         if reason:
             _errors.print(
