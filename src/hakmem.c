@@ -22,6 +22,7 @@
 #include "region/huge.c"
 #include "region/purge.c"
 #include "region/superslab.c"
+#include "region/superslab_index.c"
 #include "region/superslab_pages.c"
 #include "region/window.c"
 

@@ -55,4 +55,29 @@ HAK_INLINE uint64_t bits_run_starts(uint64_t map, uint32_t count)
     return map;
 }
 
+/* The length of the longest run of ones, 0 to 64. */
+HAK_INLINE uint32_t bits_longest_run(uint64_t map)
+{
+    if (map == 0) {
+        return 0;
+    }
+    if (((map + (map & (0 - map))) & map) == 0) { /* one run: adding its lowest bit clears it */
+        return bits_log2(map) - bits_lowest(map) + 1;
+    }
+    uint64_t starts[6]; /* [k]: where 2^k ones start */
+    uint32_t power = 0;
+    starts[0] = map;
+    while (power < 5 && (map & map >> (1u << power)) != 0) {
+        map &= map >> (1u << power);
+        starts[++power] = map;
+    }
+    uint32_t length = 1u << power;
+    while (power-- != 0) { /* then half of that more, a quarter, ... */
+        uint64_t longer = map & starts[power] >> length;
+        map = longer != 0 ? longer : map;
+        length += longer != 0 ? 1u << power : 0;
+    }
+    return length;
+}
+
 #endif

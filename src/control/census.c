@@ -198,17 +198,6 @@ static void census_walk_slices(struct census *census)
     }
 }
 
-HAK_RACY_READER static uint64_t census_superslabs(void)
-{
-    uint64_t count = 0;
-    size_t end = atomic_load_relaxed(&hak__superslabs.count);
-    for (size_t i = 0; i < end; i++) {
-        uint32_t state = atomic_load_relaxed(&superslab_at(i)->state);
-        count += state == SUPERSLAB_CLAIMED ? 1 : 0;
-    }
-    return count;
-}
-
 void hak__census_take(struct census *census)
 {
     *census = (struct census){.spans_count = 0};
@@ -219,7 +208,7 @@ void hak__census_take(struct census *census)
     census_walk_slices(census);
     census_count_heaps(census);
     census_count_threads(census);
-    census->superslabs_count = census_superslabs();
+    census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);
     census->whales = hak__whale_totals();
     hak__gate_leave();
 }

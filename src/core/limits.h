@@ -54,6 +54,13 @@
  * claim. */
 #define TABLE_STEP_SUPERSLABS (HAK_TINY_LIMITS ? 16u : 64u)
 
+/* Superslabs looked at for an aligned run, twice at most: a run that is long enough for it may lie
+ * wrongly. */
+#define ALIGNED_LOOKS (HAK_TINY_LIMITS ? 8u : 64u)
+
+/* Superslabs that a purge pass looks at before it lets the lock go. */
+#define PURGE_LOOKS (HAK_TINY_LIMITS ? 2u : 64u)
+
 /* Memory for heaps and threads comes so much at a time; what is not touched costs nothing. */
 #define METADATA_CHUNK_SIZE ((size_t)256 << 10)
 

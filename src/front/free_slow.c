@@ -14,6 +14,7 @@
 #include "front/fast.h"
 #include "front/slow.h"
 #include "large/emergency.h"
+#include "region/superslab.h"
 
 #include <errno.h>
 
@@ -100,13 +101,19 @@ void hak__report_foreign(const void *pointer)
     }
 }
 
+/* No superslab of ours is there: skipped, unmapped or lost addresses of the window may be anybody's.
+ */
+static struct location locate_outside(const void *pointer, size_t slice)
+{
+    size_t bytes = hak__whale_bytes(pointer);
+    return (struct location){bytes != 0 ? PLACE_WHALE : PLACE_FOREIGN, 0, slice, bytes};
+}
+
 struct location hak__locate(const void *pointer)
 {
-    struct location location = {PLACE_FOREIGN, 0, window_slice_of(pointer), 0};
+    struct location location = {PLACE_NOBODY, 0, window_slice_of(pointer), 0};
     if (!window_contains_slice(location.slice)) {
-        location.bytes = hak__whale_bytes(pointer);
-        location.place = location.bytes != 0 ? PLACE_WHALE : PLACE_FOREIGN;
-        return location;
+        return locate_outside(pointer, location.slice);
     }
     uint32_t code = window_owner(location.slice) & OWNER_CODE_MASK;
     if (code == OWNER_SPAN) {
@@ -116,8 +123,8 @@ struct location hak__locate(const void *pointer)
         location.place = PLACE_SLAB;
         location.class_index = code;
         location.bytes = size_class_bytes(code);
-    } else {
-        location.place = PLACE_NOBODY;
+    } else if (!superslab_has_slice(location.slice)) {
+        return locate_outside(pointer, location.slice);
     }
     return location;
 }

@@ -45,10 +45,8 @@ size_t hak_good_size(size_t size)
 bool hak_owns(const void *pointer)
 {
     size_t slice = window_slice_of(pointer);
-    if (!window_contains_slice(slice)) {
-        return hak__whale_containing(pointer).address != 0;
-    }
-    return true;
+    return (window_contains_slice(slice) && superslab_has_slice(slice)) ||
+           hak__whale_containing(pointer).address != 0;
 }
 
 /* False: refused, or not possible now. */

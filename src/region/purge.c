@@ -40,20 +40,21 @@ static uint64_t purge_runs(size_t index, uint64_t map)
     return failed;
 }
 
-/* Takes the due slices of the next superslab from `index` on out of its free map; what else is free
+/* Takes the due slices of the next superslab from *next on out of its free map; what else is free
  * and dirty there is due next time. None are due where only huge pages may be welcomed again.
- * Returns its index, or SIZE_MAX when no superslab is left. */
-static size_t purge_take_next(size_t index, bool everything, uint64_t *due)
+ * Returns its index; SIZE_MAX when nothing is to be done in those looked at. *next is where to go
+ * on, SIZE_MAX when no superslab is left. */
+static size_t purge_take_next(size_t *next, bool everything, uint64_t *due)
 {
-    struct superslab_table *table = &hak__superslabs;
     size_t found = SIZE_MAX;
     lock_acquire(&hak__region_lock);
-    for (; index < table->count && found == SIZE_MAX; index++) {
-        const struct superslab_group *group = superslab_group(index / SUPERSLAB_GROUP);
-        if (index % SUPERSLAB_GROUP == 0 && (group->has_free | group->split) == 0) {
-            index += SUPERSLAB_GROUP - 1;
-            continue;
+    for (uint32_t looks = 0; looks < PURGE_LOOKS && found == SIZE_MAX; looks++) {
+        size_t index = hak__superslab_index_find(INDEX_DIRTY, INDEX_DIRTY_WORK, *next);
+        if (index == INDEX_NONE) {
+            *next = SIZE_MAX;
+            break;
         }
+        *next = index + 1;
         struct superslab *superslab = superslab_at(index);
         *due = superslab->free & superslab->dirty & (everything ? ~UINT64_C(0) : superslab->aged);
         if (*due != 0) {
@@ -68,24 +69,24 @@ static size_t purge_take_next(size_t index, bool everything, uint64_t *due)
     return found;
 }
 
-/* One superslab; moves *index to it, to SIZE_MAX when none is left. Returns the bytes given back.
- */
-static size_t purge_next(size_t *index, bool everything)
+/* One superslab; moves *next behind it, to SIZE_MAX when none is left. Returns the bytes given
+ * back. */
+static size_t purge_next(size_t *next, bool everything)
 {
     uint64_t due = 0;
-    *index = purge_take_next(*index, everything, &due);
-    if (*index == SIZE_MAX) {
+    size_t index = purge_take_next(next, everything, &due);
+    if (index == SIZE_MAX) {
         return 0;
     }
     if (due == 0) {
-        hak__superslab_join(*index);
+        hak__superslab_join(index);
         return 0;
     }
-    bool stays_away = due == ~UINT64_C(0) || hak__superslab_split(*index);
-    uint64_t failed = purge_runs(*index, due);
+    bool stays_away = due == ~UINT64_C(0) || hak__superslab_split(index);
+    uint64_t failed = purge_runs(index, due);
     lock_acquire(&hak__region_lock);
-    superslab_at(*index)->dirty &= ~(stays_away ? due & ~failed : 0);
-    hak__superslab_mark_free(*index, due);
+    superslab_at(index)->dirty &= ~(stays_away ? due & ~failed : 0);
+    hak__superslab_mark_free(index, due);
     lock_release(&hak__region_lock);
     return bits_count(due & ~failed) * SLICE_SIZE;
 }
@@ -97,6 +98,9 @@ static void purge_forget_most(void)
     struct superslab_table *table = &hak__superslabs;
     lock_acquire(&hak__region_lock);
     atomic_store_relaxed(&table->taken_most, table->claimed_slices - table->free_slices);
+    if (HAK_LEVEL >= 2) {
+        hak__superslab_index_check();
+    }
     lock_release(&hak__region_lock);
 }
 
@@ -104,7 +108,7 @@ size_t hak__superslab_purge(bool everything)
 {
     size_t purged = 0;
     purge_forget_most();
-    for (size_t index = 0; index != SIZE_MAX; index += index != SIZE_MAX) {
+    for (size_t next = 0; next != SIZE_MAX;) {
         /* Whoever only passes by while it allocates does not wait for another's call into the OS,
          * which is followed by the next one: somebody is at it. */
         if (!hak__gate_let_pass()) {
@@ -115,7 +119,7 @@ size_t hak__superslab_purge(bool everything)
         } else if (!lock_try(&hak__purge_lock)) {
             break;
         }
-        purged += purge_next(&index, everything);
+        purged += purge_next(&next, everything);
         lock_release(&hak__purge_lock);
     }
     return purged;
@@ -135,49 +139,62 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
     if (!lock_try(&hak__purge_lock)) {
         return; /* somebody is at it */
     }
-    size_t index = shared_purge_next;
-    if (index == SIZE_MAX && begin) {
+    size_t next = shared_purge_next;
+    if (next == SIZE_MAX && begin) {
         purge_forget_most();
-        index = 0;
+        next = 0;
     }
-    for (size_t purged = 0; index != SIZE_MAX && purged < bytes; index += index != SIZE_MAX) {
-        purged += SLICE_SIZE + purge_next(&index, false); /* a look takes time, too */
+    for (size_t purged = 0; next != SIZE_MAX && purged < bytes;) {
+        purged += SLICE_SIZE + purge_next(&next, false); /* a look takes time, too */
     }
-    atomic_store_relaxed(&shared_purge_next, index);
+    atomic_store_relaxed(&shared_purge_next, next);
     lock_release(&hak__purge_lock);
+}
+
+/* Takes the next wholly free superslab from `next` on out of the free maps. */
+static size_t release_take_next(size_t next)
+{
+    lock_acquire(&hak__region_lock);
+    size_t index = hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, next);
+    if (index != INDEX_NONE) {
+        hak__superslab_mark_taken(index, ~UINT64_C(0));
+    }
+    lock_release(&hak__region_lock);
+    return index;
+}
+
+/* Unmaps it; returns the bytes that went. Under GROWTH. */
+static size_t release_one(size_t index)
+{
+    struct superslab_table *table = &hak__superslabs;
+    bool unmapped =
+        hak__os_unmap(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0;
+    lock_acquire(&hak__region_lock);
+    if (unmapped) {
+        superslab_at(index)->dirty = 0;
+        hak__superslab_set_pages(index, SUPERSLAB_SMALL);
+        hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
+        table->released_count++;
+        atomic_store_relaxed(&table->claimed_slices, table->claimed_slices - SUPERSLAB_SLICES);
+    } else { /* unmapping can fail when it would split a mapping too many: keep the memory */
+        hak__superslab_mark_free(index, ~UINT64_C(0));
+    }
+    lock_release(&hak__region_lock);
+    return unmapped ? SUPERSLAB_SIZE : 0;
 }
 
 size_t hak__superslab_release(size_t bytes)
 {
     size_t released = 0;
-    struct superslab_table *table = &hak__superslabs;
     purge_forget_most();
     lock_acquire(&hak__growth_lock);
-    for (size_t index = 0; index < table->count && released < bytes; index++) {
-        struct superslab *superslab = superslab_at(index);
-        lock_acquire(&hak__region_lock);
-        bool whole = superslab->free == ~UINT64_C(0);
-        if (whole) {
-            hak__superslab_mark_taken(index, ~UINT64_C(0));
+    for (size_t next = 0; released < bytes;) {
+        size_t index = release_take_next(next);
+        if (index == INDEX_NONE) {
+            break;
         }
-        lock_release(&hak__region_lock);
-        if (!whole) {
-            continue;
-        }
-        bool unmapped =
-            hak__os_unmap(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0;
-        lock_acquire(&hak__region_lock);
-        if (unmapped) {
-            superslab->dirty = 0;
-            hak__superslab_set_pages(index, SUPERSLAB_SMALL);
-            atomic_store_relaxed(&superslab->state, (uint32_t)SUPERSLAB_RELEASED);
-            table->released_count++;
-            atomic_store_relaxed(&table->claimed_slices, table->claimed_slices - SUPERSLAB_SLICES);
-            released += SUPERSLAB_SIZE;
-        } else { /* unmapping can fail when it would split a mapping too many: keep the memory */
-            hak__superslab_mark_free(index, ~UINT64_C(0));
-        }
-        lock_release(&hak__region_lock);
+        next = index + 1;
+        released += release_one(index);
     }
     lock_release(&hak__growth_lock);
     return released;

@@ -22,6 +22,18 @@ void hak__superslab_tables(struct superslab_group *groups_end)
     hak__superslabs.groups_end = groups_end;
 }
 
+void hak__superslab_set_state(size_t index, enum superslab_state state, uint32_t claimed)
+{
+    struct superslab_table *table = &hak__superslabs;
+    struct superslab *superslab = superslab_at(index);
+    size_t count = table->claimed_count;
+    count += (state == SUPERSLAB_CLAIMED) - (size_t)(superslab->state == SUPERSLAB_CLAIMED);
+    atomic_store_relaxed(&table->claimed_count, count);
+    atomic_store_relaxed(&superslab->state, (uint16_t)state);
+    atomic_store_relaxed(&superslab->claimed, (uint16_t)claimed);
+    hak__superslab_index_set(INDEX_RELEASED, index, state == SUPERSLAB_RELEASED);
+}
+
 static void superslab_check(const struct superslab *superslab)
 {
     HAK_ASSERT((superslab->aged & ~(superslab->free & superslab->dirty)) == 0);
@@ -34,7 +46,7 @@ void hak__superslab_mark_free(size_t index, uint64_t mask)
     struct superslab *superslab = superslab_at(index);
     HAK_ASSERT((superslab->free & mask) == 0);
     superslab->free |= mask;
-    superslab_group(index / SUPERSLAB_GROUP)->has_free |= UINT64_C(1) << index % SUPERSLAB_GROUP;
+    hak__superslab_index_maps(index);
     /* the sums are read relaxed by reports and by nobody else without the lock */
     atomic_store_relaxed(&table->free_slices, table->free_slices + bits_count(mask));
     atomic_store_relaxed(&table->dirty_free_slices,
@@ -53,10 +65,7 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
     HAK_ASSERT((superslab->free & mask) == mask);
     superslab->free &= ~mask;
     superslab->aged &= ~mask;
-    if (superslab->free == 0) {
-        superslab_group(index / SUPERSLAB_GROUP)->has_free &=
-            ~(UINT64_C(1) << index % SUPERSLAB_GROUP);
-    }
+    hak__superslab_index_maps(index);
     atomic_store_relaxed(&table->free_slices, table->free_slices - bits_count(mask));
     atomic_store_relaxed(&table->dirty_free_slices,
                          table->dirty_free_slices - bits_count(mask & superslab->dirty));
@@ -82,8 +91,11 @@ static void superslab_make_dirty(size_t index, uint64_t mask)
     }
     uint64_t became_dirty = mask & ~superslab->dirty & superslab->free;
     superslab->dirty |= mask;
-    atomic_store_relaxed(&table->dirty_free_slices,
-                         table->dirty_free_slices + bits_count(became_dirty));
+    if (became_dirty != 0) {
+        atomic_store_relaxed(&table->dirty_free_slices,
+                             table->dirty_free_slices + bits_count(became_dirty));
+        hak__superslab_index_maps(index);
+    }
 }
 
 /* Bits at which a slice number is a multiple of `alignment`. */
@@ -96,23 +108,66 @@ static uint64_t superslab_aligned_bits(uint32_t alignment)
     return bits;
 }
 
-/* Lowest fitting run, of dirty slices only or of any. SLICE_NONE when there is none. Under REGION.
- */
-static size_t superslab_find(uint32_t count, uint64_t aligned, bool dirty_only)
+/* What to look for. */
+struct superslab_wish {
+    uint32_t count;
+    uint32_t alignment;
+    bool dirty_only;
+};
+
+/* The lowest fitting run of the first `looks` superslabs from *from on that have a run of `length`
+ * at least. SLICE_NONE: there is none, and *from is the next superslab to look at. Under REGION. */
+static size_t superslab_look(const struct superslab_wish *wish, uint32_t length, size_t *from,
+                             uint32_t looks)
 {
-    size_t groups = (hak__superslabs.count + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
-    for (size_t group = 0; group < groups; group++) {
-        for (uint64_t left = superslab_group(group)->has_free; left != 0; left &= left - 1) {
-            size_t index = group * SUPERSLAB_GROUP + bits_lowest(left);
-            const struct superslab *superslab = superslab_at(index);
-            uint64_t map = dirty_only ? superslab->free & superslab->dirty : superslab->free;
-            uint64_t starts = bits_run_starts(map, count) & aligned;
-            if (starts != 0) {
-                return index * SUPERSLAB_SLICES + bits_lowest(starts);
-            }
+    uint64_t aligned = superslab_aligned_bits(wish->alignment);
+    for (; looks != 0; looks--) {
+        size_t index = wish->dirty_only
+                           ? hak__superslab_index_find(INDEX_DIRTY, INDEX_DIRTY_RUN(length), *from)
+                           : hak__superslab_index_find(INDEX_FREE, length, *from);
+        if (index == INDEX_NONE) {
+            *from = SIZE_MAX;
+            break;
         }
+        const struct superslab *superslab = superslab_at(index);
+        uint64_t map = wish->dirty_only ? superslab->free & superslab->dirty : superslab->free;
+        uint64_t starts = bits_run_starts(map, wish->count) & aligned;
+        if (starts != 0) {
+            return index * SUPERSLAB_SLICES + bits_lowest(starts);
+        }
+        *from = index + 1;
     }
     return SLICE_NONE;
+}
+
+/* Aligned runs are found in a bounded number of looks: at the first superslabs with a run that is
+ * long enough, at the first with one that fits wherever it starts, then further on than the last
+ * search. */
+static size_t superslab_find_aligned(const struct superslab_wish *wish)
+{
+    size_t next = 0, start = 0;
+    size_t slice = superslab_look(wish, wish->count, &next, ALIGNED_LOOKS);
+    if (slice != SLICE_NONE || next == SIZE_MAX) {
+        return slice;
+    }
+    uint32_t fits = wish->count + wish->alignment - 1;
+    slice = superslab_look(wish, fits < SUPERSLAB_SLICES ? fits : SUPERSLAB_SLICES, &start, 1);
+    if (slice == SLICE_NONE) {
+        size_t *on = &hak__superslabs.aligned_next;
+        *on = *on < next ? next : *on;
+        slice = superslab_look(wish, wish->count, on, ALIGNED_LOOKS);
+        *on = *on == SIZE_MAX ? 0 : *on;
+    }
+    return slice;
+}
+
+/* Lowest fitting run, of dirty slices only or of any. SLICE_NONE when there is none. Under REGION.
+ */
+static size_t superslab_find(const struct superslab_wish *wish)
+{
+    size_t start = 0;
+    return wish->alignment == 1 ? superslab_look(wish, wish->count, &start, 1)
+                                : superslab_find_aligned(wish);
 }
 
 /* Under REGION. */
@@ -128,13 +183,14 @@ static void superslab_note_taken(void)
 static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
 {
     struct slice_run run = {SLICE_NONE, false};
-    uint64_t aligned = superslab_aligned_bits(alignment);
+    struct superslab_wish wish = {count, alignment, true};
     lock_acquire(&hak__region_lock);
     if (hak__superslabs.dirty_free_slices >= count) {
-        run.slice = superslab_find(count, aligned, true);
+        run.slice = superslab_find(&wish);
     }
+    wish.dirty_only = false;
     if (run.slice == SLICE_NONE && hak__superslabs.free_slices >= count) {
-        run.slice = superslab_find(count, aligned, false);
+        run.slice = superslab_find(&wish);
     }
     if (run.slice != SLICE_NONE) {
         size_t index = run.slice / SUPERSLAB_SLICES;
@@ -152,12 +208,13 @@ static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
 static void superslab_publish(size_t first, uint32_t count)
 {
     size_t index = first / SUPERSLAB_SLICES;
+    uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
     lock_acquire(&hak__region_lock);
     struct superslab_table *table = &hak__superslabs;
-    atomic_store_relaxed(&superslab_at(index)->state, (uint32_t)SUPERSLAB_CLAIMED);
     hak__superslab_reach(index);
+    hak__superslab_set_state(index, SUPERSLAB_CLAIMED, offset + count);
     atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + count);
-    hak__superslab_mark_free(index, bits_mask((uint32_t)(first % SUPERSLAB_SLICES), count));
+    hak__superslab_mark_free(index, bits_mask(offset, count));
     size_t limit = first + count;
     if (limit > hak__window.shared_limit) {
         /* release: pairs with the acquire in window_contains_slice; the tables exist before */
@@ -170,12 +227,10 @@ static void superslab_publish(size_t first, uint32_t count)
 static bool superslab_reclaim(uint32_t count)
 {
     struct superslab_table *table = &hak__superslabs;
-    for (size_t index = 0; table->released_count != 0 && index < table->count; index++) {
-        struct superslab *superslab = superslab_at(index);
-        if (atomic_load_relaxed(&superslab->state) !=
-            SUPERSLAB_RELEASED) { /* written under GROWTH */
-            continue;
-        }
+    while (table->released_count != 0) { /* states are written under GROWTH */
+        lock_acquire(&hak__region_lock);
+        size_t index = hak__superslab_index_find(INDEX_RELEASED, 1, 0);
+        lock_release(&hak__region_lock);
         size_t first = index * SUPERSLAB_SLICES;
         int error = hak__os_map_at(window_slice_address(first), SUPERSLAB_SIZE);
         if (error == 0) {
@@ -187,10 +242,44 @@ static bool superslab_reclaim(uint32_t count)
         if (error != -EEXIST) {
             return false;
         }
-        atomic_store_relaxed(&superslab->state, (uint32_t)SUPERSLAB_LOST);
+        lock_acquire(&hak__region_lock);
+        hak__superslab_set_state(index, SUPERSLAB_LOST, 0);
+        lock_release(&hak__region_lock);
         table->released_count--;
     }
     return false;
+}
+
+static bool superslab_is_foreign(size_t index)
+{
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    int error = hak__os_map_at(start, SUPERSLAB_SIZE);
+    if (error == 0) {
+        hak__os_discard(start, SUPERSLAB_SIZE);
+    }
+    return error == -EEXIST;
+}
+
+/* Behind somebody else's mapping that reaches into superslab `taken`: the first superslab that is
+ * free after a taken one, found by steps that double and then halve. What is free in between is
+ * lost; that costs addresses only. Under GROWTH. */
+static size_t superslab_behind(size_t taken)
+{
+    size_t end = hak__window.size / SUPERSLAB_SIZE, step = 1;
+    while (taken + step < end && superslab_is_foreign(taken + step)) {
+        taken += step;
+        step *= 2;
+    }
+    size_t free = taken + step < end ? taken + step : end;
+    while (free - taken > 1) {
+        size_t middle = taken + (free - taken) / 2;
+        if (superslab_is_foreign(middle)) {
+            taken = middle;
+        } else {
+            free = middle;
+        }
+    }
+    return free;
 }
 
 /* Maps the next slices at the frontier, enough for `count` at `alignment`. Under GROWTH. */
@@ -221,7 +310,8 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
             error = hak__os_map_at(window_slice_address(first), claim * SLICE_SIZE);
         }
         if (error == -EEXIST) { /* somebody lives here: leave this superslab to them */
-            table->frontier = first + left;
+            table->frontier = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
+            hak__window_skip(table->frontier);
             continue;
         }
         if (error != 0) {

@@ -20,35 +20,37 @@
 #include "base/atomics.h"
 #include "core/limits.h"
 #include "core/lock.h"
+#include "region/superslab_index.h"
 
 enum superslab_state {
-    SUPERSLAB_NEW = 0,  /* beyond the frontier, or not wholly claimed */
-    SUPERSLAB_CLAIMED,  /* every slice below the frontier exists */
+    SUPERSLAB_NEW = 0,  /* beyond the frontier, or skipped by it */
+    SUPERSLAB_CLAIMED,  /* its first `claimed` slices are ours */
     SUPERSLAB_RELEASED, /* unmapped again, may be reclaimed */
     SUPERSLAB_LOST      /* somebody else's addresses */
 };
 
-/* HUGE: `huge` is 1. SPLIT: its bit in `split` is; it had huge ones until a part of it went back.
- */
+/* HUGE: `huge` is 1. SPLIT: `split` is; it had huge ones until a part of it went back. */
 enum superslab_pages { SUPERSLAB_SMALL, SUPERSLAB_HUGE, SUPERSLAB_SPLIT };
 
 struct superslab {
     uint64_t free;
     uint64_t dirty;
     uint64_t aged;
-    uint32_t state;
-    uint32_t huge; /* 1: huge pages are welcome */
+    uint16_t state;   /* this and the next are read relaxed */
+    uint16_t claimed; /* slices, from the first on */
+    uint16_t huge;    /* 1: huge pages are welcome */
+    uint16_t split;   /* 1: it had huge pages until a part of it went back */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
 
 #define SUPERSLAB_GROUP 64u
 
-/* What a word maps. */
+/* Neighbours, and their part of the index (superslab_index.h). */
 struct superslab_group {
-    uint64_t has_free; /* bit per superslab: its free map is not empty */
-    uint64_t split;    /* bit per superslab: it had huge pages until a part of it went back */
-    struct superslab superslabs[SUPERSLAB_GROUP] __attribute__((aligned(HAK_CACHE_LINE)));
+    unsigned char index[INDEX_KINDS][SUPERSLAB_GROUP] __attribute__((aligned(HAK_CACHE_LINE)));
+    unsigned char upper[INDEX_KINDS][SUPERSLAB_GROUP];
+    struct superslab superslabs[SUPERSLAB_GROUP];
 };
 
 #define SLICE_NONE SIZE_MAX
@@ -109,7 +111,7 @@ HAK_HIDDEN void hak__superslab_reach(size_t index);
  * that are resident stay. False: huge ones are still welcome, as the kernel would not, or somebody
  * claims and too many mappings would come; the slices then remain dirty. Under PURGE. */
 HAK_HIDDEN bool hak__superslab_split(size_t index);
-/* It was split, and no part of it is away now, or nothing of it is there. Under REGION. */
+/* It is to join, and not a border too many. Under REGION. */
 HAK_HIDDEN bool hak__superslab_may_join(size_t index);
 /* Then welcomes huge pages again, if they come quickly. Under PURGE. */
 HAK_HIDDEN void hak__superslab_join(size_t index);
@@ -123,7 +125,9 @@ struct superslab_table {
     struct superslab_group *groups_end;
     size_t frontier; /* slices claimed or skipped so far */
     size_t count;    /* superslabs touched by the frontier */
+    size_t claimed_count; /* that have slices of ours; relaxed readers */
     size_t released_count;
+    size_t aligned_next; /* where the next search for an aligned run goes on */
     size_t claimed_slices;
     size_t free_slices;
     size_t dirty_free_slices;
@@ -153,6 +157,26 @@ HAK_INLINE uint32_t superslab_freed_much(void)
 {
     return atomic_load_relaxed(&hak__superslabs.freed_much);
 }
+
+/* The slice's addresses are ours: free or in use. Any thread, for a slice below the limit. What it
+ * says of a slice in use stays true. */
+HAK_INLINE bool superslab_has_slice(size_t slice)
+{
+    const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
+    return atomic_load_relaxed(&superslab->state) == SUPERSLAB_CLAIMED &&
+           slice % SUPERSLAB_SLICES < atomic_load_relaxed(&superslab->claimed);
+}
+
+/* It was split, and no part of it is away now, or nothing of it is there. Under REGION. */
+HAK_INLINE bool superslab_is_to_join(const struct superslab *superslab)
+{
+    bool clean = superslab->free == ~UINT64_C(0) && superslab->dirty == 0;
+    return superslab->split != 0 && (superslab->free == 0 || clean);
+}
+
+/* Of its slices the first `claimed` are ours. Under GROWTH and REGION. */
+HAK_HIDDEN void hak__superslab_set_state(size_t index, enum superslab_state state,
+                                         uint32_t claimed);
 
 /* Marks slices of one superslab free and keeps the sums; under REGION. */
 HAK_HIDDEN void hak__superslab_mark_free(size_t index, uint64_t mask);

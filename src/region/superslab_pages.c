@@ -66,29 +66,40 @@ static size_t superslab_borders(size_t index, bool huge)
     return borders;
 }
 
+/* Its pages are others than those of the superslab before it. */
+static bool superslab_differs(size_t index)
+{
+    return index != 0 && superslab_at(index)->huge != superslab_at(index - 1)->huge;
+}
+
 void hak__superslab_reach(size_t index)
 {
     struct superslab_table *table = &hak__superslabs;
-    for (size_t i = table->count; i <= index; i++) {
-        table->page_borders += i != 0 && superslab_at(i)->huge != superslab_at(i - 1)->huge;
+    if (index < table->count) {
+        return;
     }
-    if (table->count <= index) {
-        atomic_store_relaxed(&table->count, index + 1); /* reports read it */
+    table->page_borders += superslab_differs(table->count);
+    if (index != table->count) { /* those between are nobody's, of small pages */
+        table->page_borders += superslab_differs(index);
     }
+    hak__superslab_index_reach(index);
+    table->count = index + 1;
 }
 
 void hak__superslab_set_pages(size_t index, enum superslab_pages pages)
 {
     struct superslab_table *table = &hak__superslabs;
-    struct superslab_group *group = superslab_group(index / SUPERSLAB_GROUP);
+    struct superslab *superslab = superslab_at(index);
     bool huge = pages == SUPERSLAB_HUGE;
-    if ((superslab_at(index)->huge != 0) != huge) {
+    if ((superslab->huge != 0) != huge) {
         table->page_borders += superslab_borders(index, huge);
         table->page_borders -= superslab_borders(index, !huge);
-        superslab_at(index)->huge = huge;
+        superslab->huge = huge;
     }
-    uint64_t bit = UINT64_C(1) << index % SUPERSLAB_GROUP;
-    group->split = pages == SUPERSLAB_SPLIT ? group->split | bit : group->split & ~bit;
+    superslab->split = pages == SUPERSLAB_SPLIT;
+    if (index < table->count) { /* else the index does not reach to it yet */
+        hak__superslab_index_maps(index);
+    }
 }
 
 /* Each border is a mapping, of which a process may have 65,530. Under REGION. */
@@ -171,10 +182,7 @@ bool hak__superslab_split(size_t index)
 
 bool hak__superslab_may_join(size_t index)
 {
-    const struct superslab *superslab = superslab_at(index);
-    bool split = (superslab_group(index / SUPERSLAB_GROUP)->split >> index % SUPERSLAB_GROUP & 1);
-    bool clean = superslab->free == ~UINT64_C(0) && superslab->dirty == 0;
-    return split && (superslab->free == 0 || clean) &&
+    return superslab_is_to_join(superslab_at(index)) &&
            superslab_may_turn(index, superslab_borders_max() / 2);
 }
 

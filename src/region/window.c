@@ -19,6 +19,7 @@ struct table_pair {
 
 enum { PAIR_SLICES, PAIR_SLABS, PAIR_COUNT };
 static struct table_pair window_pairs[PAIR_COUNT];
+static size_t window_skipped_bytes; /* between `low` and `high` of the second, but not claimed */
 
 /* Bytes on both sides of where a pair meets. */
 struct table_sides {
@@ -71,6 +72,16 @@ int hak__window_grow_tables(size_t slice_count)
     return 0;
 }
 
+void hak__window_skip(size_t slice)
+{
+    struct table_pair *pair = &window_pairs[PAIR_SLABS];
+    uintptr_t high = bits_align_down(pair->meet + slice * SLAB_METADATA_SIZE, hak__os_page_size());
+    if (high > pair->high) {
+        atomic_store_relaxed(&window_skipped_bytes, window_skipped_bytes + (high - pair->high));
+        atomic_store_relaxed(&pair->high, high);
+    }
+}
+
 /* A report's look, perhaps between two steps. */
 static size_t pair_bytes(const struct table_pair *pair)
 {
@@ -81,7 +92,8 @@ static size_t pair_bytes(const struct table_pair *pair)
 size_t hak__window_table_bytes(void)
 {
     size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]);
-    return pair_bytes(&window_pairs[PAIR_SLICES]) + (slabs == 0 ? 0 : slabs - METADATA_CHUNK_SIZE);
+    slabs -= slabs == 0 ? 0 : METADATA_CHUNK_SIZE + atomic_load_relaxed(&window_skipped_bytes);
+    return pair_bytes(&window_pairs[PAIR_SLICES]) + slabs;
 }
 
 size_t hak__window_room_bytes(void)

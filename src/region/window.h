@@ -2,7 +2,7 @@
  * it.
  *
  *   <-- groups of superslabs | owner words -->   room | slab metadata -->   superslabs ... -->
- *       33 B a superslab       4 B a slice              64 B a slice       ^base   ^frontier
+ *       39 B a superslab       4 B a slice              64 B a slice       ^base   ^frontier
  *
  * Two tables begin where they meet and grow away from each other, so that a small process has one
  * mapping and one page for both; the room, for what lies above this layer, is the second's other
@@ -57,6 +57,10 @@ HAK_HIDDEN int hak__window_start(void);
 
 /* Makes the tables cover slices [0, slice_count). 0 or -errno. Under the GROWTH lock. */
 HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
+
+/* No slab will ever lie in slices that the tables do not cover yet and that are below `slice`:
+ * their metadata is not claimed. Under the GROWTH lock. */
+HAK_HIDDEN void hak__window_skip(size_t slice);
 
 /* Bytes claimed for the tables. */
 HAK_HIDDEN size_t hak__window_table_bytes(void);

@@ -1,0 +1,173 @@
+/* superslab_index.c: see superslab_index.h. */
+#include "region/superslab_index.h"
+
+#include "base/bits.h"
+#include "region/superslab.h"
+
+#define INDEX_FANOUT SUPERSLAB_GROUP
+#define INDEX_LEVEL_TOP 2u
+#define INDEX_TOP_BYTES (WINDOW_SIZE_MAX / SUPERSLAB_SIZE / INDEX_FANOUT / INDEX_FANOUT)
+
+/* Not in a group: the group of the first superslab of a node need not exist when its bytes do. */
+static unsigned char index_top[INDEX_KINDS][INDEX_TOP_BYTES] __attribute__((aligned(8)));
+static uint32_t index_level; /* the highest in use: it has one node */
+
+static unsigned char *index_node(enum superslab_index kind, uint32_t level, size_t node)
+{
+    if (level == INDEX_LEVEL_TOP) {
+        return index_top[kind];
+    }
+    return level == 0 ? superslab_group(node)->index[kind]
+                      : superslab_group(node * INDEX_FANOUT)->upper[kind];
+}
+
+static unsigned char *index_entry(enum superslab_index kind, uint32_t level, size_t at)
+{
+    size_t node = level == INDEX_LEVEL_TOP ? 0 : at / INDEX_FANOUT;
+    return index_node(kind, level, node) + (at - node * INDEX_FANOUT);
+}
+
+/* The first of bytes [from, end) that is at least `least`, or INDEX_NONE. No byte is above 127, so
+ * that bit 7, set before the subtraction, stays where a byte is enough and nothing is borrowed. */
+static size_t index_scan(const unsigned char *bytes, uint32_t least, size_t from, size_t end)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    uint64_t wanted = tops << from % 8 * 8;
+    for (size_t i = from & ~(size_t)7; i < end; i += 8) {
+        uint64_t word;
+        __builtin_memcpy(&word, bytes + i, sizeof word);
+        uint64_t enough = ((word | tops) - least * ones) & wanted;
+        if (enough != 0) {
+            return i + bits_lowest(enough) / 8;
+        }
+        wanted = tops;
+    }
+    return INDEX_NONE;
+}
+
+static uint32_t index_maximum(const unsigned char *node)
+{
+    unsigned char maximum = 0;
+    for (uint32_t i = 0; i < INDEX_FANOUT; i++) {
+        maximum = node[i] > maximum ? node[i] : maximum;
+    }
+    return maximum;
+}
+
+static size_t index_scan_node(enum superslab_index kind, uint32_t level, uint32_t least, size_t at)
+{
+    if (level == INDEX_LEVEL_TOP) {
+        size_t used = hak__superslabs.count / (INDEX_FANOUT * INDEX_FANOUT) + 1;
+        return index_scan(index_top[kind], least, at, bits_align_up(used, 8));
+    }
+    size_t first = at / INDEX_FANOUT * INDEX_FANOUT;
+    const unsigned char *node = index_node(kind, level, at / INDEX_FANOUT);
+    size_t found = index_scan(node, least, at - first, INDEX_FANOUT);
+    return found == INDEX_NONE ? INDEX_NONE : first + found;
+}
+
+size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from)
+{
+    if (from >= hak__superslabs.count) {
+        return INDEX_NONE;
+    }
+    uint32_t level = from == 0 ? index_level : 0;
+    for (size_t at = from;;) {
+        size_t found = index_scan_node(kind, level, least, at);
+        if (found != INDEX_NONE && level == 0) {
+            return found;
+        }
+        if (found != INDEX_NONE) {
+            at = found * INDEX_FANOUT;
+            level--;
+            continue;
+        }
+        at = (at / INDEX_FANOUT + 1) * INDEX_FANOUT;
+        do { /* the first byte of a node is that of the whole node one level higher */
+            if (level == index_level) {
+                return INDEX_NONE;
+            }
+            at /= INDEX_FANOUT;
+            level++;
+        } while (level != INDEX_LEVEL_TOP && at % INDEX_FANOUT == 0);
+    }
+}
+
+void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t value)
+{
+    size_t at = index;
+    for (uint32_t level = 0;; level++) {
+        unsigned char *entry = index_entry(kind, level, at);
+        uint32_t before = *entry;
+        *entry = (unsigned char)value;
+        if (before == value || level == index_level) {
+            return;
+        }
+        size_t node = at / INDEX_FANOUT;
+        uint32_t maximum = *index_entry(kind, level + 1, node);
+        if (value < before) {
+            if (before < maximum) {
+                return;
+            }
+            value = index_maximum(index_node(kind, level, node));
+        } else if (value <= maximum) {
+            return;
+        }
+        at = node;
+    }
+}
+
+void hak__superslab_index_reach(size_t index)
+{
+    while (index_level != INDEX_LEVEL_TOP && index >> 6 * (index_level + 1) != 0) {
+        for (uint32_t kind = 0; kind < INDEX_KINDS; kind++) {
+            const unsigned char *below = index_node(kind, index_level, 0);
+            *index_entry(kind, index_level + 1, 0) = (unsigned char)index_maximum(below);
+        }
+        index_level++;
+    }
+}
+
+static uint32_t index_dirty_value(const struct superslab *superslab, uint32_t free_run)
+{
+    uint64_t dirty = superslab->free & superslab->dirty;
+    if (dirty == 0) {
+        return superslab_is_to_join(superslab) ? INDEX_DIRTY_WORK : 0;
+    }
+    return INDEX_DIRTY_RUN(dirty == superslab->free ? free_run : bits_longest_run(dirty));
+}
+
+void hak__superslab_index_maps(size_t index)
+{
+    const struct superslab *superslab = superslab_at(index);
+    uint32_t free_run = bits_longest_run(superslab->free);
+    hak__superslab_index_set(INDEX_FREE, index, free_run);
+    hak__superslab_index_set(INDEX_DIRTY, index, index_dirty_value(superslab, free_run));
+}
+
+static void index_check_superslab(size_t index)
+{
+    const struct superslab *superslab = superslab_at(index);
+    uint32_t free_run = bits_longest_run(superslab->free);
+    HAK_ASSERT_FULL(*index_entry(INDEX_FREE, 0, index) == free_run);
+    HAK_ASSERT_FULL(*index_entry(INDEX_DIRTY, 0, index) == index_dirty_value(superslab, free_run));
+    HAK_ASSERT_FULL(*index_entry(INDEX_RELEASED, 0, index) ==
+                    (superslab->state == SUPERSLAB_RELEASED));
+}
+
+void hak__superslab_index_check(void)
+{
+    size_t count = hak__superslabs.count;
+    for (size_t index = 0; index < count; index++) {
+        index_check_superslab(index);
+    }
+    for (uint32_t level = 0; level < index_level; level++) {
+        count = (count + INDEX_FANOUT - 1) / INDEX_FANOUT;
+        for (size_t node = 0; node < count; node++) {
+            for (uint32_t kind = 0; kind < INDEX_KINDS; kind++) {
+                HAK_ASSERT_FULL(*index_entry(kind, level + 1, node) ==
+                                index_maximum(index_node(kind, level, node)));
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+/* superslab_index.h: the lowest superslab that has what is wanted, in O(log).
+ *
+ * For each kind of question a byte per superslab says how much it has to offer, and a tree of
+ * maxima lies above:
+ *
+ *   level 2   a byte for 4,096 superslabs (8 GiB)   index_top, used from 8 GiB on
+ *   level 1   a byte for 64 (128 MiB)               `upper` of every 64th group, from 128 MiB on
+ *   level 0   a byte for each                       `index` of its group
+ *
+ * A search compares 64 bytes a level, eight at a time. A change climbs while it changes a maximum;
+ * a small process has one level and no climb.
+ *
+ * Locks: REGION for everything.
+ */
+#ifndef HAK_REGION_SUPERSLAB_INDEX_H
+#define HAK_REGION_SUPERSLAB_INDEX_H
+
+#include "core/limits.h"
+
+enum superslab_index {
+    INDEX_DIRTY,    /* 1 + its longest run of slices that are free and dirty; without any: 1 if huge
+                       pages may be welcome there again, else 0 */
+    INDEX_FREE,     /* its longest run of free slices */
+    INDEX_RELEASED, /* 1: it may be reclaimed */
+    INDEX_KINDS
+};
+
+/* What a search of INDEX_DIRTY asks for: a run of so many, any work of a purge pass. */
+#define INDEX_DIRTY_RUN(count) ((count) + 1)
+#define INDEX_DIRTY_WORK 1u
+
+#define INDEX_NONE SIZE_MAX
+
+/* The lowest superslab from `from` on whose byte is at least `least` (1 to 65), or INDEX_NONE. */
+HAK_HIDDEN size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from);
+
+/* Its byte is `value` from now on. */
+HAK_HIDDEN void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t value);
+
+/* The table is about to reach to `index`. */
+HAK_HIDDEN void hak__superslab_index_reach(size_t index);
+
+/* Its maps have changed: writes the bytes that follow from them. */
+HAK_HIDDEN void hak__superslab_index_maps(size_t index);
+
+/* Level 2: all bytes are what the maps say, all maxima are those of what lies below. */
+HAK_HIDDEN void hak__superslab_index_check(void);
+
+#endif
