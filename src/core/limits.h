@@ -56,7 +56,7 @@
 
 /* Superslabs looked at for an aligned run, twice at most: a run that is long enough for it may lie
  * wrongly. */
-#define ALIGNED_LOOKS (HAK_TINY_LIMITS ? 8u : 64u)
+#define ALIGNED_LOOKS 64u
 
 /* Superslabs that a purge pass looks at before it lets the lock go. */
 #define PURGE_LOOKS (HAK_TINY_LIMITS ? 2u : 64u)

@@ -98,9 +98,7 @@ static void purge_forget_most(void)
     struct superslab_table *table = &hak__superslabs;
     lock_acquire(&hak__region_lock);
     atomic_store_relaxed(&table->taken_most, table->claimed_slices - table->free_slices);
-    if (HAK_LEVEL >= 2) {
-        hak__superslab_index_check();
-    }
+    HAK_ASSERT_FULL(hak__superslab_index_is_right());
     lock_release(&hak__region_lock);
 }
 

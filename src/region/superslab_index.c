@@ -145,29 +145,36 @@ void hak__superslab_index_maps(size_t index)
     hak__superslab_index_set(INDEX_DIRTY, index, index_dirty_value(superslab, free_run));
 }
 
-static void index_check_superslab(size_t index)
+static bool index_superslab_is_right(size_t index)
 {
     const struct superslab *superslab = superslab_at(index);
     uint32_t free_run = bits_longest_run(superslab->free);
-    HAK_ASSERT_FULL(*index_entry(INDEX_FREE, 0, index) == free_run);
-    HAK_ASSERT_FULL(*index_entry(INDEX_DIRTY, 0, index) == index_dirty_value(superslab, free_run));
-    HAK_ASSERT_FULL(*index_entry(INDEX_RELEASED, 0, index) ==
-                    (superslab->state == SUPERSLAB_RELEASED));
+    return *index_entry(INDEX_FREE, 0, index) == free_run &&
+           *index_entry(INDEX_DIRTY, 0, index) == index_dirty_value(superslab, free_run) &&
+           *index_entry(INDEX_RELEASED, 0, index) == (superslab->state == SUPERSLAB_RELEASED);
 }
 
-void hak__superslab_index_check(void)
+static bool index_node_is_right(uint32_t level, size_t node)
+{
+    bool right = true;
+    for (uint32_t kind = 0; kind < INDEX_KINDS; kind++) {
+        right &= *index_entry(kind, level + 1, node) == index_maximum(index_node(kind, level, node));
+    }
+    return right;
+}
+
+bool hak__superslab_index_is_right(void)
 {
     size_t count = hak__superslabs.count;
+    bool right = true;
     for (size_t index = 0; index < count; index++) {
-        index_check_superslab(index);
+        right &= index_superslab_is_right(index);
     }
     for (uint32_t level = 0; level < index_level; level++) {
         count = (count + INDEX_FANOUT - 1) / INDEX_FANOUT;
         for (size_t node = 0; node < count; node++) {
-            for (uint32_t kind = 0; kind < INDEX_KINDS; kind++) {
-                HAK_ASSERT_FULL(*index_entry(kind, level + 1, node) ==
-                                index_maximum(index_node(kind, level, node)));
-            }
+            right &= index_node_is_right(level, node);
         }
     }
+    return right;
 }

@@ -9,9 +9,28 @@ enum foreign {
     FOREIGN_GLOBAL,
     FOREIGN_MAPPED,
     FOREIGN_LIBC,
+    FOREIGN_IN_HEAP, /* among hakmem's own addresses, which grew past it */
     FOREIGN_ODD,
     FOREIGN_COUNT
 };
+
+/* A mapping of the program's in the way of the heap. */
+static void *mapping_in_heap(void)
+{
+    char *block = hak_malloc(100);
+    REQUIRE(block != NULL);
+    uintptr_t place = ((uintptr_t)block & ~(uintptr_t)(2 * MIB - 1)) + 16 * MIB;
+    char *mapping = mmap((void *)place, MIB, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    REQUIRE(mapping == (char *)place);
+    for (char *last = block; last < mapping;) {
+        last = hak_malloc(180000);
+        REQUIRE(last != NULL);
+    }
+    REQUIRE(hak_owns(block) && !hak_owns(mapping) && !hak_owns(mapping + MIB));
+    REQUIRE(hak_usable_size(mapping) == 0);
+    return mapping;
+}
 
 static void *foreign_pointer(enum foreign kind, void *on_stack)
 {
@@ -24,6 +43,8 @@ static void *foreign_pointer(enum foreign kind, void *on_stack)
         return support_map(4 * MIB);
     case FOREIGN_LIBC:
         return stdout;
+    case FOREIGN_IN_HEAP:
+        return mapping_in_heap();
     case FOREIGN_ODD:
     case FOREIGN_COUNT:
         break;

@@ -123,12 +123,33 @@ static void test_run_starts(void **state)
     }
 }
 
+static void test_longest_run(void **state)
+{
+    (void)state;
+    uint64_t random = 8;
+    for (size_t round = 0; round < 4000; round++) {
+        uint64_t map = random_map(&random, 1 + round % 64);
+        map = round % 3 == 0 ? ~map : map;
+        uint32_t longest = 0;
+        for (uint32_t count = 1; count <= 64; count++) {
+            longest = naive_run_starts(map, count) != 0 ? count : longest;
+        }
+        assert_int_equal(bits_longest_run(map), longest);
+    }
+    for (uint32_t first = 0; first < 64; first++) {
+        for (uint32_t count = 0; first + count <= 64; count++) {
+            assert_int_equal(bits_longest_run(bits_mask(first, count)), count);
+        }
+    }
+    assert_int_equal(bits_longest_run(0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_power_of_two), cmocka_unit_test(test_lowest_log2_count),
         cmocka_unit_test(test_align),        cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_run_starts),
+        cmocka_unit_test(test_run_starts),   cmocka_unit_test(test_longest_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

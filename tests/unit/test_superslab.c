@@ -6,6 +6,9 @@
 #include "../child.h"
 #include "unit.h"
 
+/* Slices behind which a reservation leaves less than a superslab, but maybe a claim of level 2. */
+enum { CLAIMED_APART = 20 };
+
 enum { MODEL_SLICES = 4096, RUNS_MAX = 300, STEPS = SUPPORT_SLOW ? 2000 : 6000 };
 
 /* What the model knows of a slice. */
@@ -387,16 +390,62 @@ static void test_reclaim_gives_up_what_somebody_else_took(void **state)
     hak__superslab_give(slice, SUPERSLAB_SLICES);
     assert_true(hak__superslab_release(SIZE_MAX) >= SUPERSLAB_SIZE);
     assert_int_equal(hak__superslabs.released_count, 1);
+    assert_false(superslab_has_slice(slice));
     char *stranger = unit_occupy((uintptr_t)window_slice_address(slice + 7), hak__os_page_size());
     memset(stranger, 's', hak__os_page_size());
     size_t other = take_whole(&zeroed);
     assert_int_not_equal(other, slice);
     assert_true(zeroed);
     assert_int_equal(superslab_at(slice / SUPERSLAB_SLICES)->state, SUPERSLAB_LOST);
+    assert_false(superslab_has_slice(slice + 7));
+    assert_true(superslab_has_slice(other));
     assert_int_equal(hak__superslabs.released_count, 0);
     assert_int_equal(stranger[0], 's');
     munmap(stranger, hak__os_page_size());
     hak__superslab_give(other, SUPERSLAB_SLICES);
+}
+
+/* 64 GiB of somebody else's addresses at the frontier, or just behind a claim that stays short. */
+static void pass_a_reservation(size_t offset)
+{
+    const size_t size = (size_t)64 << 30;
+    size_t index = (hak__superslabs.frontier + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
+    char *place = (char *)window_slice_address(index * SUPERSLAB_SLICES + offset);
+    char *reservation = mmap(place, size, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    assert_ptr_equal(reservation, place);
+    uint64_t calls = hak__os_calls[OS_CALL_MAP] + hak__os_calls[OS_CALL_UNMAP];
+    size_t tables = hak__window_table_bytes(), mapped = hak__os_mapped_bytes();
+    size_t claimed = hak__superslab_bytes_claimed();
+    struct run run;
+    do {
+        run = (struct run){hak__superslab_take(8, 1).slice, 8};
+        assert_int_not_equal(run.slice, SLICE_NONE);
+        run_mark(run);
+    } while (run.slice < index * SUPERSLAB_SLICES + offset);
+    size_t end = window_slice_of(reservation + size - 1) / SUPERSLAB_SLICES + 1;
+    assert_int_equal(run.slice, end * SUPERSLAB_SLICES); /* not one superslab further */
+    assert_false(superslab_has_slice(window_slice_of(reservation)));
+    assert_false(superslab_has_slice(run.slice - 1));
+    assert_true(superslab_has_slice(run.slice));
+    calls = hak__os_calls[OS_CALL_MAP] + hak__os_calls[OS_CALL_UNMAP] - calls;
+    assert_true(calls <= 80);
+    tables = hak__window_table_bytes() - tables;
+    assert_true(tables <= size / SLICE_SIZE * 6); /* a quarter of a line of metadata a slice */
+    claimed = hak__superslab_bytes_claimed() - claimed;
+    assert_int_equal(hak__os_mapped_bytes() - mapped, tables + claimed);
+    assert_int_equal(superslab_at(end - 1)->state, SUPERSLAB_NEW);
+    munmap(reservation, size);
+}
+
+static void test_a_large_reservation(void **state)
+{
+    (void)state;
+    if (SUPPORT_SANITIZED) {
+        skip(); /* no room among the addresses that it allows */
+    }
+    pass_a_reservation(0);
+    pass_a_reservation(CLAIMED_APART);
 }
 
 static int setup(void **state)
@@ -417,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_near_a_limit),
         cmocka_unit_test(test_release_and_reclaim),
         cmocka_unit_test(test_reclaim_gives_up_what_somebody_else_took),
+        cmocka_unit_test(test_a_large_reservation), /* last: the model is small */
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
