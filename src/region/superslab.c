@@ -261,8 +261,8 @@ static bool superslab_is_foreign(size_t index)
 }
 
 /* Behind somebody else's mapping that reaches into superslab `taken`: the first superslab that is
- * free after a taken one, found by steps that double and then halve. What is free in between is
- * lost; that costs addresses only. Under GROWTH. */
+ * free after a taken one, found by steps that double and then halve; the window's end when there is
+ * none. What is free in between is lost; that costs addresses only. Under GROWTH. */
 static size_t superslab_behind(size_t taken)
 {
     size_t end = hak__window.size / SUPERSLAB_SIZE, step = 1;
@@ -310,8 +310,13 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
             error = hak__os_map_at(window_slice_address(first), claim * SLICE_SIZE);
         }
         if (error == -EEXIST) { /* somebody lives here: leave this superslab to them */
-            table->frontier = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
-            hak__window_skip(table->frontier);
+            size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
+            if (behind * SLICE_SIZE == hak__window.size) { /* all, as of now */
+                table->frontier = first + left;
+                return false;
+            }
+            table->frontier = behind;
+            hak__window_skip(behind);
             continue;
         }
         if (error != 0) {
