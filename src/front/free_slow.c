@@ -101,7 +101,8 @@ void hak__report_foreign(const void *pointer)
     }
 }
 
-/* No superslab of ours is there: skipped, unmapped or lost addresses of the window may be anybody's.
+/* No superslab of ours is there: skipped, unmapped or lost addresses of the window may be
+ * anybody's.
  */
 static struct location locate_outside(const void *pointer, size_t slice)
 {

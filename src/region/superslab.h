@@ -123,8 +123,8 @@ HAK_HIDDEN extern struct lock hak__purge_lock;
 
 struct superslab_table {
     struct superslab_group *groups_end;
-    size_t frontier; /* slices claimed or skipped so far */
-    size_t count;    /* superslabs touched by the frontier */
+    size_t frontier;      /* slices claimed or skipped so far */
+    size_t count;         /* superslabs touched by the frontier */
     size_t claimed_count; /* that have slices of ours; relaxed readers */
     size_t released_count;
     size_t aligned_next; /* where the next search for an aligned run goes on */

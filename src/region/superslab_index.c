@@ -158,7 +158,8 @@ static bool index_node_is_right(uint32_t level, size_t node)
 {
     bool right = true;
     for (uint32_t kind = 0; kind < INDEX_KINDS; kind++) {
-        right &= *index_entry(kind, level + 1, node) == index_maximum(index_node(kind, level, node));
+        right &=
+            *index_entry(kind, level + 1, node) == index_maximum(index_node(kind, level, node));
     }
     return right;
 }

@@ -210,8 +210,6 @@ static int do_write_error(void)
 static int do_block_signals(void)
 {
     sigset_t before, during, after;
-    sigemptyset(&before); /* the kernel fills a part of each */
-    sigemptyset(&after);
     REQUIRE(pthread_sigmask(SIG_SETMASK, NULL, &before) == 0);
     uint64_t blocked = hak__os_block_signals();
     REQUIRE(pthread_sigmask(SIG_SETMASK, NULL, &during) == 0);
@@ -219,7 +217,9 @@ static int do_block_signals(void)
     REQUIRE(!sigismember(&during, SIGSEGV));
     hak__os_restore_signals(blocked);
     REQUIRE(pthread_sigmask(SIG_SETMASK, NULL, &after) == 0);
-    REQUIRE(memcmp(&before, &after, sizeof before) == 0);
+    for (int number = 1; number < NSIG; number++) {
+        REQUIRE(sigismember(&before, number) == sigismember(&after, number));
+    }
     return 0;
 }
 
@@ -436,7 +436,8 @@ static void test_no_number_is_new(void **state)
         "SYS_getpid",        "SYS_openat",     "SYS_read",
         "SYS_close",         "SYS_readlinkat", "SYS_newfstatat",
         "SYS_nanosleep",     "SYS_prctl",      "SYS_close_range",
-        "SYS_getrusage",     "SYS_fcntl"};
+        "SYS_getrusage",     "SYS_fcntl",      "SYS_fstat",
+        "SYS_rt_sigprocmask"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");

@@ -411,8 +411,9 @@ static void pass_a_reservation(size_t offset)
     const size_t size = (size_t)64 << 30;
     size_t index = (hak__superslabs.frontier + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
     char *place = (char *)window_slice_address(index * SUPERSLAB_SLICES + offset);
-    char *reservation = mmap(place, size, PROT_NONE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    char *reservation =
+        mmap(place, size, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     assert_ptr_equal(reservation, place);
     uint64_t calls = hak__os_calls[OS_CALL_MAP] + hak__os_calls[OS_CALL_UNMAP];
     size_t tables = hak__window_table_bytes(), mapped = hak__os_mapped_bytes();
