@@ -1,5 +1,5 @@
-/* census.c: see census.h. Calls: census_take -> walk_slices (by owner words, one heap's lock at a
- * time), count_heaps, count_threads.
+/* census.c: see census.h. Calls: census_take -> count_heaps (one heap's lock at a time),
+ * count_threads.
  *
  * Bins and remote buffers belong to their threads, which write them without a lock or an atomic
  * operation: the census reads them as they go by. ThreadSanitizer is told so, function by function.
@@ -10,9 +10,6 @@
 #include "large/emergency.h"
 #include "region/superslab.h"
 #include "slab/slab.h"
-
-/* Slices looked at under one heap's lock before it is let go for its thread. */
-#define CENSUS_BATCH 64u
 
 static uint64_t census_minus(uint64_t a, uint64_t b)
 {
@@ -104,9 +101,34 @@ static void census_add_counters(struct census *census, const struct counters *co
     }
 }
 
+/* The slabs of one heap. A drain counts what other threads freed. */
+static void census_count_slabs(struct census *census, struct heap *heap)
+{
+    lock_acquire(&heap->lock);
+    hak__slab_drain(&heap->slabs);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct slab_totals *totals = &heap->slabs.totals[class_index];
+        const struct size_class *size_class = &hak__size_classes[class_index];
+        struct class_census *class_census = &census->classes[class_index];
+        uint64_t slabs = totals->slabs_count;
+        class_census->slabs_count += slabs;
+        class_census->slab_bytes += slabs * size_class->slab_slices * SLICE_SIZE;
+        class_census->carved_count +=
+            slabs * size_class->objects_per_slab - totals->not_carved_count;
+        class_census->in_slabs_count += totals->free_count;
+    }
+    census->spans_count += heap->spans.totals.count;
+    census->span_bytes += heap->spans.totals.bytes;
+    lock_release(&heap->lock);
+}
+
 static void census_count_heaps(struct census *census)
 {
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+    struct span_totals spans = hak__span_totals_without_cache();
+    census->spans_count = spans.count;
+    census->span_bytes = spans.bytes;
+    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        census_count_slabs(census, heap);
         census->heaps_count++;
         census->heaps_parked_count += atomic_load_relaxed(&heap->threads_count) == 0 ? 1 : 0;
         census->span_cached_bytes += hak__census_span_cached_bytes(heap);
@@ -129,75 +151,6 @@ static void census_count_threads(struct census *census)
     }
 }
 
-static void census_count_slab(struct census *census, const struct slab *slab)
-{
-    struct class_census *class_census = &census->classes[slab->class_index];
-    class_census->slabs_count++;
-    class_census->slab_bytes += (uint64_t)slab->slice_count * SLICE_SIZE;
-    class_census->carved_count += slab->carved_count;
-    class_census->in_slabs_count += hak__slab_free_objects(slab);
-}
-
-/* The heap that owns the slab at `slice`, NULL when no slab is there. May be outdated at once: heap
- * structs are never freed, so it can be locked and asked again. */
-HAK_RACY_READER static struct heap *census_owner(size_t slice)
-{
-    uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
-    if (code == 0 || code >= CLASS_COUNT) {
-        return NULL;
-    }
-    const volatile struct slab *slab = window_slab_metadata(slice);
-    struct slab_set *set = slab->owner;
-    if (set == NULL) {
-        return NULL;
-    }
-    return heap_of_slabs(set);
-}
-
-/* The slabs of `heap` from `slice` on, until one is not its own. Returns the first slice not looked
- * at. */
-static size_t census_count_run(struct census *census, struct heap *heap, size_t slice, size_t limit)
-{
-    size_t end = limit - slice < CENSUS_BATCH ? limit : slice + CENSUS_BATCH;
-    lock_acquire(&heap->lock);
-    while (slice < end) {
-        uint32_t owner = window_owner(slice);
-        uint32_t code = owner & OWNER_CODE_MASK;
-        if (owner >> OWNER_CODE_BITS != heap->id || code == 0 || code >= CLASS_COUNT) {
-            break;
-        }
-        const struct slab *slab = window_slab_metadata(slice);
-        if (slab->slices_back == 0) {
-            census_count_slab(census, slab);
-        }
-        slice++;
-    }
-    lock_release(&heap->lock);
-    return slice;
-}
-
-static void census_count_span(struct census *census, size_t slice)
-{
-    census->spans_count++;
-    census->span_bytes += hak__span_bytes(slice);
-}
-
-static void census_walk_slices(struct census *census)
-{
-    /* acquire: pairs with the release in superslab.c when the limit grows */
-    size_t limit = atomic_load_acquire(&hak__window.shared_limit);
-    for (size_t slice = 0; slice < limit;) {
-        size_t next = slice;
-        struct heap *heap = census_owner(slice);
-        if (heap != NULL) {
-            next = census_count_run(census, heap, slice, limit);
-        } else if (window_owner(slice) == OWNER_SPAN) {
-            census_count_span(census, slice);
-        }
-        slice = next == slice ? slice + 1 : next; /* on, also when the slab went away meanwhile */
-    }
-}
-
 void hak__census_take(struct census *census)
 {
     *census = (struct census){.spans_count = 0};
@@ -205,7 +158,6 @@ void hak__census_take(struct census *census)
         return; /* asked for by a signal handler that interrupted an operation */
     }
     hak__emergency_settle();
-    census_walk_slices(census);
     census_count_heaps(census);
     census_count_threads(census);
     census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);

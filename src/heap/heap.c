@@ -73,9 +73,13 @@ static struct heap *heap_join_existing(uint32_t heaps_max)
     return heap;
 }
 
+/* Of the first heap, beside what each process touches: a small one has no page more for them. */
+static struct slab_totals heap_first_totals[CLASS_COUNT];
+
 /* Under HEAPS. */
-static void heap_list(struct heap *heap)
+static void heap_list(struct heap *heap, struct slab_totals *totals)
 {
+    heap->slabs.totals = totals;
     heap->id = heap_next_id++;
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
     heap->lock = (struct lock){0, LOCK_RANK_HEAP};
@@ -93,21 +97,24 @@ struct heap *hak__heap_join(uint32_t heaps_max)
     if (heap != NULL) {
         return heap;
     }
+    bool first = hak__heap_first() == NULL;
     struct heap *made = hak__metadata_allocate(sizeof *made);
-    if (made == NULL) {
+    struct slab_totals *totals =
+        first ? heap_first_totals : hak__metadata_allocate(sizeof heap_first_totals);
+    if (made == NULL || totals == NULL) {
         return heap_join_existing(1); /* any, if there is one */
     }
     lock_acquire(&hak__heaps_lock);
     /* again: others were here at the same moment, and faster */
     heap = heap_choose(heaps_max);
     if (heap != NULL) {
-        heap_add_thread(heap); /* what was made is lost: once a process, 2 KiB a thread */
-    } else if (heap_next_id <= HEAP_ID_MAX) {
+        heap_add_thread(heap); /* what was made is lost: once a process, 3 KiB a thread */
+    } else if (heap_next_id <= HEAP_ID_MAX && first == (shared_heap_first == NULL)) {
         heap = made;
-        heap_list(heap);
+        heap_list(heap, totals);
     }
     lock_release(&hak__heaps_lock);
-    return heap;
+    return heap != NULL || !first ? heap : hak__heap_join(heaps_max);
 }
 
 void hak__heap_part(struct heap *heap)

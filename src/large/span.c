@@ -97,6 +97,26 @@ static bool span_is_aligned(const struct span_entry *entry, size_t alignment)
     return ((uintptr_t)window_slice_address(entry->slice) & (alignment - 1)) == 0;
 }
 
+static struct span_totals shared_span_totals; /* what no cache counts; relaxed adds */
+
+struct span_totals hak__span_totals_without_cache(void)
+{
+    return (struct span_totals){atomic_load_relaxed(&shared_span_totals.count),
+                                atomic_load_relaxed(&shared_span_totals.bytes)};
+}
+
+/* `count` spans of `bytes` together begin, or end when these are negative. */
+static void span_account(struct span_cache *cache, uint64_t count, uint64_t bytes)
+{
+    if (cache != NULL) {
+        cache->totals.count += count;
+        cache->totals.bytes += bytes;
+    } else {
+        atomic_add_relaxed(&shared_span_totals.count, count);
+        atomic_add_relaxed(&shared_span_totals.bytes, bytes);
+    }
+}
+
 /* The smallest entry that fits, or NULL. */
 static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t slices,
                                           size_t alignment)
@@ -125,6 +145,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
     struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
         void *pointer = span_start_again(entry, size, alignment);
+        span_account(cache, 1, hak__span_bytes(entry->slice));
         span_forget(cache, entry);
         counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
         counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
@@ -136,7 +157,9 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
         return (struct span){NULL, false};
     }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
-    return (struct span){span_start(run.slice, slices, size, alignment), run.zeroed};
+    void *pointer = span_start(run.slice, slices, size, alignment);
+    span_account(cache, 1, hak__span_bytes(run.slice));
+    return (struct span){pointer, run.zeroed};
 }
 
 /* An entry for a newly freed span: an empty one, or the next in turn, whose span goes back. */
@@ -157,6 +180,7 @@ static struct span_entry *span_cache_entry(struct span_cache *cache)
 void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice)
 {
     uint32_t slices = span_metadata(slice)->slices;
+    span_account(cache, 0 - UINT64_C(1), 0 - (uint64_t)hak__span_bytes(slice));
     window_set_owner(slice, OWNER_NOBODY);
     if (counters != NULL) {
         counter_add(counters, COUNTER_SPAN_FREED, 1);
@@ -181,6 +205,7 @@ static void span_move_down(size_t slice)
 void *hak__span_resize(size_t slice, size_t size)
 {
     struct span_metadata *metadata = span_metadata(slice);
+    uint64_t bytes = hak__span_bytes(slice);
     if (size > SPAN_SIZE_MAX) {
         return NULL;
     }
@@ -196,6 +221,9 @@ void *hak__span_resize(size_t slice, size_t size)
         hak__superslab_give(slice + slices, old - slices);
     }
     atomic_store_relaxed(&metadata->slices, slices); /* reports read it */
+    if (hak__span_bytes(slice) != bytes) {
+        span_account(NULL, 0, hak__span_bytes(slice) - bytes);
+    }
     return hak__span_pointer(slice);
 }
 

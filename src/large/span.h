@@ -28,12 +28,20 @@ struct span_entry {
     bool used;       /* touched since the last trim */
 };
 
+/* Spans in use. What is allocated from one heap and freed through another is counted up in the one
+ * and down in the other: only the sum over all says something, and it wraps. */
+struct span_totals {
+    uint64_t count;
+    uint64_t bytes; /* usable */
+};
+
 /* Under the heap's lock. */
 struct span_cache {
     struct span_entry entries[SPAN_CACHE_ENTRIES];
     uint32_t slices; /* in all entries */
     uint16_t next_victim;
     uint16_t last; /* the entry of the last free */
+    struct span_totals totals;
 };
 
 struct span {
@@ -55,6 +63,8 @@ HAK_HIDDEN size_t hak__span_good_size(size_t size);
 /* Makes the span hold `size` bytes; its contents may move, within it. Returns where they are; NULL:
  * it cannot, and is as it was. */
 HAK_HIDDEN void *hak__span_resize(size_t slice, size_t size);
+/* What was counted without a cache or its lock. Any thread. */
+HAK_HIDDEN struct span_totals hak__span_totals_without_cache(void);
 /* Returns entries to their superslabs: those not used since the last trim, or all. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
 

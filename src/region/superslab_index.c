@@ -6,43 +6,43 @@
 
 #define INDEX_FANOUT SUPERSLAB_GROUP
 #define INDEX_LEVEL_TOP 2u
-#define INDEX_TOP_BYTES (WINDOW_SIZE_MAX / SUPERSLAB_SIZE / INDEX_FANOUT / INDEX_FANOUT)
 
-/* Not in a group: the group of the first superslab of a node need not exist when its bytes do. */
-static unsigned char index_top[INDEX_KINDS][INDEX_TOP_BYTES] __attribute__((aligned(8)));
-static uint32_t index_level; /* the highest in use: it has one node */
+/* Nodes of the top level lie in groups 1 to 63, which exist once it is used. */
+HAK_STATIC_ASSERT(WINDOW_SIZE_MAX / SUPERSLAB_SIZE >> 6 * (INDEX_LEVEL_TOP + 1) < INDEX_FANOUT,
+                  "no node of level 1 lies there");
+
+static uint32_t index_level; /* the highest in use: below the top it has one node */
 
 static unsigned char *index_node(enum superslab_index kind, uint32_t level, size_t node)
 {
-    if (level == INDEX_LEVEL_TOP) {
-        return index_top[kind];
+    if (level == 0) {
+        return superslab_group(node)->index[kind];
     }
-    return level == 0 ? superslab_group(node)->index[kind]
-                      : superslab_group(node * INDEX_FANOUT)->upper[kind];
+    return superslab_group(level == INDEX_LEVEL_TOP ? node + 1 : node * INDEX_FANOUT)->upper[kind];
 }
 
 static unsigned char *index_entry(enum superslab_index kind, uint32_t level, size_t at)
 {
-    size_t node = level == INDEX_LEVEL_TOP ? 0 : at / INDEX_FANOUT;
-    return index_node(kind, level, node) + (at - node * INDEX_FANOUT);
+    return index_node(kind, level, at / INDEX_FANOUT) + at % INDEX_FANOUT;
 }
 
-/* The first of bytes [from, end) that is at least `least`, or INDEX_NONE. No byte is above 127, so
- * that bit 7, set before the subtraction, stays where a byte is enough and nothing is borrowed. */
-static size_t index_scan(const unsigned char *bytes, uint32_t least, size_t from, size_t end)
+/* The first byte of a node from `from` on that is at least `least`, or INDEX_FANOUT. No byte is above
+ * 127, so that bit 7, set before the subtraction, stays where a byte is enough and nothing is
+ * borrowed. */
+static size_t index_scan(const unsigned char *node, uint32_t least, size_t from)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
     uint64_t wanted = tops << from % 8 * 8;
-    for (size_t i = from & ~(size_t)7; i < end; i += 8) {
+    for (size_t i = from & ~(size_t)7; i < INDEX_FANOUT; i += 8) {
         uint64_t word;
-        __builtin_memcpy(&word, bytes + i, sizeof word);
+        __builtin_memcpy(&word, node + i, sizeof word);
         uint64_t enough = ((word | tops) - least * ones) & wanted;
         if (enough != 0) {
             return i + bits_lowest(enough) / 8;
         }
         wanted = tops;
     }
-    return INDEX_NONE;
+    return INDEX_FANOUT;
 }
 
 static uint32_t index_maximum(const unsigned char *node)
@@ -54,16 +54,22 @@ static uint32_t index_maximum(const unsigned char *node)
     return maximum;
 }
 
-static size_t index_scan_node(enum superslab_index kind, uint32_t level, uint32_t least, size_t at)
+/* Where a search goes on that found nothing in a node, whose end is *at: one level higher, where the
+ * first byte of a node stands for all of it; the nodes of the top level follow each other. False:
+ * there is nothing more. */
+static bool index_go_on(uint32_t *level, size_t *at)
 {
-    if (level == INDEX_LEVEL_TOP) {
-        size_t used = hak__superslabs.count / (INDEX_FANOUT * INDEX_FANOUT) + 1;
-        return index_scan(index_top[kind], least, at, bits_align_up(used, 8));
+    if (*level == INDEX_LEVEL_TOP) {
+        return *at << 6 * INDEX_LEVEL_TOP < hak__superslabs.count;
     }
-    size_t first = at / INDEX_FANOUT * INDEX_FANOUT;
-    const unsigned char *node = index_node(kind, level, at / INDEX_FANOUT);
-    size_t found = index_scan(node, least, at - first, INDEX_FANOUT);
-    return found == INDEX_NONE ? INDEX_NONE : first + found;
+    do {
+        if (*level == index_level) {
+            return false;
+        }
+        *at /= INDEX_FANOUT;
+        *level += 1;
+    } while (*level != INDEX_LEVEL_TOP && *at % INDEX_FANOUT == 0);
+    return true;
 }
 
 size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from)
@@ -73,23 +79,21 @@ size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size
     }
     uint32_t level = from == 0 ? index_level : 0;
     for (size_t at = from;;) {
-        size_t found = index_scan_node(kind, level, least, at);
-        if (found != INDEX_NONE && level == 0) {
-            return found;
-        }
-        if (found != INDEX_NONE) {
-            at = found * INDEX_FANOUT;
-            level--;
-            continue;
-        }
-        at = (at / INDEX_FANOUT + 1) * INDEX_FANOUT;
-        do { /* the first byte of a node is that of the whole node one level higher */
-            if (level == index_level) {
+        size_t node = at / INDEX_FANOUT;
+        size_t found = index_scan(index_node(kind, level, node), least, at % INDEX_FANOUT);
+        if (found == INDEX_FANOUT) {
+            at = (node + 1) * INDEX_FANOUT;
+            if (!index_go_on(&level, &at)) {
                 return INDEX_NONE;
             }
-            at /= INDEX_FANOUT;
-            level++;
-        } while (level != INDEX_LEVEL_TOP && at % INDEX_FANOUT == 0);
+            continue;
+        }
+        at = node * INDEX_FANOUT + found;
+        if (level == 0) {
+            return at;
+        }
+        at *= INDEX_FANOUT;
+        level--;
     }
 }
 

@@ -3,11 +3,11 @@
  * For each kind of question a byte per superslab says how much it has to offer, and a tree of
  * maxima lies above:
  *
- *   level 2   a byte for 4,096 superslabs (8 GiB)   index_top, used from 8 GiB on
+ *   level 2   a byte for 4,096 superslabs (8 GiB)   `upper` of groups 1 to 63, from 8 GiB on
  *   level 1   a byte for 64 (128 MiB)               `upper` of every 64th group, from 128 MiB on
  *   level 0   a byte for each                       `index` of its group
  *
- * A search compares 64 bytes a level, eight at a time. A change climbs while it changes a maximum;
+ * A search compares 64 bytes a level, eight at a time; of level 2, 64 for each 512 GiB. A change climbs while it changes a maximum;
  * a small process has one level and no climb.
  *
  * Locks: REGION for everything.

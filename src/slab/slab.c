@@ -15,6 +15,32 @@ bool hak__slab_is_object(const struct slab *slab, const void *pointer)
     return offset % size == 0 && offset / size < atomic_load_relaxed(&slab->carved_count);
 }
 
+static struct slab_totals *slab_totals(struct slab_set *set, const struct slab *slab)
+{
+    return &set->totals[slab->class_index];
+}
+
+static void slab_set_free_count(struct slab_set *set, struct slab *slab, uint32_t count)
+{
+    slab_totals(set, slab)->free_count += (uint64_t)count - slab->free_count;
+    slab->free_count = count;
+}
+
+static void slab_set_remote_seen(struct slab_set *set, struct slab *slab, uint32_t count)
+{
+    slab_totals(set, slab)->free_count += (uint64_t)count - slab->remote_seen;
+    slab->remote_seen = (uint16_t)count; /* at most the capacity */
+}
+
+static struct object_list slab_take_remote(struct slab_set *set, struct slab *slab)
+{
+    struct object_list list = hak__slab_take_remote(slab);
+    if (list.count != 0) {
+        slab_set_remote_seen(set, slab, 0);
+    }
+    return list;
+}
+
 static void slab_list(struct slab_set *set, struct slab *slab)
 {
     struct slab **first = &set->partial[slab->class_index];
@@ -69,11 +95,14 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->slice_count = size_class->slab_slices;
     slab->slices_back = 0;
     slab->untouched = run.zeroed;
+    slab->remote_seen = 0;
     slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
         window_set_owner(slice + i, set->key | class_index);
     }
+    slab_totals(set, slab)->slabs_count++;
+    slab_totals(set, slab)->not_carved_count += slab->capacity;
     slab_list(set, slab);
     return slab;
 }
@@ -85,6 +114,10 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     if (slab->listed) {
         slab_unlist(set, slab);
     }
+    struct slab_totals *totals = slab_totals(set, slab);
+    totals->slabs_count--;
+    totals->free_count -= (uint64_t)slab->free_count + slab->remote_seen;
+    totals->not_carved_count -= slab->capacity - slab->carved_count;
     for (uint32_t i = 0; i < count; i++) {
         window_set_owner(slice + i, OWNER_NOBODY);
     }
@@ -124,11 +157,17 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
 
 static void slab_check_class(const struct slab_set *set, uint32_t class_index)
 {
+    uint64_t free_count = 0;
+    uint32_t not_carved_count = 0;
     for (const struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
         HAK_ASSERT_FULL(slab->class_index == class_index);
         HAK_ASSERT_FULL(slab->next == NULL || slab->next->previous == slab);
         slab_check(set, slab);
+        free_count += slab->free_count + slab->remote_seen;
+        not_carved_count += slab->capacity - slab->carved_count;
     }
+    HAK_ASSERT_FULL(set->totals[class_index].free_count == free_count);
+    HAK_ASSERT_FULL(set->totals[class_index].not_carved_count == not_carved_count);
 }
 
 /* Also the last of its class: loops around few objects live in the bin and never get here. Objects
@@ -158,7 +197,7 @@ static uint32_t slab_carve_count(const struct slab *slab, const unsigned char *f
 }
 
 /* The next objects of untouched memory, no more than start in CARVE_BYTES of it. */
-static struct refill slab_carve(struct slab *slab, uint32_t most)
+static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_t most)
 {
     size_t size = size_class_bytes(slab->class_index);
     unsigned char *first = slab_start(slab) + slab->first + slab->carved_count * size;
@@ -167,6 +206,7 @@ static struct refill slab_carve(struct slab *slab, uint32_t most)
     count = count > left ? left : count;
     count = count > most ? most : count;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
+    slab_totals(set, slab)->not_carved_count -= count;
     return (struct refill){{(struct object *)(void *)first, count}, (uint32_t)size};
 }
 
@@ -174,17 +214,17 @@ static struct refill slab_carve(struct slab *slab, uint32_t most)
  * new ones carved: a list of 64 KiB objects can be 256 KiB (docs/decisions/0015), and a thread that
  * needs one object would have to walk the others back (0022). The walk touches objects that are
  * about to be handed out. */
-static struct object_list slab_take_part(struct slab *slab, struct object_list list, uint32_t most)
+static struct object_list slab_take_part(struct slab_set *set, struct slab *slab,
+                                         struct object_list list, uint32_t most)
 {
     slab->free_list = NULL;
-    slab->free_count = 0;
+    slab_set_free_count(set, slab, list.count > most ? list.count - most : 0);
     if (list.count > most) {
         struct object *last = list.head;
         for (uint32_t i = 1; i < most; i++) {
             last = last->next;
         }
         slab->free_list = last->next;
-        slab->free_count = list.count - most;
         last->next = NULL;
         list.count = most;
     }
@@ -205,13 +245,13 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
 {
     struct refill refill = {{slab->free_list, slab->free_count}, 0};
     if (refill.list.count != 0) {
-        refill.list = slab_take_part(slab, refill.list, most);
+        refill.list = slab_take_part(set, slab, refill.list, most);
         counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1);
-    } else if ((refill.list = hak__slab_take_remote(slab)).count != 0) {
-        refill.list = slab_take_part(slab, refill.list, most);
+    } else if ((refill.list = slab_take_remote(set, slab)).count != 0) {
+        refill.list = slab_take_part(set, slab, refill.list, most);
         counter_add(&set->counters, COUNTER_REFILL_REMOTE, 1);
     } else if (slab->carved_count < slab->capacity) {
-        refill = slab_carve(slab, most);
+        refill = slab_carve(set, slab, most);
         counter_add(&set->counters, COUNTER_REFILL_CARVE, 1);
     }
     return refill;
@@ -253,10 +293,10 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
     for (struct slab *slab; list.count == 0 && (slab = set->partial[class_index]) != NULL;) {
         list = (struct object_list){slab->free_list, slab->free_count};
         if (list.count == 0) {
-            list = hak__slab_take_remote(slab);
+            list = slab_take_remote(set, slab);
         }
         if (list.count != 0) {
-            list = slab_take_part(slab, list, most);
+            list = slab_take_part(set, slab, list, most);
         } else if (slab->carved_count < slab->capacity) {
             break; /* untouched memory, and no more: others are listed before such a slab */
         }
@@ -279,7 +319,7 @@ void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_lis
     }
     tail->next = slab->free_list;
     slab->free_list = list.head;
-    slab->free_count += list.count;
+    slab_set_free_count(set, slab, slab->free_count + list.count);
     if (!slab->listed) {
         slab_list(set, slab);
     }
@@ -292,6 +332,7 @@ uint32_t hak__slab_drain(struct slab_set *set)
     for (struct slab *slab = hak__slab_take_notified(set); slab != NULL; drained++) {
         struct slab *next = hak__slab_next_notified(slab);
         hak__slab_clear_notified(slab);
+        slab_set_remote_seen(set, slab, hak__slab_remote_count(slab));
         if (!slab->listed) {
             slab_list(set, slab);
         }

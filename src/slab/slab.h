@@ -15,11 +15,13 @@
  *   O owner                   constant while the slab exists
  *   A shared_link             next on the notify stack or in the pool: slice + 1, 0 at the end
  *   O previous, next          the owner's list of slabs of this class that have something to give
+ *   O remote_seen             remote objects that the set's totals count
  *
  * Invariants
  *   objects = free_count + remote count + in bins and remote buffers + in use = carved_count
  *   free_count > 0 or carved_count < capacity => listed;  remote count > 0 => listed or N
  *   a slab with N set is never given back: only draining, which took it off the stack, clears N
+ *   N clear => remote_seen = remote count: draining counts, and whoever adds more sets N
  *
  * Why the last: a remote freer sets N with its objects in one step and then pushes the slab on the
  * stack. In between the owner may already have taken the objects and found the slab empty. Giving
@@ -58,9 +60,17 @@ struct slab {
     bool listed;
     bool untouched; /* no page of it was resident when it was taken */
     uint16_t first; /* where the first object lies, bytes from the start (core/size_class.h) */
+    uint16_t remote_seen; /* remote objects that are in the set's totals */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
+
+/* The slabs of one class, in sum: what a report would else have to walk for. Exact after a drain. */
+struct slab_totals {
+    uint64_t free_count; /* objects in the slabs: free_count and remote_seen of each */
+    uint32_t slabs_count;
+    uint32_t not_carved_count; /* of one slab: the next is taken when all is carved */
+};
 
 /* What one heap owns. Everything but the shared words is written under the heap's lock. */
 struct slab_set {
@@ -72,6 +82,7 @@ struct slab_set {
     struct counters counters;
     /* First: the next to refill from. Relaxed readers without the lock. */
     struct slab *partial[CLASS_COUNT];
+    struct slab_totals *totals; /* [class] */
 };
 
 /* A list of objects of one class, linked and zero-terminated. */

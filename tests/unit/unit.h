@@ -110,6 +110,7 @@ static inline struct slab_set *unit_set_create(void)
     struct slab_set *set = support_map(sizeof *set);
     set->key = unit_next_heap_id() << OWNER_CODE_BITS;
     set->shared_patience = NOTIFIED_PENDING_MAX;
+    set->totals = support_map(CLASS_COUNT * sizeof *set->totals);
     return set;
 }
 
@@ -128,6 +129,7 @@ static inline void unit_set_destroy(struct slab_set *set)
 {
     hak__slab_drain(set);
     REQUIRE(unit_set_is_empty(set));
+    munmap(set->totals, CLASS_COUNT * sizeof *set->totals);
     munmap(set, sizeof *set);
 }
 
