@@ -449,6 +449,36 @@ static void test_a_large_reservation(void **state)
     pass_a_reservation(CLAIMED_APART);
 }
 
+/* Neighbours are one mapping, which the kernel would refuse to fork when it is larger than the
+ * machine's memory (overcommit_memory 0), however little of it is touched. */
+static void test_nothing_is_reserved_for_a_fork(void **state)
+{
+    static char smaps[4 * MIB];
+    char name[32];
+    (void)state;
+    support_read_file("/proc/sys/vm/overcommit_memory", smaps, sizeof smaps);
+    if (SUPPORT_SANITIZED || smaps[0] == '2') { /* which reserves for everything */
+        skip();
+    }
+    size_t slice = hak__superslab_take(1, 1).slice;
+    support_read_file("/proc/self/smaps", smaps, sizeof smaps);
+    uintptr_t address = (uintptr_t)window_slice_address(slice), low = 0, high = 0;
+    for (char *line = strtok(smaps, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (sscanf(line, "%zx-%zx %31s", &low, &high, name) == 3 && low <= address &&
+            address < high) {
+            break;
+        }
+    }
+    char *flags = strtok(NULL, "");
+    assert_non_null(flags);
+    flags = strstr(flags, "VmFlags:");
+    assert_non_null(flags);
+    flags = strtok(flags, "\n");
+    assert_non_null(strstr(flags, " nr"));
+    assert_null(strstr(flags, " ac"));
+    hak__superslab_give(slice, 1);
+}
+
 static int setup(void **state)
 {
     int failed = unit_start(state);
@@ -467,6 +497,7 @@ int main(void)
         cmocka_unit_test(test_near_a_limit),
         cmocka_unit_test(test_release_and_reclaim),
         cmocka_unit_test(test_reclaim_gives_up_what_somebody_else_took),
+        cmocka_unit_test(test_nothing_is_reserved_for_a_fork),
         cmocka_unit_test(test_a_large_reservation), /* last: the model is small */
     };
     return cmocka_run_group_tests(tests, setup, NULL);
