@@ -5,7 +5,9 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "core/knobs.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 
 struct window hak__window;
@@ -42,6 +44,29 @@ static int pair_claim(uintptr_t from, uintptr_t to)
     return from < to ? hak__os_map_at((void *)from, to - from) : 0;
 }
 
+/* The upper table of a large heap has huge pages, if these come quickly: fork copies a page table
+ * entry for each page of it, and all of them are touched. */
+static int pair_claim_above(struct table_pair *pair, uintptr_t high)
+{
+    uintptr_t whole = bits_align_up(high, HUGE_PAGE_SIZE);
+    uintptr_t first = bits_align_up(pair->high, HUGE_PAGE_SIZE);
+    bool huge = high > pair->high && high - pair->meet > TABLE_HUGE_BYTES && hak__huge_is_quick() &&
+                hak__superslab_bytes_claimed() >= hak__knobs.huge_threshold &&
+                hak__os_page_size() == HUGE_OS_PAGE_SIZE;
+    if (!huge || pair_claim(pair->high, whole) != 0) {
+        whole = high;
+        int error = pair_claim(pair->high, high);
+        if (error != 0) {
+            return error;
+        }
+    }
+    if (huge && first < whole) {
+        hak__os_huge((void *)first, bits_align_down(whole - first, HUGE_PAGE_SIZE));
+    }
+    atomic_store_relaxed(&pair->high, whole > pair->high ? whole : pair->high);
+    return 0;
+}
+
 static int pair_extend(struct table_pair *pair, struct table_sides sides)
 {
     uintptr_t low = bits_align_down(pair->meet - sides.below, hak__os_page_size());
@@ -51,10 +76,7 @@ static int pair_extend(struct table_pair *pair, struct table_sides sides)
     int error = pair_claim(low, pair->low);
     if (error == 0) {
         atomic_store_relaxed(&pair->low, low < pair->low ? low : pair->low);
-        error = pair_claim(pair->high, high);
-    }
-    if (error == 0) {
-        atomic_store_relaxed(&pair->high, high > pair->high ? high : pair->high);
+        error = pair_claim_above(pair, high);
     }
     return error;
 }

@@ -195,6 +195,37 @@ static void test_tables_grow_after_a_failure(void **state)
     assert_int_equal(nonzero_offset((void *)next, hak__os_page_size()), SIZE_MAX);
 }
 
+/* The upper tables of a large heap grow by huge pages, and by what is needed where these are not to
+ * be had. Last of those that grow the tables. */
+static void test_tables_of_huge_pages(void **state)
+{
+    (void)state;
+    if (hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
+        skip();
+    }
+    size_t slices = tables_cover * SUPERSLAB_SLICES, page_slices = HUGE_PAGE_SIZE / SLAB_METADATA_SIZE;
+    assert_true(slices > page_slices);
+    hak__knobs.huge_threshold = 0;
+    uintptr_t next = (uintptr_t)window_slab_metadata(slices);
+    uintptr_t end = bits_align_up(next + SLAB_METADATA_SIZE, HUGE_PAGE_SIZE);
+    void *stranger = unit_occupy(end - hak__os_page_size(), hak__os_page_size());
+    uint64_t calls = hak__os_calls[OS_CALL_HUGE];
+    assert_int_equal(grow_tables(slices + 1), 0); /* just what is needed, and none is whole */
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE], calls);
+    assert_true(unit_is_mapped(next));
+    munmap(stranger, hak__os_page_size());
+    assert_int_equal(grow_tables(slices + 3 * page_slices), 0);
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE], calls + 1);
+    end = bits_align_up((uintptr_t)window_slab_metadata(slices + 3 * page_slices), HUGE_PAGE_SIZE);
+    assert_true(unit_is_mapped(end - 1) && !unit_is_mapped(end));
+    assert_int_equal(nonzero_offset((void *)next, end - next), SIZE_MAX);
+    size_t mapped = hak__os_mapped_bytes(), tables = hak__window_table_bytes();
+    assert_int_equal(grow_tables(slices + 3 * page_slices), 0);
+    assert_int_equal(hak__os_mapped_bytes(), mapped);
+    assert_int_equal(hak__window_table_bytes(), tables);
+    assert_int_equal(tables + hak__superslab_bytes_claimed() + hak__metadata_bytes(), mapped);
+}
+
 /* Without address space the start fails and leaves nothing; with it, it succeeds later. */
 static void start_again(void *argument)
 {
@@ -260,6 +291,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_tables_grow),
         cmocka_unit_test(test_tables_grow_after_a_failure),
         cmocka_unit_test(test_pairs_grow_after_a_failure),
+        UNIT_TEST_WITH_KNOBS(test_tables_of_huge_pages),
         cmocka_unit_test(test_start_after_a_failure),
         cmocka_unit_test(test_the_place_is_random),
     };
