@@ -3,13 +3,12 @@
  * Imitates: a database or a cache server whose heap is full of holes that are too small. GIB of
  * blocks of 94,208 bytes (three slices of hakmem's, a size class of most others) are allocated and
  * every second one is freed; nothing is touched, so that a heap of 256 GiB fits into any machine.
- * Then SPANS blocks of 126,976 bytes, which fit into no hole, are allocated and freed, ROUNDS times:
- * that is the measured part. The notes say what a single step costs in the best round or try, in
- * nanoseconds: span_ns (one such malloc), trim_mib_ns (giving back one MiB of TRIM_MIB that were
- * touched), report_ns (the totals that the allocator keeps), fork_ns (fork, the child's exit, wait;
- * 0 where the kernel refuses to copy so large a mapping).
- * A cost that does not depend on the heap's size is the same for each GIB. The sizes and the
- * pattern are the project's own.
+ * Then SPANS blocks of 126,976 bytes, which fit into no hole, are allocated and freed, ROUNDS
+ * times: that is the measured part. The notes say what a single step costs in the best round or
+ * try, in nanoseconds: span_ns (one such malloc), trim_mib_ns (giving back one MiB of TRIM_MIB that
+ * were touched), report_ns (the totals that the allocator keeps), fork_ns (fork, the child's exit,
+ * wait; 0 where the kernel refuses to copy so large a mapping). A cost that does not depend on the
+ * heap's size is the same for each GIB. The sizes and the pattern are the project's own.
  *
  * Does not show: memory (nothing is touched), nor page tables of a resident heap, which the kernel
  * copies at a fork. --threads is refused: what is asked is what one call costs.
@@ -192,9 +191,8 @@ static void measure_steps(void)
     static const struct {
         const char *key;
         uint64_t (*measure)(void);
-    } steps[] = {{"trim_mib_ns", trim_measure},
-                 {"report_ns", report_measure},
-                 {"fork_ns", fork_measure}};
+    } steps[] = {
+        {"trim_mib_ns", trim_measure}, {"report_ns", report_measure}, {"fork_ns", fork_measure}};
     trim(); /* what the heap's own blocks have left */
     for (size_t step = 0; step < sizeof steps / sizeof *steps; step++) {
         uint64_t best_ns = UINT64_MAX;

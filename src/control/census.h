@@ -1,5 +1,5 @@
-/* census.h: counts where the memory is: sums that heaps keep, and one walk over all threads. Its cost
- * does not depend on the size of the heap. For reports; no fast path knows of it.
+/* census.h: counts where the memory is: sums that heaps keep, and one walk over all threads. Its
+ * cost does not depend on the size of the heap. For reports; no fast path knows of it.
  *
  * What a thread is changing at that moment may be counted on either side of the change; what is at
  * rest is counted exactly. */

@@ -209,9 +209,12 @@ static HAK_NOINLINE void free_span(size_t slice)
     errno = saved;
 }
 
-static void free_whale(void *pointer)
+static void free_whale(void *pointer, size_t bytes)
 {
-    if (!hak__gate_enter()) {
+    /* glibc frees an ending thread's table of late keys and then forgets it: a fork must not find
+     * it unmapped in between. One that is no larger than a span is large/emergency.h's. */
+    bool keep = bytes <= SPAN_SIZE_MAX && hak__thread == &hak__thread_ended;
+    if (keep || !hak__gate_enter()) {
         hak__emergency_free(pointer);
         return;
     }
@@ -244,7 +247,7 @@ static HAK_NOINLINE void free_slow(void *pointer)
         free_span(location.slice);
         break;
     case PLACE_WHALE:
-        free_whale(pointer);
+        free_whale(pointer, location.bytes);
         break;
     case PLACE_FOREIGN:
     case PLACE_NOBODY:

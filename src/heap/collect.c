@@ -3,6 +3,7 @@
 #include "heap/heap.h"
 
 #include "core/knobs.h"
+#include "large/emergency.h"
 #include "large/whale.h"
 #include "os/os.h"
 #include "region/superslab.h"
@@ -185,6 +186,7 @@ size_t hak__heap_reclaim(bool unmap)
     if (!hak__gate_enter()) {
         return 0;
     }
+    hak__emergency_settle();
     struct thread *own = hak__thread;
     if (own->heap != NULL) {
         hak__thread_flush(own);

@@ -200,8 +200,8 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
 int hak__os_map_at(void *address, size_t size)
 {
     int error;
-    /* NORESERVE: neighbours become one mapping, and a kernel that guesses what it may promise refuses
-     * to fork a process with a mapping larger than the machine's memory. */
+    /* NORESERVE: neighbours become one mapping, and a kernel that guesses what it may promise
+     * refuses to fork a process with a mapping larger than the machine's memory. */
     void *result = os_mmap(address, size, MAP_FIXED_NOREPLACE | MAP_NORESERVE, &error);
     if (error == 0 && result != address) { /* a kernel before 4.17 takes the address for a hint */
         hak__os_discard(result, size);

@@ -26,8 +26,8 @@ static unsigned char *index_entry(enum superslab_index kind, uint32_t level, siz
     return index_node(kind, level, at / INDEX_FANOUT) + at % INDEX_FANOUT;
 }
 
-/* The first byte of a node from `from` on that is at least `least`, or INDEX_FANOUT. No byte is above
- * 127, so that bit 7, set before the subtraction, stays where a byte is enough and nothing is
+/* The first byte of a node from `from` on that is at least `least`, or INDEX_FANOUT. No byte is
+ * above 127, so that bit 7, set before the subtraction, stays where a byte is enough and nothing is
  * borrowed. */
 static size_t index_scan(const unsigned char *node, uint32_t least, size_t from)
 {
@@ -54,9 +54,9 @@ static uint32_t index_maximum(const unsigned char *node)
     return maximum;
 }
 
-/* Where a search goes on that found nothing in a node, whose end is *at: one level higher, where the
- * first byte of a node stands for all of it; the nodes of the top level follow each other. False:
- * there is nothing more. */
+/* Where a search goes on that found nothing in a node, whose end is *at: one level higher, where
+ * the first byte of a node stands for all of it; the nodes of the top level follow each other.
+ * False: there is nothing more. */
 static bool index_go_on(uint32_t *level, size_t *at)
 {
     if (*level == INDEX_LEVEL_TOP) {

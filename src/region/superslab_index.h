@@ -7,8 +7,8 @@
  *   level 1   a byte for 64 (128 MiB)               `upper` of every 64th group, from 128 MiB on
  *   level 0   a byte for each                       `index` of its group
  *
- * A search compares 64 bytes a level, eight at a time; of level 2, 64 for each 512 GiB. A change climbs while it changes a maximum;
- * a small process has one level and no climb.
+ * A search compares 64 bytes a level, eight at a time; of level 2, 64 for each 512 GiB. A change
+ * climbs while it changes a maximum; a small process has one level and no climb.
  *
  * Locks: REGION for everything.
  */

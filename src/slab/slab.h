@@ -65,7 +65,8 @@ struct slab {
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
 
-/* The slabs of one class, in sum: what a report would else have to walk for. Exact after a drain. */
+/* The slabs of one class, in sum: what a report would else have to walk for. Exact after a drain.
+ */
 struct slab_totals {
     uint64_t free_count; /* objects in the slabs: free_count and remote_seen of each */
     uint32_t slabs_count;

@@ -203,7 +203,8 @@ static void test_tables_of_huge_pages(void **state)
     if (hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
         skip();
     }
-    size_t slices = tables_cover * SUPERSLAB_SLICES, page_slices = HUGE_PAGE_SIZE / SLAB_METADATA_SIZE;
+    size_t slices = tables_cover * SUPERSLAB_SLICES,
+           page_slices = HUGE_PAGE_SIZE / SLAB_METADATA_SIZE;
     assert_true(slices > page_slices);
     hak__knobs.huge_threshold = 0;
     uintptr_t next = (uintptr_t)window_slab_metadata(slices);
