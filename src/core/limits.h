@@ -61,8 +61,9 @@
 /* Superslabs that a purge pass looks at before it lets the lock go. */
 #define PURGE_LOOKS (HAK_TINY_LIMITS ? 2u : 64u)
 
-/* A table that is longer has huge pages and grows by them: the metadata of 1 GiB of slices. */
+/* In a heap of so much, tables that are longer than this have huge pages and grow by them. */
 #define TABLE_HUGE_BYTES HUGE_PAGE_SIZE
+#define TABLE_HUGE_HEAP_BYTES ((size_t)1 << 30)
 
 /* Memory for heaps and threads comes so much at a time; what is not touched costs nothing. */
 #define METADATA_CHUNK_SIZE ((size_t)256 << 10)

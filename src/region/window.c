@@ -50,9 +50,10 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
 {
     uintptr_t whole = bits_align_up(high, HUGE_PAGE_SIZE);
     uintptr_t first = bits_align_up(pair->high, HUGE_PAGE_SIZE);
-    bool huge = high > pair->high && high - pair->meet > TABLE_HUGE_BYTES && hak__huge_is_quick() &&
-                hak__superslab_bytes_claimed() >= hak__knobs.huge_threshold &&
-                hak__os_page_size() == HUGE_OS_PAGE_SIZE;
+    size_t claimed = hak__superslab_bytes_claimed(); /* a long table may be of few superslabs */
+    bool huge = high > pair->high && high - pair->meet > TABLE_HUGE_BYTES &&
+                claimed >= TABLE_HUGE_HEAP_BYTES && claimed >= hak__knobs.huge_threshold &&
+                hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__huge_is_quick();
     if (!huge || pair_claim(pair->high, whole) != 0) {
         whole = high;
         int error = pair_claim(pair->high, high);
