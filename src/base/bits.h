@@ -55,6 +55,16 @@ HAK_INLINE uint64_t bits_run_starts(uint64_t map, uint32_t count)
     return map;
 }
 
+/* The length of the run of ones in `map` that `mask`, a run of ones of it, is a part of. */
+HAK_INLINE uint32_t bits_run_around(uint64_t map, uint64_t mask)
+{
+    uint32_t last = bits_log2(mask);
+    uint64_t zeroes_below = ~map & ((mask & (0 - mask)) - 1);
+    uint64_t zeroes_above = ~map >> last; /* bit 0 is not one of them */
+    uint32_t first = zeroes_below == 0 ? 0 : bits_log2(zeroes_below) + 1;
+    return (zeroes_above == 0 ? 64 : last + bits_lowest(zeroes_above)) - first;
+}
+
 /* The length of the longest run of ones, 0 to 64. */
 HAK_INLINE uint32_t bits_longest_run(uint64_t map)
 {

@@ -40,13 +40,12 @@ static void superslab_check(const struct superslab *superslab)
     (void)superslab;
 }
 
-void hak__superslab_mark_free(size_t index, uint64_t mask)
+static void superslab_add_free(size_t index, uint64_t mask)
 {
     struct superslab_table *table = &hak__superslabs;
     struct superslab *superslab = superslab_at(index);
     HAK_ASSERT((superslab->free & mask) == 0);
     superslab->free |= mask;
-    hak__superslab_index_maps(index);
     /* the sums are read relaxed by reports and by nobody else without the lock */
     atomic_store_relaxed(&table->free_slices, table->free_slices + bits_count(mask));
     atomic_store_relaxed(&table->dirty_free_slices,
@@ -56,6 +55,12 @@ void hak__superslab_mark_free(size_t index, uint64_t mask)
         atomic_store_relaxed(&table->freed_much, table->freed_much + 1);
     }
     superslab_check(superslab);
+}
+
+void hak__superslab_mark_free(size_t index, uint64_t mask)
+{
+    superslab_add_free(index, mask);
+    hak__superslab_index_maps(index);
 }
 
 void hak__superslab_mark_taken(size_t index, uint64_t mask)
@@ -120,7 +125,8 @@ struct superslab_wish {
 static size_t superslab_look(const struct superslab_wish *wish, uint32_t length, size_t *from,
                              uint32_t looks)
 {
-    uint64_t aligned = superslab_aligned_bits(wish->alignment);
+    uint64_t aligned =
+        wish->alignment == 1 ? ~UINT64_C(0) : superslab_aligned_bits(wish->alignment);
     for (; looks != 0; looks--) {
         size_t index = wish->dirty_only
                            ? hak__superslab_index_find(INDEX_DIRTY, INDEX_DIRTY_RUN(length), *from)
@@ -353,8 +359,11 @@ struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment)
 
 void hak__superslab_give(size_t slice, uint32_t count)
 {
+    size_t index = slice / SUPERSLAB_SLICES;
+    uint64_t mask = bits_mask(slice % SUPERSLAB_SLICES, count);
     lock_acquire(&hak__region_lock);
-    hak__superslab_mark_free(slice / SUPERSLAB_SLICES, bits_mask(slice % SUPERSLAB_SLICES, count));
+    superslab_add_free(index, mask);
+    hak__superslab_index_grown(index, mask);
     lock_release(&hak__region_lock);
 }
 

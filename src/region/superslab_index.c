@@ -149,6 +149,20 @@ void hak__superslab_index_maps(size_t index)
     hak__superslab_index_set(INDEX_DIRTY, index, index_dirty_value(superslab, free_run));
 }
 
+void hak__superslab_index_grown(size_t index, uint64_t mask)
+{
+    const struct superslab *superslab = superslab_at(index);
+    HAK_ASSERT((mask & ~(superslab->free & superslab->dirty)) == 0);
+    uint32_t run = bits_run_around(superslab->free, mask);
+    if (run > *index_entry(INDEX_FREE, 0, index)) {
+        hak__superslab_index_set(INDEX_FREE, index, run);
+    }
+    run = INDEX_DIRTY_RUN(bits_run_around(superslab->free & superslab->dirty, mask));
+    if (run > *index_entry(INDEX_DIRTY, 0, index)) {
+        hak__superslab_index_set(INDEX_DIRTY, index, run);
+    }
+}
+
 static bool index_superslab_is_right(size_t index)
 {
     const struct superslab *superslab = superslab_at(index);

@@ -43,6 +43,9 @@ HAK_HIDDEN void hak__superslab_index_reach(size_t index);
 /* Its maps have changed: writes the bytes that follow from them. */
 HAK_HIDDEN void hak__superslab_index_maps(size_t index);
 
+/* The same, quicker: the run `mask` has become free, and is dirty as all that was in use. */
+HAK_HIDDEN void hak__superslab_index_grown(size_t index, uint64_t mask);
+
 /* All bytes are what the maps say, all maxima are those of what lies below: for level 2 and tests.
  */
 HAK_HIDDEN bool hak__superslab_index_is_right(void);

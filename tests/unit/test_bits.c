@@ -144,12 +144,33 @@ static void test_longest_run(void **state)
     assert_int_equal(bits_longest_run(0), 0);
 }
 
+static void test_run_around(void **state)
+{
+    (void)state;
+    uint64_t random = 2;
+    for (size_t round = 0; round < 20000; round++) {
+        uint32_t first = (uint32_t)random_below(&random, 64);
+        uint32_t count = 1 + (uint32_t)random_below(&random, 64 - first);
+        uint64_t map = random_map(&random, 1 + round % 64) | bits_mask(first, count);
+        map = round % 50 == 0 ? UINT64_MAX : map;
+        uint32_t low = first, high = first + count;
+        while (low != 0 && (map >> (low - 1) & 1) != 0) {
+            low--;
+        }
+        while (high != 64 && (map >> high & 1) != 0) {
+            high++;
+        }
+        assert_int_equal(bits_run_around(map, bits_mask(first, count)), high - low);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_power_of_two), cmocka_unit_test(test_lowest_log2_count),
         cmocka_unit_test(test_align),        cmocka_unit_test(test_mask),
         cmocka_unit_test(test_run_starts),   cmocka_unit_test(test_longest_run),
+        cmocka_unit_test(test_run_around),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
