@@ -10,6 +10,7 @@
 #include "os/os_file.c"
 #include "os/os_linux.c"
 #include "os/os_pages.c"
+#include "os/os_remap.c"
 #include "os/os_threads.c"
 #include "os/vdso.c"
 

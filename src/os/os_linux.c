@@ -25,10 +25,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/alone.h"
 #include "base/atomics.h"
 #include "base/bits.h"
 #include "base/check.h"
+#include "os/charge.h"
 #include "os/vdso.h"
 
 /* Headers older than the kernel they run on lack these; the values are part of the kernel's ABI. */
@@ -162,18 +162,18 @@ void hak__os_set_limit(uint64_t bytes)
     atomic_store_relaxed(&shared_mapped_limit, bytes);
 }
 
-static void os_uncharge(size_t size)
+void hak__os_uncharge(size_t size)
 {
     atomic_sub_relaxed(&shared_mapped_bytes, (uint64_t)size);
 }
 
 /* Before the system call, so that two threads cannot exceed the limit together. */
-static bool os_charge(size_t size)
+bool hak__os_charge(size_t size)
 {
     uint64_t before = atomic_add_relaxed(&shared_mapped_bytes, (uint64_t)size);
     bool fits = before + size <= atomic_load_relaxed(&shared_mapped_limit);
     if (!fits) {
-        os_uncharge(size);
+        hak__os_uncharge(size);
     }
     return fits;
 }
@@ -182,7 +182,7 @@ static bool os_charge(size_t size)
 static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
 {
     int saved = errno;
-    if (!os_charge(size)) {
+    if (!hak__os_charge(size)) {
         *error = -ENOMEM;
         return NULL;
     }
@@ -191,7 +191,7 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
                         MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
     *error = result == MAP_FAILED ? -errno : 0;
     if (*error != 0) {
-        os_uncharge(size);
+        hak__os_uncharge(size);
     }
     errno = saved;
     return result == MAP_FAILED ? NULL : result;
@@ -249,69 +249,9 @@ int hak__os_unmap(void *address, size_t size)
     os_count(OS_CALL_UNMAP);
     int error = munmap(address, size) == 0 ? 0 : -errno;
     if (error == 0) {
-        os_uncharge(size);
+        hak__os_uncharge(size);
     }
     errno = saved;
-    return error;
-}
-
-static void *os_mremap(void *address, size_t old_size, size_t new_size, int flags, void *place)
-{
-    os_count(OS_CALL_REMAP);
-    return mremap(address, old_size, new_size, flags, place);
-}
-
-/* A move to a place failed: none is tried again. Relaxed. */
-static bool shared_place_failed;
-
-/* The kernel unmaps what is at the place before it knows that it can move something there. When it
- * then cannot, the place may already be another thread's. */
-static void os_leave_place(void *place, size_t size)
-{
-    if (alone()) {
-        hak__os_discard(place, size);
-    } else {
-        atomic_store_relaxed(&shared_place_failed, true);
-        hak__os_leave(size);
-    }
-}
-
-/* A place of its own first: the kernel would choose one of any alignment. */
-static void *os_move(void *address, size_t old_size, size_t new_size, size_t alignment)
-{
-    void *place;
-    if (alignment > os_page && !atomic_load_relaxed(&shared_place_failed) &&
-        hak__os_map(new_size, alignment, &place) == 0) {
-        void *moved = os_mremap(address, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, place);
-        if (moved != MAP_FAILED) {
-            os_uncharge(new_size); /* the place is gone: the mapping is in it, and charged */
-            return moved;
-        }
-        os_leave_place(place, new_size);
-    }
-    return os_mremap(address, old_size, new_size, MREMAP_MAYMOVE, NULL);
-}
-
-int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment, void **moved)
-{
-    int saved = errno;
-    size_t growth = new_size > old_size ? new_size - old_size : 0;
-    if (!os_charge(growth)) {
-        return -ENOMEM;
-    }
-    void *result = MAP_FAILED;
-    if (growth == 0 || alignment != os_page) {
-        result = os_mremap(address, old_size, new_size, 0, NULL);
-    }
-    if (result == MAP_FAILED && growth != 0 && alignment != 0) {
-        result = os_move(address, old_size, new_size, alignment);
-    }
-    int error = result == MAP_FAILED ? -errno : 0;
-    os_uncharge(error != 0 ? growth : old_size + growth - new_size);
-    errno = saved;
-    if (error == 0) {
-        *moved = result;
-    }
     return error;
 }
 

@@ -59,9 +59,10 @@ enum fault_call {
     FAULT_CALLS
 };
 
-/* No errnos, but other bad news: the mapping is elsewhere (a kernel before 4.17), half is written.
- */
-enum { FAULT_ELSEWHERE = -1, FAULT_HALF = -2 };
+/* No errnos, but other bad news: the mapping is elsewhere (a kernel before 4.17); half is written;
+ * mremap fails after it has unmapped its target (a kernel before 6.17), and another thread takes
+ * the addresses at once. */
+enum { FAULT_ELSEWHERE = -1, FAULT_HALF = -2, FAULT_GONE = -3, FAULT_TAKEN = -4 };
 
 enum { FAULT_ERRORS_MAX = 6 };
 
@@ -78,7 +79,7 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_MMAP] = {"mmap", {ENOMEM, EAGAIN, EPERM}, false},
     [FAULT_MMAP_AT] = {"mmap_at", {ENOMEM, EEXIST, EAGAIN, EPERM, FAULT_ELSEWHERE}, false},
     [FAULT_MUNMAP] = {"munmap", {ENOMEM, EPERM}, false},
-    [FAULT_MREMAP] = {"mremap", {ENOMEM, EAGAIN, EFAULT, ENOSYS}, false},
+    [FAULT_MREMAP] = {"mremap", {ENOMEM, EAGAIN, EFAULT, ENOSYS, FAULT_GONE, FAULT_TAKEN}, false},
     [FAULT_PURGE] = {"madvise_dontneed", {EINVAL, EAGAIN, ENOMEM, EPERM}, false},
     [FAULT_HUGE] = {"madvise_hugepage", {EINVAL, ENOMEM, EAGAIN}, false},
     [FAULT_SMALL] = {"madvise_nohugepage", {EINVAL, ENOMEM, EAGAIN}, false},
@@ -303,13 +304,37 @@ int __wrap_munmap(void *address, size_t size)
     return result;
 }
 
+/* The last foreign mapping that FAULT_TAKEN left, which is as the library's own are but for what is
+ * in it, and the bytes of all. */
+static void *fault_foreign;
+static int64_t fault_foreign_bytes;
+
+static inline void fault_lose_place(int error, void *place, size_t size)
+{
+    REQUIRE(__real_munmap(place, size) == 0);
+    fault_book(-(int64_t)size);
+    if (error == FAULT_TAKEN) {
+        fault_foreign = __real_mmap(place, size, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        REQUIRE(fault_foreign == place);
+        fault_foreign_bytes += (int64_t)size;
+    }
+}
+
 void *__wrap_mremap(void *address, size_t old_size, size_t new_size, int flags, ...)
 {
-    FAULT_POINT(FAULT_MREMAP, MAP_FAILED);
     va_list arguments;
     va_start(arguments, flags);
     void *place = va_arg(arguments, void *);
     va_end(arguments);
+    int error = fault_strikes(FAULT_MREMAP, FAULT_SITE);
+    if (error < 0 && (flags & MREMAP_FIXED) != 0) {
+        fault_lose_place(error, place, new_size);
+    }
+    if (error != 0) {
+        errno = error < 0 ? ENOMEM : error;
+        return MAP_FAILED;
+    }
     void *result = __real_mremap(address, old_size, new_size, flags, place);
     if (result != MAP_FAILED) { /* what was mapped at the place is gone */
         int64_t replaced = flags & MREMAP_FIXED ? (int64_t)new_size : 0;
@@ -423,7 +448,9 @@ long __wrap_syscall(long number, ...)
         return 0;
     }
     enum fault_call call = fault_call_of(number, words[1]);
-    int error = fault_strikes(call, FAULT_SITE);
+    /* a wait of no duration is a question, which a kernel that knows waits answers */
+    bool question = call == FAULT_WAIT && words[3] != 0;
+    int error = question ? 0 : fault_strikes(call, FAULT_SITE);
     if (error == FAULT_HALF) {
         words[2] = (words[2] + 1) / 2;
     } else if (error != 0) {

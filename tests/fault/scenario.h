@@ -253,7 +253,7 @@ static inline void rest_check(const struct rest *before)
 static inline void rest_check_address_space(const struct rest *before)
 {
     int64_t grown = (int64_t)address_space_bytes() - (int64_t)before->address_space;
-    int64_t mapped = fault_ledger - before->ledger;
+    int64_t mapped = fault_ledger - before->ledger + fault_foreign_bytes;
     if (grown != mapped) {
         support_fail("the address space grew by %lld bytes, of which %lld are known\n",
                      (long long)grown, (long long)mapped);

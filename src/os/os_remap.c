@@ -1,0 +1,149 @@
+/* os_remap.c: mappings that grow, shrink and move. See os.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomics.h"
+#include "os/charge.h"
+
+#ifndef MAP_FIXED_NOREPLACE /* of Linux 4.17; the value is part of the kernel's ABI */
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+static void *os_mremap(void *address, size_t old_size, size_t new_size, int flags, void *place)
+{
+    os_count(OS_CALL_REMAP);
+    return mremap(address, old_size, new_size, flags, place);
+}
+
+/* A number that no other mapping holds. */
+static uint64_t os_new_mark(void)
+{
+    static uint64_t shared_marks;
+    uint64_t count = atomic_add_relaxed(&shared_marks, UINT64_C(1)) + 1;
+    return hak__os_random_seed() + count * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* Asks the kernel whether `value` is at `word`, which may be unmapped or another thread's: a wait
+ * of no duration reads the word and changes nothing. */
+static bool os_holds(uint32_t *word, uint32_t value)
+{
+    static const struct timespec none = {0, 0};
+    os_count(OS_CALL_FUTEX);
+    return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &none, NULL, 0) != 0 &&
+           errno == ETIMEDOUT;
+}
+
+/* A move to `to` failed. Depending on the kernel's version and on the reason, what was there is
+ * unmapped or as it was. If it is unmapped another thread may have mapped something there since:
+ * that holds another number than `mark`. True: there are zeroes of ours again. */
+static bool os_is_ours_again(void *to, size_t size, uint64_t mark)
+{
+    uint32_t *words = to;
+    os_count(OS_CALL_MAP);
+    void *result = mmap(to, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (result == to) {
+        return true;
+    }
+    if (result != MAP_FAILED) { /* a kernel before 4.17 takes the address for a hint */
+        os_count(OS_CALL_UNMAP);
+        munmap(result, size);
+    }
+    if (!os_holds(&words[0], (uint32_t)mark) || !os_holds(&words[1], (uint32_t)(mark >> 32))) {
+        return false;
+    }
+    *(volatile uint64_t *)to = 0;
+    return true;
+}
+
+/* As hak__os_move; the mapping may grow on the way. */
+static int os_move(void *from, size_t old_size, size_t new_size, void *to)
+{
+    uint64_t mark = os_new_mark();
+    *(volatile uint64_t *)to = mark;
+    int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    if (os_mremap(from, old_size, new_size, flags, to) != MAP_FAILED) {
+        hak__os_uncharge(old_size); /* what was at the target was charged, too */
+        return 0;
+    }
+    int error = -errno;
+    if (!os_is_ours_again(to, new_size, mark)) {
+        hak__os_uncharge(new_size);
+        return -EEXIST;
+    }
+    return error;
+}
+
+int hak__os_move(void *from, size_t size, void *to)
+{
+    int saved = errno;
+    int error = os_move(from, size, size, to);
+    errno = saved;
+    return error;
+}
+
+static void *os_grow(void *address, size_t old_size, size_t new_size, int flags)
+{
+    void *result = MAP_FAILED;
+    errno = ENOMEM;
+    if (hak__os_charge(new_size - old_size)) {
+        result = os_mremap(address, old_size, new_size, flags, NULL);
+        if (result == MAP_FAILED) {
+            hak__os_uncharge(new_size - old_size);
+        }
+    }
+    return result;
+}
+
+/* A mapping to move to comes first: the kernel would choose an address of any alignment. */
+static void *os_grow_aligned(void *address, size_t old_size, size_t new_size, size_t alignment)
+{
+    void *place;
+    if (hak__os_map(new_size, alignment, &place) != 0) {
+        return MAP_FAILED;
+    }
+    hak__os_small(place, new_size); /* os_move touches it */
+    int error = os_move(address, old_size, new_size, place);
+    if (error != 0 && error != -EEXIST) {
+        hak__os_discard(place, new_size);
+    }
+    return error == 0 ? place : MAP_FAILED;
+}
+
+int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment, void **moved)
+{
+    int saved = errno;
+    size_t page = hak__os_page_size();
+    void *result = MAP_FAILED;
+    if (new_size <= old_size) {
+        result = os_mremap(address, old_size, new_size, 0, NULL);
+        hak__os_uncharge(result == MAP_FAILED ? 0 : old_size - new_size);
+    } else {
+        if (alignment != page) { /* the last page alone: the rest may be several mappings */
+            char *last = (char *)address + old_size - page;
+            bool grown = os_grow(last, page, page + new_size - old_size, 0) != MAP_FAILED;
+            result = grown ? address : MAP_FAILED;
+        }
+        if (result == MAP_FAILED && alignment > page) {
+            result = os_grow_aligned(address, old_size, new_size, alignment);
+        }
+        if (result == MAP_FAILED && alignment != 0) {
+            result = os_grow(address, old_size, new_size, MREMAP_MAYMOVE);
+        }
+    }
+    int error = result == MAP_FAILED ? -errno : 0;
+    errno = saved;
+    if (error == 0) {
+        *moved = result;
+    }
+    return error;
+}
