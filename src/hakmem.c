@@ -34,6 +34,8 @@
 #include "large/emergency.c"
 #include "large/span.c"
 #include "large/whale.c"
+#include "large/whale_cache.c"
+#include "large/whale_join.c"
 #include "large/whale_pages.c"
 #include "large/whale_registry.c"
 

@@ -185,8 +185,11 @@
 /* Freed spans kept by a heap, for loops that allocate and free the same large size. */
 #define SPAN_CACHE_ENTRIES (HAK_TINY_LIMITS ? 2u : 4u)
 
-/* Freed whales kept by the process; their bytes are bounded by a knob. */
-#define WHALE_CACHE_ENTRIES (HAK_TINY_LIMITS ? 2u : 32u)
+/* A whale is joined from at most so many parts of freed ones. All joined whales together are at
+ * most so large: each huge page's place in them may be a mapping for the kernel, which allows
+ * 65,530. */
+#define WHALE_PARTS_MAX (HAK_TINY_LIMITS ? 4u : 32u)
+#define WHALE_JOINED_MAX ((size_t)16 << 30)
 
 /* Heap ids share a 32-bit owner word with 8 bits of class. */
 #define OWNER_CODE_BITS 8u

@@ -35,7 +35,7 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = CACHE_BYTES_AUTOMATIC,           \
-        .whale_cache_bytes = WHALE_BYTES(MIB(64)), .huge_threshold = MIB(8), .limit = UINT64_MAX,  \
+        .whale_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,            \
         .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false          \
     }
 
@@ -44,7 +44,7 @@
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
         .cache_bytes = CACHE_BYTES(MIB(32)), .cache_bytes_total = UINT64_MAX,                      \
-        .whale_cache_bytes = WHALE_BYTES(MIB(256)), .huge_threshold = MIB(8), .limit = UINT64_MAX, \
+        .whale_cache_bytes = UINT64_MAX, .huge_threshold = MIB(8), .limit = UINT64_MAX,            \
         .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false          \
     }
 
@@ -64,7 +64,7 @@
 #define KNOBS_DEBUG                                                                                \
     {                                                                                              \
         .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
-        .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .whale_cache_bytes = WHALE_BYTES(MIB(64)),     \
+        .cache_bytes_total = CACHE_BYTES_AUTOMATIC, .whale_cache_bytes = UINT64_MAX,               \
         .huge_threshold = MIB(8), .limit = UINT64_MAX, .limit_hard = UINT64_MAX,                   \
         .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = true                                     \
     }
@@ -94,8 +94,9 @@ struct settings hak__settings = {.profile = "default"};
       "most memory one thread's free objects may hold, the slabs they lie in included, bytes")     \
     X(BYTES, cache_bytes_total, hak__knobs.cache_bytes_total,                                      \
       "the same for all threads together, bytes; 0: a 64th of the RAM or of a container's limit")  \
-    X(BYTES, whale_cache_bytes, hak__knobs.whale_cache_bytes,                                      \
-      "most freed memory kept of allocations above 2 MiB, bytes")                                  \
+    X(BYTES_OR_NEVER, whale_cache_bytes, hak__knobs.whale_cache_bytes,                             \
+      "most freed memory kept of allocations above 2 MiB, bytes; never: no bound but what was in " \
+      "use lately")                                                                                \
     X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
       "memory mapped from which on huge pages may be asked for, bytes, or never")                  \
     X(BYTES_OR_NEVER, limit, hak__knobs.limit,                                                     \

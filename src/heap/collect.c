@@ -144,6 +144,7 @@ void hak__heap_tick(struct thread *thread)
         hak__span_cache_trim(&heap->spans, false);
         lock_release(&heap->lock);
     }
+    hak__whale_cache_trim(UINT32_MAX); /* small blocks may need the room of freed whales by now */
     if (delay == UINT32_MAX) {
         return;
     }

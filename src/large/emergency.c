@@ -35,7 +35,7 @@ void *hak__emergency_allocate(size_t size, size_t alignment)
     }
     unsigned char *end = (unsigned char *)address + mapped;
     struct unregistered *made = (struct unregistered *)(void *)(end - sizeof *made);
-    made->whale = (struct whale){(uintptr_t)address, mapped};
+    made->whale = (struct whale){(uintptr_t)address, mapped, hak__whale_new_origin()};
     struct unregistered *first = atomic_load_relaxed(&shared_unregistered);
     do {
         made->next = first;
@@ -67,10 +67,10 @@ struct whale hak__emergency_find(uintptr_t address)
     for (; at != NULL; at = at->next) {
         size_t usable = at->whale.size - sizeof *at;
         if (address - at->whale.address < usable) {
-            return (struct whale){at->whale.address, usable};
+            return (struct whale){at->whale.address, usable, at->whale.origin};
         }
     }
-    return (struct whale){0, 0};
+    return (struct whale){0};
 }
 
 /* False: nothing is left, or there is no memory for more entries. */

@@ -1,36 +1,29 @@
-/* whale.c: see whale.h. Calls: allocate -> cache_take, reshape | os_map; free -> registry_remove ->
- * cache_put | os_unmap. */
+/* whale.c: see whale.h. Calls: allocate -> cache_take | join | os_map; free -> registry_remove ->
+ * cache_put -> cache_trim. */
 #include "large/whale.h"
 
 #include "base/bits.h"
 #include "core/gate.h"
 #include "core/knobs.h"
 #include "large/emergency.h"
+#include "large/whale_cache.h"
+#include "large/whale_join.h"
 #include "large/whale_pages.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
 #include "region/huge.h"
 
-/* A cached whale may be an eighth too large. */
+/* realloc leaves a whale as it is that is at most an eighth too large. */
 #define WHALE_SLACK_DIVISOR 8u
+/* A larger one of which less than this is resident is sparse. It counts as a sixteenth of its size
+ * at least, so that what is mapped is bounded, too. */
+#define WHALE_SPARSE_MIN ((size_t)32 << 20)
 #define WHALE_SPARSE_DIVISOR 16u
-/* calloc takes a new mapping rather than clear more than this of an old one: the pages it never
- * touches cost nothing then. */
-#define WHALE_CLEAR_MAX ((size_t)32 << 20)
+#define WHALE_EXCESS_DIVISOR 16u
 /* An end with less than this is not worth a huge page. */
 #define WHALE_END_MIN ((size_t)64 << 10)
 
-struct whale_cached {
-    struct whale whale;
-    size_t bytes; /* its size, or what whale_sparse_bytes says */
-    uint32_t freed_ms;
-};
-
 struct lock hak__whale_lock = LOCK_INITIAL(LOCK_RANK_WHALES);
-/* Oldest first, [0, count). Under the lock. */
-static struct whale_cached whale_cache[WHALE_CACHE_ENTRIES];
-static uint32_t whale_cache_count;
-static size_t whale_cache_bytes;
 /* Where the last freed whales started, to know a double free from a foreign pointer. Under the
  * lock. */
 #define WHALE_GRAVES 64u
@@ -40,57 +33,16 @@ static uint32_t whale_next_grave;
 /* How often a look is tried, a millisecond each, by a thread that may hold the lock itself. */
 #define WHALE_LOOKS_MAX 100u
 
-static struct whale whale_cache_remove(uint32_t index)
+uint64_t hak__whale_new_origin(void)
 {
-    struct whale whale = whale_cache[index].whale;
-    whale_cache_bytes -= whale_cache[index].bytes;
-    whale_cache_count--;
-    for (uint32_t i = index; i < whale_cache_count; i++) {
-        whale_cache[i] = whale_cache[i + 1];
-    }
-    return whale;
+    static uint64_t shared_origins;
+    return atomic_add_relaxed(&shared_origins, UINT64_C(1)) + 1;
 }
 
-/* A whale that may be handed out as it is. */
+/* A whale that may stay as it is. */
 static bool whale_fits(size_t whale_size, size_t size)
 {
     return whale_size >= size && whale_size - size <= size / WHALE_SLACK_DIVISOR;
-}
-
-/* How badly a cached whale suits a request: larger ones by their excess, behind them smaller ones
- * by what they lack; UINT64_MAX when it would not pay to reshape it. */
-static uint64_t whale_misfit(size_t whale_size, size_t size)
-{
-    if (whale_size >= size) {
-        return whale_size - size <= size ? whale_size - size : UINT64_MAX;
-    }
-    return whale_size >= size / 2 ? UINT64_C(1) << 62 | (size - whale_size) : UINT64_MAX;
-}
-
-/* The least misfit, the youngest of equals (its pages are the warmest). Reshaping may move a whale:
- * where the alignment is more than an OS page's only a fit will do. address 0: none. */
-static struct whale whale_cache_take(size_t size, size_t alignment, bool want_zero)
-{
-    uint32_t best = UINT32_MAX;
-    uint64_t best_misfit = UINT64_MAX;
-    for (uint32_t i = whale_cache_count; i-- != 0;) {
-        const struct whale *whale = &whale_cache[i].whale;
-        uint64_t misfit = whale_misfit(whale->size, size);
-        bool clears = want_zero && whale_cache[i].bytes > WHALE_CLEAR_MAX;
-        if (misfit < best_misfit && !clears && (whale->address & (alignment - 1)) == 0 &&
-            (alignment <= hak__os_page_size() || whale_fits(whale->size, size))) {
-            best = i;
-            best_misfit = misfit;
-        }
-    }
-    return best == UINT32_MAX ? (struct whale){0, 0} : whale_cache_remove(best);
-}
-
-static void whale_unmap(struct whale whale)
-{
-    if (whale.address != 0) {
-        hak__os_discard((void *)whale.address, whale.size);
-    }
 }
 
 /* From twice the huge page on, huge-page alignment costs little address space and lets the kernel
@@ -100,13 +52,16 @@ static size_t whale_alignment(size_t size)
     return size >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : hak__os_page_size();
 }
 
-/* What a whale that has huge pages is mapped with: its end has one, too, unless that adds more than
- * a quarter, or there is next to nothing in it. (Small pages at the end stay small when the whale
- * is stretched later.) */
-static size_t whale_huge_size(size_t size)
+/* Whole huge pages, if that adds at most a sixteenth: then no ends are left over when whales are
+ * divided and joined. If it has huge pages the end has one, too, unless that adds more than a
+ * quarter, or there is next to nothing in it. (Small pages at the end stay small when the whale is
+ * stretched later.) */
+static size_t whale_wanted_size(size_t size, bool huge)
 {
     size_t excess = bits_align_up(size, HUGE_PAGE_SIZE) - size;
-    return excess <= size / 4 && excess <= HUGE_PAGE_SIZE - WHALE_END_MIN ? size + excess : size;
+    bool huge_end = huge && excess <= size / 4 && excess <= HUGE_PAGE_SIZE - WHALE_END_MIN;
+    bool adds_little = size >= 2 * HUGE_PAGE_SIZE && excess <= size / WHALE_EXCESS_DIVISOR;
+    return huge_end || adds_little ? size + excess : size;
 }
 
 static bool whale_needs_huge(size_t old_size, size_t size)
@@ -114,18 +69,21 @@ static bool whale_needs_huge(size_t old_size, size_t size)
     return bits_align_up(size, HUGE_PAGE_SIZE) > bits_align_up(old_size, HUGE_PAGE_SIZE);
 }
 
-/* Cuts or stretches a whale: moving pages costs a hundredth of faulting them in anew, and its own
- * fresh ones are less. address 0: that failed, and it is as it was. */
-static struct whale whale_reshape(struct whale whale, size_t size, bool want_zero)
+/* Moving pages costs a hundredth of faulting them in anew. address 0: that failed, and it is as it
+ * was. */
+static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
 {
     bool grows = whale_needs_huge(whale.size, size);
     bool huge = grows && hak__whale_earns_huge(size, want_zero);
-    size_t wanted = huge ? whale_huge_size(size) : size;
-    size_t alignment = whale_alignment(size);
+    size_t wanted = whale_wanted_size(size, huge);
+    size_t alignment = whale.origin == 0 ? 0 : whale_alignment(size);
     void *moved = (void *)whale.address;
     if (hak__os_remap(moved, whale.size, wanted, alignment, &moved) != 0) {
+        if (whale.origin == 0) {
+            return hak__whale_join_grow(whale, size);
+        }
         if (wanted == size || hak__os_remap(moved, whale.size, size, alignment, &moved) != 0) {
-            return (struct whale){0, 0};
+            return (struct whale){0};
         }
         wanted = size; /* near a limit: just what is asked for */
     }
@@ -134,55 +92,45 @@ static struct whale whale_reshape(struct whale whale, size_t size, bool want_zer
     } else if (grows && whale.size >= 2 * HUGE_PAGE_SIZE) {
         hak__os_small(moved, wanted); /* what is new would have huge pages if the rest has */
     }
-    return (struct whale){(uintptr_t)moved, wanted};
-}
-
-/* Puts a whale in as the youngest and takes out the oldest that there is no room for any more.
- * Returns their number. Under the lock; the caller unmaps them. */
-static uint32_t whale_cache_put(struct whale_cached cached, struct whale *evicted)
-{
-    uint32_t count = 0;
-    while (whale_cache_count != 0 &&
-           (whale_cache_count == WHALE_CACHE_ENTRIES ||
-            whale_cache_bytes + cached.bytes > hak__knobs.whale_cache_bytes)) {
-        evicted[count++] = whale_cache_remove(0);
+    if (whale.origin == 0) {
+        atomic_add_relaxed(&hak__whale_joined_bytes, wanted - whale.size);
+        return (struct whale){(uintptr_t)moved, wanted, 0};
     }
-    whale_cache[whale_cache_count++] = cached;
-    whale_cache_bytes += cached.bytes;
-    return count;
+    /* elsewhere, or of other pages than its neighbours: no part of what it was a part of */
+    return (struct whale){(uintptr_t)moved, wanted, hak__whale_new_origin()};
 }
 
-/* Of a large sparse table the cache counts what is resident, and a sixteenth of it at least, so
- * that what is mapped is bounded, too; above the soft limit all of it. Looks until that is more
- * than `most`. */
-static size_t whale_sparse_bytes(struct whale whale, size_t most)
+/* What the cache counts of a freed whale: its size, but of a large sparse one what is resident. */
+static size_t whale_resident(struct whale whale, size_t room)
 {
-    if (hak__os_mapped_bytes() > atomic_load_relaxed(&hak__knobs.limit)) {
+    size_t most = room < WHALE_SPARSE_MIN ? room : WHALE_SPARSE_MIN;
+    size_t least = whale.size / WHALE_SPARSE_DIVISOR, resident = 0;
+    if (whale.size <= WHALE_SPARSE_MIN || least > most) {
         return whale.size;
     }
-    size_t least = whale.size / WHALE_SPARSE_DIVISOR, resident = 0;
-    for (size_t at = 0, part; at < whale.size && least <= most && resident <= most; at += part) {
+    for (size_t at = 0, part; at < whale.size && resident <= most; at += part) {
         part = whale.size - at < OS_RESIDENT_SIZE_MAX ? whale.size - at : OS_RESIDENT_SIZE_MAX;
         resident += hak__os_resident((const void *)(whale.address + at), part);
     }
-    return resident < least ? least : resident;
+    resident = resident < least ? least : resident;
+    return resident > most ? whale.size : resident;
 }
 
 static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
 {
     bool huge = hak__whale_earns_huge(size, want_zero);
-    size_t wanted = huge ? whale_huge_size(size) : size;
+    size_t wanted = whale_wanted_size(size, huge);
     size_t wanted_alignment = whale_alignment(size);
     wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
     void *address;
     if (hak__os_map(wanted, wanted_alignment, &address) != 0) {
         bool least = wanted == size && wanted_alignment == alignment;
         if (least || hak__os_map(size, alignment, &address) != 0) {
-            return (struct whale){0, 0};
+            return (struct whale){0};
         }
         wanted = size; /* near a limit: just what is asked for */
     }
-    struct whale whale = {(uintptr_t)address, wanted};
+    struct whale whale = {(uintptr_t)address, wanted, hak__whale_new_origin()};
     /* all of it: mremap takes no two kinds of pages at once */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
         hak__whale_watch(whale, want_zero);
@@ -198,39 +146,40 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
     }
     size = bits_align_up(size == 0 ? 1 : size, page);
     alignment = alignment < page ? page : alignment;
-    struct whale whale = {0, 0};
-    bool zeroed = false;
-    lock_acquire(&hak__whale_lock);
-    whale = whale_cache_take(size, alignment, want_zero);
-    lock_release(&hak__whale_lock);
-    if (whale.address != 0 && !whale_fits(whale.size, size)) {
-        struct whale reshaped = whale_reshape(whale, size, want_zero);
-        if (reshaped.address == 0) {
-            whale_unmap(whale);
-        }
-        whale = reshaped;
+    size_t wanted = whale_wanted_size(size, false);
+    struct whale_parts taken;
+    hak__whale_cache_take(&taken, wanted, alignment, want_zero);
+    struct whale whale = {0};
+    if (taken.count != 0) {
+        whale = taken.whole ? taken.parts[0] : hak__whale_join(&taken, wanted, want_zero);
     }
-    if (whale.address == 0) {
+    if (whale.address != 0 && whale.size < size) {
+        struct whale grown = whale_grow(whale, size, want_zero);
+        hak__whale_unmap(grown.address == 0 ? whale : (struct whale){0});
+        whale = grown;
+    }
+    bool zeroed = whale.address == 0;
+    if (zeroed) {
         whale = whale_map(size, alignment, want_zero);
-        zeroed = true;
     }
     if (whale.address != 0 && !hak__whale_registry_insert(whale)) {
-        whale_unmap(whale);
+        hak__whale_unmap(whale);
         whale.address = 0;
     }
+    hak__whale_cache_trim(UINT32_MAX); /* what is in use is more now */
     return (struct whale_result){(void *)whale.address, zeroed};
 }
 
-static HAK_NOINLINE void whale_keep(struct whale whale, size_t bytes)
+/* Into the cache, as far as there is room. */
+static void whale_keep(struct whale whale)
 {
-    struct whale evicted[WHALE_CACHE_ENTRIES];
-    uint32_t now = hak__os_clock_ms();
-    lock_acquire(&hak__whale_lock);
-    uint32_t count = whale_cache_put((struct whale_cached){whale, bytes, now}, evicted);
-    lock_release(&hak__whale_lock);
-    for (uint32_t i = 0; i < count; i++) {
-        whale_unmap(evicted[i]);
+    size_t room = hak__whale_cache_room();
+    if (room == 0) {
+        hak__whale_unmap(whale);
+        return;
     }
+    hak__whale_cache_put(whale, whale_resident(whale, room));
+    hak__whale_cache_trim(UINT32_MAX);
 }
 
 bool hak__whale_free(void *pointer)
@@ -249,12 +198,10 @@ bool hak__whale_free(void *pointer)
     if (HAK_UNLIKELY(look)) {
         hak__whale_look(whale, true);
     }
-    size_t most = hak__knobs.whale_cache_bytes / 2; /* one whale never fills the cache */
-    size_t bytes = whale.size <= most ? whale.size : whale_sparse_bytes(whale, most);
-    if (bytes <= most && whale.size > SPAN_SIZE_MAX) { /* none of large/emergency.h's */
-        whale_keep(whale, bytes);
-    } else {
-        whale_unmap(whale);
+    if (whale.size > SPAN_SIZE_MAX) {
+        whale_keep(whale);
+    } else { /* large/emergency.h's */
+        hak__whale_unmap(whale);
     }
     return true;
 }
@@ -317,7 +264,7 @@ struct whale hak__whale_containing(const void *pointer)
 {
     uint32_t inside;
     if (!whale_lock_to_look(&inside)) {
-        return (struct whale){0, 0};
+        return (struct whale){0};
     }
     struct whale whale = hak__whale_registry_containing((uintptr_t)pointer);
     whale = whale.address == 0 ? hak__emergency_find((uintptr_t)pointer) : whale;
@@ -339,43 +286,44 @@ void *hak__whale_resize(void *pointer, size_t size)
     if (whale.address == 0) {
         return NULL;
     }
+    size_t old_size = whale.size;
     if (size >= 2 * HUGE_PAGE_SIZE && whale_needs_huge(whale.size, size)) {
         hak__whale_look(whale, false);
     }
-    struct whale resized = whale_fits(whale.size, size) ? whale : whale_reshape(whale, size, false);
+    struct whale rest = {0};
+    struct whale resized = whale;
+    if (!whale_fits(whale.size, size)) {
+        if (size > whale.size) {
+            whale.size += hak__whale_cache_take_next(whale, size - whale.size);
+            resized = whale.size == size ? whale : whale_grow(whale, size, false);
+        } else {
+            resized.size = size;
+        }
+        size_t kept = resized.address != 0 ? resized.size : old_size;
+        if (whale.size > kept) {
+            rest = (struct whale){whale.address + kept, whale.size - kept, whale.origin};
+            whale.size = kept;
+        }
+    }
     struct whale now = resized.address != 0 ? resized : whale;
     lock_acquire(&hak__whale_lock);
     hak__whale_registry_put_back(now);
     hak__whale_watch_moved(whale.address, now);
     lock_release(&hak__whale_lock);
+    if (rest.size != 0) {
+        whale_keep(rest);
+    }
+    hak__whale_cache_trim(UINT32_MAX); /* what is in use may be more now */
     return (void *)resized.address;
-}
-
-size_t hak__whale_cache_trim(uint32_t age_ms)
-{
-    struct whale dropped[WHALE_CACHE_ENTRIES];
-    uint32_t count = 0;
-    lock_acquire(&hak__whale_lock);
-    uint32_t now = hak__os_clock_ms(); /* later than all that is in the cache */
-    while (whale_cache_count != 0 && now - whale_cache[0].freed_ms >= age_ms) {
-        dropped[count++] = whale_cache_remove(0);
-    }
-    lock_release(&hak__whale_lock);
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        bytes += dropped[i].size;
-        whale_unmap(dropped[i]);
-    }
-    return bytes;
 }
 
 struct whale_totals hak__whale_totals(void)
 {
     lock_acquire(&hak__whale_lock);
     struct whale_totals totals = hak__whale_registry_totals();
-    for (uint32_t i = 0; i < whale_cache_count; i++) {
-        totals.cached_bytes += whale_cache[i].whale.size;
-    }
+    struct whale_cache_totals cache = hak__whale_cache_totals();
+    totals.cached_bytes = cache.bytes;
+    totals.metadata_bytes += cache.metadata_bytes;
     lock_release(&hak__whale_lock);
     return totals;
 }

@@ -1,12 +1,12 @@
 /* whale.h: above 2 MiB (or alignments above a superslab): own mappings, a registry to find them by
- * address, and a bounded cache of freed ones.
+ * address, and a cache of freed ones.
  *
  * Registry: an open-addressed hash table of every live whale, grown by doubling; no capacity but
- * memory. Cache: freed whales, youngest last, bounded by entries and by knobs.whale_cache_bytes; a
- * hit is the best fit that is at most an eighth too large; failing that one is cut or stretched.
- * A purge pass unmaps what was freed half of knobs.purge_delay_ms ago. Locks: WHALES for both;
- * system calls are made without it. Free of a pointer that is no whale: hak__whale_free says so,
- * and the caller decides what it means.
+ * memory. Cache (whale_cache.h): bounded by what was in use lately. A request takes the smallest
+ * range of it that is large enough, and leaves the rest; failing that a whale is joined from the
+ * page tables of several (whale_join.h). A purge pass unmaps what was freed half of
+ * knobs.purge_delay_ms ago. Locks: WHALES for all; system calls are made without it. Free of a
+ * pointer that is no whale: hak__whale_free says so, and the caller decides what it means.
  */
 #ifndef HAK_LARGE_WHALE_H
 #define HAK_LARGE_WHALE_H
@@ -17,6 +17,7 @@
 struct whale {
     uintptr_t address; /* 0: no whale */
     size_t size;       /* bytes mapped, a multiple of the OS page: all usable */
+    uint64_t origin;   /* the mapping it is a part of; 0: it is joined from parts of several */
 };
 
 struct whale_result {
@@ -38,8 +39,13 @@ HAK_HIDDEN struct whale hak__whale_containing(const void *pointer);
 /* Grows or shrinks by page tables, not copies; the whale may move. NULL when it cannot: it is as it
  * was. */
 HAK_HIDDEN void *hak__whale_resize(void *pointer, size_t size);
-/* Unmaps cached whales: those freed more than `age_ms` ago. Returns bytes. */
+/* Unmaps cached whales: those freed `age_ms` ago or longer, and those that the rule of
+ * whale_cache.h has no room for; 0: all, and what was in use before counts no more. UINT32_MAX: by
+ * the rule only. Returns bytes. */
 HAK_HIDDEN size_t hak__whale_cache_trim(uint32_t age_ms);
+
+/* A number for a new mapping. */
+HAK_HIDDEN uint64_t hak__whale_new_origin(void);
 
 struct whale_totals {
     size_t live_count;

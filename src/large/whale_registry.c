@@ -118,14 +118,14 @@ static size_t registry_index(uintptr_t address)
 struct whale hak__whale_registry_find(uintptr_t address)
 {
     size_t at = registry_index(address);
-    return at == SIZE_MAX ? (struct whale){0, 0} : registry_table[at];
+    return at == SIZE_MAX ? (struct whale){0} : registry_table[at];
 }
 
 struct whale hak__whale_registry_remove(uintptr_t address)
 {
     size_t hole = registry_index(address);
     if (hole == SIZE_MAX) {
-        return (struct whale){0, 0};
+        return (struct whale){0};
     }
     struct whale whale = registry_table[hole];
     size_t mask = registry_capacity - 1;
@@ -136,7 +136,7 @@ struct whale hak__whale_registry_remove(uintptr_t address)
             hole = at;
         }
     }
-    registry_table[hole] = (struct whale){0, 0};
+    registry_table[hole] = (struct whale){0};
     registry_count--;
     registry_promised--;
     registry_bytes -= whale.size;
@@ -158,7 +158,7 @@ struct whale hak__whale_registry_containing(uintptr_t address)
             return *whale;
         }
     }
-    return (struct whale){0, 0};
+    return (struct whale){0};
 }
 
 struct whale_totals hak__whale_registry_totals(void)

@@ -71,6 +71,9 @@ HAK_HIDDEN uint64_t hak__os_random_seed(void);
 /* Maps exactly [address, address + size). -EEXIST when any part is in use; nothing is changed then.
  */
 HAK_HIDDEN int hak__os_map_at(void *address, size_t size);
+/* The same as more of the mapping that ends at `address`, which is the caller's: for when there are
+ * too many mappings for another one. */
+HAK_HIDDEN int hak__os_extend(void *address, size_t size);
 /* Bytes of all that is mapped by this header's functions. */
 HAK_HIDDEN uint64_t hak__os_mapped_bytes(void);
 /* Mappings that would make it more than so many bytes fail with -ENOMEM from now on. */
@@ -86,6 +89,8 @@ HAK_HIDDEN void hak__os_discard(void *address, size_t size);
 HAK_HIDDEN size_t hak__os_discard_again(void);
 /* Bytes that wait for that. */
 HAK_HIDDEN size_t hak__os_discarded_bytes(void);
+/* Counts bytes among them that may no longer be ours and are never unmapped. */
+HAK_HIDDEN void hak__os_leave(size_t size);
 /* Grows or shrinks a mapping; when it must move, it goes to a multiple of `alignment` (a power of
  * two, at least the OS page) if there is such a place, else anywhere; 0: it must not. The contents
  * are kept, new bytes are zero. What was joined by hak__os_move must not move. -ENOMEM when it
@@ -93,10 +98,10 @@ HAK_HIDDEN size_t hak__os_discarded_bytes(void);
 HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment,
                              void **moved);
 /* Moves the pages of one mapping, or of a part of one, to `to`: as many bytes of the caller's own
- * mapping, untouched and of small pages. `from` is unmapped then. -EEXIST: the
- * pages are where they were, but what is at `to` is another thread's mapping. Another error:
- * nothing has changed. */
-HAK_HIDDEN int hak__os_move(void *from, size_t size, void *to);
+ * mapping, untouched and of small pages. `from` is unmapped then, or, if the move `leaves` it
+ * (needs Linux 5.7), mapped and zero. -EEXIST: the pages are where they were, but what is at `to`
+ * is another thread's mapping. Another error: nothing has changed. */
+HAK_HIDDEN int hak__os_move(void *from, size_t size, void *to, bool leaves);
 /* Gives the pages back; the addresses stay usable and read as zero. Non-zero: the contents may be
  * unchanged. */
 HAK_HIDDEN int hak__os_purge(void *address, size_t size);

@@ -65,3 +65,8 @@ size_t hak__os_discarded_bytes(void)
 {
     return atomic_load_relaxed(&shared_discarded_bytes);
 }
+
+void hak__os_leave(size_t size)
+{
+    atomic_add_relaxed(&shared_discarded_bytes, size);
+}

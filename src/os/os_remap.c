@@ -17,6 +17,9 @@
 #ifndef MAP_FIXED_NOREPLACE /* of Linux 4.17; the value is part of the kernel's ABI */
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#ifndef MREMAP_DONTUNMAP /* of Linux 5.7 */
+#define MREMAP_DONTUNMAP 4
+#endif
 
 static void *os_mremap(void *address, size_t old_size, size_t new_size, int flags, void *place)
 {
@@ -66,13 +69,13 @@ static bool os_is_ours_again(void *to, size_t size, uint64_t mark)
 }
 
 /* As hak__os_move; the mapping may grow on the way. */
-static int os_move(void *from, size_t old_size, size_t new_size, void *to)
+static int os_move(void *from, size_t old_size, size_t new_size, void *to, bool leaves)
 {
     uint64_t mark = os_new_mark();
     *(volatile uint64_t *)to = mark;
-    int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (leaves ? MREMAP_DONTUNMAP : 0);
     if (os_mremap(from, old_size, new_size, flags, to) != MAP_FAILED) {
-        hak__os_uncharge(old_size); /* what was at the target was charged, too */
+        hak__os_uncharge(leaves ? 0 : old_size); /* what was at the target was charged, too */
         return 0;
     }
     int error = -errno;
@@ -83,10 +86,10 @@ static int os_move(void *from, size_t old_size, size_t new_size, void *to)
     return error;
 }
 
-int hak__os_move(void *from, size_t size, void *to)
+int hak__os_move(void *from, size_t size, void *to, bool leaves)
 {
     int saved = errno;
-    int error = os_move(from, size, size, to);
+    int error = os_move(from, size, size, to, leaves);
     errno = saved;
     return error;
 }
@@ -104,6 +107,16 @@ static void *os_grow(void *address, size_t old_size, size_t new_size, int flags)
     return result;
 }
 
+int hak__os_extend(void *address, size_t size)
+{
+    int saved = errno;
+    size_t page = hak__os_page_size();
+    void *last = (char *)address - page;
+    int error = os_grow(last, page, page + size, 0) == MAP_FAILED ? -errno : 0;
+    errno = saved;
+    return error;
+}
+
 /* A mapping to move to comes first: the kernel would choose an address of any alignment. */
 static void *os_grow_aligned(void *address, size_t old_size, size_t new_size, size_t alignment)
 {
@@ -112,7 +125,7 @@ static void *os_grow_aligned(void *address, size_t old_size, size_t new_size, si
         return MAP_FAILED;
     }
     hak__os_small(place, new_size); /* os_move touches it */
-    int error = os_move(address, old_size, new_size, place);
+    int error = os_move(address, old_size, new_size, place, false);
     if (error != 0 && error != -EEXIST) {
         hak__os_discard(place, new_size);
     }
@@ -129,9 +142,9 @@ int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignm
         hak__os_uncharge(result == MAP_FAILED ? 0 : old_size - new_size);
     } else {
         if (alignment != page) { /* the last page alone: the rest may be several mappings */
-            char *last = (char *)address + old_size - page;
-            bool grown = os_grow(last, page, page + new_size - old_size, 0) != MAP_FAILED;
-            result = grown ? address : MAP_FAILED;
+            int error = hak__os_extend((char *)address + old_size, new_size - old_size);
+            result = error == 0 ? address : MAP_FAILED;
+            errno = -error;
         }
         if (result == MAP_FAILED && alignment > page) {
             result = os_grow_aligned(address, old_size, new_size, alignment);

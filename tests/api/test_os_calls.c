@@ -114,6 +114,7 @@ static void test_growth_by_mremap(void **state)
     if (SUPPORT_SANITIZED) {
         skip();
     }
+    hak_trim(0); /* it would grow into what is kept */
     size_t size = 4 * MIB;
     char *block = hak_malloc(size);
     assert_non_null(block);
@@ -131,7 +132,8 @@ static void test_growth_by_mremap(void **state)
     /* one that fails where it lies, one to an aligned place; none when a huge page has room */
     REQUIRE_SIZE(report_number("mremap") - remaps, <=, 2 * steps);
     REQUIRE_SIZE(report_number("mremap") - remaps, >, steps / 2);
-    REQUIRE_SIZE(faults, <=, 2 * steps); /* not one a page of the 4 MiB at each step */
+    /* not one a page of the 4 MiB at each step; a huge page that is tried may come as small ones */
+    REQUIRE_SIZE(faults, <=, 2 * steps + 2 * MIB / 4096);
     assert_int_equal(block[4 * MIB - 1], 'x');
     hak_free(block);
 }

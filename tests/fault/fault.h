@@ -24,6 +24,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#define FAULT_DONTUNMAP 4 /* MREMAP_DONTUNMAP, of Linux 5.7 */
+
 /* A caller of mmap is told apart by what it wants: an address or any. */
 enum fault_call {
     FAULT_MMAP,
@@ -338,7 +340,8 @@ void *__wrap_mremap(void *address, size_t old_size, size_t new_size, int flags, 
     void *result = __real_mremap(address, old_size, new_size, flags, place);
     if (result != MAP_FAILED) { /* what was mapped at the place is gone */
         int64_t replaced = flags & MREMAP_FIXED ? (int64_t)new_size : 0;
-        fault_book((int64_t)new_size - (int64_t)old_size - replaced);
+        int64_t left = flags & FAULT_DONTUNMAP ? (int64_t)old_size : 0;
+        fault_book((int64_t)new_size - (int64_t)old_size - replaced + left);
     }
     return result;
 }

@@ -4,6 +4,8 @@
 #include "../unit/unit.h"
 #include "fault.h"
 
+#include "large/whale_cache.h"
+
 enum { SIZE_MIB = 8 };
 
 static int start(void **state)
@@ -65,7 +67,8 @@ static void test_whales(void **state)
     (void)state;
     void *kept = hak_malloc(3 * MIB); /* the registry exists */
     int64_t before = fault_ledger;
-    void *whale = hak_malloc(600 * MIB); /* no cache keeps it */
+    hak__knobs.whale_cache_bytes = 0;
+    void *whale = hak_malloc(600 * MIB);
     assert_non_null(whale);
     fault_arm((struct fault_plan){FAULT_SET(FAULT_MUNMAP), 1, ENOMEM, true, 0}, 0);
     hak_free(whale);
@@ -154,7 +157,7 @@ static void test_failed_moves_into_a_part(void **state)
         pattern_fill(from, size, 5);
         fault_arm((struct fault_plan){FAULT_SET(FAULT_MREMAP), 1, ways[i], true, 0}, 0);
         fault_plan.calls = ways[i] == 0 ? 0 : fault_plan.calls;
-        int error = hak__os_move(from, size, part);
+        int error = hak__os_move(from, size, part, false);
         fault_disarm();
         assert_int_equal(error, ways[i] == 0 ? 0 : ways[i] == FAULT_TAKEN ? -EEXIST : -ENOMEM);
         char *pattern = error == 0 ? part : from;
@@ -179,6 +182,52 @@ static void test_failed_moves_into_a_part(void **state)
     }
 }
 
+/* A joined whale moves in steps; when one of them fails it is where it was, or has been copied. */
+static void test_joined_whales_grow(void **state)
+{
+    static const int ways[] = {ENOMEM, FAULT_GONE, FAULT_TAKEN};
+    (void)state;
+    hak__knobs.whale_cache_bytes = UINT64_MAX;
+    hak__knobs.purge_delay_ms = UINT32_MAX;
+    for (size_t i = 0; i < 3 * COUNT_OF(ways); i++) {
+        void *parts[3];
+        hak__superslab_purge(true); /* free slices that are dirty count as kept */
+        for (size_t j = 0; j < COUNT_OF(parts); j++) {
+            parts[j] = hak_malloc(6 * MIB);
+            memset(parts[j], 'x', 6 * MIB);
+        }
+        for (size_t j = 0; j < COUNT_OF(parts); j++) {
+            hak_free(parts[j]);
+        }
+        size_t size = 14 * MIB + 4096;
+        char *block = hak_malloc(size);
+        size_t joined = hak__whale_joined_bytes;
+        assert_true(HAK_TINY_LIMITS || joined == size);
+        pattern_fill(block, size, i);
+        hak_trim(0);
+        void *neighbour = unit_block((uintptr_t)block + size);
+        /* in place, then the steps: the first of them, the third, the last */
+        uint32_t nth = i % 3 == 0 ? 2 : i % 3 == 1 ? 4 : 9;
+        fault_foreign = NULL;
+        fault_arm((struct fault_plan){FAULT_SET(FAULT_MREMAP), nth, ways[i / 3], false, 0}, 0);
+        char *larger = hak_realloc(block, 30 * MIB);
+        fault_disarm();
+        assert_non_null(larger);
+        assert_true(fault_fired_count == 1 || joined == 0);
+        assert_int_equal(pattern_mismatch(larger, size, i), SIZE_MAX);
+        memset(larger, 'x', 30 * MIB);
+        if (fault_foreign != NULL) {
+            assert_int_equal(__real_munmap(fault_foreign, nth == 9 ? 4096 : 2 * MIB), 0);
+        }
+        unit_unblock(neighbour);
+        hak_free(larger);
+        hak_trim(0);
+        assert_int_equal(hak__whale_joined_bytes, 0);
+        struct hak_stats stats = stats_now();
+        assert_int_equal(fault_ledger, stats.bytes_mapped + stats.bytes_metadata);
+    }
+}
+
 int main(void)
 {
     support_small_pages();
@@ -188,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_whales),
         cmocka_unit_test(test_failed_moves),
         cmocka_unit_test(test_failed_moves_into_a_part),
+        cmocka_unit_test(test_joined_whales_grow),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -12,7 +12,7 @@ static struct whale map_whale(void)
 {
     void *address;
     REQUIRE(hak__os_map(watched_size, hak__os_page_size(), &address) == 0);
-    return (struct whale){(uintptr_t)address, watched_size};
+    return (struct whale){(uintptr_t)address, watched_size, 1};
 }
 
 static void unmap_whale(struct whale whale)
@@ -216,7 +216,7 @@ static void test_whales_earn_them(void **state)
             assert_int_equal(hak__os_calls[OS_CALL_HUGE] - asked, 0);
             whales[i] = hak__whale_allocate(5 * MIB, 1, zeroed).pointer;
             assert_non_null(whales[i]);
-            touch((struct whale){(uintptr_t)whales[i], 5 * MIB}, hak__os_page_size());
+            touch((struct whale){(uintptr_t)whales[i], 5 * MIB, 1}, hak__os_page_size());
         }
         assert_int_equal(hak__os_calls[OS_CALL_HUGE] - asked, 1);
         for (size_t i = 0; i < COUNT_OF(whales); i++) {

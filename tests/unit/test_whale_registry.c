@@ -117,10 +117,10 @@ static int clear_alarm(void **state)
 static void test_nothing_is_found_in_an_empty_table(void **state)
 {
     (void)state;
-    expect_whale(find(0), (struct whale){0, 0});
-    expect_whale(find(4096), (struct whale){0, 0});
-    expect_whale(take_out(0), (struct whale){0, 0});
-    expect_whale(find_containing(0), (struct whale){0, 0});
+    expect_whale(find(0), (struct whale){0});
+    expect_whale(find(4096), (struct whale){0});
+    expect_whale(take_out(0), (struct whale){0});
+    expect_whale(find_containing(0), (struct whale){0});
     assert_int_equal(totals().live_count + totals().live_bytes, 0);
 }
 
@@ -149,9 +149,9 @@ static void random_operations(uint64_t *random, size_t steps, size_t most)
     for (size_t step = 0; step < steps; step++) {
         if (model.count == 0 || (model.count < most && random_below(random, 2) == 0)) {
             uintptr_t address = crowded_address(random);
-            expect_whale(find(address), (struct whale){0, 0});
-            expect_whale(take_out(address), (struct whale){0, 0});
-            insert((struct whale){address, 4096 * (1 + random_below(random, 100))});
+            expect_whale(find(address), (struct whale){0});
+            expect_whale(take_out(address), (struct whale){0});
+            insert((struct whale){address, 4096 * (1 + random_below(random, 100)), 1});
         } else {
             remove_index(random_below(random, model.count));
         }
@@ -178,7 +178,7 @@ static void test_growth(void **state)
     size_t metadata = totals().metadata_bytes;
     for (size_t i = 0; i < 3000; i++) {
         uintptr_t address = (i * 3 + 1) << 22;
-        insert((struct whale){address, (1 + random_below(&random, 1000)) << 12});
+        insert((struct whale){address, (1 + random_below(&random, 1000)) << 12, 1});
         /* at most half full */
         assert_true(totals().metadata_bytes >= 2 * model.count * sizeof(struct whale));
         if ((i & (i - 1)) == 0) {
@@ -199,7 +199,7 @@ static void test_containing(void **state)
     (void)state;
     uint64_t random = 12;
     for (size_t i = 1; i <= 50; i++) { /* each followed by a gap */
-        insert((struct whale){i << 24, 4096 * (1 + random_below(&random, 2000))});
+        insert((struct whale){i << 24, 4096 * (1 + random_below(&random, 2000)), 1});
     }
     for (size_t i = 0; i < model.count; i++) {
         struct whale whale = model.whales[i];
@@ -207,12 +207,12 @@ static void test_containing(void **state)
         expect_whale(find_containing(whale.address + 1), whale);
         expect_whale(find_containing(whale.address + whale.size / 2), whale);
         expect_whale(find_containing(whale.address + whale.size - 1), whale);
-        expect_whale(find_containing(whale.address + whale.size), (struct whale){0, 0});
-        expect_whale(find_containing(whale.address - 1), (struct whale){0, 0});
-        expect_whale(find(whale.address + 4096), (struct whale){0, 0});
+        expect_whale(find_containing(whale.address + whale.size), (struct whale){0});
+        expect_whale(find_containing(whale.address - 1), (struct whale){0});
+        expect_whale(find(whale.address + 4096), (struct whale){0});
     }
-    expect_whale(find_containing(0), (struct whale){0, 0});
-    expect_whale(find_containing(UINTPTR_MAX), (struct whale){0, 0});
+    expect_whale(find_containing(0), (struct whale){0});
+    expect_whale(find_containing(UINTPTR_MAX), (struct whale){0});
     remove_all();
 }
 
@@ -221,7 +221,7 @@ static void lift(size_t index)
     lock_acquire(&hak__whale_lock);
     expect_whale(hak__whale_registry_lift(model.whales[index].address), model.whales[index]);
     lock_release(&hak__whale_lock);
-    expect_whale(find(model.whales[index].address), (struct whale){0, 0});
+    expect_whale(find(model.whales[index].address), (struct whale){0});
 }
 
 static void put_back(size_t index, struct whale now)
@@ -236,17 +236,17 @@ static void put_back(size_t index, struct whale now)
 static void test_lifting(void **state)
 {
     (void)state;
-    insert((struct whale){1 << 20, 4096});
-    insert((struct whale){2 << 20, 8192});
+    insert((struct whale){1 << 20, 4096, 1});
+    insert((struct whale){2 << 20, 8192, 1});
     lift(0);
     assert_int_equal(totals().live_count, 1);
     assert_int_equal(totals().live_bytes, 8192);
     expect_whale(find(2 << 20), model.whales[1]);
-    put_back(0, (struct whale){5 << 20, 12288}); /* moved and grown */
+    put_back(0, (struct whale){5 << 20, 12288, 1}); /* moved and grown */
     check_all();
-    expect_whale(find(1 << 20), (struct whale){0, 0});
+    expect_whale(find(1 << 20), (struct whale){0});
     lock_acquire(&hak__whale_lock);
-    expect_whale(hak__whale_registry_lift(7 << 20), (struct whale){0, 0});
+    expect_whale(hak__whale_registry_lift(7 << 20), (struct whale){0});
     lock_release(&hak__whale_lock);
     remove_all();
 }
@@ -258,20 +258,20 @@ static void test_what_is_lifted_finds_its_place_again(void **state)
     (void)state;
     for (size_t first = 1; first <= 600; first += 1 + first / 8) {
         for (size_t i = 0; i < first; i++) {
-            insert((struct whale){(i + 1) << 21, 4096});
+            insert((struct whale){(i + 1) << 21, 4096, 1});
         }
         for (size_t i = 0; i < first; i++) {
             lift(i);
         }
         for (size_t i = 0; i < first; i++) {
-            insert((struct whale){(i + 5000) << 21, 4096});
+            insert((struct whale){(i + 5000) << 21, 4096, 1});
         }
         assert_true(totals().metadata_bytes >= 4 * first * sizeof(struct whale));
         for (size_t i = 0; i < first; i++) {
-            put_back(i, (struct whale){(i + 10000) << 21, 8192});
+            put_back(i, (struct whale){(i + 10000) << 21, 8192, 1});
         }
         check_all();
-        expect_whale(find(UINT64_C(1) << 40), (struct whale){0, 0}); /* ends at an empty place */
+        expect_whale(find(UINT64_C(1) << 40), (struct whale){0}); /* ends at an empty place */
         remove_all();
     }
 }
@@ -282,7 +282,8 @@ static void *insert_and_remove(void *argument)
     uintptr_t self = (uintptr_t)argument;
     for (uintptr_t round = 0; round < 20; round++) {
         for (uintptr_t i = 0; i < 300; i++) {
-            REQUIRE(hak__whale_registry_insert((struct whale){self << 40 | (i + 1) << 21, 4096}));
+            REQUIRE(
+                hak__whale_registry_insert((struct whale){self << 40 | (i + 1) << 21, 4096, 1}));
         }
         for (uintptr_t i = 0; i < 300; i++) {
             uintptr_t address = self << 40 | (i + 1) << 21;

@@ -9,13 +9,16 @@
 static size_t page;
 static const size_t small_whale = 3 * MIB;
 
-/* Each test starts with an empty cache that holds 64 MiB, and no whale has huge pages. */
+/* Each test starts with an empty cache that holds what was in use since, however long ago, at most
+ * 64 MiB; and no whale has huge pages. */
 static inline int whales_setup(void **state)
 {
     page = hak__os_page_size();
     unit_save_knobs(state);
+    hak__superslab_purge(true); /* free slices that are dirty count as well */
     hak__whale_cache_trim(0);
     hak__knobs.whale_cache_bytes = 64 * MIB;
+    hak__knobs.purge_delay_ms = UINT32_MAX;
     hak__knobs.huge_threshold = UINT64_MAX;
     return 0;
 }

@@ -1,0 +1,289 @@
+/* test_whale_cache.c: large/whale_cache: what is kept of freed whales, for how long, and who gets
+ * which part of it.
+ *
+ * ctest: no-qemu
+ */
+#include "whales.h"
+
+#include "large/whale_cache.h"
+
+static size_t cached_bytes(void)
+{
+    return hak__whale_totals().cached_bytes;
+}
+
+static void test_large_zeroed_whales_are_new(void **state)
+{
+    (void)state;
+    hak__knobs.whale_cache_bytes = 256 * MIB;
+    size_t size = 40 * MIB;
+    char *older = allocate(size), *whale = allocate(size);
+    memset(older, 'x', size);
+    memset(whale, 'x', size);
+    assert_true(hak__whale_free(older));
+    assert_true(hak__whale_free(whale));
+    assert_int_equal(cached_bytes(), 2 * size);
+    struct whale_result result = hak__whale_allocate(size, page, true);
+    assert_true(result.zeroed);
+    assert_ptr_not_equal(result.pointer, whale);
+    assert_int_equal(((char *)result.pointer)[size - 100], 0);
+    assert_int_equal(cached_bytes(), size);  /* the older one gave way */
+    assert_ptr_equal(allocate(size), whale); /* without zeroes a cached one will do */
+    assert_true(hak__whale_free(whale));
+    assert_true(hak__whale_free(result.pointer));
+}
+
+static void test_best_fit(void **state)
+{
+    (void)state;
+    char *large = allocate(small_whale + 48 * KIB), *close = allocate(small_whale + 16 * KIB);
+    hak__whale_free(close);
+    hak__whale_free(large);
+    assert_ptr_equal(allocate(small_whale), close);
+    assert_ptr_equal(allocate(small_whale), large);
+    assert_int_equal(hak__whale_bytes(large), small_whale + 48 * KIB); /* not worth cutting */
+    hak__whale_free(large);
+    hak__whale_free(close);
+    assert_ptr_equal(allocate(small_whale), close); /* whichever is older */
+    hak__whale_free(close);
+}
+
+static void test_the_youngest_of_equals(void **state)
+{
+    (void)state;
+    char *first = allocate(small_whale), *second = allocate(small_whale);
+    hak__whale_free(first);
+    hak__whale_free(second);
+    assert_ptr_equal(allocate(small_whale), second);
+    assert_ptr_equal(allocate(small_whale), first);
+    hak__whale_free(second);
+    hak__whale_free(first);
+    assert_ptr_equal(allocate(small_whale), first);
+    hak__whale_free(first);
+}
+
+/* A request takes a part, from 4 MiB on from the start, else from the end. The rest stays, and both
+ * are one again when the part is freed. */
+static void test_parts_are_taken(void **state)
+{
+    (void)state;
+    size_t size = 20 * MIB;
+    char *whale = allocate(size);
+    pattern_fill(whale, size, 5);
+    hak__whale_free(whale);
+    char *end = allocate(small_whale), *start = allocate(5 * MIB + page);
+    assert_ptr_equal(end, whale + size - small_whale);
+    assert_ptr_equal(start, whale);
+    char *middle = allocate(6 * MIB); /* at the next huge page */
+    assert_ptr_equal(middle, whale + 6 * MIB);
+    assert_int_equal(hak__whale_bytes(end), small_whale);
+    assert_int_equal(hak__whale_bytes(start), 5 * MIB + page);
+    assert_int_equal(cached_bytes(), size - 14 * MIB - page);
+    assert_int_equal(pattern_mismatch(whale, size, 5), SIZE_MAX); /* its warm pages */
+    hak__whale_free(middle);
+    hak__whale_free(start);
+    hak__whale_free(end);
+    assert_int_equal(cached_bytes(), size);
+    assert_ptr_equal(allocate(size), whale);
+    hak__whale_free(whale);
+}
+
+static void test_alignments_of_parts(void **state)
+{
+    (void)state;
+    char *whale = allocate(2 * small_whale); /* at a huge page */
+    hak__whale_free(whale);
+    char *part = hak__whale_allocate(small_whale, HUGE_PAGE_SIZE, false).pointer;
+    assert_ptr_equal(part, whale + 2 * MIB);
+    char *other = hak__whale_allocate(small_whale, GIB, false).pointer;
+    assert_true(other != NULL && is_aligned(other, GIB));
+    hak__whale_free(other);
+    hak__whale_free(part);
+    hak__whale_cache_trim(0);
+}
+
+static void test_smaller_ones_are_stretched(void **state)
+{
+    (void)state;
+    char *whale = allocate(small_whale);
+    pattern_fill(whale, small_whale, 7);
+    void *neighbour = unit_block((uintptr_t)whale + small_whale); /* so that it moves */
+    hak__whale_free(whale);
+    struct whale_result result = hak__whale_allocate(2 * small_whale, page, false);
+    char *longer = result.pointer;
+    assert_non_null(longer);
+    assert_false(result.zeroed);
+    assert_int_equal(hak__whale_bytes(longer), 2 * small_whale);
+    assert_int_equal(pattern_mismatch(longer, small_whale, 7), SIZE_MAX);
+    assert_false(unit_is_mapped((uintptr_t)whale));
+    unit_unblock(neighbour);
+    hak__whale_free(longer);
+}
+
+/* Neither entries nor bytes have a bound of their own: all that was in use may stay. */
+static void test_the_peak_may_stay(void **state)
+{
+    enum { COUNT = 300 };
+    static char *whales[COUNT];
+    (void)state;
+    hak__knobs.whale_cache_bytes = UINT64_MAX;
+    for (size_t i = 0; i < COUNT; i++) {
+        whales[i] = allocate(small_whale);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_true(hak__whale_free(whales[i]));
+        assert_int_equal(cached_bytes(), (i + 1) * small_whale);
+    }
+    assert_ptr_equal(allocate(small_whale), whales[COUNT - 1]);
+    assert_true(hak__whale_free(whales[COUNT - 1]));
+    assert_true(hak__whale_totals().metadata_bytes != 0);
+    assert_int_equal(hak__whale_cache_trim(0), COUNT * small_whale);
+    assert_false(unit_is_mapped((uintptr_t)whales[0]));
+}
+
+/* What is kept and what is in use are together never more than the most that was in use, of
+ * superslabs, too. */
+static void test_no_peak_is_raised(void **state)
+{
+    (void)state;
+    hak__knobs.whale_cache_bytes = UINT64_MAX;
+    char *first = allocate(8 * MIB), *second = allocate(12 * MIB);
+    hak__whale_free(first);
+    hak__whale_free(second);
+    assert_int_equal(cached_bytes(), 20 * MIB);
+    char *aligned = hak__whale_allocate(small_whale, GIB, false).pointer; /* a new mapping */
+    assert_non_null(aligned);
+    assert_in_range(cached_bytes(), 15 * MIB, 17 * MIB);
+    assert_false(unit_is_mapped((uintptr_t)first + 6 * MIB)); /* of the oldest the end */
+    assert_true(unit_is_mapped((uintptr_t)first));
+    size_t slices[8];
+    size_t before = hak__superslab_bytes_claimed() - hak__superslab_bytes_free();
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        slices[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+        REQUIRE(slices[i] != SLICE_NONE);
+    }
+    size_t grown = hak__superslab_bytes_claimed() - hak__superslab_bytes_free() - before;
+    assert_int_equal(grown, 16 * MIB);
+    hak__whale_cache_trim(UINT32_MAX);
+    assert_in_range(cached_bytes(), 0, 2 * MIB);
+    for (size_t i = 0; i < COUNT_OF(slices); i++) {
+        hak__superslab_give(slices[i], SUPERSLAB_SLICES);
+    }
+    hak__whale_free(aligned);
+}
+
+static void test_the_peak_is_forgotten(void **state)
+{
+    (void)state;
+    hak__knobs.purge_delay_ms = 50;
+    assert_true(hak__whale_free(allocate(small_whale)));
+    usleep(150000); /* longer than the delay */
+    hak__whale_cache_trim(UINT32_MAX);
+    assert_int_equal(cached_bytes(), 0);
+    hak__knobs.purge_delay_ms = 0; /* nothing is kept then */
+    assert_true(hak__whale_free(allocate(small_whale)));
+    assert_int_equal(cached_bytes(), 0);
+    hak__knobs.purge_delay_ms = UINT32_MAX;
+    char *whale = allocate(20 * MIB);
+    hak__whale_cache_trim(0); /* as the program asked for it: what was counts no more */
+    hak__whale_free(allocate(small_whale));
+    hak__whale_free(whale);
+    assert_int_equal(cached_bytes(), 20 * MIB + small_whale);
+}
+
+static void test_the_option_bounds_bytes(void **state)
+{
+    (void)state;
+    hak__knobs.whale_cache_bytes = 6 * MIB;
+    char *whale = allocate(10 * MIB);
+    hak__whale_free(whale);
+    assert_int_equal(cached_bytes(), 6 * MIB);
+    assert_false(unit_is_mapped((uintptr_t)whale + 6 * MIB));
+    hak__knobs.whale_cache_bytes = 0;
+    whale = allocate(8 * MIB);
+    hak__whale_free(whale);
+    assert_false(unit_is_mapped((uintptr_t)whale));
+    assert_int_equal(cached_bytes(), 0);
+}
+
+static void test_the_soft_limit(void **state)
+{
+    (void)state;
+    char *whale = allocate(10 * MIB), *other = allocate(10 * MIB);
+    hak__whale_free(whale);
+    assert_int_equal(cached_bytes(), 10 * MIB);
+    hak__knobs.limit = MIB;
+    hak__whale_cache_trim(UINT32_MAX);
+    assert_int_equal(cached_bytes(), 0);
+    hak__whale_free(other);
+    assert_int_equal(cached_bytes(), 0);
+}
+
+/* A whale with one byte written in each `step` pages. */
+static char *allocate_sparse(size_t size, size_t step)
+{
+    char *whale = allocate(size);
+    REQUIRE(madvise(whale, size, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
+    for (size_t offset = 0; offset < size; offset += step * page) {
+        whale[offset] = 'x';
+    }
+    return whale;
+}
+
+/* Of a large table that is used sparsely what is resident counts, a sixteenth at least; and what it
+ * never had was not in use. */
+static void test_sparse_whales(void **state)
+{
+    (void)state;
+    hak__knobs.whale_cache_bytes = UINT64_MAX;
+    size_t size = 160 * MIB;
+    char *sparse = allocate_sparse(size, 1000);
+    hak__whale_free(sparse);
+    assert_int_equal(cached_bytes(), size);
+    assert_int_equal(hak__whale_cache_room(), 0);
+    struct whale_result result = hak__whale_allocate(size, page, true); /* to be cleared */
+    assert_ptr_equal(result.pointer, sparse);
+    assert_false(result.zeroed);
+    hak__whale_free(sparse);
+    /* The peak is a sixteenth of 160 MiB now: a new mapping of more leaves no room. */
+    char *dense = hak__whale_allocate(60 * MIB, GIB, false).pointer;
+    assert_non_null(dense);
+    assert_false(unit_is_mapped((uintptr_t)sparse));
+    hak__whale_free(dense);
+}
+
+static void test_age(void **state)
+{
+    (void)state;
+    char *old = allocate(small_whale), *young = allocate(small_whale);
+    hak__whale_free(old);
+    assert_int_equal(hak__whale_cache_trim(60000), 0);
+    usleep(120000);
+    hak__whale_free(young);
+    assert_int_equal(hak__whale_cache_trim(60), small_whale); /* a coarse clock, a busy machine */
+    assert_false(unit_is_mapped((uintptr_t)old));
+    assert_true(unit_is_mapped((uintptr_t)young));
+    assert_int_equal(hak__whale_cache_trim(0), small_whale);
+    assert_false(unit_is_mapped((uintptr_t)young));
+    assert_int_equal(hak__whale_cache_trim(0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WHALE_TEST(test_large_zeroed_whales_are_new),
+        WHALE_TEST(test_best_fit),
+        WHALE_TEST(test_the_youngest_of_equals),
+        WHALE_TEST(test_parts_are_taken),
+        WHALE_TEST(test_alignments_of_parts),
+        WHALE_TEST(test_smaller_ones_are_stretched),
+        WHALE_TEST(test_the_peak_may_stay),
+        WHALE_TEST(test_no_peak_is_raised),
+        WHALE_TEST(test_the_peak_is_forgotten),
+        WHALE_TEST(test_the_option_bounds_bytes),
+        WHALE_TEST(test_the_soft_limit),
+        WHALE_TEST(test_sparse_whales),
+        WHALE_TEST(test_age),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}
