@@ -143,14 +143,33 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
     return whale;
 }
 
+static struct span malloc_long_span(size_t size)
+{
+    struct span span = {NULL, false};
+    struct thread *thread = thread_enter();
+    if (thread != NULL) {
+        span = hak__span_allocate_long(&thread->cache.counters, size);
+        thread_unlock(thread);
+        hak__thread_left(thread);
+    }
+    return span;
+}
+
 static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bool want_zero)
 {
     /* nothing that is free here helps */
     if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
         return (struct span){NULL, false};
     }
-    hak__heap_reclaim(true);
-    return malloc_large_once(size, alignment, want_zero);
+    struct span large = {NULL, false};
+    if (size > SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE) {
+        large = malloc_long_span(size); /* there may be too many mappings for one more */
+    }
+    if (large.pointer == NULL) {
+        hak__heap_reclaim(true);
+        large = malloc_large_once(size, alignment, want_zero);
+    }
+    return large;
 }
 
 void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)

@@ -162,6 +162,23 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
     return (struct span){pointer, run.zeroed};
 }
 
+struct span hak__span_allocate_long(struct counters *counters, size_t size)
+{
+    size_t superslabs = size / SUPERSLAB_SIZE + (size % SUPERSLAB_SIZE != 0);
+    if (superslabs > hak__window.size / SUPERSLAB_SIZE) {
+        return (struct span){NULL, false};
+    }
+    struct slice_run run = hak__superslab_take_run(superslabs);
+    if (run.slice == SLICE_NONE) {
+        return (struct span){NULL, false};
+    }
+    counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
+    uint32_t slices = (uint32_t)(superslabs * SUPERSLAB_SLICES);
+    void *pointer = span_start(run.slice, slices, size, SUPERSLAB_SIZE);
+    span_account(NULL, 1, hak__span_bytes(run.slice));
+    return (struct span){pointer, run.zeroed};
+}
+
 /* An entry for a newly freed span: an empty one, or the next in turn, whose span goes back. */
 static struct span_entry *span_cache_entry(struct span_cache *cache)
 {
@@ -185,6 +202,10 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
     if (counters != NULL) {
         counter_add(counters, COUNTER_SPAN_FREED, 1);
     }
+    if (slices > SPAN_SLICES_MAX) {
+        hak__superslab_give_run(slice, slices / SUPERSLAB_SLICES);
+        return;
+    }
     if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES) {
         hak__superslab_give(slice, slices);
         return;
@@ -205,7 +226,10 @@ static void span_move_down(size_t slice)
 void *hak__span_resize(size_t slice, size_t size)
 {
     struct span_metadata *metadata = span_metadata(slice);
-    uint64_t bytes = hak__span_bytes(slice);
+    size_t bytes = hak__span_bytes(slice);
+    if (metadata->slices > SPAN_SLICES_MAX) { /* not worth more than a copy */
+        return size <= bytes && size >= bytes / 2 ? hak__span_pointer(slice) : NULL;
+    }
     if (size > SPAN_SIZE_MAX) {
         return NULL;
     }

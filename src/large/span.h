@@ -53,6 +53,10 @@ struct span {
  * Under its heap's lock. */
 HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct counters *counters,
                                           size_t size, size_t alignment);
+/* The same for any larger size, in whole superslabs, aligned to one: for when a whale cannot be
+ * had.
+ */
+HAK_HIDDEN struct span hak__span_allocate_long(struct counters *counters, size_t size);
 /* `slice`: the first of a span. `cache` NULL: straight to the superslab. */
 HAK_HIDDEN void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice);
 /* Where the allocation in the span whose first slice is `slice` starts, and its bytes. */

@@ -12,6 +12,7 @@
 #include "large/whale_registry.h"
 #include "os/os.h"
 #include "region/huge.h"
+#include "region/superslab.h"
 
 /* realloc leaves a whale as it is that is at most an eighth too large. */
 #define WHALE_SLACK_DIVISOR 8u
@@ -180,6 +181,9 @@ static void whale_keep(struct whale whale)
     }
     hak__whale_cache_put(whale, whale_resident(whale, room));
     hak__whale_cache_trim(UINT32_MAX);
+    if (whale.size >= FREED_MUCH_SLICES * SLICE_SIZE) {
+        superslab_note_freed_much();
+    }
 }
 
 bool hak__whale_free(void *pointer)

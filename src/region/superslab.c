@@ -52,7 +52,7 @@ static void superslab_add_free(size_t index, uint64_t mask)
                          table->dirty_free_slices + bits_count(mask & superslab->dirty));
     if (table->dirty_free_slices >= table->dirty_free_noted + FREED_MUCH_SLICES) {
         table->dirty_free_noted = table->dirty_free_slices;
-        atomic_store_relaxed(&table->freed_much, table->freed_much + 1);
+        superslab_note_freed_much();
     }
     superslab_check(superslab);
 }
@@ -210,8 +210,7 @@ static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
     return run;
 }
 
-/* Adds claimed slices [first, first + count) of one superslab to the free ones. */
-static void superslab_publish(size_t first, uint32_t count)
+void hak__superslab_publish(size_t first, uint32_t count)
 {
     size_t index = first / SUPERSLAB_SLICES;
     uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
@@ -242,7 +241,7 @@ static bool superslab_reclaim(uint32_t count)
         if (error == 0) {
             table->released_count--;
             hak__superslab_choose_pages(first, SUPERSLAB_SLICES, count);
-            superslab_publish(first, SUPERSLAB_SLICES);
+            hak__superslab_publish(first, SUPERSLAB_SLICES);
             return true;
         }
         if (error != -EEXIST) {
@@ -330,7 +329,7 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         }
         table->frontier = first + claim;
         hak__superslab_choose_pages(first, claim, count);
-        superslab_publish(first, claim);
+        hak__superslab_publish(first, claim);
         return true;
     }
 }

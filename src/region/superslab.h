@@ -76,6 +76,13 @@ HAK_HIDDEN void hak__superslab_give(size_t slice, uint32_t count);
 /* Takes exactly these slices if all are free: growth in place. */
 HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
 
+/* region/superslab_run.c: takes so many whole superslabs side by side, without a mapping of their
+ * own, when there can be none. Slow: looks at every superslab. The caller writes owner words. */
+HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
+HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
+/* Adds claimed slices [first, first + count) of one superslab to the free ones. Under GROWTH. */
+HAK_HIDDEN void hak__superslab_publish(size_t first, uint32_t count);
+
 /* Bytes of claimed superslabs; of free dirty slices. Relaxed reads. */
 HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
@@ -156,6 +163,12 @@ HAK_INLINE struct superslab *superslab_at(size_t index)
 HAK_INLINE uint32_t superslab_freed_much(void)
 {
     return atomic_load_relaxed(&hak__superslabs.freed_much);
+}
+
+/* A hint, too: whales become free elsewhere. */
+HAK_INLINE void superslab_note_freed_much(void)
+{
+    atomic_add_relaxed(&hak__superslabs.freed_much, 1u);
 }
 
 /* The slice's addresses are ours: free or in use. Any thread, for a slice below the limit. What it

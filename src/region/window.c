@@ -57,6 +57,9 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     if (!huge || pair_claim(pair->high, whole) != 0) {
         whole = high;
         int error = pair_claim(pair->high, high);
+        if (error == -ENOMEM && pair->high != pair->low) {
+            error = hak__os_extend((void *)pair->high, high - pair->high);
+        }
         if (error != 0) {
             return error;
         }

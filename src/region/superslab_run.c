@@ -1,0 +1,102 @@
+/* superslab_run.c: several whole superslabs side by side, for a block that no mapping of its own
+ * can be had for: the kernel allows 65,530, and superslabs together are one. See superslab.h. */
+#include <errno.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "region/superslab.h"
+#include "region/window.h"
+
+/* Places at the frontier that are tried: somebody else may live there, or take what was claimed. */
+#define RUN_TRIES 16u
+
+/* Under REGION. SIZE_MAX: there is none. */
+static size_t run_find(size_t count)
+{
+    size_t found = 0;
+    for (size_t index = 0; index < hak__superslabs.count; index++) {
+        found = superslab_at(index)->free == ~UINT64_C(0) ? found + 1 : 0;
+        if (found == count) {
+            return index + 1 - count;
+        }
+    }
+    return SIZE_MAX;
+}
+
+static struct slice_run run_take_free(size_t count)
+{
+    struct slice_run run = {SLICE_NONE, true};
+    lock_acquire(&hak__region_lock);
+    size_t first = run_find(count);
+    for (size_t i = 0; first != SIZE_MAX && i < count; i++) {
+        struct superslab *superslab = superslab_at(first + i);
+        hak__superslab_mark_taken(first + i, ~UINT64_C(0));
+        run.zeroed = run.zeroed && superslab->dirty == 0;
+        superslab->dirty = ~UINT64_C(0); /* what is taken is */
+    }
+    lock_release(&hak__region_lock);
+    if (first != SIZE_MAX) {
+        run.slice = first * SUPERSLAB_SLICES;
+    }
+    return run;
+}
+
+/* The slice before `first` is claimed, so that its mapping can grow. Under GROWTH. */
+static bool run_follows(size_t first)
+{
+    return first % SUPERSLAB_SLICES != 0 ||
+           (first != 0 && atomic_load_relaxed(&superslab_at(first / SUPERSLAB_SLICES - 1)->state) ==
+                              SUPERSLAB_CLAIMED);
+}
+
+/* Claims so many superslabs at the frontier, and what is left of the one there. When there are too
+ * many mappings the one before grows. Under GROWTH. */
+static bool run_claim(size_t superslabs)
+{
+    struct superslab_table *table = &hak__superslabs;
+    size_t first = table->frontier, next = bits_align_up(first, SUPERSLAB_SLICES);
+    size_t end = next + superslabs * SUPERSLAB_SLICES, size = (end - first) * SLICE_SIZE;
+    if (end * SLICE_SIZE > hak__window.size || hak__window_grow_tables(end) != 0) {
+        return false;
+    }
+    void *start = window_slice_address(first);
+    int error = hak__os_map_at(start, size);
+    if (error == -ENOMEM && run_follows(first)) {
+        error = hak__os_extend(start, size);
+    }
+    if (error == -EEXIST) { /* somebody lives here */
+        table->frontier = next + (next == first ? SUPERSLAB_SLICES : 0);
+        return true;
+    }
+    if (error != 0) {
+        return false;
+    }
+    table->frontier = end;
+    for (size_t slice = first; slice < end;) {
+        uint32_t count = SUPERSLAB_SLICES - (uint32_t)(slice % SUPERSLAB_SLICES);
+        hak__superslab_choose_pages(slice, count, SUPERSLAB_SLICES);
+        hak__superslab_publish(slice, count);
+        slice += count;
+    }
+    return true;
+}
+
+struct slice_run hak__superslab_take_run(size_t superslabs)
+{
+    struct slice_run run = {SLICE_NONE, false};
+    bool grown = true;
+    for (uint32_t i = 0; run.slice == SLICE_NONE && grown && i < RUN_TRIES; i++) {
+        lock_acquire(&hak__growth_lock);
+        run = run_take_free(superslabs);
+        grown = run.slice != SLICE_NONE || run_claim(superslabs);
+        lock_release(&hak__growth_lock);
+    }
+    return run.slice != SLICE_NONE ? run : run_take_free(superslabs);
+}
+
+void hak__superslab_give_run(size_t slice, size_t superslabs)
+{
+    for (size_t i = 0; i < superslabs; i++) {
+        hak__superslab_give(slice + i * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
+    }
+}
