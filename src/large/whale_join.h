@@ -1,8 +1,8 @@
 /* whale_join.h: a whale from parts of freed ones: their pages are moved, not their contents.
  *
  * A new mapping takes the parts' pages in one after the other. A huge page's worth of page tables
- * moves in about 2 microseconds; faulting its 512 small pages in anew takes some 300. What the
- * parts do not cover is new. Any thread; no lock held.
+ * moves in about 2 microseconds; faulting its 512 small pages in anew takes some 900
+ * (docs/decisions/0070). What the parts do not cover is new. Any thread; no lock held.
  */
 #ifndef HAK_LARGE_WHALE_JOIN_H
 #define HAK_LARGE_WHALE_JOIN_H
