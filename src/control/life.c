@@ -144,7 +144,8 @@ static bool life_reports(void)
     return hak__settings.stats != STATS_NONE && (process == 0 || process == hak__os_process_id());
 }
 
-/* Opened at start: a server's workers may have given up the right to open it when they report. */
+/* Where the report goes, kept from start: a server's workers may have given up the right to open a
+ * file when they report, and programs (ls) close standard error before they end. */
 static struct os_kept life_stats_file = {-1, 0, 0};
 
 /* 101: the first that a program may ask for. Only glibc hands over main's arguments. */
@@ -161,8 +162,10 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     }
     struct life_search own = life_own_object();
     life_stay(&own);
-    if (life_reports() && hak__settings.stats_file != NULL) {
-        life_stats_file = hak__os_keep_append(hak__settings.stats_file);
+    if (life_reports()) {
+        life_stats_file = hak__settings.stats_file == NULL
+                              ? hak__os_keep(2)
+                              : hak__os_keep_append(hak__settings.stats_file);
     }
     if (hak__settings.announce_process == hak__os_process_id()) {
         life_announce(own.path);
@@ -251,13 +254,13 @@ __attribute__((destructor)) static void life_end(void)
     if (!life_reports()) {
         return;
     }
+    bool kept = hak__os_is_kept(&life_stats_file);
     if (hak__settings.stats_file == NULL) {
-        life_report(2);
+        life_report(kept ? life_stats_file.descriptor : 2);
         return;
     }
-    int descriptor = hak__os_is_kept(&life_stats_file)
-                         ? life_stats_file.descriptor
-                         : hak__os_open_append(hak__settings.stats_file);
+    int descriptor =
+        kept ? life_stats_file.descriptor : hak__os_open_append(hak__settings.stats_file);
     int error = descriptor < 0 ? descriptor : life_report(descriptor);
     if (error != 0) {
         life_complain_of_file(error);

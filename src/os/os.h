@@ -168,6 +168,8 @@ struct os_kept {
     uint64_t inode;
 };
 #define OS_KEPT_MIN 512
+/* Another number for `descriptor`. */
+HAK_HIDDEN struct os_kept hak__os_keep(int descriptor);
 /* As hak__os_open_append; `descriptor` is -1 when it cannot be opened or kept. exec closes it. */
 HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
 /* False when the program has closed the descriptor or opened another file under its number, and

@@ -95,20 +95,26 @@ void hak__os_write_error(const char *text, size_t size)
     }
 }
 
-struct os_kept hak__os_keep_append(const char *path)
+struct os_kept hak__os_keep(int descriptor)
 {
     int saved = errno;
     struct os_kept kept = {-1, 0, 0};
-    int low = hak__os_open_append(path);
-    if (low >= 0) {
-        int high = (int)syscall(SYS_fcntl, low, F_DUPFD_CLOEXEC, OS_KEPT_MIN);
-        struct os_file file = os_identify(high);
-        if (file.known) {
-            kept = (struct os_kept){high, (uint64_t)file.device, (uint64_t)file.inode};
-        }
-        hak__os_close(low);
+    int high = (int)syscall(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, OS_KEPT_MIN);
+    struct os_file file = os_identify(high);
+    if (file.known) {
+        kept = (struct os_kept){high, (uint64_t)file.device, (uint64_t)file.inode};
     }
     errno = saved;
+    return kept;
+}
+
+struct os_kept hak__os_keep_append(const char *path)
+{
+    int low = hak__os_open_append(path);
+    struct os_kept kept = hak__os_keep(low);
+    if (low >= 0) {
+        hak__os_close(low);
+    }
     return kept;
 }
 
