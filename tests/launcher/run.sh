@@ -24,7 +24,7 @@ expect 0 'small 5' '^$' "$launcher" run --quiet --profile small --set purge_dela
 expect 0 '1m never' '^$' "$launcher" run --quiet --set BIN_BYTES=1m --set=limit=never -- \
     bash -c 'echo "$HAKMEM_BIN_BYTES $HAKMEM_LIMIT"'
 expect 0 '' '.' "$launcher" run --quiet --stats -- true
-expect 0 "" . "$launcher" run --quiet --stats -- sh -c "exec 2>&-" # as ls does at its end
+expect 0 /dev/null . "$launcher" run --quiet --stats -- ls /dev/null # which closes standard error at its end
 try "$launcher" run --quiet --stats=json -- bash -c 'bash -c :; true'
 ((status == 0)) && python3 -m json.tool <<<"$errors" >"$scratch/json" || fail "--stats=json is not one JSON text"
 (cd "$scratch" && "$launcher" run --quiet --stats-file report -- bash -c 'cd /') || fail "--stats-file"
