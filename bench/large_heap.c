@@ -7,8 +7,9 @@
  * times: that is the measured part. The notes say what a single step costs in the best round or
  * try, in nanoseconds: span_ns (one such malloc), trim_mib_ns (giving back one MiB of TRIM_MIB that
  * were touched), report_ns (the totals that the allocator keeps), fork_ns (fork, the child's exit,
- * wait; 0 where the kernel refuses to copy so large a mapping). A cost that does not depend on the
- * heap's size is the same for each GIB. The sizes and the pattern are the project's own.
+ * wait). 0: it gives nothing back or has no totals, or the kernel refuses to copy the heap. A cost
+ * that does not depend on the heap's size is the same for each GIB. The sizes and the pattern are
+ * the project's own.
  *
  * Does not show: memory (nothing is touched), nor page tables of a resident heap, which the kernel
  * copies at a fork. --threads is refused: what is asked is what one call costs.
@@ -16,6 +17,7 @@
 #include "harness.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -100,7 +102,7 @@ static void spans_measure(struct bench_thread *thread)
 typedef int control_function(const char *name, void *old, size_t *old_size, void *changed,
                              size_t changed_size);
 typedef void collect_function(bool force);
-typedef void release_function(void);
+typedef void plain_function(void);
 typedef int number_function(const char *property, size_t *value);
 
 static void *find(const char *name)
@@ -108,12 +110,21 @@ static void *find(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
+/* A function of that name that belongs to whoever serves malloc, not to the C library only. */
+static bool has_own(const char *name)
+{
+    Dl_info own, serving;
+    void *function = find(name);
+    return function != NULL && dladdr(function, &own) != 0 &&
+           dladdr(find("malloc"), &serving) != 0 && own.dli_fbase == serving.dli_fbase;
+}
+
 static void trim(void)
 {
     control_function *control = (control_function *)(uintptr_t)find("mallctl");
     collect_function *collect = (collect_function *)(uintptr_t)find("mi_collect");
-    release_function *release =
-        (release_function *)(uintptr_t)find("MallocExtension_ReleaseFreeMemory");
+    plain_function *release =
+        (plain_function *)(uintptr_t)find("MallocExtension_ReleaseFreeMemory");
     if (control != NULL) { /* jemalloc: all arenas */
         control("thread.tcache.flush", NULL, NULL, NULL, 0);
         control("arena.4096.purge", NULL, NULL, NULL, 0);
@@ -121,17 +132,18 @@ static void trim(void)
         collect(true);
     } else if (release != NULL) {
         release();
-    } else {
+    } else if (has_own("malloc_trim")) {
         malloc_trim(0);
     }
 }
 
-static void report(void)
+/* False: it has none that the program could ask for. */
+static bool report(void)
 {
     uint64_t epoch = 1;
     size_t size = sizeof epoch;
     control_function *control = (control_function *)(uintptr_t)find("mallctl");
-    release_function *merge = (release_function *)(uintptr_t)find("mi_stats_merge");
+    plain_function *merge = (plain_function *)(uintptr_t)find("mi_stats_merge");
     number_function *number =
         (number_function *)(uintptr_t)find("MallocExtension_GetNumericProperty");
     if (control != NULL) { /* sums its statistics anew */
@@ -140,12 +152,27 @@ static void report(void)
         merge();
     } else if (number != NULL) {
         number("generic.heap_size", &size);
-    } else {
+    } else if (has_own("mallinfo2")) {
         (void)mallinfo2();
+    } else {
+        return false;
     }
+    return true;
 }
 
-/* ---- Single steps. ---- */
+static size_t resident_bytes(void)
+{
+    char text[128] = {0};
+    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (file < 0 || read(file, text, sizeof text - 1) <= 0) {
+        bench_fail_run("/proc/self/statm cannot be read.");
+    }
+    close(file);
+    char *second = strchr(text, ' ');
+    return second == NULL ? 0 : strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- Single steps; 0: the allocator or the kernel cannot do it. ---- */
 
 static uint64_t trim_measure(void)
 {
@@ -158,16 +185,17 @@ static uint64_t trim_measure(void)
     for (size_t i = 0; i < COUNT; i++) {
         free(blocks[i]);
     }
+    size_t resident = resident_bytes();
     uint64_t start_ns = bench_now_ns();
     trim();
-    return (bench_now_ns() - start_ns) / TRIM_MIB;
+    uint64_t taken_ns = bench_now_ns() - start_ns;
+    return resident_bytes() + (TRIM_MIB << 19) < resident ? taken_ns / TRIM_MIB : 0;
 }
 
 static uint64_t report_measure(void)
 {
     uint64_t start_ns = bench_now_ns();
-    report();
-    return bench_now_ns() - start_ns;
+    return report() ? bench_now_ns() - start_ns : 0;
 }
 
 static uint64_t fork_measure(void)

@@ -2,7 +2,7 @@
 
     plot_large_heap.py PICTURE.png NAME=LIBRARY.so...    with matplotlib, as ./hakmem has it
 
-Runs bench/large_heap of the release build under each library at 1 to 256 GiB, three times, and draws
+Runs bench/large_heap of the release build under each library at 1 to 256 GiB, twice, and draws
 the least. A run that needs more than MEMORY_MAX is stopped: that allocator has no point there.
 """
 
@@ -23,7 +23,7 @@ from matplotlib import pyplot
 
 BENCH = Path(__file__).parent.parent / "build/release/bench/large_heap"
 SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-TRIES = 3
+TRIES = 2
 MEMORY_MAX = 4 << 30
 STEPS = {
     "span_ns": ("one block that fits into no hole", "ns", 1),
@@ -31,7 +31,7 @@ STEPS = {
     "report_ns": ("a report", "microseconds", 1e3),
     "fork_ns": ("a fork", "ms", 1e6),
 }
-COLOURS = {"hakmem": "#D55E00", "jemalloc": "#009E73", "mimalloc 3": "#0072B2", "tcmalloc": "#CC79A7"}
+COLOURS = {"hakmem": "#D55E00", "jemalloc": "#009E73", "mimalloc 3": "#0072B2", "gperftools": "#882255"}
 
 
 def resident_bytes(process: int) -> int:
