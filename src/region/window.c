@@ -10,7 +10,7 @@
 #include "region/huge.h"
 #include "region/superslab.h"
 
-struct window hak__window;
+struct window hak__window = {.base = WINDOW_NOWHERE};
 
 /* Two tables that grow away from where they meet; `low` to `high` is claimed. */
 struct table_pair {
@@ -163,7 +163,7 @@ static int window_try(uintptr_t low, size_t size)
     }
     hak__window.owners = (uint32_t *)(void *)window_pairs[PAIR_SLICES].meet;
     hak__window.slabs = (unsigned char *)window_pairs[PAIR_SLABS].meet;
-    hak__window.base = bits_align_up(at, SUPERSLAB_SIZE);
+    atomic_store_relaxed(&hak__window.base, bits_align_up(at, SUPERSLAB_SIZE));
     hak__window.size = size;
     hak__superslab_tables((struct superslab_group *)(void *)window_pairs[PAIR_SLICES].meet);
     return 0;

@@ -41,7 +41,7 @@ struct slab; /* slab/slab.h; SLAB_METADATA_SIZE bytes, one per slice */
 #define SLAB_METADATA_SIZE 64u
 
 struct window {
-    uintptr_t base;       /* first byte of superslab 0 */
+    uintptr_t base;       /* first byte of superslab 0; WINDOW_NOWHERE before start */
     size_t shared_limit;  /* slices whose tables exist; grows only. 0 before start: no pointer is
                              inside */
     uint32_t *owners;     /* [slice] */
@@ -70,10 +70,15 @@ HAK_HIDDEN size_t hak__window_table_bytes(void);
 HAK_HIDDEN void *hak__window_room(void);
 HAK_HIDDEN size_t hak__window_room_bytes(void);
 
+/* No pointer is inside a window there. Who frees NULL while another thread starts may see it beside
+ * the limit of a window that has started. */
+#define WINDOW_NOWHERE ((uintptr_t)1 << 63)
+
+/* Plain but for ThreadSanitizer, as window_limit_seen. Pointers below base become huge numbers. */
 HAK_INLINE size_t window_slice_of(const void *pointer)
 {
-    return ((uintptr_t)pointer - hak__window.base) >>
-           SLICE_SHIFT; /* pointers below base become huge numbers */
+    uintptr_t base = HAK_TSAN ? atomic_load_relaxed(&hak__window.base) : hak__window.base;
+    return ((uintptr_t)pointer - base) >> SLICE_SHIFT;
 }
 
 /* Bytes: another number of lines, below `colors`, for each slice, so that what starts at slices

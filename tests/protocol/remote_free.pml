@@ -164,7 +164,8 @@ inline drain()
 #ifdef BUG_LINK_READ_AFTER_B2
             after = shared_link[at - 1];
 #endif
-            /*= slab/slab.c hak__slab_drain: hak__slab_clear_notified(slab); if (!slab->listed) { slab_list(set, slab); } */
+            /* What is counted for reports between the two plays no part here. */
+            /*= slab/slab.c hak__slab_drain: slab_set_remote_seen(set, slab, hak__slab_remote_count(slab)); if (!slab->listed) { slab_list(set, slab); } */
             /*= slab/slab.c hak__slab_drain: slab_list(set, slab); } slab_give_back_if_idle(set, slab); slab = next; */
             atomic {
 #ifndef BUG_B2_WITHOUT_LIST
@@ -180,8 +181,9 @@ inline drain()
 }
 
 /* A list of `count` objects of `slab`, from its free list or its word: the first `most` are taken, the others stay. */
+/*= slab/slab.c slab_take_part: slab_set_free_count(set, slab, list.count > most ? list.count - most : 0); */
 /*= slab/slab.c slab_take_part: if (list.count > most) */
-/*= slab/slab.c slab_take_part: slab->free_list = last->next; slab->free_count = list.count - most; last->next = NULL; */
+/*= slab/slab.c slab_take_part: slab->free_list = last->next; last->next = NULL; */
 inline take_part(from)
 {
     d_step {
@@ -217,7 +219,7 @@ inline take_part(from)
 /* Lending is a refill by another heap's thread that holds this heap's lock, without the carving:
  * OWNERS=2. */
 /*= slab/slab.c hak__slab_lend: hak__slab_drain(set); */
-/*= slab/slab.c hak__slab_lend: list = hak__slab_take_remote(slab); */
+/*= slab/slab.c hak__slab_lend: list = slab_take_remote(set, slab); */
 /*= slab/slab.c hak__slab_lend: slab_unlist_used_up(set, slab); */
 inline refill()
 {
@@ -237,10 +239,10 @@ inline refill()
             fi;
             assert(!given_back[slab])
         }
-        /*= slab/slab.c slab_take_objects: slab_take_part(slab, refill.list, most); counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1); */
-        /*= slab/slab.c slab_take_objects: else if ((refill.list = hak__slab_take_remote(slab)).count != 0) */
-        /*= slab/slab.c slab_take_objects: slab_take_part(slab, refill.list, most); */
-        /*= slab/slab.c slab_take_objects: else if (slab->carved_count < slab->capacity) { refill = slab_carve(slab, most); */
+        /*= slab/slab.c slab_take_objects: slab_take_part(set, slab, refill.list, most); counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1); */
+        /*= slab/slab.c slab_take_objects: else if ((refill.list = slab_take_remote(set, slab)).count != 0) */
+        /*= slab/slab.c slab_take_objects: slab_take_part(set, slab, refill.list, most); */
+        /*= slab/slab.c slab_take_objects: else if (slab->carved_count < slab->capacity) { refill = slab_carve(set, slab, most); */
         if
         :: atomic { free_count[slab] != 0 -> list = free_list[slab]; count = free_count[slab] }
             take_part(FREE)
@@ -527,7 +529,9 @@ inline return_remote()
     atomic { old = 0; mine = 0 }
 }
 
-/*= heap/thread.c hak__thread_count_batch: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { hak__heap_help(thread); */
+/* Refused at the gate while a fork is under way, it helps after its next batch. */
+/*= heap/heartbeat.c hak__thread_count_batch: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { thread_attend(thread, false); */
+/*= heap/heartbeat.c thread_attend: if (thread->cache.lagging != NULL) { hak__heap_help(thread); */
 /*= heap/collect.c hak__heap_help: if (lock_try(&owner->lock)) { */
 /*= heap/collect.c hak__heap_help: hak__slab_drain(set); lock_release(&owner->lock); */
 inline help()
