@@ -132,12 +132,6 @@ static void life_forget_announce(char **environment)
     *kept = NULL;
 }
 
-static void life_fork_child(void)
-{
-    hak__fork_child();
-    hak__scavenger_start(); /* what it cannot do has been said in the first process */
-}
-
 static bool life_reports(void)
 {
     uint64_t process = hak__settings.stats_process;
@@ -147,6 +141,24 @@ static bool life_reports(void)
 /* Where the report goes, kept from start: a server's workers may have given up the right to open a
  * file when they report, and programs (ls) close standard error before they end. */
 static struct os_kept life_stats_file = {-1, 0, 0};
+
+/* A child that does not report keeps nothing open: a daemon would hold its starter's pipe. */
+static void life_forget_report(void)
+{
+    if (life_stats_file.descriptor >= 0 && !life_reports()) {
+        if (hak__os_is_kept(&life_stats_file)) {
+            hak__os_close(life_stats_file.descriptor);
+        }
+        life_stats_file.descriptor = -1;
+    }
+}
+
+static void life_fork_child(void)
+{
+    hak__fork_child();
+    hak__scavenger_start(); /* what it cannot do has been said in the first process */
+    life_forget_report();
+}
 
 /* 101: the first that a program may ask for. Only glibc hands over main's arguments. */
 __attribute__((constructor(101))) static void life_begin(int argc, char **argv, char **handed)

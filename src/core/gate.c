@@ -5,6 +5,10 @@
 
 /* Longer than the fork of a small process takes: nobody is refused there. */
 #define GATE_WAIT_MS 1u
+/* While no fork is under way a lock is waited for without a look: fork wakes those who wait. One
+ * that was just about to sleep misses that, and looks by itself after so long. Thousands of threads
+ * that look every millisecond leave no time for the holder. */
+#define GATE_LOOK_MS 1000u
 
 /* The word: bit 0: closed; the rest: threads inside. */
 #define GATE_CLOSED 1u
@@ -42,10 +46,12 @@ static bool gate_is_closed(void)
 /* Sleeps while *word == value. False: a fork is under way and takes longer than others can wait. */
 static bool gate_sleep(uint32_t *word, uint32_t value)
 {
-    if (gate_is_closed() && atomic_load_relaxed(&shared_gate_slow) != 0) {
+    bool closed = gate_is_closed();
+    if (closed && atomic_load_relaxed(&shared_gate_slow) != 0) {
         return false;
     }
-    if (hak__os_wait_ms(word, value, GATE_WAIT_MS) || !gate_is_closed()) {
+    if (hak__os_wait_ms(word, value, closed ? GATE_WAIT_MS : GATE_LOOK_MS) || !closed ||
+        !gate_is_closed()) {
         return true;
     }
     atomic_store_relaxed(&shared_gate_slow, 1u);

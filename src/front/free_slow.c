@@ -218,11 +218,16 @@ static void free_whale(void *pointer, size_t bytes)
         hak__emergency_free(pointer);
         return;
     }
-    hak__emergency_settle();         /* the whale may be one that is not registered */
-    if (!hak__whale_free(pointer)) { /* another thread was faster: a double free */
+    hak__emergency_settle(); /* the whale may be one that is not registered */
+    bool freed = hak__whale_free(pointer);
+    hak__gate_leave();
+    if (!freed && hak__whale_bytes(pointer) == 0) { /* another thread was faster: a double free */
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
-    hak__gate_leave();
+    if (!freed) { /* no memory for its entry */
+        hak__emergency_free(pointer);
+        return;
+    }
     struct thread *thread = hak__thread_enter();
     if (thread != NULL) {
         counter_add(&thread->cache.counters, COUNTER_WHALE_FREED, 1);

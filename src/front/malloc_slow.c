@@ -104,6 +104,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
             return bin_pop(bin);
         }
     }
+    (void)hak__gate_was_refused(); /* of an earlier operation */
     void *object = malloc_class_once(class_index);
     return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index);
 }
@@ -162,7 +163,7 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
         return (struct span){NULL, false};
     }
     struct span large = {NULL, false};
-    if (size > SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE) {
+    if (size > SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE && size <= hak__os_ram_size()) {
         large = malloc_long_span(size); /* there may be too many mappings for one more */
     }
     if (large.pointer == NULL) {
@@ -178,6 +179,7 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
         errno = ENOMEM;
         return NULL;
     }
+    (void)hak__gate_was_refused();
     struct span large = malloc_large_once(size, alignment, want_zero);
     if (HAK_UNLIKELY(large.pointer == NULL)) {
         large = malloc_large_again(size, alignment, want_zero);
@@ -201,6 +203,7 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
         return hak__malloc_class(size_class_of(size), size);
     }
     if (HAK_LIKELY(size <= SPAN_SIZE_MAX)) {
+        (void)hak__gate_was_refused();
         void *pointer = malloc_span(size, OBJECT_ALIGNMENT).pointer;
         if (HAK_UNLIKELY(pointer == NULL)) {
             pointer = malloc_large_again(size, OBJECT_ALIGNMENT, false).pointer;

@@ -52,7 +52,10 @@ bool hak_owns(const void *pointer)
 /* False: refused, or not possible now. */
 static bool query_start(void)
 {
-    bool started = hak__gate_enter() && hak__start();
+    if (!hak__gate_enter()) {
+        return false;
+    }
+    bool started = hak__start();
     hak__gate_leave();
     return started;
 }
@@ -74,8 +77,15 @@ bool hak_trim(size_t keep)
     if (!query_start()) {
         return false;
     }
-    if (keep != 0 && hak__superslab_bytes_dirty() + hak__whale_totals().cached_bytes <= keep) {
-        return false;
+    if (keep != 0) {
+        if (!hak__gate_enter()) {
+            return false;
+        }
+        size_t free_bytes = hak__superslab_bytes_dirty() + hak__whale_totals().cached_bytes;
+        hak__gate_leave();
+        if (free_bytes <= keep) {
+            return false;
+        }
     }
     return hak__heap_reclaim(false) != 0;
 }

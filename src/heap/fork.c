@@ -41,6 +41,9 @@ static void fork_hold(void)
     hak__gate_close();
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         lock_acquire_another(&heap->lock);
+        if (!alone()) { /* who waits for it is to wait no longer than GATE_WAIT_MS from now on */
+            hak__os_wake_all(&heap->lock.shared_state);
+        }
     }
 }
 

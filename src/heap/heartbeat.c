@@ -83,7 +83,7 @@ void hak__thread_countdown_ended(struct thread *thread, size_t size)
     uint32_t interval = thread->interval < most ? thread->interval : most;
     interval = elapsed_ms < period_ms
                    ? 2 * interval + bytes
-                   : (uint32_t)((uint64_t)interval * period_ms / (elapsed_ms + 1));
+                   : (uint32_t)((uint64_t)interval * period_ms / ((uint64_t)elapsed_ms + 1));
     thread->interval = interval < most ? interval : most;
     if (HAK_UNLIKELY(thread->eager_looks != 0)) {
         thread->eager_looks--;

@@ -103,7 +103,7 @@ void hak__emergency_settle(void)
     while (block != NULL) {
         struct waiting *next = block->next;
         size_t slice = window_slice_of(block);
-        if (window_contains_slice(slice)) {
+        if (window_contains_slice(slice) && window_owner(slice) == OWNER_SPAN) {
             hak__span_free(NULL, NULL, slice);
         } else if (!hak__whale_free(block)) {
             lock_acquire(&hak__whale_lock);

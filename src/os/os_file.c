@@ -10,13 +10,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int hak__os_open_append(const char *path)
+static int os_open_append(const char *path, int flags)
 {
     int saved = errno;
-    int result = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int result = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0644);
     result = result < 0 ? -errno : result;
     errno = saved;
     return result;
+}
+
+int hak__os_open_append(const char *path)
+{
+    return os_open_append(path, 0);
 }
 
 const char *hak__os_file_error(int error)
@@ -110,9 +115,15 @@ struct os_kept hak__os_keep(int descriptor)
 
 struct os_kept hak__os_keep_append(const char *path)
 {
-    int low = hak__os_open_append(path);
-    struct os_kept kept = hak__os_keep(low);
+    struct os_kept kept = {-1, 0, 0};
+    int low = os_open_append(path, O_NONBLOCK); /* a pipe that nobody reads yet is opened at exit */
     if (low >= 0) {
+        if (S_ISFIFO(os_identify(low).mode)) {
+            int saved = errno;
+            syscall(SYS_fcntl, low, F_SETFL, O_APPEND); /* writes wait */
+            errno = saved;
+        }
+        kept = hak__os_keep(low);
         hak__os_close(low);
     }
     return kept;

@@ -56,7 +56,7 @@ static bool run_claim(size_t superslabs)
     struct superslab_table *table = &hak__superslabs;
     size_t first = table->frontier, next = bits_align_up(first, SUPERSLAB_SLICES);
     size_t end = next + superslabs * SUPERSLAB_SLICES, size = (end - first) * SLICE_SIZE;
-    if (end * SLICE_SIZE > hak__window.size || hak__window_grow_tables(end) != 0) {
+    if (end * SLICE_SIZE > hak__window.size) {
         return false;
     }
     void *start = window_slice_address(first);
@@ -67,6 +67,10 @@ static bool run_claim(size_t superslabs)
     if (error == -EEXIST) { /* somebody lives here */
         table->frontier = next + (next == first ? SUPERSLAB_SLICES : 0);
         return true;
+    }
+    if (error == 0 && hak__window_grow_tables(end) != 0) {
+        hak__os_discard(start, size);
+        return false;
     }
     if (error != 0) {
         return false;

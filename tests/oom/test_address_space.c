@@ -52,6 +52,32 @@ static void limited_while_running(void *argument)
     free_memory(&head);
 }
 
+static size_t ram_bytes(void)
+{
+    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* What is far too large leaves nothing behind, and is refused as the kernel refuses it. */
+static void far_too_large(void *argument)
+{
+    (void)argument;
+    size_t limit = address_space_bytes() + GIB;
+    limit_address_space(&limit);
+    for (size_t i = 0; i < 3; i++) {
+        errno = 0;
+        REQUIRE(hak_malloc((500 + 200 * i) * GIB) == NULL && errno == ENOMEM);
+    }
+    char *large = hak_malloc(900 * MIB);
+    REQUIRE(large != NULL);
+    hak_free(large);
+    limit = RLIM_INFINITY;
+    limit_address_space(&limit);
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+    if (file != NULL && fgetc(file) == '0') {
+        REQUIRE(hak_malloc(ram_bytes() + 64 * GIB) == NULL); /* more than there is, and swap */
+    }
+}
+
 /* Not even the library's own tables fit: NULL, no crash, and better times later. */
 static void nothing_from_the_start(void *argument)
 {
@@ -130,17 +156,25 @@ static void test_nothing_from_the_start(void **state)
     run_case("nothing");
 }
 
+static void test_far_too_large(void **state)
+{
+    (void)state;
+    run_case("too large");
+}
+
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"start", limited_from_the_start, NULL},
                                        {"running", limited_while_running, NULL},
-                                       {"nothing", nothing_from_the_start, NULL}};
+                                       {"nothing", nothing_from_the_start, NULL},
+                                       {"too large", far_too_large, NULL}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_64_mib),
         cmocka_unit_test(test_512_mib),
         cmocka_unit_test(test_2_gib),
         cmocka_unit_test(test_limit_while_running),
         cmocka_unit_test(test_nothing_from_the_start),
+        cmocka_unit_test(test_far_too_large),
     };
     child_main(count, arguments, cases, COUNT_OF(cases));
     return cmocka_run_group_tests(tests, NULL, NULL);

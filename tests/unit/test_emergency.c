@@ -71,6 +71,33 @@ static void test_small_ones_are_unmapped(void **state)
     assert_false(unit_is_mapped((uintptr_t)block));
 }
 
+/* Where there is no memory for its entry a block can be freed all the same, later. */
+static void test_no_memory_for_the_entry(void **state)
+{
+    enum { BLOCKS_MAX = 50000 };
+    static void *blocks[BLOCKS_MAX];
+    size_t count = 0, before = live_count();
+    (void)state;
+    do { /* the table is doubled when it is half full */
+        assert_true(count < BLOCKS_MAX);
+        blocks[count] = hak__emergency_allocate(100, 16);
+        assert_non_null(blocks[count++]);
+        hak__os_set_limit(0);
+        hak__emergency_settle();
+        hak__os_set_limit(UINT64_MAX);
+    } while (!hak__emergency_waits());
+    hak__os_set_limit(0);
+    hak_free(blocks[--count]);
+    hak__os_set_limit(UINT64_MAX);
+    assert_true(hak__emergency_waits());
+    hak__emergency_settle();
+    hak__emergency_settle();
+    while (count != 0) {
+        assert_true(hak__whale_free(blocks[--count]));
+    }
+    assert_int_equal(live_count(), before);
+}
+
 enum { THREADS = 4, ROUNDS = 2000, BLOCKS = 8 };
 
 static void *allocate_and_free(void *argument)
@@ -117,6 +144,7 @@ int main(void)
         cmocka_unit_test(test_sizes_and_alignments),
         cmocka_unit_test(test_frees_wait),
         cmocka_unit_test(test_small_ones_are_unmapped),
+        cmocka_unit_test(test_no_memory_for_the_entry),
         cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,6 +150,34 @@ static void test_reset(void **state)
     hak__gate_open();
 }
 
+/* A handler that interrupts an operation may trim: nothing happens, and the operation stays
+ * counted.
+ */
+static void test_a_trim_inside_changes_nothing(void **state)
+{
+    (void)state;
+    hak_free(hak_malloc(100));
+    assert_true(hak__gate_enter());
+    assert_false(hak_trim(0));
+    assert_false(hak_trim(SIZE_MAX));
+    assert_int_equal(hak__inside, INSIDE_GATE);
+    hak__gate_leave();
+    assert_int_equal(hak__inside, 0);
+}
+
+/* A refusal belongs to its operation: a later one that finds no memory reclaims what is free. */
+static void test_a_refusal_is_forgotten(void **state)
+{
+    static const size_t sizes[] = {100, 100 * KIB, 3 * MIB};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        hak__thread_flush(hak__thread_current()); /* no fast path */
+        hak__gate_refuse();
+        hak_free(hak_malloc(sizes[i]));
+        assert_false(hak__gate_is_refusal_noted());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +186,8 @@ int main(void)
         cmocka_unit_test(test_the_patient_wait),
         cmocka_unit_test(test_who_is_inside_is_refused_at_once),
         cmocka_unit_test(test_an_open_gate_refuses_nobody),
+        cmocka_unit_test(test_a_trim_inside_changes_nothing),
+        cmocka_unit_test(test_a_refusal_is_forgotten),
         cmocka_unit_test(test_a_long_operation_lets_a_fork_pass),
         cmocka_unit_test(test_reset),
     };
