@@ -105,7 +105,12 @@ static void census_add_counters(struct census *census, const struct counters *co
 static void census_count_slabs(struct census *census, struct heap *heap)
 {
     lock_acquire(&heap->lock);
+    struct counters *counters = &heap->slabs.counters, before = *counters;
     hak__slab_drain(&heap->slabs);
+    for (uint32_t i = 0; i < COUNTER_COUNT;
+         i++) { /* they count the program's work, not a report's */
+        atomic_store_relaxed(&counters->values[i], before.values[i]);
+    }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct slab_totals *totals = &heap->slabs.totals[class_index];
         const struct size_class *size_class = &hak__size_classes[class_index];
