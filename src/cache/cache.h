@@ -76,6 +76,14 @@ HAK_INLINE uint32_t bin_count(const struct bin *bin)
     return bin->limit - (uint32_t)bin->room;
 }
 
+/* A bin takes as many bytes as one tiny class is larger than the one before: a tiny size, rounded
+ * up, is the offset of its bin, which saves the fast path a shift. */
+HAK_STATIC_ASSERT(sizeof(struct bin) == OBJECT_ALIGNMENT, "an offset is a rounded size");
+HAK_INLINE size_t bin_offset(size_t class_index)
+{
+    return class_index * sizeof(struct bin);
+}
+
 /* The bin is not empty. Owner thread. */
 HAK_INLINE struct object *bin_pop(struct bin *bin)
 {

@@ -41,9 +41,15 @@ HAK_HIDDEN extern const struct size_class hak__size_classes[CLASS_COUNT];
 /* Class of mid sizes, by (size - 1) / 128; entries below TINY_SIZE_MAX are unused zeros. */
 HAK_HIDDEN extern const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT];
 
+/* Bytes of the tiny class of `size`. */
+HAK_INLINE size_t size_class_round_tiny(size_t size)
+{
+    return bits_align_up(size, OBJECT_ALIGNMENT);
+}
+
 HAK_INLINE size_t size_class_of_tiny(size_t size)
 {
-    return (size + (OBJECT_ALIGNMENT - 1)) / OBJECT_ALIGNMENT;
+    return size_class_round_tiny(size) / OBJECT_ALIGNMENT;
 }
 
 HAK_INLINE uint32_t size_class_of_mid(size_t size)

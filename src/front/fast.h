@@ -17,26 +17,33 @@
 
 typedef void *malloc_door(size_t size);
 
+/* The bin that lies `offset` bytes behind the thread's first. The offset is added to the thread and
+ * not to the bins: compilers then need one register for the bin. */
+HAK_INLINE struct bin *thread_bin_at(struct thread *thread, size_t offset)
+{
+    return &((struct thread *)(void *)((char *)thread + offset))->cache.bins[0];
+}
+
 /* Level 2: is the head of a bin, and what it links to, where an object can be? front/free_slow.c */
 HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
                                                const struct object *object, uint32_t class_index);
 
-/* The next object of the class's bin for `size` bytes; NULL: the bin is empty, or the countdown to
- * the next look at the clock has run out (heap/beat.c). */
-HAK_INLINE void *malloc_pop(size_t class_index, size_t size)
+/* The next object of the bin at `offset`, for `size` bytes; NULL: the bin is empty, or the
+ * countdown to the next look at the clock has run out (heap/heartbeat.c). */
+HAK_INLINE void *malloc_pop(size_t offset, size_t size)
 {
-    struct cache *cache = &hak__thread->cache;
-    struct bin *bin = &cache->bins[class_index];
+    struct thread *thread = hak__thread;
+    struct bin *bin = thread_bin_at(thread, offset);
     struct object *object = bin->head;
     if (HAK_UNLIKELY(object == NULL)) {
         return NULL;
     }
-    cache->countdown -= (int32_t)size;
-    if (HAK_UNLIKELY(cache->countdown < 0)) {
+    thread->cache.countdown -= (int32_t)size;
+    if (HAK_UNLIKELY(thread->cache.countdown < 0)) {
         return NULL;
     }
     if (HAK_LEVEL >= 2) {
-        hak__malloc_check(hak__thread, object, (uint32_t)class_index);
+        hak__malloc_check(thread, object, (uint32_t)(bin - thread->cache.bins));
     }
     return bin_pop(bin);
 }
@@ -44,15 +51,15 @@ HAK_INLINE void *malloc_pop(size_t class_index, size_t size)
 /* An object for `size` bytes. `slow` takes every size and situation. */
 HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
 {
-    size_t class_index; /* not 32 bits: an instruction less */
+    size_t offset;
     if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
-        class_index = size_class_of_tiny(size); /* 0 for size 0: its bin is empty */
+        offset = size_class_round_tiny(size); /* 0 for size 0: its bin is empty */
     } else if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
-        class_index = size_class_of_mid(size);
+        offset = bin_offset(size_class_of_mid(size));
     } else {
         return slow(size);
     }
-    void *object = malloc_pop(class_index, size);
+    void *object = malloc_pop(offset, size);
     return HAK_LIKELY(object != NULL) ? object : slow(size);
 }
 

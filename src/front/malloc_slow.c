@@ -216,6 +216,6 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
 /* Size 0 has an empty bin, so that malloc's fast path need not ask; it is served from the next. */
 void *hak__malloc_slow(size_t size)
 {
-    void *object = size == 0 ? malloc_pop(size_class_of(0), 1) : NULL;
+    void *object = size == 0 ? malloc_pop(bin_offset(size_class_of(0)), 1) : NULL;
     return object != NULL ? object : malloc_slow(size);
 }
