@@ -298,7 +298,8 @@ void *hak__whale_resize(void *pointer, size_t size)
     struct whale resized = whale;
     if (!whale_fits(whale.size, size)) {
         if (size > whale.size) {
-            whale.size += hak__whale_cache_take_next(whale, size - whale.size);
+            bool stays = (whale.address & (whale_alignment(size) - 1)) == 0;
+            whale.size += stays ? hak__whale_cache_take_next(whale, size - whale.size) : 0;
             resized = whale.size == size ? whale : whale_grow(whale, size, false);
         } else {
             resized.size = size;

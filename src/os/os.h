@@ -91,8 +91,9 @@ HAK_HIDDEN size_t hak__os_discard_again(void);
 HAK_HIDDEN size_t hak__os_discarded_bytes(void);
 /* Counts bytes among them that may no longer be ours and are never unmapped. */
 HAK_HIDDEN void hak__os_leave(size_t size);
-/* Grows or shrinks a mapping; when it must move, it goes to a multiple of `alignment` (a power of
- * two, at least the OS page) if there is such a place, else anywhere; 0: it must not. The contents
+/* Grows or shrinks a mapping. One that grows and cannot stay, or starts at no multiple of
+ * `alignment` (a power of two, at least the OS page), goes to such a multiple if there is a place,
+ * else anywhere; alignment 0: it must not move. The contents
  * are kept, new bytes are zero. What was joined by hak__os_move must not move. -ENOMEM when it
  * cannot: the old mapping is as it was. */
 HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment,

@@ -141,7 +141,9 @@ int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignm
         result = os_mremap(address, old_size, new_size, 0, NULL);
         hak__os_uncharge(result == MAP_FAILED ? 0 : old_size - new_size);
     } else {
-        if (alignment != page) { /* the last page alone: the rest may be several mappings */
+        bool aligned = alignment == 0 || ((uintptr_t)address & (alignment - 1)) == 0;
+        if (alignment != page &&
+            aligned) { /* the last page alone: the rest may be several mappings */
             int error = hak__os_extend((char *)address + old_size, new_size - old_size);
             result = error == 0 ? address : MAP_FAILED;
             errno = -error;

@@ -187,6 +187,23 @@ static void test_remap_keeps_alignment(void **state)
     unit_unblock(neighbour);
 }
 
+/* There is room behind it, but where it lies it could have no huge pages. */
+static void test_remap_gains_alignment(void **state)
+{
+    char *place, *moved = NULL;
+    (void)state;
+    size_t alignment = 64 * page;
+    assert_int_equal(hak__os_map(alignment, alignment, (void **)&place), 0);
+    assert_int_equal(hak__os_unmap(place, page), 0);
+    assert_int_equal(hak__os_unmap(place + 5 * page, alignment - 5 * page), 0);
+    pattern_fill(place + page, 4 * page, 3);
+    assert_int_equal(hak__os_remap(place + page, 4 * page, 8 * page, alignment, (void **)&moved),
+                     0);
+    assert_true(is_aligned(moved, alignment));
+    assert_int_equal(pattern_mismatch(moved, 4 * page, 3), SIZE_MAX);
+    assert_int_equal(hak__os_unmap(moved, 8 * page), 0);
+}
+
 static void test_purge(void **state)
 {
     char *place;
@@ -519,6 +536,7 @@ int main(void)
         OS_TEST(test_unmap),
         OS_TEST(test_remap),
         OS_TEST(test_remap_keeps_alignment),
+        OS_TEST(test_remap_gains_alignment),
         OS_TEST(test_purge),
         OS_TEST(test_resident),
         OS_TEST(test_resident_percent),

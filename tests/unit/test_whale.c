@@ -161,6 +161,23 @@ static void test_growth_takes_the_end_back(void **state)
     assert_true(hak__whale_free(larger));
 }
 
+/* It lies where it could have no huge pages, so it leaves, although there is room behind it. */
+static void test_growth_gains_alignment(void **state)
+{
+    (void)state;
+    char *range = allocate(20 * MIB);
+    assert_true(hak__whale_free(range));
+    char *last = allocate(small_whale), *whale = allocate(2 * MIB + page); /* the ends of it */
+    assert_ptr_equal(whale + 2 * MIB + page, last);
+    assert_false(is_aligned(whale, HUGE_PAGE_SIZE));
+    pattern_fill(whale, 2 * MIB + page, 3);
+    assert_true(hak__whale_free(last));
+    char *larger = hak__whale_resize(whale, 4 * MIB);
+    assert_true(is_aligned(larger, HUGE_PAGE_SIZE));
+    assert_int_equal(pattern_mismatch(larger, 2 * MIB + page, 3), SIZE_MAX);
+    assert_true(hak__whale_free(larger));
+}
+
 /* Each thread keeps some whales with patterns; frees, resizes, allocates. */
 static void *use_whales(void *argument)
 {
@@ -212,10 +229,15 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WHALE_TEST(test_sizes),      WHALE_TEST(test_impossible_sizes),
-        WHALE_TEST(test_alignments), WHALE_TEST(test_free_and_bytes_know_only_whales),
-        WHALE_TEST(test_containing), WHALE_TEST(test_a_cached_whale_is_not_zeroed),
-        WHALE_TEST(test_resize),     WHALE_TEST(test_growth_takes_the_end_back),
+        WHALE_TEST(test_sizes),
+        WHALE_TEST(test_impossible_sizes),
+        WHALE_TEST(test_alignments),
+        WHALE_TEST(test_free_and_bytes_know_only_whales),
+        WHALE_TEST(test_containing),
+        WHALE_TEST(test_a_cached_whale_is_not_zeroed),
+        WHALE_TEST(test_resize),
+        WHALE_TEST(test_growth_takes_the_end_back),
+        WHALE_TEST(test_growth_gains_alignment),
         WHALE_TEST(test_threads),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
