@@ -44,7 +44,8 @@ option that you set yourself overrides the profile.
 {table}
 
 A bin holds free objects of one size class for one thread. With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least
-32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs.
+32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs. A value above the
+size of the RAM acts as no limit.
 
 ## When to change an option
 

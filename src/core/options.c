@@ -38,8 +38,7 @@
         .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false          \
     }
 
-/* Fast keeps freed memory ten times as long, and does not limit the bins of all threads together.
- */
+/* Fast keeps freed memory ten times as long. All threads' bins together have no limit. */
 #define KNOBS_FAST                                                                                 \
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
