@@ -6,9 +6,87 @@ Usage: write_lists.py          writes them
 """
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+NEVER = "never"
+
+OPTIONS_PAGE = """\
+# Run options
+
+`tools/write_lists.py` writes this page from the tables in `src/core/options.c`.
+
+An option is an environment variable: `HAKMEM_` and the name in capitals. hakmem reads all options once, when the
+process starts. With the launcher, write `./hakmem run --set purge_delay_ms=100 -- PROGRAM`.
+
+- Sizes are in bytes. The suffixes k, m, g and t mean KiB, MiB, GiB and TiB: `64m`, `64M` and `64MiB` are equal.
+- Times are in milliseconds and take no suffix.
+- If a name is unknown or a value is not allowed, hakmem writes one line to standard error and ignores the option. The
+  launcher does not start the program then.
+- Setuid programs ignore all options.
+
+## Options and their values in each profile
+
+A profile is a set of values for the options. Choose one with `HAKMEM_PROFILE` or with `./hakmem run --profile`. An
+option that you set yourself overrides the profile.
+
+- `default` suits most programs. hakmem uses it if you choose none.
+- `fast` keeps freed memory ten times as long, and does not limit the bins of all threads together.
+- `small` keeps little free memory and uses no huge pages.
+- `debug` returns free memory to the OS without delay, and ends the process at a free of memory that hakmem did not
+  allocate.
+
+| name | meaning | {profiles} |
+|{rule}
+{table}
+
+A bin holds free objects of one size class for one thread. With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least
+32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs. A value above the
+size of the RAM acts as no limit.
+
+## When to change an option
+
+Most programs need no change. Measure first: `./hakmem run --stats -- PROGRAM` shows where the memory is, and
+`./hakmem ab --b NAME=VALUE -- PROGRAM` compares a setting with the default.
+
+{advice}
+
+## Where the report goes
+
+With `HAKMEM_STATS`, the process writes a report when it exits. A process that ends by `_exit` or by a signal writes
+none; a shell script that dash runs is an example.
+
+The process opens the file of `HAKMEM_STATS_FILE` when it starts, so the workers of a server can report after they gave
+up root. Without a file, the process keeps a copy of standard error, because programs such as `ls` close standard error
+before they end. The descriptor has a number of 512 or more. exec closes it, and so does a forked child that does not
+report.
+
+In three cases the process opens the file by its name when it exits:
+
+- The program has closed the descriptor.
+- The process may not have 512 open files.
+- The file is a named pipe that nobody reads when the process starts.
+"""
+
+COUNTERS_PAGE = """\
+# Counters
+
+`tools/write_lists.py` writes this page from the table in `src/core/counters.h`.
+
+The counters say how often hakmem takes its slow paths, and which ones. Each heap and each thread counts for itself. The
+fast paths of malloc and free count nothing. `./hakmem run --stats -- PROGRAM` prints the sum of each counter, and the
+counters of each heap and thread that are not zero.
+
+A bin holds free objects of one size class for one thread. A slab holds objects of one size class for one heap. A span
+is an allocation of 64 KiB to 2 MiB. A huge allocation is larger; the code calls it a whale.
+
+| name | counts |
+|---|---|
+{table}
+"""
 
 
 def table(path, macro):
@@ -20,45 +98,59 @@ def table(path, macro):
         yield [" ".join(part.replace('"', " ").split()) for part in parts]
 
 
+def c_number(text):
+    """The value of a knob's initializer, as without tiny limits."""
+    text = re.sub(r"\b(\d+)u\b", r"\1", text)
+    limits = (ROOT / "src/core/limits.h").read_text()
+    macros = {name: lambda size: size for name in ("DELAY_MS", "BIN_BYTES", "CACHE_BYTES", "WHALE_BYTES")}
+    macros |= {"KIB": lambda count: count << 10, "MIB": lambda count: count << 20}
+    macros["BIN_BYTES_MAX"] = int(re.search(r"BIN_BYTES_MAX \(HAK_TINY_LIMITS \? \d+u : (\d+)u\)", limits).group(1))
+    macros |= {"UINT32_MAX": NEVER, "UINT64_MAX": NEVER, "true": 1, "false": 0}
+    macros |= {"HEAPS_AUTOMATIC": 0, "CACHE_BYTES_AUTOMATIC": 0}
+    return eval(text, {"__builtins__": {}}, macros)  # text of this project's own source
+
+
+def profiles():
+    """The name of each profile and its knobs."""
+    text = (ROOT / "src/core/options.c").read_text().replace("\\\n", " ")
+    for name, macro in re.findall(r'\{"(\w+)", (KNOBS_\w+)\}', text):
+        body = re.search(rf"#define {macro}\s*\{{(.*?)\}}", text, re.S).group(1)
+        fields = re.findall(r"\.(\w+) = ((?:[^,()]|\((?:[^()]|\([^()]*\))*\))+)", body)
+        yield name, {field: c_number(value.strip()) for field, value in fields}
+
+
+def shown(kind, place, profile, knobs):
+    """The value of an option in a profile, as a user would write it."""
+    if kind in ("PROFILE", "STATS", "PATH"):
+        return {"PROFILE": profile, "STATS": "none", "PATH": "not set"}[kind]
+    value = knobs[place.rpartition(".")[2]] if place.startswith("hak__knobs.") else 0
+    if value == NEVER:
+        return "no limit" if kind == "BYTES" else NEVER
+    units = ["", "k", "m", "g", "t"] if kind.startswith("BYTES") else [""]
+    while value and value % 1024 == 0 and len(units) > 1:
+        value //= 1024
+        units.pop(0)
+    return f"{value}{units[0]}"
+
+
 def options():
-    lines = [
-        "# Run options",
-        "",
-        "Written by `tools/write_lists.py` from the table in `src/core/options.c`.",
-        "",
-        "Each is an environment variable: `HAKMEM_` and the name in capitals. hakmem reads them once, when the process starts.",
-        "Sizes take the suffixes k, m, g and t: 64m, 64M, 64MiB are equal. hakmem reports an unknown name or a value that is",
-        "not allowed in one line on standard error, and ignores it. Setuid programs ignore all of them.",
-        "",
-        "With the launcher: `./hakmem run --set purge_delay_ms=100 -- PROGRAM`. The launcher does not start the program when the",
-        "name is unknown or the value is not allowed.",
-        "",
-        "A process that is to report opens the file of `HAKMEM_STATS_FILE` at its start, and keeps it open under a descriptor",
-        "number of 512 or more. So the workers of a server can report after they gave up root. Without a file it keeps a copy of",
-        "standard error there, because programs such as `ls` close that before they end. exec closes the descriptor, and so does",
-        "a child of fork that is not to report. A process that has closed it, or that may not have 512 open files, opens the",
-        "file by its name at exit; so does one whose file is a named pipe that nobody reads at its start. A process that ends by",
-        "`_exit` or a signal does not report: shell scripts run by dash, for example.",
-        "",
-        "| name | meaning |",
-        "|---|---|",
-    ]
-    lines += [f"| `HAKMEM_{name.upper()}` | {help_text} |" for _, name, _, help_text in table("src/core/options.c", "OPTIONS")]
-    return "\n".join(lines) + "\n"
+    by_profile = dict(profiles())
+    rows, advices = [], []
+    for kind, name, place, help_text, advice in table("src/core/options.c", "OPTIONS"):
+        values = " | ".join(shown(kind, place, profile, knobs) for profile, knobs in by_profile.items())
+        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} |")
+        advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)
+    return OPTIONS_PAGE.format(
+        profiles=" | ".join(by_profile),
+        rule="---|" * (2 + len(by_profile)),
+        table="\n".join(rows),
+        advice="\n".join(advices),
+    )
 
 
 def counters():
-    lines = [
-        "# Counters",
-        "",
-        "Written by `tools/write_lists.py` from the table in `src/core/counters.h`. Kept by each heap, in slow paths only;",
-        "`./hakmem run --stats -- PROGRAM` prints their sums and each heap's.",
-        "",
-        "| name | counts |",
-        "|---|---|",
-    ]
-    lines += [f"| {name} | {text} |" for _, name, text in table("src/core/counters.h", "HAK_COUNTERS")]
-    return "\n".join(lines) + "\n"
+    rows = [f"| {name} | {text} |" for _, name, text in table("src/core/counters.h", "HAK_COUNTERS")]
+    return COUNTERS_PAGE.format(table="\n".join(rows))
 
 
 def counted_by_nothing():

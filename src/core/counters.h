@@ -1,7 +1,8 @@
-/* counters.h: what the slow paths did. Plain numbers, of a heap (written by whoever holds its lock)
- * or of a thread (written by it), read relaxed by reports. Nothing on a fast path counts.
+/* counters.h: counts of what the slow paths do. Each heap has a set, written under its lock, and
+ * each thread has one that only it writes. Reports read both, relaxed. No fast path counts.
  *
- * X(name, text): keep the groups in the order of a report.
+ * X(name, key, text): `text` says what is counted, for the report and docs/counters.md. Keep the
+ * groups in the order of a report.
  */
 #ifndef HAK_CORE_COUNTERS_H
 #define HAK_CORE_COUNTERS_H
@@ -9,30 +10,33 @@
 #include "base/atomics.h"
 
 #define HAK_COUNTERS(X)                                                                            \
-    X(MALLOC_SLOW, "malloc_slow", "allocations that came through the slow door")                   \
-    X(REFILL_FREE_LIST, "refill_free_list", "refills by a slab's free list")                       \
-    X(REFILL_REMOTE, "refill_remote", "refills by objects other threads had freed")                \
-    X(REFILL_CARVE, "refill_carve", "refills by carving fresh objects")                            \
-    X(REFILL_BORROWED, "refill_borrowed", "refills by free objects of another heap")               \
-    X(SLAB_FROM_POOL, "slab_from_pool", "slabs taken from the lock-free pool")                     \
-    X(SLAB_FROM_REGION, "slab_from_region", "slabs taken from a superslab's free slices")          \
-    X(SLAB_TO_POOL, "slab_to_pool", "empty slabs given to the pool")                               \
-    X(SLAB_TO_REGION, "slab_to_region", "empty slabs given back to their superslab")               \
+    X(MALLOC_SLOW, "malloc_slow", "allocations up to 64 KiB that took the slow path")              \
+    X(REFILL_FREE_LIST, "refill_free_list", "refills of a bin from the free list of a slab")       \
+    X(REFILL_REMOTE, "refill_remote", "refills of a bin with objects that other threads freed")    \
+    X(REFILL_CARVE, "refill_carve", "refills of a bin with newly carved objects of a slab")        \
+    X(REFILL_BORROWED, "refill_borrowed", "refills of a bin with free objects of another heap")    \
+    X(SLAB_FROM_POOL, "slab_from_pool", "slabs taken from the shared pool of empty slabs")         \
+    X(SLAB_FROM_REGION, "slab_from_region", "slabs taken from the free slices of a superslab")     \
+    X(SLAB_TO_POOL, "slab_to_pool", "empty slabs returned to the shared pool")                     \
+    X(SLAB_TO_REGION, "slab_to_region", "empty slabs returned to their superslab")                 \
     X(FREE_OVERFLOW, "free_overflow", "frees that found their bin full")                           \
-    X(FREE_FLUSHED_OBJECTS, "free_flushed_objects", "objects flushed from bins to their slabs")    \
-    X(FREE_REMOTE, "free_remote", "frees of another heap's objects, counted as they are sent")     \
-    X(REMOTE_BATCHES, "remote_batches", "batches sent to other heaps, one atomic operation each")  \
-    X(REMOTE_NOTIFIED, "remote_notified", "slabs other threads reported to this heap")             \
-    X(SPAN_ALLOCATED, "span_allocated", "spans handed out")                                        \
-    X(SPAN_CACHE_HIT, "span_cache_hit", "of these from the heap's span cache")                     \
+    X(FREE_FLUSHED_OBJECTS, "free_flushed_objects", "objects moved from bins back to their slabs") \
+    X(FREE_REMOTE, "free_remote", "objects of another heap sent back to their slabs")              \
+    X(REMOTE_BATCHES, "remote_batches",                                                            \
+      "batches of objects sent to other heaps, one atomic operation each")                         \
+    X(REMOTE_NOTIFIED, "remote_notified",                                                          \
+      "slabs that other threads reported to this heap after freeing objects in them")              \
+    X(SPAN_ALLOCATED, "span_allocated", "spans allocated (64 KiB to 2 MiB)")                       \
+    X(SPAN_CACHE_HIT, "span_cache_hit", "spans allocated from the heap's cache of freed spans")    \
     X(SPAN_FREED, "span_freed", "spans freed")                                                     \
-    X(WHALE_ALLOCATED, "whale_allocated", "whales handed out")                                     \
-    X(WHALE_FREED, "whale_freed", "whales freed")                                                  \
-    X(REALLOC_IN_PLACE, "realloc_in_place", "reallocs that kept their place or moved pages")       \
-    X(REALLOC_COPIED, "realloc_copied", "reallocs that copied")                                    \
-    X(TICKS, "ticks", "times that a thread trimmed its idle bins")                                 \
-    X(BINS_TRIMMED, "bins_trimmed", "idle bins trimmed at a tick")                                 \
-    X(ALLOCATION_FAILED, "allocation_failed", "requests that ended with ENOMEM")
+    X(WHALE_ALLOCATED, "whale_allocated", "huge allocations made (above 2 MiB)")                   \
+    X(WHALE_FREED, "whale_freed", "huge allocations freed")                                        \
+    X(REALLOC_IN_PLACE, "realloc_in_place",                                                        \
+      "reallocs of spans and huge allocations without a copy")                                     \
+    X(REALLOC_COPIED, "realloc_copied", "reallocs that copied the contents")                       \
+    X(TICKS, "ticks", "times that a thread looked for idle bins to empty")                         \
+    X(BINS_TRIMMED, "bins_trimmed", "idle bins that threads emptied at a tick")                    \
+    X(ALLOCATION_FAILED, "allocation_failed", "allocations that failed with ENOMEM")
 
 enum counter {
 #define X(name, key, text) COUNTER_##name,
@@ -45,7 +49,7 @@ struct counters {
     uint64_t values[COUNTER_COUNT];
 };
 
-/* One writer: a relaxed load and store, so that a report may read at any time. */
+/* For the one writer. The accesses are atomic because a report may read at any time. */
 HAK_INLINE void counter_add(struct counters *counters, enum counter counter, uint64_t amount)
 {
     uint64_t *value = &counters->values[counter];

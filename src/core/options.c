@@ -1,8 +1,8 @@
-/* options.c: the table of run options, and the profiles, which are whole sets of knobs. See
+/* options.c: the table of run options, and the profiles. A profile is a value for every knob. See
  * options.h.
  *
- * Runs before the C library is ready: no getenv, no allocation, no printf. A name set to nothing
- * counts as not set, and HAKMEM_TEST_* belongs to the tests. */
+ * This code runs before the C library is ready: no getenv, no allocation, no printf. A variable
+ * with an empty value counts as not set. Names that start with HAKMEM_TEST_ belong to the tests. */
 #include "core/options.h"
 
 #include "base/text.h"
@@ -13,24 +13,23 @@
 #define KIB(count) (UINT64_C(count) << 10)
 #define MIB(count) (UINT64_C(count) << 20)
 
-/* Tiny limits: caches and delays so small that eviction and purging happen in every test. */
+/* Tiny limits make caches and delays so small that every test evicts and purges. */
 #define DELAY_MS(ms) ((ms) / (HAK_TINY_LIMITS ? 500u : 1u))
 #define BIN_BYTES(bytes) (HAK_TINY_LIMITS ? BIN_BYTES_MAX : (bytes))
 #define CACHE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 128u : 1u))
-/* Replaced by a share of the RAM at start. */
+/* hak__options_settle replaces it by a share of the RAM. Without this limit, 400 idle threads that
+ * used every class would hold 7 MB each. */
 #define CACHE_BYTES_AUTOMATIC 0
 #define CACHE_RAM_SHARE 64u
 #define CACHE_BYTES_TOTAL_MIN MIB(32)
 #define WHALE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 4u : 1u))
 
-/* Replaced by a number for each processor at start. */
+/* hak__options_settle replaces it by the number of CPUs. */
 #define HEAPS_AUTOMATIC 0
 
-/* 32 MiB hold all classes at their bound; a thread that uses half of them to the full is
- * charged 12. All threads together may be charged a 64th of the RAM: 400 idle ones with every class
- * in use would else hold 7 MB each. A second between purges is longer than a phase of most
- * programs. With 8 MiB mapped there are superslabs enough to see whether the program fills what it
- * takes; only then do others get huge pages (region/superslab.c). */
+/* The default keeps freed memory for a second, longer than a phase of most programs. 32 MiB are
+ * enough for the bins of all classes at their limits. Below 8 MiB of heap there are too few
+ * superslabs to see whether the program fills its memory. docs/options.md compares the profiles. */
 #define KNOBS_DEFAULT                                                                              \
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(1000u), .bin_bytes_max = BIN_BYTES_MAX,                         \
@@ -39,7 +38,7 @@
         .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false          \
     }
 
-/* Four times what the default keeps, ten times as long. */
+/* Fast keeps freed memory ten times as long. All threads' bins together have no limit. */
 #define KNOBS_FAST                                                                                 \
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(10000u), .bin_bytes_max = BIN_BYTES_MAX,                        \
@@ -48,8 +47,8 @@
         .limit_hard = UINT64_MAX, .heaps_max = HEAPS_AUTOMATIC, .abort_on_foreign = false          \
     }
 
-/* An eighth of a bin's bound, a sixteenth of the default's caches: refills stay batches, little is
- * kept. */
+/* Small has an eighth of the default's bin limit and a sixteenth of its limit for a thread. Refills
+ * still bring several objects at once. */
 #define KNOBS_SMALL                                                                                \
     {                                                                                              \
         .purge_delay_ms = DELAY_MS(100u), .bin_bytes_max = BIN_BYTES(65536u),                      \
@@ -59,8 +58,8 @@
         .abort_on_foreign = false                                                                  \
     }
 
-/* What is wrong ends the process; what is free goes back at once, so that a stray access finds
- * zeroes. */
+/* Debug ends the process at a free of foreign memory. It purges free pages without delay, so that a
+ * program that still reads them finds zeroes. */
 #define KNOBS_DEBUG                                                                                \
     {                                                                                              \
         .purge_delay_ms = 0, .bin_bytes_max = BIN_BYTES_MAX, .cache_bytes = CACHE_BYTES(MIB(32)),  \
@@ -81,46 +80,85 @@ static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAUL
 struct knobs hak__knobs = KNOBS_DEFAULT;
 struct settings hak__settings = {.profile = "default"};
 
-/* X(kind, name, place, help): HAKMEM_NAME sets `place`. In the order of a report. */
+/* X(kind, name, place, help, advice): HAKMEM_NAME sets `place`. In the order of a report, which
+ * prints `help`. tools/write_lists.py writes `help` and `advice`, when to change the option, to
+ * docs/options.md; the launcher's help comes from there. */
 #define OPTIONS(X)                                                                                 \
     X(PROFILE, profile, hak__settings.profile,                                                     \
-      "which set of values the others start from: default, fast, small, debug")                    \
+      "Set of values that the other options start from: default, fast, small or debug.",           \
+      "Use fast if memory is plentiful and small if it is scarce. Use debug to find invalid "      \
+      "frees. Options that you set yourself override the profile.")                                \
     X(MILLISECONDS, purge_delay_ms, hak__knobs.purge_delay_ms,                                     \
-      "free memory older than this goes back to the OS, milliseconds, or never")                   \
+      "Free memory unused for this long, in milliseconds, is returned to the OS; never: keep "     \
+      "it.",                                                                                       \
+      "Lower it if the process must shrink soon after a burst of work. Raise it if bursts are "    \
+      "further apart than the delay and each one needs the same memory again.")                    \
     X(BYTES_32, bin_bytes, hak__knobs.bin_bytes_max,                                               \
-      "most free memory one thread keeps of one size class, a quarter of it of blocks to 1 KiB, "  \
-      "bytes")                                                                                     \
+      "Size limit of a bin (one thread, one size class), in bytes; a quarter for objects to 1 "    \
+      "KiB.",                                                                                      \
+      "Lower it if the threads cache too much memory. Raise it if the counter free_overflow "      \
+      "grows fast, because threads free many objects of one class in a row.")                      \
     X(BYTES, cache_bytes, hak__knobs.cache_bytes,                                                  \
-      "most memory one thread's free objects may hold, the slabs they lie in included, bytes")     \
+      "Size limit of all bins of one thread, in bytes; each bin also counts one slab.",            \
+      "Lower it if the program has many threads and little memory. Raise it only together with "   \
+      "bin_bytes: the default is enough for all bins at their limits.")                            \
     X(BYTES, cache_bytes_total, hak__knobs.cache_bytes_total,                                      \
-      "the same for all threads together, bytes; 0: a 64th of the RAM or of a container's limit")  \
+      "Size limit of the bins of all threads, in bytes; 0: 1/64 of RAM or of a container's "       \
+      "limit.",                                                                                    \
+      "Lower it if the program shares the machine with others. Raise it if hundreds of threads "   \
+      "are busy at the same time and memory is plentiful.")                                        \
     X(BYTES_OR_NEVER, whale_cache_bytes, hak__knobs.whale_cache_bytes,                             \
-      "most freed memory kept of allocations above 2 MiB, bytes; never: no bound but what was in " \
-      "use lately")                                                                                \
+      "Limit on freed huge allocations (over 2 MiB) kept for reuse, in bytes; never: no fixed "    \
+      "limit.",                                                                                    \
+      "Lower it if resident memory matters more than speed. Without a fixed limit, kept memory "   \
+      "and memory in use together stay below the recent peak of memory in use.")                   \
     X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
-      "memory mapped from which on huge pages may be asked for, bytes, or never")                  \
+      "Heap size, in bytes, from which hakmem may use transparent huge pages; never: use "         \
+      "none.",                                                                                     \
+      "Set it to never if resident memory matters more than speed. Above the threshold, hakmem "   \
+      "asks for huge pages only while the program fills the memory that it takes.")                \
     X(BYTES_OR_NEVER, limit, hak__knobs.limit,                                                     \
-      "memory mapped by hakmem above which what is free goes back after 10 ms, bytes, or never")   \
+      "Soft limit, in bytes mapped by hakmem: above it, free memory is returned after 10 ms; "     \
+      "never: none.",                                                                              \
+      "Set it below the memory limit of a container or service, so that hakmem returns free "      \
+      "memory before the limit is reached.")                                                       \
     X(BYTES_OR_NEVER, limit_hard, hak__knobs.limit_hard,                                           \
-      "most memory mapped by hakmem, not by the program itself: allocations fail, bytes, or "      \
-      "never")                                                                                     \
+      "Hard limit, in bytes mapped by hakmem, not by the program: beyond it, allocations fail; "   \
+      "never: none.",                                                                              \
+      "Set it if the program handles failed allocations and must not use up the machine. "         \
+      "It also helps to test how the program handles failed allocations.")                         \
     X(NUMBER, heaps, hak__knobs.heaps_max,                                                         \
-      "heaps that threads share, up to twice as many where they wait; 0: one for each processor, " \
-      "or "                                                                                        \
-      "what a container's quota allows")                                                           \
+      "Number of heaps that threads share; 0: one per CPU, or fewer under a container's CPU "      \
+      "quota.",                                                                                    \
+      "Lower it to save memory if few threads allocate at the same time. hakmem uses up to "       \
+      "twice this number while threads wait for each other's locks.")                              \
     X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
-      "1: freeing memory that is not ours ends the process; 0: it is reported")                    \
+      "1: freeing memory that hakmem did not allocate ends the process; 0: hakmem reports it.",    \
+      "Set 1 while you search for the wrong call to free: the process then stops there. With "     \
+      "0, hakmem names the first ten pointers and ignores the calls.")                             \
     X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
-      "1: a library loaded with RTLD_DEEPBIND has the C library's malloc; 0: it has this one")     \
+      "1: a library loaded with RTLD_DEEPBIND uses the C library's malloc; 0: it uses hakmem.",    \
+      "Set 1 if a plug-in works only with RTLD_DEEPBIND. Memory must then be freed on the side "   \
+      "that allocated it: in the plug-in or in the program.")                                      \
     X(SWITCH, scavenger, hak__settings.scavenger,                                                  \
-      "1: one thread more in each process gives memory back while it idles; 0: none")              \
-    X(STATS, stats, hak__settings.stats, "report at exit: none, text or json")                     \
+      "1: a background thread returns free memory to the OS while the program is idle; 0: none.",  \
+      "Set 1 for a server whose threads all sleep between bursts. Keep 0 if the program must "     \
+      "have a single thread, for example to call unshare for a user namespace.")                   \
+    X(STATS, stats, hak__settings.stats,                                                           \
+      "Report that the process writes when it exits: none, text or json.",                         \
+      "Use text to see where the memory of a program is, and json to read the report with a "      \
+      "script.")                                                                                   \
     X(PATH, stats_file, hak__settings.stats_file,                                                  \
-      "file the report is appended to, opened at start; standard error when not set")              \
+      "File that the report is appended to, opened at start; not set: standard error.",            \
+      "Set it if the program's own messages must stay apart from the report, or if several "       \
+      "processes report.")                                                                         \
     X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
-      "the only process that reports, by its id; 0: every process")                                \
+      "Process id of the only process that reports; 0: every process reports.",                    \
+      "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \
+      "the launcher instead of changing it.")                                                      \
     X(PROCESS, announce, hak__settings.announce_process,                                           \
-      "the process that says at start that hakmem serves it, by its id; 0: none")
+      "Process id of the process that says at start that hakmem serves it; 0: none.",              \
+      "The launcher sets it. Pass --quiet to the launcher instead of changing it.")
 
 enum option_kind {
     KIND_PROFILE,        /* const char * */
@@ -142,7 +180,7 @@ struct option {
     enum option_kind kind;
 };
 
-#define X(kind, name, place, help) {#name, help, &(place), KIND_##kind},
+#define X(kind, name, place, help, advice) {#name, help, &(place), KIND_##kind},
 static const struct option option_table[] = {OPTIONS(X)};
 #undef X
 #define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
@@ -150,7 +188,7 @@ static const struct option option_table[] = {OPTIONS(X)};
 /* By enum stats_format. */
 static const char *const option_stats_names[] = {"none", "text", "json"};
 
-/* A copy: programs that rename themselves (setproctitle) write over the environment. */
+/* A copy, because programs that rename themselves (setproctitle) write over the environment. */
 #define OPTION_PATH_SIZE 1024 /* option_allowed says so, too */
 static char option_path[OPTION_PATH_SIZE];
 
@@ -171,7 +209,7 @@ static const char *option_value_of(const char *string, const char *name)
     return *string == '=' ? string + 1 : NULL;
 }
 
-/* What each kind allows, to follow the words "must be". */
+/* The values that each kind allows. The message says "must be" before them. */
 static const char *const option_allowed[] = {
     [KIND_PROFILE] = "default, fast, small or debug",
     [KIND_MILLISECONDS] = "never or a number of milliseconds below 2^32 - 1",
@@ -185,7 +223,7 @@ static const char *const option_allowed[] = {
     [KIND_PROCESS] = "a process id, or 0",
 };
 
-/* The setters return false for a value that is not allowed, and change nothing then. */
+/* A setter that gets a value that is not allowed returns false and changes nothing. */
 
 static bool option_set_profile(const char *value)
 {
@@ -291,7 +329,7 @@ static bool option_set(const struct option *option, const char *value)
     return false;
 }
 
-/* One line: what is not printable is shown as a question mark, and a long value is cut. */
+/* Writes one line. A question mark replaces each unprintable character, and a long value is cut. */
 static void option_refuse(const char *string, const char *reason, const char *allowed)
 {
     char line[260];
@@ -308,7 +346,7 @@ static void option_refuse(const char *string, const char *reason, const char *al
     hak__os_write_error(line, text.length);
 }
 
-/* One "NAME=value". The profile is option 0 and has a pass of its own, before all others. */
+/* Reads one "NAME=value". The profile has a pass of its own, before the other options. */
 static void option_read(const char *string, bool profile_pass)
 {
     const char *name = hak__text_after(string, OPTION_PREFIX);
@@ -330,8 +368,8 @@ static void option_read(const char *string, bool profile_pass)
     }
 }
 
-/* What there is for this process. A look at its container is some ten microseconds: not where the
- * answer is given, and not on few processors, where it changes little. */
+/* CPUs and memory for this process. Reading the container's limits takes some ten microseconds.
+ * hakmem skips it if no value depends on it, and with one or two CPUs, where it changes little. */
 static struct os_container options_container(bool automatic)
 {
     struct os_container here = {hak__os_processors(), hak__os_ram_size()};
@@ -382,7 +420,7 @@ void hak__options_read(char *const *environment)
     }
 }
 
-/* As it may be given: 8m, not 8388608. */
+/* Writes bytes as a user would write them: 8m, not 8388608. */
 static void option_put_bytes(struct text *text, uint64_t bytes)
 {
     const char *const suffixes[] = {"", "k", "m", "g", "t"};
