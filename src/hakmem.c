@@ -1,5 +1,6 @@
-/* hakmem.c: the unity form: every source as one, lower layers first (src/LAYERS). The shipped form.
- * The C library's names are aliases in it, and the compiler sees the slow paths whole. */
+/* hakmem.c: the unity form: every source as one, lower layers first (tools/check_layers.py). The
+ * shipped form. The C library's names are aliases in it, and the compiler sees the slow paths
+ * whole. */
 #define HAK_UNITY 1
 #define _GNU_SOURCE 1
 
