@@ -6,7 +6,8 @@ paths and file names     exist (under the root, src/, include/, or beside the do
 functions, identifiers   stand somewhere in the code
 HAKMEM_NAME, --option    are known to the code (HAKMEM_NAME: as NAME or as the run option `name`)
 ./hakmem COMMAND         is a command of the launcher
-docs/decisions/          is numbered without gaps and doubles, each record with its sections
+docs/decisions/          each record has a number of its own and its sections, and stands once in README.md
+                         of the folder; a number without a record is named there as deleted
 Fenced code blocks are examples and not looked at, but for ./hakmem commands and HAKMEM_ names.
 """
 import re
@@ -112,9 +113,27 @@ def check_records(root):
         for section in DESIGN_SECTIONS if design else EXPERIMENT_SECTIONS:
             if not any(section in heading for heading in headings):
                 problems.append(f"{path.relative_to(root)}: no section '{section}'")
-    for number in range(1, max(numbers, default=0) + 1):
-        if number not in numbers:
-            problems.append(f"docs/decisions: no record {number:04}")
+    return problems
+
+
+def check_index(root):
+    """README.md of the records lists each of them once, and names the numbers whose records were deleted."""
+    folder = root / "docs/decisions"
+    index = folder / "README.md"
+    if not index.exists():
+        return ["docs/decisions/README.md: missing"]
+    text = index.read_text()
+    listed = re.findall(r"^\| \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\) \|", text, re.M)
+    deleted = re.search(r"^The deleted records ([\d\s,and]+)", text, re.M)
+    numbers = {int(path.name[:4]) for path in folder.glob("[0-9][0-9][0-9][0-9]-*.md")}
+    gone = {int(number) for number in re.findall(r"\d{4}", deleted.group(1))} if deleted else set()
+    problems = [f"docs/decisions/README.md: {path.name} stands in {listed.count(path.name)} rows, not in one"
+                for path in sorted(folder.glob("[0-9]*.md")) if listed.count(path.name) != 1]
+    for number in range(1, max(numbers | gone, default=0) + 1):
+        if number not in numbers | gone:
+            problems.append(f"docs/decisions: no record {number:04}, and README.md does not name it as deleted")
+        if number in numbers & gone:
+            problems.append(f"docs/decisions: {number:04} has a record, and README.md names it as deleted")
     return problems
 
 
@@ -131,7 +150,7 @@ def main():
         for number, text in check_document(path, tree):
             print(f"{path.relative_to(root)}:{number}: {text}")
             count += 1
-    for text in check_records(root):
+    for text in check_records(root) + check_index(root):
         print(text)
         count += 1
     print(f"check_docs: {len(documents)} documents, {count} problems")
