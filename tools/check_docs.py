@@ -8,6 +8,7 @@ HAKMEM_NAME, --option    are known to the code (HAKMEM_NAME: as NAME or as the r
 ./hakmem COMMAND         is a command of the launcher
 docs/decisions/          each record has a number of its own and its sections, and stands once in README.md
                          of the folder; a number without a record is named there as deleted
+lines                    have at most 120 columns, but for table rows, fenced code, and lines that are one link
 Fenced code blocks are examples and not looked at, but for ./hakmem commands and HAKMEM_ names.
 """
 import re
@@ -19,6 +20,8 @@ CODE_FILES = ["hakmem", "CMakeLists.txt", "CMakePresets.json", ".ci/run"]
 SUFFIXES = r"(?:c|h|cc|cpp|py|sh|md|txt|toml|json|cmake|in|rs|so|a)"
 DESIGN_SECTIONS = ["context", "decision", "consequences"]
 EXPERIMENT_SECTIONS = ["question", "believed", "before the run", "machine", "result", "decision", "learned", "reopen"]
+LINE_MAX = 120
+ONE_LINK = re.compile(r"\s*([-*] )?(!?\[[^]]*\]\([^)]*\)|<?\w+://\S+|\[[^]]*\]:\s+\S+)[.,;:]?$")
 BUILT = re.compile(r"^build/|libhakmem\.(so|a)|^/|^~|://")
 
 
@@ -85,6 +88,8 @@ def check_document(path, tree):
         if fenced:
             tokens = re.findall(r"\./hakmem +[a-z][\w-]*|\bHAKMEM_[A-Z0-9_]+\b", line)
         else:
+            if len(line) > LINE_MAX and not line.lstrip().startswith("|") and not ONE_LINK.match(line):
+                problems.append((number, f"line of {len(line)} columns, {LINE_MAX} allowed"))
             tokens = re.findall(r"`([^`]+)`", line)
             for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
                 if "://" not in target and not (path.parent / target).exists():
