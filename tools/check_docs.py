@@ -9,6 +9,8 @@ HAKMEM_NAME, --option    are known to the code (HAKMEM_NAME: as NAME or as the r
 docs/decisions/          each record has a number of its own and its sections, and stands once in README.md
                          of the folder; a number without a record is named there as deleted
 lines                    have at most 120 columns, but for table rows, fenced code, and lines that are one link
+history                  is told in docs/decisions/ and CHANGELOG.md only: HISTORY lists words that betray it, in
+                         the other documents, src/ and include/ (where `no longer` may be said of a run)
 Fenced code blocks are examples and not looked at, but for ./hakmem commands and HAKMEM_ names.
 """
 import re
@@ -22,6 +24,9 @@ DESIGN_SECTIONS = ["context", "decision", "consequences"]
 EXPERIMENT_SECTIONS = ["question", "believed", "before the run", "machine", "result", "decision", "learned", "reopen"]
 LINE_MAX = 120
 ONE_LINK = re.compile(r"\s*([-*] )?(!?\[[^]]*\]\([^)]*\)|<?\w+://\S+|\[[^]]*\]:\s+\S+)[.,;:]?$")
+HISTORY = ["used to", "once was", "was once", "there was once", "was replaced", "formerly", "previously", "originally",
+           "prototype", r"(since|until|before) (record |decision )?\[?0\d{3}\b"]
+NO_LONGER = ["no longer"]
 BUILT = re.compile(r"^build/|libhakmem\.(so|a)|^/|^~|://")
 
 
@@ -100,6 +105,14 @@ def check_document(path, tree):
     return problems
 
 
+def check_history(path, words):
+    """The words may stand in two lines, also of a comment; fenced code is not looked at."""
+    text = re.sub(r"^```.*?^```", lambda block: "\n" * block.group().count("\n"), path.read_text(), flags=re.M | re.S)
+    pattern = r"\b(" + "|".join(word.replace(" ", r"[\s*#>]+") for word in words) + r")(?!\w)"
+    return [(text.count("\n", 0, match.start()) + 1, f"'{' '.join(match.group().split())}' tells history")
+            for match in re.finditer(pattern, text, re.I)]
+
+
 def check_records(root):
     problems, numbers = [], {}
     folder = root / "docs/decisions"
@@ -152,7 +165,12 @@ def main():
             print(f"{path.relative_to(root)}: missing")
             count += 1
             continue
-        for number, text in check_document(path, tree):
+        past = path.name == "CHANGELOG.md" or path.parent.name == "decisions"
+        for number, text in check_document(path, tree) + ([] if past else check_history(path, HISTORY + NO_LONGER)):
+            print(f"{path.relative_to(root)}:{number}: {text}")
+            count += 1
+    for path in sorted(file for place in ("src", "include") for file in (root / place).rglob("*.[ch]*")):
+        for number, text in check_history(path, HISTORY):
             print(f"{path.relative_to(root)}:{number}: {text}")
             count += 1
     for text in check_records(root) + check_index(root):
