@@ -30,7 +30,6 @@
 #include "region/window.c"
 
 #include "slab/slab.c"
-#include "slab/slab_pool.c"
 #include "slab/slab_remote.c"
 
 #include "large/emergency.c"

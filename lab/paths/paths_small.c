@@ -18,7 +18,7 @@ enum {
     BIN_HALF = BIN_LIMIT / 2 + 1, /* what one that follows a refill takes */
     BIN_USED = 64,                /* objects, in any bin */
     MID_SIZE = 2000,
-    MANY_SLICES_SIZE = 16384, /* its slabs have more than one and never come from the pool */
+    MANY_SLICES_SIZE = 16384, /* its slabs have more than one */
     LARGEST_SIZE = 65536,     /* of an object; its slabs have 9 slices */
     LARGEST_SLAB = 4,         /* objects of that size in a slab */
     SUPERSLAB_OBJECTS = 28,   /* of that size in one superslab, each carved by itself */
@@ -184,7 +184,7 @@ static void carve_enter_slab(const struct path *path, unsigned round)
     }
 }
 
-/* The slab before goes back to the pool and comes from there: its pages are present. */
+/* The slab before goes back to its superslab and comes from there: its pages are present. */
 static void carve_prepare(const struct path *path, unsigned round)
 {
     if (next_held == PATHS_SLAB) {
@@ -231,8 +231,6 @@ const struct path paths_small[] = {
      carve_finish},
     {"refill_carve_fresh", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start,
      carve_enter_slab, carve_finish},
-    {"refill_slab_pool", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start, NULL,
-     paths_finish_free},
     {"refill_slab_region", OPTION_NO_CACHE, PATH_MALLOC, 1, MANY_SLICES_SIZE, 0, none_start, NULL,
      paths_finish_free},
     {"refill_superslab", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, superslab_start,
@@ -243,8 +241,6 @@ const struct path paths_small[] = {
      flush_prepare, NULL},
     {"free_no_budget", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, slab_start, NULL,
      one_finish_allocate},
-    {"free_slab_pool", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, none_start,
-     paths_prepare_allocate, NULL},
     {"free_slab_region", OPTION_NO_CACHE, PATH_FREE, 1, MANY_SLICES_SIZE, 0, none_start,
      paths_prepare_allocate, NULL},
     {.name = NULL},

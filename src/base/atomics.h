@@ -32,8 +32,5 @@
 #define atomic_cas_acquire(address, expected, value)                                               \
     __atomic_compare_exchange_n((address), (expected), (value), false, __ATOMIC_ACQUIRE,           \
                                 __ATOMIC_RELAXED)
-#define atomic_cas_acq_rel(address, expected, value)                                               \
-    __atomic_compare_exchange_n((address), (expected), (value), false, __ATOMIC_ACQ_REL,           \
-                                __ATOMIC_ACQUIRE)
 
 #endif

@@ -179,9 +179,6 @@
 #define CROWDED_MS (HAK_TINY_LIMITS ? UINT32_MAX : 16u)
 #define HEAPS_CROWDED_FACTOR 2u
 
-/* Empty one-slice slabs kept for another heap without a lock. */
-#define POOL_SLICES_MAX (HAK_TINY_LIMITS ? 2u : 16u)
-
 /* Freed spans kept by a heap, for loops that allocate and free the same large size. */
 #define SPAN_CACHE_ENTRIES (HAK_TINY_LIMITS ? 2u : 4u)
 

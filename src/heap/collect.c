@@ -92,7 +92,6 @@ static bool collect_is_due(uint32_t now, uint32_t delay)
 static void collect_for_purge(uint32_t delay)
 {
     collect_notified();
-    hak__slab_pool_empty();
     hak__whale_cache_trim(delay / 2);
     if (hak__limit_is_exceeded()) {
         hak__superslab_release(PURGE_BYTES_AT_ONCE);
@@ -195,7 +194,6 @@ size_t hak__heap_reclaim(bool unmap)
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, true);
     }
-    hak__slab_pool_empty();
     size_t bytes = hak__os_discard_again() + hak__whale_cache_trim(0);
     bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge(true);
     hak__gate_leave();

@@ -66,23 +66,15 @@ static void slab_unlist(struct slab_set *set, struct slab *slab)
     slab->listed = false;
 }
 
-/* A new, listed slab of the class, from the pool or the region. NULL: no memory. */
+/* A new, listed slab of the class. NULL: no memory. */
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
     const struct size_class *size_class = &hak__size_classes[class_index];
-    struct slice_run run = {SLICE_NONE, false};
-    if (size_class->slab_slices == 1) {
-        run.slice = hak__slab_pool_take();
+    struct slice_run run = hak__superslab_take(size_class->slab_slices, 1);
+    if (run.slice == SLICE_NONE) {
+        return NULL;
     }
-    if (run.slice != SLICE_NONE) {
-        counter_add(&set->counters, COUNTER_SLAB_FROM_POOL, 1);
-    } else {
-        run = hak__superslab_take(size_class->slab_slices, 1);
-        if (run.slice == SLICE_NONE) {
-            return NULL;
-        }
-        counter_add(&set->counters, COUNTER_SLAB_FROM_REGION, 1);
-    }
+    counter_add(&set->counters, COUNTER_SLAB_FROM_REGION, 1);
     size_t slice = run.slice;
     struct slab *slab = window_slab_metadata(slice);
     slab->free_list = NULL;
@@ -121,12 +113,8 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     for (uint32_t i = 0; i < count; i++) {
         window_set_owner(slice + i, OWNER_NOBODY);
     }
-    if (count == 1 && hak__slab_pool_give(slice)) {
-        counter_add(&set->counters, COUNTER_SLAB_TO_POOL, 1);
-    } else {
-        hak__superslab_give(slice, count);
-        counter_add(&set->counters, COUNTER_SLAB_TO_REGION, 1);
-    }
+    hak__superslab_give(slice, count);
+    counter_add(&set->counters, COUNTER_SLAB_TO_REGION, 1);
 }
 
 /* Level 2: also what a program wrote into an object that it had freed. */
@@ -282,8 +270,7 @@ bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
     hak__slab_drain(set);
     uint32_t slices = hak__size_classes[class_index].slab_slices;
-    return set->partial[class_index] == NULL && !(slices == 1 && hak__slab_pool_has_some()) &&
-           hak__superslab_would_grow(slices);
+    return set->partial[class_index] == NULL && hak__superslab_would_grow(slices);
 }
 
 struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, uint32_t most)

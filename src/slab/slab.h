@@ -2,7 +2,7 @@
  *
  * Life of a slab:
  *
- *   taken (pool or region) -> carving -> full <-> partial -> empty -> given back (pool or region)
+ *   taken (region) -> carving -> full <-> partial -> empty -> given back (region)
  *
  * Words of a slab, with their writers (O: the owner heap, under its lock; A: any thread,
  * atomically):
@@ -13,7 +13,7 @@
  *                             N (notified): the slab is on its owner's notify stack, or about to be
  *   O carved_count            objects cut so far, in address order; the rest is untouched memory
  *   O owner                   constant while the slab exists
- *   A shared_link             next on the notify stack or in the pool: slice + 1, 0 at the end
+ *   A shared_link             next on the notify stack: slice + 1, 0 at the end
  *   O previous, next          the owner's list of slabs of this class that have something to give
  *   O remote_seen             remote objects that the set's totals count
  *
@@ -192,15 +192,5 @@ HAK_HIDDEN uint32_t hak__slab_free_objects(const struct slab *slab);
 
 /* Level 2: walks the whole set. Under the lock. */
 HAK_HIDDEN void hak__slab_set_check(const struct slab_set *set);
-
-/* slab/slab_pool.c. Empty one-slice slabs on their way to another heap. Take: slice or SLICE_NONE.
- */
-HAK_HIDDEN size_t hak__slab_pool_take(void);
-/* False when the pool is full. The slice's owner word is 0. */
-HAK_HIDDEN bool hak__slab_pool_give(size_t slice);
-/* There is one, or was a moment ago. */
-HAK_HIDDEN bool hak__slab_pool_has_some(void);
-/* Returns everything pooled to its superslabs. */
-HAK_HIDDEN void hak__slab_pool_empty(void);
 
 #endif

@@ -71,7 +71,6 @@ static void test_a_carved_object_is_not_touched(void **state)
 {
     (void)state;
     hak__knobs.huge_threshold = UINT64_MAX;
-    hak__slab_pool_empty();
     hak__superslab_purge(true);
     uint32_t class_index = size_class_of(16 * KIB);
     char *object = unit_cache_allocate(cache, class_index);
@@ -232,7 +231,6 @@ static void refill_without_memory(void *argument)
 {
     struct rlimit limit;
     (void)argument;
-    hak__slab_pool_empty();
     while (hak__superslab_bytes_free() != 0) {
         hak__superslab_take(1, 1);
     }

@@ -94,7 +94,6 @@ static inline void unit_unblock(void *place)
  */
 static inline size_t unit_region_bytes_taken(void)
 {
-    hak__slab_pool_empty();
     return hak__superslab_bytes_claimed() - hak__superslab_bytes_free();
 }
 
