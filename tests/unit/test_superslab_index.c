@@ -24,7 +24,7 @@ static void reach(size_t count)
 {
     lock_acquire(&hak__growth_lock);
     assert_int_equal(hak__window_grow_tables(count * SUPERSLAB_SLICES), 0);
-    hak__superslab_reach(count - 1);
+    hak__superslab_index_reach(count - 1);
     lock_release(&hak__growth_lock);
 }
 
