@@ -64,14 +64,20 @@ static size_t whale_wanted_size(size_t size, bool huge)
     return huge_end || adds_little ? size + excess : size;
 }
 
+static size_t whale_live_bytes(void)
+{
+    lock_acquire(&hak__whale_lock);
+    size_t live = hak__whale_registry_totals().live_bytes;
+    lock_release(&hak__whale_lock);
+    return live;
+}
+
 bool hak__whale_earns_huge(size_t size, bool zeroed)
 {
     if (size < 2 * HUGE_PAGE_SIZE) {
         return false;
     }
-    lock_acquire(&hak__whale_lock);
-    size_t live = hak__whale_registry_totals().live_bytes;
-    lock_release(&hak__whale_lock);
+    size_t live = whale_live_bytes();
     return hak__huge_is_earned(zeroed ? HUGE_ZEROED_WHALES : HUGE_WHALES, size, live,
                                live + size + hak__superslab_bytes_claimed());
 }
@@ -145,7 +151,8 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     struct whale whale = {(uintptr_t)address, wanted, hak__whale_new_origin()};
     /* all of it: mremap takes no two kinds of pages at once */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
-        hak__huge_watch(want_zero ? HUGE_ZEROED_WHALES : HUGE_WHALES, address, wanted);
+        hak__huge_watch(want_zero ? HUGE_ZEROED_WHALES : HUGE_WHALES, address, wanted,
+                        whale_live_bytes());
     }
     return whale;
 }
@@ -200,7 +207,6 @@ static void whale_keep(struct whale whale)
 bool hak__whale_free(void *pointer)
 {
     lock_acquire(&hak__whale_lock);
-    size_t live = hak__whale_registry_totals().live_bytes;
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
     if (whale.address != 0) {
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
@@ -209,7 +215,7 @@ bool hak__whale_free(void *pointer)
     if (whale.address == 0) {
         return false;
     }
-    hak__huge_unwatch(pointer, live);
+    hak__huge_unwatch(pointer);
     if (whale.size > SPAN_SIZE_MAX) {
         whale_keep(whale);
     } else { /* large/emergency.h's */
@@ -303,7 +309,7 @@ void *hak__whale_resize(void *pointer, size_t size)
     struct whale rest = {0};
     struct whale resized = whale;
     if (!whale_fits(whale.size, size)) {
-        if (!hak__huge_unwatch(pointer, live) && size > whale.size) {
+        if (!hak__huge_unwatch(pointer) && size > whale.size) {
             hak__huge_note_growth(HUGE_WHALES, whale.size, live);
         }
         if (size > whale.size) {

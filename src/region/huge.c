@@ -14,6 +14,7 @@ uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 struct sample {
     const void *address; /* NULL: it has been freed, or there is none */
     size_t size;         /* 0: there is none */
+    size_t live;         /* bytes of its kind when it was new, with its own */
     bool dense;          /* when it was looked at last */
     bool counted;        /* in `filled` of its kind */
 };
@@ -34,14 +35,14 @@ static void evidence_count(struct evidence *kind, bool dense, size_t size, size_
 }
 
 /* Under the lock. */
-static void sample_look(struct evidence *kind, struct sample *sample, size_t live)
+static void sample_look(struct evidence *kind, struct sample *sample)
 {
     if (sample->address != NULL) {
         sample->dense =
             hak__os_resident_percent(sample->address, sample->size) >= HUGE_DENSE_PERCENT;
     }
     if (!sample->dense || !sample->counted) {
-        evidence_count(kind, sample->dense, sample->size, live);
+        evidence_count(kind, sample->dense, sample->size, sample->live);
         sample->counted = sample->dense; /* it may be filled later */
     }
 }
@@ -55,30 +56,30 @@ bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t h
     lock_acquire(&huge_lock);
     struct sample *sample = &of_kind->newest[of_kind->newest[0].size == 0];
     if (sample->size != 0) {
-        sample_look(of_kind, sample, live);
+        sample_look(of_kind, sample);
     }
     bool earned = live + size <= 2 * of_kind->filled;
     lock_release(&huge_lock);
     return earned;
 }
 
-void hak__huge_watch(enum huge_kind kind, void *address, size_t size)
+void hak__huge_watch(enum huge_kind kind, void *address, size_t size, size_t live)
 {
     struct sample *newest = evidence[kind].newest;
     lock_acquire(&huge_lock);
     newest[0] = newest[1];
-    newest[1] = (struct sample){address, size, false, false};
+    newest[1] = (struct sample){address, size, live + size, false, false};
     lock_release(&huge_lock);
 }
 
-bool hak__huge_unwatch(const void *address, size_t live)
+bool hak__huge_unwatch(const void *address)
 {
     bool watched = false;
     lock_acquire(&huge_lock);
     for (size_t i = 0; i < 2 * HUGE_KINDS && !watched; i++) {
         struct sample *sample = &evidence[i / 2].newest[i % 2];
         if (sample->address == address) {
-            sample_look(&evidence[i / 2], sample, live);
+            sample_look(&evidence[i / 2], sample);
             sample->address = NULL;
             watched = true;
         }
@@ -155,7 +156,9 @@ int hak__huge_ask_untouched(void *address)
     struct os_usage now = hak__os_usage();
     int64_t system_us = now.system_us - before.system_us, user_us = now.user_us - before.user_us;
     if (asked && hak__huge_page_us_max != UINT64_MAX && huge_pause_is_over(now_ms)) {
-        bool slow = system_us > (int64_t)hak__huge_page_us_max && system_us > user_us;
+        /* the child of a fork begins at 0 again */
+        bool slow =
+            system_us > 0 && system_us > user_us && (uint64_t)system_us > hak__huge_page_us_max;
         huge_judge(!slow, now_ms);
     }
     asked = huge_pause_is_over(now_ms) && hak__os_huge(address, HUGE_PAGE_SIZE) == 0;

@@ -34,15 +34,16 @@ enum huge_kind {
  * already; `heap`: bytes of the whole heap. */
 HAK_HIDDEN bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t heap);
 
-/* A new block has small pages: later ones are judged by it. */
-HAK_HIDDEN void hak__huge_watch(enum huge_kind kind, void *address, size_t size);
+/* A new block has small pages: later ones are judged by it. `live`: as above; what came since may
+ * not be filled. */
+HAK_HIDDEN void hak__huge_watch(enum huge_kind kind, void *address, size_t size, size_t live);
 
-/* A block is about to be freed or resized: looks at it for the last time, if it is watched. Its
- * bytes still count in `live`. False: it is not. */
-HAK_HIDDEN bool hak__huge_unwatch(const void *address, size_t live);
+/* A block is about to be freed or resized: looks at it for the last time, if it is watched. False:
+ * it is not. */
+HAK_HIDDEN bool hak__huge_unwatch(const void *address);
 
-/* A block of `size` bytes is about to grow. Such blocks are usually full: for rule 3 it is, if
- * there is evidence of others. */
+/* A block of `size` bytes, which `live` includes, is about to grow. Such blocks are usually full:
+ * for rule 3 it is, if there is evidence of others. */
 HAK_HIDDEN void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t live);
 
 /* Asks for huge pages for a new mapping, or a grown one whose first `used` bytes are not new. The

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "core/gate.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -171,8 +172,9 @@ static size_t release_take_next(size_t next)
 static size_t release_one(size_t index)
 {
     struct superslab_table *table = &hak__superslabs;
-    bool unmapped =
-        hak__os_unmap(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0;
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    hak__huge_unwatch(start);
+    bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
     lock_acquire(&hak__region_lock);
     if (unmapped) {
         superslab_at(index)->dirty = 0;

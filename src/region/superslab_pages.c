@@ -43,7 +43,7 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
         hak__os_small(start, claimed * SLICE_SIZE);
     }
     if (!huge && whole) {
-        hak__huge_watch(kind, start, SUPERSLAB_SIZE);
+        hak__huge_watch(kind, start, SUPERSLAB_SIZE, bytes);
     }
     lock_acquire(&hak__region_lock);
     hak__superslab_set_pages(first / SUPERSLAB_SLICES, huge ? SUPERSLAB_HUGE : SUPERSLAB_SMALL);
