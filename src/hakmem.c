@@ -37,7 +37,6 @@
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
-#include "large/whale_pages.c"
 #include "large/whale_registry.c"
 
 #include "cache/flush.c"

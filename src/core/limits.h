@@ -192,16 +192,13 @@
 #define OWNER_CODE_BITS 8u
 #define HEAP_ID_MAX ((UINT32_C(1) << (32 - OWNER_CODE_BITS)) - 2)
 
-/* A superslab or whale of small pages of which this much is resident speaks for huge pages. So many
- * superslabs may then have them before another look, or half as many as there are. */
+/* A superslab or large block of small pages speaks for huge pages if so much of it is resident. */
 #define HUGE_DENSE_PERCENT 75u
-#define HUGE_IN_A_ROW_MIN 7u
 
-/* Places where a superslab of huge pages is beside one of small pages may be so many, and one more
- * for so many superslabs: each costs a mapping. */
-#define PAGE_BORDERS_MIN 16u
-#define PAGE_BORDERS_PER 16u
-#define PAGE_BORDERS_MAX 8192u
+/* So many superslabs (16 GiB) may have lost their huge pages because a part of them was purged.
+ * Each may cost two of the 65,530 mappings of a process. Beyond that no superslab gets huge pages.
+ */
+#define SPLIT_SUPERSLABS_MAX 8192u
 
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
 /* With larger OS pages a huge one is of many superslabs: 32 MiB, 512 MiB. */
@@ -211,12 +208,6 @@
 #define HUGE_PAGE_US_MAX 1000u
 #define HUGE_PAUSE_MS_MIN 100u
 #define HUGE_PAUSE_MS_MAX 60000u
-/* A superslab's is waited for during so many slow operations of the thread that asked, a look of
- * half a microsecond each; after so long without one somebody else's may be
- * (docs/decisions/0062). */
-#define HUGE_LOOKS_MAX (HAK_TINY_LIMITS ? 4u : 16u)
-#define HUGE_WATCH_US_MAX 100000u
-
 HAK_STATIC_ASSERT(CLASS_COUNT < 0xF0, "class codes and the special owner codes must not meet");
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,
                   "remote entries are chosen by a mask");

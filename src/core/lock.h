@@ -9,10 +9,10 @@
  * of one rank; a thread holds two of them only in fork, which takes them in list order while the
  * gate is closed (core/gate.h). The order is checked at level 1.
  *
- * Held over a call into os/ are only GROWTH (a claim, a microsecond, or a huge page where the last
- * could not be timed otherwise; an madvise that says which pages there are to be; out of memory, or
- * above the soft limit, the munmap of wholly free superslabs), PURGE (at most 6 MiB at a time;
- * nobody waits for it but trims) and START (once).
+ * Held over a call into os/ are only GROWTH (a claim, a microsecond; an madvise that says which
+ * pages there are to be; out of memory, or above the soft limit, the munmap of wholly free
+ * superslabs), HUGE (a look at the pages of 2 MiB, a few microseconds), PURGE (at most 6 MiB at a
+ * time; nobody waits for it but trims) and START (once).
  *
  * Fork never holds a lock that another thread waits for without an end: core/gate.h.
  */
@@ -30,6 +30,7 @@ enum lock_rank {
     LOCK_RANK_PURGE,    /* region/purge.c: slices on their way to the OS, one superslab at a time */
     LOCK_RANK_WHALES,   /* large/whale.c: registry and cache */
     LOCK_RANK_GROWTH,   /* region/: the window's frontier; held over the claim's system call */
+    LOCK_RANK_HUGE,     /* region/huge.c: what speaks for huge pages */
     LOCK_RANK_REGION,   /* region/: free maps */
     LOCK_RANK_START     /* heap/start.c: first use; a leaf */
 };

@@ -20,7 +20,6 @@
 
 #include "large/emergency.h"
 #include "os/os.h"
-#include "region/huge.h"
 
 #define FORK_WAIT_MS 1u
 
@@ -125,7 +124,6 @@ void hak__fork_child(void)
     struct thread *own = hak__thread;
     hak__thread_abandon_others(own);
     hak__heap_part_all_but(own->heap);
-    hak__huge_forget(true);
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         fork_free_lock(&heap->lock);
     }

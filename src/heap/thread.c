@@ -4,7 +4,6 @@
 #include "heap/heap.h"
 #include "large/emergency.h"
 #include "os/os.h"
-#include "region/huge.h"
 
 /* Constants, but the pointer to a thread's struct is to one that can be written. */
 const struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
@@ -211,7 +210,6 @@ void hak__thread_leave(struct thread *thread)
 void hak__thread_left(struct thread *thread)
 {
     if (HAK_UNLIKELY(thread != hak__thread)) {
-        hak__huge_forget(false);  /* this thread does not look again */
         hak__thread_park(thread); /* it was borrowed */
         hak__gate_leave();
         return;
@@ -230,7 +228,6 @@ void hak__thread_end(void *value)
     /* Destructors that run after this one, and the C library's own clean-up, still allocate and
      * free: they borrow. */
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
-    hak__huge_forget(false);
     if (hak__gate_enter_patiently()) { /* else a signal handler ends it: the struct is lost */
         hak__thread_park(thread);
         hak__gate_leave();

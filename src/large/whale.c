@@ -8,7 +8,6 @@
 #include "large/emergency.h"
 #include "large/whale_cache.h"
 #include "large/whale_join.h"
-#include "large/whale_pages.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
 #include "region/huge.h"
@@ -63,6 +62,24 @@ static size_t whale_wanted_size(size_t size, bool huge)
     bool huge_end = huge && excess <= size / 4 && excess <= HUGE_PAGE_SIZE - WHALE_END_MIN;
     bool adds_little = size >= 2 * HUGE_PAGE_SIZE && excess <= size / WHALE_EXCESS_DIVISOR;
     return huge_end || adds_little ? size + excess : size;
+}
+
+static size_t whale_live_bytes(void)
+{
+    lock_acquire(&hak__whale_lock);
+    size_t live = hak__whale_registry_totals().live_bytes;
+    lock_release(&hak__whale_lock);
+    return live;
+}
+
+bool hak__whale_earns_huge(size_t size, bool zeroed)
+{
+    if (size < 2 * HUGE_PAGE_SIZE) {
+        return false;
+    }
+    size_t live = whale_live_bytes();
+    return hak__huge_is_earned(zeroed ? HUGE_ZEROED_WHALES : HUGE_WHALES, size, live,
+                               live + size + hak__superslab_bytes_claimed());
 }
 
 static bool whale_needs_huge(size_t old_size, size_t size)
@@ -134,7 +151,8 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     struct whale whale = {(uintptr_t)address, wanted, hak__whale_new_origin()};
     /* all of it: mremap takes no two kinds of pages at once */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
-        hak__whale_watch(whale, want_zero);
+        hak__huge_watch(want_zero ? HUGE_ZEROED_WHALES : HUGE_WHALES, address, wanted,
+                        whale_live_bytes());
     }
     return whale;
 }
@@ -190,18 +208,14 @@ bool hak__whale_free(void *pointer)
 {
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
-    bool look = false;
     if (whale.address != 0) {
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
-        look = hak__whale_is_worth_a_look(whale);
     }
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return false;
     }
-    if (HAK_UNLIKELY(look)) {
-        hak__whale_look(whale, true);
-    }
+    hak__huge_unwatch(pointer);
     if (whale.size > SPAN_SIZE_MAX) {
         whale_keep(whale);
     } else { /* large/emergency.h's */
@@ -285,18 +299,19 @@ void *hak__whale_resize(void *pointer, size_t size)
     size = bits_align_up(size, page);
     /* Out of the registry while it changes: a whale being resized is nobody else's business. */
     lock_acquire(&hak__whale_lock);
+    size_t live = hak__whale_registry_totals().live_bytes;
     struct whale whale = hak__whale_registry_lift((uintptr_t)pointer);
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return NULL;
     }
     size_t old_size = whale.size;
-    if (size >= 2 * HUGE_PAGE_SIZE && whale_needs_huge(whale.size, size)) {
-        hak__whale_look(whale, false);
-    }
     struct whale rest = {0};
     struct whale resized = whale;
     if (!whale_fits(whale.size, size)) {
+        if (!hak__huge_unwatch(pointer) && size > whale.size) {
+            hak__huge_note_growth(HUGE_WHALES, whale.size, live);
+        }
         if (size > whale.size) {
             bool stays = (whale.address & (whale_alignment(size) - 1)) == 0;
             whale.size += stays ? hak__whale_cache_take_next(whale, size - whale.size) : 0;
@@ -313,7 +328,6 @@ void *hak__whale_resize(void *pointer, size_t size)
     struct whale now = resized.address != 0 ? resized : whale;
     lock_acquire(&hak__whale_lock);
     hak__whale_registry_put_back(now);
-    hak__whale_watch_moved(whale.address, now);
     lock_release(&hak__whale_lock);
     if (rest.size != 0) {
         whale_keep(rest);

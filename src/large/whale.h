@@ -44,6 +44,10 @@ HAK_HIDDEN void *hak__whale_resize(void *pointer, size_t size);
  * the rule only. Returns bytes. */
 HAK_HIDDEN size_t hak__whale_cache_trim(uint32_t age_ms);
 
+/* Huge pages are worth asking for (region/huge.h), for a whale of `size` bytes that is not live
+ * yet; `zeroed`: by calloc. */
+HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
+
 /* A number for a new mapping. */
 HAK_HIDDEN uint64_t hak__whale_new_origin(void);
 

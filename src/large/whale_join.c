@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "large/whale_pages.h"
 #include "os/os.h"
 #include "region/huge.h"
 

@@ -130,12 +130,11 @@ HAK_HIDDEN uint32_t hak__os_clock_ms(void);
 /* Microseconds of the same, to the microsecond; 0 when the kernel will not say. */
 HAK_HIDDEN uint64_t hak__os_clock_us(void);
 
-/* What this thread has used: of its processor, outside the kernel and in it, in microseconds, as
- * exact as the kernel keeps it (a tick of 1 to 10 ms); page faults. Zeroes when it will not say. */
+/* Processor time of the process, outside the kernel and in it, in microseconds, as exact as the
+ * kernel keeps it (a tick of 1 to 10 ms). Zeroes when it will not say. */
 struct os_usage {
-    uint64_t user_us;
-    uint64_t system_us;
-    uint64_t faults;
+    int64_t user_us;
+    int64_t system_us;
 };
 HAK_HIDDEN struct os_usage hak__os_usage(void);
 

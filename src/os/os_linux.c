@@ -287,13 +287,12 @@ static uint64_t os_microseconds(struct timeval time)
 
 struct os_usage hak__os_usage(void)
 {
-    struct os_usage used = {0, 0, 0};
+    struct os_usage used = {0, 0};
     struct rusage usage;
     int saved = errno;
-    if (syscall(SYS_getrusage, RUSAGE_THREAD, &usage) == 0) {
-        used.user_us = os_microseconds(usage.ru_utime);
-        used.system_us = os_microseconds(usage.ru_stime);
-        used.faults = (uint64_t)usage.ru_minflt;
+    if (syscall(SYS_getrusage, RUSAGE_SELF, &usage) == 0) {
+        used.user_us = (int64_t)os_microseconds(usage.ru_utime);
+        used.system_us = (int64_t)os_microseconds(usage.ru_stime);
     }
     errno = saved;
     return used;

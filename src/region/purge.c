@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "core/gate.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -40,55 +41,61 @@ static uint64_t purge_runs(size_t index, uint64_t map)
     return failed;
 }
 
-/* Takes the due slices of the next superslab from *next on out of its free map; what else is free
- * and dirty there is due next time. None are due where only huge pages may be welcomed again.
- * Returns its index; SIZE_MAX when nothing is to be done in those looked at. *next is where to go
- * on, SIZE_MAX when no superslab is left. */
-static size_t purge_take_next(size_t *next, bool everything, uint64_t *due)
+/* A superslab of which slices are due. */
+struct purge_work {
+    size_t index; /* SIZE_MAX: none was found */
+    uint64_t due;
+    uint64_t taken; /* out of the free map: those due, or all if all are free */
+    bool split;
+};
+
+/* Looks for work from superslab *next on; the other slices that are free and dirty are due at the
+ * next pass. *next is where to go on, SIZE_MAX when no superslab is left. */
+static struct purge_work purge_take_next(size_t *next, bool everything)
 {
-    size_t found = SIZE_MAX;
+    struct purge_work work = {.index = SIZE_MAX};
     lock_acquire(&hak__region_lock);
-    for (uint32_t looks = 0; looks < PURGE_LOOKS && found == SIZE_MAX; looks++) {
-        size_t index = hak__superslab_index_find(INDEX_DIRTY, INDEX_DIRTY_WORK, *next);
+    for (uint32_t looks = 0; looks < PURGE_LOOKS && work.index == SIZE_MAX; looks++) {
+        size_t index = hak__superslab_index_find(INDEX_DIRTY, 1, *next);
         if (index == INDEX_NONE) {
             *next = SIZE_MAX;
             break;
         }
         *next = index + 1;
         struct superslab *superslab = superslab_at(index);
-        *due = superslab->free & superslab->dirty & (everything ? ~UINT64_C(0) : superslab->aged);
-        if (*due != 0) {
-            hak__superslab_mark_taken(index, *due);
-            found = index;
-        } else if (hak__superslab_may_join(index)) {
-            found = index;
+        uint64_t free = superslab->free, dirty = free & superslab->dirty;
+        uint64_t due = dirty & (everything ? ~UINT64_C(0) : superslab->aged);
+        if (due != 0) {
+            work =
+                (struct purge_work){index, due, due == dirty && free == ~UINT64_C(0) ? free : due,
+                                    superslab->split != 0};
+            hak__superslab_mark_taken(index, work.taken);
         }
         superslab->aged = superslab->free & superslab->dirty;
     }
     lock_release(&hak__region_lock);
-    return found;
+    return work;
 }
 
 /* One superslab; moves *next behind it, to SIZE_MAX when none is left. Returns the bytes given
  * back. */
 static size_t purge_next(size_t *next, bool everything)
 {
-    uint64_t due = 0;
-    size_t index = purge_take_next(next, everything, &due);
-    if (index == SIZE_MAX) {
+    struct purge_work work = purge_take_next(next, everything);
+    if (work.index == SIZE_MAX) {
         return 0;
     }
-    if (due == 0) {
-        hak__superslab_join(index);
-        return 0;
+    bool whole = work.taken == ~UINT64_C(0);
+    bool stays_away = whole || hak__superslab_split(work.index);
+    uint64_t failed = purge_runs(work.index, work.due);
+    if (whole && work.split && failed == 0) {
+        hak__superslab_join(work.index);
     }
-    bool stays_away = due == ~UINT64_C(0) || hak__superslab_split(index);
-    uint64_t failed = purge_runs(index, due);
     lock_acquire(&hak__region_lock);
-    superslab_at(index)->dirty &= ~(stays_away ? due & ~failed : 0);
-    hak__superslab_mark_free(index, due);
+    superslab_at(work.index)->dirty &= ~(stays_away ? work.due & ~failed : 0);
+    hak__superslab_mark_free(work.index, work.taken);
     lock_release(&hak__region_lock);
-    return bits_count(due & ~failed) * SLICE_SIZE;
+    return bits_count(work.due & ~failed) * SLICE_SIZE;
 }
 
 /* What is given back from here on is not the program's any more: more than what is in use now is
@@ -165,8 +172,9 @@ static size_t release_take_next(size_t next)
 static size_t release_one(size_t index)
 {
     struct superslab_table *table = &hak__superslabs;
-    bool unmapped =
-        hak__os_unmap(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0;
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    hak__huge_unwatch(start);
+    bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
     lock_acquire(&hak__region_lock);
     if (unmapped) {
         superslab_at(index)->dirty = 0;

@@ -128,9 +128,8 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
     uint64_t aligned =
         wish->alignment == 1 ? ~UINT64_C(0) : superslab_aligned_bits(wish->alignment);
     for (; looks != 0; looks--) {
-        size_t index = wish->dirty_only
-                           ? hak__superslab_index_find(INDEX_DIRTY, INDEX_DIRTY_RUN(length), *from)
-                           : hak__superslab_index_find(INDEX_FREE, length, *from);
+        size_t index = wish->dirty_only ? hak__superslab_index_find(INDEX_DIRTY, length, *from)
+                                        : hak__superslab_index_find(INDEX_FREE, length, *from);
         if (index == INDEX_NONE) {
             *from = SIZE_MAX;
             break;
@@ -216,7 +215,7 @@ void hak__superslab_publish(size_t first, uint32_t count)
     uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
     lock_acquire(&hak__region_lock);
     struct superslab_table *table = &hak__superslabs;
-    hak__superslab_reach(index);
+    hak__superslab_index_reach(index);
     hak__superslab_set_state(index, SUPERSLAB_CLAIMED, offset + count);
     atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + count);
     hak__superslab_mark_free(index, bits_mask(offset, count));

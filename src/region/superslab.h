@@ -29,7 +29,7 @@ enum superslab_state {
     SUPERSLAB_LOST      /* somebody else's addresses */
 };
 
-/* HUGE: `huge` is 1. SPLIT: `split` is; it had huge ones until a part of it went back. */
+/* HUGE: `huge` is 1. SPLIT: `split` is; it had huge ones until a part of it was purged. */
 enum superslab_pages { SUPERSLAB_SMALL, SUPERSLAB_HUGE, SUPERSLAB_SPLIT };
 
 struct superslab {
@@ -39,7 +39,7 @@ struct superslab {
     uint16_t state;   /* this and the next are read relaxed */
     uint16_t claimed; /* slices, from the first on */
     uint16_t huge;    /* 1: huge pages are welcome */
-    uint16_t split;   /* 1: it had huge pages until a part of it went back */
+    uint16_t split;   /* 1: it had huge pages until a part of it was purged */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
@@ -111,16 +111,12 @@ HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count);
 /* Notes which pages a superslab has; SMALL, when it is unmapped. Under REGION. */
 HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
-/* The table reaches to `index`. Under REGION. */
-HAK_HIDDEN void hak__superslab_reach(size_t index);
-/* A part of the superslab is about to go back, which the caller has taken out of the free map:
- * small pages from now on, there and in huge neighbours if there would be too many mappings. Those
- * that are resident stay. False: huge ones are still welcome, as the kernel would not, or somebody
- * claims and too many mappings would come; the slices then remain dirty. Under PURGE. */
+/* A part of the superslab is about to be purged, which the caller has taken out of the free map: it
+ * has small pages from now on. Resident pages stay. False: huge ones are still welcome, as the
+ * kernel would not, or too many superslabs are split; the slices then remain dirty. Under PURGE. */
 HAK_HIDDEN bool hak__superslab_split(size_t index);
-/* It is to join, and not a border too many. Under REGION. */
-HAK_HIDDEN bool hak__superslab_may_join(size_t index);
-/* Then welcomes huge pages again, if they come quickly. Under PURGE. */
+/* All of a split superslab has been purged, and the caller has it: it may have huge pages again.
+ * Under PURGE. */
 HAK_HIDDEN void hak__superslab_join(size_t index);
 
 /* For purge.c and fork. */
@@ -141,11 +137,7 @@ struct superslab_table {
     size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
     uint32_t freed_much;     /* times that FREED_MUCH_SLICES more became free; relaxed readers */
     size_t taken_most;       /* most slices in use since memory last went back; relaxed readers */
-    /* What speaks for huge pages or against, under GROWTH: index + 1 of the last superslab of small
-     * pages but one, and of the last, that was claimed for one slice [0], for a longer run [1]. */
-    size_t small_pages[2][2];
-    size_t huge_in_a_row; /* superslabs claimed since the last of small pages */
-    size_t page_borders;  /* between superslabs of huge and of small pages; under REGION */
+    size_t split_count;      /* superslabs that are split; under REGION, relaxed readers */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 
@@ -178,13 +170,6 @@ HAK_INLINE bool superslab_has_slice(size_t slice)
     const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
     return atomic_load_relaxed(&superslab->state) == SUPERSLAB_CLAIMED &&
            slice % SUPERSLAB_SLICES < atomic_load_relaxed(&superslab->claimed);
-}
-
-/* It was split, and no part of it is away now, or nothing of it is there. Under REGION. */
-HAK_INLINE bool superslab_is_to_join(const struct superslab *superslab)
-{
-    bool clean = superslab->free == ~UINT64_C(0) && superslab->dirty == 0;
-    return superslab->split != 0 && (superslab->free == 0 || clean);
 }
 
 /* Of its slices the first `claimed` are ours. Under GROWTH and REGION. */

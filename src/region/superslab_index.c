@@ -130,15 +130,13 @@ void hak__superslab_index_reach(size_t index)
         }
         index_level++;
     }
+    hak__superslabs.count = index < hak__superslabs.count ? hak__superslabs.count : index + 1;
 }
 
 static uint32_t index_dirty_value(const struct superslab *superslab, uint32_t free_run)
 {
     uint64_t dirty = superslab->free & superslab->dirty;
-    if (dirty == 0) {
-        return superslab_is_to_join(superslab) ? INDEX_DIRTY_WORK : 0;
-    }
-    return INDEX_DIRTY_RUN(dirty == superslab->free ? free_run : bits_longest_run(dirty));
+    return dirty == superslab->free ? free_run : bits_longest_run(dirty);
 }
 
 void hak__superslab_index_maps(size_t index)
@@ -157,7 +155,7 @@ void hak__superslab_index_grown(size_t index, uint64_t mask)
     if (run > *index_entry(INDEX_FREE, 0, index)) {
         hak__superslab_index_set(INDEX_FREE, index, run);
     }
-    run = INDEX_DIRTY_RUN(bits_run_around(superslab->free & superslab->dirty, mask));
+    run = bits_run_around(superslab->free & superslab->dirty, mask);
     if (run > *index_entry(INDEX_DIRTY, 0, index)) {
         hak__superslab_index_set(INDEX_DIRTY, index, run);
     }

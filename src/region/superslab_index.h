@@ -18,26 +18,21 @@
 #include "core/limits.h"
 
 enum superslab_index {
-    INDEX_DIRTY,    /* 1 + its longest run of slices that are free and dirty; without any: 1 if huge
-                       pages may be welcome there again, else 0 */
+    INDEX_DIRTY,    /* its longest run of slices that are free and dirty */
     INDEX_FREE,     /* its longest run of free slices */
     INDEX_RELEASED, /* 1: it may be reclaimed */
     INDEX_KINDS
 };
 
-/* What a search of INDEX_DIRTY asks for: a run of so many, any work of a purge pass. */
-#define INDEX_DIRTY_RUN(count) ((count) + 1)
-#define INDEX_DIRTY_WORK 1u
-
 #define INDEX_NONE SIZE_MAX
 
-/* The lowest superslab from `from` on whose byte is at least `least` (1 to 65), or INDEX_NONE. */
+/* The lowest superslab from `from` on whose byte is at least `least` (1 to 64), or INDEX_NONE. */
 HAK_HIDDEN size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from);
 
 /* Its byte is `value` from now on. */
 HAK_HIDDEN void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t value);
 
-/* The table is about to reach to `index`. */
+/* The table reaches to `index` from now on. */
 HAK_HIDDEN void hak__superslab_index_reach(size_t index);
 
 /* Its maps have changed: writes the bytes that follow from them. */

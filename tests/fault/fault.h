@@ -151,9 +151,10 @@ static int64_t fault_ledger; /* bytes the library has mapped, since the process'
 #ifndef FAULT_HIDES_VDSO
 #define FAULT_HIDES_VDSO false
 #endif
-#ifndef FAULT_CLOCK_STANDS /* needs FAULT_HIDES_VDSO: the coarse clock stands still */
+#ifndef FAULT_CLOCK_STANDS /* needs FAULT_HIDES_VDSO: the coarse clock is fault_clock_ms */
 #define FAULT_CLOCK_STANDS false
 #endif
+static uint32_t fault_clock_ms = 1000;
 
 /* The names that --wrap makes. */
 void *__real_mmap(void *, size_t, int, int, int, off_t);
@@ -447,7 +448,8 @@ long __wrap_syscall(long number, ...)
     }
     va_end(more);
     if (FAULT_CLOCK_STANDS && number == SYS_clock_gettime && words[0] == CLOCK_MONOTONIC_COARSE) {
-        *(struct timespec *)words[1] = (struct timespec){1, 0};
+        uint32_t ms = fault_clock_ms;
+        *(struct timespec *)words[1] = (struct timespec){ms / 1000, ms % 1000 * 1000000L};
         return 0;
     }
     enum fault_call call = fault_call_of(number, words[1]);
