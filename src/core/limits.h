@@ -208,6 +208,8 @@
 #define HUGE_PAGE_US_MAX 1000u
 #define HUGE_PAUSE_MS_MIN 100u
 #define HUGE_PAUSE_MS_MAX 60000u
+/* So many first touches in a row took too long: the kernel is slow, not the program. */
+#define HUGE_SLOW_COUNT 3u
 HAK_STATIC_ASSERT(CLASS_COUNT < 0xF0, "class codes and the special owner codes must not meet");
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,
                   "remote entries are chosen by a mask");

@@ -17,6 +17,7 @@
 #include "core/knobs.h"
 #include "large/emergency.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 
 /* A thread that keeps finding its heap's lock taken draws from another from now on, if there is one
@@ -108,6 +109,9 @@ void hak__thread_count_operation(struct thread *thread)
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         thread_attend(thread, false);
+    }
+    if (HAK_UNLIKELY(huge_is_watched())) {
+        hak__huge_look();
     }
 }
 

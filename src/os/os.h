@@ -130,14 +130,6 @@ HAK_HIDDEN uint32_t hak__os_clock_ms(void);
 /* Microseconds of the same, to the microsecond; 0 when the kernel will not say. */
 HAK_HIDDEN uint64_t hak__os_clock_us(void);
 
-/* Processor time of the process, outside the kernel and in it, in microseconds, as exact as the
- * kernel keeps it (a tick of 1 to 10 ms). Zeroes when it will not say. */
-struct os_usage {
-    int64_t user_us;
-    int64_t system_us;
-};
-HAK_HIDDEN struct os_usage hak__os_usage(void);
-
 HAK_HIDDEN void hak__os_sleep_ms(uint32_t duration_ms);
 
 /* Sleeps while *word == value, until woken or for no reason. */

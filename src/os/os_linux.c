@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -278,24 +277,6 @@ uint64_t hak__os_clock_us(void)
 {
     struct timespec now = os_clock_read(CLOCK_MONOTONIC);
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
-static uint64_t os_microseconds(struct timeval time)
-{
-    return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
-}
-
-struct os_usage hak__os_usage(void)
-{
-    struct os_usage used = {0, 0};
-    struct rusage usage;
-    int saved = errno;
-    if (syscall(SYS_getrusage, RUSAGE_SELF, &usage) == 0) {
-        used.user_us = (int64_t)os_microseconds(usage.ru_utime);
-        used.system_us = (int64_t)os_microseconds(usage.ru_stime);
-    }
-    errno = saved;
-    return used;
 }
 
 int hak__os_write(int descriptor, const char *text, size_t size)

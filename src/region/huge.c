@@ -148,20 +148,41 @@ int hak__huge_ask(void *address, size_t size, size_t used)
     return error;
 }
 
+const uint32_t *hak__huge_watcher;
+
+/* Of the thread that hak__huge_watcher names. Hints, relaxed: where two threads meet here, one
+ * watch is lost or judged wrongly. */
+static uint64_t shared_watched_us; /* since when; 0: since its next look */
+static uint32_t shared_slow_count; /* watches in a row that said slow */
+
 int hak__huge_ask_untouched(void *address)
 {
-    static struct os_usage before; /* what the process had used when a superslab last asked */
-    static bool asked;             /* and got huge pages: until now it has been filled */
-    uint32_t now_ms = hak__os_clock_ms();
-    struct os_usage now = hak__os_usage();
-    int64_t system_us = now.system_us - before.system_us, user_us = now.user_us - before.user_us;
-    if (asked && hak__huge_page_us_max != UINT64_MAX && huge_pause_is_over(now_ms)) {
-        /* the child of a fork begins at 0 again */
-        bool slow =
-            system_us > 0 && system_us > user_us && (uint64_t)system_us > hak__huge_page_us_max;
-        huge_judge(!slow, now_ms);
+    if (!huge_pause_is_over(hak__os_clock_ms())) {
+        return -EAGAIN;
     }
-    asked = huge_pause_is_over(now_ms) && hak__os_huge(address, HUGE_PAGE_SIZE) == 0;
-    before = now;
-    return asked ? 0 : -EAGAIN;
+    int error = hak__os_huge(address, HUGE_PAGE_SIZE);
+    if (error == 0 && hak__huge_page_us_max != UINT64_MAX) {
+        atomic_store_relaxed(&shared_watched_us, UINT64_C(0));
+        atomic_store_relaxed(&hak__huge_watcher, (const uint32_t *)&hak__lock_held);
+    }
+    return error;
+}
+
+void hak__huge_look(void)
+{
+    if (atomic_load_relaxed(&hak__huge_watcher) != &hak__lock_held) {
+        return;
+    }
+    uint64_t now_us = hak__os_clock_us(), since_us = atomic_load_relaxed(&shared_watched_us);
+    if (since_us == 0) { /* the operation that asked ends here: the program's touch comes now */
+        atomic_store_relaxed(&shared_watched_us, now_us);
+        return;
+    }
+    bool quick = now_us - since_us <= hak__huge_page_us_max;
+    uint32_t slow_count = quick ? 0 : atomic_load_relaxed(&shared_slow_count) + 1;
+    if (quick || slow_count == HUGE_SLOW_COUNT) {
+        huge_judge(quick, hak__os_clock_ms());
+    }
+    atomic_store_relaxed(&shared_slow_count, slow_count % HUGE_SLOW_COUNT);
+    atomic_store_relaxed(&hak__huge_watcher, NULL);
 }

@@ -54,9 +54,21 @@ HAK_HIDDEN void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t l
  * that first page. Contents stay. */
 HAK_HIDDEN int hak__huge_ask(void *address, size_t size, size_t used);
 
-/* The same for a new superslab, without a touch: the time that the process spends in the kernel
- * until the next superslab says how long the page took. Under GROWTH. */
+/* The same for a new superslab, without a touch. The calling thread's next slow operation but one
+ * says how long the program's first touch took. Under GROWTH. */
 HAK_HIDDEN int hak__huge_ask_untouched(void *address);
+
+/* Whose touch is waited for, by the address of the thread's hak__lock_held; NULL: nobody's. */
+HAK_HIDDEN extern const uint32_t *hak__huge_watcher;
+
+HAK_INLINE bool huge_is_watched(void)
+{
+    return atomic_load_relaxed(&hak__huge_watcher) != NULL;
+}
+
+/* At the end of each slow operation: the page has come quickly if it did within a millisecond.
+ * Three slow ones in a row begin a pause: a thread may also have been busy or preempted. */
+HAK_HIDDEN HAK_COLD void hak__huge_look(void);
 
 /* The last huge page came quickly. */
 HAK_HIDDEN bool hak__huge_is_quick(void);

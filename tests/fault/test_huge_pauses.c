@@ -6,6 +6,7 @@
 #define FAULT_HIDES_VDSO true
 #define FAULT_CLOCK_STANDS true
 
+#include "../threads/threads.h"
 #include "../unit/unit.h"
 #include "fault.h"
 
@@ -157,6 +158,69 @@ static void test_what_was_there_is_not_timed(void **state)
     assert_int_equal(calls(OS_CALL_HUGE) - asked, 2);
 }
 
+/* The calling thread asks for a superslab's huge page; its next slow operation ends `us` after this
+ * one. */
+static void watch(uint64_t us)
+{
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_true(huge_is_watched());
+    hak__huge_look();
+    assert_true(huge_is_watched());
+    fault_clock_us += us;
+    hak__huge_look();
+    assert_false(huge_is_watched());
+}
+
+/* A superslab is not touched: the program's touch is timed, and three slow ones in a row begin a
+ * pause. */
+static void test_the_first_touch_is_watched(void **state)
+{
+    (void)state;
+    uint64_t timed = calls(OS_CALL_POPULATE);
+    hak__huge_page_us_max = HUGE_PAGE_US_MAX;
+    fault_clock_us = 1000000;
+    for (uint32_t i = 0; i < 3; i++) { /* a quick one between */
+        watch(HUGE_PAGE_US_MAX + 1);
+        watch(HUGE_PAGE_US_MAX + 1);
+        assert_true(hak__huge_is_quick());
+        watch(HUGE_PAGE_US_MAX);
+    }
+    watch(HUGE_PAGE_US_MAX + 1);
+    watch(HUGE_PAGE_US_MAX + 1);
+    watch(HUGE_PAGE_US_MAX + 1);
+    assert_false(hak__huge_is_quick());
+    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
+    fault_clock_ms += HUGE_PAUSE_MS_MIN;
+    watch(1);
+    assert_true(hak__huge_is_quick());
+    assert_int_equal(calls(OS_CALL_POPULATE), timed);
+    require_resident(0);
+    fault_clock_us = 0;
+}
+
+static void *look(void *argument)
+{
+    hak__huge_look();
+    return argument;
+}
+
+static void test_only_who_asked_looks(void **state)
+{
+    (void)state;
+    hak__huge_page_us_max = HUGE_PAGE_US_MAX;
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        thread_join(thread_start(look, NULL));
+        assert_true(huge_is_watched());
+    }
+    hak__huge_look();
+    hak__huge_look();
+    assert_false(huge_is_watched());
+    hak__huge_page_us_max = UINT64_MAX;
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_false(huge_is_watched()); /* none is timed */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +229,8 @@ int main(void)
         PAUSES_TEST(test_once_in_a_tick),
         PAUSES_TEST(test_resident_ones_say_nothing),
         PAUSES_TEST(test_what_was_there_is_not_timed),
+        PAUSES_TEST(test_the_first_touch_is_watched),
+        PAUSES_TEST(test_only_who_asked_looks),
     };
     range_map();
     if (hak__os_huge(range, SIZE) != 0 || hak__os_populate(range, HUGE_PAGE_SIZE) != 0) {

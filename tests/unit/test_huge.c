@@ -218,65 +218,6 @@ static void test_kinds_are_separate(void **state)
     block_unmap(block);
 }
 
-static uint64_t calls(enum os_call call)
-{
-    return atomic_load_relaxed(&hak__os_calls[call]);
-}
-
-enum { MARGIN_US = 50000 }; /* as exact as the kernel counts */
-
-/* Works until it has done most of it in the kernel, or outside. */
-static void work(bool in_the_kernel)
-{
-    struct os_usage before = hak__os_usage(), used;
-    do {
-        for (volatile uint32_t i = 0; i < (in_the_kernel ? 1000 : 1000000);) {
-            REQUIRE(!in_the_kernel || hak__os_purge(hole, hak__os_page_size()) == 0);
-            i = i + 1;
-        }
-        used = hak__os_usage();
-        used.user_us -= before.user_us;
-        used.system_us -= before.system_us;
-    } while (in_the_kernel ? used.system_us < used.user_us + MARGIN_US
-                           : used.user_us < used.system_us + MARGIN_US);
-}
-
-static void ask_until_granted(void)
-{
-    while (hak__huge_ask_untouched(hole) != 0) {
-        usleep(10000);
-    }
-}
-
-/* A superslab is not touched: the process's time until the next says whether it took long. */
-static void test_the_time_in_the_kernel(void **state)
-{
-    (void)state;
-    uint64_t populated = calls(OS_CALL_POPULATE);
-    ask_until_granted();
-    assert_int_equal(hak__os_resident(hole, SIZE), 0);
-    work(true);
-    uint64_t asked = calls(OS_CALL_HUGE);
-    assert_int_equal(hak__huge_ask_untouched(hole), -EAGAIN);
-    assert_int_equal(calls(OS_CALL_HUGE), asked);
-    assert_false(hak__huge_is_quick());
-    work(true); /* nobody waited for a huge page */
-    ask_until_granted();
-    assert_false(hak__huge_is_quick()); /* nothing is known of it yet */
-    work(false);
-    assert_int_equal(hak__huge_ask_untouched(hole), 0);
-    assert_true(hak__huge_is_quick());
-    hak__huge_page_us_max = UINT64_MAX - 1;
-    work(true); /* less than would be too long */
-    assert_int_equal(hak__huge_ask_untouched(hole), 0);
-    hak__huge_page_us_max = UINT64_MAX;
-    work(true); /* none is timed */
-    assert_int_equal(hak__huge_ask_untouched(hole), 0);
-    assert_true(hak__huge_is_quick());
-    hak__huge_page_us_max = HUGE_PAGE_US_MAX;
-    assert_int_equal(calls(OS_CALL_POPULATE), populated);
-}
-
 int main(void)
 {
     support_small_pages();
@@ -289,7 +230,6 @@ int main(void)
         EVIDENCE_TEST(test_freed_blocks_are_remembered),
         EVIDENCE_TEST(test_growth),
         EVIDENCE_TEST(test_kinds_are_separate),
-        cmocka_unit_test(test_the_time_in_the_kernel),
     };
     hole = block_map(0);
     if (hak__os_page_size() != HUGE_OS_PAGE_SIZE || hak__os_huge(hole, SIZE) != 0) {

@@ -355,37 +355,6 @@ static void test_clock(void **state)
     assert_true(passed >= 35 && passed < 30000); /* coarse, and this machine may be busy */
 }
 
-enum { WORK_US = 50000, SLEEP_US = 1000000 };
-
-static void *work(void *argument)
-{
-    struct os_usage before = hak__os_usage();
-    while (hak__os_usage().user_us - before.user_us < WORK_US) {
-        for (volatile uint32_t i = 0; i < 100000;) {
-            i = i + 1;
-        }
-    }
-    return argument;
-}
-
-/* The process's processor time, of every thread and of those that have ended; sleep is none. */
-static void test_usage(void **state)
-{
-    pthread_t thread;
-    (void)state;
-    errno = ERRNO_UNTOUCHED;
-    struct os_usage before = hak__os_usage();
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    REQUIRE(pthread_create(&thread, NULL, work, NULL) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
-    struct os_usage worked = hak__os_usage();
-    assert_true(worked.user_us - before.user_us >= WORK_US);
-    assert_true(worked.system_us >= before.system_us);
-    usleep(SLEEP_US);
-    struct os_usage slept = hak__os_usage();
-    assert_true(slept.user_us + slept.system_us - worked.user_us - worked.system_us < SLEEP_US / 2);
-}
-
 static uint32_t futex_word;
 
 static void *wait_for_word(void *argument)
@@ -538,7 +507,6 @@ int main(void)
         OS_TEST(test_processors),
         OS_TEST(test_huge_is_harmless),
         OS_TEST(test_clock),
-        OS_TEST(test_usage),
         OS_TEST(test_wait_and_wake),
         OS_TEST(test_keep),
         OS_TEST(test_write),
