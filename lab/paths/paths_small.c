@@ -13,10 +13,9 @@
 #define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=4096"
 
 enum {
-    BIN_LIMIT = 16,               /* objects, with OPTION_SMALL_BINS */
-    BIN_MOVED = BIN_LIMIT + 1,    /* what an overflow that follows another takes from the bin */
-    BIN_HALF = BIN_LIMIT / 2 + 1, /* what one that follows a refill takes */
-    BIN_USED = 64,                /* objects, in any bin */
+    BIN_LIMIT = 16,            /* objects, with OPTION_SMALL_BINS */
+    BIN_MOVED = BIN_LIMIT + 1, /* what an overflow takes from the bin */
+    BIN_USED = 64,             /* objects, in any bin */
     MID_SIZE = 2000,
     MANY_SLICES_SIZE = 16384, /* its slabs have more than one and never come from the pool */
     LARGEST_SIZE = 65536,     /* of an object; its slabs have 9 slices */
@@ -68,17 +67,17 @@ static void flush_grow(size_t size)
     paths_hold(0, PATHS_SLAB, size);
 }
 
-/* Frees until the bin is full for the second time: it and all later ones follow no refill. */
+/* Frees until the first overflow, which empties the bin: all later ones follow no refill. */
 static void flush_fill(void)
 {
-    next_held = BIN_LIMIT + 1 + BIN_HALF;
+    next_held = BIN_MOVED;
     paths_release(0, next_held);
 }
 
 /* In address order, and of each slab the first object stays in use, so that none is given back. */
 static void flush_start(const struct path *path, unsigned rounds)
 {
-    size_t needed = BIN_LIMIT + 1 + BIN_HALF + (size_t)rounds * BIN_MOVED;
+    size_t needed = BIN_MOVED + (size_t)rounds * BIN_MOVED;
     size_t slabs = needed / (PATHS_SLAB - 1) + 1;
     flush_grow(path->size);
     paths_hold(0, slabs * PATHS_SLAB, path->size);
