@@ -6,7 +6,11 @@ paths and file names     exist (under the root, src/, include/, or beside the do
 functions, identifiers   stand somewhere in the code
 HAKMEM_NAME, --option    are known to the code (HAKMEM_NAME: as NAME or as the run option `name`)
 ./hakmem COMMAND         is a command of the launcher
-docs/decisions/          is numbered without gaps and doubles, each record with its sections
+docs/decisions/          each record has a number of its own and its sections, and stands once in README.md
+                         of the folder; a number without a record is named there as deleted
+lines                    have at most 120 columns, but for table rows, fenced code, and lines that are one link
+history                  is told in docs/decisions/ and CHANGELOG.md only: HISTORY lists words that betray it, in
+                         the other documents, src/ and include/ (where `no longer` may be said of a run)
 Fenced code blocks are examples and not looked at, but for ./hakmem commands and HAKMEM_ names.
 """
 import re
@@ -18,6 +22,11 @@ CODE_FILES = ["hakmem", "CMakeLists.txt", "CMakePresets.json", ".ci/run"]
 SUFFIXES = r"(?:c|h|cc|cpp|py|sh|md|txt|toml|json|cmake|in|rs|so|a)"
 DESIGN_SECTIONS = ["context", "decision", "consequences"]
 EXPERIMENT_SECTIONS = ["question", "believed", "before the run", "machine", "result", "decision", "learned", "reopen"]
+LINE_MAX = 120
+ONE_LINK = re.compile(r"\s*([-*] )?(!?\[[^]]*\]\([^)]*\)|<?\w+://\S+|\[[^]]*\]:\s+\S+)[.,;:]?$")
+HISTORY = ["used to", "once was", "was once", "there was once", "was replaced", "formerly", "previously", "originally",
+           "prototype", r"(since|until|before) (record |decision )?\[?0\d{3}\b"]
+NO_LONGER = ["no longer"]
 BUILT = re.compile(r"^build/|libhakmem\.(so|a)|^/|^~|://")
 
 
@@ -84,6 +93,8 @@ def check_document(path, tree):
         if fenced:
             tokens = re.findall(r"\./hakmem +[a-z][\w-]*|\bHAKMEM_[A-Z0-9_]+\b", line)
         else:
+            if len(line) > LINE_MAX and not line.lstrip().startswith("|") and not ONE_LINK.match(line):
+                problems.append((number, f"line of {len(line)} columns, {LINE_MAX} allowed"))
             tokens = re.findall(r"`([^`]+)`", line)
             for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
                 if "://" not in target and not (path.parent / target).exists():
@@ -92,6 +103,14 @@ def check_document(path, tree):
             if text := problem_of(token.strip(), tree, path.parent):
                 problems.append((number, f"`{token}`: {text}"))
     return problems
+
+
+def check_history(path, words):
+    """The words may stand in two lines, also of a comment; fenced code is not looked at."""
+    text = re.sub(r"^```.*?^```", lambda block: "\n" * block.group().count("\n"), path.read_text(), flags=re.M | re.S)
+    pattern = r"\b(" + "|".join(word.replace(" ", r"[\s*#>]+") for word in words) + r")(?!\w)"
+    return [(text.count("\n", 0, match.start()) + 1, f"'{' '.join(match.group().split())}' tells history")
+            for match in re.finditer(pattern, text, re.I)]
 
 
 def check_records(root):
@@ -112,9 +131,27 @@ def check_records(root):
         for section in DESIGN_SECTIONS if design else EXPERIMENT_SECTIONS:
             if not any(section in heading for heading in headings):
                 problems.append(f"{path.relative_to(root)}: no section '{section}'")
-    for number in range(1, max(numbers, default=0) + 1):
-        if number not in numbers:
-            problems.append(f"docs/decisions: no record {number:04}")
+    return problems
+
+
+def check_index(root):
+    """README.md of the records lists each of them once, and names the numbers whose records were deleted."""
+    folder = root / "docs/decisions"
+    index = folder / "README.md"
+    if not index.exists():
+        return ["docs/decisions/README.md: missing"]
+    text = index.read_text()
+    listed = re.findall(r"^\| \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\) \|", text, re.M)
+    deleted = re.search(r"^The deleted records ([\d\s,and]+)", text, re.M)
+    numbers = {int(path.name[:4]) for path in folder.glob("[0-9][0-9][0-9][0-9]-*.md")}
+    gone = {int(number) for number in re.findall(r"\d{4}", deleted.group(1))} if deleted else set()
+    problems = [f"docs/decisions/README.md: {path.name} stands in {listed.count(path.name)} rows, not in one"
+                for path in sorted(folder.glob("[0-9]*.md")) if listed.count(path.name) != 1]
+    for number in range(1, max(numbers | gone, default=0) + 1):
+        if number not in numbers | gone:
+            problems.append(f"docs/decisions: no record {number:04}, and README.md does not name it as deleted")
+        if number in numbers & gone:
+            problems.append(f"docs/decisions: {number:04} has a record, and README.md names it as deleted")
     return problems
 
 
@@ -128,10 +165,15 @@ def main():
             print(f"{path.relative_to(root)}: missing")
             count += 1
             continue
-        for number, text in check_document(path, tree):
+        past = path.name == "CHANGELOG.md" or path.parent.name == "decisions"
+        for number, text in check_document(path, tree) + ([] if past else check_history(path, HISTORY + NO_LONGER)):
             print(f"{path.relative_to(root)}:{number}: {text}")
             count += 1
-    for text in check_records(root):
+    for path in sorted(file for place in ("src", "include") for file in (root / place).rglob("*.[ch]*")):
+        for number, text in check_history(path, HISTORY):
+            print(f"{path.relative_to(root)}:{number}: {text}")
+            count += 1
+    for text in check_records(root) + check_index(root):
         print(text)
         count += 1
     print(f"check_docs: {len(documents)} documents, {count} problems")

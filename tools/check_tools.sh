@@ -45,15 +45,23 @@ cat >"$scratch/README.md" <<'END'
 See `src/base/gone.c`, `gone_function()`, `no_such_name`, `HAKMEM_NOT_THERE`, `--not-there`, `struct not_there`,
 `./hakmem fly` and [this](docs/gone.md). Good: `src/base/low.c`, `low.c`, `f()`.
 END
-printf '# A\n## Context\n## Decision\n' >"$scratch/docs/decisions/0001-a.md"
+printf '%0130d\n| %0130d |\n[%0130d](README.md)\n```\n%0130d\n```\n' 0 0 0 0 >>"$scratch/README.md"
+printf 'It once\nwas so until\n0001.\n```\nformerly\n```\nno\nlonger\n' >"$scratch/docs/past.md"
+printf '/* It was\n * replaced. It is no longer free. */\n' >"$scratch/src/core/past.h"
+printf '# A\nformerly\n## Context\n## Decision\n' >"$scratch/docs/decisions/0001-a.md"
 printf '# B\n## Question\n' >"$scratch/docs/decisions/0003-b.md"
 printf '# C\n## Context\n## Decision\n## Consequences\n' >"$scratch/docs/decisions/0003-c.md"
+printf '# E\n## Context\n## Decision\n## Consequences\n' >"$scratch/docs/decisions/0005-e.md"
+row='| [0001](0001-a.md) | question | kept |'
+printf 'The deleted records 0004 and 0005 are gone.\n\n%s\n%s\n' "$row" "$row" >"$scratch/docs/decisions/README.md"
 for pattern in 'src/base/gone.c' 'gone_function' 'no_such_name' 'HAKMEM_NOT_THERE' '--not-there' 'struct not_there' \
     'no command fly' 'docs/gone.md' 'CHANGELOG.md: missing' "0001-a.md: no section 'consequences'" \
-    "0003-b.md: no section 'reopen'" 'number 3 is also' 'no record 0002'; do
+    "0003-b.md: no section 'reopen'" 'number 3 is also' 'README.md:3: line of 130 columns' \
+    "past.md:1: 'once was'" "past.md:2: 'until 0001'" "past.md:7: 'no longer'" "past.h:1: 'was \\* replaced'" \
+    'no record 0002' '0005 has a record' '0003-b.md stands in 0 rows' '0001-a.md stands in 2 rows'; do
     refuses check_docs.py "$pattern"
 done
-if python3 tools/check_docs.py "$scratch" | grep -E 'low\.c|`f\(\)`'; then
+if python3 tools/check_docs.py "$scratch" | grep -E 'low\.c|`f\(\)`|record 0004|README.md:[4-9]: line|formerly|past.h:2'; then
     echo "check_docs.py refuses what exists" >&2
     failures=$((failures + 1))
 fi

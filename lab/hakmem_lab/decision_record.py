@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ DIRECTORY = ROOT / "docs" / "decisions"
 _RESULTS = "## Machine and noise floor"
 _PENDING = "Not measured yet."
 _LATER = (_RESULTS, "## Result", "## Decision", "## What we learned", "## Reopen if")
+_LINE_MAX = 120  # as tools/check_docs.py asks
 _BARS = str.maketrans({"|": "\\|", "\n": " "})
 
 
@@ -76,7 +78,7 @@ def begin(path: Path, plan: Plan) -> None:
             return
         raise Usage(f"{path} exists; a record is never written over")
     later = "\n\n".join(f"{heading}\n\n{_PENDING}" for heading in _LATER)
-    _write(path, f"{_head(plan, path)}\n{later}\n")
+    _write(path, _wrapped(f"{_head(plan, path)}\n{later}\n"))
 
 
 def complete(path: Path, plan: Plan, session: Session, verdict: Verdict) -> None:
@@ -90,7 +92,7 @@ def complete(path: Path, plan: Plan, session: Session, verdict: Verdict) -> None
         _reopen(verdict),
     )
     later = [f"{heading}\n\n{body}" for heading, body in zip(_LATER, bodies, strict=True)]
-    _write(path, "\n\n".join([(head or _head(plan, path)).rstrip(), *later]) + "\n")
+    _write(path, _wrapped("\n\n".join([(head or _head(plan, path)).rstrip(), *later]) + "\n"))
 
 
 # ---- Before the run. ----
@@ -232,6 +234,27 @@ def _reopen(verdict: Verdict) -> str:
         f"There is reason to expect more than {percent(max(found))}, which this session would have"
         " found, or a quieter machine."
     )
+
+
+def _wrapped(text: str) -> str:
+    """Long lines of text broken; headings, tables, code and shorter lines as they are."""
+    lines, fenced = [], False
+    for line in text.split("\n"):
+        fenced ^= line.startswith("```")
+        if fenced or line.startswith(("#", "|")) or len(line) <= _LINE_MAX:
+            lines.append(line)
+            continue
+        whole = re.sub(r"`[^`]+`", lambda span: span.group().replace(" ", "\0"), line)
+        indent = "  " if line.startswith("- ") else ""
+        broken = textwrap.wrap(
+            whole,
+            _LINE_MAX,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += [part.replace("\0", " ") for part in broken]
+    return "\n".join(lines)
 
 
 def _read(path: Path) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -232,8 +233,8 @@ def plan(**changes) -> Plan:
     return Plan(**{**values, **changes})
 
 
-def completed(path: Path, factor: float) -> str:
-    one = plan()
+def completed(path: Path, factor: float, **changes) -> str:
+    one = plan(**changes)
     decision_record.begin(path, one)
     session = measured(one.cases, [one.a, one.b], 25, 1, [], factor=factor)
     verdict = decide(evidence_of(session, *one.names), Rules(resamples=499), *one.names)
@@ -276,11 +277,14 @@ def test_an_interrupted_record_keeps_its_number(tmp_path):
 
 
 def test_the_check_of_documents_accepts_a_record(tmp_path):
-    """The sections that tools/check_docs.py asks of an experiment."""
+    """The sections and the length of lines that tools/check_docs.py asks of an experiment."""
     spec = importlib.util.spec_from_file_location("check_docs", ROOT / "tools/check_docs.py")
     check_docs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(check_docs)
     folder = tmp_path / "docs/decisions"
     folder.mkdir(parents=True)
-    completed(folder / "0001-bins.md", 0.95)
+    text = completed(folder / "0001-bins.md", 0.95, why="Refills are 3 % of `the work`. " * 20)
     assert check_docs.check_records(tmp_path) == []
+    long = [line for line in text.splitlines() if len(line) > check_docs.LINE_MAX]
+    assert all(line.startswith("|") for line in long)
+    assert not re.search(r"`the\n", text)

@@ -25,8 +25,7 @@
  *
  * Why the last: a remote freer sets N with its objects in one step and then pushes the slab on the
  * stack. In between the owner may already have taken the objects and found the slab empty. Giving
- * it back then would leave the freer holding a slab that is no longer this heap's. (The prototype
- * of the design lost slabs this way.)
+ * it back then would leave the freer holding a slab that is no longer this heap's.
  */
 #ifndef HAK_SLAB_SLAB_H
 #define HAK_SLAB_SLAB_H
