@@ -37,14 +37,8 @@ static void remote_make_room(struct cache *cache)
 static void remote_start(struct cache *cache, struct remote_entry *entry, size_t slice,
                          struct object *object)
 {
-    uint32_t class_index = window_owner(slice) & OWNER_CODE_MASK;
-    uint32_t size = size_class_bytes(class_index);
-    /* a quarter of 16 KiB is one object, or a few, of the larger classes: no batch at all */
-    uint32_t crowd = size_class_has_own_lines(class_index)
-                         ? 0
-                         : atomic_load_relaxed(&cache->slabs->shared_crowd_shift);
-    uint32_t bytes = REMOTE_BYTES_MAX >> crowd;
-    uint32_t limit = (bytes + size - 1) / size;
+    uint32_t size = size_class_bytes(window_owner(slice) & OWNER_CODE_MASK);
+    uint32_t limit = (REMOTE_BYTES_MAX + size - 1) / size;
     limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
     atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* reports read these three */
     atomic_store_relaxed(&entry->room, (uint8_t)limit);

@@ -101,25 +101,16 @@
  * small, and grows (cache/cache.h): most classes of most threads never need more. */
 #define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 1024u : 524288u)
 #define BIN_SMALL_SHIFT 2u
-#define BIN_BYTES_START (HAK_TINY_LIMITS ? 64u : 1024u)
-/* While a class has no limit each refill may bring twice what the one before did, so that what is
- * too much is about what was used; after this many refills it may bring what a slice holds. */
-#define REFILL_DOUBLINGS 5u
-/* Where more threads than these draw from a heap, bins grow to a quarter only: of no use to the
- * other threads (docs/decisions/0032). So do batches of remote frees of objects to 1 KiB, which
- * wait in each of the threads (0047). */
-#define CROWD_THREADS 2u
-#define CROWD_SHIFT 2u
-/* What a bin may grow to while its thread only frees, a doubling every so many overflows: room for
- * a batch of the size that remote frees come in, but in crowds. */
-#define BIN_BYTES_FREEING (HAK_TINY_LIMITS ? 128u : 16384u)
-#define BIN_GROWTH_OVERFLOWS (HAK_TINY_LIMITS ? 2u : 8u)
+/* A class's first refill, and the first limit of its bin. Short threads return what a larger refill
+ * brings too much of (docs/decisions/0022). Idle threads hold what a larger limit allows. */
+#define REFILL_BYTES_START (HAK_TINY_LIMITS ? 64u : 1024u)
+#define BIN_BYTES_START (2 * REFILL_BYTES_START)
 #define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 4096u)
 #define BIN_OBJECTS_MIN 2u
 /* Objects that are returned to their slabs together: their slabs' metadata is waited for at once.
  */
 #define FLUSH_PART_OBJECTS 24u
-/* Most that a full bin with a limit returns: some 20 ns each, all of it in one free
+/* A full bin with a limit returns at most so many objects: some 20 ns each, all of it in one free
  * (docs/decisions/0058). Of objects above 1 KiB few: they lie far apart, in classes that fill
  * their bins seldom, so that each is waited for longer (0061, 0066). */
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)

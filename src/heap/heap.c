@@ -18,14 +18,11 @@ struct heap *hak__heap_first(void)
     return atomic_load_acquire(&shared_heap_first);
 }
 
-/* Under HEAPS. Other heaps' threads look at the patience, its own at the shift, reports at the
- * count. */
+/* Under HEAPS. Other heaps' threads look at the patience, reports at the count. */
 static void heap_set_threads(struct heap *heap, uint32_t count)
 {
     uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
     atomic_store_relaxed(&heap->slabs.shared_patience, patience);
-    uint32_t shift = count > CROWD_THREADS ? CROWD_SHIFT : 0;
-    atomic_store_relaxed(&heap->slabs.shared_crowd_shift, shift);
     atomic_store_relaxed(&heap->threads_count, count);
 }
 

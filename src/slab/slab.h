@@ -74,11 +74,10 @@ struct slab_totals {
 
 /* What one heap owns. Everything but the shared words is written under the heap's lock. */
 struct slab_set {
-    uint32_t key;                /* heap id << 8: owner words of its slabs are key | class */
-    uint32_t shared_notified;    /* A: stack of slabs with remote objects, slice + 1 */
-    uint32_t shared_pending;     /* A: pushes on it since the last drain, about */
-    uint32_t shared_patience;    /* pending pushes from which on others drain; relaxed */
-    uint32_t shared_crowd_shift; /* bins and remote batches are bounded by bytes >> this; relaxed */
+    uint32_t key;             /* heap id << 8: owner words of its slabs are key | class */
+    uint32_t shared_notified; /* A: stack of slabs with remote objects, slice + 1 */
+    uint32_t shared_pending;  /* A: pushes on it since the last drain, about */
+    uint32_t shared_patience; /* pending pushes from which on others drain; relaxed */
     struct counters counters;
     /* First: the next to refill from. Relaxed readers without the lock. */
     struct slab *partial[CLASS_COUNT];
