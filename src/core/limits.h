@@ -174,7 +174,8 @@
  * threads allocate drains at every refill and never has so many. Twice as many: a sleeping owner
  * keeps more slabs that are empty. Half: other threads drain for it more often. */
 #define NOTIFIED_PENDING_MAX (HAK_TINY_LIMITS ? 2u : 8u)
-/* The same for a heap without threads: nobody else will drain it. */
+/* The same for a heap without threads. Only the help of other threads and purge passes drain it, so
+ * other threads help sooner. */
 #define NOTIFIED_PENDING_MAX_PARKED (HAK_TINY_LIMITS ? 1u : 4u)
 
 /* Heaps that a refill asks for free objects before the process grows. Asking takes some 100 ns, a
@@ -219,8 +220,8 @@
 #define LIMIT_DELAY_MS (HAK_TINY_LIMITS ? 0u : 10u)
 
 /* A thread moves to another heap if it returned full bins, and found its heap's lock taken, this
- * often within CROWDED_MS milliseconds. A wait takes about 3 microseconds, and refills wait as
- * often, so 128 waits are a twentieth of the thread's time (docs/decisions/0021). Twice the waits:
+ * often within CROWDED_MS milliseconds. A wait takes about 3 microseconds, and refills wait about
+ * as often, so that is a twentieth of the thread's time (docs/decisions/0021). Twice the waits:
  * fewer heaps and less memory, but threads wait longer. Half: the reverse. */
 #define CROWDED_WAITS (HAK_TINY_LIMITS ? 1u : 128u)
 #define CROWDED_MS (HAK_TINY_LIMITS ? UINT32_MAX : 16u)
@@ -262,10 +263,10 @@
  * 700; a huge page takes 90, or 5,200 on some virtual machines (docs/decisions/0036). Twice: pages
  * that gain nothing count as quick. Half: a short delay on a busy machine ends huge pages. */
 #define HUGE_PAGE_US_MAX 1000u
-/* Milliseconds without huge pages after one came slowly; each slow one doubles the pause. A slow
- * page takes 5 ms, so the first pause limits them to a twentieth of the time. Half: a tenth. Twice:
- * one slow page by chance costs more page faults. The longest pause limits how late hakmem notices
- * that huge pages come quickly again. */
+/* Milliseconds without huge pages after one came slowly. Each further slow one doubles the pause,
+ * up to HUGE_PAUSE_MS_MAX. A slow page takes 5 ms, so at most a twentieth of the time is lost. Half
+ * of HUGE_PAUSE_MS_MIN: a tenth. Twice: more page faults after a page that was slow by chance.
+ * Twice HUGE_PAUSE_MS_MAX: hakmem notices two minutes late that huge pages are quick again. */
 #define HUGE_PAUSE_MS_MIN 100u
 #define HUGE_PAUSE_MS_MAX 60000u
 HAK_STATIC_ASSERT(CLASS_COUNT < 0xF0, "class codes and the special owner codes must not meet");

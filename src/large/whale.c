@@ -17,8 +17,8 @@
 #include "region/huge.h"
 #include "region/superslab.h"
 
-/* realloc to less keeps the whale as it is if at most an eighth is unused. Twice the divisor: less
- * unused memory, and more system calls. Half: the reverse. */
+/* realloc keeps the whale as it is if the new size fits and leaves at most an eighth unused. Twice
+ * the divisor: less unused memory, and more system calls. Half: the reverse. */
 #define WHALE_SLACK_DIVISOR 8u
 /* A freed whale is sparse if it is larger than this and at most this much of it is resident. The
  * cache counts a sparse whale as its resident bytes (docs/decisions/0039), but at least as a

@@ -197,8 +197,8 @@ static uintptr_t range_place(struct whale range, size_t size, size_t alignment)
     return start >= range.address ? start : 0;
 }
 
-/* Takes a whale out of the smallest range that it fits into; of equal ones the youngest, whose
- * pages are most likely still in a processor's cache. False: there is none. */
+/* Takes a whale out of the smallest range that it fits into. Of equal ones it takes the youngest,
+ * whose contents may still be in the processor's cache. False: there is none. */
 static bool cache_take_whole(struct whale_parts *taken, size_t size, size_t alignment,
                              bool want_zero)
 {
@@ -406,7 +406,7 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
         struct whale dropped[WHALE_DROP_MAX];
         lock_acquire(&hak__whale_lock);
         uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
-        if (age_ms == 0) { /* memory that goes back now no longer counts for the peak */
+        if (age_ms == 0) { /* memory that goes back now does not count for the peak */
             peak.now = peak.before = bytes_in_use();
         }
         size_t bound = cache_bound(now);

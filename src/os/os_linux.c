@@ -4,7 +4,8 @@
  * (registration caches of network cards, profilers) must see hakmem's mappings. So hakmem maps
  * memory by the names of mmap's family. Others change the clock or the process id (libfaketime),
  * and their functions allocate: they would call the allocator while it runs. So hakmem reads the
- * vDSO's clock, and makes all other calls by syscall(), which is also no cancellation point. */
+ * vDSO's clock, and this file makes all other calls by syscall(), which also is no cancellation
+ * point. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
