@@ -46,7 +46,7 @@ static struct {
     uint32_t since_ms; /* start of the present half */
 } peak;
 
-/* --- how much --- */
+/* --- the bound --- */
 
 static size_t bytes_in_use(void)
 {
