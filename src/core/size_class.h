@@ -34,8 +34,7 @@ struct size_class {
     uint32_t object_size;
     uint16_t objects_per_slab;
     uint8_t slab_slices;
-    uint8_t
-        colors; /* the first object lies fewer lines than this behind the start of its slab */
+    uint8_t colors; /* the first object lies fewer lines than this behind the start of its slab */
 };
 
 HAK_HIDDEN extern const struct size_class hak__size_classes[CLASS_COUNT];

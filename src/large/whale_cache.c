@@ -31,9 +31,9 @@ struct whale_range {
 static struct whale_range cache_first_table[CACHE_CAPACITY_MIN];
 static struct whale_range *cache_table = cache_first_table;
 static size_t cache_capacity = CACHE_CAPACITY_MIN;
-static size_t cache_mapped; /* bytes of the table; 0: it is cache_first_table */
-static size_t cache_count;  /* also read without the lock, relaxed */
-static size_t cache_size;   /* bytes of all ranges */
+static size_t cache_mapped;   /* bytes of the table; 0: it is cache_first_table */
+static size_t cache_count;    /* also read without the lock, relaxed */
+static size_t cache_size;     /* bytes of all ranges */
 static size_t cache_resident; /* bytes of all ranges that the bound counts */
 
 size_t hak__whale_joined_bytes;
