@@ -1,11 +1,11 @@
-/* os_linux.c: os.h on Linux, with the C library's thin wrappers (errno saved around each).
+/* os_linux.c: os.h on Linux. errno is saved around each call.
  *
- * Programs are run with libraries that put their own functions before the C library's. Those that
- * follow mappings (registration caches of network cards, profilers) must see ours: memory is asked
- * for by mmap's and its family's names. Those that change the clock or the process's id
- * (libfaketime) allocate in their functions, and would so be called inside the allocator and call
- * it again: the clock is the vDSO's, and what else is not about memory goes by syscall(), which is
- * also no cancellation point. */
+ * Some libraries put functions of their own in front of the C library's. Those that follow mappings
+ * (registration caches of network cards, profilers) must see hakmem's mappings. So hakmem maps
+ * memory by the names of mmap's family. Others change the clock or the process id (libfaketime),
+ * and their functions allocate: they would call the allocator while it runs. So hakmem reads the
+ * vDSO's clock, and this file makes all other calls by syscall(), which also is no cancellation
+ * point. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -70,7 +70,7 @@ static os_clock_function *os_clock;
 
 void hak__os_init(void)
 {
-    static bool done; /* what was read before is not written again: others may be reading it */
+    static bool done; /* never written twice, because other threads may be reading the values */
     if (done) {
         return;
     }
@@ -90,7 +90,7 @@ uint64_t hak__os_ram_size(void)
 {
     int saved = errno;
     struct sysinfo info;
-    uint64_t size = UINT64_C(16) << 30; /* a plausible machine, if the kernel will not say */
+    uint64_t size = UINT64_C(16) << 30; /* a plausible machine, if the kernel does not say */
     if (syscall(SYS_sysinfo, &info) == 0) {
         size = (uint64_t)info.totalram * info.mem_unit;
     }
@@ -102,7 +102,7 @@ uint32_t hak__os_processors(void)
 {
     int saved = errno;
     uint64_t set[OS_PROCESSORS_MAX / 64];
-    /* bytes written; a machine with more processors than fit gets an error */
+    /* Returns the bytes written. It fails on a machine with more processors than the set holds. */
     long size = syscall(SYS_sched_getaffinity, 0, sizeof set, set);
     uint32_t count = size > 0 ? 0 : OS_PROCESSORS_MAX;
     for (long i = 0; i < size / (long)sizeof *set; i++) {
@@ -117,7 +117,7 @@ char **hak__os_environment(char **handed)
 #ifdef __GLIBC__
     return environ != NULL ? environ : handed;
 #else
-    (void)handed; /* whatever the register holds */
+    (void)handed; /* musl passes no argument: the register may hold anything */
     return environ;
 #endif
 }
@@ -136,12 +136,13 @@ uint64_t hak__os_random_seed(void)
 {
     uint64_t words[2] = {0, 0};
     const void *bytes =
-        (const void *)getauxval(AT_RANDOM); /* 16 bytes from the kernel, also used by libc */
+        (const void *)getauxval(AT_RANDOM); /* 16 bytes, which the C library uses, too */
     if (bytes != NULL) {
         memcpy(words, bytes, sizeof words);
     }
-    /* Mixed, so that an address chosen from it does not give away the stack protector's canary
-     * (splitmix64's finaliser, Steele et al. 2014). */
+    /* The C library makes the stack protector's canary of these bytes. They are mixed, so that an
+     * address chosen from the result does not reveal the canary (the finaliser of splitmix64,
+     * Steele et al. 2014). */
     uint64_t z = words[0] ^ (words[1] << 1) ^ UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
@@ -177,7 +178,7 @@ bool hak__os_charge(size_t size)
     return fits;
 }
 
-/* mmap with errno kept: address or NULL, *error set. */
+/* mmap that keeps errno. Returns the address, or NULL, and sets *error to 0 or -errno. */
 static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
 {
     int saved = errno;
@@ -199,8 +200,8 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
 int hak__os_map_at(void *address, size_t size)
 {
     int error;
-    /* NORESERVE: neighbours become one mapping, and a kernel that guesses what it may promise
-     * refuses to fork a process with a mapping larger than the machine's memory. */
+    /* NORESERVE: neighbours become one mapping. With the kernel's default rule for overcommit, a
+     * process with a reserved mapping larger than the machine's memory could not fork. */
     void *result = os_mmap(address, size, MAP_FIXED_NOREPLACE | MAP_NORESERVE, &error);
     if (error == 0 && result != address) { /* a kernel before 4.17 takes the address for a hint */
         hak__os_discard(result, size);
@@ -256,9 +257,9 @@ int hak__os_unmap(void *address, size_t size)
 
 static struct timespec os_clock_read(clockid_t clock)
 {
-    struct timespec now = {0, 0}; /* a failure stops decay, nothing else */
+    struct timespec now = {0, 0}; /* if reading it fails, only decay stops */
     if (os_clock != NULL) {
-        os_clock(clock, &now); /* no kernel entry, and no errno */
+        os_clock(clock, &now); /* makes no system call, and does not change errno */
     } else {
         int saved = errno;
         syscall(SYS_clock_gettime, clock, &now);
@@ -320,8 +321,8 @@ bool hak__os_is_last_thread(void)
     int saved = errno;
     char path[1];
     struct stat tasks;
-    /* No file is opened: a descriptor that is free for a moment only would change which one the
-     * program's next open returns. Of an ended main thread there is no program file any more. */
+    /* It opens no file: an open file would change the descriptor that an open in another thread
+     * returns. If the main thread has ended, the link to the program's file is gone. */
     bool last = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0 ||
                 (tasks.st_nlink <= OS_TASKS_LINKS + 2 &&
                  syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0);

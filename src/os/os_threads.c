@@ -33,7 +33,7 @@ static bool os_wait(uint32_t *word, uint32_t value, const struct timespec *durat
     bool woken = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, duration, NULL, 0) == 0 ||
                  errno == EAGAIN;
     if (!woken && errno != EINTR && errno != ETIMEDOUT) {
-        syscall(SYS_sched_yield); /* no futex here (ENOSYS), or a filter: wait by yielding */
+        syscall(SYS_sched_yield); /* futex is missing or denied: the caller tries again */
     }
     errno = saved;
     return woken;
@@ -68,9 +68,9 @@ void hak__os_wake_all(uint32_t *word)
     os_wake(word, INT_MAX);
 }
 
-/* The kernel's set has a bit for each signal, from 1 on. */
+/* In the kernel's set of signals, bit 0 is signal 1. */
 #define OS_SIGNAL(number) (UINT64_C(1) << ((number)-1))
-/* No thread's set: nobody can block all. */
+/* Says that blocking failed. No thread's set has this value, because SIGKILL cannot be blocked. */
 #define OS_SIGNALS_UNCHANGED UINT64_MAX
 
 uint64_t hak__os_block_signals(void)
@@ -79,7 +79,7 @@ uint64_t hak__os_block_signals(void)
     uint64_t blocked, own = OS_SIGNAL(SIGSEGV) | OS_SIGNAL(SIGBUS) | OS_SIGNAL(SIGILL) |
                             OS_SIGNAL(SIGFPE) | OS_SIGNAL(SIGTRAP) | OS_SIGNAL(SIGSYS) |
                             OS_SIGNAL(SIGABRT);
-    /* 32 to 34: how the C libraries cancel threads and change their rights */
+    /* The C libraries use signals 32 to 34 to cancel threads and to change their rights. */
     uint64_t all = ~(own | OS_SIGNAL(32) | OS_SIGNAL(33) | OS_SIGNAL(34));
     if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &blocked, sizeof blocked) != 0) {
         blocked = OS_SIGNALS_UNCHANGED;
