@@ -1,16 +1,18 @@
-/* arch.h: the processor's constants and the one instruction C has no name for. */
+/* arch.h: the size of a cache line, and the one instruction that C has no name for. */
 #ifndef HAK_BASE_ARCH_H
 #define HAK_BASE_ARCH_H
 
 #include "base/compiler.h"
 
+/* Bytes. A property of the supported processors, not a setting: start lines, alignments and the
+ * sizes of structs follow from it. */
 #define HAK_CACHE_LINE 64u
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #error "hakmem supports x86-64 and aarch64"
 #endif
 
-/* Tells the core that this is a wait loop. */
+/* Tells the processor core that this is a wait loop: it saves power and yields to its sibling. */
 HAK_INLINE void arch_relax(void)
 {
 #if defined(__x86_64__)
