@@ -12,7 +12,7 @@
 #error "hakmem supports x86-64 and aarch64"
 #endif
 
-/* Tells the processor core that this is a wait loop: it saves power and yields to its sibling. */
+/* Tells the processor that this is a wait loop. */
 HAK_INLINE void arch_relax(void)
 {
 #if defined(__x86_64__)

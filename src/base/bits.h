@@ -77,7 +77,7 @@ HAK_INLINE uint32_t bits_longest_run(uint64_t map)
     if (map == 0) {
         return 0;
     }
-    if (((map + (map & (0 - map))) & map) == 0) { /* a single run: adding its lowest bit clears it */
+    if (((map + (map & (0 - map))) & map) == 0) { /* one run: adding its lowest bit clears it */
         return bits_log2(map) - bits_lowest(map) + 1;
     }
     uint64_t starts[6]; /* [k]: the bits at which 2^k ones start */

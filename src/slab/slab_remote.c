@@ -114,8 +114,8 @@ struct slab *hak__slab_next_notified(const struct slab *slab)
 
 void hak__slab_clear_notified(struct slab *slab)
 {
-    /* B2, acquire: pairs with A1; release: what the owner did to the slab, such as reading the link,
-     * comes before the next freer's push */
+    /* B2, acquire: pairs with A1; release: what the owner did to the slab, such as reading its
+     * link, comes before the next freer's push */
     atomic_and_acq_rel(&slab->shared_remote, ~REMOTE_NOTIFIED);
 }
 
