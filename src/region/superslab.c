@@ -20,7 +20,7 @@ struct superslab_table hak__superslabs;
  * partly claimed. */
 #define CLAIM_SLICES (HAK_TINY_LIMITS ? SUPERSLAB_SLICES / 4 : SUPERSLAB_SLICES)
 /* Slices of the first claim: half a superslab, because many programs need no more. No page in it
- * can be huge, so it needs no madvise (docs/decisions/0064). Doubled: every process makes that call.
+ * can be huge, so it needs no madvise (docs/decisions/0064). Doubled: each process makes that call.
  * Halved: programs that use more than 512 KiB need a second claim. */
 #define CLAIM_FIRST (CLAIM_SLICES < SUPERSLAB_SLICES / 2 ? CLAIM_SLICES : SUPERSLAB_SLICES / 2)
 
@@ -330,7 +330,7 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         }
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */
             size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
-            if (behind * SLICE_SIZE == hak__window.size) { /* the rest of the window is taken */
+            if (behind * SLICE_SIZE == hak__window.size) { /* for now the rest of the window is taken */
                 table->frontier = first + left;
                 return false;
             }

@@ -44,8 +44,9 @@ struct superslab {
 
 HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
 
-/* Superslabs of a group, and the fan-out of the index, whose code shifts by 6 bits a level. Doubled:
- * searches compare twice the bytes at each level. Halved: large heaps need more levels. */
+/* Superslabs of a group, and the fan-out of the index, whose code shifts by 6 bits a level.
+ * Doubled: searches compare twice the bytes at each level. Halved: large heaps need more levels.
+ */
 #define SUPERSLAB_GROUP 64u
 
 /* Adjacent superslabs and their part of the index (superslab_index.h). */

@@ -32,9 +32,9 @@ static unsigned char *index_entry(enum superslab_index kind, uint32_t level, siz
 }
 
 /* The position of the first byte of a node, from `from` on, that is at least `least`; INDEX_FANOUT:
- * there is none. It compares eight bytes at a time: it sets bit 7 of each and subtracts `least`. Bit
- * 7 stays set where the byte is large enough. No byte is above 127, so none borrows from the next.
- */
+ * there is none. It compares eight bytes at a time: it sets bit 7 of each and subtracts `least`.
+ * Bit 7 stays set where the byte is large enough. No byte is above 127, so none borrows from the
+ * next. */
 static size_t index_scan(const unsigned char *node, uint32_t least, size_t from)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
