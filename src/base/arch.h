@@ -4,8 +4,8 @@
 
 #include "base/compiler.h"
 
-/* Bytes. A property of the supported processors, not a setting: start lines, alignments and the
- * sizes of structs follow from it. */
+/* Bytes: the line size of x86-64 and of most aarch64 processors. Not a setting: start lines,
+ * alignments and the sizes of structs follow from it. */
 #define HAK_CACHE_LINE 64u
 
 #if !defined(__x86_64__) && !defined(__aarch64__)

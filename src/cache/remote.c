@@ -25,7 +25,7 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     }
     counter_add(&cache->counters, COUNTER_FREE_REMOTE, list.count);
     counter_add(&cache->counters, COUNTER_REMOTE_BATCHES, 1);
-    atomic_store_relaxed(&entry->link, 0u); /* reports read both */
+    atomic_store_relaxed(&entry->link, 0u); /* atomic: reports read link and room */
     atomic_store_relaxed(&entry->room, entry->limit);
     cache->remote_waiting--;
 }
@@ -53,7 +53,7 @@ static void remote_start(struct cache *cache, struct remote_entry *entry, size_t
     uint32_t bytes = REMOTE_BYTES_MAX >> crowd;
     uint32_t limit = (bytes + size - 1) / size;
     limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
-    atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* reports read these three */
+    atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* atomic: reports read them */
     atomic_store_relaxed(&entry->room, (uint8_t)limit);
     atomic_store_relaxed(&entry->link, (uint32_t)slice + 1);
     entry->head = NULL;

@@ -31,9 +31,9 @@
 /* A block is a superslab or a whale. Programs fill each kind to another degree. */
 enum huge_kind {
     HUGE_SLABS,         /* superslabs claimed for a slab of one slice */
-    HUGE_SPANS,         /* superslabs claimed for more slices at once */
+    HUGE_SPANS,         /* superslabs claimed for a run of several slices */
     HUGE_WHALES,        /* whales: blocks above 2 MiB */
-    HUGE_ZEROED_WHALES, /* the same, by calloc */
+    HUGE_ZEROED_WHALES, /* whales of calloc */
     HUGE_KINDS
 };
 

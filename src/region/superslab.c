@@ -330,7 +330,7 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         }
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */
             size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
-            if (behind * SLICE_SIZE == hak__window.size) { /* for now the rest of the window is taken */
+            if (behind * SLICE_SIZE == hak__window.size) { /* the rest is taken for now */
                 table->frontier = first + left;
                 return false;
             }

@@ -89,7 +89,8 @@ struct slab_set {
     struct slab_totals *totals; /* [class] */
 };
 
-/* A list of `count` objects of one class. The last one's link is NULL. */
+/* A list of `count` objects of one class. The last link is NULL, except in lists that are passed
+ * together with their tail. */
 struct object_list {
     struct object *head;
     uint32_t count;
