@@ -1,4 +1,4 @@
-/* huge.c: see huge.h. */
+/* huge.c: watches blocks with small pages and times huge pages. The rules are in huge.h. */
 #include "region/huge.h"
 
 #include <errno.h>
@@ -10,23 +10,25 @@
 
 uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 
-/* A block of small pages that later ones are judged by. */
+/* A watched block: it has small pages, and later blocks are judged by it. */
 struct sample {
-    const void *address; /* NULL: it has been freed, or there is none */
-    size_t size;         /* 0: there is none */
-    size_t live;         /* bytes of its kind when it was new, with its own */
-    bool dense;          /* when it was looked at last */
-    bool counted;        /* in `filled` of its kind */
+    const void *address; /* NULL: the block was freed, or there is no sample */
+    size_t size;         /* bytes; 0: there is no sample */
+    size_t live;         /* bytes of its kind when it was new, itself included */
+    bool dense;          /* three quarters were resident at the last look */
+    bool counted;        /* it is part of `filled` of its kind */
 };
 
 struct evidence {
-    struct sample newest[2]; /* the newest but one, and the newest */
-    size_t filled;           /* bytes of the kind that were filled, by rule 3 */
+    struct sample newest[2]; /* the newest block but one, and the newest */
+    size_t filled;           /* bytes of the kind that count as filled, by rule 3 */
 };
 
 static struct evidence evidence[HUGE_KINDS];
 static struct lock huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE); /* for all of it */
 
+/* Counts a look at a block by rule 3. A filled one about doubles `filled`, up to `live`; an
+ * unfilled one sets it to 0. Under HUGE. */
 static void evidence_count(struct evidence *kind, bool dense, size_t size, size_t live)
 {
     size_t filled = 2 * kind->filled + size;
@@ -34,7 +36,8 @@ static void evidence_count(struct evidence *kind, bool dense, size_t size, size_
     kind->filled = !dense ? 0 : filled > kind->filled ? filled : kind->filled;
 }
 
-/* Under the lock. */
+/* Looks at the sample, unless its block was freed, and counts it. A filled block counts once. Under
+ * HUGE. */
 static void sample_look(struct evidence *kind, struct sample *sample)
 {
     if (sample->address != NULL) {
@@ -43,7 +46,7 @@ static void sample_look(struct evidence *kind, struct sample *sample)
     }
     if (!sample->dense || !sample->counted) {
         evidence_count(kind, sample->dense, sample->size, sample->live);
-        sample->counted = sample->dense; /* it may be filled later */
+        sample->counted = sample->dense; /* an unfilled block is counted again when it is filled */
     }
 }
 
@@ -97,15 +100,16 @@ void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t live)
     lock_release(&huge_lock);
 }
 
-/* How long huge pages take: hints, relaxed. */
-static uint32_t shared_timed_ms; /* when the last one was timed */
-static uint32_t shared_pause_ms; /* from then on there are none; 0: they come quickly */
+/* How long huge pages take. Hints: all accesses are relaxed. */
+static uint32_t shared_timed_ms; /* when the last huge page was judged */
+static uint32_t shared_pause_ms; /* for so long none is asked for; 0: they come quickly */
 
 static bool huge_pause_is_over(uint32_t now_ms)
 {
     return now_ms - atomic_load_relaxed(&shared_timed_ms) >= atomic_load_relaxed(&shared_pause_ms);
 }
 
+/* Notes whether a huge page came quickly: ends the pauses, or doubles the pause. */
 static void huge_judge(bool quick, uint32_t now_ms)
 {
     uint32_t pause = 2 * atomic_load_relaxed(&shared_pause_ms);
@@ -120,8 +124,8 @@ bool hak__huge_is_quick(void)
     return atomic_load_relaxed(&shared_pause_ms) == 0;
 }
 
-/* Makes a huge page resident. A page that is resident already (memory that is locked as it is
- * mapped) says nothing, nor does a kernel before 5.14. */
+/* Makes a huge page resident and judges how long that took. Nothing is learned if the page is
+ * resident already (mlockall), or if the kernel cannot populate (before Linux 5.14). */
 static void huge_time(void *address, uint32_t now_ms)
 {
     uint64_t start = hak__os_clock_us();
@@ -138,11 +142,11 @@ int hak__huge_ask(void *address, size_t size, size_t used)
     uint32_t now_ms = hak__os_clock_ms();
     int error = huge_pause_is_over(now_ms) ? hak__os_huge(address, size) : -EAGAIN;
     if (error == 0 && first + 2 * HUGE_PAGE_SIZE <= end && hak__huge_page_us_max != UINT64_MAX &&
-        now_ms != atomic_load_relaxed(&shared_timed_ms)) { /* one in a tick of the clock */
+        now_ms != atomic_load_relaxed(&shared_timed_ms)) { /* one a tick of the coarse clock */
         huge_time((void *)first, now_ms);
         error = hak__huge_is_quick() ? 0 : -EAGAIN;
     }
-    if (error != 0) { /* a grown one may have asked in better times */
+    if (error != 0) { /* a mapping that has grown may have asked before the pause */
         hak__os_small(address, size);
     }
     return error;

@@ -1,11 +1,12 @@
-/* superslab_pages.c: which pages a superslab has. See superslab.h, and huge.h for the rules.
+/* superslab_pages.c: chooses huge or small pages for each superslab. The rules are in huge.h.
  *
  *   claimed, earned -> HUGE -> a part is purged -> SPLIT -> all of it is purged -> HUGE
  *   claimed, not earned -> SMALL;  unmapped -> SMALL
  *
- * The kernel joins small pages where huge ones are welcome, in the background (khugepaged) or at a
- * touch, and purged memory between them is resident again. So a superslab of which a part is purged
- * has small pages until all of it is free (docs/decisions/0064).
+ * Why SPLIT: where huge pages are allowed, the kernel replaces small pages by huge ones, in the
+ * background (khugepaged) or at a touch. Purged memory between them is then resident again. So a
+ * superslab of which a part is purged has small pages until all of it is free
+ * (docs/decisions/0064).
  */
 #include "region/superslab.h"
 
@@ -22,7 +23,7 @@ void hak__superslab_set_pages(size_t index, enum superslab_pages pages)
     atomic_store_relaxed(&hak__superslabs.split_count, others + superslab->split);
 }
 
-/* Each split superslab may cost two mappings, of which a process may have 65,530. */
+/* Each split superslab may cost two mappings, and Linux allows a process 65,530 by default. */
 static bool superslab_may_split(void)
 {
     return atomic_load_relaxed(&hak__superslabs.split_count) < SPLIT_SUPERSLABS_MAX;
@@ -37,8 +38,9 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
     bool huge = whole && superslab_may_split() &&
                 hak__huge_is_earned(kind, SUPERSLAB_SIZE, bytes, bytes) &&
                 hak__huge_ask_untouched(start) == 0;
-    /* Whatever the machine prefers. The first half by itself has no room for a huge page, and gets
-     * none by the second. An error leaves what the machine prefers. */
+    /* Small pages, even if the machine prefers huge ones. The first half of a superslab needs no
+     * call: no huge page fits into it, and the second half gets small pages. If the call fails, the
+     * slices have the pages that the machine prefers. */
     if (!huge && first % SUPERSLAB_SLICES + claimed > SUPERSLAB_SLICES / 2) {
         hak__os_small(start, claimed * SLICE_SIZE);
     }
@@ -62,7 +64,7 @@ bool hak__superslab_split(size_t index)
         hak__os_small(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) != 0) {
         return false;
     }
-    /* after the call: who takes a slice until then makes all of them dirty */
+    /* after the call: until here, whoever takes a slice marks all slices dirty */
     lock_acquire(&hak__region_lock);
     hak__superslab_set_pages(index, SUPERSLAB_SPLIT);
     lock_release(&hak__region_lock);
