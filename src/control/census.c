@@ -163,7 +163,7 @@ void hak__census_take(struct census *census)
 {
     *census = (struct census){.spans_count = 0};
     if (!hak__gate_enter_patiently()) {
-        /* A signal handler that interrupted an operation asks. */
+        /* A signal handler that interrupted an operation asks for the figures: it gets zeroes. */
         return;
     }
     hak__emergency_settle();
