@@ -105,7 +105,7 @@ static void life_announce(const char *own_path)
         const char *program = hak__os_program();
         own_path = program != NULL ? program : "a program without a name";
     }
-    char line[4096 + 128]; /* a path and a sentence */
+    char line[4096 + 128]; /* the longest path and a sentence */
     struct text text = {line, sizeof line - 1, 0};
     hak__text_put(&text, "hakmem: ");
     hak__text_put(&text, hak_version());

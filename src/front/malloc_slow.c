@@ -129,6 +129,7 @@ static struct span malloc_span(size_t size, size_t alignment)
     return span;
 }
 
+/* One attempt; pointer NULL: refused, or no memory. */
 static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
 {
     if (size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE) {
@@ -152,6 +153,7 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
     return whale;
 }
 
+/* A huge allocation in whole superslabs, without a mapping of its own. */
 static struct span malloc_long_span(size_t size)
 {
     struct span span = {NULL, false};

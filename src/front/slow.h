@@ -17,7 +17,7 @@ HAK_HIDDEN void *hak__malloc_large(size_t size, size_t alignment, bool want_zero
 enum place {
     PLACE_FOREIGN, /* not allocated by hakmem */
     PLACE_SLAB,    /* inside a slab */
-    PLACE_SPAN,    /* in the first slice of a span */
+    PLACE_SPAN,    /* in the first slice of a span, perhaps not where its block starts */
     PLACE_NOBODY,  /* inside a superslab, where no allocation starts */
     PLACE_WHALE    /* the first byte of a whale */
 };

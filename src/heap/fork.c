@@ -31,6 +31,7 @@ static struct lock fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
 static uint32_t shared_fork_count;  /* threads that hold the heaps; written under fork_lock */
 static HAK_TLS uint32_t fork_inner; /* this thread's forks that began inside */
 
+/* Waits until the number of forks under way changes, FORK_WAIT_MS at most. */
 static void fork_wait_for_others(void)
 {
     uint32_t count = atomic_load_relaxed(&shared_fork_count);
@@ -39,6 +40,7 @@ static void fork_wait_for_others(void)
     }
 }
 
+/* Brings the heaps to rest: nobody is inside the gate, and this thread has all heaps' locks. */
 static void fork_hold(void)
 {
     hak__gate_close();

@@ -5,8 +5,8 @@
 #include "os/os.h"
 
 struct lock hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
-static struct heap *shared_heap_first; /* pushed under HEAPS, read by anyone */
-/* Under HEAPS. */
+static struct heap *shared_heap_first; /* pushed under HEAPS, read by any thread */
+/* The rest is under HEAPS. */
 static uint32_t heap_next_id = 1;      /* id 0 means no heap */
 static uint32_t heap_without_threads;  /* heaps that no thread draws from */
 static uint32_t heap_joined_count;     /* threads that draw from a heap */

@@ -34,7 +34,7 @@ struct heap {
     struct lock lock;
     struct span_cache spans;
     uint32_t id;
-    uint32_t threads_count; /* that draw from it; written under HEAPS, read relaxed by reports */
+    uint32_t threads_count; /* drawing from it; written under HEAPS, read relaxed by reports */
     struct heap *next;      /* in the list of all heaps; constant once listed */
 };
 
@@ -135,7 +135,7 @@ HAK_HIDDEN bool hak__thread_is_used(const struct thread *thread);
 /* In fork's child: all other threads are gone, and so is what they had cached. */
 HAK_HIDDEN void hak__thread_abandon_others(struct thread *own);
 
-/* heap.c */
+/* heap.c. Guards the lists of heaps and threads; rank HEAPS. */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
 /* Chooses or makes a heap for one more thread, which draws from it now. At most `heaps_max` heaps
  * are made. NULL: no memory. No lock held. */
@@ -210,7 +210,8 @@ HAK_HIDDEN bool hak__limit_is_exceeded(void);
  * held. */
 HAK_HIDDEN void hak__limit_notice(void);
 
-/* fork.c: pthread_atfork handlers. */
+/* fork.c: the handlers of pthread_atfork: before a fork, after it in the parent, after it in the
+ * child. */
 HAK_HIDDEN void hak__fork_prepare(void);
 HAK_HIDDEN void hak__fork_parent(void);
 HAK_HIDDEN void hak__fork_child(void);

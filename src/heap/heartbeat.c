@@ -57,6 +57,7 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
     hak__gate_leave();
 }
 
+/* One look, `elapsed_ms` after the last tick: ticks if it is late enough. */
 static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t period_ms)
 {
     if (elapsed_ms >= period_ms || thread->operations >= TICK_OPERATIONS) {
@@ -69,6 +70,7 @@ static HAK_NOINLINE void thread_look_after_operations(struct thread *thread)
     thread_look(thread, hak__os_clock_ms() - thread->ticked_ms, hak__heap_tick_period_ms());
 }
 
+/* Much memory has become free: each of the thread's next LOOK_EAGER mallocs looks. */
 static void thread_become_eager(struct thread *thread, uint32_t freed_much)
 {
     thread->freed_much = freed_much;

@@ -5,7 +5,7 @@
 #include "heap/heap.h"
 #include "os/os.h"
 
-/* Under HEAPS. */
+/* The callback of hak_limit_set and its argument. Under HEAPS. */
 static hak_limit_function *limit_callback;
 static void *limit_argument;
 

@@ -6,7 +6,7 @@
 #include "os/os.h"
 #include "region/window.h"
 
-/* Under HEAPS. */
+/* State, under HEAPS. */
 static unsigned char *metadata_chunk; /* the free rest of the newest chunk */
 static size_t metadata_left;         /* bytes of that rest */
 static size_t shared_metadata_bytes; /* mapped for chunks, without the first */
