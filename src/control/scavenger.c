@@ -14,14 +14,14 @@
  * they do not fit, the default size is used. Doubled: more address space, no more resident memory.
  * Halved: more programs fall back to the default. */
 #define SCAVENGER_STACK_SIZE ((size_t)256 << 10)
-/* Bounds of the time between two rounds, which is half the purge delay. MIN bounds the wake-ups of
- * a short delay: halved, there are up to twice as many. MAX bounds how late a memory shortage is
- * noticed (docs/decisions/0028): doubled, twice as late; halved, twice as many wake-ups. */
+/* Bounds of the time between two rounds of work, which is half the purge delay. MIN is for short
+ * delays: halved, up to twice as many rounds. MAX is for long ones, so that a memory shortage is
+ * noticed within a second (docs/decisions/0028): doubled, up to twice as late. */
 #define SCAVENGER_PERIOD_MS_MIN 10u
 #define SCAVENGER_PERIOD_MS_MAX 1000u
-/* A sleep is cut into parts of this length, to see whether the process has ended: its main thread
- * and all others are gone. It is also the period while memory is short. Doubled: an ended process
- * lives on for up to 200 ms. Halved: twice as many wake-ups of an idle process. */
+/* Longest sleep between two looks whether the program's threads have all ended. It is also the
+ * period while memory is short. Doubled: an ended process lives on for up to 200 ms. Halved: twice
+ * as many wake-ups of an idle process. */
 #define SCAVENGER_LOOK_MS 100u
 /* Memory is short if some task waited for it for more than 1 / PRESSURE_SHARE of the last period
  * (docs/decisions/0028). Doubled: half that waiting is enough, and free memory is returned more

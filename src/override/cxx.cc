@@ -147,7 +147,7 @@ void cxx_throw_by(const cxx_runtime *runtime)
 }
 
 /* Calls the program's new handler until an allocation succeeds. The handler may free memory, throw,
- * or end the process. nullptr: there is no handler, or no longer one. */
+ * or end the process. nullptr: there is no handler, or it has removed itself. */
 void *new_ask_handler(decltype(&cxx_get_new_handler) get_new_handler, size_t size, size_t alignment)
 {
     for (;;) {
