@@ -1,6 +1,6 @@
-/* hakmem.c: the unity form: every source as one, lower layers first (tools/check_layers.py). The
- * shipped form. The C library's names are aliases in it, and the compiler sees the slow paths
- * whole. */
+/* hakmem.c: the unity build: all sources as one file, lower layers first (tools/check_layers.py).
+ * hakmem is shipped in this form: the C library's names can be aliases in it, and the compiler can
+ * optimise slow paths across files. */
 #define HAK_UNITY 1
 #define _GNU_SOURCE 1
 
