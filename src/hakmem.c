@@ -7,9 +7,11 @@
 #include "base/text.c"
 
 #include "os/cgroup.c"
+#include "os/os_clock.c"
 #include "os/os_discard.c"
 #include "os/os_file.c"
-#include "os/os_linux.c"
+#include "os/os_machine.c"
+#include "os/os_map.c"
 #include "os/os_pages.c"
 #include "os/os_remap.c"
 #include "os/os_threads.c"

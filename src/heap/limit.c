@@ -1,5 +1,5 @@
 /* limit.c: the soft limit on mapped memory (HAKMEM_LIMIT), its state and its callback. The hard
- * limit is checked in os/os_linux.c: a mapping that would exceed it fails as if the kernel had
+ * limit is checked in os/os_map.c: a mapping that would exceed it fails as if the kernel had
  * refused it. */
 #include "core/knobs.h"
 #include "heap/heap.h"

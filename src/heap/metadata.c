@@ -8,8 +8,8 @@
 
 /* State, under HEAPS. */
 static unsigned char *metadata_chunk; /* the free rest of the newest chunk */
-static size_t metadata_left;         /* bytes of that rest */
-static size_t shared_metadata_bytes; /* mapped for chunks, without the first */
+static size_t metadata_left;          /* bytes of that rest */
+static size_t shared_metadata_bytes;  /* mapped for chunks, without the first */
 
 size_t hak__metadata_bytes(void)
 {

@@ -62,6 +62,8 @@ HAK_HIDDEN uint64_t hak__os_pressure_stalled_us(const char *path);
 /* Gives the calling thread an empty table of descriptors of its own, so that files it opens and
  * closes do not concern other threads. False: the kernel cannot (before 5.9); nothing changes. */
 HAK_HIDDEN bool hak__os_leave_descriptors(void);
+/* For hak__os_init: finds the vDSO's clock. */
+HAK_HIDDEN void hak__os_init_clock(void);
 /* The environment, at any time of a process's start. glibc gives constructors a pointer to it
  * before it sets `environ`; musl sets `environ` first and gives them nothing. `handed` is the third
  * argument of a constructor. */

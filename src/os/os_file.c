@@ -142,3 +142,39 @@ void hak__os_close(int descriptor)
     close(descriptor);
     errno = saved;
 }
+
+int hak__os_write(int descriptor, const char *text, size_t size)
+{
+    int saved = errno;
+    int error = 0;
+    while (size != 0) {
+        ssize_t written = syscall(SYS_write, descriptor, text, size);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            error = written < 0 ? -errno : -EIO;
+            break;
+        }
+        text += written;
+        size -= (size_t)written;
+    }
+    errno = saved;
+    return error;
+}
+
+long hak__os_read_file(const char *path, char *buffer, size_t size)
+{
+    int saved = errno;
+    long result = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (result < 0) {
+        result = -errno;
+    } else {
+        long descriptor = result;
+        result = syscall(SYS_read, descriptor, buffer, size);
+        result = result < 0 ? -errno : result;
+        syscall(SYS_close, descriptor);
+    }
+    errno = saved;
+    return result;
+}

@@ -1,17 +1,31 @@
-/* os_threads.c: sleeping, waking and signals, a part of os.h on Linux. See os_linux.c for why calls
- * go by syscall(). */
+/* os_threads.c: sleeping, waking and signals, a part of os.h on Linux. See os_machine.c for how
+ * the kernel is called. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Headers older than the kernel they run on lack these; the values are part of the kernel's ABI. */
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2u
+#endif
+
+/* Of a process's directory of threads: its own two, besides one for each thread. */
+#define OS_TASKS_LINKS 2u
 
 static struct timespec os_duration(uint32_t duration_ms)
 {
@@ -94,5 +108,34 @@ void hak__os_restore_signals(uint64_t blocked)
     if (blocked != OS_SIGNALS_UNCHANGED) {
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, sizeof blocked);
     }
+    errno = saved;
+}
+
+bool hak__os_is_last_thread(void)
+{
+    int saved = errno;
+    char path[1];
+    struct stat tasks;
+    /* It opens no file: an open file would change the descriptor that an open in another thread
+     * returns. If the main thread has ended, the link to the program's file is gone. */
+    bool last = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0 ||
+                (tasks.st_nlink <= OS_TASKS_LINKS + 2 &&
+                 syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0);
+    errno = saved;
+    return last;
+}
+
+bool hak__os_leave_descriptors(void)
+{
+    int saved = errno;
+    bool left = syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) == 0;
+    errno = saved;
+    return left;
+}
+
+void hak__os_name_thread(const char *name)
+{
+    int saved = errno;
+    syscall(SYS_prctl, PR_SET_NAME, name);
     errno = saved;
 }
