@@ -1,15 +1,17 @@
-/* hakmem.c: the unity form: every source as one, lower layers first (tools/check_layers.py). The
- * shipped form. The C library's names are aliases in it, and the compiler sees the slow paths
- * whole. */
+/* hakmem.c: the unity build: all sources as one file, lower layers first (tools/check_layers.py).
+ * hakmem is shipped in this form: the C library's names can be aliases in it, and the compiler can
+ * optimise slow paths across files. */
 #define HAK_UNITY 1
 #define _GNU_SOURCE 1
 
 #include "base/text.c"
 
 #include "os/cgroup.c"
+#include "os/os_clock.c"
 #include "os/os_discard.c"
 #include "os/os_file.c"
-#include "os/os_linux.c"
+#include "os/os_machine.c"
+#include "os/os_map.c"
 #include "os/os_pages.c"
 #include "os/os_remap.c"
 #include "os/os_threads.c"
@@ -30,7 +32,6 @@
 #include "region/window.c"
 
 #include "slab/slab.c"
-#include "slab/slab_pool.c"
 #include "slab/slab_remote.c"
 
 #include "large/emergency.c"
@@ -38,7 +39,6 @@
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
-#include "large/whale_pages.c"
 #include "large/whale_registry.c"
 
 #include "cache/flush.c"

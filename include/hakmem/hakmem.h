@@ -1,13 +1,17 @@
-/* hakmem.h: the allocator's own names for the malloc family, with a few questions malloc cannot
- * answer.
+/* hakmem.h: hakmem's own names for malloc and its relatives, and some functions that the C library
+ * lacks.
  *
- * Every function may be called from any thread at any time (before main, in constructors, in
- * thread-exit destructors, after main); none is async-signal-safe, but a free from a signal handler
- * that did not interrupt the allocator works. Sizes are bytes. Memory from any of the allocating
- * functions may be given to any of the freeing ones and to the C library's names when hakmem also
- * overrides those (LD_PRELOAD or static link). After a failed allocation errno is ENOMEM (EINVAL
- * for a bad alignment); a free never changes errno.
- */
+ * Threads: any thread may call every function at any time: before main, in constructors, in
+ * destructors that run when a thread ends, after main. No function is async-signal-safe. A signal
+ * handler may allocate and free if it did not interrupt the allocator.
+ *
+ * Sizes are in bytes. Every freeing function takes blocks of every allocating function. If hakmem
+ * also replaces the C library's names (LD_PRELOAD or static link), that includes blocks of malloc,
+ * and free takes blocks of this header.
+ *
+ * Errors: after a failed allocation errno is ENOMEM, or EINVAL for a bad alignment. A free never
+ * changes errno. Freeing or resizing an invalid pointer ends the process with a message, where
+ * hakmem notices it. */
 #ifndef HAKMEM_HAKMEM_H
 #define HAKMEM_HAKMEM_H
 
@@ -38,82 +42,96 @@ extern "C" {
 #define HAK_NOEXCEPT
 #endif
 
-/* "major.minor.patch". The string lives as long as the library. */
+/* Returns "major.minor.patch". The string lives as long as the library. */
 HAK_API const char *hak_version(void) HAK_NOEXCEPT;
 
-/* At least `size` bytes aligned to 16, contents undefined. Size 0 gives a distinct pointer that may
- * be freed. NULL with ENOMEM when there is no memory or size exceeds PTRDIFF_MAX. */
+/* Allocates at least `size` bytes, aligned to 16, with undefined contents. Size 0 gives a pointer
+ * of its own, which may be freed. Returns NULL with errno ENOMEM if there is no memory or `size`
+ * exceeds PTRDIFF_MAX. */
 HAK_API void *hak_malloc(size_t size) HAK_NOEXCEPT HAK_ATTR_ALLOC(alloc_size(1));
 
-/* `count * size` zero bytes; NULL with ENOMEM also when the product overflows. */
+/* Allocates `count * size` zeroed bytes. Returns NULL with errno ENOMEM also if the product
+ * overflows. */
 HAK_API void *hak_calloc(size_t count, size_t size) HAK_NOEXCEPT HAK_ATTR_ALLOC(alloc_size(1, 2));
 
-/* Resizes an allocation, keeping the first min(old, new) bytes. `pointer` NULL: like hak_malloc.
- * Size 0 with a pointer: frees it and returns NULL, errno untouched (as glibc does). On failure the
- * old block stays as it was. */
+/* Resizes a block to at least `size` bytes and keeps the first min(old, new) bytes. The block may
+ * move. `pointer` NULL: like hak_malloc. Size 0 with a pointer: frees it and returns NULL, with
+ * errno unchanged (as glibc does). On failure returns NULL with errno ENOMEM, and the old block
+ * stays as it was. */
 HAK_API void *hak_realloc(void *pointer, size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
 
-/* hak_realloc(pointer, count * size) with the overflow checked. */
+/* hak_realloc(pointer, count * size); an overflow of the product is a failure. */
 HAK_API void *hak_reallocarray(void *pointer, size_t count,
                                size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
 
-/* Frees what any function of this header returned. NULL does nothing. */
+/* Frees a block that any function of this header returned. NULL does nothing. A pointer that hakmem
+ * did not allocate is reported on standard error and not freed; HAKMEM_ABORT_ON_FOREIGN=1 aborts
+ * instead. */
 HAK_API void hak_free(void *pointer) HAK_NOEXCEPT;
 
-/* C23: like hak_free; `size` must be what was asked for. The debug build checks that. */
+/* C23: like hak_free, with the size, and the alignment, that the block was allocated with. Debug
+ * builds abort if the block is smaller or less aligned. Release builds ignore both. */
 HAK_API void hak_free_sized(void *pointer, size_t size) HAK_NOEXCEPT;
 HAK_API void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size) HAK_NOEXCEPT;
 
-/* `alignment` is a power of two (else NULL with EINVAL), up to 1 GiB and beyond while address space
- * lasts. */
+/* Allocates at least `size` bytes at a multiple of `alignment`, a power of two of any size for
+ * which there is address space (1 GiB works). Returns NULL with errno EINVAL for other alignments.
+ */
 HAK_API void *hak_aligned_alloc(size_t alignment, size_t size) HAK_NOEXCEPT
     HAK_ATTR_ALLOC(alloc_size(2));
-/* As hak_aligned_alloc, but any alignment is rounded up to a power of two (glibc's memalign). */
+/* As hak_aligned_alloc, but rounds other alignments up to a power of two (as glibc's memalign).
+ * EINVAL only if a size_t cannot hold that. */
 HAK_API void *hak_memalign(size_t alignment, size_t size) HAK_NOEXCEPT
     HAK_ATTR_ALLOC(alloc_size(2));
-/* Returns 0, EINVAL (alignment not a power of two multiple of sizeof(void *)) or ENOMEM; errno and,
- * on failure, *result are left alone. */
+/* Stores the block in *result. Returns 0, ENOMEM, or EINVAL if `alignment` is not a power of two
+ * and a multiple of sizeof(void *). Does not change errno, and on failure not *result. */
 HAK_API int hak_posix_memalign(void **result, size_t alignment,
                                size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
-/* Aligned to the OS page; pvalloc also rounds the size up to whole OS pages. */
+/* Allocate blocks aligned to the OS page. hak_pvalloc also rounds the size up to whole OS pages, at
+ * least one. */
 HAK_API void *hak_valloc(size_t size) HAK_NOEXCEPT HAK_ATTR_ALLOC(alloc_size(1));
 HAK_API void *hak_pvalloc(size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
 
-/* A call site is any small non-zero number that names the place of the call (a hash of file and
- * line, a return address). It costs nothing when no profile is being taken. Otherwise like
- * hak_malloc and hak_free_sized; size 0 in hak_free_at means "unknown". */
+/* Like hak_malloc and hak_free_sized. `site` is a number that names the place of the call, such as
+ * a hash of file and line, or a return address. hakmem does not use it. Size 0 in hak_free_at means
+ * "unknown". */
 HAK_API void *hak_alloc_at(size_t size, uintptr_t site) HAK_NOEXCEPT HAK_ATTR_ALLOC(alloc_size(1));
 HAK_API void hak_free_at(void *pointer, size_t size, uintptr_t site) HAK_NOEXCEPT;
 
-/* Bytes that may be used at `pointer` (an allocation's start): at least what was asked for. NULL
- * gives 0. */
+/* Bytes that the program may use at `pointer`, the start of a block: at least what it asked for.
+ * NULL: 0. */
 HAK_API size_t hak_usable_size(const void *pointer) HAK_NOEXCEPT;
 
-/* What hak_malloc(size) would at least make usable: ask for this to waste nothing. Above 64 KiB a
- * reused block may be longer. SIZE_MAX when it cannot succeed. */
+/* Bytes that hak_malloc(size) makes usable at least: ask for so many to waste none. Above 64 KiB a
+ * reused block may be larger. SIZE_MAX if such a request cannot succeed. */
 HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
 
-/* True when `pointer` lies in memory hakmem manages (any byte of it, not only an allocation's
- * start). */
+/* True if `pointer` points to any byte of a superslab, used or free, or of a huge allocation in
+ * use. For other pointers the time grows with the number of huge allocations. */
 HAK_API bool hak_owns(const void *pointer) HAK_NOEXCEPT;
 
-/* Gives free memory back to the OS now: the calling thread's cache, what heaps keep,
- * empty slabs and spans, cached whales. `keep` bytes of free memory may stay. True when anything
- * was given back. */
+/* Returns free memory to the OS now: the calling thread's cache, kept spans, cached huge
+ * allocations and all free slices. Other threads' bins stay. Does nothing if at most `keep` bytes
+ * of free memory could be returned, thread caches and kept spans not counted. True if memory was
+ * returned. */
 HAK_API bool hak_trim(size_t keep) HAK_NOEXCEPT;
 
-/* Called with the bytes mapped when they have just become more than the soft limit: by the thread
- * of the program whose allocation it was, or the next one, at the end of an allocation or free. No
- * lock is held: it may call every function of hakmem, but is not to wait for other threads. */
+/* Called when the bytes mapped by hakmem, `mapped`, have just exceeded the soft limit. The calling
+ * thread is the one whose allocation it was, or the next, at the end of an allocation or free. No
+ * lock is held: the function may call all of hakmem, but should not wait for other threads. */
 typedef void hak_limit_function(size_t mapped, void *argument);
 
-/* Limits the memory mapped by hakmem in this process, in bytes, SIZE_MAX for none: objects, what is
- * kept free and tables; not what the program maps itself. Addresses count, whether their pages are
- * resident or not. Above `soft` free memory goes back after 10 ms, in parts and with its addresses,
- * by whatever slow path comes next, and `over`, if it is not NULL, is called once, and again after
- * it had fallen below. `hard` is never exceeded: what would need more gets NULL with ENOMEM, after
- * all that is free was given back; with less than is mapped already nothing more is. Replaces
- * HAKMEM_LIMIT and HAKMEM_LIMIT_HARD and what was set before. */
+/* Limits the memory that hakmem maps in this process, in bytes; SIZE_MAX: no limit. Objects, free
+ * memory and tables count, resident or not; what the program maps itself does not. Replaces
+ * HAKMEM_LIMIT, HAKMEM_LIMIT_HARD and earlier calls. Has no effect in a signal handler that
+ * interrupted the allocator.
+ *
+ * Above `soft`, hakmem returns free memory after 10 ms, with its addresses, in parts, at slow
+ * operations of any thread. It calls `over` once, if that is not NULL, and again when the bytes
+ * exceed `soft` after they had fallen below it.
+ *
+ * Nothing is mapped beyond `hard`. An allocation that needs more first returns all free memory,
+ * then fails with ENOMEM. A limit below the bytes already mapped stops further growth. */
 HAK_API void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over,
                            void *argument) HAK_NOEXCEPT;
 

@@ -1,7 +1,10 @@
-/* stats.h: where the memory is, in numbers: totals, classes, heaps, counters, as a struct or as
- * text or JSON. All functions are thread-safe; each takes the locks of one heap at a time, so
- * totals of a running program are a moment's picture heap by heap, exact for heaps at rest. None
- * allocates. */
+/* stats.h: where the memory is: totals, size classes, heaps and counters, as a struct, as text or
+ * as JSON.
+ *
+ * All functions are thread-safe and allocate nothing. They take one heap's lock at a time. So the
+ * figures of a running program are from slightly different moments; those of heaps at rest are
+ * exact. In a signal handler that interrupted the allocator, the figures of heaps and threads are
+ * zero. */
 #ifndef HAKMEM_STATS_H
 #define HAKMEM_STATS_H
 
@@ -11,33 +14,34 @@
 extern "C" {
 #endif
 
-/* Bytes unless the name says count. */
+/* Bytes, unless the name says count. */
 struct hak_stats {
-    size_t
-        bytes_mapped; /* address space taken from the OS for user memory (superslabs and whales) */
-    size_t bytes_metadata;   /* address space taken for slab tables, heaps and the whale registry */
-    size_t bytes_in_use;     /* objects handed out and not freed, at their usable size */
-    size_t bytes_cached;     /* free objects in thread caches and free-but-kept spans and whales */
-    size_t bytes_free_dirty; /* free slices whose pages have not been given back */
-    size_t objects_in_use_count;
-    size_t heaps_count;        /* heaps that exist, parked ones included */
-    size_t heaps_parked_count; /* without a thread */
-    size_t threads_count;      /* threads that have a cache */
-    size_t superslabs_count;
-    size_t whales_count;
+    /* Address space for user memory: superslabs, whales in use and kept, and free memory that the
+     * kernel would not unmap yet. */
+    size_t bytes_mapped;
+    size_t bytes_metadata;   /* address space for tables, heaps, threads and the whale registry */
+    size_t bytes_in_use;     /* blocks handed out and not freed, at their usable size */
+    size_t bytes_cached;     /* free objects in thread caches, kept spans, kept whales */
+    size_t bytes_free_dirty; /* free slices whose pages have not been returned to the OS */
+    size_t objects_in_use_count; /* blocks handed out and not freed */
+    size_t heaps_count;          /* all heaps, also those without threads */
+    size_t heaps_parked_count;   /* heaps without threads */
+    size_t threads_count;        /* threads that have a cache */
+    size_t superslabs_count;     /* of 2 MiB */
+    size_t whales_count;         /* huge allocations (above 2 MiB) in use */
 };
 
-/* Fills `*stats`. */
+/* Fills `*stats`. Waits for the end of a fork that is under way. */
 HAK_API void hak_stats_get(struct hak_stats *stats) HAK_NOEXCEPT;
 
 enum hak_report_format { HAK_REPORT_TEXT = 0, HAK_REPORT_JSON = 1 };
 
-/* Receives the report piece by piece; `text` is not zero-terminated. Must not call back into the
- * report. */
+/* Receives the report piece by piece: `size` bytes of `text`, not zero-terminated. Must not write
+ * another report. Runs without a lock, so it may allocate. */
 typedef void hak_report_sink(void *argument, const char *text, size_t size);
 
-/* Writes the whole report (totals, size classes, counters, OS calls, heaps, threads, options) to
- * `sink`. */
+/* Writes the whole report to `sink`, which gets `argument`: totals, size classes, counters, OS
+ * calls, heaps, threads, options. Waits for the end of a fork that is under way. */
 HAK_API void hak_report(enum hak_report_format format, hak_report_sink *sink,
                         void *argument) HAK_NOEXCEPT;
 

@@ -13,12 +13,13 @@
 #define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=4096"
 
 enum {
-    BIN_LIMIT = 16,               /* objects, with OPTION_SMALL_BINS */
-    BIN_MOVED = BIN_LIMIT + 1,    /* what an overflow that follows another takes from the bin */
-    BIN_HALF = BIN_LIMIT / 2 + 1, /* what one that follows a refill takes */
-    BIN_USED = 64,                /* objects, in any bin */
+    BIN_LIMIT = 16,            /* objects, with OPTION_SMALL_BINS */
+    BIN_MOVED = BIN_LIMIT + 1, /* what an overflow takes from the bin */
+    BIN_USED = 64,             /* objects, in any bin */
+    CARVED_FIRST = 48,         /* by the refills of 1 and 2 KiB; the third carves PATHS_CARVED */
+    CARVES_A_SLAB = 7,         /* of PATHS_CARVED objects each, after the first ones */
     MID_SIZE = 2000,
-    MANY_SLICES_SIZE = 16384, /* its slabs have more than one and never come from the pool */
+    MANY_SLICES_SIZE = 16384, /* its slabs have more than one */
     LARGEST_SIZE = 65536,     /* of an object; its slabs have 9 slices */
     LARGEST_SLAB = 4,         /* objects of that size in a slab */
     SUPERSLAB_OBJECTS = 28,   /* of that size in one superslab, each carved by itself */
@@ -68,17 +69,17 @@ static void flush_grow(size_t size)
     paths_hold(0, PATHS_SLAB, size);
 }
 
-/* Frees until the bin is full for the second time: it and all later ones follow no refill. */
+/* Frees until the first overflow, which empties the bin: all later ones follow no refill. */
 static void flush_fill(void)
 {
-    next_held = BIN_LIMIT + 1 + BIN_HALF;
+    next_held = BIN_MOVED;
     paths_release(0, next_held);
 }
 
 /* In address order, and of each slab the first object stays in use, so that none is given back. */
 static void flush_start(const struct path *path, unsigned rounds)
 {
-    size_t needed = BIN_LIMIT + 1 + BIN_HALF + (size_t)rounds * BIN_MOVED;
+    size_t needed = BIN_MOVED + (size_t)rounds * BIN_MOVED;
     size_t slabs = needed / (PATHS_SLAB - 1) + 1;
     flush_grow(path->size);
     paths_hold(0, slabs * PATHS_SLAB, path->size);
@@ -147,11 +148,11 @@ static void part_finish(const struct path *path, unsigned round)
     paths_hold(1, 1, path->size);
 }
 
-/* One slab of which the first carve is in use. */
+/* One slab of which what was carved is in use. */
 static void carving_start(const struct path *path, unsigned rounds)
 {
     (void)rounds;
-    paths_hold(0, PATHS_CARVED, path->size);
+    paths_hold(0, CARVED_FIRST, path->size);
     paths_pointers[0] = paths_held[0];
 }
 
@@ -175,23 +176,33 @@ static void none_start(const struct path *path, unsigned rounds)
     next_held = 0;
 }
 
-/* The first carve of a slab comes with the slab; the others, one a round, are measured. */
-static void carve_enter_slab(const struct path *path, unsigned round)
+/* A slab with its pages present goes back to its superslab. */
+static void carve_start(const struct path *path, unsigned rounds)
 {
-    if (round % (PATHS_SLAB / PATHS_CARVED - 1) == 0) {
-        paths_hold(next_held, PATHS_CARVED, path->size);
-        next_held += PATHS_CARVED;
+    (void)rounds;
+    paths_hold(0, PATHS_SLAB, path->size);
+    paths_release(0, PATHS_SLAB);
+    next_held = 0;
+}
+
+/* The slab before goes back to its superslab and comes from there. Its first carves are small,
+ * since the thread freed objects of the class; the others, one a round, are measured. */
+static void carve_prepare(const struct path *path, unsigned round)
+{
+    if (round % CARVES_A_SLAB == 0) {
+        paths_release(0, next_held);
+        paths_hold(0, CARVED_FIRST, path->size);
+        next_held = CARVED_FIRST;
     }
 }
 
-/* The slab before goes back to the pool and comes from there: its pages are present. */
-static void carve_prepare(const struct path *path, unsigned round)
+/* The first carve of a slab comes with the slab; the others, one a round, are measured. */
+static void carve_enter_slab(const struct path *path, unsigned round)
 {
-    if (next_held == PATHS_SLAB) {
-        paths_release(0, next_held);
-        next_held = 0;
+    if (round % CARVES_A_SLAB == 0) {
+        paths_hold(next_held, PATHS_CARVED, path->size);
+        next_held += PATHS_CARVED;
     }
-    carve_enter_slab(path, round);
 }
 
 static void carve_finish(const struct path *path, unsigned round)
@@ -227,12 +238,10 @@ const struct path paths_small[] = {
      one_prepare_free, NULL},
     {"refill_part", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, part_start, part_prepare,
      part_finish},
-    {"refill_carve", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start, carve_prepare,
+    {"refill_carve", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, carve_start, carve_prepare,
      carve_finish},
     {"refill_carve_fresh", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start,
      carve_enter_slab, carve_finish},
-    {"refill_slab_pool", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start, NULL,
-     paths_finish_free},
     {"refill_slab_region", OPTION_NO_CACHE, PATH_MALLOC, 1, MANY_SLICES_SIZE, 0, none_start, NULL,
      paths_finish_free},
     {"refill_superslab", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, superslab_start,
@@ -243,8 +252,6 @@ const struct path paths_small[] = {
      flush_prepare, NULL},
     {"free_no_budget", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, slab_start, NULL,
      one_finish_allocate},
-    {"free_slab_pool", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, none_start,
-     paths_prepare_allocate, NULL},
     {"free_slab_region", OPTION_NO_CACHE, PATH_FREE, 1, MANY_SLICES_SIZE, 0, none_start,
      paths_prepare_allocate, NULL},
     {.name = NULL},

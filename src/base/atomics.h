@@ -1,8 +1,8 @@
-/* atomics.h: the few atomic operations in use, each with its order in its name.
+/* atomics.h: the few atomic operations that hakmem uses, each with its memory order in its name.
  *
- * Why not <stdatomic.h>: the fast-path headers are also compiled as C++, and a name that carries
- * its order makes a missing thought visible. At every use a comment names the operation it pairs
- * with. */
+ * Why not <stdatomic.h>: the fast-path headers are also compiled as C++, and a name with the order
+ * in it forces the author to choose one. Each use that is not relaxed has a comment that names the
+ * operation it pairs with. Variables that several threads access this way start with `shared_`. */
 #ifndef HAK_BASE_ATOMICS_H
 #define HAK_BASE_ATOMICS_H
 
@@ -20,9 +20,10 @@
 #define atomic_sub_relaxed(address, value) __atomic_fetch_sub((address), (value), __ATOMIC_RELAXED)
 #define atomic_and_acq_rel(address, value) __atomic_fetch_and((address), (value), __ATOMIC_ACQ_REL)
 #define atomic_or_relaxed(address, value) __atomic_fetch_or((address), (value), __ATOMIC_RELAXED)
-/* For the compiler alone: against a signal handler of the same thread. */
+/* Stops the compiler from reordering, for a signal handler of the same thread. No instruction. */
 #define atomic_fence_signal() __atomic_signal_fence(__ATOMIC_SEQ_CST)
-/* `expected` is a pointer and receives the value found on failure. */
+/* True: *address was *expected and is now `value`. False: *expected is what was found instead. The
+ * weak forms may also fail without a reason, so they stand in loops. */
 #define atomic_cas_weak_acquire(address, expected, value)                                          \
     __atomic_compare_exchange_n((address), (expected), (value), true, __ATOMIC_ACQUIRE,            \
                                 __ATOMIC_RELAXED)
@@ -32,8 +33,5 @@
 #define atomic_cas_acquire(address, expected, value)                                               \
     __atomic_compare_exchange_n((address), (expected), (value), false, __ATOMIC_ACQUIRE,           \
                                 __ATOMIC_RELAXED)
-#define atomic_cas_acq_rel(address, expected, value)                                               \
-    __atomic_compare_exchange_n((address), (expected), (value), false, __ATOMIC_ACQ_REL,           \
-                                __ATOMIC_ACQUIRE)
 
 #endif

@@ -1,4 +1,7 @@
-/* bits.h: arithmetic on powers of two and on 64-bit maps. Pure functions. */
+/* bits.h: arithmetic on powers of two and on 64-bit maps. Pure functions.
+ *
+ * A map is a set of the numbers 0 to 63: bit i is one if i is in it. A run is a group of adjacent
+ * ones. */
 #ifndef HAK_BASE_BITS_H
 #define HAK_BASE_BITS_H
 
@@ -9,41 +12,44 @@ HAK_INLINE bool bits_is_power_of_two(size_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Undefined for 0, as the instruction is. */
+/* The index of the lowest one. Undefined for 0, as the instruction is. */
 HAK_INLINE uint32_t bits_lowest(uint64_t map)
 {
     return (uint32_t)__builtin_ctzll(map);
 }
 
+/* The index of the highest one, which is log2 rounded down. Undefined for 0. */
 HAK_INLINE uint32_t bits_log2(uint64_t value)
 {
     return 63u - (uint32_t)__builtin_clzll(value);
 }
 
+/* The number of ones. */
 HAK_INLINE uint32_t bits_count(uint64_t map)
 {
     return (uint32_t)__builtin_popcountll(map);
 }
 
-/* `alignment` is a power of two; the caller has excluded overflow. */
+/* Rounds up. `alignment` is a power of two; the caller excludes overflow. */
 HAK_INLINE size_t bits_align_up(size_t value, size_t alignment)
 {
     return (value + (alignment - 1)) & ~(alignment - 1);
 }
 
+/* Rounds down. `alignment` is a power of two. */
 HAK_INLINE size_t bits_align_down(size_t value, size_t alignment)
 {
     return value & ~(alignment - 1);
 }
 
-/* `count` ones from bit `first`; first + count <= 64. */
+/* A run of `count` ones from bit `first` on; first < 64 and first + count <= 64. */
 HAK_INLINE uint64_t bits_mask(uint32_t first, uint32_t count)
 {
     return (count == 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1) << first;
 }
 
-/* The map of bits at which a run of `count` ones (1..64) starts: each halving step ands the map
- * with itself shifted, so six steps suffice for 64. */
+/* The bits at which `count` ones (1 to 64) or more follow each other. Each step ands the map with
+ * itself shifted and so doubles the length that is known; six steps suffice for 64. */
 HAK_INLINE uint64_t bits_run_starts(uint64_t map, uint32_t count)
 {
     uint32_t done = 1;
@@ -55,12 +61,12 @@ HAK_INLINE uint64_t bits_run_starts(uint64_t map, uint32_t count)
     return map;
 }
 
-/* The length of the run of ones in `map` that `mask`, a run of ones of it, is a part of. */
+/* The length of the run of `map` that contains `mask`, a run of ones all of which are in `map`. */
 HAK_INLINE uint32_t bits_run_around(uint64_t map, uint64_t mask)
 {
     uint32_t last = bits_log2(mask);
     uint64_t zeroes_below = ~map & ((mask & (0 - mask)) - 1);
-    uint64_t zeroes_above = ~map >> last; /* bit 0 is not one of them */
+    uint64_t zeroes_above = ~map >> last; /* bit 0 is the last one of `mask` */
     uint32_t first = zeroes_below == 0 ? 0 : bits_log2(zeroes_below) + 1;
     return (zeroes_above == 0 ? 64 : last + bits_lowest(zeroes_above)) - first;
 }
@@ -74,7 +80,7 @@ HAK_INLINE uint32_t bits_longest_run(uint64_t map)
     if (((map + (map & (0 - map))) & map) == 0) { /* one run: adding its lowest bit clears it */
         return bits_log2(map) - bits_lowest(map) + 1;
     }
-    uint64_t starts[6]; /* [k]: where 2^k ones start */
+    uint64_t starts[6]; /* [k]: the bits at which 2^k ones start */
     uint32_t power = 0;
     starts[0] = map;
     while (power < 5 && (map & map >> (1u << power)) != 0) {
@@ -82,7 +88,7 @@ HAK_INLINE uint32_t bits_longest_run(uint64_t map)
         starts[++power] = map;
     }
     uint32_t length = 1u << power;
-    while (power-- != 0) { /* then half of that more, a quarter, ... */
+    while (power-- != 0) { /* tries half of that more, then a quarter, ... */
         uint64_t longer = map & starts[power] >> length;
         map = longer != 0 ? longer : map;
         length += longer != 0 ? 1u << power : 0;

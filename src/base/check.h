@@ -1,15 +1,16 @@
-/* check.h: assertions in two levels, and the one way to die.
+/* check.h: assertions in two levels.
  *
- * HAK_ASSERT   level 1: cheap, at entry and exit of slow paths.
- * HAK_ASSERT_FULL level 2: may walk whole structures.
- * Off assertions are still compiled, so they cannot rot. What a caller of malloc can break is
- * checked in every build with an explicit `if` and core/diagnose.h, never with an assertion. */
+ *   HAK_ASSERT       from assertion level 1 on: cheap checks at entry and exit of slow paths
+ *   HAK_ASSERT_FULL  at level 2: checks that may walk whole structures
+ *
+ * An assertion that is off is still compiled, so it stays correct C. Mistakes that a program can
+ * make are not assertions: an `if` checks them in every build, and core/diagnose.h reports them. */
 #ifndef HAK_BASE_CHECK_H
 #define HAK_BASE_CHECK_H
 
 #include "base/compiler.h"
 
-/* Defined in core/diagnose.c: prints the text and aborts. */
+/* Prints the text and the place, then aborts. Defined in core/diagnose.c. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__assert_fail(const char *text,
                                                                     const char *file, int line);
 

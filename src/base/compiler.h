@@ -1,4 +1,4 @@
-/* compiler.h: what the compiler must be told, under one name each. No state. */
+/* compiler.h: names for compiler attributes and builtins, and the assertion level. No state. */
 #ifndef HAK_BASE_COMPILER_H
 #define HAK_BASE_COMPILER_H
 
@@ -8,18 +8,19 @@
 
 #define HAK_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define HAK_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
-/* The line at `address`, which may be any, is about to be written. */
+/* Loads the cache line at `address` for a write that will follow. Any address is allowed. */
 #define HAK_PREFETCH(address) __builtin_prefetch(address, 1)
 #define HAK_INLINE static inline __attribute__((always_inline))
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_COLD __attribute__((noinline, cold))
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
-/* A fast path: at a cache line, so that it lies in one or two of them whatever is linked before. */
+/* A fast path. It starts at a cache line, so that the number of lines it covers does not depend on
+ * what is linked before it. */
 #define HAK_FAST_PATH __attribute__((hot, aligned(64)))
 #define HAK_CACHE_ALIGNED __attribute__((aligned(64)))
 
-/* Initial-exec: two instructions to reach, never a call; the library's whole static TLS is one
- * pointer, so that dlopen finds room for it in the loader's surplus. */
+/* Initial-exec: access takes two instructions and never a call. dlopen must find room for such
+ * variables in the loader's small reserve, so the library has only a few words of them. */
 #define HAK_TLS __thread __attribute__((tls_model("initial-exec")))
 
 #if defined(__SANITIZE_THREAD__)
@@ -33,12 +34,12 @@
 #define HAK_TSAN 0
 #endif
 
-/* For reports that read another thread's plain numbers while it works: a picture of a moment, by
- * intent. */
+/* For report functions that read other threads' plain counters while those change. The result is
+ * only approximately of one moment, so ThreadSanitizer should not complain. */
 #define HAK_RACY_READER __attribute__((noinline, no_sanitize("thread")))
 
-/* The assertion level is the one build setting of correctness: 0 release, 1 cheap assertions, 2
- * invariant walkers and tiny limits (core/limits.h). */
+/* The assertion level. 0: release; 1: cheap assertions; 2: also walks over whole structures, and
+ * tiny limits (core/limits.h). Each level makes the library slower. */
 #ifndef HAK_LEVEL
 #define HAK_LEVEL 0
 #endif

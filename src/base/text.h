@@ -1,27 +1,32 @@
-/* text.h: builds short messages in a caller's buffer, without printf and without allocation.
- * A text that does not fit is cut; `length` never exceeds `size`. Not zero-terminated. */
+/* text.h: builds short messages in a caller's buffer, and parses option values.
+ *
+ * Why: printf may allocate. A text that does not fit is cut: `length` never exceeds `size`. No
+ * terminating zero is written. A text belongs to one thread; no locks. */
 #ifndef HAK_BASE_TEXT_H
 #define HAK_BASE_TEXT_H
 
 #include "base/compiler.h"
 
 struct text {
-    char *data;
-    size_t size;
-    size_t length;
+    char *data;    /* the caller's buffer */
+    size_t size;   /* of the buffer, bytes */
+    size_t length; /* bytes in use */
 };
+
+/* Each of these appends to the text. */
 
 HAK_HIDDEN void hak__text_put(struct text *text, const char *string);
 HAK_HIDDEN void hak__text_put_part(struct text *text, const char *part, size_t length);
 HAK_HIDDEN void hak__text_put_unsigned(struct text *text, uint64_t value);
 HAK_HIDDEN void hak__text_put_hex(struct text *text, uint64_t value); /* with 0x */
 
-/* Parses a decimal number with an optional suffix k, m, g, t (powers of 1024, either case, an
- * optional "ib" or "b" after it). False for anything else, including overflow and the empty string.
- */
+/* Parses a size in bytes: a decimal number, a unit k, m, g or t (powers of 1024; "ki" and so on are
+ * the same) or none, and a "b" or none, in either case. False for anything else, for the empty
+ * string and for 2^64 bytes or more; *value is then unchanged. */
 HAK_HIDDEN bool hak__text_parse_size(const char *string, uint64_t *value);
+/* True if the two strings are equal. */
 HAK_HIDDEN bool hak__text_equal(const char *a, const char *b);
-/* What follows `prefix` in `string`, NULL when that does not begin so. */
+/* The rest of `string` after `prefix`; NULL if `string` does not begin with it. */
 HAK_HIDDEN const char *hak__text_after(const char *string, const char *prefix);
 
 #endif

@@ -11,12 +11,20 @@
  * thread no two threads are handed parts of one cache line. Objects that share no line stay with
  * whoever freed them, in whose processor's caches they are (docs/decisions/0029).
  *
- * `limit` adapts: 0 until the first overflow, doubled when a class both overflows and misses (or
- * now and then when it only overflows), or made what the bin holds if that is more, up to
- * knobs.bin_bytes_max and the budgets of the thread and of all threads; 0 again when the class has
- * had no slow operation between two ticks (trim). A limit is charged its bytes and one slab,
- * because a single cached object keeps its slab: 400 idle threads with two objects in each of 100
- * bins held 2.9 GB (measured) in 3 MB of objects when each had slabs of its own.
+ * How large bins and refills are (docs/design/cache.md says why):
+ *   1. The limit of a bin is 0 until its first overflow, which makes it 2 KiB of objects.
+ *   2. An overflow doubles the limit if there was a refill since the overflow before, up to
+ *      HAKMEM_BIN_BYTES (a quarter for objects to 1 KiB) and while the budgets last.
+ *   3. A refill brings 1 KiB of objects, and each further one without an overflow between twice as
+ *      many, to 32 KiB; or as many as the limit, if that is more.
+ *   4. An overflow returns the objects that were freed last to their slabs: 24 at most, 4 above
+ *      1 KiB; all of them if there is no budget for a limit.
+ *   5. A class without a slow operation in half a purge delay returns all its objects, and begins
+ *      again with rule 1.
+ *
+ * A limit is charged to the budgets of the thread and the process: its bytes and one slab, because
+ * a single cached object keeps its slab. 400 idle threads with two objects in each of 100 bins held
+ * 2.9 GB (measured) in 3 MB of objects when each had slabs of its own.
  *
  * Written by the owner thread only, flush and trim under its heap's lock; counts are read relaxed
  * by reports.
@@ -64,10 +72,9 @@ struct cache {
     uint32_t remote_hand;    /* the entry after the last that was sent for being one too many */
     /* No bin lies across two cache lines. bins[0] stays empty: malloc(0) takes the slow door. */
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
-    uint8_t refills[CLASS_COUNT];   /* since the last overflow, or many */
-    uint8_t overflows[CLASS_COUNT]; /* since the last one that followed a refill */
-    bool active[CLASS_COUNT];       /* slow operation since the last trim */
-    struct counters counters;       /* what this thread does without the heap's lock, or with it */
+    uint8_t refills[CLASS_COUNT]; /* since the last overflow, until one may bring 32 KiB */
+    bool active[CLASS_COUNT];     /* slow operation since the last trim */
+    struct counters counters;     /* what this thread does without the heap's lock, or with it */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
@@ -109,10 +116,7 @@ HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_i
 /* Fills it, and returns the first object; NULL: there is none. Owner thread, no lock. */
 HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill);
 
-/* Objects a refill of the class takes at most: what fits a slice, or the limit. While the
- * class has no limit little at first and double the next time, because many threads need no more
- * and give the rest back by slow frees; and when there is no budget for it, because all of that
- * goes back at the next free. */
+/* Objects that the next refill of the class takes at most (rule 3). */
 HAK_HIDDEN uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index);
 
 /* The bin of the class exceeds its limit: makes room. Under the heap's lock. */

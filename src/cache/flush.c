@@ -45,29 +45,13 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
-/* Less of small objects, of which a quarter is still many, and less for threads that share a heap
- * with several others: there are many such bins, and what is in one is of no use to the rest. */
-static uint32_t cache_bin_bytes_max(const struct cache *cache, uint32_t class_index)
-{
-    uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;
-    return hak__knobs.bin_bytes_max >>
-           (shift + atomic_load_relaxed(&cache->slabs->shared_crowd_shift));
-}
-
-/* Starts the limit; later doubles it, or lets it be what the bin holds: a refill may have brought
- * more, and to return those objects means to wait for a line each. (From the start that would be
- * kept by every thread that allocates, frees and idles.) Within `bytes`, the option and both
- * budgets; two threads may exceed the common one by a step each. */
-static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t bytes)
+/* Rules 1 and 2 of cache.h. Two threads may exceed the common budget by a step each. */
+static void cache_grow_limit(struct cache *cache, uint32_t class_index)
 {
     uint32_t limit = cache->bins[class_index].limit;
-    uint32_t count = bin_count(&cache->bins[class_index]);
-    uint32_t bytes_max = cache_bin_bytes_max(cache, class_index);
-    uint32_t most = cache_limit_for(class_index, bytes < bytes_max ? bytes : bytes_max);
-    uint32_t larger = cache_limit_for(class_index, BIN_BYTES_START);
-    if (limit != 0) {
-        larger = 2 * limit < count ? count : 2 * limit;
-    }
+    uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;
+    uint32_t most = cache_limit_for(class_index, hak__knobs.bin_bytes_max >> shift);
+    uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
     if (larger > limit && cache_affords(cache, growth)) {
@@ -78,18 +62,9 @@ static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t
 uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
 {
     uint32_t limit = cache->bins[class_index].limit;
-    uint32_t slice = (uint32_t)SLICE_SIZE / size_class_bytes(class_index);
-    slice = slice == 0 ? 1 : slice;
-    if (limit != 0) {
-        return limit < slice ? slice : limit;
-    }
-    uint32_t refills = cache->refills[class_index];
-    uint32_t start = cache_limit_for(class_index, BIN_BYTES_START);
-    if (refills == 0 || !cache_affords(cache, cache_charge(class_index, start))) {
-        return start;
-    }
-    uint32_t doubled = refills < REFILL_DOUBLINGS ? start << refills : slice;
-    return doubled < slice ? doubled : slice;
+    uint32_t bytes = REFILL_BYTES_START << cache->refills[class_index];
+    uint32_t least = cache_limit_for(class_index, bytes);
+    return limit < least ? least : limit;
 }
 
 /* Returns one object that is in none of the heap's slabs of the class: one that remote_keep kept,
@@ -203,16 +178,12 @@ static void cache_flush_class(struct cache *cache, uint32_t class_index)
 void hak__cache_overflow(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
-    bool missed = cache->refills[class_index] != 0;
     cache->active[class_index] = true;
     counter_add(&cache->counters, COUNTER_FREE_OVERFLOW, 1);
-    if (missed || bin->limit == 0) { /* too small in both directions, or new */
-        cache->refills[class_index] = 0;
-        cache->overflows[class_index] = 0;
-        cache_grow_limit(cache, class_index, UINT32_MAX);
-    } else if (++cache->overflows[class_index] % BIN_GROWTH_OVERFLOWS == 0) { /* it only frees */
-        cache_grow_limit(cache, class_index, BIN_BYTES_FREEING);
+    if (bin->limit == 0 || cache->refills[class_index] != 0) {
+        cache_grow_limit(cache, class_index);
     }
+    cache->refills[class_index] = 0;
     if (bin->room >= 0) {
         return;
     }
@@ -220,14 +191,12 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
         cache_flush_class(cache, class_index);
         return;
     }
-    /* The last freed: still near, while each object of a long list is a line to wait for. A third
-     * of the time of fragment_stress went into walking older ones (docs/decisions/0012). All of
-     * them when the thread only frees: it does not want them back (docs/decisions/0031). */
-    uint32_t count = missed ? bin->limit / 2 + 1 : bin_count(bin);
+    /* The last freed are still near, while each object of a long list is a line to wait for: a
+     * third of the time of fragment_stress went into walking older ones (docs/decisions/0012). */
+    uint32_t count = bin_count(bin);
     uint32_t most =
         size_class_has_own_lines(class_index) ? FLUSH_LARGE_OBJECTS_MAX : FLUSH_OBJECTS_MAX;
-    count = count < most ? count : most;
-    cache_return(cache, class_index, count);
+    cache_return(cache, class_index, count < most ? count : most);
 }
 
 void hak__cache_flush(struct cache *cache)

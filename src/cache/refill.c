@@ -19,7 +19,7 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
         return NULL;
     }
     cache->active[class_index] = true;
-    if (cache->refills[class_index] < UINT8_MAX) {
+    if (REFILL_BYTES_START << cache->refills[class_index] < SLICE_SIZE) {
         cache->refills[class_index]++;
     }
     struct object *object = refill_pop(&refill);

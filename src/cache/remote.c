@@ -1,11 +1,17 @@
-/* remote.c: frees of other heaps' objects, gathered by slice before they are sent.
+/* remote.c: frees of other heaps' objects, gathered by slice before they are sent to their slabs.
  *
- * A direct-mapped buffer: an entry collects the objects of one slice and is sent, with one atomic
- * operation, when it is full, when another slice needs it, or in its turn when as many wait as may.
- * With few slices in play a batch has up to REMOTE_OBJECTS_MAX objects, with many it degrades to
- * the one-operation-per-free that other allocators always pay. */
+ * The remote buffer is direct-mapped: a slice number has one entry, which gathers the freed objects
+ * of that slice. An entry is sent when it is full, when another slice needs its place, or when
+ * REMOTE_WAITING_MAX entries wait. Sending costs one atomic operation, or two if the owner must be
+ * notified (slab/slab_remote.c).
+ *
+ * Why: with few slices in play, one operation serves up to REMOTE_OBJECTS_MAX objects. With many
+ * slices a batch shrinks towards one object, which is the usual price in other allocators.
+ *
+ * Locks: none. Only the cache's own thread calls these functions; reports read entries relaxed. */
 #include "cache/cache.h"
 
+/* Sends the entry, which is not empty, to its slab and empties it. */
 static void remote_send(struct cache *cache, struct remote_entry *entry)
 {
     struct object_list list = {entry->head, remote_count(entry)};
@@ -19,12 +25,12 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     }
     counter_add(&cache->counters, COUNTER_FREE_REMOTE, list.count);
     counter_add(&cache->counters, COUNTER_REMOTE_BATCHES, 1);
-    atomic_store_relaxed(&entry->link, 0u); /* reports read both */
+    atomic_store_relaxed(&entry->link, 0u); /* atomic: reports read link and room */
     atomic_store_relaxed(&entry->room, entry->limit);
     cache->remote_waiting--;
 }
 
-/* As many wait as may: sends one, each in its turn. */
+/* Sends one of the waiting entries, each in its turn. At least one entry waits. */
 static void remote_make_room(struct cache *cache)
 {
     struct remote_entry *entry;
@@ -34,19 +40,14 @@ static void remote_make_room(struct cache *cache)
     remote_send(cache, entry);
 }
 
+/* Begins an entry for `slice`, whose first object will be `object`. The entry was empty. */
 static void remote_start(struct cache *cache, struct remote_entry *entry, size_t slice,
                          struct object *object)
 {
-    uint32_t class_index = window_owner(slice) & OWNER_CODE_MASK;
-    uint32_t size = size_class_bytes(class_index);
-    /* a quarter of 16 KiB is one object, or a few, of the larger classes: no batch at all */
-    uint32_t crowd = size_class_has_own_lines(class_index)
-                         ? 0
-                         : atomic_load_relaxed(&cache->slabs->shared_crowd_shift);
-    uint32_t bytes = REMOTE_BYTES_MAX >> crowd;
-    uint32_t limit = (bytes + size - 1) / size;
+    uint32_t size = size_class_bytes(window_owner(slice) & OWNER_CODE_MASK);
+    uint32_t limit = (REMOTE_BYTES_MAX + size - 1) / size;
     limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
-    atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* reports read these three */
+    atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* atomic: reports read them */
     atomic_store_relaxed(&entry->room, (uint8_t)limit);
     atomic_store_relaxed(&entry->link, (uint32_t)slice + 1);
     entry->head = NULL;
@@ -85,6 +86,7 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
 
 void hak__remote_flush(struct cache *cache)
 {
+    /* stops at the last waiting entry, so a buffer that was never used is not touched */
     for (struct remote_entry *entry = cache->remote; cache->remote_waiting != 0; entry++) {
         HAK_ASSERT(entry < cache->remote + REMOTE_ENTRIES);
         if (entry->link != 0) {

@@ -1,9 +1,9 @@
-/* census.c: see census.h. Calls: census_take -> count_heaps (one heap's lock at a time),
- * count_threads.
+/* census.c: see census.h. hak__census_take counts the heaps, with one heap's lock at a time, and
+ * then the threads.
  *
- * Bins and remote buffers belong to their threads, which write them without a lock or an atomic
- * operation: the census reads them as they go by. ThreadSanitizer is told so, function by function.
- */
+ * Threads write their bins and remote buffers without a lock. The census reads them while they
+ * change: entries of remote buffers by relaxed loads, bins by hak__cache_objects, which hides the
+ * race from ThreadSanitizer. */
 #include "control/census.h"
 
 #include "base/atomics.h"
@@ -11,6 +11,7 @@
 #include "region/superslab.h"
 #include "slab/slab.h"
 
+/* a - b, or 0 if b is larger: counts of running threads may be slightly off. */
 static uint64_t census_minus(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
@@ -49,15 +50,16 @@ uint64_t hak__census_bytes_cached(const struct census *census)
     return bytes;
 }
 
-/* A bin seen in the middle of a change of its limit may look less than empty. */
+/* Objects in a bin. A bin that is just changing its limit may seem to hold less than none: that
+ * counts as empty. */
 static uint64_t census_bin_objects(const struct cache *cache, uint32_t class_index)
 {
     uint32_t count = hak__cache_objects(cache, class_index);
     return (int32_t)count > 0 ? count : 0;
 }
 
-/* An entry's slice is read once. Its owner word may be outdated at once: so is every figure of a
- * running thread. */
+/* Adds the objects of the remote buffer. The slice of an entry is read once, and its owner word may
+ * be out of date at once, as every figure of a running thread may be. */
 static void census_add_remote(const struct cache *cache, uint64_t cached_counts[CLASS_COUNT])
 {
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
@@ -101,14 +103,15 @@ static void census_add_counters(struct census *census, const struct counters *co
     }
 }
 
-/* The slabs of one heap. A drain counts what other threads freed. */
+/* Adds the slabs and spans of one heap. The drain makes its totals include what other threads
+ * freed. */
 static void census_count_slabs(struct census *census, struct heap *heap)
 {
     lock_acquire(&heap->lock);
     struct counters *counters = &heap->slabs.counters, before = *counters;
     hak__slab_drain(&heap->slabs);
-    for (uint32_t i = 0; i < COUNTER_COUNT;
-         i++) { /* they count the program's work, not a report's */
+    /* Counters are for the program's work. The drain was the report's, so they are put back. */
+    for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
         atomic_store_relaxed(&counters->values[i], before.values[i]);
     }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
@@ -146,7 +149,7 @@ static void census_count_threads(struct census *census)
     uint64_t cached_counts[CLASS_COUNT] = {0};
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
         census_add_counters(census, &thread->cache.counters);
-        if (hak__thread_is_used(thread)) { /* else it has nothing, or is lost to fork's child */
+        if (hak__thread_is_used(thread)) { /* others are empty, or lost to fork's child */
             census->threads_count++;
             census_add_cached(&thread->cache, cached_counts);
         }
@@ -160,7 +163,8 @@ void hak__census_take(struct census *census)
 {
     *census = (struct census){.spans_count = 0};
     if (!hak__gate_enter_patiently()) {
-        return; /* asked for by a signal handler that interrupted an operation */
+        /* A signal handler that interrupted an operation asks for the figures: it gets zeroes. */
+        return;
     }
     hak__emergency_settle();
     census_count_heaps(census);

@@ -1,8 +1,8 @@
-/* census.h: counts where the memory is: sums that heaps keep, and one walk over all threads. Its
- * cost does not depend on the size of the heap. For reports; no fast path knows of it.
+/* census.h: counts where the memory is, for reports: sums that heaps keep, and one walk over all
+ * threads. Its cost does not depend on the size of the heap. Fast paths do nothing for it.
  *
- * What a thread is changing at that moment may be counted on either side of the change; what is at
- * rest is counted exactly. */
+ * Memory at rest is counted exactly. What a thread is changing at that moment may be counted on
+ * either side of the change. */
 #ifndef HAK_CONTROL_CENSUS_H
 #define HAK_CONTROL_CENSUS_H
 
@@ -15,35 +15,39 @@
 struct class_census {
     uint64_t slabs_count;
     uint64_t slab_bytes;
-    uint64_t carved_count;   /* cut so far; the rest of the slabs is untouched memory */
+    uint64_t carved_count;   /* cut so far; the rest of the slabs is not carved */
     uint64_t in_slabs_count; /* free, in their slabs */
     uint64_t cached_count;   /* free, in bins and remote buffers */
 };
 
 struct census {
     struct class_census classes[CLASS_COUNT];
-    struct counters counters; /* of all heaps and threads together */
+    struct counters counters; /* sums over all heaps and threads */
     uint64_t spans_count;     /* in use */
     uint64_t span_bytes;
     uint64_t span_cached_bytes;
     uint64_t heaps_count;
-    uint64_t heaps_parked_count; /* without a thread */
+    uint64_t heaps_parked_count; /* that no thread draws from */
     uint64_t threads_count;      /* that have a cache */
     uint64_t superslabs_count;
     struct whale_totals whales;
 };
 
-/* Begins at the gate and takes one heap's lock at a time; none may be held by the caller. All zero
- * when this thread is inside an operation already. */
+/* Fills `*census`. Begins at the gate, waits for the end of a fork, and takes one heap's lock at a
+ * time. All is zero if this thread is inside an operation already. Any thread, no lock held. */
 HAK_HIDDEN void hak__census_take(struct census *census);
 
+/* Objects of one class that the program has in use. */
 HAK_HIDDEN uint64_t hak__census_in_use(const struct class_census *class_census);
-/* Objects of slabs, spans and whales together. */
+/* Objects in use: of slabs, spans and whales together. */
 HAK_HIDDEN uint64_t hak__census_objects_in_use(const struct census *census);
+/* Their bytes, at usable size. */
 HAK_HIDDEN uint64_t hak__census_bytes_in_use(const struct census *census);
+/* Bytes in thread caches, kept spans and kept whales. */
 HAK_HIDDEN uint64_t hak__census_bytes_cached(const struct census *census);
 
-/* At any time: kept spans; free objects in bins and remote buffer. */
+/* Bytes of the spans that a heap keeps; bytes in the bins and the remote buffer of a thread. Any
+ * thread, no lock. Exact while the heap's users are at rest. */
 HAK_HIDDEN uint64_t hak__census_span_cached_bytes(const struct heap *heap);
 HAK_HIDDEN uint64_t hak__census_cache_bytes(const struct cache *cache);
 

@@ -1,12 +1,12 @@
 /* life.c: what the loader calls: the library's first and last moments.
  *
- *   begin   options of a process that allocated before the C library knew the environment; fork
- *           handlers, which must be the first that anybody registers (the library is linked with
- *           -z initfirst); the scavenger; the report's file; the line that says who serves this
- *           process
- *   end     the report, when asked for
+ *   begin   Reads the options, for processes that allocated before the C library knew the
+ *           environment. Registers the fork handlers: they must be the first in the process, so
+ *           the library is linked with -z initfirst. Starts the scavenger, opens the report's
+ *           file, and writes the line that says hakmem serves this process.
+ *   end     Writes the report, if one is asked for.
  *
- * Memory is served before begin and after end: nothing here is needed for that. */
+ * hakmem serves memory before begin and after end: it needs nothing from here for that. */
 #include "control/life.h"
 
 #include <dlfcn.h>
@@ -24,17 +24,19 @@
 
 const bool hak__life_linked = true;
 
-/* A static program may lack it, and older C libraries have it in a library of their own. */
+/* Weak: a static program may lack dlsym, and older C libraries have it in a library of their own.
+ */
 #pragma weak dlsym
 
 /* --- begin --- */
 
 struct life_search {
     uintptr_t address;
-    const char *path; /* of the object that holds the address, "" for the program itself */
-    bool stays;       /* no dlclose unloads it */
+    const char *path; /* of the object that holds the address; "" for the program */
+    bool stays;       /* dlclose never unloads it */
 };
 
+/* True if the object is marked so that dlclose never unloads it (-z nodelete). */
 static bool life_object_stays(const struct dl_phdr_info *object)
 {
     for (size_t i = 0; i < object->dlpi_phnum; i++) {
@@ -52,6 +54,7 @@ static bool life_object_stays(const struct dl_phdr_info *object)
     return false;
 }
 
+/* Callback of dl_iterate_phdr: 1, which ends the walk, at the object that holds the address. */
 static int life_match_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
     struct life_search *search = argument;
@@ -68,7 +71,8 @@ static int life_match_object(struct dl_phdr_info *object, size_t size, void *arg
     return 0;
 }
 
-/* The file this code came from: the library, the program or a library it was linked with. */
+/* The object that this code is in: the library, the program, or a library that was linked with the
+ * archive. */
 static struct life_search life_own_object(void)
 {
     struct life_search search = {(uintptr_t)&life_own_object, "", true};
@@ -78,9 +82,9 @@ static struct life_search life_own_object(void)
 
 typedef void *life_dlopen(const char *file, int mode);
 
-/* In a library that was linked with libhakmem.a: keeps it loaded. Blocks in use, and the hook that
- * each thread calls when it ends, outlive any dlclose. dlopen is looked up because a linker warns
- * of each static program that refers to it. */
+/* Keeps a library that was linked with libhakmem.a loaded: blocks in use, and the function that
+ * each thread calls at its end, must outlive any dlclose. dlopen is looked up by name, because a
+ * linker warns of every static program that refers to it. */
 static void life_stay(const struct life_search *own)
 {
     if (own->stays || own->path[0] == '\0' || dlsym == NULL) {
@@ -92,7 +96,7 @@ static void life_stay(const struct life_search *own)
     }
 }
 
-/* musl's name for a static program. */
+/* The path that musl gives for a static program. */
 #define LIFE_STATIC_PROGRAM "/proc/self/exe"
 
 static void life_announce(const char *own_path)
@@ -101,7 +105,7 @@ static void life_announce(const char *own_path)
         const char *program = hak__os_program();
         own_path = program != NULL ? program : "a program without a name";
     }
-    char line[4096 + 128]; /* a path and a sentence */
+    char line[4096 + 128]; /* the longest path and a sentence */
     struct text text = {line, sizeof line - 1, 0};
     hak__text_put(&text, "hakmem: ");
     hak__text_put(&text, hak_version());
@@ -115,8 +119,8 @@ static void life_announce(const char *own_path)
     hak__os_write_error(line, text.length);
 }
 
-/* An exec keeps the process's id, and a script may go through several programs: one line is enough.
- * It also keeps the variable out of sight of the program's children. */
+/* Removes HAKMEM_ANNOUNCE from the environment. The process id survives exec, and a script may exec
+ * several programs: one line is enough. The program's children do not see the variable either. */
 static void life_forget_announce(char **environment)
 {
     const char *name = "HAKMEM_ANNOUNCE=";
@@ -132,17 +136,18 @@ static void life_forget_announce(char **environment)
     *kept = NULL;
 }
 
+/* True if this process writes a report at its end. */
 static bool life_reports(void)
 {
     uint64_t process = hak__settings.stats_process;
     return hak__settings.stats != STATS_NONE && (process == 0 || process == hak__os_process_id());
 }
 
-/* Where the report goes, kept from start: a server's workers may have given up the right to open a
- * file when they report, and programs (ls) close standard error before they end. */
+/* The file for the report, opened at the start. At the end a server's worker may have no right to
+ * open it, and programs such as ls have closed standard error. */
 static struct os_kept life_stats_file = {-1, 0, 0};
 
-/* A child that does not report keeps nothing open: a daemon would hold its starter's pipe. */
+/* A child that does not report closes the file: a daemon would keep its starter's pipe open. */
 static void life_forget_report(void)
 {
     if (life_stats_file.descriptor >= 0 && !life_reports()) {
@@ -156,11 +161,11 @@ static void life_forget_report(void)
 static void life_fork_child(void)
 {
     hak__fork_child();
-    hak__scavenger_start(); /* what it cannot do has been said in the first process */
+    hak__scavenger_start(); /* the first process has reported what it cannot do */
     life_forget_report();
 }
 
-/* 101: the first that a program may ask for. Only glibc hands over main's arguments. */
+/* 101 is the first priority that programs may use. Only glibc passes main's arguments. */
 __attribute__((constructor(101))) static void life_begin(int argc, char **argv, char **handed)
 {
     (void)argc;
@@ -187,13 +192,13 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
 
 /* --- end --- */
 
-/* The whole report, so that it is written at once: several processes may append to one file. */
+/* Collects the report to write it at once, because several processes may append to one file. */
 struct life_report {
-    char *data; /* NULL: there is no memory for it, write the pieces as they come */
+    char *data; /* NULL: no memory; each piece is written as it comes */
     size_t size;
     size_t length;
     int descriptor;
-    int error; /* the last; 0: all is written */
+    int error; /* of the last write that failed; 0: all is written */
 };
 
 static void life_write(struct life_report *report, const char *data, size_t size)
@@ -223,7 +228,8 @@ static void life_collect(void *argument, const char *piece, size_t size)
     }
 }
 
-/* Room for a report: some 30 KiB and, for each heap and thread, a line of all counters. */
+/* Bytes for a report: the fixed part takes some 30 KiB, and each heap and thread has a line with
+ * all its counters. */
 static size_t life_report_size(void)
 {
     struct hak_stats stats;
@@ -251,7 +257,7 @@ static int life_report(int descriptor)
 
 static void life_complain_of_file(int error)
 {
-    char line[1024 + 128]; /* a path of the options and a sentence */
+    char line[1024 + 128]; /* a path from the options and a sentence */
     struct text text = {line, sizeof line - 1, 0};
     hak__text_put(&text, "hakmem: cannot write the report to ");
     hak__text_put(&text, hak__settings.stats_file);

@@ -1,5 +1,6 @@
-/* life.h: a name for life.c, which only the loader calls. From an archive of many files a linker
- * takes what somebody refers to: whatever is in every program must refer to this. */
+/* life.h: a name by which the linker finds life.c. Only the loader calls that file, and from an
+ * archive a linker takes only files that somebody refers to. So malloc, which every program has,
+ * refers to this name. */
 #ifndef HAK_CONTROL_LIFE_H
 #define HAK_CONTROL_LIFE_H
 

@@ -1,4 +1,5 @@
-/* report.c: hak_stats_get and hak_report: a census, described once, field by field. */
+/* report.c: hak_stats_get and hak_report. Both take a census; the report describes it field by
+ * field. */
 #include "control/census.h"
 #include "control/report_writer.h"
 #include "core/counters.h"
@@ -87,7 +88,7 @@ static void report_tiers(struct report_writer *writer, const struct census *cens
     hak__report_section_end(writer);
 }
 
-/* A line per size class that has slabs. */
+/* One line for each size class that has slabs. */
 static void report_classes(struct report_writer *writer, const struct census *census)
 {
     static const char *const columns[] = {"object_bytes", "slabs",    "slab_bytes", "in_use",
@@ -139,7 +140,7 @@ static void report_events(struct report_writer *writer, const struct census *cen
     hak__report_section_end(writer);
 }
 
-/* Those that are not zero. */
+/* Writes the counters that are not zero. */
 static void report_counters_of(struct report_writer *writer, const struct counters *counters)
 {
     hak__report_section_begin(writer, "counters");
@@ -152,7 +153,7 @@ static void report_counters_of(struct report_writer *writer, const struct counte
     hak__report_section_end(writer);
 }
 
-/* A line per heap. Read relaxed, without its lock: no lock is held while the sink runs. */
+/* One line for each heap, read relaxed: no lock is held while the sink runs. */
 static void report_heaps(struct report_writer *writer)
 {
     hak__report_list_begin(writer, "heaps", NULL);
@@ -167,8 +168,8 @@ static void report_heaps(struct report_writer *writer)
     hak__report_list_end(writer);
 }
 
-/* A line per thread that has a cache. A struct is handed on from thread to thread, with its
- * counters. */
+/* One line for each thread with a cache. A thread struct keeps its counters when another thread
+ * takes it over. */
 static void report_threads(struct report_writer *writer)
 {
     hak__report_list_begin(writer, "threads", NULL);

@@ -1,7 +1,7 @@
 /* report_writer.c: see report_writer.h. */
 #include "control/report_writer.h"
 
-/* Columns of text: the longest key is 24 characters; 14 digits are 90 TiB. */
+/* Widths in characters. The longest key has 24; 14 digits are enough for 90 TiB. */
 #define REPORT_KEY_WIDTH 26
 #define REPORT_VALUE_WIDTH 14
 #define REPORT_UNIT_WIDTH 12
@@ -59,7 +59,7 @@ static bool report_is_json(const struct report_writer *writer)
     return writer->format == HAK_REPORT_JSON;
 }
 
-/* A string of any bytes: all that is not printable ASCII is escaped; in text it becomes '?'. */
+/* JSON: a quoted string. Every byte that is not printable ASCII is escaped. */
 static void report_put_quoted(struct report_writer *writer, const char *string)
 {
     report_put_char(writer, '"');
@@ -79,6 +79,7 @@ static void report_put_quoted(struct report_writer *writer, const char *string)
     report_put_char(writer, '"');
 }
 
+/* Text: every byte that is not printable ASCII becomes '?'. */
 static void report_put_plain(struct report_writer *writer, const char *string)
 {
     for (; *string != '\0'; string++) {
@@ -86,7 +87,7 @@ static void report_put_plain(struct report_writer *writer, const char *string)
     }
 }
 
-/* JSON: a comma where one is due, then "key": unless the key is NULL. */
+/* JSON: writes a comma unless this is the group's first, then "key": unless the key is NULL. */
 static void report_json_next(struct report_writer *writer, const char *key)
 {
     if (!writer->first) {
@@ -196,7 +197,7 @@ void hak__report_record_end(struct report_writer *writer)
     }
 }
 
-/* Text of a field: `value`, and on lines `unit` and `help` behind it. */
+/* Text: one field. In REPORT_LINES its unit and help follow the value. */
 static void report_put_field(struct report_writer *writer, const char *key, const char *value,
                              const char *unit, const char *help)
 {
@@ -226,7 +227,7 @@ static void report_put_field(struct report_writer *writer, const char *key, cons
     }
 }
 
-/* 12345678 as "11.7 MiB"; empty below 1 KiB. */
+/* Writes 12345678 as "11.7 MiB"; nothing below 1 KiB. */
 static void report_scale(struct text *text, uint64_t bytes)
 {
     unsigned unit = 0;

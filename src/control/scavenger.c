@@ -10,27 +10,34 @@
 #include "heap/heap.h"
 #include "os/os.h"
 
-/* Where the thread-local variables of all libraries, which the C library puts there too, do not
- * fit, the default's size is taken. */
+/* Bytes of its stack. The C library puts the thread-local variables of all libraries on it, too; if
+ * they do not fit, the default size is used. Doubled: more address space, no more resident memory.
+ * Halved: more programs fall back to the default. */
 #define SCAVENGER_STACK_SIZE ((size_t)256 << 10)
+/* Bounds of the time between two rounds of work, which is half the purge delay. MIN is for short
+ * delays: halved, up to twice as many rounds. MAX is for long ones, so that a memory shortage is
+ * noticed within a second (docs/decisions/0028): doubled, up to twice as late. */
 #define SCAVENGER_PERIOD_MS_MIN 10u
-#define SCAVENGER_PERIOD_MS_MAX 1000u /* by then a shortage of memory is noticed */
-/* How much longer a process may live on than its last own thread; and the period while memory is
- * short. */
+#define SCAVENGER_PERIOD_MS_MAX 1000u
+/* Longest sleep between two looks whether the program's threads have all ended. It is also the
+ * period while memory is short. Doubled: an ended process lives on for up to 200 ms. Halved: twice
+ * as many wake-ups of an idle process. */
 #define SCAVENGER_LOOK_MS 100u
-/* Memory is short when some task waited for it for 1 / PRESSURE_SHARE of the last period. */
+/* Memory is short if some task waited for it for more than 1 / PRESSURE_SHARE of the last period
+ * (docs/decisions/0028). Doubled: half that waiting is enough, and free memory is returned more
+ * often after 10 ms. Halved: only twice that waiting is. */
 #define PRESSURE_SHARE 64u
 
-/* How long tasks waited so far. */
+/* How long tasks have waited for memory, in microseconds. */
 struct pressure {
     char group_path[4096];
-    uint64_t group_us; /* of the process's cgroup; UINT64_MAX: unknown */
+    uint64_t group_us; /* in the process's cgroup; UINT64_MAX: unknown */
     uint64_t machine_us;
     uint32_t looked_ms;
 };
 
-/* Sleeps for a period. False: a process whose main thread has ended goes on until its last thread
- * ends, which is not to be this one. */
+/* Sleeps for a period. False: no other thread is left. A process whose main thread has ended lives
+ * until its last thread ends, and the scavenger must not be that thread. */
 static bool scavenger_sleep(uint32_t period_ms)
 {
     for (uint32_t slept_ms = 0; slept_ms < period_ms; slept_ms += SCAVENGER_LOOK_MS) {
@@ -43,7 +50,7 @@ static bool scavenger_sleep(uint32_t period_ms)
     return true;
 }
 
-/* Somebody waited for memory for 1 / PRESSURE_SHARE of `elapsed_ms`. */
+/* True if some task waited for memory for more than 1 / PRESSURE_SHARE of `elapsed_ms`. */
 static bool pressure_grew(uint64_t *stalled_us, const char *path, uint32_t elapsed_ms)
 {
     uint64_t before_us = *stalled_us;
@@ -53,13 +60,13 @@ static bool pressure_grew(uint64_t *stalled_us, const char *path, uint32_t elaps
            now_us - before_us > (uint64_t)elapsed_ms * 1000 / PRESSURE_SHARE;
 }
 
-/* Once a period: is memory short, for the program's cgroup or for the machine? */
+/* Is memory short, for the program's cgroup or for the machine? Called once a period. */
 static bool pressure_look(struct pressure *pressure)
 {
     uint32_t now_ms = hak__os_clock_ms();
     uint32_t elapsed_ms = now_ms - pressure->looked_ms;
     pressure->looked_ms = now_ms;
-    if (pressure->group_us == UINT64_MAX) { /* first, and when the process was moved */
+    if (pressure->group_us == UINT64_MAX) { /* the first time, or the cgroup has no figure */
         hak__os_pressure_path("/proc/self/cgroup", "/sys/fs/cgroup", pressure->group_path,
                               sizeof pressure->group_path);
     }
@@ -76,8 +83,9 @@ static void *scavenger_run(void *argument)
     struct pressure pressure = {.group_us = UINT64_MAX, .machine_us = UINT64_MAX};
     pthread_detach(pthread_self());
     hak__os_name_thread("hakmem");
-    /* The program's descriptors are not to be touched: one that is free for a moment only would
-     * change which one its next open returns. */
+    /* The scavenger must not touch the program's descriptors: a number that is in use for a moment
+     * would change what the program's next open returns. Without a table of its own it does not
+     * watch the pressure. */
     bool watches = hak__os_leave_descriptors();
     for (uint32_t period_ms = 0; scavenger_sleep(period_ms);) {
         bool pressed = watches && pressure_look(&pressure);
@@ -93,7 +101,7 @@ static int scavenger_create(const pthread_attr_t *attributes)
 {
     pthread_t thread;
     sigset_t all, before;
-    sigfillset(&all); /* the program's signals are for its own threads */
+    sigfillset(&all); /* the program's own threads get its signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&thread, attributes, scavenger_run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -114,7 +122,7 @@ static int scavenger_create_small(void)
 
 const char *hak__scavenger_start(void)
 {
-    hak__heap_set_pressed(false); /* fork's child begins as its parent was */
+    hak__heap_set_pressed(false); /* fork's child inherits the parent's value */
     if (!hak__settings.scavenger) {
         return NULL;
     }

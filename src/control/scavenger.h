@@ -1,26 +1,27 @@
-/* scavenger.h: a thread of hakmem's own that gives free memory back to the OS while the program
- * idles.
+/* scavenger.h: an optional thread that returns free memory to the OS while the program idles.
  *
- * Everything else happens when the program allocates or frees; one that does neither keeps what it
- * has freed in its last second. The thread exists only when asked for (HAKMEM_SCAVENGER=1): a
- * program with a thread that it did not start may not do all that one without may (unshare a user
- * namespace, setns), and counts one more.
+ * All other work happens in calls of malloc and free. A program that makes no calls keeps what it
+ * freed in its last second. The thread exists only if it is asked for (HAKMEM_SCAVENGER=1), because
+ * a second thread forbids some things (unshare of a user namespace, setns) and counts against
+ * limits.
  *
- * It takes the notifications of heaps, returns kept spans and purges by the clock; bins belong to
- * their threads and stay. It also watches how long tasks wait for memory (pressure stall
- * information of its cgroup, else of the machine): meanwhile every thread purges after 10 ms. It
- * has no heap, allocates nothing, and has a table of descriptors of its own.
+ * The scavenger takes the notifications of heaps, returns kept spans and purges by the clock. It
+ * cannot empty bins, which belong to their threads. It also watches how long tasks of the program's
+ * cgroup and of the machine wait for memory (pressure stall information). While they do, every
+ * thread purges after 10 ms. The scavenger has no heap, allocates nothing, and has its own table of
+ * descriptors.
  *
- * Rights belong to threads, too: a program that gives up capabilities with capset and then calls
- * setuid is ended by the C library, which finds that the other thread could not follow.
+ * Rights belong to threads, too. A program that gives up capabilities with capset and then calls
+ * setuid is ended by the C library, because the scavenger has kept its rights (docs/guarantees.md).
  */
 #ifndef HAK_CONTROL_SCAVENGER_H
 #define HAK_CONTROL_SCAVENGER_H
 
 #include "base/compiler.h"
 
-/* Starts it, if it is asked for. When the process begins, and in fork's child, which has only the
- * thread that forked. Returns why there is none although it is asked for, else NULL. */
+/* Starts the scavenger if it is asked for. Called when the process begins and in fork's child,
+ * which has no other thread. Returns NULL, or the reason why a scavenger that is asked for does not
+ * run. */
 HAK_HIDDEN const char *hak__scavenger_start(void);
 
 #endif

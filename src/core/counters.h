@@ -15,9 +15,7 @@
     X(REFILL_REMOTE, "refill_remote", "refills of a bin with objects that other threads freed")    \
     X(REFILL_CARVE, "refill_carve", "refills of a bin with newly carved objects of a slab")        \
     X(REFILL_BORROWED, "refill_borrowed", "refills of a bin with free objects of another heap")    \
-    X(SLAB_FROM_POOL, "slab_from_pool", "slabs taken from the shared pool of empty slabs")         \
     X(SLAB_FROM_REGION, "slab_from_region", "slabs taken from the free slices of a superslab")     \
-    X(SLAB_TO_POOL, "slab_to_pool", "empty slabs returned to the shared pool")                     \
     X(SLAB_TO_REGION, "slab_to_region", "empty slabs returned to their superslab")                 \
     X(FREE_OVERFLOW, "free_overflow", "frees that found their bin full")                           \
     X(FREE_FLUSHED_OBJECTS, "free_flushed_objects", "objects moved from bins back to their slabs") \

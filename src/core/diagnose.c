@@ -8,7 +8,8 @@
 
 #define LINE_SIZE 256 /* the longest message is about 150 characters */
 
-/* The program's handler of SIGABRT may allocate: this thread begins no operation any more. */
+/* The program's handler of SIGABRT may allocate. So this thread is marked as inside: its later slow
+ * operations are refused and use emergency memory. */
 static __attribute__((noreturn)) void diagnose_abort(void)
 {
     hak__inside |= INSIDE_REPORT;

@@ -1,19 +1,20 @@
-/* diagnose.h: says what a program did wrong, then ends it. Allocates nothing, takes no lock. */
+/* diagnose.h: reports what a program did wrong, and ends it if necessary. Allocates nothing and
+ * takes no lock. Any thread, also in a signal handler. */
 #ifndef HAK_CORE_DIAGNOSE_H
 #define HAK_CORE_DIAGNOSE_H
 
 #include "base/compiler.h"
 
-/* Prints "hakmem: fatal: WHAT: pointer 0x.. (size class N bytes, heap H)" and aborts. `object_size`
- * 0: unknown; `heap_id` 0: unknown. */
+/* Writes "hakmem: fatal: WHAT: pointer 0x.., size class N bytes, owned by heap H" to standard error
+ * and aborts. `object_size` is in bytes. If it or `heap_id` is 0, it is unknown and left out. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, uint32_t heap_id);
-/* The same as one line without the end of the process: "hakmem: warning: WHAT: pointer 0x.."; NULL:
- * none. */
+/* Writes "hakmem: warning: WHAT: pointer 0x.." to standard error and returns. If `pointer` is NULL,
+ * it is left out. */
 HAK_HIDDEN HAK_COLD void hak__diagnose_warn(const char *what, const void *pointer);
 
-/* Defined in heap/thread.c: after a fatal report this thread's cache may be broken, and is not used
- * again. */
+/* Makes this thread never use its thread cache again, because the cache may be corrupt after a
+ * fatal report. Defined in heap/thread.c. */
 HAK_HIDDEN HAK_COLD void hak__thread_give_up(void);
 
 #endif

@@ -3,21 +3,25 @@
 
 #include "os/os.h"
 
-/* Longer than the fork of a small process takes: nobody is refused there. */
+/* Milliseconds that a thread waits for a fork before it is refused. A small process forks faster,
+ * so nobody is refused there. Twice: fork beside a thread that holds a lock of the C library takes
+ * longer. Half: more blocks come from emergency memory, which takes at least an OS page each. */
 #define GATE_WAIT_MS 1u
-/* While no fork is under way a lock is waited for without a look: fork wakes those who wait. One
- * that was just about to sleep misses that, and looks by itself after so long. Thousands of threads
- * that look every millisecond leave no time for the holder. */
+/* Milliseconds after which a thread that waits for a lock looks again for a fork. Fork wakes the
+ * waiters, but a thread that is just falling asleep misses that. Twice: such a thread may hold up a
+ * fork for longer. With one millisecond, thousands of waiters leave no time for the lock's holder.
+ */
 #define GATE_LOOK_MS 1000u
 
-/* The word: bit 0: closed; the rest: threads inside. */
+/* The gate's word: bit 0 says that the gate is closed; the other bits count the threads inside. */
 #define GATE_CLOSED 1u
 #define GATE_THREAD 2u
 
 HAK_TLS uint32_t hak__inside;
 static HAK_TLS bool gate_refused;
 static uint32_t shared_gate;
-/* 1: somebody waited for the fork under way in vain. Others need not try. Relaxed: a hint. */
+/* 1: a thread has waited GATE_WAIT_MS for this fork in vain, so others are refused at once.
+ * Relaxed: a hint. */
 static uint32_t shared_gate_slow;
 
 bool hak__gate_refuse(void)
@@ -43,7 +47,8 @@ static bool gate_is_closed(void)
     return (atomic_load_relaxed(&shared_gate) & GATE_CLOSED) != 0;
 }
 
-/* Sleeps while *word == value. False: a fork is under way and takes longer than others can wait. */
+/* Sleeps while *word == value, or until it is time to look again. False: a fork is under way, and
+ * threads have waited for it as long as they may. */
 static bool gate_sleep(uint32_t *word, uint32_t value)
 {
     bool closed = gate_is_closed();
@@ -63,7 +68,7 @@ bool hak__gate_wait_for(struct lock *lock)
     if (hak__lock_spin(lock)) {
         return true;
     }
-    /* acquire, 2: as in hak__lock_wait */
+    /* acquire, and 2 as the new state: see hak__lock_wait */
     while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) {
         if (!gate_sleep(&lock->shared_state, 2)) {
             return hak__gate_refuse();
@@ -115,11 +120,11 @@ void hak__gate_leave(void)
         return;
     }
     uint32_t now = atomic_load_relaxed(&shared_gate);
-    /* release: pairs with the acquire in hak__gate_close. 0: see hak__gate_reset. */
+    /* release: pairs with the acquire in hak__gate_close. The count may be 0: hak__gate_reset. */
     while (now >= GATE_THREAD && !atomic_cas_weak_release(&shared_gate, &now, now - GATE_THREAD)) {
     }
     if (now == (GATE_THREAD | GATE_CLOSED)) {
-        hak__os_wake_all(&shared_gate); /* fork, and who is about to be refused */
+        hak__os_wake_all(&shared_gate); /* wakes fork, and threads that are about to be refused */
     }
     atomic_fence_signal();
     hak__inside &= ~INSIDE_GATE;
@@ -139,7 +144,7 @@ void hak__gate_close(void)
     atomic_store_relaxed(&shared_gate_slow, 0u);
     atomic_or_relaxed(&shared_gate, GATE_CLOSED);
     uint32_t now;
-    /* acquire: pairs with the release in hak__gate_leave of each that was inside */
+    /* acquire: pairs with the release in hak__gate_leave of each thread that was inside */
     while ((now = atomic_load_acquire(&shared_gate)) != GATE_CLOSED) {
         hak__os_wait_ms(&shared_gate, now, GATE_WAIT_MS);
     }
@@ -155,6 +160,7 @@ void hak__gate_open(void)
 
 void hak__gate_reset(void)
 {
-    /* A signal may come just before or after an operation is counted, so this one is not. */
+    /* A signal may come just before or just after its thread is counted, so the count of the
+     * interrupted operation is unknown. hak__gate_leave accepts 0. */
     atomic_store_relaxed(&shared_gate, 0u);
 }

@@ -1,81 +1,86 @@
-/* gate.h: how fork finds the heaps at rest, and who never waits.
+/* gate.h: lets fork copy the process at a moment when no slow operation is under way, and makes
+ * sure that no thread waits long for a fork.
  *
- * A slow operation begins in one of two ways. With the lock of a heap (gate_lock), or, if its first
- * lock is another one, at the gate (hak__gate_enter), which counts those inside. Fork closes the
- * gate, waits until nobody is inside, and takes the heaps' locks: then every lock is free and all
- * that locks guard is whole. No thread inside ever waits for a lock of the C library, so fork does
- * not wait long.
+ * A slow operation begins in one of two ways. If its first lock is a heap's, it begins with that
+ * lock (gate_lock). Otherwise it begins at the gate (hak__gate_enter), which counts the threads
+ * inside. Fork closes the gate, waits until no thread is inside, and takes the locks of all heaps.
+ * Then all other locks are free, and all data that locks guard is whole. Fork does not wait long,
+ * because no thread inside waits for a lock of the C library.
  *
- * Fork then waits for locks of the C library, which others may hold while they allocate. So nobody
- * waits long for fork: whoever comes meanwhile sleeps GATE_WAIT_MS at most and is then refused. Who
- * is refused does without: large/emergency.h.
+ * Fork then waits for locks of the C library. Other threads may hold these while they allocate, so
+ * they must not wait for fork: a thread that comes to the closed gate sleeps at most GATE_WAIT_MS
+ * and is then refused. A refused allocation or free uses large/emergency.h instead.
  *
- * Also refused, at once, is a thread that is inside already: its signal handler interrupted a slow
- * operation, which may hold any lock; it is inside fork itself; or it has reported a fatal error.
+ * The gate also refuses a thread at once that is inside already. There are three cases: a signal
+ * handler has interrupted a slow operation, which may hold any lock; the thread is in fork itself;
+ * or it has reported a fatal error.
  *
- * Functions that begin a slow operation are those of front/, and of heap/ where heap.h says so.
- * Everything below them takes its locks plainly.
+ * Only functions of front/, and those of heap/ for which heap.h says so, begin a slow operation.
+ * The functions below them take their locks without a look at the gate.
  */
 #ifndef HAK_CORE_GATE_H
 #define HAK_CORE_GATE_H
 
 #include "core/lock.h"
 
-/* What this thread is inside of: bits. */
-#define INSIDE_LOCK 1u   /* an operation that began with a heap's lock */
-#define INSIDE_GATE 2u   /* one that began at the gate */
-#define INSIDE_FORK 4u   /* between fork's handlers */
+/* What the calling thread is doing: a set of these bits. */
+#define INSIDE_LOCK 1u   /* a slow operation that began with a heap's lock */
+#define INSIDE_GATE 2u   /* a slow operation that began at the gate */
+#define INSIDE_FORK 4u   /* fork: between its prepare handler and its parent or child handler */
 #define INSIDE_REPORT 8u /* a fatal error was reported */
-/* Seen by a function that may begin an operation: a signal handler has interrupted one, or this
- * thread has reported a fatal error. Any lock may be this thread's. */
+/* If a function that may begin an operation finds one of these bits, it runs in a signal handler
+ * that interrupted an operation, or after a fatal report. The thread may hold any lock. */
 #define INSIDE_OPERATION (INSIDE_LOCK | INSIDE_GATE | INSIDE_REPORT)
 HAK_HIDDEN extern HAK_TLS uint32_t hak__inside;
 
-/* False: refused. */
+/* Begins an operation at the gate. During a fork it sleeps at most GATE_WAIT_MS. False: refused. */
 HAK_HIDDEN bool hak__gate_enter(void);
-/* Waits for the end of any fork: for those who hold no lock of the C library. False: this thread is
- * inside already. */
+/* The same, but it waits until a fork is over. The caller must hold no lock of the C library, for
+ * which fork may be waiting. False: this thread is inside already. */
 HAK_HIDDEN bool hak__gate_enter_patiently(void);
-/* By a thread that entered; does nothing for others. */
+/* Ends an operation that began at the gate. Does nothing if the thread is not inside the gate. */
 HAK_HIDDEN void hak__gate_leave(void);
-/* For long operations, between two of their parts: lets a fork that waits go first. False: it did,
- * and this thread was refused and is no longer inside. */
+/* Between two parts of a long operation: lets a fork that waits go first. False: the fork takes
+ * long, and this thread was refused and is not inside now. */
 HAK_HIDDEN bool hak__gate_let_pass(void);
 
-/* Notes a refusal of this thread; always false. */
+/* Notes that this thread was refused. Always returns false. */
 HAK_HIDDEN HAK_COLD bool hak__gate_refuse(void);
-/* Is one noted? The second forgets it. */
+/* Both return whether a refusal of this thread is noted; the second also clears the note. */
 HAK_HIDDEN bool hak__gate_is_refusal_noted(void);
 HAK_HIDDEN bool hak__gate_was_refused(void);
 
-/* Takes a lock that was found taken. False: refused. By a thread that is inside. */
+/* Waits for a lock that another thread holds, and takes it. The calling thread is inside. False:
+ * refused, because a fork takes too long; the lock is not taken. */
 HAK_HIDDEN bool hak__gate_wait_for(struct lock *lock);
 
-/* Fork only: close returns when nobody is inside, open also in the child. */
+/* For fork only. Close returns when no thread is inside; open is also called in the child. */
 HAK_HIDDEN void hak__gate_close(void);
 HAK_HIDDEN void hak__gate_open(void);
-/* In the child of a signal handler that interrupted an operation: nobody else is inside. */
+/* For the child of a fork in a signal handler that interrupted an operation: forgets the threads
+ * inside, none of which exists in the child. */
 HAK_HIDDEN void hak__gate_reset(void);
 
-/* The first half of gate_lock. False: refused. */
+/* The first half of gate_lock: marks the thread as inside. False: refused. */
 HAK_INLINE bool gate_begin(void)
 {
     if (HAK_UNLIKELY(hak__inside != 0)) {
         return hak__gate_refuse();
     }
-    hak__inside = INSIDE_LOCK; /* before the lock: a signal handler must see it while it is held */
+    hak__inside = INSIDE_LOCK; /* first: a signal handler must see it while the lock is held */
     atomic_fence_signal();
     return true;
 }
 
-/* The end of an operation that began with gate_lock, after its lock was released. */
+/* Ends an operation that began with gate_lock. The lock has been released. */
 HAK_INLINE void gate_end(void)
 {
     atomic_fence_signal();
-    hak__inside &= ~INSIDE_LOCK; /* who borrowed a thread struct is inside the gate until later */
+    hak__inside &= ~INSIDE_LOCK; /* a thread with a borrowed struct stays inside the gate */
 }
 
-/* The second half: takes a heap's lock. False: refused, and the operation is over. */
+/* The second half of gate_lock: takes the heap's lock. False: refused, and the operation is over.
+ */
 HAK_INLINE bool gate_finish(struct lock *lock)
 {
     HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */

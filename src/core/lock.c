@@ -4,8 +4,9 @@
 #include "base/arch.h"
 #include "os/os.h"
 
-/* A critical section here is some tens of nanoseconds; this many pauses are about one microsecond,
- * less than the price of sleeping and being woken. */
+/* Pauses of a waiter before it sleeps: about one microsecond, less than it takes to sleep and be
+ * woken. A critical section takes some tens of nanoseconds. Twice as many: more processor time is
+ * lost if the holder was preempted. Half: more threads sleep, at two system calls each. */
 #define LOCK_SPINS 30
 
 uint64_t hak__lock_waits;
@@ -28,8 +29,7 @@ void hak__lock_wait(struct lock *lock)
     if (hak__lock_spin(lock)) {
         return;
     }
-    /* acquire: pairs with the release in lock_release; 2 because others may sleep that we know
-     * nothing of */
+    /* acquire: pairs with the release in lock_release. 2, because other threads may sleep, too. */
     while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) {
         hak__os_wait(&lock->shared_state, 2);
     }

@@ -1,20 +1,22 @@
-/* lock.h: a ranked mutex on a futex.
+/* lock.h: a mutex on a futex, with a rank that prevents deadlocks.
  *
- * State: 0 free, 1 held, 2 held and somebody may sleep (Drepper, "Futexes are tricky", 2011, mutex
- * 2). A waiter spins only a little and only on several processors' worth of luck: whoever holds a
- * lock here may have been preempted, and spinning on a preempted thread is the classic collapse
- * with more threads than cores.
+ * State: 0 free, 1 held, 2 held and other threads may sleep on it (U. Drepper, "Futexes are
+ * tricky", 2011, mutex 2). A waiter spins for about a microsecond and then sleeps. It does not spin
+ * longer, because the holder may have been preempted, and then spinning takes processor time from
+ * it.
  *
- * Ranks rise: a thread that holds a lock of rank r takes only locks of a higher rank. Heaps are all
- * of one rank; a thread holds two of them only in fork, which takes them in list order while the
- * gate is closed (core/gate.h). The order is checked at level 1.
+ * Ranks: a thread that holds a lock of rank r takes only locks of a higher rank. All heaps have the
+ * same rank. Only fork holds the locks of several heaps; it takes them in the order of the list of
+ * heaps while the gate is closed (core/gate.h). Assertion level 1 checks the order.
  *
- * Held over a call into os/ are only GROWTH (a claim, a microsecond, or a huge page where the last
- * could not be timed otherwise; an madvise that says which pages there are to be; out of memory, or
- * above the soft limit, the munmap of wholly free superslabs), PURGE (at most 6 MiB at a time;
- * nobody waits for it but trims) and START (once).
+ * Only these locks are held over system calls (reads of the clock apart):
+ *   GROWTH  to map superslabs and tables (a microsecond each) and to choose the size of their
+ *           pages; out of memory, or above the soft limit, to unmap free superslabs
+ *   HUGE    to look which of 2 MiB of pages are resident (a few microseconds)
+ *   PURGE   to purge one part of a pass: 6 MiB, at most 34; only trims wait for this lock
+ *   START   once, at the start
  *
- * Fork never holds a lock that another thread waits for without an end: core/gate.h.
+ * A thread that waits for a lock that fork holds is refused after a while: core/gate.h.
  */
 #ifndef HAK_CORE_LOCK_H
 #define HAK_CORE_LOCK_H
@@ -27,11 +29,12 @@ enum lock_rank {
     LOCK_RANK_FORK = 1, /* heap/fork.c: one fork at a time */
     LOCK_RANK_HEAPS,    /* heap/heap.c: the list of heaps and the parked ones */
     LOCK_RANK_HEAP,     /* one heap's slow paths */
-    LOCK_RANK_PURGE,    /* region/purge.c: slices on their way to the OS, one superslab at a time */
-    LOCK_RANK_WHALES,   /* large/whale.c: registry and cache */
-    LOCK_RANK_GROWTH,   /* region/: the window's frontier; held over the claim's system call */
-    LOCK_RANK_REGION,   /* region/: free maps */
-    LOCK_RANK_START     /* heap/start.c: first use; a leaf */
+    LOCK_RANK_PURGE,    /* region/purge.c: one thread at a time purges */
+    LOCK_RANK_WHALES,   /* large/whale.c: the registry and the cache of whales */
+    LOCK_RANK_GROWTH,   /* region/: the window's frontier, where superslabs are claimed */
+    LOCK_RANK_HUGE,     /* region/huge.c: the evidence for huge pages */
+    LOCK_RANK_REGION,   /* region/: the maps of free slices */
+    LOCK_RANK_START     /* heap/start.c: first use; no lock is taken under it */
 };
 
 struct lock {
@@ -44,14 +47,16 @@ struct lock {
         0, (lock_rank)                                                                             \
     }
 
+/* The slow half of lock_acquire: spins, then sleeps until the lock is free, and takes it. */
 HAK_HIDDEN void hak__lock_wait(struct lock *lock);
-/* Its first part: tries for about a microsecond. */
+/* Spins for about a microsecond. True: the lock is taken. False: another thread still holds it. */
 HAK_HIDDEN bool hak__lock_spin(struct lock *lock);
+/* Wakes one thread that sleeps on the lock. */
 HAK_HIDDEN void hak__lock_wake(struct lock *lock);
-/* Waits for locks since start, relaxed: contention as a figure. */
+/* How often a thread found a lock taken, since start. Relaxed: a counter. */
 HAK_HIDDEN extern uint64_t hak__lock_waits;
 
-/* Bit r: this thread holds a lock of rank r. Kept at level 1 and above only. */
+/* Bit r: this thread holds a lock of rank r. Kept at assertion level 1 and above only. */
 HAK_HIDDEN extern HAK_TLS uint32_t hak__lock_held;
 
 HAK_INLINE void lock_note_held(const struct lock *lock)
@@ -61,14 +66,14 @@ HAK_INLINE void lock_note_held(const struct lock *lock)
     }
 }
 
-/* Alone, nobody can hold a lock or want one, and no locked operation is needed, which would wait
- * until all that the program has stored is in the cache (docs/decisions/0040). States are the same
- * both ways: who takes a lock alone may release it beside others, and the other way round (fork).
- */
+/* Takes the lock if it is free. If the process has only one thread, it needs no atomic operation:
+ * that would wait until all earlier stores of the program are in the cache (docs/decisions/0040).
+ * Both ways use the same states, because a thread may be alone when it takes a lock and not alone
+ * when it releases it, or the reverse (fork). */
 HAK_INLINE bool lock_try(struct lock *lock)
 {
     if (alone()) {
-        if (atomic_load_relaxed(&lock->shared_state) != 0) { /* in a signal handler */
+        if (atomic_load_relaxed(&lock->shared_state) != 0) { /* a signal handler interrupted it */
             return false;
         }
         atomic_store_relaxed(&lock->shared_state, 1u);
@@ -84,7 +89,7 @@ HAK_INLINE bool lock_try(struct lock *lock)
     return true;
 }
 
-/* True when it was found taken. */
+/* Takes the lock, and waits for it if necessary. True: the thread had to wait. */
 HAK_INLINE bool lock_acquire(struct lock *lock)
 {
     HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
@@ -95,7 +100,7 @@ HAK_INLINE bool lock_acquire(struct lock *lock)
     return false;
 }
 
-/* For fork, which takes all locks: no order check. */
+/* For fork, which takes the locks of all heaps: the same without the check of ranks. */
 HAK_INLINE void lock_acquire_another(struct lock *lock)
 {
     if (!lock_try(lock)) {

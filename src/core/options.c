@@ -18,7 +18,9 @@
 #define BIN_BYTES(bytes) (HAK_TINY_LIMITS ? BIN_BYTES_MAX : (bytes))
 #define CACHE_BYTES(bytes) ((bytes) / (HAK_TINY_LIMITS ? 128u : 1u))
 /* hak__options_settle replaces it by a share of the RAM. Without this limit, 400 idle threads that
- * used every class would hold 7 MB each. */
+ * used every class would hold 7 MB each. Twice CACHE_RAM_SHARE: all bins together hold half as
+ * much, and many busy threads take the slow path more often. Twice CACHE_BYTES_TOTAL_MIN: machines
+ * and containers with less than 4 GiB get the limit of those with 4 GiB. */
 #define CACHE_BYTES_AUTOMATIC 0
 #define CACHE_RAM_SHARE 64u
 #define CACHE_BYTES_TOTAL_MIN MIB(32)

@@ -1,8 +1,8 @@
-/* options.h: the run options: one table, read once from the environment, HAKMEM_<NAME>=value.
+/* options.h: the run options, which the environment sets once: HAKMEM_<NAME>=value.
  *
- * Programs that run with more rights than their caller (setuid) ignore them. A bad value or an
- * unknown name is reported in one line on standard error and ignored. HAKMEM_PROFILE is applied
- * first, single options after it.
+ * A program that runs with more rights than its caller (setuid) ignores them. hakmem reports a bad
+ * value or an unknown name in one line on standard error and ignores it. HAKMEM_PROFILE is applied
+ * first, the single options after it.
  */
 #ifndef HAK_CORE_OPTIONS_H
 #define HAK_CORE_OPTIONS_H
@@ -11,33 +11,33 @@
 
 enum stats_format { STATS_NONE = 0, STATS_TEXT, STATS_JSON };
 
-/* What is no knob of the data plane. */
+/* The options that slow paths do not read; the others are knobs (core/knobs.h). */
 struct settings {
     const char *profile;       /* name of the profile in force */
     const char *stats_file;    /* NULL: standard error. A copy of the variable's value */
-    uint64_t stats_process;    /* 0: any process */
-    uint64_t announce_process; /* process to say hello in; 0: none */
+    uint64_t stats_process;    /* id of the only process that reports; 0: every process */
+    uint64_t announce_process; /* id of the process that announces hakmem at start; 0: none */
     uint32_t stats;            /* enum stats_format */
     bool keep_deepbind;        /* dlopen keeps RTLD_DEEPBIND */
-    bool scavenger;            /* a thread gives memory back while the program idles */
+    bool scavenger;            /* a background thread returns free memory while the program idles */
 };
 HAK_HIDDEN extern struct settings hak__settings;
 
-/* Reads `environment` ("NAME=value" strings, NULL at the end), once: later calls do nothing. NULL
- * is ignored and may be followed by a real one. Not thread-safe: heap/start.c and control/life.c
- * call it before there are threads or under START. */
+/* Reads the options from `environment`: strings "NAME=value", NULL at the end. Only the first call
+ * with an environment has an effect; a call with NULL does nothing. Not thread-safe: heap/start.c
+ * and control/life.c call it before there are threads, or under START. */
 HAK_HIDDEN void hak__options_read(char *const *environment);
 
-/* Gives the options that follow the machine their values. At start, and again when options are read
- * after it. */
+/* Sets the options whose default depends on the machine: heaps and cache_bytes_total. Called at
+ * start, and again if options are read after it. Not thread-safe. */
 HAK_HIDDEN void hak__options_settle(void);
 
-/* For reports: option `index` as name, help and present value in `value` (at least 32 bytes,
- * zero-terminated). False past the last. */
+/* For reports: fills `view` with the name, the help text and the present value of option `index`,
+ * counted from 0. False: there is no such option. Any thread. */
 struct option_view {
-    const char *name; /* HAKMEM_ is left out; lower case */
+    const char *name; /* in lower case, without HAKMEM_ */
     const char *help;
-    char value[32];
+    char value[32]; /* zero-terminated; a longer value is cut */
 };
 HAK_HIDDEN bool hak__options_view(uint32_t index, struct option_view *view);
 

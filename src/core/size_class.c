@@ -1,9 +1,10 @@
 /* size_class.c: the tables of size_class.h, spelled by macros so that the rule stays visible. */
 #include "core/size_class.h"
 
-/* A slab is as short as it can be: long ones with one object in use are most of what a small
- * program holds beyond its objects. But it holds 4 objects, and loses a twelfth at its end at most,
- * a ninth where it has SLAB_SLICES_MAX. */
+/* A slab is as short as possible, because long slabs with one object in use are most of what a
+ * small program needs beyond its objects. But a slab holds at least 4 objects, and the rest at its
+ * end is at most a twelfth of it; a ninth if it has SLAB_SLICES_MAX slices. If the rest could be a
+ * 24th, slabs would be longer, and mid_mt_2 need 1.12 of the memory (docs/decisions/0050). */
 #define SLAB_SUITS(size, slices)                                                                   \
     ((slices)*SLICE_SIZE / (size) >= SLAB_OBJECTS_MIN &&                                           \
      (slices)*SLICE_SIZE % (size) <= (slices)*SLICE_SIZE / 12)
@@ -17,8 +18,9 @@
      : SLAB_SUITS(size, 7) ? 7                                                                     \
      : SLAB_SUITS(size, 8) ? 8                                                                     \
                            : (int)SLAB_SLICES_MAX)
-/* What a slab loses at its end, in lines. After a page of them the sets of a first-level cache
- * repeat. */
+/* Cache lines of the rest at a slab's end. A slab uses at most 64 of them as colors: the sets of a
+ * first-level cache repeat after 4 KiB, so more would gain nothing. Half: objects share twice as
+ * many sets. */
 #define LINES_LEFT(size) (SLICES_FOR(size) * SLICE_SIZE % (size) / HAK_CACHE_LINE)
 #define COLORS_MAX 64u
 #define COLORS(size)                                                                               \
@@ -52,8 +54,9 @@ const struct size_class hak__size_classes[CLASS_COUNT] = {
 
 HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class");
 
-/* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128: each eighth of a doubling that starts
- * at 1024 * 2^k is 2^k entries, and the skew is one, which the next class has less. */
+/* Entry i is the class of sizes i * 128 + 1 to (i + 1) * 128. An eighth of the doubling that starts
+ * at 1024 * 2^k is 2^k entries. MID_SKEW gives the last class of a doubling one entry more, and the
+ * class behind it one entry less. */
 #define R1(c) (c)
 #define R2(c) R1(c), R1(c)
 #define R3(c) R2(c), R1(c)

@@ -1,26 +1,27 @@
-/* size_class.h: request size -> size class -> object size, slab length.
+/* size_class.h: which size class serves a request, and how large its objects and slabs are.
  *
- *   class 0            no objects; malloc(0) lands in its always empty bin and so in the slow door
- *   class 1..65        16, 32, ... 1040 bytes
- *   class 66..89       8 per doubling: 1152, 1280, ... 2176, 2304, ... 4224, 4608, ... 8320
- *   class 90..98       3 per doubling: 10368, 13440, 16512, 20608, ... 65664
- *   class 99..122      4 per doubling: 1280, 1536, 1792, 2048, 2560, ... 65536, for requests
- * aligned to more than a line
+ *   class 0        no objects: its bin is always empty, so malloc(0) takes the slow path
+ *   class 1..65    16, 32, ... 1040 bytes
+ *   class 66..89   8 a doubling: 1152, 1280, ... 2176, 2304, ... 4224, 4608, ... 8320
+ *   class 90..98   3 a doubling: 10368, 13440, 16512, 20608, ... 65664
+ *   class 99..122  4 a doubling: 1280, 1536, 1792, 2048, 2560, ... 65536; only for requests that
+ *                  are aligned to more than a cache line
  *
- * Spacing after dlmalloc/jemalloc practice: 16-byte steps waste at most 15 bytes where most objects
- * are, eight steps a doubling some eighth. From 8 KiB on each class keeps what it once needed at
- * most, so fewer classes hold less than exact ones (docs/decisions/0046): 10/8, 13/8 and 16/8, as
- * programs ask for powers of two, or 10,000 and 20,000, each with room for a header (MID_SKEW).
- * State: constant tables, filled at compile time.
+ * Steps of 16 bytes waste at most 15 bytes, where most objects are. Eight steps a doubling waste at
+ * most about an eighth, as in dlmalloc and jemalloc. From 8 KiB on there are three: each class
+ * keeps memory for the most objects that it ever had, so fewer classes keep less, although they
+ * waste more in each object (docs/decisions/0046). They are at 10/8, 13/8 and 16/8 of a doubling,
+ * because programs ask for powers of two, 10,000 or 20,000 bytes, each often with a header
+ * (MID_SKEW). The tables are constant.
  *
- * Objects above 1 KiB that all start at multiples of 1 KiB would share a sixteenth of the cache's
- * sets. So their slabs start a few lines later, each another number of them (`colors`), within what
- * no object fits into: slab coloring, J. Bonwick, "The slab allocator", 1994. Where there is room
- * for two lines or more, such objects are aligned to a line only. The few objects that a slab of
- * the largest has differ by the skew: jemalloc's "cache-oblivious" large allocations have random
- * lines for the same reason.
+ * Colors: objects above 1 KiB that all start at multiples of 1 KiB would share a sixteenth of the
+ * sets of the cache. So each slab starts its first object at another cache line (`colors`), as far
+ * as the rest at its end allows (slab coloring, J. Bonwick, "The slab allocator", 1994). In classes
+ * with several colors, objects are aligned to 64 bytes only. Slabs of the largest classes have few
+ * objects, which differ by MID_SKEW; jemalloc starts large allocations at random lines instead
+ * ("cache-oblivious").
  *
- * Slabs of the last 24 classes have no colors: their objects are aligned to the largest power of
+ * Slabs of the last 24 classes have one color: their objects are aligned to the largest power of
  * two that divides their size (docs/decisions/0071).
  */
 #ifndef HAK_CORE_SIZE_CLASS_H
@@ -33,15 +34,14 @@ struct size_class {
     uint32_t object_size;
     uint16_t objects_per_slab;
     uint8_t slab_slices;
-    uint8_t
-        colors; /* lines that the first object may lie behind the start of its slab: below this */
+    uint8_t colors; /* the first object lies fewer lines than this behind the start of its slab */
 };
 
 HAK_HIDDEN extern const struct size_class hak__size_classes[CLASS_COUNT];
-/* Class of mid sizes, by (size - 1) / 128; entries below TINY_SIZE_MAX are unused zeros. */
+/* The class of a mid size, by (size - 1) / 128. Entries below TINY_SIZE_MAX are 0 and unused. */
 HAK_HIDDEN extern const uint8_t hak__mid_class[MID_SIZE_MAX >> MID_STEP_SHIFT];
 
-/* Bytes of the tiny class of `size`. */
+/* Bytes of an object of the tiny class for `size`, which is at most TINY_SIZE_MAX. */
 HAK_INLINE size_t size_class_round_tiny(size_t size)
 {
     return bits_align_up(size, OBJECT_ALIGNMENT);
@@ -57,7 +57,7 @@ HAK_INLINE uint32_t size_class_of_mid(size_t size)
     return hak__mid_class[(size - 1) >> MID_STEP_SHIFT];
 }
 
-/* Any size from 0 to MID_SIZE_MAX; size 0 is served as 1. */
+/* The class for `size`, 0 to MID_SIZE_MAX bytes. Size 0 has the class of size 1. */
 HAK_INLINE uint32_t size_class_of(size_t size)
 {
     if (size <= TINY_SIZE_MAX) {
@@ -71,8 +71,8 @@ HAK_INLINE uint32_t size_class_bytes(uint32_t class_index)
     return hak__size_classes[class_index].object_size;
 }
 
-/* No cache line is part of two objects of the class: slabs start at a slice, and all objects above
- * TINY_SIZE_MAX are multiples of the finest step there. */
+/* True: no two objects of the class share a cache line. Slabs start at a slice, and object sizes
+ * above TINY_SIZE_MAX are multiples of 128 bytes. */
 HAK_INLINE bool size_class_has_own_lines(uint32_t class_index)
 {
     return class_index > TINY_CLASS_COUNT;
@@ -84,11 +84,12 @@ HAK_STATIC_ASSERT(ROUND_SIZE_MIN < TINY_SIZE_MAX && ROUND_SIZE_MIN % (4 * HAK_CA
                       ROUND_SIZE_MIN << ROUND_CLASS_COUNT / 4 == ROUND_SIZE_MAX,
                   "what is aligned to more than a line is tiny, or has a round class");
 
-/* A class whose objects hold `size` bytes at multiples of `alignment`, a power of two; CLASS_COUNT:
- * there is none. Above ROUND_SIZE_MIN the object is less than a quarter larger than `size` rounded
- * up to the alignment.
- * Why it is aligned: the classes of a doubling are multiples of a quarter of its start. The
- * alignment divides that quarter, or is a multiple of it, and then the rounded size is a class. */
+/* A class whose objects hold `size` bytes and start at multiples of `alignment`, a power of two.
+ * CLASS_COUNT: there is none. Above ROUND_SIZE_MIN the object is less than a quarter larger than
+ * `size` rounded up to the alignment.
+ * Why objects of a round class are aligned: the sizes of a doubling are multiples of a quarter of
+ * its start. Either the alignment divides that quarter, and so each size. Or it is a multiple of
+ * the quarter, and then the rounded request is itself the size of a class. */
 HAK_INLINE uint32_t size_class_of_aligned(size_t size, size_t alignment)
 {
     if (HAK_UNLIKELY(size > MID_SIZE_MAX || alignment > SLICE_SIZE)) {

@@ -1,6 +1,7 @@
-/* aligned.c: the aligned family. Objects of many classes are aligned to more than 16 bytes, so most
- * alignments are only a choice of class; above a slice spans and whales start at multiples of any
- * power of two. */
+/* aligned.c: hak_aligned_alloc and its relatives. Objects of many size classes are aligned to more
+ * than 16 bytes, so most requests only need the right class (core/size_class.h). For larger
+ * alignments or sizes there are spans and whales, which can start at a multiple of any power of
+ * two. */
 #include "base/bits.h"
 #include "front/short.h"
 #include "front/slow.h"
@@ -9,7 +10,7 @@
 
 #include <errno.h>
 
-/* `alignment` is a power of two. NULL with ENOMEM. */
+/* `alignment` is a power of two, in bytes. Returns NULL with errno ENOMEM if there is no memory. */
 static void *aligned_allocate(size_t alignment, size_t size)
 {
     if (alignment <= OBJECT_ALIGNMENT) {
@@ -37,7 +38,8 @@ HAK_FAST_PATH void *hak_aligned_alloc(size_t alignment, size_t size)
 
 static HAK_NOINLINE void *memalign_slow(size_t alignment, size_t size)
 {
-    if (HAK_UNLIKELY(alignment > SIZE_MAX / 2 + 1)) { /* no power of two above it is a size */
+    /* The next power of two does not fit into a size_t. */
+    if (HAK_UNLIKELY(alignment > SIZE_MAX / 2 + 1)) {
         errno = EINVAL;
         return NULL;
     }
@@ -56,7 +58,7 @@ HAK_FAST_PATH void *hak_memalign(size_t alignment, size_t size)
     return HAK_LIKELY(object != NULL) ? object : memalign_slow(alignment, size);
 }
 
-/* Unlike its relatives it leaves errno alone. */
+/* posix_memalign returns its error and keeps errno. The other functions here set errno. */
 static HAK_NOINLINE int posix_memalign_slow(void **result, size_t alignment, size_t size)
 {
     int saved = errno;

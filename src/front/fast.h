@@ -1,15 +1,16 @@
-/* fast.h: the two fast paths. One screen; nothing may be added here: a feature hangs on the slow
- * door.
+/* fast.h: the fast paths of malloc and free.
  *
  *   hak_malloc(size)                  hak_free(pointer)
  *     class of size                     slice of pointer: inside the window?  --no--> free_slow
  *     pop this thread's bin             owner word ^ its heap's key: class?   --no--> free_other
  *       --empty--> malloc_slow          push on this thread's bin  --full--> free_overflow
  *
- * No start test: before a thread's first slow operation its struct is hak__thread_none, whose bins
- * are empty and whose key matches nothing. No NULL test: NULL is outside the window. The slow exits
- * are tail calls.
- */
+ * Each path fits on one screen. Add nothing to it: a new feature belongs behind one of the slow
+ * exits. The slow exits are tail calls.
+ *
+ * Why there is no start test: before a thread's first slow operation its struct is
+ * hak__thread_none. Its bins are empty and its key matches no owner word. Why there is no NULL
+ * test: NULL lies outside the window. */
 #ifndef HAK_FRONT_FAST_H
 #define HAK_FRONT_FAST_H
 
@@ -17,19 +18,20 @@
 
 typedef void *malloc_door(size_t size);
 
-/* The bin that lies `offset` bytes behind the thread's first. The offset is added to the thread and
- * not to the bins: compilers then need one register for the bin. */
+/* The bin that lies `offset` bytes behind the thread's first bin. Adding the offset to the thread,
+ * not to the bins, lets compilers keep the bin in one register. */
 HAK_INLINE struct bin *thread_bin_at(struct thread *thread, size_t offset)
 {
     return &((struct thread *)(void *)((char *)thread + offset))->cache.bins[0];
 }
 
-/* Level 2: is the head of a bin, and what it links to, where an object can be? front/free_slow.c */
+/* Level 2: aborts unless `object`, the first of a bin, and the object it links to can be objects of
+ * the class. In front/free_slow.c. */
 HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
                                                const struct object *object, uint32_t class_index);
 
-/* The next object of the bin at `offset`, for `size` bytes; NULL: the bin is empty, or the
- * countdown to the next look at the clock has run out (heap/heartbeat.c). */
+/* Takes an object for `size` bytes from the bin at `offset`. Returns NULL if the bin is empty, or
+ * if the countdown has run out: the thread must then look at the clock (heap/heartbeat.c). */
 HAK_INLINE void *malloc_pop(size_t offset, size_t size)
 {
     struct thread *thread = hak__thread;
@@ -48,12 +50,12 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size)
     return bin_pop(bin);
 }
 
-/* An object for `size` bytes. `slow` takes every size and situation. */
+/* Allocates `size` bytes. `slow` must handle every size and every situation. */
 HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
 {
     size_t offset;
     if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
-        offset = size_class_round_tiny(size); /* 0 for size 0: its bin is empty */
+        offset = size_class_round_tiny(size); /* offset 0 for size 0: that bin is always empty */
     } else if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
         offset = bin_offset(size_class_of_mid(size));
     } else {
@@ -63,19 +65,25 @@ HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
     return HAK_LIKELY(object != NULL) ? object : slow(size);
 }
 
-/* front/malloc_slow.c */
+/* Allocates any `size`, off the fast path. Returns NULL with errno ENOMEM if there is no memory. In
+ * front/malloc_slow.c. */
 HAK_HIDDEN HAK_NOINLINE void *hak__malloc_slow(size_t size);
-/* front/free_slow.c: any pointer; and one inside the window, whose slice's owner word is `word` ^
- * the key of `thread` (this one) and not its heap's. */
+/* Frees any pointer: NULL does nothing, a foreign pointer is reported. Keeps errno. In
+ * front/free_slow.c, as are the next three. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_slow(void *pointer);
+/* Frees a pointer inside the window that is no object of the heap of `thread`, which is the calling
+ * thread. `slice` is the pointer's slice, `word` the slice's owner word XOR the thread's key. Keeps
+ * errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_other(void *pointer, size_t slice, struct thread *thread,
                                              uint32_t word);
+/* Makes room in a bin of the calling thread that exceeds its limit. Keeps errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t class_index);
-/* Level 1 and above: is `pointer`, about to be pushed on this thread's bin of the class, an object
- * and not yet free? */
+/* Level 1 and above: aborts unless `pointer`, about to be pushed on this thread's bin of the class,
+ * is the start of an object of its slab. At level 2 it also aborts if the object is free. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *pointer,
                                              uint32_t class_index);
 
+/* Frees any pointer. Keeps errno. */
 HAK_INLINE void free_fast(void *pointer)
 {
     size_t slice = window_slice_of(pointer);

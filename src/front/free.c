@@ -1,4 +1,4 @@
-/* free.c: hak_free and its sized forms. The path of free: front/fast.h, then free_slow.c. */
+/* free.c: hak_free and its sized forms. Free starts in front/fast.h and goes on in free_slow.c. */
 #include "base/check.h"
 #include "core/diagnose.h"
 #include "front/fast.h"
@@ -10,8 +10,8 @@ HAK_FAST_PATH void hak_free(void *pointer)
     free_fast(pointer);
 }
 
-/* Size and alignment do not make the look-up of the owner superfluous, so a release build has no
- * use for them. */
+/* Debug builds check the size. Release builds ignore size and alignment, because free must look up
+ * the slab's owner in any case. */
 static void free_check_size(const void *pointer, size_t size)
 {
     if (HAK_LEVEL >= 1 && pointer != NULL && hak__locate_allocation(pointer).bytes < size) {

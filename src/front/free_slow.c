@@ -1,14 +1,19 @@
-/* free_slow.c: the doors behind free's fast path.
+/* free_slow.c: the slow paths of free.
  *
- *   free_other -> another heap's object: its bin, if it shares no cache line and there is room
- *                                      | this thread's remote buffer -> the slab's remote word
- *              -> span: heap's cache | superslab
- *              -> neither, or a thread that has not begun or has ended: free_slow
- *   free_slow -> an object: as above, or its bin (the thread had no bins a moment ago)
- *             -> span: heap's cache | superslab       -> whale: cache | unmap
- *             -> NULL: nothing       -> foreign: reported       -> no allocation: fatal
- *   free_overflow -> the last freed go to their slabs, unless the bin may grow
- */
+ *   free_other     another heap's object -> this thread's bin, if the class has own lines and the
+ *                                           bin has room
+ *                                        -> else the remote buffer, later the slab's remote word
+ *                  span                  -> the heap's span cache, or its superslab
+ *                  anything else         -> free_slow
+ *   free_slow      object                -> as above
+ *                                        -> its bin, if this thread has just joined its heap
+ *                  span                  -> as above
+ *                  whale                 -> the whale cache, or unmapped
+ *                  NULL                  -> nothing
+ *                  foreign pointer       -> reported
+ *                  no allocation there   -> fatal report
+ *   free_overflow  full bin              -> the objects freed last go to their slabs, unless the
+ *                                           bin may grow */
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "front/fast.h"
@@ -21,7 +26,7 @@
 void hak__free_overflow(struct thread *thread, uint32_t class_index)
 {
     int saved = errno;
-    if (thread_lock_heap(thread)) { /* else the next free comes here again */
+    if (thread_lock_heap(thread)) { /* refused: the next free tries again */
         hak__cache_overflow(&thread->cache, class_index);
         hak__thread_leave(thread);
     }
@@ -69,7 +74,7 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
     if (HAK_LEVEL < 2) {
         return;
     }
-    if (!gate_lock(&thread->heap->lock)) { /* the slab's list is under it */
+    if (!gate_lock(&thread->heap->lock)) { /* it guards the slab's free list */
         return;
     }
     bool found =
@@ -82,7 +87,7 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
     }
 }
 
-/* A program that frees one such pointer frees many: so many are named. */
+/* Foreign pointers that are reported. A program that frees one usually frees many of them. */
 #define FOREIGN_REPORTS_MAX 10u
 static uint32_t shared_foreign_count;
 
@@ -91,7 +96,7 @@ void hak__report_foreign(const void *pointer)
     if (hak__knobs.abort_on_foreign) {
         hak__diagnose_fatal("free of a foreign pointer (not allocated by hakmem)", pointer, 0, 0);
     }
-    uint32_t count = 1 + atomic_add_relaxed(&shared_foreign_count, 1u); /* a counter */
+    uint32_t count = 1 + atomic_add_relaxed(&shared_foreign_count, 1u); /* relaxed: a counter */
     if (count <= FOREIGN_REPORTS_MAX) {
         hak__diagnose_warn(count < FOREIGN_REPORTS_MAX
                                ? "foreign pointer (not allocated by hakmem) not freed"
@@ -101,9 +106,8 @@ void hak__report_foreign(const void *pointer)
     }
 }
 
-/* No superslab of ours is there: skipped, unmapped or lost addresses of the window may be
- * anybody's.
- */
+/* Locates a pointer that lies in no superslab. Addresses of the window that hakmem skipped,
+ * unmapped or lost may belong to anybody. */
 static struct location locate_outside(const void *pointer, size_t slice)
 {
     size_t bytes = hak__whale_bytes(pointer);
@@ -150,6 +154,8 @@ struct location hak__locate_allocation(const void *pointer)
     return location;
 }
 
+/* Frees another heap's object through the remote buffer. A thread without a struct of its own has
+ * no buffer and takes free_slow. */
 static HAK_NOINLINE void free_remotely(struct thread *thread, size_t slice, void *pointer)
 {
     if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
@@ -171,13 +177,14 @@ static void free_object(void *pointer, struct location location)
         hak__diagnose_fatal("invalid free (inside an object)", pointer, location.bytes,
                             slab->owner->key >> OWNER_CODE_BITS);
     }
-    if (HAK_UNLIKELY(thread == NULL)) { /* the thread has ended, or there is no memory for a heap */
+    /* This thread has ended, or cannot have a struct now: the object goes straight to its slab. */
+    if (HAK_UNLIKELY(thread == NULL)) {
         struct object *object = pointer;
         hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
         return;
     }
-    if (HAK_UNLIKELY(slab->owner ==
-                     thread->cache.slabs)) { /* it has just joined the object's heap */
+    /* hak__thread_current may have let this thread join the object's heap. */
+    if (HAK_UNLIKELY(slab->owner == thread->cache.slabs)) {
         free_fast(pointer);
         return;
     }
@@ -194,7 +201,7 @@ static void free_object(void *pointer, struct location location)
 
 static HAK_NOINLINE void free_span(size_t slice)
 {
-    int saved = errno; /* free keeps errno (POSIX 2024) */
+    int saved = errno; /* free must keep errno (POSIX 2024) */
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
         hak__span_free(&thread->heap->spans, &thread->cache.counters, slice);
@@ -211,20 +218,22 @@ static HAK_NOINLINE void free_span(size_t slice)
 
 static void free_whale(void *pointer, size_t bytes)
 {
-    /* glibc frees an ending thread's table of late keys and then forgets it: a fork must not find
-     * it unmapped in between. One that is no larger than a span is large/emergency.h's. */
+    /* glibc frees an ending thread's table of late keys before it clears the pointer to it. A fork
+     * in between must not find the table unmapped, so such a block is only listed. A whale no
+     * larger than a span comes from large/emergency.h. */
     bool keep = bytes <= SPAN_SIZE_MAX && hak__thread == &hak__thread_ended;
     if (keep || !hak__gate_enter()) {
         hak__emergency_free(pointer);
         return;
     }
-    hak__emergency_settle(); /* the whale may be one that is not registered */
+    hak__emergency_settle(); /* this may be an emergency block that is not registered */
     bool freed = hak__whale_free(pointer);
     hak__gate_leave();
-    if (!freed && hak__whale_bytes(pointer) == 0) { /* another thread was faster: a double free */
+    /* Another thread has freed it meanwhile. */
+    if (!freed && hak__whale_bytes(pointer) == 0) {
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
-    if (!freed) { /* no memory for its entry */
+    if (!freed) { /* an emergency block, and no memory to register it */
         hak__emergency_free(pointer);
         return;
     }
@@ -237,10 +246,12 @@ static void free_whale(void *pointer, size_t bytes)
 
 static HAK_NOINLINE void free_slow(void *pointer)
 {
-    int saved = errno; /* free keeps errno (POSIX 2024) */
+    int saved = errno; /* free must keep errno (POSIX 2024) */
     if (HAK_UNLIKELY((hak__inside & INSIDE_OPERATION) != 0) &&
         !window_contains_slice(window_slice_of(pointer))) {
-        hak__emergency_free(pointer); /* in a signal handler: who knows what it is, later does */
+        /* A signal handler has interrupted an operation of this thread, which may hold any lock.
+         * The pointer goes on a list, until a later operation finds out what it is. */
+        hak__emergency_free(pointer);
         return;
     }
     struct location location = hak__locate_allocation(pointer);
@@ -269,11 +280,12 @@ void hak__free_slow(void *pointer)
     }
 }
 
-/* What comes behind the fast path most, the free of a thread that consumes what others produce; and
- * the usual free of a span. */
+/* The usual slow frees: a consumer thread frees what other threads allocate, or a program frees a
+ * span. */
 void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_t word)
 {
-    /* The thread's key has no code. Level 1 takes the long way, which checks. */
+    /* The low 8 bits of a key are 0, so `word` holds the slice's class code. From level 1 on, code
+     * 0 sends every free to free_slow, which checks the pointer. */
     uint32_t code = HAK_LEVEL == 0 ? word & OWNER_CODE_MASK : 0;
     if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
         if (code == OWNER_SPAN && hak__span_pointer(slice) == pointer) {
@@ -283,7 +295,8 @@ void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_
         }
         return;
     }
-    /* in the struct of a thread that has not begun or has ended there is no room for either */
+    /* hak__thread_none and hak__thread_ended have room in no bin and no buffer, so both calls fail.
+     */
     if (!remote_keep(&thread->cache, code, pointer) &&
         HAK_UNLIKELY(!remote_push(&thread->cache, slice, pointer))) {
         free_remotely(thread, slice, pointer);

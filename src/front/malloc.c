@@ -1,4 +1,4 @@
-/* malloc.c: hak_malloc and hak_calloc. The path of malloc: front/fast.h, then malloc_slow.c. */
+/* malloc.c: hak_malloc and hak_calloc. malloc starts in front/fast.h, goes on in malloc_slow.c. */
 #include "front/fast.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
@@ -27,6 +27,6 @@ void *hak_calloc(size_t count, size_t size)
 
 void *hak_alloc_at(size_t size, uintptr_t site)
 {
-    (void)site; /* a profile, when one is taken, sees it at the slow door */
+    (void)site; /* accepted, and used by nothing: hakmem has no profiler */
     return malloc_fast(size, hak__malloc_slow);
 }

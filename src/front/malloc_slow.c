@@ -1,12 +1,14 @@
-/* malloc_slow.c: the one door behind malloc's fast path.
+/* malloc_slow.c: the slow path of malloc.
  *
- *   malloc_slow -> malloc_class -> cache refill -> slab: free list | remote frees | carve | new
- *                               -> heap borrow, before the process grows: other heaps' free objects
- *               -> malloc_span: heap's cache | superslab
- *               -> malloc_large: whale (cache | mapping); aligned and cleared spans
- *   refused:    a mapping of its own (large/emergency.h)
- *   no memory:  reclaim everything that is free anywhere, once, then NULL and ENOMEM
- */
+ *   malloc_slow  to 65,664 bytes -> malloc_class: refills the bin from the heap's slabs: free list,
+ *                                   remote frees, carving, a new slab.
+ *                                   If the process would grow: other heaps' objects first.
+ *                to 2 MiB        -> malloc_span: the heap's span cache, or a superslab
+ *                above           -> malloc_large: the whale cache, or a new mapping
+ *                                   (also serves aligned and zeroed spans)
+ *
+ *   refused (core/gate.h)        -> the block gets a mapping of its own (large/emergency.h)
+ *   no memory                    -> reclaims free memory, tries once more, then NULL with ENOMEM */
 #include "control/life.h"
 #include "front/fast.h"
 #include "front/slow.h"
@@ -16,20 +18,23 @@
 #include <errno.h>
 #include <string.h>
 
-/* From here on a look at what is resident (a system call) is cheap beside clearing it. */
+/* calloc clears a reused block of at least this size through hak__os_clear, which asks the kernel
+ * for the resident pages and writes only these. The system call is cheap beside clearing so much
+ * memory (docs/decisions/0039). Doubled: blocks between the old and the new value are written in
+ * full, so that all their pages become resident. Halved: smaller blocks also cost a system call. */
 #define CLEAR_LOOK_MIN ((size_t)256 << 10)
 
-/* A program linked with the archive gets life.c too. */
+/* malloc refers to life.c, so that a program linked with the archive gets life.c too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
 
-/* What the empty bin of the class is to be filled with; releases the heap's lock: carved objects
- * are touched first when they are linked. */
+/* Finds objects for the empty bin of the class. Called with the heap's lock held, returns with it
+ * released: linking carved objects touches new pages, and nobody shall wait for that. */
 static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
 {
     struct cache *cache = &thread->cache;
     struct heap *heap = thread->heap;
     if (slab_refill_grows(&heap->slabs, class_index)) {
-        lock_release(&heap->lock); /* still inside, without a lock */
+        lock_release(&heap->lock); /* another heap's lock has the same rank */
         uint32_t most = hak__cache_refill_most(cache, class_index);
         struct object_list list = hak__heap_borrow(heap, class_index, most);
         if (list.count != 0) {
@@ -54,7 +59,9 @@ static void *malloc_class_once(uint32_t class_index)
     }
     counter_add(&thread->cache.counters, COUNTER_MALLOC_SLOW, 1);
     struct bin *bin = &thread->cache.bins[class_index];
-    if (bin->head != NULL) { /* size 0, or a bin just adopted */
+    /* valloc comes here without a look at the bin. And while a thread gets its struct,
+     * pthread_setspecific may allocate and fill the bin. */
+    if (bin->head != NULL) {
         struct object *object = bin_pop(bin);
         hak__thread_leave(thread);
         return object;
@@ -76,13 +83,14 @@ static HAK_COLD void *malloc_failed(void)
     return NULL;
 }
 
-/* What could not be had: this thread was refused, or there is no memory. */
+/* The last resort: emergency memory if this thread was refused, else NULL with ENOMEM. */
 static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
 {
     void *pointer = hak__gate_was_refused() ? hak__emergency_allocate(size, alignment) : NULL;
     return pointer != NULL ? pointer : malloc_failed();
 }
 
+/* The second attempt, after a reclaim. A refused thread cannot reclaim. */
 static HAK_COLD void *malloc_class_again(uint32_t class_index)
 {
     void *object = NULL;
@@ -100,11 +108,11 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     if (thread->cache.countdown < 0) {
         hak__thread_countdown_ended(thread, size);
         struct bin *bin = &thread->cache.bins[class_index];
-        if (bin->head != NULL) { /* a tick has not emptied it */
+        if (bin->head != NULL) { /* unless the tick has emptied it */
             return bin_pop(bin);
         }
     }
-    (void)hak__gate_was_refused(); /* of an earlier operation */
+    (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
     void *object = malloc_class_once(class_index);
     return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index);
 }
@@ -121,6 +129,7 @@ static struct span malloc_span(size_t size, size_t alignment)
     return span;
 }
 
+/* One attempt; pointer NULL: refused, or no memory. */
 static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
 {
     if (size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE) {
@@ -144,6 +153,7 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
     return whale;
 }
 
+/* A huge allocation in whole superslabs, without a mapping of its own. */
 static struct span malloc_long_span(size_t size)
 {
     struct span span = {NULL, false};
@@ -158,13 +168,13 @@ static struct span malloc_long_span(size_t size)
 
 static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bool want_zero)
 {
-    /* nothing that is free here helps */
+    /* Reclaiming does not help: the request exceeds any window, or this thread was refused. */
     if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
         return (struct span){NULL, false};
     }
     struct span large = {NULL, false};
     if (size > SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE && size <= hak__os_ram_size()) {
-        large = malloc_long_span(size); /* there may be too many mappings for one more */
+        large = malloc_long_span(size); /* the kernel may allow no further mapping */
     }
     if (large.pointer == NULL) {
         hak__heap_reclaim(true);
@@ -184,7 +194,7 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
     if (HAK_UNLIKELY(large.pointer == NULL)) {
         large = malloc_large_again(size, alignment, want_zero);
         if (large.pointer == NULL) {
-            return malloc_beside(size == 0 ? 1 : size, alignment); /* zeroed */
+            return malloc_beside(size == 0 ? 1 : size, alignment); /* zeroed by the OS */
         }
     }
     if (want_zero && !large.zeroed) {
@@ -213,7 +223,8 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
     return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
 }
 
-/* Size 0 has an empty bin, so that malloc's fast path need not ask; it is served from the next. */
+/* The bin of class 0 is always empty, so that the fast path needs no test for size 0. Size 0 gets
+ * an object of class 1. */
 void *hak__malloc_slow(size_t size)
 {
     void *object = size == 0 ? malloc_pop(bin_offset(size_class_of(0)), 1) : NULL;

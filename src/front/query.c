@@ -1,4 +1,4 @@
-/* query.c: questions about memory, and hak_trim. */
+/* query.c: hak_version, questions about blocks, hak_limit_set and hak_trim. */
 #include "base/bits.h"
 #include "front/short.h"
 #include "front/slow.h"
@@ -49,7 +49,8 @@ bool hak_owns(const void *pointer)
            hak__whale_containing(pointer).address != 0;
 }
 
-/* False: refused, or not possible now. */
+/* Starts hakmem if that has not happened yet. False: this thread was refused, or there is no
+ * memory. */
 static bool query_start(void)
 {
     if (!hak__gate_enter()) {
@@ -60,6 +61,7 @@ static bool query_start(void)
     return started;
 }
 
+/* SIZE_MAX means no limit. */
 static uint64_t query_limit(size_t bytes)
 {
     return bytes == SIZE_MAX ? UINT64_MAX : bytes;
@@ -67,7 +69,8 @@ static uint64_t query_limit(size_t bytes)
 
 void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over, void *argument)
 {
-    if (query_start()) { /* which reads the options; they do not come after this then */
+    /* The start reads the options. They must not replace these limits later. */
+    if (query_start()) {
         hak__limit_set(query_limit(soft), query_limit(hard), over, argument);
     }
 }

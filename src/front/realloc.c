@@ -1,4 +1,5 @@
-/* realloc.c: in place where the class, the neighbours or the page tables allow it, else a copy. */
+/* realloc.c: resizes in place if the size class, the neighbouring slices or the page tables allow
+ * it, else copies. */
 #include "core/diagnose.h"
 #include "front/short.h"
 #include "front/slow.h"
@@ -16,7 +17,8 @@ static void realloc_count(enum counter counter)
     }
 }
 
-/* Off the fast path of the copy's malloc: leaves errno to realloc_failed. */
+/* The slow path of the copy's malloc. It keeps errno, because only realloc_failed knows whether the
+ * lack of memory is an error. */
 static HAK_NOINLINE void *realloc_malloc_slow(size_t size)
 {
     int saved = errno;
@@ -25,7 +27,7 @@ static HAK_NOINLINE void *realloc_malloc_slow(size_t size)
     return result;
 }
 
-/* Shrinking must not fail: the block it has will do. */
+/* There is no memory for a copy. A block that was to shrink stays as it is: that never fails. */
 static HAK_COLD void *realloc_failed(void *pointer, size_t old_bytes, size_t size)
 {
     if (size <= old_bytes) {
@@ -76,7 +78,9 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     }
     struct location location = hak__locate_allocation(pointer);
     if (HAK_UNLIKELY(location.place == PLACE_FOREIGN)) {
-        if ((hak__inside & INSIDE_OPERATION) != 0) { /* in a signal handler: it may be a whale */
+        /* A signal handler has interrupted an operation of this thread. The pointer may be a whale,
+         * but the registry cannot be read now. */
+        if ((hak__inside & INSIDE_OPERATION) != 0) {
             errno = ENOMEM;
             return NULL;
         }
@@ -84,7 +88,7 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
                             0);
     }
     if (location.bytes == OBJECT_ALIGNMENT && size <= OBJECT_ALIGNMENT) {
-        return pointer; /* there is nothing below the least */
+        return pointer; /* it has the smallest class already */
     }
     if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX &&
         hak__gate_enter()) {
@@ -106,7 +110,8 @@ HAK_FAST_PATH void *hak_realloc(void *pointer, size_t size)
         return realloc_slow(pointer, size);
     }
     size_t bytes = size_class_bytes(code);
-    /* Shrinking by less than half is not worth a copy. Too common to count. */
+    /* The object stays if the new size fits and is at least half of the object: a copy would save
+     * too little. No counter counts this, because it is too common. */
     if (HAK_LIKELY(size - bytes / 2 <= bytes - bytes / 2)) {
         return pointer;
     }

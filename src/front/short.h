@@ -1,16 +1,15 @@
-/* short.h: the short ways of the other entry points: no call and no lock where the answer lies in
- * two tables or in this thread's bin. Whatever else a call can meet takes its slow way.
+/* short.h: the short ways of the other entry points. They need no call and no lock if two tables or
+ * this thread's bin hold the answer. Every other case takes the function's slow path.
  *
- *   short_code      usable_size, realloc: owner word of the slice -> class -> object size
- *   short_aligned   aligned_alloc and its kind, aligned new: class -> pop this thread's bin
- */
+ *   short_code      hak_usable_size, hak_realloc: slice -> owner word -> class -> object size
+ *   short_aligned   hak_aligned_alloc and relatives, aligned new: class -> pop this thread's bin */
 #ifndef HAK_FRONT_SHORT_H
 #define HAK_FRONT_SHORT_H
 
 #include "front/fast.h"
 
-/* The code of the owner word (region/window.h) of the slice that `pointer` points into; 0: it
- * points into none. What is no class only hak__locate_allocation can tell. */
+/* The class code in the owner word (region/window.h) of the slice that `pointer` points into; 0 if
+ * it points into none. Only hak__locate_allocation can tell what a pointer without a class is. */
 HAK_INLINE uint32_t short_code(const void *pointer)
 {
     size_t slice = window_slice_of(pointer);
@@ -22,15 +21,15 @@ HAK_INLINE bool short_code_is_class(uint32_t code)
     return code - 1 < CLASS_COUNT - 1;
 }
 
-/* `pointer` is where the allocation in a span starts. */
+/* True if `pointer` is the start of a span's allocation. */
 HAK_INLINE bool short_is_span(const void *pointer)
 {
     return short_code(pointer) == OWNER_SPAN &&
            hak__span_pointer(window_slice_of(pointer)) == pointer;
 }
 
-/* An aligned object from this thread's bin. NULL: the bin is empty, no class serves the request, or
- * `alignment` is no power of two. */
+/* Takes an aligned object from this thread's bin. Returns NULL if the bin is empty, the countdown
+ * has run out, no class serves the request, or `alignment` is no power of two. */
 HAK_INLINE void *short_aligned(size_t alignment, size_t size)
 {
     if (HAK_UNLIKELY(!bits_is_power_of_two(alignment))) {

@@ -1,37 +1,43 @@
-/* slow.h: what the files of front/ share behind the fast paths. */
+/* slow.h: what the files of front/ share behind the fast paths. All functions here are thread-safe;
+ * the caller holds no lock. */
 #ifndef HAK_FRONT_SLOW_H
 #define HAK_FRONT_SLOW_H
 
 #include "core/limits.h"
 
-/* An object of a slab class for `size` bytes, off the fast path. NULL with ENOMEM. */
+/* Allocates an object of a slab class, off the fast path. `size` is the size of the request, in
+ * bytes. Returns NULL with errno ENOMEM if there is no memory. */
 HAK_HIDDEN void *hak__malloc_class(uint32_t class_index, size_t size);
 
-/* Spans and whales: any size, any power-of-two alignment. NULL with ENOMEM. */
+/* Allocates a span or a whale: `size` bytes, any size, aligned to any power of two, and zeroed if
+ * `want_zero`. Returns NULL with errno ENOMEM if there is no memory. */
 HAK_HIDDEN void *hak__malloc_large(size_t size, size_t alignment, bool want_zero);
 
-/* What an address is. */
+/* What a pointer points to. */
 enum place {
-    PLACE_FOREIGN, /* not ours */
-    PLACE_SLAB,    /* inside an object's slab */
-    PLACE_SPAN,    /* in the first slice of a span */
-    PLACE_NOBODY,  /* ours, but no allocation starts here */
+    PLACE_FOREIGN, /* not allocated by hakmem */
+    PLACE_SLAB,    /* inside a slab */
+    PLACE_SPAN,    /* in the first slice of a span, perhaps not where its block starts */
+    PLACE_NOBODY,  /* inside a superslab, where no allocation starts */
     PLACE_WHALE    /* the first byte of a whale */
 };
 
 struct location {
     enum place place;
-    uint32_t class_index; /* of PLACE_SLAB */
-    size_t slice;         /* inside the window */
-    size_t bytes;         /* usable; 0 for PLACE_FOREIGN and PLACE_NOBODY */
+    uint32_t class_index; /* for PLACE_SLAB */
+    size_t slice;         /* number of its slice; beyond the window for whales, foreign pointers */
+    size_t bytes;         /* usable size; 0 for PLACE_FOREIGN and PLACE_NOBODY */
 };
+/* Finds out what `pointer` is. Any value is allowed. */
 HAK_HIDDEN struct location hak__locate(const void *pointer);
 
-/* The same for a pointer that must be the start of an allocation; says what is wrong and aborts
- * otherwise. A foreign one is returned as such. */
+/* As hak__locate, for a pointer that must be the start of an allocation: otherwise says what is
+ * wrong and aborts. Returns a foreign pointer as such. Does not look where in its slab an object
+ * starts. */
 HAK_HIDDEN struct location hak__locate_allocation(const void *pointer);
 
-/* A free of memory that is not ours: reported. */
+/* Reports the free of a pointer that hakmem did not allocate: as a warning, or, with
+ * HAKMEM_ABORT_ON_FOREIGN=1, as a fatal error. */
 HAK_HIDDEN HAK_COLD void hak__report_foreign(const void *pointer);
 
 #endif

@@ -1,5 +1,6 @@
-/* collect.c: free memory on its way: from a heap to another, from heaps to the region, from the
- * region and the whales to the OS. */
+/* collect.c: how free memory moves: from one heap to another, from heaps to the region, and from
+ * the region and the whale cache to the OS. Ticks, the scavenger, trims and failed allocations call
+ * it. */
 #include "heap/heap.h"
 
 #include "core/knobs.h"
@@ -8,9 +9,9 @@
 #include "os/os.h"
 #include "region/superslab.h"
 
-static uint32_t shared_purged_ms;  /* of the last purge pass by any thread */
-static uint32_t shared_pressed;    /* 1: memory is short */
-static struct heap *shared_lender; /* the next to be asked for objects; NULL: the first */
+static uint32_t shared_purged_ms;  /* clock when the last purge pass of the process began */
+static uint32_t shared_pressed;    /* 1: tasks wait for memory (hak__heap_set_pressed) */
+static struct heap *shared_lender; /* the next heap to borrow from; NULL: the first */
 
 void hak__heap_collect(struct heap *heap, bool everything)
 {
@@ -28,12 +29,13 @@ void hak__heap_help(struct thread *thread)
     struct slab_set *set = thread->cache.lagging;
     thread->cache.lagging = NULL;
     struct heap *owner = heap_of_slabs(set);
-    if (lock_try(&owner->lock)) { /* else somebody is at it */
+    if (lock_try(&owner->lock)) { /* else another thread works on this heap */
         hak__slab_drain(set);
         lock_release(&owner->lock);
     }
 }
 
+/* False: the lock is taken and the caller does not want to wait, or this thread was refused. */
 static bool heap_lock(struct heap *heap, bool wait)
 {
     return lock_try(&heap->lock) || (wait && hak__gate_wait_for(&heap->lock));
@@ -42,11 +44,13 @@ static bool heap_lock(struct heap *heap, bool wait)
 struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index, uint32_t most)
 {
     struct object_list list = {NULL, 0};
-    /* Where nothing is free address space would have to be had, which takes longer than a wait. And
-     * a heap whose lock a preempted thread holds may have most of what others could use. */
+    /* Without enough free slices for a slab the process must map memory, which takes longer than a
+     * wait. The thread that holds another heap's lock may be preempted, and its heap may have what
+     * is needed. */
     bool wait =
         hak__superslab_bytes_free() < hak__size_classes[class_index].slab_slices * SLICE_SIZE;
-    /* acquire: pairs with the release below; the heap's own words are seen as in hak__heap_first */
+    /* acquire: pairs with the release below. The words of the heap are visible, as in
+     * hak__heap_first. */
     struct heap *start = atomic_load_acquire(&shared_lender);
     start = start != NULL ? start : hak__heap_first();
     struct heap *heap = start;
@@ -67,7 +71,8 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     return list;
 }
 
-/* Heaps without a thread, or with one that sleeps, do not take their notifications. */
+/* Drains every heap with notifications whose lock is free. A heap without threads, or whose threads
+ * sleep, does not drain itself. */
 static void collect_notified(void)
 {
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
@@ -78,27 +83,29 @@ static void collect_notified(void)
     }
 }
 
-/* Half a period has passed since the last pass began; one thread is told so. Which one does not
- * matter. Slices are due at the second pass that sees them. */
+/* True for one thread when half a delay has passed since the last purge pass began: that thread
+ * begins the next pass. A pass purges slices that were free at the pass before, so each slice goes
+ * back between half a delay and one delay after it was freed. */
 static bool collect_is_due(uint32_t now, uint32_t delay)
 {
     uint32_t last = atomic_load_relaxed(&shared_purged_ms);
     return now - last >= delay / 2 && atomic_cas_acquire(&shared_purged_ms, &last, now);
 }
 
-/* What is to be free in superslabs before a pass, and whales; both go between half a period and one
- * after they were freed. The soft limit counts addresses: above it they go back, too, a part at a
- * time. */
+/* Before a pass: makes empty slabs free slices, and unmaps whales that were freed half a delay ago.
+ * The soft limit counts addresses, so above it wholly free superslabs are unmapped, a part per
+ * pass. */
 static void collect_for_purge(uint32_t delay)
 {
     collect_notified();
-    hak__slab_pool_empty();
     hak__whale_cache_trim(delay / 2);
     if (hak__limit_is_exceeded()) {
         hak__superslab_release(PURGE_BYTES_AT_ONCE);
     }
 }
 
+/* The purge delay in force, in milliseconds: shorter above the soft limit and under memory
+ * pressure. */
 static uint32_t collect_delay(void)
 {
     uint32_t delay = hak__knobs.purge_delay_ms;
@@ -120,7 +127,8 @@ uint32_t hak__heap_tick_period_ms(void)
     return half < TICK_MS ? half : TICK_MS;
 }
 
-/* A thread that comes by seldom gives back more at once. */
+/* Bytes that a tick may purge, `elapsed` milliseconds after the thread's last tick. A thread that
+ * ticks rarely purges more at each tick. */
 static size_t collect_part(uint32_t elapsed)
 {
     uint32_t parts = 1 + elapsed / TICK_MS;
@@ -133,18 +141,18 @@ void hak__heap_tick(struct thread *thread)
     uint32_t now = hak__os_clock_ms(), elapsed = now - thread->ticked_ms;
     thread->ticked_ms = now;
     thread->operations = 0;
-    /* A thread that does other things frees less remotely: what it has gathered is not to keep
-     * others' slabs from getting empty. */
+    /* The thread may make no remote frees for a while. Objects that wait in its remote buffer keep
+     * slabs of other heaps from becoming empty, so all of them are sent now. */
     hak__remote_flush(&thread->cache);
     struct heap *heap = thread->heap;
-    /* At every tick, whatever the time: what a vector left behind while it grew is wanted for other
-     * things long before a period is over (docs/decisions/0020). */
+    /* At every tick, whatever the time. The spans that a growing vector leaves behind are wanted
+     * for other allocations long before half a delay is over (docs/decisions/0020). */
     if (atomic_load_relaxed(&heap->spans.slices) != 0) {
         lock_acquire(&heap->lock);
         hak__span_cache_trim(&heap->spans, false);
         lock_release(&heap->lock);
     }
-    hak__whale_cache_trim(UINT32_MAX); /* small blocks may need the room of freed whales by now */
+    hak__whale_cache_trim(UINT32_MAX); /* the more is in use, the fewer are kept */
     if (delay == UINT32_MAX) {
         return;
     }
@@ -195,7 +203,6 @@ size_t hak__heap_reclaim(bool unmap)
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, true);
     }
-    hak__slab_pool_empty();
     size_t bytes = hak__os_discard_again() + hak__whale_cache_trim(0);
     bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge(true);
     hak__gate_leave();

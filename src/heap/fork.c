@@ -1,33 +1,37 @@
-/* fork.c: fork in a threaded program.
+/* fork.c: the fork handlers (pthread_atfork), for programs with threads.
  *
- * prepare closes the gate and takes the heaps' locks, so that all that locks guard is at rest and
- * whole in the child's copy (core/gate.h). Other locks are then free, or held by threads that only
- * read. Until parent or child opens the gate again, other threads wait a moment and then do without
- * (large/emergency.h): fork itself may be waiting for a lock of the C library that they hold.
+ * prepare closes the gate and takes the locks of all heaps. All data that locks guard is then at
+ * rest, and whole in the child's copy (core/gate.h). The other locks are free, or held by threads
+ * that only read. Until the gate opens again, other threads wait a moment and then do without
+ * hakmem's structures (large/emergency.h). They may not wait longer: fork itself may be waiting for
+ * a lock of the C library that they hold.
  *
- * Bins and remote buffers of other threads are guarded by nothing. They are abandoned in the child:
- * their objects (at most those threads' caches, in pages shared with the parent) stay out of use.
- * Heaps are whole and go on. The child touches the heaps and no struct of another thread.
+ * No lock guards the bins and remote buffers of other threads, so the child abandons them. Their
+ * objects stay out of use in the child: at most what those threads had cached, in pages shared with
+ * the parent. The child goes on with all heaps and touches no struct of another thread.
  *
- * Several threads may fork at once: they hold the heaps together, and the last one lets go. A
- * second one waits a moment first, so that forks in a row do not keep the gate closed.
+ * Several threads may fork at once. They hold the heaps together, and the last one releases them. A
+ * second thread first waits a moment, so that forks in a row do not keep the gate closed.
  *
- * A fork inside a fork of the same thread (by a handler) finds all at rest already. One inside a
- * slow operation (by a signal handler that interrupted it) cannot wait for that: it changes
- * nothing, and in its child the thread stays inside until the handler returns.
- */
+ * Fork handlers of the program may fork again in the same thread: all is at rest already. A signal
+ * handler may fork inside a slow operation that it interrupted. That fork cannot wait, so it
+ * changes nothing, and in its child the thread stays inside the operation until the handler
+ * returns. */
 #include "heap/heap.h"
 
 #include "large/emergency.h"
 #include "os/os.h"
-#include "region/huge.h"
 
+/* Longest wait of a fork for another thread's fork to end, before it joins that one. Doubled: such
+ * a fork takes up to 1 ms longer. At 0: overlapping forks keep the gate closed as long as they
+ * overlap. */
 #define FORK_WAIT_MS 1u
 
 static struct lock fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
-static uint32_t shared_fork_count;  /* threads that hold the heaps; written under the lock */
-static HAK_TLS uint32_t fork_inner; /* forks of this thread that found it inside */
+static uint32_t shared_fork_count;  /* threads that hold the heaps; written under fork_lock */
+static HAK_TLS uint32_t fork_inner; /* this thread's forks that began inside */
 
+/* Waits until the number of forks under way changes, FORK_WAIT_MS at most. */
 static void fork_wait_for_others(void)
 {
     uint32_t count = atomic_load_relaxed(&shared_fork_count);
@@ -36,12 +40,13 @@ static void fork_wait_for_others(void)
     }
 }
 
+/* Brings the heaps to rest: nobody is inside the gate, and this thread has all heaps' locks. */
 static void fork_hold(void)
 {
     hak__gate_close();
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         lock_acquire_another(&heap->lock);
-        if (!alone()) { /* who waits for it is to wait no longer than GATE_WAIT_MS from now on */
+        if (!alone()) { /* wakes waiters: from now on they wait GATE_WAIT_MS at most */
             hak__os_wake_all(&heap->lock.shared_state);
         }
     }
@@ -55,6 +60,7 @@ static void fork_let_go(void)
     hak__gate_open();
 }
 
+/* Registers and frees the blocks of emergency memory that came into being during the fork. */
 static void fork_settle(void)
 {
     if (hak__emergency_waits() && hak__gate_enter()) {
@@ -70,7 +76,7 @@ void hak__fork_prepare(void)
         return;
     }
     fork_wait_for_others();
-    uint64_t signals = hak__os_block_signals(); /* a handler's fork finds all held, or nothing */
+    uint64_t signals = hak__os_block_signals(); /* a handler's fork finds all heaps held, or none */
     hak__inside = INSIDE_FORK;
     lock_acquire(&fork_lock);
     if (shared_fork_count == 0) {
@@ -78,7 +84,7 @@ void hak__fork_prepare(void)
     }
     atomic_store_relaxed(&shared_fork_count, shared_fork_count + 1);
     lock_release(&fork_lock);
-    hak__lock_held = 0; /* the heaps belong to all that fork */
+    hak__lock_held = 0; /* all threads that fork hold the heaps together */
     hak__os_restore_signals(signals);
 }
 
@@ -89,7 +95,7 @@ void hak__fork_parent(void)
         return;
     }
     if (hak__inside != INSIDE_FORK) {
-        return; /* the child of an inner fork has let go of all */
+        return; /* in the child of an inner fork, which has released all */
     }
     uint64_t signals = hak__os_block_signals();
     lock_acquire(&fork_lock);
@@ -107,7 +113,7 @@ void hak__fork_parent(void)
     fork_settle();
 }
 
-/* The only thread: whoever held a lock is gone, and changed nothing under it. */
+/* In the child: frees a lock. Its holder is gone or has forked, and changed nothing under it. */
 static void fork_free_lock(struct lock *lock)
 {
     if (atomic_load_relaxed(&lock->shared_state) != 0) {
@@ -125,13 +131,13 @@ void hak__fork_child(void)
     struct thread *own = hak__thread;
     hak__thread_abandon_others(own);
     hak__heap_part_all_but(own->heap);
-    hak__huge_forget(true);
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         fork_free_lock(&heap->lock);
     }
-    fork_free_lock(&hak__whale_lock); /* looks take it while the gate is closed */
+    fork_free_lock(&hak__whale_lock); /* threads that only read take it while the gate is closed */
     fork_free_lock(&fork_lock);
     atomic_store_relaxed(&shared_fork_count, 0u);
     hak__gate_open();
-    hak__inside = 0; /* what waits is settled at a tick: the child may not live so long */
+    hak__inside = 0;
+    /* Waiting emergency blocks are settled at a tick. The child may end before that. */
 }

@@ -1,16 +1,16 @@
-/* heap.c: all heaps, and which of them a thread joins. See heap.h. */
+/* heap.c: the list of heaps, and which heap a thread joins. See heap.h. */
 #include "heap/heap.h"
 
 #include "core/knobs.h"
 #include "os/os.h"
 
 struct lock hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
-static struct heap *shared_heap_first; /* pushed under HEAPS, read by anyone */
-/* Under HEAPS. */
-static uint32_t heap_next_id = 1;      /* id 0 is nobody */
-static uint32_t heap_without_threads;  /* how many */
-static uint32_t heap_joined_count;     /* threads that draw from any */
-static struct heap *heap_next_to_join; /* NULL: the first of the list */
+static struct heap *shared_heap_first; /* pushed under HEAPS, read by any thread */
+/* The rest is under HEAPS. */
+static uint32_t heap_next_id = 1;      /* id 0 means no heap */
+static uint32_t heap_without_threads;  /* heaps that no thread draws from */
+static uint32_t heap_joined_count;     /* threads that draw from a heap */
+static struct heap *heap_next_to_join; /* where the search starts; NULL: the first of the list */
 
 struct heap *hak__heap_first(void)
 {
@@ -18,14 +18,11 @@ struct heap *hak__heap_first(void)
     return atomic_load_acquire(&shared_heap_first);
 }
 
-/* Under HEAPS. Other heaps' threads look at the patience, its own at the shift, reports at the
- * count. */
+/* Under HEAPS. Other heaps' threads look at the patience, reports at the count. */
 static void heap_set_threads(struct heap *heap, uint32_t count)
 {
     uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
     atomic_store_relaxed(&heap->slabs.shared_patience, patience);
-    uint32_t shift = count > CROWD_THREADS ? CROWD_SHIFT : 0;
-    atomic_store_relaxed(&heap->slabs.shared_crowd_shift, shift);
     atomic_store_relaxed(&heap->threads_count, count);
 }
 
@@ -44,9 +41,9 @@ bool hak__heap_is_to_spare(void)
     return spare;
 }
 
-/* The next in turn with no more threads than the others have on average: there is always one, and
- * it is found by a step or two. When heaps without threads are left, one of those. NULL: a new one
- * is due, as there are fewer than `heaps_max`. Under HEAPS. */
+/* Chooses a heap for one more thread. A heap without threads comes first. Else the result is NULL,
+ * for a new heap, while there are fewer than `heaps_max`. Else it is the next heap in turn with no
+ * more threads than the average: there is always one, usually after a step or two. Under HEAPS. */
 static struct heap *heap_choose(uint32_t heaps_max)
 {
     if (heap_without_threads == 0 && heap_next_id - 1 < heaps_max) {
@@ -73,10 +70,11 @@ static struct heap *heap_join_existing(uint32_t heaps_max)
     return heap;
 }
 
-/* Of the first heap, beside what each process touches: a small one has no page more for them. */
+/* The totals of the first heap. They lie beside data that every process touches, so a small process
+ * touches no further page for them. */
 static struct slab_totals heap_first_totals[CLASS_COUNT];
 
-/* Under HEAPS. */
+/* Adds a heap to the list, with its first thread. Under HEAPS. */
 static void heap_list(struct heap *heap, struct slab_totals *totals)
 {
     heap->slabs.totals = totals;
@@ -86,7 +84,7 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
     heap->next = shared_heap_first;
     heap_without_threads++;
     heap_add_thread(heap);
-    heap_next_to_join = heap->next; /* not the one that was just made */
+    heap_next_to_join = heap->next; /* the next thread joins another one */
     /* release: pairs with the acquire in hak__heap_first */
     atomic_store_release(&shared_heap_first, heap);
 }
@@ -102,13 +100,15 @@ struct heap *hak__heap_join(uint32_t heaps_max)
     struct slab_totals *totals =
         first ? heap_first_totals : hak__metadata_allocate(sizeof heap_first_totals);
     if (made == NULL || totals == NULL) {
-        return heap_join_existing(1); /* any, if there is one */
+        return heap_join_existing(1); /* any heap, if one exists */
     }
     lock_acquire(&hak__heaps_lock);
-    /* again: others were here at the same moment, and faster */
+    /* Other threads may have joined or added heaps meanwhile, so the choice is made again. */
     heap = heap_choose(heaps_max);
     if (heap != NULL) {
-        heap_add_thread(heap); /* what was made is lost: once a process, 3 KiB a thread */
+        /* The memory for the new heap, about 3 KiB, is lost. Only threads that race for the last
+         * new heap lose it. */
+        heap_add_thread(heap);
     } else if (heap_next_id <= HEAP_ID_MAX && first == (shared_heap_first == NULL)) {
         heap = made;
         heap_list(heap, totals);
@@ -125,7 +125,7 @@ void hak__heap_part(struct heap *heap)
     heap_set_threads(heap, left);
     if (left == 0) {
         heap_without_threads++;
-        heap_next_to_join = heap; /* its slabs are the warmest */
+        heap_next_to_join = heap; /* its memory was used last, so it is warm */
     }
     lock_release(&hak__heaps_lock);
     if (left == 0) {

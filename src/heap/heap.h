@@ -1,26 +1,26 @@
-/* heap.h: who owns slabs, and who works on them.
+/* heap.h: heaps own slabs, and threads draw objects from heaps.
  *
- *   struct heap    owns slabs and kept spans; one lock for all its slow paths
- *   struct thread  one thread's cache, drawing from one heap
+ *   struct heap    owns slabs and kept spans; one lock for all slow paths on it
+ *   struct thread  one thread's cache, which draws from one heap
  *
- * There are about as many heaps as threads that can run at once (knobs.heaps_max), not as many as
- * there are threads: each heap has a slab in use for each class that is asked for, half of it
- * unused on average, and what an idle thread freed is only of use to others that draw from its heap
- * (docs/decisions/0015). Up to that number every thread has a heap of its own.
+ * Number: about as many heaps as threads that can run at once (knobs.heaps_max), not one per
+ * thread. Each heap keeps a partly used slab for each class it serves, half of it unused on
+ * average. And objects that an idle thread has freed are of use only to threads of the same heap
+ * (docs/decisions/0015). Up to that number each thread has a heap of its own. Threads that often
+ * wait for their heap's lock may add more (knobs.heaps_crowded_max).
  *
- * Both outlive threads. A thread's first slow operation joins a heap, one without threads, else a
- * new one, else one with no more threads than the others, and takes a thread struct. At its end the
- * bins go back to the slabs, with all objects still in use where they are: no owner word is ever
- * rewritten.
+ * Life: a thread's first slow operation takes a thread struct and joins a heap. That is a heap
+ * without threads, else a new one, else one with no more threads than the average. When the thread
+ * ends, the objects in its bins go back to their slabs, and objects in use stay where they are: no
+ * owner word changes. Heaps and thread structs are never freed, so reading one needs no lock.
  *
- *   struct thread:  made -> a thread's <-> parked (nobody's)
- *                   parked -> borrowed -> parked (one operation of an ended thread)
+ *   struct thread:  made -> used by a thread <-> parked (used by none)
+ *                   parked -> borrowed -> parked (one operation of a thread that has ended)
  *
- * Locks: the heap's own (rank HEAP) around every slow path on it, by its threads or by others
- * (collection, borrowing, reports, fork). Bins and remote buffer of a struct thread belong to its
- * thread alone. hak__heaps_lock (rank HEAPS) guards the lists and who draws from which heap.
- * Neither struct is ever freed: reading one needs no lock.
- */
+ * Locks: a heap's own lock (rank HEAP) is held in every slow path on it, by its threads and by
+ * others (collection, borrowing objects, reports, fork). Bins and remote buffer of a struct thread
+ * belong to its thread alone. hak__heaps_lock (rank HEAPS) guards both lists, and which thread
+ * draws from which heap. */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
@@ -34,49 +34,50 @@ struct heap {
     struct lock lock;
     struct span_cache spans;
     uint32_t id;
-    uint32_t threads_count; /* that draw from it; written under HEAPS, read relaxed by reports */
-    struct heap *next;      /* of all heaps; constant once listed */
+    uint32_t threads_count; /* drawing from it; written under HEAPS, read relaxed by reports */
+    struct heap *next;      /* in the list of all heaps; constant once listed */
 };
 
 struct thread {
-    struct heap *heap;          /* NULL while parked; written under HEAPS */
-    struct thread *next;        /* of all; constant once listed */
+    struct heap *heap;          /* that it draws from; NULL while parked. Written under HEAPS */
+    struct thread *next;        /* in the list of all; constant once listed */
     struct thread *next_parked; /* under HEAPS */
-    uint32_t ticked_ms;         /* of the last tick */
-    uint32_t trimmed_ms;        /* of the last that trimmed */
-    uint32_t operations;        /* slow ones since the last tick */
-    uint32_t batches;           /* remote batches sent, wraps */
-    uint32_t interval;          /* bytes from one look of malloc's to the next */
-    uint32_t eager_looks;       /* mallocs left that each look */
-    uint32_t freed_much;        /* superslab_freed_much() as last seen */
-    uint32_t waits;             /* for its heap's lock, since waits_ms */
-    uint32_t waits_ms;
-    uint32_t epoch;     /* the process it was last used in; of another: its thread is gone */
-    struct cache cache; /* last: its end is seldom touched */
+    uint32_t ticked_ms;         /* clock at the last tick */
+    uint32_t trimmed_ms;        /* clock at the last trim of bins */
+    uint32_t operations;        /* slow operations since the last tick */
+    uint32_t batches;           /* remote batches sent; wraps */
+    uint32_t interval;          /* bytes that malloc hands out from one look to the next */
+    uint32_t eager_looks;       /* mallocs left that each look at the clock */
+    uint32_t freed_much;        /* superslab_freed_much() at the last look or operation */
+    uint32_t waits;             /* for the heap's lock to return a full bin, since waits_ms */
+    uint32_t waits_ms;          /* clock when the count last started */
+    uint32_t epoch;     /* forks before it was last taken; an older one: its thread is gone */
+    struct cache cache; /* last, because its end is seldom touched */
 };
 
-/* This thread's struct, or one of the two that nobody owns anything in: before the thread's first
- * slow operation and after its end. Both have empty bins and a key that matches nothing, so the
- * fast paths need no test. Nobody writes to them: they cost a process no page of its own. */
+/* This thread's struct. Before the thread's first slow operation it is hak__thread_none, after its
+ * end hak__thread_ended. Both have empty bins and a key that matches no owner word, so the fast
+ * paths need no test. Nobody writes to them, so they cost a process no page. */
 HAK_HIDDEN extern HAK_TLS struct thread *hak__thread;
 HAK_HIDDEN extern const struct thread hak__thread_none;
 HAK_HIDDEN extern const struct thread hak__thread_ended;
 
-/* start.c. Reads the machine and the options, chooses the window, once. False: not possible now (no
- * memory); may be tried again. Any thread, no lock held. */
+/* start.c. Starts hakmem, once a process: reads the machine and the options, chooses the window.
+ * False: no memory; a later call tries again. Any thread, no lock held. */
 HAK_HIDDEN bool hak__start(void);
-/* Reads the options; the constructor's part. What came before it (the loader allocates) started
- * without an environment, and a program that never allocates pays for no more than this. */
+/* Reads the options from `environment`. The constructor calls it: allocations before that (by the
+ * loader) may have started hakmem without an environment. A program that never allocates pays for
+ * no more than this. */
 HAK_HIDDEN void hak__start_read_options(char *const *environment);
-/* The pthread key whose destructor ends threads could be had. */
+/* True if hakmem has its pthread key, whose destructor ends threads. */
 HAK_HIDDEN bool hak__start_has_key(void);
-/* Has the key's destructor called with `thread` when this thread ends. False: it will not be. */
+/* Makes the end of this thread call the key's destructor. False: it will not be called. */
 HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
 
-/* thread.c. Begins a slow operation: this thread's struct with its heap's lock taken; a borrowed
- * one for a thread that has ended. NULL: no memory, or refused (core/gate.h). */
+/* thread.c. Begins a slow operation. Returns this thread's struct with its heap's lock held, or a
+ * borrowed struct for a thread that has ended. NULL: no memory, or refused (core/gate.h). */
 HAK_HIDDEN struct thread *hak__thread_enter(void);
-/* The same, without a call where the thread has a struct already. */
+/* As hak__thread_enter, without a call if the thread has a struct. */
 HAK_INLINE struct thread *thread_enter(void)
 {
     struct thread *thread = hak__thread;
@@ -85,9 +86,9 @@ HAK_INLINE struct thread *thread_enter(void)
     }
     return gate_lock(&thread->heap->lock) ? thread : NULL;
 }
-/* The same to return a full bin, and counts how often it has to wait; false: refused. Waits of an
- * allocation are not counted: a thread that only allocates, and moves, leaves a heap of objects
- * behind that nobody allocates from (docs/decisions/0021). */
+/* Begins an operation that returns objects of a full bin, and counts the waits for the lock. False:
+ * refused. Allocations do not count waits: a thread that only allocates would move away from the
+ * heap that others return its objects to (docs/decisions/0021). */
 HAK_INLINE bool thread_lock_heap(struct thread *thread)
 {
     struct lock *lock = &thread->heap->lock;
@@ -100,97 +101,117 @@ HAK_INLINE bool thread_lock_heap(struct thread *thread)
     thread->waits++;
     return gate_finish(lock);
 }
-/* Ends it: releases the lock, and counts the operation. No other lock held. */
+/* Ends a slow operation: releases the heap's lock and counts the operation, which may tick. No
+ * other lock held. */
 HAK_HIDDEN void hak__thread_leave(struct thread *thread);
-/* Its two parts. */
+/* The first part of hak__thread_leave: releases the lock. */
 HAK_INLINE void thread_unlock(struct thread *thread)
 {
     lock_release(&thread->heap->lock);
     gate_end();
 }
+/* The second part: counts the operation, or parks a borrowed struct. */
 HAK_HIDDEN void hak__thread_left(struct thread *thread);
-/* This thread's struct without the lock, for the remote buffer. NULL: it has none and can have
- * none now. */
+/* This thread's struct without a lock, for its remote buffer. Makes one if the thread has not
+ * begun. NULL: the thread has ended, or can have no struct now. */
 HAK_HIDDEN struct thread *hak__thread_current(void);
-/* The key's destructor: the calling thread ends, whatever the value is. */
+/* The key's destructor: ends the calling thread, whatever `value` is. */
 HAK_HIDDEN void hak__thread_end(void *value);
-/* It draws from another heap from now on, if one can be had. No lock held. */
+/* Lets this thread draw from another heap from now on, if it can have one. No lock held. */
 HAK_HIDDEN void hak__thread_move(struct thread *thread);
-/* A thread struct that draws from a heap: a parked one or a new one. NULL: no memory. */
+/* Returns a thread struct, a parked or a new one, that draws from a heap. NULL: no memory. No lock
+ * held. */
 HAK_HIDDEN struct thread *hak__thread_adopt(void);
-/* All that this thread, or one that no thread uses, has cached goes to the slabs. No lock held. */
+/* Returns all cached objects of `thread` to their slabs. It is this thread's struct, or one that no
+ * thread uses. No lock held. */
 HAK_HIDDEN void hak__thread_flush(struct thread *thread);
-/* Flushes and parks one that no thread uses. */
+/* Flushes and parks a struct that no thread uses any more. No lock held. */
 HAK_HIDDEN void hak__thread_park(struct thread *thread);
-/* First of all; follow `next`. Any thread. */
+/* The first of all thread structs; follow `next`. Any thread. */
 HAK_HIDDEN struct thread *hak__thread_first(void);
-/* A thread of this process works with it. Any thread; a hint but for the thread itself. */
+/* True if a thread of this process uses the struct. Any thread; for other threads the answer is a
+ * hint. */
 HAK_HIDDEN bool hak__thread_is_used(const struct thread *thread);
-/* In fork's child: every other thread is gone, and what its cache holds with it. */
+/* In fork's child: all other threads are gone, and so is what they had cached. */
 HAK_HIDDEN void hak__thread_abandon_others(struct thread *own);
 
-/* heap.c */
+/* heap.c. Guards the lists of heaps and threads; rank HEAPS. */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
-/* A heap for one thread more, of at most `heaps_max`. NULL: no memory. */
+/* Chooses or makes a heap for one more thread, which draws from it now. At most `heaps_max` heaps
+ * are made. NULL: no memory. No lock held. */
 HAK_HIDDEN struct heap *hak__heap_join(uint32_t heaps_max);
-/* A thread in a crowd could have one that no other draws from. */
+/* True if there is a heap without threads, or a crowded thread may have a new one. A hint. */
 HAK_HIDDEN bool hak__heap_is_to_spare(void);
-/* Its thread draws from it no more. */
+/* A thread stops drawing from `heap`. The last thread's part also gives back what the heap keeps.
+ * No lock held. */
 HAK_HIDDEN void hak__heap_part(struct heap *heap);
-/* In fork's child: only this thread is left; NULL: it draws from none. */
+/* In fork's child: only this thread is left. It draws from `own`, or from no heap if that is NULL.
+ */
 HAK_HIDDEN void hak__heap_part_all_but(const struct heap *own);
-/* First of all heaps; follow `next`. Any thread. */
+/* The first of all heaps; follow `next`. Any thread. */
 HAK_HIDDEN struct heap *hak__heap_first(void);
 
-/* metadata.c. Zeroed memory at a cache line, never freed; NULL: none. No lock held. */
+/* metadata.c. Returns `size` bytes, at most METADATA_CHUNK_SIZE, of zeroed memory at a cache line.
+ * It is never freed. NULL: no memory. No lock held. */
 HAK_HIDDEN void *hak__metadata_allocate(size_t size);
+/* Bytes mapped for such memory. Any thread. */
 HAK_HIDDEN size_t hak__metadata_bytes(void);
 
+/* The heap whose slab set this is. */
 HAK_INLINE struct heap *heap_of_slabs(struct slab_set *slabs)
 {
     return (struct heap *)(void *)((unsigned char *)slabs - offsetof(struct heap, slabs));
 }
 
-/* heartbeat.c. For this thread's struct, no lock held; each may tick. After a slow operation: */
+/* heartbeat.c. Each is for this thread's struct, with no lock held, and may tick. After a slow
+ * operation: */
 HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
 /* After a remote batch was sent: */
 HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
-/* The countdown of malloc's fast path is below zero, at a request for `size` bytes: sets it anew.
- */
+/* When the countdown of malloc's fast path is below zero, at a request for `size` bytes. Sets a new
+ * countdown. */
 HAK_HIDDEN void hak__thread_countdown_ended(struct thread *thread, size_t size);
 
-/* collect.c. What others may do to any heap: take its notifications and free objects, give back its
- * kept spans. */
+/* collect.c. Takes the notifications of any heap and gives back its kept spans: those not used
+ * since the last time, or all if `everything`. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
-/* Up to `most` free objects of the class from another heap than `own`; count 0: none was found. No
- * lock held. */
+/* Returns up to `most` free objects of the class from another heap than `own`; count 0: none was
+ * found. No lock held. */
 HAK_HIDDEN struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index,
                                                uint32_t most);
-/* Drains for the owner that `thread` (this one's) found lagging. Inside the gate, no lock held. */
+/* Drains the lagging owner that `thread`, the calling one, has found. Inside the gate, no lock
+ * held. */
 HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
-/* Sends the remote batches of `thread` (this one's), trims its bins and purges what is due, by the
- * clock. No lock held. */
+/* A tick of `thread`, the calling one: sends its remote batches, gives back what is kept too long,
+ * trims its bins and purges what is due by the clock. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__heap_tick(struct thread *thread);
-/* Milliseconds from one tick of a thread to the next. */
+/* Milliseconds from one tick of a thread to the next: TICK_MS, or less if the purge delay is short
+ * or a purge pass is under way. */
 HAK_HIDDEN uint32_t hak__heap_tick_period_ms(void);
-/* What ticks do for all heaps, for a program that has none now because it idles. Begins at the
- * gate, by any thread. */
+/* The scavenger's work: what ticks do, for all heaps of a program that idles and so does not tick.
+ * Begins at the gate. Any thread, no lock held. */
 HAK_HIDDEN void hak__heap_scavenge(void);
-/* While tasks wait for memory, free memory goes back after LIMIT_DELAY_MS. */
+/* `pressed`: tasks wait for memory. Until it is set to false, free memory goes back after
+ * LIMIT_DELAY_MS. Any thread. */
 HAK_HIDDEN void hak__heap_set_pressed(bool pressed);
-/* Everything that is free goes back to the OS now; returns bytes. With `unmap` also the addresses.
- * Begins at the gate: 0 when refused. */
+/* Gives free memory back to the OS now: this thread's cache, kept spans, freed whales, free slices.
+ * With `unmap` it unmaps wholly free superslabs instead of purging free slices, so that their
+ * addresses go back. Returns bytes. Begins at the gate: 0 if refused. No lock held. */
 HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);
 
-/* limit.c. `soft` and `hard` in bytes mapped, UINT64_MAX: none. Any thread, no lock held. */
+/* limit.c. Sets the limits on mapped memory, in bytes; UINT64_MAX: none. `callback` may be NULL.
+ * Waits for the end of a fork; does nothing if this thread is inside an operation. Any thread, no
+ * lock held. */
 HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback,
                                void *argument);
-/* More than `soft` is mapped. */
+/* True if more than the soft limit is mapped. Any thread. */
 HAK_HIDDEN bool hak__limit_is_exceeded(void);
-/* Calls the callback if that is new. By a thread of the program, no lock held. */
+/* Calls the callback if the soft limit has just been exceeded. A thread of the program, no lock
+ * held. */
 HAK_HIDDEN void hak__limit_notice(void);
 
-/* fork.c: pthread_atfork handlers. */
+/* fork.c: the handlers of pthread_atfork: before a fork, after it in the parent, after it in the
+ * child. */
 HAK_HIDDEN void hak__fork_prepare(void);
 HAK_HIDDEN void hak__fork_parent(void);
 HAK_HIDDEN void hak__fork_child(void);

@@ -1,17 +1,18 @@
 /* heartbeat.c: when a thread does its periodic work.
  *
- *   look  a thread reads the coarse clock: when the countdown of bytes that malloc's fast path
- * hands out has run out, and at every LOOK_OPERATIONS-th slow operation tick  a look that comes
- * TICK_MS or TICK_OPERATIONS slow operations after the last tick: hak__heap_tick sends remote
- * batches, trims bins and purges what is due
+ *   look   The thread reads the coarse clock: when malloc's countdown of bytes has run out, and at
+ *          every LOOK_OPERATIONS-th slow operation or remote batch.
+ *   tick   A look that comes late enough: hak__heap_tick_period_ms after the last tick (TICK_MS,
+ *          less during a purge pass), or after TICK_OPERATIONS slow operations. hak__heap_tick
+ *          sends remote batches, trims bins and purges what is due.
  *
- * The countdown sets itself by the clock. A look that came before the next tick was due doubles it,
- * to LOOK_MALLOCS times the size of the request at most; one that came late shortens it. When much
- * memory has become free, each of a thread's next LOOK_EAGER mallocs looks: the program may be
- * about to idle, and these may be all the operations there are (docs/design/heap.md).
+ * The countdown follows the clock. A look before the next tick is due doubles the countdown, to at
+ * most LOOK_MALLOCS times the size of the request. A late look shortens it in proportion. After
+ * much memory has become free, each of the thread's next LOOK_EAGER mallocs looks: the program may
+ * be about to idle, and may make no other calls (docs/design/heap.md).
  *
- * State: the calling thread's struct. No lock held. What is due is an operation of its own at the
- * gate (core/gate.h), and waits for the next time when that is refused. */
+ * State: the calling thread's struct. No lock is held. A tick is an operation of its own at the
+ * gate (core/gate.h). If it is refused, a later look tries again. */
 #include "heap/heap.h"
 
 #include "core/knobs.h"
@@ -20,8 +21,8 @@
 #include "region/huge.h"
 #include "region/superslab.h"
 
-/* A thread that keeps finding its heap's lock taken draws from another from now on, if there is one
- * to spare. What it has in use stays where it is. */
+/* Moves a thread to another heap if it often finds its heap's lock taken and there is a heap to
+ * spare. Objects in use stay where they are. */
 static void thread_move_if_crowded(struct thread *thread)
 {
     uint32_t now = hak__os_clock_ms();
@@ -34,10 +35,12 @@ static void thread_move_if_crowded(struct thread *thread)
     }
 }
 
+/* Does the periodic work that is due: a tick if `tick`, a lagging owner's drain, emergency blocks.
+ */
 static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
 {
     if (!hak__gate_enter()) {
-        (void)hak__gate_was_refused(); /* nobody is to do without for that */
+        (void)hak__gate_was_refused(); /* no allocation fails for this */
         return;
     }
     if (tick) {
@@ -55,6 +58,7 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
     hak__gate_leave();
 }
 
+/* One look, `elapsed_ms` after the last tick: ticks if it is late enough. */
 static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t period_ms)
 {
     if (elapsed_ms >= period_ms || thread->operations >= TICK_OPERATIONS) {
@@ -67,6 +71,7 @@ static HAK_NOINLINE void thread_look_after_operations(struct thread *thread)
     thread_look(thread, hak__os_clock_ms() - thread->ticked_ms, hak__heap_tick_period_ms());
 }
 
+/* Much memory has become free: each of the thread's next LOOK_EAGER mallocs looks. */
 static void thread_become_eager(struct thread *thread, uint32_t freed_much)
 {
     thread->freed_much = freed_much;
@@ -99,7 +104,7 @@ void hak__thread_countdown_ended(struct thread *thread, size_t size)
 
 void hak__thread_count_operation(struct thread *thread)
 {
-    hak__limit_notice(); /* at every slow operation: one may map any amount */
+    hak__limit_notice(); /* at every slow operation: a single one may map any amount */
     uint32_t freed_much = superslab_freed_much();
     if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
         thread_become_eager(thread, freed_much);

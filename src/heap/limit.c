@@ -1,15 +1,15 @@
-/* limit.c: what happens when the process has more mapped than it should (HAKMEM_LIMIT). The hard
- * limit is os/os_linux.c's: a mapping that would exceed it fails like any that the kernel refuses.
- */
+/* limit.c: the soft limit on mapped memory (HAKMEM_LIMIT), its state and its callback. The hard
+ * limit is checked in os/os_map.c: a mapping that would exceed it fails as if the kernel had
+ * refused it. */
 #include "core/knobs.h"
 #include "heap/heap.h"
 #include "os/os.h"
 
-/* Under HEAPS. */
+/* The callback of hak_limit_set and its argument. Under HEAPS. */
 static hak_limit_function *limit_callback;
 static void *limit_argument;
 
-/* 1 from the look that found it so to the one that did not. */
+/* 1: the last look found more mapped than the soft limit. */
 static uint32_t shared_limit_exceeded;
 
 void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, void *argument)
@@ -28,10 +28,11 @@ void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, 
     hak__os_set_limit(hard);
 }
 
+/* Calls the callback, without a lock. */
 static HAK_COLD void limit_tell(uint64_t mapped)
 {
     if (!hak__gate_enter()) {
-        atomic_store_relaxed(&shared_limit_exceeded, 0u); /* the next one that sees it tells */
+        atomic_store_relaxed(&shared_limit_exceeded, 0u); /* the next look tells */
         return;
     }
     lock_acquire(&hak__heaps_lock);
@@ -52,13 +53,13 @@ bool hak__limit_is_exceeded(void)
 void hak__limit_notice(void)
 {
     uint64_t limit = atomic_load_relaxed(&hak__knobs.limit);
-    if (HAK_LIKELY(limit == UINT64_MAX)) { /* one line touched, not three */
+    if (HAK_LIKELY(limit == UINT64_MAX)) { /* the usual case reads one cache line, not three */
         return;
     }
     uint64_t mapped = hak__os_mapped_bytes();
     uint32_t exceeded = mapped > limit;
     uint32_t before = !exceeded;
-    /* the swap: of many threads that see it one tells */
+    /* the swap: only one of several threads that see the change tells */
     if (HAK_UNLIKELY(atomic_load_relaxed(&shared_limit_exceeded) == before) &&
         atomic_cas_acquire(&shared_limit_exceeded, &before, exceeded) && exceeded) {
         limit_tell(mapped);

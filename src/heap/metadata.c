@@ -1,15 +1,15 @@
-/* metadata.c: memory for heaps and threads, which are never freed: chunks of METADATA_CHUNK_SIZE,
- * of which the first came with the window's tables. */
+/* metadata.c: memory for heaps and thread structs, which are never freed. It comes in chunks of
+ * METADATA_CHUNK_SIZE. The first chunk is the room beside the window's tables. */
 #include "heap/heap.h"
 
 #include "base/bits.h"
 #include "os/os.h"
 #include "region/window.h"
 
-/* Under HEAPS. */
-static unsigned char *metadata_chunk; /* the rest of the last one */
-static size_t metadata_left;
-static size_t shared_metadata_bytes; /* mapped here */
+/* State, under HEAPS. */
+static unsigned char *metadata_chunk; /* the free rest of the newest chunk */
+static size_t metadata_left;          /* bytes of that rest */
+static size_t shared_metadata_bytes;  /* mapped for chunks, without the first */
 
 size_t hak__metadata_bytes(void)
 {
@@ -39,7 +39,7 @@ static void *metadata_take(size_t size)
     return memory;
 }
 
-/* False when another thread was faster. */
+/* False: another thread has added a chunk meanwhile, and this one is not needed. */
 static bool metadata_add_chunk(void *chunk, size_t size)
 {
     lock_acquire(&hak__heaps_lock);

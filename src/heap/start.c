@@ -1,5 +1,5 @@
-/* start.c: first use. Everything here happens once, at the first slow operation of the process,
- * which may come long before any constructor (the loader allocates) or inside the C library's own
+/* start.c: the first use of hakmem. The first slow operation of the process starts it, once. That
+ * may be long before any constructor, because the loader allocates, or inside the C library's own
  * start. */
 #include <pthread.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 static struct lock start_lock = LOCK_INITIAL(LOCK_RANK_START);
 static bool shared_started;
 static bool start_has_key;
-static pthread_key_t start_key; /* 0 is a valid key: start_has_key says whether there is one */
+static pthread_key_t start_key; /* 0 is a valid key, so start_has_key says whether there is one */
 
 static HAK_COLD bool start_first(void)
 {
@@ -20,8 +20,8 @@ static HAK_COLD bool start_first(void)
     bool started = atomic_load_relaxed(&shared_started);
     if (!started) {
         hak__os_init();
-        hak__options_read(
-            environ); /* NULL this early in a preloaded process: the constructor comes back to it */
+        /* environ may be NULL so early in a preloaded process. The constructor then reads it. */
+        hak__options_read(environ);
         hak__options_settle();
         started = hak__window_start() == 0;
         if (started && !start_has_key) {

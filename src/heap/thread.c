@@ -1,23 +1,25 @@
-/* thread.c: what this thread works with: birth, end, and borrowing after the end. See heap.h. */
+/* thread.c: a thread's struct: how it begins, how it ends, and how a thread that has ended borrows
+ * one. See heap.h. */
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "heap/heap.h"
 #include "large/emergency.h"
 #include "os/os.h"
-#include "region/huge.h"
 
-/* Constants, but the pointer to a thread's struct is to one that can be written. */
+/* Both are constant. hak__thread has no const in its type, because every other struct it may point
+ * to is written. */
 const struct thread hak__thread_none = {.cache = {.key = CACHE_KEY_NONE}};
 const struct thread hak__thread_ended = {.cache = {.key = CACHE_KEY_NONE}};
 HAK_TLS struct thread *hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
 
-static struct thread *shared_thread_first; /* pushed under HEAPS, read by anyone */
+static struct thread *shared_thread_first; /* pushed under HEAPS, read by any thread */
 static struct thread *thread_parked;       /* stack, under HEAPS */
 
-/* Forks between the first process and this one. Structs of another epoch belong to threads that are
- * gone: one is reset when it is taken again, so that a child touches none of the others. */
+/* Number of forks from the first process to this one. Structs with an older epoch belong to threads
+ * that are gone. Each is reset only when a thread takes it, so that fork's child does not touch
+ * them all. */
 static uint32_t shared_thread_epoch;
-static struct thread *thread_inherited; /* from here on some may be of another. Under HEAPS */
+static struct thread *thread_inherited; /* from here on some may have an older epoch; under HEAPS */
 
 struct thread *hak__thread_first(void)
 {
@@ -25,6 +27,7 @@ struct thread *hak__thread_first(void)
     return atomic_load_acquire(&shared_thread_first);
 }
 
+/* Under HEAPS. */
 static void thread_push_parked(struct thread *thread)
 {
     atomic_store_relaxed(&thread->heap, NULL);
@@ -38,7 +41,7 @@ bool hak__thread_is_used(const struct thread *thread)
            atomic_load_relaxed(&thread->epoch) == atomic_load_relaxed(&shared_thread_epoch);
 }
 
-/* Under HEAPS. */
+/* Takes a struct of a thread that exists only in fork's parent. NULL: none is left. Under HEAPS. */
 static struct thread *thread_pop_inherited(void)
 {
     while (thread_inherited != NULL) {
@@ -65,6 +68,7 @@ static struct thread *thread_pop_parked(void)
     return thread;
 }
 
+/* A new struct, listed and never freed. NULL: no memory. */
 static struct thread *thread_make(void)
 {
     struct thread *thread = hak__metadata_allocate(sizeof *thread);
@@ -82,14 +86,15 @@ static void thread_draw_from(struct thread *thread, struct heap *heap)
 {
     lock_acquire(&hak__heaps_lock);
     hak__cache_start(&thread->cache, &heap->slabs);
-    atomic_store_relaxed(&thread->epoch, shared_thread_epoch); /* reports read both */
+    atomic_store_relaxed(&thread->epoch, shared_thread_epoch); /* reports read this and heap */
     atomic_store_relaxed(&thread->heap, heap);
     lock_release(&hak__heaps_lock);
 }
 
 struct thread *hak__thread_adopt(void)
 {
-    /* the heap first: what a small process touches of the two then lies in one page */
+    /* The heap comes first: in a small process the touched parts of heap and struct then share a
+     * page. */
     struct heap *heap = hak__heap_join(hak__knobs.heaps_max);
     if (heap == NULL) {
         return NULL;
@@ -112,8 +117,8 @@ void hak__thread_flush(struct thread *thread)
     lock_acquire(&thread->heap->lock);
     hak__cache_flush(&thread->cache);
     lock_release(&thread->heap->lock);
-    hak__remote_flush(&thread->cache); /* after the bins: they may have kept others' objects */
-    /* an owner that the last batches found lagging: nobody may come by after them */
+    hak__remote_flush(&thread->cache); /* after the bins, which may put objects into it */
+    /* These batches may have found a lagging owner. Drain it now: nobody may come by later. */
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);
     }
@@ -141,7 +146,7 @@ void hak__thread_move(struct thread *thread)
 
 void hak__thread_abandon_others(struct thread *own)
 {
-    thread_parked = NULL; /* all of them are of another epoch now */
+    thread_parked = NULL; /* all parked structs have an older epoch now */
     thread_inherited = hak__thread_first();
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
     if (own->heap != NULL) {
@@ -155,7 +160,8 @@ void hak__thread_give_up(void)
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
 }
 
-/* The first slow operation of a thread. NULL: no memory, or the thread must borrow. */
+/* Gives a thread its struct, at its first slow operation. NULL: no memory, refused, or the thread
+ * must borrow. */
 static HAK_COLD struct thread *thread_birth(void)
 {
     if (!hak__gate_enter()) {
@@ -167,9 +173,10 @@ static HAK_COLD struct thread *thread_birth(void)
         hak__thread = thread;
     }
     hak__gate_leave();
-    /* Setting a late key allocates, and finds the struct then. */
+    /* Setting a key with a high number allocates. That allocation finds the struct already set. */
     if (thread != NULL && !hak__start_watch_thread(thread)) {
-        hak__thread_end(thread); /* nobody would park it at the thread's end: borrow from now on */
+        /* Nobody would park the struct at the thread's end, so the thread borrows from now on. */
+        hak__thread_end(thread);
         return NULL;
     }
     return thread;
@@ -190,7 +197,8 @@ struct thread *hak__thread_enter(void)
     if (HAK_LIKELY(thread != NULL)) {
         return gate_lock(&thread->heap->lock) ? thread : NULL;
     }
-    if (!hak__gate_enter()) { /* it borrows, and is inside until it has parked the struct again */
+    /* The thread borrows a struct and stays inside until it has parked that again. */
+    if (!hak__gate_enter()) {
         return NULL;
     }
     thread = hak__start() ? hak__thread_adopt() : NULL;
@@ -211,8 +219,7 @@ void hak__thread_leave(struct thread *thread)
 void hak__thread_left(struct thread *thread)
 {
     if (HAK_UNLIKELY(thread != hak__thread)) {
-        hak__huge_forget(false);  /* this thread does not look again */
-        hak__thread_park(thread); /* it was borrowed */
+        hak__thread_park(thread); /* a borrowed one */
         hak__gate_leave();
         return;
     }
@@ -221,17 +228,17 @@ void hak__thread_left(struct thread *thread)
 
 void hak__thread_end(void *value)
 {
-    /* Another C library in the process (dlmopen) may have put its own value in the key's place. */
+    /* `value` may be foreign: another C library in the process (dlmopen) may use the same key. */
     (void)value;
     struct thread *thread = hak__thread;
     if (thread == &hak__thread_none || thread == &hak__thread_ended) {
         return;
     }
-    /* Destructors that run after this one, and the C library's own clean-up, still allocate and
-     * free: they borrow. */
+    /* Destructors that run later, and the C library's own clean-up, still allocate and free. They
+     * borrow. */
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
-    hak__huge_forget(false);
-    if (hak__gate_enter_patiently()) { /* else a signal handler ends it: the struct is lost */
+    /* Refused only if a signal handler inside an operation ends the thread: the struct is lost. */
+    if (hak__gate_enter_patiently()) {
         hak__thread_park(thread);
         hak__gate_leave();
     }

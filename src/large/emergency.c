@@ -8,7 +8,7 @@
 #include "os/os.h"
 #include "region/window.h"
 
-/* At the end of a block that is not registered. */
+/* Lies at the end of an unregistered block's mapping, behind the block. */
 struct unregistered {
     struct unregistered *next;
     struct whale whale;
@@ -19,8 +19,8 @@ struct waiting {
     struct waiting *next;
 };
 
-static struct unregistered *shared_unregistered; /* taken off by one thread at a time: WHALES */
-static struct waiting *shared_waiting;           /* taken off all at once */
+static struct unregistered *shared_unregistered; /* threads take entries off under WHALES */
+static struct waiting *shared_waiting;           /* a thread takes all entries at once */
 
 void *hak__emergency_allocate(size_t size, size_t alignment)
 {
@@ -73,14 +73,14 @@ struct whale hak__emergency_find(uintptr_t address)
     return (struct whale){0};
 }
 
-/* False: nothing is left, or there is no memory for more entries. */
+/* Registers one whale. False: none is left, or there is no memory to enlarge the registry. */
 static bool emergency_register(void)
 {
     if (atomic_load_relaxed(&shared_unregistered) == NULL || !hak__whale_registry_lock()) {
         return false;
     }
-    /* acquire: pairs with the release in hak__emergency_allocate. One thread at a time takes off,
-     * so an equal word has the same next. */
+    /* acquire: pairs with the release in hak__emergency_allocate. Only the holder of WHALES takes
+     * entries off, so there is no ABA: an equal first entry still has the same `next`. */
     struct unregistered *first = atomic_load_acquire(&shared_unregistered);
     while (first != NULL && !atomic_cas_acquire(&shared_unregistered, &first, first->next)) {
     }
@@ -109,7 +109,7 @@ void hak__emergency_settle(void)
             lock_acquire(&hak__whale_lock);
             bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;
             lock_release(&hak__whale_lock);
-            if (unregistered) { /* no memory for its entry: another time */
+            if (unregistered) { /* the registry had no memory for it: the next settle tries again */
                 hak__emergency_free(block);
             }
         }

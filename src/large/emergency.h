@@ -1,32 +1,37 @@
-/* emergency.h: what a thread does that is refused at the gate (core/gate.h): no lock may be waited
- * for, and no structure changed.
+/* emergency.h: how a thread that is refused at the gate (core/gate.h) allocates and frees. It may
+ * wait for no lock, and change no data that a lock guards.
  *
- *   allocates   maps the block by itself: a whale, however small, that is not in the registry yet
- *   frees       puts spans and whales on a list; objects of slabs need no lock
+ *   allocate   maps the block by itself, and pushes it on the list of unregistered whales; such a
+ *              whale may have any size
+ *   free       pushes a span or whale on the list of blocks that wait to be freed; objects of slabs
+ *              do not come here, because their remote free needs no lock
  *
- * Both lists are stacks (R. K. Treiber, IBM RJ 5118, 1986) that anybody pushes on. What is on them
- * becomes a registered whale, or is freed, when somebody settles. In fork's child they are whole:
- * to a child the parent's other threads have stopped between two of their instructions (the kernel
- * protects all pages before it lets go of the address space, and a thread that writes to one of
- * them meanwhile waits).
+ * Later, a thread that is inside the gate settles: it registers the new whales and frees the
+ * waiting blocks. Both lists are lock-free stacks (R. K. Treiber, IBM RJ 5118, 1986) onto which any
+ * thread pushes. They are whole in the child of a fork: the child sees each other thread stopped
+ * between two instructions, because the kernel write-protects all pages while it copies the address
+ * space.
  */
 #ifndef HAK_LARGE_EMERGENCY_H
 #define HAK_LARGE_EMERGENCY_H
 
 #include "large/whale.h"
 
-/* Any size but 0, any power-of-two alignment; zeroed. NULL: no memory. Any thread, signal handlers
- * too. */
+/* Maps a block of `size` bytes, at least 1, at a multiple of `alignment`, a power of two. All bytes
+ * are 0. NULL: no memory. Any thread, also in a signal handler. */
 HAK_HIDDEN void *hak__emergency_allocate(size_t size, size_t alignment);
-/* A span or a whale, which is freed later. Any thread, signal handlers too. */
+/* Lets the next settle free a span or a whale. A pointer that turns out to be neither is ignored.
+ * Writes to the block's first word. Any thread, also in a signal handler. */
 HAK_HIDDEN void hak__emergency_free(void *pointer);
 
-/* Registers and frees what waits. Inside the gate, no lock held. */
+/* Registers the unregistered whales and frees the waiting blocks. The caller is inside the gate and
+ * holds no lock. */
 HAK_HIDDEN void hak__emergency_settle(void);
-/* Something waits. A hint. */
+/* True: there is something to settle. A hint. */
 HAK_HIDDEN bool hak__emergency_waits(void);
 
-/* The one that contains `address` and is not registered; address 0: there is none. Under WHALES. */
+/* The unregistered whale that contains `address`; its size is the usable bytes. Address 0: there is
+ * none. Under WHALES. */
 HAK_HIDDEN struct whale hak__emergency_find(uintptr_t address);
 
 #endif

@@ -8,20 +8,22 @@
 
 #include <string.h>
 
-/* A cached span may be an eighth longer than asked for. */
+/* A cached span may be an eighth longer than the request. Twice the divisor: less unused memory in
+ * spans, but fewer requests hit the cache. Half: the reverse. */
 #define SPAN_SLACK_DIVISOR 8u
 
-/* Entries together hold at most this: the largest span, or several small ones. */
+/* Slices of all entries of a cache together at most: the largest span, or several short ones. Twice
+ * as many: each heap may keep 4 MiB of freed spans. Half: spans above 1 MiB are never kept. */
 #define SPAN_CACHE_SLICES SPAN_SLICES_MAX
 
-/* Lines that an allocation may start behind its span, below this: after a page of them the sets of
- * a first-level cache repeat. */
+/* A block starts fewer cache lines than this behind its span: 64 lines are 4 KiB, after which the
+ * sets of a first-level cache repeat. Half: twice as many blocks share a set. */
 #define SPAN_COLORS_MAX 64u
 
-/* What the first slice's metadata holds while it is a span. */
+/* What the metadata of a span's first slice holds. */
 struct span_metadata {
     uint32_t slices;
-    uint32_t offset; /* bytes */
+    uint32_t offset; /* bytes from the span's start to the block's */
 };
 HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_METADATA_SIZE,
                   "stored in a slab's metadata");
@@ -49,7 +51,7 @@ static uint32_t span_slices(size_t bytes)
     return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
 }
 
-/* How many lines an allocation of `size` bytes in so many slices may start at. */
+/* The number of cache lines at which a block of `size` bytes may start in a span of `slices`. */
 static uint32_t span_colors(uint32_t slices, size_t size)
 {
     size_t spare = (slices * SLICE_SIZE - size) / HAK_CACHE_LINE;
@@ -74,7 +76,8 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
     return hak__span_pointer(slice);
 }
 
-/* In a span that was kept: as its last allocation lay, if that will do. */
+/* Starts a block in a cached span: where the last block started, if that fits, because computing a
+ * start takes longer (docs/decisions/0056). */
 static void *span_start_again(const struct span_entry *entry, size_t size, size_t alignment)
 {
     uint32_t offset = span_metadata(entry->slice)->offset;
@@ -97,7 +100,7 @@ static bool span_is_aligned(const struct span_entry *entry, size_t alignment)
     return ((uintptr_t)window_slice_address(entry->slice) & (alignment - 1)) == 0;
 }
 
-static struct span_totals shared_span_totals; /* what no cache counts; relaxed adds */
+static struct span_totals shared_span_totals; /* of calls without a cache; relaxed adds */
 
 struct span_totals hak__span_totals_without_cache(void)
 {
@@ -105,7 +108,7 @@ struct span_totals hak__span_totals_without_cache(void)
                                 atomic_load_relaxed(&shared_span_totals.bytes)};
 }
 
-/* `count` spans of `bytes` together begin, or end when these are negative. */
+/* Adds `count` spans with `bytes` bytes to the totals. To subtract, both are negative and wrap. */
 static void span_account(struct span_cache *cache, uint64_t count, uint64_t bytes)
 {
     if (cache != NULL) {
@@ -117,11 +120,11 @@ static void span_account(struct span_cache *cache, uint64_t count, uint64_t byte
     }
 }
 
-/* The smallest entry that fits, or NULL. */
+/* The entry of the last free if it fits exactly, else the shortest one that fits; NULL: none. */
 static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t slices,
                                           size_t alignment)
 {
-    struct span_entry *best = &cache->entries[cache->last]; /* of a loop around one buffer */
+    struct span_entry *best = &cache->entries[cache->last]; /* for loops around one buffer */
     if (best->slices == slices && span_is_aligned(best, alignment)) {
         return best;
     }
@@ -179,7 +182,7 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size)
     return (struct span){pointer, run.zeroed};
 }
 
-/* An entry for a newly freed span: an empty one, or the next in turn, whose span goes back. */
+/* An entry for a newly freed span. If none is empty, the next in turn returns its span. */
 static struct span_entry *span_cache_entry(struct span_cache *cache)
 {
     for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
@@ -216,7 +219,7 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
     atomic_store_relaxed(&cache->slices, cache->slices + slices);
 }
 
-/* To the start of the span, where there is room for more. */
+/* Moves the contents down to the start of the span, so that more fits behind them. */
 static void span_move_down(size_t slice)
 {
     memmove(window_slice_address(slice), hak__span_pointer(slice), hak__span_bytes(slice));
@@ -227,7 +230,7 @@ void *hak__span_resize(size_t slice, size_t size)
 {
     struct span_metadata *metadata = span_metadata(slice);
     size_t bytes = hak__span_bytes(slice);
-    if (metadata->slices > SPAN_SLICES_MAX) { /* not worth more than a copy */
+    if (metadata->slices > SPAN_SLICES_MAX) { /* a long span: too rare for more than this */
         return size <= bytes && size >= bytes / 2 ? hak__span_pointer(slice) : NULL;
     }
     if (size > SPAN_SIZE_MAX) {

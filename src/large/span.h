@@ -1,20 +1,23 @@
-/* span.h: L2.5: 64 KiB to 2 MiB in whole slices, with a per-heap cache of freed ones.
+/* span.h: blocks above 64 KiB and up to 2 MiB, and each heap's cache of freed ones.
  *
- * The owner word of a span's first slice is OWNER_SPAN, of the others OWNER_NOBODY (a pointer to
- * them is no allocation). The slab metadata of the first slice is unused for slabs and holds the
- * span's length and offset. Any thread may free any span: spans belong to nobody, only the cache
- * is the heap's.
+ * A span is a run of adjacent slices. The owner word of its first slice is OWNER_SPAN. The other
+ * slices have OWNER_NOBODY, because a pointer into them is no allocation. The slab metadata of the
+ * first slice, which no slab needs, holds the span's length and the offset of the block. A span
+ * belongs to no heap, and any thread may free it. Only the cache belongs to a heap.
  *
- * Where the last slice has lines to spare, the allocation starts some of them behind the first
- * one's start, in each span another number, at most a page (again the same in one that was kept, if
- * that will do): rows of a matrix, each allocated by
- * itself, would all have their columns in the same few sets of the cache (docs/decisions/0051).
- * jemalloc's "cache-oblivious" large allocations do the same for one page more.
+ * Start of the block: if the last slice has room, the block starts up to 63 cache lines into the
+ * span, and in each span at another line. If all blocks started at slices, a matrix whose rows are
+ * allocated one by one would have each column in a few sets of the cache (docs/decisions/0051).
+ * jemalloc's "cache-oblivious" large allocations do the same, at the price of one page more.
  *
- * The cache: up to SPAN_CACHE_ENTRIES freed spans, the last one freed first if it fits exactly,
- * else the best fit. A loop around an 800 kB buffer takes and gives one entry; no system call, no
- * shared lock. What is not used between two trims (64 slow operations of a thread) goes back to its
- * superslab: for anybody's slabs and spans, and decays there.
+ * Cache: up to SPAN_CACHE_ENTRIES freed spans. A request takes the span freed last if that fits
+ * exactly, else the shortest one that fits. So a loop around an 800 kB buffer makes no system call
+ * and takes no shared lock. Each tick of a thread returns the cached spans of its heap that were
+ * not used since the last tick to their superslabs. There they serve any slab or span, and are
+ * purged later.
+ *
+ * Locks: a caller that passes a cache holds the lock of the cache's heap. Any other caller that
+ * allocates, frees or resizes holds a heap's lock or is inside the gate (core/gate.h).
  */
 #ifndef HAK_LARGE_SPAN_H
 #define HAK_LARGE_SPAN_H
@@ -23,53 +26,56 @@
 #include "core/limits.h"
 
 struct span_entry {
-    uint32_t slice;  /* slice numbers stay below 2^28 */
-    uint16_t slices; /* 0: empty entry */
-    bool used;       /* touched since the last trim */
+    uint32_t slice;  /* the first of the span; slice numbers stay below 2^29 */
+    uint16_t slices; /* length; 0: the entry is empty */
+    bool used;       /* since the last trim */
 };
 
-/* Spans in use. What is allocated from one heap and freed through another is counted up in the one
- * and down in the other: only the sum over all says something, and it wraps. */
+/* Count and bytes of spans in use. A span that is allocated with one cache and freed with another
+ * adds to the totals of the first and subtracts from those of the second. So only the sum over all
+ * caches has a meaning; single totals may wrap below 0. */
 struct span_totals {
     uint64_t count;
     uint64_t bytes; /* usable */
 };
 
-/* Under the heap's lock. */
+/* One in each heap, under the heap's lock. */
 struct span_cache {
     struct span_entry entries[SPAN_CACHE_ENTRIES];
-    uint32_t slices; /* in all entries */
-    uint16_t next_victim;
-    uint16_t last; /* the entry of the last free */
+    uint32_t slices;      /* in all entries; reports read it without the lock */
+    uint16_t next_victim; /* the entry that the next free replaces if none is empty */
+    uint16_t last;        /* the entry that the last free filled */
     struct span_totals totals;
 };
 
 struct span {
     void *pointer; /* NULL: no memory */
-    bool zeroed;
+    bool zeroed;   /* all bytes are 0 */
 };
 
-/* `size` 1..SPAN_SIZE_MAX, `alignment` a power of two up to SUPERSLAB_SIZE. `cache` may be NULL.
- * Under its heap's lock. */
+/* Allocates `size` bytes (1 to SPAN_SIZE_MAX) at a multiple of `alignment`, a power of two up to
+ * SUPERSLAB_SIZE. `cache` may be NULL, `counters` may not. */
 HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct counters *counters,
                                           size_t size, size_t alignment);
-/* The same for any larger size, in whole superslabs, aligned to one: for when a whale cannot be
- * had.
- */
+/* Allocates more than SPAN_SIZE_MAX bytes in whole superslabs side by side, at a multiple of
+ * SUPERSLAB_SIZE: for when the kernel allows no mapping for a whale. */
 HAK_HIDDEN struct span hak__span_allocate_long(struct counters *counters, size_t size);
-/* `slice`: the first of a span. `cache` NULL: straight to the superslab. */
+/* Frees the span whose first slice is `slice`, into `cache` if there is room. If `cache` is NULL or
+ * the span is a long one, its slices go back to their superslabs. `counters` may be NULL. */
 HAK_HIDDEN void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice);
-/* Where the allocation in the span whose first slice is `slice` starts, and its bytes. */
+/* Address and usable bytes of the block in the span whose first slice is `slice`. Any thread, while
+ * the span is in use. */
 HAK_HIDDEN void *hak__span_pointer(size_t slice);
 HAK_HIDDEN size_t hak__span_bytes(size_t slice);
-/* What an allocation of `size` bytes has at least. */
+/* Usable bytes that an allocation of `size` bytes has at least. */
 HAK_HIDDEN size_t hak__span_good_size(size_t size);
-/* Makes the span hold `size` bytes; its contents may move, within it. Returns where they are; NULL:
- * it cannot, and is as it was. */
+/* Resizes a span in place, so that it holds `size` bytes. Returns the block's address, which may
+ * move within the span together with the contents. NULL: not possible; nothing has changed. */
 HAK_HIDDEN void *hak__span_resize(size_t slice, size_t size);
-/* What was counted without a cache or its lock. Any thread. */
+/* Totals of calls without a cache and of resizes. Any thread. */
 HAK_HIDDEN struct span_totals hak__span_totals_without_cache(void);
-/* Returns entries to their superslabs: those not used since the last trim, or all. */
+/* Returns the spans of entries that were not used since the last trim to their superslabs; all if
+ * `everything`. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
 
 #endif

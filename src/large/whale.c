@@ -1,5 +1,9 @@
-/* whale.c: see whale.h. Calls: allocate -> cache_take | join | os_map; free -> registry_remove ->
- * cache_put -> cache_trim. */
+/* whale.c: see whale.h.
+ *
+ *   allocate   a range of the cache (take, and grow if it is too small), else joined parts, else a
+ *              new mapping; then an entry in the registry
+ *   free       out of the registry, into the cache, and trim the cache to its bound
+ *   resize     out of the registry, grow or cut, back into the registry */
 #include "large/whale.h"
 
 #include "base/bits.h"
@@ -8,30 +12,39 @@
 #include "large/emergency.h"
 #include "large/whale_cache.h"
 #include "large/whale_join.h"
-#include "large/whale_pages.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
 #include "region/huge.h"
 #include "region/superslab.h"
 
-/* realloc leaves a whale as it is that is at most an eighth too large. */
+/* realloc keeps the whale as it is if the new size fits and leaves at most an eighth unused. Twice
+ * the divisor: less unused memory, and more system calls. Half: the reverse. */
 #define WHALE_SLACK_DIVISOR 8u
-/* A larger one of which less than this is resident is sparse. It counts as a sixteenth of its size
- * at least, so that what is mapped is bounded, too. */
+/* A freed whale is sparse if it is larger than this and at most this much of it is resident. The
+ * cache counts a sparse whale as its resident bytes (docs/decisions/0039), but at least as a
+ * sixteenth of its size, so that address space is limited, too. Half of WHALE_SPARSE_MIN: calls of
+ * mincore for whales from 16 MiB on. Twice the divisor: the cache may hold twice the addresses. */
 #define WHALE_SPARSE_MIN ((size_t)32 << 20)
 #define WHALE_SPARSE_DIVISOR 16u
+/* From 4 MiB on, a size is rounded up to whole huge pages if that adds at most a sixteenth. Ranges
+ * are then cut without rests: a benchmark has 229,000 page faults and 404 MiB with rounding, and
+ * 295,000 and 399 MiB without (docs/decisions/0070). Twice the divisor: half the waste at most, and
+ * fewer sizes are rounded. */
 #define WHALE_EXCESS_DIVISOR 16u
-/* An end with less than this is not worth a huge page. */
+/* The end of a whale must have at least this much of a huge page to get one. Twice: more whales end
+ * in small pages. Half: a whale may waste more of its last huge page. */
 #define WHALE_END_MIN ((size_t)64 << 10)
 
 struct lock hak__whale_lock = LOCK_INITIAL(LOCK_RANK_WHALES);
-/* Where the last freed whales started, to know a double free from a foreign pointer. Under the
- * lock. */
+/* Where the last freed whales started, to tell a double free from a foreign pointer. Twice as many:
+ * more double frees get the right message. Under the lock. */
 #define WHALE_GRAVES 64u
 static uintptr_t whale_graves[WHALE_GRAVES];
 static uint32_t whale_next_grave;
 
-/* How often a look is tried, a millisecond each, by a thread that may hold the lock itself. */
+/* How often a thread that may hold the lock itself tries to look, a millisecond apart. Twice: a
+ * signal handler that interrupted its own thread under the lock waits 200 ms in vain. Half: it
+ * gives up sooner although another thread holds the lock. */
 #define WHALE_LOOKS_MAX 100u
 
 uint64_t hak__whale_new_origin(void)
@@ -40,23 +53,23 @@ uint64_t hak__whale_new_origin(void)
     return atomic_add_relaxed(&shared_origins, UINT64_C(1)) + 1;
 }
 
-/* A whale that may stay as it is. */
+/* True: realloc to `size` bytes may keep the whale as it is. */
 static bool whale_fits(size_t whale_size, size_t size)
 {
     return whale_size >= size && whale_size - size <= size / WHALE_SLACK_DIVISOR;
 }
 
-/* From twice the huge page on, huge-page alignment costs little address space and lets the kernel
- * use them; and page tables, or huge pages, are moved whole. */
+/* From two huge pages on, whales start at a huge page's boundary. That costs little address space,
+ * lets the kernel use huge pages, and lets it move page tables and huge pages whole. */
 static size_t whale_alignment(size_t size)
 {
     return size >= 2 * HUGE_PAGE_SIZE ? HUGE_PAGE_SIZE : hak__os_page_size();
 }
 
-/* Whole huge pages, if that adds at most a sixteenth: then no ends are left over when whales are
- * divided and joined. If it has huge pages the end has one, too, unless that adds more than a
- * quarter, or there is next to nothing in it. (Small pages at the end stay small when the whale is
- * stretched later.) */
+/* The size to map for a whale of `size` bytes. It is whole huge pages if that adds at most a
+ * sixteenth, so that no rests remain when ranges are cut and joined. With huge pages it is also
+ * rounded up if that adds at most a quarter and the last huge page holds WHALE_END_MIN: otherwise
+ * the small pages at the end would stay small when the whale grows. */
 static size_t whale_wanted_size(size_t size, bool huge)
 {
     size_t excess = bits_align_up(size, HUGE_PAGE_SIZE) - size;
@@ -65,13 +78,31 @@ static size_t whale_wanted_size(size_t size, bool huge)
     return huge_end || adds_little ? size + excess : size;
 }
 
+static size_t whale_live_bytes(void)
+{
+    lock_acquire(&hak__whale_lock);
+    size_t live = hak__whale_registry_totals().live_bytes;
+    lock_release(&hak__whale_lock);
+    return live;
+}
+
+bool hak__whale_earns_huge(size_t size, bool zeroed)
+{
+    if (size < 2 * HUGE_PAGE_SIZE) {
+        return false;
+    }
+    size_t live = whale_live_bytes();
+    return hak__huge_is_earned(zeroed ? HUGE_ZEROED_WHALES : HUGE_WHALES, size, live,
+                               live + size + hak__superslab_bytes_claimed());
+}
+
 static bool whale_needs_huge(size_t old_size, size_t size)
 {
     return bits_align_up(size, HUGE_PAGE_SIZE) > bits_align_up(old_size, HUGE_PAGE_SIZE);
 }
 
-/* Moving pages costs a hundredth of faulting them in anew. address 0: that failed, and it is as it
- * was. */
+/* Grows a whale by mremap: moving pages takes a hundredth of the time of new page faults. Address
+ * 0: that failed, and the whale is as it was. */
 static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
 {
     bool grows = whale_needs_huge(whale.size, size);
@@ -86,22 +117,24 @@ static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
         if (wanted == size || hak__os_remap(moved, whale.size, size, alignment, &moved) != 0) {
             return (struct whale){0};
         }
-        wanted = size; /* near a limit: just what is asked for */
+        wanted = size; /* a limit is near: the size without rounding may still fit */
     }
     if (huge) {
         hak__huge_ask(moved, wanted, whale.size);
     } else if (grows && whale.size >= 2 * HUGE_PAGE_SIZE) {
-        hak__os_small(moved, wanted); /* what is new would have huge pages if the rest has */
+        hak__os_small(moved, wanted); /* else new pages are huge if the old ones are */
     }
     if (whale.origin == 0) {
         atomic_add_relaxed(&hak__whale_joined_bytes, wanted - whale.size);
         return (struct whale){(uintptr_t)moved, wanted, 0};
     }
-    /* elsewhere, or of other pages than its neighbours: no part of what it was a part of */
+    /* It may have moved, or have other page sizes than its neighbours. So it is a mapping of its
+     * own, and must not meet ranges of the old one. */
     return (struct whale){(uintptr_t)moved, wanted, hak__whale_new_origin()};
 }
 
-/* What the cache counts of a freed whale: its size, but of a large sparse one what is resident. */
+/* Bytes that the cache counts for a freed whale: its size; if it is sparse, its resident bytes, but
+ * at least a sixteenth of its size. It counts as sparse only if that fits into `room`. */
 static size_t whale_resident(struct whale whale, size_t room)
 {
     size_t most = room < WHALE_SPARSE_MIN ? room : WHALE_SPARSE_MIN;
@@ -129,12 +162,14 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
         if (least || hak__os_map(size, alignment, &address) != 0) {
             return (struct whale){0};
         }
-        wanted = size; /* near a limit: just what is asked for */
+        wanted = size; /* a limit is near: the size without rounding may still fit */
     }
     struct whale whale = {(uintptr_t)address, wanted, hak__whale_new_origin()};
-    /* all of it: mremap takes no two kinds of pages at once */
+    /* Huge pages for all of it or none: two kinds are two mappings, which mremap cannot move at
+     * once. */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
-        hak__whale_watch(whale, want_zero);
+        hak__huge_watch(want_zero ? HUGE_ZEROED_WHALES : HUGE_WHALES, address, wanted,
+                        whale_live_bytes());
     }
     return whale;
 }
@@ -167,11 +202,11 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
         hak__whale_unmap(whale);
         whale.address = 0;
     }
-    hak__whale_cache_trim(UINT32_MAX); /* what is in use is more now */
+    hak__whale_cache_trim(UINT32_MAX); /* more memory is in use now, so the cache may hold less */
     return (struct whale_result){(void *)whale.address, zeroed};
 }
 
-/* Into the cache, as far as there is room. */
+/* Puts a whale into the cache; unmaps it if there is no room at all. */
 static void whale_keep(struct whale whale)
 {
     size_t room = hak__whale_cache_room();
@@ -190,28 +225,25 @@ bool hak__whale_free(void *pointer)
 {
     lock_acquire(&hak__whale_lock);
     struct whale whale = hak__whale_registry_remove((uintptr_t)pointer);
-    bool look = false;
     if (whale.address != 0) {
         whale_graves[whale_next_grave++ % WHALE_GRAVES] = whale.address;
-        look = hak__whale_is_worth_a_look(whale);
     }
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return false;
     }
-    if (HAK_UNLIKELY(look)) {
-        hak__whale_look(whale, true);
-    }
+    hak__huge_unwatch(pointer);
     if (whale.size > SPAN_SIZE_MAX) {
         whale_keep(whale);
-    } else { /* large/emergency.h's */
+    } else { /* emergency memory (large/emergency.h): too small for the cache */
         hak__whale_unmap(whale);
     }
     return true;
 }
 
-/* For looks, which need not begin at the gate: while it is closed nobody writes. A signal handler
- * that interrupted this thread under the lock finds nothing. */
+/* Takes the lock to look. A look need not begin at the gate, because no thread writes while the
+ * gate is closed. False: this is a signal handler that may have interrupted its own thread under
+ * the lock, and the lock did not become free. */
 static bool whale_lock_to_look(uint32_t *inside)
 {
     *inside = hak__inside;
@@ -283,20 +315,21 @@ void *hak__whale_resize(void *pointer, size_t size)
         return NULL;
     }
     size = bits_align_up(size, page);
-    /* Out of the registry while it changes: a whale being resized is nobody else's business. */
+    /* The whale leaves the registry while it changes, so that no other thread finds it. */
     lock_acquire(&hak__whale_lock);
+    size_t live = hak__whale_registry_totals().live_bytes;
     struct whale whale = hak__whale_registry_lift((uintptr_t)pointer);
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return NULL;
     }
     size_t old_size = whale.size;
-    if (size >= 2 * HUGE_PAGE_SIZE && whale_needs_huge(whale.size, size)) {
-        hak__whale_look(whale, false);
-    }
     struct whale rest = {0};
     struct whale resized = whale;
     if (!whale_fits(whale.size, size)) {
+        if (!hak__huge_unwatch(pointer) && size > whale.size) {
+            hak__huge_note_growth(HUGE_WHALES, whale.size, live);
+        }
         if (size > whale.size) {
             bool stays = (whale.address & (whale_alignment(size) - 1)) == 0;
             whale.size += stays ? hak__whale_cache_take_next(whale, size - whale.size) : 0;
@@ -313,12 +346,11 @@ void *hak__whale_resize(void *pointer, size_t size)
     struct whale now = resized.address != 0 ? resized : whale;
     lock_acquire(&hak__whale_lock);
     hak__whale_registry_put_back(now);
-    hak__whale_watch_moved(whale.address, now);
     lock_release(&hak__whale_lock);
     if (rest.size != 0) {
         whale_keep(rest);
     }
-    hak__whale_cache_trim(UINT32_MAX); /* what is in use may be more now */
+    hak__whale_cache_trim(UINT32_MAX); /* more memory may be in use, so the cache may hold less */
     return (void *)resized.address;
 }
 

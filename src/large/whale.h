@@ -1,12 +1,17 @@
-/* whale.h: above 2 MiB (or alignments above a superslab): own mappings, a registry to find them by
- * address, and a cache of freed ones.
+/* whale.h: huge allocations, called whales: above 2 MiB, or aligned to more than a superslab. Each
+ * is a mapping of its own.
  *
- * Registry: an open-addressed hash table of every live whale, grown by doubling; no capacity but
- * memory. Cache (whale_cache.h): bounded by what was in use lately. A request takes the smallest
- * range of it that is large enough, and leaves the rest; failing that a whale is joined from the
- * page tables of several (whale_join.h). A purge pass unmaps what was freed half of
- * knobs.purge_delay_ms ago. Locks: WHALES for all; system calls are made without it. Free of a
- * pointer that is no whale: hak__whale_free says so, and the caller decides what it means.
+ * Registry (whale_registry.h): a hash table finds each live whale by its address. It doubles when
+ * it is half full.
+ *
+ * Cache (whale_cache.h): freed whales, as ranges of addresses. A request takes a part of the
+ * smallest range that is large enough, and the rest stays. If there is none, it stretches the
+ * largest range, or joins the pages of several ranges (whale_join.h), or maps new memory. A purge
+ * pass unmaps the ranges that were freed half of knobs.purge_delay_ms ago or earlier.
+ *
+ * Locks: WHALES guards the registry and the cache; no system call is made under it. Callers of
+ * allocate, free, resize and trim are inside the gate (core/gate.h) and hold no lock of rank WHALES
+ * or above. The functions that only look may be called by any thread, also in a signal handler.
  */
 #ifndef HAK_LARGE_WHALE_H
 #define HAK_LARGE_WHALE_H
@@ -16,42 +21,48 @@
 
 struct whale {
     uintptr_t address; /* 0: no whale */
-    size_t size;       /* bytes mapped, a multiple of the OS page: all usable */
-    uint64_t origin;   /* the mapping it is a part of; 0: it is joined from parts of several */
+    size_t size;       /* bytes mapped, a multiple of the OS page: all are usable */
+    uint64_t origin;   /* number of the mapping it is a part of; 0: joined from several mappings */
 };
 
 struct whale_result {
     void *pointer; /* NULL: no memory */
-    bool zeroed;
+    bool zeroed;   /* all bytes are 0 */
 };
 
-/* `size` up to REQUEST_SIZE_MAX, `alignment` any power of two. `want_zero`: prefers a new mapping
- * over clearing a large old one. */
+/* Allocates `size` bytes, 0 to REQUEST_SIZE_MAX, at a multiple of `alignment`, any power of two.
+ * `want_zero` prefers a new mapping to a range that would take long to clear; it clears nothing. */
 HAK_HIDDEN struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero);
-/* False when no whale starts at `pointer`. */
+/* Frees the whale that starts at `pointer`. False: no whale starts there, and nothing is done. */
 HAK_HIDDEN bool hak__whale_free(void *pointer);
-/* Bytes of the whale that starts at `pointer`, 0 when none does. */
+/* Usable bytes of the whale that starts at `pointer`. 0: no whale starts there, or the lock was not
+ * free within WHALE_LOOKS_MAX milliseconds in a signal handler. */
 HAK_HIDDEN size_t hak__whale_bytes(const void *pointer);
-/* True when one of the last whales freed started at `pointer`. */
+/* True: one of the last WHALE_GRAVES whales that were freed started at `pointer`. A hint. */
 HAK_HIDDEN bool hak__whale_was_freed(const void *pointer);
-/* The whale that contains `pointer`, address 0 when none does. Slow: looks at every whale. */
+/* The whale that contains `pointer`; address 0: none does. Slow: looks at every whale. */
 HAK_HIDDEN struct whale hak__whale_containing(const void *pointer);
-/* Grows or shrinks by page tables, not copies; the whale may move. NULL when it cannot: it is as it
- * was. */
+/* Resizes the whale that starts at `pointer` to `size` bytes. Moves page tables and copies nothing.
+ * Returns its new address. NULL: not possible, and the whale is as it was. */
 HAK_HIDDEN void *hak__whale_resize(void *pointer, size_t size);
-/* Unmaps cached whales: those freed `age_ms` ago or longer, and those that the rule of
- * whale_cache.h has no room for; 0: all, and what was in use before counts no more. UINT32_MAX: by
- * the rule only. Returns bytes. */
+/* Unmaps cached ranges that were freed `age_ms` milliseconds ago or earlier, and the oldest ones
+ * beyond the bound of whale_cache.h. UINT32_MAX: only those beyond the bound. 0: all, and the peak
+ * starts anew at the memory in use now. Returns the bytes unmapped. */
 HAK_HIDDEN size_t hak__whale_cache_trim(uint32_t age_ms);
 
-/* A number for a new mapping. */
+/* True: a new whale of `size` bytes should get huge pages (region/huge.h). `zeroed`: it is for
+ * calloc. */
+HAK_HIDDEN bool hak__whale_earns_huge(size_t size, bool zeroed);
+
+/* A number that no other mapping has. Any thread. */
 HAK_HIDDEN uint64_t hak__whale_new_origin(void);
 
+/* For reports. Waits for WHALES. */
 struct whale_totals {
     size_t live_count;
     size_t live_bytes;
-    size_t cached_bytes; /* mapped */
-    size_t metadata_bytes;
+    size_t cached_bytes;   /* of the address ranges in the cache */
+    size_t metadata_bytes; /* of the tables of registry and cache */
 };
 HAK_HIDDEN struct whale_totals hak__whale_totals(void);
 

@@ -7,46 +7,51 @@
 #include "os/os.h"
 #include "region/superslab.h"
 
-/* Less than this is not worth an entry: it stays a part of the whale that is handed out. */
+/* If less than this would be left of a range, the whale gets the whole range. A joined whale takes
+ * no shorter end out of the cache. Twice: a whale may be 128 KiB larger than asked for. Half: more
+ * and shorter ranges in the cache. */
 #define WHALE_REST_MIN ((size_t)64 << 10)
-/* calloc takes a new mapping rather than clear more than this of an old one: the pages it never
- * touches cost nothing then. */
+/* calloc takes a new mapping rather than clear more than this. Pages of a new mapping that the
+ * program never touches take no memory. Twice: calloc clears up to 64 MiB, and faults less. Half:
+ * more page faults where the program uses all of the block. */
 #define WHALE_CLEAR_MAX ((size_t)32 << 20)
-/* Ranges unmapped between two looks at the cache. */
+/* Ranges that a trim takes out of the cache before it unmaps them without the lock. Twice: a larger
+ * array on the stack (384 bytes now). Half: it takes the lock twice as often. */
 #define WHALE_DROP_MAX 16u
+/* Entries of the first table. More are mapped when needed, so a larger one only saves that. */
 #define CACHE_CAPACITY_MIN (HAK_TINY_LIMITS ? WHALE_PARTS_MAX + 4u : 128u)
 
 struct whale_range {
     struct whale whale;
-    size_t resident; /* bytes that count */
-    uint32_t freed_ms;
+    size_t resident;   /* bytes that the bound counts; less than the size if it is sparse */
+    uint32_t freed_ms; /* time of the free */
 };
 
-/* Oldest first, [0, count). Under the WHALES lock. */
+/* The ranges, oldest first: entries 0 to cache_count - 1. Under WHALES. */
 static struct whale_range cache_first_table[CACHE_CAPACITY_MIN];
 static struct whale_range *cache_table = cache_first_table;
 static size_t cache_capacity = CACHE_CAPACITY_MIN;
-static size_t cache_mapped; /* bytes of the table */
-static size_t cache_count;  /* read relaxed without the lock, too */
-static size_t cache_size;
-static size_t cache_resident;
+static size_t cache_mapped;   /* bytes of the table; 0: it is cache_first_table */
+static size_t cache_count;    /* also read without the lock, relaxed */
+static size_t cache_size;     /* bytes of all ranges */
+static size_t cache_resident; /* bytes of all ranges that the bound counts */
 
 size_t hak__whale_joined_bytes;
 
-/* The most that was in use since a moment half a purge delay ago or less, and in the half before.
- * Under the lock. */
+/* The most bytes in use: in the present half of a purge delay, and in the half before it. So a peak
+ * counts for about one purge delay. Under WHALES. */
 static struct {
     size_t now;
     size_t before;
-    uint32_t since_ms;
+    uint32_t since_ms; /* start of the present half */
 } peak;
 
-/* --- how much --- */
+/* --- the bound --- */
 
 static size_t bytes_in_use(void)
 {
     size_t claimed = hak__superslab_bytes_claimed(), free = hak__superslab_bytes_free();
-    size_t slices = claimed > free ? claimed - free : 0; /* read at two moments */
+    size_t slices = claimed > free ? claimed - free : 0; /* they are read at different moments */
     return hak__whale_registry_totals().live_bytes + slices;
 }
 
@@ -61,7 +66,8 @@ static void peak_note(size_t in_use, uint32_t now_ms)
     peak.now = peak.now < in_use ? in_use : peak.now;
 }
 
-/* Bytes that the cache may hold. Under the lock. */
+/* Bytes that the cache may hold: the recent peak, less memory in use and free dirty slices, but at
+ * most knobs.whale_cache_bytes. 0 above the soft limit. Under WHALES. */
 static size_t cache_bound(uint32_t now_ms)
 {
     size_t in_use = bytes_in_use();
@@ -75,14 +81,14 @@ static size_t cache_bound(uint32_t now_ms)
     return bound < hak__knobs.whale_cache_bytes ? bound : (size_t)hak__knobs.whale_cache_bytes;
 }
 
-/* A whale that was counted as in use turns out never to have been touched wholly. */
+/* Subtracts bytes from the peaks: a whale counted as in use turned out to be sparse. */
 static void peak_correct(size_t untouched)
 {
     peak.now -= peak.now < untouched ? peak.now : untouched;
     peak.before -= peak.before < untouched ? peak.before : untouched;
 }
 
-/* --- the table; under the lock --- */
+/* --- the table; under WHALES --- */
 
 static uintptr_t whale_end(struct whale whale)
 {
@@ -118,7 +124,8 @@ static void cache_insert(size_t index, struct whale_range range)
     cache_resident += range.resident;
 }
 
-/* Makes room for so many entries more; the lock is free meanwhile. False: no memory. */
+/* Makes room for `count` more entries. Releases WHALES while it maps a table, and holds it again
+ * when it returns. False: no memory. */
 static bool cache_reserve(size_t count)
 {
     while (cache_count + count > cache_capacity) {
@@ -132,7 +139,7 @@ static bool cache_reserve(size_t count)
         }
         void *unused = bigger;
         size_t unused_bytes = bytes;
-        if (bytes / sizeof *cache_table > cache_capacity) { /* else somebody else was faster */
+        if (bytes / sizeof *cache_table > cache_capacity) { /* else another thread was faster */
             for (size_t i = 0; i < cache_count; i++) {
                 ((struct whale_range *)bigger)[i] = cache_table[i];
             }
@@ -151,14 +158,15 @@ static bool cache_reserve(size_t count)
     return true;
 }
 
-/* Takes [address, address + size) out of a range; what is before and behind it stays. */
+/* Takes [address, address + size) out of a range. The rests before and behind it stay in the cache.
+ */
 static struct whale cache_carve(size_t index, uintptr_t address, size_t size)
 {
     struct whale_range range = cache_remove(index);
     struct whale front = {range.whale.address, address - range.whale.address, range.whale.origin};
     struct whale back = {address + size, whale_end(range.whale) - (address + size),
                          range.whale.origin};
-    size_t resident = range.resident; /* of a sparse one each part may have all */
+    size_t resident = range.resident; /* where they are is unknown, so each rest counts them all */
     if (back.size != 0) {
         size_t counts = resident < back.size ? resident : back.size;
         cache_insert(index, (struct whale_range){back, counts, range.freed_ms});
@@ -172,8 +180,9 @@ static struct whale cache_carve(size_t index, uintptr_t address, size_t size)
 
 /* --- taking --- */
 
-/* Where in a range a whale may start; 0: nowhere. From twice the huge page on at its first aligned
- * address; a smaller one ends where the range does, so that whole huge pages stay in front. */
+/* Where in a range a whale may start; 0: nowhere. From two huge pages on, a whale takes the first
+ * aligned address. A smaller whale ends where the range ends, so that whole huge pages stay in
+ * front of it. */
 static uintptr_t range_place(struct whale range, size_t size, size_t alignment)
 {
     if (range.size < size) {
@@ -188,7 +197,8 @@ static uintptr_t range_place(struct whale range, size_t size, size_t alignment)
     return start >= range.address ? start : 0;
 }
 
-/* The smallest range it fits into, the youngest of equals: its pages are the warmest. */
+/* Takes a whale out of the smallest range that it fits into. Of equal ones it takes the youngest,
+ * whose contents may still be in the processor's cache. False: there is none. */
 static bool cache_take_whole(struct whale_parts *taken, size_t size, size_t alignment,
                              bool want_zero)
 {
@@ -215,7 +225,8 @@ static bool cache_take_whole(struct whale_parts *taken, size_t size, size_t alig
     return true;
 }
 
-/* Bytes of whole huge pages' places in a range; sparse ones are not worth a move. */
+/* Bytes of a range in whole huge pages, which can be joined. 0 for a sparse one: moving pages that
+ * are not there gains nothing. */
 static size_t range_units(const struct whale_range *range)
 {
     uintptr_t start = bits_align_up(range->whale.address, HUGE_PAGE_SIZE);
@@ -223,7 +234,8 @@ static size_t range_units(const struct whale_range *range)
     return range->resident == range->whale.size && start < end ? end - start : 0;
 }
 
-/* Of a joined whale what lies in one place of a huge page is a part of one mapping. */
+/* True: the first `size` bytes of a range can be the end of a joined whale. They must lie in one
+ * mapping. In a range of a joined whale, that is sure only inside one huge page's place. */
 static bool range_has_end(const struct whale_range *range, size_t size)
 {
     uintptr_t unit_end = bits_align_up(range->whale.address + 1, HUGE_PAGE_SIZE);
@@ -231,6 +243,8 @@ static bool range_has_end(const struct whale_range *range, size_t size)
            (range->whale.origin != 0 || range->whale.address + size <= unit_end);
 }
 
+/* Takes parts for a joined whale: whole huge pages from the ranges that have most of them, and then
+ * the end from the smallest range that has it. The parts may cover less than `size`. */
 static void cache_take_parts(struct whale_parts *taken, size_t size)
 {
     size_t missing = bits_align_down(size, HUGE_PAGE_SIZE);
@@ -259,7 +273,8 @@ static void cache_take_parts(struct whale_parts *taken, size_t size)
     }
 }
 
-/* The largest range of one mapping, to be stretched, unless parts of several would bring more. */
+/* Takes the largest range of one mapping, which the caller stretches. False: it has less than half
+ * of `size`, or joined parts would bring more. */
 static bool cache_take_to_stretch(struct whale_parts *taken, size_t size, bool want_zero)
 {
     size_t units = 0, best = SIZE_MAX;
@@ -326,8 +341,9 @@ size_t hak__whale_cache_room(void)
     return room;
 }
 
-/* Puts it together with ranges of the same mapping before and behind it. Joined whales may meet,
- * too: they start at huge pages' places, so what meets inside one was cut there. */
+/* Merges a range with its neighbours of the same mapping. Ranges of joined whales have origin 0 and
+ * merge, too. That is safe: joined whales start at huge pages' boundaries, so inside one huge
+ * page's place only parts of one mapping can meet. */
 static struct whale_range cache_meet(struct whale_range range)
 {
     for (size_t i = cache_count; i-- != 0;) {
@@ -367,7 +383,8 @@ void hak__whale_unmap(struct whale whale)
     }
 }
 
-/* The oldest range, or of a dense one only the end, in whole huge pages, if that is enough. */
+/* Takes the oldest range out of the cache. If it is not sparse and larger than `too_many` bytes, it
+ * takes only its end, from a huge page's boundary on, so that at least `too_many` bytes go. */
 static struct whale cache_drop_oldest(size_t too_many)
 {
     struct whale_range range = cache_table[0];
@@ -388,8 +405,8 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
     while (count == WHALE_DROP_MAX) {
         struct whale dropped[WHALE_DROP_MAX];
         lock_acquire(&hak__whale_lock);
-        uint32_t now = hak__os_clock_ms(); /* later than all that is in the cache */
-        if (age_ms == 0) { /* what is given back now is not the program's any more */
+        uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
+        if (age_ms == 0) { /* memory that goes back now does not count for the peak */
             peak.now = peak.before = bytes_in_use();
         }
         size_t bound = cache_bound(now);

@@ -1,44 +1,47 @@
-/* whale_cache.h: freed whales, kept for the next ones.
+/* whale_cache.h: freed whales, kept for later requests.
  *
- * One rule says how much is kept: freed whales, free slices that may be resident, and what is in
- * use are together never more than the most that was in use during the purge delay. So keeping them
- * raises no peak. What does not fit under that goes back at once, the oldest first.
+ * Bound: memory in use, free slices that may be resident, and kept whales are together never more
+ * than the most memory that was in use during the last purge delay. So the cache never raises the
+ * peak of the process. The oldest ranges beyond the bound are unmapped at once.
  *
- * The cache holds ranges of addresses: a request takes a part of one, and the rest stays. Ranges
- * that were parts of one mapping are one again when they meet.
+ * The cache holds ranges of addresses. A request takes a part of a range, and the rest stays.
+ * Neighbouring ranges become one again if they are parts of one mapping.
  *
- * Locks: WHALES, taken by the functions themselves. System calls are made without it: what is taken
- * out of the cache is its taker's alone.
+ * Locks: the functions take WHALES themselves, unless said otherwise. They make no system call
+ * under it: a range that was taken out of the cache is known to its taker only. Callers are inside
+ * the gate (core/gate.h).
  */
 #ifndef HAK_LARGE_WHALE_CACHE_H
 #define HAK_LARGE_WHALE_CACHE_H
 
 #include "large/whale.h"
 
-/* What a request gets out of the cache: one whale, which may have to grow, or parts to be joined:
- * all but the last are whole huge pages, the last may be the end of the whale, smaller than one. */
+/* What a request gets out of the cache: one whale, or parts to be joined. All parts but the last
+ * are whole huge pages; the last may be the end of the whale and shorter than a huge page. */
 struct whale_parts {
-    uint32_t count; /* 0: nothing */
-    bool whole;
+    uint32_t count; /* 0: the cache has nothing suitable */
+    bool whole;     /* the only part is a whale; it is too small if it is to be stretched */
     struct whale parts[WHALE_PARTS_MAX];
 };
+/* Takes ranges for a whale of `size` bytes, a multiple of the OS page, at a multiple of
+ * `alignment`, a power of two and at least the OS page. `want_zero`: takes nothing from a range
+ * with more than WHALE_CLEAR_MAX resident bytes, which calloc would have to clear. */
 HAK_HIDDEN void hak__whale_cache_take(struct whale_parts *taken, size_t size, size_t alignment,
                                       bool want_zero);
-/* Up to `size` bytes that follow `whale`, parts of the same mapping, out of the cache. Returns
- * bytes. */
+/* Takes up to `size` bytes that directly follow `whale` and are parts of the same mapping. Returns
+ * the bytes taken; 0: none. */
 HAK_HIDDEN size_t hak__whale_cache_take_next(struct whale whale, size_t size);
-/* Bytes that may be kept now, besides what is. A hint. */
+/* Bytes that the cache may hold beyond those that it holds now. A hint. */
 HAK_HIDDEN size_t hak__whale_cache_room(void);
-/* Keeps a whale that nobody uses, if there is room for its entry, else unmaps it. `resident` is at
- * most its size. */
+/* Keeps a freed whale, of which the bound counts `resident` bytes, at most its size. Unmaps it if
+ * there is no memory for its entry. */
 HAK_HIDDEN void hak__whale_cache_put(struct whale whale, size_t resident);
-/* Unmaps it. For whales of no cache and no registry. */
+/* Unmaps a whale that is neither in the cache nor in the registry. Size 0: does nothing. */
 HAK_HIDDEN void hak__whale_unmap(struct whale whale);
-/* Bytes of whales joined from parts: such a part may be a mapping for the kernel, of which a
- * process may have 65,530. */
+/* Bytes of all joined whales. Beyond WHALE_JOINED_MAX no whale is joined. */
 HAK_HIDDEN extern size_t hak__whale_joined_bytes; /* relaxed */
 
-/* A part of a joined whale is one no more. */
+/* Subtracts a part of a joined whale that is unmapped, lost, or moved into another whale. */
 HAK_INLINE void whale_uncount(struct whale whale)
 {
     if (whale.origin == 0) {
@@ -47,10 +50,10 @@ HAK_INLINE void whale_uncount(struct whale whale)
 }
 
 struct whale_cache_totals {
-    size_t bytes;
-    size_t metadata_bytes;
+    size_t bytes;          /* of the address ranges in the cache */
+    size_t metadata_bytes; /* of its table, if that was mapped */
 };
-/* Under the WHALES lock. */
+/* The caller holds WHALES. */
 HAK_HIDDEN struct whale_cache_totals hak__whale_cache_totals(void);
 
 #endif

@@ -5,15 +5,14 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "large/whale_pages.h"
 #include "os/os.h"
 #include "region/huge.h"
 
-/* Of a new mapping that is being filled. */
+/* A new mapping that is being filled. */
 struct join {
     uintptr_t start;
-    size_t lost_at; /* another thread's is [lost_at, lost_at + lost); lost 0: nothing is */
-    size_t lost;
+    size_t lost_at; /* offset of the part of it that another thread has mapped meanwhile */
+    size_t lost;    /* bytes of that part; 0: nothing is lost */
 };
 
 static void join_unmap(uintptr_t address, size_t size, uint64_t origin)
@@ -21,7 +20,7 @@ static void join_unmap(uintptr_t address, size_t size, uint64_t origin)
     hak__whale_unmap((struct whale){address, size, origin});
 }
 
-/* Moves a part to `at`, in steps that are a part of one mapping each. */
+/* Moves a part to offset `at`, in steps that each lie in one mapping: mremap moves no more. */
 static void join_part(struct join *join, struct whale part, size_t at)
 {
     while (part.size != 0 && join->lost == 0) {
@@ -31,13 +30,15 @@ static void join_part(struct join *join, struct whale part, size_t at)
             hak__os_move((void *)step.address, step.size, (void *)(join->start + at), false);
         if (error == 0) {
             whale_uncount(step);
-        } else if (error == -EEXIST) { /* of pages the program made different a half may be moved */
+        } else if (error == -EEXIST) {
+            /* If the program had split the mapping, the kernel may have moved a half of it. So the
+             * addresses of the step are not known to be ours, and are never unmapped. */
             join->lost_at = at;
             join->lost = step.size;
             whale_uncount(step);
             hak__os_leave(step.size);
         } else {
-            hak__whale_unmap(step); /* the new mapping's own pages will do */
+            hak__whale_unmap(step); /* the new mapping has pages of its own there */
         }
         part.address += step.size;
         part.size -= step.size;
@@ -46,7 +47,7 @@ static void join_part(struct join *join, struct whale part, size_t at)
     hak__whale_unmap(part);
 }
 
-/* What is left of a new mapping of which a part is lost. */
+/* Unmaps a new mapping, but for the part that is lost. */
 static void join_drop(const struct join *join, size_t size)
 {
     size_t behind = join->lost_at + join->lost;
@@ -62,7 +63,7 @@ struct whale hak__whale_join(const struct whale_parts *taken, size_t size, bool 
     struct join join = {(uintptr_t)place, 0, 0};
     size_t covered = 0, end = bits_align_down(size, HUGE_PAGE_SIZE);
     if (mapped) {
-        hak__os_small(place, size); /* hak__os_move touches it */
+        hak__os_small(place, size); /* hak__os_move writes to it, which must not cost a huge page */
     }
     for (uint32_t i = 0; i < taken->count; i++) {
         struct whale part = taken->parts[i];
@@ -103,7 +104,7 @@ struct whale hak__whale_join_grow(struct whale whale, size_t size)
         step = whale.size - at < HUGE_PAGE_SIZE ? whale.size - at : HUGE_PAGE_SIZE;
         error = hak__os_move((void *)(whale.address + at), step, (char *)place + at, true);
     }
-    if (error != 0) { /* back with what has moved: to where the whale's own mapping still is */
+    if (error != 0) { /* copy back what has moved: the whale's old mapping still exists */
         memcpy((void *)whale.address, place, at);
         join.lost_at = at;
         join.lost = error == -EEXIST ? step : 0;

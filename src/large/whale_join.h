@@ -1,20 +1,24 @@
-/* whale_join.h: a whale from parts of freed ones: their pages are moved, not their contents.
+/* whale_join.h: makes a whale from parts of freed ones. It moves their page tables and copies
+ * nothing.
  *
- * A new mapping takes the parts' pages in one after the other. A huge page's worth of page tables
- * moves in about 2 microseconds; faulting its 512 small pages in anew takes some 900
- * (docs/decisions/0070). What the parts do not cover is new. Any thread; no lock held.
+ * It maps new memory and moves the pages of one part after another into it. Moving the page tables
+ * of 2 MiB takes about 2 microseconds; 512 new page faults take about 900 (docs/decisions/0070).
+ * Memory that the parts do not cover stays new. The caller is inside the gate (core/gate.h) and
+ * holds no lock.
  */
 #ifndef HAK_LARGE_WHALE_JOIN_H
 #define HAK_LARGE_WHALE_JOIN_H
 
 #include "large/whale_cache.h"
 
-/* Takes all parts, and unmaps what it has no use for. address 0: no memory. */
+/* Joins a whale of `size` bytes, a multiple of the OS page, from `taken`, of which it consumes all
+ * parts: a part that cannot move is unmapped. Address 0: no memory. */
 HAK_HIDDEN struct whale hak__whale_join(const struct whale_parts *taken, size_t size,
                                         bool want_zero);
 
-/* A joined whale elsewhere, with room for more: a huge page's place after the other, and each back
- * if one cannot move. Needs Linux 5.7. address 0: that failed, and it is as it was. */
+/* Grows a joined whale to `size` bytes: moves it into a new mapping, 2 MiB at a time. If one step
+ * fails, the earlier ones are copied back. Needs Linux 5.7. Address 0: that failed, and the whale
+ * is as it was. */
 HAK_HIDDEN struct whale hak__whale_join_grow(struct whale whale, size_t size);
 
 #endif

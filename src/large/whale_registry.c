@@ -1,24 +1,26 @@
 /* whale_registry.c: see whale_registry.h.
  *
- * Room is counted in places promised, not in places used: a whale that is out of the table while it
- * is resized keeps its promise, so that putting it back cannot fail. */
+ * The table grows by the number of promised places, not of used ones. A whale that is out of the
+ * table while it is resized keeps its place promised, so that putting it back cannot fail. */
 #include "large/whale_registry.h"
 
 #include "base/bits.h"
 #include "os/os.h"
 
+/* Places of the first table. 256 are 6 KiB, two OS pages. Twice: a program with few whales touches
+ * one page more. Half: the table grows once more in programs with more than 64 whales. */
 #define REGISTRY_CAPACITY_MIN (HAK_TINY_LIMITS ? 4u : 256u)
 
 static struct whale *registry_table;
-static size_t registry_capacity; /* a power of two, 0 before the first whale */
+static size_t registry_capacity; /* places, a power of two; 0 before the first whale */
 static size_t registry_mapped;   /* bytes of the table */
-static size_t registry_count;
+static size_t registry_count;    /* whales in the table */
 static size_t registry_promised; /* live whales, in the table or being resized */
-static size_t registry_bytes;
+static size_t registry_bytes;    /* of the whales in the table */
 
 static size_t registry_home(uintptr_t address)
 {
-    /* Fibonacci hashing (Knuth 6.4): mappings differ in their middle bits */
+    /* Fibonacci hashing (Knuth 6.4): the middle bits of addresses tell mappings apart. */
     uint64_t hash = (uint64_t)(address >> 12) * UINT64_C(0x9e3779b97f4a7c15);
     return (size_t)(hash >> 20) & (registry_capacity - 1);
 }
@@ -34,7 +36,7 @@ static void registry_store(struct whale whale)
     registry_bytes += whale.size;
 }
 
-/* Moves everything to the table `bigger`; returns the old one. */
+/* Moves all whales to the table `bigger`. Returns the old table. */
 static struct whale *registry_move(struct whale *bigger, size_t capacity)
 {
     struct whale *old = registry_table;
@@ -56,7 +58,7 @@ bool hak__whale_registry_lock(void)
     lock_acquire(&hak__whale_lock);
     while (2 * (registry_promised + 1) > registry_capacity) {
         size_t capacity = registry_capacity == 0 ? REGISTRY_CAPACITY_MIN : 2 * registry_capacity;
-        lock_release(&hak__whale_lock); /* no lock over system calls */
+        lock_release(&hak__whale_lock); /* no system call under the lock */
         size_t bytes = bits_align_up(capacity * sizeof(struct whale), hak__os_page_size());
         void *bigger;
         if (hak__os_map(bytes, hak__os_page_size(), &bigger) != 0) {
@@ -65,7 +67,7 @@ bool hak__whale_registry_lock(void)
         lock_acquire(&hak__whale_lock);
         void *unused = bigger;
         size_t unused_bytes = bytes;
-        if (capacity > registry_capacity) { /* else somebody else was faster */
+        if (capacity > registry_capacity) { /* else another thread was faster */
             unused = registry_move(bigger, capacity);
             unused_bytes = registry_mapped;
             registry_mapped = bytes;
@@ -100,7 +102,7 @@ void hak__whale_registry_put_back(struct whale whale)
     registry_store(whale);
 }
 
-/* Index of the whale, SIZE_MAX when there is none. */
+/* The place of the whale that starts at `address`; SIZE_MAX: there is none. */
 static size_t registry_index(uintptr_t address)
 {
     if (registry_count == 0 || address == 0) {
@@ -130,7 +132,7 @@ struct whale hak__whale_registry_remove(uintptr_t address)
     struct whale whale = registry_table[hole];
     size_t mask = registry_capacity - 1;
     for (size_t at = (hole + 1) & mask; registry_table[at].address != 0; at = (at + 1) & mask) {
-        /* an entry may fill the hole when its home is not cyclically in (hole, at] */
+        /* An entry may fill the hole unless its home lies cyclically in (hole, at]. */
         if (((at - registry_home(registry_table[at].address)) & mask) >= ((at - hole) & mask)) {
             registry_table[hole] = registry_table[at];
             hole = at;

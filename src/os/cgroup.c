@@ -1,14 +1,15 @@
-/* cgroup.c: what a container may use and how short of memory it is, from the files of cgroup v2
- * and the kernel's pressure stall information. */
+/* cgroup.c: how many processors and how much memory a container may use, and how long it waited for
+ * memory. It reads the files of cgroup version 2 and the kernel's pressure stall information. */
 #include <string.h>
 
 #include "base/text.h"
 #include "os/os.h"
 
 #define CGROUP_PATH_SIZE 4096u
-#define CGROUP_LINE "0::" /* of version 2 in /proc/self/cgroup; the group's path follows */
+#define CGROUP_LINE "0::" /* in /proc/self/cgroup, before the path of version 2's group */
 
-/* The decimal number at *text, 0 when there is none, and beyond it. */
+/* Reads the decimal number at *text and moves *text behind it. 0: there is none. UINT64_MAX: it is
+ * too large. */
 static uint64_t cgroup_parse_number(const char **text)
 {
     uint64_t number = 0;
@@ -19,7 +20,8 @@ static uint64_t cgroup_parse_number(const char **text)
     return number;
 }
 
-/* "QUOTA PERIOD" in microseconds, as whole processors; UINT32_MAX: "max", or something else. */
+/* Reads "QUOTA PERIOD", both in microseconds, as whole processors, rounded up. UINT32_MAX: no quota
+ * ("max"), or not readable. */
 static uint32_t cgroup_parse_quota(const char *text)
 {
     uint64_t quota = cgroup_parse_number(&text);
@@ -32,14 +34,14 @@ static uint32_t cgroup_parse_quota(const char *text)
     return processors < UINT32_MAX ? (uint32_t)processors : UINT32_MAX;
 }
 
-/* Bytes; UINT64_MAX: "max", or something else. */
+/* Reads a number of bytes. UINT64_MAX: no limit ("max"), or not readable. */
 static uint64_t cgroup_parse_memory(const char *text)
 {
     uint64_t bytes = cgroup_parse_number(&text);
     return bytes == 0 ? UINT64_MAX : bytes;
 }
 
-/* The start of a file as a string; "" when it cannot be read. */
+/* Reads the start of a file as a string. "": it cannot be read. */
 static void cgroup_read(const char *path, char *buffer, size_t size)
 {
     long read = hak__os_read_file(path, buffer, size - 1);
@@ -56,7 +58,8 @@ static void cgroup_put_path(char *path, size_t size, const char *root, const cha
     path[text.length] = '\0';
 }
 
-/* The path of the process's group into `group`, its length; SIZE_MAX when there is none. */
+/* Writes the path of the process's group to `group`. Returns its length; SIZE_MAX: there is none.
+ */
 static size_t cgroup_find(const char *membership, char group[CGROUP_PATH_SIZE])
 {
     cgroup_read(membership, group, CGROUP_PATH_SIZE);
@@ -81,7 +84,7 @@ struct os_container hak__os_container(const char *membership, const char *root)
     struct os_container least = {UINT32_MAX, UINT64_MAX};
     char group[CGROUP_PATH_SIZE], path[2 * CGROUP_PATH_SIZE], line[64];
     size_t length = cgroup_find(membership, group);
-    while (length != SIZE_MAX) { /* every group above may set limits, too */
+    while (length != SIZE_MAX) { /* the groups above may have lower limits */
         cgroup_put_path(path, sizeof path, root, group, length, "/cpu.max");
         cgroup_read(path, line, sizeof line);
         uint32_t processors = cgroup_parse_quota(line);
@@ -111,7 +114,7 @@ bool hak__os_pressure_path(const char *membership, const char *root, char *path,
 
 uint64_t hak__os_pressure_stalled_us(const char *path)
 {
-    char line[256]; /* some avg10=0.00 avg60=0.00 avg300=0.00 total=0 */
+    char line[256]; /* the first line: some avg10=0.00 avg60=0.00 avg300=0.00 total=0 */
     cgroup_read(path, line, sizeof line);
     for (const char *at = line; *at != '\0' && *at != '\n'; at++) {
         const char *total = hak__text_after(at, "total=");

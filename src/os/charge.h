@@ -1,12 +1,13 @@
-/* charge.h: the count of mapped bytes, and the hard limit on it. For the files of os/ only. */
+/* charge.h: counts mapped bytes and enforces the hard limit on them. For the files of os/ only. */
 #ifndef HAK_OS_CHARGE_H
 #define HAK_OS_CHARGE_H
 
 #include "base/compiler.h"
 
-/* Counts bytes that are about to be mapped. False: they would exceed the limit, nothing is counted.
- */
+/* Counts `size` bytes that the caller is about to map. False: they would exceed the limit, and are
+ * not counted. Any thread. */
 HAK_HIDDEN bool hak__os_charge(size_t size);
+/* Subtracts `size` bytes that were unmapped, or that could not be mapped. Any thread. */
 HAK_HIDDEN void hak__os_uncharge(size_t size);
 
 #endif

@@ -1,8 +1,11 @@
-/* os.h: everything hakmem asks of the kernel. The only folder with system calls.
+/* os.h: everything that hakmem asks of the kernel. Only src/os makes system calls.
  *
- * Contract of all: addresses and sizes are multiples of os_page_size() unless said otherwise; the
- * result is 0 or -errno; errno itself is never changed; memory handed out is zero, private,
- * readable and writable. All functions are thread-safe. Each call is counted in hak__os_calls.
+ * These rules hold for all functions, unless one says otherwise:
+ *   - Addresses and sizes are multiples of hak__os_page_size().
+ *   - An `int` result is 0 or -errno. No function changes errno itself.
+ *   - New memory is zero, private, readable and writable.
+ *   - Any thread may call them at any time.
+ *   - The system calls of enum os_call are counted in hak__os_calls.
  */
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
@@ -29,166 +32,168 @@ HAK_INLINE void os_count(enum os_call call)
     atomic_add_relaxed(&hak__os_calls[call], UINT64_C(1)); /* pairs with nothing: a counter */
 }
 
-/* Reads what never changes (page size, random bytes, limits). Idempotent; the first call is made
- * before any other function of this header and before there are two threads or under a lock. */
+/* Reads the page size, finds the vDSO's clock and notes what descriptor 2 is. Later calls do
+ * nothing. The first call comes before the functions that need these, and before there are two
+ * threads or under a lock. */
 HAK_HIDDEN void hak__os_init(void);
+/* Bytes of an OS page: 4 KiB on most machines, up to OS_PAGE_SIZE_MAX. */
 HAK_HIDDEN size_t hak__os_page_size(void);
-/* Bytes of RAM of the machine. */
+/* Bytes of RAM of the machine; 16 GiB if the kernel does not say. */
 HAK_HIDDEN uint64_t hak__os_ram_size(void);
-/* Processors this process may run on, at least 1. */
+/* Processors that this process may run on, at least 1; 8,192 if the kernel does not say. */
 HAK_HIDDEN uint32_t hak__os_processors(void);
 struct os_container {
-    uint32_t processors; /* it may keep busy, rounded up; UINT32_MAX: no quota */
+    uint32_t processors; /* that it may keep busy, rounded up; UINT32_MAX: no quota */
     uint64_t memory;     /* bytes; UINT64_MAX: no limit */
 };
-/* The least that the process's cgroup (version 2) and those above allow. `membership` is
- * /proc/self/cgroup, `root` where the groups' files are. Opens files: before there are threads that
- * could open some, too. */
+/* The smallest limits of the process's cgroup (version 2) and the groups above it. `membership` is
+ * the path of /proc/self/cgroup, `root` the directory of the groups. It opens files, so it must run
+ * before there are threads that open files, too: they could get other descriptors than usual. */
 HAK_HIDDEN struct os_container hak__os_container(const char *membership, const char *root);
 
-/* The file that says for how long tasks of the process's cgroup waited for memory; false: it is in
- * none of version 2. Opens files, as does the next: for threads with descriptors of their own. */
+/* Writes the path of the cgroup's memory.pressure file to `path`, which has `size` bytes. False:
+ * the process is in no group of version 2. This function and the next open files: they are for
+ * threads with descriptors of their own (hak__os_leave_descriptors). */
 HAK_HIDDEN bool hak__os_pressure_path(const char *membership, const char *root, char *path,
                                       size_t size);
-/* Microseconds in which some task of the group, or of the machine, waited for memory so far;
- * UINT64_MAX when unknown. */
+/* Microseconds, so far, in which a task of the group or machine of `path` waited for memory.
+ * UINT64_MAX: unknown. */
 HAK_HIDDEN uint64_t hak__os_pressure_stalled_us(const char *path);
-/* Gives the calling thread a table of descriptors of its own, empty: what it opens and closes
- * changes no other thread's. False when the kernel cannot (before 5.9): nothing is changed then. */
+/* Gives the calling thread an empty table of descriptors of its own, so that files it opens and
+ * closes do not concern other threads. False: the kernel cannot (before 5.9); nothing changes. */
 HAK_HIDDEN bool hak__os_leave_descriptors(void);
-/* The environment, at any time of a process's start: glibc hands constructors a pointer to it
- * before `environ` is set, musl sets that at once and hands them nothing. `handed` is a
- * constructor's third argument. */
+/* For hak__os_init: finds the vDSO's clock. */
+HAK_HIDDEN void hak__os_init_clock(void);
+/* The environment, at any time of a process's start. glibc gives constructors a pointer to it
+ * before it sets `environ`; musl sets `environ` first and gives them nothing. `handed` is the third
+ * argument of a constructor. */
 HAK_HIDDEN char **hak__os_environment(char **handed);
-/* The path by which the program was started; NULL when the kernel does not say. */
+/* The path by which the program was started. NULL: the kernel does not say. */
 HAK_HIDDEN const char *hak__os_program(void);
-/* True for setuid and setgid programs and others the loader marked secure: the environment is not
- * to be trusted. */
+/* True: the loader marked the process secure, because it is setuid, setgid or similar. Its
+ * environment cannot be trusted. */
 HAK_HIDDEN bool hak__os_is_secure(void);
-/* 64 bits the kernel chose at exec; constant for the life of the process image. */
+/* 64 random bits that the kernel chose at exec. Constant until the next exec. */
 HAK_HIDDEN uint64_t hak__os_random_seed(void);
 
-/* Maps exactly [address, address + size). -EEXIST when any part is in use; nothing is changed then.
- */
+/* Maps exactly [address, address + size). -EEXIST: a part of it is in use; nothing changes. */
 HAK_HIDDEN int hak__os_map_at(void *address, size_t size);
-/* The same as more of the mapping that ends at `address`, which is the caller's: for when there are
- * too many mappings for another one. */
+/* Maps [address, address + size) by growing the mapping that ends at `address`, which is the
+ * caller's. It works also if the process may have no further mapping. */
 HAK_HIDDEN int hak__os_extend(void *address, size_t size);
-/* Bytes of all that is mapped by this header's functions. */
+/* Bytes mapped by the functions of this header. */
 HAK_HIDDEN uint64_t hak__os_mapped_bytes(void);
-/* Mappings that would make it more than so many bytes fail with -ENOMEM from now on. */
+/* Sets the hard limit: a call that would map more than `bytes` in all fails with -ENOMEM. */
 HAK_HIDDEN void hak__os_set_limit(uint64_t bytes);
-/* Maps `size` bytes anywhere, at a multiple of `alignment` (a power of two, at least the OS page).
- */
+/* Maps `size` bytes anywhere at a multiple of `alignment`, a power of two and at least the OS page.
+ * Sets *address only on success. */
 HAK_HIDDEN int hak__os_map(size_t size, size_t alignment, void **address);
+/* Unmaps memory. It fails if the kernel would have to split a mapping and allows no further one. */
 HAK_HIDDEN int hak__os_unmap(void *address, size_t size);
-/* Unmaps what nobody needs any more. The kernel may refuse (it has to split a mapping, and there
- * are too many): then its pages go back, and its addresses with a later discard that works or with
- * hak__os_discard_again, which returns the bytes that went. */
+/* Unmaps memory that is not needed again, and cannot fail. If the kernel refuses, it purges the
+ * pages and notes the addresses; later discards try to unmap them again. hak__os_discard_again
+ * tries at once and returns the bytes unmapped. */
 HAK_HIDDEN void hak__os_discard(void *address, size_t size);
 HAK_HIDDEN size_t hak__os_discard_again(void);
-/* Bytes that wait for that. */
+/* Bytes that wait to be unmapped. */
 HAK_HIDDEN size_t hak__os_discarded_bytes(void);
-/* Counts bytes among them that may no longer be ours and are never unmapped. */
+/* Adds bytes to these that may belong to another thread now, and are therefore never unmapped. */
 HAK_HIDDEN void hak__os_leave(size_t size);
-/* Grows or shrinks a mapping. One that grows and cannot stay, or starts at no multiple of
- * `alignment` (a power of two, at least the OS page), goes to such a multiple if there is a place,
- * else anywhere; alignment 0: it must not move. The contents
- * are kept, new bytes are zero. What was joined by hak__os_move must not move. -ENOMEM when it
- * cannot: the old mapping is as it was. */
+/* Grows or shrinks a mapping, keeps its contents, and sets *moved to its address. New bytes are
+ * zero. If it cannot grow in place, or starts at no multiple of `alignment` (a power of two, at
+ * least the OS page), it moves to such a multiple, or failing that anywhere. With alignment 0 it
+ * stays where it is: memory from hak__os_move is several mappings and cannot move. On an error the
+ * mapping is as it was. */
 HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment,
                              void **moved);
-/* Moves the pages of one mapping, or of a part of one, to `to`: as many bytes of the caller's own
- * mapping, untouched and of small pages. `from` is unmapped then, or, if the move `leaves` it
- * (needs Linux 5.7), mapped and zero. -EEXIST: the pages are where they were, but what is at `to`
- * is another thread's mapping. Another error: nothing has changed. */
+/* Moves the pages of a mapping, or of a part of one, to `to`, where the caller has mapped `size`
+ * untouched bytes with small pages. `from` is unmapped then; with `leaves` it stays mapped and
+ * reads as zero (Linux 5.7). -EEXIST: the pages have not moved, but another thread has mapped
+ * memory at `to`, which the caller has lost. Any other error: nothing changes. */
 HAK_HIDDEN int hak__os_move(void *from, size_t size, void *to, bool leaves);
-/* Gives the pages back; the addresses stay usable and read as zero. Non-zero: the contents may be
- * unchanged. */
+/* Returns the pages to the OS; the addresses stay usable and read as zero. On an error the contents
+ * may be unchanged. */
 HAK_HIDDEN int hak__os_purge(void *address, size_t size);
-/* Asks for huge pages; a refusal is harmless. */
+/* Asks for huge pages. The kernel may refuse, which is harmless. */
 HAK_HIDDEN int hak__os_huge(void *address, size_t size);
-/* Asks for none, also where all memory has them. */
+/* Asks for small pages, also if the machine prefers huge ones. Resident pages stay as they are. */
 HAK_HIDDEN int hak__os_small(void *address, size_t size);
-/* Makes it resident now, as by writes that change nothing. Needs Linux 5.14. */
+/* Makes memory resident now, without a change of its contents. Needs Linux 5.14. */
 HAK_HIDDEN int hak__os_populate(void *address, size_t size);
 
-/* Bytes of it that are resident, 0 when the kernel will not say. `size` is at most
- * OS_RESIDENT_SIZE_MAX. */
+/* Resident bytes of a range of at most OS_RESIDENT_SIZE_MAX bytes; 0 if the kernel does not say.
+ * The page map lies on the stack: 512 bytes for 2 MiB. Twice: 1 KiB. Half: twice the calls. */
 #define OS_RESIDENT_SIZE_MAX ((size_t)2 << 20)
 HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
-/* The same in percent of the OS pages looked at: all, or that many bytes in the middle. Any address
- * and size. */
+/* Resident part of a range, in percent of its whole OS pages. It looks at the middle
+ * OS_RESIDENT_SIZE_MAX bytes of a larger range. Any address and size. */
 HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
-/* Makes it zero: what is resident is written, the rest stays without memory. Any address and size.
- */
+/* Makes memory zero. Pages without memory stay without, unless they are few between others. Any
+ * address and size. */
 HAK_HIDDEN void hak__os_clear(void *address, size_t size);
 
-/* Milliseconds of a monotonic clock, a few ms coarse; wraps after 49 days: compare differences
- * only. */
+/* Milliseconds of a monotonic clock with a resolution of a few milliseconds. It wraps after 49
+ * days, so only differences have a meaning. */
 HAK_HIDDEN uint32_t hak__os_clock_ms(void);
-/* Microseconds of the same, to the microsecond; 0 when the kernel will not say. */
+/* Microseconds of a monotonic clock with a resolution of a microsecond; 0 if the kernel does not
+ * say. */
 HAK_HIDDEN uint64_t hak__os_clock_us(void);
 
-/* What this thread has used: of its processor, outside the kernel and in it, in microseconds, as
- * exact as the kernel keeps it (a tick of 1 to 10 ms); page faults. Zeroes when it will not say. */
-struct os_usage {
-    uint64_t user_us;
-    uint64_t system_us;
-    uint64_t faults;
-};
-HAK_HIDDEN struct os_usage hak__os_usage(void);
-
+/* Sleeps for so many milliseconds, or until a signal comes. */
 HAK_HIDDEN void hak__os_sleep_ms(uint32_t duration_ms);
 
-/* Sleeps while *word == value, until woken or for no reason. */
+/* Sleeps while *word == value, until it is woken. It may also return for no reason. */
 HAK_HIDDEN void hak__os_wait(uint32_t *word, uint32_t value);
-/* The same for at most so long. False: that long has passed, or a signal came. */
+/* The same, but for at most `duration_ms`. False: that time has passed, or a signal came. */
 HAK_HIDDEN bool hak__os_wait_ms(uint32_t *word, uint32_t value, uint32_t duration_ms);
-/* Wakes one sleeper. */
+/* Wakes one thread, or all threads, that sleep on the word. */
 HAK_HIDDEN void hak__os_wake(uint32_t *word);
 HAK_HIDDEN void hak__os_wake_all(uint32_t *word);
 
-/* Blocks the calling thread's signals, but for those that its own instructions raise and the C
- * library's own. Returns what hak__os_restore_signals wants. */
+/* Blocks the calling thread's signals, except those that its own instructions raise and those that
+ * the C library uses. Returns the argument for hak__os_restore_signals. */
 HAK_HIDDEN uint64_t hak__os_block_signals(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
 
-/* Writes all of it to standard error or gives up silently. Descriptor 2 counts as standard error if
- * it is what it was when the process started, what descriptor 1 is, a pipe, a terminal or a file
- * that is appended to: a data file or a connection may have got the number of a closed one. */
+/* Writes `size` bytes to standard error; a failure is ignored. Programs may close descriptor 2 and
+ * open a data file or a connection under its number. So it writes only if descriptor 2 is what it
+ * was at start, the same file as descriptor 1, a pipe, a terminal, or a file opened for appending.
+ */
 HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
-/* For hak__os_init: what descriptor 2 is now. */
+/* For hak__os_init: notes what descriptor 2 is now. */
 HAK_HIDDEN void hak__os_note_error_file(void);
-/* Opens `path` for appending (created with mode 0644), -errno on failure; the caller closes it. */
+/* Opens `path` for appending, and creates it with mode 0644. Returns a descriptor that the caller
+ * closes, or -errno. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
-/* A file that stays open for the process and its forked children. */
+/* A file that stays open in the process and its forked children. */
 struct os_kept {
-    int descriptor; /* OS_KEPT_MIN or above, where programs do not look; -1: none */
+    int descriptor; /* at least OS_KEPT_MIN, a number that programs do not expect; -1: none */
     uint64_t device;
     uint64_t inode;
 };
 #define OS_KEPT_MIN 512
-/* Another number for `descriptor`. */
+/* Keeps the file of `descriptor` open under another number, which exec closes. `descriptor` stays
+ * open. */
 HAK_HIDDEN struct os_kept hak__os_keep(int descriptor);
-/* As hak__os_open_append; `descriptor` is -1 when it cannot be opened or kept. exec closes it. */
+/* Opens `path` as hak__os_open_append does and keeps it. Descriptor -1: that failed. */
 HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
-/* False when the program has closed the descriptor or opened another file under its number, and
- * when the file was deleted. */
+/* False: the program has closed the descriptor or opened another file under its number, or the file
+ * was deleted. */
 HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
-/* Reads the start of a file; returns bytes, at most `size`, or -errno. */
+/* Reads the first `size` bytes of a file at most. Returns the bytes read, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
-/* True when, besides the calling thread, only the remains of an ended main thread are left in the
- * process, and when there is no /proc that could say. */
+/* True: the calling thread is the only one left, apart from the remains of an ended main thread.
+ * Also true if there is no /proc, which would say so. */
 HAK_HIDDEN bool hak__os_is_last_thread(void);
-/* What debuggers and /proc call the calling thread; at most 15 characters. */
+/* Sets the calling thread's name for debuggers and /proc, at most 15 characters. */
 HAK_HIDDEN void hak__os_name_thread(const char *name);
-/* 0 when all of it is written, else -errno. */
+/* Writes all `size` bytes to a descriptor. */
 HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
-/* Why a file could not be opened or written, in words: `error` is -errno. */
+/* Why a file could not be opened or written, in words. `error` is -errno. */
 HAK_HIDDEN const char *hak__os_file_error(int error);
 HAK_HIDDEN void hak__os_close(int descriptor);
 HAK_HIDDEN uint32_t hak__os_process_id(void);
+/* Ends the process with SIGABRT. */
 HAK_HIDDEN __attribute__((noreturn)) void hak__os_abort(void);
 
 #endif

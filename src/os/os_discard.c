@@ -1,11 +1,13 @@
-/* os_discard.c: what is to be unmapped and cannot be. See os.h. */
+/* os_discard.c: unmaps memory later if the kernel refuses to unmap it now. See os.h.
+ *
+ * munmap fails if it would split a mapping, and the process may have no further one. */
 #include "os/os.h"
 
 #include "base/atomics.h"
 #include "base/compiler.h"
 
-/* What the kernel would not unmap: a stack that lies in the memory itself. Only pushed to and taken
- * whole, so no ABA. */
+/* A stack of the ranges that the kernel refused to unmap. Each entry lies in its own range. Threads
+ * push entries one by one and take the whole stack at once, so there is no ABA. */
 struct discarded {
     struct discarded *next;
     size_t size;
@@ -30,11 +32,11 @@ void hak__os_discard(void *address, size_t size)
     hak__os_purge(address, size);
     struct discarded *discarded = address;
     discarded->size = size;
-    atomic_add_relaxed(&shared_discarded_bytes, size); /* a report's */
+    atomic_add_relaxed(&shared_discarded_bytes, size); /* for reports */
     discarded_push(discarded, discarded);
 }
 
-/* Ends at the first refusal: the others would meet the same. */
+/* Ends at the first refusal, because the kernel would refuse the other ranges, too. */
 size_t hak__os_discard_again(void)
 {
     if (HAK_LIKELY(atomic_load_relaxed(&shared_discarded) == NULL)) {

@@ -1,4 +1,5 @@
-/* os_file.c: the files that hakmem writes, and the one that it keeps open. See os.h. */
+/* os_file.c: the files that hakmem writes, and the file that it keeps open for a report at exit.
+ * See os.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -49,7 +50,7 @@ const char *hak__os_file_error(int error)
     }
 }
 
-/* What a descriptor refers to. */
+/* The file that a descriptor refers to. */
 struct os_file {
     bool known;
     mode_t mode;
@@ -81,7 +82,7 @@ void hak__os_note_error_file(void)
     os_error_file = os_identify(STDERR_FILENO);
 }
 
-/* Programs open their logs for appending, and their data files seldom. */
+/* True: the descriptor is open for appending, as logs usually are and data files seldom. */
 static bool os_appends(int descriptor)
 {
     int saved = errno;
@@ -116,11 +117,11 @@ struct os_kept hak__os_keep(int descriptor)
 struct os_kept hak__os_keep_append(const char *path)
 {
     struct os_kept kept = {-1, 0, 0};
-    int low = os_open_append(path, O_NONBLOCK); /* a pipe that nobody reads yet is opened at exit */
+    int low = os_open_append(path, O_NONBLOCK); /* a pipe without a reader must not block here */
     if (low >= 0) {
         if (S_ISFIFO(os_identify(low).mode)) {
             int saved = errno;
-            syscall(SYS_fcntl, low, F_SETFL, O_APPEND); /* writes wait */
+            syscall(SYS_fcntl, low, F_SETFL, O_APPEND); /* later writes wait for the reader */
             errno = saved;
         }
         kept = hak__os_keep(low);
@@ -140,4 +141,40 @@ void hak__os_close(int descriptor)
     int saved = errno;
     close(descriptor);
     errno = saved;
+}
+
+int hak__os_write(int descriptor, const char *text, size_t size)
+{
+    int saved = errno;
+    int error = 0;
+    while (size != 0) {
+        ssize_t written = syscall(SYS_write, descriptor, text, size);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            error = written < 0 ? -errno : -EIO;
+            break;
+        }
+        text += written;
+        size -= (size_t)written;
+    }
+    errno = saved;
+    return error;
+}
+
+long hak__os_read_file(const char *path, char *buffer, size_t size)
+{
+    int saved = errno;
+    long result = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (result < 0) {
+        result = -errno;
+    } else {
+        long descriptor = result;
+        result = syscall(SYS_read, descriptor, buffer, size);
+        result = result < 0 ? -errno : result;
+        syscall(SYS_close, descriptor);
+    }
+    errno = saved;
+    return result;
 }

@@ -1,4 +1,4 @@
-/* os_pages.c: what the kernel is told and asked about pages. See os.h. */
+/* os_pages.c: purging, the choice of page sizes, residency, and clearing. See os.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -16,7 +16,9 @@
 #endif
 
 #define OS_PAGE_SIZE_MIN 4096u
-/* Fewer pages than this are cleared with their neighbours: less work than a system call. */
+/* A gap of fewer pages without memory is cleared with its neighbours, which takes less time than a
+ * system call (docs/decisions/0039). Twice: fewer system calls, and more pages to read. Half: the
+ * reverse. */
 #define CLEAR_GAP_PAGES 4u
 
 static int os_advise(enum os_call call, void *address, size_t size, int advice)
@@ -48,7 +50,7 @@ int hak__os_populate(void *address, size_t size)
     return os_advise(OS_CALL_POPULATE, address, size, MADV_POPULATE_WRITE);
 }
 
-/* A byte a page, whose lowest bit says that it is resident. */
+/* One byte for each OS page; its lowest bit says that the page is resident. */
 struct residency {
     unsigned char pages[OS_RESIDENT_SIZE_MAX / OS_PAGE_SIZE_MIN];
 };
@@ -75,7 +77,8 @@ size_t hak__os_resident(const void *address, size_t size)
     return resident * hak__os_page_size();
 }
 
-/* Writes zeroes where there is something else: pages that were only read have no memory. */
+/* Makes pages zero. It reads each page first and writes only to pages that are not zero, because a
+ * page that is only read takes no memory. */
 static void clear_pages(unsigned char *start, size_t size)
 {
     size_t page = hak__os_page_size();
@@ -91,8 +94,8 @@ static void clear_pages(unsigned char *start, size_t size)
     }
 }
 
-/* At most OS_RESIDENT_SIZE_MAX bytes of whole pages. What is not resident may be in a swap area:
- * it is given back, too. */
+/* Makes whole pages zero, at most OS_RESIDENT_SIZE_MAX bytes. A page that is not resident may lie
+ * in a swap area with its contents. So long gaps without memory are purged, not skipped. */
 static void clear_part(unsigned char *start, size_t size)
 {
     struct residency residency;

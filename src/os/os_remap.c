@@ -1,4 +1,8 @@
-/* os_remap.c: mappings that grow, shrink and move. See os.h. */
+/* os_remap.c: grows, shrinks and moves mappings. See os.h.
+ *
+ * mremap to a fixed address may fail after the kernel has unmapped the target. Another thread may
+ * then map memory there. So a random mark is written to the target before each move: after a failed
+ * move, the mark tells whether the memory there is still the caller's. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -27,7 +31,7 @@ static void *os_mremap(void *address, size_t old_size, size_t new_size, int flag
     return mremap(address, old_size, new_size, flags, place);
 }
 
-/* A number that no other mapping holds. */
+/* A random number that other memory is not expected to contain. */
 static uint64_t os_new_mark(void)
 {
     static uint64_t shared_marks;
@@ -35,8 +39,8 @@ static uint64_t os_new_mark(void)
     return hak__os_random_seed() + count * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* Asks the kernel whether `value` is at `word`, which may be unmapped or another thread's: a wait
- * of no duration reads the word and changes nothing. */
+/* True: `value` is at `word`, which may be unmapped or another thread's memory. A futex wait
+ * without duration makes the kernel read the word, and changes nothing. */
 static bool os_holds(uint32_t *word, uint32_t value)
 {
     static const struct timespec none = {0, 0};
@@ -45,9 +49,9 @@ static bool os_holds(uint32_t *word, uint32_t value)
            errno == ETIMEDOUT;
 }
 
-/* A move to `to` failed. Depending on the kernel's version and on the reason, what was there is
- * unmapped or as it was. If it is unmapped another thread may have mapped something there since:
- * that holds another number than `mark`. True: there are zeroes of ours again. */
+/* After a failed move to `to`: makes `to` the caller's again, mapped and zero. Depending on the
+ * kernel's version and on the reason, it is unmapped or as it was. False: another thread has mapped
+ * memory there meanwhile, which does not contain `mark`. */
 static bool os_is_ours_again(void *to, size_t size, uint64_t mark)
 {
     uint32_t *words = to;
@@ -68,14 +72,14 @@ static bool os_is_ours_again(void *to, size_t size, uint64_t mark)
     return true;
 }
 
-/* As hak__os_move; the mapping may grow on the way. */
+/* As hak__os_move; the mapping may grow to `new_size` on the way. Changes errno. */
 static int os_move(void *from, size_t old_size, size_t new_size, void *to, bool leaves)
 {
     uint64_t mark = os_new_mark();
     *(volatile uint64_t *)to = mark;
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (leaves ? MREMAP_DONTUNMAP : 0);
     if (os_mremap(from, old_size, new_size, flags, to) != MAP_FAILED) {
-        hak__os_uncharge(leaves ? 0 : old_size); /* what was at the target was charged, too */
+        hak__os_uncharge(leaves ? 0 : old_size); /* the target stays charged */
         return 0;
     }
     int error = -errno;
@@ -117,14 +121,15 @@ int hak__os_extend(void *address, size_t size)
     return error;
 }
 
-/* A mapping to move to comes first: the kernel would choose an address of any alignment. */
+/* Grows a mapping and moves it to a multiple of `alignment`. It maps the target first, because the
+ * kernel itself would choose an address with any alignment. Changes errno. */
 static void *os_grow_aligned(void *address, size_t old_size, size_t new_size, size_t alignment)
 {
     void *place;
     if (hak__os_map(new_size, alignment, &place) != 0) {
         return MAP_FAILED;
     }
-    hak__os_small(place, new_size); /* os_move touches it */
+    hak__os_small(place, new_size); /* os_move writes to it, which must not cost a huge page */
     int error = os_move(address, old_size, new_size, place, false);
     if (error != 0 && error != -EEXIST) {
         hak__os_discard(place, new_size);
@@ -143,7 +148,7 @@ int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignm
     } else {
         bool aligned = alignment == 0 || ((uintptr_t)address & (alignment - 1)) == 0;
         if (alignment != page &&
-            aligned) { /* the last page alone: the rest may be several mappings */
+            aligned) { /* grows its last page only: the others may be in other mappings */
             int error = hak__os_extend((char *)address + old_size, new_size - old_size);
             result = error == 0 ? address : MAP_FAILED;
             errno = -error;

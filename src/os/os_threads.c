@@ -1,17 +1,31 @@
-/* os_threads.c: sleeping, waking and signals, a part of os.h on Linux. See os_linux.c for why calls
- * go by syscall(). */
+/* os_threads.c: sleeping, waking and signals, a part of os.h on Linux. See os_machine.c for how
+ * the kernel is called. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Headers older than the kernel they run on lack these; the values are part of the kernel's ABI. */
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2u
+#endif
+
+/* Of a process's directory of threads: its own two, besides one for each thread. */
+#define OS_TASKS_LINKS 2u
 
 static struct timespec os_duration(uint32_t duration_ms)
 {
@@ -33,7 +47,7 @@ static bool os_wait(uint32_t *word, uint32_t value, const struct timespec *durat
     bool woken = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, duration, NULL, 0) == 0 ||
                  errno == EAGAIN;
     if (!woken && errno != EINTR && errno != ETIMEDOUT) {
-        syscall(SYS_sched_yield); /* no futex here (ENOSYS), or a filter: wait by yielding */
+        syscall(SYS_sched_yield); /* futex is missing or denied: the caller tries again */
     }
     errno = saved;
     return woken;
@@ -68,9 +82,9 @@ void hak__os_wake_all(uint32_t *word)
     os_wake(word, INT_MAX);
 }
 
-/* The kernel's set has a bit for each signal, from 1 on. */
+/* In the kernel's set of signals, bit 0 is signal 1. */
 #define OS_SIGNAL(number) (UINT64_C(1) << ((number)-1))
-/* No thread's set: nobody can block all. */
+/* Says that blocking failed. No thread's set has this value, because SIGKILL cannot be blocked. */
 #define OS_SIGNALS_UNCHANGED UINT64_MAX
 
 uint64_t hak__os_block_signals(void)
@@ -79,7 +93,7 @@ uint64_t hak__os_block_signals(void)
     uint64_t blocked, own = OS_SIGNAL(SIGSEGV) | OS_SIGNAL(SIGBUS) | OS_SIGNAL(SIGILL) |
                             OS_SIGNAL(SIGFPE) | OS_SIGNAL(SIGTRAP) | OS_SIGNAL(SIGSYS) |
                             OS_SIGNAL(SIGABRT);
-    /* 32 to 34: how the C libraries cancel threads and change their rights */
+    /* The C libraries use signals 32 to 34 to cancel threads and to change their rights. */
     uint64_t all = ~(own | OS_SIGNAL(32) | OS_SIGNAL(33) | OS_SIGNAL(34));
     if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &blocked, sizeof blocked) != 0) {
         blocked = OS_SIGNALS_UNCHANGED;
@@ -94,5 +108,34 @@ void hak__os_restore_signals(uint64_t blocked)
     if (blocked != OS_SIGNALS_UNCHANGED) {
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, sizeof blocked);
     }
+    errno = saved;
+}
+
+bool hak__os_is_last_thread(void)
+{
+    int saved = errno;
+    char path[1];
+    struct stat tasks;
+    /* It opens no file: an open file would change the descriptor that an open in another thread
+     * returns. If the main thread has ended, the link to the program's file is gone. */
+    bool last = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0 ||
+                (tasks.st_nlink <= OS_TASKS_LINKS + 2 &&
+                 syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0);
+    errno = saved;
+    return last;
+}
+
+bool hak__os_leave_descriptors(void)
+{
+    int saved = errno;
+    bool left = syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) == 0;
+    errno = saved;
+    return left;
+}
+
+void hak__os_name_thread(const char *name)
+{
+    int saved = errno;
+    syscall(SYS_prctl, PR_SET_NAME, name);
     errno = saved;
 }

@@ -1,5 +1,5 @@
-/* vdso.c: see vdso.h. The kernel hands over the address of an ELF image that is mapped but not
- * relocated; its dynamic section leads to the symbols (ELF gABI, chapter 5). */
+/* vdso.c: see vdso.h. The kernel gives the process the address of an ELF image that is mapped but
+ * not relocated. The dynamic section of the image leads to its symbols (ELF gABI, chapter 5). */
 #include "os/vdso.h"
 
 #include <link.h>
@@ -8,11 +8,11 @@
 #include "base/text.h"
 
 struct vdso {
-    uintptr_t bias; /* memory address - address in the image's tables */
+    uintptr_t bias; /* add to an address in the image's tables to get a memory address */
     const ElfW(Sym) * symbols;
     const char *strings;
     const uint32_t *hash;     /* DT_HASH: bucket count, symbol count, ... */
-    const uint32_t *gnu_hash; /* DT_GNU_HASH, where DT_HASH is not made any more */
+    const uint32_t *gnu_hash; /* DT_GNU_HASH, for images without DT_HASH */
 };
 
 static void vdso_read_dynamic(struct vdso *vdso, const ElfW(Dyn) * entry)
@@ -38,8 +38,8 @@ static void vdso_read_dynamic(struct vdso *vdso, const ElfW(Dyn) * entry)
     }
 }
 
-/* Symbols in the table. The GNU form does not say how many: a bucket names the first of its chain,
- * the chain with the highest ends the table, and an odd hash value ends a chain. */
+/* The number of symbols. DT_GNU_HASH does not contain it: each bucket names the first symbol of a
+ * chain, the chain with the highest symbol is the last one, and an odd hash value ends a chain. */
 static uint32_t vdso_symbol_count(const struct vdso *vdso)
 {
     if (vdso->hash != NULL) {

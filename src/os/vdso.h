@@ -1,11 +1,11 @@
-/* vdso.h: functions of the vDSO, the small library that the kernel maps into every process
- * (vdso(7)). */
+/* vdso.h: finds functions of the vDSO, the small library that the kernel maps into each process
+ * (vdso(7)). hakmem reads the clock with it, without a system call. */
 #ifndef HAK_OS_VDSO_H
 #define HAK_OS_VDSO_H
 
 #include "base/compiler.h"
 
-/* The address of the function `name`, NULL when there is no vDSO or no such function in it. */
+/* The address of the function `name`. NULL: there is no vDSO, or it has no such function. */
 HAK_HIDDEN void *hak__vdso_find(const char *name);
 
 #endif

@@ -1,17 +1,20 @@
-/* cxx.cc: operators new and delete.
+/* cxx.cc: the operators new and delete.
  *
- * A program may replace operator new(size_t) and operator delete(void *), or any other form, and
- * expects the rest to end up in its own ([new.delete]): so all but the few at the bottom of it go
- * through the address the loader bound the more basic form to.
+ * A program may replace any form of new or delete, and expects the forms built on it to use its own
+ * ([new.delete] in the C++ standard). So all forms but the most basic ones call a more basic form,
+ * through the address that the loader has bound:
  *
- *   new[] -> new          delete[], sized, nothrow -> delete     aligned new[] -> aligned new
- *   nothrow -> its throwing form, unless that is ours             ... delete ... -> aligned delete
- *   new, aligned new: the fast path, then new_failed: new handler, ..., throw bad_alloc
- *   delete, aligned delete: hak_free, in libc.c
+ *   new[]                            -> new
+ *   aligned new[]                    -> aligned new
+ *   nothrow new, of any kind         -> its throwing form, if the program has replaced that
+ *   delete[], sized, nothrow delete  -> delete; the aligned ones -> aligned delete
+ *   new, aligned new                 -> the fast path; without memory new_failed: calls the new
+ *                                       handler, and throws bad_alloc if there is none
+ *   delete, aligned delete           -> hak_free, in libc.c
  *
- * The library serves C programs too and so must not need libstdc++: whatever it takes from the C++
- * runtime is a weak reference. A C program that loads a C++ library (python, nginx) has a runtime
- * that nothing was bound to: new_failed looks for it by name. */
+ * The library also serves C programs, so it must not need libstdc++: all it takes from the C++
+ * runtime are weak references. If a C program loads a C++ library (python, nginx), these references
+ * stay unbound although there is a runtime. new_failed then looks the runtime up by name. */
 #include <cstddef>
 #include <cstdint>
 #include <dlfcn.h>
@@ -20,13 +23,13 @@
 
 #include "hakmem/hakmem.h"
 
-extern "C" { /* C's headers, which know no C++ */
+extern "C" { /* the headers are C */
 #include "core/diagnose.h"
 #include "front/short.h"
 }
 
-/* What throw, catch and unwinding refer to (Itanium C++ ABI, 2.4 and 2.5, and the compilers' own
- * helpers). Said to the assembler, because no declaration stands for most of them. */
+/* The symbols that throw, catch and unwinding refer to (Itanium C++ ABI, 2.4 and 2.5, and helpers
+ * of the compilers). The assembler makes them weak, because most of them have no declaration. */
 #define CXX_WEAK(symbol) __asm__(".weak " symbol)
 CXX_WEAK("_ZTISt9bad_alloc");
 CXX_WEAK("_ZTVSt9bad_alloc");
@@ -42,21 +45,22 @@ CXX_WEAK("_ZSt9terminatev");
 #elif __GNUC__ >= 13
 CXX_WEAK("__cxa_call_terminate");
 #endif
-/* Older C libraries have it in a library of their own; a static program may lack it. The other two
- * are looked up: a linker warns of each static program that refers to dlopen. */
+/* Weak: older C libraries have dlsym in a library of their own, and a static program may lack it.
+ * dlopen and dlclose are looked up by name, because a linker warns of every static program that
+ * refers to dlopen. */
 #pragma weak dlsym
 
 #if !defined(__clang__)
-/* The partner of our sized delete is in libc.c; aliases need no attributes. */
+/* The unsized partner of the sized delete is in libc.c, and aliases need no attributes. */
 #pragma GCC diagnostic ignored "-Wsized-deallocation"
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #endif
 
-/* Weak, so that a program that is linked with libhakmem.a may define its own. */
+/* Weak, so that a program linked with libhakmem.a may define its own. */
 #define CXX_OPERATOR HAK_API __attribute__((weak))
 
 extern "C" {
-/* Under other names, so that the compiler takes nothing for granted. */
+/* Declared under other names, so that the compiler assumes nothing about them. */
 __attribute__((weak)) std::new_handler cxx_get_new_handler() __asm__("_ZSt15get_new_handlerv");
 __attribute__((weak)) void cxx_throw() __asm__("__cxa_throw");
 HAK_API void *cxx_new(size_t size) __asm__("_Znwm");
@@ -73,7 +77,8 @@ HAK_API void cxx_delete_array_aligned(void *, std::align_val_t) noexcept
 namespace
 {
 
-/* What the loader bound. Volatile: the compiler must not see that they point to this very file. */
+/* The addresses that the loader has bound. Volatile, so that the compiler does not replace them by
+ * the functions of this file. */
 #define CXX_BOUND(name, symbol) decltype(&symbol) const volatile name = symbol
 CXX_BOUND(bound_new, cxx_new);
 CXX_BOUND(bound_new_array, cxx_new_array);
@@ -86,7 +91,7 @@ CXX_BOUND(bound_delete_array_aligned, cxx_delete_array_aligned);
 
 /* --- no memory --- */
 
-/* What new needs of the C++ runtime when nothing of it was bound. */
+/* What new needs of the C++ runtime, for when the loader has bound nothing of it. */
 struct cxx_runtime {
     std::new_handler (*get_new_handler)();
     void *(*allocate_exception)(size_t size);
@@ -96,6 +101,7 @@ struct cxx_runtime {
     void *bad_alloc_table;
 };
 
+/* Looks up `name` in a library. False: it is not there. */
 template <typename Pointer>
 bool cxx_find(void *library, const char *name, Pointer *pointer)
 {
@@ -103,7 +109,8 @@ bool cxx_find(void *library, const char *name, Pointer *pointer)
     return *pointer != nullptr;
 }
 
-/* The runtime of a library that the program has loaded privately. */
+/* Finds the runtime of a C++ library that the program has loaded privately. False: there is none.
+ */
 bool cxx_find_runtime(cxx_runtime *runtime)
 {
     void *(*open)(const char *, int) = nullptr;
@@ -124,14 +131,14 @@ bool cxx_find_runtime(cxx_runtime *runtime)
                     cxx_find(library, "_ZTVSt9bad_alloc", &runtime->bad_alloc_table);
         }
         if (library != nullptr) {
-            close(library); /* its user keeps it */
+            close(library); /* the library that uses it keeps it loaded */
         }
     }
     return found;
 }
 
-/* throw std::bad_alloc() by hand: the object is nothing but a pointer into its virtual table, past
- * the offset and the type (Itanium C++ ABI, 2.5.2). */
+/* Throws std::bad_alloc without a bound runtime. The object is one pointer into its virtual table,
+ * past the table's offset and type (Itanium C++ ABI, 2.5.2). */
 void cxx_throw_by(const cxx_runtime *runtime)
 {
     void *exception = runtime->allocate_exception(sizeof(std::bad_alloc));
@@ -139,8 +146,8 @@ void cxx_throw_by(const cxx_runtime *runtime)
     runtime->throw_exception(exception, runtime->bad_alloc_type, runtime->destroy_bad_alloc);
 }
 
-/* The program's handler may find memory, throw, or end the process. nullptr: there is none (left).
- */
+/* Calls the program's new handler until an allocation succeeds. The handler may free memory, throw,
+ * or end the process. nullptr: there is no handler, or it has removed itself. */
 void *new_ask_handler(decltype(&cxx_get_new_handler) get_new_handler, size_t size, size_t alignment)
 {
     for (;;) {
@@ -156,6 +163,7 @@ void *new_ask_handler(decltype(&cxx_get_new_handler) get_new_handler, size_t siz
     }
 }
 
+/* As new_failed, without a bound runtime. */
 HAK_COLD void *new_failed_unbound(size_t size, size_t alignment)
 {
     cxx_runtime runtime;
@@ -170,6 +178,7 @@ HAK_COLD void *new_failed_unbound(size_t size, size_t alignment)
     return pointer;
 }
 
+/* The allocation has failed: asks the new handler, or throws std::bad_alloc. */
 HAK_COLD void *new_failed(size_t size, size_t alignment)
 {
     if (cxx_throw == nullptr) {
@@ -182,7 +191,8 @@ HAK_COLD void *new_failed(size_t size, size_t alignment)
     return pointer;
 }
 
-/* Without a bound runtime what a handler throws could not be caught here: then none is asked. */
+/* As new_failed, but returns nullptr instead of throwing. Without a bound runtime nothing that a
+ * handler throws could be caught here, so no handler is called. */
 HAK_COLD void *new_failed_nothrow(size_t size, size_t alignment) noexcept
 {
     if (cxx_throw == nullptr) {
@@ -219,7 +229,7 @@ HAK_NOINLINE void *new_aligned_slow_nothrow(size_t size, size_t alignment) noexc
     return HAK_LIKELY(pointer != nullptr) ? pointer : new_failed_nothrow(size, alignment);
 }
 
-/* The program's own throwing form, made nothrow. */
+/* Calls the program's own throwing form; nullptr if that throws. */
 template <typename Call>
 HAK_COLD void *new_theirs(Call call) noexcept
 {
@@ -263,7 +273,7 @@ CXX_OPERATOR void *operator new[](size_t size, std::align_val_t align)
     return bound_new_aligned(size, align);
 }
 
-/* The four above under names that stay ours. */
+/* The four operators above under names that no program can replace. */
 extern "C" {
 HAK_HIDDEN void *cxx_own_new(size_t) __attribute__((alias("_Znwm")));
 HAK_HIDDEN void *cxx_own_new_array(size_t) __attribute__((alias("_Znam")));
@@ -315,7 +325,7 @@ CXX_OPERATOR void operator delete[](void *pointer) noexcept
     bound_delete(pointer);
 }
 
-/* The size is of no use to a release build: the slab knows it. */
+/* Only debug builds check the size. Release builds do not need it: the slab knows it. */
 CXX_OPERATOR void operator delete(void *pointer, size_t size) noexcept
 {
     if (HAK_LEVEL >= 1 && bound_delete == hak_free) {

@@ -1,11 +1,11 @@
-/* dlopen.c: the C library's dlopen, but RTLD_DEEPBIND does not hide the allocator from a library.
+/* dlopen.c: dlopen without RTLD_DEEPBIND, a flag that would give a library another malloc.
  *
- * With that flag a library's malloc and free would be the C library's own, while everything it
- * gets from others (strdup, asprintf, the program) is ours: freeing it would end the process or
- * corrupt it. So the flag is left out, unless HAKMEM_KEEP_DEEPBIND says otherwise
- * (docs/decisions/0006-deepbind.md).
+ * With the flag, a library's own calls of malloc and free go to the C library. Blocks that it gets
+ * from others (strdup, asprintf, the program) are hakmem's, and freeing them with the C library's
+ * free ends the process or corrupts its memory. So dlopen drops the flag, unless
+ * HAKMEM_KEEP_DEEPBIND=1 (docs/decisions/0006-deepbind.md).
  *
- * In the shared library only: a static program's dlopen has to stay the C library's. */
+ * This file is in the shared library only: a static program must use the C library's own dlopen. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -16,9 +16,9 @@
 
 typedef void *dlopen_function(const char *file, int mode);
 
-/* The loader takes the search path and the namespace of whoever it returns to. So the last call is
- * a jump, which returns to our caller: this file is compiled with -O2 in every form, and
- * tests/override/test_deepbind.c looks. */
+/* The loader finds the search path and the namespace of the caller by the return address. So the
+ * last call must be a jump, which returns to hakmem's caller. That is why this file is compiled
+ * with -O2 in every form; tests/override/test_deepbind.c checks it. */
 HAK_API void *dlopen(const char *file, int mode)
 {
     dlopen_function *next = (dlopen_function *)(uintptr_t)dlsym(RTLD_NEXT, "dlopen");

@@ -1,13 +1,13 @@
-/* libc.c: the C library's names for hakmem's functions, and operator delete. The C library's own
- * calls of malloc come here too.
+/* libc.c: the C library's names for hakmem's functions, and operator delete. Calls of malloc from
+ * inside the C library come here, too.
  *
- * In the unity form a name is an alias: the program's free is hak_free itself. In the many-file
- * form it is a tail call, as an alias cannot cross files. Operator delete is here, by its mangled
- * names (Itanium C++ ABI, 5.1), so that it is an alias as well; operator new, which may throw, is
- * in cxx.cc. What tells or tunes instead of allocating is in libc_reports.c. */
+ * In the unity build each name is an alias, so the program's free is hak_free itself. The build of
+ * many files uses tail calls, because an alias cannot cross files. Operator delete is here under
+ * its mangled names (Itanium C++ ABI, 5.1), so that it is an alias as well. Operator new, which may
+ * throw, is in cxx.cc. Functions that report or tune are in libc_reports.c. */
 #include "hakmem/hakmem.h"
 
-/* The attributes of the target, so that the compiler does not find the alias wanting. */
+/* Gives the alias the attributes of its target: compilers warn of an alias with fewer. */
 #if defined(__has_attribute)
 #if __has_attribute(copy)
 #define LIBC_COPY(target) __attribute__((copy(target)))
@@ -17,7 +17,8 @@
 #define LIBC_COPY(target)
 #endif
 
-/* LIBC_NAME(result, name, (parameters), target, (arguments)) */
+/* LIBC_NAME(result, name, (parameters), target, (arguments)): defines `name` as another name of
+ * `target`. */
 #if defined(HAK_UNITY)
 #define LIBC_NAME(result, name, parameters, target, arguments)                                     \
     HAK_API extern result name parameters LIBC_COPY(target) __attribute__((alias(#target)));
@@ -32,7 +33,7 @@
 
 #define LIBC_FREE(name) LIBC_NAME(void, name, (void *pointer), hak_free, (pointer))
 
-/* Names that must exist twice: malloc and __libc_malloc. */
+/* Names that exist twice, such as malloc and __libc_malloc. */
 #define LIBC_FAMILY(prefix)                                                                        \
     LIBC_NAME(void *, prefix##malloc, (size_t size), hak_malloc, (size))                           \
     LIBC_NAME(void *, prefix##calloc, (size_t count, size_t size), hak_calloc, (count, size))      \
@@ -58,16 +59,16 @@ LIBC_NAME(void, free_sized, (void *pointer, size_t size), hak_free_sized, (point
 LIBC_NAME(void, free_aligned_sized, (void *pointer, size_t alignment, size_t size),
           hak_free_aligned_sized, (pointer, alignment, size))
 
-/* glibc's has no const: another type, so no alias. */
+/* glibc's declaration has no const. The types differ, so this is no alias. */
 HAK_API size_t malloc_usable_size(void *pointer);
 size_t malloc_usable_size(void *pointer)
 {
     return hak_usable_size(pointer);
 }
 
-/* The two basic forms of operator delete; the others are in cxx.cc. What further registers hold, an
- * alignment, is of no use: a slab knows its class. Weak, so that a program that is linked with
- * libhakmem.a may define its own. */
+/* The two basic forms of operator delete; the others are in cxx.cc. hak_free ignores the alignment,
+ * because a slab knows its class. Weak, so that a program linked with libhakmem.a may define its
+ * own. */
 #pragma weak _ZdlPv
 #pragma weak _ZdlPvSt11align_val_t
 LIBC_FREE(_ZdlPv)

@@ -1,7 +1,7 @@
-/* libc_reports.c: the C library's names that tell about memory or tune it: malloc_stats,
- * malloc_info, mallinfo, mallopt, malloc_trim. The figures mean what glibc's mean as far as there
- * is such a thing here: its main arena is our superslabs, its mapped chunks are our whales. Other C
- * libraries (musl) have none of these. */
+/* libc_reports.c: functions of glibc that report about memory or tune malloc: malloc_stats,
+ * malloc_info, mallinfo, mallopt, malloc_trim. Their figures mean what they mean in glibc, as far
+ * as hakmem has the thing: superslabs stand for glibc's main arena, whales for its mapped chunks.
+ * Other C libraries (musl) lack these functions. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -28,7 +28,7 @@ HAK_API int malloc_trim(size_t keep)
 static void libc_write_error(void *argument, const char *piece, size_t size)
 {
     (void)argument;
-    hak__os_write(2, piece, size); /* the program asks, as it does for its own messages */
+    hak__os_write(2, piece, size); /* to whatever descriptor 2 is: the program asks for it */
 }
 
 HAK_API void malloc_stats(void)
@@ -36,7 +36,7 @@ HAK_API void malloc_stats(void)
     hak_report(HAK_REPORT_TEXT, libc_write_error, NULL);
 }
 
-/* --- malloc_info: XML as glibc writes it, all as one heap --- */
+/* --- malloc_info: XML as glibc writes it; all heaps count as one --- */
 
 static void libc_put_attribute(struct text *text, const char *name, uint64_t value)
 {
@@ -47,7 +47,7 @@ static void libc_put_attribute(struct text *text, const char *name, uint64_t val
     hak__text_put(text, "\"");
 }
 
-/* One element with up to two attributes after its type (NULL: none). */
+/* One element with its type, its size and, if `with_count`, its count. */
 static void libc_put_element(FILE *stream, const char *name, const char *type, uint64_t count,
                              uint64_t size, bool with_count)
 {
@@ -66,7 +66,7 @@ static void libc_put_element(FILE *stream, const char *name, const char *type, u
     fwrite(line, 1, text.length, stream);
 }
 
-/* Free objects of one class. */
+/* One element for the free objects of one size class. */
 static void libc_put_size(FILE *stream, uint32_t class_index, uint64_t count)
 {
     char line[160];
@@ -88,6 +88,7 @@ static uint64_t libc_free_objects(const struct class_census *of_class)
     return of_class->cached_count + of_class->in_slabs_count;
 }
 
+/* The totals that end a heap, or, if `whole`, the document. */
 static void libc_put_totals(FILE *stream, const struct census *census, bool whole)
 {
     uint64_t cached_count = 0;
@@ -121,7 +122,7 @@ HAK_API int malloc_info(int options, FILE *stream)
     }
     struct census census;
     hak__census_take(&census);
-    /* The stream may allocate: no lock is held. */
+    /* The stream may allocate, so no lock is held here. */
     fputs("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n", stream);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         uint64_t count = libc_free_objects(&census.classes[class_index]);
@@ -144,11 +145,11 @@ struct libc_info {
     size_t free_count; /* free objects */
     size_t whale_count;
     size_t whale_bytes;
-    size_t cached_count; /* of the free objects those in thread caches */
+    size_t cached_count; /* those of the free objects that are in thread caches */
     size_t cached_bytes;
-    size_t in_use_bytes; /* without whales */
-    size_t free_bytes;   /* arena - in use */
-    size_t releasable;   /* what malloc_trim gives back at least */
+    size_t in_use_bytes; /* whales not included */
+    size_t free_bytes;   /* arena - in_use_bytes */
+    size_t releasable;   /* free dirty slices, which malloc_trim gives back */
 };
 
 static struct libc_info libc_info_take(void)
@@ -190,7 +191,7 @@ HAK_API struct mallinfo2 mallinfo2(void)
 #endif
 #endif
 
-/* The old form has no room for more. */
+/* The fields of the old struct are ints. Larger values become INT_MAX. */
 static int libc_saturate(size_t value)
 {
     return value > INT_MAX ? INT_MAX : (int)value;
@@ -218,12 +219,13 @@ HAK_API struct mallinfo mallinfo(void)
 #define LIBC_MXFAST_MAX ((int)(80 * sizeof(size_t) / 4))
 #define LIBC_MMAP_THRESHOLD_MAX (4 * 1024 * 1024 * (int)sizeof(long))
 
-/* 1: accepted. Programs tune glibc with it and treat a refusal as an error, so what makes no
- * difference here is accepted as well; what a program would wait for in vain is refused. */
+/* Returns 1 if the parameter is accepted, else 0. Programs that tune glibc treat 0 as an error, so
+ * parameters without effect on hakmem are accepted. A parameter is refused if a program would rely
+ * on an effect that hakmem does not have. */
 HAK_API int mallopt(int parameter, int value)
 {
     switch (parameter) {
-    case M_TRIM_THRESHOLD: /* negative: memory is never given back */
+    case M_TRIM_THRESHOLD: /* negative: free memory is never returned to the OS */
         if (value < 0) {
             atomic_store_relaxed(&hak__knobs.purge_delay_ms, UINT32_MAX);
         }
@@ -238,7 +240,7 @@ HAK_API int mallopt(int parameter, int value)
     case M_ARENA_MAX:
     case M_CHECK_ACTION:
         return value >= 0;
-    case M_PERTURB: /* objects are not filled */
+    case M_PERTURB: /* hakmem does not fill objects */
         return value == 0;
     default:
         return 0;

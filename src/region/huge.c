@@ -1,69 +1,122 @@
-/* huge.c: see huge.h. */
+/* huge.c: watches blocks with small pages and times huge pages. The rules are in huge.h. */
 #include "region/huge.h"
-
-#include "base/bits.h"
-#include "core/lock.h"
-#include "os/os.h"
 
 #include <errno.h>
 
+#include "base/bits.h"
+#include "core/knobs.h"
+#include "core/lock.h"
+#include "os/os.h"
+
 uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
-const uint32_t *hak__huge_watcher;
 
-static uint32_t shared_timed_ms; /* when the last one was timed */
-static uint32_t shared_pause_ms; /* from then on; 0: none */
-static uint32_t shared_unknown;  /* 1: of the last watch nothing is known */
+/* A watched block: it has small pages, and later blocks are judged by it. */
+struct sample {
+    const void *address; /* NULL: the block was freed, or there is no sample */
+    size_t size;         /* bytes; 0: there is no sample */
+    size_t live;         /* bytes of its kind when it was new, itself included */
+    bool dense;          /* three quarters were resident at the last look */
+    bool counted;        /* it is part of `filled` of its kind */
+};
 
-/* What hak__huge_watcher waits for. */
-static struct {
-    uintptr_t address;
-    uint64_t looked_us; /* the last look, and what its thread had used by then */
-    uint64_t user_us;
-    uint64_t system_us;
-    uint64_t faults;
-    uint32_t looks;
-    uint32_t timed_ms; /* the last one that was timed before it */
-} shared_watch;
+struct evidence {
+    struct sample newest[2]; /* the newest block but one, and the newest */
+    size_t filled;           /* bytes of the kind that count as filled, by rule 3 */
+};
 
-/* May one be asked for? */
+static struct evidence evidence[HUGE_KINDS];
+static struct lock huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE); /* for all of it */
+
+/* Counts a look at a block by rule 3. A filled one about doubles `filled`, up to `live`; an
+ * unfilled one sets it to 0. Under HUGE. */
+static void evidence_count(struct evidence *kind, bool dense, size_t size, size_t live)
+{
+    size_t filled = 2 * kind->filled + size;
+    filled = filled < live ? filled : live;
+    kind->filled = !dense ? 0 : filled > kind->filled ? filled : kind->filled;
+}
+
+/* Looks at the sample, unless its block was freed, and counts it. A filled block counts once. Under
+ * HUGE. */
+static void sample_look(struct evidence *kind, struct sample *sample)
+{
+    if (sample->address != NULL) {
+        sample->dense =
+            hak__os_resident_percent(sample->address, sample->size) >= HUGE_DENSE_PERCENT;
+    }
+    if (!sample->dense || !sample->counted) {
+        evidence_count(kind, sample->dense, sample->size, sample->live);
+        sample->counted = sample->dense; /* an unfilled block is counted again when it is filled */
+    }
+}
+
+bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t heap)
+{
+    if (heap < hak__knobs.huge_threshold || hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
+        return false;
+    }
+    struct evidence *of_kind = &evidence[kind];
+    lock_acquire(&huge_lock);
+    struct sample *sample = &of_kind->newest[of_kind->newest[0].size == 0];
+    if (sample->size != 0) {
+        sample_look(of_kind, sample);
+    }
+    bool earned = live + size <= 2 * of_kind->filled;
+    lock_release(&huge_lock);
+    return earned;
+}
+
+void hak__huge_watch(enum huge_kind kind, void *address, size_t size, size_t live)
+{
+    struct sample *newest = evidence[kind].newest;
+    lock_acquire(&huge_lock);
+    newest[0] = newest[1];
+    newest[1] = (struct sample){address, size, live + size, false, false};
+    lock_release(&huge_lock);
+}
+
+bool hak__huge_unwatch(const void *address)
+{
+    bool watched = false;
+    lock_acquire(&huge_lock);
+    for (size_t i = 0; i < 2 * HUGE_KINDS && !watched; i++) {
+        struct sample *sample = &evidence[i / 2].newest[i % 2];
+        if (sample->address == address) {
+            sample_look(&evidence[i / 2], sample);
+            sample->address = NULL;
+            watched = true;
+        }
+    }
+    lock_release(&huge_lock);
+    return watched;
+}
+
+void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t live)
+{
+    lock_acquire(&huge_lock);
+    if (evidence[kind].filled != 0) {
+        evidence_count(&evidence[kind], true, size, live);
+    }
+    lock_release(&huge_lock);
+}
+
+/* How long huge pages take. Hints: all accesses are relaxed. */
+static uint32_t shared_timed_ms; /* when the last huge page was judged */
+static uint32_t shared_pause_ms; /* for so long none is asked for; 0: they come quickly */
+
 static bool huge_pause_is_over(uint32_t now_ms)
 {
     return now_ms - atomic_load_relaxed(&shared_timed_ms) >= atomic_load_relaxed(&shared_pause_ms);
 }
 
-/* One is timed in a tick of the clock. */
-static bool huge_is_to_time(uint32_t now_ms)
+/* Notes whether a huge page came quickly: ends the pauses, or doubles the pause. */
+static void huge_judge(bool quick, uint32_t now_ms)
 {
-    return now_ms != atomic_load_relaxed(&shared_timed_ms) && hak__huge_page_us_max != UINT64_MAX;
-}
-
-/* Returns `quick`. */
-static bool huge_judge(bool quick, uint32_t now_ms)
-{
-    uint32_t pause = 0;
-    if (!quick) {
-        pause = 2 * atomic_load_relaxed(&shared_pause_ms);
-        pause = pause == 0 ? HUGE_PAUSE_MS_MIN : pause;
-        pause = pause < HUGE_PAUSE_MS_MAX ? pause : HUGE_PAUSE_MS_MAX;
-    }
+    uint32_t pause = 2 * atomic_load_relaxed(&shared_pause_ms);
+    pause = pause < HUGE_PAUSE_MS_MIN ? HUGE_PAUSE_MS_MIN : pause;
+    pause = pause < HUGE_PAUSE_MS_MAX ? pause : HUGE_PAUSE_MS_MAX;
     atomic_store_relaxed(&shared_timed_ms, now_ms);
-    atomic_store_relaxed(&shared_pause_ms, pause);
-    atomic_store_relaxed(&shared_unknown, 0u);
-    return quick;
-}
-
-/* Makes the huge page at `address` resident; false if that took too long. What is resident (memory
- * that is locked as it is mapped) says nothing, nor does a kernel before 5.14: then it is as it was
- * the last time. */
-static bool huge_time(uintptr_t address, uint32_t now_ms)
-{
-    uint64_t start = hak__os_clock_us();
-    if (hak__os_resident((const void *)address, HUGE_PAGE_SIZE) == HUGE_PAGE_SIZE ||
-        hak__os_populate((void *)address, HUGE_PAGE_SIZE) != 0) {
-        atomic_store_relaxed(&shared_timed_ms, now_ms);
-        return atomic_load_relaxed(&shared_pause_ms) == 0;
-    }
-    return huge_judge(hak__os_clock_us() - start <= hak__huge_page_us_max, now_ms);
+    atomic_store_relaxed(&shared_pause_ms, quick ? 0 : pause);
 }
 
 bool hak__huge_is_quick(void)
@@ -71,137 +124,69 @@ bool hak__huge_is_quick(void)
     return atomic_load_relaxed(&shared_pause_ms) == 0;
 }
 
+/* Makes a huge page resident and judges how long that took. Nothing is learned if the page is
+ * resident already (mlockall), or if the kernel cannot populate (before Linux 5.14). */
+static void huge_time(void *address, uint32_t now_ms)
+{
+    uint64_t start = hak__os_clock_us();
+    if (hak__os_resident(address, HUGE_PAGE_SIZE) != HUGE_PAGE_SIZE &&
+        hak__os_populate(address, HUGE_PAGE_SIZE) == 0) {
+        huge_judge(hak__os_clock_us() - start <= hak__huge_page_us_max, now_ms);
+    }
+}
+
 int hak__huge_ask(void *address, size_t size, size_t used)
 {
     uintptr_t first = bits_align_up((uintptr_t)address + used, HUGE_PAGE_SIZE);
     uintptr_t end = (uintptr_t)address + size;
     uint32_t now_ms = hak__os_clock_ms();
-    if (!huge_pause_is_over(now_ms)) {
-        if (used != 0) { /* it may have asked in better times */
-            hak__os_small(address, size);
-        }
-        return -EAGAIN;
+    int error = huge_pause_is_over(now_ms) ? hak__os_huge(address, size) : -EAGAIN;
+    if (error == 0 && first + 2 * HUGE_PAGE_SIZE <= end && hak__huge_page_us_max != UINT64_MAX &&
+        now_ms != atomic_load_relaxed(&shared_timed_ms)) { /* one a tick of the coarse clock */
+        huge_time((void *)first, now_ms);
+        error = hak__huge_is_quick() ? 0 : -EAGAIN;
     }
-    int error = hak__os_huge(address, size);
-    if (error != 0 || first + HUGE_PAGE_SIZE > end || !huge_is_to_time(now_ms)) {
-        return error;
-    }
-    if (!huge_time(first, now_ms) && first + 2 * HUGE_PAGE_SIZE <= end) { /* more than the one */
+    if (error != 0) { /* a mapping that has grown may have asked before the pause */
         hak__os_small(address, size);
-        return -EAGAIN;
     }
-    return 0;
+    return error;
 }
 
-static void huge_note_look(uint64_t now_us, struct os_usage used)
-{
-    atomic_store_relaxed(&shared_watch.looked_us, now_us);
-    atomic_store_relaxed(&shared_watch.user_us, used.user_us);
-    atomic_store_relaxed(&shared_watch.system_us, used.system_us);
-    atomic_store_relaxed(&shared_watch.faults, used.faults);
-}
+const uint32_t *hak__huge_watcher;
 
-static void huge_watch(uintptr_t address, uint64_t now_us)
-{
-    huge_note_look(now_us, hak__os_usage());
-    atomic_store_relaxed(&shared_watch.address, address);
-    atomic_store_relaxed(&shared_watch.looks, 0u);
-    atomic_store_relaxed(&shared_watch.timed_ms, atomic_load_relaxed(&shared_timed_ms));
-    atomic_store_relaxed(&hak__huge_watcher, (const uint32_t *)&hak__lock_held);
-}
-
-/* Nothing is known: the next that is to be timed is made resident, as a whale's. */
-static void huge_give_up(void)
-{
-    atomic_store_relaxed(&shared_unknown, 1u);
-    atomic_store_relaxed(&hak__huge_watcher, NULL);
-}
+/* Of the thread that hak__huge_watcher names. Hints, relaxed: where two threads meet here, one
+ * watch is lost or judged wrongly. */
+static uint64_t shared_watched_us; /* since when; 0: since its next look */
+static uint32_t shared_slow_count; /* watches in a row that said slow */
 
 int hak__huge_ask_untouched(void *address)
 {
-    uint32_t now_ms = hak__os_clock_ms();
-    if (!huge_pause_is_over(now_ms)) {
+    if (!huge_pause_is_over(hak__os_clock_ms())) {
         return -EAGAIN;
     }
     int error = hak__os_huge(address, HUGE_PAGE_SIZE);
-    if (error != 0 || !huge_is_to_time(now_ms)) {
-        return error;
+    if (error == 0 && hak__huge_page_us_max != UINT64_MAX) {
+        atomic_store_relaxed(&shared_watched_us, UINT64_C(0));
+        atomic_store_relaxed(&hak__huge_watcher, (const uint32_t *)&hak__lock_held);
     }
-    uint64_t now_us = hak__os_clock_us();
-    if (huge_is_watched()) {
-        if (now_us - atomic_load_relaxed(&shared_watch.looked_us) < HUGE_WATCH_US_MAX) {
-            return 0;
-        }
-        huge_give_up();
-    }
-    if (atomic_load_relaxed(&shared_unknown) != 0) {
-        atomic_store_relaxed(&shared_unknown, 0u);
-        huge_time((uintptr_t)address, now_ms);
-    } else {
-        huge_watch((uintptr_t)address, now_us);
-    }
-    return 0;
-}
-
-/* It has come since the last look. True if that says something: this thread touched it, in time
- * whatever else it did, or with most of its processor's time, too long a time, in the kernel. */
-static bool huge_judge_touch(uint64_t since_us, struct os_usage used)
-{
-    uint64_t user_us = used.user_us - atomic_load_relaxed(&shared_watch.user_us);
-    uint64_t system_us = used.system_us - atomic_load_relaxed(&shared_watch.system_us);
-    if (atomic_load_relaxed(&shared_watch.timed_ms) != atomic_load_relaxed(&shared_timed_ms)) {
-        return true; /* another was timed since it was asked for: that is newer */
-    }
-    if (used.faults == atomic_load_relaxed(&shared_watch.faults)) {
-        return false; /* another thread touched it */
-    }
-    bool quick = since_us <= hak__huge_page_us_max;
-    bool slow = system_us > hak__huge_page_us_max && system_us > user_us;
-    if (quick || slow) {
-        huge_judge(quick, hak__os_clock_ms());
-    }
-    return quick || slow;
-}
-
-/* A look of the thread that asked. */
-static void huge_look(uint64_t now_us)
-{
-    struct os_usage used = hak__os_usage();
-    const void *address = (const void *)atomic_load_relaxed(&shared_watch.address);
-    size_t resident = hak__os_resident(address, HUGE_PAGE_SIZE);
-    if (resident != 0) {
-        /* a part of it: small pages, because there was no huge one, or none is welcome any more */
-        if (resident == HUGE_PAGE_SIZE &&
-            huge_judge_touch(now_us - atomic_load_relaxed(&shared_watch.looked_us), used)) {
-            atomic_store_relaxed(&hak__huge_watcher, NULL);
-        } else {
-            huge_give_up();
-        }
-        return;
-    }
-    uint32_t looks = atomic_load_relaxed(&shared_watch.looks) + 1;
-    atomic_store_relaxed(&shared_watch.looks, looks);
-    huge_note_look(now_us, used);
-    if (looks == HUGE_LOOKS_MAX) {
-        huge_give_up();
-    }
-}
-
-static bool huge_is_watched_by_me(void)
-{
-    return atomic_load_relaxed(&hak__huge_watcher) == &hak__lock_held;
+    return error;
 }
 
 void hak__huge_look(void)
 {
-    if (huge_is_watched_by_me()) {
-        huge_look(hak__os_clock_us());
+    if (atomic_load_relaxed(&hak__huge_watcher) != &hak__lock_held) {
+        return;
     }
-}
-
-void hak__huge_forget(bool anybodys)
-{
-    if (huge_is_watched_by_me() || (anybodys && huge_is_watched())) {
-        huge_give_up();
+    uint64_t now_us = hak__os_clock_us(), since_us = atomic_load_relaxed(&shared_watched_us);
+    if (since_us == 0) { /* the operation that asked ends here: the program's touch comes now */
+        atomic_store_relaxed(&shared_watched_us, now_us);
+        return;
     }
+    bool quick = now_us - since_us <= hak__huge_page_us_max;
+    uint32_t slow_count = quick ? 0 : atomic_load_relaxed(&shared_slow_count) + 1;
+    if (quick || slow_count == HUGE_SLOW_COUNT) {
+        huge_judge(quick, hak__os_clock_ms());
+    }
+    atomic_store_relaxed(&shared_slow_count, slow_count % HUGE_SLOW_COUNT);
+    atomic_store_relaxed(&hak__huge_watcher, NULL);
 }

@@ -1,24 +1,26 @@
-/* huge.h: asks the kernel for huge pages while it has them at hand.
+/* huge.h: which memory gets huge pages.
  *
- * A huge page takes the kernel a seventh of the time of the 512 small ones it stands for, unless
- * room has to be made for it: by the guest, which moves other memory out of its way, or by the host
- * of a virtual machine that was given back what the guest did not use (free page reporting) and
- * faults it in anew in small pages: 5.2 ms instead of 0.09 measured, where 512 small pages take 0.7
- * (docs/decisions/0036). So the first one is timed. After one that took too long none are asked for
- * during a pause, twice as long each time, until one comes quickly.
+ *   1. A new superslab gets small pages, even if the machine prefers huge ones. A new whale gets
+ *      what the machine prefers.
+ *   2. If the heap has knobs.huge_threshold bytes, a new block is judged by an earlier one of its
+ *      kind: the newest but one that has small pages. If three quarters of that are resident, the
+ *      new block gets huge pages.
+ *   3. Each block that is seen filled lets the memory of its kind double. Beyond that, blocks get
+ *      small pages and are looked at in turn. A block that is not filled ends huge pages for its
+ *      kind, until another one is seen filled.
+ *   4. A superslab of which a part is purged has small pages until all of it is free
+ *      (region/superslab_pages.c).
+ *   5. If one huge page takes the kernel more than a millisecond, hakmem asks for none during 100
+ *      ms. The pause doubles each time, up to a minute.
  *
- * Of a whale, which may be hundreds of them, the first is made resident at once, which the program
- * was about to do. Of a superslab, which is one, the first touch is the program's, not malloc's
- * (0062): whoever asked looks at its next slow operations whether the page has come, and when:
+ * Why: a huge page takes the kernel about an eighth of the time of the 512 small pages it replaces.
+ * But all of it becomes resident at the first touch, so a sparse table would take its whole size.
+ * And some virtual machines need 5 ms for one huge page (docs/decisions/0036).
  *
- *   asked, untouched -> touched by itself, in time: quick
- *                    -> touched by itself, later, most of its processor's time since the last look
- *                       the kernel's: slow
- *                    -> touched by another thread, or later as it was busy or slept, or not during
- *                       HUGE_LOOKS_MAX looks, or it ended: nothing is known, and the next one is
- *                       made resident as a whale's
+ * Bound: a program that stops filling its memory needs at most twice the most that it has filled.
  *
- * State: hints, relaxed: where two threads' watches meet one is lost or judged wrongly. Any thread.
+ * Locks: HUGE, which these functions take themselves. Any thread may call them; for
+ * hak__huge_ask_untouched it must hold GROWTH.
  */
 #ifndef HAK_REGION_HUGE_H
 #define HAK_REGION_HUGE_H
@@ -26,33 +28,58 @@
 #include "base/atomics.h"
 #include "core/limits.h"
 
-/* Asks for huge pages for a mapping, of which the first `used` bytes are not new. 0: what is new
- * has them. Else that has small ones, but the first whole huge page of it may be resident. Contents
- * stay. */
+/* A block is a superslab or a whale. Programs fill each kind to another degree. */
+enum huge_kind {
+    HUGE_SLABS,         /* superslabs claimed for a slab of one slice */
+    HUGE_SPANS,         /* superslabs claimed for a run of several slices */
+    HUGE_WHALES,        /* whales: blocks above 2 MiB */
+    HUGE_ZEROED_WHALES, /* whales of calloc */
+    HUGE_KINDS
+};
+
+/* True if a new block of `size` bytes should get huge pages, by rules 2 and 3. `live`: bytes of all
+ * superslabs, or of all whales, before it. `heap`: bytes of the whole heap. */
+HAK_HIDDEN bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t heap);
+
+/* Watches a new block that has small pages: later blocks of its kind are judged by it. `live` as
+ * above. It bounds what the block can prove, because memory newer than the block may be empty. */
+HAK_HIDDEN void hak__huge_watch(enum huge_kind kind, void *address, size_t size, size_t live);
+
+/* Called before a block is freed or resized. If it is watched, looks at it for the last time and
+ * returns true. */
+HAK_HIDDEN bool hak__huge_unwatch(const void *address);
+
+/* Called before a block of `size` bytes grows; `live` includes it. Programs usually fill a block
+ * before they grow it, so rule 3 counts it as filled if blocks of the kind were seen filled. */
+HAK_HIDDEN void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t live);
+
+/* Asks for huge pages for a mapping of `size` bytes whose first `used` bytes are not new. Makes the
+ * first new huge page resident and times it, at most once in a tick of the coarse clock. 0: the
+ * mapping has huge pages. -errno: it has small ones, except perhaps for the timed page. The
+ * contents stay. */
 HAK_HIDDEN int hak__huge_ask(void *address, size_t size, size_t used);
 
-/* The last that was timed came quickly. */
-HAK_HIDDEN bool hak__huge_is_quick(void);
-
-/* Asks for the one at `address`, of which nothing was touched. 0: it may have it. */
+/* The same for a new superslab, without a touch. The calling thread's next slow operation but one
+ * says how long the program's first touch took. Under GROWTH. */
 HAK_HIDDEN int hak__huge_ask_untouched(void *address);
 
-/* Which thread's first touch is waited for, by the address of its hak__lock_held; NULL: none. */
+/* Whose touch is waited for, by the address of the thread's hak__lock_held; NULL: nobody's. */
 HAK_HIDDEN extern const uint32_t *hak__huge_watcher;
-
-/* Has it come? For the thread that asked, at the end of its slow operations; others' looks change
- * nothing. No lock held. */
-HAK_HIDDEN HAK_COLD void hak__huge_look(void);
-
-/* What the calling thread waits for, as it ends; `anybodys`: in fork's child. */
-HAK_HIDDEN void hak__huge_forget(bool anybodys);
 
 HAK_INLINE bool huge_is_watched(void)
 {
     return atomic_load_relaxed(&hak__huge_watcher) != NULL;
 }
 
-/* Microseconds that are too long for one; UINT64_MAX: none is timed. No option: tests change it. */
+/* At the end of each slow operation: the page has come quickly if it did within a millisecond.
+ * Three slow ones in a row begin a pause: a thread may also have been busy or preempted. */
+HAK_HIDDEN HAK_COLD void hak__huge_look(void);
+
+/* True if the last huge page that was judged came quickly, or none was judged. */
+HAK_HIDDEN bool hak__huge_is_quick(void);
+
+/* The longest time of a quick huge page, in microseconds. UINT64_MAX: none is timed. Not an option;
+ * tests change it. */
 HAK_HIDDEN extern uint64_t hak__huge_page_us_max;
 
 #endif

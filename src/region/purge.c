@@ -1,18 +1,21 @@
-/* purge.c: free memory back to the OS, outside the locks.
+/* purge.c: returns the pages of free slices to the OS, and unmaps wholly free superslabs.
  *
- * A pass takes the runs it will purge out of the free map, purges them with REGION free, and puts
- * them back clean; meanwhile they are simply not available. Price and policy:
- * docs/design/region.md. */
+ * A purge pass takes slices out of the free map, calls the kernel without REGION, and puts them
+ * back clean. Meanwhile nobody else can take them. Policy and cost: docs/design/region.md.
+ *
+ * Locks: PURGE over the work on one superslab, with its call of the kernel. GROWTH over a release.
+ * REGION only while maps are read or changed. */
 #include "base/bits.h"
 #include "core/gate.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
 struct lock hak__purge_lock = LOCK_INITIAL(LOCK_RANK_PURGE);
 
-/* Purges the whole OS pages of a run; returns the slices that did not go. An OS page may be larger
- * than a slice. */
+/* Purges the whole OS pages of a run; returns the slices that were not purged. An OS page may be
+ * larger than a slice. */
 static uint64_t purge_run(size_t index, uint32_t first, uint32_t count)
 {
     uint32_t step = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
@@ -26,7 +29,7 @@ static uint64_t purge_run(size_t index, uint32_t first, uint32_t count)
     return run & ~bits_mask(start, end - start);
 }
 
-/* Purges the runs of `map`, returns the slices of which that failed. */
+/* Purges the runs of `map`; returns the slices that were not purged. */
 static uint64_t purge_runs(size_t index, uint64_t map)
 {
     uint64_t failed = 0;
@@ -40,59 +43,66 @@ static uint64_t purge_runs(size_t index, uint64_t map)
     return failed;
 }
 
-/* Takes the due slices of the next superslab from *next on out of its free map; what else is free
- * and dirty there is due next time. None are due where only huge pages may be welcomed again.
- * Returns its index; SIZE_MAX when nothing is to be done in those looked at. *next is where to go
- * on, SIZE_MAX when no superslab is left. */
-static size_t purge_take_next(size_t *next, bool everything, uint64_t *due)
+/* A superslab with slices to purge. */
+struct purge_work {
+    size_t index;   /* SIZE_MAX: none was found */
+    uint64_t due;   /* slices to purge */
+    uint64_t taken; /* slices taken out of the free map: those due, or all if all are free */
+    bool split;     /* the superslab is split, so it may be joined */
+};
+
+/* Looks for slices to purge from superslab *next on, at up to PURGE_LOOKS superslabs. Marks the
+ * other free dirty slices it sees aged, so that the next pass purges them. *next becomes the
+ * superslab to go on with; SIZE_MAX: there are no more. */
+static struct purge_work purge_take_next(size_t *next, bool everything)
 {
-    size_t found = SIZE_MAX;
+    struct purge_work work = {.index = SIZE_MAX};
     lock_acquire(&hak__region_lock);
-    for (uint32_t looks = 0; looks < PURGE_LOOKS && found == SIZE_MAX; looks++) {
-        size_t index = hak__superslab_index_find(INDEX_DIRTY, INDEX_DIRTY_WORK, *next);
+    for (uint32_t looks = 0; looks < PURGE_LOOKS && work.index == SIZE_MAX; looks++) {
+        size_t index = hak__superslab_index_find(INDEX_DIRTY, 1, *next);
         if (index == INDEX_NONE) {
             *next = SIZE_MAX;
             break;
         }
         *next = index + 1;
         struct superslab *superslab = superslab_at(index);
-        *due = superslab->free & superslab->dirty & (everything ? ~UINT64_C(0) : superslab->aged);
-        if (*due != 0) {
-            hak__superslab_mark_taken(index, *due);
-            found = index;
-        } else if (hak__superslab_may_join(index)) {
-            found = index;
+        uint64_t free = superslab->free, dirty = free & superslab->dirty;
+        uint64_t due = dirty & (everything ? ~UINT64_C(0) : superslab->aged);
+        if (due != 0) {
+            work =
+                (struct purge_work){index, due, due == dirty && free == ~UINT64_C(0) ? free : due,
+                                    superslab->split != 0};
+            hak__superslab_mark_taken(index, work.taken);
         }
         superslab->aged = superslab->free & superslab->dirty;
     }
     lock_release(&hak__region_lock);
-    return found;
+    return work;
 }
 
-/* One superslab; moves *next behind it, to SIZE_MAX when none is left. Returns the bytes given
- * back. */
+/* Purges slices of at most one superslab, and moves *next on as above. Returns the bytes purged.
+ * Under PURGE. */
 static size_t purge_next(size_t *next, bool everything)
 {
-    uint64_t due = 0;
-    size_t index = purge_take_next(next, everything, &due);
-    if (index == SIZE_MAX) {
+    struct purge_work work = purge_take_next(next, everything);
+    if (work.index == SIZE_MAX) {
         return 0;
     }
-    if (due == 0) {
-        hak__superslab_join(index);
-        return 0;
+    bool whole = work.taken == ~UINT64_C(0);
+    bool stays_away = whole || hak__superslab_split(work.index);
+    uint64_t failed = purge_runs(work.index, work.due);
+    if (whole && work.split && failed == 0) {
+        hak__superslab_join(work.index);
     }
-    bool stays_away = due == ~UINT64_C(0) || hak__superslab_split(index);
-    uint64_t failed = purge_runs(index, due);
     lock_acquire(&hak__region_lock);
-    superslab_at(index)->dirty &= ~(stays_away ? due & ~failed : 0);
-    hak__superslab_mark_free(index, due);
+    superslab_at(work.index)->dirty &= ~(stays_away ? work.due & ~failed : 0);
+    hak__superslab_mark_free(work.index, work.taken);
     lock_release(&hak__region_lock);
-    return bits_count(due & ~failed) * SLICE_SIZE;
+    return bits_count(work.due & ~failed) * SLICE_SIZE;
 }
 
-/* What is given back from here on is not the program's any more: more than what is in use now is
- * growth. */
+/* Resets the peak of slices in use to those in use now. Memory that is about to be returned to the
+ * OS should not count as memory the process already has (hak__superslab_would_grow). */
 static void purge_forget_most(void)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -107,8 +117,8 @@ size_t hak__superslab_purge(bool everything)
     size_t purged = 0;
     purge_forget_most();
     for (size_t next = 0; next != SIZE_MAX;) {
-        /* Whoever only passes by while it allocates does not wait for another's call into the OS,
-         * which is followed by the next one: somebody is at it. */
+        /* A fork that waits goes first. Without `everything` the pass only tries PURGE: if another
+         * thread purges, the work is done anyway. */
         if (!hak__gate_let_pass()) {
             break;
         }
@@ -123,8 +133,8 @@ size_t hak__superslab_purge(bool everything)
     return purged;
 }
 
-/* Of the pass that is made in parts: the superslab to go on with; SIZE_MAX: none is under way.
- * Under PURGE. */
+/* The superslab at which the pass in parts goes on; SIZE_MAX: no pass is under way. Written under
+ * PURGE, read relaxed. */
 static size_t shared_purge_next = SIZE_MAX;
 
 bool hak__superslab_purge_is_under_way(void)
@@ -135,7 +145,7 @@ bool hak__superslab_purge_is_under_way(void)
 void hak__superslab_purge_part(bool begin, size_t bytes)
 {
     if (!lock_try(&hak__purge_lock)) {
-        return; /* somebody is at it */
+        return; /* another thread purges */
     }
     size_t next = shared_purge_next;
     if (next == SIZE_MAX && begin) {
@@ -143,13 +153,14 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
         next = 0;
     }
     for (size_t purged = 0; next != SIZE_MAX && purged < bytes;) {
-        purged += SLICE_SIZE + purge_next(&next, false); /* a look takes time, too */
+        purged += SLICE_SIZE + purge_next(&next, false); /* looking takes time, too */
     }
     atomic_store_relaxed(&shared_purge_next, next);
     lock_release(&hak__purge_lock);
 }
 
-/* Takes the next wholly free superslab from `next` on out of the free maps. */
+/* Takes the next wholly free superslab from `next` on out of the free map. INDEX_NONE: there is
+ * none. */
 static size_t release_take_next(size_t next)
 {
     lock_acquire(&hak__region_lock);
@@ -161,12 +172,13 @@ static size_t release_take_next(size_t next)
     return index;
 }
 
-/* Unmaps it; returns the bytes that went. Under GROWTH. */
+/* Unmaps a superslab that is out of the free map. Returns the bytes unmapped. Under GROWTH. */
 static size_t release_one(size_t index)
 {
     struct superslab_table *table = &hak__superslabs;
-    bool unmapped =
-        hak__os_unmap(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0;
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    hak__huge_unwatch(start);
+    bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
     lock_acquire(&hak__region_lock);
     if (unmapped) {
         superslab_at(index)->dirty = 0;
@@ -174,7 +186,7 @@ static size_t release_one(size_t index)
         hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
         table->released_count++;
         atomic_store_relaxed(&table->claimed_slices, table->claimed_slices - SUPERSLAB_SLICES);
-    } else { /* unmapping can fail when it would split a mapping too many: keep the memory */
+    } else { /* the kernel refuses if it would have to split a mapping and there are too many */
         hak__superslab_mark_free(index, ~UINT64_C(0));
     }
     lock_release(&hak__region_lock);

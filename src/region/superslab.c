@@ -1,4 +1,7 @@
-/* superslab.c: see superslab.h. Calls: take -> find, or claim (and choose pages) and find again. */
+/* superslab.c: takes, gives and claims slices. See superslab.h.
+ *
+ * Calls: take -> take_free -> find; if nothing fits, reclaim or advance (which choose the pages and
+ * publish the slices), and take_free again. */
 #include "region/superslab.h"
 
 #include <errno.h>
@@ -12,9 +15,13 @@ struct lock hak__region_lock = LOCK_INITIAL(LOCK_RANK_REGION);
 struct lock hak__growth_lock = LOCK_INITIAL(LOCK_RANK_GROWTH);
 struct superslab_table hak__superslabs;
 
-/* Claims are whole superslabs; at level 2 a quarter, so that partly claimed ones are common. The
- * first is half of one: many a program needs no more, and no page can be huge in it. */
+/* Slices of a claim: a whole superslab, which is the most. Half of that would double the number of
+ * mmap calls and prevent huge pages. At assertion level 2 a quarter, to test superslabs that are
+ * partly claimed. */
 #define CLAIM_SLICES (HAK_TINY_LIMITS ? SUPERSLAB_SLICES / 4 : SUPERSLAB_SLICES)
+/* Slices of the first claim: half a superslab, because many programs need no more. No page in it
+ * can be huge, so it needs no madvise (docs/decisions/0064). Doubled: each process makes that call.
+ * Halved: programs that use more than 512 KiB need a second claim. */
 #define CLAIM_FIRST (CLAIM_SLICES < SUPERSLAB_SLICES / 2 ? CLAIM_SLICES : SUPERSLAB_SLICES / 2)
 
 void hak__superslab_tables(struct superslab_group *groups_end)
@@ -34,19 +41,21 @@ void hak__superslab_set_state(size_t index, enum superslab_state state, uint32_t
     hak__superslab_index_set(INDEX_RELEASED, index, state == SUPERSLAB_RELEASED);
 }
 
+/* Assertion level 1. Under REGION. */
 static void superslab_check(const struct superslab *superslab)
 {
     HAK_ASSERT((superslab->aged & ~(superslab->free & superslab->dirty)) == 0);
     (void)superslab;
 }
 
+/* Updates the free map and the sums, but not the index. Under REGION. */
 static void superslab_add_free(size_t index, uint64_t mask)
 {
     struct superslab_table *table = &hak__superslabs;
     struct superslab *superslab = superslab_at(index);
     HAK_ASSERT((superslab->free & mask) == 0);
     superslab->free |= mask;
-    /* the sums are read relaxed by reports and by nobody else without the lock */
+    /* relaxed: reports and hints read the sums without the lock */
     atomic_store_relaxed(&table->free_slices, table->free_slices + bits_count(mask));
     atomic_store_relaxed(&table->dirty_free_slices,
                          table->dirty_free_slices + bits_count(mask & superslab->dirty));
@@ -83,8 +92,9 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
 #define HUGE_SLICES ((uint32_t)(HUGE_PAGE_SIZE / SLICE_SIZE))
 HAK_STATIC_ASSERT(SUPERSLAB_SIZE == HUGE_PAGE_SIZE, "one is asked for");
 
-/* Slices just taken become dirty. A first touch may bring a whole huge page: then its other slices
- * are resident too, and have to be purged like any dirty one. */
+/* Marks slices that were just taken dirty. In a superslab with huge pages it marks all slices: the
+ * first touch may make a whole huge page resident, and then all of it must be purged. Under REGION.
+ */
 static void superslab_make_dirty(size_t index, uint64_t mask)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -103,7 +113,7 @@ static void superslab_make_dirty(size_t index, uint64_t mask)
     }
 }
 
-/* Bits at which a slice number is a multiple of `alignment`. */
+/* The slices of a superslab whose number is a multiple of `alignment`. */
 static uint64_t superslab_aligned_bits(uint32_t alignment)
 {
     uint64_t bits = 1;
@@ -113,24 +123,24 @@ static uint64_t superslab_aligned_bits(uint32_t alignment)
     return bits;
 }
 
-/* What to look for. */
+/* The run of slices to look for. */
 struct superslab_wish {
-    uint32_t count;
-    uint32_t alignment;
-    bool dirty_only;
+    uint32_t count;     /* slices */
+    uint32_t alignment; /* slices, a power of two */
+    bool dirty_only;    /* all of them are dirty */
 };
 
-/* The lowest fitting run of the first `looks` superslabs from *from on that have a run of `length`
- * at least. SLICE_NONE: there is none, and *from is the next superslab to look at. Under REGION. */
+/* Looks at the first `looks` superslabs, from *from on, that have a free run of at least `length`
+ * slices. Returns the lowest fitting run in them. SLICE_NONE: none fits, and *from is the superslab
+ * to go on with, or SIZE_MAX if there are no more. Under REGION. */
 static size_t superslab_look(const struct superslab_wish *wish, uint32_t length, size_t *from,
                              uint32_t looks)
 {
     uint64_t aligned =
         wish->alignment == 1 ? ~UINT64_C(0) : superslab_aligned_bits(wish->alignment);
     for (; looks != 0; looks--) {
-        size_t index = wish->dirty_only
-                           ? hak__superslab_index_find(INDEX_DIRTY, INDEX_DIRTY_RUN(length), *from)
-                           : hak__superslab_index_find(INDEX_FREE, length, *from);
+        size_t index = wish->dirty_only ? hak__superslab_index_find(INDEX_DIRTY, length, *from)
+                                        : hak__superslab_index_find(INDEX_FREE, length, *from);
         if (index == INDEX_NONE) {
             *from = SIZE_MAX;
             break;
@@ -146,9 +156,9 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
     return SLICE_NONE;
 }
 
-/* Aligned runs are found in a bounded number of looks: at the first superslabs with a run that is
- * long enough, at the first with one that fits wherever it starts, then further on than the last
- * search. */
+/* Looks for an aligned run in three steps, each with a bounded number of looks: at the first
+ * superslabs with a run that is long enough; at the first one with a run that fits wherever it
+ * starts; and at superslabs behind those of the last search. Under REGION. */
 static size_t superslab_find_aligned(const struct superslab_wish *wish)
 {
     size_t next = 0, start = 0;
@@ -167,8 +177,8 @@ static size_t superslab_find_aligned(const struct superslab_wish *wish)
     return slice;
 }
 
-/* Lowest fitting run, of dirty slices only or of any. SLICE_NONE when there is none. Under REGION.
- */
+/* The first slice of the lowest fitting run, or of some fitting run if `alignment` is above 1.
+ * SLICE_NONE: none was found. Under REGION. */
 static size_t superslab_find(const struct superslab_wish *wish)
 {
     size_t start = 0;
@@ -176,7 +186,7 @@ static size_t superslab_find(const struct superslab_wish *wish)
                                 : superslab_find_aligned(wish);
 }
 
-/* Under REGION. */
+/* Updates the peak of slices in use. Under REGION. */
 static void superslab_note_taken(void)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -186,6 +196,7 @@ static void superslab_note_taken(void)
     }
 }
 
+/* Takes a fitting run of free slices, dirty ones first. SLICE_NONE: there is none. */
 static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
 {
     struct slice_run run = {SLICE_NONE, false};
@@ -216,23 +227,24 @@ void hak__superslab_publish(size_t first, uint32_t count)
     uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
     lock_acquire(&hak__region_lock);
     struct superslab_table *table = &hak__superslabs;
-    hak__superslab_reach(index);
+    hak__superslab_index_reach(index);
     hak__superslab_set_state(index, SUPERSLAB_CLAIMED, offset + count);
     atomic_store_relaxed(&table->claimed_slices, table->claimed_slices + count);
     hak__superslab_mark_free(index, bits_mask(offset, count));
     size_t limit = first + count;
     if (limit > hak__window.shared_limit) {
-        /* release: pairs with the acquire in window_contains_slice; the tables exist before */
+        /* release: pairs with the acquire in window_contains_slice; the tables already exist */
         atomic_store_release(&hak__window.shared_limit, limit);
     }
     lock_release(&hak__region_lock);
 }
 
-/* Maps a superslab that was released before, for a run of `count`. Under GROWTH. */
+/* Maps a released superslab again, for a run of `count` slices. False: there is none, or an error.
+ * Under GROWTH. */
 static bool superslab_reclaim(uint32_t count)
 {
     struct superslab_table *table = &hak__superslabs;
-    while (table->released_count != 0) { /* states are written under GROWTH */
+    while (table->released_count != 0) { /* states change under GROWTH only, so one is found */
         lock_acquire(&hak__region_lock);
         size_t index = hak__superslab_index_find(INDEX_RELEASED, 1, 0);
         lock_release(&hak__region_lock);
@@ -255,6 +267,7 @@ static bool superslab_reclaim(uint32_t count)
     return false;
 }
 
+/* True if another mapping lies in the superslab's addresses: tries to map it. Under GROWTH. */
 static bool superslab_is_foreign(size_t index)
 {
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
@@ -265,9 +278,9 @@ static bool superslab_is_foreign(size_t index)
     return error == -EEXIST;
 }
 
-/* Behind somebody else's mapping that reaches into superslab `taken`: the first superslab that is
- * free after a taken one, found by steps that double and then halve; the window's end when there is
- * none. What is free in between is lost; that costs addresses only. Under GROWTH. */
+/* Finds the end of a foreign mapping that lies in superslab `taken`, by steps that double and then
+ * halve. Returns a free superslab that follows a taken one, or the window's end if there is none.
+ * Free superslabs in between are never used, which costs addresses only. Under GROWTH. */
 static size_t superslab_behind(size_t taken)
 {
     size_t end = hak__window.size / SUPERSLAB_SIZE, step = 1;
@@ -287,7 +300,8 @@ static size_t superslab_behind(size_t taken)
     return free;
 }
 
-/* Maps the next slices at the frontier, enough for `count` at `alignment`. Under GROWTH. */
+/* Maps slices at the frontier, enough for `count` at `alignment`. False: no memory. Under GROWTH.
+ */
 static bool superslab_advance(uint32_t count, uint32_t alignment)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -296,7 +310,7 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
         uint32_t left = SUPERSLAB_SLICES - offset;
         uint32_t needed = (uint32_t)(bits_align_up(offset, alignment) - offset) + count;
-        if (needed > left) { /* only in a partly claimed superslab: its tail stays unclaimed */
+        if (needed > left) { /* only in a partly claimed superslab, whose end is then never used */
             table->frontier = first + left;
             continue;
         }
@@ -310,13 +324,13 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         claim = claim < needed ? needed : claim;
         int error = hak__os_map_at(window_slice_address(first), claim * SLICE_SIZE);
         if (error != 0 && error != -EEXIST &&
-            needed < claim) { /* near a limit: just what is asked for */
+            needed < claim) { /* near a limit: only what is needed */
             claim = needed;
             error = hak__os_map_at(window_slice_address(first), claim * SLICE_SIZE);
         }
-        if (error == -EEXIST) { /* somebody lives here: leave this superslab to them */
+        if (error == -EEXIST) { /* another mapping is there: skip the superslab */
             size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
-            if (behind * SLICE_SIZE == hak__window.size) { /* all, as of now */
+            if (behind * SLICE_SIZE == hak__window.size) { /* the rest is taken for now */
                 table->frontier = first + left;
                 return false;
             }
@@ -338,11 +352,11 @@ struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment)
 {
     HAK_ASSERT(count >= 1 && count <= SUPERSLAB_SLICES && alignment <= SUPERSLAB_SLICES);
     struct slice_run run = superslab_take_free(count, alignment);
-    /* Another thread may take what a claim brought; each round then claims anew, and ends with
-     * memory or without. */
+    /* Another thread may take the slices of a claim before this one does. Then it claims again,
+     * until it gets slices or a claim fails. */
     while (run.slice == SLICE_NONE) {
         lock_acquire(&hak__growth_lock);
-        run = superslab_take_free(count, alignment); /* somebody may have claimed while we waited */
+        run = superslab_take_free(count, alignment); /* another thread may have claimed meanwhile */
         bool grown = run.slice != SLICE_NONE || superslab_reclaim(count) ||
                      superslab_advance(count, alignment);
         lock_release(&hak__growth_lock);
@@ -370,7 +384,7 @@ bool hak__superslab_take_exact(size_t slice, uint32_t count)
 {
     uint32_t offset = (uint32_t)(slice % SUPERSLAB_SLICES);
     if (offset == 0 ||
-        offset + count > SUPERSLAB_SLICES) { /* offset 0: the next superslab, never a neighbour */
+        offset + count > SUPERSLAB_SLICES) { /* offset 0: the slice before is in another one */
         return false;
     }
     size_t index = slice / SUPERSLAB_SLICES;

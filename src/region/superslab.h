@@ -1,18 +1,18 @@
-/* superslab.h: which slices are free; claiming and releasing superslabs.
+/* superslab.h: hands out and takes back slices; claims, purges and releases superslabs.
  *
- * Each superslab has three maps, one bit a slice:
- *   free    may be handed out (claimed, owned by nobody)
- *   dirty   may hold anything but zeroes, or resident pages; allocated slices are dirty, and where
- *           huge pages are welcome all slices of a huge page once one of them is
- *   aged    was free and dirty at the last purge pass and has not been touched since
- * Invariants: aged is a subset of free & dirty; where huge pages are welcome all slices are dirty
+ * Each superslab has three maps with one bit for each slice:
+ *   free    the slice may be handed out: it is claimed, and nobody owns it
+ *   dirty   the slice may have resident pages or hold anything but zeroes. Slices in use are dirty.
+ *           In a superslab with huge pages one dirty slice makes all of them dirty.
+ *   aged    the slice was free and dirty at the last purge pass, and has not been used since
+ * Invariants: aged is a subset of free & dirty. In a superslab with huge pages all slices are dirty
  * or none.
  *
- * Slices go out lowest address first, dirty ones before clean ones: a warm page costs nothing, a
- * new one a microsecond (docs/design/region.md).
+ * The lowest run of slices that fits goes out first, and dirty slices before clean ones: a resident
+ * page costs nothing, the first touch of another one a microsecond (docs/design/region.md).
  *
- * Locks: REGION for every map; callers hold at most a heap's lock. GROWTH, taken before REGION,
- * serialises claims.
+ * Locks: REGION guards every map, state and sum. GROWTH serialises claims and releases, and is
+ * taken before REGION. PURGE guards a purge pass. Callers hold at most a heap's lock.
  */
 #ifndef HAK_REGION_SUPERSLAB_H
 #define HAK_REGION_SUPERSLAB_H
@@ -23,30 +23,33 @@
 #include "region/superslab_index.h"
 
 enum superslab_state {
-    SUPERSLAB_NEW = 0,  /* beyond the frontier, or skipped by it */
-    SUPERSLAB_CLAIMED,  /* its first `claimed` slices are ours */
-    SUPERSLAB_RELEASED, /* unmapped again, may be reclaimed */
-    SUPERSLAB_LOST      /* somebody else's addresses */
+    SUPERSLAB_NEW = 0,  /* beyond the frontier, or skipped */
+    SUPERSLAB_CLAIMED,  /* its first `claimed` slices are mapped by hakmem */
+    SUPERSLAB_RELEASED, /* unmapped again; may be claimed once more */
+    SUPERSLAB_LOST      /* released, and then another mapping took its addresses */
 };
 
-/* HUGE: `huge` is 1. SPLIT: `split` is; it had huge ones until a part of it went back. */
+/* Which pages hakmem has asked for: HUGE sets `huge` of a superslab, SPLIT sets `split`. */
 enum superslab_pages { SUPERSLAB_SMALL, SUPERSLAB_HUGE, SUPERSLAB_SPLIT };
 
 struct superslab {
     uint64_t free;
     uint64_t dirty;
     uint64_t aged;
-    uint16_t state;   /* this and the next are read relaxed */
+    uint16_t state;   /* this and `claimed` are read relaxed without a lock */
     uint16_t claimed; /* slices, from the first on */
-    uint16_t huge;    /* 1: huge pages are welcome */
-    uint16_t split;   /* 1: it had huge pages until a part of it went back */
+    uint16_t huge;    /* 1: it may have huge pages */
+    uint16_t split;   /* 1: it has small pages, because a part of its huge page was purged */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
 
+/* Superslabs of a group, and the fan-out of the index, whose code shifts by 6 bits a level.
+ * Doubled: searches compare twice the bytes at each level. Halved: large heaps need more levels.
+ */
 #define SUPERSLAB_GROUP 64u
 
-/* Neighbours, and their part of the index (superslab_index.h). */
+/* Adjacent superslabs and their part of the index (superslab_index.h). */
 struct superslab_group {
     unsigned char index[INDEX_KINDS][SUPERSLAB_GROUP] __attribute__((aligned(HAK_CACHE_LINE)));
     unsigned char upper[INDEX_KINDS][SUPERSLAB_GROUP];
@@ -55,75 +58,74 @@ struct superslab_group {
 
 #define SLICE_NONE SIZE_MAX
 
-/* A run of slices handed out. */
+/* A run of slices that was handed out. */
 struct slice_run {
     size_t slice; /* SLICE_NONE: no memory */
     bool zeroed;  /* every byte reads as zero */
 };
 
-/* Called by the window once its tables exist; the first group ends there, the others lie below it.
- */
+/* Called by the window at start, when its tables exist. `groups_end` is the end of the first group;
+ * the other groups lie below it. */
 HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
 
-/* Takes `count` (1..SUPERSLAB_SLICES) adjacent slices whose first is a multiple of `alignment` (in
- * slices, a power of two up to SUPERSLAB_SLICES); claims a superslab when none fits. Owner words
- * are left 0. Any thread, no lock of rank above HEAP held. */
+/* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab. The number of the first
+ * one is a multiple of `alignment` (slices, a power of two up to SUPERSLAB_SLICES). Claims more
+ * memory if no free run fits. The owner words stay 0. Any thread; it holds no lock but a heap's. */
 HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment);
 
-/* Gives slices back. Their owner words are 0 and nobody uses them. */
+/* Gives back slices of one superslab, which are then free and dirty. Their owner words are 0 and
+ * nobody uses them. Any thread. */
 HAK_HIDDEN void hak__superslab_give(size_t slice, uint32_t count);
 
-/* Takes exactly these slices if all are free: growth in place. */
+/* Takes exactly these slices, for a span that grows in place. False: they are not all free, or do
+ * not lie in the superslab of the slice before them. Any thread. */
 HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
 
-/* region/superslab_run.c: takes so many whole superslabs side by side, without a mapping of their
- * own, when there can be none. Slow: looks at every superslab. The caller writes owner words. */
+/* region/superslab_run.c: takes so many adjacent whole superslabs, for a huge allocation when the
+ * kernel allows no further mapping. Slow: looks at every superslab. The owner words stay 0. */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
-/* Adds claimed slices [first, first + count) of one superslab to the free ones. Under GROWTH. */
+/* Makes newly claimed slices [first, first + count) of one superslab free. Under GROWTH. */
 HAK_HIDDEN void hak__superslab_publish(size_t first, uint32_t count);
 
-/* Bytes of claimed superslabs; of free dirty slices. Relaxed reads. */
+/* Bytes of claimed slices; of free dirty ones; of free ones. Hints: relaxed reads, no lock. */
 HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
 HAK_HIDDEN size_t hak__superslab_bytes_free(void);
 
-/* With `count` slices more as many would be in use as never since memory last went back: a purge
- * pass, or a release. A hint. */
+/* Would taking `count` more slices set a new peak of slices in use since the last purge pass or
+ * release? A hint. */
 HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
 
-/* region/purge.c: gives dirty free slices back to the OS; `everything` also those not aged, else
- * each slice that has been free since the last pass. Returns bytes given back. No lock held by the
- * caller above HEAP. */
+/* region/purge.c: makes a whole purge pass: purges all aged slices, or with `everything` all free
+ * dirty ones. Without `everything` it stops early if another thread purges; both stop early if fork
+ * turns this thread away. Returns the bytes purged. The caller holds no lock. */
 HAK_HIDDEN size_t hak__superslab_purge(bool everything);
-/* A part of a pass of those that do not give back everything: goes on where the last one stopped,
- * or begins a new one if `begin`, and stops after `bytes`, each superslab counted as a slice at
- * least, or a superslab more. Any thread; nobody is waited for. */
+/* A part of a pass over aged slices: goes on where the last part stopped. If no pass is under way,
+ * begins one if `begin`. Stops after `bytes` or up to a superslab more. Each step to another
+ * superslab counts one slice extra, because looking takes time. Does nothing if another thread
+ * purges. Any thread. */
 HAK_HIDDEN void hak__superslab_purge_part(bool begin, size_t bytes);
-/* Such a pass is under way. A hint. */
+/* True if such a pass is under way. A hint. */
 HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
-/* Unmaps wholly free superslabs, for when address space or commit charge ran out or a limit is
- * near, until at least `bytes` have gone. Returns how many. */
+/* Unmaps wholly free superslabs until `bytes` are unmapped or none is left: for when address space
+ * or memory ran out, or the soft limit is exceeded. Returns the bytes unmapped. */
 HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 
-/* region/superslab_pages.c: chooses the pages of newly claimed slices, [first, first + claimed) of
- * one superslab, for a run of `count`. Under GROWTH. */
+/* region/superslab_pages.c: chooses huge or small pages for newly claimed slices [first, first +
+ * claimed) of one superslab. A run of `count` slices is the reason of the claim. Under GROWTH. */
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count);
-/* Notes which pages a superslab has; SMALL, when it is unmapped. Under REGION. */
+/* Notes which pages a superslab has; an unmapped one is SMALL. Under REGION. */
 HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
-/* The table reaches to `index`. Under REGION. */
-HAK_HIDDEN void hak__superslab_reach(size_t index);
-/* A part of the superslab is about to go back, which the caller has taken out of the free map:
- * small pages from now on, there and in huge neighbours if there would be too many mappings. Those
- * that are resident stay. False: huge ones are still welcome, as the kernel would not, or somebody
- * claims and too many mappings would come; the slices then remain dirty. Under PURGE. */
+/* Called before a part of the superslab is purged, which the caller has taken out of the free map.
+ * Asks for small pages from now on; resident pages stay. False: it keeps huge pages, because the
+ * kernel refused or too many superslabs are split; the slices must stay dirty. Under PURGE. */
 HAK_HIDDEN bool hak__superslab_split(size_t index);
-/* It is to join, and not a border too many. Under REGION. */
-HAK_HIDDEN bool hak__superslab_may_join(size_t index);
-/* Then welcomes huge pages again, if they come quickly. Under PURGE. */
+/* Called when all of a split superslab is purged, and taken by the caller: lets it have huge pages
+ * again, if they come quickly. Under PURGE. */
 HAK_HIDDEN void hak__superslab_join(size_t index);
 
-/* For purge.c and fork. */
+/* Used by the files of region/ and by fork. */
 HAK_HIDDEN extern struct lock hak__region_lock;
 HAK_HIDDEN extern struct lock hak__growth_lock;
 HAK_HIDDEN extern struct lock hak__purge_lock;
@@ -134,21 +136,18 @@ struct superslab_table {
     size_t count;         /* superslabs touched by the frontier */
     size_t claimed_count; /* that have slices of ours; relaxed readers */
     size_t released_count;
-    size_t aligned_next; /* where the next search for an aligned run goes on */
+    size_t aligned_next; /* superslab at which the next search for an aligned run goes on */
     size_t claimed_slices;
     size_t free_slices;
     size_t dirty_free_slices;
     size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
-    uint32_t freed_much;     /* times that FREED_MUCH_SLICES more became free; relaxed readers */
-    size_t taken_most;       /* most slices in use since memory last went back; relaxed readers */
-    /* What speaks for huge pages or against, under GROWTH: index + 1 of the last superslab of small
-     * pages but one, and of the last, that was claimed for one slice [0], for a longer run [1]. */
-    size_t small_pages[2][2];
-    size_t huge_in_a_row; /* superslabs claimed since the last of small pages */
-    size_t page_borders;  /* between superslabs of huge and of small pages; under REGION */
+    uint32_t freed_much;     /* grows with each FREED_MUCH_SLICES that become free; relaxed */
+    size_t taken_most;       /* peak of slices in use since the last purge; relaxed readers */
+    size_t split_count;      /* superslabs that are split; under REGION, relaxed readers */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 
+/* Groups lie in falling order: group 0 is the highest. */
 HAK_INLINE struct superslab_group *superslab_group(size_t number)
 {
     return hak__superslabs.groups_end - 1 - number;
@@ -159,20 +158,20 @@ HAK_INLINE struct superslab *superslab_at(size_t index)
     return &superslab_group(index / SUPERSLAB_GROUP)->superslabs[index % SUPERSLAB_GROUP];
 }
 
-/* Another value than before: much memory has become free and dirty since. A hint. */
+/* A number that changes when much memory has become free and dirty. Any thread. A hint. */
 HAK_INLINE uint32_t superslab_freed_much(void)
 {
     return atomic_load_relaxed(&hak__superslabs.freed_much);
 }
 
-/* A hint, too: whales become free elsewhere. */
+/* Changes that number; freed whales do, too. Any thread. */
 HAK_INLINE void superslab_note_freed_much(void)
 {
     atomic_add_relaxed(&hak__superslabs.freed_much, 1u);
 }
 
-/* The slice's addresses are ours: free or in use. Any thread, for a slice below the limit. What it
- * says of a slice in use stays true. */
+/* True if hakmem has mapped the slice, free or in use. `slice` is below the limit. Any thread. For
+ * a slice in use the answer stays true; for a free one it is a hint. */
 HAK_INLINE bool superslab_has_slice(size_t slice)
 {
     const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
@@ -180,20 +179,13 @@ HAK_INLINE bool superslab_has_slice(size_t slice)
            slice % SUPERSLAB_SLICES < atomic_load_relaxed(&superslab->claimed);
 }
 
-/* It was split, and no part of it is away now, or nothing of it is there. Under REGION. */
-HAK_INLINE bool superslab_is_to_join(const struct superslab *superslab)
-{
-    bool clean = superslab->free == ~UINT64_C(0) && superslab->dirty == 0;
-    return superslab->split != 0 && (superslab->free == 0 || clean);
-}
-
-/* Of its slices the first `claimed` are ours. Under GROWTH and REGION. */
+/* Sets the state and the number of claimed slices. Under GROWTH and REGION. */
 HAK_HIDDEN void hak__superslab_set_state(size_t index, enum superslab_state state,
                                          uint32_t claimed);
 
-/* Marks slices of one superslab free and keeps the sums; under REGION. */
+/* Marks slices of one superslab free, and updates the sums and the index. Under REGION. */
 HAK_HIDDEN void hak__superslab_mark_free(size_t index, uint64_t mask);
-/* The opposite. */
+/* Marks them taken: no longer free, nor aged. Under REGION. */
 HAK_HIDDEN void hak__superslab_mark_taken(size_t index, uint64_t mask);
 
 #endif

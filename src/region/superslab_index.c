@@ -1,18 +1,22 @@
-/* superslab_index.c: see superslab_index.h. */
+/* superslab_index.c: the tree of maxima that superslab_index.h describes. A node is 64 bytes. */
 #include "region/superslab_index.h"
 
 #include "base/bits.h"
 #include "region/superslab.h"
 
+/* Bytes of a node. Fixed: the code shifts by 6 bits a level (superslab.h, SUPERSLAB_GROUP). */
 #define INDEX_FANOUT SUPERSLAB_GROUP
+/* The highest level. One more would save comparisons from 512 GiB of heap on. One less would
+ * compare a byte for each 128 MiB of a large heap. */
 #define INDEX_LEVEL_TOP 2u
 
-/* Nodes of the top level lie in groups 1 to 63, which exist once it is used. */
+/* Nodes of the top level lie in groups 1 to 63, which exist when the level is used. */
 HAK_STATIC_ASSERT(WINDOW_SIZE_MAX / SUPERSLAB_SIZE >> 6 * (INDEX_LEVEL_TOP + 1) < INDEX_FANOUT,
                   "no node of level 1 lies there");
 
-static uint32_t index_level; /* the highest in use: below the top it has one node */
+static uint32_t index_level; /* the highest level in use; if it is not the top, it has one node */
 
+/* The first byte of a node. */
 static unsigned char *index_node(enum superslab_index kind, uint32_t level, size_t node)
 {
     if (level == 0) {
@@ -21,14 +25,16 @@ static unsigned char *index_node(enum superslab_index kind, uint32_t level, size
     return superslab_group(level == INDEX_LEVEL_TOP ? node + 1 : node * INDEX_FANOUT)->upper[kind];
 }
 
+/* The byte with the number `at` of a level. */
 static unsigned char *index_entry(enum superslab_index kind, uint32_t level, size_t at)
 {
     return index_node(kind, level, at / INDEX_FANOUT) + at % INDEX_FANOUT;
 }
 
-/* The first byte of a node from `from` on that is at least `least`, or INDEX_FANOUT. No byte is
- * above 127, so that bit 7, set before the subtraction, stays where a byte is enough and nothing is
- * borrowed. */
+/* The position of the first byte of a node, from `from` on, that is at least `least`; INDEX_FANOUT:
+ * there is none. It compares eight bytes at a time: it sets bit 7 of each and subtracts `least`.
+ * Bit 7 stays set where the byte is large enough. No byte is above 127, so none borrows from the
+ * next. */
 static size_t index_scan(const unsigned char *node, uint32_t least, size_t from)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
@@ -54,9 +60,9 @@ static uint32_t index_maximum(const unsigned char *node)
     return maximum;
 }
 
-/* Where a search goes on that found nothing in a node, whose end is *at: one level higher, where
- * the first byte of a node stands for all of it; the nodes of the top level follow each other.
- * False: there is nothing more. */
+/* Moves a search on that found nothing up to *at, the end of a node. At the top level it goes on at
+ * the next node. Below, it climbs to the byte that stands for the next node, and further while that
+ * byte is the first of its own node. False: nothing is left. */
 static bool index_go_on(uint32_t *level, size_t *at)
 {
     if (*level == INDEX_LEVEL_TOP) {
@@ -130,15 +136,13 @@ void hak__superslab_index_reach(size_t index)
         }
         index_level++;
     }
+    hak__superslabs.count = index < hak__superslabs.count ? hak__superslabs.count : index + 1;
 }
 
 static uint32_t index_dirty_value(const struct superslab *superslab, uint32_t free_run)
 {
     uint64_t dirty = superslab->free & superslab->dirty;
-    if (dirty == 0) {
-        return superslab_is_to_join(superslab) ? INDEX_DIRTY_WORK : 0;
-    }
-    return INDEX_DIRTY_RUN(dirty == superslab->free ? free_run : bits_longest_run(dirty));
+    return dirty == superslab->free ? free_run : bits_longest_run(dirty);
 }
 
 void hak__superslab_index_maps(size_t index)
@@ -157,7 +161,7 @@ void hak__superslab_index_grown(size_t index, uint64_t mask)
     if (run > *index_entry(INDEX_FREE, 0, index)) {
         hak__superslab_index_set(INDEX_FREE, index, run);
     }
-    run = INDEX_DIRTY_RUN(bits_run_around(superslab->free & superslab->dirty, mask));
+    run = bits_run_around(superslab->free & superslab->dirty, mask);
     if (run > *index_entry(INDEX_DIRTY, 0, index)) {
         hak__superslab_index_set(INDEX_DIRTY, index, run);
     }

@@ -1,16 +1,17 @@
-/* superslab_index.h: the lowest superslab that has what is wanted, in O(log).
+/* superslab_index.h: finds the lowest superslab with enough free slices, in logarithmic time.
  *
- * For each kind of question a byte per superslab says how much it has to offer, and a tree of
- * maxima lies above:
+ * The index has three kinds of questions (enum superslab_index). For each kind, a superslab has one
+ * byte that says how much it offers. Above these bytes lies a tree: each byte of a higher level is
+ * the maximum of 64 bytes of the level below.
  *
- *   level 2   a byte for 4,096 superslabs (8 GiB)   `upper` of groups 1 to 63, from 8 GiB on
+ *   level 2   a byte for 4,096 superslabs (8 GiB)   `upper` of groups 1 to 63, used from 8 GiB on
  *   level 1   a byte for 64 (128 MiB)               `upper` of every 64th group, from 128 MiB on
- *   level 0   a byte for each                       `index` of its group
+ *   level 0   a byte for each superslab             `index` of its group
  *
- * A search compares 64 bytes a level, eight at a time; of level 2, 64 for each 512 GiB. A change
- * climbs while it changes a maximum; a small process has one level and no climb.
+ * A search compares 64 bytes at each level, eight at a time; at level 2, 64 for each 512 GiB. A
+ * change climbs only while a maximum changes. A heap up to 128 MiB has one level and no climb.
  *
- * Locks: REGION for everything.
+ * Locks: REGION for everything. The functions only compute; they fail in no way.
  */
 #ifndef HAK_REGION_SUPERSLAB_INDEX_H
 #define HAK_REGION_SUPERSLAB_INDEX_H
@@ -18,36 +19,31 @@
 #include "core/limits.h"
 
 enum superslab_index {
-    INDEX_DIRTY,    /* 1 + its longest run of slices that are free and dirty; without any: 1 if huge
-                       pages may be welcome there again, else 0 */
-    INDEX_FREE,     /* its longest run of free slices */
-    INDEX_RELEASED, /* 1: it may be reclaimed */
+    INDEX_DIRTY,    /* the superslab's longest run of slices that are free and dirty, 0 to 64 */
+    INDEX_FREE,     /* its longest run of free slices, 0 to 64 */
+    INDEX_RELEASED, /* 1: it was released and may be claimed again; else 0 */
     INDEX_KINDS
 };
 
-/* What a search of INDEX_DIRTY asks for: a run of so many, any work of a purge pass. */
-#define INDEX_DIRTY_RUN(count) ((count) + 1)
-#define INDEX_DIRTY_WORK 1u
-
 #define INDEX_NONE SIZE_MAX
 
-/* The lowest superslab from `from` on whose byte is at least `least` (1 to 65), or INDEX_NONE. */
+/* The lowest superslab from `from` on whose byte is at least `least` (1 to 64), or INDEX_NONE. */
 HAK_HIDDEN size_t hak__superslab_index_find(enum superslab_index kind, uint32_t least, size_t from);
 
-/* Its byte is `value` from now on. */
+/* Sets the superslab's byte, and the maxima above it. */
 HAK_HIDDEN void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t value);
 
-/* The table is about to reach to `index`. */
+/* Makes the index cover superslabs up to `index`, which is included. */
 HAK_HIDDEN void hak__superslab_index_reach(size_t index);
 
-/* Its maps have changed: writes the bytes that follow from them. */
+/* Computes the superslab's bytes of both INDEX_FREE and INDEX_DIRTY from its maps. */
 HAK_HIDDEN void hak__superslab_index_maps(size_t index);
 
-/* The same, quicker: the run `mask` has become free, and is dirty as all that was in use. */
+/* The same, quicker: for slices that have just become free and dirty. `mask` is one run of them. */
 HAK_HIDDEN void hak__superslab_index_grown(size_t index, uint64_t mask);
 
-/* All bytes are what the maps say, all maxima are those of what lies below: for level 2 and tests.
- */
+/* True if all bytes agree with the maps and all maxima with the level below. Slow: for assertion
+ * level 2 and tests. */
 HAK_HIDDEN bool hak__superslab_index_is_right(void);
 
 #endif

@@ -1,5 +1,7 @@
-/* superslab_run.c: several whole superslabs side by side, for a block that no mapping of its own
- * can be had for: the kernel allows 65,530, and superslabs together are one. See superslab.h. */
+/* superslab_run.c: takes several adjacent whole superslabs, for a huge allocation.
+ *
+ * Why: a whale is a mapping of its own, and Linux allows a process 65,530 mappings by default.
+ * Adjacent superslabs are one mapping, so this works when a whale does not. See superslab.h. */
 #include <errno.h>
 
 #include "base/bits.h"
@@ -7,10 +9,12 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-/* Places at the frontier that are tried: somebody else may live there, or take what was claimed. */
+/* Tries at the frontier. One fails if another mapping is there, or another thread takes the claimed
+ * superslabs. Doubled, it gets past more foreign mappings; halved, it gives up earlier. */
 #define RUN_TRIES 16u
 
-/* Under REGION. SIZE_MAX: there is none. */
+/* The first of `count` adjacent superslabs that are wholly free. SIZE_MAX: there are none. Under
+ * REGION. */
 static size_t run_find(size_t count)
 {
     size_t found = 0;
@@ -23,6 +27,7 @@ static size_t run_find(size_t count)
     return SIZE_MAX;
 }
 
+/* Takes `count` wholly free superslabs. SLICE_NONE: there are none. */
 static struct slice_run run_take_free(size_t count)
 {
     struct slice_run run = {SLICE_NONE, true};
@@ -32,7 +37,7 @@ static struct slice_run run_take_free(size_t count)
         struct superslab *superslab = superslab_at(first + i);
         hak__superslab_mark_taken(first + i, ~UINT64_C(0));
         run.zeroed = run.zeroed && superslab->dirty == 0;
-        superslab->dirty = ~UINT64_C(0); /* what is taken is */
+        superslab->dirty = ~UINT64_C(0); /* slices in use are */
     }
     lock_release(&hak__region_lock);
     if (first != SIZE_MAX) {
@@ -41,7 +46,7 @@ static struct slice_run run_take_free(size_t count)
     return run;
 }
 
-/* The slice before `first` is claimed, so that its mapping can grow. Under GROWTH. */
+/* True if the slice before `first` is claimed: then its mapping can be extended. Under GROWTH. */
 static bool run_follows(size_t first)
 {
     return first % SUPERSLAB_SLICES != 0 ||
@@ -49,8 +54,9 @@ static bool run_follows(size_t first)
                               SUPERSLAB_CLAIMED);
 }
 
-/* Claims so many superslabs at the frontier, and what is left of the one there. When there are too
- * many mappings the one before grows. Under GROWTH. */
+/* Claims the rest of the superslab at the frontier and so many whole ones after it. If there are
+ * too many mappings, extends the one before. False: no memory. True: they are claimed, or another
+ * mapping was there and the caller should try again. Under GROWTH. */
 static bool run_claim(size_t superslabs)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -64,7 +70,7 @@ static bool run_claim(size_t superslabs)
     if (error == -ENOMEM && run_follows(first)) {
         error = hak__os_extend(start, size);
     }
-    if (error == -EEXIST) { /* somebody lives here */
+    if (error == -EEXIST) { /* another mapping is there: skip a superslab */
         table->frontier = next + (next == first ? SUPERSLAB_SLICES : 0);
         return true;
     }

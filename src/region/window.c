@@ -1,4 +1,4 @@
-/* window.c: choosing the window's addresses, and its tables. See window.h. */
+/* window.c: chooses the window's addresses and claims its tables. See window.h. */
 #include "region/window.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 struct window hak__window = {.base = WINDOW_NOWHERE};
 
-/* Two tables that grow away from where they meet; `low` to `high` is claimed. */
+/* Two tables that grow away from the address `meet`. [low, high) is claimed. */
 struct table_pair {
     uintptr_t meet;
     uintptr_t low;
@@ -21,14 +21,15 @@ struct table_pair {
 
 enum { PAIR_SLICES, PAIR_SLABS, PAIR_COUNT };
 static struct table_pair window_pairs[PAIR_COUNT];
-static size_t window_skipped_bytes; /* between `low` and `high` of the second, but not claimed */
+static size_t window_skipped_bytes; /* inside [low, high) of PAIR_SLABS, but not claimed */
 
-/* Bytes on both sides of where a pair meets. */
+/* The sizes in bytes of a pair's two tables. */
 struct table_sides {
     size_t below;
     size_t above;
 };
 
+/* The sizes of a pair's tables that cover so many superslabs. */
 static struct table_sides table_sides(int pair, size_t superslabs)
 {
     size_t groups = (superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
@@ -39,18 +40,20 @@ static struct table_sides table_sides(int pair, size_t superslabs)
                : (struct table_sides){METADATA_CHUNK_SIZE, slices * SLAB_METADATA_SIZE};
 }
 
+/* Maps [from, to), which may be empty. 0 or -errno. */
 static int pair_claim(uintptr_t from, uintptr_t to)
 {
     return from < to ? hak__os_map_at((void *)from, to - from) : 0;
 }
 
-/* The upper table of a large heap has huge pages, if these come quickly: fork copies a page table
- * entry for each page of it, and all of them are touched. */
+/* Extends a pair's upper table to `high`. In a large heap it gets huge pages if these come quickly:
+ * all of the table is touched, and fork copies a page-table entry for each of its small pages
+ * (docs/decisions/0069). */
 static int pair_claim_above(struct table_pair *pair, uintptr_t high)
 {
     uintptr_t whole = bits_align_up(high, HUGE_PAGE_SIZE);
     uintptr_t first = bits_align_up(pair->high, HUGE_PAGE_SIZE);
-    size_t claimed = hak__superslab_bytes_claimed(); /* a long table may be of few superslabs */
+    size_t claimed = hak__superslab_bytes_claimed(); /* a long table may cover skipped superslabs */
     bool huge = high > pair->high && high - pair->meet > TABLE_HUGE_BYTES &&
                 claimed >= TABLE_HUGE_HEAP_BYTES && claimed >= hak__knobs.huge_threshold &&
                 hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__huge_is_quick();
@@ -71,12 +74,14 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     return 0;
 }
 
+/* Extends both tables of a pair to these sizes. 0 or -errno. */
 static int pair_extend(struct table_pair *pair, struct table_sides sides)
 {
     uintptr_t low = bits_align_down(pair->meet - sides.below, hak__os_page_size());
     uintptr_t high = bits_align_up(pair->meet + sides.above, hak__os_page_size());
-    /* Below first, and kept when there is none above. The first step has nothing below `low`, and
-     * so is one claim for both tables. Reports read both words. */
+    /* The lower table first; if the upper one then fails, the lower one keeps what it got. At start
+     * the lower table needs nothing below `low`, so one claim serves both tables. Reports read
+     * `low` and `high` without a lock. */
     int error = pair_claim(low, pair->low);
     if (error == 0) {
         atomic_store_relaxed(&pair->low, low < pair->low ? low : pair->low);
@@ -108,7 +113,7 @@ void hak__window_skip(size_t slice)
     }
 }
 
-/* A report's look, perhaps between two steps. */
+/* Bytes of the pair. Relaxed: a report may come between two steps of a claim. */
 static size_t pair_bytes(const struct table_pair *pair)
 {
     uintptr_t low = atomic_load_relaxed(&pair->low), high = atomic_load_relaxed(&pair->high);
@@ -143,8 +148,9 @@ static void window_drop_tables(void)
     }
 }
 
-/* Lays the tables out from `low`, an OS page or more free after each pair, and claims their first
- * step. The groups of superslabs begin at a page, so that there is room in it for owner words. */
+/* Lays the tables out from `low` on, with a gap of at least one OS page after each pair, and claims
+ * their first step. The first group begins at an OS page, so that the first owner words share that
+ * page. 0 or -errno. */
 static int window_try(uintptr_t low, size_t size)
 {
     size_t superslabs = size / SUPERSLAB_SIZE;
@@ -169,7 +175,7 @@ static int window_try(uintptr_t low, size_t size)
     return 0;
 }
 
-/* Where a candidate starts: somewhere in [low, high), at a superslab. */
+/* A random address in [low, high), whole superslabs above `low`. */
 static uintptr_t window_candidate(uint64_t seed, uint64_t low, uint64_t high)
 {
     uint64_t places = (high - low) / SUPERSLAB_SIZE;
@@ -186,7 +192,7 @@ int hak__window_start(void)
     uint64_t seed = hak__os_random_seed();
     int error = -ENOMEM;
     for (uint32_t try = 0; try < WINDOW_BASE_TRIES; try++) {
-        /* The later half of the tries assumes a small address space. */
+        /* The second half of the tries is for small address spaces. */
         bool small = try >= WINDOW_BASE_TRIES / 2;
         uintptr_t low = small
                             ? window_candidate(seed, WINDOW_SMALL_BASE_LOW, WINDOW_SMALL_BASE_HIGH)

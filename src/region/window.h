@@ -1,31 +1,30 @@
-/* window.h: the one address range that holds every slab and span, and the flat tables that describe
- * it.
+/* window.h: the one address range that holds every slab and span, and the tables that describe it.
  *
  *   <-- groups of superslabs | owner words -->   room | slab metadata -->   superslabs ... -->
- *       39 B a superslab       4 B a slice              64 B a slice       ^base   ^frontier
+ *       38 B a superslab       4 B a slice              64 B a slice       ^base   ^frontier
  *
- * Two tables begin where they meet and grow away from each other, so that a small process has one
- * mapping and one page for both; the room, for what lies above this layer, is the second's other
- * side (docs/decisions/0054).
+ * Tables: two tables form a pair. They begin at the same address and grow away from each other, so
+ * a small process needs one mapping and one page for both (docs/decisions/0054). In the second pair
+ * the lower part is the room: a fixed piece of memory for the first heaps and threads.
  *
- * Nothing is reserved: tables and superslabs are claimed with MAP_FIXED_NOREPLACE as the frontier
- * advances, so the process's address space holds what is used and limits (ulimit -v, overcommit
- * mode 2, mlockall) see no more than that (docs/decisions/0001). The unclaimed gaps between the
- * pairs and before the user's memory are guards. A superslab whose addresses somebody else has
- * taken is skipped.
+ * Nothing is reserved. Tables and superslabs are claimed (mapped with MAP_FIXED_NOREPLACE) when the
+ * frontier reaches them. So the process's address space holds only what is used, and limits such as
+ * ulimit -v, overcommit mode 2 and mlockall count no more (docs/decisions/0001). A superslab whose
+ * addresses another mapping has taken is skipped. The gaps after each pair are never claimed: they
+ * catch writes beyond a table's end.
  *
- * The slab registry is the owner table: owner word of slice (pointer - base) / 32 KiB. One load
- * answers whose and which class.
+ * The owner words are the page map: slice (pointer - base) / 32 KiB has one word, and one load says
+ * which heap owns it and which size class it has.
  *
  *   owner word:  | heap id, 24 bits | code, 8 bits |
  *   code         1..CLASS_COUNT-1: a slab of that class
  *                OWNER_SPAN: first slice of a span (heap id 0)
- *   0            nobody: free, or inside a span
+ *   0            nobody: a free slice, or a further slice of a span
  *
- * State: one hak__window. base and the table addresses are written once at start; `limit` only
- * grows.
- * Locks: REGION for the maps, GROWTH (held over the claim's system call, a microsecond) for the
- * frontier.
+ * State: one hak__window. base and the table addresses are written once, at start; shared_limit
+ * only grows.
+ * Locks: GROWTH for the frontier and the tables; it is held over the system call of a claim, which
+ * takes about a microsecond. Owner words and shared_limit are read without a lock.
  */
 #ifndef HAK_REGION_WINDOW_H
 #define HAK_REGION_WINDOW_H
@@ -37,91 +36,102 @@
 #define OWNER_SPAN 0xFEu
 #define OWNER_CODE_MASK ((1u << OWNER_CODE_BITS) - 1)
 
-struct slab; /* slab/slab.h; SLAB_METADATA_SIZE bytes, one per slice */
+struct slab; /* slab/slab.h; one for each slice */
+/* Bytes for each slice: one cache line, so that no two slabs share one. Doubled, the tables take
+ * another 0.2 % of the heap. A half is too small for struct slab. */
 #define SLAB_METADATA_SIZE 64u
 
 struct window {
     uintptr_t base;       /* first byte of superslab 0; WINDOW_NOWHERE before start */
-    size_t shared_limit;  /* slices whose tables exist; grows only. 0 before start: no pointer is
-                             inside */
+    size_t shared_limit;  /* slices up to the end of the highest claim; only grows. 0 before start:
+                             no pointer is inside */
     uint32_t *owners;     /* [slice] */
     unsigned char *slabs; /* [slice], SLAB_METADATA_SIZE each */
-    size_t size;          /* bytes of address space the window may take */
+    size_t size;          /* bytes of address space that superslabs may take */
 };
 
 HAK_HIDDEN extern struct window hak__window;
 
-/* Chooses the addresses and claims the first tables. 0 or -errno; may be called again after a
- * failure. Called once at a time (heap/start.c's lock). */
+/* Chooses the window's addresses and claims the first step of the tables. 0 or -errno; after an
+ * error it may be called again. Under START (heap/start.c). */
 HAK_HIDDEN int hak__window_start(void);
 
-/* Makes the tables cover slices [0, slice_count). 0 or -errno. Under the GROWTH lock. */
+/* Makes the tables cover slices [0, slice_count). 0 or -errno. Under GROWTH. */
 HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
 
-/* No slab will ever lie in slices that the tables do not cover yet and that are below `slice`:
- * their metadata is not claimed. Under the GROWTH lock. */
+/* Called when the frontier skips ahead to `slice`. No slab will ever lie in the skipped slices, so
+ * the part of their slab metadata that is not claimed yet never will be. Under GROWTH. */
 HAK_HIDDEN void hak__window_skip(size_t slice);
 
-/* Bytes claimed for the tables. */
+/* Bytes claimed for the tables, without the room. Any thread, no lock. */
 HAK_HIDDEN size_t hak__window_table_bytes(void);
 
-/* METADATA_CHUNK_SIZE zeroed bytes at an OS page that came with the tables, for whoever asks first;
- * how many there are, 0 before the tables. */
+/* The room: zeroed bytes that start at an OS page and came with the first tables, for
+ * heap/metadata.c. The second function says how many bytes: METADATA_CHUNK_SIZE, or 0 before the
+ * window has started. */
 HAK_HIDDEN void *hak__window_room(void);
 HAK_HIDDEN size_t hak__window_room_bytes(void);
 
-/* No pointer is inside a window there. Who frees NULL while another thread starts may see it beside
- * the limit of a window that has started. */
+/* The base before start. With it every pointer a program can have is far beyond the limit. That
+ * matters for a thread that frees NULL while another thread starts the window: it may see the old
+ * base beside the new limit. */
 #define WINDOW_NOWHERE ((uintptr_t)1 << 63)
 
-/* Plain but for ThreadSanitizer, as window_limit_seen. Pointers below base become huge numbers. */
+/* The slice of any pointer. Pointers below the base give huge numbers, beyond every limit. The load
+ * is plain, for the reason given at window_limit_seen. */
 HAK_INLINE size_t window_slice_of(const void *pointer)
 {
     uintptr_t base = HAK_TSAN ? atomic_load_relaxed(&hak__window.base) : hak__window.base;
     return ((uintptr_t)pointer - base) >> SLICE_SHIFT;
 }
 
-/* Bytes: another number of lines, below `colors`, for each slice, so that what starts at slices
- * does not start at one set of the cache. Fibonacci hashing (D. Knuth, The Art of Computer
- * Programming 3, 6.4): neighbours are far apart. */
+/* The start line of what lies at the slice: a distance in bytes from the slice's start, a multiple
+ * of a cache line and less than `colors` lines. Different slices get different distances, so that
+ * their contents do not compete for the same cache sets (docs/decisions/0034). Fibonacci hashing
+ * (D. Knuth, The Art of Computer Programming 3, 6.4) sends neighbours far apart. */
 HAK_INLINE uint32_t window_slice_color(size_t slice, uint32_t colors)
 {
     uint32_t hash = ((uint32_t)slice * UINT32_C(0x9e3779b1)) >> 16;
     return hash * colors / 65536u * HAK_CACHE_LINE;
 }
 
+/* The first byte of the slice. */
 HAK_INLINE void *window_slice_address(size_t slice)
 {
     return (void *)(hak__window.base + (slice << SLICE_SHIFT));
 }
 
-/* acquire: pairs with the release in superslab.c when the limit grows */
+/* True if the slice is below the limit, and so has an owner word. Any thread, no lock. acquire:
+ * pairs with the release in superslab.c when the limit grows */
 HAK_INLINE bool window_contains_slice(size_t slice)
 {
     return slice < atomic_load_acquire(&hak__window.shared_limit);
 }
 
-/* The fast path's look at the limit. A pointer it is given came from an allocation that happened
- * before, so any value it can see covers it. Plain, so that it becomes an operand of the comparison
- * (one instruction less); an aligned word is read whole on both processors. ThreadSanitizer is
- * told. */
+/* The limit, for the fast path of free. A valid pointer came from an earlier allocation, so any
+ * value that this thread can see covers it. The load is plain: it becomes an operand of the
+ * comparison, which saves an instruction, and both processors read an aligned word whole. It is
+ * atomic under ThreadSanitizer only. */
 HAK_INLINE size_t window_limit_seen(void)
 {
     return HAK_TSAN ? atomic_load_relaxed(&hak__window.shared_limit) : hak__window.shared_limit;
 }
 
-/* Relaxed: an owner word changes only while no object of its slice exists, and handing an object to
- * another thread orders the two. A stray pointer may read any value, each of which is safe. */
+/* The owner word of a slice below the limit. Any thread, no lock. Relaxed: the word changes only
+ * while no object of the slice exists, and the program orders handing an object to another thread.
+ * An invalid pointer may read an old or a new word; both are safe. */
 HAK_INLINE uint32_t window_owner(size_t slice)
 {
     return atomic_load_relaxed(&hak__window.owners[slice]);
 }
 
+/* By whoever takes the slice or gives it back. */
 HAK_INLINE void window_set_owner(size_t slice, uint32_t owner)
 {
     atomic_store_relaxed(&hak__window.owners[slice], owner);
 }
 
+/* The slice's entry in the slab metadata. The tables cover the slice. */
 HAK_INLINE struct slab *window_slab_metadata(size_t slice)
 {
     return (struct slab *)(void *)(hak__window.slabs + slice * SLAB_METADATA_SIZE);

@@ -1,5 +1,7 @@
-/* slab.c: slabs of one heap: refill, return, and giving empty ones back. See slab.h for the words
- * and invariants. The remote half is slab_remote.c. Calls: refill -> slab_take_objects | slab_new.
+/* slab.c: the slabs of one heap: refill, return, lend, and giving idle slabs back.
+ *
+ * slab.h has the words of a slab and the invariants; slab_remote.c has the remote half.
+ * Calls: refill -> slab_take_objects, slab_new. Locks: the heap's, but for hak__slab_is_object.
  */
 #include "slab/slab.h"
 
@@ -11,7 +13,7 @@ bool hak__slab_is_object(const struct slab *slab, const void *pointer)
 {
     size_t offset = (size_t)((const unsigned char *)pointer - slab_start(slab)) - slab->first;
     size_t size = size_class_bytes(slab->class_index);
-    /* relaxed: a thread that frees remotely asks too; its object was carved before */
+    /* relaxed: a thread without the heap's lock may ask; its object was carved before that */
     return offset % size == 0 && offset / size < atomic_load_relaxed(&slab->carved_count);
 }
 
@@ -29,7 +31,7 @@ static void slab_set_free_count(struct slab_set *set, struct slab *slab, uint32_
 static void slab_set_remote_seen(struct slab_set *set, struct slab *slab, uint32_t count)
 {
     slab_totals(set, slab)->free_count += (uint64_t)count - slab->remote_seen;
-    slab->remote_seen = (uint16_t)count; /* at most the capacity */
+    slab->remote_seen = (uint16_t)count; /* at most the capacity, which has 16 bits */
 }
 
 static struct object_list slab_take_remote(struct slab_set *set, struct slab *slab)
@@ -49,7 +51,7 @@ static void slab_list(struct slab_set *set, struct slab *slab)
     if (slab->next != NULL) {
         slab->next->previous = slab;
     }
-    atomic_store_relaxed(first, slab); /* others look whether there is any */
+    atomic_store_relaxed(first, slab); /* slab_may_lend reads it without the lock */
     slab->listed = true;
 }
 
@@ -66,23 +68,15 @@ static void slab_unlist(struct slab_set *set, struct slab *slab)
     slab->listed = false;
 }
 
-/* A new, listed slab of the class, from the pool or the region. NULL: no memory. */
+/* Takes slices and makes them a new, listed slab of the class. NULL: no memory. */
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
     const struct size_class *size_class = &hak__size_classes[class_index];
-    struct slice_run run = {SLICE_NONE, false};
-    if (size_class->slab_slices == 1) {
-        run.slice = hak__slab_pool_take();
+    struct slice_run run = hak__superslab_take(size_class->slab_slices, 1);
+    if (run.slice == SLICE_NONE) {
+        return NULL;
     }
-    if (run.slice != SLICE_NONE) {
-        counter_add(&set->counters, COUNTER_SLAB_FROM_POOL, 1);
-    } else {
-        run = hak__superslab_take(size_class->slab_slices, 1);
-        if (run.slice == SLICE_NONE) {
-            return NULL;
-        }
-        counter_add(&set->counters, COUNTER_SLAB_FROM_REGION, 1);
-    }
+    counter_add(&set->counters, COUNTER_SLAB_FROM_REGION, 1);
     size_t slice = run.slice;
     struct slab *slab = window_slab_metadata(slice);
     slab->free_list = NULL;
@@ -121,15 +115,11 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     for (uint32_t i = 0; i < count; i++) {
         window_set_owner(slice + i, OWNER_NOBODY);
     }
-    if (count == 1 && hak__slab_pool_give(slice)) {
-        counter_add(&set->counters, COUNTER_SLAB_TO_POOL, 1);
-    } else {
-        hak__superslab_give(slice, count);
-        counter_add(&set->counters, COUNTER_SLAB_TO_REGION, 1);
-    }
+    hak__superslab_give(slice, count);
+    counter_add(&set->counters, COUNTER_SLAB_TO_REGION, 1);
 }
 
-/* Level 2: also what a program wrote into an object that it had freed. */
+/* Assertion level 2. It also finds a free list that the program has overwritten after a free. */
 static void slab_check(const struct slab_set *set, const struct slab *slab)
 {
     size_t slice = slab_slice(slab);
@@ -170,8 +160,8 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
     HAK_ASSERT_FULL(set->totals[class_index].not_carved_count == not_carved_count);
 }
 
-/* Also the last of its class: loops around few objects live in the bin and never get here. Objects
- * in the two lists need not be collected, the slab's memory goes back as a whole. */
+/* Even the last slab of a class is given back: loops around a few objects are served by the bin and
+ * do not empty a slab. The two lists need no cleaning up, because all of the slab's memory goes. */
 static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
 {
     if (HAK_LEVEL >= 2) {
@@ -182,21 +172,22 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
     }
 }
 
-/* Objects to carve at `first`. The first touch of a page is to be the program's, which comes for it
- * with the first object that starts there: of a page that nobody has touched that one alone is cut,
- * and the others, which linking touches, the next time. */
+/* How many objects to carve from `first` on. In an untouched slab the program should touch each
+ * page first, so that no malloc pays for the page fault. So the first object that starts in a page
+ * is carved alone, and the page's other objects, which linking touches, at the next refill. */
 static uint32_t slab_carve_count(const struct slab *slab, const unsigned char *first, size_t size)
 {
     size_t bytes = CARVE_BYTES;
     if (slab->untouched) {
         size_t offset = (uintptr_t)first % CARVE_BYTES;
-        /* an object before it would start in the page before; rounds up */
+        /* offset < size: `first` is the first object that starts in its page; else round up */
         bytes = offset < size ? 1 : CARVE_BYTES - offset + size - 1;
     }
     return bytes < size ? 1 : (uint32_t)(bytes / size);
 }
 
-/* The next objects of untouched memory, no more than start in CARVE_BYTES of it. */
+/* Cuts the next objects, at most those that start in CARVE_BYTES of memory, and does not touch
+ * them. The slab has at least one object left to carve. */
 static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_t most)
 {
     size_t size = size_class_bytes(slab->class_index);
@@ -210,10 +201,9 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     return (struct refill){{(struct object *)(void *)first, count}, (uint32_t)size};
 }
 
-/* Leaves what is more than `most` in the slab, for the heap's other threads, who would have
- * new ones carved: a list of 64 KiB objects can be 256 KiB (docs/decisions/0015), and a thread that
- * needs one object would have to walk the others back (0022). The walk touches objects that are
- * about to be handed out. */
+/* Splits a list taken from the slab: the result has the first `most` objects, and the rest becomes
+ * the slab's free list. The heap's other threads can use the rest (docs/decisions/0015), and a
+ * thread that needs few objects has fewer to give back (0022). */
 static struct object_list slab_take_part(struct slab_set *set, struct slab *slab,
                                          struct object_list list, uint32_t most)
 {
@@ -231,16 +221,16 @@ static struct object_list slab_take_part(struct slab_set *set, struct slab *slab
     return list;
 }
 
-/* The remote count matters: a slab with remote objects but not notified would never be found again.
- */
+/* The remote count must be 0, too: an unlisted slab with remote objects and a clear N would never
+ * be found again (slab.h, invariant 2). */
 HAK_INLINE void slab_unlist_used_up(struct slab_set *set, struct slab *slab)
 {
     if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
-        slab_unlist(set, slab); /* a free or a notification lists it again */
+        slab_unlist(set, slab); /* the next return or drain lists it again */
     }
 }
 
-/* Takes what the slab has to give, cheapest first; count 0 when it has nothing. */
+/* Takes up to `most` objects from the slab's cheapest source that has some; count 0: none has. */
 static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, uint32_t most)
 {
     struct refill refill = {{slab->free_list, slab->free_count}, 0};
@@ -272,7 +262,7 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
         refill = slab_take_objects(set, slab, most);
         slab_unlist_used_up(set, slab);
     }
-    if (HAK_LEVEL >= 2) { /* all classes would take longer the more threads a heap has */
+    if (HAK_LEVEL >= 2) { /* one class only: checking all at each refill would take too long */
         slab_check_class(set, class_index);
     }
     return refill;
@@ -282,8 +272,7 @@ bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
     hak__slab_drain(set);
     uint32_t slices = hak__size_classes[class_index].slab_slices;
-    return set->partial[class_index] == NULL && !(slices == 1 && hak__slab_pool_has_some()) &&
-           hak__superslab_would_grow(slices);
+    return set->partial[class_index] == NULL && hak__superslab_would_grow(slices);
 }
 
 struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, uint32_t most)
@@ -298,7 +287,7 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
         if (list.count != 0) {
             list = slab_take_part(set, slab, list, most);
         } else if (slab->carved_count < slab->capacity) {
-            break; /* untouched memory, and no more: others are listed before such a slab */
+            break; /* it has only uncarved memory, and such a slab is the last of its list */
         }
         slab_unlist_used_up(set, slab);
     }
@@ -313,7 +302,7 @@ void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_lis
         hak__diagnose_fatal("double free (more objects freed than the slab holds)", list.head,
                             size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
     }
-    if (HAK_UNLIKELY(list.head == slab->free_list)) { /* twice in a row, its bin full each time */
+    if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed twice in a row, both returned */
         hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),
                             set->key >> OWNER_CODE_BITS);
     }

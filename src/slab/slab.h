@@ -1,31 +1,36 @@
 /* slab.h: slices cut into objects of one class, and the set of slabs one heap owns.
  *
+ * Slabs are where bins get their objects from and where they return them (docs/design/slab.md).
+ *
  * Life of a slab:
  *
- *   taken (pool or region) -> carving -> full <-> partial -> empty -> given back (pool or region)
+ *   taken (region) -> carving -> full <-> partial -> empty -> given back (region)
  *
- * Words of a slab, with their writers (O: the owner heap, under its lock; A: any thread,
+ * Words of a slab, with their writers (O: a thread that holds the owner heap's lock; A: any thread,
  * atomically):
  *
- *   O free_list, free_count   objects in the slab, linked through their first word
- *   A shared_remote           objects other threads freed:  | head 32 | N 1 | count 31 |
- *                             head: index of the first one's 16-byte granule + 1, 0 when empty
+ *   O free_list, free_count   free objects of the slab, linked through their first word
+ *   A shared_remote           objects that other threads freed:  | head 32 | N 1 | count 31 |
+ *                             head: first object's distance from the slab's start in granules of
+ *                             16 bytes, plus 1; 0 when there is none
  *                             N (notified): the slab is on its owner's notify stack, or about to be
- *   O carved_count            objects cut so far, in address order; the rest is untouched memory
+ *   O carved_count            objects cut so far, in address order; the rest was never handed out
  *   O owner                   constant while the slab exists
- *   A shared_link             next on the notify stack or in the pool: slice + 1, 0 at the end
- *   O previous, next          the owner's list of slabs of this class that have something to give
- *   O remote_seen             remote objects that the set's totals count
+ *   A shared_link             next slab on the notify stack: its slice + 1, 0 at the end
+ *   O previous, next          the owner's list of slabs of this class that have objects to give
+ *   O remote_seen             the part of the remote count that the set's totals include
  *
  * Invariants
- *   objects = free_count + remote count + in bins and remote buffers + in use = carved_count
- *   free_count > 0 or carved_count < capacity => listed;  remote count > 0 => listed or N
- *   a slab with N set is never given back: only draining, which took it off the stack, clears N
- *   N clear => remote_seen = remote count: draining counts, and whoever adds more sets N
+ *   1. free_count + remote count + objects in bins and remote buffers + in use = carved_count
+ *   2. free_count > 0 or carved_count < capacity => listed;  remote count > 0 => listed or N
+ *   3. A slab with N set is never given back. Only a drain, which took it off the stack, clears N.
+ *   4. N clear => remote_seen = remote count. A drain counts, and whoever adds objects sets N.
  *
- * Why the last: a remote freer sets N with its objects in one step and then pushes the slab on the
- * stack. In between the owner may already have taken the objects and found the slab empty. Giving
- * it back then would leave the freer holding a slab that is no longer this heap's.
+ * Why 3: a remote freer sets N together with its objects, and pushes the slab on the stack in a
+ * second step. Between the steps the owner may take the objects and find the slab empty. If it gave
+ * the slab back at that moment, the freer would push a slab that belongs to somebody else.
+ *
+ * Locks: the heap's lock guards each word that is marked O, and the slab set.
  */
 #ifndef HAK_SLAB_SLAB_H
 #define HAK_SLAB_SLAB_H
@@ -36,7 +41,7 @@
 #include "core/size_class.h"
 #include "region/window.h"
 
-/* The first word of a free object. */
+/* A free object: its first word links it to the next one. */
 struct object {
     struct object *next;
 };
@@ -55,51 +60,51 @@ struct slab {
     uint16_t capacity;
     uint8_t class_index;
     uint8_t slice_count;
-    uint8_t slices_back; /* in the metadata of a slab's further slices: how many back its head is */
+    uint8_t slices_back; /* also in the metadata of further slices: slices from the slab's first */
     bool listed;
-    bool untouched; /* no page of it was resident when it was taken */
-    uint16_t first; /* where the first object lies, bytes from the start (core/size_class.h) */
-    uint16_t remote_seen; /* remote objects that are in the set's totals */
+    bool untouched;       /* none of its pages was resident when the slab was taken */
+    uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
+    uint16_t remote_seen; /* remote objects that the set's totals include */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
 
-/* The slabs of one class, in sum: what a report would else have to walk for. Exact after a drain.
- */
+/* Sums over the slabs of one class, so that no report has to walk slabs. Exact after a drain. */
 struct slab_totals {
-    uint64_t free_count; /* objects in the slabs: free_count and remote_seen of each */
+    uint64_t free_count; /* free objects in slabs: the sum of free_count and remote_seen */
     uint32_t slabs_count;
-    uint32_t not_carved_count; /* of one slab: the next is taken when all is carved */
+    uint32_t not_carved_count; /* objects of one slab: no other is taken before all are carved */
 };
 
 /* What one heap owns. Everything but the shared words is written under the heap's lock. */
 struct slab_set {
-    uint32_t key;                /* heap id << 8: owner words of its slabs are key | class */
-    uint32_t shared_notified;    /* A: stack of slabs with remote objects, slice + 1 */
-    uint32_t shared_pending;     /* A: pushes on it since the last drain, about */
-    uint32_t shared_patience;    /* pending pushes from which on others drain; relaxed */
-    uint32_t shared_crowd_shift; /* bins and remote batches are bounded by bytes >> this; relaxed */
+    uint32_t key;             /* heap id << 8: owner words of its slabs are key | class */
+    uint32_t shared_notified; /* A: stack of slabs with remote objects, slice + 1 */
+    uint32_t shared_pending;  /* A: pushes on it since the last drain, about */
+    uint32_t shared_patience; /* pending pushes from which on others drain; relaxed */
     struct counters counters;
-    /* First: the next to refill from. Relaxed readers without the lock. */
+    /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
     struct slab_totals *totals; /* [class] */
 };
 
-/* A list of objects of one class, linked and zero-terminated. */
+/* A list of `count` objects of one class. The last link is NULL, except in lists that are passed
+ * together with their tail. */
 struct object_list {
     struct object *head;
     uint32_t count;
 };
 
-/* What a refill brings: a list, or, when `stride` is not 0, carved objects that lie so many bytes
- * apart and are not linked yet, in memory that may be untouched. */
+/* The objects that a refill brings. `stride` 0: a linked list. Otherwise they are carved objects,
+ * `stride` bytes apart, not linked yet, in memory that may be untouched. */
 struct refill {
     struct object_list list;
     uint32_t stride;
 };
 
-/* Takes the first object of a refill that has one. A carved one is not touched: what a program does
- * not write needs no memory, and what it writes is the program's page fault, not malloc's. */
+/* Takes the first object; list.count is not 0. A carved object is not touched: memory that the
+ * program never writes then costs nothing, and the page fault of its first write is not malloc's.
+ * The refill belongs to one thread; no lock. */
 HAK_INLINE struct object *refill_pop(struct refill *refill)
 {
     struct object *object = refill->list.head;
@@ -113,8 +118,9 @@ HAK_INLINE struct object *refill_pop(struct refill *refill)
     return object;
 }
 
-/* Links what was carved. Whose objects they are, without a lock: the first touch of a page takes
- * the kernel a microsecond and more, and nobody is to wait for that. */
+/* Returns the refill as a linked list. The thread that got the refill calls it, without a lock: the
+ * first touch of a page takes the kernel a microsecond or more, and no other thread should wait for
+ * that. */
 HAK_INLINE struct object_list refill_link(struct refill refill)
 {
     if (refill.stride != 0 && refill.list.count != 0) {
@@ -127,12 +133,13 @@ HAK_INLINE struct object_list refill_link(struct refill refill)
     return refill.list;
 }
 
+/* The number of the slab's first slice. */
 HAK_INLINE size_t slab_slice(const struct slab *slab)
 {
     return (size_t)((const unsigned char *)slab - hak__window.slabs) / SLAB_METADATA_SIZE;
 }
 
-/* The slab that holds an object; its owner word says that there is one. */
+/* The slab that `slice` is a part of. The caller knows from the owner word that there is one. */
 HAK_INLINE struct slab *slab_of_slice(size_t slice)
 {
     struct slab *slab = window_slab_metadata(slice);
@@ -144,63 +151,59 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
     return (unsigned char *)window_slice_address(slab_slice(slab));
 }
 
-/* True when `pointer` is where an object of the slab starts. */
+/* True if a carved object of the slab starts at `pointer`, which may be any address. Any thread. */
 HAK_HIDDEN bool hak__slab_is_object(const struct slab *slab, const void *pointer);
 
-/* The next objects for a bin of `class_index`, 1 to `most`: free ones, remote frees, a fresh carve,
- * or that from a new slab. count 0: no memory. Under the heap's lock. */
+/* Takes 1 to `most` objects (`most` at least 1) of one slab of the class. The first source that has
+ * some gives them: free list, remote frees, carving, a new slab. count 0: no memory. Under the
+ * heap's lock. */
 HAK_HIDDEN struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index,
                                           uint32_t most);
 
-/* A refill of the class would need a slab more than the process has had lately, and other heaps'
- * free objects could do instead: they may lie anywhere that shares no cache line. Under the heap's
- * lock. */
+/* True if a refill of the class needs a new slab, and with it the process would set a new peak. The
+ * caller then tries to borrow from other heaps. The inline form is false for objects up to 1,040
+ * bytes: they share cache lines, so heaps do not exchange them. A hint. Under the heap's lock. */
 HAK_HIDDEN bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index);
 HAK_INLINE bool slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
     return HAK_UNLIKELY(set->partial[class_index] == NULL) &&
            size_class_has_own_lines(class_index) && hak__slab_refill_grows(set, class_index);
 }
-/* Up to `most` free objects of one slab of the class for another heap's thread; count 0: none was
- * found. Under the heap's lock. */
+
+/* Takes up to `most` (at least 1) free objects of one slab of the class, for a thread of another
+ * heap. It carves nothing. count 0: there is none. Under the lending heap's lock. */
 HAK_HIDDEN struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index,
                                              uint32_t most);
-/* It may have some. Any thread, no lock. A hint. */
+
+/* False if hak__slab_lend would probably find nothing. Any thread, no lock. A hint. */
 HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
 {
     return atomic_load_relaxed(&set->partial[class_index]) != NULL ||
            atomic_load_relaxed(&set->shared_notified) != 0;
 }
 
-/* Returns `list` (count > 0, ending in `tail`), all of `slab`, which the set owns. May give the
- * slab back. Under the lock. */
+/* Returns the objects of `list` to `slab`, which the set owns. The list is not empty and ends in
+ * `tail`. The slab is given back if it is idle now. Aborts if it notices a double free. Under the
+ * heap's lock. */
 HAK_HIDDEN void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,
                                  struct object *tail);
 
-/* The same by a thread that does not own the slab: one atomic operation, two when the owner must be
- * told. Any thread. The result is NULL, or the owner when it has shared_patience notifications
- * or more that it has not looked at: an idle one, for which somebody else should drain. */
+/* The same for a thread that does not hold the owner's lock: one atomic operation, or two if the
+ * owner must be notified. Any thread, no lock. The result is NULL, or the owner if it has left at
+ * least shared_patience notifications unread: the caller should drain for it. */
 HAK_HIDDEN struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list list,
                                                     struct object *tail);
 
-/* Takes the notifications: lists slabs that have remote objects, gives empty ones back. Returns how
- * many. Under the lock, by any thread. */
+/* Empties the notify stack: lists the slabs on it and gives idle ones back. Returns the number of
+ * slabs that were on it. Any thread, under the heap's lock. */
 HAK_HIDDEN uint32_t hak__slab_drain(struct slab_set *set);
 
-/* Objects of the slab that are in its own two lists. Under the lock, or at rest. */
+/* Free objects in the slab: its free list and its remote frees. Under the heap's lock, or while
+ * nobody uses the heap. */
 HAK_HIDDEN uint32_t hak__slab_free_objects(const struct slab *slab);
 
-/* Level 2: walks the whole set. Under the lock. */
+/* Assertion level 2: checks all listed slabs and the totals; aborts at an error. Under the heap's
+ * lock. */
 HAK_HIDDEN void hak__slab_set_check(const struct slab_set *set);
-
-/* slab/slab_pool.c. Empty one-slice slabs on their way to another heap. Take: slice or SLICE_NONE.
- */
-HAK_HIDDEN size_t hak__slab_pool_take(void);
-/* False when the pool is full. The slice's owner word is 0. */
-HAK_HIDDEN bool hak__slab_pool_give(size_t slice);
-/* There is one, or was a moment ago. */
-HAK_HIDDEN bool hak__slab_pool_has_some(void);
-/* Returns everything pooled to its superslabs. */
-HAK_HIDDEN void hak__slab_pool_empty(void);
 
 #endif

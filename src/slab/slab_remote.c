@@ -2,16 +2,19 @@
  *
  *   shared_remote:  | head 32 | N 1 | count 31 |     head: granule of the first object + 1
  *
- * Protocol (docs/design/remote_free.md: argument; tests/protocol: model; tests/threads: stress):
- *   freer   A1  CAS shared_remote: prepend its list, set N  release
- *           A2  if N was clear: push on shared_notified    release
- *   owner   B1  exchange shared_notified with empty        acquire, pairs with A2
- *           B2  for each slab: clear N                     acq_rel, pairs with A1
- *           B3  exchange the objects out of the word       acquire, pairs with A1; N stays
- * The list inside a word is only ever extended at its head by A1 and taken whole by B3, so there is
- * no ABA: a CAS that succeeds against an equal word links to the head that is there.
- * A batch per slab and one word per batch are snmalloc's BatchIt (ISMM 2024); the "already told"
- * bit in the word is this project's (docs/design/remote_free.md).
+ * Protocol (proof: docs/design/remote_free.md; model: tests/protocol; stress test: tests/threads):
+ *   freer   A1  CAS shared_remote: prepend its list, set N  release, pairs with B2 and B3
+ *           A2  if N was clear: push on shared_notified     release, pairs with B1
+ *   owner   B1  exchange shared_notified with empty         acquire, pairs with A2
+ *           B2  for each slab on the stack: clear N         acq_rel, pairs with A1
+ *           B3  take the objects out of the word, keep N    acquire, pairs with A1
+ * The owner is whoever holds the owner heap's lock.
+ *
+ * There is no ABA problem. A1 only prepends to the list in a word, and B3 takes all of it. So a CAS
+ * that finds an equal word links to the list that the word names now.
+ *
+ * Source: sending a batch to its slab by one word is snmalloc's BatchIt (ISMM 2024). The bit N in
+ * that word is this project's.
  */
 #include "slab/slab_remote.h"
 
@@ -24,6 +27,7 @@
 HAK_STATIC_ASSERT(SLAB_SLICES_MAX *SLICE_SIZE / OBJECT_ALIGNMENT < UINT32_MAX,
                   "a head fits 32 bits");
 
+/* The first object of the list in a remote word; NULL: the list is empty. */
 static struct object *remote_head(const struct slab *slab, uint64_t word)
 {
     uint64_t granule = word >> REMOTE_HEAD_SHIFT;
@@ -33,6 +37,7 @@ static struct object *remote_head(const struct slab *slab, uint64_t word)
     return (struct object *)(void *)(slab_start(slab) + (granule - 1) * OBJECT_ALIGNMENT);
 }
 
+/* A2. The caller has set N of the slab, and found it clear. */
 static void slab_notify_owner(struct slab_set *owner, struct slab *slab)
 {
     uint32_t *stack = &owner->shared_notified;
@@ -40,9 +45,9 @@ static void slab_notify_owner(struct slab_set *owner, struct slab *slab)
     uint32_t link = (uint32_t)slab_slice(slab) + 1;
     do {
         atomic_store_relaxed(&slab->shared_link, head);
-        /* A2, release: the link is seen by whoever takes the stack (B1) */
+        /* A2, release: whoever takes the stack (B1) sees the link */
     } while (!atomic_cas_weak_release(stack, &head, link));
-    atomic_add_relaxed(&owner->shared_pending, 1u); /* a hint */
+    atomic_add_relaxed(&owner->shared_pending, 1u); /* a hint: pairs with nothing */
 }
 
 struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list list,
@@ -61,13 +66,13 @@ struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list l
         }
         tail->next = remote_head(slab, word);
         joined = granule << REMOTE_HEAD_SHIFT | REMOTE_NOTIFIED | count;
-        /* A1, release: the objects' links are seen by B3, our use of the objects is over before
-         * they are reused */
+        /* A1, release: B3 sees the objects' links, and this thread's last use of the objects is
+         * over before anybody reuses them */
     } while (!atomic_cas_weak_release(&slab->shared_remote, &word, joined));
     if ((word & REMOTE_NOTIFIED) != 0) {
         return NULL;
     }
-    struct slab_set *owner = slab->owner; /* after A2 the slab may be anybody's */
+    struct slab_set *owner = slab->owner; /* before A2: after it the slab may be given back */
     slab_notify_owner(owner, slab);
     uint32_t patience = atomic_load_relaxed(&owner->shared_patience);
     return atomic_load_relaxed(&owner->shared_pending) >= patience ? owner : NULL;
@@ -80,7 +85,7 @@ uint32_t hak__slab_remote_count(const struct slab *slab)
 
 struct object_list hak__slab_take_remote(struct slab *slab)
 {
-    /* A look first: the exchange costs as much as a locked operation on a line others may hold. */
+    /* A load first: it is cheaper than a locked operation on a line that others may hold. */
     if (hak__slab_remote_count(slab) == 0) {
         return (struct object_list){NULL, 0};
     }
@@ -103,20 +108,20 @@ struct slab *hak__slab_take_notified(struct slab_set *set)
 struct slab *hak__slab_next_notified(const struct slab *slab)
 {
     uint32_t link =
-        atomic_load_relaxed(&slab->shared_link); /* ordered by B1; N keeps others away */
+        atomic_load_relaxed(&slab->shared_link); /* B1 orders it; while N is set nobody pushes */
     return link == 0 ? NULL : window_slab_metadata(link - 1);
 }
 
 void hak__slab_clear_notified(struct slab *slab)
 {
-    /* B2, acquire: pairs with A1; release: what the owner did to the slab is before the next
-     * freer's push */
+    /* B2, acquire: pairs with A1; release: what the owner did to the slab, such as reading its
+     * link, comes before the next freer's push */
     atomic_and_acq_rel(&slab->shared_remote, ~REMOTE_NOTIFIED);
 }
 
 bool hak__slab_is_idle(const struct slab *slab)
 {
-    /* acquire: pairs with A1, whose objects' memory is about to be used for something else */
+    /* acquire: pairs with A1; the freers' use of the objects is over before the memory is reused */
     uint64_t word = atomic_load_acquire(&slab->shared_remote);
     return (word & REMOTE_NOTIFIED) == 0 &&
            slab->free_count + (word & REMOTE_COUNT_MASK) == slab->carved_count;

@@ -1,20 +1,23 @@
-/* slab_remote.h: the remote word and the notify stack of slab.h, taken apart. Used inside slab/
- * only. */
+/* slab_remote.h: the owner's operations on the remote word and the notify stack of slab.h.
+ *
+ * Used inside slab/ only. Locks: the caller holds the owner heap's lock; only
+ * hak__slab_remote_count may be called without it, and is then a hint. */
 #ifndef HAK_SLAB_SLAB_REMOTE_H
 #define HAK_SLAB_SLAB_REMOTE_H
 
 #include "slab/slab.h"
 
-/* The remote objects, leaving the word without them; N stays. Owner only. */
+/* Takes all remote objects out of the word and leaves N as it is. count 0: there were none. */
 HAK_HIDDEN struct object_list hak__slab_take_remote(struct slab *slab);
+/* The number of remote objects in the word. */
 HAK_HIDDEN uint32_t hak__slab_remote_count(const struct slab *slab);
-/* The whole notify stack, as a list through hak__slab_next_notified. Owner only. */
+/* Takes the whole notify stack and returns its first slab; NULL: it was empty. */
 HAK_HIDDEN struct slab *hak__slab_take_notified(struct slab_set *set);
+/* The next slab of a taken stack; NULL: there is none. Called before N of `slab` is cleared. */
 HAK_HIDDEN struct slab *hak__slab_next_notified(const struct slab *slab);
-/* Clears N of a slab taken from the stack. Owner only. */
+/* Clears N of a slab that was taken from the stack. */
 HAK_HIDDEN void hak__slab_clear_notified(struct slab *slab);
-/* All carved objects are in the slab's two lists, and nobody is about to notify its owner of it: it
- * can be given back. Owner only. */
+/* True if the slab can be given back: all carved objects are in its two lists and N is clear. */
 HAK_HIDDEN bool hak__slab_is_idle(const struct slab *slab);
 
 #endif

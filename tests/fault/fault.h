@@ -54,7 +54,6 @@ enum fault_call {
     FAULT_SLEEP,
     FAULT_NAME,
     FAULT_LEAVE,
-    FAULT_USAGE,
     FAULT_FCNTL,
     FAULT_FSTAT,
     FAULT_SIGMASK,
@@ -103,7 +102,6 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_STAT] = {"newfstatat", {ENOENT, EACCES, EPERM, ENOSYS}, false},
     [FAULT_SLEEP] = {"nanosleep", {EINTR, EPERM, ENOSYS}, false},
     [FAULT_NAME] = {"prctl", {EINVAL, EPERM, ENOSYS}, false},
-    [FAULT_USAGE] = {"getrusage", {EINVAL, EPERM, ENOSYS}, false},
     [FAULT_FCNTL] = {"fcntl", {EMFILE, EINVAL, EPERM, ENOSYS}, false},
     [FAULT_FSTAT] = {"fstat", {EBADF, EIO, EPERM, ENOSYS}, false},
     [FAULT_SIGMASK] = {"rt_sigprocmask", {EINVAL, EPERM, ENOSYS}, false},
@@ -151,9 +149,11 @@ static int64_t fault_ledger; /* bytes the library has mapped, since the process'
 #ifndef FAULT_HIDES_VDSO
 #define FAULT_HIDES_VDSO false
 #endif
-#ifndef FAULT_CLOCK_STANDS /* needs FAULT_HIDES_VDSO: the coarse clock stands still */
+#ifndef FAULT_CLOCK_STANDS /* needs FAULT_HIDES_VDSO: the coarse clock is fault_clock_ms */
 #define FAULT_CLOCK_STANDS false
 #endif
+static uint32_t fault_clock_ms = 1000;
+static uint64_t fault_clock_us; /* the other clock, if it is not 0 */
 
 /* The names that --wrap makes. */
 void *__real_mmap(void *, size_t, int, int, int, off_t);
@@ -422,8 +422,6 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_SLEEP;
     case SYS_prctl:
         return FAULT_NAME;
-    case SYS_getrusage:
-        return FAULT_USAGE;
     case SYS_fstat:
         return FAULT_FSTAT;
     case SYS_rt_sigprocmask:
@@ -447,7 +445,13 @@ long __wrap_syscall(long number, ...)
     }
     va_end(more);
     if (FAULT_CLOCK_STANDS && number == SYS_clock_gettime && words[0] == CLOCK_MONOTONIC_COARSE) {
-        *(struct timespec *)words[1] = (struct timespec){1, 0};
+        uint32_t ms = fault_clock_ms;
+        *(struct timespec *)words[1] = (struct timespec){ms / 1000, ms % 1000 * 1000000L};
+        return 0;
+    }
+    if (fault_clock_us != 0 && number == SYS_clock_gettime && words[0] == CLOCK_MONOTONIC) {
+        *(struct timespec *)words[1] = (struct timespec){(time_t)(fault_clock_us / 1000000),
+                                                         (long)(fault_clock_us % 1000000) * 1000};
         return 0;
     }
     enum fault_call call = fault_call_of(number, words[1]);

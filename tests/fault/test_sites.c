@@ -180,14 +180,6 @@ static int do_clock(void)
     return 0;
 }
 
-static int do_usage(void)
-{
-    struct os_usage used = hak__os_usage();
-    REQUIRE(fault_plan.calls != FAULT_SET(FAULT_USAGE) ||
-            used.user_us + used.system_us + used.faults == 0);
-    return 0;
-}
-
 static int do_wait(void)
 {
     hak__os_wait(&word, word + 1);
@@ -257,7 +249,6 @@ static const struct site {
     {FAULT_NAME, do_name, false},
     {FAULT_LEAVE, do_leave_descriptors, false},
     {FAULT_CLOCK, do_clock, false},
-    {FAULT_USAGE, do_usage, false},
     {FAULT_WAIT, do_wait, false},
     {FAULT_WAKE, do_wake, false},
     {FAULT_GETPID, do_process_id, false},
@@ -436,8 +427,7 @@ static void test_no_number_is_new(void **state)
         "SYS_getpid",        "SYS_openat",     "SYS_read",
         "SYS_close",         "SYS_readlinkat", "SYS_newfstatat",
         "SYS_nanosleep",     "SYS_prctl",      "SYS_close_range",
-        "SYS_getrusage",     "SYS_fcntl",      "SYS_fstat",
-        "SYS_rt_sigprocmask"};
+        "SYS_fcntl",         "SYS_fstat",      "SYS_rt_sigprocmask"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");

@@ -3,14 +3,13 @@
 #include "../unit/unit.h"
 #include "fault.h"
 
-#include "region/huge.h"
-
 static void test_a_part_that_may_come_again(void **state)
 {
     enum { PART = 10 };
     (void)state;
     hak__knobs.huge_threshold = 0;
     hak__huge_page_us_max = UINT64_MAX;
+    unit_set_evidence(HUGE_SPANS, true);
     size_t slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
     assert_int_not_equal(slice, SLICE_NONE);
     struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);

@@ -5,7 +5,7 @@
  * (the way sqlite tests its allocations).
  *
  * The program's own mmap and its family stand before the C library's: the library under test asks
- * by these names (src/os/os_linux.c).
+ * by these names (src/os/os_machine.c).
  */
 #include "exhaust.h"
 

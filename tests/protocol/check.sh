@@ -1,25 +1,23 @@
 #!/usr/bin/env bash
-# Model-checks the lock-free protocols with spin: each instance in its full state space without an error, each planted
-# bug found, each line of the source that a model quotes still there. Exit status 77: spin is not installed.
+# Model-checks the lock-free protocol of remote frees with spin: each instance in its full state space without an error,
+# each planted bug found, each line of the source that the model quotes still there. Exit status 77: spin is not installed.
 # `check.sh INSTANCE BUG` prints the steps that lead to a planted bug (docs/design/remote_free.md names them).
 set -u
 export LC_ALL=C
 root=${TEST_ROOT:-$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)}
-models=$root/tests/protocol
+model=$root/tests/protocol/remote_free.pml
 states_least=10000 # an instance with fewer does not do what it was made for
 quotes_least=20
 
-# instance, model, sizes
+# instance, sizes
 instances='
-one_freer     remote_free  -DREFILLS=3
-two_slabs     remote_free  -DFREERS=2 -DREFILLS=2
-one_slab      remote_free  -DFREERS=2 -DSLABS=1 -DCAPACITY=3 -DREFILLS=3
-help          remote_free  -DHELP -DREFILLS=3
-two_help      remote_free  -DHELP -DFREERS=2 -DSLABS=1 -DREFILLS=3
-two_owners    remote_free  -DHELP -DOWNERS=2 -DSLABS=1 -DREFILLS=3
-purge         remote_free  -DPURGE -DREFILLS=3
-pool_two      slab_pool    -DTHREADS=2 -DOPERATIONS=6
-pool_three    slab_pool    -DTHREADS=3 -DOPERATIONS=6
+one_freer     -DREFILLS=3
+two_slabs     -DFREERS=2 -DREFILLS=2
+one_slab      -DFREERS=2 -DSLABS=1 -DCAPACITY=3 -DREFILLS=3
+help          -DHELP -DREFILLS=3
+two_help      -DHELP -DFREERS=2 -DSLABS=1 -DREFILLS=3
+two_owners    -DHELP -DOWNERS=2 -DSLABS=1 -DREFILLS=3
+purge         -DPURGE -DREFILLS=3
 '
 # instance, bugs that it finds
 bugs='
@@ -27,7 +25,6 @@ one_freer     BUG_N_AFTER_A1 BUG_A1_STORE BUG_A1_LINK_LATE BUG_A2_STORE BUG_A2_L
 one_freer     BUG_B2_BEFORE_B1 BUG_B2_STORE BUG_B2_WITHOUT_LIST BUG_LINK_READ_AFTER_B2 BUG_B3_STORE BUG_B3_CLEARS_N
 one_slab      BUG_UNLIST_BLIND
 help          BUG_DRAIN_UNLOCKED BUG_PART_WITHOUT_COLLECT BUG_PATIENCE_AFTER_COLLECT BUG_END_WITHOUT_HELP
-pool_two      BUG_NO_TAG BUG_TAKE_STORE BUG_GIVE_STORE BUG_GIVE_LINK_LATE BUG_LINK_READ_EARLY BUG_COUNT_AFTER
 '
 
 fail() {
@@ -35,23 +32,23 @@ fail() {
     failures=$((failures + 1))
 }
 
-# find_instance NAME: sets `model` and `sizes`.
+# find_instance NAME: sets `sizes`.
 find_instance() {
     local name
-    while read -r name model sizes; do
+    while read -r name sizes; do
         [[ $name == "$1" ]] && return
     done <<<"$instances"
     echo "there is no instance '$1'" >&2
     return 1
 }
 
-# search COMPILE_OPTION [DEFINE...]: runs `model` with `sizes`; the report is in `report`. Fails when it cannot run.
+# search COMPILE_OPTION [DEFINE...]: runs the model with `sizes`; the report is in `report`. Fails when it cannot run.
 search() {
     local optimise=$1 words
     shift
     read -r -a words <<<"$sizes"
     rm -f -- pan* ./*.trail
-    if ! spin -a "${words[@]}" "$@" "$models/$model.pml" >generated 2>&1 || grep -q 'Error' generated ||
+    if ! spin -a "${words[@]}" "$@" "$model" >generated 2>&1 || grep -q 'Error' generated ||
         ! cc -w "$optimise" -DSAFETY -DCOLLAPSE -o pan pan.c >>generated 2>&1; then
         cat generated >&2
         return 1
@@ -85,11 +82,11 @@ check_instance() {
         printf '%-11s %9d states, no error, %d s\n' "$instance" "$states" $((SECONDS - start))
         checked=$((checked + 1))
     fi
-    # What no instance of the model reaches is not checked.
-    if [[ -e unreached_$model ]]; then
-        unreached | comm -12 - "unreached_$model" >both && mv both "unreached_$model"
+    # What no instance reaches is not checked.
+    if [[ -e unreached ]]; then
+        unreached | comm -12 - unreached >both && mv both unreached
     else
-        unreached >"unreached_$model"
+        unreached >unreached
     fi
 }
 
@@ -97,7 +94,7 @@ check_bug() {
     local instance=$1 bug=$2
     find_instance "$instance" || return
     search -O0 "-D$bug" || { fail "$bug cannot be run"; return; }
-    if [[ $report == *'errors: 1'* && -s $model.pml.trail ]]; then
+    if [[ $report == *'errors: 1'* && -s ${model##*/}.trail ]]; then
         printf '%-27s found by %s: %s\n' "$bug" "$instance" "$(sed -n 's/^pan:1: \(.*\) (at depth.*/\1/p' report)"
         found+=("$bug")
     else
@@ -113,7 +110,7 @@ body_of() {
         inside && /^}/ { exit }' "$root/src/$1" | tr -s ' \t\n' ' '
 }
 
-# check_quotes MODEL: the quotes of one function stand in it in the order in which the model has them.
+# check_quotes FILE: the quotes of one function stand in it in the order in which the file has them.
 check_quotes() {
     local line file name text key count=0
     local quote='^ *\/\*= ([a-z_/.]+) ([a-z_]+): (.+) \*\/$'
@@ -121,7 +118,7 @@ check_quotes() {
     while IFS= read -r line; do
         count=$((count + 1))
         if [[ ! $line =~ $quote ]]; then
-            fail "$1 quotes the source in a way that cannot be read: $line"
+            fail "${1##*/} quotes the source in a way that cannot be read: $line"
             continue
         fi
         file=${BASH_REMATCH[1]} name=${BASH_REMATCH[2]} text=${BASH_REMATCH[3]} key=$file:$name
@@ -129,40 +126,38 @@ check_quotes() {
         if [[ ${rest[$key]} == *"$text"* ]]; then
             rest[$key]=$text${rest[$key]#*"$text"}
         else
-            fail "$1 stands for other code than $name in src/$file, which has not, or not in this order: $text"
+            fail "${1##*/} stands for other code than $name in src/$file, which has not, or not in this order: $text"
         fi
-    done < <(grep -F '/*=' "$2")
+    done < <(grep -F '/*=' "$1")
     quotes=$((quotes + count))
 }
 
 # True when check_quotes refuses a quote: it is tried on what the source has not.
 refuses_quote() {
     printf '/*= %s */\n' "$@" >stale.pml
-    ! (failures=0 && check_quotes stale stale.pml 2>/dev/null && ((failures == 0)))
+    ! (failures=0 && check_quotes stale.pml 2>/dev/null && ((failures == 0)))
 }
 
 command -v spin >/dev/null || { echo "skipped: spin is not installed (Debian: apt-get install spin)"; exit 77; }
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf -- "$scratch"' EXIT
 cd -- "$scratch" || exit 1
-failures=0 checked=0 quotes=0 found=() report='' model='' sizes=''
+failures=0 checked=0 quotes=0 found=() report='' sizes=''
 
 if (($# > 0)); then
     find_instance "$1" || exit 1
     search -O1 ${2:+"-D$2"} || exit 1
     read -r -a words <<<"$sizes"
-    [[ -s $model.pml.trail ]] || { echo "$*: no error"; exit 0; }
-    spin -k "$model.pml.trail" -g -l -p "${words[@]}" ${2:+"-D$2"} "$models/$model.pml"
+    [[ -s ${model##*/}.trail ]] || { echo "$*: no error"; exit 0; }
+    spin -k "${model##*/}.trail" -g -l -p "${words[@]}" ${2:+"-D$2"} "$model"
     grep '^pan:1:' report
     exit 1
 fi
 
-for model in remote_free slab_pool; do
-    check_quotes $model "$models/$model.pml"
-done
-((quotes >= quotes_least)) || fail "the models quote the source only $quotes times"
+check_quotes "$model"
+((quotes >= quotes_least)) || fail "the model quotes the source only $quotes times"
 for step in A1 A2 B1 B2 B3; do
-    grep -q "/\*= slab/slab_remote.c [a-z_]*: $step, " "$models/remote_free.pml" || fail "no quote of step $step"
+    grep -q "/\*= slab/slab_remote.c [a-z_]*: $step, " "$model" || fail "no quote of step $step"
 done
 clear='slab/slab.c hak__slab_drain: hak__slab_clear_notified(slab);'
 refuses_quote 'slab/slab.c hak__slab_drain: no_such_call(slab);' || fail "a quote of nothing is accepted"
@@ -178,16 +173,14 @@ while read -r instance _; do
     wanted=$((wanted + 1))
 done <<<"$instances"
 ((wanted > 0 && checked == wanted)) || fail "$checked of $wanted instances were checked"
-for model in remote_free slab_pool; do
-    [[ -e unreached_$model && ! -s unreached_$model ]] || fail "no instance of $model reaches: $(<"unreached_$model")"
-done
+[[ -e unreached && ! -s unreached ]] || fail "no instance reaches: $(<unreached)"
 
 while read -r instance names; do
     for bug in $names; do
         check_bug "$instance" "$bug"
     done
 done <<<"$bugs"
-planted=$(grep -ohE 'BUG_[A-Z0-9_]*[A-Z0-9]' "$models"/*.pml | sort -u)
+planted=$(grep -ohE 'BUG_[A-Z0-9_]*[A-Z0-9]' "$model" | sort -u)
 [[ -n $planted && $planted == "$(printf '%s\n' "${found[@]}" | sort)" ]] || fail "not every planted bug was found"
 
 ((failures == 0)) || { echo "$failures failures" >&2; exit 1; }

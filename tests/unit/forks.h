@@ -10,7 +10,6 @@
 #include <sys/syscall.h>
 
 #include "large/whale.h"
-#include "region/huge.h"
 
 static inline bool is_held(const struct lock *lock)
 {

@@ -89,110 +89,56 @@ static bool free_overflows(uint32_t class_index, void *object)
     return cache->counters.values[COUNTER_FREE_OVERFLOW] != before;
 }
 
-/* Only allocating makes no room. Only freeing doubles it at every BIN_GROWTH_OVERFLOWS-th overflow,
- * to a bound of its own or the option, whichever is lower. */
-static void test_one_direction_grows_little(void **state)
+/* Allocating alone sets no limit, and freeing alone sets the first one only, or the option. */
+static void test_one_direction_does_not_grow(void **state)
 {
-    static const uint32_t options[] = {UINT32_MAX, 2 * BIN_BYTES_FREEING};
+    static const uint32_t options[] = {UINT32_MAX, BIN_BYTES_START};
     static const size_t sizes[] = {16, 32, 64, 512, 5120};
     enum { COUNT = 3000 };
     (void)state;
     for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
-        uint32_t class_index = size_class_of(sizes[i / 2]), overflows = 0;
-        uint32_t option = options[i % 2];
-        uint32_t bytes = bin_bytes(class_index, option);
-        uint32_t most =
-            limit_for(class_index, bytes < BIN_BYTES_FREEING ? bytes : (uint32_t)BIN_BYTES_FREEING);
-        uint32_t limit = limit_for(class_index, BIN_BYTES_START);
-        hak__knobs.bin_bytes_max = option;
+        uint32_t class_index = size_class_of(sizes[i / 2]);
+        uint32_t bytes = bin_bytes(class_index, options[i % 2]);
+        uint32_t limit =
+            limit_for(class_index, bytes < BIN_BYTES_START ? bytes : (uint32_t)BIN_BYTES_START);
+        hak__knobs.bin_bytes_max = options[i % 2];
         allocate_all(class_index, COUNT);
         uint32_t refilled = bin_count(&cache->bins[class_index]);
         assert_int_equal(cache->bins[class_index].limit, 0);
         for (uint32_t j = 0; j < COUNT; j++) {
             bool overflow = free_overflows(class_index, objects[j]);
             assert_true(j != 0 || overflow);
-            if (overflow && j != 0 && ++overflows % BIN_GROWTH_OVERFLOWS == 0) {
-                limit = 2 * limit < most ? 2 * limit : most;
-            }
             assert_int_equal(cache->bins[class_index].limit, limit);
             assert_true(hak__cache_objects(cache, class_index) <= limit + refilled);
         }
-        assert_int_equal(limit, most);
         check_cache();
         hak__cache_flush(cache);
     }
 }
 
-/* Frees all of them but the first, which is not looked at; how many overflows it took until the
- * limit was another, 0 when it stayed. */
-static uint32_t overflows_until_growth(uint32_t class_index, uint32_t count)
-{
-    uint32_t limit = cache->bins[class_index].limit, overflows = 0, result = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        overflows += free_overflows(class_index, objects[i]);
-        if (result == 0 && cache->bins[class_index].limit != limit) {
-            result = overflows;
-        }
-    }
-    return result;
-}
-
-/* Overflows count from the last one that followed a refill. */
-static void test_a_refill_starts_the_count_anew(void **state)
-{
-    uint32_t class_index = size_class_of(32), overflows = 0, count = 64 * BIN_GROWTH_OVERFLOWS;
-    (void)state;
-    allocate_all(class_index, count);
-    uint32_t used = 0;
-    for (; overflows < BIN_GROWTH_OVERFLOWS; used++) { /* the first one and all but one of a step */
-        overflows += free_overflows(class_index, objects[used]);
-    }
-    uint32_t limit = cache->bins[class_index].limit;
-    assert_int_equal(limit, limit_for(class_index, BIN_BYTES_START));
-    assert_int_equal(cache->overflows[class_index], BIN_GROWTH_OVERFLOWS - 1);
-    memmove(objects, objects + used, (count - used) * sizeof *objects);
-    count -= used;
-    while (cache->refills[class_index] == 0) {
-        objects[count++] = unit_cache_allocate(cache, class_index);
-    }
-    hak__knobs.cache_bytes = cache->charged; /* no growth for this overflow */
-    for (used = 0; cache->refills[class_index] != 0; used++) {
-        unit_cache_free(cache, class_index, objects[used]);
-    }
-    hak__knobs.cache_bytes = UINT64_MAX / 2;
-    assert_int_equal(cache->bins[class_index].limit, limit);
-    memmove(objects, objects + used, (count - used) * sizeof *objects);
-    assert_int_equal(overflows_until_growth(class_index, count - used), BIN_GROWTH_OVERFLOWS);
-    check_cache();
-}
-
-/* Up and down, further each time: the first overflow after a refill doubles the limit, or makes it
- * what the bin holds, to its bound. A limit that is above what freeing alone may reach stays as it
- * is while there is nothing but frees. */
+/* Up and down, further each time: the first overflow after a refill doubles the limit, to its
+ * bound. The overflows that follow without a refill leave it as it is. */
 static void test_both_directions_double(void **state)
 {
     (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index += 7) {
         const struct bin *bin = &cache->bins[class_index];
         uint32_t most = limit_for(class_index, bin_bytes(class_index, BIN_BYTES_MAX));
-        uint32_t most_freeing = limit_for(class_index, BIN_BYTES_FREEING);
         for (int round = 0; round < 12; round++) {
             uint32_t limit = bin->limit, count = 4 * limit + 8 + CARVE_BYTES / 16, used = 0;
             allocate_all(class_index, count);
             assert_true(cache->refills[class_index] != 0);
             assert_int_equal(bin->limit, limit);
-            uint32_t held = bin_count(bin) + 1;
-            for (; !free_overflows(class_index, objects[used++]); held++) {
+            while (!free_overflows(class_index, objects[used++])) {
                 assert_int_equal(bin->limit, limit);
             }
             uint32_t expected = limit == 0 ? limit_for(class_index, BIN_BYTES_START) : 2 * limit;
-            expected = limit != 0 && expected < held ? held : expected;
             expected = expected < most ? expected : most;
             assert_int_equal(cache->refills[class_index], 0);
             assert_int_equal(bin->limit, expected);
             for (; used < count; used++) {
                 unit_cache_free(cache, class_index, objects[used]);
-                assert_true(bin->limit == expected || bin->limit <= most_freeing);
+                assert_int_equal(bin->limit, expected);
             }
         }
         assert_int_equal(bin->limit, most);
@@ -211,26 +157,6 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
         free_all(class_index, 100);
         assert_int_equal(cache->bins[class_index].limit, 3);
     }
-}
-
-/* When many threads draw from the heap all bins stay small. */
-static void test_the_bound_of_a_bin_in_a_crowd(void **state)
-{
-    static const size_t sizes[] = {16, TINY_SIZE_MAX, TINY_SIZE_MAX + 1, 4096};
-    (void)state;
-    cache->slabs->shared_crowd_shift = CROWD_SHIFT;
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        uint32_t class_index = size_class_of(sizes[i]);
-        uint32_t most = limit_for(class_index, bin_bytes(class_index, BIN_BYTES_MAX) / 4);
-        for (int round = 0; round < 12; round++) {
-            uint32_t count = 4 * cache->bins[class_index].limit + 8 + CARVE_BYTES / 16;
-            allocate_all(class_index, count);
-            free_all(class_index, count);
-        }
-        assert_int_equal(cache->bins[class_index].limit, most);
-    }
-    cache->slabs->shared_crowd_shift = 0;
-    check_cache();
 }
 
 static void fill_and_empty(uint32_t class_index)
@@ -281,15 +207,15 @@ static void test_the_budget_of_all_threads(void **state)
     check_cache();
 }
 
-/* Without any budget a refill brings little, and all of that goes back at the next free: what
- * stayed in the bin would hold slabs that nobody is charged for. */
+/* Without any budget all that the bin holds goes back at the next free: what stayed would hold
+ * slabs that nobody is charged for. The next refill is then the first again. */
 static void test_no_budget(void **state)
 {
     (void)state;
     uint32_t class_index = size_class_of(256);
     const struct bin *bin = &cache->bins[class_index];
     hak__knobs.cache_bytes = 0;
-    uint32_t most = limit_for(class_index, BIN_BYTES_START);
+    uint32_t most = limit_for(class_index, REFILL_BYTES_START);
     assert_int_equal(hak__cache_refill_most(cache, class_index), most);
     for (uint32_t i = 0; i < 4; i++) {
         objects[i] = unit_cache_allocate(cache, class_index);
@@ -308,14 +234,7 @@ static void test_no_budget(void **state)
     assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
     assert_int_equal(bin->limit, 0);
     assert_true(cache->charged == 0);
-    hak__knobs.cache_bytes = MIB;
-    assert_int_equal(hak__cache_refill_most(cache, class_index),
-                     most); /* as the first of a class */
-    objects[0] = unit_cache_allocate(cache, class_index);
-    assert_int_equal(hak__cache_refill_most(cache, class_index), 2 * most);
-    hak__knobs.cache_bytes = 0;
     assert_int_equal(hak__cache_refill_most(cache, class_index), most);
-    unit_cache_free(cache, class_index, objects[0]);
     check_cache();
 }
 
@@ -330,8 +249,7 @@ static void check_order(uint32_t class_index, void *const *kept, uint32_t kept_c
     assert_int_equal(kept_count, 0);
 }
 
-/* Of a thread that only frees the last freed go back, all of the bin but no more than `most`,
- * unless it grows. */
+/* The last freed go back, all of the bin but no more than `most`, unless it grows. */
 static void check_a_full_bin(uint32_t class_index, uint32_t count, uint32_t most)
 {
     static void *kept[OBJECTS_MAX];
@@ -373,35 +291,12 @@ static void test_a_full_bin(void **state)
 static void test_a_full_bin_of_large_objects(void **state)
 {
     (void)state;
-    check_a_full_bin(size_class_of(1100), 400, FLUSH_LARGE_OBJECTS_MAX);
-}
-
-/* Half of it when there was a refill since the bin was full before: the thread will want more. */
-static void test_a_full_bin_after_a_refill(void **state)
-{
-    uint32_t class_index = size_class_of(32), used = 0;
-    const struct bin *bin = &cache->bins[class_index];
-    (void)state;
-    hak__knobs.bin_bytes_max = 4 * BIN_BYTES_START;
-    uint32_t limit = limit_for(class_index, BIN_BYTES_START);
-    uint32_t half = limit / 2 + 1 < FLUSH_OBJECTS_MAX ? limit / 2 + 1 : FLUSH_OBJECTS_MAX;
-    uint32_t count = 8 * limit;
-    allocate_all(class_index, count);
-    while (bin->limit == 0) {
-        unit_cache_free(cache, class_index, objects[used++]);
+    uint32_t class_index = size_class_of(1100);
+    for (int round = 0; round < 3; round++) { /* to a limit of more than go back at once */
+        allocate_all(class_index, 100);
+        free_all(class_index, 100);
     }
-    while (cache->refills[class_index] == 0) {
-        objects[count++] = unit_cache_allocate(cache, class_index);
-    }
-    while (bin->room != 0) {
-        assert_false(free_overflows(class_index, objects[used++]));
-    }
-    assert_true(free_overflows(class_index, objects[used++]));
-    assert_int_equal(bin_count(bin), limit + 1 - half);
-    for (; used < count; used++) {
-        unit_cache_free(cache, class_index, objects[used]);
-    }
-    check_cache();
+    check_a_full_bin(class_index, 400, FLUSH_LARGE_OBJECTS_MAX);
 }
 
 static void test_flush(void **state)
@@ -505,17 +400,14 @@ static void test_abandon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FLUSH_TEST(test_one_direction_grows_little),
-        FLUSH_TEST(test_a_refill_starts_the_count_anew),
+        FLUSH_TEST(test_one_direction_does_not_grow),
         FLUSH_TEST(test_both_directions_double),
         FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),
-        FLUSH_TEST(test_the_bound_of_a_bin_in_a_crowd),
         FLUSH_TEST(test_the_budget_of_a_thread),
         FLUSH_TEST(test_the_budget_of_all_threads),
         FLUSH_TEST(test_no_budget),
         FLUSH_TEST(test_a_full_bin),
         FLUSH_TEST(test_a_full_bin_of_large_objects),
-        FLUSH_TEST(test_a_full_bin_after_a_refill),
         FLUSH_TEST(test_flush),
         FLUSH_TEST(test_trim),
         FLUSH_TEST(test_abandon),

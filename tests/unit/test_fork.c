@@ -359,22 +359,6 @@ static void fork_beside_busy_threads(void)
     REQUIRE(none_is_held());
 }
 
-static void check_child_waits_for_nothing(void)
-{
-    REQUIRE(!huge_is_watched());
-}
-
-/* Nobody in the child looks whether another thread's huge page has come. */
-static void test_the_child_waits_for_no_huge_page(void **state)
-{
-    static const uint32_t another;
-    (void)state;
-    hak__huge_watcher = &another;
-    fork_and_run(check_child_waits_for_nothing);
-    assert_ptr_equal(hak__huge_watcher, &another);
-    hak__huge_watcher = NULL;
-}
-
 static void test_forks_beside_busy_threads(void **state)
 {
     (void)state;
@@ -405,7 +389,6 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_a_struct_on_its_way_to_a_thread),
         cmocka_unit_test(test_a_thread_without_a_struct_forks),
         cmocka_unit_test(test_the_child_of_a_thread_without_a_struct),
-        cmocka_unit_test(test_the_child_waits_for_no_huge_page),
         cmocka_unit_test(test_forks_beside_busy_threads),
     };
     child_main(count, arguments, children, COUNT_OF(children));

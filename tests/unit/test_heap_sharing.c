@@ -13,14 +13,6 @@ static struct thread *threads[THREADS];
 static uint32_t shared_users[1000]; /* by heap id */
 static pthread_barrier_t barrier;
 
-static void require_small_bins_in_crowds(void)
-{
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        bool crowd = heap->threads_count > CROWD_THREADS;
-        REQUIRE(heap->slabs.shared_crowd_shift == (crowd ? CROWD_SHIFT : 0));
-    }
-}
-
 static void join_evenly(void *argument)
 {
     uint32_t heaps_max = *(const uint32_t *)argument;
@@ -31,11 +23,9 @@ static void join_evenly(void *argument)
         REQUIRE(i >= heaps_max || threads[i]->heap->threads_count == 1);
         REQUIRE(threads[i]->heap->slabs.shared_patience == NOTIFIED_PENDING_MAX);
         require_even(i + 1);
-        require_small_bins_in_crowds();
     }
     for (size_t i = 0; i < THREADS; i++) {
         hak__thread_park(threads[i]);
-        require_small_bins_in_crowds();
     }
     require_even(0);
     for (size_t i = 0; i < THREADS; i++) { /* and once more, by heaps that are there */

@@ -1,5 +1,5 @@
-/* test_huge.c: region/huge: huge pages are asked for while they come quickly. (Compaction that
- * stalls for seconds: mimalloc #1323, #1373.)
+/* test_huge.c: region/huge: what earns huge pages, and what says that they come slowly. The pauses
+ * are in fault/test_huge_pauses.c, which sets the clock.
  *
  * ctest: no-qemu
  */
@@ -7,452 +7,234 @@
 
 #include "region/huge.h"
 
-#include <pthread.h>
+/* One look of hak__os_resident_percent sees all of such a block. */
+enum { SIZE = HUGE_PAGE_SIZE };
 
-enum { PAGES = 2, SLOW = 0 };
-static const uint64_t quick = UINT64_MAX - 1;
+static char *hole; /* never touched */
 
-static char *range;
-
-/* No huge page is timed twice in a tick of the clock. */
-static int huge_setup(void **state)
+static char *block_map(uint32_t percent)
 {
     void *address;
-    (void)state;
-    REQUIRE(hak__os_map(PAGES * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE, &address) == 0);
-    range = address;
-    usleep(20000);
+    REQUIRE(hak__os_map(SIZE, HUGE_PAGE_SIZE, &address) == 0);
+    memset(address, 'x', (size_t)SIZE * percent / 100);
+    return address;
+}
+
+static void block_unmap(char *block)
+{
+    REQUIRE(hak__os_unmap(block, SIZE) == 0);
+}
+
+static bool earned(enum huge_kind kind, size_t size, size_t live)
+{
+    return hak__huge_is_earned(kind, size, live, SIZE_MAX - 1);
+}
+
+/* Blocks of the kind that were filled are known to have so many bytes together. */
+static void require_filled(enum huge_kind kind, size_t filled)
+{
+    assert_true(filled == 0 || earned(kind, filled, filled));
+    assert_false(earned(kind, filled + 1, filled));
+}
+
+/* Two sparse blocks: all evidence of before is gone. */
+static void forget(enum huge_kind kind)
+{
+    hak__huge_watch(kind, hole, SIZE, 0);
+    hak__huge_watch(kind, hole, SIZE, 0);
+    assert_false(earned(kind, 1, 0));
+}
+
+static int evidence_setup(void **state)
+{
+    unit_save_knobs(state);
+    hak__knobs.huge_threshold = 0;
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        forget(kind);
+    }
     return 0;
 }
 
-/* One that comes quickly ends all pauses. */
-static int huge_teardown(void **state)
+#define EVIDENCE_TEST(test)                                                                        \
+    cmocka_unit_test_setup_teardown(test, evidence_setup, unit_restore_knobs)
+
+/* Must be the first: nothing has been watched yet. */
+static void test_without_evidence(void **state)
 {
     (void)state;
-    hak__huge_page_us_max = quick;
-    hak__huge_watcher = NULL;
-    do {
-        REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-        usleep(20000);
-    } while (hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, 0) != 0);
-    REQUIRE(hak__os_unmap(range, PAGES * HUGE_PAGE_SIZE) == 0);
-    hak__huge_page_us_max = HUGE_PAGE_US_MAX;
-    return 0;
-}
-
-#define HUGE_TEST(test) cmocka_unit_test_setup_teardown(test, huge_setup, huge_teardown)
-
-static int ask_for(size_t size, uint64_t us_max)
-{
-    hak__huge_page_us_max = us_max;
-    return hak__huge_ask(range, size, 0);
-}
-
-static uint64_t calls(enum os_call call)
-{
-    return atomic_load_relaxed(&hak__os_calls[call]);
-}
-
-static void test_the_first_is_made_resident(void **state)
-{
-    (void)state;
-    range[5] = 'x'; /* what is there stays */
-    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, quick), 0);
-    assert_int_equal(range[5], 'x');
-    assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), HUGE_PAGE_SIZE);
-    assert_int_equal(hak__os_resident(range + HUGE_PAGE_SIZE, HUGE_PAGE_SIZE), 0);
-}
-
-static void test_once_in_a_tick(void **state)
-{
-    (void)state;
-    uint64_t timed = calls(OS_CALL_POPULATE), asked = calls(OS_CALL_HUGE);
-    uint32_t start = hak__os_clock_ms();
-    for (uint32_t i = 0; i < 100; i++) {
-        assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, quick), 0);
+    hak__knobs.huge_threshold = 0;
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        assert_false(earned(kind, 1, 0));
+        hak__huge_note_growth(kind, GIB, GIB); /* it may be sparse, too */
+        assert_false(earned(kind, 1, 0));
+        char *only = block_map(0);
+        hak__huge_watch(kind, only, SIZE, 0);
+        assert_false(earned(kind, 1, 0));
+        memset(only, 'x', SIZE);
+        assert_true(earned(kind, 1, SIZE)); /* a look each time */
+        assert_true(hak__huge_unwatch(only));
+        block_unmap(only);
     }
-    assert_int_equal(calls(OS_CALL_HUGE) - asked, 100);
-    assert_in_range(calls(OS_CALL_POPULATE) - timed, 1, 1 + hak__os_clock_ms() - start);
 }
 
-static void test_a_slow_one_is_the_last_for_a_while(void **state)
+static void test_the_threshold(void **state)
 {
     (void)state;
-    uint64_t asked = calls(OS_CALL_HUGE), small = calls(OS_CALL_SMALL);
-    uint64_t start = hak__os_clock_us(); /* before the pause begins, however busy the machine is */
-    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
-    assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
-    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-    while (ask_for(PAGES * HUGE_PAGE_SIZE, quick) != 0) {
-        assert_int_equal(calls(OS_CALL_HUGE) - asked, 1); /* nothing is asked of the kernel */
-        usleep(1000);
+    char *block = block_map(100);
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        hak__huge_watch(kind, block, SIZE, 0);
+        hak__huge_watch(kind, block, SIZE, 0);
+        hak__knobs.huge_threshold = 8 * MIB;
+        assert_false(hak__huge_is_earned(kind, 1, SIZE, 8 * MIB - 1));
+        assert_true(hak__huge_is_earned(kind, 1, SIZE, 8 * MIB));
+        hak__knobs.huge_threshold = UINT64_MAX;
+        assert_false(earned(kind, 1, SIZE));
     }
-    uint64_t pause_ms = (hak__os_clock_us() - start) / 1000;
-    assert_true(pause_ms >= HUGE_PAUSE_MS_MIN / 2); /* a coarse clock */
+    block_unmap(block);
 }
 
-/* Of one huge page there is no rest that could be small. */
-static void test_a_single_slow_one_is_kept(void **state)
+static void test_the_newest_but_one_decides(void **state)
 {
     (void)state;
-    assert_int_equal(ask_for(HUGE_PAGE_SIZE, SLOW), 0);
-    assert_int_equal(ask_for(HUGE_PAGE_SIZE, SLOW), -EAGAIN);
+    char *dense = block_map(HUGE_DENSE_PERCENT), *sparse = block_map(HUGE_DENSE_PERCENT);
+    REQUIRE(hak__os_purge(sparse, hak__os_page_size()) == 0); /* a page counts */
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        hak__huge_watch(kind, dense, SIZE, 0); /* it may be in use for a moment only */
+        assert_false(earned(kind, 1, SIZE));
+        hak__huge_watch(kind, sparse, SIZE, 0);
+        assert_true(earned(kind, 1, SIZE));
+        hak__huge_watch(kind, dense, SIZE, 0);
+        assert_false(earned(kind, 1, SIZE));
+        hak__huge_watch(kind, sparse, SIZE, 0);
+        assert_true(earned(kind, 1, SIZE));
+    }
+    block_unmap(dense);
+    block_unmap(sparse);
 }
 
-static void test_pauses_double(void **state)
+/* Each filled block lets huge pages double, to twice what was live when it was new at most: what
+ * came since may be sparse. */
+static void test_doubling(void **state)
 {
     (void)state;
-    uint64_t pauses[3], asked = calls(OS_CALL_HUGE);
-    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
-    for (uint64_t i = 0; i < COUNT_OF(pauses); i++) {
-        REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-        uint64_t start = hak__os_clock_us();
-        while (calls(OS_CALL_HUGE) - asked == 1 + i) {
-            assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
-            usleep(1000);
+    char *block = block_map(100);
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        size_t filled = 0;
+        hak__huge_watch(kind, block, SIZE, GIB * 64);
+        for (uint32_t i = 0; i < 10; i++) {
+            hak__huge_watch(kind, block, SIZE, GIB * 64);
+            filled = 2 * filled + SIZE;
+            require_filled(kind, filled); /* other looks at the same block are no more evidence */
         }
-        pauses[i] = hak__os_clock_us() - start;
+        hak__huge_watch(kind, block, SIZE, filled);
+        hak__huge_watch(kind, block, SIZE, 0);
+        earned(kind, 1, GIB * 64);
+        require_filled(kind, filled + SIZE);
+        hak__huge_watch(kind, block, SIZE, 0);
+        earned(kind, 1, SIZE); /* what was filled once may be again */
+        require_filled(kind, filled + SIZE);
     }
-    assert_true(pauses[1] > pauses[0] * 3 / 2);
-    assert_true(pauses[2] > pauses[1] * 3 / 2);
+    block_unmap(block);
 }
 
-/* What is resident takes no time, and says nothing of how long the next one would take. */
-static void test_resident_ones_say_nothing(void **state)
+static void test_a_sparse_one_ends_it(void **state)
 {
     (void)state;
-    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
-    usleep(2000 * HUGE_PAUSE_MS_MIN);
-    uint64_t timed = calls(OS_CALL_POPULATE), looked = calls(OS_CALL_RESIDENT);
-    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, quick), -EAGAIN);
-    assert_int_equal(calls(OS_CALL_RESIDENT) - looked, 1);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0);
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        char *block = block_map(100);
+        hak__huge_watch(kind, block, SIZE, 0);
+        hak__huge_watch(kind, hole, SIZE, 0);
+        require_filled(kind, SIZE);
+        hak__huge_note_growth(kind, GIB, GIB);
+        require_filled(kind, GIB);
+        REQUIRE(hak__os_purge(block, SIZE) == 0); /* it is looked at each time */
+        assert_false(earned(kind, 1, 0));
+        memset(block, 'x', SIZE);
+        require_filled(kind, SIZE); /* all begins anew */
+        hak__huge_watch(kind, block, SIZE, 0);
+        assert_false(earned(kind, 1, 0));
+        hak__huge_watch(kind, block, SIZE, 0);
+        require_filled(kind, SIZE);
+        block_unmap(block);
+    }
 }
 
-/* Of a mapping that has grown the first new one is timed. */
-static void test_what_was_there_is_not_timed(void **state)
+/* What was seen at the end counts, not what lies at that address later. */
+static void test_freed_blocks_are_remembered(void **state)
 {
     (void)state;
-    hak__huge_page_us_max = quick;
-    assert_int_equal(hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, 1), 0);
-    assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), 0);
-    assert_int_equal(hak__os_resident(range + HUGE_PAGE_SIZE, HUGE_PAGE_SIZE), HUGE_PAGE_SIZE);
-    usleep(20000);
-    uint64_t timed = calls(OS_CALL_POPULATE), asked = calls(OS_CALL_HUGE);
-    assert_int_equal(hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE + 1), 0);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0); /* there is no new one */
-    assert_int_equal(calls(OS_CALL_HUGE) - asked, 1);
-}
-
-/* During a pause what asked earlier gets small pages from now on. */
-static void test_growth_in_a_pause_is_small(void **state)
-{
-    (void)state;
-    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
-    uint64_t small = calls(OS_CALL_SMALL);
-    assert_int_equal(hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, 0), -EAGAIN);
-    assert_int_equal(calls(OS_CALL_SMALL) - small, 0);
-    assert_int_equal(hak__huge_ask(range, PAGES * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE), -EAGAIN);
-    assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
-}
-
-/* Of a superslab's: nothing is touched, and the program's first touch is timed by looks. Starts
- * anew until nobody else's waits and nothing was timed in this tick. */
-static void watch(uint64_t us_max)
-{
-    hak__huge_page_us_max = us_max;
-    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-    for (;;) {
-        REQUIRE(hak__huge_ask_untouched(range) == 0);
-        if (huge_is_watched()) {
-            break;
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        for (uint32_t percent = 0; percent <= 100; percent += 100) {
+            char *first = block_map(percent), *second = block_map(percent), *other = block_map(0);
+            hak__huge_watch(kind, first, SIZE, SIZE);
+            hak__huge_watch(kind, second, SIZE, 0);
+            assert_false(hak__huge_unwatch(other));
+            assert_true(hak__huge_unwatch(second));
+            assert_true(hak__huge_unwatch(first));
+            assert_false(hak__huge_unwatch(first));
+            memset(first, 'x', SIZE);
+            REQUIRE(percent == 0 || hak__os_purge(first, SIZE) == 0);
+            require_filled(kind, percent == 0 ? 0 : 2 * SIZE);
+            hak__huge_watch(kind, other, SIZE, 0); /* the second of them decides */
+            require_filled(kind, percent == 0 ? 0 : 2 * SIZE);
+            assert_true(hak__huge_unwatch(other));
+            block_unmap(first);
+            block_unmap(second);
+            block_unmap(other);
         }
-        usleep(1000);
     }
-    REQUIRE(hak__os_resident(range, HUGE_PAGE_SIZE) == 0);
 }
 
-/* Of the last watch nothing is known: the next huge page is made resident and timed. */
-static void check_that_the_next_is_timed(void)
-{
-    assert_false(huge_is_watched());
-    hak__huge_page_us_max = quick;
-    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-    uint64_t timed = calls(OS_CALL_POPULATE);
-    usleep(20000);
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 1);
-    assert_false(huge_is_watched());
-    watch(quick); /* and the next by its first touch again */
-}
-
-static void test_a_superslab_is_not_touched(void **state)
+static void test_growth(void **state)
 {
     (void)state;
-    uint64_t timed = calls(OS_CALL_POPULATE);
-    watch(quick);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0);
-    hak__huge_look();
-    assert_int_equal(hak__os_resident(range, HUGE_PAGE_SIZE), 0);
-    assert_true(huge_is_watched());
-}
-
-/* A first touch in time, since the last look, ends all pauses. */
-static void test_a_quick_touch(void **state)
-{
-    enum { IN_TIME_US = 500000 };
-    (void)state;
-    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN);
-    usleep(2000 * HUGE_PAUSE_MS_MIN);
-    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-    watch(IN_TIME_US);
-    usleep(2 * IN_TIME_US);
-    hak__huge_look();
-    range[0] = 'x';
-    hak__huge_look();
-    assert_false(huge_is_watched());
-    usleep(20000);
-    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-    assert_int_equal(ask_for(PAGES * HUGE_PAGE_SIZE, SLOW), -EAGAIN); /* the first pause again */
-    uint64_t start = hak__os_clock_us();
-    while (hak__huge_ask_untouched(range) != 0) {
-        usleep(1000);
+    char *block = block_map(100);
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        hak__huge_note_growth(kind, SIZE, GIB); /* nothing says that it is filled */
+        assert_false(earned(kind, 1, 0));
+        hak__huge_watch(kind, block, SIZE, 0);
+        hak__huge_watch(kind, block, SIZE, 0);
+        require_filled(kind, SIZE);
+        hak__huge_note_growth(kind, SIZE, GIB);
+        require_filled(kind, 3 * SIZE);
+        hak__huge_note_growth(kind, SIZE, 4 * SIZE);
+        require_filled(kind, 4 * SIZE);
     }
-    assert_true(hak__os_clock_us() - start < 3000 * HUGE_PAUSE_MS_MIN / 2);
+    block_unmap(block);
 }
 
-static void test_one_touch_in_a_tick(void **state)
+static void test_kinds_are_separate(void **state)
 {
     (void)state;
-    watch(quick);
-    range[0] = 'x';
-    hak__huge_look();
-    uint32_t start = hak__os_clock_ms(), watches = 0;
-    for (uint32_t i = 0; i < 100; i++) {
-        REQUIRE(hak__huge_ask_untouched(range) == 0);
-        watches += huge_is_watched();
-        hak__huge_look();
-    }
-    assert_in_range(watches, 0, hak__os_clock_ms() - start);
-}
-
-/* As exact as the kernel counts. */
-enum { LONG_MS = 60 };
-
-static void fault_for_ms(uint32_t duration_ms)
-{
-    uint64_t start = hak__os_clock_us();
-    do {
-        REQUIRE(hak__os_purge(range, HUGE_PAGE_SIZE) == 0);
-        range[0] = 'x';
-    } while (hak__os_clock_us() - start < 1000 * duration_ms);
-}
-
-/* One that took the kernel long: there is a pause. */
-static void test_a_slow_touch(void **state)
-{
-    (void)state;
-    watch(SLOW);
-    hak__huge_look();
-    fault_for_ms(LONG_MS); /* the kernel's work */
-    hak__huge_look();
-    assert_false(huge_is_watched());
-    uint64_t asked = calls(OS_CALL_HUGE);
-    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
-    assert_int_equal(calls(OS_CALL_HUGE) - asked, 0);
-}
-
-/* Longer, of which the program worked most: nothing is known. */
-static void test_a_busy_program(void **state)
-{
-    (void)state;
-    watch(SLOW);
-    struct os_usage before = hak__os_usage(), now;
-    fault_for_ms(LONG_MS);
-    do { /* by its processor's time, of which a busy machine gives it little */
-        for (volatile uint32_t i = 0; i < 100000;) {
-            i = i + 1;
+    char *block = block_map(100);
+    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        hak__huge_watch(kind, block, SIZE, 0);
+        hak__huge_watch(kind, block, SIZE, 0);
+        for (enum huge_kind other = 0; other < HUGE_KINDS; other++) {
+            assert_int_equal(earned(other, 1, SIZE), other == kind);
         }
-        now = hak__os_usage();
-    } while (now.user_us - before.user_us <
-             2 * (now.system_us - before.system_us) + UINT64_C(1000) * LONG_MS);
-    hak__huge_look();
-    check_that_the_next_is_timed();
-}
-
-/* Longer, of which the kernel worked less than is too long. */
-static void test_a_sleeping_program(void **state)
-{
-    (void)state;
-    watch(UINT64_C(2000) * LONG_MS);
-    fault_for_ms(LONG_MS / 2);
-    usleep(2000 * LONG_MS);
-    hak__huge_look();
-    check_that_the_next_is_timed();
-}
-
-static void test_one_that_is_never_touched(void **state)
-{
-    (void)state;
-    watch(SLOW);
-    for (uint32_t i = 0; i < HUGE_LOOKS_MAX; i++) {
-        assert_true(huge_is_watched());
-        hak__huge_look();
+        forget(kind);
     }
-    check_that_the_next_is_timed();
-}
-
-static void *call_function(void *argument)
-{
-    void (**function)(void) = argument;
-    (*function)();
-    return NULL;
-}
-
-static void in_another_thread(void (*function)(void))
-{
-    pthread_t thread;
-    REQUIRE(pthread_create(&thread, NULL, call_function, &function) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
-}
-
-static void look(void)
-{
-    hak__huge_look();
-}
-
-/* Only whoever asked knows what it did since. */
-static void test_looks_of_others(void **state)
-{
-    (void)state;
-    watch(quick);
-    range[0] = 'x';
-    in_another_thread(look);
-    assert_true(huge_is_watched());
-    hak__huge_look();
-    assert_false(huge_is_watched());
-}
-
-static void touch(void)
-{
-    range[0] = 'x';
-}
-
-/* What another thread waited for says nothing of the time it took. */
-static void test_a_touch_of_another(void **state)
-{
-    (void)state;
-    watch(quick);
-    in_another_thread(touch);
-    hak__huge_look();
-    check_that_the_next_is_timed();
-}
-
-/* A page of a range that has no huge one, any more or at all, says nothing of one. */
-static void test_a_touch_of_a_small_page(void **state)
-{
-    (void)state;
-    watch(quick);
-    REQUIRE(hak__os_small(range, HUGE_PAGE_SIZE) == 0);
-    range[0] = 'x';
-    hak__huge_look();
-    check_that_the_next_is_timed();
-}
-
-/* What is resident already says nothing either; the next is watched again. */
-static void test_resident_ones_are_not_waited_for(void **state)
-{
-    (void)state;
-    watch(quick);
-    in_another_thread(touch);
-    hak__huge_look();
-    usleep(20000);
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
-    assert_false(huge_is_watched());
-    usleep(20000);
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
-    assert_true(huge_is_watched());
-}
-
-/* Whoever asked does not come back. */
-static void test_a_watch_without_looks(void **state)
-{
-    (void)state;
-    watch(quick);
-    hak__huge_watcher = (const uint32_t *)(const void *)range; /* as if it were another's */
-    range[0] = 'x';
-    hak__huge_look();
-    usleep(20000);
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
-    assert_ptr_equal(hak__huge_watcher, range);
-    usleep(HUGE_WATCH_US_MAX);
-    uint64_t timed = calls(OS_CALL_POPULATE);
-    REQUIRE(hak__os_purge(range, PAGES * HUGE_PAGE_SIZE) == 0);
-    assert_int_equal(hak__huge_ask_untouched(range), 0);
-    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 1);
-    assert_false(huge_is_watched());
-}
-
-static void forget(void)
-{
-    hak__huge_forget(false);
-}
-
-/* A thread that ends, and the child of a fork. */
-static void test_forget(void **state)
-{
-    (void)state;
-    watch(quick);
-    in_another_thread(forget);
-    assert_true(huge_is_watched());
-    hak__huge_forget(false);
-    check_that_the_next_is_timed();
-    hak__huge_watcher = (const uint32_t *)(const void *)range;
-    hak__huge_forget(true);
-    check_that_the_next_is_timed();
-}
-
-/* A huge page that was timed since one was asked for is newer. */
-static void test_timed_meanwhile(void **state)
-{
-    (void)state;
-    char *second = range + HUGE_PAGE_SIZE;
-    watch(quick);
-    usleep(20000);
-    hak__huge_page_us_max = SLOW;
-    assert_int_equal(hak__huge_ask(second, HUGE_PAGE_SIZE, 0), 0);
-    hak__huge_page_us_max = quick;
-    range[0] = 'x';
-    hak__huge_look();
-    assert_false(huge_is_watched());
-    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
+    block_unmap(block);
 }
 
 int main(void)
 {
+    support_small_pages();
     const struct CMUnitTest tests[] = {
-        HUGE_TEST(test_the_first_is_made_resident),
-        HUGE_TEST(test_once_in_a_tick),
-        HUGE_TEST(test_a_slow_one_is_the_last_for_a_while),
-        HUGE_TEST(test_a_single_slow_one_is_kept),
-        HUGE_TEST(test_pauses_double),
-        HUGE_TEST(test_resident_ones_say_nothing),
-        HUGE_TEST(test_what_was_there_is_not_timed),
-        HUGE_TEST(test_growth_in_a_pause_is_small),
-        HUGE_TEST(test_a_superslab_is_not_touched),
-        HUGE_TEST(test_a_quick_touch),
-        HUGE_TEST(test_one_touch_in_a_tick),
-        HUGE_TEST(test_a_slow_touch),
-        HUGE_TEST(test_a_busy_program),
-        HUGE_TEST(test_a_sleeping_program),
-        HUGE_TEST(test_one_that_is_never_touched),
-        HUGE_TEST(test_looks_of_others),
-        HUGE_TEST(test_a_touch_of_another),
-        HUGE_TEST(test_a_touch_of_a_small_page),
-        HUGE_TEST(test_resident_ones_are_not_waited_for),
-        HUGE_TEST(test_a_watch_without_looks),
-        HUGE_TEST(test_forget),
-        HUGE_TEST(test_timed_meanwhile),
+        UNIT_TEST_WITH_KNOBS(test_without_evidence),
+        EVIDENCE_TEST(test_the_threshold),
+        EVIDENCE_TEST(test_the_newest_but_one_decides),
+        EVIDENCE_TEST(test_doubling),
+        EVIDENCE_TEST(test_a_sparse_one_ends_it),
+        EVIDENCE_TEST(test_freed_blocks_are_remembered),
+        EVIDENCE_TEST(test_growth),
+        EVIDENCE_TEST(test_kinds_are_separate),
     };
+    hole = block_map(0);
+    if (hak__os_page_size() != HUGE_OS_PAGE_SIZE || hak__os_huge(hole, SIZE) != 0) {
+        print_message("skipped: a kernel without huge pages of 2 MiB\n");
+        return 77;
+    }
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }

@@ -26,7 +26,6 @@ static uint32_t slab_in_use(struct slab_set *set, void **objects)
 
 static void grow_by_what_is_in_use(void)
 {
-    hak__slab_pool_empty();
     hak__superslab_purge(true);
 }
 
@@ -108,14 +107,13 @@ static void test_when_a_refill_grows(void **state)
     assert_true(slab_refill_grows(set, lent_class()));
     unit_return(set, objects, 1);
     assert_false(slab_refill_grows(set, lent_class()));
-    unit_return(set, objects + 1, count - 1); /* the slab is in the pool */
+    unit_return(set, objects + 1, count - 1); /* the slab's slice is free, as many as were in use */
     assert_false(slab_refill_grows(set, lent_class()));
     uint32_t long_class = size_class_of(40000); /* a slab of several slices */
     assert_true(slab_refill_grows(set, long_class));
-    size_t slice = hak__slab_pool_take();
-    assert_true(slice != SLICE_NONE);
+    size_t slice = hak__superslab_take(1, 1).slice;
     assert_true(slab_refill_grows(set, lent_class()));
-    hak__superslab_give(slice, 1); /* as many as were in use */
+    hak__superslab_give(slice, 1);
     assert_false(slab_refill_grows(set, lent_class()));
     assert_true(slab_refill_grows(set, long_class));
     grow_by_what_is_in_use();

@@ -355,43 +355,6 @@ static void test_clock(void **state)
     assert_true(passed >= 35 && passed < 30000); /* coarse, and this machine may be busy */
 }
 
-/* This thread's time, not the process's; sleep is none. */
-enum { TICK_US = 10000 };
-
-static void *work_and_sleep(void *argument)
-{
-    uint64_t start = hak__os_clock_us();
-    for (volatile uint32_t i = 0; i < 30000000;) { /* some 50 ms without a call */
-        i = i + 1;
-    }
-    struct os_usage worked = hak__os_usage();
-    uint64_t most_us = hak__os_clock_us() - start + TICK_US;
-    usleep(50000);
-    struct os_usage slept = hak__os_usage();
-    uint64_t worked_us = worked.user_us + worked.system_us;
-    uint64_t slept_us = slept.user_us + slept.system_us - worked_us;
-    REQUIRE(worked_us > 0 && worked_us < most_us && slept_us <= 2 * TICK_US);
-    REQUIRE(worked.user_us >= worked.system_us);
-    return argument;
-}
-
-static void test_usage(void **state)
-{
-    pthread_t thread;
-    (void)state;
-    uint64_t start = hak__os_clock_us();
-    for (volatile uint32_t i = 0; hak__os_clock_us() - start < 80000;) { /* the other thread's */
-        i = i + 1;
-    }
-    errno = ERRNO_UNTOUCHED;
-    struct os_usage before = hak__os_usage();
-    REQUIRE(pthread_create(&thread, NULL, work_and_sleep, NULL) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
-    struct os_usage after = hak__os_usage();
-    assert_true(after.user_us >= before.user_us && after.system_us >= before.system_us);
-    assert_true(before.user_us + before.system_us > 0);
-}
-
 static uint32_t futex_word;
 
 static void *wait_for_word(void *argument)
@@ -544,7 +507,6 @@ int main(void)
         OS_TEST(test_processors),
         OS_TEST(test_huge_is_harmless),
         OS_TEST(test_clock),
-        OS_TEST(test_usage),
         OS_TEST(test_wait_and_wake),
         OS_TEST(test_keep),
         OS_TEST(test_write),

@@ -33,6 +33,14 @@ static uint32_t list_length(const struct object *object)
     return length;
 }
 
+/* What a limit of so many bytes is. */
+static uint32_t objects_of(size_t bytes, size_t size)
+{
+    size_t count = bytes / size;
+    count = count < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : count;
+    return (uint32_t)(count > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : count);
+}
+
 static void test_the_first_refill(void **state)
 {
     (void)state;
@@ -41,9 +49,7 @@ static void test_the_first_refill(void **state)
         struct bin *bin = &cache->bins[class_index];
         size_t size = size_class_bytes(class_index);
         uint32_t carved = size >= CARVE_BYTES ? 1 : (uint32_t)(CARVE_BYTES / size);
-        uint32_t start = (uint32_t)(BIN_BYTES_START / size);
-        start = start < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : start;
-        start = start > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : start;
+        uint32_t start = objects_of(REFILL_BYTES_START, size);
         assert_int_equal(hak__cache_refill_most(cache, class_index), start);
         uint32_t batch = carved < start ? carved : start;
         char *object = unit_cache_refill(cache, class_index);
@@ -71,7 +77,6 @@ static void test_a_carved_object_is_not_touched(void **state)
 {
     (void)state;
     hak__knobs.huge_threshold = UINT64_MAX;
-    hak__slab_pool_empty();
     hak__superslab_purge(true);
     uint32_t class_index = size_class_of(16 * KIB);
     char *object = unit_cache_allocate(cache, class_index);
@@ -85,41 +90,35 @@ static void test_a_carved_object_is_not_touched(void **state)
     unit_cache_free(cache, class_index, object);
 }
 
-/* While nothing is freed each refill may take double; from the first free on what a slice holds. */
+/* While nothing is freed each refill may take double, up to a slice; after that what the bin may
+ * hold, and double again. */
 static void test_refills_grow(void **state)
 {
     (void)state;
     for (size_t power = 16; power <= MID_SIZE_MAX; power *= 2) {
-        uint32_t class_index = size_class_of(power), refills = 0;
-        uint32_t start = hak__cache_refill_most(cache, class_index);
-        size_t size = size_class_bytes(class_index);
-        uint32_t slice = size > SLICE_SIZE ? 1 : (uint32_t)(SLICE_SIZE / size);
-        void *first = unit_cache_allocate(cache, class_index), *list = first;
-        for (; refills < UINT8_MAX + 2; refills++) {
-            uint32_t doubled = refills < REFILL_DOUBLINGS - 1 ? start << (refills + 1) : slice;
-            assert_int_equal(hak__cache_refill_most(cache, class_index),
-                             doubled < slice ? doubled : slice);
-            while (cache->bins[class_index].head != NULL) {
+        uint32_t class_index = size_class_of(power);
+        size_t size = size_class_bytes(class_index), bytes = REFILL_BYTES_START;
+        void *list = NULL;
+        for (uint32_t refills = 0; refills < 2 * UINT8_MAX; refills++) { /* a count that wraps */
+            assert_int_equal(hak__cache_refill_most(cache, class_index), objects_of(bytes, size));
+            do {
                 void *object = unit_cache_allocate(cache, class_index);
                 *(void **)object = list;
                 list = object;
-            }
-            void *object = unit_cache_allocate(cache, class_index);
-            *(void **)object = list;
-            list = object;
+            } while (cache->bins[class_index].head != NULL);
+            bytes = 2 * bytes < SLICE_SIZE ? 2 * bytes : SLICE_SIZE;
         }
-        assert_int_equal(cache->refills[class_index], UINT8_MAX); /* does not wrap */
-        *(void **)first = NULL;
         for (void *next; list != NULL; list = next) {
             next = *(void **)list;
             unit_cache_free(cache, class_index, list);
         }
         assert_int_equal(cache->refills[class_index], 0);
         uint32_t limit = cache->bins[class_index].limit;
-        assert_true(limit != 0);
-        assert_int_equal(hak__cache_refill_most(cache, class_index), slice < limit ? limit : slice);
+        assert_int_equal(limit, objects_of(BIN_BYTES_START, size));
+        assert_int_equal(hak__cache_refill_most(cache, class_index), limit);
         hak__cache_flush(cache);
-        assert_int_equal(hak__cache_refill_most(cache, class_index), start);
+        assert_int_equal(hak__cache_refill_most(cache, class_index),
+                         objects_of(REFILL_BYTES_START, size));
     }
 }
 
@@ -135,19 +134,18 @@ static struct slab *slab_with_free_objects(uint32_t class_index, void **objects,
     return slab;
 }
 
-/* The rest of what a refill may take stays in the slab, for the heap's other threads. */
-static void test_a_refill_takes_what_a_slice_holds(void **state)
+/* What a refill may not take stays in the slab, for the heap's other threads. */
+static void test_a_refill_leaves_the_rest(void **state)
 {
     (void)state;
     for (size_t power = SLICE_SIZE / 8; power <= MID_SIZE_MAX; power *= 2) {
         void *objects[15];
         uint32_t class_index = size_class_of(power);
-        size_t size = size_class_bytes(class_index);
-        uint32_t taken = size > SLICE_SIZE ? 1 : (uint32_t)(SLICE_SIZE / size);
         struct bin *bin = &cache->bins[class_index];
         uint32_t count = hak__size_classes[class_index].objects_per_slab;
         assert_in_range(count, SLAB_OBJECTS_MIN, COUNT_OF(objects));
         const struct slab *slab = slab_with_free_objects(class_index, objects, count);
+        uint32_t taken = hak__cache_refill_most(cache, class_index);
         taken = taken < count - 1 ? taken : count - 1;
         assert_ptr_equal(unit_cache_refill(cache, class_index), objects[1]);
         assert_int_equal(bin_count(bin), taken - 1);
@@ -232,7 +230,6 @@ static void refill_without_memory(void *argument)
 {
     struct rlimit limit;
     (void)argument;
-    hak__slab_pool_empty();
     while (hak__superslab_bytes_free() != 0) {
         hak__superslab_take(1, 1);
     }
@@ -277,7 +274,7 @@ int main(void)
         REFILL_TEST(test_the_first_refill),
         REFILL_TEST(test_a_carved_object_is_not_touched),
         REFILL_TEST(test_refills_grow),
-        REFILL_TEST(test_a_refill_takes_what_a_slice_holds),
+        REFILL_TEST(test_a_refill_leaves_the_rest),
         REFILL_TEST(test_a_refill_takes_what_the_bin_may_hold),
         REFILL_TEST(test_two_caches_of_one_heap),
         REFILL_TEST(test_slabs_are_used_up_before_new_ones),

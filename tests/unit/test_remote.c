@@ -38,9 +38,7 @@ static uint64_t batches(void)
 static uint32_t batch_of(uint32_t class_index)
 {
     uint32_t size = size_class_bytes(class_index);
-    bool crowd = freer->slabs->shared_crowd_shift != 0 && size <= TINY_SIZE_MAX;
-    uint32_t bytes = REMOTE_BYTES_MAX / (crowd ? 4 : 1);
-    uint32_t by_bytes = (bytes + size - 1) / size;
+    uint32_t by_bytes = (REMOTE_BYTES_MAX + size - 1) / size;
     return by_bytes < REMOTE_OBJECTS_MAX ? by_bytes : REMOTE_OBJECTS_MAX;
 }
 
@@ -97,13 +95,6 @@ static void test_a_full_entry_is_sent(void **state)
         }
         hak__slab_drain(owner->slabs);
     }
-}
-
-/* Many threads gather: each less, but of what a batch has few of anyway. */
-static void test_a_full_entry_in_a_crowd(void **state)
-{
-    freer->slabs->shared_crowd_shift = CROWD_SHIFT;
-    test_a_full_entry_is_sent(state);
 }
 
 /* Slabs of one class, all their objects held; the first of each is for a remote free. */
@@ -311,7 +302,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         REMOTE_TEST(test_a_full_entry_is_sent),
-        REMOTE_TEST(test_a_full_entry_in_a_crowd),
         REMOTE_TEST(test_collisions_send),
         REMOTE_TEST(test_each_leaves_in_its_turn),
         REMOTE_TEST(test_neighbours_share_the_buffer),

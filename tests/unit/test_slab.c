@@ -132,13 +132,9 @@ static void test_carving_in_address_order(void **state)
 {
     (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        hak__slab_pool_empty();
         hak__superslab_purge(true);
         carve_a_slab(class_index, true);
         unit_free_superslabs(1);
-        carve_a_slab(class_index, false); /* of 32 KiB: from the pool */
-        unit_free_superslabs(1);
-        hak__slab_pool_empty();
         carve_a_slab(class_index, false);
     }
 }
@@ -155,7 +151,6 @@ static void test_the_first_touch_is_the_programs(void **state)
         struct cache *cache = unit_cache_create();
         uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
         size_t bytes = hak__size_classes[class_index].slab_slices * SLICE_SIZE;
-        hak__slab_pool_empty();
         hak__superslab_purge(true);
         for (uint32_t i = 0; i < capacity; i++) {
             size_t touched = 0, *object;
@@ -178,7 +173,6 @@ static void test_memory_not_needed_is_not_touched(void **state)
     unsigned char resident[SLICE_SIZE / 4096];
     size_t page = hak__os_page_size(), touched = 0;
     (void)state;
-    hak__slab_pool_empty();
     hak__superslab_purge(true);
     struct slab_set *set = unit_set_create();
     uint32_t count = refill_into(set, 1, 0);
@@ -298,7 +292,7 @@ static void test_refill_leaves_the_rest_in_the_slab(void **state)
     }
     assert_true(counters[COUNTER_REFILL_FREE_LIST] == 4 + 3);
     assert_true(counters[COUNTER_REFILL_REMOTE] == 1);
-    assert_true(counters[COUNTER_SLAB_FROM_POOL] + counters[COUNTER_SLAB_FROM_REGION] == 1);
+    assert_true(counters[COUNTER_SLAB_FROM_REGION] == 1);
     unit_return(set, objects, count);
     unit_set_destroy(set);
 }
@@ -381,9 +375,9 @@ static void test_slabs_leave_their_list(void **state)
     }
 }
 
-static void test_empty_slabs_go_to_the_pool_then_to_their_superslab(void **state)
+static void test_empty_slabs_go_to_their_superslab(void **state)
 {
-    static size_t slices[POOL_SLICES_MAX + 3];
+    static size_t slices[20];
     (void)state;
     size_t taken = unit_region_bytes_taken();
     struct slab_set *set = unit_set_create();
@@ -393,26 +387,23 @@ static void test_empty_slabs_go_to_the_pool_then_to_their_superslab(void **state
         memcpy(objects + 100 + 8 * i, objects, count * sizeof objects[0]);
     }
     const uint64_t *counters = set->counters.values;
-    assert_true(counters[COUNTER_SLAB_FROM_POOL] == 0);
     assert_true(counters[COUNTER_SLAB_FROM_REGION] == COUNT_OF(slices));
     for (size_t i = 0; i < COUNT_OF(slices); i++) {
         unit_return(set, objects + 100 + 8 * i, 8);
         assert_false(owns(set, slices[i]));
+        assert_true(counters[COUNTER_SLAB_TO_REGION] == i + 1);
     }
-    assert_true(counters[COUNTER_SLAB_TO_POOL] == POOL_SLICES_MAX);
-    assert_true(counters[COUNTER_SLAB_TO_REGION] == COUNT_OF(slices) - POOL_SLICES_MAX);
-    struct slab_set *other = unit_set_create(); /* another heap gets them */
+    assert_int_equal(unit_region_bytes_taken(), taken);
+    struct slab_set *other = unit_set_create(); /* another heap gets the lowest */
     uint32_t count = refill_into(other, size_class_of(100), 0);
-    assert_true(other->counters.values[COUNTER_SLAB_FROM_POOL] == 1);
-    assert_int_equal(window_slice_of(objects[0]), slices[POOL_SLICES_MAX - 1]);
-    assert_true(owns(other, slices[POOL_SLICES_MAX - 1]));
+    assert_int_equal(window_slice_of(objects[0]), slices[0]);
+    assert_true(owns(other, slices[0]));
     unit_return(other, objects, count);
     unit_set_destroy(other);
-    count =
-        refill_into(set, size_class_of(SLICE_SIZE / 2), 0); /* two slices: never from the pool */
-    assert_true(counters[COUNTER_SLAB_FROM_POOL] == 0);
+    count = refill_into(set, size_class_of(SLICE_SIZE / 2), 0); /* two slices */
+    assert_true(counters[COUNTER_SLAB_FROM_REGION] == COUNT_OF(slices) + 1);
     unit_return(set, objects, count);
-    assert_true(counters[COUNTER_SLAB_TO_REGION] == COUNT_OF(slices) - POOL_SLICES_MAX + 1);
+    assert_true(counters[COUNTER_SLAB_TO_REGION] == COUNT_OF(slices) + 1);
     unit_set_destroy(set);
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
@@ -531,7 +522,6 @@ static void refill_without_memory(void *argument)
     struct rlimit limit;
     struct slab_set *set = unit_set_create();
     (void)argument;
-    hak__slab_pool_empty();
     while (hak__superslab_bytes_free() != 0) {
         hak__superslab_take(1, 1);
     }
@@ -572,7 +562,7 @@ int main(void)
         cmocka_unit_test(test_carving_no_more_than_asked_for),
         cmocka_unit_test(test_a_full_slab_is_listed_again_by_a_return),
         cmocka_unit_test(test_slabs_leave_their_list),
-        cmocka_unit_test(test_empty_slabs_go_to_the_pool_then_to_their_superslab),
+        cmocka_unit_test(test_empty_slabs_go_to_their_superslab),
         cmocka_unit_test(test_random_use),
         cmocka_unit_test(test_what_callers_break),
         cmocka_unit_test(test_no_memory),

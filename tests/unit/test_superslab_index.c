@@ -24,7 +24,7 @@ static void reach(size_t count)
 {
     lock_acquire(&hak__growth_lock);
     assert_int_equal(hak__window_grow_tables(count * SUPERSLAB_SLICES), 0);
-    hak__superslab_reach(count - 1);
+    hak__superslab_index_reach(count - 1);
     lock_release(&hak__growth_lock);
 }
 
@@ -137,10 +137,13 @@ static void test_first_fit(void **state)
 {
     (void)state;
     uint64_t random = 9;
-    hak__knobs.huge_threshold = 0; /* dense or not: pages change, and whole superslabs are dirty */
+    hak__knobs.huge_threshold = 0; /* pages change, and whole superslabs are dirty */
+    hak__huge_page_us_max = UINT64_MAX;
     for (size_t step = 0; step < RUN_STEPS; step++) {
         take_or_give(&random, random_below(&random, step % 10000 < 6000 ? RUNS : RUNS / 20));
         if (step % 400 == 0) {
+            unit_set_evidence(HUGE_SLABS, true); /* the next, although nothing is touched */
+            unit_set_evidence(HUGE_SPANS, step % 800 == 0);
             hak__superslab_purge(step % 1200 == 0);
             assert_true(hak__superslab_index_is_right());
         }

@@ -5,7 +5,6 @@
 #include "heaps.h"
 
 #include "front/fast.h"
-#include "region/huge.h"
 
 static bool is_held(const struct lock *lock)
 {
@@ -91,9 +90,7 @@ static void live_after_the_end(void *argument)
     struct heap *heap = thread->heap;
     REQUIRE(is_held(&heap->lock) && heap->threads_count == 1);
     void *object = unit_cache_allocate(&thread->cache, 3);
-    hak__huge_watcher = (const uint32_t *)&hak__lock_held; /* as if it had taken a huge page */
     hak__thread_leave(thread);
-    REQUIRE(!huge_is_watched()); /* it may not look again, and another have its place */
     REQUIRE(is_parked(thread) && heap->threads_count == 0 && !is_held(&heap->lock));
     REQUIRE(hak__cache_bytes(&thread->cache) == 0); /* nothing stays in its bins */
     REQUIRE(hak__thread == &hak__thread_ended);
@@ -154,21 +151,6 @@ static void test_ticks(void **state)
     (void)state;
     hak__knobs.purge_delay_ms = 0; /* always due */
     thread_join(thread_start(count_ticks, NULL));
-}
-
-static void *wait_for_a_huge_page(void *argument)
-{
-    hak_free(hak_malloc(16)); /* it has a struct */
-    hak__huge_watcher = &hak__lock_held;
-    return argument;
-}
-
-/* The next thread's hak__lock_held may lie where its was. */
-static void test_an_ended_thread_waits_for_no_huge_page(void **state)
-{
-    (void)state;
-    thread_join(thread_start(wait_for_a_huge_page, NULL));
-    assert_false(huge_is_watched());
 }
 
 /* What shares no cache line with others stays with the thread that frees it, and is its next. */
@@ -459,7 +441,6 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_nobodys_threads),
         cmocka_unit_test(test_a_struct_goes_from_thread_to_thread),
         cmocka_unit_test(test_an_ended_thread_borrows),
-        cmocka_unit_test(test_an_ended_thread_waits_for_no_huge_page),
         UNIT_TEST_WITH_KNOBS(test_ticks),
         UNIT_TEST_WITH_KNOBS(test_a_large_object_stays_with_who_frees_it),
         cmocka_unit_test(test_waits_to_return_a_bin_are_counted),

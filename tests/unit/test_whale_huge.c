@@ -5,7 +5,6 @@
 #include "../child.h"
 #include "whales.h"
 
-#include "large/whale_pages.h"
 #include "region/huge.h"
 
 static void test_resize_with_huge_pages(void **state)
@@ -37,6 +36,42 @@ static void earn_huge(void)
     }
     hak__whale_cache_trim(0);
     hak__knobs.huge_threshold = 0;
+}
+
+/* Filled ones are followed by some with huge pages, which whales of the other kind do not get. */
+static void test_filled_whales_lead_to_huge_ones(void **state)
+{
+    enum { WHALES = 8, SIZE = 5 * MIB };
+    void *whales[WHALES];
+    (void)state;
+    hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
+    char *sparse = support_map(SIZE);
+    for (int zeroed = 0; zeroed < 2; zeroed++) {
+        for (size_t i = 0; i < 4; i++) {
+            hak__huge_watch(i % 2 == 0 ? HUGE_WHALES : HUGE_ZEROED_WHALES, sparse, SIZE, 0);
+        }
+        hak__knobs.huge_threshold = 4 * MIB;
+        assert_false(hak__whale_earns_huge(2 * HUGE_PAGE_SIZE, !zeroed));
+        uint64_t asked = hak__os_calls[OS_CALL_HUGE];
+        for (size_t i = 0; i < WHALES; i++) {
+            whales[i] = hak__whale_allocate(SIZE, 1, zeroed).pointer;
+            assert_non_null(whales[i]);
+            memset(whales[i], 'x', SIZE);
+            assert_true(i > 1 || hak__os_calls[OS_CALL_HUGE] == asked);
+        }
+        assert_in_range(hak__os_calls[OS_CALL_HUGE] - asked, 1, WHALES - 2);
+        for (size_t i = 0; i < WHALES; i++) {
+            assert_true(hak__whale_free(whales[i]));
+        }
+        hak__whale_cache_trim(0);
+        assert_true(hak__whale_earns_huge(2 * HUGE_PAGE_SIZE, zeroed));
+        assert_false(hak__whale_earns_huge(2 * HUGE_PAGE_SIZE - 1, zeroed)); /* too small */
+        assert_false(hak__whale_earns_huge(2 * HUGE_PAGE_SIZE, !zeroed));
+        assert_false(hak__whale_earns_huge(GIB, zeroed)); /* much larger than all were */
+        hak__knobs.huge_threshold = GIB;                  /* all memory is too little */
+        assert_false(hak__whale_earns_huge(2 * HUGE_PAGE_SIZE, zeroed));
+    }
+    munmap(sparse, SIZE);
 }
 
 /* A whale with huge pages ends with one, unless that costs much for little. */
@@ -122,27 +157,6 @@ static void test_huge_whales_grow_sparse(void **state)
     hak__whale_free(whale);
 }
 
-/* What its owner may not write says nothing; looking at it must not end the process. (qemu's
- * user-mode emulation says that such pages can be populated.) */
-static void test_protected_pages_are_not_read(void **state)
-{
-    static const int protections[] = {PROT_NONE, PROT_READ};
-    (void)state;
-    earn_huge();
-    hak__knobs.whale_cache_bytes = 0;
-    for (size_t i = 0; i < COUNT_OF(protections); i++) {
-        char *whale = allocate(24 * MIB); /* large enough to be looked at */
-        memset(whale, 0, 24 * MIB);
-        REQUIRE(mprotect(whale, 24 * MIB, protections[i]) == 0);
-        assert_true(hak__whale_free(whale));
-        assert_true(hak__whale_earns_huge(16 * MIB, false));
-    }
-    char *whale = allocate(24 * MIB);
-    memset(whale, 0, 24 * MIB);
-    assert_true(hak__whale_free(whale)); /* only zeroes */
-    assert_false(hak__whale_earns_huge(16 * MIB, false));
-}
-
 /* What is filled earns more as it grows, whatever lies beside it that nobody has looked at. */
 static void test_a_filled_whale_grows_beside_another(void **state)
 {
@@ -198,10 +212,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WHALE_TEST(test_resize_with_huge_pages),
+        WHALE_TEST(test_filled_whales_lead_to_huge_ones),
         WHALE_TEST(test_ends_of_huge_whales),
         WHALE_TEST(test_huge_whales_grow),
         WHALE_TEST(test_huge_whales_grow_sparse),
-        WHALE_TEST(test_protected_pages_are_not_read),
         WHALE_TEST(test_a_filled_whale_grows_beside_another),
         WHALE_TEST(test_near_a_limit),
     };

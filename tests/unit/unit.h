@@ -14,6 +14,7 @@
 #include "core/knobs.h"
 #include "heap/heap.h"
 #include "os/os.h"
+#include "region/huge.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -94,7 +95,6 @@ static inline void unit_unblock(void *place)
  */
 static inline size_t unit_region_bytes_taken(void)
 {
-    hak__slab_pool_empty();
     return hak__superslab_bytes_claimed() - hak__superslab_bytes_free();
 }
 
@@ -272,6 +272,22 @@ static inline void unit_free_superslabs(size_t count)
     for (size_t i = 0; i < count; i++) {
         hak__superslab_give(slices[i], SUPERSLAB_SLICES);
     }
+}
+
+/* Superslabs of the kind, HUGE_SLABS or HUGE_SPANS, earn huge pages from now on, or not. */
+static inline void unit_set_evidence(enum huge_kind kind, bool earns)
+{
+    static char *dense, *sparse;
+    if (dense == NULL) {
+        dense = support_map(SUPERSLAB_SIZE);
+        sparse = support_map(SUPERSLAB_SIZE);
+        memset(dense, 'x', SUPERSLAB_SIZE);
+    }
+    for (int i = 0; i < 2; i++) {
+        hak__huge_watch(kind, earns ? dense : sparse, SUPERSLAB_SIZE, 0);
+    }
+    hak__huge_is_earned(kind, 1, SUPERSLAB_SIZE, SIZE_MAX);
+    hak__huge_note_growth(kind, GIB, GIB); /* without evidence it is of no effect */
 }
 
 /* Who has which object: one byte for every 16 of the window's first part, set at an object's first

@@ -1,0 +1,53 @@
+/* os_clock.c: clocks and processor time, a part of os.h on Linux. See os_machine.c for how the
+ * kernel is called. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "os/vdso.h"
+
+/* The kernel's name for it; NULL: there is none, ask by a system call. */
+#if defined(__x86_64__)
+#define OS_VDSO_CLOCK "__vdso_clock_gettime"
+#else
+#define OS_VDSO_CLOCK "__kernel_clock_gettime"
+#endif
+typedef int os_clock_function(clockid_t clock, struct timespec *now);
+static os_clock_function *os_clock;
+
+void hak__os_init_clock(void)
+{
+    os_clock = (os_clock_function *)(uintptr_t)hak__vdso_find(OS_VDSO_CLOCK);
+}
+
+static struct timespec os_clock_read(clockid_t clock)
+{
+    struct timespec now = {0, 0}; /* if reading it fails, only decay stops */
+    if (os_clock != NULL) {
+        os_clock(clock, &now); /* makes no system call, and does not change errno */
+    } else {
+        int saved = errno;
+        syscall(SYS_clock_gettime, clock, &now);
+        errno = saved;
+    }
+    return now;
+}
+
+uint32_t hak__os_clock_ms(void)
+{
+    struct timespec now = os_clock_read(CLOCK_MONOTONIC_COARSE);
+    return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+}
+
+uint64_t hak__os_clock_us(void)
+{
+    struct timespec now = os_clock_read(CLOCK_MONOTONIC);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}

@@ -1,0 +1,119 @@
+/* os_machine.c: what the machine and the process's start say, a part of os.h on Linux. errno is
+ * saved around each call.
+ *
+ * Programs are run with libraries that put their own functions before the C library's. Those that
+ * follow mappings (registration caches of network cards, profilers) must see hakmem's. So memory is
+ * asked for by the names of mmap's family. Those that change the clock or the process's id
+ * (libfaketime) allocate in their functions, and would call the allocator inside the allocator. So
+ * the clock is the vDSO's, and all other calls go by syscall(), which is also no cancellation
+ * point.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+
+/* Of a set; the largest machines have fewer. */
+#define OS_PROCESSORS_MAX 8192u
+
+static size_t os_page = 4096;
+void hak__os_init(void)
+{
+    static bool done; /* never written twice, because other threads may be reading the values */
+    if (done) {
+        return;
+    }
+    done = true;
+    unsigned long page = getauxval(AT_PAGESZ);
+    os_page = page != 0 ? (size_t)page : 4096;
+    hak__os_init_clock();
+    hak__os_note_error_file();
+}
+
+size_t hak__os_page_size(void)
+{
+    return os_page;
+}
+
+uint64_t hak__os_ram_size(void)
+{
+    int saved = errno;
+    struct sysinfo info;
+    uint64_t size = UINT64_C(16) << 30; /* a plausible machine, if the kernel does not say */
+    if (syscall(SYS_sysinfo, &info) == 0) {
+        size = (uint64_t)info.totalram * info.mem_unit;
+    }
+    errno = saved;
+    return size;
+}
+
+uint32_t hak__os_processors(void)
+{
+    int saved = errno;
+    uint64_t set[OS_PROCESSORS_MAX / 64];
+    /* Returns the bytes written. It fails on a machine with more processors than the set holds. */
+    long size = syscall(SYS_sched_getaffinity, 0, sizeof set, set);
+    uint32_t count = size > 0 ? 0 : OS_PROCESSORS_MAX;
+    for (long i = 0; i < size / (long)sizeof *set; i++) {
+        count += bits_count(set[i]);
+    }
+    errno = saved;
+    return count == 0 ? 1 : count;
+}
+
+char **hak__os_environment(char **handed)
+{
+#ifdef __GLIBC__
+    return environ != NULL ? environ : handed;
+#else
+    (void)handed; /* musl passes no argument: the register may hold anything */
+    return environ;
+#endif
+}
+
+const char *hak__os_program(void)
+{
+    return (const char *)getauxval(AT_EXECFN);
+}
+
+bool hak__os_is_secure(void)
+{
+    return getauxval(AT_SECURE) != 0;
+}
+
+uint64_t hak__os_random_seed(void)
+{
+    uint64_t words[2] = {0, 0};
+    const void *bytes =
+        (const void *)getauxval(AT_RANDOM); /* 16 bytes, which the C library uses, too */
+    if (bytes != NULL) {
+        memcpy(words, bytes, sizeof words);
+    }
+    /* The C library makes the stack protector's canary of these bytes. They are mixed, so that an
+     * address chosen from the result does not reveal the canary (the finaliser of splitmix64,
+     * Steele et al. 2014). */
+    uint64_t z = words[0] ^ (words[1] << 1) ^ UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+uint32_t hak__os_process_id(void)
+{
+    return (uint32_t)syscall(SYS_getpid);
+}
+
+void hak__os_abort(void)
+{
+    abort();
+}

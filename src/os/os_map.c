@@ -1,0 +1,134 @@
+/* os_map.c: mappings and the limit on their bytes, a part of os.h on Linux. See os_machine.c for
+ * how the kernel is called. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "base/bits.h"
+#include "os/charge.h"
+
+/* Headers older than the kernel they run on lack it; the value is part of the kernel's ABI. */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+uint64_t hak__os_calls[OS_CALL_COUNT];
+const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
+                                                       "munmap",
+                                                       "mremap",
+                                                       "madvise_dontneed",
+                                                       "madvise_hugepage",
+                                                       "madvise_nohugepage",
+                                                       "madvise_populate",
+                                                       "mincore",
+                                                       "futex"};
+
+static uint64_t shared_mapped_bytes;
+static uint64_t shared_mapped_limit = UINT64_MAX;
+
+uint64_t hak__os_mapped_bytes(void)
+{
+    return atomic_load_relaxed(&shared_mapped_bytes);
+}
+
+void hak__os_set_limit(uint64_t bytes)
+{
+    atomic_store_relaxed(&shared_mapped_limit, bytes);
+}
+
+void hak__os_uncharge(size_t size)
+{
+    atomic_sub_relaxed(&shared_mapped_bytes, (uint64_t)size);
+}
+
+/* Before the system call, so that two threads cannot exceed the limit together. */
+bool hak__os_charge(size_t size)
+{
+    uint64_t before = atomic_add_relaxed(&shared_mapped_bytes, (uint64_t)size);
+    bool fits = before + size <= atomic_load_relaxed(&shared_mapped_limit);
+    if (!fits) {
+        hak__os_uncharge(size);
+    }
+    return fits;
+}
+
+/* mmap that keeps errno. Returns the address, or NULL, and sets *error to 0 or -errno. */
+static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
+{
+    int saved = errno;
+    if (!hak__os_charge(size)) {
+        *error = -ENOMEM;
+        return NULL;
+    }
+    os_count(OS_CALL_MAP);
+    void *result = mmap(address, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
+    *error = result == MAP_FAILED ? -errno : 0;
+    if (*error != 0) {
+        hak__os_uncharge(size);
+    }
+    errno = saved;
+    return result == MAP_FAILED ? NULL : result;
+}
+
+int hak__os_map_at(void *address, size_t size)
+{
+    int error;
+    /* NORESERVE: neighbours become one mapping. With the kernel's default rule for overcommit, a
+     * process with a reserved mapping larger than the machine's memory could not fork. */
+    void *result = os_mmap(address, size, MAP_FIXED_NOREPLACE | MAP_NORESERVE, &error);
+    if (error == 0 && result != address) { /* a kernel before 4.17 takes the address for a hint */
+        hak__os_discard(result, size);
+        return -EEXIST;
+    }
+    return error;
+}
+
+int hak__os_map(size_t size, size_t alignment, void **address)
+{
+    int error;
+    void *result = os_mmap(NULL, size, 0, &error);
+    if (error != 0) {
+        return error;
+    }
+    if (((uintptr_t)result & (alignment - 1)) == 0) {
+        *address = result;
+        return 0;
+    }
+    hak__os_discard(result, size);
+    size_t padded;
+    if (__builtin_add_overflow(size, alignment - hak__os_page_size(), &padded)) {
+        return -ENOMEM;
+    }
+    result = os_mmap(NULL, padded, 0, &error);
+    if (error != 0) {
+        return error;
+    }
+    uintptr_t start = bits_align_up((uintptr_t)result, alignment);
+    size_t before = start - (uintptr_t)result;
+    size_t after = padded - before - size;
+    if (before != 0) {
+        hak__os_discard(result, before);
+    }
+    if (after != 0) {
+        hak__os_discard((char *)result + before + size, after);
+    }
+    *address = (char *)result + before;
+    return 0;
+}
+
+int hak__os_unmap(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_UNMAP);
+    int error = munmap(address, size) == 0 ? 0 : -errno;
+    if (error == 0) {
+        hak__os_uncharge(size);
+    }
+    errno = saved;
+    return error;
+}

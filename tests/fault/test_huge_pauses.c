@@ -1,0 +1,241 @@
+/* test_huge_pauses.c: region/huge: while huge pages come slowly there are none, by a clock that the
+ * test sets. (Compaction that stalls for seconds: mimalloc #1323, #1373.)
+ *
+ * ctest: no-qemu
+ */
+#define FAULT_HIDES_VDSO true
+#define FAULT_CLOCK_STANDS true
+
+#include "../threads/threads.h"
+#include "../unit/unit.h"
+#include "fault.h"
+
+#include "region/huge.h"
+
+enum { SIZE = 3 * HUGE_PAGE_SIZE, SLOW = 0 };
+static const uint64_t quick = UINT64_MAX - 1;
+
+static char *range;
+
+static int ask(uint64_t us_max)
+{
+    REQUIRE(hak__os_purge(range, SIZE) == 0);
+    hak__huge_page_us_max = us_max;
+    return hak__huge_ask(range, SIZE, 0);
+}
+
+static int range_unmap(void **state)
+{
+    (void)state;
+    return hak__os_unmap(range, SIZE);
+}
+
+static void range_map(void)
+{
+    void *address;
+    REQUIRE(hak__os_map(SIZE, HUGE_PAGE_SIZE, &address) == 0);
+    range = address;
+}
+
+/* All pauses are over, none has been timed in this tick, and of the range none was asked for. */
+static int pauses_setup(void **state)
+{
+    range_map();
+    fault_clock_ms += HUGE_PAUSE_MS_MAX;
+    REQUIRE(ask(quick) == 0 && hak__huge_is_quick());
+    range_unmap(state);
+    range_map();
+    fault_clock_ms++;
+    return 0;
+}
+
+#define PAUSES_TEST(test) cmocka_unit_test_setup_teardown(test, pauses_setup, range_unmap)
+
+static uint64_t calls(enum os_call call)
+{
+    return atomic_load_relaxed(&hak__os_calls[call]);
+}
+
+/* Of the huge pages those of `mask` are resident, and no others. */
+static void require_resident(uint32_t mask)
+{
+    for (uint32_t i = 0; i < SIZE / HUGE_PAGE_SIZE; i++) {
+        assert_int_equal(hak__os_resident(range + i * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE),
+                         (mask >> i & 1) * HUGE_PAGE_SIZE);
+    }
+}
+
+/* Nothing is asked of the kernel but small pages, whatever the machine prefers. */
+static void require_pause(void)
+{
+    uint64_t asked = calls(OS_CALL_HUGE), small = calls(OS_CALL_SMALL);
+    assert_int_equal(ask(quick), -EAGAIN);
+    assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
+    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
+    assert_int_equal(calls(OS_CALL_HUGE) - asked, 0);
+    require_resident(0);
+}
+
+static void require_slow(uint32_t pause_ms)
+{
+    uint64_t small = calls(OS_CALL_SMALL);
+    assert_int_equal(ask(SLOW), -EAGAIN);
+    assert_int_equal(calls(OS_CALL_SMALL) - small, 1);
+    assert_false(hak__huge_is_quick());
+    require_pause();
+    fault_clock_ms += pause_ms - 1;
+    require_pause();
+    fault_clock_ms++;
+}
+
+static void test_pauses_double(void **state)
+{
+    (void)state;
+    for (uint32_t pause = HUGE_PAUSE_MS_MIN; pause < HUGE_PAUSE_MS_MAX; pause *= 2) {
+        require_slow(pause);
+    }
+    require_slow(HUGE_PAUSE_MS_MAX);
+    require_slow(HUGE_PAUSE_MS_MAX);
+    assert_false(hak__huge_is_quick()); /* until one came quickly */
+    assert_int_equal(ask(quick), 0);
+    assert_true(hak__huge_is_quick());
+    fault_clock_ms++;
+    require_slow(HUGE_PAUSE_MS_MIN);
+}
+
+static void test_the_first_is_made_resident(void **state)
+{
+    (void)state;
+    range[5] = 'x'; /* what is there stays */
+    hak__huge_page_us_max = quick;
+    assert_int_equal(hak__huge_ask(range, SIZE, 0), 0);
+    assert_int_equal(range[5], 'x');
+    require_resident(1);
+}
+
+static void test_once_in_a_tick(void **state)
+{
+    (void)state;
+    uint64_t timed = calls(OS_CALL_POPULATE), asked = calls(OS_CALL_HUGE);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_equal(ask(quick), 0);
+    }
+    assert_int_equal(calls(OS_CALL_HUGE) - asked, 100);
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 1);
+    fault_clock_ms++;
+    assert_int_equal(ask(quick), 0);
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 2);
+    fault_clock_ms++;
+    assert_int_equal(ask(UINT64_MAX), 0); /* none */
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 2);
+}
+
+/* What is resident takes no time, and says nothing of how long the next one would take. */
+static void test_resident_ones_say_nothing(void **state)
+{
+    (void)state;
+    require_slow(HUGE_PAUSE_MS_MIN);
+    range[0] = 'x';
+    REQUIRE(hak__os_populate(range, HUGE_PAGE_SIZE) == 0);
+    uint64_t timed = calls(OS_CALL_POPULATE);
+    hak__huge_page_us_max = quick;
+    assert_int_equal(hak__huge_ask(range, SIZE, 0), -EAGAIN);
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0);
+}
+
+/* Of a mapping that has grown the first new one is timed, unless it is the only one. */
+static void test_what_was_there_is_not_timed(void **state)
+{
+    (void)state;
+    hak__huge_page_us_max = quick;
+    assert_int_equal(hak__huge_ask(range, SIZE, 1), 0);
+    require_resident(2);
+    fault_clock_ms++;
+    uint64_t timed = calls(OS_CALL_POPULATE), asked = calls(OS_CALL_HUGE);
+    assert_int_equal(hak__huge_ask(range, SIZE, HUGE_PAGE_SIZE + 1), 0);
+    assert_int_equal(hak__huge_ask(range, SIZE, SIZE - 1), 0);
+    assert_int_equal(calls(OS_CALL_POPULATE) - timed, 0);
+    assert_int_equal(calls(OS_CALL_HUGE) - asked, 2);
+}
+
+/* The calling thread asks for a superslab's huge page; its next slow operation ends `us` after this
+ * one. */
+static void watch(uint64_t us)
+{
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_true(huge_is_watched());
+    hak__huge_look();
+    assert_true(huge_is_watched());
+    fault_clock_us += us;
+    hak__huge_look();
+    assert_false(huge_is_watched());
+}
+
+/* A superslab is not touched: the program's touch is timed, and three slow ones in a row begin a
+ * pause. */
+static void test_the_first_touch_is_watched(void **state)
+{
+    (void)state;
+    uint64_t timed = calls(OS_CALL_POPULATE);
+    hak__huge_page_us_max = HUGE_PAGE_US_MAX;
+    fault_clock_us = 1000000;
+    for (uint32_t i = 0; i < 3; i++) { /* a quick one between */
+        watch(HUGE_PAGE_US_MAX + 1);
+        watch(HUGE_PAGE_US_MAX + 1);
+        assert_true(hak__huge_is_quick());
+        watch(HUGE_PAGE_US_MAX);
+    }
+    watch(HUGE_PAGE_US_MAX + 1);
+    watch(HUGE_PAGE_US_MAX + 1);
+    watch(HUGE_PAGE_US_MAX + 1);
+    assert_false(hak__huge_is_quick());
+    assert_int_equal(hak__huge_ask_untouched(range), -EAGAIN);
+    fault_clock_ms += HUGE_PAUSE_MS_MIN;
+    watch(1);
+    assert_true(hak__huge_is_quick());
+    assert_int_equal(calls(OS_CALL_POPULATE), timed);
+    require_resident(0);
+    fault_clock_us = 0;
+}
+
+static void *look(void *argument)
+{
+    hak__huge_look();
+    return argument;
+}
+
+static void test_only_who_asked_looks(void **state)
+{
+    (void)state;
+    hak__huge_page_us_max = HUGE_PAGE_US_MAX;
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        thread_join(thread_start(look, NULL));
+        assert_true(huge_is_watched());
+    }
+    hak__huge_look();
+    hak__huge_look();
+    assert_false(huge_is_watched());
+    hak__huge_page_us_max = UINT64_MAX;
+    assert_int_equal(hak__huge_ask_untouched(range), 0);
+    assert_false(huge_is_watched()); /* none is timed */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PAUSES_TEST(test_pauses_double),
+        PAUSES_TEST(test_the_first_is_made_resident),
+        PAUSES_TEST(test_once_in_a_tick),
+        PAUSES_TEST(test_resident_ones_say_nothing),
+        PAUSES_TEST(test_what_was_there_is_not_timed),
+        PAUSES_TEST(test_the_first_touch_is_watched),
+        PAUSES_TEST(test_only_who_asked_looks),
+    };
+    range_map();
+    if (hak__os_huge(range, SIZE) != 0 || hak__os_populate(range, HUGE_PAGE_SIZE) != 0) {
+        print_message("skipped: a kernel without huge pages, or before 5.14: none is timed\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}
