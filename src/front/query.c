@@ -49,11 +49,11 @@ bool hak_owns(const void *pointer)
            hak__whale_containing(pointer).address != 0;
 }
 
-/* Starts hakmem if that has not happened yet. False: this thread was refused, or there is no
- * memory. */
-static bool query_start(void)
+/* Starts hakmem if that has not happened yet. `entered`: the caller is inside the gate, and leaves
+ * it here. False: it was refused, or there is no memory. */
+static bool query_start(bool entered)
 {
-    if (!hak__gate_enter()) {
+    if (!entered) {
         return false;
     }
     bool started = hak__start();
@@ -70,14 +70,14 @@ static uint64_t query_limit(size_t bytes)
 void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over, void *argument)
 {
     /* The start reads the options. They must not replace these limits later. */
-    if (query_start()) {
+    if (query_start(hak__gate_enter_patiently())) {
         hak__limit_set(query_limit(soft), query_limit(hard), over, argument);
     }
 }
 
 bool hak_trim(size_t keep)
 {
-    if (!query_start()) {
+    if (!query_start(hak__gate_enter())) {
         return false;
     }
     if (keep != 0) {

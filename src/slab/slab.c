@@ -134,15 +134,19 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
         HAK_ASSERT_FULL(window_owner(slice + i) == (set->key | slab->class_index));
     }
     uint32_t count = 0;
-    for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
+    const struct object *object = slab->free_list, *last = object;
+    for (; object != NULL; object = object->next) {
         size_t offset = (size_t)((const unsigned char *)object - slab_start(slab));
-        if (HAK_UNLIKELY(count++ == slab->free_count || offset >= slab->slice_count * SLICE_SIZE ||
-                         !hak__slab_is_object(slab, object))) {
-            hak__diagnose_fatal("corrupted free list (written after free?)", object,
-                                size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
+        last = object;
+        if (count++ == slab->free_count || offset >= slab->slice_count * SLICE_SIZE ||
+            !hak__slab_is_object(slab, object)) {
+            break;
         }
     }
-    HAK_ASSERT_FULL(count == slab->free_count);
+    if (HAK_UNLIKELY(object != NULL || count != slab->free_count)) {
+        hak__diagnose_fatal("corrupted free list (written after free?)", last,
+                            size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
+    }
 }
 
 static void slab_check_class(const struct slab_set *set, uint32_t class_index)
@@ -250,6 +254,11 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
 struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint32_t most)
 {
     hak__slab_drain(set);
+    if (HAK_LEVEL >= 2) {
+        /* Before the walk of a list, which the program may have overwritten. One class only:
+         * checking all of them at each refill would take too long. */
+        slab_check_class(set, class_index);
+    }
     struct refill refill = {{NULL, 0}, 0};
     while (refill.list.count == 0) {
         struct slab *slab = set->partial[class_index];
@@ -261,9 +270,6 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
         }
         refill = slab_take_objects(set, slab, most);
         slab_unlist_used_up(set, slab);
-    }
-    if (HAK_LEVEL >= 2) { /* one class only: checking all at each refill would take too long */
-        slab_check_class(set, class_index);
     }
     return refill;
 }

@@ -178,6 +178,28 @@ static void test_a_refusal_is_forgotten(void **state)
     }
 }
 
+static void *set_limit(void *argument)
+{
+    hak_limit_set(*(size_t *)argument, SIZE_MAX, NULL, NULL);
+    return NULL;
+}
+
+/* A limit that is set during a fork is set. */
+static void test_limits_wait_for_a_fork(void **state)
+{
+    size_t limit = SIZE_MAX / 2;
+    (void)state;
+    hak_free(hak_malloc(1)); /* it has started */
+    hak__gate_close();
+    pthread_t thread = thread_start(set_limit, &limit);
+    usleep(100000); /* a thread that does not wait is refused meanwhile */
+    hak__gate_open();
+    thread_join(thread);
+    assert_int_equal(hak__knobs.limit, limit);
+    hak_limit_set(SIZE_MAX, SIZE_MAX, NULL, NULL);
+    assert_int_equal(hak__knobs.limit, UINT64_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_a_refusal_is_forgotten),
         cmocka_unit_test(test_a_long_operation_lets_a_fork_pass),
         cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_limits_wait_for_a_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

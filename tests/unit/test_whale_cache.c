@@ -141,6 +141,16 @@ static void test_the_peak_may_stay(void **state)
     assert_false(unit_is_mapped((uintptr_t)whales[0]));
 }
 
+/* At least `alignment`, so that no part of the freed whale at `start` has it: only a new mapping
+ * does. */
+static size_t new_alignment(size_t alignment, const char *start, size_t size)
+{
+    while (bits_align_up((uintptr_t)start, alignment) < (uintptr_t)start + size) {
+        alignment *= 2;
+    }
+    return alignment;
+}
+
 /* What is kept and what is in use are together never more than the most that was in use, of
  * superslabs, too. */
 static void test_no_peak_is_raised(void **state)
@@ -151,7 +161,8 @@ static void test_no_peak_is_raised(void **state)
     hak__whale_free(first);
     hak__whale_free(second);
     assert_int_equal(cached_bytes(), 20 * MIB);
-    char *aligned = hak__whale_allocate(small_whale, GIB, false).pointer; /* a new mapping */
+    size_t alignment = new_alignment(new_alignment(GIB, first, 8 * MIB), second, 12 * MIB);
+    char *aligned = hak__whale_allocate(small_whale, alignment, false).pointer;
     assert_non_null(aligned);
     assert_in_range(cached_bytes(), 15 * MIB, 17 * MIB);
     assert_false(unit_is_mapped((uintptr_t)first + 6 * MIB)); /* of the oldest the end */
@@ -246,7 +257,7 @@ static void test_sparse_whales(void **state)
     assert_false(result.zeroed);
     hak__whale_free(sparse);
     /* The peak is a sixteenth of 160 MiB now: a new mapping of more leaves no room. */
-    char *dense = hak__whale_allocate(60 * MIB, GIB, false).pointer;
+    char *dense = hak__whale_allocate(60 * MIB, new_alignment(GIB, sparse, size), false).pointer;
     assert_non_null(dense);
     assert_false(unit_is_mapped((uintptr_t)sparse));
     hak__whale_free(dense);
