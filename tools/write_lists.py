@@ -24,8 +24,8 @@ process starts. With the launcher, write `./hakmem run --set purge_delay_ms=100 
 
 - Sizes are in bytes. The suffixes k, m, g and t mean KiB, MiB, GiB and TiB: `64m`, `64M` and `64MiB` are equal.
 - Times are in milliseconds and take no suffix.
-- If a name is unknown or a value is not allowed, hakmem writes one line to standard error and ignores the option. The
-  launcher does not start the program then.
+- If a name is unknown or a value is not allowed, hakmem writes one line to standard error and ignores the option. In
+  that case the launcher does not start the program.
 - Setuid programs ignore all options.
 
 ## Options and their values in each profile
@@ -36,7 +36,7 @@ option that you set yourself overrides the profile.
 - `default` suits most programs. hakmem uses it if you choose none.
 - `fast` keeps freed memory ten times as long, and does not limit the bins of all threads together.
 - `small` keeps little free memory and uses no huge pages.
-- `debug` returns free memory to the OS without delay, and ends the process at a free of memory that hakmem did not
+- `debug` returns free memory to the OS without delay, and ends the process when it frees memory that hakmem did not
   allocate.
 
 | name | meaning | {profiles} |
@@ -44,8 +44,8 @@ option that you set yourself overrides the profile.
 {table}
 
 A bin holds free objects of one size class for one thread. With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least
-32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs. A value above the
-size of the RAM acts as no limit.
+32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs. A container's limit
+above the size of the RAM has no effect.
 
 ## When to change an option
 
@@ -57,17 +57,17 @@ Most programs need no change. Measure first: `./hakmem run --stats -- PROGRAM` s
 ## Where the report goes
 
 With `HAKMEM_STATS`, the process writes a report when it exits. A process that ends by `_exit` or by a signal writes
-none; a shell script that dash runs is an example.
+none. For example, dash ends by `_exit`, so a shell script that dash runs writes no report.
 
 The process opens the file of `HAKMEM_STATS_FILE` when it starts, so the workers of a server can report after they gave
 up root. Without a file, the process keeps a copy of standard error, because programs such as `ls` close standard error
-before they end. The descriptor has a number of 512 or more. exec closes it, and so does a forked child that does not
-report.
+before they end. The descriptor of the file or copy has a number of 512 or more. exec closes it, and so does a
+forked child that does not report.
 
 In three cases the process opens the file by its name when it exits:
 
 - The program has closed the descriptor.
-- The process may not have 512 open files.
+- The process's limit of open files is too low for descriptor 512.
 - The file is a named pipe that nobody reads when the process starts.
 """
 

@@ -6,12 +6,12 @@
  * handler may allocate and free if it did not interrupt the allocator.
  *
  * Sizes are in bytes. Every freeing function takes blocks of every allocating function. If hakmem
- * also replaces the C library's names (LD_PRELOAD or static link), that includes blocks of malloc,
- * and free takes blocks of this header.
+ * also replaces the C library's names (LD_PRELOAD or static link), the two sets of names can be
+ * mixed: hak_free takes blocks of malloc, and free takes blocks of hak_malloc.
  *
  * Errors: after a failed allocation errno is ENOMEM, or EINVAL for a bad alignment. A free never
- * changes errno. Freeing or resizing an invalid pointer ends the process with a message, where
- * hakmem notices it. */
+ * changes errno. If hakmem notices that an invalid pointer is freed or resized, it ends the process
+ * with a message. */
 #ifndef HAKMEM_HAKMEM_H
 #define HAKMEM_HAKMEM_H
 
@@ -45,9 +45,9 @@ extern "C" {
 /* Returns "major.minor.patch". The string lives as long as the library. */
 HAK_API const char *hak_version(void) HAK_NOEXCEPT;
 
-/* Allocates at least `size` bytes, aligned to 16, with undefined contents. Size 0 gives a pointer
- * of its own, which may be freed. Returns NULL with errno ENOMEM if there is no memory or `size`
- * exceeds PTRDIFF_MAX. */
+/* Allocates at least `size` bytes, aligned to 16, with undefined contents. A request of 0 bytes
+ * gives a pointer that no other block has, and that may be freed. Returns NULL with errno ENOMEM if
+ * there is no memory or `size` exceeds PTRDIFF_MAX. */
 HAK_API void *hak_malloc(size_t size) HAK_NOEXCEPT HAK_ATTR_ALLOC(alloc_size(1));
 
 /* Allocates `count * size` zeroed bytes. Returns NULL with errno ENOMEM also if the product
@@ -69,22 +69,22 @@ HAK_API void *hak_reallocarray(void *pointer, size_t count,
  * instead. */
 HAK_API void hak_free(void *pointer) HAK_NOEXCEPT;
 
-/* C23: like hak_free, with the size, and the alignment, that the block was allocated with. Debug
+/* C23: like hak_free. `size` and `alignment` are those that the block was allocated with. Debug
  * builds abort if the block is smaller or less aligned. Release builds ignore both. */
 HAK_API void hak_free_sized(void *pointer, size_t size) HAK_NOEXCEPT;
 HAK_API void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size) HAK_NOEXCEPT;
 
-/* Allocates at least `size` bytes at a multiple of `alignment`, a power of two of any size for
+/* Allocates at least `size` bytes at a multiple of `alignment`. Any power of two is allowed for
  * which there is address space (1 GiB works). Returns NULL with errno EINVAL for other alignments.
  */
 HAK_API void *hak_aligned_alloc(size_t alignment, size_t size) HAK_NOEXCEPT
     HAK_ATTR_ALLOC(alloc_size(2));
 /* As hak_aligned_alloc, but rounds other alignments up to a power of two (as glibc's memalign).
- * EINVAL only if a size_t cannot hold that. */
+ * EINVAL only if that power of two does not fit into a size_t. */
 HAK_API void *hak_memalign(size_t alignment, size_t size) HAK_NOEXCEPT
     HAK_ATTR_ALLOC(alloc_size(2));
 /* Stores the block in *result. Returns 0, ENOMEM, or EINVAL if `alignment` is not a power of two
- * and a multiple of sizeof(void *). Does not change errno, and on failure not *result. */
+ * and a multiple of sizeof(void *). Never changes errno. On failure *result stays as it was. */
 HAK_API int hak_posix_memalign(void **result, size_t alignment,
                                size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
 /* Allocate blocks aligned to the OS page. hak_pvalloc also rounds the size up to whole OS pages, at
@@ -102,8 +102,9 @@ HAK_API void hak_free_at(void *pointer, size_t size, uintptr_t site) HAK_NOEXCEP
  * NULL: 0. */
 HAK_API size_t hak_usable_size(const void *pointer) HAK_NOEXCEPT;
 
-/* Bytes that hak_malloc(size) makes usable at least: ask for so many to waste none. Above 64 KiB a
- * reused block may be larger. SIZE_MAX if such a request cannot succeed. */
+/* The least number of bytes that hak_malloc(size) makes usable: a program that asks for this many
+ * wastes none. Above 64 KiB a reused block may be larger. SIZE_MAX if hak_malloc(size) cannot
+ * succeed. */
 HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
 
 /* True if `pointer` points to any byte of a superslab, used or free, or of a huge allocation in
@@ -111,14 +112,15 @@ HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
 HAK_API bool hak_owns(const void *pointer) HAK_NOEXCEPT;
 
 /* Returns free memory to the OS now: the calling thread's cache, kept spans, cached huge
- * allocations and all free slices. Other threads' bins stay. Does nothing if at most `keep` bytes
- * of free memory could be returned, thread caches and kept spans not counted. True if memory was
- * returned. */
+ * allocations and all free slices. Other threads' bins stay. Does nothing if only `keep` bytes or
+ * fewer could be returned; this count leaves out thread caches and kept spans. Returns true if
+ * memory was returned. */
 HAK_API bool hak_trim(size_t keep) HAK_NOEXCEPT;
 
 /* Called when the bytes mapped by hakmem, `mapped`, have just exceeded the soft limit. The calling
- * thread is the one whose allocation it was, or the next, at the end of an allocation or free. No
- * lock is held: the function may call all of hakmem, but should not wait for other threads. */
+ * thread is the one whose allocation exceeded it, or the next thread that notices, at the end of an
+ * allocation or free. No lock is held: the function may call all of hakmem, but should not wait for
+ * other threads. */
 typedef void hak_limit_function(size_t mapped, void *argument);
 
 /* Limits the memory that hakmem maps in this process, in bytes; SIZE_MAX: no limit. Objects, free
@@ -126,9 +128,9 @@ typedef void hak_limit_function(size_t mapped, void *argument);
  * HAKMEM_LIMIT, HAKMEM_LIMIT_HARD and earlier calls. Has no effect in a signal handler that
  * interrupted the allocator.
  *
- * Above `soft`, hakmem returns free memory after 10 ms, with its addresses, in parts, at slow
- * operations of any thread. It calls `over` once, if that is not NULL, and again when the bytes
- * exceed `soft` after they had fallen below it.
+ * Above `soft`, hakmem returns free memory after 10 ms, and its addresses, too. Any thread does
+ * this in parts, at its slow operations. If `over` is not NULL, hakmem calls it once, and again
+ * each time that the bytes exceed `soft` after they had fallen below it.
  *
  * Nothing is mapped beyond `hard`. An allocation that needs more first returns all free memory,
  * then fails with ENOMEM. A limit below the bytes already mapped stops further growth. */

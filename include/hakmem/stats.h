@@ -2,9 +2,9 @@
  * as JSON.
  *
  * All functions are thread-safe and allocate nothing. They take one heap's lock at a time. So the
- * figures of a running program are from slightly different moments; those of heaps at rest are
- * exact. In a signal handler that interrupted the allocator, the figures of heaps and threads are
- * zero. */
+ * figures of a running program are from slightly different moments. The figures of heaps at rest
+ * are exact. In a signal handler that interrupted the allocator, the figures of heaps and threads
+ * are zero. */
 #ifndef HAKMEM_STATS_H
 #define HAKMEM_STATS_H
 
