@@ -31,11 +31,19 @@ static pid_t releasing_thread;
 static size_t shared_events;
 static uint32_t *steps_at; /* of steps that began after the first event of the release */
 static size_t shared_first = SIZE_MAX;
+static size_t shared_steps; /* all of those */
 
+/* While too few steps are done the releasing thread sleeps at each event. So a busy machine runs
+ * the other thread, which goes on unless a lock keeps it out. */
 static void note_event(void)
 {
-    if (syscall(SYS_gettid) == releasing_thread) {
-        __atomic_fetch_add(&shared_events, 1, __ATOMIC_SEQ_CST);
+    if (syscall(SYS_gettid) != releasing_thread) {
+        return;
+    }
+    __atomic_fetch_add(&shared_events, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&shared_first, __ATOMIC_SEQ_CST) != SIZE_MAX
+        && __atomic_load_n(&shared_steps, __ATOMIC_RELAXED) < STEPS) {
+        syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 1000000}, NULL);
     }
 }
 
@@ -77,6 +85,7 @@ static void *use_beside(void *argument)
         size_t end = __atomic_load_n(&shared_events, __ATOMIC_SEQ_CST);
         if (begin > __atomic_load_n(&shared_first, __ATOMIC_SEQ_CST) && end < EVENTS_MAX) {
             __atomic_fetch_add(&steps_at[end], 1, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&shared_steps, 1, __ATOMIC_RELAXED);
         }
     }
     hak_free(whale);
