@@ -80,7 +80,7 @@ static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAUL
                                                         {"debug", KNOBS_DEBUG}};
 
 struct knobs hak__knobs = KNOBS_DEFAULT;
-struct settings hak__settings = {.profile = "default"};
+struct settings hak__settings = {.profile = "default", .sample_bytes = UINT64_MAX};
 
 /* X(kind, name, place, help, advice): HAKMEM_NAME sets `place`. In the order of a report, which
  * prints `help`. tools/write_lists.py writes `help` and `advice`, when to change the option, to
@@ -154,6 +154,13 @@ struct settings hak__settings = {.profile = "default"};
       "File that the report is appended to, opened at start; not set: standard error.",            \
       "Set it if the program's own messages must stay apart from the report, or if several "       \
       "processes report.")                                                                         \
+    X(BYTES_OR_NEVER, sample_bytes, hak__settings.sample_bytes,                                    \
+      "Average number of bytes from one sampled allocation to the next; never: sample none.",      \
+      "Set 512k to have a heap profile. A smaller value shows smaller leaks and costs more time.") \
+    X(PATH, profile_file, hak__settings.profile_file,                                              \
+      "File that the heap profile is appended to when the process exits; not set: no profile.",    \
+      "Set it to find the call stacks that hold memory. It sets sample_bytes to 512k, unless you " \
+      "set that yourself.")                                                                        \
     X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
       "Process id of the only process that reports; 0: every process reports.",                    \
       "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \
@@ -192,7 +199,7 @@ static const char *const option_stats_names[] = {"none", "text", "json"};
 
 /* A copy, because programs that rename themselves (setproctitle) write over the environment. */
 #define OPTION_PATH_SIZE 1024 /* option_allowed says so, too */
-static char option_path[OPTION_PATH_SIZE];
+static char option_stats_path[OPTION_PATH_SIZE], option_profile_path[OPTION_PATH_SIZE];
 
 #define OPTION_PREFIX "HAKMEM_"
 #define OPTION_TEST_PREFIX "HAKMEM_TEST_"
@@ -290,17 +297,18 @@ static bool option_set_stats(const char *value)
 
 static bool option_set_path(const char **place, const char *value)
 {
+    char *path = place == &hak__settings.stats_file ? option_stats_path : option_profile_path;
     size_t length = 0;
-    while (length < sizeof option_path && value[length] != '\0') {
+    while (length < OPTION_PATH_SIZE && value[length] != '\0') {
         length++;
     }
-    if (length == sizeof option_path) { /* looked at first: a refused value changes nothing */
+    if (length == OPTION_PATH_SIZE) { /* looked at first: a refused value changes nothing */
         return false;
     }
     for (size_t i = 0; i <= length; i++) {
-        option_path[i] = value[i];
+        path[i] = value[i];
     }
-    *place = option_path;
+    *place = path;
     return true;
 }
 

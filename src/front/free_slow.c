@@ -8,6 +8,7 @@
  *   free_slow      object                -> as above
  *                                        -> its bin, if this thread has just joined its heap
  *                  span                  -> as above
+ *                  sampled object        -> observe/samples.h
  *                  whale                 -> the whale cache, or unmapped
  *                  NULL                  -> nothing
  *                  foreign pointer       -> reported
@@ -19,6 +20,8 @@
 #include "front/fast.h"
 #include "front/slow.h"
 #include "large/emergency.h"
+#include "large/sampled.h"
+#include "observe/samples.h"
 #include "region/superslab.h"
 
 #include <errno.h>
@@ -128,6 +131,9 @@ struct location hak__locate(const void *pointer)
         location.place = PLACE_SLAB;
         location.class_index = code;
         location.bytes = size_class_bytes(code);
+    } else if (code == OWNER_SAMPLED) {
+        location.place = PLACE_SAMPLED;
+        location.bytes = hak__sampled_bytes(location.slice);
     } else if (!superslab_has_slice(location.slice)) {
         return locate_outside(pointer, location.slice);
     }
@@ -202,6 +208,9 @@ static void free_object(void *pointer, struct location location)
 static HAK_NOINLINE void free_span(size_t slice)
 {
     int saved = errno; /* free must keep errno (POSIX 2024) */
+    if (sample_has_blocks()) {
+        hak__sample_forget(hak__span_pointer(slice));
+    }
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
         hak__span_free(&thread->heap->spans, &thread->cache.counters, slice);
@@ -218,6 +227,9 @@ static HAK_NOINLINE void free_span(size_t slice)
 
 static void free_whale(void *pointer, size_t bytes)
 {
+    if (sample_has_blocks()) {
+        hak__sample_forget(pointer);
+    }
     /* glibc frees an ending thread's table of late keys before it clears the pointer to it. A fork
      * in between must not find the table unmapped, so such a block is only listed. A whale no
      * larger than a span comes from large/emergency.h. */
@@ -261,6 +273,9 @@ static HAK_NOINLINE void free_slow(void *pointer)
         break;
     case PLACE_SPAN:
         free_span(location.slice);
+        break;
+    case PLACE_SAMPLED:
+        hak__sample_free(pointer);
         break;
     case PLACE_WHALE:
         free_whale(pointer, location.bytes);

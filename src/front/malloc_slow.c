@@ -7,12 +7,16 @@
  *                above           -> malloc_large: the whale cache, or a new mapping
  *                                   (also serves aligned and zeroed spans)
  *
+ *   sampled (heap/sampling.c)    -> observe/samples.h
  *   refused (core/gate.h)        -> the block gets a mapping of its own (large/emergency.h)
  *   no memory                    -> reclaims free memory, tries once more, then NULL with ENOMEM */
 #include "control/life.h"
 #include "front/fast.h"
 #include "front/slow.h"
+#include "hakmem/hakmem.h"
 #include "large/emergency.h"
+#include "large/sampled.h"
+#include "observe/samples.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -102,21 +106,6 @@ static HAK_COLD void *malloc_class_again(uint32_t class_index)
     return object != NULL ? object : malloc_beside(size, size & (~size + 1));
 }
 
-void *hak__malloc_class(uint32_t class_index, size_t size)
-{
-    struct thread *thread = hak__thread;
-    if (thread->cache.countdown < 0) {
-        hak__thread_countdown_ended(thread, size);
-        struct bin *bin = &thread->cache.bins[class_index];
-        if (bin->head != NULL) { /* unless the tick has emptied it */
-            return bin_pop(bin);
-        }
-    }
-    (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
-    void *object = malloc_class_once(class_index);
-    return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index);
-}
-
 static struct span malloc_span(size_t size, size_t alignment)
 {
     struct span span = {NULL, false};
@@ -127,6 +116,62 @@ static struct span malloc_span(size_t size, size_t alignment)
         hak__thread_left(thread);
     }
     return span;
+}
+
+/* Counts a request that the fast path did not count. Returns the period of the sample, or 0. */
+static HAK_COLD uint64_t malloc_count_sample(size_t size)
+{
+    struct thread *thread = hak__thread;
+    return thread->cache.key != CACHE_KEY_NONE ? hak__sampling_count(thread, size) : 0;
+}
+
+HAK_COLD void hak__malloc_sample_block(void *pointer, size_t size)
+{
+    uint64_t period = pointer != NULL ? malloc_count_sample(size) : 0;
+    if (period != 0) {
+        hak__sample_block(pointer, size, hak_usable_size(pointer), period);
+    }
+}
+
+/* Allocates a request that is sampled. Large objects get a span, which can have a record, too.
+ * NULL: the request goes on without a sample. */
+static HAK_COLD void *malloc_sample(uint32_t class_index, size_t size, uint64_t period)
+{
+    size_t bytes = size_class_bytes(class_index);
+    if (bytes <= SAMPLED_BYTES_MAX) {
+        return hak__sample_object(class_index, size, period);
+    }
+    void *pointer = malloc_span(bytes, bytes & (~bytes + 1)).pointer;
+    if (pointer != NULL) {
+        hak__sample_block(pointer, size, bytes, period);
+    }
+    return pointer;
+}
+
+void *hak__malloc_class(uint32_t class_index, size_t size)
+{
+    struct thread *thread = hak__thread;
+    if (thread->cache.countdown < 0) {
+        uint64_t period = hak__thread_countdown_ended(thread, size);
+        void *sampled = HAK_UNLIKELY(period != 0) ? malloc_sample(class_index, size, period) : NULL;
+        if (HAK_UNLIKELY(sampled != NULL)) {
+            return sampled;
+        }
+        struct bin *bin = &thread->cache.bins[class_index];
+        if (bin->head != NULL) { /* unless the tick has emptied it */
+            return bin_pop(bin);
+        }
+    }
+    if (sampling_is_on() && thread->cache.countdown >= 0) { /* the fast path has not counted it */
+        uint64_t period = malloc_count_sample(size);
+        void *sampled = period != 0 ? malloc_sample(class_index, size, period) : NULL;
+        if (sampled != NULL) {
+            return sampled;
+        }
+    }
+    (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
+    void *object = malloc_class_once(class_index);
+    return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index);
 }
 
 /* One attempt; pointer NULL: refused, or no memory. */
@@ -197,6 +242,9 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
             return malloc_beside(size == 0 ? 1 : size, alignment); /* zeroed by the OS */
         }
     }
+    if (sampling_is_on()) {
+        hak__malloc_sample_block(large.pointer, size);
+    }
     if (want_zero && !large.zeroed) {
         if (size < CLEAR_LOOK_MIN) {
             memset(large.pointer, 0, size);
@@ -217,6 +265,9 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
         void *pointer = malloc_span(size, OBJECT_ALIGNMENT).pointer;
         if (HAK_UNLIKELY(pointer == NULL)) {
             pointer = malloc_large_again(size, OBJECT_ALIGNMENT, false).pointer;
+        }
+        if (sampling_is_on()) {
+            hak__malloc_sample_block(pointer, size);
         }
         return HAK_LIKELY(pointer != NULL) ? pointer : malloc_beside(size, OBJECT_ALIGNMENT);
     }

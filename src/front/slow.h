@@ -13,11 +13,16 @@ HAK_HIDDEN void *hak__malloc_class(uint32_t class_index, size_t size);
  * `want_zero`. Returns NULL with errno ENOMEM if there is no memory. */
 HAK_HIDDEN void *hak__malloc_large(size_t size, size_t alignment, bool want_zero);
 
+/* Counts `size` bytes for this thread's next sample, and makes the block a sample if it is its
+ * turn. The block is a span or a whale that was just allocated or resized; NULL counts, too. */
+HAK_HIDDEN void hak__malloc_sample_block(void *pointer, size_t size);
+
 /* What a pointer points to. */
 enum place {
     PLACE_FOREIGN, /* not allocated by hakmem */
     PLACE_SLAB,    /* inside a slab */
     PLACE_SPAN,    /* in the first slice of a span, perhaps not where its block starts */
+    PLACE_SAMPLED, /* inside a slice of sampled objects */
     PLACE_NOBODY,  /* inside a superslab, where no allocation starts */
     PLACE_WHALE    /* the first byte of a whale */
 };

@@ -170,9 +170,12 @@ long hak__os_read_file(const char *path, char *buffer, size_t size)
     if (result < 0) {
         result = -errno;
     } else {
-        long descriptor = result;
-        result = syscall(SYS_read, descriptor, buffer, size);
-        result = result < 0 ? -errno : result;
+        long descriptor = result, length = 0;
+        do { /* files of /proc come in pieces */
+            result = syscall(SYS_read, descriptor, buffer + length, size - (size_t)length);
+            length += result > 0 ? result : 0;
+        } while (result > 0 && (size_t)length < size);
+        result = result < 0 ? -errno : length;
         syscall(SYS_close, descriptor);
     }
     errno = saved;

@@ -19,6 +19,7 @@
  *   owner word:  | heap id, 24 bits | code, 8 bits |
  *   code         1..CLASS_COUNT-1: a slab of that class
  *                OWNER_SPAN: first slice of a span (heap id 0)
+ *                OWNER_SAMPLED: a slice of sampled objects (heap id 0; large/sampled.h)
  *   0            nobody: a free slice, or a further slice of a span
  *
  * State: one hak__window. base and the table addresses are written once, at start; shared_limit
@@ -34,6 +35,7 @@
 
 #define OWNER_NOBODY 0u
 #define OWNER_SPAN 0xFEu
+#define OWNER_SAMPLED 0xFDu
 #define OWNER_CODE_MASK ((1u << OWNER_CODE_BITS) - 1)
 
 struct slab; /* slab/slab.h; one for each slice */
