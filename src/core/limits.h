@@ -122,7 +122,7 @@
 #define REQUEST_SIZE_MAX ((size_t)PTRDIFF_MAX)
 
 /* The largest limit of a bin, in bytes; a quarter of it for objects up to 1,040 bytes. That quarter
- * fits into a second-level cache, and is so many small objects that a refill costs little for each.
+ * fits into a second-level cache, and holds so many small objects that a refill costs little each.
  * Of larger objects it would be only a few (docs/decisions/0041). Bins start small and grow with
  * use (cache/cache.h), because most classes of most threads need no more. Twice: threads may keep
  * twice as much memory. Half: large objects take the slow path more often. */

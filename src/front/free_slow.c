@@ -223,8 +223,8 @@ static void free_whale(void *pointer, size_t bytes)
 {
     /* When a thread ends, glibc frees the thread's table of pthread keys before it clears its
      * pointer to the table. In a child forked between the two steps, glibc still writes to the
-     * table, so the table must stay mapped. It may be a whale, of large/emergency.h, as all whales
-     * no larger than a span. So an ended thread only lists such a whale. */
+     * table, so the table must stay mapped. If it is a whale, it came from large/emergency.h, as do
+     * all whales no larger than a span. So an ended thread only lists such a whale. */
     bool keep = bytes <= SPAN_SIZE_MAX && hak__thread == &hak__thread_ended;
     if (keep || !hak__gate_enter()) {
         hak__emergency_free(pointer);
