@@ -87,7 +87,7 @@
  * The last row serves requests above 1 KiB that are aligned to more than a cache line. */
 #define OBJECT_ALIGNMENT 16u
 /* 1 KiB and a header: sqlite needs 3 % less memory than with 1,024 (docs/decisions/0052). Each
- * class more takes 19 bytes a thread and 8 bytes a heap. */
+ * class more takes 18 bytes a thread and 24 bytes a heap. */
 #define TINY_SIZE_MAX 1040u
 /* Ordinary classes from 8 KiB on, and those that would be powers of two, are this much larger than
  * round. Otherwise all objects of a class start in the same few sets of the cache: the workload
