@@ -159,8 +159,7 @@ struct settings hak__settings = {.profile = "default", .sample_bytes = UINT64_MA
       "Set 512k to have a heap profile. A smaller value shows smaller leaks and costs more time.") \
     X(PATH, profile_file, hak__settings.profile_file,                                              \
       "File that the heap profile is appended to when the process exits; not set: no profile.",    \
-      "Set it to find the call stacks that hold memory. It sets sample_bytes to 512k, unless you " \
-      "set that yourself.")                                                                        \
+      "Set it to find the call stacks that hold memory. sample_bytes is then 512k if not set.")    \
     X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
       "Process id of the only process that reports; 0: every process reports.",                    \
       "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \
