@@ -17,13 +17,13 @@
 extern "C" {
 #endif
 
-/* The average number of allocated bytes from one sample to the next that hak_profile_start uses if
- * `period` is 0. */
+/* The default: the average number of allocated bytes from one sample to the next. */
 #define HAK_PROFILE_PERIOD ((size_t)512 << 10)
 
-/* Starts to sample, or changes the period, in bytes. Threads that allocate notice it within about
- * 50 ms. Blocks allocated before are not in the profile. A thread that would sample more than 4,000
- * blocks a second samples fewer, with larger weights. Returns 0, or ENOSYS if the process has no
+/* Starts to sample, or changes the period, in bytes. With `period` 0 it is HAK_PROFILE_PERIOD, and
+ * threads that would sample more than 4,000 blocks a second sample fewer, with larger weights.
+ * Threads that allocate notice it within about 50 ms. Blocks allocated before are not in the
+ * profile. Returns 0, or ENOSYS if the process has no
  * unwinder (a static C program, or libgcc_s.so.1 is missing): the profile then has no stacks. May
  * open libgcc_s, so it must not be called in a signal handler. */
 HAK_API int hak_profile_start(size_t period) HAK_NOEXCEPT;

@@ -61,5 +61,9 @@ double hak__exponential_weight(uint64_t size, uint64_t period)
     for (; x > 1 && kept > 1e-18; x -= 1) {
         kept *= 0.367879441171442321596; /* exp(-1) */
     }
-    return kept <= 1e-18 ? 1 : 1 / (1 - kept * (1 - exponential_rest(x)));
+    double rest = exponential_rest(x);
+    if (kept == 1) { /* 1 - (1 - rest) would lose the digits of a small rest */
+        return 1 / rest;
+    }
+    return kept <= 1e-18 ? 1 : 1 / (1 - kept * (1 - rest));
 }

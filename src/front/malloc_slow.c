@@ -15,7 +15,6 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/emergency.h"
-#include "large/sampled.h"
 #include "observe/samples.h"
 #include "os/os.h"
 
@@ -108,18 +107,6 @@ static HAK_COLD void *malloc_class_again(uint32_t class_index)
     return object != NULL ? object : malloc_beside(size, size & (~size + 1));
 }
 
-static struct span malloc_span(size_t size, size_t alignment)
-{
-    struct span span = {NULL, false};
-    struct thread *thread = thread_enter();
-    if (HAK_LIKELY(thread != NULL)) {
-        span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
-        thread_unlock(thread);
-        hak__thread_left(thread);
-    }
-    return span;
-}
-
 /* Counts a request that the fast path did not count. Returns the period of the sample, or 0. */
 static HAK_COLD uint64_t malloc_count_sample(size_t size)
 {
@@ -135,45 +122,41 @@ HAK_COLD void hak__malloc_sample_block(void *pointer, size_t size)
     }
 }
 
-/* Allocates a request that is sampled. Large objects get a span, which can have a record, too.
- * NULL: the request goes on without a sample. */
-static HAK_COLD void *malloc_sample(uint32_t class_index, size_t size, uint64_t period)
-{
-    size_t bytes = size_class_bytes(class_index);
-    if (bytes <= SAMPLED_BYTES_MAX) {
-        return hak__sample_object(class_index, size, period);
-    }
-    void *pointer = malloc_span(bytes, bytes & (~bytes + 1)).pointer;
-    if (pointer != NULL) {
-        hak__sample_block(pointer, size, bytes, period);
-    }
-    return pointer;
-}
-
 void *hak__malloc_class(uint32_t class_index, size_t size)
 {
     struct thread *thread = hak__thread;
-    if (thread->cache.countdown < 0) {
-        uint64_t period = hak__thread_countdown_ended(thread, size);
-        void *sampled = HAK_UNLIKELY(period != 0) ? malloc_sample(class_index, size, period) : NULL;
-        if (HAK_UNLIKELY(sampled != NULL)) {
-            return sampled;
-        }
-        struct bin *bin = &thread->cache.bins[class_index];
-        if (bin->head != NULL) { /* NULL: it was empty, or a tick has emptied it */
-            return bin_pop(bin);
-        }
+    bool counted = thread->cache.countdown < 0; /* by the fast path, which found an object */
+    uint64_t period = 0;
+    if (counted) {
+        period = hak__thread_countdown_ended(thread, size);
+    } else if (sampling_is_on()) {
+        period = malloc_count_sample(size);
     }
-    if (sampling_is_on() && thread->cache.countdown >= 0) { /* the fast path has not counted it */
-        uint64_t period = malloc_count_sample(size);
-        void *sampled = period != 0 ? malloc_sample(class_index, size, period) : NULL;
+    if (HAK_UNLIKELY(period != 0)) {
+        void *sampled = hak__sample_object(class_index, size, period);
         if (sampled != NULL) {
             return sampled;
         }
     }
+    struct bin *bin = &thread->cache.bins[class_index];
+    if (counted && bin->head != NULL) { /* NULL: a tick has emptied the bin */
+        return bin_pop(bin);
+    }
     (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
     void *object = malloc_class_once(class_index);
     return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index);
+}
+
+static struct span malloc_span(size_t size, size_t alignment)
+{
+    struct span span = {NULL, false};
+    struct thread *thread = thread_enter();
+    if (HAK_LIKELY(thread != NULL)) {
+        span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
+        thread_unlock(thread);
+        hak__thread_left(thread);
+    }
+    return span;
 }
 
 /* One attempt; pointer NULL: refused, or no memory. */

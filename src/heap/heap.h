@@ -184,15 +184,16 @@ HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
  * countdown. Returns the period of the sample if the request is to be sampled, else 0. */
 HAK_HIDDEN uint64_t hak__thread_countdown_ended(struct thread *thread, size_t size);
 
-/* sampling.c. `period` is the average number of bytes from one sample of a thread to the next; 0:
- * sampling is off. Any thread may set it; other threads notice it when they next look at the clock.
- */
+/* sampling.c. */
 struct sampling {
-    uint64_t period; /* relaxed */
+    uint64_t period; /* bytes from one sample to the next on average; 0: sampling is off. Relaxed */
     uint32_t epoch;  /* grows with each change; relaxed */
+    bool adapts;     /* fast threads sample less often; relaxed */
 };
 HAK_HIDDEN extern struct sampling hak__sampling;
-HAK_HIDDEN void hak__sampling_set(uint64_t period);
+/* Starts or changes sampling; `period` 0 ends it. Any thread may call it; other threads notice it
+ * when they next look at the clock. */
+HAK_HIDDEN void hak__sampling_set(uint64_t period, bool adapts);
 /* True if sampling is on. A hint. */
 HAK_INLINE bool sampling_is_on(void)
 {

@@ -2,9 +2,9 @@
  *
  * Each thread draws the number of bytes to its next sample from an exponential distribution
  * (base/exponential.h). malloc's countdown of bytes ends there, so the fast path does not know of
- * samples. The request in which the bytes run out is the sample. If a thread takes more than
- * SAMPLES_FAST samples in a few milliseconds, its average distance doubles; each sample notes the
- * distance that it was drawn with, and so its weight stays right.
+ * samples. The request in which the bytes run out is the sample. With the default period, a thread
+ * that takes more than 4,000 samples a second doubles its own period. Each sample notes the period
+ * that it was drawn with, so its weight stays right. A period that the user chose is kept.
  *
  * State: the calling thread's struct. hak__sampling is read and written relaxed: a thread that sees
  * a change late only begins late. */
@@ -25,8 +25,9 @@
 
 struct sampling hak__sampling;
 
-void hak__sampling_set(uint64_t period)
+void hak__sampling_set(uint64_t period, bool adapts)
 {
+    atomic_store_relaxed(&hak__sampling.adapts, adapts);
     atomic_store_relaxed(&hak__sampling.period,
                          period < SAMPLE_PERIOD_MAX ? period : SAMPLE_PERIOD_MAX);
     atomic_add_relaxed(&hak__sampling.epoch, 1u);
@@ -73,7 +74,7 @@ static HAK_COLD void sampler_begin(struct thread *thread)
 /* Adapts the period to the rate of samples. */
 static void sampler_adapt(struct sampler *sampler)
 {
-    if (++sampler->count < SAMPLES_FAST) {
+    if (++sampler->count < SAMPLES_FAST || !atomic_load_relaxed(&hak__sampling.adapts)) {
         return;
     }
     uint32_t now_ms = hak__os_clock_ms(), elapsed_ms = now_ms - sampler->started_ms;

@@ -81,10 +81,17 @@ static void sampled_unlist(struct sampled_slice *slice)
     }
 }
 
+/* Slices that one object needs at least. */
+static uint32_t sampled_slices(size_t bytes)
+{
+    return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
+}
+
 /* Under SAMPLED. NULL: no memory. */
 static struct sampled_slice *sampled_add_slice(uint32_t class_index)
 {
-    struct slice_run run = hak__superslab_take(1, 1);
+    size_t bytes = size_class_bytes(class_index);
+    struct slice_run run = hak__superslab_take(sampled_slices(bytes), 1);
     if (run.slice == SLICE_NONE) {
         return NULL;
     }
@@ -93,9 +100,9 @@ static struct sampled_slice *sampled_add_slice(uint32_t class_index)
     atomic_store_relaxed(&slice->class_index, class_index);
     slice->used_count = 0;
     slice->carved_count = 0;
-    slice->capacity = (uint32_t)(SLICE_SIZE / size_class_bytes(class_index));
+    slice->capacity = bytes < SLICE_SIZE ? (uint32_t)(SLICE_SIZE / bytes) : 1;
     sampled_list(slice);
-    sampled_account(0, 0, 1);
+    sampled_account(0, 0, sampled_slices(bytes));
     window_set_owner(run.slice, OWNER_SAMPLED);
     return slice;
 }
@@ -120,9 +127,6 @@ static void *sampled_pop(struct sampled_slice *slice)
 
 void *hak__sampled_allocate(uint32_t class_index)
 {
-    if (size_class_bytes(class_index) > SAMPLED_BYTES_MAX) {
-        return NULL;
-    }
     lock_acquire(&sampled_lock);
     struct sampled_slice *slice = sampled_partial[class_index];
     if (slice == NULL) {
@@ -145,12 +149,14 @@ void hak__sampled_free(void *pointer)
     object->next = slice->free_list;
     slice->free_list = object;
     slice->used_count--;
-    sampled_account(UINT64_MAX, 0 - (uint64_t)size_class_bytes(slice->class_index), 0); /* minus */
+    size_t bytes = size_class_bytes(slice->class_index);
+    sampled_account(UINT64_MAX, 0 - (uint64_t)bytes, 0); /* subtracts */
     if (slice->used_count == 0) {
+        uint32_t slices = sampled_slices(bytes);
         sampled_unlist(slice);
-        sampled_account(0, 0, UINT64_MAX);
+        sampled_account(0, 0, 0 - (uint64_t)slices);
         window_set_owner(number, OWNER_NOBODY);
-        hak__superslab_give(number, 1);
+        hak__superslab_give(number, slices);
     }
     lock_release(&sampled_lock);
 }

@@ -3,11 +3,12 @@
  * A sampled object lies in no ordinary slab, so that free recognises it without a test on the fast
  * path: the owner word of its slice is OWNER_SAMPLED, which belongs to no thread's heap. Its slice
  * holds objects of one class only, each at a multiple of the class's size, and so as aligned as all
- * objects of the class. It is returned to its superslab when its last object is freed. Larger
- * objects than SAMPLED_BYTES_MAX get a span. Any thread frees any object.
+ * objects of the class. An object larger than a slice gets as many slices as it needs; the owner
+ * word of the further ones is OWNER_NOBODY. The slices are returned to their superslab when their
+ * last object is freed. Any thread frees any object.
  *
- * Cost: a slice for each class with live samples. The slab metadata of the slice holds its list of
- * free objects.
+ * Cost: a slice for each class with live samples, of which the pages with objects are resident. The
+ * slab metadata of the slice holds its list of free objects.
  *
  * Lock: SAMPLED. The callers are inside the gate (core/gate.h) and hold no lock. */
 #ifndef HAK_LARGE_SAMPLED_H
@@ -15,12 +16,7 @@
 
 #include "core/size_class.h"
 
-/* Four objects to a slice at least. Twice as many bytes: fewer, and a slice with one live sample
- * wastes more. Half: samples of 4 to 8 KiB take a slice each. */
-#define SAMPLED_BYTES_MAX (SLICE_SIZE / 4)
-
-/* Takes an object of the class; its contents are undefined. NULL: no memory, or the class's objects
- * are larger than SAMPLED_BYTES_MAX. */
+/* Takes an object of the class; its contents are undefined. NULL: no memory. */
 HAK_HIDDEN void *hak__sampled_allocate(uint32_t class_index);
 /* Frees an object that is in use. */
 HAK_HIDDEN void hak__sampled_free(void *object);

@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "control/report_writer.h"
+#include "core/diagnose.h"
 #include "core/options.h"
 #include "heap/heap.h"
 #include "observe/samples.h"
@@ -14,16 +15,21 @@
 /* Of the JSON document. It grows when a field changes its meaning. */
 #define PROFILE_VERSION 1
 
+static int profile_start(size_t period, bool load)
+{
+    bool found = hak__stacks_start(load);
+    hak__sampling_set(period == 0 ? HAK_PROFILE_PERIOD : period, period == 0);
+    return found ? 0 : ENOSYS;
+}
+
 int hak_profile_start(size_t period)
 {
-    bool found = hak__stacks_start();
-    hak__sampling_set(period == 0 ? HAK_PROFILE_PERIOD : period);
-    return found ? 0 : ENOSYS;
+    return profile_start(period, true);
 }
 
 void hak_profile_stop(void)
 {
-    hak__sampling_set(0);
+    hak__sampling_set(0, false);
 }
 
 static uint64_t profile_round(double value)
@@ -153,9 +159,13 @@ static struct os_kept profile_file = {-1, 0,
 /* 102: after control/life.c has read the options. */
 __attribute__((constructor(102))) static void profile_begin(void)
 {
-    if (hak__settings.sample_bytes != UINT64_MAX || hak__settings.profile_file != NULL) {
-        uint64_t period = hak__settings.sample_bytes;
-        (void)hak_profile_start(period == UINT64_MAX ? 0 : (size_t)period);
+    uint64_t period = hak__settings.sample_bytes;
+    if (period != UINT64_MAX || hak__settings.profile_file != NULL) {
+        if (profile_start(period == UINT64_MAX ? 0 : (size_t)period, false) != 0) {
+            hak__diagnose_warn("the profile has no stacks, because the program does not use "
+                               "libgcc_s.so.1; add that to LD_PRELOAD, behind libhakmem.so",
+                               NULL);
+        }
     }
     if (hak__settings.profile_file != NULL) {
         profile_file = hak__os_keep_append(hak__settings.profile_file);

@@ -19,9 +19,9 @@ struct sample_record {
     size_t usable;
     uint64_t period; /* bytes between samples on average when it was drawn */
     struct stack *stack;
-    const struct thread *thread; /* that allocated it */
     uint64_t allocated_ms;
-    bool is_object; /* in a slice of sampled objects */
+    uint32_t thread; /* number of the thread that allocated it */
+    bool is_object;  /* in a slice of sampled objects */
 };
 
 /* Records come in mappings of this size. Doubled: half the system calls. */
@@ -38,6 +38,18 @@ static size_t samples_count;
 static struct sample_record *samples_unused;
 static size_t shared_samples_bytes; /* read relaxed */
 uint64_t hak__sample_blocks;        /* read relaxed */
+
+/* Numbers threads, from 1, as they first allocate or free a sample. */
+static HAK_TLS uint32_t samples_own_number;
+static uint32_t shared_samples_threads;
+
+static uint32_t samples_thread(void)
+{
+    if (samples_own_number == 0) {
+        samples_own_number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
+    }
+    return samples_own_number;
+}
 
 /* Milliseconds that do not wrap: a profile may run for months. */
 static uint64_t samples_clock_ms(void)
@@ -142,7 +154,7 @@ static void sample_end(struct sample_record *sample)
     sums->freed_bytes += weight * (double)sample->size;
     sums->lifetime_ms += weight * (double)(samples_clock_ms() - sample->allocated_ms);
     sums->live_age_ms += weight * (double)sample->allocated_ms;
-    sums->freed_remote += sample->thread != hak__thread ? weight : 0;
+    sums->freed_remote += sample->thread != samples_thread() ? weight : 0;
     sums->samples_live--;
     sample_count_blocks(sample, UINT64_MAX); /* minus 1 */
     sample->next = samples_unused;
@@ -201,7 +213,7 @@ static void *sample_take(struct sample_record like, uint32_t class_index)
     int saved = errno;
     uint32_t depth = hak__stack_capture(frames);
     void *pointer = NULL;
-    like.thread = hak__thread;
+    like.thread = samples_thread();
     like.allocated_ms = samples_clock_ms();
     if (hak__gate_enter()) {
         lock_acquire(&samples_lock);

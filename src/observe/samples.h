@@ -17,9 +17,8 @@
 #include "base/atomics.h"
 #include "observe/stacks.h"
 
-/* Allocates a sampled object for a request of `size` bytes, drawn with `period`. The class's
- * objects are at most SAMPLED_BYTES_MAX. NULL: no memory, or refused: the request is not sampled.
- */
+/* Allocates a sampled object for a request of `size` bytes, drawn with `period`. NULL: no
+ * memory, or refused: the request is not sampled. */
 HAK_HIDDEN void *hak__sample_object(uint32_t class_index, size_t size, uint64_t period);
 /* Notes that a span or whale is a sample. */
 HAK_HIDDEN void hak__sample_block(void *pointer, size_t size, size_t usable, uint64_t period);

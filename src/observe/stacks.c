@@ -33,12 +33,7 @@ static unsigned char *stacks_chunk;
 static size_t stacks_left;
 static size_t shared_stacks_bytes; /* read relaxed */
 
-static void *stacks_symbol(void *library, const char *name)
-{
-    return library != NULL ? dlsym(library, name) : NULL;
-}
-
-bool hak__stacks_start(void)
+bool hak__stacks_start(bool load)
 {
     if (atomic_load_acquire(&shared_backtrace) != NULL) {
         return true;
@@ -49,9 +44,12 @@ bool hak__stacks_start(void)
         if (dlopen == NULL || dlsym == NULL) { /* a static program without the unwinder */
             return false;
         }
-        void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-        backtrace = (stack_backtrace *)(uintptr_t)stacks_symbol(library, "_Unwind_Backtrace");
-        address = (stack_address *)(uintptr_t)stacks_symbol(library, "_Unwind_GetIP");
+        void *library = load ? dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : RTLD_DEFAULT;
+        if (load && library == NULL) {
+            return false;
+        }
+        backtrace = (stack_backtrace *)(uintptr_t)dlsym(library, "_Unwind_Backtrace");
+        address = (stack_address *)(uintptr_t)dlsym(library, "_Unwind_GetIP");
     }
     if (backtrace == NULL || address == NULL) {
         return false;

@@ -45,9 +45,11 @@ struct stack {
     uintptr_t frames[]; /* return addresses, innermost first */
 };
 
-/* Looks for the unwinder. Opens libgcc_s if the program has not loaded it, so it must run where
- * dlopen may: not inside malloc. False: there is none, and all stacks are empty. */
-HAK_HIDDEN bool hak__stacks_start(void);
+/* Looks for the unwinder. False: the program has none, and all stacks are empty. With `load` it
+ * opens libgcc_s if the program has not, so it must run where dlopen may: not inside malloc, and
+ * not in a constructor. (hakmem's run first. A library that is opened then makes the loader
+ * initialise the C library before its time, without the environment.) */
+HAK_HIDDEN bool hak__stacks_start(bool load);
 
 /* Stores the calling thread's return addresses, at most STACK_DEPTH_MAX, innermost first. Returns
  * their number; 0: there is no unwinder. No lock. */
