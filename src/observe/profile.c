@@ -55,8 +55,23 @@ static void profile_write_sums(struct report_writer *writer, const struct stack_
     hak__report_number(writer, "live_age_ms", profile_round(sums->live_age_ms), "");
 }
 
+/* A field with `count` numbers in one string, with spaces between them. */
+static void profile_write_numbers(struct report_writer *writer, const char *key,
+                                  const uint64_t *numbers, uint32_t count)
+{
+    char line[HISTORY_MAX * sizeof "18446744073709551615 "];
+    struct text text = {line, sizeof line - 1, 0};
+    for (uint32_t i = 0; i < count; i++) {
+        hak__text_put(&text, i == 0 ? "" : " ");
+        hak__text_put_unsigned(&text, numbers[i]);
+    }
+    line[text.length] = '\0';
+    hak__report_string(writer, key, line, "");
+}
+
 static void profile_write_stack(struct report_writer *writer, const struct stack *stack,
-                                const struct stack_sums *sums)
+                                const struct stack_sums *sums, const uint64_t *live_bytes,
+                                uint32_t count)
 {
     char line[STACK_DEPTH_MAX * (sizeof "0x0123456789abcdef ") + 1];
     struct text text = {line, sizeof line - 1, 0};
@@ -70,16 +85,30 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     hak__report_record_begin(writer);
     hak__report_string(writer, "frames", line, "");
     profile_write_sums(writer, sums);
+    profile_write_numbers(writer, "history_bytes", live_bytes, count);
     hak__report_record_end(writer);
 }
 
+/* Times are written as milliseconds before now. */
 static void profile_write_stacks(struct report_writer *writer)
 {
+    struct samples_history history;
     struct stack_sums sums;
+    float noted[HISTORY_MAX];
+    uint64_t numbers[HISTORY_MAX];
+    const struct stack *stack = hak__samples_first_stack(&history);
+    hak__report_section_begin(writer, "history");
+    for (uint32_t i = 0; i < history.count; i++) {
+        numbers[i] = history.now_ms - history.times_ms[i];
+    }
+    profile_write_numbers(writer, "ago_ms", numbers, history.count);
+    hak__report_section_end(writer);
     hak__report_list_begin(writer, "stacks", NULL);
-    const struct stack *stack = hak__samples_first_stack();
-    for (; stack != NULL && hak__samples_sums(stack, &sums); stack = stack->older) {
-        profile_write_stack(writer, stack, &sums);
+    for (; stack != NULL && hak__samples_copy(stack, &sums, noted); stack = stack->older) {
+        for (uint32_t i = 0; i < history.count; i++) {
+            numbers[i] = profile_round((double)noted[i]);
+        }
+        profile_write_stack(writer, stack, &sums, numbers, history.count);
     }
     hak__report_list_end(writer);
 }

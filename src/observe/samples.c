@@ -11,6 +11,7 @@
 #include "region/window.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct sample_record {
     struct sample_record *next; /* in its bucket, or in the list of free records */
@@ -176,6 +177,7 @@ static void sample_begin(struct sample_record *sample)
     sample->next = *bucket;
     *bucket = sample;
     samples_count++;
+    hak__stacks_note_history(sample->allocated_ms);
 }
 
 /* Adds a record for the block, whose pointer `like` does not have yet if it is an object of
@@ -285,19 +287,23 @@ void hak__sample_forget(void *pointer)
     errno = saved;
 }
 
-const struct stack *hak__samples_first_stack(void)
+const struct stack *hak__samples_first_stack(struct samples_history *history)
 {
+    *history = (struct samples_history){.count = 0};
     if (!hak__gate_enter_patiently()) {
         return NULL;
     }
     lock_acquire(&samples_lock);
     const struct stack *stack = hak__stack_first();
+    history->count = hak__stacks_history(history->times_ms);
     lock_release(&samples_lock);
     hak__gate_leave();
+    history->now_ms = samples_clock_ms();
     return stack;
 }
 
-bool hak__samples_sums(const struct stack *stack, struct stack_sums *sums)
+bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
+                       float live_bytes[HISTORY_MAX])
 {
     if (!hak__gate_enter_patiently()) {
         return false;
@@ -305,6 +311,7 @@ bool hak__samples_sums(const struct stack *stack, struct stack_sums *sums)
     uint64_t now_ms = samples_clock_ms();
     lock_acquire(&samples_lock);
     *sums = stack->sums;
+    memcpy(live_bytes, stack->history, sizeof stack->history);
     lock_release(&samples_lock);
     hak__gate_leave();
     sums->live_age_ms += (sums->allocated_count - sums->freed_count) * (double)now_ms;

@@ -38,10 +38,18 @@ HAK_INLINE bool sample_has_blocks(void)
 /* Bytes mapped for records. Any thread. */
 HAK_HIDDEN size_t hak__samples_bytes(void);
 
-/* The newest of all stacks; follow `older`, which is constant. NULL: there is none. Both functions
- * enter the gate and wait for the end of a fork. Any thread, no lock held. */
-HAK_HIDDEN const struct stack *hak__samples_first_stack(void);
-/* Copies the sums of the stack. False: refused (core/gate.h). */
-HAK_HIDDEN bool hak__samples_sums(const struct stack *stack, struct stack_sums *sums);
+/* Moments at which the live bytes of all stacks were noted, and now, on a clock in milliseconds. */
+struct samples_history {
+    uint64_t times_ms[HISTORY_MAX];
+    uint64_t now_ms;
+    uint32_t count;
+};
+/* The newest of all stacks; follow `older`, which is constant. NULL: there is none. This and the
+ * next function enter the gate and wait for the end of a fork. Any thread, no lock held. */
+HAK_HIDDEN const struct stack *hak__samples_first_stack(struct samples_history *history);
+/* Copies the sums of the stack, and its live bytes at the moments of the history. False: refused
+ * (core/gate.h). */
+HAK_HIDDEN bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
+                                  float live_bytes[HISTORY_MAX]);
 
 #endif

@@ -32,6 +32,10 @@ static struct stack *stacks_rest; /* the stack without frames: also for those th
 static unsigned char *stacks_chunk;
 static size_t stacks_left;
 static size_t shared_stacks_bytes; /* read relaxed */
+static uint64_t history_ms[HISTORY_MAX];
+static uint32_t history_count;
+static uint64_t history_next_ms;
+static uint64_t history_period_ms = HISTORY_START_MS;
 
 bool hak__stacks_start(bool load)
 {
@@ -165,6 +169,44 @@ struct stack *hak__stack_of(const uintptr_t *frames, uint32_t depth)
         return NULL;
     }
     return stack_find(frames, depth);
+}
+
+/* Keeps every second moment. */
+static void history_thin_out(void)
+{
+    for (uint32_t i = 0; i < HISTORY_MAX / 2; i++) {
+        history_ms[i] = history_ms[2 * i + 1];
+        for (struct stack *stack = stacks_newest; stack != NULL; stack = stack->older) {
+            stack->history[i] = stack->history[2 * i + 1];
+        }
+    }
+    history_count = HISTORY_MAX / 2;
+    history_period_ms *= 2;
+}
+
+void hak__stacks_note_history(uint64_t now_ms)
+{
+    if (HAK_LIKELY(now_ms < history_next_ms)) {
+        return;
+    }
+    if (history_count == HISTORY_MAX) {
+        history_thin_out();
+    }
+    history_ms[history_count] = now_ms;
+    for (struct stack *stack = stacks_newest; stack != NULL; stack = stack->older) {
+        const struct stack_sums *sums = &stack->sums;
+        stack->history[history_count] = (float)(sums->allocated_bytes - sums->freed_bytes);
+    }
+    history_count++;
+    history_next_ms = now_ms + history_period_ms;
+}
+
+uint32_t hak__stacks_history(uint64_t times_ms[HISTORY_MAX])
+{
+    for (uint32_t i = 0; i < history_count; i++) {
+        times_ms[i] = history_ms[i];
+    }
+    return history_count;
 }
 
 struct stack *hak__stack_first(void)

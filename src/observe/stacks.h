@@ -22,6 +22,14 @@
  * large program has some 10,000. Half: programs with many more share one entry sooner. */
 #define STACKS_BYTES_MAX ((size_t)64 << 20)
 
+/* Moments at which the live bytes of each stack are noted, so that a profile shows which stacks
+ * only grow. When all are used, every second one is dropped, and the time between two moments
+ * doubles. Twice as many: 64 bytes more a stack. Half: less than 4 moments may be left. */
+#define HISTORY_MAX 16u
+/* Milliseconds between the first two moments. Half: a program that ends at once has more of them.
+ */
+#define HISTORY_START_MS 16u
+
 /* Sums of weighted samples. Counts are numbers of blocks, estimated. */
 struct stack_sums {
     double allocated_count;
@@ -40,7 +48,8 @@ struct stack {
     struct stack *next;  /* in its bucket; constant */
     struct stack *older; /* in the list of all */
     uint64_t hash;
-    struct stack_sums sums; /* under SAMPLES */
+    struct stack_sums sums;     /* under SAMPLES */
+    float history[HISTORY_MAX]; /* live bytes at the moments; under SAMPLES */
     uint32_t depth;
     uintptr_t frames[]; /* return addresses, innermost first */
 };
@@ -57,6 +66,12 @@ HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames);
 
 /* The stored stack with these frames; makes it if there is none. NULL: no memory at all. */
 HAK_HIDDEN struct stack *hak__stack_of(const uintptr_t *frames, uint32_t depth);
+
+/* Notes the live bytes of all stacks if the next moment has come. `now_ms` is a clock that does not
+ * wrap. Takes some nanoseconds for each stack, and then twice as long nothing. */
+HAK_HIDDEN void hak__stacks_note_history(uint64_t now_ms);
+/* The clock at the moments so far, in milliseconds. Returns their number. */
+HAK_HIDDEN uint32_t hak__stacks_history(uint64_t times_ms[HISTORY_MAX]);
 
 /* The first of all stacks, newest first; follow `older`. */
 HAK_HIDDEN struct stack *hak__stack_first(void);

@@ -38,9 +38,11 @@ static struct figures figures_now(void)
 {
     struct figures sum = {0, 0, 0};
     struct stack_sums sums;
-    const struct stack *stack = hak__samples_first_stack();
+    struct samples_history history;
+    float noted[HISTORY_MAX];
+    const struct stack *stack = hak__samples_first_stack(&history);
     for (; stack != NULL; stack = stack->older) {
-        REQUIRE(hak__samples_sums(stack, &sums));
+        REQUIRE(hak__samples_copy(stack, &sums, noted));
         sum.live_bytes += sums.allocated_bytes - sums.freed_bytes;
         sum.live_count += sums.allocated_count - sums.freed_count;
         sum.allocated_bytes += sums.allocated_bytes;
@@ -311,9 +313,11 @@ static double freed_remote(void)
 {
     double sum = 0;
     struct stack_sums sums;
-    for (const struct stack *stack = hak__samples_first_stack(); stack != NULL;
-         stack = stack->older) {
-        REQUIRE(hak__samples_sums(stack, &sums));
+    struct samples_history history;
+    float noted[HISTORY_MAX];
+    const struct stack *stack = hak__samples_first_stack(&history);
+    for (; stack != NULL; stack = stack->older) {
+        REQUIRE(hak__samples_copy(stack, &sums, noted));
         sum += sums.freed_remote;
     }
     return sum;
