@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/atomics.h"
+#include "base/probe.h"
 #include "os/charge.h"
 
 #ifndef MAP_FIXED_NOREPLACE /* of Linux 4.17; the value is part of the kernel's ABI */
@@ -28,7 +29,11 @@
 static void *os_mremap(void *address, size_t old_size, size_t new_size, int flags, void *place)
 {
     os_count(OS_CALL_REMAP);
-    return mremap(address, old_size, new_size, flags, place);
+    void *result = mremap(address, old_size, new_size, flags, place);
+    if (result != MAP_FAILED) {
+        probe_hakmem_remap((uintptr_t)address, old_size, (uintptr_t)result, new_size);
+    }
+    return result;
 }
 
 /* A random number that other memory is not expected to contain. */
@@ -59,6 +64,7 @@ static bool os_is_ours_again(void *to, size_t size, uint64_t mark)
     void *result = mmap(to, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (result == to) {
+        probe_hakmem_map((uintptr_t)to, size);
         return true;
     }
     if (result != MAP_FAILED) { /* a kernel before 4.17 takes the address for a hint */
