@@ -17,7 +17,7 @@
 /* Xn(provider, name, n arguments, text, action) makes the function probe_PROVIDER_NAME.
  * `text` says when the probe fires, and `action` is an example for bpftrace. An argument's name
  * ends in its unit: bytes, objects, or what the page says of heap, error and state. */
-#define HAK_PROBES(X1, X2, X3, X4)                                                                 \
+#define HAK_PROBES(X1, X2, X3, X5)                                                                 \
     X3(hakmem, refill, heap, object_bytes, objects, "an empty bin got objects from slabs",         \
        "@objects[arg1] = sum(arg2);")                                                              \
     X3(hakmem, flush, heap, object_bytes, objects, "a bin returned objects to their slabs",        \
@@ -31,9 +31,8 @@
     X2(hakmem, map_failed, bytes, error, "hakmem's limit or the OS refused to map memory",         \
        "@refused[arg1] = count();")                                                                \
     X2(hakmem, unmap, address, bytes, "memory was unmapped", "@bytes = sum(arg1);")                \
-    X4(hakmem, remap, old_address, old_bytes, address, bytes,                                      \
-       "a mapping grew, shrank or moved; with equal bytes, the old addresses may stay mapped",     \
-       "@moved[arg0 != arg2] = count();")                                                          \
+    X5(hakmem, remap, old_address, old_bytes, address, bytes, flags,                               \
+       "the OS let a mapping grow, shrink or move", "@moved[arg0 != arg2] = sum(arg1);")           \
     X2(hakmem, allocation_failed, bytes, alignment, "an allocation failed with ENOMEM",            \
        "@[ustack] = count();")                                                                     \
     X2(hakmem, limit_exceeded, bytes, limit_bytes, "more is mapped than the soft limit allows",    \
@@ -83,12 +82,14 @@
     {                                                                                              \
         PROBE_AT(provider, name, "8@%0 8@%1 8@%2", "r"(a), "r"(b), "r"(c));                        \
     }
-#define PROBE_4(provider, name, a, b, c, d, text, action)                                          \
-    HAK_INLINE void probe_##provider##_##name(uint64_t a, uint64_t b, uint64_t c, uint64_t d)      \
+#define PROBE_5(provider, name, a, b, c, d, e, text, action)                                       \
+    HAK_INLINE void probe_##provider##_##name(uint64_t a, uint64_t b, uint64_t c, uint64_t d,      \
+                                              uint64_t e)                                          \
     {                                                                                              \
-        PROBE_AT(provider, name, "8@%0 8@%1 8@%2 8@%3", "r"(a), "r"(b), "r"(c), "r"(d));           \
+        PROBE_AT(provider, name, "8@%0 8@%1 8@%2 8@%3 8@%4", "r"(a), "r"(b), "r"(c), "r"(d),       \
+                 "r"(e));                                                                          \
     }
 
-HAK_PROBES(PROBE_1, PROBE_2, PROBE_3, PROBE_4)
+HAK_PROBES(PROBE_1, PROBE_2, PROBE_3, PROBE_5)
 
 #endif

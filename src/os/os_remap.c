@@ -31,7 +31,8 @@ static void *os_mremap(void *address, size_t old_size, size_t new_size, int flag
     os_count(OS_CALL_REMAP);
     void *result = mremap(address, old_size, new_size, flags, place);
     if (result != MAP_FAILED) {
-        probe_hakmem_remap((uintptr_t)address, old_size, (uintptr_t)result, new_size);
+        probe_hakmem_remap((uintptr_t)address, old_size, (uintptr_t)result, new_size,
+                           (uint64_t)flags);
     }
     return result;
 }
@@ -64,7 +65,6 @@ static bool os_is_ours_again(void *to, size_t size, uint64_t mark)
     void *result = mmap(to, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (result == to) {
-        probe_hakmem_map((uintptr_t)to, size);
         return true;
     }
     if (result != MAP_FAILED) { /* a kernel before 4.17 takes the address for a hint */
@@ -91,6 +91,7 @@ static int os_move(void *from, size_t old_size, size_t new_size, void *to, bool 
     int error = -errno;
     if (!os_is_ours_again(to, new_size, mark)) {
         hak__os_uncharge(new_size);
+        probe_hakmem_unmap((uintptr_t)to, new_size);
         return -EEXIST;
     }
     return error;
