@@ -3,8 +3,9 @@
 # arguments, and a nop at each place. Usage: check_probes.sh STRIP FILE...
 # A stripped copy of each file, made by the tool STRIP, must have the same notes.
 set -u
-strip=$1
+strip=("$1")
 shift
+[[ $("${strip[0]}" --version) != *LLVM* ]] || strip+=(--keep-section=.note.stapsdt) # it keeps no other note by itself
 table=$(dirname -- "${BASH_SOURCE[0]}")/../src/base/probe.h
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -53,7 +54,7 @@ for file in "$@"; do
         ((base != 0 && semaphore == 0)) || fail "$name has base $base and semaphore $semaphore"
         [[ $(instruction_at "$place" $((${#nop} / 2))) == "$nop" ]] || fail "$name has no nop at $place"
     done <<<"$found"
-    "$strip" -o "$scratch/stripped" -- "$file" && [[ $(notes "$scratch/stripped") == "$found" ]] ||
+    "${strip[@]}" -o "$scratch/stripped" -- "$file" && [[ $(notes "$scratch/stripped") == "$found" ]] ||
         fail "loses notes when it is stripped"
     ((failures != 0)) || printf '%s: %d probes in %d places\n' "${file##*/}" "$(wc -l <<<"$have")" "$(wc -l <<<"$found")"
 done

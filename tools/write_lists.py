@@ -110,7 +110,7 @@ Each argument is an unsigned number of 8 bytes. bpftrace calls them `arg0`, `arg
 {table}
 
 - Names with `bytes`, and `alignment`, are in bytes. `objects` is a count. An `address` is the start of `bytes` bytes.
-- `heap` is the id of a heap in the report. At `remote_send`, this heap owns the objects.
+- `heap` is the id of a heap in the report.
 - `object_bytes` is the object size of the class. The `objects` of a refill include the one that malloc returns.
 - `error` is an errno: 12 (ENOMEM), or 17 (EEXIST) if the addresses are taken and hakmem tries others.
 - `flags` are the flags of mremap. With bit 2 (`MREMAP_FIXED`), the new addresses were mapped already. With bit 4
@@ -134,7 +134,8 @@ The probes are in the file that hakmem's code is in: `libhakmem.so`, or a progra
 
 ## bpftrace
 
-bpftrace needs root. Add `-p PID` for one process. Without it, bpftrace shows all processes that use the file.
+bpftrace needs root. Add `-p PID` for one process that runs already. Without it, bpftrace shows all processes that use
+the file, also those that start later.
 
 {bpftrace}
 

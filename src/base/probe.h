@@ -22,9 +22,9 @@
        "@objects[arg1] = sum(arg2);")                                                              \
     X3(hakmem, flush, heap, object_bytes, objects, "a bin returned objects to their slabs",        \
        "@objects[arg1] = sum(arg2);")                                                              \
-    X3(hakmem, remote_send, heap, object_bytes, objects,                                           \
-       "a thread sent a batch of freed objects back to the heap that owns them",                   \
-       "@objects[tid, arg0] = sum(arg2);")                                                         \
+    X2(hakmem, remote_send, object_bytes, objects,                                                 \
+       "a thread sends a batch of freed objects back to the heap that owns them",                  \
+       "@objects[tid, arg0] = sum(arg1);")                                                         \
     X2(hakmem, purge, address, bytes, "pages went back to the OS and stay mapped",                 \
        "@bytes = sum(arg1); @pieces = hist(arg1);")                                                \
     X2(hakmem, map, address, bytes, "the OS mapped memory", "@bytes[ustack(6)] = sum(arg1);")      \

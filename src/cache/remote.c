@@ -20,11 +20,9 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     size_t slice = entry->link - 1;
     unsigned char *tail = (unsigned char *)window_slice_address(slice);
     tail += (size_t)entry->tail * OBJECT_ALIGNMENT;
-    uint32_t owner = window_owner(slice);
-    probe_hakmem_remote_send(owner >> OWNER_CODE_BITS, size_class_bytes(owner & OWNER_CODE_MASK),
-                             list.count);
-    struct slab_set *lagging =
-        hak__slab_return_remote(slab_of_slice(slice), list, (struct object *)(void *)tail);
+    struct slab *slab = slab_of_slice(slice);
+    probe_hakmem_remote_send(size_class_bytes(slab->class_index), list.count);
+    struct slab_set *lagging = hak__slab_return_remote(slab, list, (struct object *)(void *)tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
         cache->lagging = lagging; /* heap/collect.c drains for it */
     }

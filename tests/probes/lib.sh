@@ -13,7 +13,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 # What to sum at each probe: the argument's number.
-declare -A summed=([refill]=2 [flush]=2 [remote_send]=2 [purge]=1 [map]=1 [map_failed]=0 [unmap]=1 [allocation_failed]=0
+declare -A summed=([refill]=2 [flush]=2 [remote_send]=1 [purge]=1 [map]=1 [map_failed]=0 [unmap]=1 [allocation_failed]=0
     [limit_exceeded]=1)
 
 # The bytes that a remap adds, for gdb and bpftrace: with MREMAP_FIXED (2) the target was mapped before, with
