@@ -1,4 +1,4 @@
-/* refill.c: the empty bin. See cache.h. */
+/* refill.c: fills empty bins from the heap's slabs. The rules are in cache.h. */
 #include "cache/cache.h"
 
 #include "base/probe.h"
