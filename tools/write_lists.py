@@ -98,8 +98,8 @@ Probes show single events of a running process: which thread got memory from the
 They need no option, no restart and no other build. bpftrace, perf, SystemTap and gdb know them as USDT probes.
 
 A probe is one `nop` in a slow path of hakmem. The fast paths of malloc and free have none. While nobody listens, a
-probe costs this `nop`, and no memory. A tool that listens replaces the `nop` with a trap. Each hit then enters the
-kernel, and with gdb it stops the process.
+probe costs this `nop`, up to five instructions that bring its arguments into registers, and no memory. A tool that
+listens replaces the `nop` with a trap. Each hit then enters the kernel, and with gdb it stops the process.
 
 ## The probes
 
