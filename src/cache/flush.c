@@ -1,6 +1,7 @@
 /* flush.c: full bins, bin limits, and trimming. The rules are in cache.h. */
 #include "cache/cache.h"
 
+#include "base/probe.h"
 #include "core/diagnose.h"
 #include "core/knobs.h"
 
@@ -142,6 +143,7 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
 {
     struct object *objects[FLUSH_PART_OBJECTS];
     counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
+    probe_hakmem_flush(cache->key >> OWNER_CODE_BITS, size_class_bytes(class_index), count);
     while (count != 0) {
         uint32_t part = count < FLUSH_PART_OBJECTS ? count : FLUSH_PART_OBJECTS;
         uint32_t own = cache_take(cache, class_index, part, objects);

@@ -12,6 +12,8 @@
  * Locks: none. Only the cache's own thread calls these functions; reports read entries relaxed. */
 #include "cache/cache.h"
 
+#include "base/probe.h"
+
 /* Sends the entry, which is not empty, to its slab and empties it. */
 static void remote_send(struct cache *cache, struct remote_entry *entry)
 {
@@ -19,8 +21,9 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     size_t slice = entry->link - 1;
     unsigned char *tail = (unsigned char *)window_slice_address(slice);
     tail += (size_t)entry->tail * OBJECT_ALIGNMENT;
-    struct slab_set *lagging =
-        hak__slab_return_remote(slab_of_slice(slice), list, (struct object *)(void *)tail);
+    struct slab *slab = slab_of_slice(slice);
+    probe_hakmem_remote_send(size_class_bytes(slab->class_index), list.count);
+    struct slab_set *lagging = hak__slab_return_remote(slab, list, (struct object *)(void *)tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
         cache->lagging = lagging; /* heap/collect.c drains for it */
     }

@@ -10,6 +10,7 @@
  *   sampled (heap/sampling.c)    -> observe/samples.h
  *   refused (core/gate.h)        -> the block gets a mapping of its own (large/emergency.h)
  *   no memory                    -> reclaims free memory, tries once more, then NULL with ENOMEM */
+#include "base/probe.h"
 #include "control/life.h"
 #include "front/fast.h"
 #include "front/slow.h"
@@ -77,8 +78,9 @@ static void *malloc_class_once(uint32_t class_index)
     return object;
 }
 
-static HAK_COLD void *malloc_failed(void)
+static HAK_COLD void *malloc_failed(size_t size, size_t alignment)
 {
+    probe_hakmem_allocation_failed(size, alignment);
     struct thread *thread = hak__thread_enter();
     if (thread != NULL) {
         counter_add(&thread->cache.counters, COUNTER_ALLOCATION_FAILED, 1);
@@ -92,7 +94,7 @@ static HAK_COLD void *malloc_failed(void)
 static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
 {
     void *pointer = hak__gate_was_refused() ? hak__emergency_allocate(size, alignment) : NULL;
-    return pointer != NULL ? pointer : malloc_failed();
+    return pointer != NULL ? pointer : malloc_failed(size, alignment);
 }
 
 /* The second attempt, after a reclaim. A refused thread cannot reclaim. */
