@@ -16,10 +16,15 @@ ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|po
                        r"(\+0x[0-9a-f]+)?$")
 
 
+def numbers(text):
+    return [int(word) for word in text.split()]
+
+
 @dataclass
 class Stack:
     frames: tuple  # of symbols.Frame, innermost first, without those of the allocator
     sums: dict  # by the names of SUMS
+    history: list  # live bytes at the moments of the profile's history_ago_ms
 
     def site(self):
         return self.frames[0] if self.frames else None
@@ -30,6 +35,7 @@ class Profile:
     program: str
     pid: int
     period: int
+    history_ago_ms: list  # moments of the run, milliseconds before the profile was written, oldest first
     stacks: list
 
     def total(self, name):
@@ -45,9 +51,13 @@ def parse_document(line, path):
         if head["version"] != VERSION:
             raise Refusal(f"'{path}' is a profile of version {head['version']}; this hakmem reads version {VERSION}")
         for stack in stacks:
+            stack["history"] = numbers(stack["history_bytes"])
             stack["addresses"] = [int(word, 16) for word in stack["frames"].split()]
             if not all(isinstance(stack[name], int) for name in SUMS):
                 raise ValueError
+        head["history"] = numbers(document["history"]["ago_ms"])
+        if any(len(stack["history"]) != len(head["history"]) for stack in stacks):
+            raise ValueError
         if not isinstance(head["process"], int) or not isinstance(head["program"], str):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -68,10 +78,11 @@ def name_stacks(head, stacks, mappings):
         while frames and is_of_allocator(frames[0]):
             del frames[0]
         key = tuple(frames)
-        sums = named.setdefault(key, dict.fromkeys(SUMS, 0))
+        merged = named.setdefault(key, Stack(key, dict.fromkeys(SUMS, 0), [0] * len(stack["history"])))
         for name in SUMS:
-            sums[name] += stack[name]
-    return [Stack(frames, sums) for frames, sums in named.items()]
+            merged.sums[name] += stack[name]
+        merged.history = [a + b for a, b in zip(merged.history, stack["history"])]
+    return list(named.values())
 
 
 def read_profiles(path):
@@ -86,5 +97,6 @@ def read_profiles(path):
     profiles = []
     for line in lines:
         head, stacks, mappings = parse_document(line, path)
-        profiles.append(Profile(head["program"], head["process"], head["period"], name_stacks(head, stacks, mappings)))
+        profiles.append(Profile(head["program"], head["process"], head["period"], head["history"],
+                                name_stacks(head, stacks, mappings)))
     return profiles

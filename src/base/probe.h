@@ -37,6 +37,10 @@
        "@[ustack] = count();")                                                                     \
     X2(hakmem, limit_exceeded, bytes, limit_bytes, "more is mapped than the soft limit allows",    \
        "@over = hist(arg0 - arg1);")                                                               \
+    X3(otel_memory, alloc, ptr, size, weighted_bytes,                                              \
+       "a block was sampled at its allocation, and stands for so many bytes",                      \
+       "@bytes[ustack] = sum(arg2);")                                                              \
+    X1(otel_memory, free, ptr, "a sampled block is freed", "@frees = count();")                    \
     X1(hakmem, gate_refused, state,                                                                \
        "a slow operation was refused, during a fork or in a signal handler that interrupted one",  \
        "@[arg0, ustack] = count();")

@@ -2,6 +2,7 @@
 #include "observe/samples.h"
 
 #include "base/exponential.h"
+#include "base/probe.h"
 #include "core/diagnose.h"
 #include "core/lock.h"
 #include "heap/heap.h"
@@ -151,6 +152,7 @@ static void sample_end(struct sample_record *sample)
 {
     struct stack_sums *sums = &sample->stack->sums;
     double weight = hak__exponential_weight(sample->size, sample->period);
+    probe_otel_memory_free(sample->address);
     sums->freed_count += weight;
     sums->freed_bytes += weight * (double)sample->size;
     sums->lifetime_ms += weight * (double)(samples_clock_ms() - sample->allocated_ms);
@@ -166,6 +168,8 @@ static void sample_begin(struct sample_record *sample)
 {
     struct stack_sums *sums = &sample->stack->sums;
     double weight = hak__exponential_weight(sample->size, sample->period);
+    probe_otel_memory_alloc(sample->address, sample->size,
+                            (uint64_t)(weight * (double)sample->size));
     sums->allocated_count += weight;
     sums->allocated_bytes += weight * (double)sample->size;
     sums->usable_bytes += weight * (double)sample->usable;
