@@ -39,6 +39,7 @@
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
+#include "large/whale_list.c"
 #include "large/whale_registry.c"
 
 #include "cache/flush.c"
@@ -59,6 +60,9 @@
 #include "control/report.c"
 #include "control/report_writer.c"
 #include "control/scavenger.c"
+
+#include "observe/heap_look.c"
+#include "observe/heap_map.c"
 
 #include "front/aligned.c"
 #include "front/free.c"
