@@ -63,6 +63,7 @@
 
 #include "observe/heap_look.c"
 #include "observe/heap_map.c"
+#include "observe/heap_map_file.c"
 
 #include "front/aligned.c"
 #include "front/free.c"

@@ -158,6 +158,11 @@ struct settings hak__settings = {.profile = "default"};
       "Process id of the only process that reports; 0: every process reports.",                    \
       "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \
       "the launcher instead of changing it.")                                                      \
+    X(PATH, heap_map_file, hak__settings.heap_map_file,                                            \
+      "File that the heap map is written to when the process exits; %p in it becomes the "         \
+      "process id.",                                                                               \
+      "Set it to see where the memory of a program is: ./hakmem heap FILE makes a page of the "    \
+      "map.")                                                                                      \
     X(PROCESS, announce, hak__settings.announce_process,                                           \
       "Process id of the process that says at start that hakmem serves it; 0: none.",              \
       "The launcher sets it. Pass --quiet to the launcher instead of changing it.")
@@ -190,9 +195,10 @@ static const struct option option_table[] = {OPTIONS(X)};
 /* By enum stats_format. */
 static const char *const option_stats_names[] = {"none", "text", "json"};
 
-/* A copy, because programs that rename themselves (setproctitle) write over the environment. */
+/* Copies, because programs that rename themselves (setproctitle) write over the environment. */
 #define OPTION_PATH_SIZE 1024 /* option_allowed says so, too */
-static char option_path[OPTION_PATH_SIZE];
+static char option_stats_file[OPTION_PATH_SIZE];
+static char option_heap_map_file[OPTION_PATH_SIZE];
 
 #define OPTION_PREFIX "HAKMEM_"
 #define OPTION_TEST_PREFIX "HAKMEM_TEST_"
@@ -290,17 +296,18 @@ static bool option_set_stats(const char *value)
 
 static bool option_set_path(const char **place, const char *value)
 {
+    char *copy = place == &hak__settings.stats_file ? option_stats_file : option_heap_map_file;
     size_t length = 0;
-    while (length < sizeof option_path && value[length] != '\0') {
+    while (length < OPTION_PATH_SIZE && value[length] != '\0') {
         length++;
     }
-    if (length == sizeof option_path) { /* looked at first: a refused value changes nothing */
+    if (length == OPTION_PATH_SIZE) { /* looked at first: a refused value changes nothing */
         return false;
     }
     for (size_t i = 0; i <= length; i++) {
-        option_path[i] = value[i];
+        copy[i] = value[i];
     }
-    *place = option_path;
+    *place = copy;
     return true;
 }
 

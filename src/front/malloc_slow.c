@@ -13,6 +13,7 @@
 #include "front/fast.h"
 #include "front/slow.h"
 #include "large/emergency.h"
+#include "observe/heap_map_file.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -24,8 +25,9 @@
  * full, so that all their pages become resident. Halved: smaller blocks also cost a system call. */
 #define CLEAR_LOOK_MIN ((size_t)256 << 10)
 
-/* malloc refers to life.c, so that a program linked with the archive gets life.c too. */
+/* malloc refers to these files, so that a program linked with the archive gets them too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
+__attribute__((used)) static const bool *const malloc_map_file = &hak__heap_map_file_linked;
 
 /* Finds objects for the empty bin of the class. Called with the heap's lock held, returns with it
  * released: linking carved objects touches new pages, and nobody shall wait for that. */

@@ -173,6 +173,8 @@ HAK_HIDDEN void hak__os_note_error_file(void);
 /* Opens `path` for appending, and creates it with mode 0644. Returns a descriptor that the caller
  * closes, or -errno. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
+/* Opens `path` for writing, and creates it with mode 0644 or makes it empty. Returns as above. */
+HAK_HIDDEN int hak__os_open_new(const char *path);
 /* A file that stays open in the process and its forked children. */
 struct os_kept {
     int descriptor; /* at least OS_KEPT_MIN, a number that programs do not expect; -1: none */
