@@ -271,7 +271,8 @@ static void map_header(struct report_writer *writer)
     hak__report_number(writer, "page_bytes", hak__os_page_size(), "");
     hak__report_number(writer, "slice_bytes", SLICE_SIZE, "");
     hak__report_number(writer, "superslab_slices", SUPERSLAB_SLICES, "");
-    hak__report_number(writer, "base", hak__window.base, "");
+    /* Before the first allocation there is no window. */
+    hak__report_number(writer, "base", window_contains_slice(0) ? hak__window.base : 0, "");
     hak__report_section_end(writer);
 }
 
