@@ -106,7 +106,7 @@ def cards(heap_map):
          f"{size_text(slab_bytes)}, {percent_text(sum(c.in_use_bytes for c in heap_map.classes), slab_bytes)} in use"),
         ("spans in use", f"{heap_map.data['spans']:,}", "blocks of 64 KiB to 2 MiB"),
         ("huge blocks in use", f"{len(heap_map.whales(False)):,}",
-         f"{size_text(sum(w['bytes'] for w in heap_map.whales(False)))} above 2 MiB each; {len(kept):,} freed ones kept"),
+         f"{size_text(sum(w['bytes'] for w in heap_map.whales(False)))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
         ("heaps", f"{totals['heaps']:,}", f"{count_text(totals['threads'], 'thread')}; {totals['heaps_parked']} without threads"),
     ]
     return '<div class="cards">' + "".join(
