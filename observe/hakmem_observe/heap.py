@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from hakmem_observe.heap_map import MapError, load, percent_text, size_text
+from hakmem_observe.heap_map import MapError, from_text, load, percent_text, size_text
 
 TEMPLATE = Path(__file__).with_name("heap_page.html")
 PARTS = [
@@ -290,9 +290,37 @@ def arguments_of(words):
     return arguments
 
 
+ASK_SECONDS = 60  # the map of a very large heap takes a few
+
+
+def is_process(word):
+    return word.isdecimal() and len(word) < 11 and not os.path.exists(word)
+
+
+def read_source(word):
+    """The map in a file, or of a living process if the tools that ask processes are there."""
+    if not is_process(word):
+        return load(word)
+    try:
+        from hakmem_observe.attach import connect
+        from hakmem_observe.processes import Refusal
+    except ImportError:
+        return load(word)
+    try:
+        observer, _ = connect(int(word))
+        text = observer.ask("map", seconds=ASK_SECONDS)
+    except Refusal as refusal:
+        raise MapError(str(refusal)) from None
+    except KeyError:
+        raise MapError(f"process {word} runs on a hakmem that writes no heap maps") from None
+    return from_text(text.decode("utf-8", "replace"), f"the map of process {word}")
+
+
 def page_name(arguments):
     if arguments.output is not None:
         return arguments.output
+    if is_process(arguments.map):
+        return f"heap-{arguments.map}.html"
     path = Path(arguments.map)
     page = path.with_suffix(".html")
     return str(page if page != path else path.with_name(path.name + ".html"))
@@ -319,7 +347,7 @@ def main(words=None):
     arguments = arguments_of(words)
     name = page_name(arguments)
     try:
-        maps = [load(path) for path in [arguments.map, arguments.compare] if path is not None]
+        maps = [read_source(word) for word in [arguments.map, arguments.compare] if word is not None]
         write_page(name, render(maps))
     except MapError as error:
         print(f"hakmem: {error}", file=sys.stderr)

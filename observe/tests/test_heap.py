@@ -11,7 +11,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -195,7 +197,7 @@ class Pages(unittest.TestCase):
         self.assertIn("500 smaller ones are not listed", heap.render([read(data)]))
 
 
-class Command(unittest.TestCase):
+class CommandTest(unittest.TestCase):
     def setUp(self):
         self.place = tempfile.TemporaryDirectory()
         self.addCleanup(self.place.cleanup)
@@ -211,6 +213,8 @@ class Command(unittest.TestCase):
                 status = end.code
         return status, out.getvalue(), errors.getvalue()
 
+
+class Command(CommandTest):
     def test_the_page_is_written(self):
         status, out, errors = self.run_with(self.map)
         self.assertEqual((status, errors), (0, ""))
@@ -241,6 +245,56 @@ class Command(unittest.TestCase):
                 self.assertEqual((code, out), (status, ""))
                 self.assertRegex(errors, r"\Ahakmem: [^\n]+\n\Z")
                 self.assertIn(sentence, errors)
+
+
+class FakeRefusal(Exception):
+    pass
+
+
+class FakeObserver:
+    def __init__(self, reply):
+        self.reply = reply
+
+    def ask(self, request, seconds):
+        if request != "map" or self.reply is None:
+            raise KeyError(request)
+        return self.reply
+
+
+class Processes(CommandTest):
+    """A number is a living process, which the other tools of the package ask."""
+
+    def connect_to(self, connect):
+        modules = {"hakmem_observe.attach": types.SimpleNamespace(connect=connect),
+                   "hakmem_observe.processes": types.SimpleNamespace(Refusal=FakeRefusal)}
+        patch = unittest.mock.patch.dict(sys.modules, modules)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_a_process(self):
+        reply = json.dumps(small_map()).encode()
+        self.connect_to(lambda pid: (FakeObserver(reply if pid == 4711 else None), False))
+        page = Path(self.place.name, "page")
+        status, out, errors = self.run_with("4711", "-o", page)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn("What changed", page.read_text() if self.run_with(self.map, "--compare", "4711", "-o", page)[0] == 0 else "")
+        status, out, errors = self.run_with("4712", "-o", page)
+        self.assertEqual((status, errors), (1, "hakmem: process 4712 runs on a hakmem that writes no heap maps\n"))
+
+    def test_a_process_that_cannot_be_asked(self):
+        def refuse(pid):
+            raise FakeRefusal(f"there is no process {pid}")
+
+        self.connect_to(refuse)
+        self.assertEqual(self.run_with("4711")[2], "hakmem: there is no process 4711\n")
+        self.assertEqual(self.run_with("47111111111111111111")[0], 1)
+
+    def test_a_file_of_that_name(self):
+        self.connect_to(None)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.place.name)
+        self.map.rename("4711")
+        self.assertEqual(self.run_with("4711")[0], 0)
 
 
 class Browser(unittest.TestCase):
