@@ -3,6 +3,7 @@
 HEAP_MAP names a real map, and BROWSER a chromium; the tests that need one are skipped without it."""
 import contextlib
 import copy
+import html
 import html.parser
 import io
 import json
@@ -318,8 +319,9 @@ class Browser(unittest.TestCase):
 
     def dom(self, maps, fragment=""):
         dom = self.browse(heap.render(maps), "--dump-dom", fragment=fragment)
-        self.assertIn('data-ready="yes"', dom)
-        self.assertNotIn("data-errors", dom)
+        root = re.search("<html[^>]*>", dom).group(0)
+        self.assertIn('data-ready="yes"', root)
+        self.assertNotIn("data-errors", root)
         return dom
 
     def check_counts(self, said, dom):
@@ -356,6 +358,43 @@ class Browser(unittest.TestCase):
         dom = self.dom([read(small_map()), read(later_map())])
         self.assertIn("freed since: 10<", dom.replace("</i>", ">"))
         self.assertIn("fuller: 1<", dom.replace("</i>", ">"))
+
+    def test_keys_pointer_and_buttons(self):
+        script = """<script>{
+          const press = (key, shiftKey = false) => map.dispatchEvent(new KeyboardEvent("keydown", {key, shiftKey, cancelable: true}));
+          const note = (name, value) => { document.documentElement.dataset[name] = value; };
+          press("ArrowRight"); press("ArrowRight"); press("ArrowRight"); press("ArrowRight");
+          note("slab", said.textContent);
+          press("ArrowDown"); note("below", said.textContent); press("ArrowUp");
+          press("Enter"); note("picked", key.textContent);
+          press("Escape"); note("unpicked", key.textContent);
+          press("+"); press("+"); const large = view.zoom;
+          press("ArrowRight", true); press("-"); note("zooms", String(large > view.zoom && view.zoom > view.least));
+          press("0"); note("whole", String(view.zoom === view.least));
+          map.dispatchEvent(new WheelEvent("wheel", {deltaY: -400, cancelable: true}));
+          note("wheel", String(view.zoom > view.least));
+          press("0");
+          const box = map.getBoundingClientRect();
+          map.dispatchEvent(new PointerEvent("pointermove", {clientX: box.x + view.zoom * 2.5, clientY: box.y + view.zoom * .5}));
+          note("tip", tip.hidden ? "" : tip.textContent);
+          document.querySelector("#classes th button").click();
+          document.querySelector("#classes th button").click();
+          note("sorted", document.querySelector("#classes th").ariaSort + document.querySelector("#classes tbody tr").dataset.class);
+          document.querySelector("#moments button").click(); note("before", map.dataset.span);
+          document.querySelector("#theme").click(); note("dark", String(look.dark));
+        }</script></body>"""
+        maps = [read(small_map()), read(later_map())]
+        dom = self.browse(heap.render(maps).replace("</body>", script), "--dump-dom")
+        root = re.search("<html[^>]*>", dom).group(0)
+        self.assertNotIn("data-errors", root)
+        said = {name: html.unescape(value) for name, value in re.findall(r'data-([a-z]+)="([^"]*)"', root)}
+        self.assertRegex(said["slab"], "^Slab of 3.3 KiB objects. objects: 19; .*heap: 2;.* slice: 3 to 4 of 64")
+        self.assertRegex(said["below"], "^Block of 64 KiB to 2 MiB, in use. size: 2 MiB;")
+        self.assertIn("Only slabs of", said["picked"])
+        self.assertNotIn("Only slabs of", said["unpicked"])
+        self.assertEqual([said[name] for name in ["zooms", "whole", "wheel"]], ["true"] * 3)
+        self.assertRegex(said["tip"], "^Slab of 64 B objects")
+        self.assertEqual((said["sorted"], said["before"], said["dark"]), ("ascending4", "74", "true"))
 
     def test_a_real_map(self):
         if not os.environ.get("HEAP_MAP"):
