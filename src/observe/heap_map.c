@@ -82,10 +82,7 @@ static uint32_t map_run_end(const struct heap_look *look, uint32_t first)
 
 void hak__heap_map_put_slices(struct text *text, const struct heap_look *look)
 {
-    static const char *const letters[] = {[SLICE_FREE_CLEAN] = "c",
-                                          [SLICE_FREE_DIRTY] = "d",
-                                          [SLICE_FREE_AGED] = "a",
-                                          [SLICE_KEPT] = "k"};
+    static const char letters[SLICE_KINDS][2] = {"c", "d", "a", "k", "s", "u"};
     struct slab_look none = {.heap = 0};
     const struct slab_look *last = &none;
     for (uint32_t i = 0, end; i < look->claimed; i = end) {
@@ -95,10 +92,8 @@ void hak__heap_map_put_slices(struct text *text, const struct heap_look *look)
             last = &look->slabs[i];
         } else {
             end = map_run_end(look, i);
-            const char *letter = look->kinds[i] != SLICE_SPAN ? letters[look->kinds[i]]
-                                 : start                      ? "s"
-                                                              : "t";
-            map_put_number(text, letter, end - i);
+            bool goes_on = look->kinds[i] == SLICE_SPAN && !start; /* from the last superslab */
+            map_put_number(text, goes_on ? "t" : letters[look->kinds[i]], end - i);
         }
     }
 }
