@@ -41,6 +41,7 @@
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
+#include "large/whale_list.c"
 #include "large/whale_registry.c"
 
 #include "cache/flush.c"
@@ -63,6 +64,9 @@
 #include "control/report_writer.c"
 #include "control/scavenger.c"
 
+#include "observe/heap_look.c"
+#include "observe/heap_map.c"
+#include "observe/heap_map_file.c"
 #include "observe/profile.c"
 #include "observe/samples.c"
 #include "observe/stacks.c"

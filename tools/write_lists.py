@@ -18,7 +18,7 @@ NEVER = "never"
 OPTIONS_PAGE = """\
 # Run options
 
-`tools/write_lists.py` writes this page from the tables in `src/core/options.c`.
+`tools/write_lists.py` writes this page from the tables in `src/core/options_table.h`.
 
 An option is an environment variable: `HAKMEM_` and the name in capitals. hakmem reads all options once, when the
 process starts. With the launcher, write `./hakmem run --set purge_delay_ms=100 -- PROGRAM`.
@@ -205,7 +205,7 @@ def shown(kind, place, profile, knobs):
 def options():
     by_profile = dict(profiles())
     rows, advices = [], []
-    for kind, name, place, help_text, advice in table("src/core/options.c", "OPTIONS"):
+    for kind, name, place, help_text, advice in table("src/core/options_table.h", "OPTIONS"):
         values = " | ".join(shown(kind, place, profile, knobs) for profile, knobs in by_profile.items())
         rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} |")
         advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)

@@ -7,6 +7,7 @@
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "heap/heap.h"
+#include "observe/profile.h"
 #include "observe/samples.h"
 #include "os/os.h"
 
@@ -181,6 +182,8 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
 }
 
 /* --- the profile at exit --- */
+
+const bool hak__profile_linked = true;
 
 static struct os_kept profile_file = {-1, 0,
                                       0}; /* opened at start: at exit it may not be allowed */

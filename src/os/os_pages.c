@@ -82,6 +82,19 @@ size_t hak__os_resident(const void *address, size_t size)
     return resident * hak__os_page_size();
 }
 
+void hak__os_resident_parts(const void *address, size_t size, size_t part, uint32_t *bytes)
+{
+    struct residency residency;
+    size_t page = hak__os_page_size(), step = page < part ? page : part;
+    bool known = os_look(address, size, &residency) == 0;
+    for (size_t i = 0; i < size / part; i++) {
+        bytes[i] = 0;
+        for (size_t at = 0; known && at < part; at += step) {
+            bytes[i] += (residency.pages[(i * part + at) / page] & 1) != 0 ? (uint32_t)step : 0;
+        }
+    }
+}
+
 /* Makes pages zero. It reads each page first and writes only to pages that are not zero, because a
  * page that is only read takes no memory. */
 static void clear_pages(unsigned char *start, size_t size)
