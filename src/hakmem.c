@@ -12,6 +12,7 @@
 #include "os/os_file.c"
 #include "os/os_machine.c"
 #include "os/os_map.c"
+#include "os/os_memory.c"
 #include "os/os_pages.c"
 #include "os/os_remap.c"
 #include "os/os_threads.c"
@@ -39,6 +40,7 @@
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
+#include "large/whale_list.c"
 #include "large/whale_registry.c"
 
 #include "cache/flush.c"
@@ -56,9 +58,15 @@
 
 #include "control/census.c"
 #include "control/life.c"
-#include "control/report.c"
-#include "control/report_writer.c"
 #include "control/scavenger.c"
+
+#include "observe/prometheus.c"
+#include "observe/report.c"
+#include "observe/report_writer.c"
+#include "observe/resident.c"
+#include "observe/summary.c"
+#include "observe/summary_text.c"
+#include "observe/totals.c"
 
 #include "front/aligned.c"
 #include "front/free.c"

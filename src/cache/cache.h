@@ -61,6 +61,13 @@ HAK_INLINE uint32_t remote_count(const struct remote_entry *entry)
     return limit > room ? limit - room : 0;
 }
 
+/* Requests of one class that were seen, and the bytes of their objects beyond what was asked for.
+ * If a sum gets large, both are halved. */
+struct request_sums {
+    uint32_t count;
+    uint32_t unused;
+};
+
 struct cache {
     uint32_t key;           /* = slabs->key; read by free */
     int32_t countdown;      /* bytes that malloc hands out before it takes the slow door */
@@ -75,6 +82,7 @@ struct cache {
     uint8_t refills[CLASS_COUNT]; /* since the last overflow, until one may bring 32 KiB */
     bool active[CLASS_COUNT];     /* slow operation since the last trim */
     struct counters counters;     /* what this thread does without the heap's lock, or with it */
+    struct request_sums requests[CLASS_COUNT]; /* seen when the countdown ran out */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
@@ -99,6 +107,18 @@ HAK_INLINE struct object *bin_pop(struct bin *bin)
     bin->head = next;
     bin->room++;
     return object;
+}
+
+/* Notes a request of `size` bytes that got an object of the class, for the estimate of rounding in
+ * summaries. Owner thread; reports read the sums relaxed. */
+HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, size_t size)
+{
+    struct request_sums *sums = &cache->requests[class_index];
+    uint32_t count = sums->count + 1;
+    uint32_t unused = sums->unused + (uint32_t)(size_class_bytes(class_index) - size);
+    uint32_t shift = ((count | unused) >> 31) & 1;
+    atomic_store_relaxed(&sums->count, count >> shift);
+    atomic_store_relaxed(&sums->unused, unused >> shift);
 }
 
 /* No owner word has this key: every free through a cache with it takes the slow door. */

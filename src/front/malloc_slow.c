@@ -107,6 +107,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     struct thread *thread = hak__thread;
     if (thread->cache.countdown < 0) {
         hak__thread_countdown_ended(thread, size);
+        cache_note_request(&thread->cache, class_index, size);
         struct bin *bin = &thread->cache.bins[class_index];
         if (bin->head != NULL) { /* unless the tick has emptied it */
             return bin_pop(bin);

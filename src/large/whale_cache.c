@@ -430,3 +430,18 @@ struct whale_cache_totals hak__whale_cache_totals(void)
 {
     return (struct whale_cache_totals){cache_size, cache_mapped};
 }
+
+bool hak__whale_cache_view(size_t index, struct whale_view *view)
+{
+    if (index >= cache_count) {
+        return false;
+    }
+    struct whale whale = cache_table[index].whale;
+    *view = (struct whale_view){whale.address, whale.size, true};
+    return true;
+}
+
+struct whale_view hak__whale_cache_table(void)
+{
+    return (struct whale_view){(uintptr_t)cache_table, cache_mapped, false};
+}

@@ -8,7 +8,7 @@
 #ifndef HAK_LARGE_WHALE_REGISTRY_H
 #define HAK_LARGE_WHALE_REGISTRY_H
 
-#include "large/whale.h"
+#include "large/whale_list.h"
 
 /* Adds a whale. Takes WHALES itself and releases it, because the table may have to grow. False: no
  * memory for a larger table. */
@@ -26,6 +26,10 @@ HAK_HIDDEN void hak__whale_registry_put_back(struct whale whale);
 HAK_HIDDEN struct whale hak__whale_registry_remove(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_find(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_containing(uintptr_t address);
+/* For large/whale_list.c: the whale in the place; size 0: it is empty. False: the table has no such
+ * place. The second function returns the table itself. */
+HAK_HIDDEN bool hak__whale_registry_view(size_t place, struct whale_view *view);
+HAK_HIDDEN struct whale_view hak__whale_registry_table(void);
 /* The figures of live whales and of the table; the others are 0. */
 HAK_HIDDEN struct whale_totals hak__whale_registry_totals(void);
 

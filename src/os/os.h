@@ -83,6 +83,9 @@ HAK_HIDDEN int hak__os_map_at(void *address, size_t size);
 HAK_HIDDEN int hak__os_extend(void *address, size_t size);
 /* Bytes mapped by the functions of this header. */
 HAK_HIDDEN uint64_t hak__os_mapped_bytes(void);
+/* The most bytes mapped so far, or since the last reset. */
+HAK_HIDDEN uint64_t hak__os_mapped_peak(void);
+HAK_HIDDEN void hak__os_reset_mapped_peak(void);
 /* Sets the hard limit: a call that would map more than `bytes` in all fails with -ENOMEM. */
 HAK_HIDDEN void hak__os_set_limit(uint64_t bytes);
 /* Maps `size` bytes anywhere at a multiple of `alignment`, a power of two and at least the OS page.
@@ -125,12 +128,24 @@ HAK_HIDDEN int hak__os_populate(void *address, size_t size);
  * The page map lies on the stack: 512 bytes for 2 MiB. Twice: 1 KiB. Half: twice the calls. */
 #define OS_RESIDENT_SIZE_MAX ((size_t)2 << 20)
 HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
+/* Looks which pages of a range are resident: the lowest bit of pages[i] says it of OS page i. For
+ * reports; the call is not counted. -ENOMEM: a part of the range is not mapped. */
+HAK_HIDDEN int hak__os_look(const void *address, size_t size, unsigned char *pages);
 /* Resident part of a range, in percent of its whole OS pages. It looks at the middle
  * OS_RESIDENT_SIZE_MAX bytes of a larger range. Any address and size. */
 HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
 /* Makes memory zero. Pages without memory stay without, unless they are few between others. Any
  * address and size. */
 HAK_HIDDEN void hak__os_clear(void *address, size_t size);
+
+/* Memory of the whole process, in bytes; UINT64_MAX: the kernel does not say. It opens files of
+ * /proc for a moment. */
+struct os_memory {
+    uint64_t rss;      /* resident now */
+    uint64_t peak_rss; /* the most that was resident since exec */
+    uint64_t swapped;  /* in swap areas, and so not resident */
+};
+HAK_HIDDEN struct os_memory hak__os_memory(void);
 
 /* Milliseconds of a monotonic clock with a resolution of a few milliseconds. It wraps after 49
  * days, so only differences have a meaning. */
