@@ -15,6 +15,7 @@
 #include "os/os_memory.c"
 #include "os/os_pages.c"
 #include "os/os_remap.c"
+#include "os/os_signal.c"
 #include "os/os_threads.c"
 #include "os/vdso.c"
 
@@ -22,6 +23,7 @@
 #include "core/gate.c"
 #include "core/lock.c"
 #include "core/options.c"
+#include "core/options_view.c"
 #include "core/size_class.c"
 
 #include "region/huge.c"
@@ -57,6 +59,7 @@
 #include "heap/thread.c"
 
 #include "control/census.c"
+#include "control/last_report.c"
 #include "control/life.c"
 #include "control/scavenger.c"
 

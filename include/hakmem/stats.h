@@ -78,7 +78,7 @@ struct hak_summary {
     uint64_t swapped;       /* in swap areas, and so not part of rss */
     uint64_t rounding_requests_count; /* that the estimate rests on; 0: rounding is unknown, and
                                          part of in_use */
-    uint64_t fragmentation_permille; /* free_in_slabs, as a part of it and in_use and rounding */
+    uint64_t fragmentation_permille;  /* free_in_slabs, as a part of it and in_use and rounding */
 };
 
 /* Fills `*summary`, at most `size` bytes of it. It asks the kernel about all of hakmem's pages,
@@ -86,8 +86,8 @@ struct hak_summary {
  * not answer, or because a signal handler asks that interrupted the allocator. */
 HAK_API bool hak_summary_read(struct hak_summary *summary, size_t size) HAK_NOEXCEPT;
 
-/* The number of that name in the JSON report: the keys that lead to it, with dots between them, such
- * as "summary.in_use_bytes", "totals.bytes_mapped", "counters.malloc_slow", "os_calls.mmap",
+/* The number of that name in the JSON report: the keys that lead to it, with dots between them,
+ * such as "summary.in_use_bytes", "totals.bytes_mapped", "counters.malloc_slow", "os_calls.mmap",
  * "classes.64.in_use" (64: the size of the objects), "heaps.1.threads" (1: the heap's id). False:
  * there is no such number, or it is unknown now; *value stays as it was. */
 HAK_API bool hak_stats_value(const char *name, uint64_t *value) HAK_NOEXCEPT;

@@ -82,7 +82,7 @@ struct cache {
     uint8_t refills[CLASS_COUNT]; /* since the last overflow, until one may bring 32 KiB */
     bool active[CLASS_COUNT];     /* slow operation since the last trim */
     struct counters counters;     /* what this thread does without the heap's lock, or with it */
-    struct request_sums requests[CLASS_COUNT]; /* seen when the countdown ran out */
+    struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 

@@ -7,9 +7,9 @@
 #include "region/window.h"
 
 /* State, under HEAPS. */
-static unsigned char *metadata_chunk; /* the free rest of the newest chunk */
-static size_t metadata_left;          /* bytes of that rest */
-static size_t shared_metadata_bytes;  /* mapped for chunks, without the first */
+static unsigned char *metadata_chunk;                /* the free rest of the newest chunk */
+static size_t metadata_left;                         /* bytes of that rest */
+static size_t shared_metadata_bytes;                 /* mapped for chunks, without the first */
 static struct metadata_head *shared_metadata_newest; /* read without the lock */
 
 /* At the start of each chunk but the first. Constant once the chunk is listed. */

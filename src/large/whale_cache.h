@@ -49,8 +49,8 @@ HAK_INLINE void whale_uncount(struct whale whale)
     }
 }
 
-/* For large/whale_list.c, which holds WHALES: range `index`; false: there is none. The table itself;
- * size 0 if it was not mapped. */
+/* For large/whale_list.c, which holds WHALES: range `index`; false: there is none. The table
+ * itself; size 0 if it was not mapped. */
 HAK_HIDDEN bool hak__whale_cache_view(size_t index, struct whale_view *view);
 HAK_HIDDEN struct whale_view hak__whale_cache_table(void);
 

@@ -13,7 +13,7 @@
 static void prometheus_head(struct report_writer *writer, const char *name, const char *type,
                             const char *help)
 {
-    const char *const words[] = {"# HELP hakmem_", name, " ",  help, "\n",
+    const char *const words[] = {"# HELP hakmem_", name, " ", help, "\n",
                                  "# TYPE hakmem_", name, " ", type, "\n"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         hak__report_put(writer, words[i]);
@@ -138,7 +138,13 @@ static void prometheus_counters(struct report_writer *writer, const struct censu
 }
 
 /* What a metric says of a class. */
-enum prometheus_of_class { CLASS_IN_USE, CLASS_CACHED, CLASS_IN_SLABS, CLASS_BYTES, CLASS_RESIDENT };
+enum prometheus_of_class {
+    CLASS_IN_USE,
+    CLASS_CACHED,
+    CLASS_IN_SLABS,
+    CLASS_BYTES,
+    CLASS_RESIDENT
+};
 
 static uint64_t prometheus_class_value(const struct report *report, uint32_t class_index,
                                        enum prometheus_of_class what)

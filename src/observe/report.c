@@ -67,7 +67,8 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
                       "address space of superslabs");
     hak__report_bytes(writer, "superslab_free_bytes", hak__superslab_bytes_free(),
                       "of these in free slices, dirty or given back");
-    hak__report_bytes(writer, "slab_bytes", hak__census_slab_bytes(census), "in slabs, to 64 KiB an object");
+    hak__report_bytes(writer, "slab_bytes", hak__census_slab_bytes(census),
+                      "in slabs, to 64 KiB an object");
     hak__report_bytes(writer, "span_bytes", census->span_bytes, "usable in spans, to 2 MiB each");
     hak__report_number(writer, "spans_count", census->spans_count, "spans in use");
     hak__report_bytes(writer, "span_cached_bytes", census->span_cached_bytes,
@@ -92,9 +93,9 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
 /* One line for each size class that has slabs. */
 static void report_classes(struct report_writer *writer, const struct report *report)
 {
-    static const char *const columns[] = {"object_bytes", "slabs",      "slab_bytes",
-                                          "in_use",       "cached",     "in_slabs",
-                                          "not_carved",   "resident",   NULL};
+    static const char *const columns[] = {"object_bytes", "slabs",    "slab_bytes",
+                                          "in_use",       "cached",   "in_slabs",
+                                          "not_carved",   "resident", NULL};
     hak__report_list_begin(writer, "classes", columns);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct class_census *of_class = &report->census.classes[class_index];

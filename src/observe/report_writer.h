@@ -33,7 +33,7 @@ struct report_writer {
     void *argument;
     enum hak_report_format format;
     enum report_layout layout;
-    bool first; /* the next field or record is the first of its group */
+    bool first;         /* the next field or record is the first of its group */
     const char *wanted; /* find the number of this name and write nothing; NULL: write */
     bool found;
     uint64_t value; /* if it was found */

@@ -195,7 +195,8 @@ static uint64_t look_at_slab_metadata(struct look *look, uintptr_t high)
     size_t count = atomic_load_relaxed(&hak__superslabs.count);
     uint64_t resident = 0;
     for (size_t index = 0, end; index < count; index = end) {
-        for (end = index; end < count && atomic_load_relaxed(&superslab_at(end)->state) != SUPERSLAB_NEW;) {
+        for (end = index;
+             end < count && atomic_load_relaxed(&superslab_at(end)->state) != SUPERSLAB_NEW;) {
             end++;
         }
         if (end == index) { /* skipped */

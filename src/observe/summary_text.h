@@ -7,8 +7,7 @@
 #include "observe/summary.h"
 
 /* As text. Figures in MiB and in percent are rounded so that their sums are exact, too. */
-HAK_HIDDEN void hak__summary_write_text(struct report_writer *writer,
-                                        const struct summary *summary,
+HAK_HIDDEN void hak__summary_write_text(struct report_writer *writer, const struct summary *summary,
                                         const struct hak_stats *stats);
 /* As the section "summary". */
 HAK_HIDDEN void hak__summary_write_fields(struct report_writer *writer,

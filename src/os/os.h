@@ -170,6 +170,13 @@ HAK_HIDDEN void hak__os_wake_all(uint32_t *word);
 HAK_HIDDEN uint64_t hak__os_block_signals(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
 
+/* Lets `handler` run for a signal whose action is the default one, with all signals blocked
+ * meanwhile. Does nothing if the signal has another action. */
+HAK_HIDDEN void hak__os_catch_default(int signal, void (*handler)(int));
+/* Ends the process by the default action of the signal, in its handler. It returns if the kernel
+ * does not end this process, which is process 1 of a container. */
+HAK_HIDDEN void hak__os_end_by_signal(int signal);
+
 /* Writes `size` bytes to standard error; a failure is ignored. Programs may close descriptor 2 and
  * open a data file or a connection under its number. So it writes only if descriptor 2 is what it
  * was at start, the same file as descriptor 1, a pipe, a terminal, or a file opened for appending.

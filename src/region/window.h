@@ -66,8 +66,8 @@ HAK_HIDDEN void hak__window_skip(size_t slice);
 /* Bytes claimed for the tables, without the room. Any thread, no lock. */
 HAK_HIDDEN size_t hak__window_table_bytes(void);
 
-/* The claimed part of a pair's tables. 0: slices, 1: slab metadata with the room, of which parts may
- * be skipped. False: there is no such pair, or it is not claimed yet. Any thread, no lock. */
+/* The claimed part of a pair's tables. 0: slices, 1: slab metadata with the room, of which parts
+ * may be skipped. False: there is no such pair, or it is not claimed yet. Any thread, no lock. */
 HAK_HIDDEN bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high);
 
 /* The room: zeroed bytes that start at an OS page and came with the first tables, for

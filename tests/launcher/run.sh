@@ -58,18 +58,20 @@ refuse 2 "no option 'purge_delay'" "$launcher" run --set purge_delay=5 echo hell
 refuse 2 "purge_delay_ms must be never or a number .*, not '-5'" "$launcher" run --set purge_delay_ms=-5 echo hello
 refuse 2 "heaps must be a number below 2\^32, not '4294967296'" "$launcher" run --set heaps=4294967296 echo hello
 refuse 2 "scavenger must be 0 or 1, not 'y\?es'" "$launcher" run --set scavenger=$'y\nes' echo hello
-refuse 2 "stats must be none, text or json" "$launcher" run --set stats=xml echo hello
+refuse 2 "stats must be none, summary, full, json or prometheus" "$launcher" run --set stats=xml echo hello
 refuse 2 "--quiet" "$launcher" run --set announce=1 echo hello
 refuse 2 "--all-processes" "$launcher" run --set stats_pid=1 echo hello
 refuse 2 "profile must be default, fast, small or debug, not 'huge'" "$launcher" run --profile huge echo hello
 refuse 2 "profile must be default" "$launcher" run --set profile=huge echo hello
 refuse 2 'needs a name' "$launcher" run --profile= echo hello
-refuse 2 "text or json, not 'xml'" "$launcher" run --stats=xml echo hello
-refuse 2 "text or json, not ''" "$launcher" run --stats= echo hello
+refuse 2 "summary, full, json or prometheus, not 'xml'" "$launcher" run --stats=xml echo hello
+refuse 2 "prometheus, not ''" "$launcher" run --stats= echo hello
 refuse 2 'name of a file' "$launcher" run --stats-file= echo hello
 refuse 2 "$scratch/none/report: No such file or directory$" "$launcher" run --stats-file "$scratch/none/report" echo hello
 refuse 2 "$scratch: Is a directory$" "$launcher" run --stats-file "$scratch" echo hello
 refuse 2 'No such file or directory$' "$launcher" run --stats-file none/report echo hello
+refuse 2 'after % in the name' "$launcher" run --stats-file "$scratch/%d" echo hello
+refuse 2 "$scratch/none%[0-9]+/x: No such file or directory$" "$launcher" run --stats-file "$scratch/none%%%p/x" echo hello
 refuse 2 "unknown argument 'more'" "$launcher" version more
 refuse 2 "no command 'no-such-command'" "$launcher" no-such-command
 refuse 2 "no command ''" "$launcher" ''
