@@ -1,10 +1,20 @@
 /* summary.c: see summary.h. */
 #include "observe/summary.h"
 
-/* `part` of `all` shares of `bytes`, rounded down. `part` is at most `all`, which is not 0. */
+#include "base/bits.h"
+
+/* `part` of `all` shares of `bytes`, rounded down; of very large numbers, about. `part` is at most
+ * `all`, which is not 0; `bytes` is below 2^62. */
 static uint64_t summary_share(uint64_t bytes, uint64_t part, uint64_t all)
 {
-    return (uint64_t)((unsigned __int128)bytes * part / all);
+    uint64_t product;
+    if (__builtin_mul_overflow(bytes, part, &product)) {
+        uint32_t shift = bits_log2(bytes) + bits_log2(part) + 2 - 64; /* leaves bits of `part` */
+        part >>= shift;
+        all >>= shift;
+        product = bytes * part;
+    }
+    return product / all;
 }
 
 /* Shares out the resident bytes of the slabs of one class. */

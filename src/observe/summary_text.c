@@ -68,7 +68,7 @@ static void line_put_mib(struct summary_line *line, uint64_t bytes)
 static uint64_t summary_thousandths(const struct summary *summary, uint64_t bytes)
 {
     uint64_t rss = summary->memory.rss;
-    return rss == 0 ? 0 : (uint64_t)(((unsigned __int128)bytes * 1000 + rss / 2) / rss);
+    return rss == 0 ? 0 : (bytes * 1000 + rss / 2) / rss;
 }
 
 /* One line of the table. `before` and `after` are the sums of the parts up to this one: their
