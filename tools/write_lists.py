@@ -56,13 +56,14 @@ Most programs need no change. Measure first: `./hakmem run --stats -- PROGRAM` s
 
 ## Where the report goes
 
-With `HAKMEM_STATS`, the process writes a report when it exits. A process that ends by `_exit` or by a signal writes
-none. For example, dash ends by `_exit`, so a shell script that dash runs writes no report.
+With `HAKMEM_STATS`, the process writes a report when it exits ([observability/summary.md](observability/summary.md)
+explains it). A process that ends by `_exit` or by a signal writes none, but see `HAKMEM_STATS_SIGNAL`. For example,
+dash ends by `_exit`, so a shell script that dash runs writes no report.
 
 The process opens the file of `HAKMEM_STATS_FILE` when it starts, so the workers of a server can report after they gave
 up root. Without a file, the process keeps a copy of standard error, because programs such as `ls` close standard error
 before they end. The descriptor of the file or copy has a number of 512 or more. exec closes it, and so does a
-forked child that does not report.
+forked child that does not report. If the name has a `%p`, a forked child opens a file of its own.
 
 In three cases the process opens the file by its name when it exits:
 
@@ -77,8 +78,8 @@ COUNTERS_PAGE = """\
 `tools/write_lists.py` writes this page from the table in `src/core/counters.h`.
 
 The counters say how often hakmem takes its slow paths, and which ones. Each heap and each thread counts for itself. The
-fast paths of malloc and free count nothing. `./hakmem run --stats -- PROGRAM` prints the sum of each counter, and the
-counters of each heap and thread that are not zero.
+fast paths of malloc and free count nothing. `./hakmem run --stats=full -- PROGRAM` prints the sum of each counter, and
+the counters of each heap and thread that are not zero.
 
 A bin holds free objects of one size class for one thread. A slab holds objects of one size class for one heap. A span
 is an allocation of 64 KiB to 2 MiB. A huge allocation is larger; the code calls it a whale.

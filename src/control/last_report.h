@@ -8,7 +8,7 @@
  * handlers where the program's parent left the default action. A handler writes the report and then
  * lets the default action end the process. That is off by default, because it changes what a
  * program sees: sigaction says that there is a handler. There is no way without one: a
- * process that a signal ends runs no more code of its own (docs/observability.md). */
+ * process that a signal ends runs no more code of its own (docs/observability/summary.md). */
 #ifndef HAK_CONTROL_LAST_REPORT_H
 #define HAK_CONTROL_LAST_REPORT_H
 

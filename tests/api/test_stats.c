@@ -390,6 +390,9 @@ static void test_text_report(void **state)
     assert_true(lines_count(&summary) >= 10 && lines_count(&summary) <= 14);
     assert_true(lines_count(&report) > lines_count(&summary) + 50);
     assert_memory_equal(report.text, summary.text, strcspn(summary.text, "\n"));
+    if (strstr(summary.text, "unknown") != NULL) { /* an emulator, or nothing to estimate from */
+        print_message("the summary has unknown parts:\n%s", summary.text);
+    }
     double mib_sum = 0, percent_sum = 0, rss = 0, mib, percent;
     size_t parts = 0;
     for (const char *line = summary.text; line != NULL && *line != '\0';) {
@@ -405,8 +408,10 @@ static void test_text_report(void **state)
         line = strchr(line, '\n');
         line += line != NULL;
     }
-    assert_int_equal(parts, 7);
-    assert_true(rss > 0 && fabs(mib_sum - rss) < 1e-6 && fabs(percent_sum - 100) < 1e-6);
+    assert_true(parts == 7 || strstr(summary.text, "RSS) is unknown") != NULL ||
+                strstr(summary.text, "parts are unknown") != NULL);
+    assert_true(parts != 7 || (rss > 0 && fabs(mib_sum - rss) < 1e-6));
+    assert_true(parts != 7 || fabs(percent_sum - 100) < 1e-6);
     munmap(report.text, REPORT_MAX);
     munmap(summary.text, REPORT_MAX);
 }
