@@ -27,7 +27,7 @@ static HAK_NOINLINE void *realloc_malloc_slow(size_t size)
     return result;
 }
 
-/* There is no memory for a copy. A block that was to shrink stays as it is: that never fails. */
+/* There is no memory for a copy. Shrinking never fails: such a block stays as it is. */
 static HAK_COLD void *realloc_failed(void *pointer, size_t old_bytes, size_t size)
 {
     if (size <= old_bytes) {

@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/probe.h"
 
 #ifndef MADV_POPULATE_WRITE /* of Linux 5.14; the value is part of the kernel's ABI */
 #define MADV_POPULATE_WRITE 23
@@ -32,7 +33,11 @@ static int os_advise(enum os_call call, void *address, size_t size, int advice)
 
 int hak__os_purge(void *address, size_t size)
 {
-    return os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
+    int error = os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
+    if (error == 0) {
+        probe_hakmem_purge((uintptr_t)address, size);
+    }
+    return error;
 }
 
 int hak__os_huge(void *address, size_t size)
