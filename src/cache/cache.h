@@ -91,7 +91,7 @@ struct cache {
     uint8_t refills[CLASS_COUNT]; /* since the last overflow or flush, up to 32 KiB (rule 3) */
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
-    struct request_sums requests[CLASS_COUNT]; /* seen when the countdown ran out */
+    struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
