@@ -497,6 +497,52 @@ static void test_names(void **state)
     hak_free(block);
 }
 
+static uint32_t growth_stop;
+
+static void *growth_work(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    static void *shared_blocks[64];
+    while (__atomic_load_n(&growth_stop, __ATOMIC_RELAXED) == 0) {
+        void **slot = &shared_blocks[random_below(&random, COUNT_OF(shared_blocks))];
+        hak_free(__atomic_exchange_n(slot, hak_malloc(random_size(&random, 18)), __ATOMIC_SEQ_CST));
+        if (random_below(&random, 200) == 0) {
+            struct hak_stats stats = stats_now(); /* drains heaps */
+            REQUIRE(stats.version == HAK_STATS_VERSION);
+        }
+    }
+    return NULL;
+}
+
+/* Also beside other readers, and threads that begin and end. */
+static void test_counters_only_grow(void **state)
+{
+    static const char *const names[] = {"counters.malloc_slow",    "counters.refill_carve",
+                                        "counters.remote_batches", "counters.remote_notified",
+                                        "counters.slab_to_region", "counters.slab_from_region",
+                                        "counters.span_allocated", "os_calls.futex"};
+    uint64_t before[COUNT_OF(names)] = {0}, now;
+    pthread_t threads[3];
+    (void)state;
+    for (size_t round = 0; round < (SUPPORT_SLOW ? 3 : 10); round++) {
+        __atomic_store_n(&growth_stop, 0, __ATOMIC_RELAXED);
+        for (size_t i = 0; i < COUNT_OF(threads); i++) {
+            assert_int_equal(pthread_create(&threads[i], NULL, growth_work, (void *)(i + 1)), 0);
+        }
+        for (size_t i = 0; i < 20; i++) {
+            for (size_t j = 0; j < COUNT_OF(names); j++) {
+                assert_true(hak_stats_value(names[j], &now));
+                assert_true(now >= before[j]);
+                before[j] = now;
+            }
+        }
+        __atomic_store_n(&growth_stop, 1, __ATOMIC_RELAXED);
+        for (size_t i = 0; i < COUNT_OF(threads); i++) {
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+        }
+    }
+}
+
 static void test_peaks(void **state)
 {
     (void)state;
@@ -632,6 +678,7 @@ int main(void)
         cmocka_unit_test(test_older_structs),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_counters_only_grow),
         cmocka_unit_test(test_prometheus_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

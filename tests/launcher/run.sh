@@ -29,6 +29,19 @@ try "$launcher" run --quiet --stats=json -- bash -c 'bash -c :; true'
 ((status == 0)) && python3 -m json.tool <<<"$errors" >"$scratch/json" || fail "--stats=json is not one JSON text"
 (cd "$scratch" && "$launcher" run --quiet --stats-file report -- bash -c 'cd /') || fail "--stats-file"
 [[ -s $scratch/report ]] || fail "--stats-file wrote nothing to a relative path"
+mkdir "$scratch/tree" # %p: the program, a shell, and its child, each in a file of its own
+(cd "$scratch/tree" && "$launcher" run --quiet --stats-file '%p.%%' -- bash -c 'bash -c :; echo $$ >../program; true') ||
+    fail "--stats-file with %p"
+files=("$scratch"/tree/*)
+[[ ${#files[@]} == 2 && -s $scratch/tree/$(<"$scratch/program").% ]] || fail "--stats-file with %p wrote ${files[*]}"
+grep -q 'resident memory (RSS)' "${files[@]}" || fail "--stats-file wrote no summary"
+try "$launcher" run --quiet --stats -- true
+[[ $(wc -l <<<"$errors") -lt 16 && $errors == *'not hakmem'* ]] || fail "--stats is no summary: $errors"
+try "$launcher" run --quiet --stats=full -- true
+[[ $errors == *'not hakmem'*malloc_slow* ]] || fail "--stats=full lacks something"
+try "$launcher" run --quiet --stats=prometheus -- true
+[[ $errors == '# HELP hakmem_'* ]] || fail "--stats=prometheus: $errors"
+expect 143 '' 'resident memory' "$launcher" run --quiet --stats --set stats_signal=1 -- bash -c 'kill -TERM $$; sleep 1'
 mkfifo "$scratch/pipe"
 cat "$scratch/pipe" >"$scratch/from-pipe" &
 expect 0 '' '^$' "$launcher" run --quiet --stats=json --stats-file "$scratch/pipe" true
