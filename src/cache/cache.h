@@ -71,11 +71,13 @@ HAK_INLINE uint32_t remote_count(const struct remote_entry *entry)
     return limit > room ? limit - room : 0;
 }
 
-/* Requests of one class that were seen, and the bytes of their objects beyond what was asked for.
- * If a sum gets large, both are halved. */
+/* Requests of one class that were seen, and the parts of their objects beyond what was asked for,
+ * in REQUEST_UNITS of an object. Short, so that the touched part of a thread's struct stays below a
+ * page: if a sum gets large, both are halved. */
+#define REQUEST_UNITS 256u
 struct request_sums {
-    uint32_t count;
-    uint32_t unused;
+    uint16_t count;
+    uint16_t unused;
 };
 
 struct cache {
@@ -123,11 +125,12 @@ HAK_INLINE struct object *bin_pop(struct bin *bin)
 HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, size_t size)
 {
     struct request_sums *sums = &cache->requests[class_index];
-    uint32_t count = sums->count + 1;
-    uint32_t unused = sums->unused + (uint32_t)(size_class_bytes(class_index) - size);
-    uint32_t shift = ((count | unused) >> 31) & 1;
-    atomic_store_relaxed(&sums->count, count >> shift);
-    atomic_store_relaxed(&sums->unused, unused >> shift);
+    uint32_t whole = (uint32_t)size_class_bytes(class_index), rest = whole - (uint32_t)size;
+    uint32_t count = sums->count + 1u;
+    uint32_t unused = sums->unused + (rest * REQUEST_UNITS + whole / 2) / whole;
+    uint32_t shift = ((count | unused) >> 15) & 1;
+    atomic_store_relaxed(&sums->count, (uint16_t)(count >> shift));
+    atomic_store_relaxed(&sums->unused, (uint16_t)(unused >> shift));
 }
 
 /* The key of a cache without a heap. It matches no owner word, so every free takes a slow path. */

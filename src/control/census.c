@@ -158,8 +158,9 @@ static void census_add_requests(struct census *census, const struct cache *cache
 {
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct request_sums *sums = &cache->requests[class_index];
+        uint64_t unused = atomic_load_relaxed(&sums->unused) * size_class_bytes(class_index);
         census->classes[class_index].requests_count += atomic_load_relaxed(&sums->count);
-        census->classes[class_index].unused_bytes += atomic_load_relaxed(&sums->unused);
+        census->classes[class_index].unused_bytes += unused / REQUEST_UNITS;
     }
 }
 
