@@ -183,6 +183,36 @@ static void test_many_whales(void **state)
     hak_trim(0);
 }
 
+/* Another mapping in the window's way: the frontier skips it, and the tables have a hole there. */
+static void test_a_hole_in_the_tables(void **state)
+{
+    enum { COUNT = 300 };
+    static void *blocks[COUNT];
+    const size_t hole = 400 * SUPERSLAB_SIZE;
+    (void)state;
+    hak_trim(0);
+    struct hak_summary before = summary_now();
+    size_t next = bits_align_up(hak__superslabs.frontier, SUPERSLAB_SLICES);
+    void *foreign = unit_occupy((uintptr_t)window_slice_address(next + 2 * SUPERSLAB_SLICES), hole);
+    size_t skipped = hak__superslabs.count;
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak_malloc(2 * MIB);
+        memset(blocks[i], 1, 16 * KIB);
+    }
+    REQUIRE_SIZE(hak__superslabs.count, >=, skipped);
+    REQUIRE_SIZE(hak__superslabs.frontier, >, next + hole / SLICE_SIZE);
+    struct hak_summary after = summary_now();
+    require_grown(blocks_of(&before), blocks_of(&after), COUNT * 16 * KIB);
+    require_grown(before.not_hakmem, after.not_hakmem, 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        hak_free(blocks[i]);
+    }
+    hak_trim(0);
+    munmap(foreign, hole);
+    after = summary_now();
+    require_grown(blocks_of(&before), blocks_of(&after), 0);
+}
+
 static uint32_t stop;
 
 static void *churn(void *argument)
@@ -269,6 +299,7 @@ int main(void)
         UNIT_TEST_WITH_KNOBS(test_kept_for_reuse),
         cmocka_unit_test(test_beside_busy_threads),
         cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_a_hole_in_the_tables),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
