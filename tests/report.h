@@ -18,20 +18,37 @@ static inline void report_take(void *argument, const char *text, size_t size)
     report->length += size;
 }
 
-/* The first figure of that name in the report: totals, counters and OS calls come before lists. */
-static inline size_t report_number(const char *name)
+/* A report as JSON, which the next call overwrites. For the main thread. */
+static inline struct report_text *report_now(void)
 {
-    static struct report_text report; /* for the main thread */
-    char quoted[64];
+    static struct report_text report;
     report.length = 0;
     hak_report(HAK_REPORT_JSON, report_take, &report);
     report.text[report.length] = '\0';
+    return &report;
+}
+
+/* The first figure of that name from `text` on. */
+static inline size_t report_number_at(const char *text, const char *name)
+{
+    char quoted[64];
     snprintf(quoted, sizeof quoted, "\"%s\":", name);
-    const char *at = strstr(report.text, quoted);
+    const char *at = strstr(text, quoted);
     if (at == NULL) {
         support_fail("the report has no %s\n", name);
     }
     return (size_t)strtoull(at + strlen(quoted), NULL, 10);
+}
+
+/* The first figure of that name in the report: totals, counters and OS calls come before lists. */
+static inline size_t report_number_in(const struct report_text *report, const char *name)
+{
+    return report_number_at(report->text, name);
+}
+
+static inline size_t report_number(const char *name)
+{
+    return report_number_in(report_now(), name);
 }
 
 /* All calls into the kernel but futex, which is another thread's doing. */

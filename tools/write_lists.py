@@ -18,7 +18,7 @@ NEVER = "never"
 OPTIONS_PAGE = """\
 # Run options
 
-`tools/write_lists.py` writes this page from the tables in `src/core/options_table.h`.
+`tools/write_lists.py` writes this page from the tables in `src/core/option_list.h`.
 
 An option is an environment variable: `HAKMEM_` and the name in capitals. hakmem reads all options once, when the
 process starts. With the launcher, write `./hakmem run --set purge_delay_ms=100 -- PROGRAM`.
@@ -57,13 +57,14 @@ Most programs need no change. Measure first: `./hakmem run --stats -- PROGRAM` s
 
 ## Where the report goes
 
-With `HAKMEM_STATS`, the process writes a report when it exits. A process that ends by `_exit` or by a signal writes
-none. For example, dash ends by `_exit`, so a shell script that dash runs writes no report.
+With `HAKMEM_STATS`, the process writes a report when it exits ([observability/summary.md](observability/summary.md)
+explains it). A process that ends by `_exit` or by a signal writes none, but see `HAKMEM_STATS_SIGNAL`. For example,
+dash ends by `_exit`, so a shell script that dash runs writes no report.
 
 The process opens the file of `HAKMEM_STATS_FILE` when it starts, so the workers of a server can report after they gave
 up root. Without a file, the process keeps a copy of standard error, because programs such as `ls` close standard error
 before they end. The descriptor of the file or copy has a number of 512 or more. exec closes it, and so does a
-forked child that does not report.
+forked child that does not report. If the name has a `%p`, a forked child opens a file of its own.
 
 In three cases the process opens the file by its name when it exits:
 
@@ -78,8 +79,8 @@ COUNTERS_PAGE = """\
 `tools/write_lists.py` writes this page from the table in `src/core/counters.h`.
 
 The counters say how often hakmem takes its slow paths, and which ones. Each heap and each thread counts for itself. The
-fast paths of malloc and free count nothing. `./hakmem run --stats -- PROGRAM` prints the sum of each counter, and the
-counters of each heap and thread that are not zero.
+fast paths of malloc and free count nothing. `./hakmem run --stats=full -- PROGRAM` prints the sum of each counter, and
+the counters of each heap and thread that are not zero.
 
 A bin holds free objects of one size class for one thread. A slab holds objects of one size class for one heap. A span
 is an allocation of 64 KiB to 2 MiB. A huge allocation is larger; the code calls it a whale.
@@ -205,7 +206,7 @@ def shown(kind, place, profile, knobs):
 def options():
     by_profile = dict(profiles())
     rows, advices = [], []
-    for kind, name, place, help_text, advice in table("src/core/options_table.h", "OPTIONS"):
+    for kind, name, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
         values = " | ".join(shown(kind, place, profile, knobs) for profile, knobs in by_profile.items())
         rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} |")
         advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)

@@ -71,6 +71,15 @@ HAK_INLINE uint32_t remote_count(const struct remote_entry *entry)
     return limit > room ? limit - room : 0;
 }
 
+/* Requests of one class that were seen, and the parts of their objects beyond what was asked for,
+ * in REQUEST_UNITS of an object. Short, so that the touched part of a thread's struct stays below a
+ * page: if a sum gets large, both are halved. */
+#define REQUEST_UNITS 256u
+struct request_sums {
+    uint16_t count;
+    uint16_t unused;
+};
+
 struct cache {
     uint32_t key;             /* = slabs->key; read by free */
     int32_t countdown;        /* bytes that malloc hands out before it takes the slow path */
@@ -84,6 +93,7 @@ struct cache {
     uint8_t refills[CLASS_COUNT]; /* since the last overflow or flush, up to 32 KiB (rule 3) */
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
+    struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
@@ -108,6 +118,19 @@ HAK_INLINE struct object *bin_pop(struct bin *bin)
     bin->head = next;
     bin->room++;
     return object;
+}
+
+/* Notes a request of `size` bytes that got an object of the class, for the estimate of rounding in
+ * summaries. Owner thread; reports read the sums relaxed. */
+HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, size_t size)
+{
+    struct request_sums *sums = &cache->requests[class_index];
+    uint32_t whole = (uint32_t)size_class_bytes(class_index), rest = whole - (uint32_t)size;
+    uint32_t count = sums->count + 1u;
+    uint32_t unused = sums->unused + (rest * REQUEST_UNITS + whole / 2) / whole;
+    uint32_t shift = ((count | unused) >> 15) & 1;
+    atomic_store_relaxed(&sums->count, (uint16_t)(count >> shift));
+    atomic_store_relaxed(&sums->unused, (uint16_t)(unused >> shift));
 }
 
 /* The key of a cache without a heap. It matches no owner word, so every free takes a slow path. */

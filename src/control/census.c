@@ -51,6 +51,15 @@ uint64_t hak__census_bytes_cached(const struct census *census)
     return bytes;
 }
 
+uint64_t hak__census_slab_bytes(const struct census *census)
+{
+    uint64_t bytes = 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        bytes += census->classes[class_index].slab_bytes;
+    }
+    return bytes;
+}
+
 /* Objects in a bin. A bin that is just changing its limit may seem to hold less than none: that
  * counts as empty. */
 static uint64_t census_bin_objects(const struct cache *cache, uint32_t class_index)
@@ -128,6 +137,7 @@ static void census_count_slabs(struct census *census, struct heap *heap)
     }
     census->spans_count += heap->spans.totals.count;
     census->span_bytes += heap->spans.totals.bytes;
+    census_add_counters(census, counters); /* under the lock: another report may put them back */
     lock_release(&heap->lock);
 }
 
@@ -141,7 +151,17 @@ static void census_count_heaps(struct census *census)
         census->heaps_count++;
         census->heaps_parked_count += atomic_load_relaxed(&heap->threads_count) == 0 ? 1 : 0;
         census->span_cached_bytes += hak__census_span_cached_bytes(heap);
-        census_add_counters(census, &heap->slabs.counters);
+    }
+}
+
+/* Requests that threads have seen, those of ended threads included. */
+static void census_add_requests(struct census *census, const struct cache *cache)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct request_sums *sums = &cache->requests[class_index];
+        uint64_t unused = atomic_load_relaxed(&sums->unused) * size_class_bytes(class_index);
+        census->classes[class_index].requests_count += atomic_load_relaxed(&sums->count);
+        census->classes[class_index].unused_bytes += unused / REQUEST_UNITS;
     }
 }
 
@@ -150,6 +170,7 @@ static void census_count_threads(struct census *census)
     uint64_t cached_counts[CLASS_COUNT] = {0};
     for (const struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
         census_add_counters(census, &thread->cache.counters);
+        census_add_requests(census, &thread->cache);
         if (hak__thread_is_used(thread)) { /* others are empty, or lost to fork's child */
             census->threads_count++;
             census_add_cached(&thread->cache, cached_counts);
@@ -160,13 +181,9 @@ static void census_count_threads(struct census *census)
     }
 }
 
-void hak__census_take(struct census *census)
+/* Inside the gate, which it leaves. */
+static void census_take(struct census *census)
 {
-    *census = (struct census){.spans_count = 0};
-    if (!hak__gate_enter_patiently()) {
-        /* A signal handler that interrupted an operation asks for the figures: it gets zeroes. */
-        return;
-    }
     hak__emergency_settle();
     census_count_heaps(census);
     census_count_threads(census);
@@ -174,4 +191,22 @@ void hak__census_take(struct census *census)
     census->whales = hak__whale_totals();
     census->sampled = hak__sampled_totals();
     hak__gate_leave();
+}
+
+void hak__census_take(struct census *census)
+{
+    *census = (struct census){.spans_count = 0};
+    if (hak__gate_enter_patiently()) { /* else it is a handler that interrupted an operation */
+        census_take(census);
+    }
+}
+
+bool hak__census_take_soon(struct census *census)
+{
+    *census = (struct census){.spans_count = 0};
+    bool entered = hak__gate_enter();
+    if (entered) {
+        census_take(census);
+    }
+    return entered;
 }

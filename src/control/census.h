@@ -19,6 +19,8 @@ struct class_census {
     uint64_t carved_count;   /* cut so far; the rest of the slabs is not carved */
     uint64_t in_slabs_count; /* free, in their slabs */
     uint64_t cached_count;   /* free, in bins and remote buffers */
+    uint64_t requests_count; /* of the class that were seen */
+    uint64_t unused_bytes;   /* of their objects, beyond what was asked for */
 };
 
 struct census {
@@ -38,6 +40,9 @@ struct census {
 /* Fills `*census`. Begins at the gate, waits for the end of a fork, and takes one heap's lock at a
  * time. All is zero if this thread is inside an operation already. Any thread, no lock held. */
 HAK_HIDDEN void hak__census_take(struct census *census);
+/* The same for a signal handler: if a fork is under way, it gives up after a moment. False: all is
+ * zero. */
+HAK_HIDDEN bool hak__census_take_soon(struct census *census);
 
 /* Objects of one class that the program has in use. */
 HAK_HIDDEN uint64_t hak__census_in_use(const struct class_census *class_census);
@@ -47,6 +52,8 @@ HAK_HIDDEN uint64_t hak__census_objects_in_use(const struct census *census);
 HAK_HIDDEN uint64_t hak__census_bytes_in_use(const struct census *census);
 /* Bytes in thread caches, kept spans and kept whales. */
 HAK_HIDDEN uint64_t hak__census_bytes_cached(const struct census *census);
+/* Bytes of slabs. */
+HAK_HIDDEN uint64_t hak__census_slab_bytes(const struct census *census);
 
 /* Bytes of the spans that a heap keeps; bytes in the bins and the remote buffer of a thread. Any
  * thread, no lock. Exact while the heap's users are at rest. */

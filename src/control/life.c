@@ -13,12 +13,11 @@
 #include <link.h>
 #include <pthread.h>
 
-#include "base/bits.h"
 #include "base/text.h"
+#include "control/last_report.h"
 #include "control/scavenger.h"
 #include "core/diagnose.h"
 #include "core/options.h"
-#include "hakmem/stats.h"
 #include "heap/heap.h"
 #include "os/os.h"
 
@@ -136,33 +135,11 @@ static void life_forget_announce(char **environment)
     *kept = NULL;
 }
 
-/* True if this process writes a report at its end. */
-static bool life_reports(void)
-{
-    uint64_t process = hak__settings.stats_process;
-    return hak__settings.stats != STATS_NONE && (process == 0 || process == hak__os_process_id());
-}
-
-/* The file for the report, opened at the start. At the end a server's worker may have no right to
- * open it, and programs such as ls have closed standard error. */
-static struct os_kept life_stats_file = {-1, 0, 0};
-
-/* A child that does not report closes the file: a daemon would keep its starter's pipe open. */
-static void life_forget_report(void)
-{
-    if (life_stats_file.descriptor >= 0 && !life_reports()) {
-        if (hak__os_is_kept(&life_stats_file)) {
-            hak__os_close(life_stats_file.descriptor);
-        }
-        life_stats_file.descriptor = -1;
-    }
-}
-
 static void life_fork_child(void)
 {
     hak__fork_child();
     hak__scavenger_start(); /* the first process has reported what it cannot do */
-    life_forget_report();
+    hak__last_report_fork_child();
 }
 
 /* 101 is the first priority that programs may use. Only glibc passes main's arguments. */
@@ -179,11 +156,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     }
     struct life_search own = life_own_object();
     life_stay(&own);
-    if (life_reports()) {
-        life_stats_file = hak__settings.stats_file == NULL
-                              ? hak__os_keep(2)
-                              : hak__os_keep_append(hak__settings.stats_file);
-    }
+    hak__last_report_begin();
     if (hak__settings.announce_process == hak__os_process_id()) {
         life_announce(own.path);
         life_forget_announce(environment);
@@ -192,98 +165,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
 
 /* --- end --- */
 
-/* Collects the report to write it at once, because several processes may append to one file. */
-struct life_report {
-    char *data; /* NULL: no memory; each piece is written as it comes */
-    size_t size;
-    size_t length;
-    int descriptor;
-    int error; /* of the last write that failed; 0: all is written */
-};
-
-static void life_write(struct life_report *report, const char *data, size_t size)
-{
-    int error = 0;
-    if (report->descriptor == 2) {
-        hak__os_write_error(data, size);
-    } else {
-        error = hak__os_write(report->descriptor, data, size);
-    }
-    report->error = error != 0 ? error : report->error;
-}
-
-static void life_collect(void *argument, const char *piece, size_t size)
-{
-    struct life_report *report = argument;
-    if (report->size - report->length < size) {
-        life_write(report, report->data, report->length);
-        report->length = 0;
-    }
-    if (report->size < size) {
-        life_write(report, piece, size);
-        return;
-    }
-    for (size_t i = 0; i < size; i++) {
-        report->data[report->length++] = piece[i];
-    }
-}
-
-/* Bytes for a report: the fixed part takes some 30 KiB, and each heap and thread has a line with
- * all its counters. */
-static size_t life_report_size(void)
-{
-    struct hak_stats stats;
-    hak_stats_get(&stats);
-    size_t lines = stats.heaps_count + stats.threads_count;
-    return bits_align_up(((size_t)64 << 10) + lines * 1024, hak__os_page_size());
-}
-
-static int life_report(int descriptor)
-{
-    struct life_report report = {NULL, life_report_size(), 0, descriptor, 0};
-    void *memory = NULL;
-    if (hak__os_map(report.size, hak__os_page_size(), &memory) != 0) {
-        report.size = 0;
-    }
-    report.data = memory;
-    hak_report(hak__settings.stats == STATS_JSON ? HAK_REPORT_JSON : HAK_REPORT_TEXT, life_collect,
-               &report);
-    life_write(&report, report.data, report.length);
-    if (report.size != 0) {
-        hak__os_discard(memory, report.size);
-    }
-    return report.error;
-}
-
-static void life_complain_of_file(int error)
-{
-    char line[1024 + 128]; /* a path from the options and a sentence */
-    struct text text = {line, sizeof line - 1, 0};
-    hak__text_put(&text, "hakmem: cannot write the report to ");
-    hak__text_put(&text, hak__settings.stats_file);
-    hak__text_put(&text, ": ");
-    hak__text_put(&text, hak__os_file_error(error));
-    line[text.length++] = '\n';
-    hak__os_write_error(line, text.length);
-}
-
 __attribute__((destructor)) static void life_end(void)
 {
-    if (!life_reports()) {
-        return;
-    }
-    bool kept = hak__os_is_kept(&life_stats_file);
-    if (hak__settings.stats_file == NULL) {
-        life_report(kept ? life_stats_file.descriptor : 2);
-        return;
-    }
-    int descriptor =
-        kept ? life_stats_file.descriptor : hak__os_open_append(hak__settings.stats_file);
-    int error = descriptor < 0 ? descriptor : life_report(descriptor);
-    if (error != 0) {
-        life_complain_of_file(error);
-    }
-    if (descriptor >= 0) {
-        hak__os_close(descriptor);
-    }
+    hak__last_report_at_exit();
 }

@@ -8,7 +8,8 @@
 #include "base/text.h"
 #include "core/knobs.h"
 #include "core/limits.h"
-#include "core/options_table.h"
+#include "core/option_list.h"
+#include "core/option_table.h"
 #include "os/os.h"
 
 #define KIB(count) (UINT64_C(count) << 10)
@@ -83,33 +84,13 @@ static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAUL
 struct knobs hak__knobs = KNOBS_DEFAULT;
 struct settings hak__settings = {.profile = "default", .sample_bytes = UINT64_MAX};
 
-enum option_kind {
-    KIND_PROFILE,        /* const char * */
-    KIND_MILLISECONDS,   /* uint32_t, UINT32_MAX is never */
-    KIND_NUMBER,         /* uint32_t */
-    KIND_BYTES_32,       /* uint32_t */
-    KIND_BYTES,          /* uint64_t */
-    KIND_BYTES_OR_NEVER, /* uint64_t, UINT64_MAX is never */
-    KIND_SWITCH,         /* bool */
-    KIND_STATS,          /* uint32_t, enum stats_format */
-    KIND_PATH,           /* const char * */
-    KIND_PROCESS         /* uint64_t */
-};
-
-struct option {
-    const char *name;
-    const char *help;
-    void *place;
-    enum option_kind kind;
-};
-
 #define X(kind, name, place, help, advice) {#name, help, &(place), KIND_##kind},
-static const struct option option_table[] = {OPTIONS(X)};
+const struct option hak__option_table[] = {OPTIONS(X)};
 #undef X
-#define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
+const uint32_t hak__option_count = sizeof hak__option_table / sizeof hak__option_table[0];
 
 /* By enum stats_format. */
-static const char *const option_stats_names[] = {"none", "text", "json"};
+const char *const hak__option_stats_names[] = {"none", "summary", "full", "json", "prometheus"};
 
 /* Copies, because programs that rename themselves (setproctitle) write over the environment. */
 #define OPTION_PATH_SIZE 1024 /* option_allowed says so, too */
@@ -142,8 +123,8 @@ static const char *const option_allowed[] = {
     [KIND_BYTES] = "a number of bytes below 2^64, such as 4096, 64k or 1m",
     [KIND_BYTES_OR_NEVER] = "never or a number of bytes below 2^64 - 1, such as 4096, 64k or 1m",
     [KIND_SWITCH] = "0 or 1",
-    [KIND_STATS] = "none, text or json",
-    [KIND_PATH] = "a path shorter than 1024 bytes",
+    [KIND_STATS] = "none, summary, full, json or prometheus",
+    [KIND_PATH] = "a path shorter than 1024 bytes, with %p for the process id and %% for a percent",
     [KIND_PROCESS] = "a process id, or 0",
 };
 
@@ -200,9 +181,10 @@ static bool option_set_switch(bool *place, const char *value)
 
 static bool option_set_stats(const char *value)
 {
-    for (uint32_t format = STATS_NONE; format <= STATS_JSON; format++) {
-        bool digit = value[0] == (char)('0' + format) && value[1] == '\0' && format != STATS_JSON;
-        if (digit || hak__text_equal(value, option_stats_names[format])) {
+    static const char *const others[] = {"0", "1", "text"};
+    for (uint32_t format = STATS_NONE; format <= STATS_PROMETHEUS; format++) {
+        if (hak__text_equal(value, hak__option_stats_names[format]) ||
+            (format <= STATS_FULL && hak__text_equal(value, others[format]))) {
             hak__settings.stats = format;
             return true;
         }
@@ -224,6 +206,11 @@ static bool option_set_path(const char **place, const char *value)
     }
     if (length == OPTION_PATH_SIZE) { /* looked at first: a refused value changes nothing */
         return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (value[i] == '%' && value[++i] != 'p' && value[i] != '%') {
+            return false;
+        }
     }
     for (size_t i = 0; i <= length; i++) {
         copy[i] = value[i];
@@ -283,12 +270,13 @@ static void option_read(const char *string, bool profile_pass)
     if (name == NULL || hak__text_after(string, OPTION_TEST_PREFIX) != NULL) {
         return;
     }
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const char *value = option_value_of(name, option_table[i].name);
+    for (uint32_t i = 0; i < hak__option_count; i++) {
+        const char *value = option_value_of(name, hak__option_table[i].name);
         if (value != NULL) {
-            bool due = (option_table[i].kind == KIND_PROFILE) == profile_pass && *value != '\0';
-            if (due && !option_set(&option_table[i], value)) {
-                option_refuse(string, "must be ", option_allowed[option_table[i].kind]);
+            bool due =
+                (hak__option_table[i].kind == KIND_PROFILE) == profile_pass && *value != '\0';
+            if (due && !option_set(&hak__option_table[i], value)) {
+                option_refuse(string, "must be ", option_allowed[hak__option_table[i].kind]);
             }
             return;
         }
@@ -348,74 +336,4 @@ void hak__options_read(char *const *environment)
             options_read_all(environment);
         }
     }
-}
-
-/* Writes bytes as a user would write them: 8m, not 8388608. */
-static void option_put_bytes(struct text *text, uint64_t bytes)
-{
-    const char *const suffixes[] = {"", "k", "m", "g", "t"};
-    unsigned unit = 0;
-    while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < sizeof suffixes / sizeof suffixes[0]) {
-        bytes /= 1024;
-        unit++;
-    }
-    hak__text_put_unsigned(text, bytes);
-    hak__text_put(text, suffixes[unit]);
-}
-
-static void option_put_value(struct text *text, const struct option *option)
-{
-    const char *string = NULL;
-    switch (option->kind) {
-    case KIND_PROFILE:
-    case KIND_PATH:
-        string = *(const char *const *)option->place;
-        hak__text_put(text, string != NULL ? string : "");
-        break;
-    case KIND_MILLISECONDS: {
-        uint32_t ms = *(const uint32_t *)option->place;
-        if (ms == UINT32_MAX) {
-            hak__text_put(text, "never");
-        } else {
-            hak__text_put_unsigned(text, ms);
-        }
-        break;
-    }
-    case KIND_NUMBER:
-        hak__text_put_unsigned(text, *(const uint32_t *)option->place);
-        break;
-    case KIND_BYTES_32:
-        option_put_bytes(text, *(const uint32_t *)option->place);
-        break;
-    case KIND_BYTES:
-    case KIND_BYTES_OR_NEVER:
-        if (*(const uint64_t *)option->place == UINT64_MAX) {
-            hak__text_put(text, "never");
-        } else {
-            option_put_bytes(text, *(const uint64_t *)option->place);
-        }
-        break;
-    case KIND_SWITCH:
-        hak__text_put(text, *(const bool *)option->place ? "1" : "0");
-        break;
-    case KIND_STATS:
-        hak__text_put(text, option_stats_names[*(const uint32_t *)option->place]);
-        break;
-    case KIND_PROCESS:
-        hak__text_put_unsigned(text, *(const uint64_t *)option->place);
-        break;
-    }
-}
-
-bool hak__options_view(uint32_t index, struct option_view *view)
-{
-    if (index >= OPTION_COUNT) {
-        return false;
-    }
-    view->name = option_table[index].name;
-    view->help = option_table[index].help;
-    struct text text = {view->value, sizeof view->value - 1, 0};
-    option_put_value(&text, &option_table[index]);
-    view->value[text.length] = '\0';
-    return true;
 }

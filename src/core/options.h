@@ -9,12 +9,13 @@
 
 #include "base/compiler.h"
 
-enum stats_format { STATS_NONE = 0, STATS_TEXT, STATS_JSON };
+/* STATS_SUMMARY: the summary for people; STATS_FULL: and all other figures after it. */
+enum stats_format { STATS_NONE = 0, STATS_SUMMARY, STATS_FULL, STATS_JSON, STATS_PROMETHEUS };
 
 /* The options that slow paths do not read; the others are knobs (core/knobs.h). */
 struct settings {
     const char *profile;       /* name of the profile in force */
-    const char *stats_file;    /* NULL: standard error. A copy of the variable's value */
+    const char *stats_file;    /* NULL: standard error. A copy of the variable's value, with %p */
     const char *profile_file;  /* NULL: no profile at exit. A copy of the variable's value */
     uint64_t sample_bytes;     /* bytes from one sample to the next on average; UINT64_MAX: none */
     const char *heap_map_file; /* NULL: none. A copy, too; "%p" stands for the process id */
@@ -22,6 +23,7 @@ struct settings {
     uint64_t announce_process; /* id of the process that announces hakmem at start; 0: none */
     uint32_t stats;            /* enum stats_format */
     bool keep_deepbind;        /* dlopen keeps RTLD_DEEPBIND */
+    bool stats_signal;         /* a signal that ends the process lets it report first */
     bool scavenger;            /* a background thread returns free memory while the program idles */
 };
 HAK_HIDDEN extern struct settings hak__settings;

@@ -135,6 +135,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     uint64_t period = 0;
     if (counted) {
         period = hak__thread_countdown_ended(thread, size);
+        cache_note_request(&thread->cache, class_index, size);
     } else if (sampling_is_on()) {
         period = malloc_count_sample(size);
     }

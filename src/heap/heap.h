@@ -163,11 +163,15 @@ HAK_HIDDEN void hak__heap_part_all_but(const struct heap *own);
 /* The first of all heaps; follow `next`. Any thread. */
 HAK_HIDDEN struct heap *hak__heap_first(void);
 
-/* metadata.c. Returns `size` bytes, at most METADATA_CHUNK_SIZE, of zeroed memory at a cache line.
- * It is never freed. NULL: no memory. No lock held. */
+/* metadata.c. Returns `size` bytes, less than METADATA_CHUNK_SIZE, of zeroed memory at a cache
+ * line. It is never freed. NULL: no memory. No lock held. */
 HAK_HIDDEN void *hak__metadata_allocate(size_t size);
 /* Bytes mapped for such memory. Any thread. */
 HAK_HIDDEN size_t hak__metadata_bytes(void);
+/* The chunks of METADATA_CHUNK_SIZE bytes that were mapped for it, without the first: the newest
+ * one, and the one before `chunk`. NULL: there are no more. Any thread. */
+HAK_HIDDEN const void *hak__metadata_newest(void);
+HAK_HIDDEN const void *hak__metadata_before(const void *chunk);
 
 /* The heap whose slab set this is. */
 HAK_INLINE struct heap *heap_of_slabs(struct slab_set *slabs)

@@ -7,20 +7,48 @@
 #include "region/window.h"
 
 /* State, under HEAPS. */
-static unsigned char *metadata_chunk; /* the free rest of the newest chunk */
-static size_t metadata_left;          /* bytes of that rest */
-static size_t shared_metadata_bytes;  /* mapped for chunks, without the first */
+static unsigned char *metadata_chunk;                /* the free rest of the newest chunk */
+static size_t metadata_left;                         /* bytes of that rest */
+static size_t shared_metadata_bytes;                 /* mapped for chunks, without the first */
+static struct metadata_head *shared_metadata_newest; /* read without the lock */
+
+/* At the start of each chunk but the first. Constant once the chunk is listed. */
+struct metadata_head {
+    struct metadata_head *before;
+};
 
 size_t hak__metadata_bytes(void)
 {
     return hak__window_room_bytes() + atomic_load_relaxed(&shared_metadata_bytes);
 }
 
-/* Under HEAPS. */
-static void metadata_begin(void *chunk)
+const void *hak__metadata_newest(void)
 {
-    metadata_chunk = chunk;
-    metadata_left = METADATA_CHUNK_SIZE;
+    /* acquire: pairs with the release in metadata_list */
+    return atomic_load_acquire(&shared_metadata_newest);
+}
+
+const void *hak__metadata_before(const void *chunk)
+{
+    return ((const struct metadata_head *)chunk)->before;
+}
+
+/* Begins a chunk whose first `used` bytes are taken. Under HEAPS. */
+static void metadata_begin(void *chunk, size_t used)
+{
+    metadata_chunk = (unsigned char *)chunk + used;
+    metadata_left = METADATA_CHUNK_SIZE - used;
+}
+
+/* Under HEAPS. */
+static void metadata_list(void *chunk)
+{
+    struct metadata_head *head = chunk;
+    head->before = shared_metadata_newest;
+    metadata_begin(chunk, HAK_CACHE_LINE);
+    atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + METADATA_CHUNK_SIZE);
+    /* release: pairs with the acquire in hak__metadata_newest */
+    atomic_store_release(&shared_metadata_newest, head);
 }
 
 static void *metadata_take(size_t size)
@@ -28,7 +56,7 @@ static void *metadata_take(size_t size)
     void *memory = NULL;
     lock_acquire(&hak__heaps_lock);
     if (metadata_chunk == NULL) {
-        metadata_begin(hak__window_room());
+        metadata_begin(hak__window_room(), 0);
     }
     if (metadata_left >= size) {
         memory = metadata_chunk;
@@ -45,8 +73,7 @@ static bool metadata_add_chunk(void *chunk, size_t size)
     lock_acquire(&hak__heaps_lock);
     bool wanted = metadata_left < size;
     if (wanted) {
-        metadata_begin(chunk);
-        atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + METADATA_CHUNK_SIZE);
+        metadata_list(chunk);
     }
     lock_release(&hak__heaps_lock);
     return wanted;
@@ -55,7 +82,7 @@ static bool metadata_add_chunk(void *chunk, size_t size)
 void *hak__metadata_allocate(size_t size)
 {
     size = bits_align_up(size, HAK_CACHE_LINE);
-    HAK_ASSERT(size <= METADATA_CHUNK_SIZE);
+    HAK_ASSERT(size <= METADATA_CHUNK_SIZE - HAK_CACHE_LINE);
     for (;;) {
         void *memory = metadata_take(size);
         if (memory != NULL) {

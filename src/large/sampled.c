@@ -42,6 +42,17 @@ size_t hak__sampled_bytes(size_t slice)
     return size_class_bytes(atomic_load_relaxed(&sampled_slice(slice)->class_index));
 }
 
+/* Slices that one object needs at least. */
+static uint32_t sampled_slices(size_t bytes)
+{
+    return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
+}
+
+uint32_t hak__sampled_slices(size_t slice)
+{
+    return sampled_slices(hak__sampled_bytes(slice));
+}
+
 /* Under SAMPLED. */
 static void sampled_account(uint64_t objects, uint64_t bytes, uint64_t slices)
 {
@@ -79,12 +90,6 @@ static void sampled_unlist(struct sampled_slice *slice)
     if (slice->next != NULL) {
         slice->next->previous = slice->previous;
     }
-}
-
-/* Slices that one object needs at least. */
-static uint32_t sampled_slices(size_t bytes)
-{
-    return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
 }
 
 /* Under SAMPLED. NULL: no memory. */

@@ -23,6 +23,9 @@ HAK_HIDDEN void hak__sampled_free(void *object);
 /* Usable bytes of the objects in a slice whose owner word is OWNER_SAMPLED. Any thread, no lock. */
 HAK_HIDDEN size_t hak__sampled_bytes(size_t slice);
 
+/* Slices from such a slice on that hold one object, or several. Any thread, no lock. */
+HAK_HIDDEN uint32_t hak__sampled_slices(size_t slice);
+
 /* Objects in use and their bytes, and the slices that hold them. Any thread; each is exact at rest.
  */
 struct sampled_totals {

@@ -440,3 +440,8 @@ struct whale_cache_totals hak__whale_cache_totals(void)
 {
     return (struct whale_cache_totals){cache_size, cache_mapped};
 }
+
+struct whale_view hak__whale_cache_table(void)
+{
+    return (struct whale_view){(uintptr_t)cache_table, cache_mapped, 0, false};
+}

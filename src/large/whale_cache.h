@@ -51,6 +51,8 @@ HAK_INLINE void whale_uncount(struct whale whale)
 
 /* Offers all ranges to the list (whale_list.h). The caller holds WHALES. */
 HAK_HIDDEN void hak__whale_cache_list(struct whale_list *list);
+/* The table itself; size 0 if it was not mapped. The caller holds WHALES. */
+HAK_HIDDEN struct whale_view hak__whale_cache_table(void);
 
 struct whale_cache_totals {
     size_t bytes;          /* of the address ranges in the cache */

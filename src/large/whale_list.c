@@ -19,6 +19,14 @@ void hak__whale_list_offer(struct whale_list *list, struct whale_view view)
     list->views[at] = view;
 }
 
+struct whale_tables hak__whale_tables(void)
+{
+    lock_acquire(&hak__whale_lock);
+    struct whale_tables tables = {hak__whale_registry_table(), hak__whale_cache_table()};
+    lock_release(&hak__whale_lock);
+    return tables;
+}
+
 bool hak__whale_list_next(struct whale_list *list)
 {
     list->count = 0;

@@ -30,6 +30,14 @@ struct whale_list {
  * no more. Takes WHALES. The caller is inside the gate and holds no lock. */
 HAK_HIDDEN bool hak__whale_list_next(struct whale_list *list);
 
+/* The memory of the tables about whales. Takes WHALES. It may be unmapped at any moment after that,
+ * so the caller only asks the kernel about it. */
+struct whale_tables {
+    struct whale_view registry; /* size 0: there is none yet */
+    struct whale_view cache;    /* size 0: it is still the first one, in the library's own data */
+};
+HAK_HIDDEN struct whale_tables hak__whale_tables(void);
+
 /* For registry and cache, under WHALES: puts the whale into the list if it belongs there. */
 HAK_HIDDEN void hak__whale_list_offer(struct whale_list *list, struct whale_view view);
 

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "os/os.h"
+#include "region/superslab.h"
 
 /* Places of the first table. 256 are 6 KiB, two OS pages. Twice: a program with few whales touches
  * one page more. Half: the table grows once more in programs with more than 64 whales. */
@@ -85,6 +86,7 @@ void hak__whale_registry_add(struct whale whale)
 {
     registry_promised++;
     registry_store(whale);
+    hak__superslab_note_whales(registry_bytes);
 }
 
 bool hak__whale_registry_insert(struct whale whale)
@@ -100,6 +102,7 @@ bool hak__whale_registry_insert(struct whale whale)
 void hak__whale_registry_put_back(struct whale whale)
 {
     registry_store(whale);
+    hak__superslab_note_whales(registry_bytes);
 }
 
 /* The place of the whale that starts at `address`; SIZE_MAX: there is none. */
@@ -142,6 +145,7 @@ struct whale hak__whale_registry_remove(uintptr_t address)
     registry_count--;
     registry_promised--;
     registry_bytes -= whale.size;
+    hak__superslab_note_whales(registry_bytes);
     return whale;
 }
 
@@ -171,6 +175,11 @@ void hak__whale_registry_list(struct whale_list *list)
             hak__whale_list_offer(list, (struct whale_view){whale->address, whale->size, 0, false});
         }
     }
+}
+
+struct whale_view hak__whale_registry_table(void)
+{
+    return (struct whale_view){(uintptr_t)registry_table, registry_mapped, 0, false};
 }
 
 struct whale_totals hak__whale_registry_totals(void)

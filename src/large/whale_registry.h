@@ -28,6 +28,8 @@ HAK_HIDDEN struct whale hak__whale_registry_find(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_containing(uintptr_t address);
 /* Offers all whales to the list (whale_list.h). */
 HAK_HIDDEN void hak__whale_registry_list(struct whale_list *list);
+/* The table itself; size 0: there is none yet. */
+HAK_HIDDEN struct whale_view hak__whale_registry_table(void);
 /* The figures of live whales and of the table; the others are 0. */
 HAK_HIDDEN struct whale_totals hak__whale_registry_totals(void);
 

@@ -134,9 +134,8 @@ static void look_decide(struct heap_look *look, const struct superslab *maps, ui
     }
     for (; sampled != 0; sampled &= sampled - 1) {
         uint32_t i = bits_lowest(sampled);
-        size_t bytes = hak__sampled_bytes(look->index * SUPERSLAB_SLICES + i);
-        look_mark(look, maps->free, i, (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT),
-                  SLICE_SAMPLED);
+        size_t slice = look->index * SUPERSLAB_SLICES + i;
+        look_mark(look, maps->free, i, hak__sampled_slices(slice), SLICE_SAMPLED);
     }
     for (; spans != 0; spans &= spans - 1) {
         uint32_t i = bits_lowest(spans);

@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 #include "control/census.h"
-#include "control/report_writer.h"
+#include "observe/report_writer.h"
 #include "core/size_class.h"
 #include "hakmem/stats.h"
 #include "large/whale_list.h"

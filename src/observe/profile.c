@@ -3,7 +3,7 @@
 #include "hakmem/profile.h"
 
 #include "base/bits.h"
-#include "control/report_writer.h"
+#include "observe/report_writer.h"
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "heap/heap.h"

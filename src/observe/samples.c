@@ -26,11 +26,11 @@ struct sample_record {
     bool is_object;  /* in a slice of sampled objects */
 };
 
-/* Records come in mappings of this size. Doubled: half the system calls. */
-#define SAMPLES_CHUNK_SIZE ((size_t)64 << 10)
-/* Buckets at first: enough for a heap of 2 GiB at one sample in 512 KiB. The table doubles when
+/* Records come in pieces of this size. */
+#define SAMPLES_CHUNK_SIZE ((size_t)16 << 10)
+/* Buckets at first: enough for a heap of 4 GiB at one sample in 512 KiB. The table doubles when
  * there are more records than buckets. */
-#define SAMPLES_BUCKETS_START ((size_t)4096)
+#define SAMPLES_BUCKETS_START (OS_PAGE_SIZE_MAX / sizeof(void *))
 
 static struct lock samples_lock = LOCK_INITIAL(LOCK_RANK_SAMPLES);
 /* Under SAMPLES. */
@@ -38,8 +38,7 @@ static struct sample_record **samples_buckets;
 static size_t samples_buckets_count; /* a power of two, or 0 */
 static size_t samples_count;
 static struct sample_record *samples_unused;
-static size_t shared_samples_bytes; /* read relaxed */
-uint64_t hak__sample_blocks;        /* read relaxed */
+uint64_t hak__sample_blocks; /* read relaxed */
 
 /* Numbers threads, from 1, as they first allocate or free a sample. */
 static HAK_TLS uint32_t samples_own_number;
@@ -59,21 +58,6 @@ static uint64_t samples_clock_ms(void)
     return hak__os_clock_us() / 1000;
 }
 
-size_t hak__samples_bytes(void)
-{
-    return atomic_load_relaxed(&shared_samples_bytes) + hak__stacks_bytes();
-}
-
-static void *samples_map(size_t size)
-{
-    void *memory;
-    if (hak__os_map(size, hak__os_page_size(), &memory) != 0) {
-        return NULL;
-    }
-    atomic_store_relaxed(&shared_samples_bytes, shared_samples_bytes + size);
-    return memory;
-}
-
 static struct sample_record **samples_bucket(uintptr_t address)
 {
     uint64_t hash = (uint64_t)address * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
@@ -84,10 +68,10 @@ static struct sample_record **samples_bucket(uintptr_t address)
 static bool samples_grow(void)
 {
     size_t count = samples_buckets_count == 0 ? SAMPLES_BUCKETS_START : 2 * samples_buckets_count;
-    struct sample_record **old = samples_buckets,
-                         **grown = samples_map(count * sizeof(struct sample_record *));
+    struct sample_record **old = samples_buckets;
     size_t old_count = samples_buckets_count;
-    if (grown == NULL) {
+    void *grown;
+    if (hak__os_map(count * sizeof(struct sample_record *), OS_PAGE_SIZE_MAX, &grown) != 0) {
         return false;
     }
     samples_buckets = grown;
@@ -102,8 +86,6 @@ static bool samples_grow(void)
     }
     if (old_count != 0) {
         hak__os_discard(old, old_count * sizeof(struct sample_record *));
-        atomic_store_relaxed(&shared_samples_bytes,
-                             shared_samples_bytes - old_count * sizeof(struct sample_record *));
     }
     return true;
 }
@@ -111,7 +93,7 @@ static bool samples_grow(void)
 static struct sample_record *samples_pop_unused(void)
 {
     if (samples_unused == NULL) {
-        struct sample_record *records = samples_map(SAMPLES_CHUNK_SIZE);
+        struct sample_record *records = hak__metadata_allocate(SAMPLES_CHUNK_SIZE);
         if (records == NULL) {
             return NULL;
         }

@@ -35,9 +35,6 @@ HAK_INLINE bool sample_has_blocks(void)
     return HAK_UNLIKELY(atomic_load_relaxed(&hak__sample_blocks) != 0);
 }
 
-/* Bytes mapped for records. Any thread. */
-HAK_HIDDEN size_t hak__samples_bytes(void);
-
 /* Moments at which the live bytes of all stacks were noted, and now, on a clock in milliseconds. */
 struct samples_history {
     uint64_t times_ms[HISTORY_MAX];

@@ -3,16 +3,16 @@
 
 #include "base/atomics.h"
 #include "base/bits.h"
-#include "os/os.h"
+#include "heap/heap.h"
 
 #include <dlfcn.h>
 #include <string.h>
 #include <unwind.h>
 
-/* The table grows by mappings of this size. Doubled: half the system calls. */
-#define STACKS_CHUNK_SIZE ((size_t)256 << 10)
-/* Buckets of the hash table: two for each stack that fits. Half: longer searches in full tables. */
-#define STACKS_BUCKETS ((size_t)1 << 16)
+/* The table grows by pieces of this size. */
+#define STACKS_CHUNK_SIZE ((size_t)16 << 10)
+/* Buckets of the hash table, for some 10,000 stacks. Half: longer searches. */
+#define STACKS_BUCKETS (METADATA_CHUNK_SIZE / 2 / sizeof(void *))
 
 #pragma weak dlopen
 #pragma weak dlsym
@@ -31,7 +31,7 @@ static struct stack *stacks_newest;
 static struct stack *stacks_rest; /* the stack without frames: also for those that found no room */
 static unsigned char *stacks_chunk;
 static size_t stacks_left;
-static size_t shared_stacks_bytes; /* read relaxed */
+static size_t stacks_bytes; /* taken for stacks */
 static uint64_t history_ms[HISTORY_MAX];
 static uint32_t history_count;
 static uint64_t history_next_ms;
@@ -95,14 +95,15 @@ static void *stacks_take(size_t size)
 {
     size = bits_align_up(size, sizeof(uint64_t) * 2);
     if (stacks_left < size) {
-        void *chunk;
-        if (shared_stacks_bytes + STACKS_CHUNK_SIZE > STACKS_BYTES_MAX ||
-            hak__os_map(STACKS_CHUNK_SIZE, hak__os_page_size(), &chunk) != 0) {
+        void *chunk = stacks_bytes + STACKS_CHUNK_SIZE <= STACKS_BYTES_MAX
+                          ? hak__metadata_allocate(STACKS_CHUNK_SIZE)
+                          : NULL;
+        if (chunk == NULL) {
             return NULL;
         }
         stacks_chunk = chunk;
         stacks_left = STACKS_CHUNK_SIZE;
-        atomic_store_relaxed(&shared_stacks_bytes, shared_stacks_bytes + STACKS_CHUNK_SIZE);
+        stacks_bytes += STACKS_CHUNK_SIZE;
     }
     void *memory = stacks_chunk;
     stacks_chunk += size;
@@ -110,13 +111,10 @@ static void *stacks_take(size_t size)
     return memory;
 }
 
-static bool stacks_are_mapped(void)
+static bool stacks_have_buckets(void)
 {
-    size_t size = STACKS_BUCKETS * sizeof(struct stack *);
-    void *memory;
-    if (stacks_buckets == NULL && hak__os_map(size, hak__os_page_size(), &memory) == 0) {
-        stacks_buckets = memory;
-        atomic_store_relaxed(&shared_stacks_bytes, shared_stacks_bytes + size);
+    if (stacks_buckets == NULL) {
+        stacks_buckets = hak__metadata_allocate(STACKS_BUCKETS * sizeof(struct stack *));
     }
     return stacks_buckets != NULL;
 }
@@ -165,7 +163,7 @@ static struct stack *stack_find(const uintptr_t *frames, uint32_t depth)
 struct stack *hak__stack_of(const uintptr_t *frames, uint32_t depth)
 {
     /* The entry for stacks without room comes first, so that it always has room. */
-    if (!stacks_are_mapped() || (stacks_rest == NULL && stack_find(frames, 0) == NULL)) {
+    if (!stacks_have_buckets() || (stacks_rest == NULL && stack_find(frames, 0) == NULL)) {
         return NULL;
     }
     return stack_find(frames, depth);
@@ -212,9 +210,4 @@ uint32_t hak__stacks_history(uint64_t times_ms[HISTORY_MAX])
 struct stack *hak__stack_first(void)
 {
     return stacks_newest;
-}
-
-size_t hak__stacks_bytes(void)
-{
-    return atomic_load_relaxed(&shared_stacks_bytes);
 }

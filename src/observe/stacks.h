@@ -75,7 +75,5 @@ HAK_HIDDEN uint32_t hak__stacks_history(uint64_t times_ms[HISTORY_MAX]);
 
 /* The first of all stacks, newest first; follow `older`. */
 HAK_HIDDEN struct stack *hak__stack_first(void);
-/* Bytes mapped for stacks. Any thread. */
-HAK_HIDDEN size_t hak__stacks_bytes(void);
 
 #endif

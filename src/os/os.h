@@ -83,6 +83,9 @@ HAK_HIDDEN int hak__os_map_at(void *address, size_t size);
 HAK_HIDDEN int hak__os_extend(void *address, size_t size);
 /* Bytes mapped by the functions of this header. */
 HAK_HIDDEN uint64_t hak__os_mapped_bytes(void);
+/* The most bytes mapped so far, or since the last reset. */
+HAK_HIDDEN uint64_t hak__os_mapped_peak(void);
+HAK_HIDDEN void hak__os_reset_mapped_peak(void);
 /* Sets the hard limit: a call that would map more than `bytes` in all fails with -ENOMEM. */
 HAK_HIDDEN void hak__os_set_limit(uint64_t bytes);
 /* Maps `size` bytes anywhere at a multiple of `alignment`, a power of two and at least the OS page.
@@ -130,12 +133,24 @@ HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
  * resident page is resident. */
 HAK_HIDDEN void hak__os_resident_parts(const void *address, size_t size, size_t part,
                                        uint32_t *bytes);
+/* Looks which pages of a range are resident: the lowest bit of pages[i] says it of OS page i. For
+ * reports; the call is not counted. -ENOMEM: a part of the range is not mapped. */
+HAK_HIDDEN int hak__os_look(const void *address, size_t size, unsigned char *pages);
 /* Resident part of a range, in percent of its whole OS pages. It looks at the middle
  * OS_RESIDENT_SIZE_MAX bytes of a larger range. Any address and size. */
 HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
 /* Makes memory zero. Pages without memory stay without, unless they are few between others. Any
  * address and size. */
 HAK_HIDDEN void hak__os_clear(void *address, size_t size);
+
+/* Memory of the whole process, in bytes; UINT64_MAX: the kernel does not say. It opens files of
+ * /proc for a moment. */
+struct os_memory {
+    uint64_t rss;      /* resident now */
+    uint64_t peak_rss; /* the most that was resident since exec */
+    uint64_t swapped;  /* in swap areas, and so not resident */
+};
+HAK_HIDDEN struct os_memory hak__os_memory(void);
 
 /* Milliseconds of a monotonic clock with a resolution of a few milliseconds. It wraps after 49
  * days, so only differences have a meaning. */
@@ -162,6 +177,13 @@ HAK_HIDDEN void hak__os_wake_all(uint32_t *word);
  * the C library uses. Returns the argument for hak__os_restore_signals. */
 HAK_HIDDEN uint64_t hak__os_block_signals(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
+
+/* Lets `handler` run for a signal whose action is the default one, with all signals blocked
+ * meanwhile. Does nothing if the signal has another action. */
+HAK_HIDDEN void hak__os_catch_default(int signal, void (*handler)(int));
+/* Ends the process by the default action of the signal, in its handler. It returns if the kernel
+ * does not end this process, which is process 1 of a container. */
+HAK_HIDDEN void hak__os_end_by_signal(int signal);
 
 /* Writes `size` bytes to standard error; a failure is ignored. Programs may close descriptor 2 and
  * open a data file or a connection under its number. So it writes only if descriptor 2 is what it

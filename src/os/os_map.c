@@ -29,6 +29,7 @@ const char *const hak__os_call_names[OS_CALL_COUNT] = {"mmap",
                                                        "futex"};
 
 static uint64_t shared_mapped_bytes;
+static uint64_t shared_mapped_peak;
 static uint64_t shared_mapped_limit = UINT64_MAX;
 
 uint64_t hak__os_mapped_bytes(void)
@@ -44,6 +45,23 @@ void hak__os_set_limit(uint64_t bytes)
 void hak__os_uncharge(size_t size)
 {
     atomic_sub_relaxed(&shared_mapped_bytes, (uint64_t)size);
+}
+
+uint64_t hak__os_mapped_peak(void)
+{
+    return atomic_load_relaxed(&shared_mapped_peak);
+}
+
+void hak__os_reset_mapped_peak(void)
+{
+    atomic_store_relaxed(&shared_mapped_peak, hak__os_mapped_bytes());
+}
+
+void hak__os_note_peak(void)
+{
+    uint64_t bytes = hak__os_mapped_bytes(), peak = atomic_load_relaxed(&shared_mapped_peak);
+    while (bytes > peak && !atomic_cas_acquire(&shared_mapped_peak, &peak, bytes)) {
+    }
 }
 
 /* Before the system call, so that two threads cannot exceed the limit together. */
@@ -74,6 +92,7 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
         hak__os_uncharge(size);
         probe_hakmem_map_failed(size, (uint64_t) - *error);
     } else {
+        hak__os_note_peak();
         probe_hakmem_map((uintptr_t)result, size);
     }
     errno = saved;

@@ -55,6 +55,14 @@ int hak__os_populate(void *address, size_t size)
     return os_advise(OS_CALL_POPULATE, address, size, MADV_POPULATE_WRITE);
 }
 
+int hak__os_look(const void *address, size_t size, unsigned char *pages)
+{
+    int saved = errno;
+    int error = mincore((void *)(uintptr_t)address, size, pages) == 0 ? 0 : -errno;
+    errno = saved;
+    return error;
+}
+
 /* One byte for each OS page; its lowest bit says that the page is resident. */
 struct residency {
     unsigned char pages[OS_RESIDENT_SIZE_MAX / OS_PAGE_SIZE_MIN];
@@ -62,12 +70,9 @@ struct residency {
 
 static int os_look(const void *address, size_t size, struct residency *residency)
 {
-    int saved = errno;
     HAK_ASSERT(size <= OS_RESIDENT_SIZE_MAX);
     os_count(OS_CALL_RESIDENT);
-    int error = mincore((void *)(uintptr_t)address, size, residency->pages) == 0 ? 0 : -errno;
-    errno = saved;
-    return error;
+    return hak__os_look(address, size, residency->pages);
 }
 
 size_t hak__os_resident(const void *address, size_t size)

@@ -113,6 +113,8 @@ static void *os_grow(void *address, size_t old_size, size_t new_size, int flags)
         result = os_mremap(address, old_size, new_size, flags, NULL);
         if (result == MAP_FAILED) {
             hak__os_uncharge(new_size - old_size);
+        } else {
+            hak__os_note_peak();
         }
     }
     return result;

@@ -33,7 +33,7 @@ static void libc_write_error(void *argument, const char *piece, size_t size)
 
 HAK_API void malloc_stats(void)
 {
-    hak_report(HAK_REPORT_TEXT, libc_write_error, NULL);
+    hak_report(HAK_REPORT_SUMMARY, libc_write_error, NULL);
 }
 
 /* --- malloc_info: XML as glibc writes it; all heaps count as one --- */

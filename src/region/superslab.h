@@ -94,6 +94,15 @@ HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
 HAK_HIDDEN size_t hak__superslab_bytes_free(void);
 
+/* Tells how many bytes live whales have, for the peak below. Under WHALES. */
+HAK_HIDDEN void hak__superslab_note_whales(size_t bytes);
+/* After slices were taken: notes a new peak. Any thread. */
+HAK_HIDDEN void hak__superslab_note_peak(void);
+/* The most bytes that were in use at the same time, since start or the last reset: slices of slabs
+ * and spans, those that heaps keep included, and live whales. Any thread. */
+HAK_HIDDEN size_t hak__superslab_peak_bytes(void);
+HAK_HIDDEN void hak__superslab_reset_peak(void);
+
 /* Would taking `count` more slices set a new peak of slices in use since the last purge pass or
  * release? A hint. */
 HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
@@ -146,6 +155,8 @@ struct superslab_table {
     size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
     uint32_t freed_much;     /* see superslab_freed_much; relaxed */
     size_t taken_most;       /* peak of slices in use since the last purge; relaxed readers */
+    size_t whale_bytes;      /* of live whales (large/whale_registry.c); relaxed */
+    size_t peak_bytes;       /* the most bytes in slices in use and live whales; relaxed */
     size_t split_count;      /* superslabs that are split; under REGION, relaxed readers */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;

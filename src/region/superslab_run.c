@@ -39,6 +39,7 @@ static struct slice_run run_take_free(size_t count)
         run.zeroed = run.zeroed && superslab->dirty == 0;
         superslab->dirty = ~UINT64_C(0); /* slices in use are dirty */
     }
+    hak__superslab_note_peak();
     lock_release(&hak__region_lock);
     if (first != SIZE_MAX) {
         run.slice = first * SUPERSLAB_SLICES;

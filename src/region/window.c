@@ -129,6 +129,16 @@ size_t hak__window_table_bytes(void)
     return pair_bytes(&window_pairs[PAIR_SLICES]) + slabs;
 }
 
+bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high)
+{
+    if (pair >= PAIR_COUNT || pair_bytes(&window_pairs[pair]) == 0) {
+        return false;
+    }
+    *low = atomic_load_relaxed(&window_pairs[pair].low);
+    *high = atomic_load_relaxed(&window_pairs[pair].high);
+    return true;
+}
+
 size_t hak__window_room_bytes(void)
 {
     return pair_bytes(&window_pairs[PAIR_SLABS]) == 0 ? 0 : METADATA_CHUNK_SIZE;

@@ -1,9 +1,11 @@
-/* test_stats.c: hak_stats_get is exact for heaps at rest; hak_report is well-formed text and JSON
- * that agree. */
+/* test_stats.c: hak_stats_get is exact for heaps at rest; hak_report is well-formed text, JSON
+ * and Prometheus text that agree; names, versions and peaks. */
 #include "../support.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <pthread.h>
+#include <regex.h>
 
 static void require_same_use(struct hak_stats before, struct hak_stats after)
 {
@@ -367,13 +369,268 @@ static void test_json_report(void **state)
     hak_free(whale);
 }
 
+static size_t lines_count(const struct report *report)
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < report->length; i++) {
+        lines += report->text[i] == '\n';
+    }
+    return lines;
+}
+
+/* The full text begins with the summary, whose columns add up. */
 static void test_text_report(void **state)
 {
     (void)state;
     struct report report = report_write(HAK_REPORT_TEXT);
+    struct report summary = report_write(HAK_REPORT_SUMMARY);
     assert_int_equal(report.text[report.length - 1], '\n');
+    assert_int_equal(summary.text[summary.length - 1], '\n');
     assert_non_null(strstr(report.text, hak_version()));
+    assert_true(lines_count(&summary) >= 10 && lines_count(&summary) <= 14);
+    assert_true(lines_count(&report) > lines_count(&summary) + 50);
+    assert_memory_equal(report.text, summary.text, strcspn(summary.text, "\n"));
+    if (strstr(summary.text, "unknown") != NULL) { /* an emulator, or nothing to estimate from */
+        print_message("the summary has unknown parts:\n%s", summary.text);
+    }
+    double mib_sum = 0, percent_sum = 0, rss = 0, mib, percent;
+    size_t parts = 0;
+    for (const char *line = summary.text; line != NULL && *line != '\0';) {
+        char title[64];
+        if (*line == ' ' &&
+            (sscanf(line, " %63[^0-9~] ~ %lf MiB %lf %%", title, &mib, &percent) == 3 ||
+             sscanf(line, " %63[^0-9~] %lf MiB %lf %%", title, &mib, &percent) == 3)) {
+            mib_sum += mib;
+            percent_sum += percent;
+            parts++;
+        }
+        sscanf(line, "resident memory (RSS) %lf MiB 100.0 %%", &rss);
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    assert_true(parts == 7 || strstr(summary.text, "RSS) is unknown") != NULL ||
+                strstr(summary.text, "parts are unknown") != NULL);
+    assert_true(parts != 7 || (rss > 0 && fabs(mib_sum - rss) < 1e-6));
+    assert_true(parts != 7 || fabs(percent_sum - 100) < 1e-6);
     munmap(report.text, REPORT_MAX);
+    munmap(summary.text, REPORT_MAX);
+}
+
+/* A struct of an older version, which was shorter, is filled as far as it goes. */
+static void test_older_structs(void **state)
+{
+    (void)state;
+    struct hak_stats stats, old;
+    struct hak_summary summary;
+    const size_t half = offsetof(struct hak_stats, objects_in_use_count);
+    stats = stats_now();
+    assert_int_equal(stats.version, HAK_STATS_VERSION);
+    assert_int_equal(stats.size, sizeof stats);
+    memset(&old, 0x5a, sizeof old);
+    hak_stats_read(&old, half);
+    assert_int_equal(old.size, half);
+    assert_int_equal(old.bytes_in_use, stats.bytes_in_use);
+    for (size_t i = half; i < sizeof old; i++) {
+        assert_int_equal(((unsigned char *)&old)[i], 0x5a);
+    }
+    memset(&summary, 0x5a, sizeof summary);
+    hak_summary_read(&summary, 2 * sizeof(uint32_t));
+    assert_int_equal(summary.size, 2 * sizeof(uint32_t));
+    assert_int_equal(((unsigned char *)&summary)[8], 0x5a);
+    struct { /* of a later version */
+        struct hak_stats known;
+        uint64_t later;
+    } newer = {.later = 7};
+    hak_stats_read(&newer.known, sizeof newer);
+    assert_int_equal(newer.known.size, sizeof newer.known);
+    assert_int_equal(newer.later, 7);
+}
+
+/* Every number of the JSON report, but those of threads, has a name. */
+static void test_names(void **state)
+{
+    static const char *const wrong[] = {"",
+                                        ".",
+                                        "totals",
+                                        "totals.",
+                                        "totals.bytes",
+                                        "bytes_in_use",
+                                        "totals.bytes_in_use.x",
+                                        "classes.in_use",
+                                        "classes.1.in_use",
+                                        "hakmem.version",
+                                        "threads.1.cached_bytes",
+                                        "counters.malloc_slow ",
+                                        "TOTALS.bytes_in_use"};
+    uint64_t value = 77;
+    char *longest = support_map(5000);
+    void *block = hak_malloc(64);
+    (void)state;
+    memset(longest, 'x', 4999);
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        if (hak_stats_value(wrong[i], &value)) {
+            fail_msg("%s has a value", wrong[i]);
+        }
+    }
+    assert_false(hak_stats_value(longest, &value));
+    assert_int_equal(value, 77);
+    struct report report = report_write(HAK_REPORT_JSON);
+    struct hak_stats stats = stats_now();
+    assert_true(hak_stats_value("totals.bytes_in_use", &value));
+    assert_int_equal(value, stats.bytes_in_use);
+    assert_true(hak_stats_value("counters.malloc_slow", &value));
+    assert_int_equal(value, json_number(&report, "malloc_slow"));
+    assert_true(hak_stats_value("os_calls.mmap", &value));
+    assert_int_equal(value, json_number(&report, "mmap"));
+    assert_true(hak_stats_value("hakmem.process", &value));
+    assert_int_equal(value, getpid());
+    assert_true(hak_stats_value("classes.64.in_use", &value) && value >= 1);
+    assert_true(hak_stats_value("classes.64.object_bytes", &value));
+    assert_int_equal(value, 64);
+    assert_true(hak_stats_value("heaps.1.threads", &value));
+    assert_true(hak_stats_value("heaps.1.counters.slab_from_region", &value) && value >= 1);
+    if (hak_stats_value("summary.rss_bytes", &value)) { /* emulators lack it */
+        assert_true(value > 100000);
+    }
+    munmap(report.text, REPORT_MAX);
+    munmap(longest, 5000);
+    hak_free(block);
+}
+
+static uint32_t growth_stop;
+
+static void *growth_work(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    static void *shared_blocks[64];
+    while (__atomic_load_n(&growth_stop, __ATOMIC_RELAXED) == 0) {
+        void **slot = &shared_blocks[random_below(&random, COUNT_OF(shared_blocks))];
+        hak_free(__atomic_exchange_n(slot, hak_malloc(random_size(&random, 18)), __ATOMIC_SEQ_CST));
+        if (random_below(&random, 200) == 0) {
+            struct hak_stats stats = stats_now(); /* drains heaps */
+            REQUIRE(stats.version == HAK_STATS_VERSION);
+        }
+    }
+    return NULL;
+}
+
+/* Also beside other readers, and threads that begin and end. */
+static void test_counters_only_grow(void **state)
+{
+    static const char *const names[] = {"counters.malloc_slow",    "counters.refill_carve",
+                                        "counters.remote_batches", "counters.remote_notified",
+                                        "counters.slab_to_region", "counters.slab_from_region",
+                                        "counters.span_allocated", "os_calls.futex"};
+    uint64_t before[COUNT_OF(names)] = {0}, now;
+    pthread_t threads[3];
+    (void)state;
+    for (size_t round = 0; round < (SUPPORT_SLOW ? 3 : 10); round++) {
+        __atomic_store_n(&growth_stop, 0, __ATOMIC_RELAXED);
+        for (size_t i = 0; i < COUNT_OF(threads); i++) {
+            assert_int_equal(pthread_create(&threads[i], NULL, growth_work, (void *)(i + 1)), 0);
+        }
+        for (size_t i = 0; i < 20; i++) {
+            for (size_t j = 0; j < COUNT_OF(names); j++) {
+                assert_true(hak_stats_value(names[j], &now));
+                assert_true(now >= before[j]);
+                before[j] = now;
+            }
+        }
+        __atomic_store_n(&growth_stop, 1, __ATOMIC_RELAXED);
+        for (size_t i = 0; i < COUNT_OF(threads); i++) {
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+        }
+    }
+}
+
+static void test_peaks(void **state)
+{
+    (void)state;
+    hak_trim(0);
+    hak_stats_reset_peaks();
+    struct hak_stats start = stats_now();
+    assert_int_equal(start.peak_bytes_mapped, start.bytes_mapped + start.bytes_metadata);
+    void *whale = hak_malloc(50 * MIB);
+    assert_non_null(whale);
+    hak_free(whale);
+    hak_trim(0);
+    struct hak_stats after = stats_now();
+    assert_true(after.peak_bytes_mapped >= start.bytes_mapped + 50 * MIB);
+    assert_true(after.peak_bytes_taken >= start.bytes_in_use + 50 * MIB);
+    assert_true(after.peak_bytes_taken < start.peak_bytes_taken + 60 * MIB);
+    /* A request that fails is no peak. */
+    assert_null(hak_malloc(hide_size((size_t)1 << 50)));
+    assert_true(stats_now().peak_bytes_mapped < after.peak_bytes_mapped + 10 * MIB);
+    hak_stats_reset_peaks();
+    assert_true(stats_now().peak_bytes_mapped < start.bytes_mapped + 10 * MIB);
+    assert_true(stats_now().peak_bytes_taken < start.peak_bytes_taken + 10 * MIB);
+    void *blocks[100]; /* slabs and spans are part of it, too */
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hak_malloc(100 * KIB * (1 + i % 3));
+        assert_non_null(blocks[i]);
+    }
+    assert_true(stats_now().peak_bytes_taken >= stats_now().bytes_in_use);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+/* A strict reader: a line is a comment, or a name, labels and a number. Every metric has its help
+ * and type before its samples, which stand together, and no sample comes twice. */
+static void test_prometheus_report(void **state)
+{
+    static const char *const kinds[] = {
+        "^# HELP hakmem_[a-z][a-z0-9_]* [^\n\\\\]+$",
+        "^# TYPE hakmem_[a-z][a-z0-9_]* (counter|gauge)$",
+        "^hakmem_[a-z][a-z0-9_]*(\\{[a-z_]+=\"[^\"\\\\]*\"\\})? [0-9]+$",
+    };
+    regex_t patterns[COUNT_OF(kinds)];
+    char previous[256] = "", metric[256] = "", *save = NULL;
+    size_t samples = 0;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        assert_int_equal(regcomp(&patterns[i], kinds[i], REG_EXTENDED | REG_NOSUB), 0);
+    }
+    struct report report = report_write(HAK_REPORT_PROMETHEUS);
+    struct report again = report_write(HAK_REPORT_PROMETHEUS);
+    for (char *line = strtok_r(report.text, "\n", &save); line != NULL;
+         line = strtok_r(NULL, "\n", &save)) {
+        char name[256], *end = NULL;
+        size_t kind = line[0] != '#' ? 2 : line[2] == 'T';
+        if (regexec(&patterns[kind], line, 0, NULL, 0) != 0) {
+            fail_msg("no line of Prometheus: <%s>", line);
+        }
+        snprintf(name, sizeof name, "%s", kind == 2 ? line : line + strlen("# HELP "));
+        if (kind == 2) {
+            name[strcspn(name, "{ ")] = '\0';
+            assert_string_equal(name, metric);
+            end = strrchr(line, ' ');
+            *end = '\0';
+            assert_string_not_equal(line, previous);
+            snprintf(previous, sizeof previous, "%s", line);
+            samples++;
+            continue;
+        }
+        name[strcspn(name, " ")] = '\0';
+        if (kind == 1) { /* right after its help */
+            assert_string_equal(name, metric);
+            assert_int_equal(strstr(line, " counter") != NULL,
+                             strcmp(name + strlen(name) - 6, "_total") == 0);
+            continue;
+        }
+        snprintf(metric, sizeof metric, "%s", name);
+        char help[300];
+        snprintf(help, sizeof help, "# HELP %s ", metric);
+        const char *first = strstr(again.text, help);
+        assert_non_null(first);
+        assert_null(strstr(first + 1, help)); /* one group */
+    }
+    assert_true(samples > 50);
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        regfree(&patterns[i]);
+    }
+    munmap(report.text, REPORT_MAX);
+    munmap(again.text, REPORT_MAX);
 }
 
 static size_t counter_now(const char *key)
@@ -410,10 +667,19 @@ static void test_reallocs_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_block_at_a_time),   cmocka_unit_test(test_a_known_set),
-        cmocka_unit_test(test_whales_and_superslabs), cmocka_unit_test(test_other_threads),
-        cmocka_unit_test(test_live_threads),          cmocka_unit_test(test_json_report),
-        cmocka_unit_test(test_text_report),           cmocka_unit_test(test_reallocs_are_counted),
+        cmocka_unit_test(test_one_block_at_a_time),
+        cmocka_unit_test(test_a_known_set),
+        cmocka_unit_test(test_whales_and_superslabs),
+        cmocka_unit_test(test_other_threads),
+        cmocka_unit_test(test_live_threads),
+        cmocka_unit_test(test_json_report),
+        cmocka_unit_test(test_text_report),
+        cmocka_unit_test(test_reallocs_are_counted),
+        cmocka_unit_test(test_older_structs),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_counters_only_grow),
+        cmocka_unit_test(test_prometheus_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

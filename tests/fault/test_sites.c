@@ -338,6 +338,14 @@ static const char *const harmless[] = {
     "pthread_key_create",
     "pthread_setspecific",
     "pthread_atfork",
+    /* for HAKMEM_STATS_SIGNAL; override/stats_signal runs it */
+    "sigaction",
+    "sigemptyset",
+    "sigaddset",
+    "raise",
+    /* the profiler's unwinder */
+    "_Unwind_Backtrace",
+    "_Unwind_GetIP",
     /* the scavenger's; override/scavenger runs it, and it is warned of when it cannot be had */
     "pthread_attr_destroy",
     "pthread_attr_init",

@@ -29,6 +29,19 @@ try "$launcher" run --quiet --stats=json -- bash -c 'bash -c :; true'
 ((status == 0)) && python3 -m json.tool <<<"$errors" >"$scratch/json" || fail "--stats=json is not one JSON text"
 (cd "$scratch" && "$launcher" run --quiet --stats-file report -- bash -c 'cd /') || fail "--stats-file"
 [[ -s $scratch/report ]] || fail "--stats-file wrote nothing to a relative path"
+mkdir "$scratch/tree" # %p: the program, a shell, and its child, each in a file of its own
+(cd "$scratch/tree" && "$launcher" run --quiet --stats-file '%p.%%' -- bash -c 'bash -c :; echo $$ >../program; true') ||
+    fail "--stats-file with %p"
+files=("$scratch"/tree/*)
+[[ ${#files[@]} == 2 && -s $scratch/tree/$(<"$scratch/program").% ]] || fail "--stats-file with %p wrote ${files[*]}"
+grep -q 'resident memory (RSS)' "${files[@]}" || fail "--stats-file wrote no summary"
+try "$launcher" run --quiet --stats -- true
+[[ $(wc -l <<<"$errors") -lt 16 && $errors == *'not hakmem'* ]] || fail "--stats is no summary: $errors"
+try "$launcher" run --quiet --stats=full -- true
+[[ $errors == *'not hakmem'*malloc_slow* ]] || fail "--stats=full lacks something"
+try "$launcher" run --quiet --stats=prometheus -- true
+[[ $errors == '# HELP hakmem_'* ]] || fail "--stats=prometheus: $errors"
+expect 143 '' 'resident memory' "$launcher" run --quiet --stats --set stats_signal=1 -- bash -c 'kill -TERM $$; sleep 1'
 mkfifo "$scratch/pipe"
 cat "$scratch/pipe" >"$scratch/from-pipe" &
 expect 0 '' '^$' "$launcher" run --quiet --stats=json --stats-file "$scratch/pipe" true
@@ -58,19 +71,21 @@ refuse 2 "no option 'purge_delay'" "$launcher" run --set purge_delay=5 echo hell
 refuse 2 "purge_delay_ms must be never or a number .*, not '-5'" "$launcher" run --set purge_delay_ms=-5 echo hello
 refuse 2 "heaps must be a number below 2\^32, not '4294967296'" "$launcher" run --set heaps=4294967296 echo hello
 refuse 2 "scavenger must be 0 or 1, not 'y\?es'" "$launcher" run --set scavenger=$'y\nes' echo hello
-refuse 2 "stats must be none, text or json" "$launcher" run --set stats=xml echo hello
+refuse 2 "stats must be none, summary, full, json or prometheus" "$launcher" run --set stats=xml echo hello
 refuse 2 "--quiet" "$launcher" run --set announce=1 echo hello
 refuse 2 "--heap-map" "$launcher" run --set heap_map_file=map echo hello
 refuse 2 "--all-processes" "$launcher" run --set stats_pid=1 echo hello
 refuse 2 "profile must be default, fast, small or debug, not 'huge'" "$launcher" run --profile huge echo hello
 refuse 2 "profile must be default" "$launcher" run --set profile=huge echo hello
 refuse 2 'needs a name' "$launcher" run --profile= echo hello
-refuse 2 "text or json, not 'xml'" "$launcher" run --stats=xml echo hello
-refuse 2 "text or json, not ''" "$launcher" run --stats= echo hello
+refuse 2 "summary, full, json or prometheus, not 'xml'" "$launcher" run --stats=xml echo hello
+refuse 2 "prometheus, not ''" "$launcher" run --stats= echo hello
 refuse 2 'name of a file' "$launcher" run --stats-file= echo hello
 refuse 2 "$scratch/none/report: No such file or directory$" "$launcher" run --stats-file "$scratch/none/report" echo hello
 refuse 2 "$scratch: Is a directory$" "$launcher" run --stats-file "$scratch" echo hello
 refuse 2 'No such file or directory$' "$launcher" run --stats-file none/report echo hello
+refuse 2 'after % in the name' "$launcher" run --stats-file "$scratch/%d" echo hello
+refuse 2 "$scratch/none%[0-9]+/x: No such file or directory$" "$launcher" run --stats-file "$scratch/none%%%p/x" echo hello
 refuse 2 "unknown argument 'more'" "$launcher" version more
 refuse 2 "no command 'no-such-command'" "$launcher" no-such-command
 refuse 2 "no command ''" "$launcher" ''

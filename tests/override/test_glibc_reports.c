@@ -2,6 +2,7 @@
  * monitoring code and tuned programs do with them works and the figures mean what they say. */
 #include "override.h"
 
+#include <dlfcn.h>
 #include <malloc.h>
 
 #define MIB ((size_t)1 << 20)
@@ -186,6 +187,42 @@ static void test_mallinfo(void)
     CHECK((size_t)old.uordblks <= (size_t)old.arena + (size_t)old.hblkhd);
 }
 
+typedef bool stats_value(const char *name, uint64_t *value);
+
+/* They say the same as hakmem's own functions. */
+static void test_agreement(void)
+{
+    stats_value *value_of = (stats_value *)(uintptr_t)dlsym(RTLD_DEFAULT, "hak_stats_value");
+    uint64_t in_use, mapped, whales, whale_bytes, dirty;
+    char text[100];
+    if (value_of == NULL) {
+        return; /* another allocator */
+    }
+    void *blocks[] = {get_memory(100), get_memory(100000), get_memory(3 * MIB)};
+    CHECK(value_of("totals.bytes_in_use", &in_use) && value_of("tiers.superslab_bytes", &mapped));
+    CHECK(value_of("totals.whales_count", &whales) && value_of("tiers.whale_bytes", &whale_bytes));
+    CHECK(value_of("totals.bytes_free_dirty", &dirty));
+    struct mallinfo2 info = mallinfo2();
+    CHECK_EQUAL(info.uordblks + info.hblkhd, in_use);
+    CHECK_EQUAL(info.arena, mapped);
+    CHECK_EQUAL(info.hblks, whales);
+    CHECK_EQUAL(info.hblkhd, whale_bytes);
+    CHECK_EQUAL(info.keepcost, dirty);
+    char *xml = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&xml, &length);
+    CHECK(stream != NULL);
+    CHECK_EQUAL(malloc_info(0, stream), 0);
+    CHECK_EQUAL(fclose(stream), 0);
+    snprintf(text, sizeof text, "<total type=\"mmap\" count=\"%llu\" size=\"%llu\"/>",
+             (unsigned long long)whales, (unsigned long long)whale_bytes);
+    CHECK(strstr(xml, text) != NULL);
+    free(xml);
+    for (size_t i = 0; i < 3; i++) {
+        give_back(blocks[i]);
+    }
+}
+
 static void test_malloc_stats(void)
 {
     /* Writes to standard error: look into it. */
@@ -267,6 +304,7 @@ int main(void)
     test_malloc_info();
     test_mallinfo();
     test_malloc_stats();
+    test_agreement();
     test_mallopt(served);
     return 0;
 }

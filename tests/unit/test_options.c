@@ -194,7 +194,7 @@ static void test_bad_values(void **state)
         {"HAKMEM_ABORT_ON_FOREIGN=2", "must be 0 or 1$", "abort_on_foreign="},
         {"HAKMEM_ABORT_ON_FOREIGN=yes", "must be 0 or 1$", "abort_on_foreign="},
         {"HAKMEM_ABORT_ON_FOREIGN=10", "must be 0 or 1$", "abort_on_foreign="},
-        {"HAKMEM_STATS=xml", "must be none, text or json$", "stats="},
+        {"HAKMEM_STATS=xml", "must be none, summary, full, json or prometheus$", "stats="},
         {"HAKMEM_STATS_PID=1k", "must be a process id, or 0$", "stats_pid="},
         {"HAKMEM_ANNOUNCE=me", "must be a process id, or 0$", "announce="},
         {"HAKMEM_PROFILE=slow", "must be default, fast, small or debug$", "profile="},
@@ -220,7 +220,7 @@ static void test_stats_by_number(void **state)
     struct child_end end = SHOW_WITH("HAKMEM_STATS=0");
     expect_line(&end, "stats=none");
     end = SHOW_WITH("HAKMEM_STATS=1", "HAKMEM_STATS_FILE=/dev/null");
-    expect_line(&end, "stats=text");
+    expect_line(&end, "stats=summary");
     end = SHOW_WITH("HAKMEM_STATS=2", "HAKMEM_STATS_FILE=/dev/null");
     expect_line(&end, "stats=none");
     assert_int_equal(complaints_count(&end), 1);

@@ -1,5 +1,5 @@
 /* report_writer.c: see report_writer.h. */
-#include "control/report_writer.h"
+#include "observe/report_writer.h"
 
 /* Widths in characters. The longest key has 24; 14 digits are enough for 90 TiB. */
 #define REPORT_KEY_WIDTH 26
@@ -100,8 +100,63 @@ static void report_json_next(struct report_writer *writer, const char *key)
     }
 }
 
+/* --- looking for one number ---
+ *
+ * The report is then written as JSON, to nobody. */
+
+static void find_nobody(void *argument, const char *text, size_t size)
+{
+    (void)argument;
+    (void)text;
+    (void)size;
+}
+
+void hak__report_find(struct report_writer *writer, const char *wanted)
+{
+    hak__report_begin(writer, HAK_REPORT_JSON, find_nobody, NULL);
+    writer->wanted = wanted;
+}
+
+static void find_enter(struct report_writer *writer, const char *name)
+{
+    if (writer->group.length != 0) {
+        hak__text_put(&writer->group, ".");
+    }
+    hak__text_put(&writer->group, name);
+    writer->group_name[writer->group.length] = '\0';
+}
+
+static void find_leave(struct report_writer *writer)
+{
+    size_t length = writer->group.length;
+    while (length != 0 && writer->group_name[--length] != '.') {
+    }
+    writer->group.length = length;
+    writer->group_name[length] = '\0';
+}
+
+static void find_look_at(struct report_writer *writer, const char *key, const char *digits,
+                         uint64_t value)
+{
+    if (writer->names) {
+        find_enter(writer, digits);
+        writer->names = false;
+    }
+    const char *rest = hak__text_after(writer->wanted, writer->group_name);
+    if (!writer->found && rest != NULL && *rest == '.' && hak__text_equal(rest + 1, key)) {
+        writer->found = true;
+        writer->value = value;
+    }
+}
+
+/* --- JSON --- */
+
 static void report_json_open(struct report_writer *writer, const char *key, char bracket)
 {
+    if (writer->wanted != NULL && key != NULL) {
+        find_enter(writer, key);
+    }
+    writer->names = key == NULL;
     report_json_next(writer, key);
     report_put_char(writer, bracket);
     writer->first = true;
@@ -111,6 +166,9 @@ static void report_json_close(struct report_writer *writer, char bracket)
 {
     report_put_char(writer, bracket);
     writer->first = false;
+    if (writer->wanted != NULL) {
+        find_leave(writer);
+    }
 }
 
 void hak__report_begin(struct report_writer *writer, enum hak_report_format format,
@@ -121,6 +179,10 @@ void hak__report_begin(struct report_writer *writer, enum hak_report_format form
     writer->format = format;
     writer->layout = REPORT_LINES;
     writer->first = true;
+    writer->wanted = NULL;
+    writer->found = writer->names = false;
+    writer->group = (struct text){writer->group_name, REPORT_NAME_SIZE, 0};
+    writer->group_name[0] = '\0';
     writer->text = (struct text){writer->buffer, sizeof writer->buffer, 0};
     if (report_is_json(writer)) {
         report_put_char(writer, '{');
@@ -227,8 +289,7 @@ static void report_put_field(struct report_writer *writer, const char *key, cons
     }
 }
 
-/* Writes 12345678 as "11.7 MiB"; nothing below 1 KiB. */
-static void report_scale(struct text *text, uint64_t bytes)
+void hak__report_scale(struct text *text, uint64_t bytes)
 {
     unsigned unit = 0;
     uint64_t whole = bytes;
@@ -258,10 +319,13 @@ static void report_value(struct report_writer *writer, const char *key, uint64_t
     if (report_is_json(writer)) {
         report_json_next(writer, key);
         report_put(writer, digits);
+        if (writer->wanted != NULL) {
+            find_look_at(writer, key, digits, value);
+        }
         return;
     }
     if (bytes) {
-        report_scale(&unit_text, value);
+        hak__report_scale(&unit_text, value);
     }
     unit[unit_text.length] = '\0';
     report_put_field(writer, key, digits, unit, help);
@@ -288,4 +352,19 @@ void hak__report_string(struct report_writer *writer, const char *key, const cha
         return;
     }
     report_put_field(writer, key, value, "", help);
+}
+
+void hak__report_unknown(struct report_writer *writer, const char *key, const char *help)
+{
+    if (report_is_json(writer)) {
+        report_json_next(writer, key);
+        report_put(writer, "null");
+        return;
+    }
+    report_put_field(writer, key, "unknown", "", help);
+}
+
+void hak__report_put(struct report_writer *writer, const char *string)
+{
+    report_put(writer, string);
 }

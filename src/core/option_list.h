@@ -1,7 +1,7 @@
-/* options_table.h: the table of run options (core/options.c). tools/write_lists.py makes
+/* option_list.h: the list of run options (core/options.c). tools/write_lists.py makes
  * docs/options.md from it. */
-#ifndef HAK_CORE_OPTIONS_TABLE_H
-#define HAK_CORE_OPTIONS_TABLE_H
+#ifndef HAK_CORE_OPTION_LIST_H
+#define HAK_CORE_OPTION_LIST_H
 
 /* X(kind, name, place, help, advice): HAKMEM_NAME sets `place`. In the order of a report, which
  * prints `help`. tools/write_lists.py writes `help` and `advice`, when to change the option, to
@@ -68,13 +68,16 @@
       "Set 1 for a server whose threads all sleep between bursts. Keep 0 if the program must "     \
       "have a single thread, for example to call unshare for a user namespace.")                   \
     X(STATS, stats, hak__settings.stats,                                                           \
-      "Report that the process writes when it exits: none, text or json.",                         \
-      "Use text to see where the memory of a program is, and json to read the report with a "      \
-      "script.")                                                                                   \
+      "Report that the process writes when it exits: none, summary, full, json or prometheus.",    \
+      "Use summary to see what the resident memory is used for, full for all figures, and json "   \
+      "or prometheus to read the report with a tool. text is another name for full, 1 for "        \
+      "summary.")                                                                                  \
     X(PATH, stats_file, hak__settings.stats_file,                                                  \
-      "File that the report is appended to, opened at start; not set: standard error.",            \
+      "File that the report is appended to, opened at start; %p: process id; not set: standard "   \
+      "error.",                                                                                    \
       "Set it if the program's own messages must stay apart from the report, or if several "       \
-      "processes report.")                                                                         \
+      "processes report. With %p in the name, each process has a file of its own; write %% for "   \
+      "a percent sign.")                                                                           \
     X(BYTES_OR_NEVER, sample_bytes, hak__settings.sample_bytes,                                    \
       "Average number of bytes from one sampled allocation to the next; never: sample none.",      \
       "Set 512k to have a heap profile. A smaller value shows smaller leaks and costs more time.") \
@@ -85,6 +88,11 @@
       "Process id of the only process that reports; 0: every process reports.",                    \
       "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \
       "the launcher instead of changing it.")                                                      \
+    X(SWITCH, stats_signal, hak__settings.stats_signal,                                            \
+      "1: SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM and SIGXCPU write the report before they "     \
+      "end the process; 0: they do not.",                                                          \
+      "Set 1 for a server that has no handler for SIGTERM. The process then has handlers where "   \
+      "it had none, which some programs notice.")                                                  \
     X(PATH, heap_map_file, hak__settings.heap_map_file,                                            \
       "File that the heap map is written to when the process exits; %p in it becomes the "         \
       "process id.",                                                                               \

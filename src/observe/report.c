@@ -1,44 +1,20 @@
-/* report.c: hak_stats_get and hak_report. Both take a census; the report describes it field by
+/* report.c: hak_report and hak_stats_value. A report describes a census and a summary field by
  * field. */
-#include "control/census.h"
-#include "control/report_writer.h"
+#include "observe/report.h"
+
+#include "control/life.h"
 #include "core/counters.h"
 #include "core/lock.h"
 #include "core/options.h"
-#include "hakmem/stats.h"
-#include "heap/heap.h"
+#include "observe/prometheus.h"
+#include "observe/summary_text.h"
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
-static void stats_from_census(struct hak_stats *stats, const struct census *census)
+static void report_totals(struct report_writer *writer, const struct report *report)
 {
-    stats->bytes_mapped = hak__superslab_bytes_claimed() + census->whales.live_bytes +
-                          census->whales.cached_bytes + hak__os_discarded_bytes();
-    stats->bytes_metadata =
-        hak__window_table_bytes() + hak__metadata_bytes() + census->whales.metadata_bytes;
-    stats->bytes_in_use = hak__census_bytes_in_use(census);
-    stats->bytes_cached = hak__census_bytes_cached(census);
-    stats->bytes_free_dirty = hak__superslab_bytes_dirty();
-    stats->objects_in_use_count = hak__census_objects_in_use(census);
-    stats->heaps_count = census->heaps_count;
-    stats->heaps_parked_count = census->heaps_parked_count;
-    stats->threads_count = census->threads_count;
-    stats->superslabs_count = census->superslabs_count;
-    stats->whales_count = census->whales.live_count;
-}
-
-void hak_stats_get(struct hak_stats *stats)
-{
-    struct census census;
-    hak__census_take(&census);
-    stats_from_census(stats, &census);
-}
-
-static void report_totals(struct report_writer *writer, const struct census *census)
-{
-    struct hak_stats stats;
-    stats_from_census(&stats, census);
+    const struct hak_stats stats = report->stats;
     hak__report_section_begin(writer, "totals");
     hak__report_bytes(writer, "bytes_mapped", stats.bytes_mapped,
                       "address space taken for user memory");
@@ -58,21 +34,41 @@ static void report_totals(struct report_writer *writer, const struct census *cen
     hak__report_number(writer, "threads_count", stats.threads_count, "threads with a cache");
     hak__report_number(writer, "superslabs_count", stats.superslabs_count, "superslabs of 2 MiB");
     hak__report_number(writer, "whales_count", stats.whales_count, "allocations above 2 MiB");
+    hak__report_bytes(writer, "bytes_free_in_slabs", stats.bytes_free_in_slabs,
+                      "free objects in slabs, memory not carved, unused ends");
+    hak__report_bytes(writer, "bytes_free_clean", stats.bytes_free_clean,
+                      "free slices without memory");
+    hak__report_bytes(writer, "bytes_discarded", stats.bytes_discarded,
+                      "free, but the kernel would not unmap them yet");
+    hak__report_bytes(writer, "peak_bytes_mapped", stats.peak_bytes_mapped,
+                      "the most address space, tables included");
+    hak__report_bytes(writer, "peak_bytes_taken", stats.peak_bytes_taken,
+                      "the most bytes in slabs, spans and whales");
     hak__report_section_end(writer);
 }
 
-static void report_tiers(struct report_writer *writer, const struct census *census)
+/* A field for the resident bytes of something. */
+static void report_resident(struct report_writer *writer, const struct summary *summary,
+                            const char *key, uint64_t bytes, const char *help)
 {
-    uint64_t slab_bytes = 0;
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        slab_bytes += census->classes[class_index].slab_bytes;
+    if (summary->known) {
+        hak__report_bytes(writer, key, bytes, help);
+    } else {
+        hak__report_unknown(writer, key, help);
     }
+}
+
+static void report_tiers(struct report_writer *writer, const struct report *report)
+{
+    const struct census *census = &report->census;
+    const struct summary *summary = &report->summary;
     hak__report_section_begin(writer, "tiers");
     hak__report_bytes(writer, "superslab_bytes", hak__superslab_bytes_claimed(),
                       "address space of superslabs");
     hak__report_bytes(writer, "superslab_free_bytes", hak__superslab_bytes_free(),
                       "of these in free slices, dirty or given back");
-    hak__report_bytes(writer, "slab_bytes", slab_bytes, "in slabs, to 64 KiB an object");
+    hak__report_bytes(writer, "slab_bytes", hak__census_slab_bytes(census),
+                      "in slabs, to 64 KiB an object");
     hak__report_bytes(writer, "span_bytes", census->span_bytes, "usable in spans, to 2 MiB each");
     hak__report_number(writer, "spans_count", census->spans_count, "spans in use");
     hak__report_bytes(writer, "sampled_bytes", census->sampled.slices_count * SLICE_SIZE,
@@ -82,6 +78,12 @@ static void report_tiers(struct report_writer *writer, const struct census *cens
     hak__report_bytes(writer, "whale_bytes", census->whales.live_bytes, "in whales in use");
     hak__report_bytes(writer, "whale_cached_bytes", census->whales.cached_bytes,
                       "in freed whales kept");
+    report_resident(writer, summary, "span_resident_bytes", summary->resident.spans,
+                    "resident bytes of spans in use");
+    report_resident(writer, summary, "whale_resident_bytes", summary->resident.whales,
+                    "resident bytes of whales in use");
+    report_resident(writer, summary, "kept_resident_bytes", summary->parts[SUMMARY_KEPT],
+                    "resident bytes of kept spans and whales and of free slices");
     hak__report_bytes(writer, "discarded_bytes", hak__os_discarded_bytes(),
                       "free, but the kernel would not unmap them yet");
     hak__report_bytes(writer, "table_bytes", hak__window_table_bytes(), "slice and slab tables");
@@ -91,13 +93,14 @@ static void report_tiers(struct report_writer *writer, const struct census *cens
 }
 
 /* One line for each size class that has slabs. */
-static void report_classes(struct report_writer *writer, const struct census *census)
+static void report_classes(struct report_writer *writer, const struct report *report)
 {
-    static const char *const columns[] = {"object_bytes", "slabs",    "slab_bytes", "in_use",
-                                          "cached",       "in_slabs", "not_carved", NULL};
+    static const char *const columns[] = {"object_bytes", "slabs",    "slab_bytes",
+                                          "in_use",       "cached",   "in_slabs",
+                                          "not_carved",   "resident", NULL};
     hak__report_list_begin(writer, "classes", columns);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        const struct class_census *of_class = &census->classes[class_index];
+        const struct class_census *of_class = &report->census.classes[class_index];
         if (of_class->slabs_count == 0) {
             continue;
         }
@@ -110,24 +113,23 @@ static void report_classes(struct report_writer *writer, const struct census *ce
         hak__report_number(writer, columns[4], of_class->cached_count, "");
         hak__report_number(writer, columns[5], of_class->in_slabs_count, "");
         hak__report_number(writer, columns[6], capacity - of_class->carved_count, "");
+        report_resident(writer, &report->summary, columns[7],
+                        report->summary.resident.classes[class_index], "");
         hak__report_record_end(writer);
     }
     hak__report_list_end(writer);
 }
 
 #define X(name, key, text) {key, text},
-static const struct {
-    const char *key;
-    const char *help;
-} report_counters[COUNTER_COUNT] = {HAK_COUNTERS(X)};
+const struct report_counter hak__report_counters[COUNTER_COUNT] = {HAK_COUNTERS(X)};
 #undef X
 
 static void report_events(struct report_writer *writer, const struct census *census)
 {
     hak__report_section_begin(writer, "counters");
     for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
-        hak__report_number(writer, report_counters[i].key, census->counters.values[i],
-                           report_counters[i].help);
+        hak__report_number(writer, hak__report_counters[i].key, census->counters.values[i],
+                           hak__report_counters[i].help);
     }
     hak__report_section_end(writer);
     hak__report_section_begin(writer, "os_calls");
@@ -149,7 +151,7 @@ static void report_counters_of(struct report_writer *writer, const struct counte
     for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
         uint64_t value = atomic_load_relaxed(&counters->values[i]);
         if (value != 0) {
-            hak__report_number(writer, report_counters[i].key, value, "");
+            hak__report_number(writer, hak__report_counters[i].key, value, "");
         }
     }
     hak__report_section_end(writer);
@@ -199,25 +201,83 @@ static void report_options(struct report_writer *writer)
     hak__report_section_end(writer);
 }
 
-void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argument)
+static void report_take(struct report *report)
+{
+    hak__stats_from_census(&report->stats, &report->census);
+    hak__summary_take(&report->summary, &report->census, report->patiently);
+}
+
+/* All sections. Threads have no names of their own, so hak_stats_value does not find them. */
+static void report_write_all(struct report_writer *writer, const struct report *report)
+{
+    hak__report_section_begin(writer, "hakmem");
+    hak__report_string(writer, "version", hak_version(), "");
+    hak__report_number(writer, "process", hak__os_process_id(), "");
+    hak__report_string(writer, "profile", hak__settings.profile, "");
+    hak__report_number(writer, "level", HAK_LEVEL,
+                       "assertions compiled in: 0 none, 1 cheap, 2 all");
+    hak__report_section_end(writer);
+    if (writer->format == HAK_REPORT_JSON) { /* as text it is at the top */
+        hak__summary_write_fields(writer, &report->summary);
+    }
+    report_totals(writer, report);
+    report_tiers(writer, report);
+    report_classes(writer, report);
+    report_events(writer, &report->census);
+    report_heaps(writer);
+    if (writer->wanted == NULL) {
+        report_threads(writer);
+        report_options(writer);
+    }
+}
+
+static void report_write(enum hak_report_format format, hak_report_sink *sink, void *argument,
+                         const struct report *report)
 {
     struct report_writer writer;
-    struct census census;
-    hak__census_take(&census);
+    if (format == HAK_REPORT_PROMETHEUS) {
+        hak__prometheus_write(sink, argument, report);
+        return;
+    }
     hak__report_begin(&writer, format, sink, argument);
-    hak__report_section_begin(&writer, "hakmem");
-    hak__report_string(&writer, "version", hak_version(), "");
-    hak__report_number(&writer, "process", hak__os_process_id(), "");
-    hak__report_string(&writer, "profile", hak__settings.profile, "");
-    hak__report_number(&writer, "level", HAK_LEVEL,
-                       "assertions compiled in: 0 none, 1 cheap, 2 all");
-    hak__report_section_end(&writer);
-    report_totals(&writer, &census);
-    report_tiers(&writer, &census);
-    report_classes(&writer, &census);
-    report_events(&writer, &census);
-    report_heaps(&writer);
-    report_threads(&writer);
-    report_options(&writer);
+    if (format != HAK_REPORT_JSON) {
+        hak__summary_write_text(&writer, &report->summary, &report->stats);
+    }
+    if (format != HAK_REPORT_SUMMARY) {
+        report_write_all(&writer, report);
+    }
     hak__report_end(&writer);
+}
+
+void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argument)
+{
+    struct report report = {.patiently = true};
+    hak__census_take(&report.census);
+    report_take(&report);
+    report_write(format, sink, argument, &report);
+}
+
+bool hak__report_soon(enum hak_report_format format, hak_report_sink *sink, void *argument)
+{
+    struct report report = {.patiently = false};
+    if (!hak__census_take_soon(&report.census)) {
+        return false;
+    }
+    report_take(&report);
+    report_write(format, sink, argument, &report);
+    return true;
+}
+
+bool hak_stats_value(const char *name, uint64_t *value)
+{
+    struct report report = {.patiently = true};
+    struct report_writer writer;
+    hak__census_take(&report.census);
+    report_take(&report);
+    hak__report_find(&writer, name);
+    report_write_all(&writer, &report);
+    if (writer.found) {
+        *value = writer.value;
+    }
+    return writer.found;
 }

@@ -8,8 +8,8 @@
  *
  * JSON is written as one line, so that reports appended to one file stay apart. The writer
  * allocates nothing and is used by one thread. */
-#ifndef HAK_CONTROL_REPORT_WRITER_H
-#define HAK_CONTROL_REPORT_WRITER_H
+#ifndef HAK_OBSERVE_REPORT_WRITER_H
+#define HAK_OBSERVE_REPORT_WRITER_H
 
 #include "base/text.h"
 #include "hakmem/stats.h"
@@ -17,6 +17,9 @@
 /* Bytes collected before the sink is called. A report is then some tens of pieces, and the buffer
  * fits on any thread's stack. Doubled: half as many calls of the sink, and 1 KiB more stack. */
 #define REPORT_BUFFER_SIZE 1024
+
+/* The longest name of a field with its groups, for hak__report_find. */
+#define REPORT_NAME_SIZE 96
 
 /* How the fields of a group look in text. */
 enum report_layout {
@@ -30,7 +33,13 @@ struct report_writer {
     void *argument;
     enum hak_report_format format;
     enum report_layout layout;
-    bool first; /* the next field or record is the first of its group */
+    bool first;         /* the next field or record is the first of its group */
+    const char *wanted; /* find the number of this name and write nothing; NULL: write */
+    bool found;
+    uint64_t value; /* if it was found */
+    bool names;     /* the next number is the name of its record */
+    struct text group;
+    char group_name[REPORT_NAME_SIZE + 1]; /* of the groups that are open, zero-terminated */
     struct text text;
     char buffer[REPORT_BUFFER_SIZE];
 };
@@ -39,6 +48,11 @@ struct report_writer {
 HAK_HIDDEN void hak__report_begin(struct report_writer *writer, enum hak_report_format format,
                                   hak_report_sink *sink, void *argument);
 HAK_HIDDEN void hak__report_end(struct report_writer *writer);
+
+/* Begins a report that writes nothing. It looks for the number with the name `wanted`: the keys of
+ * its groups and its own key, with dots between them, such as "counters.malloc_slow". In a record
+ * the first number stands for the key: "classes.64.in_use". Then `found` and `value` tell. */
+HAK_HIDDEN void hak__report_find(struct report_writer *writer, const char *wanted);
 
 /* Begins a group of fields under `key`. Inside a record its fields stay on the record's line. */
 HAK_HIDDEN void hak__report_section_begin(struct report_writer *writer, const char *key);
@@ -60,5 +74,12 @@ HAK_HIDDEN void hak__report_bytes(struct report_writer *writer, const char *key,
                                   const char *help);
 HAK_HIDDEN void hak__report_string(struct report_writer *writer, const char *key, const char *value,
                                    const char *help);
+/* A number that is unknown now: null in JSON. */
+HAK_HIDDEN void hak__report_unknown(struct report_writer *writer, const char *key,
+                                    const char *help);
+/* Text as it is, for parts of a report that exist as text only. */
+HAK_HIDDEN void hak__report_put(struct report_writer *writer, const char *string);
+/* Bytes as "11.7 MiB"; nothing below 1 KiB. */
+HAK_HIDDEN void hak__report_scale(struct text *text, uint64_t bytes);
 
 #endif

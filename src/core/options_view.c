@@ -1,0 +1,75 @@
+/* options_view.c: shows the options in reports. See options.h. */
+#include "core/options.h"
+
+#include "base/text.h"
+#include "core/option_table.h"
+
+/* Writes bytes as a user would write them: 8m, not 8388608. */
+static void option_put_bytes(struct text *text, uint64_t bytes)
+{
+    const char *const suffixes[] = {"", "k", "m", "g", "t"};
+    unsigned unit = 0;
+    while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < sizeof suffixes / sizeof suffixes[0]) {
+        bytes /= 1024;
+        unit++;
+    }
+    hak__text_put_unsigned(text, bytes);
+    hak__text_put(text, suffixes[unit]);
+}
+
+static void option_put_value(struct text *text, const struct option *option)
+{
+    const char *string = NULL;
+    switch (option->kind) {
+    case KIND_PROFILE:
+    case KIND_PATH:
+        string = *(const char *const *)option->place;
+        hak__text_put(text, string != NULL ? string : "");
+        break;
+    case KIND_MILLISECONDS: {
+        uint32_t ms = *(const uint32_t *)option->place;
+        if (ms == UINT32_MAX) {
+            hak__text_put(text, "never");
+        } else {
+            hak__text_put_unsigned(text, ms);
+        }
+        break;
+    }
+    case KIND_NUMBER:
+        hak__text_put_unsigned(text, *(const uint32_t *)option->place);
+        break;
+    case KIND_BYTES_32:
+        option_put_bytes(text, *(const uint32_t *)option->place);
+        break;
+    case KIND_BYTES:
+    case KIND_BYTES_OR_NEVER:
+        if (*(const uint64_t *)option->place == UINT64_MAX) {
+            hak__text_put(text, "never");
+        } else {
+            option_put_bytes(text, *(const uint64_t *)option->place);
+        }
+        break;
+    case KIND_SWITCH:
+        hak__text_put(text, *(const bool *)option->place ? "1" : "0");
+        break;
+    case KIND_STATS:
+        hak__text_put(text, hak__option_stats_names[*(const uint32_t *)option->place]);
+        break;
+    case KIND_PROCESS:
+        hak__text_put_unsigned(text, *(const uint64_t *)option->place);
+        break;
+    }
+}
+
+bool hak__options_view(uint32_t index, struct option_view *view)
+{
+    if (index >= hak__option_count) {
+        return false;
+    }
+    view->name = hak__option_table[index].name;
+    view->help = hak__option_table[index].help;
+    struct text text = {view->value, sizeof view->value - 1, 0};
+    option_put_value(&text, &hak__option_table[index]);
+    view->value[text.length] = '\0';
+    return true;
+}

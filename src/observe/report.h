@@ -1,0 +1,23 @@
+/* report.h: all that a report describes, taken at once. */
+#ifndef HAK_OBSERVE_REPORT_H
+#define HAK_OBSERVE_REPORT_H
+
+#include "observe/report_writer.h"
+#include "observe/summary.h"
+#include "observe/totals.h"
+
+struct report {
+    bool patiently; /* it may wait for the end of a fork */
+    struct census census;
+    struct hak_stats stats;
+    struct summary summary;
+};
+
+/* The keys and the help texts of the counters, in the order of enum counter. */
+struct report_counter {
+    const char *key;
+    const char *help;
+};
+HAK_HIDDEN extern const struct report_counter hak__report_counters[COUNTER_COUNT];
+
+#endif

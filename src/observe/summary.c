@@ -1,0 +1,117 @@
+/* summary.c: see summary.h. */
+#include "observe/summary.h"
+
+#include "base/bits.h"
+
+/* `part` of `all` shares of `bytes`, rounded down; of very large numbers, about. `part` is at most
+ * `all`, which is not 0; `bytes` is below 2^62. */
+static uint64_t summary_share(uint64_t bytes, uint64_t part, uint64_t all)
+{
+    uint64_t product;
+    if (__builtin_mul_overflow(bytes, part, &product)) {
+        uint32_t shift = bits_log2(bytes) + bits_log2(part) + 2 - 64; /* leaves bits of `part` */
+        part >>= shift;
+        all >>= shift;
+        product = bytes * part;
+    }
+    return product / all;
+}
+
+/* Shares out the resident bytes of the slabs of one class. */
+static void summary_add_class(struct summary *summary, const struct class_census *of_class,
+                              uint32_t class_index)
+{
+    uint64_t *parts = summary->parts;
+    uint64_t resident = summary->resident.classes[class_index];
+    uint64_t size = size_class_bytes(class_index), in_use = hak__census_in_use(of_class);
+    uint64_t carved = in_use + of_class->cached_count + of_class->in_slabs_count;
+    /* Carved objects were touched, or will be. Memory beyond them is resident only if the slab was
+     * made of slices that had been used before. */
+    uint64_t covered = resident < carved * size ? resident : carved * size;
+    uint64_t used = 0, cached = 0, unused = 0;
+    if (carved != 0) {
+        used = summary_share(covered, in_use, carved);
+        cached = summary_share(covered, of_class->cached_count, carved);
+    }
+    if (of_class->requests_count != 0) {
+        uint64_t seen = of_class->requests_count * size, most = of_class->unused_bytes;
+        unused = summary_share(used, most < seen ? most : seen, seen);
+    }
+    parts[SUMMARY_IN_USE] += used - unused;
+    parts[SUMMARY_ROUNDING] += unused;
+    parts[SUMMARY_THREAD_CACHES] += cached;
+    parts[SUMMARY_FREE_IN_SLABS] += resident - used - cached;
+    summary->requests_count += of_class->requests_count;
+}
+
+/* The parts cannot be more than the RSS. They seem to be if the process shrank between two looks,
+ * or if the program has only read new memory: such pages are mapped, and do not count in the RSS.
+ * The latter are blocks in use, as a rule, so these are cut first. */
+static void summary_fit(struct summary *summary)
+{
+    uint64_t sum = 0;
+    for (uint32_t part = 0; part < SUMMARY_NOT_HAKMEM; part++) {
+        sum += summary->parts[part];
+    }
+    uint64_t excess = sum > summary->memory.rss ? sum - summary->memory.rss : 0;
+    for (uint32_t part = 0; part < SUMMARY_NOT_HAKMEM && excess != 0; part++) {
+        uint64_t cut = excess < summary->parts[part] ? excess : summary->parts[part];
+        summary->parts[part] -= cut;
+        excess -= cut;
+        sum -= cut;
+    }
+    summary->parts[SUMMARY_NOT_HAKMEM] = summary_has_rss(summary) ? summary->memory.rss - sum : 0;
+}
+
+void hak__summary_take(struct summary *summary, const struct census *census, bool patiently)
+{
+    uint64_t *parts = summary->parts;
+    const struct resident *resident = &summary->resident;
+    hak__resident_take(&summary->resident, patiently);
+    summary->memory = hak__os_memory();
+    summary->known = resident->known;
+    summary->requests_count = 0;
+    summary->fragmentation = 0;
+    for (uint32_t part = 0; part < SUMMARY_PARTS; part++) {
+        parts[part] = 0;
+    }
+    if (!summary->known) {
+        return;
+    }
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        summary_add_class(summary, &census->classes[class_index], class_index);
+    }
+    parts[SUMMARY_IN_USE] += resident->spans + resident->whales;
+    parts[SUMMARY_KEPT] = resident->spans_kept + resident->slices_free + resident->whales_kept;
+    parts[SUMMARY_TABLES] = resident->tables;
+    summary_fit(summary);
+    uint64_t free = parts[SUMMARY_FREE_IN_SLABS];
+    uint64_t held = parts[SUMMARY_IN_USE] + parts[SUMMARY_ROUNDING] + free;
+    summary->fragmentation = held == 0 ? 0 : (uint32_t)summary_share(1000, free, held);
+}
+
+uint64_t hak__summary_class_bytes(const struct summary *summary, uint32_t class_index)
+{
+    return class_index < CLASS_COUNT    ? summary->resident.classes[class_index]
+           : class_index == CLASS_COUNT ? summary->resident.spans
+                                        : summary->resident.whales;
+}
+
+uint32_t hak__summary_next_largest(const struct summary *summary, const uint32_t *found,
+                                   uint32_t count)
+{
+    uint32_t largest = 0;
+    uint64_t most = 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT + 2; class_index++) {
+        bool is_new = true;
+        for (uint32_t i = 0; i < count; i++) {
+            is_new = is_new && found[i] != class_index;
+        }
+        uint64_t bytes = hak__summary_class_bytes(summary, class_index);
+        if (is_new && bytes > most) {
+            most = bytes;
+            largest = class_index;
+        }
+    }
+    return largest;
+}

@@ -1,0 +1,78 @@
+/* os_memory.c: how much memory the process has, as the kernel counts it. See os.h. */
+#include "os/os.h"
+
+#include "base/text.h"
+
+/* A smaller process is counted page by page: /proc/self/status may be off by 32 OS pages or more
+ * for each processor before Linux 6.17, and the count takes the kernel some 20 ms a GiB. Twice as
+ * much: summaries of processes up to 512 MiB take twice as long. Half: the RSS of processes above
+ * 128 MiB may be off by more than 1 %. */
+#define MEMORY_COUNT_MAX (UINT64_C(256) << 20)
+/* The head of /proc/self/status up to the lines about memory. A process in some hundred groups has
+ * a longer one; then /proc/self/statm answers. */
+#define MEMORY_TEXT_SIZE 2048u
+
+/* The number at the start of `text`, after blanks. */
+static uint64_t memory_number(const char *text)
+{
+    uint64_t number = 0;
+    while (*text == ' ' || *text == '\t') {
+        text++;
+    }
+    for (; *text >= '0' && *text <= '9'; text++) {
+        number = number * 10 + (uint64_t)(*text - '0');
+    }
+    return number;
+}
+
+/* Reads a text file; "" if that fails. */
+static void memory_read(const char *path, char text[MEMORY_TEXT_SIZE])
+{
+    long length = hak__os_read_file(path, text, MEMORY_TEXT_SIZE - 1);
+    text[length > 0 ? length : 0] = '\0';
+}
+
+/* The bytes in the line "<key> <number> kB"; UINT64_MAX: there is no such line. */
+static uint64_t memory_line(const char *text, const char *key)
+{
+    for (const char *line = text; *line != '\0';) {
+        const char *after = hak__text_after(line, key);
+        if (after != NULL) {
+            return memory_number(after) << 10;
+        }
+        while (*line != '\0' && *line++ != '\n') {
+        }
+    }
+    return UINT64_MAX;
+}
+
+/* The second number of /proc/self/statm counts pages. */
+static uint64_t memory_from_statm(char text[MEMORY_TEXT_SIZE])
+{
+    memory_read("/proc/self/statm", text);
+    const char *second = text;
+    while (*second != '\0' && *second != ' ') {
+        second++;
+    }
+    return *second == '\0' ? UINT64_MAX : memory_number(second) * hak__os_page_size();
+}
+
+struct os_memory hak__os_memory(void)
+{
+    char text[MEMORY_TEXT_SIZE];
+    memory_read("/proc/self/status", text);
+    struct os_memory memory = {memory_line(text, "VmRSS:"), memory_line(text, "VmHWM:"),
+                               memory_line(text, "VmSwap:")};
+    if (memory.rss == UINT64_MAX) {
+        memory.rss = memory_from_statm(text);
+    }
+    if (memory.rss < MEMORY_COUNT_MAX) {
+        memory_read("/proc/self/smaps_rollup", text);
+        uint64_t counted = memory_line(text, "Rss:");
+        memory.rss = counted != UINT64_MAX ? counted : memory.rss;
+    }
+    if (memory.rss != UINT64_MAX && memory.peak_rss < memory.rss) {
+        memory.peak_rss = memory.rss;
+    }
+    return memory;
+}

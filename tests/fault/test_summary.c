@@ -1,0 +1,150 @@
+/* test_summary.c: summaries when the kernel does not answer: what is unknown is said to be unknown,
+ * and never 0; sums stay exact; reports stay well-formed. */
+#include "../unit/unit.h"
+#include "fault.h"
+
+struct summary_text {
+    size_t length;
+    char text[1 << 19];
+};
+static struct summary_text text;
+
+static void text_take(void *argument, const char *piece, size_t size)
+{
+    struct summary_text *into = argument;
+    REQUIRE_SIZE(into->length + size, <, sizeof into->text);
+    memcpy(into->text + into->length, piece, size);
+    into->length += size;
+    into->text[into->length] = '\0';
+}
+
+static const char *report(enum hak_report_format format)
+{
+    text.length = 0;
+    hak_report(format, text_take, &text);
+    return text.text;
+}
+
+static void fail_all(enum fault_call call, int error)
+{
+    fault_arm((struct fault_plan){.calls = FAULT_SET(call), .nth = 1, .error = error, .on = true},
+              1);
+}
+
+static uint64_t sum_of(const struct hak_summary *summary)
+{
+    return summary->in_use + summary->rounding + summary->thread_caches + summary->free_in_slabs +
+           summary->kept + summary->tables;
+}
+
+/* Nobody says which pages are resident. */
+static void test_no_mincore(void **state)
+{
+    static const int errors[] = {EAGAIN, ENOMEM, ENOSYS, EPERM};
+    struct hak_summary summary;
+    uint64_t value;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(errors); i++) {
+        fail_all(FAULT_MINCORE, errors[i]);
+        value = 5;
+        REQUIRE(!hak_summary_read(&summary, sizeof summary));
+        REQUIRE(summary.rss != UINT64_MAX && summary.rss != 0);
+        REQUIRE(summary.in_use == UINT64_MAX && summary.tables == UINT64_MAX);
+        REQUIRE(summary.kept == UINT64_MAX && summary.not_hakmem == UINT64_MAX);
+        REQUIRE(summary.fragmentation_permille == UINT64_MAX);
+        REQUIRE(!hak_stats_value("summary.in_use_bytes", &value) && value == 5);
+        REQUIRE(!hak_stats_value("classes.64.resident", &value) && value == 5);
+        REQUIRE(hak_stats_value("summary.rss_bytes", &value) && value != 0);
+        REQUIRE(strstr(report(HAK_REPORT_SUMMARY), "its parts are unknown") != NULL);
+        REQUIRE(strstr(report(HAK_REPORT_JSON), "\"in_use_bytes\": null, ") != NULL);
+        REQUIRE(strstr(report(HAK_REPORT_JSON), "\"resident\": null}") != NULL);
+        REQUIRE(strstr(report(HAK_REPORT_TEXT), "unknown") != NULL);
+        const char *samples = report(HAK_REPORT_PROMETHEUS);
+        REQUIRE(strstr(samples, "\nhakmem_rss_bytes ") != NULL);
+        REQUIRE(strstr(samples, "hakmem_resident_bytes") == NULL);
+        REQUIRE(strstr(samples, "hakmem_class_resident_bytes") == NULL);
+        fault_disarm();
+    }
+}
+
+/* Nobody says how much memory the process has. */
+static void test_no_proc(void **state)
+{
+    static const enum fault_call calls[] = {FAULT_OPENAT, FAULT_READ};
+    struct hak_summary summary;
+    uint64_t value;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        fail_all(calls[i], 0);
+        value = 5;
+        REQUIRE(!hak_summary_read(&summary, sizeof summary));
+        REQUIRE(summary.rss == UINT64_MAX && summary.not_hakmem == UINT64_MAX);
+        REQUIRE(summary.peak_rss == UINT64_MAX && summary.swapped == UINT64_MAX);
+        REQUIRE(summary.in_use != UINT64_MAX && summary.in_use >= MIB);
+        REQUIRE(!hak_stats_value("summary.rss_bytes", &value) && value == 5);
+        REQUIRE(!hak_stats_value("summary.not_hakmem_bytes", &value) && value == 5);
+        REQUIRE(hak_stats_value("summary.in_use_bytes", &value) && value >= MIB);
+        REQUIRE(strstr(report(HAK_REPORT_SUMMARY), "(RSS) is unknown") != NULL);
+        REQUIRE(strstr(text.text, "not hakmem's") == NULL && strstr(text.text, "in use") != NULL);
+        REQUIRE(strstr(report(HAK_REPORT_JSON), "\"rss_bytes\": null, ") != NULL);
+        const char *samples = report(HAK_REPORT_PROMETHEUS);
+        REQUIRE(strstr(samples, "hakmem_rss_bytes ") == NULL);
+        REQUIRE(strstr(samples, "part=\"not_hakmem\"") == NULL);
+        fault_disarm();
+    }
+}
+
+/* Any one call fails: the figures are worse, and add up. */
+static void test_one_failure(void **state)
+{
+    static const enum fault_call calls[] = {FAULT_MINCORE, FAULT_OPENAT, FAULT_READ};
+    struct hak_summary summary;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        bool fired = true;
+        for (uint32_t nth = 1; fired && nth < 200; nth++) {
+            fault_arm((struct fault_plan){.calls = FAULT_SET(calls[i]), .nth = nth}, 1);
+            bool known = hak_summary_read(&summary, sizeof summary);
+            fired = fault_fired_count != 0;
+            fault_disarm();
+            REQUIRE(!known || summary.rss == sum_of(&summary) + summary.not_hakmem);
+            REQUIRE(known || !fired || summary.rss == UINT64_MAX || summary.in_use == UINT64_MAX);
+        }
+        REQUIRE(!fired);
+    }
+}
+
+/* At the hard limit, with nothing left to map. */
+static void test_at_the_hard_limit(void **state)
+{
+    struct hak_summary summary;
+    (void)state;
+    fault_arm((struct fault_plan){.calls = FAULT_MEMORY_SET, .nth = 1, .on = true}, 1);
+    REQUIRE(hak_summary_read(&summary, sizeof summary));
+    REQUIRE(strstr(report(HAK_REPORT_JSON), "null") == NULL);
+    REQUIRE(fault_planned_count == 0);
+    fault_disarm();
+}
+
+static int start(void **state)
+{
+    static void *blocks[3];
+    fault_start_totals();
+    REQUIRE(unit_start(state) == 0);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hak_malloc(i == 0 ? 64 : i * i * MIB);
+        memset(hide(blocks[i]), 1, i == 0 ? 64 : i * i * MIB);
+    }
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_mincore),
+        cmocka_unit_test(test_no_proc),
+        cmocka_unit_test(test_one_failure),
+        cmocka_unit_test(test_at_the_hard_limit),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}

@@ -1,0 +1,216 @@
+/* test_stats_signal.c: with HAKMEM_STATS_SIGNAL=1 a signal that ends the process lets it report
+ * first, wherever the signal comes: inside malloc, inside stdio, beside a fork, in a child. The
+ * process still ends by the signal. Handlers and ignored signals of the program stay, and without
+ * the option nothing changes. With %p in its name, each process has a report file of its own.
+ *
+ * ctest: no-qemu
+ */
+#include "override.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+static char directory[] = "/tmp/test_stats_signal_XXXXXX";
+
+/* --- what the programs under test do --- */
+
+static void *churn(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    static void *blocks[256];
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    for (;;) {
+        random = random * UINT64_C(6364136223846793005) + 1;
+        size_t at = random >> 56;
+        pthread_mutex_lock(&lock);
+        give_back(blocks[at]);
+        blocks[at] = get_memory((random >> 32) % 100000 + (at == 0 ? 4000000 : 0));
+        pthread_mutex_unlock(&lock);
+        dprintf(1, "%s", "");
+        fprintf(stdout, "%s", "");
+    }
+    return NULL;
+}
+
+static void *fork_often(void *argument)
+{
+    for (;;) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            _exit(0);
+        }
+        CHECK(waitpid(child, NULL, 0) == child);
+    }
+    return argument;
+}
+
+static int serve(const char *what)
+{
+    struct sigaction action;
+    CHECK(write(1, "r", 1) == 1);
+    if (strcmp(what, "off") == 0) {
+        CHECK(sigaction(SIGTERM, NULL, &action) == 0 && action.sa_handler == SIG_DFL);
+    } else if (strcmp(what, "ignored") == 0) {
+        CHECK(sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN);
+        raise(SIGHUP);
+        raise(SIGTERM);
+    } else if (strcmp(what, "busy") == 0 || strcmp(what, "forks") == 0) {
+        pthread_t threads[3];
+        for (size_t i = 0; i < 3; i++) {
+            void *(*body)(void *) = i == 2 && *what == 'f' ? fork_often : churn;
+            CHECK(pthread_create(&threads[i], NULL, body, (void *)(i + 1)) == 0);
+        }
+        churn((void *)4);
+    } else if (strcmp(what, "tree") == 0) {
+        for (int i = 0; i < 3; i++) {
+            pid_t child = fork();
+            CHECK(child >= 0);
+            if (child == 0) {
+                give_back(get_memory(1000));
+                exit(0);
+            }
+            CHECK(waitpid(child, NULL, 0) == child);
+        }
+        raise(SIGTERM);
+    }
+    for (;;) {
+        pause();
+    }
+}
+
+/* --- what the test does with them --- */
+
+static pid_t start(const char *what, const char *file, const char *enabled)
+{
+    char self[TEST_PATH_SIZE];
+    int ready[2];
+    own_path(self);
+    CHECK(pipe(ready) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_STATS", "summary", 1) == 0);
+        CHECK(setenv("HAKMEM_STATS_FILE", file, 1) == 0);
+        CHECK(setenv("HAKMEM_STATS_SIGNAL", enabled, 1) == 0);
+        if (strcmp(what, "ignored") == 0) {
+            CHECK(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+        }
+        CHECK(dup2(ready[1], 1) == 1);
+        close(ready[0]);
+        execl(self, self, what, (char *)NULL);
+        _exit(126);
+    }
+    close(ready[1]);
+    char byte;
+    CHECK(read(ready[0], &byte, 1) == 1); /* it serves */
+    close(ready[0]);
+    return child;
+}
+
+static void end_by(pid_t child, int number)
+{
+    int status;
+    alarm(60); /* a report that hangs fails the test */
+    CHECK(number == 0 || kill(child, number) == 0);
+    CHECK(waitpid(child, &status, 0) == child);
+    alarm(0);
+    CHECK(WIFSIGNALED(status));
+    CHECK_EQUAL(WTERMSIG(status), number == 0 ? SIGTERM : number);
+}
+
+/* Lines "resident memory" in the file; removes it. */
+static size_t take_reports(const char *file)
+{
+    static char text[1 << 16];
+    size_t count = 0;
+    int descriptor = open(file, O_RDONLY | O_CLOEXEC);
+    CHECK(descriptor >= 0);
+    ssize_t length = read(descriptor, text, sizeof text - 1);
+    CHECK(length >= 0);
+    close(descriptor);
+    text[length] = '\0';
+    for (const char *at = text; (at = strstr(at, "resident memory (RSS)")) != NULL; at++) {
+        count++;
+    }
+    CHECK(count == 0 || text[length - 1] == '\n');
+    CHECK(unlink(file) == 0);
+    return count;
+}
+
+static void test_each_signal(void)
+{
+    static const int numbers[] = {SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM, SIGXCPU};
+    char file[100];
+    snprintf(file, sizeof file, "%s/report", directory);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        end_by(start("sleep", file, "1"), numbers[i]);
+        CHECK_EQUAL(take_reports(file), 1);
+    }
+    end_by(start("sleep", file, "1"), SIGUSR1); /* not one of them */
+    CHECK_EQUAL(take_reports(file), 0);
+    end_by(start("off", file, "0"), SIGTERM);
+    CHECK_EQUAL(take_reports(file), 0);
+    end_by(start("ignored", file, "1"), 0);
+    CHECK_EQUAL(take_reports(file), 1);
+}
+
+/* Wherever the signal comes, the process ends, with one report or none. */
+static void test_busy_programs(void)
+{
+    char file[100];
+    size_t reports = 0;
+    enum { ROUNDS = 20 };
+    snprintf(file, sizeof file, "%s/report", directory);
+    for (int i = 0; i < ROUNDS; i++) {
+        pid_t child = start(i % 2 == 0 ? "busy" : "forks", file, "1");
+        usleep((useconds_t)(1000 * (i % 5)));
+        end_by(child, SIGTERM);
+        size_t written = take_reports(file);
+        CHECK(written <= 1);
+        reports += written;
+    }
+    CHECK(reports >= 1);
+}
+
+/* A process and its three children. */
+static void test_a_file_for_each_process(void)
+{
+    char name[100], wanted[100];
+    size_t files = 0, own = 0;
+    snprintf(name, sizeof name, "%s/100%%%%.%%p", directory);
+    pid_t child = start("tree", name, "1");
+    end_by(child, 0);
+    snprintf(wanted, sizeof wanted, "100%%.%ld", (long)child);
+    DIR *entries = opendir(directory);
+    CHECK(entries != NULL);
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            char path[400];
+            snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+            CHECK(strncmp(entry->d_name, "100%.", 5) == 0);
+            CHECK_EQUAL(take_reports(path), 1);
+            own += strcmp(entry->d_name, wanted) == 0;
+            files++;
+        }
+    }
+    closedir(entries);
+    CHECK_EQUAL(files, 4);
+    CHECK_EQUAL(own, 1);
+}
+
+int main(int argc, char **argv)
+{
+    prove_served();
+    if (argc > 1) {
+        return serve(argv[1]);
+    }
+    CHECK(mkdtemp(directory) != NULL);
+    test_each_signal();
+    test_busy_programs();
+    test_a_file_for_each_process();
+    CHECK(rmdir(directory) == 0);
+    return 0;
+}

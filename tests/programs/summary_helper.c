@@ -1,0 +1,69 @@
+/* summary_helper.c: preloaded beside hakmem by summary.sh. In programs of the name that
+ * SUMMARY_PROGRAM says, a thread takes three summaries, each between two looks at the kernel's own
+ * count of resident pages, appends them to the file SUMMARY_OUTPUT, and ends the process. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hakmem/stats.h"
+
+static size_t kernel_rss(void)
+{
+    char text[512];
+    int descriptor = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
+    ssize_t length = read(descriptor, text, sizeof text - 1);
+    close(descriptor);
+    text[length > 0 ? length : 0] = '\0';
+    const char *line = strstr(text, "\nRss:");
+    return line == NULL ? 0 : (size_t)strtoull(line + 5, NULL, 10) << 10;
+}
+
+static void take(int moment)
+{
+    struct hak_summary summary;
+    char line[400];
+    size_t before = kernel_rss();
+    bool known = hak_summary_read(&summary, sizeof summary);
+    size_t after = kernel_rss();
+    int length = snprintf(
+        line, sizeof line, "%s %d %d %zu %zu %llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
+        program_invocation_short_name, moment, known, before, after,
+        (unsigned long long)summary.rss, (unsigned long long)summary.in_use,
+        (unsigned long long)summary.rounding, (unsigned long long)summary.thread_caches,
+        (unsigned long long)summary.free_in_slabs, (unsigned long long)summary.kept,
+        (unsigned long long)summary.tables, (unsigned long long)summary.not_hakmem,
+        (unsigned long long)summary.rounding_requests_count);
+    int descriptor =
+        open(getenv("SUMMARY_OUTPUT"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (write(descriptor, line, (size_t)length) != length) {
+        _exit(1);
+    }
+    close(descriptor);
+}
+
+static void *run(void *argument)
+{
+    static const unsigned waits_ms[] = {300, 700, 1000};
+    for (int i = 0; i < 3; i++) {
+        usleep(waits_ms[i] * 1000);
+        take(i + 1);
+    }
+    _exit(0);
+    return argument;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *name = getenv("SUMMARY_PROGRAM");
+    pthread_t thread;
+    if (name != NULL && strcmp(name, program_invocation_short_name) == 0) {
+        pthread_create(&thread, NULL, run, NULL);
+    }
+}

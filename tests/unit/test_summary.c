@@ -1,0 +1,305 @@
+/* test_summary.c: observe/summary and observe/resident: memory of known layouts is found in the
+ * part where it belongs, and the parts are the RSS.
+ *
+ * ctest: serial no-qemu
+ */
+#include "../threads/threads.h"
+#include "unit.h"
+
+#include "observe/summary.h"
+
+static struct hak_summary summary_now(void)
+{
+    struct hak_summary summary;
+    assert_true(hak_summary_read(&summary, sizeof summary));
+    assert_int_equal(summary.version, HAK_STATS_VERSION);
+    assert_int_equal(summary.size, sizeof summary);
+    assert_int_equal(summary.rss, summary.in_use + summary.rounding + summary.thread_caches +
+                                      summary.free_in_slabs + summary.kept + summary.tables +
+                                      summary.not_hakmem);
+    return summary;
+}
+
+/* `after` is `before` and `bytes` more, to an eighth of a MiB or a 200th. */
+static void require_grown(uint64_t before, uint64_t after, size_t bytes)
+{
+    size_t slack = MIB / 8 + bytes / 200;
+    REQUIRE_SIZE(after + slack, >=, before + bytes);
+    REQUIRE_SIZE(after, <=, before + bytes + slack);
+}
+
+static uint64_t blocks_of(const struct hak_summary *summary)
+{
+    return summary->in_use + summary->rounding;
+}
+
+/* Blocks of `size` bytes, `total` in all, of which the first half is written. */
+static void test_half_of_it_never_touched(void **state)
+{
+    static const size_t sizes[] = {8320, 60 * KIB, 300 * KIB, 2 * MIB, 25 * MIB};
+    static void *blocks[16 * KIB];
+    const size_t total = 100 * MIB;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        size_t count = total / sizes[i];
+        struct hak_summary before = summary_now();
+        for (size_t j = 0; j < count; j++) {
+            blocks[j] = hak_malloc(sizes[i]);
+            assert_non_null(blocks[j]);
+        }
+        for (size_t j = 0; j < count / 2; j++) {
+            memset(blocks[j], 1, sizes[i]);
+        }
+        struct hak_summary after = summary_now();
+        /* A page of each border between objects was touched, or is linked. */
+        size_t bound = sizes[i] < 64 * KIB ? total : 51 * MIB;
+        REQUIRE_SIZE(blocks_of(&after) - blocks_of(&before), >=, 49 * MIB);
+        REQUIRE_SIZE(blocks_of(&after) - blocks_of(&before), <=, bound);
+        REQUIRE_SIZE(after.rss - before.rss, >=, 49 * MIB);
+        require_grown(before.not_hakmem, after.not_hakmem, 0);
+        for (size_t j = 0; j < count; j++) {
+            hak_free(blocks[j]);
+        }
+        hak_trim(0);
+        after = summary_now();
+        require_grown(blocks_of(&before), blocks_of(&after), 0);
+        require_grown(0, after.kept, 0);
+    }
+}
+
+/* A whale of the program's own mapping is not hakmem's. */
+static void test_what_is_not_hakmems(void **state)
+{
+    (void)state;
+    struct hak_summary before = summary_now();
+    char *mapping = support_map(30 * MIB);
+    memset(mapping, 1, 30 * MIB);
+    struct hak_summary after = summary_now();
+    require_grown(before.not_hakmem, after.not_hakmem, 30 * MIB);
+    require_grown(blocks_of(&before), blocks_of(&after), 0);
+    munmap(mapping, 30 * MIB);
+}
+
+/* Whales and spans that were freed, and the slices of slabs, stay for a while. */
+static void test_kept_for_reuse(void **state)
+{
+    (void)state;
+    hak__knobs.purge_delay_ms = UINT32_MAX;
+    hak_trim(0);
+    struct hak_summary before = summary_now();
+    void *spans[20];
+    for (size_t i = 0; i < COUNT_OF(spans); i++) {
+        spans[i] = hak_malloc(MIB - 4 * KIB); /* its colour fits */
+        memset(spans[i], 1, MIB - 4 * KIB);
+    }
+    void *whale = hak_malloc(20 * MIB); /* the last: now the peak of memory in use is noted */
+    memset(whale, 1, 20 * MIB);
+    struct hak_summary during = summary_now();
+    require_grown(blocks_of(&before), blocks_of(&during), 40 * MIB);
+    hak_free(whale);
+    for (size_t i = 0; i < COUNT_OF(spans); i++) {
+        hak_free(spans[i]);
+    }
+    struct hak_summary after = summary_now();
+    require_grown(blocks_of(&before), blocks_of(&after), 0);
+    if (!HAK_TINY_LIMITS) { /* with tiny limits less is kept */
+        require_grown(before.kept, after.kept, 40 * MIB);
+        REQUIRE_SIZE(after.rss, >=, during.rss - MIB);
+    }
+    hak_trim(0);
+    require_grown(0, summary_now().kept, 0);
+}
+
+/* Each second object of full slabs is free: half of them in slabs, after the bin was flushed. */
+static void test_free_in_slabs(void **state)
+{
+    enum { SIZE = 512, COUNT = 40 * 1024 };
+    static void *blocks[COUNT];
+    (void)state;
+    struct hak_summary before = summary_now();
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak_malloc(SIZE);
+        memset(blocks[i], 1, SIZE);
+    }
+    struct hak_summary full = summary_now();
+    require_grown(blocks_of(&before), blocks_of(&full), (size_t)SIZE * COUNT);
+    for (size_t i = 0; i < COUNT; i += 2) {
+        hak_free(blocks[i]);
+    }
+    struct hak_summary half = summary_now();
+    size_t moved = (size_t)SIZE * COUNT / 2;
+    require_grown(blocks_of(&before), blocks_of(&half), moved);
+    require_grown(before.thread_caches + before.free_in_slabs,
+                  half.thread_caches + half.free_in_slabs, moved);
+    hak_trim(0); /* flushes the bins */
+    struct hak_summary flushed = summary_now();
+    require_grown(before.free_in_slabs, flushed.free_in_slabs, moved);
+    REQUIRE_SIZE(flushed.thread_caches, <, MIB / 8);
+    REQUIRE_SIZE(flushed.fragmentation_permille, >, 400);
+    for (size_t i = 1; i < COUNT; i += 2) {
+        hak_free(blocks[i]);
+    }
+    hak_trim(0);
+}
+
+/* 100 bytes get 112: about a tenth of the memory is rounding. */
+static void test_rounding(void **state)
+{
+    enum { COUNT = 200 * 1024 };
+    static void *blocks[COUNT];
+    (void)state;
+    struct hak_summary before = summary_now();
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak_malloc(100);
+        memset(blocks[i], 1, 100);
+    }
+    struct hak_summary after = summary_now();
+    REQUIRE_SIZE(after.rounding_requests_count - before.rounding_requests_count, >=, 8);
+    require_grown(blocks_of(&before), blocks_of(&after), (size_t)COUNT * 112);
+    require_grown(before.rounding, after.rounding, (size_t)COUNT * 12);
+    for (size_t i = 0; i < COUNT; i++) {
+        hak_free(blocks[i]);
+    }
+    hak_trim(0);
+}
+
+/* More whales than one list holds, in use and kept, each found once. */
+static void test_many_whales(void **state)
+{
+    enum { COUNT = 150 };
+    static void *blocks[COUNT];
+    (void)state;
+    hak_trim(0);
+    struct hak_summary before = summary_now();
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak_malloc(3 * MIB);
+        memset(blocks[i], 1, 64 * KIB);
+    }
+    struct hak_summary after = summary_now();
+    require_grown(blocks_of(&before), blocks_of(&after), COUNT * 64 * KIB);
+    for (size_t i = 0; i < COUNT; i++) {
+        hak_free(blocks[i]);
+    }
+    hak_trim(0);
+}
+
+/* Another mapping in the window's way: the frontier skips it, and the tables have a hole there. */
+static void test_a_hole_in_the_tables(void **state)
+{
+    enum { COUNT = 300 };
+    static void *blocks[COUNT];
+    const size_t hole = 400 * SUPERSLAB_SIZE;
+    (void)state;
+    hak_trim(0);
+    struct hak_summary before = summary_now();
+    size_t next = bits_align_up(hak__superslabs.frontier, SUPERSLAB_SLICES);
+    void *foreign = unit_occupy((uintptr_t)window_slice_address(next + 2 * SUPERSLAB_SLICES), hole);
+    size_t skipped = hak__superslabs.count;
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak_malloc(2 * MIB);
+        memset(blocks[i], 1, 16 * KIB);
+    }
+    REQUIRE_SIZE(hak__superslabs.count, >=, skipped);
+    REQUIRE_SIZE(hak__superslabs.frontier, >, next + hole / SLICE_SIZE);
+    struct hak_summary after = summary_now();
+    require_grown(blocks_of(&before), blocks_of(&after), COUNT * 16 * KIB);
+    require_grown(before.not_hakmem, after.not_hakmem, 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        hak_free(blocks[i]);
+    }
+    hak_trim(0);
+    munmap(foreign, hole);
+    after = summary_now();
+    require_grown(blocks_of(&before), blocks_of(&after), 0);
+}
+
+static uint32_t stop;
+
+static void *churn(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    while (__atomic_load_n(&stop, __ATOMIC_RELAXED) == 0) {
+        char *block = hak_malloc(random_size(&random, 23));
+        REQUIRE(block != NULL);
+        block[0] = 1;
+        hak_free(block);
+        if (random_below(&random, 100) == 0) {
+            hak_trim(0);
+        }
+    }
+    return NULL;
+}
+
+/* Beside threads that map and unmap, the parts are still known, and are the RSS. */
+static void test_beside_busy_threads(void **state)
+{
+    pthread_t threads[3];
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        threads[i] = thread_start(churn, (void *)(i + 1));
+    }
+    for (size_t i = 0; i < (SUPPORT_SLOW ? 20 : 300); i++) {
+        summary_now();
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        thread_join(threads[i]);
+    }
+}
+
+/* The largest ones come in order, and each once. */
+static void test_largest(void **state)
+{
+    struct summary *summary = support_map(sizeof *summary);
+    uint32_t found[4];
+    (void)state;
+    summary->resident.classes[3] = 100;
+    summary->resident.classes[7] = 300;
+    summary->resident.whales = 200;
+    for (uint32_t i = 0; i < 4; i++) {
+        found[i] = hak__summary_next_largest(summary, found, i);
+    }
+    assert_int_equal(found[0], 7);
+    assert_int_equal(found[1], CLASS_COUNT + 1);
+    assert_int_equal(found[2], 3);
+    assert_int_equal(found[3], 0);
+    munmap(summary, sizeof *summary);
+}
+
+/* RSS is that of smaps_rollup, up to what the reading itself touches. */
+static void test_memory_of_the_process(void **state)
+{
+    (void)state;
+    struct os_memory memory = hak__os_memory();
+    size_t rss = rss_bytes();
+    require_grown(rss, memory.rss, 0);
+    REQUIRE_SIZE(memory.peak_rss, >=, memory.rss);
+    char *mapping = support_map(400 * MIB);
+    memset(mapping, 1, 400 * MIB);
+    require_grown(memory.rss, hak__os_memory().rss, 400 * MIB);
+    munmap(mapping, 400 * MIB);
+    REQUIRE_SIZE(hak__os_memory().peak_rss, >=, 390 * MIB);
+}
+
+static int start(void **state)
+{
+    support_small_pages();
+    return unit_start(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_of_the_process),
+        cmocka_unit_test(test_half_of_it_never_touched),
+        cmocka_unit_test(test_what_is_not_hakmems),
+        cmocka_unit_test(test_free_in_slabs),
+        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_many_whales),
+        UNIT_TEST_WITH_KNOBS(test_kept_for_reuse),
+        cmocka_unit_test(test_beside_busy_threads),
+        cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_a_hole_in_the_tables),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
