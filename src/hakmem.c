@@ -14,6 +14,7 @@
 #include "os/os_map.c"
 #include "os/os_pages.c"
 #include "os/os_remap.c"
+#include "os/os_share.c"
 #include "os/os_threads.c"
 #include "os/vdso.c"
 
@@ -54,11 +55,14 @@
 #include "heap/start.c"
 #include "heap/thread.c"
 
+#include "control/background.c"
 #include "control/census.c"
 #include "control/life.c"
 #include "control/report.c"
 #include "control/report_writer.c"
 #include "control/scavenger.c"
+
+#include "observe/observer.c"
 
 #include "front/aligned.c"
 #include "front/free.c"

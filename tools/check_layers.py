@@ -14,8 +14,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], ["heap"], ["control"], ["front"],
-          ["override"]]
+LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], ["heap"], ["control"], ["observe"],
+          ["front"], ["override"]]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 IF_ALLOWED = re.compile(r"src/(base/(compiler|arch)\.h|core/limits\.h|os/.*|override/.*)$")
 SHARED_ONLY = {"override/dlopen.c"}

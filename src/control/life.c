@@ -2,9 +2,9 @@
  *
  *   begin   Reads the options, for processes that allocated before the C library knew the
  *           environment. Registers the fork handlers: they must be the first in the process, so
- *           the library is linked with -z initfirst. Starts the scavenger, opens the report's
- *           file, and writes the line that says hakmem serves this process.
- *   end     Writes the report, if one is asked for.
+ *           the library is linked with -z initfirst. Starts the scavenger and the observer, opens
+ *           the report's file, and writes the line that says hakmem serves this process.
+ *   end     Removes the observer's file, and writes the report, if one is asked for.
  *
  * hakmem serves memory before begin and after end: it needs nothing from here for that. */
 #include "control/life.h"
@@ -15,6 +15,7 @@
 
 #include "base/bits.h"
 #include "base/text.h"
+#include "control/background.h"
 #include "control/scavenger.h"
 #include "core/diagnose.h"
 #include "core/options.h"
@@ -161,7 +162,9 @@ static void life_forget_report(void)
 static void life_fork_child(void)
 {
     hak__fork_child();
+    hak__background_fork_child();
     hak__scavenger_start(); /* the first process has reported what it cannot do */
+    hak__observer_fork_child();
     life_forget_report();
 }
 
@@ -177,6 +180,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     if (complaint != NULL) {
         hak__diagnose_warn(complaint, NULL);
     }
+    hak__observer_begin();
     struct life_search own = life_own_object();
     life_stay(&own);
     if (life_reports()) {
@@ -269,6 +273,7 @@ static void life_complain_of_file(int error)
 
 __attribute__((destructor)) static void life_end(void)
 {
+    hak__observer_end();
     if (!life_reports()) {
         return;
     }

@@ -8,4 +8,10 @@
 
 HAK_HIDDEN extern const bool hak__life_linked;
 
+/* The observer at the process's start, in fork's child and at the process's end. Defined in
+ * observe/observer.c, which lies above this layer. */
+HAK_HIDDEN void hak__observer_begin(void);
+HAK_HIDDEN void hak__observer_fork_child(void);
+HAK_HIDDEN void hak__observer_end(void);
+
 #endif

@@ -20,6 +20,7 @@ struct settings {
     uint32_t stats;            /* enum stats_format */
     bool keep_deepbind;        /* dlopen keeps RTLD_DEEPBIND */
     bool scavenger;            /* a background thread returns free memory while the program idles */
+    bool observe;              /* a background thread answers tools that look at the process */
 };
 HAK_HIDDEN extern struct settings hak__settings;
 

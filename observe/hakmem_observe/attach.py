@@ -1,0 +1,48 @@
+"""Starts the observer of a process that was started without one. The program beside the library (attach/) does it."""
+import os
+import subprocess
+import time
+
+from .observer import NotObserved, Observer
+from .processes import Refusal, STATUS_FAILED, look, require_rights
+
+WAIT_SECONDS = 5.0
+
+
+def tool():
+    path = os.environ.get("HAKMEM_ATTACH_TOOL", "")
+    if not os.path.exists(path):
+        raise Refusal("the program that attaches to processes is not built", STATUS_FAILED)
+    return path
+
+
+def attach(process, verbose=False):
+    """Runs the tool. What it says, a sentence, becomes the Refusal."""
+    words = [tool(), *(["--verbose"] if verbose else []), str(process.pid)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=None if verbose else subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, errors="replace")
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"the program that attaches ended with {done.returncode}"]
+        status = done.returncode if done.returncode > 0 else STATUS_FAILED
+        raise Refusal(said[-1].removeprefix("hakmem: "), status)
+
+
+def connect(pid, verbose=False, may_attach=True):
+    """An Observer of the process, started if need be. Returns it and whether it was started now."""
+    process = look(pid)
+    require_rights(process)
+    try:
+        return Observer(process), False
+    except NotObserved:
+        if not may_attach:
+            raise
+    attach(process, verbose)
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return Observer(look(pid)), True
+        except NotObserved:
+            if time.monotonic() > until:
+                raise Refusal(f"process {pid} was attached to, but it could not make its file in /dev/shm",
+                              STATUS_FAILED) from None
+            time.sleep(0.005)
