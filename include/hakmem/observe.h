@@ -22,16 +22,16 @@ extern "C" {
  * is no /dev/shm), EACCES or ENOSPC. */
 HAK_API int hak_observe_start(void) HAK_NOEXCEPT;
 
-/* Stops the observer, removes its file, and waits until both are done, at most half a second unless
- * a report is under way. 0 also if none runs. */
+/* Stops the observer, removes its file, and waits until both are done. 0 also if none runs. */
 HAK_API int hak_observe_stop(void) HAK_NOEXCEPT;
 
 /* The next two are for `./hakmem observe PID`, which starts the observer of a process from outside.
  * Programs have no use for them.
  *
- * Starts the observer without waiting for it, on the stack below. Then calls gettid with the
- * arguments HAK_OBSERVE_MARK and an errno value, at which the tool puts the thread back to where it
- * was. It never returns; without a tool it ends the process. */
+ * Starts the observer without waiting for it, on the stack below. Then sends SIGTRAP to its own
+ * thread by tgkill, with HAK_OBSERVE_MARK and an errno value as the fourth and fifth argument. The
+ * tool takes the signal and puts the thread back to where it was. It never returns; without a tool
+ * it ends the process. */
 HAK_API void hak_observe_enter(void) HAK_NOEXCEPT;
 #define HAK_OBSERVE_MARK 0x68616b6d656d2121 /* "hakmem!!" */
 #define HAK_OBSERVE_STACK_SIZE 32768

@@ -7,9 +7,7 @@ import sys
 
 from .processes import Refusal, STATUS_USAGE
 
-COMMANDS = {
-    "stat": "one report of a living process",
-}
+COMMANDS = ("stat", "observe")
 
 
 class Parser(argparse.ArgumentParser):

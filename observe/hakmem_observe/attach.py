@@ -10,9 +10,16 @@ WAIT_SECONDS = 5.0
 
 
 def tool():
-    path = os.environ.get("HAKMEM_ATTACH_TOOL", "")
-    if not os.path.exists(path):
-        raise Refusal("the program that attaches to processes is not built", STATUS_FAILED)
+    """The path of the program that attaches; builds it if it is not there."""
+    path = os.environ.get("HAKMEM_ATTACH_TOOL")
+    launcher = os.environ.get("HAKMEM_LAUNCHER")
+    if not path and launcher:
+        built = subprocess.run([launcher, "build"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        if built.returncode != 0:
+            raise Refusal("the program that attaches to processes could not be built", built.returncode)
+        path = os.path.join(os.path.dirname(built.stdout.strip()), "hakmem-attach")
+    if not path or not os.access(path, os.X_OK):
+        raise Refusal("the program that attaches to processes is missing", STATUS_FAILED)
     return path
 
 

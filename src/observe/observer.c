@@ -47,6 +47,8 @@ static struct {
     uint32_t shared_process; /* the process that the state belongs to: after a fork without
                                 handlers it is the parent's */
     uint32_t shared_error;   /* why the last start failed; an errno value */
+    uint32_t *shared_word;   /* that the observer sleeps on; others only wake it, because its
+                                mapping may move or go at any time */
     char path[64];           /* the observer's; others read it while the state is RUNNING */
 } observer;
 
@@ -225,6 +227,7 @@ static void observer_serve(struct os_shared *shared)
             observer_answer(shared, asked);
             answered = asked;
         } else {
+            atomic_store_relaxed(&observer.shared_word, word);
             hak__os_wait_shared(word, asked, OBSERVER_LOOK_MS);
         }
     }
@@ -305,7 +308,10 @@ int hak_observe_stop(void)
     observer_settled(OBSERVER_STARTING, true);
     /* acquire: pairs with the release in observer_set_state */
     (void)atomic_cas_acquire(&observer.shared_state, &running, OBSERVER_STOPPING);
-    observer_settled(OBSERVER_STOPPING, true);
+    while (observer_state() == OBSERVER_STOPPING) { /* it may just be about to sleep */
+        hak__os_wake_shared(atomic_load_relaxed(&observer.shared_word));
+        hak__os_wait_ms(&observer.shared_state, OBSERVER_STOPPING, 1);
+    }
     return 0;
 }
 

@@ -193,7 +193,9 @@ HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 HAK_HIDDEN const char *hak__os_file_error(int error);
 HAK_HIDDEN void hak__os_close(int descriptor);
 HAK_HIDDEN uint32_t hak__os_process_id(void);
-/* Calls gettid with these arguments, which the kernel ignores and a tracer sees. */
+/* Stops for a tracer: sends SIGTRAP to the calling thread with these two arguments more, which the
+ * kernel ignores and the tracer sees. Without a tracer the signal's default is to end the process.
+ */
 HAK_HIDDEN void hak__os_tell_tracer(uint64_t first, uint64_t second);
 /* The effective user, who owns the files that this process makes. */
 HAK_HIDDEN uint32_t hak__os_user_id(void);

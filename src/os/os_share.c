@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <limits.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -135,7 +136,8 @@ void hak__os_wake_shared(uint32_t *word)
 
 void hak__os_tell_tracer(uint64_t first, uint64_t second)
 {
-    syscall(SYS_gettid, first, second);
+    syscall(SYS_tgkill, (long)syscall(SYS_getpid), (long)syscall(SYS_gettid), SIGTRAP, first,
+            second);
 }
 
 uint32_t hak__os_user_id(void)

@@ -443,6 +443,7 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_SMALL;
     case SYS_geteuid:
     case SYS_gettid:
+    case SYS_tgkill:
         return FAULT_GETPID;
     default:
         support_fail("system call %ld: none that the tests know\n", number);
