@@ -7,7 +7,7 @@ import sys
 
 from .processes import Refusal, STATUS_USAGE
 
-COMMANDS = ("stat", "observe")
+COMMANDS = ("stat", "top", "metrics", "observe")
 
 
 class Parser(argparse.ArgumentParser):
