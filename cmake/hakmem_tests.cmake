@@ -12,7 +12,7 @@
 #   archive           a plugin that is linked with libhakmem.a
 
 get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
-set(slow_kinds model fault programs packaging protocol soak)
+set(slow_kinds model fault programs packaging protocol soak attach)
 set(tests_directory "${PROJECT_SOURCE_DIR}/tests")
 set(environment "TEST_ROOT=${PROJECT_SOURCE_DIR}" "TEST_BUILD=${PROJECT_BINARY_DIR}" "TEST_FORM=${HAKMEM_FORM}")
 
@@ -40,7 +40,7 @@ function(hakmem_register name kind words variables)
         return()
     endif()
     set(timeout 120)
-    if(kind MATCHES "^(model|threads|fault|programs|packaging|protocol|soak|check)$")
+    if(kind MATCHES "^(model|threads|fault|programs|packaging|protocol|soak|check|attach)$")
         set(timeout 600)
     endif()
     set(arguments)
@@ -188,6 +188,22 @@ foreach(source IN LISTS sources)
     target_link_libraries(${name} PRIVATE hakmem_warnings hakmem_no_builtin
         $<$<IN_LIST:archive,${words}>:hakmem_static> Threads::Threads)
 endforeach()
+
+# Attaching to processes that do not expect it: one test for each case_ of the script.
+find_program(PYTHON3 python3)
+if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
+    add_executable(attach_target "${tests_directory}/attach/target.cc")
+    set_target_properties(attach_target PROPERTIES
+        OUTPUT_NAME target RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/attach")
+    target_compile_options(attach_target PRIVATE -Wall -Wextra) # with more, gcc 12 complains of std::vector
+    target_link_libraries(attach_target PRIVATE Threads::Threads ${CMAKE_DL_LIBS} stdc++)
+    file(STRINGS "${tests_directory}/attach/test_attach.py" cases REGEX "^def case_")
+    foreach(case IN LISTS cases)
+        string(REGEX REPLACE "^def case_([a-z_]+).*" "\\1" name "${case}")
+        hakmem_register(${name} attach "" "" ${PYTHON3} "${tests_directory}/attach/test_attach.py"
+            "${PROJECT_BINARY_DIR}" ${name})
+    endforeach()
+endif()
 
 # Every benchmark proves itself in under a second.
 foreach(name IN LISTS HAKMEM_BENCHES)

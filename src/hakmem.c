@@ -16,6 +16,7 @@
 #include "os/os_memory.c"
 #include "os/os_pages.c"
 #include "os/os_remap.c"
+#include "os/os_share.c"
 #include "os/os_signal.c"
 #include "os/os_threads.c"
 #include "os/vdso.c"
@@ -61,6 +62,7 @@
 #include "heap/start.c"
 #include "heap/thread.c"
 
+#include "control/background.c"
 #include "control/census.c"
 #include "control/last_report.c"
 #include "control/life.c"
@@ -69,6 +71,7 @@
 #include "observe/heap_look.c"
 #include "observe/heap_map.c"
 #include "observe/heap_map_file.c"
+#include "observe/observer.c"
 #include "observe/profile.c"
 #include "observe/prometheus.c"
 #include "observe/report.c"

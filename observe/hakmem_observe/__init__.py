@@ -1,0 +1,11 @@
+"""Tools that look into a living process that runs on hakmem (docs/observability.md).
+
+processes   what /proc says of a process, in sentences where it says no
+observer    the file through which a process answers (src/observe/observer.h)
+attach      starts the observer of a process that was started without one
+report      figures, and what became of them
+stat        one report
+top         reports on a screen or as text; view says what of them
+metrics     reports for Prometheus
+observe     attaches, and nothing else
+"""

@@ -7,7 +7,7 @@ import sys
 
 from .processes import Refusal, STATUS_USAGE
 
-COMMANDS = ("profile",)
+COMMANDS = ("stat", "top", "metrics", "observe", "profile")
 
 
 class Parser(argparse.ArgumentParser):

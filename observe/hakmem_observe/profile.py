@@ -5,12 +5,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from .processes import Refusal, STATUS_USAGE
-from .profile_data import read_profiles
+from .attach import connect
+from .processes import Refusal, STATUS_USAGE, parse_pid
+from .profile_data import parse_profiles, read_profiles
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
+
+OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_TOP_PLAIN")  # of the launcher for these tools
 
 MEASURES = {
     "live": ("live_bytes", "live_count", "in use"),
@@ -22,9 +26,10 @@ LIBRARY = re.compile(r"^(std::|__gnu_cxx::|boost::|operator |void\* operator |_Z
 
 def add_arguments(parser):
     parser.usage = ("./hakmem profile [OPTION...] -- PROGRAM [ARGUMENT...]\n"
+                    "       ./hakmem profile [OPTION...] PID\n"
                     "       ./hakmem profile [OPTION...] FILE")
-    parser.description = ("Runs a program and shows which call stacks hold its memory when it ends, or shows a profile "
-                          "that HAKMEM_PROFILE_FILE=FILE has written.")
+    parser.description = ("Shows which call stacks hold memory: of a program that it runs, when it ends; of a living "
+                          "process, what it allocates from now on; of a profile that HAKMEM_PROFILE_FILE=FILE has written.")
     parser.add_argument("--leaks", action="store_true",
                         help="show the sites of the memory that was not freed, and name those that only grow")
     parser.add_argument("--period", metavar="BYTES", default=None,
@@ -36,7 +41,8 @@ def add_arguments(parser):
     parser.add_argument("--folded", metavar="FILE", help="write folded stacks, for flame graph programs")
     parser.add_argument("--html", metavar="FILE", help="write a page with a flame graph")
     parser.add_argument("-o", "--output", metavar="FILE", help="keep the profile itself in FILE")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a profile to show")
+    parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
+    parser.add_argument("file", nargs="?", metavar="PID or FILE", help="a process to sample, or a profile to show")
 
 
 def parse_count(text, name):
@@ -194,7 +200,8 @@ def run_program(words, arguments, path):
     if period:
         command += ["--set", f"sample_bytes={parse_period(period)}"]
     preload = os.environ.get("LD_PRELOAD", "")
-    environment = os.environ | {"HAKMEM_PROFILE_FILE": path,
+    inherited = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+    environment = inherited | {"HAKMEM_PROFILE_FILE": path,
                                 "LD_PRELOAD": f"{preload} libgcc_s.so.1".strip()}  # the unwinder, for C programs
     try:
         return subprocess.run(command + ["--"] + words, env=environment, check=False).returncode
@@ -221,6 +228,28 @@ def profile_program(words, arguments):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def profile_process(pid, arguments):
+    """Samples a living process for some seconds. If it samples already, shows what it has at once."""
+    seconds = parse_count(arguments.seconds or "10", "--seconds")
+    period = parse_period(arguments.period) if arguments.period else ""
+    observer, _ = connect(pid)
+    name = f"process {pid}"
+    running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period != 0
+    if not running or arguments.seconds:
+        print(f"sampling process {pid} for {seconds} s", file=sys.stderr)
+        if not running:
+            observer.ask(f"profile_start {period}".strip())
+        time.sleep(seconds)
+    text = observer.ask("profile")
+    if not running:
+        observer.ask("profile_stop")
+    if arguments.output:
+        with open_output(arguments.output, "wb") as file:
+            file.write(text)
+    show(parse_profiles([text.decode("utf-8", "replace")], name), arguments)
+    return 0
+
+
 def run(arguments):
     arguments.sites = parse_count(arguments.sites, "--sites")
     if bool(arguments.program) == bool(arguments.file):
@@ -228,7 +257,9 @@ def run(arguments):
                       STATUS_USAGE)
     if arguments.program:
         return profile_program(arguments.program, arguments)
-    if arguments.period or arguments.output:
-        raise Refusal("profile: --period and --output are for a program that is run", STATUS_USAGE)
+    if arguments.file.isdigit() and not os.path.exists(arguments.file):
+        return profile_process(parse_pid(arguments.file), arguments)
+    if arguments.period or arguments.output or arguments.seconds:
+        raise Refusal("profile: --period, --output and --seconds are not for a profile that is there", STATUS_USAGE)
     show(read_profiles(arguments.file), arguments)
     return 0

@@ -94,6 +94,10 @@ def read_profiles(path):
         raise Refusal(f"cannot read '{path}': {error.strerror}") from None
     if not lines:
         raise Refusal(f"'{path}' is empty: no process that writes its profile there has ended")
+    return parse_profiles(lines, path)
+
+
+def parse_profiles(lines, path):
     profiles = []
     for line in lines:
         head, stacks, mappings = parse_document(line, path)

@@ -2,9 +2,9 @@
  *
  *   begin   Reads the options, for processes that allocated before the C library knew the
  *           environment. Registers the fork handlers: they must be the first in the process, so
- *           the library is linked with -z initfirst. Starts the scavenger, opens the report's
- *           file, and writes the line that says hakmem serves this process.
- *   end     Writes the report, if one is asked for.
+ *           the library is linked with -z initfirst. Starts the scavenger and the observer, opens
+ *           the report's file, and writes the line that says hakmem serves this process.
+ *   end     Removes the observer's file, and writes the report, if one is asked for.
  *
  * hakmem serves memory before begin and after end: it needs nothing from here for that. */
 #include "control/life.h"
@@ -14,6 +14,7 @@
 #include <pthread.h>
 
 #include "base/text.h"
+#include "control/background.h"
 #include "control/last_report.h"
 #include "control/scavenger.h"
 #include "core/diagnose.h"
@@ -138,7 +139,9 @@ static void life_forget_announce(char **environment)
 static void life_fork_child(void)
 {
     hak__fork_child();
+    hak__background_fork_child();
     hak__scavenger_start(); /* the first process has reported what it cannot do */
+    hak__observer_fork_child();
     hak__last_report_fork_child();
 }
 
@@ -154,6 +157,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     if (complaint != NULL) {
         hak__diagnose_warn(complaint, NULL);
     }
+    hak__observer_begin();
     struct life_search own = life_own_object();
     life_stay(&own);
     hak__last_report_begin();
@@ -167,5 +171,6 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
 
 __attribute__((destructor)) static void life_end(void)
 {
+    hak__observer_end();
     hak__last_report_at_exit();
 }

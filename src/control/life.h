@@ -13,5 +13,10 @@ HAK_HIDDEN extern const bool hak__life_linked;
  * fork takes long. False: nothing was written. In observe/report.c, a higher layer. */
 HAK_HIDDEN bool hak__report_soon(enum hak_report_format format, hak_report_sink *sink,
                                  void *argument);
+/* The observer at the process's start, in fork's child and at the process's end. Defined in
+ * observe/observer.c, which lies above this layer. */
+HAK_HIDDEN void hak__observer_begin(void);
+HAK_HIDDEN void hak__observer_fork_child(void);
+HAK_HIDDEN void hak__observer_end(void);
 
 #endif

@@ -1,19 +1,12 @@
 /* scavenger.c: see scavenger.h. */
 #include "control/scavenger.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-
+#include "control/background.h"
 #include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
 #include "os/os.h"
 
-/* Bytes of its stack. The C library puts the thread-local variables of all libraries on it, too; if
- * they do not fit, the default size is used. Doubled: more address space, no more resident memory.
- * Halved: more programs fall back to the default. */
-#define SCAVENGER_STACK_SIZE ((size_t)256 << 10)
 /* Bounds of the time between two rounds of work, which is half the purge delay. MIN is for short
  * delays: halved, up to twice as many rounds. MAX is for long ones, so that a memory shortage is
  * noticed within a second (docs/decisions/0028): doubled, up to twice as late. */
@@ -36,13 +29,12 @@ struct pressure {
     uint32_t looked_ms;
 };
 
-/* Sleeps for a period. False: no other thread is left. A process whose main thread has ended lives
- * until its last thread ends, and the scavenger must not be that thread. */
+/* Sleeps for a period. False: no thread of the program is left. */
 static bool scavenger_sleep(uint32_t period_ms)
 {
     for (uint32_t slept_ms = 0; slept_ms < period_ms; slept_ms += SCAVENGER_LOOK_MS) {
         uint32_t left_ms = period_ms - slept_ms;
-        if (hak__os_is_last_thread()) {
+        if (hak__background_is_left_alone()) {
             return false;
         }
         hak__os_sleep_ms(left_ms < SCAVENGER_LOOK_MS ? left_ms : SCAVENGER_LOOK_MS);
@@ -81,7 +73,6 @@ static void *scavenger_run(void *argument)
     usual_ms = usual_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : usual_ms;
     usual_ms = usual_ms > SCAVENGER_PERIOD_MS_MAX ? SCAVENGER_PERIOD_MS_MAX : usual_ms;
     struct pressure pressure = {.group_us = UINT64_MAX, .machine_us = UINT64_MAX};
-    pthread_detach(pthread_self());
     hak__os_name_thread("hakmem");
     /* The scavenger must not touch the program's descriptors: a number that is in use for a moment
      * would change what the program's next open returns. Without a table of its own it does not
@@ -94,30 +85,8 @@ static void *scavenger_run(void *argument)
         period_ms = pressed && usual_ms > SCAVENGER_LOOK_MS ? SCAVENGER_LOOK_MS : usual_ms;
     }
     hak__heap_set_pressed(false);
+    hak__background_end();
     return argument;
-}
-
-static int scavenger_create(const pthread_attr_t *attributes)
-{
-    pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all); /* the program's own threads get its signals */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, attributes, scavenger_run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
-static int scavenger_create_small(void)
-{
-    pthread_attr_t attributes;
-    int error = pthread_attr_init(&attributes);
-    if (error == 0) {
-        pthread_attr_setstacksize(&attributes, SCAVENGER_STACK_SIZE);
-        error = scavenger_create(&attributes);
-        pthread_attr_destroy(&attributes);
-    }
-    return error;
 }
 
 const char *hak__scavenger_start(void)
@@ -129,9 +98,6 @@ const char *hak__scavenger_start(void)
     if (hak__knobs.purge_delay_ms == UINT32_MAX) {
         return "HAKMEM_SCAVENGER does nothing: HAKMEM_PURGE_DELAY_MS is never";
     }
-    int error = scavenger_create_small();
-    if (error == EINVAL) {
-        error = scavenger_create(NULL);
-    }
+    int error = hak__background_start(scavenger_run);
     return error == 0 ? NULL : "HAKMEM_SCAVENGER: its thread cannot be started";
 }

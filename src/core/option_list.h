@@ -67,6 +67,10 @@
       "1: a background thread returns free memory to the OS while the program is idle; 0: none.",  \
       "Set 1 for a server whose threads all sleep between bursts. Keep 0 if the program must "     \
       "have a single thread, for example to call unshare for a user namespace.")                   \
+    X(SWITCH, observe, hak__settings.observe,                                                      \
+      "1: a background thread lets ./hakmem top and stat look into the process; 0: none.",         \
+      "Set 1 for a process that you may want to look into and that a tool may not attach to, "     \
+      "such as one in a container. ./hakmem observe PID does the same for a running process.")     \
     X(STATS, stats, hak__settings.stats,                                                           \
       "Report that the process writes when it exits: none, summary, full, json or prometheus.",    \
       "Use summary to see what the resident memory is used for, full for all figures, and json "   \

@@ -25,6 +25,7 @@ struct settings {
     bool keep_deepbind;        /* dlopen keeps RTLD_DEEPBIND */
     bool stats_signal;         /* a signal that ends the process lets it report first */
     bool scavenger;            /* a background thread returns free memory while the program idles */
+    bool observe;              /* a background thread answers tools that look at the process */
 };
 HAK_HIDDEN extern struct settings hak__settings;
 

@@ -214,9 +214,9 @@ HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
 HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
 /* Reads the first `size` bytes of a file at most. Returns the bytes read, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
-/* True: the calling thread is the only one left, apart from the remains of an ended main thread.
- * Also true if there is no /proc, which would say so. */
-HAK_HIDDEN bool hak__os_is_last_thread(void);
+/* True: apart from `others_count` threads and the remains of an ended main thread, the calling
+ * thread is the only one left. Also true if there is no /proc, which would say so. */
+HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);
 /* Sets the calling thread's name for debuggers and /proc, at most 15 characters. */
 HAK_HIDDEN void hak__os_name_thread(const char *name);
 /* Writes all `size` bytes to a descriptor. */
@@ -225,6 +225,34 @@ HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 HAK_HIDDEN const char *hak__os_file_error(int error);
 HAK_HIDDEN void hak__os_close(int descriptor);
 HAK_HIDDEN uint32_t hak__os_process_id(void);
+/* Stops for a tracer: sends SIGTRAP to the calling thread with these two arguments more, which the
+ * kernel ignores and the tracer sees. Without a tracer the signal's default is to end the process.
+ */
+HAK_HIDDEN void hak__os_tell_tracer(uint64_t first, uint64_t second);
+/* The effective user, who owns the files that this process makes. */
+HAK_HIDDEN uint32_t hak__os_user_id(void);
+
+/* A file in memory that other processes map, too. */
+struct os_shared {
+    void *address; /* NULL: none */
+    size_t size;
+    int descriptor; /* -1: closed; the file then keeps its size */
+};
+/* Makes a file of mode 0600 and maps it; forked children do not inherit the mapping. It replaces a
+ * file of that name that the user may remove. Its memory is taken at once. */
+HAK_HIDDEN int hak__os_share(const char *path, size_t size, struct os_shared *shared);
+/* Changes the size; the mapping may move. On an error all is as it was. One thread at a time. */
+HAK_HIDDEN int hak__os_share_resize(struct os_shared *shared, size_t size);
+/* Closes the descriptor and keeps the mapping. */
+HAK_HIDDEN void hak__os_share_close(struct os_shared *shared);
+/* Closes and unmaps it. The file stays until hak__os_remove. */
+HAK_HIDDEN void hak__os_unshare(struct os_shared *shared);
+/* Removes a file; a failure is ignored. */
+HAK_HIDDEN void hak__os_remove(const char *path);
+/* As hak__os_wait_ms and hak__os_wake_all, for a word that other processes wait for and wake. */
+HAK_HIDDEN void hak__os_wait_shared(uint32_t *word, uint32_t value, uint32_t duration_ms);
+HAK_HIDDEN void hak__os_wake_shared(uint32_t *word);
+
 /* Ends the process with SIGABRT. */
 HAK_HIDDEN __attribute__((noreturn)) void hak__os_abort(void);
 

@@ -111,7 +111,7 @@ void hak__os_restore_signals(uint64_t blocked)
     errno = saved;
 }
 
-bool hak__os_is_last_thread(void)
+bool hak__os_is_last_thread(uint32_t others_count)
 {
     int saved = errno;
     char path[1];
@@ -119,7 +119,7 @@ bool hak__os_is_last_thread(void)
     /* It opens no file: an open file would change the descriptor that an open in another thread
      * returns. If the main thread has ended, the link to the program's file is gone. */
     bool last = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0 ||
-                (tasks.st_nlink <= OS_TASKS_LINKS + 2 &&
+                (tasks.st_nlink <= OS_TASKS_LINKS + 2 + others_count &&
                  syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0);
     errno = saved;
     return last;

@@ -57,6 +57,8 @@ enum fault_call {
     FAULT_FCNTL,
     FAULT_FSTAT,
     FAULT_SIGMASK,
+    FAULT_RESERVE,
+    FAULT_UNLINK,
     FAULT_CALLS
 };
 
@@ -105,6 +107,8 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_FCNTL] = {"fcntl", {EMFILE, EINVAL, EPERM, ENOSYS}, false},
     [FAULT_FSTAT] = {"fstat", {EBADF, EIO, EPERM, ENOSYS}, false},
     [FAULT_SIGMASK] = {"rt_sigprocmask", {EINVAL, EPERM, ENOSYS}, false},
+    [FAULT_RESERVE] = {"fallocate", {ENOSPC, EFBIG, EOPNOTSUPP, EPERM, ENOSYS}, false},
+    [FAULT_UNLINK] = {"unlinkat", {EPERM, ENOENT, EACCES}, false},
     [FAULT_LEAVE] = {"close_range", {ENOSYS, EINVAL, EPERM, ENOMEM, EMFILE}, false},
 };
 
@@ -430,6 +434,17 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_LEAVE;
     case SYS_fcntl:
         return FAULT_FCNTL;
+    case SYS_fallocate:
+        return FAULT_RESERVE;
+    case SYS_unlinkat:
+        return FAULT_UNLINK;
+    case SYS_madvise: /* of the observer's file: its children inherit it, at the worst */
+    case SYS_ftruncate:
+        return FAULT_SMALL;
+    case SYS_geteuid:
+    case SYS_gettid:
+    case SYS_tgkill:
+        return FAULT_GETPID;
     default:
         support_fail("system call %ld: none that the tests know\n", number);
     }

@@ -140,7 +140,7 @@ static int do_read_file(void)
 /* Without a /proc, or a program file in it, the scavenger ends. */
 static int do_last_thread(void)
 {
-    REQUIRE(hak__os_is_last_thread() == (fault_plan.calls != 0));
+    REQUIRE(hak__os_is_last_thread(0) == (fault_plan.calls != 0));
     return 0;
 }
 
@@ -215,6 +215,63 @@ static int do_block_signals(void)
     return 0;
 }
 
+#define SHARED_PATH "/dev/shm/hakmem-test-sites"
+
+/* Whatever fails, neither a file nor a mapping is left. */
+static int do_share(void)
+{
+    struct os_shared shared;
+    int64_t mapped = fault_ledger;
+    int result = hak__os_share(SHARED_PATH, 4096, &shared);
+    if (result == 0) {
+        REQUIRE(__real_syscall(SYS_faccessat, AT_FDCWD, SHARED_PATH, F_OK) == 0);
+        hak__os_unshare(&shared);
+        __real_syscall(SYS_unlinkat, AT_FDCWD, SHARED_PATH, 0);
+    }
+    REQUIRE(fault_ledger == mapped && shared.address == NULL);
+    int saved = errno;
+    REQUIRE(access(SHARED_PATH, F_OK) != 0);
+    errno = saved;
+    return result;
+}
+
+/* A file that cannot grow is as it was. */
+static int do_share_resize(void)
+{
+    struct os_shared shared;
+    uint32_t calls = fault_plan.calls;
+    fault_plan.calls = 0;
+    REQUIRE(hak__os_share(SHARED_PATH, 4096, &shared) == 0);
+    strcpy(shared.address, "kept");
+    fault_plan.calls = calls;
+    int result = hak__os_share_resize(&shared, 65536);
+    if (result == -ENOMEM && fault_plan.error < 0) {
+        result = -fault_plan.error;
+    }
+    REQUIRE(shared.size == (result == 0 ? 65536 : 4096) && strcmp(shared.address, "kept") == 0);
+    fault_plan.calls = 0;
+    hak__os_unshare(&shared);
+    hak__os_remove(SHARED_PATH);
+    fault_plan.calls = calls;
+    return result;
+}
+
+/* An old file of that name that stays makes it fail. */
+static int do_share_again(void)
+{
+    struct os_shared shared;
+    int file = __real_open(SHARED_PATH, O_CREAT | O_WRONLY, 0600);
+    REQUIRE(file >= 0);
+    __real_close(file);
+    int result = hak__os_share(SHARED_PATH, 4096, &shared);
+    hak__os_unshare(&shared);
+    int saved = errno;
+    __real_syscall(SYS_unlinkat, AT_FDCWD, SHARED_PATH, 0);
+    errno = saved;
+    REQUIRE((result == -EEXIST) == (fault_plan.calls != 0));
+    return 0;
+}
+
 static int do_process_id(void)
 {
     REQUIRE(hak__os_process_id() == (uint32_t)getpid());
@@ -254,6 +311,12 @@ static const struct site {
     {FAULT_GETPID, do_process_id, false},
     {FAULT_FSTAT, do_write_error, false},
     {FAULT_SIGMASK, do_block_signals, false},
+    {FAULT_RESERVE, do_share, true},
+    {FAULT_OPENAT, do_share, true},
+    {FAULT_MMAP, do_share, true},
+    {FAULT_RESERVE, do_share_resize, true},
+    {FAULT_MREMAP, do_share_resize, true},
+    {FAULT_UNLINK, do_share_again, false},
 };
 
 static int start(void **state)
@@ -435,7 +498,10 @@ static void test_no_number_is_new(void **state)
         "SYS_getpid",        "SYS_openat",     "SYS_read",
         "SYS_close",         "SYS_readlinkat", "SYS_newfstatat",
         "SYS_nanosleep",     "SYS_prctl",      "SYS_close_range",
-        "SYS_fcntl",         "SYS_fstat",      "SYS_rt_sigprocmask"};
+        "SYS_fcntl",         "SYS_fstat",      "SYS_rt_sigprocmask",
+        "SYS_fallocate",     "SYS_unlinkat",   "SYS_madvise",
+        "SYS_ftruncate",     "SYS_geteuid",    "SYS_gettid",
+        "SYS_tgkill"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");

@@ -121,7 +121,8 @@ refuse 2 'name a program' "$launcher" profile kept -- ./leak
 refuse 2 'name a program' "$launcher" profile --
 refuse 2 'takes a number from 1 on' "$launcher" profile --sites 0 kept
 refuse 2 'takes a number of bytes' "$launcher" profile --period 1x -- ./leak
-refuse 2 'for a program that is run' "$launcher" profile --period 4k kept
+refuse 2 'not for a profile that is there' "$launcher" profile --period 4k kept
+refuse 127 'there is no process' "$launcher" profile 2147483000
 refuse 2 'unrecognized' "$launcher" profile --what kept
 refuse 126 'cannot read .none.: No such file' "$launcher" profile none
 refuse 126 'cannot write' "$launcher" profile --folded none/folded kept

@@ -1,0 +1,385 @@
+/* attach.c: hakmem-attach [--verbose] [--thread TID] PID: starts hakmem's observer in a running
+ * process. With --thread, for tests, only that thread of it is stopped.
+ *
+ * It makes one thread of the process call hak_observe_enter, which calls pthread_create. A thread
+ * may do so when it holds no lock that this call needs, and changes nothing that it needs:
+ *
+ * - hakmem's locks. The function does not touch the thread's cache, and does nothing if the thread
+ *   is inside an operation with locks (EBUSY). A thread is not used if its next instruction is
+ *   hakmem's, or if hakmem has just made a system call for it.
+ * - The loader's locks. A thread is not used if its next instruction is the loader's.
+ * - The C library's locks of the list of stacks, of the default attributes and of thread-local
+ *   storage. The library holds them only while it runs itself, and in none of the waiting system
+ *   calls of target_call. So a thread is used if it is in such a call, or if its next instruction
+ *   belongs to the program or to another library: there a program may call pthread_create itself.
+ *   Of the waits for a futex, only those for events count. The library's waits for its locks, and
+ *   that of setuid, which holds the list of stacks, are made by another operation.
+ *
+ * A signal handler may have interrupted any of these: so no thread is used on whose stack there is
+ * a return address to the end of a signal handler. What looks like one but is not costs a try. */
+#include "attach.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long to look for a good moment. Doubled: a process that never has one is refused later. */
+#define LOOK_US 3000000u
+#define TASKS_MAX 4096u
+/* Threads stopped in one round, before the mappings are read anew. */
+#define ROUND_MAX 64u
+/* Words of the stack in which a caller's return address lies: a system call's function has few. */
+#define CALLER_WORDS 64u
+/* Bytes of the stack that are searched for a signal handler's return address. Doubled: a longer
+ * stop. Halved: a handler that has used more stack than this may be missed. */
+#define STACK_BYTES ((size_t)256 << 10)
+#define ENDS_MAX 64u
+#define CODE_CHUNK ((size_t)1 << 20)
+#define CODE_MAX ((size_t)256 << 20)
+#define LOCK_WAIT_US 5000000u
+
+static bool verbose;
+static pid_t only_thread; /* 0: any */
+
+/* Addresses to which signal handlers return. */
+static uintptr_t handler_ends[ENDS_MAX];
+static size_t handler_ends_count;
+
+void refuse(int status, const char *format, ...)
+{
+    va_list arguments;
+    fputs("hakmem: ", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(status);
+}
+
+static void sleep_us(long duration_us)
+{
+    struct timespec duration = {duration_us / 1000000, duration_us % 1000000 * 1000};
+    nanosleep(&duration, NULL);
+}
+
+/* One tool at a time works on a process: two calls would share a stack. The name goes when this
+ * process ends. */
+static void lock_target(pid_t pid)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    uint64_t until_us = clock_us() + LOCK_WAIT_US;
+    int length =
+        snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "hakmem-attach-%d", (int)pid);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (file < 0) {
+        refuse(STATUS_FAILED, "cannot make a socket: %s", strerror(errno));
+    }
+    while (bind(file, (struct sockaddr *)&name, size) != 0) {
+        if (errno != EADDRINUSE || clock_us() > until_us) {
+            refuse(STATUS_CANNOT, "another tool is attaching to process %d", (int)pid);
+        }
+        sleep_us(2000);
+    }
+}
+
+/* --- signal handlers --- */
+
+static void note_ends(const unsigned char *code, size_t size, uintptr_t address)
+{
+    for (size_t i = 0; i < tracee_patterns_count; i++) {
+        const struct pattern *pattern = &tracee_patterns[i];
+        const unsigned char *at = code;
+        while ((at = memmem(at, size - (size_t)(at - code), pattern->bytes, pattern->size)) !=
+                   NULL &&
+               handler_ends_count < ENDS_MAX) {
+            handler_ends[handler_ends_count++] = address + (uintptr_t)(at - code);
+            at++;
+        }
+    }
+}
+
+/* Searches all code for the places where signal handlers return to. */
+static void find_handler_ends(const struct target *target)
+{
+    unsigned char *code = malloc(CODE_CHUNK);
+    size_t total = 0;
+    if (code == NULL) {
+        refuse(STATUS_FAILED, "there is no memory");
+    }
+    for (size_t i = 0; i < target->mappings_count; i++) {
+        const struct mapping *mapping = &target->mappings[i];
+        if (!mapping->executable || (mapping->inode == 0 && mapping->object != OBJECT_KERNEL)) {
+            continue; /* code that is made at run time calls the C library for this */
+        }
+        /* Chunks overlap, so that no pattern lies between two. */
+        for (uintptr_t at = mapping->start; at < mapping->end && total < CODE_MAX;
+             at += CODE_CHUNK - 16) {
+            size_t size = mapping->end - at < CODE_CHUNK ? mapping->end - at : CODE_CHUNK;
+            size_t got = target_memory(target->pid, at, code, size);
+            total += got;
+            note_ends(code, got, at);
+        }
+    }
+    free(code);
+}
+
+static bool is_handler_end(uintptr_t word)
+{
+    for (size_t i = 0; i < handler_ends_count; i++) {
+        if (handler_ends[i] == word) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- the moment --- */
+
+static const char *why_not; /* the last thread was not used, for --verbose */
+
+/* Looks at the words of the stack. False: a signal handler is running, or hakmem has called. */
+static bool stack_is_good(const struct target *target, uintptr_t sp, bool looks_for_hakmem)
+{
+    static uintptr_t words[STACK_BYTES / sizeof(uintptr_t)];
+    const struct mapping *stack = target_mapping(target, sp);
+    if (stack == NULL || sp % sizeof words[0] != 0) {
+        why_not = "has no stack";
+        return false;
+    }
+    size_t size = stack->end - sp < sizeof words ? stack->end - sp : sizeof words;
+    size_t count = target_memory(target->pid, sp, words, size) / sizeof words[0];
+    for (size_t i = 0; i < count; i++) {
+        if (is_handler_end(words[i])) {
+            why_not = "runs a signal handler";
+            return false;
+        }
+        if (looks_for_hakmem && i < CALLER_WORDS) {
+            const struct mapping *code = target_mapping(target, words[i]);
+            if (code != NULL && code->executable && code->is_hakmem) {
+                why_not = "is in hakmem";
+                return false;
+            }
+        }
+    }
+    return count != 0;
+}
+
+/* True if the stopped thread may make the call; see the head of this file. */
+static bool is_good(const struct target *target, const struct symbols *symbols, pid_t tid,
+                    const struct state *state)
+{
+    const struct mapping *code = target_mapping(target, state_pc(state));
+    long call = state_call(tid, state);
+    uintptr_t stack = state_sp(state) - symbols->stack;
+    if (code == NULL || !code->executable) {
+        why_not = "runs code that is not known";
+        return false;
+    }
+    if (code->object == OBJECT_LOADER || code->object == OBJECT_KERNEL ||
+        stack < symbols->stack_size) {
+        why_not = "is in the loader or the kernel's library";
+        return false;
+    }
+    if (call >= 0 && target_call(call, state_second(state)) == DOING_NOTHING_GOOD) {
+        why_not = "is in another system call";
+        return false;
+    }
+    if (call < 0 && (code->object == OBJECT_LIBC || code->is_hakmem)) {
+        why_not = code->is_hakmem ? "is in hakmem" : "is in the C library";
+        return false;
+    }
+    if (call < 0 && tracee_is_in_sequence(tid)) {
+        why_not = "is in a restartable sequence";
+        return false;
+    }
+    /* In a static program all code is in one file, hakmem's, too. */
+    return stack_is_good(target, state_sp(state), !code->is_hakmem);
+}
+
+struct result {
+    bool done;
+    int error; /* of the process */
+    unsigned stops;
+    uint64_t stopped_us; /* the longest stop */
+};
+
+/* Stops the thread and, if the moment is good, makes the call. In a process of its own: a thread
+ * that does not stop in time is let go by the end of that. */
+static void try_thread(const struct target *target, const struct symbols *symbols, pid_t tid,
+                       struct state *state, struct result *result)
+{
+    struct urgency before;
+    int error = tracee_seize(tid);
+    if (error == ESRCH || (error == EPERM && target_task_ends(target->pid, tid))) {
+        return;
+    }
+    if (error != 0) {
+        target_refused(target->pid, error);
+    }
+    urgent_begin(tid, &before);
+    uint64_t began_us = clock_us();
+    enum stop stop = tracee_stop(tid);
+    why_not = stop == STOP_DONE ? "" : "does not stop";
+    if (stop == STOP_DONE && tracee_read(tid, state) && is_good(target, symbols, tid, state)) {
+        result->error = tracee_call(tid, symbols, state);
+        result->done = result->error >= 0 && result->error != EBUSY;
+        why_not = result->error == EBUSY ? "is in hakmem" : "has ended";
+    }
+    tracee_release(tid);
+    uint64_t stopped_us = clock_us() - began_us;
+    urgent_end(tid, &before);
+    if (stop == STOP_STOPPED) {
+        refuse(STATUS_CANNOT, "process %d is stopped; let it go on first (kill -CONT %d)",
+               (int)target->pid, (int)target->pid);
+    }
+    if (stop == STOP_DONE) {
+        result->stops++;
+        result->stopped_us = stopped_us > result->stopped_us ? stopped_us : result->stopped_us;
+    }
+    if (verbose) {
+        printf("thread %d stopped for %llu us: %s\n", (int)tid, (unsigned long long)stopped_us,
+               result->done ? "the observer starts" : why_not);
+    }
+}
+
+static void try_apart(const struct target *target, const struct symbols *symbols, pid_t tid,
+                      struct state *state, struct result *result)
+{
+    struct urgency mine;
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0) {
+        refuse(STATUS_FAILED, "cannot start a process: %s", strerror(errno));
+    }
+    if (child == 0) {
+        urgent_begin(0, &mine);
+        try_thread(target, symbols, tid, state, result);
+        exit(0);
+    }
+    while (waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) {
+            refuse(STATUS_FAILED, "lost the process that attaches");
+        }
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        exit(WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_FAILED); /* it has said why */
+    }
+}
+
+/* Looks for a thread at a good moment, again and again for LOOK_US. */
+static struct result try_threads(struct target *target, const struct symbols *symbols)
+{
+    static struct task tasks[TASKS_MAX];
+    struct result *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct state *state = state_make();
+    if (shared == MAP_FAILED) {
+        refuse(STATUS_FAILED, "there is no memory");
+    }
+    uint64_t until_us = clock_us() + LOOK_US;
+    long pause_us = 500;
+    do {
+        size_t count = target_tasks(target, tasks, TASKS_MAX);
+        if (only_thread != 0) {
+            tasks[0] = (struct task){only_thread, DOING_RUN};
+            count = 1;
+        }
+        for (size_t i = 0; i < count && i < ROUND_MAX && !shared->done; i++) {
+            try_apart(target, symbols, tasks[i].tid, state, shared);
+        }
+        if (!shared->done) {
+            sleep_us(pause_us);
+            pause_us = pause_us < 20000 ? pause_us * 2 : pause_us;
+            if (!target_read(target)) {
+                target_ended(target->pid);
+            }
+            for (size_t i = 0; i < target->mappings_count; i++) {
+                target->mappings[i].is_hakmem = target->mappings[i].inode == symbols->object;
+            }
+            const struct mapping *code = target_mapping(target, symbols->enter);
+            if (code == NULL || !code->executable || !code->is_hakmem) {
+                target_changed(target->pid);
+            }
+        }
+    } while (!shared->done && clock_us() < until_us);
+    free(state);
+    return *shared;
+}
+
+static void block_signals(void)
+{
+    sigset_t most;
+    sigfillset(&most);
+    sigprocmask(SIG_BLOCK, &most, NULL);
+}
+
+static void attach(pid_t pid)
+{
+    struct target target = {.pid = pid};
+    lock_target(pid); /* first: another tool's work looks like a debugger's */
+    target_check(pid);
+    if (!target_read(&target)) {
+        target_refused(pid, ESRCH);
+    }
+    struct symbols symbols = symbols_find(&target);
+    for (size_t i = 0; i < target.mappings_count; i++) {
+        target.mappings[i].is_hakmem = target.mappings[i].inode == symbols.object;
+    }
+    find_handler_ends(&target);
+    /* From here on this process should not end at a bad moment. */
+    block_signals();
+    struct result result = try_threads(&target, &symbols);
+    if (verbose) {
+        printf("stops %u, longest %llu us\n", result.stops, (unsigned long long)result.stopped_us);
+    }
+    if (!result.done) {
+        refuse(STATUS_CANNOT,
+               "process %d has no thread that could be used: all are busy in the C library, the "
+               "kernel or signal handlers; try again, or start it with HAKMEM_OBSERVE=1",
+               (int)pid);
+    }
+    if (result.error != 0) {
+        refuse(STATUS_CANNOT, "process %d cannot start another thread: %s", (int)pid,
+               strerror(result.error));
+    }
+}
+
+/* A number of at least 1; 0: it is none. */
+static pid_t parse_number(const char *text)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    return *end == '\0' && number > 0 && number <= INT32_MAX ? (pid_t)number : 0;
+}
+
+int main(int count, char **arguments)
+{
+    int at = 1;
+    for (; at + 1 < count; at++) {
+        if (strcmp(arguments[at], "--verbose") == 0) {
+            verbose = true;
+        } else if (strcmp(arguments[at], "--thread") == 0 && at + 2 < count) {
+            only_thread = parse_number(arguments[++at]);
+        } else {
+            break;
+        }
+    }
+    pid_t pid = at + 1 == count ? parse_number(arguments[at]) : 0;
+    if (pid == 0) {
+        refuse(STATUS_USAGE, "usage: hakmem-attach [--verbose] [--thread TID] PID");
+    }
+    attach(pid);
+    return 0;
+}

@@ -1,0 +1,340 @@
+/* target.c: see attach.h. */
+#include "attach.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static char *target_file(pid_t pid, const char *name, size_t size)
+{
+    char path[64];
+    char *text = calloc(1, size);
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = file >= 0 && text != NULL ? read(file, text, size - 1) : -1;
+    int error = errno;
+    if (file >= 0) {
+        close(file);
+    }
+    errno = error;
+    return got > 0 ? text : NULL;
+}
+
+/* The number after a name in /proc/PID/status; -1: there is none. */
+static long status_number(const char *status, const char *name)
+{
+    const char *line = strstr(status, name);
+    return line != NULL ? strtol(line + strlen(name), NULL, 10) : -1;
+}
+
+void target_ended(pid_t pid)
+{
+    refuse(STATUS_NO_PROCESS, "process %d has ended", (int)pid);
+}
+
+void target_changed(pid_t pid)
+{
+    char *status = target_file(pid, "status", 8192);
+    if (status == NULL) {
+        target_ended(pid);
+    }
+    free(status);
+    refuse(STATUS_CANNOT, "process %d has ended or started another program meanwhile", (int)pid);
+}
+
+static long yama_scope(void)
+{
+    char text[16] = "";
+    int file = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+    ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+    if (file >= 0) {
+        close(file);
+    }
+    return got > 0 ? strtol(text, NULL, 10) : 0;
+}
+
+void target_refused(pid_t pid, int error)
+{
+    char *status = target_file(pid, "status", 8192);
+    if (error == ESRCH || error == ENOENT || status == NULL) {
+        target_ended(pid);
+    }
+    long tracer = status_number(status, "\nTracerPid:");
+    long scope = yama_scope();
+    if (tracer > 0) {
+        refuse(STATUS_CANNOT, "process %d is traced by process %ld, perhaps a debugger", (int)pid,
+               tracer);
+    }
+    if (geteuid() != 0 && status_number(status, "\nUid:") != (long)geteuid()) {
+        refuse(STATUS_CANNOT, "process %d belongs to another user; ask as that user or as root",
+               (int)pid);
+    }
+    if (scope > 0) {
+        refuse(STATUS_CANNOT,
+               "Linux does not let you attach to process %d (sysctl kernel.yama.ptrace_scope is "
+               "%ld, not 0); start it with HAKMEM_OBSERVE=1, or attach as root",
+               (int)pid, scope);
+    }
+    if (geteuid() != 0) {
+        refuse(STATUS_CANNOT,
+               "Linux does not let you attach to process %d, which has changed its user or is "
+               "protected; start it with HAKMEM_OBSERVE=1, or attach as root",
+               (int)pid);
+    }
+    refuse(STATUS_CANNOT,
+           "Linux does not let root attach to process %d here (%s), as in a container without "
+           "CAP_SYS_PTRACE; start it with HAKMEM_OBSERVE=1",
+           (int)pid, strerror(error));
+}
+
+/* A child of vfork, which runs on its parent's memory until it execs. */
+static bool shares_memory(pid_t pid, long parent)
+{
+    return parent > 0 && syscall(SYS_kcmp, (long)pid, parent, KCMP_VM, 0, 0) == 0;
+}
+
+void target_check(pid_t pid)
+{
+    char *status = target_file(pid, "status", 8192);
+    unsigned char head[5] = {0};
+    char path[64];
+    if (status == NULL) {
+        refuse(STATUS_NO_PROCESS, "there is no process %d", (int)pid);
+    }
+    long group = status_number(status, "\nTgid:");
+    const char *state = strstr(status, "\nState:");
+    char letter = '?';
+    if (state != NULL) {
+        sscanf(state + 7, " %c", &letter);
+    }
+    if (group != pid) {
+        refuse(STATUS_USAGE, "%d is a thread of process %ld; give that number", (int)pid, group);
+    }
+    if (letter == 'Z' || letter == 'X') {
+        refuse(STATUS_NO_PROCESS,
+               "process %d has ended; its parent has not waited for it yet (zombie)", (int)pid);
+    }
+    if (letter == 'T') {
+        refuse(STATUS_CANNOT, "process %d is stopped; let it go on first (kill -CONT %d)", (int)pid,
+               (int)pid);
+    }
+    if (status_number(status, "\nTracerPid:") > 0) {
+        target_refused(pid, EPERM);
+    }
+    if (strstr(status, "\nVmSize:") == NULL) {
+        refuse(STATUS_CANNOT, "process %d has no memory of its own: it is the kernel's, or ends",
+               (int)pid);
+    }
+    if (shares_memory(pid, status_number(status, "\nPPid:"))) {
+        refuse(STATUS_CANNOT, "process %d is about to start another program; try again", (int)pid);
+    }
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 && (errno == EACCES || errno == EPERM)) {
+        target_refused(pid, errno);
+    }
+    ssize_t got = file >= 0 ? read(file, head, sizeof head) : 0;
+    if (file >= 0) {
+        close(file);
+    }
+    if (got == sizeof head && head[4] == 1) {
+        refuse(STATUS_CANNOT, "process %d is a 32-bit program, which hakmem cannot serve",
+               (int)pid);
+    }
+}
+
+static enum object object_of(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    static const struct {
+        const char *start;
+        enum object object;
+    } names[] = {{"libc.so", OBJECT_LIBC},  {"libc-", OBJECT_LIBC},  {"libpthread", OBJECT_LIBC},
+                 {"libdl.so", OBJECT_LIBC}, {"libdl-", OBJECT_LIBC}, {"librt.so", OBJECT_LIBC},
+                 {"librt-", OBJECT_LIBC},   {"ld-", OBJECT_LOADER},  {"ld.so", OBJECT_LOADER}};
+    if (path[0] == '[') {
+        return strcmp(path, "[vdso]") == 0 || strcmp(path, "[vsyscall]") == 0 ? OBJECT_KERNEL
+                                                                              : OBJECT_NONE;
+    }
+    name = name != NULL ? name + 1 : path;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strncmp(name, names[i].start, strlen(names[i].start)) == 0) {
+            return names[i].object;
+        }
+    }
+    return OBJECT_OTHER;
+}
+
+bool target_read(struct target *target)
+{
+    char path[64], *line = NULL;
+    size_t size = 0, room = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)target->pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        if (errno == EACCES || errno == EPERM) {
+            target_refused(target->pid, errno);
+        }
+        return false;
+    }
+    target->mappings_count = 0;
+    target->mappings = NULL;
+    while (getline(&line, &size, file) > 0) {
+        struct mapping now = {0};
+        char rights[8] = "";
+        int at = 0;
+        if (sscanf(line, "%lx-%lx %7s %lx %*s %lu %n", &now.start, &now.end, rights, &now.offset,
+                   &now.inode, &at) < 5) {
+            continue;
+        }
+        line[strcspn(line, "\n")] = '\0';
+        now.executable = strchr(rights, 'x') != NULL;
+        now.path = strdup(line + at);
+        if (target->mappings_count == room) {
+            room = room != 0 ? room * 2 : 256;
+            target->mappings = realloc(target->mappings, room * sizeof now);
+        }
+        if (now.path == NULL || target->mappings == NULL) {
+            refuse(STATUS_FAILED, "there is no memory");
+        }
+        now.object = object_of(now.path);
+        target->mappings[target->mappings_count++] = now;
+    }
+    int error = ferror(file);
+    fclose(file);
+    free(line);
+    return error == 0 && target->mappings_count != 0;
+}
+
+const struct mapping *target_mapping(const struct target *target, uintptr_t address)
+{
+    size_t low = 0, high = target->mappings_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct mapping *mapping = &target->mappings[middle];
+        if (address >= mapping->end) {
+            low = middle + 1;
+        } else if (address < mapping->start) {
+            high = middle;
+        } else {
+            return mapping;
+        }
+    }
+    return NULL;
+}
+
+size_t target_memory(pid_t pid, uintptr_t address, void *bytes, size_t size)
+{
+    struct iovec here = {bytes, size};
+    struct iovec there = {(void *)address, size};
+    ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* Waits for a futex by which the C library waits for events: condition variables, semaphores, the
+ * end of a thread. For its locks, and while it holds one (setuid), it uses the plain FUTEX_WAIT. */
+static bool is_event(uint64_t operation)
+{
+    uint32_t flags = FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME;
+    return ((uint32_t)operation & ~flags) == FUTEX_WAIT_BITSET;
+}
+
+enum doing target_call(long number, uint64_t second)
+{
+    static const long waits[] = {
+#ifdef SYS_poll
+        SYS_poll,         SYS_select,          SYS_pause,        SYS_epoll_wait,
+#endif
+        SYS_ppoll,        SYS_pselect6,        SYS_epoll_pwait,
+#ifdef SYS_epoll_pwait2
+        SYS_epoll_pwait2,
+#endif
+        SYS_nanosleep,    SYS_clock_nanosleep, SYS_read,         SYS_recvfrom,
+        SYS_recvmsg,      SYS_accept,          SYS_accept4,      SYS_wait4,
+        SYS_waitid,       SYS_rt_sigtimedwait, SYS_rt_sigsuspend};
+    for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+        if (number == waits[i]) {
+            return DOING_WAIT;
+        }
+    }
+    return number == SYS_futex && is_event(second) ? DOING_FUTEX : DOING_NOTHING_GOOD;
+}
+
+/* What a thread does now, by /proc. */
+static enum doing task_doing(pid_t pid, pid_t tid)
+{
+    char name[64];
+    snprintf(name, sizeof name, "task/%d/comm", (int)tid);
+    char *text = target_file(pid, name, 64);
+    enum doing doing = DOING_NOTHING_GOOD;
+    if (text == NULL || strncmp(text, "hakmem", 6) == 0) { /* ended, or hakmem's own */
+        free(text);
+        return doing;
+    }
+    free(text);
+    snprintf(name, sizeof name, "task/%d/syscall", (int)tid);
+    text = target_file(pid, name, 256);
+    if (text == NULL) {
+        if (errno == EACCES || errno == EPERM) {
+            target_refused(pid, errno);
+        }
+        /* This kernel has no such file: any thread may be in any call. */
+        return errno == ENOENT ? DOING_RUN : DOING_NOTHING_GOOD;
+    }
+    if (strncmp(text, "running", 7) == 0) {
+        doing = DOING_RUN;
+    } else if (isdigit((unsigned char)text[0])) {
+        unsigned long second = 0;
+        sscanf(text, "%*s %*s %lx", &second);
+        doing = target_call(strtol(text, NULL, 10), second);
+    }
+    free(text);
+    return doing;
+}
+
+bool target_task_ends(pid_t pid, pid_t tid)
+{
+    char name[64];
+    snprintf(name, sizeof name, "task/%d/stat", (int)tid);
+    char *text = target_file(pid, name, 512);
+    const char *state = text != NULL ? strrchr(text, ')') : NULL;
+    bool ends = state == NULL || state[1] == '\0' || strchr("ZX", state[2]) != NULL;
+    free(text);
+    return ends;
+}
+
+static int by_doing(const void *a, const void *b)
+{
+    const struct task *left = a, *right = b;
+    return (left->doing > right->doing) - (left->doing < right->doing);
+}
+
+size_t target_tasks(const struct target *target, struct task *tasks, size_t most)
+{
+    char path[64];
+    size_t count = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)target->pid);
+    DIR *directory = opendir(path);
+    if (directory == NULL) {
+        target_ended(target->pid);
+    }
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL && count < most;) {
+        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+        enum doing doing = tid > 0 ? task_doing(target->pid, tid) : DOING_NOTHING_GOOD;
+        if (doing != DOING_NOTHING_GOOD) {
+            tasks[count++] = (struct task){tid, doing};
+        }
+    }
+    closedir(directory);
+    qsort(tasks, count, sizeof *tasks, by_doing);
+    return count;
+}

@@ -1,0 +1,375 @@
+/* tracee.c: one thread under ptrace, see attach.h.
+ *
+ * The call. The thread is stopped on its way back to the program, where the kernel looks for
+ * signals. Its registers, vector registers and signal mask are saved. Then it runs
+ * hak_observe_enter on a stack that hakmem has for this, so that nothing of the thread's own stack
+ * is touched. That function ends by sending a marked SIGTRAP to its own thread. The kernel stops
+ * the thread for us again on its way back to the program, and the signal is dropped. The thread
+ * gets back what was saved. If it was in a system call, the kernel sees the registers of an
+ * interrupted call, as after any stop, and restarts it.
+ *
+ * Signals. All that may wait do: they stay pending for the thread or the process with all that
+ * belongs to them, and are delivered when the mask is back. Those by which the C library makes all
+ * threads change their user must not wait: the caller of setuid waits for this thread while it
+ * holds a lock that pthread_create needs.
+ *
+ * If this program is killed during the call, the kernel lets the thread run on. It then comes to
+ * the end of hak_observe_enter, and the SIGTRAP ends the process. */
+#include "attach.h"
+
+#include "hakmem/observe.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <linux/ptrace.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef PTRACE_GET_RSEQ_CONFIGURATION /* of Linux 5.13 */
+#define PTRACE_GET_RSEQ_CONFIGURATION 0x420f
+#endif
+#ifndef NT_ARM_SVE
+#define NT_ARM_SVE 0x405
+#endif
+
+/* How long to wait for a thread to stop: one in an uninterruptible wait does so much later. */
+#define STOP_WAIT_US 50000u
+/* Bytes of vector registers, with room for all extensions there are. */
+#define VECTOR_SIZE 65536u
+#define KERNEL_SIGSET_SIZE 8u
+#ifndef ERESTARTNOHAND /* the kernel's own */
+#define ERESTARTNOHAND 514
+#endif
+
+uint64_t clock_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* --- the machine --- */
+
+#if defined(__x86_64__)
+typedef struct user_regs_struct registers;
+static const int vector_kinds[] = {NT_X86_XSTATE, NT_PRFPREG};
+/* mov $15, %rax or %eax; syscall: the call of rt_sigreturn. */
+const struct pattern tracee_patterns[] = {{"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", 9},
+                                          {"\xb8\x0f\x00\x00\x00\x0f\x05", 7}};
+#define PC rip
+#define SP rsp
+#define SECOND rsi
+
+static long registers_call(pid_t tid, const registers *now)
+{
+    (void)tid;
+    return (long)now->orig_rax;
+}
+
+static bool registers_mark(const registers *now, long *error)
+{
+    *error = (long)now->r8;
+    return now->orig_rax == SYS_tgkill && now->r10 == HAK_OBSERVE_MARK;
+}
+
+/* As after a call instruction whose return address is 0. */
+static void registers_call_function(registers *now, uintptr_t function, uintptr_t stack_top)
+{
+    now->rip = function;
+    now->rsp = (stack_top & ~(uintptr_t)15) - 8; /* the stack is zero, and nobody returns */
+    now->rax = 0;
+    now->rbp = 0;
+    now->orig_rax = (unsigned long long)-1;    /* no system call to restart */
+    now->eflags &= ~(unsigned long long)0x500; /* direction up, no single steps */
+}
+
+/* The kernel ends some calls with EINTR at any stop, as if there were a signal. Programs that know
+ * of no handler may not expect that. With ERESTARTNOHAND the call is made again; its timeout starts
+ * anew. If there is a signal with a handler after all, the kernel makes EINTR of it. */
+static void registers_restart(pid_t tid, registers *now)
+{
+    (void)tid; /* orig_rax and rax tell the kernel what to restart */
+    bool ends = now->orig_rax == SYS_epoll_wait || now->orig_rax == SYS_epoll_pwait ||
+                now->orig_rax == SYS_rt_sigtimedwait;
+    if (ends && now->rax == (unsigned long long)-EINTR) {
+        now->rax = (unsigned long long)-ERESTARTNOHAND;
+    }
+}
+#else
+typedef struct user_regs_struct registers;
+static const int vector_kinds[] = {NT_ARM_SVE, NT_PRFPREG};
+/* mov x8, #139; svc #0: the call of rt_sigreturn. */
+const struct pattern tracee_patterns[] = {{"\x68\x11\x80\xd2\x01\x00\x00\xd4", 8}};
+#define PC pc
+#define SP sp
+#define SECOND regs[1]
+#define CALL_INSTRUCTION 0xd4000001u /* svc #0 */
+
+/* On its way back from an interrupted call the kernel has already put the program counter back to
+ * the instruction of the call, and forgotten its number, which is still in register 8. */
+static long registers_call(pid_t tid, const registers *now)
+{
+    uint32_t code[2] = {0, 0}; /* the instruction before, and this one */
+    if (target_memory(tid, now->pc - 4, code, sizeof code) != sizeof code) {
+        return -1;
+    }
+    return code[0] == CALL_INSTRUCTION || code[1] == CALL_INSTRUCTION ? (long)now->regs[8] : -1;
+}
+
+static bool registers_mark(const registers *now, long *error)
+{
+    *error = (long)now->regs[4];
+    return now->regs[8] == SYS_tgkill && now->regs[3] == HAK_OBSERVE_MARK;
+}
+
+static void registers_call_function(registers *now, uintptr_t function, uintptr_t stack_top)
+{
+    now->pc = function;
+    now->sp = stack_top & ~(uintptr_t)15;
+    now->regs[29] = now->regs[30] = 0;
+}
+
+/* A sleep of a duration goes on with what is left of it. */
+static void registers_restart(pid_t tid, registers *now)
+{
+    uint32_t code = 0;
+    long call = (long)now->regs[8];
+    bool restarts =
+        target_memory(tid, now->pc, &code, sizeof code) == sizeof code && code == CALL_INSTRUCTION;
+    if (restarts && (call == SYS_nanosleep || (call == SYS_clock_nanosleep && now->regs[1] == 0))) {
+        now->regs[8] = SYS_restart_syscall;
+    }
+}
+#endif
+const size_t tracee_patterns_count = sizeof tracee_patterns / sizeof tracee_patterns[0];
+
+struct state {
+    registers now;
+    int vector_kind; /* 0: none could be read */
+    size_t vector_size;
+    uint64_t signals; /* blocked */
+    unsigned char vector[VECTOR_SIZE];
+};
+
+struct state *state_make(void)
+{
+    struct state *state = calloc(1, sizeof *state);
+    if (state == NULL) {
+        refuse(STATUS_FAILED, "there is no memory");
+    }
+    return state;
+}
+
+uintptr_t state_pc(const struct state *state)
+{
+    return (uintptr_t)state->now.PC;
+}
+
+uintptr_t state_sp(const struct state *state)
+{
+    return (uintptr_t)state->now.SP;
+}
+
+uint64_t state_second(const struct state *state)
+{
+    return state->now.SECOND;
+}
+
+long state_call(pid_t tid, const struct state *state)
+{
+    return registers_call(tid, &state->now);
+}
+
+/* --- ptrace --- */
+
+static long request(int number, pid_t tid, uintptr_t address, uintptr_t data)
+{
+    return syscall(SYS_ptrace, (long)number, (long)tid, address, data);
+}
+
+static bool get_set(pid_t tid, int kind, void *bytes, size_t *size)
+{
+    struct iovec area = {bytes, *size};
+    if (request(PTRACE_GETREGSET, tid, (uintptr_t)kind, (uintptr_t)&area) != 0) {
+        return false;
+    }
+    *size = area.iov_len;
+    return true;
+}
+
+static bool put_set(pid_t tid, int kind, const void *bytes, size_t size)
+{
+    struct iovec area = {(void *)(uintptr_t)bytes, size};
+    return request(PTRACE_SETREGSET, tid, (uintptr_t)kind, (uintptr_t)&area) == 0;
+}
+
+static bool get_registers(pid_t tid, registers *now)
+{
+    size_t size = sizeof *now;
+    return get_set(tid, NT_PRSTATUS, now, &size) && size == sizeof *now;
+}
+
+static bool put_registers(pid_t tid, const registers *now)
+{
+    return put_set(tid, NT_PRSTATUS, now, sizeof *now);
+}
+
+int tracee_seize(pid_t tid)
+{
+    return request(PTRACE_SEIZE, tid, 0, 0) == 0 ? 0 : errno;
+}
+
+static void alarm_rings(int signal)
+{
+    (void)signal; /* ends the wait */
+}
+
+static void set_alarm(uint64_t first_us)
+{
+    /* It rings again and again: the first time may come just before the wait. */
+    struct itimerval alarm = {{0, 5000}, {0, (suseconds_t)first_us}};
+    if (first_us == 0) {
+        alarm.it_interval.tv_usec = 0;
+    }
+    setitimer(ITIMER_REAL, &alarm, NULL);
+}
+
+/* Waits for the thread to stop, at most `most_us`, below a second, if that is not 0. It sleeps, so
+ * that the thread may have this processor at once. False: it did not stop, or is gone; then *status
+ * is -1. */
+static bool wait_stop(pid_t tid, uint64_t most_us, int *status)
+{
+    struct sigaction action = {.sa_handler = alarm_rings};
+    uint64_t until_us = clock_us() + most_us;
+    sigset_t alarm;
+    pid_t got;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    sigaction(SIGALRM, &action, NULL);
+    sigprocmask(SIG_UNBLOCK, &alarm, NULL);
+    set_alarm(most_us);
+    do {
+        got = waitpid(tid, status, __WALL);
+    } while (got < 0 && errno == EINTR && (most_us == 0 || clock_us() < until_us));
+    bool interrupted = got < 0 && errno == EINTR;
+    set_alarm(0);
+    if (got == tid && WIFSTOPPED(*status)) {
+        return true;
+    }
+    *status = interrupted ? 0 : -1;
+    return false;
+}
+
+static bool is_event_stop(int status)
+{
+    return status >> 16 == PTRACE_EVENT_STOP;
+}
+
+enum stop tracee_stop(pid_t tid)
+{
+    int status;
+    if (request(PTRACE_INTERRUPT, tid, 0, 0) != 0) {
+        return STOP_ENDED;
+    }
+    uint64_t until_us = clock_us() + STOP_WAIT_US;
+    for (;;) {
+        uint64_t now_us = clock_us();
+        if (now_us >= until_us || !wait_stop(tid, until_us - now_us, &status)) {
+            return now_us >= until_us || status == 0 ? STOP_LATE : STOP_ENDED;
+        }
+        if (is_event_stop(status)) {
+            return WSTOPSIG(status) == SIGTRAP ? STOP_DONE : STOP_STOPPED;
+        }
+        /* A signal comes first: the thread gets it and stops at the start of its handler. */
+        int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+        request(PTRACE_CONT, tid, 0, (uintptr_t)signal);
+    }
+}
+
+bool tracee_read(pid_t tid, struct state *state)
+{
+    if (!get_registers(tid, &state->now) ||
+        request(PTRACE_GETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&state->signals) != 0) {
+        return false;
+    }
+    state->vector_kind = 0;
+    for (size_t i = 0; i < 2 && state->vector_kind == 0; i++) {
+        state->vector_size = sizeof state->vector;
+        if (get_set(tid, vector_kinds[i], state->vector, &state->vector_size)) {
+            state->vector_kind = vector_kinds[i];
+        }
+    }
+    return state->vector_kind != 0;
+}
+
+bool tracee_is_in_sequence(pid_t tid)
+{
+    struct {
+        uint64_t area;
+        uint32_t size, signature, flags, unused;
+    } sequence = {0};
+    uint64_t current = 0;
+    if (request(PTRACE_GET_RSEQ_CONFIGURATION, tid, sizeof sequence, (uintptr_t)&sequence) <= 0 ||
+        sequence.area == 0) {
+        return false;
+    }
+    /* The field rseq_cs of struct rseq: not 0 inside a sequence. */
+    return target_memory(tid, sequence.area + 8, &current, sizeof current) != sizeof current ||
+           current != 0;
+}
+
+/* Lets the thread run until it sends itself the marked signal, which it does not get. Other signals
+ * are passed on. False: it is gone. */
+static bool run_to_mark(pid_t tid, long *error)
+{
+    registers now;
+    int status, signal = 0;
+    for (;;) {
+        if (request(PTRACE_CONT, tid, 0, (uintptr_t)signal) != 0 || !wait_stop(tid, 0, &status)) {
+            return false;
+        }
+        /* Stops of the whole process wait until we are gone. */
+        signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+        if (signal == SIGTRAP && get_registers(tid, &now) && registers_mark(&now, error)) {
+            return true;
+        }
+    }
+}
+
+int tracee_call(pid_t tid, const struct symbols *symbols, const struct state *before)
+{
+    registers now = before->now;
+    long error = 0;
+    /* All but the marked one and those by which the C library changes the user: 33 of glibc, 34 of
+     * musl. In the kernel's set, bit 0 is signal 1. */
+    uint64_t most = ~((UINT64_C(1) << (SIGTRAP - 1)) | (UINT64_C(1) << 32) | (UINT64_C(1) << 33));
+    registers_call_function(&now, symbols->enter, symbols->stack + symbols->stack_size);
+    if (request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&most) != 0 ||
+        !put_registers(tid, &now)) {
+        return -1;
+    }
+    if (!run_to_mark(tid, &error)) {
+        return -1;
+    }
+    now = before->now;
+    registers_restart(tid, &now);
+    if (!put_set(tid, before->vector_kind, before->vector, before->vector_size) ||
+        !put_registers(tid, &now) ||
+        request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&before->signals) != 0) {
+        return -1;
+    }
+    return (int)error;
+}
+
+void tracee_release(pid_t tid)
+{
+    request(PTRACE_DETACH, tid, 0, 0);
+}

@@ -1,0 +1,48 @@
+/* urgent.c: lets a thread run soon on a busy machine, while it is stopped for us: see attach.h.
+ *
+ * A thread that waits behind others for a processor would make the stop longer by milliseconds.
+ * With the right to do so (CAP_SYS_NICE), it runs in real time for the moment; threads that it
+ * creates do not inherit that. Without, it gets short time slices, which Linux 6.12 and later run
+ * sooner. */
+#include "attach.h"
+
+#include <linux/sched.h>
+#include <linux/sched/types.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PRIORITY 1u
+/* The shortest that the kernel takes. */
+#define SLICE_NS 100000u
+
+bool urgent_begin(pid_t tid, struct urgency *before)
+{
+    struct sched_attr now;
+    before->known = false;
+    memset(&now, 0, sizeof now);
+    now.size = sizeof now;
+    if (syscall(SYS_sched_getattr, tid, &now, (unsigned)sizeof now, 0) != 0 ||
+        now.sched_policy != SCHED_NORMAL) {
+        return false;
+    }
+    _Static_assert(sizeof now <= sizeof before->bytes, "room for the kernel's struct");
+    memcpy(before->bytes, &now, sizeof now);
+    struct sched_attr urgent = {.size = sizeof urgent,
+                                .sched_policy = SCHED_FIFO,
+                                .sched_flags = SCHED_FLAG_RESET_ON_FORK,
+                                .sched_priority = PRIORITY};
+    before->known = syscall(SYS_sched_setattr, tid, &urgent, 0) == 0;
+    if (!before->known) {
+        now.sched_runtime = SLICE_NS;
+        before->known = syscall(SYS_sched_setattr, tid, &now, 0) == 0;
+    }
+    return before->known;
+}
+
+void urgent_end(pid_t tid, const struct urgency *before)
+{
+    if (before->known) {
+        syscall(SYS_sched_setattr, tid, before->bytes, 0);
+    }
+}

@@ -1,0 +1,44 @@
+/* observe.h: lets tools look into the living process: `./hakmem stat`, `top` and `metrics`
+ * (docs/observability.md).
+ *
+ * A process that is observed has one thread more, the observer. It sleeps until a tool of the same
+ * user asks for a report. The report goes through the file /dev/shm/hakmem.UID.PID of mode 0600,
+ * which is removed when the process exits. HAKMEM_OBSERVE=1 starts the observer with the process
+ * and in forked children. An observer that was started otherwise is not in forked children.
+ *
+ * All functions are thread-safe, but not async-signal-safe. They return 0 or an errno value, and do
+ * not change errno. */
+#ifndef HAKMEM_OBSERVE_H
+#define HAKMEM_OBSERVE_H
+
+#include "hakmem/hakmem.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* Starts the observer and waits until tools can ask it. 0 also if it runs already. EAGAIN: no
+ * further thread can be started. Otherwise why the file cannot be made, for example ENOENT (there
+ * is no /dev/shm), EACCES or ENOSPC. */
+HAK_API int hak_observe_start(void) HAK_NOEXCEPT;
+
+/* Stops the observer, removes its file, and waits until both are done. 0 also if none runs. */
+HAK_API int hak_observe_stop(void) HAK_NOEXCEPT;
+
+/* The next two are for `./hakmem observe PID`, which starts the observer of a process from outside.
+ * Programs have no use for them.
+ *
+ * Starts the observer without waiting for it, on the stack below. Then sends SIGTRAP to its own
+ * thread by tgkill, with HAK_OBSERVE_MARK and an errno value as the fourth and fifth argument. The
+ * tool takes the signal and puts the thread back to where it was. It never returns; without a tool
+ * it ends the process. */
+HAK_API void hak_observe_enter(void) HAK_NOEXCEPT;
+#define HAK_OBSERVE_MARK 0x68616b6d656d2121 /* "hakmem!!" */
+#define HAK_OBSERVE_STACK_SIZE 32768
+HAK_API extern char hak_observe_stack[HAK_OBSERVE_STACK_SIZE];
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

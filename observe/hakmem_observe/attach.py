@@ -1,0 +1,55 @@
+"""Starts the observer of a process that was started without one. The program beside the library (attach/) does it."""
+import os
+import subprocess
+import time
+
+from .observer import NotObserved, Observer
+from .processes import Refusal, STATUS_FAILED, look, require_rights
+
+WAIT_SECONDS = 5.0
+
+
+def tool():
+    """The path of the program that attaches; builds it if it is not there."""
+    path = os.environ.get("HAKMEM_ATTACH_TOOL")
+    launcher = os.environ.get("HAKMEM_LAUNCHER")
+    if not path and launcher:
+        built = subprocess.run([launcher, "build"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        if built.returncode != 0:
+            raise Refusal("the program that attaches to processes could not be built", built.returncode)
+        path = os.path.join(os.path.dirname(built.stdout.strip()), "hakmem-attach")
+    if not path or not os.access(path, os.X_OK):
+        raise Refusal("the program that attaches to processes is missing", STATUS_FAILED)
+    return path
+
+
+def attach(process, verbose=False):
+    """Runs the tool. What it says, a sentence, becomes the Refusal."""
+    words = [tool(), *(["--verbose"] if verbose else []), str(process.pid)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=None if verbose else subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, errors="replace")
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"the program that attaches ended with {done.returncode}"]
+        status = done.returncode if done.returncode > 0 else STATUS_FAILED
+        raise Refusal(said[-1].removeprefix("hakmem: "), status)
+
+
+def connect(pid, verbose=False, may_attach=True):
+    """An Observer of the process, started if need be. Returns it and whether it was started now."""
+    process = look(pid)
+    require_rights(process)
+    try:
+        return Observer(process), False
+    except NotObserved:
+        if not may_attach:
+            raise
+    attach(process, verbose)
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return Observer(look(pid)), True
+        except NotObserved:
+            if time.monotonic() > until:
+                raise Refusal(f"process {pid} was attached to, but it could not make its file in /dev/shm",
+                              STATUS_FAILED) from None
+            time.sleep(0.005)

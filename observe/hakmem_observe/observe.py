@@ -1,0 +1,14 @@
+"""./hakmem observe: lets the other commands look into a process that was started without HAKMEM_OBSERVE=1."""
+from .attach import connect
+from .processes import parse_pid
+
+
+def add_arguments(parser):
+    parser.add_argument("pid", metavar="PID", help="the process")
+    parser.add_argument("--verbose", action="store_true", help="say which threads were stopped, and for how long")
+
+
+def run(arguments):
+    pid = parse_pid(arguments.pid)
+    _, started = connect(pid, verbose=arguments.verbose)
+    print(f"process {pid} is observed{' from now on' if started else ' already'}: ./hakmem top {pid}")

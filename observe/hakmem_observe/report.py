@@ -1,0 +1,73 @@
+"""A report of a process, and what became of it since the report before."""
+import json
+import os
+import time
+
+from .processes import Ended, Refusal, look
+
+
+
+class Report:
+    """Figures of one moment."""
+
+    def __init__(self, process, figures):
+        self.at = time.monotonic()
+        self.process = process
+        self.figures = figures
+        self.totals = figures["totals"]
+        self.counters = figures.get("counters", {})
+        self.os_calls = figures.get("os_calls", {})
+        self.classes = figures.get("classes", [])
+        self.heaps = figures.get("heaps", [])
+        self.threads = figures.get("threads", [])
+
+
+def take(observer):
+    """Asks the process. Raises Ended when it is not there any more."""
+    started = observer.process.start
+    figures = json.loads(observer.ask("json"))
+    try:
+        process = look(observer.process.pid)
+    except Refusal:
+        raise Ended(observer.process.pid) from None
+    if process.start != started:
+        raise Ended(observer.process.pid)
+    return Report(process, figures)
+
+
+def rate(now, before, group, key):
+    """How often a second the counter grew; None: there is no earlier report."""
+    if before is None or now.at <= before.at:
+        return None
+    grown = getattr(now, group).get(key, 0) - getattr(before, group).get(key, 0)
+    return max(grown, 0) / (now.at - before.at)
+
+
+def fastest(now, before, group, count):
+    """The counters of a group that grow fastest, as (rate, name)."""
+    if before is None:
+        return []
+    rates = [(rate(now, before, group, key), key) for key in getattr(now, group)]
+    return sorted((pair for pair in rates if pair[0] > 0), reverse=True)[:count]
+
+
+def size(number):
+    """1536 as '1.5 KiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(number) < 1024:
+            return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
+
+
+def count(number):
+    """1536000 as '1.5 M'."""
+    for unit in ("", "k", "M"):
+        if abs(number) < 1000:
+            return f"{number:.0f}" if unit == "" else f"{number:.1f}{unit}"
+        number /= 1000
+    return f"{number:.1f}G"
+
+
+def is_terminal(stream):
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"

@@ -1,0 +1,105 @@
+"""What `top` shows of a report: lines and tables, without a word of how they are drawn."""
+from dataclasses import dataclass, field
+
+from .report import count, fastest, rate, size
+
+BARS = " ▁▂▃▄▅▆▇█"
+HISTORY = 60  # reports that a sparkline shows
+
+# By key: what the classes are sorted by.
+SORTS = {
+    "h": ("held", lambda row: row["slab_bytes"]),
+    "u": ("in use", lambda row: row["in_use"] * row["object_bytes"]),
+    "w": ("free", lambda row: row["slab_bytes"] - row["in_use"] * row["object_bytes"]),
+    "c": ("class", lambda row: -row["object_bytes"]),
+}
+
+
+@dataclass
+class Table:
+    title: str
+    columns: list
+    rows: list = field(default_factory=list)
+
+
+def sparkline(values):
+    """One character for each value, the highest for the largest."""
+    highest = max(values, default=0) or 1
+    return "".join(BARS[round(value / highest * (len(BARS) - 1))] for value in values)
+
+
+def share(part, whole):
+    return f"{100 * part / whole:3.0f} %" if whole else "  - %"
+
+
+def summary(report, before, history):
+    """Some lines on the whole process."""
+    totals, process = report.totals, report.process
+    # Pages of hakmem's own that were never touched are not resident: so these parts are an upper bound.
+    lines = [
+        f"process {process.pid} ({process.name}), {process.threads} threads, hakmem {report.figures['hakmem']['version']}",
+        f"resident {size(process.rss):>10}   in use {size(totals['bytes_in_use']):>10} "
+        f"({share(totals['bytes_in_use'], process.rss).strip()} of it) in {count(totals['objects_in_use_count'])} blocks",
+        f"cached   {size(totals['bytes_cached']):>10}   dirty  {size(totals['bytes_free_dirty']):>10}   "
+        f"mapped {size(totals['bytes_mapped'])}   heaps {totals['heaps_count']}   "
+        f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count']}",
+    ]
+    if before is not None:
+        lines.append("each second: " + "   ".join(
+            f"{name} {count(rate(report, before, group, key) or 0)}" for name, group, key in (
+                ("slow mallocs", "counters", "malloc_slow"), ("full bins", "counters", "free_overflow"),
+                ("remote frees", "counters", "free_remote"), ("remote batches", "counters", "remote_batches"),
+                ("purges", "os_calls", "madvise_dontneed"), ("maps", "os_calls", "mmap"))))
+    if len(history) > 1:
+        lines.append(f"resident {sparkline([at.process.rss for at in history])}")
+        lines.append(f"in use   {sparkline([at.totals['bytes_in_use'] for at in history])}")
+    return lines
+
+
+def classes_table(report, before, sort):
+    name, key = SORTS[sort]
+    table = Table(f"size classes, by {name}", ["size", "held", "in use", "free", "cached", "used", "blocks/s"])
+    earlier = {row["object_bytes"]: row for row in before.classes} if before else {}
+    for row in sorted(report.classes, key=key, reverse=True):
+        bytes_, used = row["object_bytes"], row["in_use"] * row["object_bytes"]
+        growth = ""
+        if before is not None:
+            grown = row["in_use"] - earlier.get(bytes_, {"in_use": 0})["in_use"]
+            growth = f"{grown / (report.at - before.at):+.0f}"
+        table.rows.append([size(bytes_), size(row["slab_bytes"]), size(used), size(row["slab_bytes"] - used),
+                           size(row["cached"] * bytes_), share(used, row["slab_bytes"]), growth])
+    return table
+
+
+def heaps_table(report):
+    table = Table("heaps", ["heap", "threads", "kept spans", "cached by threads", "slow mallocs", "remote frees"])
+    for heap in report.heaps:
+        threads = [thread for thread in report.threads if thread["heap"] == heap["id"]]
+
+        def total(key, own=heap, of=threads):
+            return sum(part.get("counters", {}).get(key, 0) for part in [own, *of])
+
+        table.rows.append([str(heap["id"]), str(heap["threads"]), size(heap["span_cached_bytes"]),
+                           size(sum(thread["cached_bytes"] for thread in threads)), count(total("malloc_slow")),
+                           count(total("free_remote"))])
+    return table
+
+
+def counters_table(report, before):
+    table = Table("fastest counters", ["counter", "each second"])
+    pairs = fastest(report, before, "counters", 8) + fastest(report, before, "os_calls", 4)
+    table.rows = [[name, count(value)] for value, name in sorted(pairs, reverse=True)]
+    return table
+
+
+def tables(report, before, sort):
+    return [classes_table(report, before, sort), heaps_table(report), counters_table(report, before)]
+
+
+def plain(table, most):
+    """The table as text."""
+    rows = [table.columns, *table.rows[:most]]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    yield table.title
+    for row in rows:
+        yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths))

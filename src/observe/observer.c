@@ -1,0 +1,447 @@
+/* observer.c: see observer.h.
+ *
+ * State of the observer, in observer.shared_state:
+ *
+ *   NONE -> STARTING   a thread that starts it; it becomes the observer's thread's to go on
+ *   STARTING -> RUNNING, or NONE with observer.error   the observer, when its file is made or not
+ *   RUNNING -> STOPPING   a thread that stops it
+ *   RUNNING, STOPPING -> NONE   the observer, when its file is removed
+ */
+#include "observe/observer.h"
+
+#include <errno.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+#include "control/background.h"
+#include "control/life.h"
+#include "core/diagnose.h"
+#include "core/options.h"
+#include "hakmem/profile.h"
+#include "heap/heap.h"
+#include "os/os.h"
+
+/* Longest sleep between two looks whether the program's threads have all ended. Doubled: a process
+ * whose main thread ended by pthread_exit may live on for a second. Halved: twice as many wake-ups
+ * of an idle process. */
+#define OBSERVER_LOOK_MS 500u
+/* Longest wait of a process's start, and of its end, for an observer that starts. A busy machine
+ * needs some 10 ms. Doubled: a process that cannot be observed may start a second later. */
+#define OBSERVER_WAIT_MS 1000u
+/* First size of the file if it can grow later, and if it cannot: room for a report of some hundred
+ * heaps and threads. Doubled: as much more memory for each observed process. */
+#define OBSERVER_SIZE_GROWS ((size_t)4096)
+#define OBSERVER_SIZE_FIXED ((size_t)256 << 10)
+/* Largest file, a bound on what a request can take. Doubled: pictures of twice as large a heap. */
+#define OBSERVER_SIZE_MAX ((size_t)256 << 20)
+/* A file above this size shrinks before the next reply. Doubled: twice as much memory may stay. */
+#define OBSERVER_SIZE_KEPT ((size_t)1 << 20)
+
+HAK_STATIC_ASSERT(sizeof(struct observer_page) == 1016, "tools know the layout");
+HAK_STATIC_ASSERT(sizeof(struct observer_page) <= OBSERVER_REPLY_OFFSET, "the reply follows");
+HAK_STATIC_ASSERT(OBSERVER_REPLY_OFFSET <= OBSERVER_SIZE_GROWS, "the page is in the first size");
+
+enum observer_state { OBSERVER_NONE, OBSERVER_STARTING, OBSERVER_RUNNING, OBSERVER_STOPPING };
+
+static struct {
+    uint32_t shared_state;   /* enum observer_state; threads sleep on it */
+    uint32_t shared_process; /* the process that the state belongs to: after a fork without
+                                handlers it is the parent's */
+    uint32_t shared_error;   /* why the last start failed; an errno value */
+    uint32_t *shared_word;   /* that the observer sleeps on; others only wake it, because its
+                                mapping may move or go at any time */
+    char path[64];           /* the observer's; others read it while the state is RUNNING */
+} observer;
+
+/* --- requests --- */
+
+static void observer_say(hak_report_sink *sink, void *sink_argument, const char *words)
+{
+    size_t length = 0;
+    while (words[length] != '\0') {
+        length++;
+    }
+    sink(sink_argument, words, length);
+}
+
+static void observer_json(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_report(HAK_REPORT_JSON, sink, sink_argument);
+}
+
+static void observer_full(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_report(HAK_REPORT_TEXT, sink, sink_argument);
+}
+
+static void observer_summary(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_report(HAK_REPORT_SUMMARY, sink, sink_argument);
+}
+
+static void observer_prometheus(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_report(HAK_REPORT_PROMETHEUS, sink, sink_argument);
+}
+
+static void observer_map(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_heap_map(sink, sink_argument);
+}
+
+static void observer_profile(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_profile_write(sink, sink_argument);
+}
+
+/* The argument is the period in bytes; none, or 0: the default. */
+static void observer_profile_start(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    uint64_t period = 0;
+    (void)hak__text_parse_size(argument, &period);
+    const char *answer =
+        hak_profile_start((size_t)period) == 0 ? "started" : "started without stacks";
+    observer_say(sink, sink_argument, answer);
+}
+
+static void observer_profile_stop(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_profile_stop();
+    observer_say(sink, sink_argument, "stopped");
+}
+
+/* What tools may ask for: one line each. */
+static const struct {
+    const char *name;
+    observer_writer *write;
+} observer_requests[] = {
+    {"json", observer_json},
+    {"full", observer_full},
+    {"summary", observer_summary},
+    {"prometheus", observer_prometheus},
+    {"map", observer_map},
+    {"profile", observer_profile},
+    {"profile_start", observer_profile_start},
+    {"profile_stop", observer_profile_stop},
+};
+
+/* --- the thread --- */
+
+/* A reply under way; used by the observer alone. */
+struct observer_reply {
+    struct os_shared *shared;
+    size_t size;
+    int error; /* -errno; nothing is written after an error */
+};
+
+static struct observer_page *observer_page(const struct os_shared *shared)
+{
+    return shared->address;
+}
+
+/* The sink of all writers. */
+static void observer_put(void *argument, const char *text, size_t size)
+{
+    struct observer_reply *reply = argument;
+    size_t needed = OBSERVER_REPLY_OFFSET + reply->size + size;
+    if (reply->error == 0 && needed > reply->shared->size) {
+        size_t larger = bits_align_up(needed * 2, hak__os_page_size());
+        reply->error =
+            needed > OBSERVER_SIZE_MAX ? -EFBIG : hak__os_share_resize(reply->shared, larger);
+    }
+    if (reply->error != 0) {
+        return;
+    }
+    char *to = (char *)reply->shared->address + OBSERVER_REPLY_OFFSET + reply->size;
+    for (size_t i = 0; i < size; i++) {
+        to[i] = text[i];
+    }
+    reply->size += size;
+}
+
+/* Splits the request into a name, which it ends with a zero, and an argument. */
+static const char *observer_split(char *request)
+{
+    while (*request != '\0' && *request != ' ') {
+        request++;
+    }
+    if (*request == ' ') {
+        *request++ = '\0';
+    }
+    return request;
+}
+
+static void observer_answer(struct os_shared *shared, uint32_t number)
+{
+    char request[OBSERVER_REQUEST_SIZE];
+    struct observer_reply reply = {shared, 0, -ENOENT};
+    for (size_t i = 0; i < sizeof request; i++) {
+        request[i] = observer_page(shared)->request[i];
+    }
+    request[sizeof request - 1] = '\0';
+    const char *argument = observer_split(request);
+    if (shared->size > OBSERVER_SIZE_KEPT && shared->descriptor >= 0) {
+        hak__os_share_resize(shared, bits_align_up(OBSERVER_SIZE_GROWS, hak__os_page_size()));
+    }
+    for (size_t i = 0; i < sizeof observer_requests / sizeof observer_requests[0]; i++) {
+        if (hak__text_equal(request, observer_requests[i].name)) {
+            reply.error = 0;
+            observer_requests[i].write(observer_put, &reply, argument);
+            break;
+        }
+    }
+    struct observer_page *page = observer_page(shared); /* it may have moved */
+    page->status = (uint32_t)-reply.error;
+    page->reply_size = reply.error == 0 ? reply.size : 0;
+    /* release: pairs with the reader's look at the number before it reads the reply */
+    atomic_store_release(&page->shared_reply, number);
+    hak__os_wake_shared(&page->shared_reply);
+}
+
+/* Field 22 of /proc/self/stat. The second field may hold spaces and parentheses. 0: unknown. */
+static uint64_t observer_start_time(void)
+{
+    char text[1024];
+    uint64_t value = 0;
+    long length = hak__os_read_file("/proc/self/stat", text, sizeof text);
+    long at = length;
+    while (at > 0 && text[at - 1] != ')') {
+        at--;
+    }
+    for (int spaces = 0; at > 0 && at < length && spaces <= 20; at++) {
+        if (text[at] == ' ') {
+            spaces++;
+        } else if (spaces == 20) {
+            value = value * 10 + (uint64_t)(text[at] - '0');
+        }
+    }
+    return value;
+}
+
+static void observer_name_file(void)
+{
+    struct text text = {observer.path, sizeof observer.path - 1, 0};
+    hak__text_put(&text, "/dev/shm/hakmem.");
+    hak__text_put_unsigned(&text, hak__os_user_id());
+    hak__text_put(&text, ".");
+    hak__text_put_unsigned(&text, hak__os_process_id());
+    observer.path[text.length] = '\0';
+}
+
+/* Makes the file. Returns 0 or -errno. */
+static int observer_open(struct os_shared *shared)
+{
+    static const char magic[8] = {'h', 'a', 'k', 'm', 'e', 'm', '\0', 'O'};
+    /* In the program's table, a number that is in use for a moment would change what the program's
+     * next open returns, and a program that closes all descriptors would close the file's. */
+    bool grows = hak__os_leave_descriptors();
+    observer_name_file();
+    size_t size = grows ? OBSERVER_SIZE_GROWS : OBSERVER_SIZE_FIXED;
+    int error = hak__os_share(observer.path, bits_align_up(size, hak__os_page_size()), shared);
+    if (error != 0) {
+        return error;
+    }
+    if (!grows) {
+        hak__os_share_close(shared);
+    }
+    struct observer_page *page = observer_page(shared);
+    page->process = hak__os_process_id();
+    page->start_time = observer_start_time();
+    page->version = OBSERVER_VERSION;
+    for (size_t i = 0; i < sizeof magic; i++) {
+        page->magic[i] = magic[i];
+    }
+    return 0;
+}
+
+/* Also for the threads that sleep on the state. */
+static void observer_set_state(uint32_t state)
+{
+    /* release: pairs with the acquire in observer_state */
+    atomic_store_release(&observer.shared_state, state);
+    hak__os_wake_all(&observer.shared_state);
+}
+
+static uint32_t observer_state(void)
+{
+    /* acquire: pairs with the release in observer_set_state */
+    return atomic_load_acquire(&observer.shared_state);
+}
+
+/* Until it is told to stop, or no thread of the program is left. */
+static void observer_serve(struct os_shared *shared)
+{
+    uint32_t answered = 0;
+    while (observer_state() == OBSERVER_RUNNING && !hak__background_is_left_alone()) {
+        /* acquire: pairs with the reader's store of the number after the request's text */
+        uint32_t *word = &observer_page(shared)->shared_request;
+        uint32_t asked = atomic_load_acquire(word);
+        if (asked != answered) {
+            observer_answer(shared, asked);
+            answered = asked;
+        } else {
+            atomic_store_relaxed(&observer.shared_word, word);
+            hak__os_wait_shared(word, asked, OBSERVER_LOOK_MS);
+        }
+    }
+}
+
+static void *observer_run(void *argument)
+{
+    struct os_shared shared;
+    hak__os_name_thread("hakmem-observe");
+    int error = observer_open(&shared);
+    atomic_store_relaxed(&observer.shared_error, (uint32_t)-error);
+    if (error == 0) {
+        observer_set_state(OBSERVER_RUNNING);
+        observer_serve(&shared);
+        hak__os_remove(observer.path);
+        hak__os_unshare(&shared);
+    }
+    hak__background_end();
+    observer_set_state(OBSERVER_NONE);
+    return argument;
+}
+
+/* --- start and stop --- */
+
+/* Starts the thread, unless there is one, and does not wait for it. Returns 0 or an errno value. */
+static int observer_start(void)
+{
+    uint32_t none = OBSERVER_NONE;
+    uint32_t process = hak__os_process_id();
+    if (atomic_load_relaxed(&observer.shared_process) != process) {
+        atomic_store_relaxed(&observer.shared_process, process);
+        atomic_store_relaxed(&observer.shared_state, OBSERVER_NONE); /* that of the parent */
+    }
+    /* acquire: pairs with the release in observer_set_state */
+    if (!atomic_cas_acquire(&observer.shared_state, &none, OBSERVER_STARTING)) {
+        return 0;
+    }
+    int error = hak__background_start(observer_run);
+    if (error != 0) {
+        atomic_store_relaxed(&observer.shared_error, (uint32_t)error);
+        observer_set_state(OBSERVER_NONE);
+    }
+    return error;
+}
+
+/* Waits for an observer that starts or stops; at most OBSERVER_WAIT_MS unless `patiently`. */
+static uint32_t observer_settled(uint32_t passing, bool patiently)
+{
+    uint32_t began_ms = hak__os_clock_ms();
+    while (observer_state() == passing &&
+           (patiently || hak__os_clock_ms() - began_ms < OBSERVER_WAIT_MS)) {
+        hak__os_wait_ms(&observer.shared_state, passing, OBSERVER_WAIT_MS);
+    }
+    return observer_state();
+}
+
+int hak_observe_start(void)
+{
+    int saved = errno;
+    int error;
+    do {
+        observer_settled(OBSERVER_STOPPING, true);
+        error = observer_start();
+        if (error == 0 && observer_settled(OBSERVER_STARTING, true) == OBSERVER_NONE) {
+            error = (int)atomic_load_relaxed(&observer.shared_error);
+        }
+    } while (error == 0 && observer_state() == OBSERVER_STOPPING);
+    errno = saved;
+    return error;
+}
+
+int hak_observe_stop(void)
+{
+    if (atomic_load_relaxed(&observer.shared_process) != hak__os_process_id()) {
+        return 0;
+    }
+    uint32_t running = OBSERVER_RUNNING;
+    observer_settled(OBSERVER_STARTING, true);
+    /* acquire: pairs with the release in observer_set_state */
+    (void)atomic_cas_acquire(&observer.shared_state, &running, OBSERVER_STOPPING);
+    while (observer_state() == OBSERVER_STOPPING) { /* it may just be about to sleep */
+        hak__os_wake_shared(atomic_load_relaxed(&observer.shared_word));
+        hak__os_wait_ms(&observer.shared_state, OBSERVER_STOPPING, 1);
+    }
+    return 0;
+}
+
+void hak__observer_begin(void)
+{
+    if (!hak__settings.observe) {
+        return;
+    }
+    int error = observer_start();
+    if (error == 0 && observer_settled(OBSERVER_STARTING, false) == OBSERVER_NONE) {
+        error = (int)atomic_load_relaxed(&observer.shared_error);
+    }
+    if (error != 0) {
+        char line[160];
+        struct text text = {line, sizeof line - 1, 0};
+        hak__text_put(&text,
+                      "HAKMEM_OBSERVE does nothing: its thread or file in /dev/shm cannot be "
+                      "made: ");
+        hak__text_put(&text, hak__os_file_error(-error));
+        line[text.length] = '\0';
+        hak__diagnose_warn(line, NULL);
+    }
+}
+
+void hak__observer_fork_child(void)
+{
+    atomic_store_relaxed(&observer.shared_state, OBSERVER_NONE);
+    if (hak__settings.observe) {
+        observer_start();
+    }
+}
+
+void hak__observer_end(void)
+{
+    if (atomic_load_relaxed(&observer.shared_process) == hak__os_process_id() &&
+        observer_settled(OBSERVER_STARTING, false) == OBSERVER_RUNNING) {
+        hak__os_remove(observer.path);
+    }
+}
+
+/* --- from outside --- */
+
+char hak_observe_stack[HAK_OBSERVE_STACK_SIZE] __attribute__((aligned(64)));
+
+/* The tool stops a thread wherever it is, perhaps between two instructions of malloc's fast path in
+ * a function that called it. So the allocations of pthread_create do not touch this thread's
+ * bins or heap: the thread seems to have ended, and is refused at the gate, so that they get
+ * emergency memory (large/emergency.h). */
+static int observer_start_beside(void)
+{
+    struct thread *own = hak__thread;
+    uint32_t inside = hak__inside;
+    if (inside != 0) {
+        return EBUSY;
+    }
+    hak__inside = INSIDE_REPORT;
+    hak__thread_give_up();
+    atomic_fence_signal();
+    int error = observer_start();
+    atomic_fence_signal();
+    hak__thread = own;
+    hak__inside = inside;
+    return error;
+}
+
+void hak_observe_enter(void)
+{
+    int saved = errno;
+    int error = observer_start_beside();
+    errno = saved;
+    hak__os_tell_tracer(HAK_OBSERVE_MARK, (uint64_t)error);
+    hak__diagnose_fatal("the tool that attached to the process was killed", NULL, 0, 0);
+}

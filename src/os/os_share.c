@@ -1,0 +1,146 @@
+/* os_share.c: a file in memory through which other processes talk to this one, a part of os.h on
+ * Linux. See os_machine.c for how the kernel is called. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static int os_open_new(const char *path)
+{
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int result = (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0600);
+    return result < 0 ? -errno : result;
+}
+
+/* fallocate takes the memory now: a write to a page that a full /dev/shm cannot provide would end
+ * the process with SIGBUS. */
+static int os_reserve(int descriptor, size_t size)
+{
+    long result;
+    do {
+        result = syscall(SYS_fallocate, descriptor, 0, (off_t)0, (off_t)size);
+    } while (result != 0 && errno == EINTR);
+    return result != 0 ? -errno : 0;
+}
+
+static int os_map_shared(struct os_shared *shared, size_t size)
+{
+    int error = os_reserve(shared->descriptor, size);
+    if (error != 0) {
+        return error;
+    }
+    void *address = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, shared->descriptor, 0);
+    if (address == MAP_FAILED) {
+        return -errno;
+    }
+    syscall(SYS_madvise, address, size, MADV_DONTFORK); /* a child has a file of its own, or none */
+    shared->address = address;
+    shared->size = size;
+    return 0;
+}
+
+int hak__os_share(const char *path, size_t size, struct os_shared *shared)
+{
+    int saved = errno;
+    *shared = (struct os_shared){NULL, 0, os_open_new(path)};
+    if (shared->descriptor == -EEXIST) { /* of an earlier program or process of this number */
+        syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+        shared->descriptor = os_open_new(path);
+    }
+    int error = shared->descriptor < 0 ? shared->descriptor : os_map_shared(shared, size);
+    if (error != 0 && shared->descriptor >= 0) {
+        hak__os_remove(path);
+        hak__os_unshare(shared);
+    }
+    errno = saved;
+    return error;
+}
+
+int hak__os_share_resize(struct os_shared *shared, size_t size)
+{
+    int saved = errno;
+    int error = shared->descriptor < 0 ? -EBADF : 0;
+    if (error == 0 && size > shared->size) {
+        error = os_reserve(shared->descriptor, size);
+    }
+    if (error == 0) {
+        void *moved = mremap(shared->address, shared->size, size, MREMAP_MAYMOVE);
+        error = moved == MAP_FAILED ? -errno : 0;
+        if (error == 0 && size < shared->size) {
+            syscall(SYS_ftruncate, shared->descriptor, (off_t)size);
+        }
+        if (error == 0) {
+            shared->address = moved;
+            shared->size = size;
+        }
+    }
+    errno = saved;
+    return error;
+}
+
+void hak__os_share_close(struct os_shared *shared)
+{
+    if (shared->descriptor >= 0) {
+        hak__os_close(shared->descriptor);
+        shared->descriptor = -1;
+    }
+}
+
+void hak__os_unshare(struct os_shared *shared)
+{
+    int saved = errno;
+    hak__os_share_close(shared);
+    if (shared->address != NULL) {
+        munmap(shared->address, shared->size);
+        shared->address = NULL;
+    }
+    errno = saved;
+}
+
+void hak__os_remove(const char *path)
+{
+    int saved = errno;
+    syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    errno = saved;
+}
+
+void hak__os_wait_shared(uint32_t *word, uint32_t value, uint32_t duration_ms)
+{
+    int saved = errno;
+    struct timespec duration = {(time_t)(duration_ms / 1000), (long)(duration_ms % 1000) * 1000000};
+    os_count(OS_CALL_FUTEX);
+    if (syscall(SYS_futex, word, FUTEX_WAIT, value, &duration, NULL, 0) != 0 && errno != EAGAIN &&
+        errno != EINTR && errno != ETIMEDOUT) {
+        hak__os_sleep_ms(duration_ms); /* futex is missing or denied: requests wait until then */
+    }
+    errno = saved;
+}
+
+void hak__os_wake_shared(uint32_t *word)
+{
+    int saved = errno;
+    os_count(OS_CALL_FUTEX);
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    errno = saved;
+}
+
+void hak__os_tell_tracer(uint64_t first, uint64_t second)
+{
+    syscall(SYS_tgkill, (long)syscall(SYS_getpid), (long)syscall(SYS_gettid), SIGTRAP, first,
+            second);
+}
+
+uint32_t hak__os_user_id(void)
+{
+    return (uint32_t)syscall(SYS_geteuid);
+}

@@ -1,0 +1,287 @@
+/* target.cc: a program that is attached to (test_attach.py), again and again: whenever it finds
+ * itself observed it stops the observer. What it does meanwhile must go on as if nobody had looked:
+ *
+ *   allocate   64 threads allocate and free all the time, and check what is in their blocks
+ *   wait       threads wait in each system call in which a thread may be stopped; none may end
+ *              early or with EINTR
+ *   signals    queued signals with values come in all the time; none may be lost
+ *   fork       a child after the other, with threads beside it
+ *   compute    vector and scalar registers hold what a sum is made of
+ *
+ * It ends when its standard input does, and says "good COUNT" if all was well. */
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <dlfcn.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static std::atomic<bool> over{false};
+static std::atomic<uint64_t> done_count{0};
+
+[[noreturn]] static void bad(const char *what)
+{
+    dprintf(2, "target: %s (errno %d: %s)\n", what, errno, strerror(errno));
+    _exit(1);
+}
+
+static void require(bool good, const char *what)
+{
+    if (!good) {
+        bad(what);
+    }
+}
+
+/* --- allocate --- */
+
+static void allocate(unsigned seed)
+{
+    std::vector<std::pair<unsigned char *, size_t>> blocks(200, {nullptr, 0});
+    uint64_t random = seed;
+    while (!over) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        auto &block = blocks[(random >> 33) % blocks.size()];
+        if (block.first != nullptr) {
+            require(block.first[0] == (unsigned char)block.second &&
+                        block.first[block.second - 1] == (unsigned char)block.second,
+                    "a block has changed");
+        }
+        delete[] block.first;
+        block.second = 1 + (random >> 20) % ((random >> 50) % 64 == 0 ? 100000u : 500u);
+        block.first = new unsigned char[block.second];
+        block.first[0] = block.first[block.second - 1] = (unsigned char)block.second;
+        done_count++;
+    }
+    for (auto &block : blocks) {
+        delete[] block.first;
+    }
+}
+
+/* --- wait --- */
+
+static uint64_t now_ms()
+{
+    using namespace std::chrono;
+    return (uint64_t)duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+template <typename Wait>
+static void wait_often(Wait wait, const char *name)
+{
+    while (!over) {
+        uint64_t before = now_ms();
+        errno = 0;
+        require(wait(), name);
+        require(now_ms() - before >= 29, name); /* each takes 30 ms */
+        done_count++;
+    }
+}
+
+static void start_waits(std::vector<std::thread> &threads)
+{
+    threads.emplace_back(
+        [] { wait_often([] { return poll(nullptr, 0, 30) == 0; }, "poll ended"); });
+    threads.emplace_back([] {
+        wait_often(
+            [] {
+                timespec time{0, 30000000};
+                return nanosleep(&time, nullptr) == 0;
+            },
+            "nanosleep ended");
+    });
+    threads.emplace_back([] {
+        wait_often(
+            [] {
+                timeval time{0, 30000};
+                return select(0, nullptr, nullptr, nullptr, &time) == 0;
+            },
+            "select ended");
+    });
+    threads.emplace_back([] {
+        int file = epoll_create1(0);
+        wait_often(
+            [file] {
+                epoll_event event;
+                return epoll_wait(file, &event, 1, 30) == 0;
+            },
+            "epoll_wait ended");
+    });
+    threads.emplace_back([] {
+        pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+        wait_often(
+            [&] {
+                timespec time;
+                clock_gettime(CLOCK_REALTIME, &time);
+                time.tv_nsec += 31000000;
+                time.tv_sec += time.tv_nsec / 1000000000;
+                time.tv_nsec %= 1000000000;
+                pthread_mutex_lock(&mutex);
+                int result = pthread_cond_timedwait(&condition, &mutex, &time);
+                pthread_mutex_unlock(&mutex);
+                return result == ETIMEDOUT;
+            },
+            "pthread_cond_timedwait ended");
+    });
+    static int ends[2];
+    require(pipe(ends) == 0, "pipe");
+    threads.emplace_back([] {
+        wait_often(
+            [] {
+                std::thread writer([] {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(31));
+                    require(write(ends[1], "x", 1) == 1, "write");
+                });
+                char byte;
+                bool good = read(ends[0], &byte, 1) == 1;
+                writer.join();
+                return good;
+            },
+            "read ended");
+    });
+}
+
+/* --- signals --- */
+
+static std::atomic<uint64_t> taken_sum{0};
+
+static void take_signal(int, siginfo_t *about, void *)
+{
+    taken_sum += (uint64_t)(uintptr_t)about->si_value.sival_ptr;
+}
+
+static void send_signals()
+{
+    uint64_t sent = 0;
+    struct sigaction action = {};
+    action.sa_sigaction = take_signal;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigaction(SIGRTMIN + 3, &action, nullptr);
+    for (uint64_t i = 1; !over; i++) {
+        sigval value;
+        value.sival_ptr = (void *)(uintptr_t)i;
+        if (sigqueue(getpid(), SIGRTMIN + 3, value) == 0) {
+            sent += i;
+            done_count++;
+        }
+        if (i % 16 == 0) {
+            usleep(200);
+        }
+    }
+    for (int waited = 0; taken_sum != sent && waited < 20000; waited++) {
+        usleep(1000);
+    }
+    require(taken_sum == sent, "signals were lost");
+}
+
+/* --- fork --- */
+
+static void fork_often()
+{
+    while (!over) {
+        pid_t child = fork();
+        if (child == 0) {
+            for (size_t size = 1; size < 100000; size *= 2) {
+                free(malloc(size));
+            }
+            _exit(7);
+        }
+        int status = 0;
+        require(child > 0 && waitpid(child, &status, 0) == child, "waitpid");
+        require(WIFEXITED(status) && WEXITSTATUS(status) == 7, "a child failed");
+        done_count++;
+    }
+}
+
+/* --- compute --- */
+
+static void compute(unsigned seed)
+{
+    while (!over) {
+        double sums[8] = {0}, scalar = 0;
+        uint64_t whole = seed;
+        for (unsigned i = 1; i <= 200000; i++) {
+            for (unsigned lane = 0; lane < 8; lane++) {
+                sums[lane] += (double)(i * (lane + 1));
+            }
+            scalar += 0.5 * i;
+            whole = whole * 31 + i;
+        }
+        uint64_t again = seed;
+        for (unsigned i = 1; i <= 200000; i++) {
+            again = again * 31 + i;
+        }
+        for (unsigned lane = 0; lane < 8; lane++) {
+            require(sums[lane] == 20000100000.0 * (lane + 1), "a vector register has changed");
+        }
+        require(scalar == 10000050000.0 && whole == again, "a register has changed");
+        done_count++;
+    }
+}
+
+static unsigned stop_observers()
+{
+    auto stop = (int (*)())dlsym(RTLD_DEFAULT, "hak_observe_stop");
+    unsigned count = 0;
+    char byte;
+    require(stop != nullptr, "no hakmem");
+    for (;;) {
+        pollfd input{0, POLLIN, 0};
+        int ready = poll(&input, 1, 1);
+        if (ready > 0) {
+            if (read(0, &byte, 1) <= 0) {
+                return count;
+            }
+            require(stop() == 0, "stop"); /* a byte: the driver has looked */
+            require(write(1, "\n", 1) == 1, "write");
+            count++;
+        }
+    }
+}
+
+int main(int count, char **arguments)
+{
+    std::string mode = count > 1 ? arguments[1] : "";
+    std::vector<std::thread> threads;
+    if (mode == "allocate") {
+        for (unsigned i = 0; i < 64; i++) {
+            threads.emplace_back(allocate, i);
+        }
+    } else if (mode == "wait") {
+        start_waits(threads);
+    } else if (mode == "signals") {
+        threads.emplace_back(send_signals);
+        threads.emplace_back(allocate, 1u);
+    } else if (mode == "fork") {
+        threads.emplace_back(fork_often);
+        threads.emplace_back(allocate, 1u);
+    } else if (mode == "compute") {
+        threads.emplace_back(compute, 1u);
+        threads.emplace_back(compute, 2u);
+    } else {
+        bad("which mode?");
+    }
+    unsigned stops = stop_observers();
+    over = true;
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    require(done_count != 0, "nothing was done");
+    printf("good %u\n", stops);
+    return 0;
+}

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Attaches to processes that do their utmost not to be attached to well, and looks at what became of them.
+
+Usage: test_attach.py BUILD [CASE...]
+"""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = Path(sys.argv[1]).resolve()
+sys.path.insert(0, str(ROOT / "observe"))
+
+from hakmem_observe import processes  # noqa: E402
+from hakmem_observe.attach import connect  # noqa: E402
+from hakmem_observe.observer import NotObserved, Observer  # noqa: E402
+
+TOOL = str(BUILD / "hakmem-attach")
+TARGET = str(BUILD / "tests/attach/target")
+os.environ["HAKMEM_ATTACH_TOOL"] = TOOL
+ROUNDS = int(os.environ.get("TEST_ROUNDS", "100"))
+stops_us = []
+
+
+def require(condition, text):
+    if not condition:
+        sys.exit(f"FAILED: {text}")
+
+
+def served(**more):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
+    return environment | {"LD_PRELOAD": str(BUILD / "libhakmem.so")} | more
+
+
+def start(words, **more):
+    process = subprocess.Popen(words, env=served(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, **more)
+    until = time.monotonic() + 30
+    while "libhakmem" not in maps(process.pid) and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    return process
+
+
+def maps(pid):
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
+
+
+def run_tool(pid, tid=None):
+    """What the tool says: its status and its last line. Notes how long it stopped a thread."""
+    words = [TOOL, "--verbose", *(["--thread", str(tid)] if tid else []), str(pid)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    if found := re.search(r"longest (\d+) us", done.stdout):
+        stops_us.append(int(found[1]))
+    return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]
+
+
+def look_at(pid):
+    observer = wait_for_observer(pid)
+    report = json.loads(observer.ask("json", 20))
+    observer.close()
+    require(report["totals"]["bytes_mapped"] > 0, "an empty report")
+    return report
+
+
+def wait_for_observer(pid):
+    until = time.monotonic() + 20
+    while True:
+        try:
+            return Observer(processes.look(pid))
+        except NotObserved:
+            require(time.monotonic() < until, f"{pid} is not observed")
+            time.sleep(0.001)
+
+
+def attach_often(mode, rounds):
+    """Attaches by another thread each time. The target stops its observer when it gets a byte."""
+    target = start([TARGET, mode])
+    done = 0
+    for _ in range(rounds):
+        tids = os.listdir(f"/proc/{target.pid}/task")
+        status, said = run_tool(target.pid, random.choice(tids) if random.random() < 0.7 else None)
+        if target.poll() is not None:
+            require(False, f"{mode}: the process has ended: {target.stderr.read()}")
+        if status != 0:
+            require("no thread that could be used" in said, f"{mode}: {status} {said}")
+            continue
+        look_at(target.pid)
+        target.stdin.write("x")
+        target.stdin.flush()
+        require(target.stdout.readline() == "\n", f"{mode}: no answer")
+        done += 1
+    said, errors = target.communicate("", timeout=60)
+    require(target.returncode == 0 and said == f"good {done}\n", f"{mode}: {target.returncode} {said} {errors}")
+    require(done >= rounds // 4, f"{mode}: only {done} of {rounds} attached")
+    print(f"{mode}: {done} of {rounds} attached")
+
+
+def case_allocate():
+    attach_often("allocate", ROUNDS // 4)  # on two processors 64 threads leave it little time
+
+
+def case_wait():
+    attach_often("wait", ROUNDS)
+
+
+def case_signals():
+    attach_often("signals", ROUNDS)
+
+
+def case_fork():
+    attach_often("fork", ROUNDS)
+
+
+def case_compute():
+    attach_often("compute", ROUNDS)
+
+
+def attach_to_the_dying(name, words, sentences, good_end):
+    """Processes that end, exec or change their user at that moment: attached, or one sentence; and they go on."""
+    attached = 0
+    for _ in range(ROUNDS):
+        target = start(words)
+        status, said = run_tool(target.pid)
+        attached += status == 0
+        require(status == 0 or re.search(sentences, said), f"{name}: {status} {said}")
+        target.stdin.close()
+        if target.wait(60) != good_end:
+            require(False, f"{name}: ended with {target.returncode}: {target.stderr.read()}")
+    print(f"{name}: {attached} of {ROUNDS} attached")
+
+
+ENDED = "has ended|there is no process|meanwhile|zombie|ends$|about to start|no thread that could|does not run on"
+
+
+def case_exit():
+    code = "import time, random; time.sleep(random.random() * 0.2)"
+    attach_to_the_dying("exit", [sys.executable, "-S", "-c", code], ENDED, 0)
+
+
+def case_exec():
+    code = "n=$1; if [ $n -gt 0 ]; then exec \"$2\" $((n - 1)) \"$2\"; fi; exit 5"
+    script = BUILD / "tests/attach/exec.sh"
+    script.write_text(f"#!/bin/sh\n{code}\n")
+    script.chmod(0o755)
+    attach_to_the_dying("exec", [str(script), "100", str(script)], ENDED, 5)
+
+
+def case_setuid():
+    if os.geteuid() != 0:
+        return
+    code = """
+import os, threading, time, random
+halt = threading.Event()
+threads = [threading.Thread(target=lambda: halt.wait()) for _ in range(4)]
+for t in threads: t.start()
+time.sleep(random.random() * 0.08)
+os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+assert all("65534" in open(f"/proc/self/task/{t}/status").read().split("Uid:")[1].split()[0]
+           for t in os.listdir("/proc/self/task"))
+halt.set()
+for t in threads: t.join()
+"""
+    attach_to_the_dying("setuid", [sys.executable, "-S", "-c", code], ENDED, 0)
+    for path in Path("/dev/shm").glob("hakmem.0.*"):  # of processes that may not remove them any more
+        if not Path(f"/proc/{path.suffix[1:]}").exists():
+            path.unlink()
+
+
+def case_killed_tool():
+    """A tool that is killed: the process goes on, or ends by SIGTRAP; it never hangs."""
+    ends = {}
+    for _ in range(ROUNDS):
+        target = start([TARGET, "allocate"])
+        tool = subprocess.Popen([TOOL, str(target.pid)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                start_new_session=True)
+        time.sleep(random.random() * 0.02)
+        os.killpg(tool.pid, signal.SIGKILL)
+        tool.wait()
+        try:
+            target.communicate("", timeout=60)
+        except BrokenPipeError:
+            target.wait(60)
+        require(target.returncode in (0, -signal.SIGTRAP), f"killed tool: ended with {target.returncode}")
+        ends[target.returncode] = ends.get(target.returncode, 0) + 1
+    print(f"killed tool: ends {ends}")
+
+
+def case_at_once():
+    """Eight tools at once: all are content, and there is one observer."""
+    for _ in range(ROUNDS // 10):
+        target = start([TARGET, "allocate"])
+        tools = [subprocess.Popen([TOOL, str(target.pid)], stderr=subprocess.PIPE, text=True) for _ in range(8)]
+        for tool in tools:
+            said = tool.communicate(timeout=60)[1]
+            require(tool.returncode == 0, f"at once: {said}")
+        look_at(target.pid)
+        names = [Path(f"/proc/{target.pid}/task/{tid}/comm").read_text() for tid in
+                 os.listdir(f"/proc/{target.pid}/task")]
+        require(names.count("hakmem-observe\n") == 1, f"at once: {names}")
+        target.communicate("", timeout=60)
+        require(target.returncode == 0, "at once: the process failed")
+    print("at once: eight tools, one observer")
+
+
+def case_redis():
+    if not shutil.which("redis-server") or not shutil.which("redis-benchmark"):
+        return
+    path = BUILD / "tests/attach/redis.sock"
+    for turn in range(5):
+        server = start(["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"])
+        while not path.exists():
+            time.sleep(0.01)
+        load = subprocess.Popen(["redis-benchmark", "-s", str(path), "-q", "-n", "60000", "-c", "20", "-t",
+                                 "set,get,lpush"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        time.sleep(0.1)
+        status, said = run_tool(server.pid)
+        require(status == 0, f"redis: {said}")
+        while load.poll() is None:
+            look_at(server.pid)
+        out = load.communicate()[0]
+        require(load.returncode == 0 and "rror" not in out, f"redis: {out}")
+        server.terminate()
+        server.communicate(timeout=60)
+        require(server.returncode == 0, f"redis ended with {server.returncode}")
+    print("redis: 5 servers under load attached")
+
+
+def case_python():
+    code = """
+import sys, json, threading
+def work():
+    while not over.is_set():
+        assert json.loads(json.dumps({str(i): [i] * 10 for i in range(200)}))["7"] == [7] * 10
+over = threading.Event()
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+sys.stdin.read(); over.set()
+for t in threads: t.join()
+print("good")
+"""
+    for _ in range(10):
+        target = start([sys.executable, "-c", code])
+        observer, started = connect(target.pid)
+        require(started and json.loads(observer.ask("json", 20)), "python")
+        observer.close()
+        require(target.communicate("", timeout=60)[0] == "good\n" and target.returncode == 0, "python failed")
+    print("python: 10 attached")
+
+
+def case_refusals():
+    plain = subprocess.Popen(["sleep", "60"])
+    time.sleep(0.1)
+    stopped = start([TARGET, "allocate"])
+    os.kill(stopped.pid, signal.SIGSTOP)
+    for pid, wanted, words in ((plain.pid, 126, "does not run on hakmem"), (stopped.pid, 126, "is stopped"),
+                               (2**22 + 5, 127, "there is no process"), (2, 126, "the kernel's")):
+        status, said = run_tool(pid)
+        require((status, words in said) == (wanted, True) or (pid == 2 and status == 127), f"{pid}: {status} {said}")
+    for words in ([], ["abc"], ["0"], ["--verbose"], ["1", "2"], ["-1"]):
+        done = subprocess.run([TOOL, *words], capture_output=True, text=True)
+        require(done.returncode == 2 and "usage" in done.stderr, f"{words}: {done.stderr}")
+    plain.kill()
+    plain.wait()
+    stopped.kill()
+    stopped.wait()
+    if os.geteuid() == 0:  # another user's, and one's own without root
+        mine = start([TARGET, "allocate"])
+        other = start([TARGET, "allocate"], user=65534, group=65534, extra_groups=[])
+        for target, wanted in ((mine, 126), (other, 0)):
+            done = subprocess.run([TOOL, str(target.pid)], capture_output=True, text=True, user=65534, group=65534,
+                                  extra_groups=[])
+            require(done.returncode == wanted, f"user: {done.returncode} {done.stderr}")
+            require(wanted == 0 or "another user" in done.stderr, f"user: {done.stderr}")
+            if wanted == 0:
+                look_at(target.pid)
+            target.communicate("", timeout=60)
+            require(target.returncode == 0, "user: the process failed")
+    print("refusals: one sentence each")
+
+
+def main():
+    cases = {name.removeprefix("case_"): function for name, function in globals().items() if name.startswith("case_")}
+    for name in sys.argv[2:] or cases:
+        cases[name]()
+    if stops_us:
+        stops_us.sort()
+        print(f"stops of a thread: {len(stops_us)}, median {stops_us[len(stops_us) // 2]} us, longest {stops_us[-1]} us")
+
+
+if __name__ == "__main__":
+    main()

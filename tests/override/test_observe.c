@@ -1,0 +1,449 @@
+/* test_observe.c: a process that is observed answers through its file, whatever else it does:
+ * starts and stops the observer often and in many threads, forks, execs, closes all descriptors,
+ * changes its user, loses its main thread. Where there is no /dev/shm, or no room in it, the
+ * process goes on and says so in one sentence.
+ *
+ * The option is read once at start, so the program runs itself anew with it.
+ *
+ * ctest: no-qemu
+ */
+#include "override.h"
+
+#include "hakmem/observe.h"
+
+#include <dirent.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+enum { WAIT_MS = 20000, REPLY_OFFSET = 4096, ROUNDS = 20, THREADS = 8, ASKS = 200, PATH_SIZE = 64 };
+
+#pragma weak hak_observe_start
+#pragma weak hak_observe_stop
+
+/* The fields of src/observe/observer.h that a reader needs. */
+struct page {
+    char magic[8];
+    uint32_t version, process;
+    uint64_t start_time;
+    uint32_t request_number, reply_number;
+    uint64_t reply_size;
+    uint32_t status, unused[3];
+    char request[960];
+};
+
+static int (*observe_start)(void);
+static int (*observe_stop)(void);
+
+/* Under LD_PRELOAD the program refers to nothing of the library. */
+static void find_functions(void)
+{
+    observe_start = hak_observe_start;
+    observe_stop = hak_observe_stop;
+    if (observe_start == NULL) {
+        observe_start = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_observe_start");
+        observe_stop = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "hak_observe_stop");
+    }
+    CHECK(observe_start != NULL && observe_stop != NULL);
+}
+
+static void name_file(char path[PATH_SIZE], pid_t process)
+{
+    snprintf(path, PATH_SIZE, "/dev/shm/hakmem.%d.%d", (int)geteuid(), (int)process);
+}
+
+static bool has_file(pid_t process)
+{
+    char path[PATH_SIZE];
+    name_file(path, process);
+    return access(path, F_OK) == 0;
+}
+
+static bool becomes(bool (*is)(pid_t), pid_t process, bool wanted)
+{
+    for (int waited = 0; waited < WAIT_MS; waited++) {
+        if (is(process) == wanted) {
+            return true;
+        }
+        usleep(1000);
+    }
+    return false;
+}
+
+/* The size of the reply, whose first bytes go to `start`, which has 16. */
+static uint64_t ask_page(int file, struct page *page, const char *request, char *start)
+{
+    CHECK(flock(file, LOCK_EX) == 0);
+    uint32_t number = page->request_number + 1;
+    strcpy(page->request, request);
+    __atomic_store_n(&page->request_number, number, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &page->request_number, FUTEX_WAKE, 100, NULL, NULL, 0);
+    for (int waited = 0; __atomic_load_n(&page->reply_number, __ATOMIC_ACQUIRE) != number;) {
+        CHECK(waited++ < WAIT_MS * 10);
+        usleep(100);
+    }
+    uint64_t size = page->status == 0 ? page->reply_size : 0;
+    CHECK(pread(file, start, 16, REPLY_OFFSET) >= 0);
+    CHECK(flock(file, LOCK_UN) == 0);
+    return size;
+}
+
+/* Asks the process and looks at the reply. */
+static void ask(pid_t process)
+{
+    char path[PATH_SIZE], start[16] = "";
+    CHECK(becomes(has_file, process, true));
+    name_file(path, process);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(file >= 0);
+    struct page *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(page != MAP_FAILED);
+    for (int waited = 0; page->magic[7] != 'O' && waited < WAIT_MS; waited++) {
+        usleep(1000); /* the observer writes it last */
+    }
+    CHECK(memcmp(page->magic, "hakmem\0O", 8) == 0 && page->version == 1);
+    CHECK_EQUAL(page->process, process);
+    CHECK(page->start_time != 0);
+    CHECK(ask_page(file, page, "json", start) > 2000);
+    CHECK(memcmp(start, "{\"hakmem\": ", 11) == 0);
+    CHECK(ask_page(file, page, "text argument", start) > 2000);
+    CHECK(memcmp(start, "hakmem\n", 7) == 0);
+    CHECK(ask_page(file, page, "no such request", start) == 0);
+    CHECK_EQUAL(page->status, ENOENT);
+    munmap(page, 4096);
+    close(file);
+}
+
+static void ask_self(void)
+{
+    ask(getpid());
+}
+
+static int threads_count(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        count += task->d_name[0] != '.';
+    }
+    closedir(tasks);
+    return count;
+}
+
+static bool has_threads(pid_t count)
+{
+    return threads_count() == count;
+}
+
+static void wait_for(pid_t child, int wanted)
+{
+    int status = 1;
+    CHECK(child >= 0 && waitpid(child, &status, 0) == child);
+    CHECK_EQUAL(status, wanted);
+}
+
+/* --- start and stop --- */
+
+static void start_and_stop(void)
+{
+    CHECK(!has_file(getpid()));
+    CHECK_EQUAL(observe_stop(), 0);
+    for (int round = 0; round < 3; round++) {
+        errno = 4711;
+        CHECK_EQUAL(observe_start(), 0);
+        CHECK_EQUAL(observe_start(), 0);
+        CHECK_EQUAL(errno, 4711);
+        CHECK(becomes(has_threads, 2, true));
+        ask_self();
+        CHECK_EQUAL(observe_stop(), 0);
+        CHECK_EQUAL(observe_stop(), 0);
+        CHECK_EQUAL(errno, 4711);
+        CHECK(!has_file(getpid()));
+        CHECK(becomes(has_threads, 1, true));
+    }
+}
+
+static void *start_often(void *argument)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        CHECK_EQUAL(observe_start(), 0);
+        if (round % 10 == 9) {
+            CHECK_EQUAL(observe_stop(), 0);
+        }
+        free(malloc(1000));
+    }
+    return argument;
+}
+
+static void start_in_threads(void)
+{
+    pthread_t threads[THREADS];
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, start_often, NULL) == 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    CHECK_EQUAL(observe_start(), 0);
+    CHECK(becomes(has_threads, 2, true));
+    ask_self();
+}
+
+/* A process's children do not disturb its file. */
+static void fork_while_observed(void)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            CHECK_EQUAL(threads_count(), 1); /* no option asks for an observer there */
+            CHECK(!has_file(getpid()));
+            CHECK_EQUAL(observe_stop(), 0);
+            if (round % 2 == 0) {
+                CHECK_EQUAL(observe_start(), 0);
+                ask_self();
+                exit(0);
+            }
+            _exit(0);
+        }
+        wait_for(child, 0);
+        CHECK(!has_file(child));
+    }
+    ask_self();
+}
+
+static void no_room_in_a_table_of_threads(void)
+{
+    struct rlimit before, none;
+    if (geteuid() == 0) {
+        return; /* the limit is not for root */
+    }
+    CHECK(observe_stop() == 0 && getrlimit(RLIMIT_NPROC, &before) == 0);
+    none = (struct rlimit){0, before.rlim_max};
+    CHECK(setrlimit(RLIMIT_NPROC, &none) == 0);
+    CHECK_EQUAL(observe_start(), EAGAIN);
+    CHECK(setrlimit(RLIMIT_NPROC, &before) == 0);
+    CHECK_EQUAL(observe_start(), 0);
+    ask_self();
+}
+
+static void run_api(void)
+{
+    prove_served();
+    start_and_stop();
+    start_in_threads();
+    fork_while_observed();
+    no_room_in_a_table_of_threads();
+    for (int i = 0; i < ASKS; i++) {
+        ask_self();
+    }
+}
+
+/* --- the option --- */
+
+static void run_option(void)
+{
+    prove_served();
+    CHECK(has_file(getpid())); /* from the first line of main on */
+    ask_self();
+    sigset_t mine;
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &mine, NULL) == 0 && kill(getpid(), SIGUSR1) == 0);
+    struct timespec second = {1, 0};
+    CHECK_EQUAL(sigtimedwait(&mine, NULL, &second), SIGUSR1);
+    for (int file = 3; file < 1024; file++) {
+        close(file);
+    }
+    CHECK_EQUAL(dup(0), 3); /* it holds no descriptor of the program's table */
+    close(3);
+    ask_self();
+    pid_t child = fork();
+    if (child == 0) {
+        ask_self();
+        exit(0);
+    }
+    wait_for(child, 0);
+    CHECK(!has_file(child));
+    child = fork();
+    if (child == 0) {
+        CHECK(becomes(has_file, getpid(), true));
+        execl("/proc/self/exe", "self", "option-after-exec", (char *)NULL);
+        _exit(126);
+    }
+    wait_for(child, 0);
+    CHECK(!has_file(child));
+    child = fork();
+    if (child == 0) {
+        CHECK(becomes(has_file, getpid(), true));
+        kill(getpid(), SIGKILL);
+    }
+    wait_for(child, SIGKILL);
+    CHECK(has_file(child)); /* readers remove it */
+    char path[PATH_SIZE];
+    name_file(path, child);
+    CHECK(unlink(path) == 0);
+    ask_self();
+}
+
+static void *outlive_main(void *argument)
+{
+    usleep(100000);
+    return argument;
+}
+
+/* The process ends with its last own thread, though two of hakmem's are left. */
+static void run_end(void)
+{
+    pthread_t thread;
+    CHECK(has_file(getpid()));
+    alarm(20);
+    CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0);
+    pthread_exit(NULL);
+}
+
+/* The file stays with the user that made it. */
+static void run_user(void)
+{
+    char path[PATH_SIZE];
+    name_file(path, getpid());
+    CHECK(access(path, F_OK) == 0);
+    CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+    usleep(1000);
+}
+
+/* --- no /dev/shm --- */
+
+static bool put_in_place(const char *kind)
+{
+    int user = geteuid() == 0 ? 0 : CLONE_NEWUSER;
+    if (unshare(user | CLONE_NEWNS) != 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+        return false;
+    }
+    if (strcmp(kind, "full") == 0) {
+        int file;
+        char bytes[4096] = {0};
+        if (mount("none", "/dev/shm", "tmpfs", 0, "size=4096") != 0) {
+            return false;
+        }
+        CHECK((file = open("/dev/shm/filler", O_CREAT | O_WRONLY, 0600)) >= 0);
+        CHECK(write(file, bytes, sizeof bytes) == sizeof bytes);
+        close(file);
+        return true;
+    }
+    if (strcmp(kind, "small") == 0) { /* for the file, but not for a reply */
+        return mount("none", "/dev/shm", "tmpfs", 0, "size=8192") == 0;
+    }
+    return mount("none", "/dev/shm", "tmpfs", MS_RDONLY, "size=4096") == 0;
+}
+
+static void run_refused(void)
+{
+    int wanted = strcmp(getenv("TEST_KIND"), "full") == 0 ? ENOSPC : EROFS;
+    prove_served();
+    CHECK(!has_file(getpid()));
+    CHECK_EQUAL(observe_start(), wanted);
+    CHECK_EQUAL(observe_stop(), 0);
+    free(malloc(1000));
+}
+
+static void run_small(void)
+{
+    char path[PATH_SIZE], start[16];
+    prove_served();
+    name_file(path, getpid());
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(file >= 0);
+    struct page *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(page != MAP_FAILED);
+    CHECK(ask_page(file, page, "json", start) == 0);
+    CHECK_EQUAL(page->status, ENOSPC);
+    CHECK(ask_page(file, page, "text", start) == 0);
+    CHECK_EQUAL(page->status, ENOSPC);
+}
+
+/* --- running itself --- */
+
+static void run_self(const char *self, const char *part, const char *kind, const char *observe)
+{
+    int ends[2];
+    char said[4096] = "", line[256];
+    size_t length = 0;
+    ssize_t got;
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(setenv("TEST_KIND", kind, 1) == 0 && setenv("HAKMEM_OBSERVE", observe, 1) == 0);
+        CHECK(setenv("HAKMEM_SCAVENGER", strcmp(part, "end") == 0 ? "1" : "0", 1) == 0);
+        if (*kind != '\0' && !put_in_place(kind)) {
+            printf("no other /dev/shm: %s\n", strerror(errno));
+            _exit(0);
+        }
+        dup2(ends[1], 2);
+        execl(self, self, part, (char *)NULL);
+        _exit(126);
+    }
+    close(ends[1]);
+    while (length < sizeof said - 1 &&
+           (got = read(ends[0], said + length, sizeof said - 1 - length)) > 0) {
+        length += (size_t)got;
+    }
+    close(ends[0]);
+    said[length] = '\0';
+    if (strcmp(part, "refused") == 0 && length != 0) {
+        snprintf(line, sizeof line,
+                 "hakmem: warning: HAKMEM_OBSERVE does nothing: its thread or file in /dev/shm "
+                 "cannot be made: %s\n",
+                 strcmp(kind, "full") == 0 ? "no space left" : "the file system is read-only");
+        CHECK(strcmp(said, line) == 0);
+    } else if (length != 0) {
+        FAIL(said);
+    }
+    wait_for(child, 0);
+    if (strcmp(part, "user") == 0) { /* it could not remove the file itself */
+        char path[PATH_SIZE];
+        name_file(path, child);
+        unlink(path);
+    }
+    CHECK(!has_file(child));
+}
+
+int main(int count, char **arguments)
+{
+    const char *part = count > 1 ? arguments[1] : "";
+    find_functions();
+    if (count == 1) {
+        run_self(arguments[0], "api", "", "0");
+        run_self(arguments[0], "option", "", "1");
+        run_self(arguments[0], "end", "", "1");
+        run_self(arguments[0], "refused", "full", "1");
+        run_self(arguments[0], "refused", "read-only", "1");
+        run_self(arguments[0], "small", "small", "1");
+        if (geteuid() == 0) {
+            run_self(arguments[0], "user", "", "1");
+        }
+    } else if (strcmp(part, "api") == 0) {
+        run_api();
+    } else if (strcmp(part, "option") == 0) {
+        run_option();
+    } else if (strcmp(part, "option-after-exec") == 0) {
+        ask_self();
+    } else if (strcmp(part, "end") == 0) {
+        run_end();
+    } else if (strcmp(part, "refused") == 0) {
+        run_refused();
+    } else if (strcmp(part, "small") == 0) {
+        run_small();
+    } else if (strcmp(part, "user") == 0) {
+        run_user();
+    }
+    return 0;
+}
