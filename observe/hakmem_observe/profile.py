@@ -21,7 +21,8 @@ MEASURES = {
     "allocated": ("allocated_bytes", "allocated_count", "allocated in all"),
 }
 SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
-LIBRARY = re.compile(r"^(std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
+# Not a site: the C++ library's own functions, and wrappers of malloc such as xmalloc and zrealloc_usable.
+LIBRARY = re.compile(r"^(\w*(m|re|c)alloc\w*$|std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
 
 
 def add_arguments(parser):
