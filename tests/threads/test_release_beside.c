@@ -41,8 +41,8 @@ static void note_event(void)
         return;
     }
     __atomic_fetch_add(&shared_events, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&shared_first, __ATOMIC_SEQ_CST) != SIZE_MAX
-        && __atomic_load_n(&shared_steps, __ATOMIC_RELAXED) < STEPS) {
+    if (__atomic_load_n(&shared_first, __ATOMIC_SEQ_CST) != SIZE_MAX &&
+        __atomic_load_n(&shared_steps, __ATOMIC_RELAXED) < STEPS) {
         syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 1000000}, NULL);
     }
 }

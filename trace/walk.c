@@ -1,0 +1,376 @@
+/* walk.c: see walk.h. A heap merges the threads by their stamps; a hash table knows which block is
+ * at an address. */
+#include "walk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The events of one thread. */
+struct cursor {
+    const struct trace_frame **frames;
+    uint32_t frame_count, frame;
+    struct trace_event *events; /* NULL: the frame is not unpacked yet */
+    uint32_t event, event_count;
+};
+
+/* An address that is or was in use. */
+struct place {
+    uint64_t address;    /* 0: empty */
+    struct block *block; /* NULL: it is free */
+    uint64_t end_call;
+};
+
+/* --- memory --- */
+
+static void *need_memory(void *memory)
+{
+    if (memory == NULL) {
+        static const char text[] = "hakmem: not enough memory for this trace\n";
+        (void)!fwrite(text, 1, sizeof text - 1, stderr);
+        exit(125);
+    }
+    return memory;
+}
+
+static uint64_t place_hash(uint64_t address)
+{
+    return (address >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 24;
+}
+
+static struct place *place_slot(struct place *places, size_t room, uint64_t address)
+{
+    size_t at = place_hash(address) & (room - 1);
+    while (places[at].address != 0 && places[at].address != address) {
+        at = (at + 1) & (room - 1);
+    }
+    return &places[at];
+}
+
+/* The place of an address, made if it is new. */
+static struct place *place_find(struct walk *walk, uint64_t address)
+{
+    struct place *place;
+    if (2 * (walk->place_count + 1) > walk->place_room) {
+        size_t room = walk->place_room == 0 ? 1024 : 2 * walk->place_room;
+        struct place *places = need_memory(calloc(room, sizeof *places));
+        for (size_t i = 0; i < walk->place_room; i++) {
+            if (walk->places[i].address != 0) {
+                *place_slot(places, room, walk->places[i].address) = walk->places[i];
+            }
+        }
+        free(walk->places);
+        walk->places = places;
+        walk->place_room = room;
+    }
+    place = place_slot(walk->places, walk->place_room, address);
+    if (place->address == 0) {
+        place->address = address;
+        walk->place_count++;
+    }
+    return place;
+}
+
+static struct block *block_new(struct walk *walk)
+{
+    struct block *block = walk->recycled;
+    if (block != NULL) {
+        memcpy(&walk->recycled, block, sizeof walk->recycled);
+    } else {
+        block = need_memory(malloc(sizeof *block));
+    }
+    *block = (struct block){0};
+    return block;
+}
+
+static void block_recycle(struct walk *walk, struct block *block)
+{
+    memcpy(block, &walk->recycled, sizeof walk->recycled);
+    walk->recycled = block;
+}
+
+/* --- the merge --- */
+
+static bool is_end(const struct trace_event *event)
+{
+    return !trace_is_birth(trace_kind(event->shape));
+}
+
+static const struct trace_event *cursor_event(const struct cursor *cursor)
+{
+    return &cursor->events[cursor->event];
+}
+
+/* Equal stamps: a slow clock. An address ends before it is born again. */
+static bool is_before(const struct walk *walk, uint32_t one, uint32_t other)
+{
+    const struct trace_event *a = cursor_event(&walk->cursors[one]);
+    const struct trace_event *b = cursor_event(&walk->cursors[other]);
+    if (a->stamp != b->stamp) {
+        return a->stamp < b->stamp;
+    }
+    return is_end(a) != is_end(b) ? is_end(a) : one < other;
+}
+
+static void heap_sink(struct walk *walk, uint32_t at)
+{
+    uint32_t *heap = walk->heap, child, moved = heap[at];
+    for (; (child = 2 * at + 1) < walk->heap_size; at = child) {
+        if (child + 1 < walk->heap_size && is_before(walk, heap[child + 1], heap[child])) {
+            child++;
+        }
+        if (!is_before(walk, heap[child], moved)) {
+            break;
+        }
+        heap[at] = heap[child];
+    }
+    heap[at] = moved;
+}
+
+/* Unpacks the next frame that has events. False: there is none. */
+static bool cursor_fill(struct walk *walk, struct cursor *cursor)
+{
+    while (cursor->frame < cursor->frame_count) {
+        const struct trace_frame *frame = cursor->frames[cursor->frame++];
+        if (cursor->events == NULL) {
+            cursor->events = need_memory(malloc(TRACE_EVENTS_MAX * sizeof *cursor->events));
+        }
+        cursor->event = 0;
+        cursor->event_count = frame->events;
+        if (!frame_unpack(walk->unpacked, frame, cursor->events)) {
+            walk->damaged = true;
+            break;
+        }
+        if (cursor->event_count != 0) {
+            return true;
+        }
+    }
+    free(cursor->events);
+    cursor->events = NULL;
+    return false;
+}
+
+static void sort_frames(struct walk *walk, const struct trace_file *file)
+{
+    for (size_t i = 0; i < file->frame_count; i++) {
+        if (file->frames[i]->type == FRAME_EVENTS) {
+            walk->cursors[file->frames[i]->thread - 1].frame_count++;
+        }
+    }
+    for (uint32_t i = 0; i < file->threads; i++) {
+        struct cursor *cursor = &walk->cursors[i];
+        cursor->frames = need_memory(malloc((cursor->frame_count + 1) * sizeof(void *)));
+        cursor->frame_count = 0;
+    }
+    for (size_t i = 0; i < file->frame_count; i++) {
+        if (file->frames[i]->type == FRAME_EVENTS) {
+            struct cursor *cursor = &walk->cursors[file->frames[i]->thread - 1];
+            cursor->frames[cursor->frame_count++] = file->frames[i];
+        }
+    }
+}
+
+void walk_begin(struct walk *walk, const struct trace_file *file)
+{
+    size_t threads = (size_t)file->threads + 1; /* calloc(0) may give NULL */
+    *walk = (struct walk){.file = file};
+    walk->unpacked = need_memory(unpacked_new());
+    walk->cursors = need_memory(calloc(threads, sizeof *walk->cursors));
+    walk->heap = need_memory(calloc(threads, sizeof *walk->heap));
+    walk->pending = need_memory(calloc(threads, sizeof(void *)));
+    sort_frames(walk, file);
+    for (uint32_t i = 0; i < file->threads; i++) {
+        if (cursor_fill(walk, &walk->cursors[i])) {
+            walk->heap[walk->heap_size++] = i;
+        }
+    }
+    for (uint32_t i = walk->heap_size / 2; i-- > 0;) {
+        heap_sink(walk, i);
+    }
+}
+
+/* --- steps --- */
+
+static void block_ends(struct walk *walk, struct block *block)
+{
+    walk->live_bytes -= block->size;
+    walk->live_blocks--;
+    walk->ended = block;
+}
+
+static void note_peak(struct walk *walk)
+{
+    if (walk->live_bytes > walk->peak_bytes) {
+        walk->peak_bytes = walk->live_bytes;
+        walk->peak_blocks = walk->live_blocks;
+        walk->peak_call = walk->calls;
+    }
+}
+
+static void step_birth(struct walk *walk, struct step *step, const struct trace_event *event)
+{
+    struct place *place = place_find(walk, event->address);
+    struct block *block;
+    if (place->block != NULL) { /* its end is not in the trace */
+        walk->faults++;
+        block_ends(walk, place->block);
+        block_recycle(walk, place->block);
+        walk->ended = NULL;
+    }
+    block = block_new(walk);
+    block->address = event->address;
+    block->size = event->size;
+    block->shape = event->shape;
+    block->birth_call = walk->calls;
+    block->birth_bytes = walk->given_bytes;
+    block->birth_thread = block->last_thread = step->thread;
+    block->touched = UINT64_MAX;
+    step->type = STEP_BIRTH;
+    step->block = place->block = block;
+    step->reused_after = place->end_call != 0 ? walk->calls - place->end_call : 0;
+    walk->given_bytes += event->size;
+    walk->live_bytes += event->size;
+    walk->live_blocks++;
+    note_peak(walk);
+}
+
+static struct block *take_block(struct walk *walk, uint64_t address)
+{
+    struct place *place = place_find(walk, address);
+    struct block *block = place->block;
+    place->block = NULL;
+    place->end_call = walk->calls;
+    return block;
+}
+
+static void step_end(struct walk *walk, struct step *step, struct block *block)
+{
+    step->type = block != NULL ? STEP_END : STEP_FOREIGN;
+    step->block = block;
+    if (block != NULL) {
+        block_ends(walk, block);
+    }
+}
+
+static void step_resize(struct walk *walk, struct step *step, const struct trace_event *event)
+{
+    struct block *block = walk->pending[step->thread - 1];
+    struct place *place;
+    walk->pending[step->thread - 1] = NULL;
+    if (event->address == 0 && event->size == 0) {
+        step_end(walk, step, block);
+        return;
+    }
+    if (event->address == 0) {
+        step->type = STEP_FAILED;
+        if (block != NULL) {
+            place_find(walk, block->address)->block = block;
+        }
+        return;
+    }
+    if (block == NULL) { /* it is from before the trace: a block that begins here */
+        step_birth(walk, step, event);
+        return;
+    }
+    place = place_find(walk, event->address);
+    if (place->block != NULL) {
+        walk->faults++;
+        block_ends(walk, place->block);
+        block_recycle(walk, place->block);
+        walk->ended = NULL;
+    }
+    place->block = block;
+    step->type = STEP_RESIZE;
+    step->block = block;
+    step->old_size = block->size;
+    walk->given_bytes += event->size > block->size ? event->size - block->size : 0;
+    walk->live_bytes += event->size - block->size;
+    block->address = event->address;
+    block->size = event->size;
+    block->touched = UINT64_MAX;
+    note_peak(walk);
+}
+
+/* False: the event is only a part of a step. */
+static bool take_step(struct walk *walk, struct step *step, const struct trace_event *event)
+{
+    if (trace_is_call(step->kind)) {
+        walk->calls++;
+    }
+    if (step->kind == KIND_REALLOC) {
+        step_resize(walk, step, event);
+    } else if (trace_is_birth(step->kind)) {
+        if (event->address != 0) {
+            step_birth(walk, step, event);
+        } else {
+            step->type = STEP_FAILED;
+        }
+    } else if (step->kind == KIND_REALLOC_FROM) {
+        walk->pending[step->thread - 1] = take_block(walk, event->address);
+        return false;
+    } else if (step->kind == KIND_TOUCHED) {
+        step->type = STEP_TOUCHED;
+        step->block = place_find(walk, event->address)->block;
+        if (step->block != NULL) {
+            step->block->touched = event->size;
+        }
+        return step->block != NULL;
+    } else if (event->address == 0) {
+        step->type = STEP_NULL;
+    } else {
+        step_end(walk, step, take_block(walk, event->address));
+    }
+    return true;
+}
+
+bool walk_next(struct walk *walk, struct step *step)
+{
+    bool whole = false;
+    if (walk->ended != NULL) {
+        block_recycle(walk, walk->ended);
+        walk->ended = NULL;
+    }
+    while (!whole && walk->heap_size != 0 && !walk->damaged) {
+        uint32_t thread = walk->heap[0];
+        struct cursor *cursor = &walk->cursors[thread];
+        const struct trace_event event = *cursor_event(cursor);
+        *step = (struct step){
+            .kind = trace_kind(event.shape),
+            .align_log2 = trace_align_log2(event.shape),
+            .thread = thread + 1,
+            .shape = event.shape,
+            .size = event.size,
+        };
+        whole = take_step(walk, step, &event);
+        if (step->type == STEP_RESIZE) {
+            step->block->last_thread = thread + 1;
+        }
+        if (++cursor->event == cursor->event_count && !cursor_fill(walk, cursor)) {
+            walk->heap[0] = walk->heap[--walk->heap_size];
+        }
+        if (walk->heap_size > 1) {
+            heap_sink(walk, 0);
+        }
+    }
+    return whole;
+}
+
+void walk_end(struct walk *walk)
+{
+    for (size_t i = 0; i < walk->place_room; i++) {
+        free(walk->places[i].block);
+    }
+    while (walk->recycled != NULL) {
+        free(block_new(walk));
+    }
+    for (uint32_t i = 0; i < walk->file->threads; i++) {
+        free(walk->cursors[i].frames);
+        free(walk->cursors[i].events);
+        free(walk->pending[i]);
+    }
+    unpacked_free(walk->unpacked);
+    free(walk->cursors);
+    free(walk->heap);
+    free(walk->pending);
+    free(walk->places);
+}
