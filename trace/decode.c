@@ -82,7 +82,7 @@ static const char *add_frame(struct trace_file *file, const struct trace_frame *
     }
     file->frames[file->frame_count++] = frame;
     if (frame->type == FRAME_EVENTS) {
-        file->events += frame->events;
+        file->calls += frame->calls;
         file->missed += frame->missed;
         file->threads = frame->thread > file->threads ? frame->thread : file->threads;
     } else if (frame->type == FRAME_END) {

@@ -11,7 +11,7 @@ struct trace_file {
     const struct trace_frame **frames; /* the whole ones, in the order of the file */
     size_t frame_count;
     uint32_t threads; /* the largest number of a thread */
-    uint64_t events;
+    uint64_t calls;
     uint64_t missed;
     size_t cut_at;        /* the file ends inside a frame that starts here; 0: it does not */
     struct trace_end end; /* of the frame END; threads 0: there is none */

@@ -79,6 +79,7 @@ static void put_columns(struct encoder *encoder, const struct trace_event *event
         unsigned kind = trace_kind(event->shape);
         uint32_t index = shape_index(encoder, event->shape, &frame->shapes), distance;
         column_put(encoder, COLUMN_SHAPE, index);
+        frame->calls += trace_is_call(kind);
         if (trace_has_size(kind)) {
             uint64_t size = event->size < TRACE_SIZE_MAX ? event->size : TRACE_SIZE_MAX;
             column_put(encoder, COLUMN_SIZE, size == encoder->last_size[index] ? 0 : size + 1);

@@ -157,6 +157,8 @@ struct trace_frame {
     uint32_t events;
     uint32_t unstamped;
     uint32_t shapes;
+    uint32_t calls; /* of the events, those that are calls */
+    uint32_t zero2;
     uint32_t missed;      /* calls inside other calls of the thread since the frame before */
     uint64_t first_stamp; /* of the event `unstamped` */
     uint64_t resident;    /* anonymous memory of the process but the recorder's, bytes */
@@ -164,7 +166,7 @@ struct trace_frame {
     uint32_t stored_bytes[TRACE_COLUMNS]; /* equal: the column is stored as it is */
     uint64_t checksum; /* trace_checksum of the frame with 0 here and the payload */
 };
-_Static_assert(sizeof(struct trace_frame) == 104, "no padding");
+_Static_assert(sizeof(struct trace_frame) == 112, "no padding");
 
 /* Payload of END. */
 struct trace_end {

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The events of one thread. */
 struct cursor {
@@ -75,7 +74,7 @@ static struct block *block_new(struct walk *walk)
 {
     struct block *block = walk->recycled;
     if (block != NULL) {
-        memcpy(&walk->recycled, block, sizeof walk->recycled);
+        walk->recycled = block->older;
     } else {
         block = need_memory(malloc(sizeof *block));
     }
@@ -85,7 +84,7 @@ static struct block *block_new(struct walk *walk)
 
 static void block_recycle(struct walk *walk, struct block *block)
 {
-    memcpy(block, &walk->recycled, sizeof walk->recycled);
+    block->older = walk->recycled;
     walk->recycled = block;
 }
 
@@ -342,8 +341,9 @@ bool walk_next(struct walk *walk, struct step *step)
             .size = event.size,
         };
         whole = take_step(walk, step, &event);
-        if (step->type == STEP_RESIZE) {
-            step->block->last_thread = thread + 1;
+        if (step->block != NULL) {
+            step->writer = step->block->last_thread;
+            step->block->last_thread = step->type == STEP_RESIZE ? thread + 1 : step->writer;
         }
         if (++cursor->event == cursor->event_count && !cursor_fill(walk, cursor)) {
             walk->heap[0] = walk->heap[--walk->heap_size];

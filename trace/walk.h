@@ -22,7 +22,9 @@ struct block {
     uint64_t birth_call;  /* number of the call, from 1 on */
     uint64_t birth_bytes; /* given out before it */
     uint64_t touched;     /* at its last resize or its end */
-    uint64_t user;        /* the caller's */
+    uint64_t user;        /* the caller's, as the next */
+    uint64_t user_op;
+    struct block *older; /* of the recycled ones */
     uint32_t birth_thread;
     uint32_t last_thread; /* that resized it, else birth_thread */
 };
@@ -32,6 +34,7 @@ struct step {
     unsigned kind;
     unsigned align_log2;
     uint32_t thread; /* from 1 on */
+    uint32_t writer; /* thread that last allocated or resized the block before this step */
     uint64_t shape;
     uint64_t size;         /* asked for */
     uint64_t old_size;     /* of a resize */
