@@ -1,6 +1,9 @@
 # hakmem_trace.cmake: libhakmem-observe.so, which records every call of malloc and free, and hakmem-trace, which runs a
 # program on it, replays a trace and says what is in it. Without zstd (Debian: libzstd-dev) traces are larger.
 
+if(NOT EXISTS "${PROJECT_SOURCE_DIR}/trace/format.h") # a tree without its sources
+    return()
+endif()
 find_path(ZSTD_INCLUDE zstd.h)
 # The archive: a shared zstd would come before the recorded program's own.
 find_library(ZSTD_LIBRARY libzstd.a)
@@ -31,3 +34,8 @@ list(TRANSFORM reader_sources PREPEND "${trace_directory}/")
 add_executable(hakmem_trace ${reader_sources})
 set_target_properties(hakmem_trace PROPERTIES OUTPUT_NAME hakmem-trace LINKER_LANGUAGE C)
 target_link_libraries(hakmem_trace PRIVATE hakmem_trace_flags Threads::Threads ${CMAKE_DL_LIBS})
+
+add_custom_target(hakmem_tracing)
+add_dependencies(hakmem_tracing hakmem_observe hakmem_trace)
+install(TARGETS hakmem_observe hakmem_trace
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -25,7 +25,7 @@ static inline void large_born(const void *pointer, uint64_t size)
 /* Before the block is freed or resized. */
 static inline void large_ends(struct lane *lane, const void *pointer)
 {
-    if (atomic_load_explicit(&shared_large_count, memory_order_relaxed) != 0) {
+    if (atomic_load_explicit(&shared_large_count, memory_order_relaxed) != 0 && pointer != NULL) {
         large_end(lane, pointer);
     }
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define MODULES_MAX 512
+#define ATTEMPTS_MAX 1000
 
 struct range {
     uint64_t start, end;
@@ -107,38 +109,64 @@ static void fill_header(struct trace_header *header)
     }
 }
 
-/* Makes a file that was not there: FILE, FILE.<pid>, FILE.<pid>.2 and so on, since a process may
- * become another program several times. */
+/* FILE.<pid>, FILE.<pid>.2 and so on: the `attempt`th name, from 1 on. */
+static void put_own_name(char *to, const char *file, unsigned attempt)
+{
+    char *at = put_number(put_text(put_text(to, file), "."), (uint64_t)os_pid());
+    if (attempt > 1) {
+        put_number(put_text(at, "."), attempt);
+    }
+}
+
+/* The process has become another program, which is the one that FILE is for: the trace of the
+ * program before, often a shell that only started it, gets another name. */
+static bool move_older(const char *file)
+{
+    static char name[PATH_MAX]; /* under shared_opening */
+    long status = -1;
+    for (unsigned attempt = 1; attempt < ATTEMPTS_MAX; attempt++) {
+        put_own_name(name, file, attempt);
+        status = syscall(SYS_renameat2, AT_FDCWD, file, AT_FDCWD, name, RENAME_NOREPLACE);
+        if (status == 0 || errno != EEXIST) {
+            break;
+        }
+    }
+    return status == 0;
+}
+
+#define CREATE_FLAGS (O_WRONLY | O_CREAT | O_EXCL | O_APPEND)
+
+/* Makes a file that was not there, named `output_name`. */
 static long create_file(void)
 {
     const char *file = variable(OUTPUT_FILE_VARIABLE), *pid = variable(OUTPUT_PID_VARIABLE);
-    char own[24], *end, *name = output_name;
+    char own[24];
     struct trace_header header;
     long descriptor = -1;
     if (!output_is_wanted()) {
         return -1;
     }
     put_number(own, (uint64_t)os_pid());
-    end = put_text(name, file);
-    for (unsigned attempt = pid != NULL && strcmp(pid, own) == 0 ? 0 : 1; attempt < 100;
-         attempt++) {
-        if (attempt >= 1) {
-            char *at = put_text(put_text(end, "."), own);
-            if (attempt >= 2) {
-                put_number(put_text(at, "."), attempt);
+    if (pid != NULL && strcmp(pid, own) == 0) {
+        put_text(output_name, file);
+        descriptor = os_open(output_name, CREATE_FLAGS);
+        if (descriptor < 0 && errno == EEXIST && move_older(file)) {
+            descriptor = os_open(output_name, CREATE_FLAGS);
+        }
+    } else {
+        for (unsigned attempt = 1; attempt < ATTEMPTS_MAX; attempt++) {
+            put_own_name(output_name, file, attempt);
+            descriptor = os_open(output_name, CREATE_FLAGS);
+            if (descriptor >= 0 || errno != EEXIST) {
+                break;
             }
         }
-        descriptor = os_open(name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
-        if (descriptor >= 0 || errno != EEXIST) {
-            break;
-        }
     }
-    if (descriptor >= 0) {
-        fill_header(&header);
-        if (syscall(SYS_write, (int)descriptor, &header, sizeof header) != sizeof header) {
-            syscall(SYS_close, (int)descriptor);
-            descriptor = -1;
-        }
+    fill_header(&header);
+    if (descriptor >= 0 &&
+        syscall(SYS_write, (int)descriptor, &header, sizeof header) != sizeof header) {
+        syscall(SYS_close, (int)descriptor);
+        descriptor = -1;
     }
     if (descriptor < 0) {
         output_name[0] = 0;
