@@ -8,12 +8,13 @@ find_path(ZSTD_INCLUDE zstd.h)
 # The archive: a shared zstd would come before the recorded program's own.
 find_library(ZSTD_LIBRARY libzstd.a)
 mark_as_advanced(ZSTD_INCLUDE ZSTD_LIBRARY)
+set(TRACE_TESTED encode.c decode.c walk.c) # by tests/trace/test_format.c
 
 set(trace_directory "${PROJECT_SOURCE_DIR}/trace")
 add_library(hakmem_trace_flags INTERFACE)
 target_link_libraries(hakmem_trace_flags INTERFACE hakmem_warnings hakmem_no_builtin)
 target_compile_options(hakmem_trace_flags INTERFACE -fvisibility=hidden)
-if(ZSTD_INCLUDE AND ZSTD_LIBRARY)
+if(ZSTD_INCLUDE AND ZSTD_LIBRARY AND NOT CMAKE_CROSSCOMPILING)
     target_include_directories(hakmem_trace_flags SYSTEM INTERFACE "${ZSTD_INCLUDE}")
     target_link_libraries(hakmem_trace_flags INTERFACE "${ZSTD_LIBRARY}")
     target_compile_definitions(hakmem_trace_flags INTERFACE TRACE_ZSTD=1)

@@ -241,6 +241,11 @@ bool output_append(const void *frame, size_t bytes)
     return fine;
 }
 
+bool output_has_file(void)
+{
+    return output_name[0] != 0;
+}
+
 /* --- modules --- */
 
 static bool is_known(uint64_t site)

@@ -16,6 +16,9 @@ bool output_is_wanted(void);
 /* Appends a frame. The first makes the file. False: it cannot be written, now or ever again. */
 bool output_append(const void *frame, size_t bytes);
 
+/* Whether something was appended. */
+bool output_has_file(void);
+
 /* Writes a frame of modules if one of the encoder's shapes has a site in no module that the file
  * names. True: it did so, and the encoder's output is gone. */
 bool output_modules(struct encoder *encoder);

@@ -284,7 +284,7 @@ void recorder_write_all(bool ending)
     for (struct lane *lane = atomic_load(&shared_lanes); lane != NULL; lane = lane->older) {
         lane_write(lane, false);
     }
-    if (ending && own != NULL && lane_lock(own)) {
+    if (ending && own != NULL && output_has_file() && lane_lock(own)) {
         end.threads = atomic_load(&shared_threads);
         end.peak_resident = atomic_load(&shared_peak);
         output_append(own->encoder.output,
