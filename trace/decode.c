@@ -65,7 +65,7 @@ static bool is_sound(const struct trace_frame *frame)
             return false;
         }
     }
-    return stored == frame->payload_bytes && frame->events <= TRACE_EVENTS_MAX &&
+    return trace_padded(stored) == frame->payload_bytes && frame->events <= TRACE_EVENTS_MAX &&
            frame->shapes <= frame->events && frame->unstamped <= frame->events &&
            frame->thread >= 1 && frame->thread <= THREADS_MAX;
 }
@@ -114,7 +114,8 @@ const char *trace_open(struct trace_file *file, const char *name)
             file->cut_at = at;
             break;
         }
-        if (frame->magic != TRACE_FRAME_MAGIC || frame->payload_bytes > TRACE_PAYLOAD_MAX) {
+        if (frame->magic != TRACE_FRAME_MAGIC || frame->payload_bytes > TRACE_PAYLOAD_MAX ||
+            frame->payload_bytes % TRACE_ALIGNMENT != 0) {
             return "is damaged: a frame does not begin where it should";
         }
         if (left < sizeof *frame + frame->payload_bytes) {

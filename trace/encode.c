@@ -132,6 +132,9 @@ static uint32_t pack_column(struct encoder *encoder, uint8_t *target, enum trace
 /* Adds the header to a payload that lies behind its place in `output`. */
 static size_t seal_frame(struct encoder *encoder, struct trace_frame *frame)
 {
+    uint8_t *end = encoder->output + sizeof *frame + frame->payload_bytes;
+    memset(end, 0, TRACE_ALIGNMENT);
+    frame->payload_bytes = (uint32_t)trace_padded(frame->payload_bytes);
     frame->magic = TRACE_FRAME_MAGIC;
     frame->codec = TRACE_ZSTD ? CODEC_ZSTD : CODEC_STORED;
     frame->checksum = 0;

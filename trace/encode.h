@@ -24,7 +24,8 @@ struct encoder {
     uint32_t column_bytes[TRACE_COLUMNS];
     uint32_t shape_count;
     void *packer; /* zstd's context, inside `workspace` */
-    uint8_t output[sizeof(struct trace_frame) + TRACE_COLUMNS * ENCODE_COLUMN_MAX];
+    uint8_t output[sizeof(struct trace_frame) + TRACE_COLUMNS * ENCODE_COLUMN_MAX + TRACE_ALIGNMENT]
+        __attribute__((aligned(TRACE_ALIGNMENT)));
     uint8_t workspace[ENCODE_WORKSPACE] __attribute__((aligned(64)));
 };
 

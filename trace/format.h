@@ -174,6 +174,13 @@ struct trace_end {
     uint64_t peak_resident; /* the largest `resident` */
 };
 
+/* Frames are padded with zeros, so that each header is aligned in a mapped file. */
+#define TRACE_ALIGNMENT 8u
+static inline uint64_t trace_padded(uint64_t bytes)
+{
+    return (bytes + TRACE_ALIGNMENT - 1) & ~(uint64_t)(TRACE_ALIGNMENT - 1);
+}
+
 /* Mixes 8 bytes at a time (the multiply and shift of MurmurHash64A). */
 static inline uint64_t trace_checksum(uint64_t seed, const void *data, size_t bytes)
 {

@@ -197,6 +197,17 @@ static void block_ends(struct walk *walk, struct block *block)
     walk->ended = block;
 }
 
+/* A block whose end is not in the trace; NULL: there is none. */
+static void block_lost(struct walk *walk, struct block *block)
+{
+    if (block != NULL) {
+        walk->faults++;
+        block_ends(walk, block);
+        block_recycle(walk, block);
+        walk->ended = NULL;
+    }
+}
+
 static void note_peak(struct walk *walk)
 {
     if (walk->live_bytes > walk->peak_bytes) {
@@ -210,12 +221,7 @@ static void step_birth(struct walk *walk, struct step *step, const struct trace_
 {
     struct place *place = place_find(walk, event->address);
     struct block *block;
-    if (place->block != NULL) { /* its end is not in the trace */
-        walk->faults++;
-        block_ends(walk, place->block);
-        block_recycle(walk, place->block);
-        walk->ended = NULL;
-    }
+    block_lost(walk, place->block);
     block = block_new(walk);
     block->address = event->address;
     block->size = event->size;
@@ -263,7 +269,9 @@ static void step_resize(struct walk *walk, struct step *step, const struct trace
     if (event->address == 0) {
         step->type = STEP_FAILED;
         if (block != NULL) {
-            place_find(walk, block->address)->block = block;
+            place = place_find(walk, block->address);
+            block_lost(walk, place->block);
+            place->block = block;
         }
         return;
     }
@@ -272,12 +280,7 @@ static void step_resize(struct walk *walk, struct step *step, const struct trace
         return;
     }
     place = place_find(walk, event->address);
-    if (place->block != NULL) {
-        walk->faults++;
-        block_ends(walk, place->block);
-        block_recycle(walk, place->block);
-        walk->ended = NULL;
-    }
+    block_lost(walk, place->block);
     place->block = block;
     step->type = STEP_RESIZE;
     step->block = block;
@@ -305,6 +308,7 @@ static bool take_step(struct walk *walk, struct step *step, const struct trace_e
             step->type = STEP_FAILED;
         }
     } else if (step->kind == KIND_REALLOC_FROM) {
+        block_lost(walk, walk->pending[step->thread - 1]);
         walk->pending[step->thread - 1] = take_block(walk, event->address);
         return false;
     } else if (step->kind == KIND_TOUCHED) {

@@ -87,7 +87,7 @@ static void test_extremes(void **state)
 
 static int file; /* in memory */
 static char file_name[32];
-static unsigned char file_bytes[1 << 16];
+static unsigned char file_bytes[1 << 16] __attribute__((aligned(TRACE_ALIGNMENT)));
 static size_t file_length, frame_starts[8], frame_count;
 
 static void add_bytes(const void *bytes, size_t length)
