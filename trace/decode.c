@@ -67,7 +67,8 @@ static bool is_sound(const struct trace_frame *frame)
     }
     return trace_padded(stored) == frame->payload_bytes && frame->events <= TRACE_EVENTS_MAX &&
            frame->shapes <= frame->events && frame->unstamped <= frame->events &&
-           frame->thread >= 1 && frame->thread <= THREADS_MAX;
+           frame->lane >= 1 && frame->lane <= THREADS_MAX && frame->thread >= 1 &&
+           frame->thread <= frame->threads && frame->threads <= THREADS_MAX;
 }
 
 static const char *add_frame(struct trace_file *file, const struct trace_frame *frame)
@@ -84,7 +85,8 @@ static const char *add_frame(struct trace_file *file, const struct trace_frame *
     if (frame->type == FRAME_EVENTS) {
         file->calls += frame->calls;
         file->missed += frame->missed;
-        file->threads = frame->thread > file->threads ? frame->thread : file->threads;
+        file->lanes = frame->lane > file->lanes ? frame->lane : file->lanes;
+        file->threads = frame->threads > file->threads ? frame->threads : file->threads;
     } else if (frame->type == FRAME_END) {
         memcpy(&file->end, frame_payload(frame), sizeof file->end);
     }

@@ -10,7 +10,8 @@ struct trace_file {
     struct trace_header header;
     const struct trace_frame **frames; /* the whole ones, in the order of the file */
     size_t frame_count;
-    uint32_t threads; /* the largest number of a thread */
+    uint32_t threads;
+    uint32_t lanes; /* the largest number of one */
     uint64_t calls;
     uint64_t missed;
     size_t cut_at;        /* the file ends inside a frame that starts here; 0: it does not */

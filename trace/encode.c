@@ -77,18 +77,21 @@ static void put_columns(struct encoder *encoder, const struct trace_event *event
     for (uint32_t i = 0; i < count; i++) {
         const struct trace_event *event = &events[i];
         unsigned kind = trace_kind(event->shape);
+        uint64_t size = event->size < TRACE_SIZE_MAX ? event->size : TRACE_SIZE_MAX;
         uint32_t index = shape_index(encoder, event->shape, &frame->shapes), distance;
         column_put(encoder, COLUMN_SHAPE, index);
         frame->calls += trace_is_call(kind);
+        if (kind == KIND_THREAD) {
+            encoder->last_thread = (uint32_t)event->size;
+        }
         if (trace_has_size(kind)) {
-            uint64_t size = event->size < TRACE_SIZE_MAX ? event->size : TRACE_SIZE_MAX;
             column_put(encoder, COLUMN_SIZE, size == encoder->last_size[index] ? 0 : size + 1);
             encoder->last_size[index] = size;
         }
         distance = place_distance(encoder, event->address, i + 1);
         column_put(encoder, COLUMN_PLACE, distance);
         if (distance == 0) {
-            uint64_t *guess = &encoder->guesses[trace_guess(kind, event->size)];
+            uint64_t *guess = &encoder->guesses[trace_guess(kind, size)];
             column_put(encoder, COLUMN_ADDRESS, trace_zigzag(event->address - *guess));
             *guess = event->address;
         }
@@ -149,12 +152,15 @@ size_t encode_events(struct encoder *encoder, const struct trace_event *events, 
 {
     struct trace_frame frame = {
         .type = FRAME_EVENTS,
+        .lane = given->lane,
         .thread = given->thread,
+        .threads = given->threads,
         .events = count,
         .missed = given->missed,
         .resident = given->resident,
     };
     uint8_t *start = encoder->output + sizeof frame, *at = start;
+    encoder->last_thread = given->thread;
     memset(encoder->places, 0, sizeof encoder->places);
     memset(encoder->shape_table, 0, sizeof encoder->shape_table);
     memset(encoder->guesses, 0, sizeof encoder->guesses);

@@ -1,4 +1,4 @@
-/* encode.h: packs the events of one thread into a frame. Uses only the memory it is given, because
+/* encode.h: packs the events of one lane into a frame. Uses only the memory it is given, because
  * it runs inside malloc. */
 #ifndef TRACE_ENCODE_H
 #define TRACE_ENCODE_H
@@ -23,14 +23,16 @@ struct encoder {
     uint8_t columns[TRACE_COLUMNS][ENCODE_COLUMN_MAX];
     uint32_t column_bytes[TRACE_COLUMNS];
     uint32_t shape_count;
-    void *packer; /* zstd's context, inside `workspace` */
+    uint32_t last_thread; /* that of the last event packed */
+    void *packer;         /* zstd's context, inside `workspace` */
     uint8_t output[sizeof(struct trace_frame) + TRACE_COLUMNS * ENCODE_COLUMN_MAX + TRACE_ALIGNMENT]
         __attribute__((aligned(TRACE_ALIGNMENT)));
     uint8_t workspace[ENCODE_WORKSPACE] __attribute__((aligned(64)));
 };
 
 /* Packs `count` events, at most TRACE_EVENTS_MAX. `*frame` holds what only the caller knows:
- * thread, missed, resident. Returns the number of bytes in `output`. */
+ * lane, thread of the first event, threads, missed, resident. Returns the number of bytes in
+ * `output`. */
 size_t encode_events(struct encoder *encoder, const struct trace_event *events, uint32_t count,
                      const struct trace_frame *frame);
 

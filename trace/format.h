@@ -9,9 +9,10 @@
  *   | trace_header       | trace_frame payload | trace_frame payload | ...
  *   +--------------------+---------------------+---------------------+----
  *
- * Frame EVENTS: up to TRACE_EVENTS_MAX events of one thread in its own order. The frames of one
- * thread follow each other in the file. The payload has TRACE_COLUMNS columns, each packed on its
- * own (zstd, or stored as it is where packing does not make it smaller):
+ * Frame EVENTS: up to TRACE_EVENTS_MAX events of one lane in the order of time. A lane belongs to
+ * one thread at a time; when that has ended, another one may take it, which an event THREAD says.
+ * The payload has TRACE_COLUMNS columns, each packed on its own (zstd, or stored as it is where
+ * packing does not make it smaller):
  *
  *   SHAPES     the different (site, kind, alignment) of the frame: site as a varint of its signed
  *              distance to the one before, then a byte kind, a byte log2 of the alignment
@@ -75,6 +76,7 @@ enum trace_kind {
     KIND_DELETE_SIZED,
     KIND_REALLOC_FROM, /* the block that the next event of the thread resizes */
     KIND_TOUCHED,      /* so many bytes of the block are resident; it ends or is resized now */
+    KIND_THREAD,       /* the events that follow are of the thread of that number */
     KIND_COUNT
 };
 
@@ -83,10 +85,10 @@ static inline bool trace_is_birth(unsigned kind)
     return kind <= KIND_REALLOC;
 }
 
-/* Births have the size asked for, TOUCHED a number of bytes. */
+/* Births have the size asked for, TOUCHED a number of bytes, THREAD the number. */
 static inline bool trace_has_size(unsigned kind)
 {
-    return kind <= KIND_REALLOC || kind == KIND_TOUCHED;
+    return kind <= KIND_REALLOC || kind == KIND_TOUCHED || kind == KIND_THREAD;
 }
 
 /* A call of the program; what remains explains others. */
@@ -153,20 +155,22 @@ struct trace_frame {
     uint8_t codec;
     uint16_t zero;
     uint32_t payload_bytes;
-    uint32_t thread; /* from 1 on, in the order of first calls */
+    uint32_t lane;    /* from 1 on; frames of one lane are in the order of time */
+    uint32_t thread;  /* of the first event, from 1 on, in the order of first calls */
+    uint32_t threads; /* that the process has had so far */
     uint32_t events;
+    uint32_t calls; /* of the events, those that are calls */
     uint32_t unstamped;
     uint32_t shapes;
-    uint32_t calls; /* of the events, those that are calls */
+    uint32_t missed; /* calls inside other calls, since the lane's frame before */
     uint32_t zero2;
-    uint32_t missed;      /* calls inside other calls of the thread since the frame before */
     uint64_t first_stamp; /* of the event `unstamped` */
     uint64_t resident;    /* anonymous memory of the process but the recorder's, bytes */
     uint32_t column_bytes[TRACE_COLUMNS]; /* unpacked */
     uint32_t stored_bytes[TRACE_COLUMNS]; /* equal: the column is stored as it is */
     uint64_t checksum; /* trace_checksum of the frame with 0 here and the payload */
 };
-_Static_assert(sizeof(struct trace_frame) == 112, "no padding");
+_Static_assert(sizeof(struct trace_frame) == 120, "no padding");
 
 /* Payload of END. */
 struct trace_end {

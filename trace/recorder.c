@@ -1,14 +1,13 @@
 /* recorder.c: lanes, their ends, fork, and the end of the process. See recorder.h.
  *
- * A lane is written when it is full, when its thread ends, and when the process ends in order
- * (exit, _exit) or becomes another program (exec). A process that a signal kills loses what its
- * lanes hold: at most TRACE_EVENTS_MAX events a thread. */
+ * A lane is written when it is full, and when the process ends in order (exit, _exit) or becomes
+ * another program (exec). A process that a signal kills loses what its lanes hold: at most
+ * TRACE_EVENTS_MAX events each. */
 #define _GNU_SOURCE
 #include "recorder.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,12 +27,10 @@ _Atomic bool shared_many;
 _Atomic uint64_t shared_clock;
 #endif
 
-/* A thread keeps its number when destructors that run late give it a second lane. */
-static RECORDER_TLS uint32_t own_number;
-static RECORDER_TLS uint32_t own_state; /* of lane_begin */
-enum { STATE_BUSY = 1, STATE_ENDED = 2 };
+static RECORDER_TLS bool is_busy; /* lane_begin or next_find is at work in this thread */
 
 static _Atomic(struct lane *) shared_lanes;
+static _Atomic uint32_t shared_lane_count;
 static _Atomic uint32_t shared_threads;
 static _Atomic bool shared_stopped;
 static _Atomic uint64_t shared_own_bytes; /* resident memory of all lanes */
@@ -80,10 +77,10 @@ static void find_name(void *slot, const char *name)
 void next_find(void)
 {
     struct next_functions found;
-    if ((own_state & STATE_BUSY) != 0) {
+    if (is_busy) {
         return; /* dlsym allocates: from early memory */
     }
-    own_state |= STATE_BUSY;
+    is_busy = true;
     find_name(&found.malloc, "malloc");
     find_name(&found.calloc, "calloc");
     find_name(&found.realloc, "realloc");
@@ -94,18 +91,27 @@ void next_find(void)
     find_name(&found.valloc, "valloc");
     find_name(&found.pvalloc, "pvalloc");
     next = found; /* two threads at once store the same */
-    own_state &= ~(uint32_t)STATE_BUSY;
+    is_busy = false;
 }
 
 /* --- lanes --- */
 
+/* Whether the lane has no owner, or one that has said that it ends and has done so. */
+static bool lane_is_free(struct lane *lane, uint32_t owner)
+{
+    return owner == 0 || (atomic_load_explicit(&lane->shared_ending, memory_order_acquire) != 0 &&
+                          syscall(SYS_tgkill, own_pid, owner, 0) != 0 && errno == ESRCH);
+}
+
 static struct lane *lane_take(void)
 {
+    uint32_t self = (uint32_t)syscall(SYS_gettid);
     struct lane *lane;
     for (lane = atomic_load(&shared_lanes); lane != NULL; lane = lane->older) {
-        uint32_t unowned = 0;
-        if (atomic_load_explicit(&lane->shared_owned, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong(&lane->shared_owned, &unowned, 1)) {
+        uint32_t owner = atomic_load(&lane->shared_owner);
+        if (lane_is_free(lane, owner) &&
+            atomic_compare_exchange_strong(&lane->shared_owner, &owner, self)) {
+            atomic_store(&lane->shared_ending, 0);
             return lane;
         }
     }
@@ -115,19 +121,31 @@ static struct lane *lane_take(void)
         return NULL;
     }
     madvise(lane, sizeof *lane, MADV_NOHUGEPAGE);
-    atomic_store(&lane->shared_owned, 1);
+    lane->number = atomic_fetch_add(&shared_lane_count, 1) + 1;
+    atomic_store(&lane->shared_owner, self);
     lane->older = atomic_load(&shared_lanes);
     while (!atomic_compare_exchange_weak(&shared_lanes, &lane->older, lane)) {
     }
     return lane;
 }
 
+/* The lane goes on with the events of another thread. */
+static void lane_change_thread(struct lane *lane, uint32_t thread)
+{
+    if (lane->thread == 0) {
+        lane->written_thread = thread;
+    } else {
+        lane_record(lane, KIND_THREAD, 0, 0, NULL, thread, stamp_after());
+    }
+    lane->thread = thread;
+}
+
 struct lane *lane_begin(void)
 {
     struct lane *lane;
+    uint32_t thread;
     int error = errno;
-    if ((own_state & STATE_BUSY) != 0 ||
-        atomic_load_explicit(&shared_stopped, memory_order_relaxed)) {
+    if (is_busy || atomic_load_explicit(&shared_stopped, memory_order_relaxed)) {
         return NULL;
     }
     if (next.malloc == NULL) {
@@ -137,23 +155,24 @@ struct lane *lane_begin(void)
         atomic_store(&shared_stopped, true);
         return NULL;
     }
-    own_state |= STATE_BUSY;
+    is_busy = true;
+    if (own_pid == 0) {
+        own_pid = getpid();
+    }
     lane = lane_take();
     if (lane != NULL) {
-        if (own_number == 0) {
-            own_number = atomic_fetch_add(&shared_threads, 1) + 1;
-        }
-        lane->thread = own_number;
-        lane->depth = 0;
-        if (own_number > 1) {
+        thread = atomic_fetch_add(&shared_threads, 1) + 1;
+        if (thread > 1) {
             atomic_store(&shared_many, true);
         }
-        if (has_end_key && (own_state & STATE_ENDED) == 0) {
-            pthread_setspecific(end_key, (void *)1);
+        lane->depth = 0;
+        lane_change_thread(lane, thread);
+        if (has_end_key) {
+            pthread_setspecific(end_key, lane);
         }
         own_lane = lane;
     }
-    own_state &= ~(uint32_t)STATE_BUSY;
+    is_busy = false;
     errno = error;
     return lane;
 }
@@ -202,7 +221,12 @@ static uint64_t resident_now(void)
 static bool write_events(struct lane *lane, uint32_t from, uint32_t to)
 {
     struct encoder *encoder = &lane->encoder;
-    struct trace_frame frame = {.thread = lane->thread, .resident = resident_now()};
+    struct trace_frame frame = {
+        .lane = lane->number,
+        .thread = lane->written_thread,
+        .threads = atomic_load(&shared_threads),
+        .resident = resident_now(),
+    };
     const struct trace_event *events = lane->events + from;
     size_t bytes;
     frame.missed = atomic_exchange(&lane->shared_missed, 0);
@@ -210,6 +234,7 @@ static bool write_events(struct lane *lane, uint32_t from, uint32_t to)
     if (output_modules(encoder)) {
         bytes = encode_events(encoder, events, to - from, &frame); /* its place was needed */
     }
+    lane->written_thread = encoder->last_thread;
     return output_append(encoder->output, bytes);
 }
 
@@ -248,23 +273,10 @@ void lane_write(struct lane *lane, bool owner)
 
 /* --- ends --- */
 
-/* The key's destructor. The first ones arm it again, so that the last one runs when the
- * destructors of the program have freed what they free. */
-static void thread_ended(void *argument)
+/* The key's destructor. Other destructors follow, and the C library's own last steps. */
+static void thread_ends(void *lane)
 {
-    uintptr_t round = (uintptr_t)argument;
-    struct lane *lane = own_lane;
-    if (round < PTHREAD_DESTRUCTOR_ITERATIONS) {
-        pthread_setspecific(end_key, (void *)(round + 1));
-        return;
-    }
-    own_state |= STATE_ENDED;
-    own_lane = NULL;
-    if (lane != NULL) {
-        lane->depth = 1;
-        lane_write(lane, true);
-        atomic_store(&lane->shared_owned, 0);
-    }
+    atomic_store_explicit(&((struct lane *)lane)->shared_ending, 1, memory_order_release);
 }
 
 void recorder_write_all(bool ending)
@@ -312,13 +324,17 @@ __attribute__((destructor)) static void library_ended(void)
     __cxa_atexit(process_ended, NULL, NULL);
 }
 
+/* In the child of a fork: only the lane of the thread that is left has an owner. */
 static void lane_reset(struct lane *lane)
 {
+    bool own = lane == own_lane;
     atomic_store(&lane->shared_count, 0);
     atomic_store(&lane->shared_writing, 0);
     atomic_store(&lane->shared_missed, 0);
-    atomic_store(&lane->shared_owned, lane == own_lane);
+    atomic_store(&lane->shared_ending, 0);
+    atomic_store(&lane->shared_owner, own ? (uint32_t)syscall(SYS_gettid) : 0);
     lane->written = 0;
+    lane->thread = lane->written_thread = own ? 1 : 0;
 }
 
 /* The child begins a trace of its own; of the blocks it inherited it will see the ends only. */
@@ -328,11 +344,7 @@ static void process_forked(void)
         lane_reset(lane);
     }
     own_pid = getpid();
-    own_number = own_lane != NULL ? 1 : 0;
-    if (own_lane != NULL) {
-        own_lane->thread = 1;
-    }
-    atomic_store(&shared_threads, own_number);
+    atomic_store(&shared_threads, own_lane != NULL ? 1 : 0);
     atomic_store(&shared_many, false);
     atomic_store(&shared_peak, 0);
     large_forget_all();
@@ -342,9 +354,9 @@ static void process_forked(void)
 __attribute__((constructor)) static void library_began(void)
 {
     own_pid = getpid();
-    has_end_key = pthread_key_create(&end_key, thread_ended) == 0;
+    has_end_key = pthread_key_create(&end_key, thread_ends) == 0;
     if (own_lane != NULL && has_end_key) {
-        pthread_setspecific(end_key, (void *)1); /* it began before the key was there */
+        pthread_setspecific(end_key, own_lane); /* it began before the key was there */
     }
     pthread_atfork(NULL, NULL, process_forked);
 }

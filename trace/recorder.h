@@ -4,9 +4,11 @@
  * calls lane_leave. lane_enter returns NULL where nothing is to be recorded: inside another
  * wrapper of the thread, in a signal handler that interrupted one, or when recording has stopped.
  *
- * State  lanes are mapped, never allocated, and go from a thread that ended to one that starts.
- * Locks  lane->writing: who packs the lane's events. The owner, when the lane is full or it ends;
- *        any thread, when the process ends or becomes another program. Nothing else is locked. */
+ * State  lanes are mapped, never allocated. A thread keeps its lane until the kernel knows it no
+ *        more, since libraries free memory in the very last steps of a thread. The next thread
+ *        that starts then goes on in the lane, behind an event that tells its number.
+ * Locks  lane->writing: who packs the lane's events. The owner, when the lane is full; any thread,
+ *        when the process ends or becomes another program. */
 #ifndef TRACE_RECORDER_H
 #define TRACE_RECORDER_H
 
@@ -23,14 +25,17 @@
 #define LANE_PAGES_MAX 1024
 
 struct lane {
-    struct lane *older;            /* all lanes; written before the lane is published */
-    _Atomic uint32_t shared_owned; /* 1: a thread uses it */
+    struct lane *older;             /* all lanes; written before the lane is published */
+    _Atomic uint32_t shared_owner;  /* the kernel's number of a thread; 0: nobody */
+    _Atomic uint32_t shared_ending; /* 1: free as soon as the owner is gone */
     _Atomic uint32_t shared_writing;
     _Atomic uint32_t shared_count; /* events in the buffer; the owner publishes each */
-    uint32_t written;              /* of them in the file already; under `writing` */
-    uint32_t thread;
-    uint32_t depth;                 /* owner: inside a wrapper */
-    uint32_t frames;                /* under `writing`, as `resident` and `pages` */
+    uint32_t number;               /* from 1 on */
+    uint32_t thread;               /* owner: its number in the trace */
+    uint32_t depth;                /* owner: inside a wrapper */
+    uint32_t written;              /* events in the file already; under `writing`, as the next */
+    uint32_t written_thread;       /* thread of the first event that is not in the file */
+    uint32_t frames;
     uint64_t resident;              /* bytes of the lane, as far as they count for the recorder */
     _Atomic uint32_t shared_missed; /* calls that were passed on unrecorded */
     struct trace_event events[TRACE_EVENTS_MAX];

@@ -1,16 +1,18 @@
-/* walk.c: see walk.h. A heap merges the threads by their stamps; a hash table knows which block is
+/* walk.c: see walk.h. A heap merges the lanes by their stamps; a hash table knows which block is
  * at an address. */
 #include "walk.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The events of one thread. */
+/* The events of one lane. */
 struct cursor {
     const struct trace_frame **frames;
     uint32_t frame_count, frame;
     struct trace_event *events; /* NULL: the frame is not unpacked yet */
     uint32_t event, event_count;
+    uint32_t thread;
+    struct block *pending; /* the block that the next event resizes */
 };
 
 /* An address that is or was in use. */
@@ -136,6 +138,7 @@ static bool cursor_fill(struct walk *walk, struct cursor *cursor)
         }
         cursor->event = 0;
         cursor->event_count = frame->events;
+        cursor->thread = frame->thread;
         if (!frame_unpack(walk->unpacked, frame, cursor->events)) {
             walk->damaged = true;
             break;
@@ -153,17 +156,17 @@ static void sort_frames(struct walk *walk, const struct trace_file *file)
 {
     for (size_t i = 0; i < file->frame_count; i++) {
         if (file->frames[i]->type == FRAME_EVENTS) {
-            walk->cursors[file->frames[i]->thread - 1].frame_count++;
+            walk->cursors[file->frames[i]->lane - 1].frame_count++;
         }
     }
-    for (uint32_t i = 0; i < file->threads; i++) {
+    for (uint32_t i = 0; i < file->lanes; i++) {
         struct cursor *cursor = &walk->cursors[i];
         cursor->frames = need_memory(malloc((cursor->frame_count + 1) * sizeof(void *)));
         cursor->frame_count = 0;
     }
     for (size_t i = 0; i < file->frame_count; i++) {
         if (file->frames[i]->type == FRAME_EVENTS) {
-            struct cursor *cursor = &walk->cursors[file->frames[i]->thread - 1];
+            struct cursor *cursor = &walk->cursors[file->frames[i]->lane - 1];
             cursor->frames[cursor->frame_count++] = file->frames[i];
         }
     }
@@ -171,14 +174,13 @@ static void sort_frames(struct walk *walk, const struct trace_file *file)
 
 void walk_begin(struct walk *walk, const struct trace_file *file)
 {
-    size_t threads = (size_t)file->threads + 1; /* calloc(0) may give NULL */
+    size_t lanes = (size_t)file->lanes + 1; /* calloc(0) may give NULL */
     *walk = (struct walk){.file = file};
     walk->unpacked = need_memory(unpacked_new());
-    walk->cursors = need_memory(calloc(threads, sizeof *walk->cursors));
-    walk->heap = need_memory(calloc(threads, sizeof *walk->heap));
-    walk->pending = need_memory(calloc(threads, sizeof(void *)));
+    walk->cursors = need_memory(calloc(lanes, sizeof *walk->cursors));
+    walk->heap = need_memory(calloc(lanes, sizeof *walk->heap));
     sort_frames(walk, file);
-    for (uint32_t i = 0; i < file->threads; i++) {
+    for (uint32_t i = 0; i < file->lanes; i++) {
         if (cursor_fill(walk, &walk->cursors[i])) {
             walk->heap[walk->heap_size++] = i;
         }
@@ -257,11 +259,12 @@ static void step_end(struct walk *walk, struct step *step, struct block *block)
     }
 }
 
-static void step_resize(struct walk *walk, struct step *step, const struct trace_event *event)
+static void step_resize(struct walk *walk, struct step *step, const struct trace_event *event,
+                        struct cursor *cursor)
 {
-    struct block *block = walk->pending[step->thread - 1];
+    struct block *block = cursor->pending;
     struct place *place;
-    walk->pending[step->thread - 1] = NULL;
+    cursor->pending = NULL;
     if (event->address == 0 && event->size == 0) {
         step_end(walk, step, block);
         return;
@@ -294,13 +297,14 @@ static void step_resize(struct walk *walk, struct step *step, const struct trace
 }
 
 /* False: the event is only a part of a step. */
-static bool take_step(struct walk *walk, struct step *step, const struct trace_event *event)
+static bool take_step(struct walk *walk, struct step *step, const struct trace_event *event,
+                      struct cursor *cursor)
 {
     if (trace_is_call(step->kind)) {
         walk->calls++;
     }
     if (step->kind == KIND_REALLOC) {
-        step_resize(walk, step, event);
+        step_resize(walk, step, event, cursor);
     } else if (trace_is_birth(step->kind)) {
         if (event->address != 0) {
             step_birth(walk, step, event);
@@ -308,8 +312,12 @@ static bool take_step(struct walk *walk, struct step *step, const struct trace_e
             step->type = STEP_FAILED;
         }
     } else if (step->kind == KIND_REALLOC_FROM) {
-        block_lost(walk, walk->pending[step->thread - 1]);
-        walk->pending[step->thread - 1] = take_block(walk, event->address);
+        block_lost(walk, cursor->pending);
+        cursor->pending = take_block(walk, event->address);
+        return false;
+    } else if (step->kind == KIND_THREAD) {
+        cursor->thread = (uint32_t)event->size;
+        walk->damaged = event->size == 0 || event->size > walk->file->threads;
         return false;
     } else if (step->kind == KIND_TOUCHED) {
         step->type = STEP_TOUCHED;
@@ -334,20 +342,19 @@ bool walk_next(struct walk *walk, struct step *step)
         walk->ended = NULL;
     }
     while (!whole && walk->heap_size != 0 && !walk->damaged) {
-        uint32_t thread = walk->heap[0];
-        struct cursor *cursor = &walk->cursors[thread];
+        struct cursor *cursor = &walk->cursors[walk->heap[0]];
         const struct trace_event event = *cursor_event(cursor);
         *step = (struct step){
             .kind = trace_kind(event.shape),
             .align_log2 = trace_align_log2(event.shape),
-            .thread = thread + 1,
+            .thread = cursor->thread,
             .shape = event.shape,
             .size = event.size,
         };
-        whole = take_step(walk, step, &event);
+        whole = take_step(walk, step, &event, cursor);
         if (step->block != NULL) {
             step->writer = step->block->last_thread;
-            step->block->last_thread = step->type == STEP_RESIZE ? thread + 1 : step->writer;
+            step->block->last_thread = step->type == STEP_RESIZE ? step->thread : step->writer;
         }
         if (++cursor->event == cursor->event_count && !cursor_fill(walk, cursor)) {
             walk->heap[0] = walk->heap[--walk->heap_size];
@@ -367,14 +374,13 @@ void walk_end(struct walk *walk)
     while (walk->recycled != NULL) {
         free(block_new(walk));
     }
-    for (uint32_t i = 0; i < walk->file->threads; i++) {
+    for (uint32_t i = 0; i < walk->file->lanes; i++) {
         free(walk->cursors[i].frames);
         free(walk->cursors[i].events);
-        free(walk->pending[i]);
+        free(walk->cursors[i].pending);
     }
     unpacked_free(walk->unpacked);
     free(walk->cursors);
     free(walk->heap);
-    free(walk->pending);
     free(walk->places);
 }

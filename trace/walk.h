@@ -45,11 +45,10 @@ struct step {
 struct walk {
     const struct trace_file *file;
     struct unpacked *unpacked;
-    struct cursor *cursors; /* of each thread */
-    uint32_t *heap;         /* threads with events left, smallest stamp first */
+    struct cursor *cursors; /* of each lane */
+    uint32_t *heap;         /* lanes with events left, smallest stamp first */
     uint32_t heap_size;
-    struct block **pending; /* of each thread: the block it is resizing */
-    struct place *places;   /* hash table: address -> block */
+    struct place *places; /* hash table: address -> block */
     size_t place_count, place_room;
     struct block *recycled;
     struct block *ended;  /* by the last step */

@@ -33,7 +33,8 @@ static void draw_events(uint32_t count, uint32_t stamped, uint64_t addresses, ui
 
 static const struct trace_frame *pack(uint32_t count, uint32_t thread)
 {
-    struct trace_frame given = {.thread = thread, .missed = 3, .resident = 4096};
+    struct trace_frame given = {
+        .lane = 7, .thread = thread, .threads = 9, .missed = 3, .resident = 4096};
     size_t bytes = encode_events(&encoder, events, count, &given);
     const struct trace_frame *frame = (const void *)encoder.output;
     assert_int_equal(bytes, sizeof *frame + frame->payload_bytes);
@@ -69,7 +70,7 @@ static void test_extremes(void **state)
         events[i] = (struct trace_event){
             .stamp = i == 0 ? 1 : UINT64_MAX - TRACE_EVENTS_MAX + i,
             .address = i % 2 == 0 ? UINT64_MAX - i : i,
-            .size = UINT64_MAX - i,
+            .size = i % 3 == 0 ? TRACE_SIZE_MAX : UINT64_MAX - 4096 * i,
             .shape = trace_shape(i % 2 == 0 ? UINT64_MAX - i : i, KIND_MEMALIGN, 63),
         };
     }
@@ -117,7 +118,7 @@ static void make_file(void)
     add_bytes(encoder.output,
               encode_frame(&encoder, FRAME_MODULES, modules, (uint32_t)sizeof modules - 1));
     for (uint32_t i = 0; i < 4; i++) {
-        struct trace_frame given = {.thread = 1 + i % 2};
+        struct trace_frame given = {.lane = 1 + i % 2, .thread = 1 + i % 2, .threads = 2};
         frame_starts[frame_count++] = file_length;
         draw_events(30, i < 2 ? 10 : 0, 20, 1000);
         add_bytes(encoder.output, encode_events(&encoder, events, 30, &given));
@@ -238,7 +239,7 @@ static void test_order(void **state)
                                               STEP_RESIZE, STEP_FAILED, STEP_END, STEP_END};
     static const uint64_t live[] = {100, 140, 40, 49, 59, 59, 9, 0};
     struct trace_header header = {.version = TRACE_VERSION, .header_bytes = sizeof header};
-    struct trace_frame given = {.thread = 1};
+    struct trace_frame given = {.lane = 1, .thread = 1, .threads = 3};
     struct trace_file trace;
     struct walk walk;
     struct step step;
@@ -254,11 +255,11 @@ static void test_order(void **state)
     put_event(4, 50, 0x1000, 0, KIND_REALLOC_FROM);
     put_event(5, 60, 0, 1 << 30, KIND_REALLOC);
     add_bytes(encoder.output, encode_events(&encoder, events, 6, &given));
-    given.thread = 2;
+    given.lane = given.thread = 2;
     put_event(0, 10, 0x1000, 0, KIND_FREE);
     put_event(1, 80, 0x1000, 0, KIND_FREE);
     add_bytes(encoder.output, encode_events(&encoder, events, 2, &given));
-    given.thread = 3;
+    given.lane = given.thread = 3;
     put_event(0, 10, 0x1000, 9, KIND_NEW); /* the same stamp: the end goes first */
     put_event(1, 70, 0x3000, 0, KIND_DELETE);
     add_bytes(encoder.output, encode_events(&encoder, events, 2, &given));
