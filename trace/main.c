@@ -4,6 +4,8 @@
  *   hakmem-trace summary FILE
  *   hakmem-trace replay FILE RUNS NAME LIBRARY ENVIRONMENT...
  *   hakmem-trace replay-run ...    what `replay` starts for each run
+ *   hakmem-trace image FILE IMAGE  what `./hakmem bench --trace` makes of a trace, and then runs by
+ *   hakmem-trace replay-bench IMAGE --expect LIBRARY
  *
  * The launcher checks what users type; here a wrong call is only refused. */
 #include <stdio.h>
@@ -13,6 +15,7 @@
 #include "decode.h"
 #include "record.h"
 #include "replay.h"
+#include "replay_image.h"
 #include "summary.h"
 
 #define STATUS_USAGE 2
@@ -41,6 +44,12 @@ int main(int count, char **words)
     }
     if (count >= 7 && (count - 4) % 3 == 0 && strcmp(words[1], "replay") == 0) {
         return replay_all(words[2], (unsigned)atoi(words[3]), words + 4, (unsigned)(count - 4) / 3);
+    }
+    if (count == 4 && strcmp(words[1], "image") == 0) {
+        return image_write(words[2], words[3]);
+    }
+    if (count == 5 && strcmp(words[1], "replay-bench") == 0 && strcmp(words[3], "--expect") == 0) {
+        return replay_bench(words[2], words[4]);
     }
     if (count == 5 && strcmp(words[1], "replay-run") == 0) {
         return replay_run(atoi(words[2]), words[3], atoi(words[4]));

@@ -5,8 +5,8 @@
 
 #include "encode.h"
 
-/* Where the trace goes (docs/observability/trace.md): FILE for the last program that the process PID
- * becomes, FILE.<pid> for others. */
+/* Where the trace goes (docs/observability/trace.md): FILE for the last program that the process
+ * PID becomes, FILE.<pid> for others. */
 #define OUTPUT_FILE_VARIABLE "HAKTRACE_FILE"
 #define OUTPUT_PID_VARIABLE "HAKTRACE_PID"
 

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -24,6 +25,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 #include <linux/futex.h>
@@ -377,11 +379,12 @@ static void map_image(int descriptor)
     }
 }
 
-int replay_run(int descriptor, const char *library, int output)
+/* Fills `result`. */
+static void run_image(int descriptor, const char *library)
 {
     static const char *const names[] = {"malloc",   "calloc",        "realloc",       "free",
                                         "memalign", "aligned_alloc", "posix_memalign"};
-    uint64_t start, start_cpu, peak, total_start;
+    uint64_t start, start_cpu, peak, end, total_start;
     bool has_peak;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         prove_owner(names[i], library);
@@ -404,6 +407,8 @@ int replay_run(int descriptor, const char *library, int output)
     result.wall_ns = now_ns(CLOCK_MONOTONIC) - start;
     result.cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - start_cpu;
     peak = status_bytes("VmHWM:");
+    end = status_bytes("RssAnon:");
+    result.resident_end = end > resident_start ? end - resident_start : 0;
     result.peak_resident = peak > total_start ? peak - total_start : 0;
     if (!has_peak || result.peak_resident < result.resident_then) {
         result.peak_resident = result.resident_then;
@@ -411,5 +416,47 @@ int replay_run(int descriptor, const char *library, int output)
     for (uint64_t i = 0; i < image->threads; i++) {
         result.calls += runners[i].calls;
     }
+}
+
+int replay_run(int descriptor, const char *library, int output)
+{
+    run_image(descriptor, library);
     return write(output, &result, sizeof result) == sizeof result ? 0 : 125;
+}
+
+static uint64_t time_ns(const struct timeval *time)
+{
+    return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_usec * 1000;
+}
+
+int replay_bench(const char *name, const char *expected)
+{
+    int descriptor = open(name, O_RDONLY | O_CLOEXEC);
+    struct rusage usage, before;
+    Dl_info info = {0};
+    bool same;
+    if (descriptor < 0) {
+        fail("there is no such image");
+    }
+    getrusage(RUSAGE_SELF, &before);
+    run_image(descriptor, strchr(expected, '/') != NULL ? expected : "");
+    same = result.calls == image->calls && result.live_bytes == image->peak_bytes;
+    getrusage(RUSAGE_SELF, &usage);
+    dladdr(dlsym(RTLD_DEFAULT, "malloc"), &info);
+    printf("{\"workload\":\"trace\",\"arguments\":{},\"threads\":%" PRIu64
+           ",\"operations\":%" PRIu64 ",\"nanoseconds\":%" PRIu64
+           ",\"operations_per_second\":%" PRIu64,
+           image->threads, result.calls, result.wall_ns,
+           (uint64_t)((double)result.calls * 1e9 / (double)(result.wall_ns + 1)));
+    printf(",\"minor_faults\":%ld,\"major_faults\":%ld,\"user_ns\":%" PRIu64
+           ",\"system_ns\":%" PRIu64,
+           usage.ru_minflt - before.ru_minflt, usage.ru_majflt - before.ru_majflt,
+           time_ns(&usage.ru_utime) - time_ns(&before.ru_utime),
+           time_ns(&usage.ru_stime) - time_ns(&before.ru_stime));
+    printf(
+        ",\"rss_peak_kib\":%" PRIu64 ",\"rss_end_kib\":%" PRIu64
+        ",\"lazyfree_end_kib\":0,\"harness_kib\":0,\"rest\":[],\"serving\":{\"malloc\":\"%s\"}}\n",
+        result.peak_resident / 1024, result.resident_end / 1024,
+        info.dli_fname != NULL ? info.dli_fname : "");
+    return same ? 0 : 1;
 }

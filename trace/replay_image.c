@@ -4,6 +4,8 @@
 #include "replay_image.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,4 +306,30 @@ int image_make(const struct trace_file *file)
     free(maker.order);
     free(maker.ended);
     return descriptor;
+}
+
+int image_write(const char *name, const char *target)
+{
+    struct trace_file file;
+    struct replay_image head;
+    const char *problem = trace_open(&file, name);
+    int source = -1, output = -1, status = 125;
+    if (problem != NULL) {
+        fprintf(stderr, "hakmem: %s: %s\n", name, problem);
+    } else {
+        source = image_make(&file);
+    }
+    if (source >= 0 && pread(source, &head, sizeof head, 0) == sizeof head) {
+        void *bytes = mmap(NULL, head.bytes, PROT_READ, MAP_SHARED, source, 0);
+        output = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (bytes == MAP_FAILED || output < 0 || !write_all(output, bytes, head.bytes)) {
+            fprintf(stderr, "hakmem: cannot write %s: %s\n", target, strerror(errno));
+        } else {
+            printf("{\"program\":\"%s\",\"threads\":%" PRIu64 ",\"calls\":%" PRIu64 "}\n",
+                   file.header.program, head.threads, head.calls);
+            status = 0;
+        }
+    }
+    trace_close(&file);
+    return status;
 }

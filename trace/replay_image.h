@@ -52,4 +52,7 @@ struct replay_image {
  * sentence on standard error. */
 int image_make(const struct trace_file *file);
 
+/* Writes the image of the trace `name` to the file `image` and prints a line of JSON about it. */
+int image_write(const char *name, const char *image);
+
 #endif
