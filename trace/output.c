@@ -29,13 +29,14 @@ static _Atomic uint32_t shared_opening;
 static _Atomic uint32_t shared_listing;
 static struct range ranges[MODULES_MAX]; /* what the file knows; under shared_listing */
 static uint32_t range_count;
-static char *maps_text; /* TRACE_MODULES_MAX bytes for /proc/self/maps and the payload */
+static char *maps_text;        /* TRACE_MODULES_MAX bytes for /proc/self/maps and the payload */
+static uint64_t maps_checksum; /* of the modules that the file knows */
 /* A page that fork fills with zeros. NULL: not there yet. */
 static _Atomic(uint32_t *) shared_mark;
 
 static long os_open(const char *name, int flags)
 {
-    return syscall(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC, 0600);
+    return syscall(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
 static pid_t os_pid(void)
@@ -191,18 +192,18 @@ static void unlock(_Atomic uint32_t *word)
     atomic_store_explicit(word, 0, memory_order_release);
 }
 
-static void make_mark(void)
+void output_start(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uint32_t *mark = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mark == MAP_FAILED) {
         return;
     }
+    *mark = 1;
     if (madvise(mark, page, MADV_WIPEONFORK) != 0) {
         munmap(mark, page);
-        return;
+        mark = NULL;
     }
-    *mark = 1;
     atomic_store_explicit(&shared_mark, mark, memory_order_release);
 }
 
@@ -224,9 +225,6 @@ bool output_append(const void *frame, size_t bytes)
     }
     if (output_name[0] == 0) {
         descriptor = create_file();
-        if (atomic_load_explicit(&shared_mark, memory_order_relaxed) == NULL) {
-            make_mark();
-        }
     } else {
         descriptor = os_open(output_name, O_WRONLY | O_APPEND);
     }
@@ -314,9 +312,11 @@ static uint32_t keep_modules(char *text)
     return (uint32_t)(to - text);
 }
 
+/* False: the file knows them already. */
 static bool list_modules(struct encoder *encoder)
 {
     long length;
+    uint64_t checksum;
     if (maps_text == NULL) {
         char *text = mmap(NULL, TRACE_MODULES_MAX, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -331,6 +331,11 @@ static bool list_modules(struct encoder *encoder)
     }
     maps_text[length] = 0;
     length = (long)keep_modules(maps_text);
+    checksum = trace_checksum(0, maps_text, (size_t)length);
+    if (checksum == maps_checksum) {
+        return false;
+    }
+    maps_checksum = checksum;
     output_append(encoder->output,
                   encode_frame(encoder, FRAME_MODULES, maps_text, (uint32_t)length));
     return true;
@@ -359,7 +364,8 @@ void output_forked(void)
     output_parent = (uint64_t)syscall(SYS_getppid);
     output_name[0] = 0;
     range_count = 0;
-    atomic_store(&shared_mark, NULL);
+    maps_checksum = 0;
+    output_start();
     atomic_store(&shared_opening, 0);
     atomic_store(&shared_listing, 0);
 }

@@ -26,6 +26,9 @@ bool output_modules(struct encoder *encoder);
 /* This is a fork's child: its file is another one. */
 void output_forked(void);
 
+/* Before the first fork. */
+void output_start(void);
+
 /* Whether this process shares no memory with the one that the file belongs to: it is the child of
  * a fork that told nobody. */
 bool output_is_foreign(void);

@@ -353,7 +353,12 @@ static void process_forked(void)
 
 __attribute__((constructor)) static void library_began(void)
 {
+    if (!output_is_wanted()) {
+        atomic_store(&shared_stopped, true);
+        return;
+    }
     own_pid = getpid();
+    output_start();
     has_end_key = pthread_key_create(&end_key, thread_ends) == 0;
     if (own_lane != NULL && has_end_key) {
         pthread_setspecific(end_key, own_lane); /* it began before the key was there */

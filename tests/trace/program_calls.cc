@@ -3,6 +3,7 @@
  *   entries          COUNT calls of each entry point
  *   exchange         threads that free each other's blocks
  *   fork             a child that allocates, and one that only ends
+ *   bare             the same by the system call, of which no library hears
  *   exec             becomes `program_calls entries`
  *   spawn            starts `program_calls entries` by posix_spawn
  *   crash            dies by SIGSEGV after many calls
@@ -23,6 +24,7 @@
 #include <new>
 #include <pthread.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <thread>
@@ -137,6 +139,17 @@ void fork_twice()
     free(before);
 }
 
+void fork_bare()
+{
+    entries();
+    long pid = syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+    if (pid == 0) {
+        entries();
+        _exit(0);
+    }
+    waitpid(static_cast<pid_t>(pid), nullptr, 0);
+}
+
 void become_entries(const char *self)
 {
     for (int i = 0; i < COUNT; i++) {
@@ -240,8 +253,9 @@ int main(int count, char **words)
         const char *name;
         void (*run)();
     } const modes[] = {
-        {"entries", entries}, {"exchange", exchange}, {"fork", fork_twice}, {"crash", crash},
-        {"late", late},       {"failing", failing},   {"handler", handler}, {"large", large},
+        {"entries", entries}, {"exchange", exchange}, {"fork", fork_twice},
+        {"bare", fork_bare},  {"crash", crash},       {"late", late},
+        {"failing", failing}, {"handler", handler},   {"large", large},
     };
     for (const auto &each : modes) {
         if (strcmp(mode, each.name) == 0) {

@@ -32,6 +32,11 @@ for libraries in "$recorder" "$recorder:$hakmem"; do
     expect_kind aligned_alloc 1000
     expect_text 'from before the trace: [1-9]'
 
+    record 0 "$libraries" bare
+    summarise "$trace"
+    expect_sound
+    expect_kind aligned_alloc 1000
+
     # The trace is that of the program that the process became; the one before is complete as well.
     record 0 "$libraries" exec
     summarise "$trace"
