@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -315,6 +316,11 @@ static void process_ended(void *argument)
     recorder_write_all(true);
 }
 
+static void process_ended_quickly(void)
+{
+    recorder_write_all(true);
+}
+
 int __cxa_atexit(void (*function)(void *), void *argument, void *library);
 
 /* The C library calls what is registered here after the functions that end libraries. */
@@ -364,4 +370,5 @@ __attribute__((constructor)) static void library_began(void)
         pthread_setspecific(end_key, own_lane); /* it began before the key was there */
     }
     pthread_atfork(NULL, NULL, process_forked);
+    at_quick_exit(process_ended_quickly);
 }

@@ -234,19 +234,26 @@ EXPORT void *reallocarray(void *pointer, size_t count, size_t size)
 
 /* --- another program, the end --- */
 
-static void *next_of(const char *name)
-{
-    return dlsym(RTLD_NEXT, name);
-}
+/* FIND_EARLY(name): looks the next library's function up before main. Later may be too late: dlsym
+ * takes the loader's lock, which nobody gives back in the child of a fork if another thread of the
+ * parent had it. */
+#define FIND_EARLY(name)                                                                           \
+    __attribute__((constructor)) static void find_##name(void)                                     \
+    {                                                                                              \
+        void *found = dlsym(RTLD_NEXT, #name);                                                     \
+        memcpy(&next_##name, &found, sizeof found);                                                \
+    }
 
 #define PASS_EXEC(name, parameters, arguments)                                                     \
+    static int(*next_##name) parameters;                                                           \
+    FIND_EARLY(name)                                                                               \
     EXPORT int name parameters                                                                     \
     {                                                                                              \
-        int(*function) parameters;                                                                 \
-        void *found = next_of(#name);                                                              \
-        memcpy(&function, &found, sizeof found);                                                   \
+        if (next_##name == NULL) {                                                                 \
+            find_##name();                                                                         \
+        }                                                                                          \
         recorder_write_all(false);                                                                 \
-        return function arguments;                                                                 \
+        return next_##name arguments;                                                              \
     }
 
 PASS_EXEC(execve, (const char *file, char *const *words, char *const *environment),
@@ -304,13 +311,15 @@ EXPORT int execle(const char *file, const char *first, ...)
 }
 
 #define PASS_EXIT(name)                                                                            \
+    static void (*next_##name)(int status);                                                        \
+    FIND_EARLY(name)                                                                               \
     EXPORT _Noreturn void name(int status)                                                         \
     {                                                                                              \
-        void (*function)(int);                                                                     \
-        void *found = next_of(#name);                                                              \
-        memcpy(&function, &found, sizeof found);                                                   \
+        if (next_##name == NULL) {                                                                 \
+            find_##name();                                                                         \
+        }                                                                                          \
         recorder_write_all(true);                                                                  \
-        function(status);                                                                          \
+        next_##name(status);                                                                       \
         __builtin_unreachable();                                                                   \
     }
 

@@ -8,6 +8,7 @@
  *   spawn            starts `program_calls entries` by posix_spawn
  *   crash            dies by SIGSEGV after many calls
  *   quick            ends by _exit
+ *   quickly          ends by quick_exit
  *   late             frees in a destructor of a thread's key and after main
  *   failing          asks for more than there is
  *   handler          a signal handler that allocates, at any moment
@@ -270,6 +271,9 @@ int main(int count, char **words)
     } else if (strcmp(mode, "quick") == 0) {
         entries();
         _exit(9);
+    } else if (strcmp(mode, "quickly") == 0) {
+        entries();
+        quick_exit(8);
     } else {
         return 2;
     }
