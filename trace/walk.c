@@ -102,7 +102,7 @@ static const struct trace_event *cursor_event(const struct cursor *cursor)
     return &cursor->events[cursor->event];
 }
 
-/* Equal stamps: a slow clock. An address ends before it is born again. */
+/* Equal stamps: heap_choose looks closer. */
 static bool is_before(const struct walk *walk, uint32_t one, uint32_t other)
 {
     const struct trace_event *a = cursor_event(&walk->cursors[one]);
@@ -334,6 +334,45 @@ static bool take_step(struct walk *walk, struct step *step, const struct trace_e
     return true;
 }
 
+/* Whether the event can come next: its address is in use if it ends there, and not if it begins. */
+static bool is_possible(struct walk *walk, const struct trace_event *event)
+{
+    bool used = event->address != 0 && place_find(walk, event->address)->block != NULL;
+    return event->address == 0 || used == is_end(event);
+}
+
+/* The first lane below `at` in the heap whose next event has that stamp and can come next; the heap
+ * size if there is none. */
+static uint32_t heap_possible(struct walk *walk, uint32_t at, uint64_t stamp)
+{
+    uint32_t found = walk->heap_size;
+    const struct trace_event *event;
+    if (at >= walk->heap_size) {
+        return found;
+    }
+    event = cursor_event(&walk->cursors[walk->heap[at]]);
+    if (event->stamp == stamp && !is_possible(walk, event)) {
+        found = heap_possible(walk, 2 * at + 1, stamp);
+        return found < walk->heap_size ? found : heap_possible(walk, 2 * at + 2, stamp);
+    }
+    return event->stamp == stamp ? at : found;
+}
+
+/* The place in the heap of the lane whose turn it is: the top. Where clocks are slow, several lanes
+ * have the same stamp; then the addresses tell which event comes first. */
+static uint32_t heap_choose(struct walk *walk)
+{
+    uint64_t stamp = cursor_event(&walk->cursors[walk->heap[0]])->stamp;
+    uint32_t chosen;
+    for (uint32_t i = 1; i <= 2; i++) {
+        if (i < walk->heap_size && cursor_event(&walk->cursors[walk->heap[i]])->stamp == stamp) {
+            chosen = heap_possible(walk, 0, stamp);
+            return chosen < walk->heap_size ? chosen : 0;
+        }
+    }
+    return 0;
+}
+
 bool walk_next(struct walk *walk, struct step *step)
 {
     bool whole = false;
@@ -342,7 +381,8 @@ bool walk_next(struct walk *walk, struct step *step)
         walk->ended = NULL;
     }
     while (!whole && walk->heap_size != 0 && !walk->damaged) {
-        struct cursor *cursor = &walk->cursors[walk->heap[0]];
+        uint32_t chosen = heap_choose(walk);
+        struct cursor *cursor = &walk->cursors[walk->heap[chosen]];
         const struct trace_event event = *cursor_event(cursor);
         *step = (struct step){
             .kind = trace_kind(event.shape),
@@ -357,10 +397,10 @@ bool walk_next(struct walk *walk, struct step *step)
             step->block->last_thread = step->type == STEP_RESIZE ? step->thread : step->writer;
         }
         if (++cursor->event == cursor->event_count && !cursor_fill(walk, cursor)) {
-            walk->heap[0] = walk->heap[--walk->heap_size];
+            walk->heap[chosen] = walk->heap[--walk->heap_size];
         }
-        if (walk->heap_size > 1) {
-            heap_sink(walk, 0);
+        if (chosen < walk->heap_size) {
+            heap_sink(walk, chosen);
         }
     }
     return whole;
