@@ -158,6 +158,12 @@ int replay_all(const char *name, unsigned runs, char **words, unsigned count)
                " left out; peak %" PRIu64 " live bytes\n",
                file.header.program, head.calls, head.threads, head.threads == 1 ? "" : "s",
                head.shared_slots, head.skipped, head.peak_bytes);
+        if (file.end.threads != 0) {
+            printf(
+                "when it was recorded, the program had %.2f MiB of anonymous memory at most, its "
+                "own mappings and stacks among them\n",
+                (double)file.end.peak_resident / (1 << 20));
+        }
         fflush(stdout);
         status = run_arms(&head, image, runs, arms, count);
         if (status == 0) {
