@@ -109,9 +109,9 @@ static void print_table(const struct arm *arms, unsigned count, unsigned runs)
                arm->results[0].live_bytes);
     }
     printf(
-        "\nMedians of %u runs. RSS: anonymous memory beyond the start. \"RSS at peak\": where the "
+        "\nMedian of %u run%s. RSS: anonymous memory beyond the start. \"RSS at peak\": where the "
         "program had the\nmost live bytes.\n",
-        runs);
+        runs, runs == 1 ? "" : "s");
 }
 
 static int run_arms(const struct replay_image *head, int image, unsigned runs, struct arm *arms,
