@@ -1,0 +1,93 @@
+"""What /proc says of a process. A process that a tool cannot look into is a Refusal: one sentence and a status."""
+import os
+from dataclasses import dataclass
+
+STATUS_USAGE, STATUS_FAILED, STATUS_CANNOT, STATUS_NO_PROCESS = 2, 125, 126, 127
+
+
+class Refusal(Exception):
+    def __init__(self, text, status=STATUS_CANNOT):
+        super().__init__(text)
+        self.status = status
+
+
+class Ended(Refusal):
+    """The process is not there any more."""
+
+    def __init__(self, pid):
+        super().__init__(f"process {pid} has ended", STATUS_NO_PROCESS)
+
+
+@dataclass
+class Process:
+    pid: int
+    name: str
+    state: str
+    uids: tuple  # real, effective, saved, file system
+    inner_pid: int  # its number in its own name space, as in a container
+    threads: int
+    rss: int  # bytes
+    start: int  # clock ticks after boot; 0: unknown
+
+
+def parse_pid(text):
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 1 << 31:
+        raise Refusal(f"a process id is a number, not '{printable(text)}'", STATUS_USAGE)
+    return int(text)
+
+
+def printable(text):
+    return "".join(c if " " <= c <= "~" else "?" for c in text)[:60]
+
+
+def read_text(path):
+    with open(path, "rb") as file:
+        return file.read().decode("utf-8", "replace")
+
+
+def look(pid):
+    """The process; raises Refusal if there is none that can be looked into."""
+    try:
+        lines = read_text(f"/proc/{pid}/status").splitlines()
+        start = int(read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        raise Refusal(f"there is no process {pid}", STATUS_NO_PROCESS) from None
+    fields = {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    if int(fields.get("Tgid", pid)) != pid:
+        raise Refusal(f"{pid} is a thread of process {fields['Tgid']}; give that number", STATUS_USAGE)
+    state = fields.get("State", "?")[0]
+    if state in "ZX":
+        raise Refusal(f"process {pid} has ended; its parent has not waited for it yet (zombie)", STATUS_NO_PROCESS)
+    return Process(
+        pid=pid,
+        name=printable(fields.get("Name", "")),
+        state=state,
+        uids=tuple(int(uid) for uid in fields["Uid"].split()),
+        inner_pid=int(fields.get("NSpid", str(pid)).split()[-1]),
+        threads=int(fields.get("Threads", 1)),
+        rss=int(fields.get("VmRSS", "0 kB").split()[0]) * 1024,
+        start=start,
+    )
+
+
+def is_alive(process):
+    try:
+        return look(process.pid).start == process.start
+    except Refusal:
+        return False
+
+
+def maps_file(pid, inode):
+    """Whether the process maps a file of this inode number; None: the kernel does not tell us."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return any(int(line.split()[4]) == inode for line in file)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+
+
+def require_rights(process):
+    if os.geteuid() not in (0, *process.uids[:1]):
+        raise Refusal(f"process {process.pid} belongs to another user; ask as that user or as root")
