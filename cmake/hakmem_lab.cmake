@@ -3,6 +3,9 @@
 
 add_custom_target(hakmem_lab)
 add_dependencies(hakmem_lab hakmem_libraries)
+if(TARGET hakmem_tracing)
+    add_dependencies(hakmem_lab hakmem_tracing)
+endif()
 foreach(name IN LISTS HAKMEM_BENCHES)
     add_dependencies(hakmem_lab bench_${name})
 endforeach()

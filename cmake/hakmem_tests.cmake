@@ -205,6 +205,24 @@ if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
     endforeach()
 endif()
 
+# Traces: the format by itself, and scripts that record and replay program_calls.
+if(TARGET hakmem_trace)
+    hakmem_add_test_program(trace_format trace "${tests_directory}/trace/test_format.c" hakmem_cmocka
+        hakmem_trace_flags)
+    list(TRANSFORM TRACE_TESTED PREPEND "${PROJECT_SOURCE_DIR}/trace/")
+    target_sources(trace_format PRIVATE ${TRACE_TESTED})
+    target_include_directories(trace_format PRIVATE "${PROJECT_SOURCE_DIR}")
+    hakmem_register(format trace "" "" ${launcher} $<TARGET_FILE:trace_format>)
+    hakmem_add_test_program(trace_calls trace "${tests_directory}/trace/program_calls.cc")
+    set_target_properties(trace_calls PROPERTIES OUTPUT_NAME program_calls)
+    target_link_libraries(trace_calls PRIVATE stdc++)
+    foreach(name record replay)
+        set(script "${tests_directory}/trace/${name}.sh")
+        hakmem_read_words(${script} words)
+        hakmem_register(${name} trace "${words};no-qemu" "" bash ${script})
+    endforeach()
+endif()
+
 # Every benchmark proves itself in under a second.
 foreach(name IN LISTS HAKMEM_BENCHES)
     hakmem_register(${name} bench "" "${preload}" $<TARGET_FILE:bench_${name}> --smoke)

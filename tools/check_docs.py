@@ -17,7 +17,7 @@ import re
 import sys
 from pathlib import Path
 
-CODE_PLACES = ["src", "include", "bench", "tests", "tools", "cmake", "packaging", "lab", "observe", "bindings"]
+CODE_PLACES = ["src", "include", "bench", "trace", "tests", "tools", "cmake", "packaging", "lab", "observe", "bindings"]
 CODE_FILES = ["hakmem", "CMakeLists.txt", "CMakePresets.json", ".ci/run"]
 SUFFIXES = r"(?:c|h|cc|cpp|py|sh|md|txt|toml|json|cmake|in|rs|so|a)"
 DESIGN_SECTIONS = ["context", "decision", "consequences"]
@@ -27,7 +27,7 @@ ONE_LINK = re.compile(r"\s*([-*] )?(!?\[[^]]*\]\([^)]*\)|<?\w+://\S+|\[[^]]*\]:\
 HISTORY = ["used to", "once was", "was once", "there was once", "was replaced", "formerly", "previously", "originally",
            "prototype", r"(since|until|before) (record |decision )?\[?0\d{3}\b"]
 NO_LONGER = ["no longer"]
-BUILT = re.compile(r"^build/|libhakmem\.(so|a)|^/|^~|://")
+BUILT = re.compile(r"^build/|libhakmem(-observe)?\.(so|a)|^/|^~|://")
 
 
 class Tree:

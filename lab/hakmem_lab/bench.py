@@ -39,6 +39,10 @@ def run(
     workload: Annotated[
         str, typer.Option(help="Workloads by name or pattern, by comma, whatever their suite.")
     ] = "",
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(help="Replays a trace of ./hakmem record; may be repeated."),
+    ] = None,
     runs: Annotated[
         int | None,
         typer.Option(help="Runs of each workload under each allocator; 5 of quick, else 9.", min=1),
@@ -69,10 +73,12 @@ def run(
     if listing:
         show_list(workloads.select(known, suite or "full", workload, split), as_json)
         return
-    words = command_words(suite, alloc, workload, split, runs)
+    words = command_words(suite, alloc, workload, split, runs, trace or ())
     words += [] if rest else ["--no-rest"]
+    chosen = [workloads.of_trace(file) for file in trace or []]
+    if not trace or suite or workload:
+        chosen += workloads.select(known, suite or "quick", workload, split)
     suite = suite or "quick"
-    chosen = workloads.select(known, suite, workload, split)
     arms = find_arms(alloc)
     check_output(output)
     advise_peers(arms, alloc)
@@ -91,13 +97,15 @@ def run(
 
 
 def command_words(
-    suite: str, alloc: str, workload: str, split: str, runs: int | None = None
+    suite: str, alloc: str, workload: str, split: str, runs: int | None = None,
+    traces: Sequence[Path] = (),
 ) -> list[str]:
     """What was asked for, as one would type it."""
     words = ["bench"]
     for name, value in (
-        ("--suite", suite or ("" if workload else "quick")), ("--alloc", alloc),
+        ("--suite", suite or ("" if workload or traces else "quick")), ("--alloc", alloc),
         ("--workload", workload), ("--split", split), ("--runs", str(runs or "")),
+        *(("--trace", str(file)) for file in traces),
     ):  # fmt: skip
         words += [name, value] if value else []
     return words

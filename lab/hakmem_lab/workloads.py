@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import json
 import subprocess
 import tomllib
 from collections.abc import Sequence
@@ -86,6 +87,31 @@ def read_workloads(file: Path = FILE, programs: Path = BUILD / "bench") -> list[
     except tomllib.TOMLDecodeError as error:
         raise Problem(f"{file} is not valid TOML: {error}") from error
     return [_workload(name, entry, file, programs) for name, entry in entries.items()]
+
+
+def of_trace(file: Path, tracer: Path = BUILD / "hakmem-trace") -> Workload:
+    """The replay of a trace that ./hakmem record has made. Its image is made here, so that no run
+    has to, under a name that tells traces apart."""
+    if not file.is_file():
+        raise Usage(f"there is no trace {file}")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:8]
+    image = cache_directory() / "traces" / f"{file.stem}-{digest}.image"
+    image.parent.mkdir(parents=True, exist_ok=True)
+    command = [str(tracer), "image", str(file), str(image)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Usage(done.stderr.strip().removeprefix("hakmem: ") or f"{file} cannot be replayed")
+    facts = json.loads(done.stdout)
+    return Workload(
+        Case(
+            name=f"trace_{file.stem}", command=[str(tracer), "replay-bench", str(image)],
+            kind="bench", threads=facts["threads"],
+            title=f"{facts['calls']:,} calls of {facts['program']}, replayed",
+        )
+    )
 
 
 def select(

@@ -212,3 +212,30 @@ def test_scripts_are_sound_and_name_their_packages() -> None:
             lines = script.read_text().splitlines()
             assert any(line.startswith("# packages: ") for line in lines), script
             assert lines[-1] == 'main "$@"', script
+
+
+TRACER = """#!/bin/bash
+[[ $1 == image ]] || exit 3
+[[ $(<"$2") == good ]] || { echo "hakmem: $2: is no trace" >&2; exit 125; }
+echo image >"$3"
+echo '{"program":"server","threads":3,"calls":1234567}'
+"""
+
+
+def test_a_trace_becomes_a_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    tracer = tmp_path / "tracer"
+    tracer.write_text(TRACER)
+    tracer.chmod(0o755)
+    trace = tmp_path / "mine.trace"
+    trace.write_text("good")
+    case = workloads.of_trace(trace, tracer).case
+    assert (case.name, case.kind, case.threads) == ("trace_mine", "bench", 3)
+    assert case.title == "1,234,567 calls of server, replayed"
+    assert case.command[:2] == [str(tracer), "replay-bench"]
+    assert Path(case.command[2]).read_text() == "image\n"
+    trace.write_text("bad")
+    with pytest.raises(Usage, match=r"mine\.trace: is no trace"):
+        workloads.of_trace(trace, tracer)
+    with pytest.raises(Usage, match="there is no trace"):
+        workloads.of_trace(tmp_path / "none", tracer)

@@ -1,0 +1,387 @@
+/* output.c: see output.h. The file is opened for each frame: a program may close descriptors that
+ * it does not know, and open others under their numbers. */
+#define _GNU_SOURCE
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MODULES_MAX 512
+#define ATTEMPTS_MAX 1000
+
+struct range {
+    uint64_t start, end;
+};
+
+static char output_name[PATH_MAX]; /* empty: not made yet */
+static uint64_t output_parent;     /* pid of the process that forked this one */
+static _Atomic bool shared_failed;
+static _Atomic uint32_t shared_opening;
+static _Atomic uint32_t shared_listing;
+static struct range ranges[MODULES_MAX]; /* what the file knows; under shared_listing */
+static uint32_t range_count;
+static char *maps_text;        /* TRACE_MODULES_MAX bytes for /proc/self/maps and the payload */
+static uint64_t maps_checksum; /* of the modules that the file knows */
+/* A page that fork fills with zeros. NULL: not there yet. */
+static _Atomic(uint32_t *) shared_mark;
+
+static long os_open(const char *name, int flags)
+{
+    return syscall(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+static pid_t os_pid(void)
+{
+    return (pid_t)syscall(SYS_getpid);
+}
+
+static const char *variable(const char *name)
+{
+    size_t length = strlen(name);
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') {
+            return *entry + length + 1;
+        }
+    }
+    return NULL;
+}
+
+bool output_is_wanted(void)
+{
+    const char *file = variable(OUTPUT_FILE_VARIABLE);
+    return file != NULL && file[0] == '/' && strlen(file) < PATH_MAX - 32;
+}
+
+static char *put_text(char *at, const char *text)
+{
+    size_t length = strlen(text);
+    memcpy(at, text, length + 1);
+    return at + length;
+}
+
+static char *put_number(char *at, uint64_t number)
+{
+    char digits[24], *digit = digits + sizeof digits - 1;
+    *digit = 0;
+    do {
+        *--digit = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    return put_text(at, digit);
+}
+
+static long read_file(const char *name, char *buffer, size_t room)
+{
+    size_t length = 0;
+    long descriptor = os_open(name, O_RDONLY), got;
+    if (descriptor < 0) {
+        return -1;
+    }
+    do {
+        got = syscall(SYS_read, (int)descriptor, buffer + length, room - length);
+        length += got > 0 ? (size_t)got : 0;
+    } while (got > 0 && length < room);
+    syscall(SYS_close, (int)descriptor);
+    return (long)length;
+}
+
+static void fill_header(struct trace_header *header)
+{
+    struct timespec now = {0};
+    long length;
+    *header = (struct trace_header){.version = TRACE_VERSION, .header_bytes = sizeof *header};
+    memcpy(header->magic, TRACE_MAGIC, sizeof header->magic);
+    header->pid = (uint64_t)os_pid();
+    header->forked_from = output_parent;
+    clock_gettime(CLOCK_REALTIME, &now);
+    header->start_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    length = read_file("/proc/self/comm", header->program, sizeof header->program - 1);
+    if (length > 0 && header->program[length - 1] == '\n') {
+        header->program[length - 1] = 0;
+    }
+}
+
+/* FILE.<pid>, FILE.<pid>.2 and so on: the `attempt`th name, from 1 on. */
+static void put_own_name(char *to, const char *file, unsigned attempt)
+{
+    char *at = put_number(put_text(put_text(to, file), "."), (uint64_t)os_pid());
+    if (attempt > 1) {
+        put_number(put_text(at, "."), attempt);
+    }
+}
+
+/* The process has become another program, which is the one that FILE is for: the trace of the
+ * program before, often a shell that only started it, gets another name. */
+static bool move_older(const char *file)
+{
+    static char name[PATH_MAX]; /* under shared_opening */
+    long status = -1;
+    for (unsigned attempt = 1; attempt < ATTEMPTS_MAX; attempt++) {
+        put_own_name(name, file, attempt);
+        status = syscall(SYS_renameat2, AT_FDCWD, file, AT_FDCWD, name, RENAME_NOREPLACE);
+        if (status == 0 || errno != EEXIST) {
+            break;
+        }
+    }
+    return status == 0;
+}
+
+#define CREATE_FLAGS (O_WRONLY | O_CREAT | O_EXCL | O_APPEND)
+
+/* Makes a file that was not there, named `output_name`. */
+static long create_file(void)
+{
+    const char *file = variable(OUTPUT_FILE_VARIABLE), *pid = variable(OUTPUT_PID_VARIABLE);
+    char own[24];
+    struct trace_header header;
+    long descriptor = -1;
+    if (!output_is_wanted()) {
+        return -1;
+    }
+    put_number(own, (uint64_t)os_pid());
+    if (pid != NULL && strcmp(pid, own) == 0) {
+        put_text(output_name, file);
+        descriptor = os_open(output_name, CREATE_FLAGS);
+        if (descriptor < 0 && errno == EEXIST && move_older(file)) {
+            descriptor = os_open(output_name, CREATE_FLAGS);
+        }
+    } else {
+        for (unsigned attempt = 1; attempt < ATTEMPTS_MAX; attempt++) {
+            put_own_name(output_name, file, attempt);
+            descriptor = os_open(output_name, CREATE_FLAGS);
+            if (descriptor >= 0 || errno != EEXIST) {
+                break;
+            }
+        }
+    }
+    fill_header(&header);
+    if (descriptor >= 0 &&
+        syscall(SYS_write, (int)descriptor, &header, sizeof header) != sizeof header) {
+        syscall(SYS_close, (int)descriptor);
+        descriptor = -1;
+    }
+    if (descriptor < 0) {
+        output_name[0] = 0;
+    }
+    return descriptor;
+}
+
+/* Bounded: who holds it may be what a signal handler of this thread interrupted. */
+static bool lock(_Atomic uint32_t *word)
+{
+    for (unsigned i = 0; i < 10000; i++) {
+        if (atomic_exchange_explicit(word, 1, memory_order_acquire) == 0) {
+            return true;
+        }
+        syscall(SYS_sched_yield);
+    }
+    return false;
+}
+
+static void unlock(_Atomic uint32_t *word)
+{
+    atomic_store_explicit(word, 0, memory_order_release);
+}
+
+void output_start(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint32_t *mark = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mark == MAP_FAILED) {
+        return;
+    }
+    *mark = 1;
+    if (madvise(mark, page, MADV_WIPEONFORK) != 0) {
+        munmap(mark, page);
+        mark = NULL;
+    }
+    atomic_store_explicit(&shared_mark, mark, memory_order_release);
+}
+
+bool output_is_foreign(void)
+{
+    const uint32_t *mark = atomic_load_explicit(&shared_mark, memory_order_acquire);
+    return mark != NULL && *mark == 0;
+}
+
+bool output_append(const void *frame, size_t bytes)
+{
+    long descriptor;
+    bool fine;
+    if (atomic_load_explicit(&shared_failed, memory_order_relaxed)) {
+        return false;
+    }
+    if (!lock(&shared_opening)) {
+        return false;
+    }
+    if (output_name[0] == 0) {
+        descriptor = create_file();
+    } else {
+        descriptor = os_open(output_name, O_WRONLY | O_APPEND);
+    }
+    unlock(&shared_opening);
+    fine = descriptor >= 0 && syscall(SYS_write, (int)descriptor, frame, bytes) == (long)bytes;
+    if (descriptor >= 0) {
+        syscall(SYS_close, (int)descriptor);
+    }
+    if (!fine) {
+        atomic_store_explicit(&shared_failed, true, memory_order_relaxed);
+    }
+    return fine;
+}
+
+bool output_has_file(void)
+{
+    return output_name[0] != 0;
+}
+
+/* --- modules --- */
+
+static bool is_known(uint64_t site)
+{
+    for (uint32_t i = 0; i < range_count; i++) {
+        if (site - ranges[i].start < ranges[i].end - ranges[i].start) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint64_t read_hex(const char **at)
+{
+    uint64_t value = 0;
+    for (;; (*at)++) {
+        unsigned digit = (unsigned char)**at;
+        digit = digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : digit - '0';
+        if (digit > 15) {
+            return value;
+        }
+        value = value << 4 | digit;
+    }
+}
+
+/* Skips `count` fields and the spaces behind them. */
+static const char *skip_fields(const char *at, unsigned count)
+{
+    while (count-- != 0) {
+        at += strcspn(at, " \n");
+        at += strspn(at, " ");
+    }
+    return at;
+}
+
+/* Turns the lines of /proc/self/maps into those of a MODULES frame, in place; fills `ranges`. */
+static uint32_t keep_modules(char *text)
+{
+    char *to = text;
+    range_count = 0;
+    for (const char *line = text, *after; *line != 0; line = after) {
+        size_t length = strcspn(line, "\n");
+        const char *at = line, *rights = skip_fields(line, 1);
+        const char *offset = skip_fields(rights, 1), *path = skip_fields(offset, 3);
+        uint64_t start = read_hex(&at), end;
+        after = line + length + (line[length] == '\n');
+        at++;
+        end = read_hex(&at);
+        if (rights[2] != 'x' || *path != '/' || range_count == MODULES_MAX) {
+            continue;
+        }
+        ranges[range_count++] = (struct range){start, end};
+        /* What is kept of a line is shorter than the line, so nothing unread is written over. */
+        size_t range_bytes = (size_t)(at - line), offset_bytes = strcspn(offset, " ");
+        size_t path_bytes = (size_t)(line + length - path);
+        memmove(to, line, range_bytes);
+        to += range_bytes;
+        *to++ = ' ';
+        memmove(to, offset, offset_bytes);
+        to += offset_bytes;
+        *to++ = ' ';
+        memmove(to, path, path_bytes);
+        to += path_bytes;
+        *to++ = '\n';
+    }
+    return (uint32_t)(to - text);
+}
+
+/* False: the file knows them already. */
+static bool list_modules(struct encoder *encoder)
+{
+    long length;
+    uint64_t checksum;
+    if (maps_text == NULL) {
+        char *text = mmap(NULL, TRACE_MODULES_MAX, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (text == MAP_FAILED) {
+            return false;
+        }
+        maps_text = text;
+    }
+    length = read_file("/proc/self/maps", maps_text, TRACE_MODULES_MAX - 1);
+    if (length <= 0) {
+        return false;
+    }
+    maps_text[length] = 0;
+    length = (long)keep_modules(maps_text);
+    checksum = trace_checksum(0, maps_text, (size_t)length);
+    if (checksum == maps_checksum) {
+        return false;
+    }
+    maps_checksum = checksum;
+    output_append(encoder->output,
+                  encode_frame(encoder, FRAME_MODULES, maps_text, (uint32_t)length));
+    return true;
+}
+
+bool output_modules(struct encoder *encoder)
+{
+    bool written = false;
+    if (!lock(&shared_listing)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < encoder->shape_count; i++) {
+        if (!is_known(trace_site(encoder->shapes[i]))) {
+            written = list_modules(encoder);
+            break; /* a site that is still in no module is generated code */
+        }
+    }
+    unlock(&shared_listing);
+    return written;
+}
+
+/* --- the process --- */
+
+void output_forked(void)
+{
+    output_parent = (uint64_t)syscall(SYS_getppid);
+    output_name[0] = 0;
+    range_count = 0;
+    maps_checksum = 0;
+    output_start();
+    atomic_store(&shared_opening, 0);
+    atomic_store(&shared_listing, 0);
+}
+
+uint64_t output_resident(void)
+{
+    char text[128] = "", *at = text;
+    uint64_t pages[3] = {0};
+    if (read_file("/proc/self/statm", text, sizeof text - 1) <= 0) {
+        return 0;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        for (; *at >= '0' && *at <= '9'; at++) {
+            pages[i] = pages[i] * 10 + (unsigned)(*at - '0');
+        }
+        at += *at == ' ';
+    }
+    return pages[1] > pages[2] ? (pages[1] - pages[2]) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}

@@ -1,0 +1,39 @@
+/* output.h: the file that the recorder writes. Calls the kernel only by syscall(2), which is no
+ * cancellation point and leaves errno to the caller. */
+#ifndef TRACE_OUTPUT_H
+#define TRACE_OUTPUT_H
+
+#include "encode.h"
+
+/* Where the trace goes (docs/observability/trace.md): FILE for the last program that the process
+ * PID becomes, FILE.<pid> for others. */
+#define OUTPUT_FILE_VARIABLE "HAKTRACE_FILE"
+#define OUTPUT_PID_VARIABLE "HAKTRACE_PID"
+
+/* Whether the environment names a file. */
+bool output_is_wanted(void);
+
+/* Appends a frame. The first makes the file. False: it cannot be written, now or ever again. */
+bool output_append(const void *frame, size_t bytes);
+
+/* Whether something was appended. */
+bool output_has_file(void);
+
+/* Writes a frame of modules if one of the encoder's shapes has a site in no module that the file
+ * names. True: it did so, and the encoder's output is gone. */
+bool output_modules(struct encoder *encoder);
+
+/* This is a fork's child: its file is another one. */
+void output_forked(void);
+
+/* Before the first fork. */
+void output_start(void);
+
+/* Whether this process shares no memory with the one that the file belongs to: it is the child of
+ * a fork that told nobody. */
+bool output_is_foreign(void);
+
+/* Anonymous resident memory of the process in bytes; 0: unknown. */
+uint64_t output_resident(void);
+
+#endif

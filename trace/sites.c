@@ -1,0 +1,74 @@
+/* sites.c: see sites.h. */
+#include "sites.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct module {
+    uint64_t start, end, offset;
+    const char *path; /* in the file, ends at a newline */
+    size_t path_length;
+};
+
+/* One line of a frame; returns what follows it. */
+static const char *read_line(struct sites *sites, const char *line, const char *end)
+{
+    char numbers[64];
+    struct module module;
+    int used = 0;
+    const char *stop = memchr(line, '\n', (size_t)(end - line)), *slash;
+    if (stop == NULL) {
+        return end;
+    }
+    slash = memchr(line, '/', (size_t)(stop - line));
+    if (slash != NULL && (size_t)(slash - line) < sizeof numbers) {
+        memcpy(numbers, line, (size_t)(slash - line));
+        numbers[slash - line] = 0;
+        if (sscanf(numbers, "%" SCNx64 "-%" SCNx64 " %" SCNx64 "%n", &module.start, &module.end,
+                   &module.offset, &used) == 3) {
+            struct module *more = realloc(sites->modules, (sites->count + 1) * sizeof *more);
+            if (more != NULL) {
+                while (slash > line && memchr(slash, '/', (size_t)(stop - slash)) != NULL) {
+                    slash = (const char *)memchr(slash, '/', (size_t)(stop - slash)) + 1;
+                }
+                module.path = slash;
+                module.path_length = (size_t)(stop - slash);
+                sites->modules = more;
+                sites->modules[sites->count++] = module;
+            }
+        }
+    }
+    return stop + 1;
+}
+
+void sites_read(struct sites *sites, const struct trace_file *file)
+{
+    *sites = (struct sites){0};
+    for (size_t i = 0; i < file->frame_count; i++) {
+        const struct trace_frame *frame = file->frames[i];
+        const char *at = (const char *)frame_payload(frame), *end = at + frame->payload_bytes;
+        while (frame->type == FRAME_MODULES && at < end) {
+            at = read_line(sites, at, end);
+        }
+    }
+}
+
+void site_name(const struct sites *sites, uint64_t site, char *text, size_t room)
+{
+    for (size_t i = sites->count; i-- > 0;) {
+        const struct module *module = &sites->modules[i];
+        if (site - module->start < module->end - module->start) {
+            snprintf(text, room, "%.*s+0x%" PRIx64, (int)module->path_length, module->path,
+                     site - module->start + module->offset);
+            return;
+        }
+    }
+    snprintf(text, room, "0x%" PRIx64, site);
+}
+
+void sites_free(struct sites *sites)
+{
+    free(sites->modules);
+}

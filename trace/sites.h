@@ -1,0 +1,18 @@
+/* sites.h: names a call site: the module it is in and the offset there. */
+#ifndef TRACE_SITES_H
+#define TRACE_SITES_H
+
+#include "decode.h"
+
+struct sites {
+    struct module *modules;
+    size_t count;
+};
+
+/* From the frames of modules; a later frame wins. */
+void sites_read(struct sites *sites, const struct trace_file *file);
+/* "libfoo.so+0x1234", or the address where it is in no module. `text` has `room` bytes. */
+void site_name(const struct sites *sites, uint64_t site, char *text, size_t room);
+void sites_free(struct sites *sites);
+
+#endif
