@@ -14,6 +14,9 @@ FIELDS = ("samples", "allocated_count", "allocated_bytes", "freed_count", "freed
 PROCESSES_MAX = 100  # the largest of a file; the page says how many it leaves out
 SITES_LIVE_MAX, SITES_ALLOCATED_MAX = 150, 50  # rows of the table: by live bytes, and further ones by allocated bytes
 NO_STACK = "unknown (no stack)"
+CUT_STACK = "outer frames cut"  # stands for the outermost frames of a stack that is deeper than a profile's stacks
+STARTS = {"_start", "clone", "__clone", "clone3", "__clone3"}  # nothing calls these
+CUT_DEPTH = 56  # a profile has 64 frames a stack, those of the allocator among them
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # has no place in a page
 
 
@@ -75,16 +78,29 @@ class Tables:
             number = self.known[frame] = self.frames.of((function, frame.line, of(label)))
         return number
 
-    def no_stack(self):
+    def no_frame(self, name):
         of = self.texts.of
-        function = self.functions.of((of(NO_STACK), of(""), of("")))
-        return self.frames.of((function, 0, of(NO_STACK)))
+        function = self.functions.of((of(name), of(""), of("")))
+        return self.frames.of((function, 0, of(name)))
+
+
+def paths_of(profile, tables):
+    """[(numbers of the frames, outermost first, sums)], sorted."""
+    outermost = STARTS | {stack.frames[-1].function for stack in profile.stacks if 0 < len(stack.frames) < CUT_DEPTH}
+    paths = []
+    for stack in profile.stacks:
+        path = tuple(map(tables.frame, reversed(stack.frames)))
+        if not path:
+            path = (tables.no_frame(NO_STACK),)
+        elif len(path) >= CUT_DEPTH and stack.frames[-1].function not in outermost:
+            path = (tables.no_frame(CUT_STACK), *path)
+        paths.append((path, stack.sums))
+    return sorted(paths, key=lambda pair: pair[0])
 
 
 def profile_data(profile, tables):
-    """The stacks, outermost frame first and sorted, each without the frames that it shares with the one before."""
-    stacks = sorted(((tuple(map(tables.frame, reversed(stack.frames))) or (tables.no_stack(),), stack.sums)
-                     for stack in profile.stacks), key=lambda pair: pair[0])
+    """The stacks, each without the frames that it shares with the one before."""
+    stacks = paths_of(profile, tables)
     kept, added, frames, before = [], [], [], ()
     for path, _ in stacks:
         shared = 0
@@ -118,7 +134,7 @@ def sparkline(moments, height, width):
     points = [f"{width * (span - ago) / span:.1f},{1 + (height - 2) * (1 - held / most):.1f}" for ago, held in moments]
     said = "; ".join(f"{time_in_words(ago)} before: {in_words(held)}" if ago else f"at the end: {in_words(held)}"
                      for ago, held in moments)
-    return (f'<svg class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
+    return (f'<svg class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img">'
             f'<title>{escape(said)}</title><polygon points="0,{height} {" ".join(points)} {width},{height}"/>'
             f'<polyline points="{" ".join(points)}"/></svg>')
 
@@ -170,8 +186,9 @@ def site_row(profile, site, totals):
     sum_of = {name: site.total(name) for name in FIELDS}
     live, count = sum_of["live_bytes"], sum_of["live_count"]
     share = 100 * live / totals["live_bytes"] if totals["live_bytes"] else 0
-    cells = [site_name(site), cell(in_words(live), live),
-             cell(f'<span class="bar"><i style="width:{share:.1f}%"></i></span>{percent(live, totals["live_bytes"])}', live),
+    bar = f'<span class="bar"><i style="width:{share:.1f}%"></i></span>'
+    cells = [site_name(site),
+             cell(f'{in_words(live)}<small>{bar}<span class="share">{percent(live, totals["live_bytes"])}</span></small>', live),
              cell(f"{count:,}", count), mean_cell(live, count, mean_size), mean_cell(sum_of["live_age_ms"], count, time_in_words)]
     if profile.history_ago_ms:
         moments = moments_of(profile, site.history, live)
@@ -195,20 +212,20 @@ def sites_table(profile, totals):
     shown += [site for site in by_allocated[:SITES_ALLOCATED_MAX] if (site.label(), site.frame) not in names]
     if not shown:
         return ""
-    heads = [("site", "Function and place in the source that allocates. Frames of the C++ library are left out.", "2"),
-             ("in use", "Bytes in blocks that are not freed."), ("share", "Share of all bytes in use."),
+    heads = [("site", "Function and place in the source that allocates. Frames of the C++ library are left out."),
+             ("in use", "Bytes in blocks that are not freed, and their share of all bytes in use."),
              ("blocks", "Blocks that are not freed."), ("mean size", "Of the blocks in use."),
              ("mean age", "Of the blocks in use.")]
     if profile.history_ago_ms:
         heads.append(("growth", f"Bytes in use over the last {time_in_words(profile.history_ago_ms[0])}, and how they changed in the "
                                 "second half of that time."))
-    heads += [("allocated", "Bytes of all allocations."), ("allocations", ""), ("mean life", "Of the freed blocks."),
+    heads += [("allocated", "Bytes of all allocations."), ("allocations", "Number of all allocations."), ("mean life", "Of the freed blocks."),
               ("freed by others", "Share of the freed blocks that another thread freed than the one that allocated."),
               ("samples", "Few samples make a rough estimate: with 4 it is within about 50 %, with 100 within about 10 %.")]
-    head = "".join(f'<th scope="col" title="{escape(note[0])}"{" aria-sort=descending" if name == "in use" else ""}>'
-                   f"<button type=button>{name}</button></th>" for name, *note in heads)
+    head = "".join(f'<th scope="col" title="{escape(note)}"{" aria-sort=descending" if name == "in use" else ""}>'
+                   f"<button type=button>{name}</button></th>" for name, note in heads)
     gap = "<td></td>" if profile.history_ago_ms else ""
-    foot = (f"<td>all {len(by_allocated):,} sites</td><td>{in_words(totals['live_bytes'])}</td><td></td>"
+    foot = (f"<td>all {len(by_allocated):,} sites</td><td>{in_words(totals['live_bytes'])}</td>"
             f"<td>{totals['live_count']:,}</td><td></td><td></td>{gap}<td>{in_words(totals['allocated_bytes'])}</td>"
             f"<td>{totals['allocated_count']:,}</td><td></td><td></td><td>{totals['samples']:,}</td>")
     left = len(by_allocated) - len(shown)
@@ -265,7 +282,7 @@ def chooser(profiles):
 
 
 def facts(profiles, left_out):
-    said = f"{len(profiles) + left_out:,} processes wrote this profile" if len(profiles) + left_out > 1 else \
+    said = f"{len(profiles) + left_out:,} processes wrote into this profile" if len(profiles) + left_out > 1 else \
         escape(profiles[0].program or "unknown program")
     return said + (f". The page shows the {len(profiles)} that allocated most." if left_out else "")
 
