@@ -16,7 +16,7 @@ MEASURES = {
     "live": ("live_bytes", "live_count", "in use"),
     "allocated": ("allocated_bytes", "allocated_count", "allocated in all"),
 }
-SUSPECT_MOMENTS = 4  # a site is named as a suspect if it grew between all of at least so many moments
+SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
 LIBRARY = re.compile(r"^(std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
 
 
@@ -86,12 +86,13 @@ class Site:
         return f"{self.frame.label()} ({self.frame.place()})" if self.frame else "unknown (no stack)"
 
     def only_grows(self):
-        """More at each moment since the site's first block, by more than the noise of a few samples."""
+        """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
         moments = self.history + [self.total("live_bytes")]
         while moments and moments[0] == 0:
             del moments[0]
-        growing = all(later > earlier for earlier, later in zip(moments, moments[1:]))
-        return growing and len(moments) >= SUSPECT_MOMENTS and self.total("samples_live") >= SUSPECT_MOMENTS
+        steps = [later - earlier for earlier, later in zip(moments, moments[1:])]
+        grown = sum(step > 0 for step in steps)
+        return len(moments) >= SUSPECT_MOMENTS and min(steps) >= 0 and grown >= 0.75 * len(steps)
 
 
 def sites_of(profile, measure):
@@ -137,7 +138,7 @@ def print_leaks(profile, arguments):
         return
     suspects = [site for site in sites if site.only_grows()]
     if suspects:
-        print("\nSuspects: these sites held more at each moment of the run.")
+        print("\nSuspects: these sites grew all through the run.")
         for site in suspects[:arguments.sites]:
             print_site(site, "live_bytes", "live_count", total, True)
             print(f"{'':22}over time: " + ", ".join(in_words(held) for held in site.history[-5:] if held)
@@ -189,11 +190,12 @@ def show(profiles, arguments):
 def run_program(words, arguments, path):
     """Runs the program; its exit status."""
     period = arguments.period or ("16k" if arguments.leaks else None)
-    command = [str(Path(__file__).parents[2] / "hakmem"), "run", "--quiet", "--set", f"profile_file={path}"]
+    command = [str(Path(__file__).parents[2] / "hakmem"), "run", "--quiet"]
     if period:
         command += ["--set", f"sample_bytes={parse_period(period)}"]
     preload = os.environ.get("LD_PRELOAD", "")
-    environment = os.environ | {"LD_PRELOAD": f"{preload} libgcc_s.so.1".strip()}  # the unwinder, for C programs
+    environment = os.environ | {"HAKMEM_PROFILE_FILE": path,
+                                "LD_PRELOAD": f"{preload} libgcc_s.so.1".strip()}  # the unwinder, for C programs
     try:
         return subprocess.run(command + ["--"] + words, env=environment, check=False).returncode
     except KeyboardInterrupt:
@@ -207,10 +209,11 @@ def profile_program(words, arguments):
         if arguments.output:
             open_output(path, "w").close()
         status = run_program(words, arguments, path)
-        if not os.path.exists(path):  # the launcher has said why, or the program was killed
+        if not os.path.exists(path) or os.path.getsize(path) == 0:  # the launcher has said why, or the program was killed
             if status in (125, 126, 127):
                 return status
-            raise Refusal("the program wrote no profile: it was killed, or it ended by _exit", 1)
+            raise Refusal("the program wrote no profile: it was killed, or it ended by _exit",
+                          128 - status if status < 0 else status or 1)
         sys.stdout.flush()
         show(read_profiles(path), arguments)
         return status if status >= 0 else 128 - status

@@ -84,7 +84,8 @@ static struct sample_record **samples_bucket(uintptr_t address)
 static bool samples_grow(void)
 {
     size_t count = samples_buckets_count == 0 ? SAMPLES_BUCKETS_START : 2 * samples_buckets_count;
-    struct sample_record **old = samples_buckets, **grown = samples_map(count * sizeof *grown);
+    struct sample_record **old = samples_buckets,
+                         **grown = samples_map(count * sizeof(struct sample_record *));
     size_t old_count = samples_buckets_count;
     if (grown == NULL) {
         return false;
@@ -100,8 +101,9 @@ static bool samples_grow(void)
         }
     }
     if (old_count != 0) {
-        hak__os_discard(old, old_count * sizeof *old);
-        atomic_store_relaxed(&shared_samples_bytes, shared_samples_bytes - old_count * sizeof *old);
+        hak__os_discard(old, old_count * sizeof(struct sample_record *));
+        atomic_store_relaxed(&shared_samples_bytes,
+                             shared_samples_bytes - old_count * sizeof(struct sample_record *));
     }
     return true;
 }
