@@ -39,6 +39,10 @@ def percent(part, whole):
     return f"{100 * part / whole:.1f} %" if whole else "–"
 
 
+def blocks(count):
+    return f"{count:,} block{'' if count == 1 else 's'}"
+
+
 def tidy_path(path):
     return os.path.normpath(path) if path else ""
 
@@ -236,14 +240,15 @@ def sites_table(profile, totals):
 
 def cards(profile, totals):
     live, count = totals["live_bytes"], totals["live_count"]
-    figures = [("in use", in_words(live), f"in {count:,} blocks", "live_bytes", live),
+    figures = [("in use", in_words(live), f"in {blocks(count)}", "live_bytes", live),
                ("mean block in use", mean_size(live / count) if count else "–",
                 f"{time_in_words(totals['live_age_ms'] / count)} old on average" if count else "", "live_count", count),
-               ("allocated in all", in_words(totals["allocated_bytes"]), f"in {totals['allocated_count']:,} blocks",
+               ("allocated in all", in_words(totals["allocated_bytes"]), f"in {blocks(totals['allocated_count'])}",
                 "allocated_bytes", totals["allocated_bytes"]),
                ("mean life of freed blocks",
                 time_in_words(totals["lifetime_ms"] / totals["freed_count"]) if totals["freed_count"] else "–",
-                f"{percent(totals['freed_remote_count'], totals['freed_count'])} freed by another thread",
+                f"{percent(totals['freed_remote_count'], totals['freed_count'])} freed by another thread" if totals["freed_count"]
+                else "nothing was freed",
                 "freed_count", totals["freed_count"]),
                ("samples", f"{totals['samples']:,}", f"of {len(profile.stacks):,} call stacks", "samples", totals["samples"])]
     shown = "".join(f'<div class="card" data-{key.replace("_", "-")}="{value}"><small>{name}</small><b>{text}</b><small>{note}</small></div>'
@@ -261,9 +266,10 @@ def headline(profile, totals):
     program = escape(os.path.basename(profile.program) or "an unknown program")
     if not profile.stacks:
         return f"<b>No block of {program} was sampled.</b> The program allocated too little, or sampling was off."
+    sampled = f"hakmem sampled about one block in every {profile.period:,} bytes that the program allocated." if profile.period \
+        else "hakmem sampled some blocks; sampling was off when the profile was written."
     return (f"<b>About {in_words(totals['live_bytes'])} were in use in {program}, process {profile.pid}, when this profile was "
-            f"written.</b> hakmem sampled about one block in every {profile.period:,} bytes that the program allocated. All "
-            "figures are estimates from these samples.")
+            f"written.</b> {sampled} All figures are estimates from these samples.")
 
 
 def section(profile, number):

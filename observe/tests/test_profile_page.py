@@ -174,6 +174,11 @@ class Pages(unittest.TestCase):
         self.assertIn("@@data@@ @@title@@ \\1", data["texts"])
         self.assertIn(html.escape(clean), page)
 
+    def test_sampling_was_stopped(self):
+        page = profile_page.render([dataclasses.replace(small_profile(), period=0)], "t")
+        self.assertIn("sampling was off when the profile was written", page)
+        self.assertNotIn("every 0 bytes", page)
+
     def test_nothing_sampled(self):
         page = profile_page.render([Profile("", 80, 0, [], [])], "t")
         self.check_form(page)
@@ -240,12 +245,15 @@ class Browser(unittest.TestCase):
 
     def test_totals(self):
         for profile in [small_profile(), evil_profile()]:
-            for measure in MEASURES:
-                for order in ["start", "site"]:
-                    for unit in ["function", "line"]:
-                        with self.subTest(measure=measure, order=order, unit=unit):
-                            dom = self.dom([profile], f"#measure={measure}&order={order}&unit={unit}")
-                            self.assertEqual(self.drawn(dom)["total"], profile.total(measure))
+            self.dom([profile], script="""const found = {};
+                for (const measure of ["live_bytes", "live_count", "allocated_bytes", "allocated_count"])
+                  for (const order of ["start", "site"])
+                    for (const unit of ["function", "line"]) {
+                      set("measure", measure); set("order", order); set("unit", unit);
+                      (found[measure] ??= []).push(Number(flames.dataset.total));
+                    }
+                note("found", JSON.stringify(found));""")
+            self.assertEqual(json.loads(self.noted["found"]), {measure: [profile.total(measure)] * 4 for measure in MEASURES})
 
     def test_boxes(self):
         profile = small_profile()
