@@ -29,9 +29,13 @@ def escape(text):
 
 
 def time_in_words(ms):
-    for size, digits, unit in ((1000, 0, "ms"), (60_000, 1, "s"), (3_600_000, 1, "min"), (86_400_000, 1, "h")):
-        if ms < size:
-            return f"{ms / {'ms': 1, 's': 1000, 'min': 60_000, 'h': 3_600_000}[unit]:.{digits}f} {unit}"
+    if ms < 1:
+        return "under 1 ms"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    for below, one, unit in ((60_000, 1000, "s"), (3_600_000, 60_000, "min"), (86_400_000, 3_600_000, "h")):
+        if ms < below:
+            return f"{ms / one:.1f} {unit}"
     return f"{ms / 86_400_000:.1f} days"
 
 

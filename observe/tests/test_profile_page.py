@@ -203,7 +203,7 @@ class Pages(unittest.TestCase):
 
     def test_words(self):
         self.assertEqual([profile_page.time_in_words(ms) for ms in [0, 999, 1000, 59_900, 60_000, 3_600_000, 864_000_000]],
-                         ["0 ms", "999 ms", "1.0 s", "59.9 s", "1.0 min", "1.0 h", "10.0 days"])
+                         ["under 1 ms", "999 ms", "1.0 s", "59.9 s", "1.0 min", "1.0 h", "10.0 days"])
         self.assertEqual(profile_page.short_path("/a/b/c/d.c"), "…/c/d.c")
         self.assertEqual(profile_page.short_path("src/d.c"), "src/d.c")
 
