@@ -215,6 +215,8 @@ endforeach()
 find_program(BASH bash REQUIRED)
 hakmem_register(library check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_library.sh"
     $<TARGET_FILE:hakmem_shared>)
+hakmem_register(probes check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_probes.sh" "${CMAKE_STRIP}"
+    $<TARGET_FILE:hakmem_shared> $<TARGET_FILE:override_names_static>)
 if(HAKMEM_LEVEL EQUAL 0 AND HAKMEM_UNITY)
     string(REGEX MATCH "^[0-9]+" compiler_major "${CMAKE_C_COMPILER_VERSION}")
     string(TOLOWER "${CMAKE_C_COMPILER_ID}-${compiler_major}" compiler)
@@ -228,7 +230,7 @@ endif()
 
 # The tree itself: once, not in every form.
 if(HAKMEM_CHECKS)
-    foreach(kind model programs launcher packaging protocol)
+    foreach(kind model programs launcher packaging protocol probes)
         file(GLOB scripts CONFIGURE_DEPENDS "${tests_directory}/${kind}/*.sh")
         foreach(script IN LISTS scripts)
             hakmem_test_name(${script} name)

@@ -4,6 +4,7 @@
 #define HAK_UNITY 1
 #define _GNU_SOURCE 1
 
+#include "base/exponential.c"
 #include "base/text.c"
 
 #include "os/cgroup.c"
@@ -36,10 +37,12 @@
 #include "slab/slab_remote.c"
 
 #include "large/emergency.c"
+#include "large/sampled.c"
 #include "large/span.c"
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
+#include "large/whale_list.c"
 #include "large/whale_registry.c"
 
 #include "cache/flush.c"
@@ -52,6 +55,7 @@
 #include "heap/heartbeat.c"
 #include "heap/limit.c"
 #include "heap/metadata.c"
+#include "heap/sampling.c"
 #include "heap/start.c"
 #include "heap/thread.c"
 
@@ -62,7 +66,13 @@
 #include "control/report_writer.c"
 #include "control/scavenger.c"
 
+#include "observe/heap_look.c"
+#include "observe/heap_map.c"
+#include "observe/heap_map_file.c"
 #include "observe/observer.c"
+#include "observe/profile.c"
+#include "observe/samples.c"
+#include "observe/stacks.c"
 
 #include "front/aligned.c"
 #include "front/free.c"

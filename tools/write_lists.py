@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md and docs/counters.md from the tables in the code.
+"""Writes docs/options.md, docs/counters.md and docs/observability/probes.md from the tables in the code.
 
 Usage: write_lists.py          writes them
-       write_lists.py --check  says which one is out of date, and which counter nothing counts, status 1
+       write_lists.py --check  says which one is out of date, which counter nothing counts and which probe
+                               stands nowhere, status 1
 """
 import re
 import sys
@@ -17,7 +18,7 @@ NEVER = "never"
 OPTIONS_PAGE = """\
 # Run options
 
-`tools/write_lists.py` writes this page from the tables in `src/core/options.c`.
+`tools/write_lists.py` writes this page from the tables in `src/core/options_table.h`.
 
 An option is an environment variable: `HAKMEM_` and the name in capitals. hakmem reads all options once, when the
 process starts. With the launcher, write `./hakmem run --set purge_delay_ms=100 -- PROGRAM`.
@@ -88,6 +89,74 @@ is an allocation of 64 KiB to 2 MiB. A huge allocation is larger; the code calls
 {table}
 """
 
+PROBES_PAGE = """\
+# Probes
+
+`tools/write_lists.py` writes this page from the table in `src/base/probe.h`.
+
+Probes show single events of a running process: which thread got memory from the OS, and from where in the program.
+They need no option, no restart and no other build. bpftrace, perf, SystemTap and gdb know them as USDT probes.
+
+A probe is one `nop` in a slow path of hakmem. The fast paths of malloc and free have none. While nobody listens, a
+probe costs this `nop`, up to five instructions that bring its arguments into registers, and no memory. A tool that
+listens replaces the `nop` with a trap. Each hit then enters the kernel, and with gdb it stops the process.
+
+## The probes
+
+Each argument is an unsigned number of 8 bytes. bpftrace calls them `arg0`, `arg1` and so on, gdb `$_probe_arg0`.
+
+| probe | arguments | fires when |
+|---|---|---|
+{table}
+
+- Names with `bytes`, and `alignment`, are in bytes. `objects` is a count. An `address` is the start of `bytes` bytes.
+- `heap` is the id of a heap in the report.
+- `object_bytes` is the object size of the class. The `objects` of a refill include the one that malloc returns.
+- `error` is an errno: 12 (ENOMEM), or 17 (EEXIST) if the addresses are taken and hakmem tries others.
+- `flags` are the flags of mremap. With bit 2 (`MREMAP_FIXED`), the new addresses were mapped already. With bit 4
+  (`MREMAP_DONTUNMAP`), the old addresses stay mapped.
+- `state` says what the thread is doing: the sum of the `INSIDE_` bits in `src/core/gate.h`. 0 means that another
+  thread's fork takes long.
+
+The probes agree with the report. Refills fire as often as the four refill counters say together. The flushed objects
+add up to `free_flushed_objects`. Mapped bytes less unmapped bytes, changed by `remap`, are the sum of `bytes_mapped`
+and `bytes_metadata`. `tests/probes` checks this with gdb and with bpftrace.
+
+## Which file has them
+
+The probes are in the file that hakmem's code is in: `libhakmem.so`, or a program that is linked with `libhakmem.a`.
+
+    lib=$(grep -om1 '/.*libhakmem[^ ]*' /proc/PID/maps)   # preloaded or linked with the shared library
+    lib=$(readlink /proc/PID/exe)                         # linked with the archive
+    readelf -n $lib                                       # lists the probes
+
+`strip` keeps the probes. llvm-strip needs the option `--keep-section=.note.stapsdt`.
+
+## bpftrace
+
+bpftrace needs root. Add `-p PID` for one process that runs already. Without it, bpftrace shows all processes that use
+the file, also those that start later.
+
+{bpftrace}
+
+## perf
+
+perf needs root and tracefs, which is usually at /sys/kernel/tracing.
+
+    perf buildid-cache --add $lib
+    perf probe sdt_hakmem:map
+    perf record -e sdt_hakmem:map -g -p PID -- sleep 10
+
+## gdb
+
+gdb needs no root for your own processes. It stops the process at each hit, so do not use it on a service. This command
+prints the next mapping and who asked for it:
+
+    gdb -p PID -ex 'break -probe-stap hakmem:map' -ex continue -ex 'print $_probe_arg1' -ex backtrace
+
+`info probes stap hakmem` in gdb lists the probes.
+"""
+
 
 def table(path, macro):
     """The X(...) entries of a macro as lists of their top-level arguments."""
@@ -136,7 +205,7 @@ def shown(kind, place, profile, knobs):
 def options():
     by_profile = dict(profiles())
     rows, advices = [], []
-    for kind, name, place, help_text, advice in table("src/core/options.c", "OPTIONS"):
+    for kind, name, place, help_text, advice in table("src/core/options_table.h", "OPTIONS"):
         values = " | ".join(shown(kind, place, profile, knobs) for profile, knobs in by_profile.items())
         rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} |")
         advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)
@@ -153,6 +222,29 @@ def counters():
     return COUNTERS_PAGE.format(table="\n".join(rows))
 
 
+def probes():
+    """For each probe: provider, name, arguments, when it fires, and an example for bpftrace."""
+    text = (ROOT / "src/base/probe.h").read_text()
+    body = re.search(r"#define HAK_PROBES\(.*?[^\\]\n", text, re.S).group(0).replace("\\\n", " ")
+    for entry in re.finditer(r'X\d\((\w+), (\w+), ([\w, ]+), +("[^"]*"(?: +"[^"]*")*), +"([^"]*)"\)', body):
+        provider, name, arguments, text, action = entry.groups()
+        yield provider, name, arguments.split(", "), " ".join(text.replace('"', " ").split()), action
+
+
+def probe_page():
+    rows, bpftrace = [], []
+    for provider, name, arguments, text, action in probes():
+        rows.append(f"| {provider}:{name} | {', '.join(arguments)} | {text} |")
+        bpftrace.append(f"    bpftrace -e 'usdt:'$lib':{provider}:{name} {{ {action} }}'")
+    return PROBES_PAGE.format(table="\n".join(rows), bpftrace="\n".join(bpftrace))
+
+
+def fired_nowhere():
+    code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.c*"))
+    names = (f"probe_{provider}_{name}" for provider, name, *_ in probes())
+    return [name for name in names if not re.search(rf"\b{name}\(", code)]
+
+
 def counted_by_nothing():
     code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.c*"))
     names = (name for name, _, _ in table("src/core/counters.h", "HAK_COUNTERS"))
@@ -164,15 +256,20 @@ def main():
     if sys.argv[1:] and not check:
         sys.exit("write_lists: unknown argument; see the head of this file")
     stale = False
-    for name, text in (("docs/options.md", options()), ("docs/counters.md", counters())):
+    pages = {"docs/options.md": options(), "docs/counters.md": counters(), "docs/observability/probes.md": probe_page()}
+    for name, text in pages.items():
         path = ROOT / name
         if not check:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
             print(f"{name} is out of date: run tools/write_lists.py")
             stale = True
     for name in counted_by_nothing() if check else []:
         print(f"src/core/counters.h: nothing counts {name}")
+        stale = True
+    for name in fired_nowhere() if check else []:
+        print(f"src/base/probe.h: nothing calls {name}")
         stale = True
     sys.exit(1 if stale else 0)
 

@@ -7,7 +7,7 @@ import sys
 
 from .processes import Refusal, STATUS_USAGE
 
-COMMANDS = ("stat", "top", "metrics", "observe")
+COMMANDS = ("stat", "top", "metrics", "observe", "profile")
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,7 +25,13 @@ def run(words):
     parser = Parser(prog=f"./hakmem {words[0]}", description=module.__doc__.partition(": ")[2],
                     allow_abbrev=False)
     module.add_arguments(parser)
-    return module.run(parser.parse_args(words[1:])) or 0
+    words, program = words[1:], []
+    if getattr(module, "RUNS_PROGRAMS", False) and "--" in words:
+        end = words.index("--")
+        words, program = words[:end], words[end + 1:]
+    arguments = parser.parse_args(words)
+    arguments.program = program
+    return module.run(arguments) or 0
 
 
 def main():

@@ -1,33 +1,41 @@
-/* cache.h: the thread cache: one bin per class for the fast paths, and the buffer of remote frees.
+/* cache.h: the thread cache: one bin for each size class, and the buffer of remote frees.
  *
- *   malloc <- bin.head
- *   free   -> bin.head, when the object's slab is its heap's
- *          -> bin.head, when it is another's, its class has lines of its own and there is room
- *          -> remote entry -> the slab's remote word, when it is another's (remote.c)
- *   bin empty:  slabs -> bin (refill.c); or other heaps' slabs, of a class with lines of its own
- *   bin full:   the last freed -> slabs (flush.c)
+ *   malloc <- bin
+ *   free   -> bin, if the object belongs to a slab of this thread's heap
+ *          -> bin, if it belongs to another heap, its class has own lines, and the bin has room
+ *          -> remote entry -> the slab's remote word, for all other objects of slabs (remote.c)
+ *   bin empty:  slabs of this heap -> bin (refill.c)
+ *               or, if the class has own lines: slabs of another heap -> bin
+ *   bin full:   bin -> slabs, for the objects that were freed last (flush.c)
  *
- * A bin of small objects holds those of slabs its heap owns only, so as long as a heap has one
- * thread no two threads are handed parts of one cache line. Objects that share no line stay with
- * whoever freed them, in whose processor's caches they are (docs/decisions/0029).
+ * Own lines: objects of classes above 1,040 bytes share no cache line with other objects. Such an
+ * object stays with the thread that freed it, whose processor has it in its caches
+ * (docs/decisions/0029). Bins of smaller objects hold only objects of this thread's heap. So while
+ * the heap has one thread, no other thread gets a part of a cache line that this thread uses.
  *
  * How large bins and refills are (docs/design/cache.md says why):
  *   1. The limit of a bin is 0 until its first overflow, which makes it 2 KiB of objects.
- *   2. An overflow doubles the limit if there was a refill since the overflow before, up to
- *      HAKMEM_BIN_BYTES (a quarter for objects to 1 KiB) and while the budgets last.
- *   3. A refill brings 1 KiB of objects, and each further one without an overflow between twice as
- *      many, to 32 KiB; or as many as the limit, if that is more.
- *   4. An overflow returns the objects that were freed last to their slabs: 24 at most, 4 above
- *      1 KiB; all of them if there is no budget for a limit.
- *   5. A class without a slow operation in half a purge delay returns all its objects, and begins
+ *   2. An overflow doubles the limit if there was a refill since the previous overflow. The largest
+ *      limit is HAKMEM_BIN_BYTES, or a quarter of it for objects up to 1 KiB, as far as the budgets
+ *      allow.
+ *   3. The first refill brings at most 1 KiB of objects. Each further refill may bring twice as
+ *      much, up to 32 KiB. An overflow sets this back to 1 KiB. If the limit of the bin is larger,
+ *      a refill may bring as many objects as the limit.
+ *   4. If the bin still exceeds its limit, the overflow returns the objects that were freed last to
+ *      their slabs: at most 24, or 4 if they are above 1 KiB. If there is no budget for a limit, it
+ *      returns all objects of the bin.
+ *   5. A class without a slow operation in half a purge delay returns all its objects and begins
  *      again with rule 1.
+ * A number of bytes means as many objects as fit into it, but at least BIN_OBJECTS_MIN and at most
+ * BIN_OBJECTS_MAX.
  *
- * A limit is charged to the budgets of the thread and the process: its bytes and one slab, because
- * a single cached object keeps its slab. 400 idle threads with two objects in each of 100 bins held
- * 2.9 GB (measured) in 3 MB of objects when each had slabs of its own.
+ * Budgets: the thread and the process each have one. Both are charged the bytes of a limit and one
+ * slab, because a single cached object keeps its slab from being given back. Measured: 400 idle
+ * threads with slabs of their own and two objects in each of 100 bins hold 2.9 GB for 3 MB of
+ * objects.
  *
- * Written by the owner thread only, flush and trim under its heap's lock; counts are read relaxed
- * by reports.
+ * Locks: only the owner thread, whose cache it is, writes to a cache. Overflow, flush and trim also
+ * need the lock of its heap. Reports read the counts without a lock.
  */
 #ifndef HAK_CACHE_CACHE_H
 #define HAK_CACHE_CACHE_H
@@ -40,13 +48,14 @@ struct bin {
     uint32_t limit; /* objects */
 };
 
-/* Objects of one slice. By slice and not by slab, because the slice follows from the address: the
- * slab's metadata, which its owner writes, is then looked at once a batch and not at every free. */
+/* Freed objects of one slice. The entries go by slice, not by slab, because the slice follows from
+ * the address alone. So a free does not read the slab's metadata, which other threads write. Only
+ * the sending of a batch reads it. */
 struct remote_entry {
     struct object *head;
-    uint32_t link; /* slice + 1, 0: empty */
-    uint16_t tail; /* of the list: granules from the slice's start */
-    uint8_t limit; /* objects; a full entry is sent */
+    uint32_t link; /* slice + 1; 0: the entry is empty */
+    uint16_t tail; /* the list's last object: granules from the slice's start */
+    uint8_t limit; /* objects; an entry that reaches it is sent */
     uint8_t room;  /* limit - objects in the list */
 };
 
@@ -54,7 +63,8 @@ HAK_STATIC_ASSERT(sizeof(struct remote_entry) == 16, "four are a cache line");
 HAK_STATIC_ASSERT(SLICE_SIZE / OBJECT_ALIGNMENT <= UINT16_MAX, "a tail is 16 bits");
 HAK_STATIC_ASSERT(REMOTE_OBJECTS_MAX <= UINT8_MAX, "a limit is 8 bits");
 
-/* Objects in it. Any thread; exact for the owner thread, or while that is at rest. */
+/* Objects in the entry. Any thread; exact for the owner thread, or while the owner thread does not
+ * run. */
 HAK_INLINE uint32_t remote_count(const struct remote_entry *entry)
 {
     uint32_t limit = atomic_load_relaxed(&entry->limit), room = atomic_load_relaxed(&entry->room);
@@ -62,19 +72,18 @@ HAK_INLINE uint32_t remote_count(const struct remote_entry *entry)
 }
 
 struct cache {
-    uint32_t key;           /* = slabs->key; read by free */
-    int32_t countdown;      /* bytes that malloc hands out before it takes the slow door */
-    struct slab_set *slabs; /* of the heap that this thread draws from */
-    uint64_t charged;       /* bytes the limits may cost, slabs they hold included */
-    struct slab_set
-        *lagging; /* an owner that a batch was sent to and that does not drain; NULL: none */
-    uint32_t remote_waiting; /* entries that are not empty, at most REMOTE_WAITING_MAX */
-    uint32_t remote_hand;    /* the entry after the last that was sent for being one too many */
-    /* No bin lies across two cache lines. bins[0] stays empty: malloc(0) takes the slow door. */
+    uint32_t key;             /* = slabs->key; read by free */
+    int32_t countdown;        /* bytes that malloc hands out before it takes the slow path */
+    struct slab_set *slabs;   /* of the heap that this thread draws from */
+    uint64_t charged;         /* the sum of the charges of all bin limits, in bytes */
+    struct slab_set *lagging; /* an owner that leaves its notifications unread; NULL: none */
+    uint32_t remote_waiting;  /* entries that are not empty, at most REMOTE_WAITING_MAX */
+    uint32_t remote_hand;     /* if too many entries wait, the search for one to send begins here */
+    /* No bin lies across two cache lines. bins[0] stays empty, so malloc(0) takes the slow path. */
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
-    uint8_t refills[CLASS_COUNT]; /* since the last overflow, until one may bring 32 KiB */
-    bool active[CLASS_COUNT];     /* slow operation since the last trim */
-    struct counters counters;     /* what this thread does without the heap's lock, or with it */
+    uint8_t refills[CLASS_COUNT]; /* since the last overflow or flush, up to 32 KiB (rule 3) */
+    bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
+    struct counters counters;     /* events of this thread; no lock guards them */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
@@ -83,66 +92,72 @@ HAK_INLINE uint32_t bin_count(const struct bin *bin)
     return bin->limit - (uint32_t)bin->room;
 }
 
-/* A bin takes as many bytes as one tiny class is larger than the one before: a tiny size, rounded
- * up, is the offset of its bin, which saves the fast path a shift. */
+/* The bytes of a bin equal the step between two tiny classes. So a tiny size, rounded up to its
+ * class, is also the offset of its bin. That saves the fast path a shift. */
 HAK_STATIC_ASSERT(sizeof(struct bin) == OBJECT_ALIGNMENT, "an offset is a rounded size");
 HAK_INLINE size_t bin_offset(size_t class_index)
 {
     return class_index * sizeof(struct bin);
 }
 
-/* The bin is not empty. Owner thread. */
+/* Takes the first object of a bin that is not empty. Owner thread. */
 HAK_INLINE struct object *bin_pop(struct bin *bin)
 {
     struct object *object = bin->head, *next = object->next;
-    HAK_PREFETCH(next); /* the next malloc's, long before its first use */
+    HAK_PREFETCH(next); /* the next malloc of the class usually returns it */
     bin->head = next;
     bin->room++;
     return object;
 }
 
-/* No owner word has this key: every free through a cache with it takes the slow door. */
+/* The key of a cache without a heap. It matches no owner word, so every free takes a slow path. */
 #define CACHE_KEY_NONE ((HEAP_ID_MAX + 1) << OWNER_CODE_BITS)
 
-/* `charged` of all caches together. Relaxed. */
+/* The sum of `charged` over all caches. All accesses are relaxed. */
 HAK_HIDDEN extern uint64_t hak__cache_charged;
 
-/* A cache that holds nothing draws from `slabs` from now on. */
+/* Lets an empty cache draw from `slabs` from now on. */
 HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
 
-/* What the empty bin of the class is to be filled with from its heap; count 0: no memory. Under the
+/* Takes objects for the empty bin of the class from the heap's slabs. Count 0: no memory. Under the
  * heap's lock. */
 HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_index);
-/* Fills it, and returns the first object; NULL: there is none. Owner thread, no lock. */
+/* Returns the first object of `refill` and puts the others into the empty bin of the class. NULL:
+ * the refill has no object. Owner thread, no lock. */
 HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill);
 
-/* Objects that the next refill of the class takes at most (rule 3). */
+/* The most objects that the next refill of the class may take (rule 3). */
 HAK_HIDDEN uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index);
 
-/* The bin of the class exceeds its limit: makes room. Under the heap's lock. */
+/* Makes room in the bin of the class, which exceeds its limit (rules 1, 2 and 4). Objects of other
+ * heaps go to the remote buffer. Under the heap's lock. */
 HAK_HIDDEN void hak__cache_overflow(struct cache *cache, uint32_t class_index);
 
-/* Everything back to the slabs, limits to 0. Under the heap's lock. */
+/* Empties all bins and sets their limits to 0. Objects of other heaps go to the remote buffer,
+ * which is not sent. Under the heap's lock. */
 HAK_HIDDEN void hak__cache_flush(struct cache *cache);
-/* Flushes the bins of classes without slow operations since the last call. Under the heap's lock.
- */
+/* As hak__cache_flush, but only for classes without a slow operation since the last trim. Under the
+ * heap's lock. */
 HAK_HIDDEN void hak__cache_trim(struct cache *cache);
-/* Bins and buffer become empty without a look at their objects: after fork, for threads that are
- * gone. hak__cache_charged is the caller's. */
+/* Makes bins and remote buffer empty without access to their objects. For fork's child, where the
+ * thread of this cache is gone. The caller corrects hak__cache_charged. */
 HAK_HIDDEN void hak__cache_abandon(struct cache *cache);
 
-/* Objects of a class in its bin; bytes in all bins. Any thread; exact when the owner is at rest. */
+/* The objects in the bin of a class, and the bytes of the objects in all bins. Any thread; exact
+ * while the owner thread does not run. */
 HAK_HIDDEN uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index);
 HAK_HIDDEN size_t hak__cache_bytes(const struct cache *cache);
 
-/* No hash: slices go out lowest first, so those in play are neighbours, which share no entry. */
+/* The entry for `slice`, chosen by the low bits of its number. A hash would be worse: the lowest
+ * free slices are taken first, so slices in use are mostly neighbours, and neighbours have
+ * different entries (docs/decisions/0055). */
 HAK_INLINE struct remote_entry *remote_entry_of(struct cache *cache, size_t slice)
 {
     return &cache->remote[slice & (REMOTE_ENTRIES - 1)];
 }
 
-/* The usual free of an object in somebody else's slab, which `slice` is part of: the slice has an
- * entry, and not yet a full one. Owner thread, no lock. False: nothing was done. */
+/* The usual remote free: adds the object to the entry of its slice, `slice`. False: nothing was
+ * done, because the slice has no entry yet, or this object would fill it. Owner thread, no lock. */
 HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
 {
     struct remote_entry *entry = remote_entry_of(cache, slice);
@@ -157,7 +172,7 @@ HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
     return true;
 }
 
-/* Can the object be in a bin of the class? */
+/* True if a bin of this cache for the class may hold `object`, which may be any address. */
 HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
                                const struct object *object)
 {
@@ -167,8 +182,8 @@ HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
            (size_class_has_own_lines(class_index) && (owner & OWNER_CODE_MASK) == class_index);
 }
 
-/* A free of another heap's object: this thread's next malloc is to have it, if its bin has room.
- * Owner thread, no lock. False: nothing was done. */
+/* Puts an object of another heap into this thread's bin, for its next malloc. False: nothing was
+ * done, because the class has no own lines or the bin has no room. Owner thread, no lock. */
 HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *pointer)
 {
     struct bin *bin = &cache->bins[class_index];
@@ -182,9 +197,10 @@ HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *poi
     return true;
 }
 
-/* Any free of such an object. Owner thread, no lock. True when a batch was sent. */
+/* Frees an object of another heap, which lies in `slice`, through the remote buffer. True: a batch
+ * was sent. Owner thread; needs no lock. */
 HAK_HIDDEN bool hak__remote_free(struct cache *cache, size_t slice, void *pointer);
-/* Sends every batch. Owner thread, no lock. */
+/* Sends all entries of the remote buffer. Owner thread; needs no lock. */
 HAK_HIDDEN void hak__remote_flush(struct cache *cache);
 
 #endif

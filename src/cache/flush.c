@@ -1,6 +1,7 @@
-/* flush.c: the full bin, limits, and trimming. See cache.h. */
+/* flush.c: full bins, bin limits, and trimming. The rules are in cache.h. */
 #include "cache/cache.h"
 
+#include "base/probe.h"
 #include "core/diagnose.h"
 #include "core/knobs.h"
 
@@ -19,8 +20,8 @@ static uint32_t cache_limit_for(uint32_t class_index, uint32_t bytes)
     return limit > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : limit;
 }
 
-/* What a limit can cost: its bytes, and the slab that its last object keeps from being given back.
- */
+/* The charge of a limit, in bytes: its objects, and one slab, which even a single cached object
+ * keeps from being given back. */
 static uint64_t cache_charge(uint32_t class_index, uint32_t limit)
 {
     const struct size_class *size_class = &hak__size_classes[class_index];
@@ -33,7 +34,7 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
 {
     struct bin *bin = &cache->bins[class_index];
     uint64_t change = cache_charge(class_index, limit) - cache_charge(class_index, bin->limit);
-    cache->charged += change; /* wraps when it falls, and so falls */
+    cache->charged += change; /* unsigned wrapping: right for a decrease, too */
     atomic_add_relaxed(&hak__cache_charged, change);
     bin->room += (int32_t)(limit - bin->limit);
     bin->limit = limit;
@@ -45,7 +46,8 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
-/* Rules 1 and 2 of cache.h. Two threads may exceed the common budget by a step each. */
+/* Rules 1 and 2 of cache.h. Threads that do this at the same time may exceed the budget of the
+ * process, each by one step. */
 static void cache_grow_limit(struct cache *cache, uint32_t class_index)
 {
     uint32_t limit = cache->bins[class_index].limit;
@@ -67,8 +69,9 @@ uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
     return limit < least ? least : limit;
 }
 
-/* Returns one object that is in none of the heap's slabs of the class: one that remote_keep kept,
- * or no object at all. The result is the next of the list. */
+/* Frees an object of a bin through the remote buffer, because it lies in no slab of this heap and
+ * class: it was kept (remote_keep) or borrowed. Aborts if it can be neither. Returns the next
+ * object of the list. */
 static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32_t class_index,
                                                      struct object *object)
 {
@@ -90,7 +93,8 @@ static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class
     hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
 }
 
-/* Is `object` what follows in a bin's list when `left` objects are left of it? */
+/* Aborts if a bin's list is shorter or longer than its count. `object` is the next one, and `left`
+ * objects are left by the count. */
 static void cache_check_list(const struct cache *cache, uint32_t class_index,
                              const struct object *object, uint32_t left)
 {
@@ -102,8 +106,9 @@ static void cache_check_list(const struct cache *cache, uint32_t class_index,
     }
 }
 
-/* Takes `count` objects, at most FLUSH_PART_OBJECTS, those that were freed last, off a bin; fetches
- * the metadata of their slabs on the way, all at once. Returns how many are the heap's. */
+/* Takes the `count` objects that were freed last out of a bin; at most FLUSH_PART_OBJECTS. Stores
+ * those of this heap in `objects` and returns their number. Prefetches the metadata of their slabs,
+ * so that all these cache misses overlap. The others go to the remote buffer. */
 static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t count,
                            struct object **objects)
 {
@@ -122,7 +127,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
         }
         cache_check_list(cache, class_index, object, --left);
     }
-    for (uint32_t i = 0; i < own; i++) { /* freed twice, with less than so many between */
+    for (uint32_t i = 0; i < own; i++) { /* a list that leads back to an object just taken */
         if (HAK_UNLIKELY(objects[i] == object)) {
             cache_list_broken(cache, class_index, "corrupted free list (double free?)", object);
         }
@@ -132,12 +137,13 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
     return own;
 }
 
-/* Returns `count` of a bin's objects, those that were freed last, to their slabs, a run of
- * neighbours in one slab at a time. */
+/* Returns the `count` objects of a bin that were freed last to their slabs. Neighbours in the list
+ * that lie in one slab are a run, and go back together. */
 static void cache_return(struct cache *cache, uint32_t class_index, uint32_t count)
 {
     struct object *objects[FLUSH_PART_OBJECTS];
     counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
+    probe_hakmem_flush(cache->key >> OWNER_CODE_BITS, size_class_bytes(class_index), count);
     while (count != 0) {
         uint32_t part = count < FLUSH_PART_OBJECTS ? count : FLUSH_PART_OBJECTS;
         uint32_t own = cache_take(cache, class_index, part, objects);
@@ -145,7 +151,7 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
             struct object_list run = {objects[i], 0};
             size_t slice = window_slice_of(run.head);
             if (HAK_UNLIKELY(window_owner(slice) != (cache->key | class_index))) {
-                /* given back by a run before this one, which had the last of its objects */
+                /* An earlier run has emptied this slab, and it was given back. */
                 cache_list_broken(cache, class_index,
                                   "double free (more objects freed than the slab holds)", run.head);
             }
@@ -154,7 +160,7 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
             size_t size = slab->slice_count * SLICE_SIZE;
             uint32_t first = i;
             while (++i < own && (uintptr_t)objects[i] - start < size) {
-                objects[i - 1]->next = objects[i]; /* one between may have been another heap's */
+                objects[i - 1]->next = objects[i]; /* kept objects may have lain between */
             }
             run.count = i - first;
             hak__slab_return(cache->slabs, slab, run, objects[i - 1]);
@@ -170,7 +176,7 @@ static void cache_flush_class(struct cache *cache, uint32_t class_index)
         cache_return(cache, class_index, bin_count(bin));
     }
     cache->refills[class_index] = 0;
-    if (bin->limit != 0) { /* not for nothing: a change is an atomic operation */
+    if (bin->limit != 0) { /* a change costs an atomic operation */
         cache_set_limit(cache, class_index, 0);
     }
 }
@@ -187,12 +193,13 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     if (bin->room >= 0) {
         return;
     }
-    if (bin->limit == 0) { /* no budget: what stays would hold slabs that are not charged */
+    if (bin->limit == 0) { /* no budget: objects that stay would keep an uncharged slab */
         cache_flush_class(cache, class_index);
         return;
     }
-    /* The last freed are still near, while each object of a long list is a line to wait for: a
-     * third of the time of fragment_stress went into walking older ones (docs/decisions/0012). */
+    /* The objects freed last are still in the processor's caches, and each older one would be a
+     * cache miss. Work on older ones took a third of the time of the workload fragment_stress
+     * (docs/decisions/0012). */
     uint32_t count = bin_count(bin);
     uint32_t most =
         size_class_has_own_lines(class_index) ? FLUSH_LARGE_OBJECTS_MAX : FLUSH_OBJECTS_MAX;

@@ -1,5 +1,7 @@
-/* refill.c: the empty bin. See cache.h. */
+/* refill.c: fills empty bins from the heap's slabs. The rules are in cache.h. */
 #include "cache/cache.h"
+
+#include "base/probe.h"
 #include "core/diagnose.h"
 
 struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
@@ -18,6 +20,8 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
     if (refill.list.count == 0) {
         return NULL;
     }
+    probe_hakmem_refill(cache->key >> OWNER_CODE_BITS, size_class_bytes(class_index),
+                        refill.list.count);
     cache->active[class_index] = true;
     if (REFILL_BYTES_START << cache->refills[class_index] < SLICE_SIZE) {
         cache->refills[class_index]++;

@@ -2,14 +2,17 @@
  *
  * The remote buffer is direct-mapped: a slice number has one entry, which gathers the freed objects
  * of that slice. An entry is sent when it is full, when another slice needs its place, or when
- * REMOTE_WAITING_MAX entries wait. Sending costs one atomic operation, or two if the owner must be
- * notified (slab/slab_remote.c).
+ * REMOTE_WAITING_MAX entries wait. Sending costs one atomic operation, or three if the owner must
+ * be notified (slab/slab_remote.c).
  *
- * Why: with few slices in play, one operation serves up to REMOTE_OBJECTS_MAX objects. With many
- * slices a batch shrinks towards one object, which is the usual price in other allocators.
+ * Why: if the objects lie in few slices, one atomic operation serves up to REMOTE_OBJECTS_MAX of
+ * them. If they lie in many, batches shrink, at worst to one object. Other allocators usually need
+ * one atomic operation for each object.
  *
  * Locks: none. Only the cache's own thread calls these functions; reports read entries relaxed. */
 #include "cache/cache.h"
+
+#include "base/probe.h"
 
 /* Sends the entry, which is not empty, to its slab and empties it. */
 static void remote_send(struct cache *cache, struct remote_entry *entry)
@@ -18,8 +21,9 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     size_t slice = entry->link - 1;
     unsigned char *tail = (unsigned char *)window_slice_address(slice);
     tail += (size_t)entry->tail * OBJECT_ALIGNMENT;
-    struct slab_set *lagging =
-        hak__slab_return_remote(slab_of_slice(slice), list, (struct object *)(void *)tail);
+    struct slab *slab = slab_of_slice(slice);
+    probe_hakmem_remote_send(size_class_bytes(slab->class_index), list.count);
+    struct slab_set *lagging = hak__slab_return_remote(slab, list, (struct object *)(void *)tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
         cache->lagging = lagging; /* heap/collect.c drains for it */
     }
@@ -30,7 +34,7 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     cache->remote_waiting--;
 }
 
-/* Sends one of the waiting entries, each in its turn. At least one entry waits. */
+/* Sends one waiting entry, so that each has its turn. At least one entry waits. */
 static void remote_make_room(struct cache *cache)
 {
     struct remote_entry *entry;
@@ -47,7 +51,7 @@ static void remote_start(struct cache *cache, struct remote_entry *entry, size_t
     uint32_t size = size_class_bytes(window_owner(slice) & OWNER_CODE_MASK);
     uint32_t limit = (REMOTE_BYTES_MAX + size - 1) / size;
     limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
-    atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* atomic: reports read them */
+    atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* atomic: reports read all three */
     atomic_store_relaxed(&entry->room, (uint8_t)limit);
     atomic_store_relaxed(&entry->link, (uint32_t)slice + 1);
     entry->head = NULL;

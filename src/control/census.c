@@ -25,7 +25,8 @@ uint64_t hak__census_in_use(const struct class_census *class_census)
 
 uint64_t hak__census_objects_in_use(const struct census *census)
 {
-    uint64_t count = census->spans_count + census->whales.live_count;
+    uint64_t count =
+        census->spans_count + census->whales.live_count + census->sampled.objects_count;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         count += hak__census_in_use(&census->classes[class_index]);
     }
@@ -34,7 +35,7 @@ uint64_t hak__census_objects_in_use(const struct census *census)
 
 uint64_t hak__census_bytes_in_use(const struct census *census)
 {
-    uint64_t bytes = census->span_bytes + census->whales.live_bytes;
+    uint64_t bytes = census->span_bytes + census->whales.live_bytes + census->sampled.objects_bytes;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         bytes += hak__census_in_use(&census->classes[class_index]) * size_class_bytes(class_index);
     }
@@ -171,5 +172,6 @@ void hak__census_take(struct census *census)
     census_count_threads(census);
     census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);
     census->whales = hak__whale_totals();
+    census->sampled = hak__sampled_totals();
     hak__gate_leave();
 }

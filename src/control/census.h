@@ -9,6 +9,7 @@
 #include "core/counters.h"
 #include "core/limits.h"
 #include "heap/heap.h"
+#include "large/sampled.h"
 #include "large/whale.h"
 
 /* Objects of one size class: carved = in use + in slabs + cached. */
@@ -31,6 +32,7 @@ struct census {
     uint64_t threads_count;      /* that have a cache */
     uint64_t superslabs_count;
     struct whale_totals whales;
+    struct sampled_totals sampled; /* objects in slices of their own (large/sampled.h) */
 };
 
 /* Fills `*census`. Begins at the gate, waits for the end of a fork, and takes one heap's lock at a
@@ -39,7 +41,7 @@ HAK_HIDDEN void hak__census_take(struct census *census);
 
 /* Objects of one class that the program has in use. */
 HAK_HIDDEN uint64_t hak__census_in_use(const struct class_census *class_census);
-/* Objects in use: of slabs, spans and whales together. */
+/* Objects in use: of slabs, spans and whales together, and sampled ones. */
 HAK_HIDDEN uint64_t hak__census_objects_in_use(const struct census *census);
 /* Their bytes, at usable size. */
 HAK_HIDDEN uint64_t hak__census_bytes_in_use(const struct census *census);

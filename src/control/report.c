@@ -75,6 +75,8 @@ static void report_tiers(struct report_writer *writer, const struct census *cens
     hak__report_bytes(writer, "slab_bytes", slab_bytes, "in slabs, to 64 KiB an object");
     hak__report_bytes(writer, "span_bytes", census->span_bytes, "usable in spans, to 2 MiB each");
     hak__report_number(writer, "spans_count", census->spans_count, "spans in use");
+    hak__report_bytes(writer, "sampled_bytes", census->sampled.slices_count * SLICE_SIZE,
+                      "in slices of sampled objects");
     hak__report_bytes(writer, "span_cached_bytes", census->span_cached_bytes,
                       "in freed spans kept by heaps");
     hak__report_bytes(writer, "whale_bytes", census->whales.live_bytes, "in whales in use");

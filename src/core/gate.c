@@ -1,6 +1,7 @@
 /* gate.c: see gate.h. */
 #include "core/gate.h"
 
+#include "base/probe.h"
 #include "os/os.h"
 
 /* Milliseconds that a thread waits for a fork before it is refused. A small process forks faster,
@@ -26,6 +27,7 @@ static uint32_t shared_gate_slow;
 
 bool hak__gate_refuse(void)
 {
+    probe_hakmem_gate_refused(hak__inside);
     gate_refused = true;
     return false;
 }

@@ -27,10 +27,12 @@
 
 enum lock_rank {
     LOCK_RANK_FORK = 1, /* heap/fork.c: one fork at a time */
+    LOCK_RANK_SAMPLES,  /* observe/samples.c: live samples and their stacks */
     LOCK_RANK_HEAPS,    /* heap/heap.c: the list of heaps and the parked ones */
     LOCK_RANK_HEAP,     /* one heap's slow paths */
     LOCK_RANK_PURGE,    /* region/purge.c: one thread at a time purges */
     LOCK_RANK_WHALES,   /* large/whale.c: the registry and the cache of whales */
+    LOCK_RANK_SAMPLED,  /* large/sampled.c: memory of sampled objects */
     LOCK_RANK_GROWTH,   /* region/: the window's frontier, where superslabs are claimed */
     LOCK_RANK_HUGE,     /* region/huge.c: the evidence for huge pages */
     LOCK_RANK_REGION,   /* region/: the maps of free slices */

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "core/knobs.h"
 #include "core/limits.h"
+#include "core/options_table.h"
 #include "os/os.h"
 
 #define KIB(count) (UINT64_C(count) << 10)
@@ -80,91 +81,7 @@ static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAUL
                                                         {"debug", KNOBS_DEBUG}};
 
 struct knobs hak__knobs = KNOBS_DEFAULT;
-struct settings hak__settings = {.profile = "default"};
-
-/* X(kind, name, place, help, advice): HAKMEM_NAME sets `place`. In the order of a report, which
- * prints `help`. tools/write_lists.py writes `help` and `advice`, when to change the option, to
- * docs/options.md; the launcher's help comes from there. */
-#define OPTIONS(X)                                                                                 \
-    X(PROFILE, profile, hak__settings.profile,                                                     \
-      "Set of values that the other options start from: default, fast, small or debug.",           \
-      "Use fast if memory is plentiful and small if it is scarce. Use debug to find invalid "      \
-      "frees. Options that you set yourself override the profile.")                                \
-    X(MILLISECONDS, purge_delay_ms, hak__knobs.purge_delay_ms,                                     \
-      "Free memory unused for this long, in milliseconds, is returned to the OS; never: keep "     \
-      "it.",                                                                                       \
-      "Lower it if the process must shrink soon after a burst of work. Raise it if bursts are "    \
-      "further apart than the delay and each one needs the same memory again.")                    \
-    X(BYTES_32, bin_bytes, hak__knobs.bin_bytes_max,                                               \
-      "Size limit of a bin (one thread, one size class), in bytes; a quarter for objects to 1 "    \
-      "KiB.",                                                                                      \
-      "Lower it if the threads cache too much memory. Raise it if the counter free_overflow "      \
-      "grows fast, because threads free many objects of one class in a row.")                      \
-    X(BYTES, cache_bytes, hak__knobs.cache_bytes,                                                  \
-      "Size limit of all bins of one thread, in bytes; each bin also counts one slab.",            \
-      "Lower it if the program has many threads and little memory. Raise it only together with "   \
-      "bin_bytes: the default is enough for all bins at their limits.")                            \
-    X(BYTES, cache_bytes_total, hak__knobs.cache_bytes_total,                                      \
-      "Size limit of the bins of all threads, in bytes; 0: 1/64 of RAM or of a container's "       \
-      "limit.",                                                                                    \
-      "Lower it if the program shares the machine with others. Raise it if hundreds of threads "   \
-      "are busy at the same time and memory is plentiful.")                                        \
-    X(BYTES_OR_NEVER, whale_cache_bytes, hak__knobs.whale_cache_bytes,                             \
-      "Limit on freed huge allocations (over 2 MiB) kept for reuse, in bytes; never: no fixed "    \
-      "limit.",                                                                                    \
-      "Lower it if resident memory matters more than speed. Without a fixed limit, kept memory "   \
-      "and memory in use together stay below the recent peak of memory in use.")                   \
-    X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
-      "Heap size, in bytes, from which hakmem may use transparent huge pages; never: use "         \
-      "none.",                                                                                     \
-      "Set it to never if resident memory matters more than speed. Above the threshold, hakmem "   \
-      "asks for huge pages only while the program fills the memory that it takes.")                \
-    X(BYTES_OR_NEVER, limit, hak__knobs.limit,                                                     \
-      "Soft limit, in bytes mapped by hakmem: above it, free memory is returned after 10 ms; "     \
-      "never: none.",                                                                              \
-      "Set it below the memory limit of a container or service, so that hakmem returns free "      \
-      "memory before the limit is reached.")                                                       \
-    X(BYTES_OR_NEVER, limit_hard, hak__knobs.limit_hard,                                           \
-      "Hard limit, in bytes mapped by hakmem, not by the program: beyond it, allocations fail; "   \
-      "never: none.",                                                                              \
-      "Set it if the program handles failed allocations and must not use up the machine. "         \
-      "It also helps to test how the program handles failed allocations.")                         \
-    X(NUMBER, heaps, hak__knobs.heaps_max,                                                         \
-      "Number of heaps that threads share; 0: one per CPU, or fewer under a container's CPU "      \
-      "quota.",                                                                                    \
-      "Lower it to save memory if few threads allocate at the same time. hakmem uses up to "       \
-      "twice this number while threads wait for each other's locks.")                              \
-    X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
-      "1: freeing memory that hakmem did not allocate ends the process; 0: hakmem reports it.",    \
-      "Set 1 while you search for the wrong call to free: the process then stops there. With "     \
-      "0, hakmem names the first ten pointers and ignores the calls.")                             \
-    X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
-      "1: a library loaded with RTLD_DEEPBIND uses the C library's malloc; 0: it uses hakmem.",    \
-      "Set 1 if a plug-in works only with RTLD_DEEPBIND. Memory must then be freed on the side "   \
-      "that allocated it: in the plug-in or in the program.")                                      \
-    X(SWITCH, scavenger, hak__settings.scavenger,                                                  \
-      "1: a background thread returns free memory to the OS while the program is idle; 0: none.",  \
-      "Set 1 for a server whose threads all sleep between bursts. Keep 0 if the program must "     \
-      "have a single thread, for example to call unshare for a user namespace.")                   \
-    X(SWITCH, observe, hak__settings.observe,                                                      \
-      "1: a background thread lets ./hakmem top and stat look into the process; 0: none.",         \
-      "Set 1 for a process that you may want to look into and that a tool may not attach to, "     \
-      "such as one in a container. ./hakmem observe PID does the same for a running process.")     \
-    X(STATS, stats, hak__settings.stats,                                                           \
-      "Report that the process writes when it exits: none, text or json.",                         \
-      "Use text to see where the memory of a program is, and json to read the report with a "      \
-      "script.")                                                                                   \
-    X(PATH, stats_file, hak__settings.stats_file,                                                  \
-      "File that the report is appended to, opened at start; not set: standard error.",            \
-      "Set it if the program's own messages must stay apart from the report, or if several "       \
-      "processes report.")                                                                         \
-    X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
-      "Process id of the only process that reports; 0: every process reports.",                    \
-      "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \
-      "the launcher instead of changing it.")                                                      \
-    X(PROCESS, announce, hak__settings.announce_process,                                           \
-      "Process id of the process that says at start that hakmem serves it; 0: none.",              \
-      "The launcher sets it. Pass --quiet to the launcher instead of changing it.")
+struct settings hak__settings = {.profile = "default", .sample_bytes = UINT64_MAX};
 
 enum option_kind {
     KIND_PROFILE,        /* const char * */
@@ -194,9 +111,10 @@ static const struct option option_table[] = {OPTIONS(X)};
 /* By enum stats_format. */
 static const char *const option_stats_names[] = {"none", "text", "json"};
 
-/* A copy, because programs that rename themselves (setproctitle) write over the environment. */
+/* Copies, because programs that rename themselves (setproctitle) write over the environment. */
 #define OPTION_PATH_SIZE 1024 /* option_allowed says so, too */
-static char option_path[OPTION_PATH_SIZE];
+/* One for each path option: see option_set_path. */
+static char option_paths[3][OPTION_PATH_SIZE];
 
 #define OPTION_PREFIX "HAKMEM_"
 #define OPTION_TEST_PREFIX "HAKMEM_TEST_"
@@ -294,17 +212,23 @@ static bool option_set_stats(const char *value)
 
 static bool option_set_path(const char **place, const char *value)
 {
+    const char **const places[] = {&hak__settings.stats_file, &hak__settings.profile_file,
+                                   &hak__settings.heap_map_file};
+    char *copy = option_paths[0];
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        copy = places[i] == place ? option_paths[i] : copy;
+    }
     size_t length = 0;
-    while (length < sizeof option_path && value[length] != '\0') {
+    while (length < OPTION_PATH_SIZE && value[length] != '\0') {
         length++;
     }
-    if (length == sizeof option_path) { /* looked at first: a refused value changes nothing */
+    if (length == OPTION_PATH_SIZE) { /* looked at first: a refused value changes nothing */
         return false;
     }
     for (size_t i = 0; i <= length; i++) {
-        option_path[i] = value[i];
+        copy[i] = value[i];
     }
-    *place = option_path;
+    *place = copy;
     return true;
 }
 

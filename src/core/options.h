@@ -15,6 +15,9 @@ enum stats_format { STATS_NONE = 0, STATS_TEXT, STATS_JSON };
 struct settings {
     const char *profile;       /* name of the profile in force */
     const char *stats_file;    /* NULL: standard error. A copy of the variable's value */
+    const char *profile_file;  /* NULL: no profile at exit. A copy of the variable's value */
+    uint64_t sample_bytes;     /* bytes from one sample to the next on average; UINT64_MAX: none */
+    const char *heap_map_file; /* NULL: none. A copy, too; "%p" stands for the process id */
     uint64_t stats_process;    /* id of the only process that reports; 0: every process */
     uint64_t announce_process; /* id of the process that announces hakmem at start; 0: none */
     uint32_t stats;            /* enum stats_format */

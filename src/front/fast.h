@@ -2,7 +2,7 @@
  *
  *   hak_malloc(size)                  hak_free(pointer)
  *     class of size                     slice of pointer: inside the window?  --no--> free_slow
- *     pop this thread's bin             owner word ^ its heap's key: class?   --no--> free_other
+ *     pop this thread's bin             owner word ^ thread's key: class?     --no--> free_other
  *       --empty--> malloc_slow          push on this thread's bin  --full--> free_overflow
  *
  * Each path fits on one screen. Add nothing to it: a new feature belongs behind one of the slow
@@ -18,15 +18,15 @@
 
 typedef void *malloc_door(size_t size);
 
-/* The bin that lies `offset` bytes behind the thread's first bin. Adding the offset to the thread,
- * not to the bins, lets compilers keep the bin in one register. */
+/* The bin that lies `offset` bytes after the thread's first bin. The offset is added to the
+ * thread's address, not to the bins', so that compilers keep the bin in one register. */
 HAK_INLINE struct bin *thread_bin_at(struct thread *thread, size_t offset)
 {
     return &((struct thread *)(void *)((char *)thread + offset))->cache.bins[0];
 }
 
-/* Level 2: aborts unless `object`, the first of a bin, and the object it links to can be objects of
- * the class. In front/free_slow.c. */
+/* For assertion level 2: checks `object`, the first one of a bin, and the one after it. Aborts if
+ * one of them cannot be a free object of the class. In front/free_slow.c. */
 HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
                                                const struct object *object, uint32_t class_index);
 
@@ -50,7 +50,8 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size)
     return bin_pop(bin);
 }
 
-/* Allocates `size` bytes. `slow` must handle every size and every situation. */
+/* Allocates `size` bytes. If the bin gives no object, it calls `slow`, which must serve every size,
+ * also for a thread without a struct. */
 HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
 {
     size_t offset;
@@ -71,15 +72,16 @@ HAK_HIDDEN HAK_NOINLINE void *hak__malloc_slow(size_t size);
 /* Frees any pointer: NULL does nothing, a foreign pointer is reported. Keeps errno. In
  * front/free_slow.c, as are the next three. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_slow(void *pointer);
-/* Frees a pointer inside the window that is no object of the heap of `thread`, which is the calling
- * thread. `slice` is the pointer's slice, `word` the slice's owner word XOR the thread's key. Keeps
- * errno. */
+/* Frees a pointer that lies inside the window, but in no slab of this thread's heap. `thread` is
+ * the calling thread's struct, `slice` the pointer's slice, and `word` the slice's owner word XOR
+ * the thread's key. Keeps errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_other(void *pointer, size_t slice, struct thread *thread,
                                              uint32_t word);
-/* Makes room in a bin of the calling thread that exceeds its limit. Keeps errno. */
+/* Makes room in the calling thread's bin of the class, which exceeds its limit. Keeps errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t class_index);
-/* Level 1 and above: aborts unless `pointer`, about to be pushed on this thread's bin of the class,
- * is the start of an object of its slab. At level 2 it also aborts if the object is free. */
+/* For assertion levels 1 and 2: checks `pointer` before free pushes it on this thread's bin of the
+ * class. Aborts if no object of its slab starts there. At level 2 it also aborts if the object is
+ * in that bin or in the slab's free list already. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *pointer,
                                              uint32_t class_index);
 

@@ -6,19 +6,25 @@
  *                  span                  -> the heap's span cache, or its superslab
  *                  anything else         -> free_slow
  *   free_slow      object                -> as above
- *                                        -> its bin, if this thread has just joined its heap
+ *                                        -> this thread's bin, if the thread has just joined the
+ *                                           object's heap
+ *                                        -> the slab's remote word, if the thread has no struct
  *                  span                  -> as above
+ *                  sampled object        -> observe/samples.h
  *                  whale                 -> the whale cache, or unmapped
  *                  NULL                  -> nothing
  *                  foreign pointer       -> reported
  *                  no allocation there   -> fatal report
- *   free_overflow  full bin              -> the objects freed last go to their slabs, unless the
- *                                           bin may grow */
+ *   free_overflow  full bin              -> the limit grows, or the objects freed last go to their
+ *                                           slabs (cache/cache.h)
+ *   if refused     span or whale         -> a list of blocks to free later (large/emergency.h) */
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "front/fast.h"
 #include "front/slow.h"
 #include "large/emergency.h"
+#include "large/sampled.h"
+#include "observe/samples.h"
 #include "region/superslab.h"
 
 #include <errno.h>
@@ -26,7 +32,7 @@
 void hak__free_overflow(struct thread *thread, uint32_t class_index)
 {
     int saved = errno;
-    if (thread_lock_heap(thread)) { /* refused: the next free tries again */
+    if (thread_lock_heap(thread)) { /* if refused, the next free tries again */
         hak__cache_overflow(&thread->cache, class_index);
         hak__thread_leave(thread);
     }
@@ -87,7 +93,7 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
     }
 }
 
-/* Foreign pointers that are reported. A program that frees one usually frees many of them. */
+/* The most foreign pointers that are reported. A program that frees one usually frees many. */
 #define FOREIGN_REPORTS_MAX 10u
 static uint32_t shared_foreign_count;
 
@@ -106,8 +112,8 @@ void hak__report_foreign(const void *pointer)
     }
 }
 
-/* Locates a pointer that lies in no superslab. Addresses of the window that hakmem skipped,
- * unmapped or lost may belong to anybody. */
+/* Locates a pointer that lies in no superslab. It may still lie inside the window: addresses there
+ * that hakmem has skipped, unmapped or lost may hold a whale or a foreign mapping. */
 static struct location locate_outside(const void *pointer, size_t slice)
 {
     size_t bytes = hak__whale_bytes(pointer);
@@ -128,6 +134,9 @@ struct location hak__locate(const void *pointer)
         location.place = PLACE_SLAB;
         location.class_index = code;
         location.bytes = size_class_bytes(code);
+    } else if (code == OWNER_SAMPLED) {
+        location.place = PLACE_SAMPLED;
+        location.bytes = hak__sampled_bytes(location.slice);
     } else if (!superslab_has_slice(location.slice)) {
         return locate_outside(pointer, location.slice);
     }
@@ -202,6 +211,9 @@ static void free_object(void *pointer, struct location location)
 static HAK_NOINLINE void free_span(size_t slice)
 {
     int saved = errno; /* free must keep errno (POSIX 2024) */
+    if (sample_has_blocks()) {
+        hak__sample_forget(hak__span_pointer(slice));
+    }
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
         hak__span_free(&thread->heap->spans, &thread->cache.counters, slice);
@@ -218,18 +230,22 @@ static HAK_NOINLINE void free_span(size_t slice)
 
 static void free_whale(void *pointer, size_t bytes)
 {
-    /* glibc frees an ending thread's table of late keys before it clears the pointer to it. A fork
-     * in between must not find the table unmapped, so such a block is only listed. A whale no
-     * larger than a span comes from large/emergency.h. */
+    if (sample_has_blocks()) {
+        hak__sample_forget(pointer);
+    }
+    /* When a thread ends, glibc frees the thread's table of pthread keys before it clears its
+     * pointer to the table. In a child forked between the two steps, glibc still writes to the
+     * table, so the table must stay mapped. If it is a whale, it came from large/emergency.h, as do
+     * all whales no larger than a span. So an ended thread only lists such a whale. */
     bool keep = bytes <= SPAN_SIZE_MAX && hak__thread == &hak__thread_ended;
     if (keep || !hak__gate_enter()) {
         hak__emergency_free(pointer);
         return;
     }
-    hak__emergency_settle(); /* this may be an emergency block that is not registered */
+    hak__emergency_settle(); /* registers the block if it is an unregistered emergency block */
     bool freed = hak__whale_free(pointer);
     hak__gate_leave();
-    /* Another thread has freed it meanwhile. */
+    /* Another thread has freed the block since this one located it. */
     if (!freed && hak__whale_bytes(pointer) == 0) {
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
@@ -262,6 +278,9 @@ static HAK_NOINLINE void free_slow(void *pointer)
     case PLACE_SPAN:
         free_span(location.slice);
         break;
+    case PLACE_SAMPLED:
+        hak__sample_free(pointer);
+        break;
     case PLACE_WHALE:
         free_whale(pointer, location.bytes);
         break;
@@ -280,12 +299,12 @@ void hak__free_slow(void *pointer)
     }
 }
 
-/* The usual slow frees: a consumer thread frees what other threads allocate, or a program frees a
- * span. */
+/* The usual slow frees: a thread frees objects that another thread has allocated, or a program
+ * frees a span. */
 void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_t word)
 {
-    /* The low 8 bits of a key are 0, so `word` holds the slice's class code. From level 1 on, code
-     * 0 sends every free to free_slow, which checks the pointer. */
+    /* The low 8 bits of a key are 0, so those of `word` are the slice's class code. From assertion
+     * level 1 on, code 0 sends every free to free_slow, which checks the pointer. */
     uint32_t code = HAK_LEVEL == 0 ? word & OWNER_CODE_MASK : 0;
     if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
         if (code == OWNER_SPAN && hak__span_pointer(slice) == pointer) {

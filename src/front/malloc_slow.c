@@ -1,40 +1,50 @@
 /* malloc_slow.c: the slow path of malloc.
  *
- *   malloc_slow  to 65,664 bytes -> malloc_class: refills the bin from the heap's slabs: free list,
- *                                   remote frees, carving, a new slab.
- *                                   If the process would grow: other heaps' objects first.
- *                to 2 MiB        -> malloc_span: the heap's span cache, or a superslab
+ *   malloc_slow  up to 65,664 B  -> malloc_class: refills the bin from the heap's slabs: free list,
+ *                                   remote frees, carving, a new slab. Above 1,040 B: if a new
+ *                                   slab would set a peak, other heaps' free objects come first.
+ *                up to 2 MiB     -> malloc_span: the heap's span cache, or a superslab
  *                above           -> malloc_large: the whale cache, or a new mapping
  *                                   (also serves aligned and zeroed spans)
  *
+ *   sampled (heap/sampling.c)    -> observe/samples.h
  *   refused (core/gate.h)        -> the block gets a mapping of its own (large/emergency.h)
  *   no memory                    -> reclaims free memory, tries once more, then NULL with ENOMEM */
+#include "base/probe.h"
 #include "control/life.h"
 #include "front/fast.h"
 #include "front/slow.h"
+#include "hakmem/hakmem.h"
 #include "large/emergency.h"
+#include "observe/heap_map_file.h"
+#include "observe/profile.h"
+#include "observe/samples.h"
 #include "os/os.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* calloc clears a reused block of at least this size through hak__os_clear, which asks the kernel
- * for the resident pages and writes only these. The system call is cheap beside clearing so much
- * memory (docs/decisions/0039). Doubled: blocks between the old and the new value are written in
- * full, so that all their pages become resident. Halved: smaller blocks also cost a system call. */
+/* calloc clears a reused block of at least this size through hak__os_clear. That asks the kernel
+ * which pages are resident, and leaves most of the others without memory. The system call is cheap
+ * beside clearing so much memory (docs/decisions/0039). Doubled: blocks between the old and the new
+ * value are written in full, so that all their pages become resident. Halved: smaller blocks also
+ * cost a system call. */
 #define CLEAR_LOOK_MIN ((size_t)256 << 10)
 
-/* malloc refers to life.c, so that a program linked with the archive gets life.c too. */
+/* malloc refers to these files, so that a program linked with the archive gets them too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
+__attribute__((used)) static const bool *const malloc_map_file = &hak__heap_map_file_linked;
+__attribute__((used)) static const bool *const malloc_profile = &hak__profile_linked;
 
-/* Finds objects for the empty bin of the class. Called with the heap's lock held, returns with it
- * released: linking carved objects touches new pages, and nobody shall wait for that. */
+/* Finds objects for the empty bin of the class. The caller holds the heap's lock; this function
+ * releases it. The caller then links carved objects, which touches new pages, and no other thread
+ * should wait for that. */
 static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
 {
     struct cache *cache = &thread->cache;
     struct heap *heap = thread->heap;
     if (slab_refill_grows(&heap->slabs, class_index)) {
-        lock_release(&heap->lock); /* another heap's lock has the same rank */
+        lock_release(&heap->lock); /* borrowing takes a lock of the same rank */
         uint32_t most = hak__cache_refill_most(cache, class_index);
         struct object_list list = hak__heap_borrow(heap, class_index, most);
         if (list.count != 0) {
@@ -59,8 +69,8 @@ static void *malloc_class_once(uint32_t class_index)
     }
     counter_add(&thread->cache.counters, COUNTER_MALLOC_SLOW, 1);
     struct bin *bin = &thread->cache.bins[class_index];
-    /* valloc comes here without a look at the bin. And while a thread gets its struct,
-     * pthread_setspecific may allocate and fill the bin. */
+    /* The bin may have objects. valloc comes here without a look at it. And the first slow
+     * operation of a thread calls pthread_setspecific, which may allocate and so fill the bin. */
     if (bin->head != NULL) {
         struct object *object = bin_pop(bin);
         hak__thread_leave(thread);
@@ -72,8 +82,9 @@ static void *malloc_class_once(uint32_t class_index)
     return object;
 }
 
-static HAK_COLD void *malloc_failed(void)
+static HAK_COLD void *malloc_failed(size_t size, size_t alignment)
 {
+    probe_hakmem_allocation_failed(size, alignment);
     struct thread *thread = hak__thread_enter();
     if (thread != NULL) {
         counter_add(&thread->cache.counters, COUNTER_ALLOCATION_FAILED, 1);
@@ -87,7 +98,7 @@ static HAK_COLD void *malloc_failed(void)
 static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
 {
     void *pointer = hak__gate_was_refused() ? hak__emergency_allocate(size, alignment) : NULL;
-    return pointer != NULL ? pointer : malloc_failed();
+    return pointer != NULL ? pointer : malloc_failed(size, alignment);
 }
 
 /* The second attempt, after a reclaim. A refused thread cannot reclaim. */
@@ -102,15 +113,40 @@ static HAK_COLD void *malloc_class_again(uint32_t class_index)
     return object != NULL ? object : malloc_beside(size, size & (~size + 1));
 }
 
+/* Counts a request that the fast path did not count. Returns the period of the sample, or 0. */
+static HAK_COLD uint64_t malloc_count_sample(size_t size)
+{
+    struct thread *thread = hak__thread;
+    return thread->cache.key != CACHE_KEY_NONE ? hak__sampling_count(thread, size) : 0;
+}
+
+HAK_COLD void hak__malloc_sample_block(void *pointer, size_t size)
+{
+    uint64_t period = pointer != NULL ? malloc_count_sample(size) : 0;
+    if (period != 0) {
+        hak__sample_block(pointer, size, hak_usable_size(pointer), period);
+    }
+}
+
 void *hak__malloc_class(uint32_t class_index, size_t size)
 {
     struct thread *thread = hak__thread;
-    if (thread->cache.countdown < 0) {
-        hak__thread_countdown_ended(thread, size);
-        struct bin *bin = &thread->cache.bins[class_index];
-        if (bin->head != NULL) { /* unless the tick has emptied it */
-            return bin_pop(bin);
+    bool counted = thread->cache.countdown < 0; /* by the fast path, which found an object */
+    uint64_t period = 0;
+    if (counted) {
+        period = hak__thread_countdown_ended(thread, size);
+    } else if (sampling_is_on()) {
+        period = malloc_count_sample(size);
+    }
+    if (HAK_UNLIKELY(period != 0)) {
+        void *sampled = hak__sample_object(class_index, size, period);
+        if (sampled != NULL) {
+            return sampled;
         }
+    }
+    struct bin *bin = &thread->cache.bins[class_index];
+    if (counted && bin->head != NULL) { /* NULL: a tick has emptied the bin */
+        return bin_pop(bin);
     }
     (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
     void *object = malloc_class_once(class_index);
@@ -168,7 +204,8 @@ static struct span malloc_long_span(size_t size)
 
 static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bool want_zero)
 {
-    /* Reclaiming does not help: the request exceeds any window, or this thread was refused. */
+    /* A reclaim does not help a request that is larger than any window. A refused thread cannot
+     * reclaim. */
     if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
         return (struct span){NULL, false};
     }
@@ -197,6 +234,9 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
             return malloc_beside(size == 0 ? 1 : size, alignment); /* zeroed by the OS */
         }
     }
+    if (sampling_is_on()) {
+        hak__malloc_sample_block(large.pointer, size);
+    }
     if (want_zero && !large.zeroed) {
         if (size < CLEAR_LOOK_MIN) {
             memset(large.pointer, 0, size);
@@ -217,6 +257,9 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
         void *pointer = malloc_span(size, OBJECT_ALIGNMENT).pointer;
         if (HAK_UNLIKELY(pointer == NULL)) {
             pointer = malloc_large_again(size, OBJECT_ALIGNMENT, false).pointer;
+        }
+        if (sampling_is_on()) {
+            hak__malloc_sample_block(pointer, size);
         }
         return HAK_LIKELY(pointer != NULL) ? pointer : malloc_beside(size, OBJECT_ALIGNMENT);
     }

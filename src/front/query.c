@@ -49,8 +49,8 @@ bool hak_owns(const void *pointer)
            hak__whale_containing(pointer).address != 0;
 }
 
-/* Starts hakmem if that has not happened yet. `entered`: the caller is inside the gate, and leaves
- * it here. False: it was refused, or there is no memory. */
+/* Starts hakmem if that has not happened yet. `entered` says whether the caller has entered the
+ * gate, which this function leaves. False: the gate refused the caller, or there is no memory. */
 static bool query_start(bool entered)
 {
     if (!entered) {
@@ -69,7 +69,8 @@ static uint64_t query_limit(size_t bytes)
 
 void hak_limit_set(size_t soft, size_t hard, hak_limit_function *over, void *argument)
 {
-    /* The start reads the options. They must not replace these limits later. */
+    /* The start reads the options. A later start would replace these limits by those of the
+     * options. */
     if (query_start(hak__gate_enter_patiently())) {
         hak__limit_set(query_limit(soft), query_limit(hard), over, argument);
     }

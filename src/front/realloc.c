@@ -5,6 +5,7 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/emergency.h"
+#include "observe/samples.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static HAK_NOINLINE void *realloc_malloc_slow(size_t size)
     return result;
 }
 
-/* There is no memory for a copy. A block that was to shrink stays as it is: that never fails. */
+/* There is no memory for a copy. Shrinking never fails: such a block stays as it is. */
 static HAK_COLD void *realloc_failed(void *pointer, size_t old_bytes, size_t size)
 {
     if (size <= old_bytes) {
@@ -53,6 +54,9 @@ static void *realloc_span(void *pointer, size_t size)
 {
     size_t slice = window_slice_of(pointer);
     void *result = NULL;
+    if (sample_has_blocks()) {
+        hak__sample_forget(pointer); /* a resized block is drawn anew */
+    }
     if (hak__gate_enter()) {
         result = hak__span_resize(slice, size);
         hak__gate_leave();
@@ -61,6 +65,9 @@ static void *realloc_span(void *pointer, size_t size)
         return realloc_copy(pointer, hak__span_bytes(slice), size);
     }
     realloc_count(COUNTER_REALLOC_IN_PLACE);
+    if (sampling_is_on()) {
+        hak__malloc_sample_block(result, size);
+    }
     return result;
 }
 
@@ -90,6 +97,12 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     if (location.bytes == OBJECT_ALIGNMENT && size <= OBJECT_ALIGNMENT) {
         return pointer; /* it has the smallest class already */
     }
+    if (location.place == PLACE_SAMPLED && size <= location.bytes && size >= location.bytes / 2) {
+        return pointer; /* as for objects that are not sampled */
+    }
+    if (location.place == PLACE_WHALE && sample_has_blocks()) {
+        hak__sample_forget(pointer); /* a resized block is drawn anew */
+    }
     if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX &&
         hak__gate_enter()) {
         hak__emergency_settle();
@@ -97,6 +110,9 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         hak__gate_leave();
         if (result != NULL) {
             realloc_count(COUNTER_REALLOC_IN_PLACE);
+            if (sampling_is_on()) {
+                hak__malloc_sample_block(result, size);
+            }
             return result;
         }
     }

@@ -1,5 +1,6 @@
-/* short.h: the short ways of the other entry points. They need no call and no lock if two tables or
- * this thread's bin hold the answer. Every other case takes the function's slow path.
+/* short.h: the short ways: fast paths of the entry points other than malloc and free. A short way
+ * needs no call and no lock. It takes its answer from this thread's bin, or from the owner words
+ * and the table of size classes. If they do not have the answer, the function's slow path runs.
  *
  *   short_code      hak_usable_size, hak_realloc: slice -> owner word -> class -> object size
  *   short_aligned   hak_aligned_alloc and relatives, aligned new: class -> pop this thread's bin */
@@ -8,8 +9,8 @@
 
 #include "front/fast.h"
 
-/* The class code in the owner word (region/window.h) of the slice that `pointer` points into; 0 if
- * it points into none. Only hak__locate_allocation can tell what a pointer without a class is. */
+/* The class code (region/window.h) of the slice that `pointer` points into; 0 if it points outside
+ * the window. If the code is 0, only hak__locate_allocation can tell what the pointer is. */
 HAK_INLINE uint32_t short_code(const void *pointer)
 {
     size_t slice = window_slice_of(pointer);

@@ -1,5 +1,5 @@
-/* slow.h: what the files of front/ share behind the fast paths. All functions here are thread-safe;
- * the caller holds no lock. */
+/* slow.h: functions of the slow paths that several files of front/ call. All functions here are
+ * thread-safe; the caller holds no lock. */
 #ifndef HAK_FRONT_SLOW_H
 #define HAK_FRONT_SLOW_H
 
@@ -13,27 +13,33 @@ HAK_HIDDEN void *hak__malloc_class(uint32_t class_index, size_t size);
  * `want_zero`. Returns NULL with errno ENOMEM if there is no memory. */
 HAK_HIDDEN void *hak__malloc_large(size_t size, size_t alignment, bool want_zero);
 
+/* Counts `size` bytes for this thread's next sample, and makes the block a sample if it is its
+ * turn. The block is a span or a whale that was just allocated or resized; NULL counts, too. */
+HAK_HIDDEN void hak__malloc_sample_block(void *pointer, size_t size);
+
 /* What a pointer points to. */
 enum place {
     PLACE_FOREIGN, /* not allocated by hakmem */
     PLACE_SLAB,    /* inside a slab */
-    PLACE_SPAN,    /* in the first slice of a span, perhaps not where its block starts */
-    PLACE_NOBODY,  /* inside a superslab, where no allocation starts */
+    PLACE_SPAN,    /* in the first slice of a span, at the start of its block or not */
+    PLACE_SAMPLED, /* inside a slice of sampled objects */
+    PLACE_NOBODY,  /* in a free slice of a superslab, or in a further slice of a span */
     PLACE_WHALE    /* the first byte of a whale */
 };
 
 struct location {
     enum place place;
     uint32_t class_index; /* for PLACE_SLAB */
-    size_t slice;         /* number of its slice; beyond the window for whales, foreign pointers */
+    size_t slice;         /* the pointer's slice; no meaning for whales and foreign pointers */
     size_t bytes;         /* usable size; 0 for PLACE_FOREIGN and PLACE_NOBODY */
 };
 /* Finds out what `pointer` is. Any value is allowed. */
 HAK_HIDDEN struct location hak__locate(const void *pointer);
 
-/* As hak__locate, for a pointer that must be the start of an allocation: otherwise says what is
- * wrong and aborts. Returns a foreign pointer as such. Does not look where in its slab an object
- * starts. */
+/* As hak__locate, for a pointer that must be the start of an allocation. Aborts with a fatal report
+ * if `pointer` lies in a span or whale, but not where its block starts, or in freed memory. A
+ * foreign pointer is no error here: the result is PLACE_FOREIGN. In a slab it does not check that
+ * an object starts there. */
 HAK_HIDDEN struct location hak__locate_allocation(const void *pointer);
 
 /* Reports the free of a pointer that hakmem did not allocate: as a warning, or, with

@@ -38,6 +38,17 @@ struct heap {
     struct heap *next;      /* in the list of all heaps; constant once listed */
 };
 
+/* When a thread samples an allocation (heap/sampling.c). Written by the thread alone. */
+struct sampler {
+    int64_t bytes_left;     /* bytes it allocates before the next sample */
+    uint64_t period;        /* bytes from one sample to the next on average, now */
+    uint64_t random;        /* state of its generator; 0: not seeded */
+    int32_t countdown_from; /* value of the countdown when bytes_left was last updated */
+    uint32_t epoch;         /* hak__sampling.epoch when bytes_left was drawn */
+    uint32_t count;         /* samples since started_ms */
+    uint32_t started_ms;
+};
+
 struct thread {
     struct heap *heap;          /* that it draws from; NULL while parked. Written under HEAPS */
     struct thread *next;        /* in the list of all; constant once listed */
@@ -51,7 +62,8 @@ struct thread {
     uint32_t freed_much;        /* superslab_freed_much() at the last look or operation */
     uint32_t waits;             /* for the heap's lock to return a full bin, since waits_ms */
     uint32_t waits_ms;          /* clock when the count last started */
-    uint32_t epoch;     /* forks before it was last taken; an older one: its thread is gone */
+    uint32_t epoch; /* forks before it was last taken; an older one: its thread is gone */
+    struct sampler sampler;
     struct cache cache; /* last, because its end is seldom touched */
 };
 
@@ -169,8 +181,31 @@ HAK_HIDDEN void hak__thread_count_operation(struct thread *thread);
 /* After a remote batch was sent: */
 HAK_HIDDEN void hak__thread_count_batch(struct thread *thread);
 /* When the countdown of malloc's fast path is below zero, at a request for `size` bytes. Sets a new
- * countdown. */
-HAK_HIDDEN void hak__thread_countdown_ended(struct thread *thread, size_t size);
+ * countdown. Returns the period of the sample if the request is to be sampled, else 0. */
+HAK_HIDDEN uint64_t hak__thread_countdown_ended(struct thread *thread, size_t size);
+
+/* sampling.c. */
+struct sampling {
+    uint64_t period; /* bytes from one sample to the next on average; 0: sampling is off. Relaxed */
+    uint32_t epoch;  /* grows with each change; relaxed */
+    bool adapts;     /* fast threads sample less often; relaxed */
+};
+HAK_HIDDEN extern struct sampling hak__sampling;
+/* Starts or changes sampling; `period` 0 ends it. Any thread may call it; other threads notice it
+ * when they next look at the clock. */
+HAK_HIDDEN void hak__sampling_set(uint64_t period, bool adapts);
+/* True if sampling is on. A hint. */
+HAK_INLINE bool sampling_is_on(void)
+{
+    return HAK_UNLIKELY(atomic_load_relaxed(&hak__sampling.period) != 0);
+}
+/* Both are for this thread's struct. Starts a countdown of `interval` bytes, or of fewer if the
+ * next sample is nearer. */
+HAK_HIDDEN void hak__sampling_set_countdown(struct thread *thread, uint32_t interval);
+/* Counts the bytes of the countdown so far, and the `size` bytes of a request that the fast path
+ * did not count. Returns the period of the sample, in bytes, if the bytes to the next sample have
+ * run out; else 0. */
+HAK_HIDDEN uint64_t hak__sampling_count(struct thread *thread, size_t size);
 
 /* collect.c. Takes the notifications of any heap and gives back its kept spans: those not used
  * since the last time, or all if `everything`. Inside the gate, no lock held. */

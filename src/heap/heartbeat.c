@@ -11,6 +11,8 @@
  * much memory has become free, each of the thread's next LOOK_EAGER mallocs looks: the program may
  * be about to idle, and may make no other calls (docs/design/heap.md).
  *
+ * The countdown also ends where the thread's next sample is due (heap/sampling.c).
+ *
  * State: the calling thread's struct. No lock is held. A tick is an operation of its own at the
  * gate (core/gate.h). If it is refused, a later look tries again. */
 #include "heap/heap.h"
@@ -77,11 +79,12 @@ static void thread_become_eager(struct thread *thread, uint32_t freed_much)
     thread->freed_much = freed_much;
     thread->eager_looks = LOOK_EAGER;
     thread->interval = 0;
-    thread->cache.countdown = 0;
+    hak__sampling_set_countdown(thread, 0);
 }
 
-void hak__thread_countdown_ended(struct thread *thread, size_t size)
+uint64_t hak__thread_countdown_ended(struct thread *thread, size_t size)
 {
+    uint64_t sample_period = hak__sampling_count(thread, 0);
     uint32_t elapsed_ms = hak__os_clock_ms() - thread->ticked_ms;
     uint32_t period_ms = hak__heap_tick_period_ms();
     uint32_t bytes = (uint32_t)(size == 0 ? 1 : size), most = LOOK_MALLOCS * bytes;
@@ -94,12 +97,13 @@ void hak__thread_countdown_ended(struct thread *thread, size_t size)
         thread->eager_looks--;
         thread->interval = 0;
     }
-    thread->cache.countdown = (int32_t)thread->interval;
+    hak__sampling_set_countdown(thread, thread->interval);
     uint32_t freed_much = superslab_freed_much();
     if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
         thread_become_eager(thread, freed_much);
     }
     thread_look(thread, elapsed_ms, period_ms);
+    return sample_period;
 }
 
 void hak__thread_count_operation(struct thread *thread)

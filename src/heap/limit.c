@@ -1,6 +1,7 @@
 /* limit.c: the soft limit on mapped memory (HAKMEM_LIMIT), its state and its callback. The hard
  * limit is checked in os/os_map.c: a mapping that would exceed it fails as if the kernel had
  * refused it. */
+#include "base/probe.h"
 #include "core/knobs.h"
 #include "heap/heap.h"
 #include "os/os.h"
@@ -40,6 +41,7 @@ static HAK_COLD void limit_tell(uint64_t mapped)
     void *argument = limit_argument;
     lock_release(&hak__heaps_lock);
     hak__gate_leave();
+    probe_hakmem_limit_exceeded(mapped, atomic_load_relaxed(&hak__knobs.limit));
     if (callback != NULL) {
         callback((size_t)mapped, argument);
     }

@@ -3,6 +3,7 @@
 
 #include "base/bits.h"
 #include "core/gate.h"
+#include "large/sampled.h"
 #include "large/span.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
@@ -105,6 +106,8 @@ void hak__emergency_settle(void)
         size_t slice = window_slice_of(block);
         if (window_contains_slice(slice) && window_owner(slice) == OWNER_SPAN) {
             hak__span_free(NULL, NULL, slice);
+        } else if (window_contains_slice(slice) && window_owner(slice) == OWNER_SAMPLED) {
+            hak__sampled_free(block);
         } else if (!hak__whale_free(block)) {
             lock_acquire(&hak__whale_lock);
             bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;

@@ -46,6 +46,11 @@ size_t hak__span_bytes(size_t slice)
            atomic_load_relaxed(&metadata->offset);
 }
 
+size_t hak__span_slices(size_t slice)
+{
+    return atomic_load_relaxed(&span_metadata(slice)->slices);
+}
+
 static uint32_t span_slices(size_t bytes)
 {
     return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);

@@ -67,6 +67,8 @@ HAK_HIDDEN void hak__span_free(struct span_cache *cache, struct counters *counte
  * the span is in use. */
 HAK_HIDDEN void *hak__span_pointer(size_t slice);
 HAK_HIDDEN size_t hak__span_bytes(size_t slice);
+/* Slices of the span whose first slice is `slice`. Any thread; a hint if the span may be freed. */
+HAK_HIDDEN size_t hak__span_slices(size_t slice);
 /* Usable bytes that an allocation of `size` bytes has at least. */
 HAK_HIDDEN size_t hak__span_good_size(size_t size);
 /* Resizes a span in place, so that it holds `size` bytes. Returns the block's address, which may

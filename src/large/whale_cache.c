@@ -426,6 +426,16 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
     return bytes;
 }
 
+void hak__whale_cache_list(struct whale_list *list)
+{
+    uint32_t now = hak__os_clock_ms();
+    for (size_t i = 0; i < cache_count; i++) {
+        const struct whale_range *range = &cache_table[i];
+        hak__whale_list_offer(list, (struct whale_view){range->whale.address, range->whale.size,
+                                                        now - range->freed_ms, true});
+    }
+}
+
 struct whale_cache_totals hak__whale_cache_totals(void)
 {
     return (struct whale_cache_totals){cache_size, cache_mapped};

@@ -14,7 +14,7 @@
 #ifndef HAK_LARGE_WHALE_CACHE_H
 #define HAK_LARGE_WHALE_CACHE_H
 
-#include "large/whale.h"
+#include "large/whale_list.h"
 
 /* What a request gets out of the cache: one whale, or parts to be joined. All parts but the last
  * are whole huge pages; the last may be the end of the whale and shorter than a huge page. */
@@ -48,6 +48,9 @@ HAK_INLINE void whale_uncount(struct whale whale)
         atomic_sub_relaxed(&hak__whale_joined_bytes, whale.size);
     }
 }
+
+/* Offers all ranges to the list (whale_list.h). The caller holds WHALES. */
+HAK_HIDDEN void hak__whale_cache_list(struct whale_list *list);
 
 struct whale_cache_totals {
     size_t bytes;          /* of the address ranges in the cache */

@@ -163,6 +163,16 @@ struct whale hak__whale_registry_containing(uintptr_t address)
     return (struct whale){0};
 }
 
+void hak__whale_registry_list(struct whale_list *list)
+{
+    for (size_t i = 0; registry_count != 0 && i < registry_capacity; i++) {
+        const struct whale *whale = &registry_table[i];
+        if (whale->address != 0) {
+            hak__whale_list_offer(list, (struct whale_view){whale->address, whale->size, 0, false});
+        }
+    }
+}
+
 struct whale_totals hak__whale_registry_totals(void)
 {
     return (struct whale_totals){.live_count = registry_count,

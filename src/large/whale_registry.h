@@ -8,7 +8,7 @@
 #ifndef HAK_LARGE_WHALE_REGISTRY_H
 #define HAK_LARGE_WHALE_REGISTRY_H
 
-#include "large/whale.h"
+#include "large/whale_list.h"
 
 /* Adds a whale. Takes WHALES itself and releases it, because the table may have to grow. False: no
  * memory for a larger table. */
@@ -26,6 +26,8 @@ HAK_HIDDEN void hak__whale_registry_put_back(struct whale whale);
 HAK_HIDDEN struct whale hak__whale_registry_remove(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_find(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_containing(uintptr_t address);
+/* Offers all whales to the list (whale_list.h). */
+HAK_HIDDEN void hak__whale_registry_list(struct whale_list *list);
 /* The figures of live whales and of the table; the others are 0. */
 HAK_HIDDEN struct whale_totals hak__whale_registry_totals(void);
 

@@ -17,6 +17,7 @@
 #include "control/life.h"
 #include "core/diagnose.h"
 #include "core/options.h"
+#include "hakmem/profile.h"
 #include "heap/heap.h"
 #include "os/os.h"
 
@@ -66,11 +67,26 @@ static void observer_text(hak_report_sink *sink, void *sink_argument, const char
     hak_report(HAK_REPORT_TEXT, sink, sink_argument);
 }
 
+static void observer_map(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_heap_map(sink, sink_argument);
+}
+
+static void observer_profile(hak_report_sink *sink, void *sink_argument, const char *argument)
+{
+    (void)argument;
+    hak_profile_write(sink, sink_argument);
+}
+
 /* What tools may ask for: one line each. */
 static const struct {
     const char *name;
     observer_writer *write;
-} observer_requests[] = {{"json", observer_json}, {"text", observer_text}};
+} observer_requests[] = {{"json", observer_json},
+                         {"text", observer_text},
+                         {"map", observer_map},
+                         {"profile", observer_profile}};
 
 /* --- the thread --- */
 

@@ -125,6 +125,11 @@ HAK_HIDDEN int hak__os_populate(void *address, size_t size);
  * The page map lies on the stack: 512 bytes for 2 MiB. Twice: 1 KiB. Half: twice the calls. */
 #define OS_RESIDENT_SIZE_MAX ((size_t)2 << 20)
 HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
+/* The same for each part of such a range: bytes[i] becomes the resident bytes of part i. `size` is
+ * also a multiple of `part`, a power of two that may be smaller than an OS page. A part of a
+ * resident page is resident. */
+HAK_HIDDEN void hak__os_resident_parts(const void *address, size_t size, size_t part,
+                                       uint32_t *bytes);
 /* Resident part of a range, in percent of its whole OS pages. It looks at the middle
  * OS_RESIDENT_SIZE_MAX bytes of a larger range. Any address and size. */
 HAK_HIDDEN uint32_t hak__os_resident_percent(const void *address, size_t size);
@@ -138,6 +143,9 @@ HAK_HIDDEN uint32_t hak__os_clock_ms(void);
 /* Microseconds of a monotonic clock with a resolution of a microsecond; 0 if the kernel does not
  * say. */
 HAK_HIDDEN uint64_t hak__os_clock_us(void);
+
+/* Seconds since 1970, by the machine's clock; 0 if the kernel does not say. */
+HAK_HIDDEN uint64_t hak__os_wall_clock_s(void);
 
 /* Sleeps for so many milliseconds, or until a signal comes. */
 HAK_HIDDEN void hak__os_sleep_ms(uint32_t duration_ms);
@@ -165,6 +173,8 @@ HAK_HIDDEN void hak__os_note_error_file(void);
 /* Opens `path` for appending, and creates it with mode 0644. Returns a descriptor that the caller
  * closes, or -errno. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
+/* Opens `path` for writing, and creates it with mode 0644 or makes it empty. Returns as above. */
+HAK_HIDDEN int hak__os_open_new(const char *path);
 /* A file that stays open in the process and its forked children. */
 struct os_kept {
     int descriptor; /* at least OS_KEPT_MIN, a number that programs do not expect; -1: none */

@@ -46,6 +46,11 @@ uint32_t hak__os_clock_ms(void)
     return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
 }
 
+uint64_t hak__os_wall_clock_s(void)
+{
+    return (uint64_t)os_clock_read(CLOCK_REALTIME).tv_sec;
+}
+
 uint64_t hak__os_clock_us(void)
 {
     struct timespec now = os_clock_read(CLOCK_MONOTONIC);

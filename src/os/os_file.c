@@ -11,10 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int os_open_append(const char *path, int flags)
+static int os_open(const char *path, int flags)
 {
     int saved = errno;
-    int result = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0644);
+    int result = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
     result = result < 0 ? -errno : result;
     errno = saved;
     return result;
@@ -22,7 +22,12 @@ static int os_open_append(const char *path, int flags)
 
 int hak__os_open_append(const char *path)
 {
-    return os_open_append(path, 0);
+    return os_open(path, O_APPEND);
+}
+
+int hak__os_open_new(const char *path)
+{
+    return os_open(path, O_TRUNC);
 }
 
 const char *hak__os_file_error(int error)
@@ -117,7 +122,8 @@ struct os_kept hak__os_keep(int descriptor)
 struct os_kept hak__os_keep_append(const char *path)
 {
     struct os_kept kept = {-1, 0, 0};
-    int low = os_open_append(path, O_NONBLOCK); /* a pipe without a reader must not block here */
+    int low =
+        os_open(path, O_APPEND | O_NONBLOCK); /* a pipe without a reader must not block here */
     if (low >= 0) {
         if (S_ISFIFO(os_identify(low).mode)) {
             int saved = errno;
@@ -170,9 +176,12 @@ long hak__os_read_file(const char *path, char *buffer, size_t size)
     if (result < 0) {
         result = -errno;
     } else {
-        long descriptor = result;
-        result = syscall(SYS_read, descriptor, buffer, size);
-        result = result < 0 ? -errno : result;
+        long descriptor = result, length = 0;
+        do { /* files of /proc come in pieces */
+            result = syscall(SYS_read, descriptor, buffer + length, size - (size_t)length);
+            length += result > 0 ? result : 0;
+        } while (result > 0 && (size_t)length < size);
+        result = result < 0 ? -errno : length;
         syscall(SYS_close, descriptor);
     }
     errno = saved;

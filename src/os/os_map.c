@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "os/charge.h"
 
 /* Headers older than the kernel they run on lack it; the value is part of the kernel's ABI. */
@@ -62,6 +63,7 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
     int saved = errno;
     if (!hak__os_charge(size)) {
         *error = -ENOMEM;
+        probe_hakmem_map_failed(size, ENOMEM);
         return NULL;
     }
     os_count(OS_CALL_MAP);
@@ -70,6 +72,9 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
     *error = result == MAP_FAILED ? -errno : 0;
     if (*error != 0) {
         hak__os_uncharge(size);
+        probe_hakmem_map_failed(size, (uint64_t) - *error);
+    } else {
+        probe_hakmem_map((uintptr_t)result, size);
     }
     errno = saved;
     return result == MAP_FAILED ? NULL : result;
@@ -128,6 +133,7 @@ int hak__os_unmap(void *address, size_t size)
     int error = munmap(address, size) == 0 ? 0 : -errno;
     if (error == 0) {
         hak__os_uncharge(size);
+        probe_hakmem_unmap((uintptr_t)address, size);
     }
     errno = saved;
     return error;

@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/probe.h"
 
 #ifndef MADV_POPULATE_WRITE /* of Linux 5.14; the value is part of the kernel's ABI */
 #define MADV_POPULATE_WRITE 23
@@ -32,7 +33,11 @@ static int os_advise(enum os_call call, void *address, size_t size, int advice)
 
 int hak__os_purge(void *address, size_t size)
 {
-    return os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
+    int error = os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
+    if (error == 0) {
+        probe_hakmem_purge((uintptr_t)address, size);
+    }
+    return error;
 }
 
 int hak__os_huge(void *address, size_t size)
@@ -75,6 +80,19 @@ size_t hak__os_resident(const void *address, size_t size)
         }
     }
     return resident * hak__os_page_size();
+}
+
+void hak__os_resident_parts(const void *address, size_t size, size_t part, uint32_t *bytes)
+{
+    struct residency residency;
+    size_t page = hak__os_page_size(), step = page < part ? page : part;
+    bool known = os_look(address, size, &residency) == 0;
+    for (size_t i = 0; i < size / part; i++) {
+        bytes[i] = 0;
+        for (size_t at = 0; known && at < part; at += step) {
+            bytes[i] += (residency.pages[(i * part + at) / page] & 1) != 0 ? (uint32_t)step : 0;
+        }
+    }
 }
 
 /* Makes pages zero. It reads each page first and writes only to pages that are not zero, because a

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/atomics.h"
+#include "base/probe.h"
 #include "os/charge.h"
 
 #ifndef MAP_FIXED_NOREPLACE /* of Linux 4.17; the value is part of the kernel's ABI */
@@ -28,7 +29,12 @@
 static void *os_mremap(void *address, size_t old_size, size_t new_size, int flags, void *place)
 {
     os_count(OS_CALL_REMAP);
-    return mremap(address, old_size, new_size, flags, place);
+    void *result = mremap(address, old_size, new_size, flags, place);
+    if (result != MAP_FAILED) {
+        probe_hakmem_remap((uintptr_t)address, old_size, (uintptr_t)result, new_size,
+                           (uint64_t)flags);
+    }
+    return result;
 }
 
 /* A random number that other memory is not expected to contain. */
@@ -85,6 +91,7 @@ static int os_move(void *from, size_t old_size, size_t new_size, void *to, bool 
     int error = -errno;
     if (!os_is_ours_again(to, new_size, mark)) {
         hak__os_uncharge(new_size);
+        probe_hakmem_unmap((uintptr_t)to, new_size);
         return -EEXIST;
     }
     return error;

@@ -14,18 +14,18 @@ uint64_t hak__huge_page_us_max = HUGE_PAGE_US_MAX;
 struct sample {
     const void *address; /* NULL: the block was freed, or there is no sample */
     size_t size;         /* bytes; 0: there is no sample */
-    size_t live;         /* bytes of its kind when it was new, itself included */
+    size_t live;         /* `live` of hak__huge_watch, and the block itself */
     bool dense;          /* three quarters were resident at the last look */
     bool counted;        /* it is part of `filled` of its kind */
 };
 
 struct evidence {
-    struct sample newest[2]; /* the newest block but one, and the newest */
+    struct sample newest[2]; /* the last two blocks with small pages, the older one first */
     size_t filled;           /* bytes of the kind that count as filled, by rule 3 */
 };
 
 static struct evidence evidence[HUGE_KINDS];
-static struct lock huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE); /* for all of it */
+static struct lock huge_lock = LOCK_INITIAL(LOCK_RANK_HUGE); /* guards `evidence` */
 
 /* Counts a look at a block by rule 3. A filled one about doubles `filled`, up to `live`; an
  * unfilled one sets it to 0. Under HUGE. */
@@ -102,7 +102,7 @@ void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t live)
 
 /* How long huge pages take. Hints: all accesses are relaxed. */
 static uint32_t shared_timed_ms; /* when the last huge page was judged */
-static uint32_t shared_pause_ms; /* for so long none is asked for; 0: they come quickly */
+static uint32_t shared_pause_ms; /* how long none is asked for after that; 0: they come quickly */
 
 static bool huge_pause_is_over(uint32_t now_ms)
 {
@@ -142,7 +142,7 @@ int hak__huge_ask(void *address, size_t size, size_t used)
     uint32_t now_ms = hak__os_clock_ms();
     int error = huge_pause_is_over(now_ms) ? hak__os_huge(address, size) : -EAGAIN;
     if (error == 0 && first + 2 * HUGE_PAGE_SIZE <= end && hak__huge_page_us_max != UINT64_MAX &&
-        now_ms != atomic_load_relaxed(&shared_timed_ms)) { /* one a tick of the coarse clock */
+        now_ms != atomic_load_relaxed(&shared_timed_ms)) { /* at most one in each clock tick */
         huge_time((void *)first, now_ms);
         error = hak__huge_is_quick() ? 0 : -EAGAIN;
     }
@@ -154,10 +154,10 @@ int hak__huge_ask(void *address, size_t size, size_t used)
 
 const uint32_t *hak__huge_watcher;
 
-/* Of the thread that hak__huge_watcher names. Hints, relaxed: where two threads meet here, one
- * watch is lost or judged wrongly. */
-static uint64_t shared_watched_us; /* since when; 0: since its next look */
-static uint32_t shared_slow_count; /* watches in a row that said slow */
+/* About the thread that hak__huge_watcher names. Hints, relaxed: if two threads use them at the
+ * same time, one watch is lost or judged wrongly. */
+static uint64_t shared_watched_us; /* the time of its first look; 0: that is still to come */
+static uint32_t shared_slow_count; /* slow pages in a row, of all threads */
 
 int hak__huge_ask_untouched(void *address)
 {

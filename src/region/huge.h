@@ -2,25 +2,28 @@
  *
  *   1. A new superslab gets small pages, even if the machine prefers huge ones. A new whale gets
  *      what the machine prefers.
- *   2. If the heap has knobs.huge_threshold bytes, a new block is judged by an earlier one of its
- *      kind: the newest but one that has small pages. If three quarters of that are resident, the
- *      new block gets huge pages.
- *   3. Each block that is seen filled lets the memory of its kind double. Beyond that, blocks get
- *      small pages and are looked at in turn. A block that is not filled ends huge pages for its
- *      kind, until another one is seen filled.
- *   4. A superslab of which a part is purged has small pages until all of it is free
+ *   2. If the heap has at least knobs.huge_threshold bytes, a new block is judged by an earlier
+ *      block of its kind: of those with small pages, the last but one (or the only one). If three
+ *      quarters of that block are resident, it counts as filled. The new block then gets huge
+ *      pages, as far as rule 3 allows.
+ *   3. Each block that is seen filled lets the memory of its kind double with huge pages. New
+ *      blocks beyond that get small pages, and later blocks are judged by them. After a look at a
+ *      block that is not filled, its kind gets no huge pages until another block is seen filled.
+ *   4. A superslab of which a part is purged has small pages until all of it is free and purged
  *      (region/superslab_pages.c).
- *   5. If one huge page takes the kernel more than a millisecond, hakmem asks for none during 100
- *      ms. The pause doubles each time, up to a minute.
+ *   5. If a huge page takes the kernel more than a millisecond, hakmem asks for none for 100 ms.
+ *      For superslabs, only three such pages in a row count. The pause doubles each time, up to a
+ *      minute.
  *
  * Why: a huge page takes the kernel about an eighth of the time of the 512 small pages it replaces.
  * But all of it becomes resident at the first touch, so a sparse table would take its whole size.
  * And some virtual machines need 5 ms for one huge page (docs/decisions/0036).
  *
- * Bound: a program that stops filling its memory needs at most twice the most that it has filled.
+ * Bound: a program that stops filling its memory needs at most twice as much memory as it had
+ * filled.
  *
- * Locks: HUGE, which these functions take themselves. Any thread may call them; for
- * hak__huge_ask_untouched it must hold GROWTH.
+ * Locks: HUGE, which these functions take themselves. Any thread may call them. The caller of
+ * hak__huge_ask_untouched must hold GROWTH.
  */
 #ifndef HAK_REGION_HUGE_H
 #define HAK_REGION_HUGE_H
@@ -28,7 +31,7 @@
 #include "base/atomics.h"
 #include "core/limits.h"
 
-/* A block is a superslab or a whale. Programs fill each kind to another degree. */
+/* A block is a superslab or a whale. Programs fill some kinds more than others. */
 enum huge_kind {
     HUGE_SLABS,         /* superslabs claimed for a slab of one slice */
     HUGE_SPANS,         /* superslabs claimed for a run of several slices */
@@ -38,7 +41,7 @@ enum huge_kind {
 };
 
 /* True if a new block of `size` bytes should get huge pages, by rules 2 and 3. `live`: bytes of all
- * superslabs, or of all whales, before it. `heap`: bytes of the whole heap. */
+ * superslabs, or of all whales, without the new block. `heap`: bytes of the whole heap. */
 HAK_HIDDEN bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t heap);
 
 /* Watches a new block that has small pages: later blocks of its kind are judged by it. `live` as
@@ -53,17 +56,17 @@ HAK_HIDDEN bool hak__huge_unwatch(const void *address);
  * before they grow it, so rule 3 counts it as filled if blocks of the kind were seen filled. */
 HAK_HIDDEN void hak__huge_note_growth(enum huge_kind kind, size_t size, size_t live);
 
-/* Asks for huge pages for a mapping of `size` bytes whose first `used` bytes are not new. Makes the
- * first new huge page resident and times it, at most once in a tick of the coarse clock. 0: the
- * mapping has huge pages. -errno: it has small ones, except perhaps for the timed page. The
- * contents stay. */
+/* Asks for huge pages for a mapping of `size` bytes whose first `used` bytes are not new. If the
+ * new bytes have two huge pages or more, makes the first one resident and times it, at most once in
+ * a tick of the coarse clock. 0: the mapping has huge pages. -errno: it has small ones, except
+ * perhaps for the timed page. The contents stay. */
 HAK_HIDDEN int hak__huge_ask(void *address, size_t size, size_t used);
 
-/* The same for a new superslab, without a touch. The calling thread's next slow operation but one
- * says how long the program's first touch took. Under GROWTH. */
+/* The same for a new superslab, without a touch. The program's first touch is timed instead: from
+ * the end of the calling thread's slow operation to the end of its next one. Under GROWTH. */
 HAK_HIDDEN int hak__huge_ask_untouched(void *address);
 
-/* Whose touch is waited for, by the address of the thread's hak__lock_held; NULL: nobody's. */
+/* The thread whose first touch is timed, as the address of its hak__lock_held; NULL: none. */
 HAK_HIDDEN extern const uint32_t *hak__huge_watcher;
 
 HAK_INLINE bool huge_is_watched(void)
@@ -71,8 +74,9 @@ HAK_INLINE bool huge_is_watched(void)
     return atomic_load_relaxed(&hak__huge_watcher) != NULL;
 }
 
-/* At the end of each slow operation: the page has come quickly if it did within a millisecond.
- * Three slow ones in a row begin a pause: a thread may also have been busy or preempted. */
+/* Called at the end of each slow operation while a thread is timed. The thread's first call notes
+ * the time. If its second call comes more than a millisecond later, the page was slow. Only three
+ * slow pages in a row begin a pause, because the thread may also have been busy or preempted. */
 HAK_HIDDEN HAK_COLD void hak__huge_look(void);
 
 /* True if the last huge page that was judged came quickly, or none was judged. */

@@ -3,8 +3,9 @@
  * A purge pass takes slices out of the free map, calls the kernel without REGION, and puts them
  * back clean. Meanwhile nobody else can take them. Policy and cost: docs/design/region.md.
  *
- * Locks: PURGE over the work on one superslab, with its call of the kernel. GROWTH over a release.
- * REGION only while maps are read or changed. */
+ * Locks: a whole pass holds PURGE for one superslab at a time; a pass in parts holds it for a whole
+ * part. Both hold it over system calls. A release holds GROWTH. REGION is held only while maps are
+ * read or changed. */
 #include "base/bits.h"
 #include "core/gate.h"
 #include "os/os.h"
@@ -47,13 +48,14 @@ static uint64_t purge_runs(size_t index, uint64_t map)
 struct purge_work {
     size_t index;   /* SIZE_MAX: none was found */
     uint64_t due;   /* slices to purge */
-    uint64_t taken; /* slices taken out of the free map: those due, or all if all are free */
+    uint64_t taken; /* slices taken out of the free map: those due; all, if all are free and the
+                       dirty ones due */
     bool split;     /* the superslab is split, so it may be joined */
 };
 
-/* Looks for slices to purge from superslab *next on, at up to PURGE_LOOKS superslabs. Marks the
- * other free dirty slices it sees aged, so that the next pass purges them. *next becomes the
- * superslab to go on with; SIZE_MAX: there are no more. */
+/* Looks for slices to purge from superslab *next on, at up to PURGE_LOOKS superslabs. All other
+ * free dirty slices of these superslabs become aged, so that the next pass purges them. *next
+ * becomes the superslab to go on with; SIZE_MAX: there are no more. */
 static struct purge_work purge_take_next(size_t *next, bool everything)
 {
     struct purge_work work = {.index = SIZE_MAX};
@@ -80,8 +82,8 @@ static struct purge_work purge_take_next(size_t *next, bool everything)
     return work;
 }
 
-/* Purges slices of at most one superslab, and moves *next on as above. Returns the bytes purged.
- * Under PURGE. */
+/* Purges slices of at most one superslab, and moves *next on as purge_take_next does. Returns the
+ * bytes purged. Under PURGE. */
 static size_t purge_next(size_t *next, bool everything)
 {
     struct purge_work work = purge_take_next(next, everything);
@@ -101,8 +103,8 @@ static size_t purge_next(size_t *next, bool everything)
     return bits_count(work.due & ~failed) * SLICE_SIZE;
 }
 
-/* Resets the peak of slices in use to those in use now. Memory that is about to be returned to the
- * OS should not count as memory the process already has (hak__superslab_would_grow). */
+/* Resets the peak of slices in use to the number in use now. Memory that is about to be returned to
+ * the OS should not count as memory the process already has (hak__superslab_would_grow). */
 static void purge_forget_most(void)
 {
     struct superslab_table *table = &hak__superslabs;

@@ -92,9 +92,9 @@ void hak__superslab_mark_taken(size_t index, uint64_t mask)
 #define HUGE_SLICES ((uint32_t)(HUGE_PAGE_SIZE / SLICE_SIZE))
 HAK_STATIC_ASSERT(SUPERSLAB_SIZE == HUGE_PAGE_SIZE, "one is asked for");
 
-/* Marks slices that were just taken dirty. In a superslab with huge pages it marks all slices: the
- * first touch may make a whole huge page resident, and then all of it must be purged. Under REGION.
- */
+/* Makes the slices of `mask`, which were just taken, dirty. In a superslab with huge pages it makes
+ * all slices dirty: the first touch may make a whole huge page resident, and then all of it must be
+ * purged. Under REGION. */
 static void superslab_make_dirty(size_t index, uint64_t mask)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -130,9 +130,10 @@ struct superslab_wish {
     bool dirty_only;    /* all of them are dirty */
 };
 
-/* Looks at the first `looks` superslabs, from *from on, that have a free run of at least `length`
- * slices. Returns the lowest fitting run in them. SLICE_NONE: none fits, and *from is the superslab
- * to go on with, or SIZE_MAX if there are no more. Under REGION. */
+/* Looks at the first `looks` superslabs, from *from on, that have a run of at least `length` free
+ * (and dirty, if dirty_only) slices. Returns the first slice of the lowest run in them that fits.
+ * SLICE_NONE: none fits, and *from is the superslab to go on with, or SIZE_MAX if there are no
+ * more. Under REGION. */
 static size_t superslab_look(const struct superslab_wish *wish, uint32_t length, size_t *from,
                              uint32_t looks)
 {
@@ -156,9 +157,11 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
     return SLICE_NONE;
 }
 
-/* Looks for an aligned run in three steps, each with a bounded number of looks: at the first
- * superslabs with a run that is long enough; at the first one with a run that fits wherever it
- * starts; and at superslabs behind those of the last search. Under REGION. */
+/* Looks for an aligned run in three steps. Each step looks at a bounded number of superslabs:
+ *   1. the first ones with a run of `count` slices
+ *   2. the first one with a run so long that the wish fits wherever the run starts
+ *   3. further ones with a run of `count` slices, from where step 3 of the last search stopped
+ * Under REGION. */
 static size_t superslab_find_aligned(const struct superslab_wish *wish)
 {
     size_t next = 0, start = 0;
@@ -279,8 +282,8 @@ static bool superslab_is_foreign(size_t index)
 }
 
 /* Finds the end of a foreign mapping that lies in superslab `taken`, by steps that double and then
- * halve. Returns a free superslab that follows a taken one, or the window's end if there is none.
- * Free superslabs in between are never used, which costs addresses only. Under GROWTH. */
+ * halve. Returns a free superslab that follows a taken one, or the window's end if it finds none.
+ * Free superslabs before the result are never used, which costs addresses only. Under GROWTH. */
 static size_t superslab_behind(size_t taken)
 {
     size_t end = hak__window.size / SUPERSLAB_SIZE, step = 1;
@@ -330,7 +333,7 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         }
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */
             size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
-            if (behind * SLICE_SIZE == hak__window.size) { /* the rest is taken for now */
+            if (behind * SLICE_SIZE == hak__window.size) { /* the rest of the window is taken */
                 table->frontier = first + left;
                 return false;
             }
@@ -352,8 +355,8 @@ struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment)
 {
     HAK_ASSERT(count >= 1 && count <= SUPERSLAB_SLICES && alignment <= SUPERSLAB_SLICES);
     struct slice_run run = superslab_take_free(count, alignment);
-    /* Another thread may take the slices of a claim before this one does. Then it claims again,
-     * until it gets slices or a claim fails. */
+    /* Another thread may take the slices of a claim before this one does. Then this thread claims
+     * again, until it gets slices or a claim fails. */
     while (run.slice == SLICE_NONE) {
         lock_acquire(&hak__growth_lock);
         run = superslab_take_free(count, alignment); /* another thread may have claimed meanwhile */
@@ -383,8 +386,8 @@ void hak__superslab_give(size_t slice, uint32_t count)
 bool hak__superslab_take_exact(size_t slice, uint32_t count)
 {
     uint32_t offset = (uint32_t)(slice % SUPERSLAB_SLICES);
-    if (offset == 0 ||
-        offset + count > SUPERSLAB_SLICES) { /* offset 0: the slice before is in another one */
+    /* offset 0: the slice before lies in another superslab */
+    if (offset == 0 || offset + count > SUPERSLAB_SLICES) {
         return false;
     }
     size_t index = slice / SUPERSLAB_SLICES;

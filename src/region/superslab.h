@@ -8,8 +8,9 @@
  * Invariants: aged is a subset of free & dirty. In a superslab with huge pages all slices are dirty
  * or none.
  *
- * The lowest run of slices that fits goes out first, and dirty slices before clean ones: a resident
- * page costs nothing, the first touch of another one a microsecond (docs/design/region.md).
+ * A request gets the lowest run of free dirty slices that fits, or else the lowest run of free
+ * ones; an aligned run may be a higher one. Dirty slices go out first because a resident page costs
+ * nothing, and the first touch of any other page costs a microsecond (docs/design/region.md).
  *
  * Locks: REGION guards every map, state and sum. GROWTH serialises claims and releases, and is
  * taken before REGION. PURGE guards a purge pass. Callers hold at most a heap's lock.
@@ -44,9 +45,8 @@ struct superslab {
 
 HAK_STATIC_ASSERT(sizeof(struct superslab) == 32, "two superslabs' maps are a cache line");
 
-/* Superslabs of a group, and the fan-out of the index, whose code shifts by 6 bits a level.
- * Doubled: searches compare twice the bytes at each level. Halved: large heaps need more levels.
- */
+/* Superslabs of a group. Also the fan-out of the index, whose code shifts by 6 bits a level.
+ * Doubled: searches compare twice the bytes at each level. Halved: large heaps need more levels. */
 #define SUPERSLAB_GROUP 64u
 
 /* Adjacent superslabs and their part of the index (superslab_index.h). */
@@ -65,7 +65,7 @@ struct slice_run {
 };
 
 /* Called by the window at start, when its tables exist. `groups_end` is the end of the first group;
- * the other groups lie below it. */
+ * the other groups lie below that group. */
 HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
 
 /* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab. The number of the first
@@ -73,16 +73,17 @@ HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
  * memory if no free run fits. The owner words stay 0. Any thread; it holds no lock but a heap's. */
 HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment);
 
-/* Gives back slices of one superslab, which are then free and dirty. Their owner words are 0 and
- * nobody uses them. Any thread. */
+/* Gives back slices of one superslab, which are then free and dirty. The caller has set their owner
+ * words to 0, and nobody uses the slices. Any thread. */
 HAK_HIDDEN void hak__superslab_give(size_t slice, uint32_t count);
 
 /* Takes exactly these slices, for a span that grows in place. False: they are not all free, or do
  * not lie in the superslab of the slice before them. Any thread. */
 HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
 
-/* region/superslab_run.c: takes so many adjacent whole superslabs, for a huge allocation when the
- * kernel allows no further mapping. Slow: looks at every superslab. The owner words stay 0. */
+/* region/superslab_run.c: takes `superslabs` adjacent whole superslabs, for a huge allocation when
+ * the kernel allows no further mapping. Slow: it looks at every superslab. The owner words stay 0.
+ */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
 /* Makes newly claimed slices [first, first + count) of one superslab free. Under GROWTH. */
@@ -98,13 +99,14 @@ HAK_HIDDEN size_t hak__superslab_bytes_free(void);
 HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
 
 /* region/purge.c: makes a whole purge pass: purges all aged slices, or with `everything` all free
- * dirty ones. Without `everything` it stops early if another thread purges; both stop early if fork
- * turns this thread away. Returns the bytes purged. The caller holds no lock. */
+ * dirty ones. Without `everything` it stops early if another thread purges. With or without, it
+ * stops early if fork turns this thread away. Returns the bytes purged. The caller holds no lock.
+ */
 HAK_HIDDEN size_t hak__superslab_purge(bool everything);
-/* A part of a pass over aged slices: goes on where the last part stopped. If no pass is under way,
- * begins one if `begin`. Stops after `bytes` or up to a superslab more. Each step to another
- * superslab counts one slice extra, because looking takes time. Does nothing if another thread
- * purges. Any thread. */
+/* Does a part of a pass over aged slices: goes on where the last part stopped. If no pass is under
+ * way, it begins one if `begin`, else does nothing. Stops as soon as it has purged `bytes`; its
+ * last step may purge up to a superslab more. Each search for the next slices to purge counts as
+ * one purged slice, because it takes time. Does nothing if another thread purges. Any thread. */
 HAK_HIDDEN void hak__superslab_purge_part(bool begin, size_t bytes);
 /* True if such a pass is under way. A hint. */
 HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
@@ -113,15 +115,16 @@ HAK_HIDDEN bool hak__superslab_purge_is_under_way(void);
 HAK_HIDDEN size_t hak__superslab_release(size_t bytes);
 
 /* region/superslab_pages.c: chooses huge or small pages for newly claimed slices [first, first +
- * claimed) of one superslab. A run of `count` slices is the reason of the claim. Under GROWTH. */
+ * claimed) of one superslab. The claim is made for a run of `count` slices. Under GROWTH. */
 HAK_HIDDEN void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count);
 /* Notes which pages a superslab has; an unmapped one is SMALL. Under REGION. */
 HAK_HIDDEN void hak__superslab_set_pages(size_t index, enum superslab_pages pages);
-/* Called before a part of the superslab is purged, which the caller has taken out of the free map.
- * Asks for small pages from now on; resident pages stay. False: it keeps huge pages, because the
- * kernel refused or too many superslabs are split; the slices must stay dirty. Under PURGE. */
+/* Called before a part of the superslab is purged. The caller has taken that part out of the free
+ * map. Asks for small pages from now on; resident pages stay. False: the superslab keeps huge
+ * pages, because the kernel refused or too many superslabs are split. The purged slices must then
+ * stay dirty. Under PURGE. */
 HAK_HIDDEN bool hak__superslab_split(size_t index);
-/* Called when all of a split superslab is purged, and taken by the caller: lets it have huge pages
+/* Called when the caller has taken and purged all of a split superslab. Lets it have huge pages
  * again, if they come quickly. Under PURGE. */
 HAK_HIDDEN void hak__superslab_join(size_t index);
 
@@ -133,21 +136,21 @@ HAK_HIDDEN extern struct lock hak__purge_lock;
 struct superslab_table {
     struct superslab_group *groups_end;
     size_t frontier;      /* slices claimed or skipped so far */
-    size_t count;         /* superslabs touched by the frontier */
-    size_t claimed_count; /* that have slices of ours; relaxed readers */
+    size_t count;         /* superslabs up to and including the highest one claimed so far */
+    size_t claimed_count; /* superslabs in state CLAIMED; relaxed readers */
     size_t released_count;
-    size_t aligned_next; /* superslab at which the next search for an aligned run goes on */
+    size_t aligned_next; /* superslab at which step 3 of superslab_find_aligned goes on */
     size_t claimed_slices;
     size_t free_slices;
     size_t dirty_free_slices;
     size_t dirty_free_noted; /* dirty free slices when freed_much last grew, or the least since */
-    uint32_t freed_much;     /* grows with each FREED_MUCH_SLICES that become free; relaxed */
+    uint32_t freed_much;     /* see superslab_freed_much; relaxed */
     size_t taken_most;       /* peak of slices in use since the last purge; relaxed readers */
     size_t split_count;      /* superslabs that are split; under REGION, relaxed readers */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 
-/* Groups lie in falling order: group 0 is the highest. */
+/* Groups lie in falling order: group 0 has the highest address. */
 HAK_INLINE struct superslab_group *superslab_group(size_t number)
 {
     return hak__superslabs.groups_end - 1 - number;
@@ -158,13 +161,14 @@ HAK_INLINE struct superslab *superslab_at(size_t index)
     return &superslab_group(index / SUPERSLAB_GROUP)->superslabs[index % SUPERSLAB_GROUP];
 }
 
-/* A number that changes when much memory has become free and dirty. Any thread. A hint. */
+/* A number that grows when FREED_MUCH_SLICES more slices are free and dirty, and when a whale of at
+ * least that size enters the whale cache. Any thread. A hint. */
 HAK_INLINE uint32_t superslab_freed_much(void)
 {
     return atomic_load_relaxed(&hak__superslabs.freed_much);
 }
 
-/* Changes that number; freed whales do, too. Any thread. */
+/* Makes that number grow. Any thread. */
 HAK_INLINE void superslab_note_freed_much(void)
 {
     atomic_add_relaxed(&hak__superslabs.freed_much, 1u);

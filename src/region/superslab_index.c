@@ -60,9 +60,10 @@ static uint32_t index_maximum(const unsigned char *node)
     return maximum;
 }
 
-/* Moves a search on that found nothing up to *at, the end of a node. At the top level it goes on at
- * the next node. Below, it climbs to the byte that stands for the next node, and further while that
- * byte is the first of its own node. False: nothing is left. */
+/* Continues a search that found nothing before *at, which is the end of a node. At the top level
+ * the search goes on in the next node. At a lower level it climbs to the byte that is the next
+ * node's maximum. If that byte is the first of its own node, it climbs again. False: there is no
+ * further node. */
 static bool index_go_on(uint32_t *level, size_t *at)
 {
     if (*level == INDEX_LEVEL_TOP) {

@@ -1,17 +1,18 @@
 /* superslab_index.h: finds the lowest superslab with enough free slices, in logarithmic time.
  *
- * The index has three kinds of questions (enum superslab_index). For each kind, a superslab has one
- * byte that says how much it offers. Above these bytes lies a tree: each byte of a higher level is
- * the maximum of 64 bytes of the level below.
+ * The index answers three kinds of questions (enum superslab_index). For each kind, a superslab has
+ * one byte that says how much it offers. Above these bytes lies a tree: each byte of a higher level
+ * is the maximum of 64 bytes of the level below.
  *
  *   level 2   a byte for 4,096 superslabs (8 GiB)   `upper` of groups 1 to 63, used from 8 GiB on
  *   level 1   a byte for 64 (128 MiB)               `upper` of every 64th group, from 128 MiB on
  *   level 0   a byte for each superslab             `index` of its group
  *
- * A search compares 64 bytes at each level, eight at a time; at level 2, 64 for each 512 GiB. A
- * change climbs only while a maximum changes. A heap up to 128 MiB has one level and no climb.
+ * A search compares 64 bytes at each level, eight at a time. At level 2 it compares 64 bytes for
+ * each 512 GiB of heap. A change climbs only while a maximum changes. A heap up to 128 MiB has one
+ * level and no climb.
  *
- * Locks: REGION for everything. The functions only compute; they fail in no way.
+ * Locks: the caller holds REGION. The functions only compute and cannot fail.
  */
 #ifndef HAK_REGION_SUPERSLAB_INDEX_H
 #define HAK_REGION_SUPERSLAB_INDEX_H
@@ -33,7 +34,7 @@ HAK_HIDDEN size_t hak__superslab_index_find(enum superslab_index kind, uint32_t 
 /* Sets the superslab's byte, and the maxima above it. */
 HAK_HIDDEN void hak__superslab_index_set(enum superslab_index kind, size_t index, uint32_t value);
 
-/* Makes the index cover superslabs up to `index`, which is included. */
+/* Makes the index cover superslabs up to and including `index`. */
 HAK_HIDDEN void hak__superslab_index_reach(size_t index);
 
 /* Computes the superslab's bytes of both INDEX_FREE and INDEX_DIRTY from its maps. */

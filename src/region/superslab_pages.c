@@ -5,7 +5,7 @@
  *
  * Why SPLIT: where huge pages are allowed, the kernel replaces small pages by huge ones, in the
  * background (khugepaged) or at a touch. Purged memory between them is then resident again. So a
- * superslab of which a part is purged has small pages until all of it is free
+ * superslab of which a part is purged has small pages until all of it is free and purged
  * (docs/decisions/0064).
  */
 #include "region/superslab.h"
@@ -64,7 +64,7 @@ bool hak__superslab_split(size_t index)
         hak__os_small(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) != 0) {
         return false;
     }
-    /* after the call: until here, whoever takes a slice marks all slices dirty */
+    /* after the call: while `huge` is set, a thread that takes a slice makes all slices dirty */
     lock_acquire(&hak__region_lock);
     hak__superslab_set_pages(index, SUPERSLAB_SPLIT);
     lock_release(&hak__region_lock);

@@ -9,8 +9,8 @@
 #include "region/superslab.h"
 #include "region/window.h"
 
-/* Tries at the frontier. One fails if another mapping is there, or another thread takes the claimed
- * superslabs. Doubled, it gets past more foreign mappings; halved, it gives up earlier. */
+/* Tries at the frontier. A try fails if another mapping is there, or another thread takes the
+ * claimed superslabs. Doubled, it gets past more foreign mappings; halved, it gives up earlier. */
 #define RUN_TRIES 16u
 
 /* The first of `count` adjacent superslabs that are wholly free. SIZE_MAX: there are none. Under
@@ -37,7 +37,7 @@ static struct slice_run run_take_free(size_t count)
         struct superslab *superslab = superslab_at(first + i);
         hak__superslab_mark_taken(first + i, ~UINT64_C(0));
         run.zeroed = run.zeroed && superslab->dirty == 0;
-        superslab->dirty = ~UINT64_C(0); /* slices in use are */
+        superslab->dirty = ~UINT64_C(0); /* slices in use are dirty */
     }
     lock_release(&hak__region_lock);
     if (first != SIZE_MAX) {
@@ -54,9 +54,10 @@ static bool run_follows(size_t first)
                               SUPERSLAB_CLAIMED);
 }
 
-/* Claims the rest of the superslab at the frontier and so many whole ones after it. If there are
- * too many mappings, extends the one before. False: no memory. True: they are claimed, or another
- * mapping was there and the caller should try again. Under GROWTH. */
+/* Claims the rest of the superslab at the frontier and `superslabs` whole ones after it. If the
+ * kernel allows no further mapping, it extends the mapping before the frontier. False: no memory.
+ * True: they are claimed, or another mapping was there and the caller should try again. Under
+ * GROWTH. */
 static bool run_claim(size_t superslabs)
 {
     struct superslab_table *table = &hak__superslabs;

@@ -12,7 +12,8 @@
 
 struct window hak__window = {.base = WINDOW_NOWHERE};
 
-/* Two tables that grow away from the address `meet`. [low, high) is claimed. */
+/* Two tables that grow away from the address `meet`. [low, high) is claimed, except for
+ * window_skipped_bytes in PAIR_SLABS. */
 struct table_pair {
     uintptr_t meet;
     uintptr_t low;
@@ -21,7 +22,7 @@ struct table_pair {
 
 enum { PAIR_SLICES, PAIR_SLABS, PAIR_COUNT };
 static struct table_pair window_pairs[PAIR_COUNT];
-static size_t window_skipped_bytes; /* inside [low, high) of PAIR_SLABS, but not claimed */
+static size_t window_skipped_bytes; /* slab metadata of skipped slices: never claimed */
 
 /* The sizes in bytes of a pair's two tables. */
 struct table_sides {
@@ -29,7 +30,7 @@ struct table_sides {
     size_t above;
 };
 
-/* The sizes of a pair's tables that cover so many superslabs. */
+/* The sizes that a pair's tables need to cover `superslabs` superslabs. */
 static struct table_sides table_sides(int pair, size_t superslabs)
 {
     size_t groups = (superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
@@ -46,14 +47,15 @@ static int pair_claim(uintptr_t from, uintptr_t to)
     return from < to ? hak__os_map_at((void *)from, to - from) : 0;
 }
 
-/* Extends a pair's upper table to `high`. In a large heap it gets huge pages if these come quickly:
- * all of the table is touched, and fork copies a page-table entry for each of its small pages
+/* Extends a pair's upper table to `high`. In a large heap the table gets huge pages if huge pages
+ * come quickly: all of the table is touched, and fork copies a page-table entry for each small page
  * (docs/decisions/0069). */
 static int pair_claim_above(struct table_pair *pair, uintptr_t high)
 {
     uintptr_t whole = bits_align_up(high, HUGE_PAGE_SIZE);
     uintptr_t first = bits_align_up(pair->high, HUGE_PAGE_SIZE);
-    size_t claimed = hak__superslab_bytes_claimed(); /* a long table may cover skipped superslabs */
+    /* The table's length is not enough: a long table may cover skipped superslabs. */
+    size_t claimed = hak__superslab_bytes_claimed();
     bool huge = high > pair->high && high - pair->meet > TABLE_HUGE_BYTES &&
                 claimed >= TABLE_HUGE_HEAP_BYTES && claimed >= hak__knobs.huge_threshold &&
                 hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__huge_is_quick();
@@ -79,9 +81,9 @@ static int pair_extend(struct table_pair *pair, struct table_sides sides)
 {
     uintptr_t low = bits_align_down(pair->meet - sides.below, hak__os_page_size());
     uintptr_t high = bits_align_up(pair->meet + sides.above, hak__os_page_size());
-    /* The lower table first; if the upper one then fails, the lower one keeps what it got. At start
-     * the lower table needs nothing below `low`, so one claim serves both tables. Reports read
-     * `low` and `high` without a lock. */
+    /* The lower table grows first. If the upper one then cannot grow, the lower one keeps what it
+     * got. At start the upper table's claim begins at pair->low: it is the only claim and maps both
+     * tables. Reports read pair->low and pair->high without a lock. */
     int error = pair_claim(low, pair->low);
     if (error == 0) {
         atomic_store_relaxed(&pair->low, low < pair->low ? low : pair->low);
@@ -175,7 +177,7 @@ static int window_try(uintptr_t low, size_t size)
     return 0;
 }
 
-/* A random address in [low, high), whole superslabs above `low`. */
+/* A random address in [low, high), a multiple of SUPERSLAB_SIZE above `low`. */
 static uintptr_t window_candidate(uint64_t seed, uint64_t low, uint64_t high)
 {
     uint64_t places = (high - low) / SUPERSLAB_SIZE;

@@ -4,21 +4,24 @@
  *       38 B a superslab       4 B a slice              64 B a slice       ^base   ^frontier
  *
  * Tables: two tables form a pair. They begin at the same address and grow away from each other, so
- * a small process needs one mapping and one page for both (docs/decisions/0054). In the second pair
- * the lower part is the room: a fixed piece of memory for the first heaps and threads.
+ * one mapping holds both. A small process touches only one page of the first pair
+ * (docs/decisions/0054). In the second pair the lower part is the room: a fixed piece of memory for
+ * the first heaps and threads.
  *
  * Nothing is reserved. Tables and superslabs are claimed (mapped with MAP_FIXED_NOREPLACE) when the
- * frontier reaches them. So the process's address space holds only what is used, and limits such as
- * ulimit -v, overcommit mode 2 and mlockall count no more (docs/decisions/0001). A superslab whose
+ * frontier reaches them. So the process's address space holds only what is used, and that is all
+ * that ulimit -v, overcommit mode 2 and mlockall count (docs/decisions/0001). A superslab whose
  * addresses another mapping has taken is skipped. The gaps after each pair are never claimed: they
  * catch writes beyond a table's end.
  *
- * The owner words are the page map: slice (pointer - base) / 32 KiB has one word, and one load says
- * which heap owns it and which size class it has.
+ * The owner words are the page map: each slice has one word. A pointer lies in slice (pointer -
+ * base) / 32 KiB. One load of that slice's word says which heap owns the slice and which size class
+ * it has.
  *
  *   owner word:  | heap id, 24 bits | code, 8 bits |
  *   code         1..CLASS_COUNT-1: a slab of that class
  *                OWNER_SPAN: first slice of a span (heap id 0)
+ *                OWNER_SAMPLED: a slice of sampled objects (heap id 0; large/sampled.h)
  *   0            nobody: a free slice, or a further slice of a span
  *
  * State: one hak__window. base and the table addresses are written once, at start; shared_limit
@@ -34,17 +37,18 @@
 
 #define OWNER_NOBODY 0u
 #define OWNER_SPAN 0xFEu
+#define OWNER_SAMPLED 0xFDu
 #define OWNER_CODE_MASK ((1u << OWNER_CODE_BITS) - 1)
 
 struct slab; /* slab/slab.h; one for each slice */
-/* Bytes for each slice: one cache line, so that no two slabs share one. Doubled, the tables take
- * another 0.2 % of the heap. A half is too small for struct slab. */
+/* Bytes of slab metadata for each slice: one cache line, so that no two slabs share one. Doubled,
+ * the tables take another 0.2 % of the heap. Halved, it is too small for struct slab. */
 #define SLAB_METADATA_SIZE 64u
 
 struct window {
     uintptr_t base;       /* first byte of superslab 0; WINDOW_NOWHERE before start */
-    size_t shared_limit;  /* slices up to the end of the highest claim; only grows. 0 before start:
-                             no pointer is inside */
+    size_t shared_limit;  /* slices from the base to the end of the highest claim; only grows. 0
+                             before start: no pointer is inside */
     uint32_t *owners;     /* [slice] */
     unsigned char *slabs; /* [slice], SLAB_METADATA_SIZE each */
     size_t size;          /* bytes of address space that superslabs may take */
@@ -60,21 +64,22 @@ HAK_HIDDEN int hak__window_start(void);
 HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
 
 /* Called when the frontier skips ahead to `slice`. No slab will ever lie in the skipped slices, so
- * the part of their slab metadata that is not claimed yet never will be. Under GROWTH. */
+ * their slab metadata is not needed: the part of it that is not claimed yet stays unclaimed. Under
+ * GROWTH. */
 HAK_HIDDEN void hak__window_skip(size_t slice);
 
 /* Bytes claimed for the tables, without the room. Any thread, no lock. */
 HAK_HIDDEN size_t hak__window_table_bytes(void);
 
-/* The room: zeroed bytes that start at an OS page and came with the first tables, for
- * heap/metadata.c. The second function says how many bytes: METADATA_CHUNK_SIZE, or 0 before the
- * window has started. */
+/* The room: zeroed memory for heap/metadata.c, claimed together with the first tables. It starts at
+ * an OS page. hak__window_room_bytes returns its size: METADATA_CHUNK_SIZE, or 0 before the window
+ * has started. */
 HAK_HIDDEN void *hak__window_room(void);
 HAK_HIDDEN size_t hak__window_room_bytes(void);
 
 /* The base before start. With it every pointer a program can have is far beyond the limit. That
  * matters for a thread that frees NULL while another thread starts the window: it may see the old
- * base beside the new limit. */
+ * base together with the new limit. */
 #define WINDOW_NOWHERE ((uintptr_t)1 << 63)
 
 /* The slice of any pointer. Pointers below the base give huge numbers, beyond every limit. The load
@@ -85,10 +90,11 @@ HAK_INLINE size_t window_slice_of(const void *pointer)
     return ((uintptr_t)pointer - base) >> SLICE_SHIFT;
 }
 
-/* The start line of what lies at the slice: a distance in bytes from the slice's start, a multiple
- * of a cache line and less than `colors` lines. Different slices get different distances, so that
- * their contents do not compete for the same cache sets (docs/decisions/0034). Fibonacci hashing
- * (D. Knuth, The Art of Computer Programming 3, 6.4) sends neighbours far apart. */
+/* The distance in bytes from the start of a slab or span to its first object or its allocation.
+ * `slice` is the first slice of the slab or span. The distance is a multiple of a cache line, less
+ * than `colors` lines. It varies from slice to slice, so that slabs and spans do not compete for
+ * the same cache sets (docs/decisions/0034). Fibonacci hashing (D. Knuth, The Art of Computer
+ * Programming 3, 6.4) gives neighbouring slices very different distances. */
 HAK_INLINE uint32_t window_slice_color(size_t slice, uint32_t colors)
 {
     uint32_t hash = ((uint32_t)slice * UINT32_C(0x9e3779b1)) >> 16;
@@ -109,29 +115,30 @@ HAK_INLINE bool window_contains_slice(size_t slice)
 }
 
 /* The limit, for the fast path of free. A valid pointer came from an earlier allocation, so any
- * value that this thread can see covers it. The load is plain: it becomes an operand of the
- * comparison, which saves an instruction, and both processors read an aligned word whole. It is
- * atomic under ThreadSanitizer only. */
+ * limit that this thread can see covers it. The load is plain: on x86-64 it becomes an operand of
+ * the comparison, which saves an instruction. x86-64 and aarch64 never read an aligned word in
+ * pieces. The load is atomic under ThreadSanitizer only. */
 HAK_INLINE size_t window_limit_seen(void)
 {
     return HAK_TSAN ? atomic_load_relaxed(&hak__window.shared_limit) : hak__window.shared_limit;
 }
 
 /* The owner word of a slice below the limit. Any thread, no lock. Relaxed: the word changes only
- * while no object of the slice exists, and the program orders handing an object to another thread.
- * An invalid pointer may read an old or a new word; both are safe. */
+ * while no object of the slice exists, and a program that hands an object to another thread
+ * synchronizes the two threads. For an invalid pointer the result may be an old or a new word; both
+ * are safe. */
 HAK_INLINE uint32_t window_owner(size_t slice)
 {
     return atomic_load_relaxed(&hak__window.owners[slice]);
 }
 
-/* By whoever takes the slice or gives it back. */
+/* Sets the owner word. Only the thread that takes the slice or gives it back calls it. */
 HAK_INLINE void window_set_owner(size_t slice, uint32_t owner)
 {
     atomic_store_relaxed(&hak__window.owners[slice], owner);
 }
 
-/* The slice's entry in the slab metadata. The tables cover the slice. */
+/* The slice's entry in the slab metadata. The tables must cover the slice. */
 HAK_INLINE struct slab *window_slab_metadata(size_t slice)
 {
     return (struct slab *)(void *)(hak__window.slabs + slice * SLAB_METADATA_SIZE);

@@ -1,7 +1,9 @@
 /* slab.c: the slabs of one heap: refill, return, lend, and giving idle slabs back.
  *
- * slab.h has the words of a slab and the invariants; slab_remote.c has the remote half.
- * Calls: refill -> slab_take_objects, slab_new. Locks: the heap's, but for hak__slab_is_object.
+ * slab.h has the words of a slab and the invariants; slab_remote.c has the operations on the remote
+ * word and the notify stack.
+ * Calls: refill -> slab_take_objects, slab_new. Locks: the caller holds the heap's lock, except for
+ * hak__slab_is_object.
  */
 #include "slab/slab.h"
 
@@ -13,7 +15,8 @@ bool hak__slab_is_object(const struct slab *slab, const void *pointer)
 {
     size_t offset = (size_t)((const unsigned char *)pointer - slab_start(slab)) - slab->first;
     size_t size = size_class_bytes(slab->class_index);
-    /* relaxed: a thread without the heap's lock may ask; its object was carved before that */
+    /* relaxed: the caller may be without the heap's lock. A valid object was carved before the
+     * caller got its address. */
     return offset % size == 0 && offset / size < atomic_load_relaxed(&slab->carved_count);
 }
 
@@ -164,8 +167,9 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
     HAK_ASSERT_FULL(set->totals[class_index].not_carved_count == not_carved_count);
 }
 
-/* Even the last slab of a class is given back: loops around a few objects are served by the bin and
- * do not empty a slab. The two lists need no cleaning up, because all of the slab's memory goes. */
+/* Gives the slab back if it is idle, even if it is the last of its class: a loop around a few
+ * objects uses only its bin, and so empties no slab. The free list and the remote word keep their
+ * contents; slab_new overwrites them. */
 static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
 {
     if (HAK_LEVEL >= 2) {
@@ -176,22 +180,24 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
     }
 }
 
-/* How many objects to carve from `first` on. In an untouched slab the program should touch each
- * page first, so that no malloc pays for the page fault. So the first object that starts in a page
- * is carved alone, and the page's other objects, which linking touches, at the next refill. */
+/* How many objects to carve, from `first` on. In an untouched slab the program should touch each
+ * page before malloc does, so that no malloc pays for the page fault. So the first object that
+ * starts in a page is carved alone. The next refill carves the page's other objects, and linking
+ * touches them. */
 static uint32_t slab_carve_count(const struct slab *slab, const unsigned char *first, size_t size)
 {
     size_t bytes = CARVE_BYTES;
     if (slab->untouched) {
         size_t offset = (uintptr_t)first % CARVE_BYTES;
-        /* offset < size: `first` is the first object that starts in its page; else round up */
+        /* offset < size: no object starts before `first` in its page. Otherwise carve all that
+         * start in the rest of the page. */
         bytes = offset < size ? 1 : CARVE_BYTES - offset + size - 1;
     }
     return bytes < size ? 1 : (uint32_t)(bytes / size);
 }
 
-/* Cuts the next objects, at most those that start in CARVE_BYTES of memory, and does not touch
- * them. The slab has at least one object left to carve. */
+/* Cuts the next objects and does not touch them. It cuts at most those that start in CARVE_BYTES of
+ * memory. The slab has at least one object left to carve. */
 static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_t most)
 {
     size_t size = size_class_bytes(slab->class_index);
@@ -225,8 +231,8 @@ static struct object_list slab_take_part(struct slab_set *set, struct slab *slab
     return list;
 }
 
-/* The remote count must be 0, too: an unlisted slab with remote objects and a clear N would never
- * be found again (slab.h, invariant 2). */
+/* Unlists a slab that has nothing more to give. Its remote count must be 0, too: an unlisted slab
+ * with remote objects and a clear N would never be found again (slab.h, invariant 2). */
 HAK_INLINE void slab_unlist_used_up(struct slab_set *set, struct slab *slab)
 {
     if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
@@ -255,8 +261,8 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
 {
     hak__slab_drain(set);
     if (HAK_LEVEL >= 2) {
-        /* Before the walk of a list, which the program may have overwritten. One class only:
-         * checking all of them at each refill would take too long. */
+        /* Checked before slab_take_part walks a free list, which the program may have overwritten.
+         * Only one class: checking all classes at each refill would take too long. */
         slab_check_class(set, class_index);
     }
     struct refill refill = {{NULL, 0}, 0};
@@ -308,7 +314,7 @@ void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_lis
         hak__diagnose_fatal("double free (more objects freed than the slab holds)", list.head,
                             size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
     }
-    if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed twice in a row, both returned */
+    if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed and returned, twice in a row */
         hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),
                             set->key >> OWNER_CODE_BITS);
     }

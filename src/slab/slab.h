@@ -1,10 +1,14 @@
 /* slab.h: slices cut into objects of one class, and the set of slabs one heap owns.
  *
- * Slabs are where bins get their objects from and where they return them (docs/design/slab.md).
+ * Bins take their objects from slabs and return them there (docs/design/slab.md).
  *
  * Life of a slab:
  *
- *   taken (region) -> carving -> full <-> partial -> empty -> given back (region)
+ *   taken (region) -> partial <-> full
+ *                     partial -> idle -> given back (region)
+ *
+ * A partial slab has free objects or memory that is not carved yet, and is listed. A full slab has
+ * neither. In an idle slab all carved objects are back, and N is clear.
  *
  * Words of a slab, with their writers (O: a thread that holds the owner heap's lock; A: any thread,
  * atomically):
@@ -16,21 +20,25 @@
  *                             N (notified): the slab is on its owner's notify stack, or about to be
  *   O carved_count            objects cut so far, in address order; the rest was never handed out
  *   O owner                   constant while the slab exists
- *   A shared_link             next slab on the notify stack: its slice + 1, 0 at the end
+ *   A shared_link             next slab on the notify stack: the number of its first slice, plus 1;
+ *                             0 in the last slab
  *   O previous, next          the owner's list of slabs of this class that have objects to give
  *   O remote_seen             the part of the remote count that the set's totals include
  *
  * Invariants
  *   1. free_count + remote count + objects in bins and remote buffers + in use = carved_count
  *   2. free_count > 0 or carved_count < capacity => listed;  remote count > 0 => listed or N
- *   3. A slab with N set is never given back. Only a drain, which took it off the stack, clears N.
- *   4. N clear => remote_seen = remote count. A drain counts, and whoever adds objects sets N.
+ *   3. A slab with N set is never given back. Only a drain clears N, after it took the slab off the
+ *      stack.
+ *   4. N clear => remote_seen = remote count. A drain copies the count after it has cleared N, and
+ *      each remote free sets N again.
  *
- * Why 3: a remote freer sets N together with its objects, and pushes the slab on the stack in a
- * second step. Between the steps the owner may take the objects and find the slab empty. If it gave
- * the slab back at that moment, the freer would push a slab that belongs to somebody else.
+ * Why 3: a remote freer adds its objects and sets N in one step, and pushes the slab on the stack
+ * in a second step. Between the steps the owner may take the objects and find the slab empty. If it
+ * gave the slab back at that moment, the freer would push a slab that belongs to somebody else.
  *
- * Locks: the heap's lock guards each word that is marked O, and the slab set.
+ * Locks: the heap's lock guards each word that is marked O, and the slab set except its shared
+ * words.
  */
 #ifndef HAK_SLAB_SLAB_H
 #define HAK_SLAB_SLAB_H
@@ -60,7 +68,7 @@ struct slab {
     uint16_t capacity;
     uint8_t class_index;
     uint8_t slice_count;
-    uint8_t slices_back; /* also in the metadata of further slices: slices from the slab's first */
+    uint8_t slices_back; /* set for each slice of the slab: its distance from the first one */
     bool listed;
     bool untouched;       /* none of its pages was resident when the slab was taken */
     uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
@@ -73,15 +81,15 @@ HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is o
 struct slab_totals {
     uint64_t free_count; /* free objects in slabs: the sum of free_count and remote_seen */
     uint32_t slabs_count;
-    uint32_t not_carved_count; /* objects of one slab: no other is taken before all are carved */
+    uint32_t not_carved_count; /* all in one slab: a new slab is taken only at 0 */
 };
 
-/* What one heap owns. Everything but the shared words is written under the heap's lock. */
+/* The slabs of one heap. Everything but the shared words is written under the heap's lock. */
 struct slab_set {
     uint32_t key;             /* heap id << 8: owner words of its slabs are key | class */
-    uint32_t shared_notified; /* A: stack of slabs with remote objects, slice + 1 */
-    uint32_t shared_pending;  /* A: pushes on it since the last drain, about */
-    uint32_t shared_patience; /* pending pushes from which on others drain; relaxed */
+    uint32_t shared_notified; /* A: top of the notify stack: its first slice + 1; 0: empty */
+    uint32_t shared_pending;  /* A: about how many slabs were pushed since the last drain */
+    uint32_t shared_patience; /* if so many are pending, other threads drain; relaxed */
     struct counters counters;
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
@@ -102,9 +110,9 @@ struct refill {
     uint32_t stride;
 };
 
-/* Takes the first object; list.count is not 0. A carved object is not touched: memory that the
- * program never writes then costs nothing, and the page fault of its first write is not malloc's.
- * The refill belongs to one thread; no lock. */
+/* Takes the first object; list.count is not 0. A carved object is not touched. So memory that the
+ * program never writes costs nothing, and the program's first write causes the page fault, not
+ * malloc. The refill belongs to one thread; no lock. */
 HAK_INLINE struct object *refill_pop(struct refill *refill)
 {
     struct object *object = refill->list.head;
@@ -154,15 +162,16 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
 /* True if a carved object of the slab starts at `pointer`, which may be any address. Any thread. */
 HAK_HIDDEN bool hak__slab_is_object(const struct slab *slab, const void *pointer);
 
-/* Takes 1 to `most` objects (`most` at least 1) of one slab of the class. The first source that has
- * some gives them: free list, remote frees, carving, a new slab. count 0: no memory. Under the
- * heap's lock. */
+/* Takes 1 to `most` objects (`most` at least 1) of one slab of the class. It takes them from the
+ * first of these sources that has any: free list, remote frees, carving, a new slab. count 0: no
+ * memory. Under the heap's lock. */
 HAK_HIDDEN struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index,
                                           uint32_t most);
 
-/* True if a refill of the class needs a new slab, and with it the process would set a new peak. The
- * caller then tries to borrow from other heaps. The inline form is false for objects up to 1,040
- * bytes: they share cache lines, so heaps do not exchange them. A hint. Under the heap's lock. */
+/* True if a refill of the class needs a new slab, and that slab would raise the peak of slices in
+ * use. The caller then tries to borrow from other heaps. The inline form is false for objects up to
+ * 1,040 bytes: they share cache lines, so heaps do not exchange them. A hint. Under the heap's
+ * lock. */
 HAK_HIDDEN bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index);
 HAK_INLINE bool slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
@@ -188,9 +197,9 @@ HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
 HAK_HIDDEN void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,
                                  struct object *tail);
 
-/* The same for a thread that does not hold the owner's lock: one atomic operation, or two if the
- * owner must be notified. Any thread, no lock. The result is NULL, or the owner if it has left at
- * least shared_patience notifications unread: the caller should drain for it. */
+/* The same for a thread that does not hold the owner's lock: one atomic operation, or three if the
+ * owner must be notified. Any thread, no lock. Returns NULL, or the owner if this call notified it
+ * and at least shared_patience notifications are unread: the caller should drain for it. */
 HAK_HIDDEN struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list list,
                                                     struct object *tail);
 

@@ -10,8 +10,9 @@
  *           B3  take the objects out of the word, keep N    acquire, pairs with A1
  * The owner is whoever holds the owner heap's lock.
  *
- * There is no ABA problem. A1 only prepends to the list in a word, and B3 takes all of it. So a CAS
- * that finds an equal word links to the list that the word names now.
+ * There is no ABA problem. A1 only prepends to the list in the word, and B3 takes the whole list.
+ * If the word changes and becomes equal again before A1's CAS, it names the list that is there now.
+ * So the link that A1 has written is right.
  *
  * Source: sending a batch to its slab by one word is snmalloc's BatchIt (ISMM 2024). The bit N in
  * that word is this project's.
@@ -37,7 +38,7 @@ static struct object *remote_head(const struct slab *slab, uint64_t word)
     return (struct object *)(void *)(slab_start(slab) + (granule - 1) * OBJECT_ALIGNMENT);
 }
 
-/* A2. The caller has set N of the slab, and found it clear. */
+/* A2. The caller's A1 has set N of the slab, which was clear before. */
 static void slab_notify_owner(struct slab_set *owner, struct slab *slab)
 {
     uint32_t *stack = &owner->shared_notified;
@@ -108,7 +109,7 @@ struct slab *hak__slab_take_notified(struct slab_set *set)
 struct slab *hak__slab_next_notified(const struct slab *slab)
 {
     uint32_t link =
-        atomic_load_relaxed(&slab->shared_link); /* B1 orders it; while N is set nobody pushes */
+        atomic_load_relaxed(&slab->shared_link); /* B1 orders it; N is set: nobody pushes now */
     return link == 0 ? NULL : window_slab_metadata(link - 1);
 }
 

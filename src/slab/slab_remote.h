@@ -17,7 +17,8 @@ HAK_HIDDEN struct slab *hak__slab_take_notified(struct slab_set *set);
 HAK_HIDDEN struct slab *hak__slab_next_notified(const struct slab *slab);
 /* Clears N of a slab that was taken from the stack. */
 HAK_HIDDEN void hak__slab_clear_notified(struct slab *slab);
-/* True if the slab can be given back: all carved objects are in its two lists and N is clear. */
+/* True if the slab can be given back: all carved objects are in its free list or its remote word,
+ * and N is clear. */
 HAK_HIDDEN bool hak__slab_is_idle(const struct slab *slab);
 
 #endif

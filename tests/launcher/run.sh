@@ -60,6 +60,7 @@ refuse 2 "heaps must be a number below 2\^32, not '4294967296'" "$launcher" run 
 refuse 2 "scavenger must be 0 or 1, not 'y\?es'" "$launcher" run --set scavenger=$'y\nes' echo hello
 refuse 2 "stats must be none, text or json" "$launcher" run --set stats=xml echo hello
 refuse 2 "--quiet" "$launcher" run --set announce=1 echo hello
+refuse 2 "--heap-map" "$launcher" run --set heap_map_file=map echo hello
 refuse 2 "--all-processes" "$launcher" run --set stats_pid=1 echo hello
 refuse 2 "profile must be default, fast, small or debug, not 'huge'" "$launcher" run --profile huge echo hello
 refuse 2 "profile must be default" "$launcher" run --set profile=huge echo hello
@@ -139,7 +140,7 @@ script $'#!/bin/bash\r' 'echo hello'
 refuse 126 'carriage return' "$launcher" run "$scratch/script"
 
 # Help: of each command by itself, on standard output.
-for name in run test build bench compare ab peers doctor score cost version help; do
+for name in run heap test build bench compare ab peers doctor score cost version help; do
     XDG_CACHE_HOME=$scratch/no-cache try "$launcher" $name --help
     [[ $status == 0 && $output == 'Usage: ./hakmem '* && -z $errors ]] || fail "$name --help: $status '$output' '$errors'"
     [[ $name == @(version|help) || $output == "Usage: ./hakmem $name"* ]] || fail "$name --help is of something else: $output"
@@ -148,7 +149,7 @@ for name in run test build bench compare ab peers doctor score cost version help
 done
 try "$launcher" run --help
 for name in $(sed -n 's/^| `HAKMEM_\([A-Z_]*\)`.*/\1/p' "$TEST_ROOT/docs/options.md"); do
-    [[ ${name,,} == @(profile|stats*|announce) || $output == *$'\n'"  ${name,,} "* ]] || fail "run --help lacks ${name,,}"
+    [[ ${name,,} == @(profile|stats*|heap_map_file|announce) || $output == *$'\n'"  ${name,,} "* ]] || fail "run --help lacks ${name,,}"
 done
 expect 0 "$("$launcher" run --help)" '^$' "$launcher" help run
 expect 0 "$("$launcher" version)" '^$' "$launcher" --version

@@ -577,7 +577,7 @@ proctype Freer(byte me)
         o = 0
        }
     /*= cache/remote.c hak__remote_free: remote_send(cache, entry); */
-    /*= cache/remote.c remote_send: hak__slab_return_remote(slab_of_slice(slice), list, (struct object *)(void *)tail); */
+    /*= cache/remote.c remote_send: hak__slab_return_remote(slab, list, (struct object *)(void *)tail); */
     :: count != 0 ->
         return_remote();
         if

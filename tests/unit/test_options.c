@@ -305,6 +305,9 @@ static void test_paths(void **state)
     end = SHOW_WITH("HAKMEM_STATS_FILE=/dev/null", variable); /* refused: changes nothing */
     assert_int_equal(complaints_count(&end), 1);
     expect_line(&end, "stats_file=/dev/null");
+    end = SHOW_WITH("HAKMEM_STATS_FILE=/dev/null", "HAKMEM_HEAP_MAP_FILE=/tmp/%p.map");
+    expect_line(&end, "stats_file=/dev/null");
+    expect_line(&end, "heap_map_file=/tmp/%p.map");
 }
 
 static void test_views(void **state)

@@ -44,7 +44,6 @@ static void test_filled_whales_lead_to_huge_ones(void **state)
     enum { WHALES = 8, SIZE = 5 * MIB };
     void *whales[WHALES];
     (void)state;
-    hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
     char *sparse = support_map(SIZE);
     for (int zeroed = 0; zeroed < 2; zeroed++) {
         for (size_t i = 0; i < 4; i++) {
@@ -210,6 +209,7 @@ static void test_near_a_limit(void **state)
 
 int main(void)
 {
+    hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
     const struct CMUnitTest tests[] = {
         WHALE_TEST(test_resize_with_huge_pages),
         WHALE_TEST(test_filled_whales_lead_to_huge_ones),

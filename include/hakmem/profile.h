@@ -1,0 +1,43 @@
+/* profile.h: the heap profiler: which call stacks allocated the memory in use, and all memory so
+ * far.
+ *
+ * hakmem samples about one allocation in each `period` bytes (exponentially distributed) with its
+ * call stack, and follows the sampled block until it is freed. Every sample carries a weight, so
+ * that the sums are unbiased estimates of all blocks: with 512 KiB, 2,000 live samples stand for a
+ * heap of 1 GiB. The fast paths of malloc and free do not change. `./hakmem profile` writes
+ * profiles for pprof, folded stacks and flame graphs.
+ *
+ * All functions are thread-safe. Only hak_profile_write takes long. */
+#ifndef HAKMEM_PROFILE_H
+#define HAKMEM_PROFILE_H
+
+#include "hakmem/stats.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* The default: the average number of allocated bytes from one sample to the next. */
+#define HAK_PROFILE_PERIOD ((size_t)512 << 10)
+
+/* Starts to sample, or changes the period, in bytes. With `period` 0 it is HAK_PROFILE_PERIOD, and
+ * threads that would sample more than 4,000 blocks a second sample fewer, with larger weights.
+ * Threads that allocate notice it within about 50 ms. Blocks allocated before are not in the
+ * profile. Returns 0, or ENOSYS if the process has no
+ * unwinder (a static C program, or libgcc_s.so.1 is missing): the profile then has no stacks. May
+ * open libgcc_s, so it must not be called in a signal handler. */
+HAK_API int hak_profile_start(size_t period) HAK_NOEXCEPT;
+
+/* Stops to sample. Live samples are followed on, and the profile keeps its sums. */
+HAK_API void hak_profile_stop(void) HAK_NOEXCEPT;
+
+/* Writes the profile to `sink`, which gets `argument`: one line of JSON (docs/observability.md
+ * describes it) with the sums of each stack, and the executable mappings of the process. No lock is
+ * held while the sink runs, so it may allocate. */
+HAK_API void hak_profile_write(hak_report_sink *sink, void *argument) HAK_NOEXCEPT;
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

@@ -1,0 +1,266 @@
+"""Reads heap maps: the JSON documents of hak_heap_map (docs/observability/heap-picture.md)."""
+import json
+import math
+import re
+from dataclasses import dataclass, field
+
+VERSION = 1
+NUMBER_MAX = 1 << 63
+KINDS = ["free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs", "sampled"]
+LETTERS = {"c": "free_clean", "d": "free_dirty", "a": "free_aged", "k": "kept_spans", "s": "spans", "t": "spans",
+           "p": "sampled"}
+WORD = re.compile(r"(?:([cdakstp])([0-9]{1,4})|h([0-9]{1,10})|z([0-9]{1,4})"
+                  r"|u([0-9]{1,6})(?:f([0-9]{1,6}))?(?:x([0-9]{1,4}))?)")
+
+HEADER = {"version": int, "hakmem": str, "process": int, "program": str, "time": int, "page_bytes": int,
+          "slice_bytes": int, "superslab_slices": int, "base": int}
+TOTALS = dict.fromkeys(["bytes_mapped", "bytes_metadata", "bytes_in_use", "bytes_cached", "bytes_free_dirty",
+                        "objects_in_use", "heaps", "heaps_parked", "threads", "superslabs", "whales"], int)
+SUPERSLAB = {"index": int, "claimed": int, "pages": str, "slices": str, "resident": str}
+SLICES = {"kind": str, "count": int, "resident_bytes": int}
+CLASS = dict.fromkeys(["class", "object_bytes", "slab_slices", "slab_objects", "slabs", "in_use", "cached", "free",
+                       "not_carved", "resident_bytes"], int)
+WHALE = dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)
+
+
+class MapError(Exception):
+    """One sentence that says why a file is no heap map that this reader can show."""
+
+
+@dataclass
+class HeapClass:
+    """The slabs of one size class. Objects: in_use + cached + free + not_carved = capacity."""
+    index: int
+    object_bytes: int
+    slab_slices: int
+    slab_objects: int
+    slabs: int
+    in_use: int
+    cached: int
+    free: int
+    not_carved: int
+    resident_bytes: int
+    slab_bytes: int
+
+    @property
+    def in_use_bytes(self):
+        return self.in_use * self.object_bytes
+
+    @property
+    def cached_bytes(self):
+        return self.cached * self.object_bytes
+
+    @property
+    def free_bytes(self):
+        """What no block has in the slabs: free objects, not carved ones, and the rest of each slab."""
+        return self.slab_bytes - self.in_use_bytes - self.cached_bytes
+
+    @property
+    def resident_parts(self):
+        """Resident bytes in use, cached, and free. Which pages the free objects are on is not known: blocks in use
+        count as resident before free ones."""
+        in_use = min(self.in_use_bytes, self.resident_bytes)
+        cached = min(self.cached_bytes, self.resident_bytes - in_use)
+        return in_use, cached, self.resident_bytes - in_use - cached
+
+    @property
+    def fill(self):
+        return self.in_use / max(1, self.slabs * self.slab_objects)
+
+
+@dataclass
+class HeapMap:
+    data: dict  # the document
+    name: str   # of the file
+    classes: list = field(default_factory=list)
+    slices: dict = field(default_factory=dict)  # kind: count of slices
+    resident: dict = field(default_factory=dict)  # kind: bytes
+
+    @property
+    def header(self):
+        return self.data["heap_map"]
+
+    @property
+    def totals(self):
+        return self.data["totals"]
+
+    @property
+    def program(self):
+        return self.header["program"].rsplit("/", 1)[-1] or "a program without a name"
+
+    def whales(self, kept):
+        return [whale for whale in self.data["whales"] if bool(whale["kept"]) == kept]
+
+    def parts(self):
+        """Resident bytes of the heap by what they are: in the order of the bar, without overlap."""
+        sums = [sum(part) for part in zip(*(c.resident_parts for c in self.classes))] or [0, 0, 0]
+        in_use, cached, free = sums
+        blocks = self.resident["spans"] + self.resident["sampled"] + sum(whale["resident_bytes"] for whale in self.whales(False))
+        kept = self.resident["kept_spans"] + sum(whale["resident_bytes"] for whale in self.whales(True))
+        slices = sum(self.resident[kind] for kind in KINDS[:3])
+        return {"in_use": in_use + blocks, "cached": cached, "in_slabs": free, "kept": kept, "slices": slices}
+
+
+def fail(name, sentence):
+    raise MapError(f"{name} {sentence}")
+
+
+def check_record(name, place, record, fields):
+    if not isinstance(record, dict):
+        fail(name, f"is damaged: {place} is not an object")
+    for key, kind in fields.items():
+        value = record.get(key)
+        if type(value) is not kind:
+            fail(name, f"is damaged: {place}.{key} is not a {'number' if kind is int else 'string'}")
+        if kind is int and not 0 <= value < NUMBER_MAX:
+            fail(name, f"is damaged: {place}.{key} is out of range")
+
+
+def check_list(name, data, key, fields):
+    if not isinstance(data.get(key), list):
+        fail(name, f"is damaged: {key} is not a list")
+    for i, record in enumerate(data[key]):
+        check_record(name, f"{key}[{i}]", record, fields)
+
+
+def check_header(name, data):
+    if not isinstance(data, dict) or "heap_map" not in data:
+        if isinstance(data, dict) and "hakmem" in data:
+            fail(name, "is a report of hakmem, not a heap map; ./hakmem run --heap-map FILE writes a map")
+        fail(name, "is not a heap map; ./hakmem run --heap-map FILE writes one")
+    header = data["heap_map"]
+    version = header.get("version") if isinstance(header, dict) else None
+    if type(version) is int and version != VERSION:
+        fail(name, f"is a heap map of version {version}, and this hakmem reads version {VERSION}")
+    check_record(name, "heap_map", header, HEADER)
+    for key, least, most in [("slice_bytes", 4096, 1 << 30), ("superslab_slices", 1, 1024), ("page_bytes", 512, 1 << 30)]:
+        if not least <= header[key] <= most:
+            fail(name, f"is damaged: heap_map.{key} is out of range")
+
+
+def read_slices(text, classes, count):
+    """Slices by kind, and by class the slabs, objects out and free objects; None if the text is malformed."""
+    kinds, slabs = dict.fromkeys(KINDS, 0), {}
+    at = slices = spans = heap = 0
+    of_class = None
+    while at < len(text):
+        match = WORD.match(text, at)
+        if match is None:
+            return None
+        at = match.end()
+        letter, length, new_heap, new_class, out, free, times = match.groups()
+        if letter:
+            kinds[LETTERS[letter]] += int(length)
+            slices += int(length)
+            spans += letter == "s"
+        elif new_heap:
+            heap = int(new_heap)
+        elif new_class:
+            of_class = classes.get(int(new_class))
+        else:
+            if of_class is None or heap == 0 or int(out) + int(free or 0) > of_class.slab_objects:
+                return None
+            times = int(times or 1)
+            sums = slabs.setdefault(of_class.index, [0, 0, 0])
+            sums[0] += times
+            sums[1] += times * int(out)
+            sums[2] += times * int(free or 0)
+            kinds["slabs"] += times * of_class.slab_slices
+            slices += times * of_class.slab_slices
+    return (kinds, slabs, spans) if slices == count else None
+
+
+def check_sums(name, heap_map):
+    """The strings of the superslabs must add up to the sums that the document ends with."""
+    data = heap_map.data
+    classes = {c.index: c for c in heap_map.classes}
+    kinds, slabs, spans, last = dict.fromkeys(KINDS, 0), {}, 0, -1
+    for i, superslab in enumerate(data["superslabs"]):
+        claimed, resident = superslab["claimed"], superslab["resident"]
+        if not last < superslab["index"] < 1 << 32 or not 1 <= claimed <= data["heap_map"]["superslab_slices"]:
+            fail(name, f"is damaged: superslabs[{i}] has no place in the heap")
+        last = superslab["index"]
+        read = read_slices(superslab["slices"], classes, claimed)
+        if read is None or len(resident) not in (1, claimed) or not re.fullmatch("[0-8]+", resident):
+            fail(name, f"is damaged: superslabs[{i}] does not say what its slices are")
+        for kind, count in read[0].items():
+            kinds[kind] += count
+        for index, sums in read[1].items():
+            slabs[index] = [a + b for a, b in zip(slabs.get(index, (0, 0, 0)), sums)]
+        spans += read[2]
+    for c in heap_map.classes:
+        if slabs.get(c.index, [0, 0, 0]) != [c.slabs, c.in_use + c.cached, c.free]:
+            fail(name, f"is damaged: the slabs of class {c.index} do not add up")
+    if kinds != heap_map.slices or spans != data["spans"]:
+        fail(name, "is damaged: its slices do not add up")
+
+
+def from_text(text, name):
+    def constant(word):
+        raise ValueError(word)
+
+    try:
+        data = json.loads(text, parse_constant=constant)
+    except (ValueError, RecursionError):
+        if text.lstrip().startswith('{"heap_map"'):
+            fail(name, "is cut or damaged: it begins as a heap map and does not end as one")
+        fail(name, "is not a heap map; ./hakmem run --heap-map FILE writes one")
+    check_header(name, data)
+    check_record(name, "totals", data.get("totals"), TOTALS)
+    check_record(name, "the map", data, {"spans": int})
+    for key, fields in [("superslabs", SUPERSLAB), ("slices", SLICES), ("classes", CLASS), ("whales", WHALE)]:
+        check_list(name, data, key, fields)
+    slice_bytes = data["heap_map"]["slice_bytes"]
+    heap_map = HeapMap(data, name)
+    for c in data["classes"]:
+        if not 0 < c["slab_slices"] <= data["heap_map"]["superslab_slices"] or c["class"] > 255 or not c["object_bytes"]:
+            fail(name, f"is damaged: class {c['class']} has no slabs")
+        if c["in_use"] + c["cached"] + c["free"] + c["not_carved"] != c["slabs"] * c["slab_objects"]:
+            fail(name, f"is damaged: the objects of class {c['class']} do not add up")
+        heap_map.classes.append(HeapClass(c["class"], *(c[key] for key in list(CLASS)[1:]),
+                                          c["slabs"] * c["slab_slices"] * slice_bytes))
+    for line in data["slices"]:
+        heap_map.slices[line["kind"]] = line["count"]
+        heap_map.resident[line["kind"]] = line["resident_bytes"]
+    if list(heap_map.slices) != KINDS or len({c.index for c in heap_map.classes}) != len(heap_map.classes):
+        fail(name, "is damaged: its sums are not those of a heap map")
+    check_sums(name, heap_map)
+    return heap_map
+
+
+def load(path):
+    """Reads a file. Raises MapError with one sentence."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except UnicodeDecodeError:
+        fail(path, "is not a heap map; ./hakmem run --heap-map FILE writes one")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it cannot be a file's name"
+        raise MapError(f"cannot read {path}: {reason}") from None
+    if not text.strip():
+        fail(path, "is empty; the process that writes it may not have ended yet")
+    return from_text(text, path)
+
+
+def size_text(size):
+    """12345678 as "11.8 MiB"."""
+    size = float(size)
+    for unit in ["bytes", "KiB", "MiB", "GiB"]:
+        if abs(size) < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    digits = 0 if unit == "bytes" or abs(size) >= 100 else 1
+    return f"{size:.{digits}f} {unit}"
+
+
+def percent_text(part, whole):
+    """A share; what is little but not nothing is not called 0 %."""
+    if whole == 0 or part == 0:
+        return "0\N{NO-BREAK SPACE}%"
+    share = 100 * part / whole
+    if 0 < share < 1:
+        return "under 1\N{NO-BREAK SPACE}%"
+    if 99 < share < 100:
+        return "over 99\N{NO-BREAK SPACE}%"
+    return f"{math.floor(share + .5)}\N{NO-BREAK SPACE}%"

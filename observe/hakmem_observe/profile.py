@@ -1,0 +1,234 @@
+"""./hakmem profile: the call stacks that hold a program's memory."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .processes import Refusal, STATUS_USAGE
+from .profile_data import read_profiles
+
+RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
+
+MEASURES = {
+    "live": ("live_bytes", "live_count", "in use"),
+    "allocated": ("allocated_bytes", "allocated_count", "allocated in all"),
+}
+SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
+LIBRARY = re.compile(r"^(std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
+
+
+def add_arguments(parser):
+    parser.usage = ("./hakmem profile [OPTION...] -- PROGRAM [ARGUMENT...]\n"
+                    "       ./hakmem profile [OPTION...] FILE")
+    parser.description = ("Runs a program and shows which call stacks hold its memory when it ends, or shows a profile "
+                          "that HAKMEM_PROFILE_FILE=FILE has written.")
+    parser.add_argument("--leaks", action="store_true",
+                        help="show the sites of the memory that was not freed, and name those that only grow")
+    parser.add_argument("--period", metavar="BYTES", default=None,
+                        help="average number of bytes from one sample to the next (default 512k; with --leaks 16k)")
+    parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
+    parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
+    parser.add_argument("--stacks", action="store_true", help="show the whole stack of each site")
+    parser.add_argument("--pprof", metavar="FILE", help="write the profile for pprof (gzipped protobuf)")
+    parser.add_argument("--folded", metavar="FILE", help="write folded stacks, for flame graph programs")
+    parser.add_argument("--html", metavar="FILE", help="write a page with a flame graph")
+    parser.add_argument("-o", "--output", metavar="FILE", help="keep the profile itself in FILE")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a profile to show")
+
+
+def parse_count(text, name):
+    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+        raise Refusal(f"profile: {name} takes a number from 1 on, not '{text[:40]}'", STATUS_USAGE)
+    return int(text)
+
+
+def parse_period(text):
+    if not re.fullmatch(r"[1-9][0-9]*[kKmMgG]?", text):
+        raise Refusal(f"profile: --period takes a number of bytes such as 4096, 64k or 1m, not '{text[:40]}'",
+                      STATUS_USAGE)
+    return text
+
+
+def in_words(count):
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+
+
+def is_of_library(frame):
+    return bool(LIBRARY.match(frame.function)) or frame.file.startswith("/usr/include/")
+
+
+def site_of(stack):
+    """The innermost frame that is the program's own; of a stack without names the innermost one."""
+    named = [frame for frame in stack.frames if frame.function and not is_of_library(frame)]
+    return named[0] if named else stack.site()
+
+
+class Site:
+    def __init__(self, frame):
+        self.frame = frame
+        self.stacks = []
+        self.history = []
+
+    def add(self, stack):
+        self.stacks.append(stack)
+        self.history = [a + b for a, b in zip(self.history, stack.history)] if self.history else list(stack.history)
+
+    def total(self, name):
+        return sum(stack.sums[name] for stack in self.stacks)
+
+    def label(self):
+        return f"{self.frame.label()} ({self.frame.place()})" if self.frame else "unknown (no stack)"
+
+    def only_grows(self):
+        """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
+        moments = self.history + [self.total("live_bytes")]
+        while moments and moments[0] == 0:
+            del moments[0]
+        steps = [later - earlier for earlier, later in zip(moments, moments[1:])]
+        grown = sum(step > 0 for step in steps)
+        return len(moments) >= SUSPECT_MOMENTS and min(steps) >= 0 and grown >= 0.75 * len(steps)
+
+
+def sites_of(profile, measure):
+    sites = {}
+    for stack in profile.stacks:
+        frame = site_of(stack)
+        key = (frame.label(), frame.place()) if frame else None
+        sites.setdefault(key, Site(frame)).add(stack)
+    ranked = sorted(sites.values(), key=lambda site: -site.total(measure))
+    return [site for site in ranked if site.total(measure) > 0]
+
+
+def print_site(site, measure, count, total, whole_stacks):
+    size = site.total(measure)
+    blocks = site.total(count)
+    print(f"{in_words(size):>12} {100 * size / total:5.1f} % {blocks:>10} blocks  {site.label()}")
+    if whole_stacks:
+        for stack in sorted(site.stacks, key=lambda stack: -stack.sums[measure])[:3]:
+            print(f"{'':22}{in_words(stack.sums[measure])} by")
+            for frame in stack.frames:
+                print(f"{'':24}{frame.label()} ({frame.place()})")
+
+
+def print_table(profile, arguments):
+    measure, count, what = MEASURES["allocated" if arguments.allocated else "live"]
+    total = profile.total(measure)
+    print(f"{profile.program} (process {profile.pid}): about {in_words(total)} {what}, in about "
+          f"{profile.total(count)} blocks; estimated from {profile.total('samples')} samples")
+    if not any(stack.frames for stack in profile.stacks) and profile.stacks:
+        print("The profile has no stacks: the program did not load libgcc_s.so.1 (docs/observability/profile.md).")
+    sites = sites_of(profile, measure)
+    for site in sites[:arguments.sites]:
+        print_site(site, measure, count, total, arguments.stacks)
+    if len(sites) > arguments.sites:
+        print(f"and {len(sites) - arguments.sites} more sites (--sites N shows more)")
+
+
+def print_leaks(profile, arguments):
+    sites = sites_of(profile, "live_bytes")
+    total = profile.total("live_bytes")
+    print(f"{profile.program} (process {profile.pid}): about {in_words(total)} not freed at exit")
+    if not sites:
+        return
+    suspects = [site for site in sites if site.only_grows()]
+    if suspects:
+        print("\nSuspects: these sites grew all through the run.")
+        for site in suspects[:arguments.sites]:
+            print_site(site, "live_bytes", "live_count", total, True)
+            print(f"{'':22}over time: " + ", ".join(in_words(held) for held in site.history[-5:] if held)
+                  + f", at exit {in_words(site.total('live_bytes'))}")
+    rest = [site for site in sites if site not in suspects]
+    if rest:
+        print("\nNot freed either, but not growing:" if suspects else "\nNot freed; none of these only grows:")
+        for site in rest[:arguments.sites]:
+            print_site(site, "live_bytes", "live_count", total, arguments.stacks)
+
+
+def write_folded(profiles, path, measure):
+    with open_output(path, "w") as file:
+        for profile in profiles:
+            for stack in profile.stacks:
+                size = stack.sums[measure]
+                if size > 0:
+                    frames = [frame.label().replace(";", ":") for frame in reversed(stack.frames)] or ["unknown"]
+                    file.write(f"{';'.join(frames)} {size}\n")
+
+
+def open_output(path, mode):
+    try:
+        return open(path, mode, encoding=None if "b" in mode else "utf-8")
+    except OSError as error:
+        raise Refusal(f"cannot write '{path}': {error.strerror}") from None
+
+
+def show(profiles, arguments):
+    profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
+    shown = [profile for profile in profiles if profile.stacks] or profiles[:1]
+    for number, profile in enumerate(shown):
+        if number:
+            print()
+        (print_leaks if arguments.leaks else print_table)(profile, arguments)
+    if arguments.folded:
+        write_folded(profiles, arguments.folded, MEASURES["allocated" if arguments.allocated else "live"][0])
+    if arguments.pprof:
+        from .pprof import write_pprof
+        with open_output(arguments.pprof, "wb") as file:
+            write_pprof(profiles, file)
+    if arguments.html:
+        from .profile_page import write_page
+        with open_output(arguments.html, "w"):  # a path that cannot be written is refused before the work
+            pass
+        write_page(profiles, arguments.html, f"Heap profile of {os.path.basename(profiles[0].program)}")
+
+
+def run_program(words, arguments, path):
+    """Runs the program; its exit status."""
+    period = arguments.period or ("16k" if arguments.leaks else None)
+    command = [str(Path(__file__).parents[2] / "hakmem"), "run", "--quiet"]
+    if period:
+        command += ["--set", f"sample_bytes={parse_period(period)}"]
+    preload = os.environ.get("LD_PRELOAD", "")
+    environment = os.environ | {"HAKMEM_PROFILE_FILE": path,
+                                "LD_PRELOAD": f"{preload} libgcc_s.so.1".strip()}  # the unwinder, for C programs
+    try:
+        return subprocess.run(command + ["--"] + words, env=environment, check=False).returncode
+    except KeyboardInterrupt:
+        return 130
+
+
+def profile_program(words, arguments):
+    folder = tempfile.mkdtemp(prefix="hakmem-profile-")
+    try:
+        path = os.path.abspath(arguments.output) if arguments.output else os.path.join(folder, "profile")
+        if arguments.output:
+            open_output(path, "w").close()
+        status = run_program(words, arguments, path)
+        if not os.path.exists(path) or os.path.getsize(path) == 0:  # the launcher has said why, or the program was killed
+            if status in (125, 126, 127):
+                return status
+            raise Refusal("the program wrote no profile: it was killed, or it ended by _exit",
+                          128 - status if status < 0 else status or 1)
+        sys.stdout.flush()
+        show(read_profiles(path), arguments)
+        return status if status >= 0 else 128 - status
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(arguments):
+    arguments.sites = parse_count(arguments.sites, "--sites")
+    if bool(arguments.program) == bool(arguments.file):
+        raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
+                      STATUS_USAGE)
+    if arguments.program:
+        return profile_program(arguments.program, arguments)
+    if arguments.period or arguments.output:
+        raise Refusal("profile: --period and --output are for a program that is run", STATUS_USAGE)
+    show(read_profiles(arguments.file), arguments)
+    return 0

@@ -1,0 +1,102 @@
+"""Profiles as hak_profile_write writes them: reading, checking, and giving names to their stacks."""
+import json
+import os
+import re
+from dataclasses import dataclass
+
+from .processes import Refusal
+from .symbols import Symbols
+
+VERSION = 1
+SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
+        "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
+
+ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|posix_memalign|aligned_alloc|p?valloc|"
+                       r"(void\* )?operator new(\[\])?\(.*|_Unwind_Backtrace|sample_take|stack_step|_Zna?w?\w*)"
+                       r"(\+0x[0-9a-f]+)?$")
+
+
+def numbers(text):
+    return [int(word) for word in text.split()]
+
+
+@dataclass
+class Stack:
+    frames: tuple  # of symbols.Frame, innermost first, without those of the allocator
+    sums: dict  # by the names of SUMS
+    history: list  # live bytes at the moments of the profile's history_ago_ms
+
+    def site(self):
+        return self.frames[0] if self.frames else None
+
+
+@dataclass
+class Profile:
+    program: str
+    pid: int
+    period: int
+    history_ago_ms: list  # moments of the run, milliseconds before the profile was written, oldest first
+    stacks: list
+
+    def total(self, name):
+        return sum(stack.sums[name] for stack in self.stacks)
+
+
+def parse_document(line, path):
+    """One line of a profile file, checked."""
+    try:
+        document = json.loads(line)
+        head = document["hakmem_profile"]
+        stacks, mappings = document["stacks"], [entry["line"] for entry in document["mappings"]]
+        if head["version"] != VERSION:
+            raise Refusal(f"'{path}' is a profile of version {head['version']}; this hakmem reads version {VERSION}")
+        for stack in stacks:
+            stack["history"] = numbers(stack["history_bytes"])
+            stack["addresses"] = [int(word, 16) for word in stack["frames"].split()]
+            if not all(isinstance(stack[name], int) for name in SUMS):
+                raise ValueError
+        head["history"] = numbers(document["history"]["ago_ms"])
+        if any(len(stack["history"]) != len(head["history"]) for stack in stacks):
+            raise ValueError
+        if not isinstance(head["process"], int) or not isinstance(head["program"], str):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Refusal(f"'{path}' is no profile of hakmem, or it is cut") from None
+    return head, stacks, mappings
+
+
+def is_of_allocator(frame):
+    return os.path.basename(frame.module).startswith(("libhakmem", "libgcc_s")) or bool(ALLOCATOR.match(frame.function))
+
+
+def name_stacks(head, stacks, mappings):
+    symbols = Symbols(mappings, head["process"])
+    symbols.resolve(address for stack in stacks for address in stack["addresses"])
+    named = {}
+    for stack in stacks:
+        frames = [frame for address in stack["addresses"] for frame in symbols.frames[address]]
+        while frames and is_of_allocator(frames[0]):
+            del frames[0]
+        key = tuple(frames)
+        merged = named.setdefault(key, Stack(key, dict.fromkeys(SUMS, 0), [0] * len(stack["history"])))
+        for name in SUMS:
+            merged.sums[name] += stack[name]
+        merged.history = [a + b for a, b in zip(merged.history, stack["history"])]
+    return list(named.values())
+
+
+def read_profiles(path):
+    """All profiles of the file: one for each process that appended to it."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [line for line in file if line.strip()]
+    except OSError as error:
+        raise Refusal(f"cannot read '{path}': {error.strerror}") from None
+    if not lines:
+        raise Refusal(f"'{path}' is empty: no process that writes its profile there has ended")
+    profiles = []
+    for line in lines:
+        head, stacks, mappings = parse_document(line, path)
+        profiles.append(Profile(head["program"], head["process"], head["period"], head["history"],
+                                name_stacks(head, stacks, mappings)))
+    return profiles

@@ -1,0 +1,132 @@
+/* sampling.c: chooses the allocations that are sampled, for profiles (src/observe/samples.h).
+ *
+ * Each thread draws the number of bytes to its next sample from an exponential distribution
+ * (base/exponential.h). malloc's countdown of bytes ends there, so the fast path does not know of
+ * samples. The request in which the bytes run out is the sample. With the default period, a thread
+ * that takes more than 4,000 samples a second doubles its own period. Each sample notes the period
+ * that it was drawn with, so its weight stays right. A period that the user chose is kept.
+ *
+ * State: the calling thread's struct. hak__sampling is read and written relaxed: a thread that sees
+ * a change late only begins late. */
+#include "heap/heap.h"
+
+#include "base/exponential.h"
+#include "os/os.h"
+
+/* A thread that takes SAMPLES_FAST samples in less than SAMPLES_FAST_MS milliseconds doubles its
+ * distance; one that needs more than four times as long halves it, down to the period that was
+ * asked for. A sample takes about 2 microseconds, so samples take about a percent of the time at
+ * most. Half the milliseconds: twice that. Twice as many: fewer samples of fast threads. */
+#define SAMPLES_FAST 32u
+#define SAMPLES_FAST_MS 8u
+
+/* The largest average distance, in bytes: beyond it all is rare. */
+#define SAMPLE_PERIOD_MAX (UINT64_C(1) << 40)
+
+struct sampling hak__sampling;
+
+void hak__sampling_set(uint64_t period, bool adapts)
+{
+    atomic_store_relaxed(&hak__sampling.adapts, adapts);
+    atomic_store_relaxed(&hak__sampling.period,
+                         period < SAMPLE_PERIOD_MAX ? period : SAMPLE_PERIOD_MAX);
+    atomic_add_relaxed(&hak__sampling.epoch, 1u);
+}
+
+/* xorshift64* (S. Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016).
+ */
+static uint64_t sampler_random(struct thread *thread)
+{
+    uint64_t state = thread->sampler.random;
+    if (state == 0) {
+        state =
+            hak__os_random_seed() ^ ((uint64_t)(uintptr_t)thread * UINT64_C(0x9e3779b97f4a7c15));
+        state = state == 0 ? 1 : state;
+    }
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    thread->sampler.random = state;
+    return state * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+static void sampler_draw(struct thread *thread)
+{
+    thread->sampler.bytes_left =
+        hak__exponential_draw(sampler_random(thread), thread->sampler.period);
+}
+
+/* Sampling was switched on or off, or this is the thread's first look. */
+static HAK_COLD void sampler_begin(struct thread *thread)
+{
+    struct sampler *sampler = &thread->sampler;
+    sampler->epoch = atomic_load_relaxed(&hak__sampling.epoch);
+    sampler->period = atomic_load_relaxed(&hak__sampling.period);
+    sampler->count = 0;
+    sampler->started_ms = hak__os_clock_ms();
+    if (sampler->period == 0) {
+        sampler->bytes_left = INT64_MAX;
+    } else {
+        sampler_draw(thread);
+    }
+}
+
+/* Adapts the period to the rate of samples. */
+static void sampler_adapt(struct sampler *sampler)
+{
+    if (++sampler->count < SAMPLES_FAST || !atomic_load_relaxed(&hak__sampling.adapts)) {
+        return;
+    }
+    uint32_t now_ms = hak__os_clock_ms(), elapsed_ms = now_ms - sampler->started_ms;
+    sampler->count = 0;
+    sampler->started_ms = now_ms;
+    if (elapsed_ms < SAMPLES_FAST_MS && sampler->period < SAMPLE_PERIOD_MAX / 2) {
+        sampler->period *= 2;
+    } else if (elapsed_ms > 4 * SAMPLES_FAST_MS &&
+               sampler->period / 2 >= atomic_load_relaxed(&hak__sampling.period)) {
+        sampler->period /= 2;
+    }
+}
+
+/* The bytes have run out. Returns the period of the sample, and draws the next distance; 0:
+ * sampling is off. */
+static HAK_COLD uint64_t sampler_end(struct thread *thread)
+{
+    struct sampler *sampler = &thread->sampler;
+    if (sampler->period == 0) {
+        sampler->bytes_left = INT64_MAX;
+        return 0;
+    }
+    uint64_t period = sampler->period;
+    sampler_adapt(sampler);
+    sampler_draw(thread);
+    return period;
+}
+
+uint64_t hak__sampling_count(struct thread *thread, size_t size)
+{
+    struct sampler *sampler = &thread->sampler;
+    uint64_t period = 0;
+    sampler->bytes_left -= (int64_t)sampler->countdown_from - thread->cache.countdown;
+    sampler->bytes_left -= (int64_t)size;
+    sampler->countdown_from = thread->cache.countdown;
+    if (HAK_UNLIKELY(sampler->epoch != atomic_load_relaxed(&hak__sampling.epoch))) {
+        sampler_begin(thread);
+    } else if (HAK_UNLIKELY(sampler->bytes_left < 0)) {
+        period = sampler_end(thread);
+    }
+    if (sampler->bytes_left < thread->cache.countdown) {
+        sampler->countdown_from = (int32_t)sampler->bytes_left;
+        thread->cache.countdown = (int32_t)sampler->bytes_left;
+    }
+    return period;
+}
+
+void hak__sampling_set_countdown(struct thread *thread, uint32_t interval)
+{
+    struct sampler *sampler = &thread->sampler;
+    sampler->bytes_left -= (int64_t)sampler->countdown_from - thread->cache.countdown;
+    int64_t most = sampler->bytes_left > 0 ? sampler->bytes_left : 0;
+    sampler->countdown_from = (int32_t)(interval < most ? interval : most);
+    thread->cache.countdown = sampler->countdown_from;
+}

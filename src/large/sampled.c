@@ -1,0 +1,162 @@
+/* sampled.c: see sampled.h. */
+#include "large/sampled.h"
+
+#include "base/atomics.h"
+#include "core/lock.h"
+#include "region/superslab.h"
+#include "region/window.h"
+
+struct sampled_object {
+    struct sampled_object *next;
+};
+
+/* The metadata of a slice with sampled objects. */
+struct sampled_slice {
+    struct sampled_object *free_list;
+    struct sampled_slice *previous; /* in the list of the class's slices with room */
+    struct sampled_slice *next;
+    uint32_t class_index; /* constant while the slice holds objects */
+    uint32_t used_count;
+    uint32_t carved_count;
+    uint32_t capacity;
+};
+HAK_STATIC_ASSERT(sizeof(struct sampled_slice) <= SLAB_METADATA_SIZE,
+                  "stored in a slab's metadata");
+
+static struct lock sampled_lock = LOCK_INITIAL(LOCK_RANK_SAMPLED);
+static struct sampled_slice *sampled_partial[CLASS_COUNT]; /* under SAMPLED */
+static struct sampled_totals shared_sampled_totals;        /* written under SAMPLED, read relaxed */
+
+static struct sampled_slice *sampled_slice(size_t slice)
+{
+    return (struct sampled_slice *)(void *)window_slab_metadata(slice);
+}
+
+static size_t sampled_number(const struct sampled_slice *slice)
+{
+    return (size_t)((const unsigned char *)slice - hak__window.slabs) / SLAB_METADATA_SIZE;
+}
+
+size_t hak__sampled_bytes(size_t slice)
+{
+    return size_class_bytes(atomic_load_relaxed(&sampled_slice(slice)->class_index));
+}
+
+/* Under SAMPLED. */
+static void sampled_account(uint64_t objects, uint64_t bytes, uint64_t slices)
+{
+    struct sampled_totals *totals = &shared_sampled_totals;
+    atomic_store_relaxed(&totals->objects_count, totals->objects_count + objects);
+    atomic_store_relaxed(&totals->objects_bytes, totals->objects_bytes + bytes);
+    atomic_store_relaxed(&totals->slices_count, totals->slices_count + slices);
+}
+
+struct sampled_totals hak__sampled_totals(void)
+{
+    return (struct sampled_totals){atomic_load_relaxed(&shared_sampled_totals.objects_count),
+                                   atomic_load_relaxed(&shared_sampled_totals.objects_bytes),
+                                   atomic_load_relaxed(&shared_sampled_totals.slices_count)};
+}
+
+static void sampled_list(struct sampled_slice *slice)
+{
+    struct sampled_slice *first = sampled_partial[slice->class_index];
+    slice->previous = NULL;
+    slice->next = first;
+    if (first != NULL) {
+        first->previous = slice;
+    }
+    sampled_partial[slice->class_index] = slice;
+}
+
+static void sampled_unlist(struct sampled_slice *slice)
+{
+    if (slice->previous != NULL) {
+        slice->previous->next = slice->next;
+    } else {
+        sampled_partial[slice->class_index] = slice->next;
+    }
+    if (slice->next != NULL) {
+        slice->next->previous = slice->previous;
+    }
+}
+
+/* Slices that one object needs at least. */
+static uint32_t sampled_slices(size_t bytes)
+{
+    return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
+}
+
+/* Under SAMPLED. NULL: no memory. */
+static struct sampled_slice *sampled_add_slice(uint32_t class_index)
+{
+    size_t bytes = size_class_bytes(class_index);
+    struct slice_run run = hak__superslab_take(sampled_slices(bytes), 1);
+    if (run.slice == SLICE_NONE) {
+        return NULL;
+    }
+    struct sampled_slice *slice = sampled_slice(run.slice);
+    slice->free_list = NULL;
+    atomic_store_relaxed(&slice->class_index, class_index);
+    slice->used_count = 0;
+    slice->carved_count = 0;
+    slice->capacity = bytes < SLICE_SIZE ? (uint32_t)(SLICE_SIZE / bytes) : 1;
+    sampled_list(slice);
+    sampled_account(0, 0, sampled_slices(bytes));
+    window_set_owner(run.slice, OWNER_SAMPLED);
+    return slice;
+}
+
+/* Under SAMPLED. The slice is not full. */
+static void *sampled_pop(struct sampled_slice *slice)
+{
+    struct sampled_object *object = slice->free_list;
+    size_t bytes = size_class_bytes(slice->class_index);
+    if (object != NULL) {
+        slice->free_list = object->next;
+    } else {
+        unsigned char *start = window_slice_address(sampled_number(slice));
+        object = (struct sampled_object *)(void *)(start + slice->carved_count++ * bytes);
+    }
+    if (++slice->used_count == slice->capacity) {
+        sampled_unlist(slice);
+    }
+    sampled_account(1, bytes, 0);
+    return object;
+}
+
+void *hak__sampled_allocate(uint32_t class_index)
+{
+    lock_acquire(&sampled_lock);
+    struct sampled_slice *slice = sampled_partial[class_index];
+    if (slice == NULL) {
+        slice = sampled_add_slice(class_index);
+    }
+    void *object = slice != NULL ? sampled_pop(slice) : NULL;
+    lock_release(&sampled_lock);
+    return object;
+}
+
+void hak__sampled_free(void *pointer)
+{
+    size_t number = window_slice_of(pointer);
+    struct sampled_slice *slice = sampled_slice(number);
+    struct sampled_object *object = pointer;
+    lock_acquire(&sampled_lock);
+    if (slice->used_count == slice->capacity) {
+        sampled_list(slice);
+    }
+    object->next = slice->free_list;
+    slice->free_list = object;
+    slice->used_count--;
+    size_t bytes = size_class_bytes(slice->class_index);
+    sampled_account(UINT64_MAX, 0 - (uint64_t)bytes, 0); /* subtracts */
+    if (slice->used_count == 0) {
+        uint32_t slices = sampled_slices(bytes);
+        sampled_unlist(slice);
+        sampled_account(0, 0, 0 - (uint64_t)slices);
+        window_set_owner(number, OWNER_NOBODY);
+        hak__superslab_give(number, slices);
+    }
+    lock_release(&sampled_lock);
+}

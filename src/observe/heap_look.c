@@ -1,0 +1,182 @@
+/* heap_look.c: see heap_look.h.
+ *
+ * Calls: hak__heap_look -> look_slabs, look_spans, look_maps at the gate, then look_residency. */
+#include "observe/heap_look.h"
+
+#include "base/bits.h"
+#include "heap/heap.h"
+#include "large/sampled.h"
+#include "large/span.h"
+#include "os/os.h"
+#include "region/superslab.h"
+#include "region/window.h"
+#include "slab/slab.h"
+
+size_t hak__heap_look_count(void)
+{
+    if (!hak__gate_enter_patiently()) {
+        return 0;
+    }
+    lock_acquire(&hak__region_lock);
+    size_t count = hak__superslabs.count;
+    lock_release(&hak__region_lock);
+    hak__gate_leave();
+    return count;
+}
+
+static struct heap *look_find_heap(uint32_t id)
+{
+    struct heap *heap = hak__heap_first();
+    while (heap != NULL && heap->id != id) {
+        heap = heap->next;
+    }
+    return heap;
+}
+
+/* Copies a slab of a heap whose lock is held. */
+static struct slab_look look_slab(const struct slab *slab, uint32_t heap_id)
+{
+    uint32_t free_count = hak__slab_free_objects(slab), carved = slab->carved_count;
+    free_count = free_count < carved ? free_count : carved; /* a double free may add more */
+    return (struct slab_look){.heap = heap_id,
+                              .class_index = slab->class_index,
+                              .slices = slab->slice_count,
+                              .out_count = (uint16_t)(carved - free_count),
+                              .free_count = (uint16_t)free_count,
+                              .not_carved_count = (uint16_t)(slab->capacity - carved)};
+}
+
+/* Copies the slabs that `heap` has in the slices of `wanted`. Under its lock their owner words do
+ * not change. Returns the slices that were looked at. */
+static uint64_t look_slabs_of(struct heap_look *look, struct heap *heap, uint64_t wanted)
+{
+    uint64_t seen = 0;
+    lock_acquire(&heap->lock);
+    for (uint64_t rest = wanted; rest != 0; rest &= rest - 1) {
+        uint32_t i = bits_lowest(rest);
+        size_t slice = look->index * SUPERSLAB_SLICES + i;
+        if (window_owner(slice) >> OWNER_CODE_BITS != heap->id) {
+            continue;
+        }
+        seen |= UINT64_C(1) << i;
+        const struct slab *slab = window_slab_metadata(slice);
+        if (slab->slices_back == 0) {
+            look->slabs[i] = look_slab(slab, heap->id);
+            look->starts |= UINT64_C(1) << i;
+        }
+    }
+    lock_release(&heap->lock);
+    return seen;
+}
+
+/* Returns the first slices of the superslab's spans, and of its sampled objects. */
+static uint64_t look_slabs(struct heap_look *look, uint64_t *sampled)
+{
+    uint64_t spans = 0, slabs = 0;
+    *sampled = 0;
+    for (uint32_t i = 0; i < look->claimed; i++) {
+        uint32_t code = window_owner(look->index * SUPERSLAB_SLICES + i) & OWNER_CODE_MASK;
+        spans |= (uint64_t)(code == OWNER_SPAN) << i;
+        *sampled |= (uint64_t)(code == OWNER_SAMPLED) << i;
+        slabs |= (uint64_t)(code != OWNER_NOBODY && code < CLASS_COUNT) << i;
+    }
+    while (slabs != 0) {
+        uint32_t first = bits_lowest(slabs);
+        size_t slice = look->index * SUPERSLAB_SLICES + first;
+        struct heap *heap = look_find_heap(window_owner(slice) >> OWNER_CODE_BITS);
+        uint64_t seen = heap == NULL ? 0 : look_slabs_of(look, heap, slabs);
+        slabs &= ~(seen | UINT64_C(1) << first); /* or the slab was given back just now */
+    }
+    return spans;
+}
+
+/* Marks `count` slices from `first` on, if none of them is free. */
+static void look_mark(struct heap_look *look, uint64_t free, uint32_t first, uint32_t count,
+                      enum slice_kind kind)
+{
+    uint32_t left = look->claimed > first ? look->claimed - first : 0;
+    count = count < left ? count : left;
+    if (count == 0 || (free & bits_mask(first, count)) != 0) {
+        look->starts &= ~(UINT64_C(1) << first);
+        return;
+    }
+    for (uint32_t i = first; i < first + count; i++) {
+        look->kinds[i] = (uint8_t)kind;
+    }
+}
+
+static void look_span(struct heap_look *look, uint64_t free, uint32_t first, size_t slices)
+{
+    uint32_t left = SUPERSLAB_SLICES - first;
+    look_mark(look, free, first, slices < left ? (uint32_t)slices : left, SLICE_SPAN);
+    look->span_left = slices > left ? slices - left : 0;
+}
+
+/* Decides what each slice is. `spans` are the first slices of spans, `sampled` those of sampled
+ * objects; `continued` slices at the beginning belong to a span of an earlier superslab. */
+static void look_decide(struct heap_look *look, const struct superslab *maps, uint64_t spans,
+                        uint64_t sampled, size_t continued)
+{
+    for (uint32_t i = 0; i < look->claimed; i++) {
+        uint64_t bit = UINT64_C(1) << i;
+        look->kinds[i] = (uint8_t)((maps->free & bit) == 0    ? SLICE_KEPT
+                                   : (maps->aged & bit) != 0  ? SLICE_FREE_AGED
+                                   : (maps->dirty & bit) != 0 ? SLICE_FREE_DIRTY
+                                                              : SLICE_FREE_CLEAN);
+    }
+    look->span_left = 0;
+    if (continued != 0) {
+        look_span(look, maps->free, 0, continued);
+    }
+    for (uint64_t rest = look->starts; rest != 0; rest &= rest - 1) {
+        uint32_t i = bits_lowest(rest);
+        look_mark(look, maps->free, i, look->slabs[i].slices, SLICE_SLAB);
+    }
+    for (; sampled != 0; sampled &= sampled - 1) {
+        uint32_t i = bits_lowest(sampled);
+        size_t bytes = hak__sampled_bytes(look->index * SUPERSLAB_SLICES + i);
+        look_mark(look, maps->free, i, (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT),
+                  SLICE_SAMPLED);
+    }
+    for (; spans != 0; spans &= spans - 1) {
+        uint32_t i = bits_lowest(spans);
+        size_t slices = hak__span_slices(look->index * SUPERSLAB_SLICES + i);
+        look->starts |= UINT64_C(1) << i;
+        look_span(look, maps->free, i, slices);
+    }
+}
+
+static struct superslab look_copy_maps(size_t index)
+{
+    lock_acquire(&hak__region_lock);
+    struct superslab maps = *superslab_at(index);
+    lock_release(&hak__region_lock);
+    return maps;
+}
+
+void hak__heap_look(struct heap_look *look, size_t index)
+{
+    size_t continued = index == look->index + 1 ? look->span_left : 0;
+    look->index = index;
+    look->claimed = 0;
+    look->starts = 0;
+    if (!hak__gate_enter_patiently()) {
+        return;
+    }
+    struct superslab maps = look_copy_maps(index);
+    if (maps.state == SUPERSLAB_CLAIMED) {
+        look->claimed = maps.claimed;
+        uint64_t sampled, spans = look_slabs(look, &sampled);
+        maps = look_copy_maps(index);
+        look->claimed = maps.state == SUPERSLAB_CLAIMED ? maps.claimed : 0;
+        look->huge = maps.huge != 0;
+        look->split = maps.split != 0;
+        uint64_t claimed = bits_mask(0, look->claimed);
+        look_decide(look, &maps, spans & claimed, sampled & claimed, continued);
+    }
+    hak__gate_leave();
+    if (look->claimed != 0) {
+        hak__os_resident_parts(window_slice_address(index * SUPERSLAB_SLICES),
+                               look->claimed * SLICE_SIZE, SLICE_SIZE, look->resident);
+    }
+}

@@ -1,0 +1,319 @@
+/* heap_map.c: see heap_map.h.
+ *
+ * Calls: hak_heap_map -> map_superslabs -> hak__heap_look, map_superslab; then the sums, and the
+ * whales. Each superslab, and each group of whales, is copied at the gate and written after it. So
+ * the sink runs without a lock and may allocate, and a fork waits for one superslab at most. */
+#include "observe/heap_map.h"
+
+#include "base/bits.h"
+#include "control/census.h"
+#include "control/report_writer.h"
+#include "core/size_class.h"
+#include "hakmem/stats.h"
+#include "large/whale_list.h"
+#include "os/os.h"
+#include "region/window.h"
+
+/* Sums over the superslabs that were written, so that the document agrees with itself. */
+struct map_class {
+    uint64_t slabs_count;
+    uint64_t out_count;
+    uint64_t free_count;
+    uint64_t not_carved_count;
+    uint64_t resident_bytes;
+};
+struct map_sums {
+    struct map_class classes[CLASS_COUNT];
+    uint64_t slices[SLICE_KINDS];
+    uint64_t resident_bytes[SLICE_KINDS];
+    uint64_t spans_count;
+};
+
+static void map_put_number(struct text *text, const char *letter, uint64_t number)
+{
+    hak__text_put(text, letter);
+    hak__text_put_unsigned(text, number);
+}
+
+static bool map_is_same_slab(const struct slab_look *a, const struct slab_look *b)
+{
+    return a->heap == b->heap && a->class_index == b->class_index && a->out_count == b->out_count &&
+           a->free_count == b->free_count && a->not_carved_count == b->not_carved_count;
+}
+
+/* Appends the slab at slice `first` and those after it that are like it. `last` is the slab before,
+ * or has heap 0. Returns the slice after them. */
+static uint32_t map_put_slabs(struct text *text, const struct heap_look *look, uint32_t first,
+                              const struct slab_look *last)
+{
+    const struct slab_look *slab = &look->slabs[first];
+    uint32_t next = first + slab->slices, count = 1;
+    while (next < look->claimed && (look->starts >> next & 1) != 0 &&
+           look->kinds[next] == SLICE_SLAB && map_is_same_slab(slab, &look->slabs[next])) {
+        next += slab->slices;
+        count++;
+    }
+    if (last->heap != slab->heap) {
+        map_put_number(text, "h", slab->heap);
+    }
+    if (last->class_index != slab->class_index) {
+        map_put_number(text, "z", slab->class_index);
+    }
+    map_put_number(text, "u", slab->out_count);
+    if (slab->free_count != 0) {
+        map_put_number(text, "f", slab->free_count);
+    }
+    if (count > 1) {
+        map_put_number(text, "x", count);
+    }
+    return next;
+}
+
+/* The end of the run of slices that are alike, from `first` on. */
+static uint32_t map_run_end(const struct heap_look *look, uint32_t first)
+{
+    uint32_t end = first + 1;
+    while (end < look->claimed && look->kinds[end] == look->kinds[first] &&
+           (look->starts >> end & 1) == 0) {
+        end++;
+    }
+    return end;
+}
+
+void hak__heap_map_put_slices(struct text *text, const struct heap_look *look)
+{
+    static const char letters[SLICE_KINDS][2] = {"c", "d", "a", "k", "s", "u", "p"};
+    struct slab_look none = {.heap = 0};
+    const struct slab_look *last = &none;
+    for (uint32_t i = 0, end; i < look->claimed; i = end) {
+        bool start = (look->starts >> i & 1) != 0;
+        if (look->kinds[i] == SLICE_SLAB) {
+            end = map_put_slabs(text, look, i, last);
+            last = &look->slabs[i];
+        } else {
+            end = map_run_end(look, i);
+            bool goes_on = look->kinds[i] == SLICE_SPAN && !start; /* from the last superslab */
+            map_put_number(text, goes_on ? "t" : letters[look->kinds[i]], end - i);
+        }
+    }
+}
+
+/* Appends a digit for each slice, 0 to 8: eighths of the slice that are resident. One digit stands
+ * for all slices if they are alike. */
+static void map_put_resident(struct text *text, const struct heap_look *look)
+{
+    bool alike = true;
+    for (uint32_t i = 1; i < look->claimed; i++) {
+        alike = alike && look->resident[i] == look->resident[0];
+    }
+    for (uint32_t i = 0; i < (alike ? 1 : look->claimed); i++) {
+        hak__text_put_unsigned(text, look->resident[i] * UINT64_C(8) / SLICE_SIZE);
+    }
+}
+
+static void map_add(struct map_sums *sums, const struct heap_look *look)
+{
+    struct map_class *of_class = &sums->classes[0];
+    for (uint32_t i = 0; i < look->claimed; i++) {
+        bool start = (look->starts >> i & 1) != 0;
+        sums->slices[look->kinds[i]]++;
+        sums->resident_bytes[look->kinds[i]] += look->resident[i];
+        if (look->kinds[i] == SLICE_SPAN) {
+            sums->spans_count += start;
+        } else if (look->kinds[i] == SLICE_SLAB) {
+            const struct slab_look *slab = &look->slabs[i];
+            if (start) {
+                of_class = &sums->classes[slab->class_index];
+                of_class->slabs_count++;
+                of_class->out_count += slab->out_count;
+                of_class->free_count += slab->free_count;
+                of_class->not_carved_count += slab->not_carved_count;
+            }
+            of_class->resident_bytes += look->resident[i];
+        }
+    }
+}
+
+static void map_superslab(struct report_writer *writer, const struct heap_look *look)
+{
+    char slices[HEAP_MAP_SLICES_SIZE], resident[SUPERSLAB_SLICES + 1];
+    struct text text = {slices, sizeof slices - 1, 0};
+    hak__heap_map_put_slices(&text, look);
+    slices[text.length] = '\0';
+    text = (struct text){resident, sizeof resident - 1, 0};
+    map_put_resident(&text, look);
+    resident[text.length] = '\0';
+    hak__report_record_begin(writer);
+    hak__report_number(writer, "index", look->index, "");
+    hak__report_number(writer, "claimed", look->claimed, "");
+    hak__report_string(writer, "pages", look->split ? "split" : look->huge ? "huge" : "small", "");
+    hak__report_string(writer, "slices", slices, "");
+    hak__report_string(writer, "resident", resident, "");
+    hak__report_record_end(writer);
+}
+
+static void map_superslabs(struct report_writer *writer, struct map_sums *sums)
+{
+    struct heap_look look = {.index = 0};
+    size_t count = hak__heap_look_count();
+    hak__report_list_begin(writer, "superslabs", NULL);
+    for (size_t index = 0; index < count; index++) {
+        hak__heap_look(&look, index);
+        if (look.claimed != 0) {
+            map_add(sums, &look);
+            map_superslab(writer, &look);
+        }
+    }
+    hak__report_list_end(writer);
+}
+
+static void map_slices(struct report_writer *writer, const struct map_sums *sums)
+{
+    static const char *const names[] = {[SLICE_FREE_CLEAN] = "free_clean",
+                                        [SLICE_FREE_DIRTY] = "free_dirty",
+                                        [SLICE_FREE_AGED] = "free_aged",
+                                        [SLICE_KEPT] = "kept_spans",
+                                        [SLICE_SPAN] = "spans",
+                                        [SLICE_SLAB] = "slabs",
+                                        [SLICE_SAMPLED] = "sampled"};
+    hak__report_list_begin(writer, "slices", NULL);
+    for (uint32_t kind = 0; kind < SLICE_KINDS; kind++) {
+        hak__report_record_begin(writer);
+        hak__report_string(writer, "kind", names[kind], "");
+        hak__report_number(writer, "count", sums->slices[kind], "");
+        hak__report_number(writer, "resident_bytes", sums->resident_bytes[kind], "");
+        hak__report_record_end(writer);
+    }
+    hak__report_list_end(writer);
+}
+
+static void map_classes(struct report_writer *writer, const struct map_sums *sums,
+                        const uint64_t cached_counts[CLASS_COUNT])
+{
+    hak__report_list_begin(writer, "classes", NULL);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        const struct map_class *of_class = &sums->classes[class_index];
+        const struct size_class *size_class = &hak__size_classes[class_index];
+        uint64_t cached = cached_counts[class_index];
+        if (of_class->slabs_count == 0) {
+            continue;
+        }
+        cached = cached < of_class->out_count ? cached : of_class->out_count;
+        hak__report_record_begin(writer);
+        hak__report_number(writer, "class", class_index, "");
+        hak__report_number(writer, "object_bytes", size_class->object_size, "");
+        hak__report_number(writer, "slab_slices", size_class->slab_slices, "");
+        hak__report_number(writer, "slab_objects", size_class->objects_per_slab, "");
+        hak__report_number(writer, "slabs", of_class->slabs_count, "");
+        hak__report_number(writer, "in_use", of_class->out_count - cached, "");
+        hak__report_number(writer, "cached", cached, "");
+        hak__report_number(writer, "free", of_class->free_count, "");
+        hak__report_number(writer, "not_carved", of_class->not_carved_count, "");
+        hak__report_number(writer, "resident_bytes", of_class->resident_bytes, "");
+        hak__report_record_end(writer);
+    }
+    hak__report_list_end(writer);
+}
+
+static size_t map_resident(uintptr_t address, size_t size)
+{
+    size_t resident = 0;
+    for (size_t part; size != 0; address += part, size -= part) {
+        part = size < OS_RESIDENT_SIZE_MAX ? size : OS_RESIDENT_SIZE_MAX;
+        resident += hak__os_resident((const void *)address, part);
+    }
+    return resident;
+}
+
+static bool map_next_whales(struct whale_list *list)
+{
+    if (!hak__gate_enter_patiently()) {
+        return false;
+    }
+    bool more = hak__whale_list_next(list);
+    hak__gate_leave();
+    return more;
+}
+
+static void map_whales(struct report_writer *writer)
+{
+    struct whale_list list = {.after = 0};
+    hak__report_list_begin(writer, "whales", NULL);
+    while (map_next_whales(&list)) {
+        for (uint32_t i = 0; i < list.count; i++) {
+            const struct whale_view *view = &list.views[i];
+            hak__report_record_begin(writer);
+            hak__report_number(writer, "address", view->address, "");
+            hak__report_number(writer, "bytes", view->size, "");
+            hak__report_number(writer, "resident_bytes", map_resident(view->address, view->size),
+                               "");
+            hak__report_number(writer, "kept", view->kept, "");
+            hak__report_number(writer, "age_ms", view->age_ms, "");
+            hak__report_record_end(writer);
+        }
+    }
+    hak__report_list_end(writer);
+}
+
+static void map_header(struct report_writer *writer)
+{
+    const char *program = hak__os_program();
+    hak__report_section_begin(writer, "heap_map");
+    hak__report_number(writer, "version", HEAP_MAP_VERSION, "");
+    hak__report_string(writer, "hakmem", hak_version(), "");
+    hak__report_number(writer, "process", hak__os_process_id(), "");
+    hak__report_string(writer, "program", program != NULL ? program : "", "");
+    hak__report_number(writer, "time", hak__os_wall_clock_s(), "");
+    hak__report_number(writer, "page_bytes", hak__os_page_size(), "");
+    hak__report_number(writer, "slice_bytes", SLICE_SIZE, "");
+    hak__report_number(writer, "superslab_slices", SUPERSLAB_SLICES, "");
+    /* Before the first allocation there is no window. */
+    hak__report_number(writer, "base", window_contains_slice(0) ? hak__window.base : 0, "");
+    hak__report_section_end(writer);
+}
+
+/* Keeps the large struct out of the caller's frame. */
+static __attribute__((noinline)) void map_cached(uint64_t cached_counts[CLASS_COUNT])
+{
+    struct census census;
+    hak__census_take(&census);
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        cached_counts[class_index] = census.classes[class_index].cached_count;
+    }
+}
+
+static void map_totals(struct report_writer *writer)
+{
+    struct hak_stats stats;
+    hak_stats_get(&stats);
+    hak__report_section_begin(writer, "totals");
+    hak__report_number(writer, "bytes_mapped", stats.bytes_mapped, "");
+    hak__report_number(writer, "bytes_metadata", stats.bytes_metadata, "");
+    hak__report_number(writer, "bytes_in_use", stats.bytes_in_use, "");
+    hak__report_number(writer, "bytes_cached", stats.bytes_cached, "");
+    hak__report_number(writer, "bytes_free_dirty", stats.bytes_free_dirty, "");
+    hak__report_number(writer, "objects_in_use", stats.objects_in_use_count, "");
+    hak__report_number(writer, "heaps", stats.heaps_count, "");
+    hak__report_number(writer, "heaps_parked", stats.heaps_parked_count, "");
+    hak__report_number(writer, "threads", stats.threads_count, "");
+    hak__report_number(writer, "superslabs", stats.superslabs_count, "");
+    hak__report_number(writer, "whales", stats.whales_count, "");
+    hak__report_section_end(writer);
+}
+
+void hak_heap_map(hak_report_sink *sink, void *argument)
+{
+    struct report_writer writer;
+    struct map_sums sums = {.spans_count = 0};
+    uint64_t cached_counts[CLASS_COUNT] = {0};
+    hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
+    map_header(&writer);
+    map_totals(&writer);
+    map_superslabs(&writer, &sums);
+    map_cached(cached_counts);
+    map_slices(&writer, &sums);
+    hak__report_number(&writer, "spans", sums.spans_count, "");
+    map_classes(&writer, &sums, cached_counts);
+    map_whales(&writer);
+    hak__report_end(&writer);
+}

@@ -1,0 +1,279 @@
+/* profile.c: the functions of profile.h, and the profile that a process writes at its exit
+ * (HAKMEM_PROFILE_FILE). */
+#include "hakmem/profile.h"
+
+#include "base/bits.h"
+#include "control/report_writer.h"
+#include "core/diagnose.h"
+#include "core/options.h"
+#include "heap/heap.h"
+#include "observe/profile.h"
+#include "observe/samples.h"
+#include "os/os.h"
+
+#include <errno.h>
+
+/* Of the JSON document. It grows when a field changes its meaning. */
+#define PROFILE_VERSION 1
+
+static int profile_start(size_t period, bool load)
+{
+    bool found = hak__stacks_start(load);
+    hak__sampling_set(period == 0 ? HAK_PROFILE_PERIOD : period, period == 0);
+    return found ? 0 : ENOSYS;
+}
+
+int hak_profile_start(size_t period)
+{
+    return profile_start(period, true);
+}
+
+void hak_profile_stop(void)
+{
+    hak__sampling_set(0, false);
+}
+
+static uint64_t profile_round(double value)
+{
+    return value <= 0 ? 0 : (uint64_t)(value + 0.5);
+}
+
+static void profile_write_sums(struct report_writer *writer, const struct stack_sums *sums)
+{
+    hak__report_number(writer, "samples", sums->samples_count, "");
+    hak__report_number(writer, "samples_live", sums->samples_live, "");
+    hak__report_number(writer, "allocated_count", profile_round(sums->allocated_count), "");
+    hak__report_number(writer, "allocated_bytes", profile_round(sums->allocated_bytes), "");
+    hak__report_number(writer, "usable_bytes", profile_round(sums->usable_bytes), "");
+    hak__report_number(writer, "freed_count", profile_round(sums->freed_count), "");
+    hak__report_number(writer, "freed_bytes", profile_round(sums->freed_bytes), "");
+    hak__report_number(writer, "freed_remote_count", profile_round(sums->freed_remote), "");
+    hak__report_number(writer, "lifetime_ms", profile_round(sums->lifetime_ms), "");
+    hak__report_number(writer, "live_count",
+                       profile_round(sums->allocated_count - sums->freed_count), "");
+    hak__report_number(writer, "live_bytes",
+                       profile_round(sums->allocated_bytes - sums->freed_bytes), "");
+    hak__report_number(writer, "live_age_ms", profile_round(sums->live_age_ms), "");
+}
+
+/* A field with `count` numbers in one string, with spaces between them. */
+static void profile_write_numbers(struct report_writer *writer, const char *key,
+                                  const uint64_t *numbers, uint32_t count)
+{
+    char line[HISTORY_MAX * sizeof "18446744073709551615 "];
+    struct text text = {line, sizeof line - 1, 0};
+    for (uint32_t i = 0; i < count; i++) {
+        hak__text_put(&text, i == 0 ? "" : " ");
+        hak__text_put_unsigned(&text, numbers[i]);
+    }
+    line[text.length] = '\0';
+    hak__report_string(writer, key, line, "");
+}
+
+static void profile_write_stack(struct report_writer *writer, const struct stack *stack,
+                                const struct stack_sums *sums, const uint64_t *live_bytes,
+                                uint32_t count)
+{
+    char line[STACK_DEPTH_MAX * (sizeof "0x0123456789abcdef ") + 1];
+    struct text text = {line, sizeof line - 1, 0};
+    for (uint32_t i = 0; i < stack->depth; i++) {
+        if (i != 0) {
+            hak__text_put(&text, " ");
+        }
+        hak__text_put_hex(&text, stack->frames[i]);
+    }
+    line[text.length] = '\0';
+    hak__report_record_begin(writer);
+    hak__report_string(writer, "frames", line, "");
+    profile_write_sums(writer, sums);
+    profile_write_numbers(writer, "history_bytes", live_bytes, count);
+    hak__report_record_end(writer);
+}
+
+/* Times are written as milliseconds before now. */
+static void profile_write_stacks(struct report_writer *writer)
+{
+    struct samples_history history;
+    struct stack_sums sums;
+    float noted[HISTORY_MAX];
+    uint64_t numbers[HISTORY_MAX];
+    const struct stack *stack = hak__samples_first_stack(&history);
+    hak__report_section_begin(writer, "history");
+    for (uint32_t i = 0; i < history.count; i++) {
+        numbers[i] = history.now_ms - history.times_ms[i];
+    }
+    profile_write_numbers(writer, "ago_ms", numbers, history.count);
+    hak__report_section_end(writer);
+    hak__report_list_begin(writer, "stacks", NULL);
+    for (; stack != NULL && hak__samples_copy(stack, &sums, noted); stack = stack->older) {
+        for (uint32_t i = 0; i < history.count; i++) {
+            numbers[i] = profile_round((double)noted[i]);
+        }
+        profile_write_stack(writer, stack, &sums, numbers, history.count);
+    }
+    hak__report_list_end(writer);
+}
+
+/* Writes the executable mappings of /proc/self/maps, one record a line. `text` ends with a zero. */
+static void profile_write_maps(struct report_writer *writer, char *text)
+{
+    while (*text != '\0') {
+        char *end = text;
+        while (*end != '\0' && *end != '\n') {
+            end++;
+        }
+        bool last = *end == '\0';
+        *end = '\0';
+        const char *rights = text;
+        while (*rights != '\0' && *rights != ' ') {
+            rights++;
+        }
+        if (*rights == ' ' && rights[1] != '\0' && rights[2] != '\0' && rights[3] == 'x') {
+            hak__report_record_begin(writer);
+            hak__report_string(writer, "line", text, "");
+            hak__report_record_end(writer);
+        }
+        text = last ? end : end + 1;
+    }
+}
+
+/* Maps a copy of /proc/self/maps, which is `*size` bytes long with the zeroes at its end. NULL: no
+ * memory, or no such file. */
+static char *profile_map_maps(size_t *size)
+{
+    for (size_t most = (size_t)256 << 10;; most *= 2) {
+        void *memory;
+        if (hak__os_map(most, hak__os_page_size(), &memory) != 0) {
+            return NULL;
+        }
+        *size = most;
+        long length = hak__os_read_file("/proc/self/maps", memory, most - 1);
+        if (length >= 0 && (size_t)length < most - 1) {
+            return memory;
+        }
+        hak__os_discard(memory, most);
+        if (length < 0) {
+            return NULL;
+        }
+    }
+}
+
+void hak_profile_write(hak_report_sink *sink, void *argument)
+{
+    struct report_writer writer;
+    size_t maps_size = 0;
+    char *maps = profile_map_maps(&maps_size);
+    const char *program = hak__os_program();
+    hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
+    hak__report_section_begin(&writer, "hakmem_profile");
+    hak__report_number(&writer, "version", PROFILE_VERSION, "");
+    hak__report_string(&writer, "program", program != NULL ? program : "", "");
+    hak__report_number(&writer, "process", hak__os_process_id(), "");
+    hak__report_number(&writer, "period", atomic_load_relaxed(&hak__sampling.period), "");
+    hak__report_section_end(&writer);
+    profile_write_stacks(&writer);
+    hak__report_list_begin(&writer, "mappings", NULL);
+    if (maps != NULL) {
+        profile_write_maps(&writer, maps);
+        hak__os_discard(maps, maps_size);
+    }
+    hak__report_list_end(&writer);
+    hak__report_end(&writer);
+}
+
+/* --- the profile at exit --- */
+
+const bool hak__profile_linked = true;
+
+static struct os_kept profile_file = {-1, 0,
+                                      0}; /* opened at start: at exit it may not be allowed */
+
+/* 102: after control/life.c has read the options. */
+__attribute__((constructor(102))) static void profile_begin(void)
+{
+    uint64_t period = hak__settings.sample_bytes;
+    if (period != UINT64_MAX || hak__settings.profile_file != NULL) {
+        if (profile_start(period == UINT64_MAX ? 0 : (size_t)period, false) != 0) {
+            hak__diagnose_warn("the profile has no stacks, because the program does not use "
+                               "libgcc_s.so.1; add that to LD_PRELOAD, behind libhakmem.so",
+                               NULL);
+        }
+    }
+    if (hak__settings.profile_file != NULL) {
+        profile_file = hak__os_keep_append(hak__settings.profile_file);
+    }
+}
+
+/* Collects pieces, so that a document is written in few pieces: several processes may append to one
+ * file. */
+struct profile_output {
+    int descriptor;
+    int error;
+    char *data; /* mapped; NULL: no memory, pieces are written as they come */
+    size_t length;
+    size_t size;
+};
+
+static void profile_flush(struct profile_output *output, const char *data, size_t size)
+{
+    int error = hak__os_write(output->descriptor, data, size);
+    output->error = error != 0 ? error : output->error;
+}
+
+static void profile_collect(void *argument, const char *piece, size_t size)
+{
+    struct profile_output *output = argument;
+    if (output->size - output->length < size) {
+        size_t grown_size = output->size == 0 ? (size_t)1 << 20 : 2 * output->size;
+        void *grown;
+        if (hak__os_map(grown_size, hak__os_page_size(), &grown) != 0) {
+            profile_flush(output, output->data, output->length);
+            profile_flush(output, piece, size);
+            output->length = 0;
+            return;
+        }
+        for (size_t i = 0; i < output->length; i++) {
+            ((char *)grown)[i] = output->data[i];
+        }
+        if (output->size != 0) {
+            hak__os_discard(output->data, output->size);
+        }
+        output->data = grown;
+        output->size = grown_size;
+    }
+    for (size_t i = 0; i < size; i++) {
+        output->data[output->length++] = piece[i];
+    }
+}
+
+static void profile_complain(int error)
+{
+    char line[1024 + 128]; /* a path from the options and a sentence */
+    struct text text = {line, sizeof line - 1, 0};
+    hak__text_put(&text, "hakmem: cannot write the profile to ");
+    hak__text_put(&text, hak__settings.profile_file);
+    hak__text_put(&text, ": ");
+    hak__text_put(&text, hak__os_file_error(error));
+    line[text.length++] = '\n';
+    hak__os_write_error(line, text.length);
+}
+
+__attribute__((destructor)) static void profile_end(void)
+{
+    if (hak__settings.profile_file == NULL) {
+        return;
+    }
+    struct profile_output output = {.descriptor = profile_file.descriptor};
+    if (!hak__os_is_kept(&profile_file)) {
+        output.descriptor = hak__os_open_append(hak__settings.profile_file);
+    }
+    output.error = output.descriptor < 0 ? output.descriptor : 0;
+    if (output.error == 0) {
+        hak_profile_write(profile_collect, &output);
+        profile_flush(&output, output.data, output.length);
+        hak__os_close(output.descriptor);
+    }
+    if (output.error != 0) {
+        profile_complain(output.error);
+    }
+}

@@ -1,0 +1,325 @@
+/* samples.c: see samples.h. */
+#include "observe/samples.h"
+
+#include "base/exponential.h"
+#include "base/probe.h"
+#include "core/diagnose.h"
+#include "core/lock.h"
+#include "heap/heap.h"
+#include "large/emergency.h"
+#include "large/sampled.h"
+#include "os/os.h"
+#include "region/window.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct sample_record {
+    struct sample_record *next; /* in its bucket, or in the list of free records */
+    uintptr_t address;
+    size_t size; /* as requested, bytes */
+    size_t usable;
+    uint64_t period; /* bytes between samples on average when it was drawn */
+    struct stack *stack;
+    uint64_t allocated_ms;
+    uint32_t thread; /* number of the thread that allocated it */
+    bool is_object;  /* in a slice of sampled objects */
+};
+
+/* Records come in mappings of this size. Doubled: half the system calls. */
+#define SAMPLES_CHUNK_SIZE ((size_t)64 << 10)
+/* Buckets at first: enough for a heap of 2 GiB at one sample in 512 KiB. The table doubles when
+ * there are more records than buckets. */
+#define SAMPLES_BUCKETS_START ((size_t)4096)
+
+static struct lock samples_lock = LOCK_INITIAL(LOCK_RANK_SAMPLES);
+/* Under SAMPLES. */
+static struct sample_record **samples_buckets;
+static size_t samples_buckets_count; /* a power of two, or 0 */
+static size_t samples_count;
+static struct sample_record *samples_unused;
+static size_t shared_samples_bytes; /* read relaxed */
+uint64_t hak__sample_blocks;        /* read relaxed */
+
+/* Numbers threads, from 1, as they first allocate or free a sample. */
+static HAK_TLS uint32_t samples_own_number;
+static uint32_t shared_samples_threads;
+
+static uint32_t samples_thread(void)
+{
+    if (samples_own_number == 0) {
+        samples_own_number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
+    }
+    return samples_own_number;
+}
+
+/* Milliseconds that do not wrap: a profile may run for months. */
+static uint64_t samples_clock_ms(void)
+{
+    return hak__os_clock_us() / 1000;
+}
+
+size_t hak__samples_bytes(void)
+{
+    return atomic_load_relaxed(&shared_samples_bytes) + hak__stacks_bytes();
+}
+
+static void *samples_map(size_t size)
+{
+    void *memory;
+    if (hak__os_map(size, hak__os_page_size(), &memory) != 0) {
+        return NULL;
+    }
+    atomic_store_relaxed(&shared_samples_bytes, shared_samples_bytes + size);
+    return memory;
+}
+
+static struct sample_record **samples_bucket(uintptr_t address)
+{
+    uint64_t hash = (uint64_t)address * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
+    return &samples_buckets[(hash >> 32) & (samples_buckets_count - 1)];
+}
+
+/* Doubles the table. False: no memory; the old table stays. */
+static bool samples_grow(void)
+{
+    size_t count = samples_buckets_count == 0 ? SAMPLES_BUCKETS_START : 2 * samples_buckets_count;
+    struct sample_record **old = samples_buckets,
+                         **grown = samples_map(count * sizeof(struct sample_record *));
+    size_t old_count = samples_buckets_count;
+    if (grown == NULL) {
+        return false;
+    }
+    samples_buckets = grown;
+    samples_buckets_count = count;
+    for (size_t i = 0; i < old_count; i++) {
+        for (struct sample_record *sample = old[i], *next; sample != NULL; sample = next) {
+            struct sample_record **bucket = samples_bucket(sample->address);
+            next = sample->next;
+            sample->next = *bucket;
+            *bucket = sample;
+        }
+    }
+    if (old_count != 0) {
+        hak__os_discard(old, old_count * sizeof(struct sample_record *));
+        atomic_store_relaxed(&shared_samples_bytes,
+                             shared_samples_bytes - old_count * sizeof(struct sample_record *));
+    }
+    return true;
+}
+
+static struct sample_record *samples_pop_unused(void)
+{
+    if (samples_unused == NULL) {
+        struct sample_record *records = samples_map(SAMPLES_CHUNK_SIZE);
+        if (records == NULL) {
+            return NULL;
+        }
+        for (size_t i = 0; i < SAMPLES_CHUNK_SIZE / sizeof *records; i++) {
+            records[i].next = samples_unused;
+            samples_unused = &records[i];
+        }
+    }
+    struct sample_record *sample = samples_unused;
+    samples_unused = sample->next;
+    return sample;
+}
+
+/* Takes the record of the address off the table. NULL: it has none. */
+static struct sample_record *samples_remove(uintptr_t address)
+{
+    if (samples_buckets_count == 0) {
+        return NULL;
+    }
+    struct sample_record **link = samples_bucket(address);
+    while (*link != NULL && (*link)->address != address) {
+        link = &(*link)->next;
+    }
+    struct sample_record *sample = *link;
+    if (sample != NULL) {
+        *link = sample->next;
+        samples_count--;
+    }
+    return sample;
+}
+
+static void sample_count_blocks(const struct sample_record *sample, uint64_t change)
+{
+    if (!sample->is_object) {
+        atomic_store_relaxed(&hak__sample_blocks, hak__sample_blocks + change);
+    }
+}
+
+static void sample_end(struct sample_record *sample)
+{
+    struct stack_sums *sums = &sample->stack->sums;
+    double weight = hak__exponential_weight(sample->size, sample->period);
+    probe_otel_memory_free(sample->address);
+    sums->freed_count += weight;
+    sums->freed_bytes += weight * (double)sample->size;
+    sums->lifetime_ms += weight * (double)(samples_clock_ms() - sample->allocated_ms);
+    sums->live_age_ms += weight * (double)sample->allocated_ms;
+    sums->freed_remote += sample->thread != samples_thread() ? weight : 0;
+    sums->samples_live--;
+    sample_count_blocks(sample, UINT64_MAX); /* minus 1 */
+    sample->next = samples_unused;
+    samples_unused = sample;
+}
+
+static void sample_begin(struct sample_record *sample)
+{
+    struct stack_sums *sums = &sample->stack->sums;
+    double weight = hak__exponential_weight(sample->size, sample->period);
+    probe_otel_memory_alloc(sample->address, sample->size,
+                            (uint64_t)(weight * (double)sample->size));
+    sums->allocated_count += weight;
+    sums->allocated_bytes += weight * (double)sample->size;
+    sums->usable_bytes += weight * (double)sample->usable;
+    sums->live_age_ms -= weight * (double)sample->allocated_ms;
+    sums->samples_count++;
+    sums->samples_live++;
+    sample_count_blocks(sample, 1);
+    struct sample_record **bucket = samples_bucket(sample->address);
+    sample->next = *bucket;
+    *bucket = sample;
+    samples_count++;
+    hak__stacks_note_history(sample->allocated_ms);
+}
+
+/* Adds a record for the block, whose pointer `like` does not have yet if it is an object of
+ * `class_index`. Returns the block; NULL: no memory. Under SAMPLES. */
+static void *samples_add(struct sample_record like, uint32_t class_index, const uintptr_t *frames,
+                         uint32_t depth)
+{
+    if (samples_count >= samples_buckets_count && !samples_grow() && samples_buckets_count == 0) {
+        return NULL;
+    }
+    struct sample_record *sample = samples_pop_unused();
+    like.stack = hak__stack_of(frames, depth);
+    if (sample != NULL && like.stack != NULL && like.is_object) {
+        like.address = (uintptr_t)hak__sampled_allocate(class_index);
+    }
+    if (sample == NULL || like.stack == NULL || like.address == 0) {
+        if (sample != NULL) {
+            sample->next = samples_unused;
+            samples_unused = sample;
+        }
+        return NULL;
+    }
+    struct sample_record *stale = samples_remove(like.address);
+    if (stale != NULL) {
+        sample_end(stale);
+    }
+    *sample = like;
+    sample_begin(sample);
+    return (void *)like.address;
+}
+
+static void *sample_take(struct sample_record like, uint32_t class_index)
+{
+    uintptr_t frames[STACK_DEPTH_MAX];
+    int saved = errno;
+    uint32_t depth = hak__stack_capture(frames);
+    void *pointer = NULL;
+    like.thread = samples_thread();
+    like.allocated_ms = samples_clock_ms();
+    if (hak__gate_enter()) {
+        lock_acquire(&samples_lock);
+        pointer = samples_add(like, class_index, frames, depth);
+        lock_release(&samples_lock);
+        hak__gate_leave();
+    } else {
+        (void)hak__gate_was_refused(); /* the request goes on without a sample */
+    }
+    errno = saved;
+    return pointer;
+}
+
+void *hak__sample_object(uint32_t class_index, size_t size, uint64_t period)
+{
+    struct sample_record like = {
+        .size = size, .usable = size_class_bytes(class_index), .period = period, .is_object = true};
+    return sample_take(like, class_index);
+}
+
+void hak__sample_block(void *pointer, size_t size, size_t usable, uint64_t period)
+{
+    struct sample_record like = {
+        .address = (uintptr_t)pointer, .size = size, .usable = usable, .period = period};
+    (void)sample_take(like, 0);
+}
+
+/* Inside the gate. False: the address has no record. */
+static bool sample_end_at(const void *pointer)
+{
+    lock_acquire(&samples_lock);
+    struct sample_record *sample = samples_remove((uintptr_t)pointer);
+    if (sample != NULL) {
+        sample_end(sample);
+    }
+    lock_release(&samples_lock);
+    return sample != NULL;
+}
+
+void hak__sample_free(void *pointer)
+{
+    int saved = errno;
+    if (hak__gate_enter()) {
+        hak__emergency_settle(); /* frees what waits, so that a second free of it is noticed */
+        if (!sample_end_at(pointer)) {
+            hak__gate_leave();
+            hak__diagnose_fatal("invalid pointer (no allocation starts here: double free, or "
+                                "inside one)",
+                                pointer, 0, 0);
+        }
+        hak__sampled_free(pointer);
+        hak__gate_leave();
+    } else {
+        (void)hak__gate_was_refused();
+        hak__emergency_free(pointer);
+    }
+    errno = saved;
+}
+
+void hak__sample_forget(void *pointer)
+{
+    int saved = errno;
+    if (hak__gate_enter()) {
+        (void)sample_end_at(pointer);
+        hak__gate_leave();
+    } else {
+        (void)hak__gate_was_refused();
+    }
+    errno = saved;
+}
+
+const struct stack *hak__samples_first_stack(struct samples_history *history)
+{
+    *history = (struct samples_history){.count = 0};
+    if (!hak__gate_enter_patiently()) {
+        return NULL;
+    }
+    lock_acquire(&samples_lock);
+    const struct stack *stack = hak__stack_first();
+    history->count = hak__stacks_history(history->times_ms);
+    lock_release(&samples_lock);
+    hak__gate_leave();
+    history->now_ms = samples_clock_ms();
+    return stack;
+}
+
+bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
+                       float live_bytes[HISTORY_MAX])
+{
+    if (!hak__gate_enter_patiently()) {
+        return false;
+    }
+    uint64_t now_ms = samples_clock_ms();
+    lock_acquire(&samples_lock);
+    *sums = stack->sums;
+    memcpy(live_bytes, stack->history, sizeof stack->history);
+    lock_release(&samples_lock);
+    hak__gate_leave();
+    sums->live_age_ms += (sums->allocated_count - sums->freed_count) * (double)now_ms;
+    return true;
+}

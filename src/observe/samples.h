@@ -1,0 +1,55 @@
+/* samples.h: the live samples. Each sampled block has a record with its stack, until it is freed.
+ *
+ *   malloc   the bytes to the thread's next sample run out (heap/sampling.c)
+ *              object of a slab class -> hak__sample_object: it lies in a slice of its own kind
+ *                                        (large/sampled.h)
+ *              span, whale            -> hak__sample_block: the block stays where it is
+ *   free     sampled object           -> hak__sample_free
+ *            span, whale              -> hak__sample_forget, if any of them is sampled
+ *
+ * A block's record is found by its address. A record that could not be removed because a fork was
+ * under way (core/gate.h) is removed when another sample gets the address.
+ *
+ * Lock: SAMPLES, taken inside the gate. The stack is captured before, without a lock. */
+#ifndef HAK_OBSERVE_SAMPLES_H
+#define HAK_OBSERVE_SAMPLES_H
+
+#include "base/atomics.h"
+#include "observe/stacks.h"
+
+/* Allocates a sampled object for a request of `size` bytes, drawn with `period`. NULL: no
+ * memory, or refused: the request is not sampled. */
+HAK_HIDDEN void *hak__sample_object(uint32_t class_index, size_t size, uint64_t period);
+/* Notes that a span or whale is a sample. */
+HAK_HIDDEN void hak__sample_block(void *pointer, size_t size, size_t usable, uint64_t period);
+/* Frees an object of a slice whose owner word is OWNER_SAMPLED. If it is none, or not in use: a
+ * fatal report. Keeps errno. */
+HAK_HIDDEN void hak__sample_free(void *pointer);
+/* Notes that a span or whale is about to be freed or moved, if it is a sample. Keeps errno. */
+HAK_HIDDEN void hak__sample_forget(void *pointer);
+
+/* Spans and whales that have a record. */
+HAK_HIDDEN extern uint64_t hak__sample_blocks;
+HAK_INLINE bool sample_has_blocks(void)
+{
+    return HAK_UNLIKELY(atomic_load_relaxed(&hak__sample_blocks) != 0);
+}
+
+/* Bytes mapped for records. Any thread. */
+HAK_HIDDEN size_t hak__samples_bytes(void);
+
+/* Moments at which the live bytes of all stacks were noted, and now, on a clock in milliseconds. */
+struct samples_history {
+    uint64_t times_ms[HISTORY_MAX];
+    uint64_t now_ms;
+    uint32_t count;
+};
+/* The newest of all stacks; follow `older`, which is constant. NULL: there is none. This and the
+ * next function enter the gate and wait for the end of a fork. Any thread, no lock held. */
+HAK_HIDDEN const struct stack *hak__samples_first_stack(struct samples_history *history);
+/* Copies the sums of the stack, and its live bytes at the moments of the history. False: refused
+ * (core/gate.h). */
+HAK_HIDDEN bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
+                                  float live_bytes[HISTORY_MAX]);
+
+#endif

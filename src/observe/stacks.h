@@ -1,0 +1,81 @@
+/* stacks.h: the call stacks of samples, each stored once, with what was allocated and freed there.
+ *
+ * The stack of the calling thread comes from the unwinder of the compiler's runtime
+ * (_Unwind_Backtrace in libgcc_s), which reads the tables that every C++ program has and needs no
+ * frame pointers. With glibc 2.35 or later it takes no lock and allocates nothing: it finds tables
+ * by _dl_find_object. So it may run inside malloc.
+ *
+ * Bounds: STACK_DEPTH_MAX frames a stack; further frames, those of main, are cut. The table takes
+ * STACKS_BYTES_MAX; when it is full, new stacks share one entry without frames. Stacks are never
+ * removed: a profile wants the sums of all time.
+ *
+ * Lock: the caller holds SAMPLES, except for hak__stacks_start and hak__stack_capture. */
+#ifndef HAK_OBSERVE_STACKS_H
+#define HAK_OBSERVE_STACKS_H
+
+#include "core/limits.h"
+
+/* Return addresses of one stack. Twice as many: twice the time to unwind deep stacks. Half: the
+ * roots of deep stacks are cut, and flame graphs of recursive programs fall apart. */
+#define STACK_DEPTH_MAX 64u
+/* Memory of all stacks, bytes. A stack of 20 frames takes 256 bytes, so 64 MiB hold 250,000; a
+ * large program has some 10,000. Half: programs with many more share one entry sooner. */
+#define STACKS_BYTES_MAX ((size_t)64 << 20)
+
+/* Moments at which the live bytes of each stack are noted, so that a profile shows which stacks
+ * only grow. When all are used, every second one is dropped, and the time between two moments
+ * doubles. Twice as many: 64 bytes more a stack. Half: less than 4 moments may be left. */
+#define HISTORY_MAX 16u
+/* Milliseconds between the first two moments. Half: a program that ends at once has more of them.
+ */
+#define HISTORY_START_MS 16u
+
+/* Sums of weighted samples. Counts are numbers of blocks, estimated. */
+struct stack_sums {
+    double allocated_count;
+    double allocated_bytes; /* as requested */
+    double freed_count;
+    double freed_bytes;
+    double usable_bytes; /* of all allocated blocks */
+    double freed_remote; /* count of blocks that another thread freed */
+    double live_age_ms;  /* of blocks in use: minus the sum of weight times clock at allocation */
+    double lifetime_ms;  /* of freed blocks, each times its weight */
+    uint64_t samples_count; /* not weighted */
+    uint64_t samples_live;  /* not weighted: of blocks in use */
+};
+
+struct stack {
+    struct stack *next;  /* in its bucket; constant */
+    struct stack *older; /* in the list of all */
+    uint64_t hash;
+    struct stack_sums sums;     /* under SAMPLES */
+    float history[HISTORY_MAX]; /* live bytes at the moments; under SAMPLES */
+    uint32_t depth;
+    uintptr_t frames[]; /* return addresses, innermost first */
+};
+
+/* Looks for the unwinder. False: the program has none, and all stacks are empty. With `load` it
+ * opens libgcc_s if the program has not, so it must run where dlopen may: not inside malloc, and
+ * not in a constructor. (hakmem's run first. A library that is opened then makes the loader
+ * initialise the C library before its time, without the environment.) */
+HAK_HIDDEN bool hak__stacks_start(bool load);
+
+/* Stores the calling thread's return addresses, at most STACK_DEPTH_MAX, innermost first. Returns
+ * their number; 0: there is no unwinder. No lock. */
+HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames);
+
+/* The stored stack with these frames; makes it if there is none. NULL: no memory at all. */
+HAK_HIDDEN struct stack *hak__stack_of(const uintptr_t *frames, uint32_t depth);
+
+/* Notes the live bytes of all stacks if the next moment has come. `now_ms` is a clock that does not
+ * wrap. Takes some nanoseconds for each stack, and then twice as long nothing. */
+HAK_HIDDEN void hak__stacks_note_history(uint64_t now_ms);
+/* The clock at the moments so far, in milliseconds. Returns their number. */
+HAK_HIDDEN uint32_t hak__stacks_history(uint64_t times_ms[HISTORY_MAX]);
+
+/* The first of all stacks, newest first; follow `older`. */
+HAK_HIDDEN struct stack *hak__stack_first(void);
+/* Bytes mapped for stacks. Any thread. */
+HAK_HIDDEN size_t hak__stacks_bytes(void);
+
+#endif

@@ -1,0 +1,227 @@
+/* test_profile.c: hak_profile_start, _stop and _write; profiles of processes with threads and
+ * forks. */
+#include "../child.h"
+
+#include <hakmem/profile.h>
+#include <pthread.h>
+
+struct profile_text {
+    size_t length;
+    char text[4 << 20];
+};
+static struct profile_text taken;
+
+static void take(void *argument, const char *piece, size_t size)
+{
+    struct profile_text *profile = argument;
+    hak_free(hak_malloc(size)); /* a sink may allocate */
+    REQUIRE_SIZE(profile->length + size, <, sizeof profile->text);
+    memcpy(profile->text + profile->length, piece, size);
+    profile->length += size;
+}
+
+static const char *profile_now(void)
+{
+    taken.length = 0;
+    hak_profile_write(take, &taken);
+    taken.text[taken.length] = '\0';
+    return taken.text;
+}
+
+/* Sum of all fields `"key": number`. */
+static uint64_t sum_of(const char *text, const char *key)
+{
+    uint64_t sum = 0;
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    for (const char *at = text; (at = strstr(at, quoted)) != NULL;) {
+        at += strlen(quoted);
+        sum += strtoull(at, NULL, 10);
+    }
+    return sum;
+}
+
+/* One thread's notice of a start takes some allocations. */
+static void start(size_t period)
+{
+    assert_in_range(hak_profile_start(period), 0, ENOSYS);
+    for (size_t i = 0; i < 10000; i++) {
+        hak_free(hak_malloc(100));
+    }
+}
+
+static void test_write(void **state)
+{
+    enum { COUNT = 20000, SIZE = 1000 };
+    (void)state;
+    static void *blocks[COUNT];
+    start(10000);
+    uint64_t live = sum_of(profile_now(), "live_bytes");
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak_malloc(SIZE);
+        assert_non_null(blocks[i]);
+    }
+    const char *text = profile_now();
+    assert_int_equal(text[0], '{');
+    assert_int_equal(text[strlen(text) - 1], '\n');
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1); /* one line */
+    assert_int_equal(sum_of(text, "period"), 10000);
+    assert_true(strstr(text, "r-xp") != NULL);
+    /* 2,000 samples: a standard deviation is 2.2 %. */
+    assert_in_range(sum_of(text, "live_bytes") - live, COUNT * SIZE * 0.8, COUNT * SIZE * 1.2);
+    for (size_t i = 0; i < COUNT; i++) {
+        hak_free(blocks[i]);
+    }
+    assert_in_range(sum_of(profile_now(), "live_bytes"), 0, live + 1);
+    hak_profile_stop();
+    assert_int_equal(sum_of(profile_now(), "period"), 0);
+    assert_true(sum_of(profile_now(), "allocated_bytes") > COUNT * SIZE * 0.8); /* it keeps sums */
+}
+
+static __attribute__((noinline)) void *allocate_here(void)
+{
+    return hide(hak_malloc(100000));
+}
+
+static void test_default_period(void **state)
+{
+    (void)state;
+    start(0);
+    assert_int_equal(sum_of(profile_now(), "period"), HAK_PROFILE_PERIOD);
+    void *blocks[100];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = allocate_here();
+        assert_non_null(blocks[i]);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+    hak_profile_stop();
+}
+
+/* --- threads and forks --- */
+
+static int shared_stop;
+
+static void *allocate_much(void *argument)
+{
+    uint64_t random = (uint64_t)(uintptr_t)argument + 1;
+    void *blocks[64] = {NULL};
+    while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
+        size_t i = random_next(&random) % COUNT_OF(blocks);
+        if (random_next(&random) % 4 == 0) {
+            void *resized = hak_realloc(blocks[i], random_size(&random, 20) + 1);
+            blocks[i] = resized != NULL ? resized : blocks[i];
+        } else {
+            hak_free(blocks[i]);
+            blocks[i] = hak_malloc(random_size(&random, 22));
+        }
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+    return NULL;
+}
+
+static void *start_and_stop(void *argument)
+{
+    for (size_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
+        hak_profile_start(i % 3 == 0 ? 1 : 1000);
+        sched_yield();
+        if (i % 5 == 0) {
+            hak_profile_stop();
+        }
+    }
+    return argument;
+}
+
+static void fork_and_profile(void *argument)
+{
+    pthread_t threads[5];
+    (void)argument;
+    hak_profile_start(1000);
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, i == 0 ? start_and_stop : allocate_much,
+                               (void *)i) == 0);
+    }
+    for (size_t i = 0; i < (SUPPORT_SLOW ? 20 : 100); i++) {
+        pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            hak_profile_start(100);
+            void *blocks[100];
+            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+                blocks[j] = hak_malloc(j * 1000);
+            }
+            REQUIRE(strlen(profile_now()) > 100);
+            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+                hak_free(blocks[j]);
+            }
+            _exit(0);
+        }
+        int status;
+        REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+        REQUIRE(strlen(profile_now()) > 100);
+    }
+    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        REQUIRE(pthread_join(threads[i], NULL) == 0);
+    }
+    hak_profile_stop();
+}
+
+static void test_fork(void **state)
+{
+    struct child_end end;
+    (void)state;
+    child_fork(fork_and_profile, NULL, &end);
+    REQUIRE_EXIT(&end, "");
+}
+
+/* --- misuse --- */
+
+static char *sampled_block(void)
+{
+    static void *blocks[100];
+    hak_profile_start(1); /* every block */
+    for (size_t i = 0; i < 10000; i++) {
+        hak_free(hak_malloc(100));
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hak_malloc(200);
+        REQUIRE(blocks[i] != NULL);
+    }
+    return blocks[50];
+}
+
+static void free_twice(void *argument)
+{
+    (void)argument;
+    char *block = hide(sampled_block());
+    hak_free(block);
+    hak_free(hide(block));
+}
+
+static void free_inside(void *argument)
+{
+    (void)argument;
+    hak_free((char *)hide(sampled_block()) + 16);
+}
+
+static void test_misuse_of_sampled_blocks(void **state)
+{
+    (void)state;
+    REQUIRE_DEATH(free_twice, NULL, "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
+    REQUIRE_DEATH(free_inside, NULL, "^hakmem: fatal: .*inside one.*pointer 0x[0-9a-f]+");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_default_period),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_misuse_of_sampled_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# `./hakmem run --heap-map` and `./hakmem heap`: maps of real programs, refusals, and the page in a browser.
+#
+# ctest: timeout=600
+source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
+sentence='^hakmem: [^'$'\n'']+$'
+cd -- "$scratch" || exit 1
+
+# refuse STATUS WORDS COMMAND...: one sentence on standard error with the words, a regular expression.
+refuse() {
+    local wanted_status=$1 words=$2
+    shift 2
+    expect "$wanted_status" '' "$sentence" "$@"
+    [[ $errors =~ $words ]] || fail "errors '$errors' instead of '$words': $*"
+}
+
+# A relative name is the caller's, wherever the program goes. Children write no map.
+expect 0 '' '^$' "$launcher" run --quiet --heap-map map.json -- bash -c 'cd /; bash -c :; true'
+try "$launcher" heap map.json
+((status == 0)) && [[ $output == 'bash, process '*'could go back now'*'The picture is in map.html' ]] || fail "heap: $output $errors"
+[[ $(<map.html) == '<!doctype html>'* ]] || fail "no page"
+
+# Each process of a tree has a map of its own.
+expect 0 '' '^$' "$launcher" run --quiet --all-processes --heap-map tree.%p.json -- bash -c '/bin/true; /bin/true; true'
+count=0
+for map in tree.*.json; do
+    count=$((count + 1))
+    expect_page=$("$launcher" heap "$map" -o page.html) && [[ $expect_page == *"page.html" ]] || fail "$map"
+done
+((count == 3)) || fail "$count maps of three processes"
+
+# What cannot be written is said before the program runs, or at its end.
+refuse 2 'needs a value' "$launcher" run --heap-map
+refuse 2 'name of a file' "$launcher" run --heap-map= echo hello
+refuse 2 'no such directory' "$launcher" run --heap-map none/map echo hello
+refuse 2 'is a directory' "$launcher" run --heap-map . echo hello
+mkdir gone
+expect 0 '' "hakmem: cannot write the heap map to $scratch/gone/map: there is no such directory" \
+    "$launcher" run --quiet --heap-map gone/map -- bash -c 'rm -r gone; true'
+
+# The command line of heap, and files that are no maps.
+refuse 2 'which map' "$launcher" heap
+refuse 2 'unrecognized' "$launcher" heap map.json --what
+refuse 1 'cannot read none: No such file' "$launcher" heap none
+head -c 500 map.json >cut.json
+refuse 1 'cut or damaged' "$launcher" heap cut.json
+refuse 1 'is not a heap map' "$launcher" heap map.html
+"$launcher" run --quiet --stats=json --stats-file report.json true
+refuse 1 'is a report of hakmem' "$launcher" heap report.json
+try "$launcher" heap --help
+((status == 0)) && [[ $output == 'Usage: ./hakmem heap FILE'* ]] || fail "heap --help"
+
+# The reader, the page and its script, on a map with much in it.
+cat >work.py <<'END'
+words = [f"word{i * 7919 % 100003}" * (1 + i % 50) for i in range(20000)]
+large = [bytearray(100_000 + i * 300_000) for i in range(12)]
+del words[::3], large[::2]
+import ctypes
+sink = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t)
+with open("python.json", "wb") as file:
+    ctypes.CDLL(None).hak_heap_map(sink(lambda argument, text, size: file.write(text[:size]) and None), None)
+END
+expect 0 '' '^$' "$launcher" run --quiet python3 work.py
+browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
+[[ -n $browser ]] || echo "the page is not tried in a browser: chromium is not installed (Debian: chromium)"
+BROWSER=$browser HEAP_MAP=$scratch/python.json PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_heap.py" ||
+    fail "observe/tests/test_heap.py"
+finish

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# `./hakmem profile`: sites of C++, C and Python programs, a planted leak, the files for other programs, refusals.
+#
+# ctest: timeout=600
+source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
+cd -- "$scratch" || exit 1
+
+# refuse STATUS WORDS COMMAND...: one sentence on standard error with the words, a regular expression.
+refuse() {
+    local wanted_status=$1 words=$2
+    shift 2
+    try "$@"
+    [[ $status == "$wanted_status" && $errors =~ ^hakmem:\ [^$'\n']+$ ]] || fail "status $status, errors '$errors': $*"
+    [[ $errors =~ $words ]] || fail "errors '$errors' instead of '$words': $*"
+}
+
+# succeed STATUS COMMAND...: with this status and without a message.
+succeed() {
+    local wanted_status=$1
+    shift
+    try "$@"
+    [[ $status == "$wanted_status" && -z $errors ]] || fail "status $status: $* ($errors)"
+}
+
+# has TEXT WORDS: a regular expression over the output.
+has() {
+    [[ $1 =~ $2 ]] || fail "no '$2' in: $1"
+}
+
+cat >leak.cc <<'END'
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <unistd.h>
+struct Session {
+    std::string name = std::string(400, 's');
+};
+std::map<int, Session *> sessions;
+__attribute__((noinline)) void log_in(int user)
+{
+    sessions[user % 10] = new Session; // the one before is lost
+}
+__attribute__((noinline)) void answer()
+{
+    for (int i = 0; i < 50; i++) {
+        std::string row(100 + i, 'r');
+        asm volatile("" : : "r"(row.data()) : "memory");
+    }
+}
+int main(int argc, char **)
+{
+    for (int i = 0; i < 30000; i++) {
+        log_in(i);
+        answer();
+        if (i % 500 == 0) {
+            usleep(2000);
+        }
+    }
+    return argc == 1 ? 3 : 0;
+}
+END
+c++ -O2 -g -fomit-frame-pointer leak.cc -o leak || fail "leak.cc does not compile"
+
+# The leak is a suspect, with the line; the program's status is kept.
+succeed 3 "$launcher" profile --leaks -o kept -- ./leak
+has "$output" 'Suspects: [^'$'\n'']*'$'\n''[^'$'\n'']*blocks  Session::Session\(\) \(.*leak\.cc:5\)'
+has "$output" 'log_in\(int\) \(.*leak\.cc:11\)'
+has "$output" 'over time: '
+succeed 0 "$launcher" profile --allocated --stacks --sites 2 kept
+has "$output" 'answer\(\) \(.*leak\.cc:1[0-9]\)'
+succeed 0 "$launcher" profile --folded folded kept
+has "$(<folded)" 'main;log_in\(int\);Session::Session\(\);?[^'$'\n'']* [0-9]+'
+
+# Sums of the table: 30,000 strings of 400 bytes are left, 12 MB; 750 samples, five standard deviations are 18 %.
+"$launcher" profile kept | head -1 | python3 -c '
+import re, sys
+value, unit = re.search(r"about ([0-9.]+) (\w+) in use", sys.stdin.read()).groups()
+mebibytes = float(value) / {"KiB": 1024, "MiB": 1}[unit]
+sys.exit(not 9.5 < mebibytes < 16)' || fail "totals: $("$launcher" profile kept | head -1)"
+
+# A C program has stacks, too; each process of a tree has a table; a process without samples has none.
+cat >plain.c <<'END'
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+void *keep[1000];
+__attribute__((noinline)) void fill(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        keep[i] = malloc(10000);
+    }
+}
+int main(void)
+{
+    fill();
+    if (fork() != 0) {
+        wait(NULL);
+    }
+    exit(0);
+}
+END
+cc -O2 -g plain.c -o plain || fail "plain.c does not compile"
+succeed 0 "$launcher" profile --period 64k -- ./plain
+has "$output" 'fill \(.*plain\.c:[78]\).*fill \(.*plain\.c:[78]\)'
+succeed 0 "$launcher" profile --sites 3 -- python3 -c 'import json; text = json.dumps(list(range(100000)))'
+has "$output" '^[^'$'\n'']*python3[^'$'\n'']* \(process [0-9]+\): about '
+
+# pprof's format, read by the protobuf package. The environment for it needs the network once.
+if "$launcher" profile --pprof heap.pb.gz kept >pprof.out 2>pprof.err; then
+    python3 -c '
+import gzip
+data = gzip.open("heap.pb.gz").read()
+assert b"log_in(int)" in data and b"inuse_space" in data and b"leak.cc" in data' || fail "heap.pb.gz"
+else
+    has "$(<pprof.err)" 'packages could not be installed'
+    echo "pprof's format was not tried: $(tail -1 pprof.err)"
+fi
+
+refuse 2 'name a program' "$launcher" profile
+refuse 2 'name a program' "$launcher" profile kept -- ./leak
+refuse 2 'name a program' "$launcher" profile --
+refuse 2 'takes a number from 1 on' "$launcher" profile --sites 0 kept
+refuse 2 'takes a number of bytes' "$launcher" profile --period 1x -- ./leak
+refuse 2 'for a program that is run' "$launcher" profile --period 4k kept
+refuse 2 'unrecognized' "$launcher" profile --what kept
+refuse 126 'cannot read .none.: No such file' "$launcher" profile none
+refuse 126 'cannot write' "$launcher" profile --folded none/folded kept
+head -c 300 kept >cut
+refuse 126 'no profile of hakmem, or it is cut' "$launcher" profile cut
+: >empty
+refuse 126 'is empty' "$launcher" profile empty
+refuse 127 'no program' "$launcher" profile -- ./none
+refuse 137 'wrote no profile' "$launcher" profile -- sh -c 'kill -KILL $$'
+succeed 0 "$launcher" profile --help
+has "$output" "^usage: ./hakmem profile"
+finish

@@ -1,0 +1,91 @@
+/* test_profile_file.c: HAKMEM_PROFILE_FILE: the process and its forked child append a profile each
+ * at their exit, with the blocks that are in use. A file that cannot be opened is named. The
+ * environment of a program that samples from the start is whole.
+ *
+ * ctest: no-qemu
+ */
+#include "override.h"
+
+static int allocate_and_exit(void)
+{
+    CHECK(getenv("HAKMEM_PROFILE_FILE") != NULL && getenv("TEST_PROFILE_KEPT") != NULL);
+    for (int i = 0; i < 1000; i++) {
+        CHECK(get_memory(20000) != NULL);
+    }
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        exit(0);
+    }
+    wait_for_success(child, "child");
+    return 0;
+}
+
+static void start_program(const char *profile, int errors)
+{
+    char self[TEST_PATH_SIZE];
+    own_path(self);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_SAMPLE_BYTES", "1000", 1) == 0);
+        CHECK(setenv("HAKMEM_PROFILE_FILE", profile, 1) == 0);
+        CHECK(setenv("TEST_PROFILE_KEPT", "1", 1) == 0);
+        CHECK(dup2(errors, 2) == 2);
+        execl(self, self, "allocate", (char *)NULL);
+        _exit(126);
+    }
+    wait_for_success(child, "program");
+}
+
+static size_t read_all(int file, char *text, size_t size)
+{
+    ssize_t length = pread(file, text, size - 1, 0);
+    CHECK(length >= 0);
+    text[length] = '\0';
+    return (size_t)length;
+}
+
+/* The sum of all live bytes of the line that starts at `text`. */
+static long long live_bytes(const char *text)
+{
+    static const char key[] = "\"live_bytes\": ";
+    const char *end = strchr(text, '\n');
+    long long sum = 0;
+    for (const char *at = text; (at = strstr(at, key)) != NULL && at < end; at++) {
+        sum += strtoll(at + strlen(key), NULL, 10);
+    }
+    return sum;
+}
+
+int main(int argc, char **argv)
+{
+    static char text[1 << 20];
+    prove_served();
+    if (argc > 1 && strcmp(argv[1], "allocate") == 0) {
+        return allocate_and_exit();
+    }
+    char directory[] = "/tmp/test_profile_file_XXXXXX", errors_path[] = "/tmp/test_errors_XXXXXX";
+    char profile[64], complaint[200];
+    int errors = mkstemp(errors_path);
+    CHECK(errors >= 0 && mkdtemp(directory) != NULL);
+    snprintf(profile, sizeof profile, "%s/profile", directory);
+    start_program(profile, errors);
+    int file = open(profile, O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    read_all(file, text, sizeof text);
+    const char *second = strchr(text, '\n');
+    CHECK(strncmp(text, "{\"hakmem_profile\": ", 19) == 0 && second != NULL && second[1] == '{');
+    /* 20 MB in 1,000 blocks, of which nearly all are sampled. */
+    CHECK(live_bytes(text) > 19000000 && live_bytes(text) < 22000000);
+    CHECK(live_bytes(second + 1) > 19000000 && live_bytes(second + 1) < 22000000);
+    CHECK(unlink(profile) == 0 && rmdir(directory) == 0);
+    start_program(profile, errors); /* there is no such directory now */
+    read_all(errors, text, sizeof text);
+    CHECK(unlink(errors_path) == 0);
+    snprintf(complaint, sizeof complaint,
+             "hakmem: cannot write the profile to %s: there is no such directory\n", profile);
+    const char *first = strstr(text, complaint);
+    CHECK(first != NULL && strstr(first + 1, complaint) != NULL); /* of both processes */
+    return 0;
+}

@@ -1,0 +1,118 @@
+/* test_heap_look.c: observe/heap_look and heap_map: what slices are said to be, and the words that
+ * describe them. */
+#include "unit.h"
+
+#include "large/span.h"
+#include "observe/heap_map.h"
+
+static void expect_words(const struct heap_look *look, const char *words)
+{
+    char buffer[HEAP_MAP_SLICES_SIZE];
+    struct text text = {buffer, sizeof buffer - 1, 0};
+    hak__heap_map_put_slices(&text, look);
+    buffer[text.length] = '\0';
+    assert_string_equal(buffer, words);
+}
+
+static void put_slab(struct heap_look *look, uint32_t first, struct slab_look slab)
+{
+    look->slabs[first] = slab;
+    look->starts |= UINT64_C(1) << first;
+    memset(look->kinds + first, SLICE_SLAB, slab.slices);
+}
+
+static void test_words(void **state)
+{
+    static struct heap_look look;
+    (void)state;
+    look.claimed = 64;
+    expect_words(&look, "c64");
+    memset(look.kinds, SLICE_SPAN, 8); /* ends here, and began in the superslab before */
+    memset(look.kinds + 8, SLICE_SPAN, 5);
+    memset(look.kinds + 13, SLICE_SPAN, 4);
+    look.starts = UINT64_C(1) << 8 | UINT64_C(1) << 13;
+    memset(look.kinds + 17, SLICE_KEPT, 3);
+    look.kinds[20] = SLICE_FREE_DIRTY;
+    look.kinds[21] = SLICE_FREE_AGED;
+    expect_words(&look, "t8s5s4k3d1a1c42");
+    put_slab(&look, 22, (struct slab_look){1, 6, 1, 100, 0, 241});
+    put_slab(&look, 23, (struct slab_look){1, 6, 1, 341, 0, 0});
+    put_slab(&look, 24, (struct slab_look){1, 6, 1, 341, 0, 0});
+    put_slab(&look, 25, (struct slab_look){1, 6, 1, 300, 41, 0});
+    put_slab(&look, 26, (struct slab_look){2, 6, 1, 300, 41, 0});
+    put_slab(&look, 30, (struct slab_look){2, 78, 2, 19, 0, 0});
+    put_slab(&look, 32, (struct slab_look){2, 78, 2, 19, 0, 0});
+    look.claimed = 36;
+    expect_words(&look, "t8s5s4k3d1a1h1z6u100u341x2u300f41h2u300f41c3z78u19x2c2");
+}
+
+/* The longest description fits. */
+static void test_the_longest_words(void **state)
+{
+    static struct heap_look look;
+    char buffer[HEAP_MAP_SLICES_SIZE];
+    struct text text = {buffer, sizeof buffer - 1, 0};
+    (void)state;
+    look.claimed = 64;
+    for (uint32_t i = 0; i < 64; i++) {
+        put_slab(&look, i,
+                 (struct slab_look){HEAP_ID_MAX - i, (uint8_t)(200 + i % 2), 1, 65535,
+                                    (uint16_t)(60000 + i), 0});
+    }
+    hak__heap_map_put_slices(&text, &look);
+    assert_true(text.length < text.size);
+}
+
+/* A span of several superslabs is one span, and the slices after its first superslab follow it. */
+static void test_a_long_span(void **state)
+{
+    static struct heap_look look;
+    struct counters counters = {{0}};
+    (void)state;
+    struct span span = hak__span_allocate_long(&counters, 5 * MIB);
+    assert_non_null(span.pointer);
+    size_t first = window_slice_of(span.pointer) / SUPERSLAB_SLICES;
+    assert_true(first + 3 <= hak__heap_look_count());
+    for (size_t i = 0; i < first; i++) {
+        hak__heap_look(&look, i);
+    }
+    hak__heap_look(&look, first);
+    expect_words(&look, "s64");
+    hak__heap_look(&look, first + 1);
+    expect_words(&look, "t64");
+    hak__heap_look(&look, first + 2);
+    expect_words(&look, "t64");
+    assert_int_equal(look.span_left, 0);
+    hak__span_free(NULL, NULL, first * SUPERSLAB_SLICES);
+    hak__heap_look(&look, first);
+    expect_words(&look, "d64");
+    hak__superslab_purge(true);
+    hak__heap_look(&look, first);
+    expect_words(&look, "c64");
+}
+
+/* Inside an operation, as in a signal handler that interrupted one, there is nothing to see. */
+static void test_inside_an_operation(void **state)
+{
+    static struct heap_look look;
+    (void)state;
+    assert_true(hak__heap_look_count() > 0);
+    assert_true(hak__gate_enter());
+    assert_int_equal(hak__heap_look_count(), 0);
+    hak__heap_look(&look, 0);
+    assert_int_equal(look.claimed, 0);
+    hak__gate_leave();
+    hak__heap_look(&look, 0);
+    assert_in_range(look.claimed, 1, SUPERSLAB_SLICES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_the_longest_words),
+        cmocka_unit_test(test_a_long_span),
+        cmocka_unit_test(test_inside_an_operation),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}
