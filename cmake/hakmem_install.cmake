@@ -21,3 +21,10 @@ install(FILES "${PROJECT_BINARY_DIR}/hakmemConfig.cmake" "${PROJECT_BINARY_DIR}/
 file(RELATIVE_PATH PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file("${PROJECT_SOURCE_DIR}/packaging/hakmem.pc.in" "${PROJECT_BINARY_DIR}/hakmem.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/hakmem.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+# The tools that look into processes: PREFIX/share/hakmem/hakmem_observe finds PREFIX/libexec/hakmem/hakmem-attach.
+if(TARGET hakmem_attach)
+    install(TARGETS hakmem_attach RUNTIME DESTINATION libexec/hakmem)
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/observe/hakmem_observe" DESTINATION share/hakmem
+        FILES_MATCHING PATTERN "*.py")
+endif()

@@ -149,15 +149,20 @@ def candidates(process):
     """Paths that may be the process's file: here, and in its own name space if it has one of its own."""
     directories = ["/dev/shm"]
     if process.inner_pid != process.pid or not shares_root(process.pid):
-        directories.insert(0, f"/proc/{process.pid}/root/dev/shm")
+        directories.insert(0, own_directory(process.pid))
     for directory in directories:
         users = dict.fromkeys([*process.uids, 0])
         yield from (f"{directory}/hakmem.{uid}.{process.inner_pid}" for uid in users)
 
 
+def own_directory(pid):
+    """The directory /dev/shm as the process sees it."""
+    return os.path.join("/proc", str(pid), "root", "dev/shm")
+
+
 def shares_root(pid):
     try:
-        return os.stat(f"/proc/{pid}/root/dev/shm").st_dev == os.stat("/dev/shm").st_dev
+        return os.stat(own_directory(pid)).st_dev == os.stat("/dev/shm").st_dev
     except OSError:
         return True  # we may not look: only the plain path is left
 

@@ -1,5 +1,4 @@
 """./hakmem top: a living process, again and again."""
-import os
 import select
 import sys
 import time
@@ -134,7 +133,7 @@ def run(arguments):
         raise Refusal("top: --batch needs a number from 1 to 1000000 (./hakmem top --help)", STATUS_USAGE)
     if not 0.05 <= arguments.delay <= 3600:
         raise Refusal("top: --delay needs seconds from 0.05 to 3600 (./hakmem top --help)", STATUS_USAGE)
-    has_screen = is_terminal(sys.stdout) and is_terminal(sys.stdin) and "HAKMEM_TOP_PLAIN" not in os.environ
+    has_screen = is_terminal(sys.stdout) and is_terminal(sys.stdin)
     is_plain = arguments.once or arguments.batch is not None or not has_screen
     if arguments.pid is None and is_plain:
         return list_processes()
