@@ -1,5 +1,5 @@
 /* observe.h: lets tools look into the living process: `./hakmem stat`, `top` and `metrics`
- * (docs/observability.md).
+ * (docs/observability/README.md).
  *
  * A process that is observed has one thread more, the observer. It sleeps until a tool of the same
  * user asks for a report. The report goes through the file /dev/shm/hakmem.UID.PID of mode 0600,

@@ -1,4 +1,4 @@
-"""Tools that look into a living process that runs on hakmem (docs/observability.md).
+"""Tools that look into a living process that runs on hakmem (docs/observability/README.md).
 
 processes   what /proc says of a process, in sentences where it says no
 observer    the file through which a process answers (src/observe/observer.h)

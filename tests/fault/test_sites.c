@@ -406,7 +406,8 @@ static const char *const harmless[] = {
     "sigemptyset",
     "sigaddset",
     "raise",
-    /* the profiler's unwinder */
+    /* the profiler's unwinder, which it looks for outside malloc */
+    "dlopen",
     "_Unwind_Backtrace",
     "_Unwind_GetIP",
     /* the scavenger's; override/scavenger runs it, and it is warned of when it cannot be had */
