@@ -103,6 +103,9 @@ static void ask(pid_t process)
     name_file(path, process);
     int file = open(path, O_RDWR | O_CLOEXEC);
     CHECK(file >= 0);
+    for (int waited = 0; lseek(file, 0, SEEK_END) < 4096 && waited < WAIT_MS; waited++) {
+        usleep(1000); /* it is empty at first */
+    }
     struct page *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     CHECK(page != MAP_FAILED);
     for (int waited = 0; page->magic[7] != 'O' && waited < WAIT_MS; waited++) {
