@@ -75,7 +75,8 @@ static void test_write(void **state)
     assert_in_range(sum_of(profile_now(), "live_bytes"), 0, live + 1);
     hak_profile_stop();
     assert_int_equal(sum_of(profile_now(), "period"), 0);
-    assert_true(sum_of(profile_now(), "allocated_bytes") > COUNT * SIZE * 0.8); /* it keeps sums */
+    assert_true((double)sum_of(profile_now(), "allocated_bytes") >
+                COUNT * SIZE * 0.8); /* it keeps sums */
 }
 
 static __attribute__((noinline)) void *allocate_here(void)

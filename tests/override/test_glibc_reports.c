@@ -193,7 +193,7 @@ typedef bool stats_value(const char *name, uint64_t *value);
 static void test_agreement(void)
 {
     stats_value *value_of = (stats_value *)(uintptr_t)dlsym(RTLD_DEFAULT, "hak_stats_value");
-    uint64_t in_use, mapped, whales, whale_bytes, dirty;
+    uint64_t in_use = 0, mapped = 0, whales = 0, whale_bytes = 0, dirty = 0;
     char text[100];
     if (value_of == NULL) {
         return; /* another allocator */
