@@ -31,9 +31,9 @@ HAK_API int hak_profile_start(size_t period) HAK_NOEXCEPT;
 /* Stops to sample. Live samples are followed on, and the profile keeps its sums. */
 HAK_API void hak_profile_stop(void) HAK_NOEXCEPT;
 
-/* Writes the profile to `sink`, which gets `argument`: one line of JSON (docs/observability/profile.md
- * describes it) with the sums of each stack, and the executable mappings of the process. No lock is
- * held while the sink runs, so it may allocate. */
+/* Writes the profile to `sink`, which gets `argument`: one line of JSON with the sums of each
+ * stack, and the executable mappings of the process. docs/observability/profile.md describes it. No
+ * lock is held while the sink runs, so it may allocate. */
 HAK_API void hak_profile_write(hak_report_sink *sink, void *argument) HAK_NOEXCEPT;
 
 #if defined(__cplusplus)

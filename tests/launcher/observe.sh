@@ -60,7 +60,9 @@ for process in "$observed" "$pid"; do
     "$launcher" stat "$process" --json | python3 -m json.tool >"$scratch/json" || fail "stat --json is not JSON"
     grep -q "\"process\": $process" "$scratch/json" || fail "stat --json is of another process"
     try "$launcher" stat "$process"
-    ((status == 0 && ${#output} > 1000)) || fail "stat: $status $errors"
+    [[ $status == 0 && $output == *"process $process (sleep)"*'resident memory (RSS)'* ]] || fail "stat: $output $errors"
+    try "$launcher" stat "$process" --full
+    [[ $status == 0 && $output == *'resident memory (RSS)'*malloc_slow* ]] || fail "stat --full: $output $errors"
     try "$launcher" top "$process" --once
     [[ $status == 0 && $output == "process $process (sleep)"*'size classes, by held'*heaps* ]] || fail "top --once: $output"
     try "$launcher" top "$process" --batch 2 --delay 0.1
