@@ -189,11 +189,19 @@ def profiles():
         yield name, {field: c_number(value.strip()) for field, value in fields}
 
 
-def shown(kind, place, profile, knobs):
+def first_settings():
+    """What the settings that are not 0 at first begin with."""
+    text = (ROOT / "src/core/options.c").read_text()
+    body = re.search(r"struct settings hak__settings = \{(.*?)\};", text, re.S).group(1)
+    return {field: c_number(value) for field, value in re.findall(r"\.(\w+) = (\w+)", body)}
+
+
+def shown(kind, place, profile, knobs, settings):
     """The value of an option in a profile, as a user would write it."""
     if kind in ("PROFILE", "STATS", "PATH"):
         return {"PROFILE": profile, "STATS": "none", "PATH": "not set"}[kind]
-    value = knobs[place.rpartition(".")[2]] if place.startswith("hak__knobs.") else 0
+    values = knobs if place.startswith("hak__knobs.") else settings
+    value = values.get(place.rpartition(".")[2], 0)
     if value == NEVER:
         return "no limit" if kind == "BYTES" else NEVER
     units = ["", "k", "m", "g", "t"] if kind.startswith("BYTES") else [""]
@@ -204,10 +212,10 @@ def shown(kind, place, profile, knobs):
 
 
 def options():
-    by_profile = dict(profiles())
+    by_profile, settings = dict(profiles()), first_settings()
     rows, advices = [], []
     for kind, name, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
-        values = " | ".join(shown(kind, place, profile, knobs) for profile, knobs in by_profile.items())
+        values = " | ".join(shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items())
         rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} |")
         advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)
     return OPTIONS_PAGE.format(
