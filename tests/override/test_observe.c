@@ -116,7 +116,7 @@ static void ask(pid_t process)
     CHECK(page->start_time != 0);
     CHECK(ask_page(file, page, "json", start) > 2000);
     CHECK(memcmp(start, "{\"hakmem\": ", 11) == 0);
-    CHECK(ask_page(file, page, "text argument", start) > 2000);
+    CHECK(ask_page(file, page, "full argument", start) > 2000);
     CHECK(memcmp(start, "hakmem\n", 7) == 0);
     CHECK(ask_page(file, page, "no such request", start) == 0);
     CHECK_EQUAL(page->status, ENOENT);
@@ -369,7 +369,7 @@ static void run_small(void)
     CHECK(page != MAP_FAILED);
     CHECK(ask_page(file, page, "json", start) == 0);
     CHECK_EQUAL(page->status, ENOSPC);
-    CHECK(ask_page(file, page, "text", start) == 0);
+    CHECK(ask_page(file, page, "full", start) == 0);
     CHECK_EQUAL(page->status, ENOSPC);
 }
 
