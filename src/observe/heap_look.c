@@ -90,26 +90,31 @@ static uint64_t look_slabs(struct heap_look *look, uint64_t *sampled)
     return spans;
 }
 
-/* Marks `count` slices from `first` on, if none of them is free. */
-static void look_mark(struct heap_look *look, uint64_t free, uint32_t first, uint32_t count,
+/* Marks `count` slices from `first` on as one block. False: one of them is closed, which means free
+ * or part of another block: what was read at different moments may overlap. */
+static bool look_mark(struct heap_look *look, uint64_t *closed, uint32_t first, uint32_t count,
                       enum slice_kind kind)
 {
     uint32_t left = look->claimed > first ? look->claimed - first : 0;
     count = count < left ? count : left;
-    if (count == 0 || (free & bits_mask(first, count)) != 0) {
-        look->starts &= ~(UINT64_C(1) << first);
-        return;
+    if (count == 0 || (*closed & bits_mask(first, count)) != 0) {
+        return false;
     }
+    *closed |= bits_mask(first, count);
     for (uint32_t i = first; i < first + count; i++) {
         look->kinds[i] = (uint8_t)kind;
     }
+    return true;
 }
 
-static void look_span(struct heap_look *look, uint64_t free, uint32_t first, size_t slices)
+static bool look_span(struct heap_look *look, uint64_t *closed, uint32_t first, size_t slices)
 {
     uint32_t left = SUPERSLAB_SLICES - first;
-    look_mark(look, free, first, slices < left ? (uint32_t)slices : left, SLICE_SPAN);
+    if (!look_mark(look, closed, first, slices < left ? (uint32_t)slices : left, SLICE_SPAN)) {
+        return false;
+    }
     look->span_left = slices > left ? slices - left : 0;
+    return true;
 }
 
 /* Decides what each slice is. `spans` are the first slices of spans, `sampled` those of sampled
@@ -117,6 +122,7 @@ static void look_span(struct heap_look *look, uint64_t free, uint32_t first, siz
 static void look_decide(struct heap_look *look, const struct superslab *maps, uint64_t spans,
                         uint64_t sampled, size_t continued)
 {
+    uint64_t closed = maps->free, slabs = look->starts;
     for (uint32_t i = 0; i < look->claimed; i++) {
         uint64_t bit = UINT64_C(1) << i;
         look->kinds[i] = (uint8_t)((maps->free & bit) == 0    ? SLICE_KEPT
@@ -125,23 +131,24 @@ static void look_decide(struct heap_look *look, const struct superslab *maps, ui
                                                               : SLICE_FREE_CLEAN);
     }
     look->span_left = 0;
+    look->starts = 0;
     if (continued != 0) {
-        look_span(look, maps->free, 0, continued);
+        (void)look_span(look, &closed, 0, continued);
     }
-    for (uint64_t rest = look->starts; rest != 0; rest &= rest - 1) {
-        uint32_t i = bits_lowest(rest);
-        look_mark(look, maps->free, i, look->slabs[i].slices, SLICE_SLAB);
+    for (; slabs != 0; slabs &= slabs - 1) {
+        uint32_t i = bits_lowest(slabs);
+        bool shown = look_mark(look, &closed, i, look->slabs[i].slices, SLICE_SLAB);
+        look->starts |= (uint64_t)shown << i;
     }
     for (; sampled != 0; sampled &= sampled - 1) {
         uint32_t i = bits_lowest(sampled);
         size_t slice = look->index * SUPERSLAB_SLICES + i;
-        look_mark(look, maps->free, i, hak__sampled_slices(slice), SLICE_SAMPLED);
+        (void)look_mark(look, &closed, i, hak__sampled_slices(slice), SLICE_SAMPLED);
     }
     for (; spans != 0; spans &= spans - 1) {
         uint32_t i = bits_lowest(spans);
         size_t slices = hak__span_slices(look->index * SUPERSLAB_SLICES + i);
-        look->starts |= UINT64_C(1) << i;
-        look_span(look, maps->free, i, slices);
+        look->starts |= (uint64_t)look_span(look, &closed, i, slices) << i;
     }
 }
 
