@@ -1,4 +1,9 @@
 """python3 observe COMMAND: runs the reading tools of this folder, whatever Python's path is."""
-from hakmem_observe.__main__ import main
+import sys
 
-main()
+try:
+    from hakmem_observe.__main__ import main
+
+    main()
+except KeyboardInterrupt:  # while it starts
+    sys.exit(130)

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from .processes import Refusal, STATUS_USAGE
+from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE
 
 COMMANDS = ("stat", "top", "metrics", "observe", "profile")
 
@@ -37,6 +37,7 @@ def run(words):
 def main():
     try:
         status = run(sys.argv[1:])
+        sys.stdout.flush()
     except Refusal as refusal:
         print(f"hakmem: {refusal}", file=sys.stderr)
         status = refusal.status
@@ -45,6 +46,11 @@ def main():
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: no message at the end either
         status = 0
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        what = f"cannot use '{error.filename}'" if error.filename else "cannot write the output"
+        print(f"hakmem: {what}: {error.strerror}", file=sys.stderr)
+        status = STATUS_CANNOT
     sys.exit(status)
 
 

@@ -30,7 +30,7 @@ def add_arguments(parser):
                     "       ./hakmem profile [OPTION...] PID\n"
                     "       ./hakmem profile [OPTION...] FILE")
     parser.description = ("Shows which call stacks hold memory: of a program that it runs, when it ends; of a living "
-                          "process, what it allocates from now on; of a profile that HAKMEM_PROFILE_FILE=FILE has written.")
+                          "process, what it allocates while it is sampled; of a profile that HAKMEM_PROFILE_FILE=FILE has written.")
     parser.add_argument("--leaks", action="store_true",
                         help="show the sites of the memory that was not freed, and name those that only grow")
     parser.add_argument("--period", metavar="BYTES", default=None,
@@ -43,6 +43,7 @@ def add_arguments(parser):
     parser.add_argument("--html", metavar="FILE", help="write a page with a flame graph")
     parser.add_argument("-o", "--output", metavar="FILE", help="keep the profile itself in FILE")
     parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
+    parser.add_argument("--stop", action="store_true", help="end the sampling of a living process")
     parser.add_argument("file", nargs="?", metavar="PID or FILE", help="a process to sample, or a profile to show")
 
 
@@ -126,8 +127,11 @@ def print_site(site, measure, count, total, whole_stacks):
 def print_table(profile, arguments):
     measure, count, what = MEASURES["allocated" if arguments.allocated else "live"]
     total = profile.total(measure)
+    samples = profile.total("samples" if arguments.allocated else "samples_live")
+    if arguments.living:
+        what = "allocated while it was sampled" + ("" if arguments.allocated else ", and still in use")
     print(f"{profile.program} (process {profile.pid}): about {in_words(total)} {what}, in about "
-          f"{profile.total(count)} blocks; estimated from {profile.total('samples')} samples")
+          f"{profile.total(count)} blocks; estimated from {samples} samples")
     if not any(stack.frames for stack in profile.stacks) and profile.stacks:
         print("The profile has no stacks: the program did not load libgcc_s.so.1 (docs/observability/profile.md).")
     sites = sites_of(profile, measure)
@@ -140,7 +144,9 @@ def print_table(profile, arguments):
 def print_leaks(profile, arguments):
     sites = sites_of(profile, "live_bytes")
     total = profile.total("live_bytes")
-    print(f"{profile.program} (process {profile.pid}): about {in_words(total)} not freed at exit")
+    when = "until now" if arguments.living else "at exit"
+    print(f"{profile.program} (process {profile.pid}): about {in_words(total)} not freed {when}; estimated from "
+          f"{profile.total('samples_live')} samples")
     if not sites:
         return
     suspects = [site for site in sites if site.only_grows()]
@@ -149,7 +155,7 @@ def print_leaks(profile, arguments):
         for site in suspects[:arguments.sites]:
             print_site(site, "live_bytes", "live_count", total, True)
             print(f"{'':22}over time: " + ", ".join(in_words(held) for held in site.history[-5:] if held)
-                  + f", at exit {in_words(site.total('live_bytes'))}")
+                  + f", {when} {in_words(site.total('live_bytes'))}")
     rest = [site for site in sites if site not in suspects]
     if rest:
         print("\nNot freed either, but not growing:" if suspects else "\nNot freed; none of these only grows:")
@@ -189,8 +195,6 @@ def show(profiles, arguments):
             write_pprof(profiles, file)
     if arguments.html:
         from .profile_page import write_page
-        with open_output(arguments.html, "w"):  # a path that cannot be written is refused before the work
-            pass
         write_page(profiles, arguments.html, f"Heap profile of {os.path.basename(profiles[0].program)}")
 
 
@@ -220,7 +224,8 @@ def profile_program(words, arguments):
         if not os.path.exists(path) or os.path.getsize(path) == 0:  # the launcher has said why, or the program was killed
             if status in (125, 126, 127):
                 return status
-            raise Refusal("the program wrote no profile: it was killed, or it ended by _exit",
+            raise Refusal("the program left no profile: it was killed, it ended by _exit, or the file could not be written "
+                          "(./hakmem profile PID looks at a living process)",
                           128 - status if status < 0 else status or 1)
         sys.stdout.flush()
         show(read_profiles(path), arguments)
@@ -232,27 +237,45 @@ def profile_program(words, arguments):
 def profile_process(pid, arguments):
     """Samples a living process for some seconds. If it samples already, shows what it has at once."""
     seconds = parse_count(arguments.seconds or "10", "--seconds")
-    period = parse_period(arguments.period) if arguments.period else ""
+    period = parse_period(arguments.period or ("16k" if arguments.leaks else "512k"))
     observer, _ = connect(pid)
     name = f"process {pid}"
-    running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period != 0
-    if not running or arguments.seconds:
-        print(f"sampling process {pid} for {seconds} s", file=sys.stderr)
-        if not running:
-            observer.ask(f"profile_start {period}".strip())
-        time.sleep(seconds)
-    text = observer.ask("profile")
-    if not running:
+    if arguments.stop:
         observer.ask("profile_stop")
+        return 0
+    running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period
+    if running:
+        print(f"process {pid} is being sampled already, one allocation in {running} bytes (--stop ends that)",
+              file=sys.stderr)
+        time.sleep(seconds if arguments.seconds else 0)
+        text = observer.ask("profile")
+    else:
+        print(f"sampling process {pid} for {seconds} s", file=sys.stderr)
+        observer.ask(f"profile_start {period if arguments.period or arguments.leaks else ''}".strip())
+        try:
+            time.sleep(seconds)
+            text = observer.ask("profile")
+        finally:
+            observer.ask("profile_stop")
     if arguments.output:
         with open_output(arguments.output, "wb") as file:
             file.write(text)
+    arguments.living = True
     show(parse_profiles([text.decode("utf-8", "replace")], name), arguments)
     return 0
 
 
+def check_outputs(arguments):
+    """What cannot be written is refused before the work."""
+    for path in (arguments.output, arguments.html, arguments.pprof, arguments.folded):
+        if path is not None:
+            open_output(path, "a").close()
+
+
 def run(arguments):
     arguments.sites = parse_count(arguments.sites, "--sites")
+    arguments.living = False
+    check_outputs(arguments)
     if bool(arguments.program) == bool(arguments.file):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
@@ -260,7 +283,8 @@ def run(arguments):
         return profile_program(arguments.program, arguments)
     if arguments.file.isdigit() and not os.path.exists(arguments.file):
         return profile_process(parse_pid(arguments.file), arguments)
-    if arguments.period or arguments.output or arguments.seconds:
-        raise Refusal("profile: --period, --output and --seconds are not for a profile that is there", STATUS_USAGE)
+    if arguments.period or arguments.output or arguments.seconds or arguments.stop:
+        raise Refusal(f"profile: --period, --output, --seconds and --stop are not for '{arguments.file}', which is taken "
+                      "for the file of a profile", STATUS_USAGE)
     show(read_profiles(arguments.file), arguments)
     return 0

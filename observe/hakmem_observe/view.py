@@ -35,11 +35,12 @@ def share(part, whole):
 def summary(report, before, history):
     """Some lines on the whole process."""
     totals, process = report.totals, report.process
-    # Pages of hakmem's own that were never touched are not resident: so these parts are an upper bound.
+    resident = report.figures.get("summary", {}).get("in_use_bytes", 0)
     lines = [
         f"process {process.pid} ({process.name}), {process.threads} threads, hakmem {report.figures['hakmem']['version']}",
         f"resident {size(process.rss):>10}   in use {size(totals['bytes_in_use']):>10} "
-        f"({share(totals['bytes_in_use'], process.rss).strip()} of it) in {count(totals['objects_in_use_count'])} blocks",
+        f"in {count(totals['objects_in_use_count'])} blocks   resident in use {size(resident)} "
+        f"({share(resident, process.rss).strip()} of RSS)",
         f"cached   {size(totals['bytes_cached']):>10}   dirty  {size(totals['bytes_free_dirty']):>10}   "
         f"mapped {size(totals['bytes_mapped'])}   heaps {totals['heaps_count']}   "
         f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count']}",

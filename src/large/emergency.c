@@ -84,6 +84,7 @@ static bool emergency_register(void)
      * entries off, so there is no ABA: an equal first entry still has the same `next`. */
     struct unregistered *first = atomic_load_acquire(&shared_unregistered);
     while (first != NULL && !atomic_cas_acquire(&shared_unregistered, &first, first->next)) {
+        first = atomic_load_acquire(&shared_unregistered); /* a failed exchange orders nothing */
     }
     if (first != NULL) {
         hak__whale_registry_add(first->whale);

@@ -48,9 +48,10 @@ static uint32_t sampled_slices(size_t bytes)
     return (uint32_t)((bytes + SLICE_SIZE - 1) >> SLICE_SHIFT);
 }
 
-uint32_t hak__sampled_slices(size_t slice)
+HAK_RACY_READER uint32_t hak__sampled_slices(size_t slice)
 {
-    return sampled_slices(hak__sampled_bytes(slice));
+    uint32_t class_index = atomic_load_relaxed(&sampled_slice(slice)->class_index);
+    return class_index < CLASS_COUNT ? sampled_slices(size_class_bytes(class_index)) : 1;
 }
 
 /* Under SAMPLED. */

@@ -23,7 +23,8 @@ HAK_HIDDEN void hak__sampled_free(void *object);
 /* Usable bytes of the objects in a slice whose owner word is OWNER_SAMPLED. Any thread, no lock. */
 HAK_HIDDEN size_t hak__sampled_bytes(size_t slice);
 
-/* Slices from such a slice on that hold one object, or several. Any thread, no lock. */
+/* Slices from such a slice on that hold one object, or several. Any thread, no lock. A hint, for
+ * reports: the slice may be given back and be a slab at that moment. */
 HAK_HIDDEN uint32_t hak__sampled_slices(size_t slice);
 
 /* Objects in use and their bytes, and the slices that hold them. Any thread; each is exact at rest.

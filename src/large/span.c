@@ -46,7 +46,7 @@ size_t hak__span_bytes(size_t slice)
            atomic_load_relaxed(&metadata->offset);
 }
 
-uint32_t hak__span_slices(size_t slice)
+HAK_RACY_READER uint32_t hak__span_slices(size_t slice)
 {
     return atomic_load_relaxed(&span_metadata(slice)->slices);
 }

@@ -397,6 +397,7 @@ static const char *const harmless[] = {
     "memmove",
     "memset",
     "memcmp",
+    "bcmp", /* clang's, for memcmp */
     "strlen",
     "pthread_key_create",
     "pthread_setspecific",

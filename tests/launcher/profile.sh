@@ -121,17 +121,19 @@ refuse 2 'name a program' "$launcher" profile kept -- ./leak
 refuse 2 'name a program' "$launcher" profile --
 refuse 2 'takes a number from 1 on' "$launcher" profile --sites 0 kept
 refuse 2 'takes a number of bytes' "$launcher" profile --period 1x -- ./leak
-refuse 2 'not for a profile that is there' "$launcher" profile --period 4k kept
+refuse 2 'taken for the file of a profile' "$launcher" profile --period 4k kept
 refuse 127 'there is no process' "$launcher" profile 2147483000
 refuse 2 'unrecognized' "$launcher" profile --what kept
 refuse 126 'cannot read .none.: No such file' "$launcher" profile none
 refuse 126 'cannot write' "$launcher" profile --folded none/folded kept
+refuse 126 'cannot write' "$launcher" profile --html none/page -- ./leak
+refuse 126 'cannot write' "$launcher" profile --html '' kept
 head -c 300 kept >cut
 refuse 126 'no profile of hakmem, or it is cut' "$launcher" profile cut
 : >empty
 refuse 126 'is empty' "$launcher" profile empty
 refuse 127 'no program' "$launcher" profile -- ./none
-refuse 137 'wrote no profile' "$launcher" profile -- sh -c 'kill -KILL $$'
+refuse 137 'left no profile' "$launcher" profile -- sh -c 'kill -KILL $$'
 succeed 0 "$launcher" profile --help
 has "$output" "^usage: ./hakmem profile"
 finish

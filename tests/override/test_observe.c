@@ -117,7 +117,7 @@ static void ask(pid_t process)
     CHECK(ask_page(file, page, "json", start) > 2000);
     CHECK(memcmp(start, "{\"hakmem\": ", 11) == 0);
     CHECK(ask_page(file, page, "full argument", start) > 2000);
-    CHECK(memcmp(start, "hakmem\n", 7) == 0);
+    CHECK(memcmp(start, "hakmem ", 7) == 0);
     CHECK(ask_page(file, page, "no such request", start) == 0);
     CHECK_EQUAL(page->status, ENOENT);
     munmap(page, 4096);
