@@ -64,6 +64,7 @@
 
 #include "control/background.c"
 #include "control/census.c"
+#include "control/exit_file.c"
 #include "control/last_report.c"
 #include "control/life.c"
 #include "control/scavenger.c"

@@ -86,7 +86,8 @@
       "Average number of bytes from one sampled allocation to the next; never: sample none.",      \
       "Set 512k to have a heap profile. A smaller value shows smaller leaks and costs more time.") \
     X(PATH, profile_file, hak__settings.profile_file,                                              \
-      "File that the heap profile is appended to when the process exits; not set: no profile.",    \
+      "File that the heap profile is appended to when the process exits; %p: process id; not "     \
+      "set: no profile.",                                                                          \
       "Set it to find the call stacks that hold memory. sample_bytes is then 512k if not set.")    \
     X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
       "Process id of the only process that reports; 0: every process reports.",                    \

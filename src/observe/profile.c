@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "observe/report_writer.h"
+#include "control/exit_file.h"
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "heap/heap.h"
@@ -185,8 +186,8 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
 
 const bool hak__profile_linked = true;
 
-static struct os_kept profile_file = {-1, 0,
-                                      0}; /* opened at start: at exit it may not be allowed */
+static struct exit_file profile_file = {
+    .name = &hak__settings.profile_file, .what = "profile", .kept = {-1, 0, 0}};
 
 /* 102: after control/life.c has read the options. */
 __attribute__((constructor(102))) static void profile_begin(void)
@@ -200,80 +201,19 @@ __attribute__((constructor(102))) static void profile_begin(void)
         }
     }
     if (hak__settings.profile_file != NULL) {
-        profile_file = hak__os_keep_append(hak__settings.profile_file);
+        hak__exit_file_open(&profile_file);
     }
 }
 
-/* Collects pieces, so that a document is written in few pieces: several processes may append to one
- * file. */
-struct profile_output {
-    int descriptor;
-    int error;
-    char *data; /* mapped; NULL: no memory, pieces are written as they come */
-    size_t length;
-    size_t size;
-};
-
-static void profile_flush(struct profile_output *output, const char *data, size_t size)
+static void profile_write(void *context, hak_report_sink *sink, void *sink_argument)
 {
-    int error = hak__os_write(output->descriptor, data, size);
-    output->error = error != 0 ? error : output->error;
-}
-
-static void profile_collect(void *argument, const char *piece, size_t size)
-{
-    struct profile_output *output = argument;
-    if (output->size - output->length < size) {
-        size_t grown_size = output->size == 0 ? (size_t)1 << 20 : 2 * output->size;
-        void *grown;
-        if (hak__os_map(grown_size, hak__os_page_size(), &grown) != 0) {
-            profile_flush(output, output->data, output->length);
-            profile_flush(output, piece, size);
-            output->length = 0;
-            return;
-        }
-        for (size_t i = 0; i < output->length; i++) {
-            ((char *)grown)[i] = output->data[i];
-        }
-        if (output->size != 0) {
-            hak__os_discard(output->data, output->size);
-        }
-        output->data = grown;
-        output->size = grown_size;
-    }
-    for (size_t i = 0; i < size; i++) {
-        output->data[output->length++] = piece[i];
-    }
-}
-
-static void profile_complain(int error)
-{
-    char line[1024 + 128]; /* a path from the options and a sentence */
-    struct text text = {line, sizeof line - 1, 0};
-    hak__text_put(&text, "hakmem: cannot write the profile to ");
-    hak__text_put(&text, hak__settings.profile_file);
-    hak__text_put(&text, ": ");
-    hak__text_put(&text, hak__os_file_error(error));
-    line[text.length++] = '\n';
-    hak__os_write_error(line, text.length);
+    (void)context;
+    hak_profile_write(sink, sink_argument);
 }
 
 __attribute__((destructor)) static void profile_end(void)
 {
-    if (hak__settings.profile_file == NULL) {
-        return;
-    }
-    struct profile_output output = {.descriptor = profile_file.descriptor};
-    if (!hak__os_is_kept(&profile_file)) {
-        output.descriptor = hak__os_open_append(hak__settings.profile_file);
-    }
-    output.error = output.descriptor < 0 ? output.descriptor : 0;
-    if (output.error == 0) {
-        hak_profile_write(profile_collect, &output);
-        profile_flush(&output, output.data, output.length);
-        hak__os_close(output.descriptor);
-    }
-    if (output.error != 0) {
-        profile_complain(output.error);
+    if (hak__settings.profile_file != NULL) {
+        hak__exit_file_write(&profile_file, profile_write, NULL);
     }
 }

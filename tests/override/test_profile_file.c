@@ -1,10 +1,12 @@
 /* test_profile_file.c: HAKMEM_PROFILE_FILE: the process and its forked child append a profile each
- * at their exit, with the blocks that are in use. A file that cannot be opened is named. The
- * environment of a program that samples from the start is whole.
+ * at their exit, with the blocks that are in use, to one file or to one each (%p). A file that
+ * cannot be opened is named. The environment of a program that samples from the start is whole.
  *
  * ctest: no-qemu
  */
 #include "override.h"
+
+#include <dirent.h>
 
 static int allocate_and_exit(void)
 {
@@ -58,6 +60,26 @@ static long long live_bytes(const char *text)
     return sum;
 }
 
+/* With %p each process has a file of its own. */
+static void check_own_files(const char *directory, int errors)
+{
+    char name[64];
+    size_t files = 0;
+    snprintf(name, sizeof name, "%s/100%%%%.%%p", directory);
+    start_program(name, errors);
+    DIR *stream = opendir(directory);
+    CHECK(stream != NULL);
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            CHECK(strncmp(entry->d_name, "100%.", 5) == 0 && atoi(entry->d_name + 5) > 1);
+            CHECK(unlinkat(dirfd(stream), entry->d_name, 0) == 0);
+            files++;
+        }
+    }
+    closedir(stream);
+    CHECK_EQUAL(files, 2);
+}
+
 int main(int argc, char **argv)
 {
     static char text[1 << 20];
@@ -79,7 +101,9 @@ int main(int argc, char **argv)
     /* 20 MB in 1,000 blocks, of which nearly all are sampled. */
     CHECK(live_bytes(text) > 19000000 && live_bytes(text) < 22000000);
     CHECK(live_bytes(second + 1) > 19000000 && live_bytes(second + 1) < 22000000);
-    CHECK(unlink(profile) == 0 && rmdir(directory) == 0);
+    CHECK(unlink(profile) == 0);
+    check_own_files(directory, errors);
+    CHECK(rmdir(directory) == 0);
     start_program(profile, errors); /* there is no such directory now */
     read_all(errors, text, sizeof text);
     CHECK(unlink(errors_path) == 0);

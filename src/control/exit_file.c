@@ -1,0 +1,169 @@
+/* exit_file.c: see exit_file.h. */
+#include "control/exit_file.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+/* Longest name: the option's value with process ids in it. Twice: more stack. */
+#define EXIT_PATH_SIZE 1280u
+/* Bytes for a document at first; it doubles. Most reports fit. Half: long ones are copied once
+ * more. */
+#define EXIT_COLLECT_SIZE ((size_t)256 << 10)
+
+bool hak__exit_file_varies(const struct exit_file *file)
+{
+    const char *at = *file->name;
+    for (; at != NULL && *at != '\0'; at++) {
+        if (*at == '%' && *++at == 'p') { /* the option lets only %p and %% pass */
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Writes the name of this process's file to `path`. */
+static void exit_path(const struct exit_file *file, char path[EXIT_PATH_SIZE])
+{
+    struct text text = {path, EXIT_PATH_SIZE - 1, 0};
+    for (const char *at = *file->name; *at != '\0'; at++) {
+        if (*at == '%' && *++at == 'p') {
+            hak__text_put_unsigned(&text, hak__os_process_id());
+        } else {
+            hak__text_put_part(&text, at, 1);
+        }
+    }
+    path[text.length] = '\0';
+}
+
+void hak__exit_file_open(struct exit_file *file)
+{
+    char path[EXIT_PATH_SIZE];
+    file->process = hak__os_process_id();
+    if (*file->name == NULL) {
+        file->kept = hak__os_keep(2);
+    } else if (!file->replaces) {
+        exit_path(file, path);
+        file->kept = hak__os_keep_append(path);
+    }
+}
+
+void hak__exit_file_close(struct exit_file *file)
+{
+    if (file->kept.descriptor >= 0 && hak__os_is_kept(&file->kept)) {
+        hak__os_close(file->kept.descriptor);
+    }
+    file->kept.descriptor = -1;
+}
+
+/* A document under way. */
+struct exit_document {
+    char *data; /* mapped */
+    size_t size;
+    size_t length;
+    int descriptor;
+    bool collects; /* false: each piece is written as it comes */
+    int error;     /* of the last write that failed; 0: all is written */
+};
+
+static void exit_write(struct exit_document *document, const char *data, size_t size)
+{
+    int error = 0;
+    if (document->descriptor == 2) {
+        hak__os_write_error(data, size);
+    } else {
+        error = hak__os_write(document->descriptor, data, size);
+    }
+    document->error = error != 0 ? error : document->error;
+}
+
+/* Writes what is collected, and unmaps the memory. */
+static void exit_flush(struct exit_document *document)
+{
+    exit_write(document, document->data, document->length);
+    if (document->size != 0) {
+        hak__os_discard(document->data, document->size);
+    }
+    document->data = NULL;
+    document->size = 0;
+    document->length = 0;
+}
+
+/* Doubles the memory. False: there is none. */
+static bool exit_grow(struct exit_document *document)
+{
+    size_t size = document->size == 0 ? EXIT_COLLECT_SIZE : 2 * document->size;
+    void *grown;
+    if (hak__os_map(size, hak__os_page_size(), &grown) != 0) {
+        return false;
+    }
+    if (document->size != 0) {
+        memcpy(grown, document->data, document->length);
+        hak__os_discard(document->data, document->size);
+    }
+    document->data = grown;
+    document->size = size;
+    return true;
+}
+
+/* The sink. Pieces are smaller than EXIT_COLLECT_SIZE (REPORT_BUFFER_SIZE). */
+static void exit_put(void *argument, const char *piece, size_t size)
+{
+    struct exit_document *document = argument;
+    if (document->collects && document->size - document->length < size && !exit_grow(document)) {
+        exit_flush(document);
+        document->collects = false;
+    }
+    if (!document->collects) {
+        exit_write(document, piece, size);
+        return;
+    }
+    memcpy(document->data + document->length, piece, size);
+    document->length += size;
+}
+
+static int exit_write_to(int descriptor, bool collects, exit_file_writer *writer, void *context)
+{
+    struct exit_document document = {.descriptor = descriptor, .collects = collects};
+    writer(context, exit_put, &document);
+    exit_flush(&document);
+    return document.error;
+}
+
+static void exit_complain(const struct exit_file *file, const char *path, int error)
+{
+    char line[EXIT_PATH_SIZE + 128]; /* a path and a sentence */
+    struct text text = {line, sizeof line - 1, 0};
+    hak__text_put(&text, "hakmem: cannot write the ");
+    hak__text_put(&text, file->what);
+    hak__text_put(&text, " to ");
+    hak__text_put(&text, path);
+    hak__text_put(&text, ": ");
+    hak__text_put(&text, hak__os_file_error(error));
+    line[text.length++] = '\n';
+    hak__os_write_error(line, text.length);
+}
+
+void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
+{
+    char path[EXIT_PATH_SIZE];
+    bool kept = hak__os_is_kept(&file->kept);
+    if (*file->name == NULL) {
+        exit_write_to(kept ? file->kept.descriptor : 2, true, writer, context);
+        return;
+    }
+    exit_path(file, path);
+    /* A forked child that has not opened a file of its own has its parent's. */
+    kept = kept && (file->process == hak__os_process_id() || !hak__exit_file_varies(file));
+    int descriptor = kept             ? file->kept.descriptor
+                     : file->replaces ? hak__os_open_new(path)
+                                      : hak__os_open_append(path);
+    int error =
+        descriptor < 0 ? descriptor : exit_write_to(descriptor, !file->replaces, writer, context);
+    if (error != 0) {
+        exit_complain(file, path, error);
+    }
+    if (descriptor >= 0) {
+        hak__os_close(descriptor);
+    }
+}

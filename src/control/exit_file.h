@@ -1,0 +1,35 @@
+/* exit_file.h: a file that a process writes when it ends: the report, the heap profile, the heap
+ * map. The option that names it may have %p, which becomes the process id, and %% for a percent
+ * sign (core/options.h).
+ *
+ * A file that several processes may append to is opened at the start: at the end a server's worker
+ * may have no right to open it. What is appended is collected and written at once, so that the
+ * documents of several processes stay apart. One thread at a time uses a file. */
+#ifndef HAK_CONTROL_EXIT_FILE_H
+#define HAK_CONTROL_EXIT_FILE_H
+
+#include "hakmem/stats.h"
+#include "os/os.h"
+
+struct exit_file {
+    const char *const *name; /* the option's value; NULL: standard error */
+    const char *what;        /* "report": for messages */
+    bool replaces;       /* empties the file and opens it only at the end, instead of appending */
+    struct os_kept kept; /* descriptor -1: not open */
+    uint64_t process;    /* that opened it */
+};
+
+/* Writes the document to the sink. */
+typedef void exit_file_writer(void *context, hak_report_sink *sink, void *sink_argument);
+
+/* True if the name has %p: each process has a file of its own. */
+HAK_HIDDEN bool hak__exit_file_varies(const struct exit_file *file);
+/* Opens it early, if it appends. Errors are noticed at the end. */
+HAK_HIDDEN void hak__exit_file_open(struct exit_file *file);
+/* Closes it, unless the program has closed it or uses its number. */
+HAK_HIDDEN void hak__exit_file_close(struct exit_file *file);
+/* Lets `writer` write to the file, and closes it. If that fails, says why on standard error. */
+HAK_HIDDEN void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer,
+                                     void *context);
+
+#endif
