@@ -64,30 +64,6 @@ static void observer_say(hak_report_sink *sink, void *sink_argument, const char 
     sink(sink_argument, words, length);
 }
 
-static void observer_json(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_report(HAK_REPORT_JSON, sink, sink_argument);
-}
-
-static void observer_full(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_report(HAK_REPORT_TEXT, sink, sink_argument);
-}
-
-static void observer_summary(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_report(HAK_REPORT_SUMMARY, sink, sink_argument);
-}
-
-static void observer_prometheus(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_report(HAK_REPORT_PROMETHEUS, sink, sink_argument);
-}
-
 static void observer_map(hak_report_sink *sink, void *sink_argument, const char *argument)
 {
     (void)argument;
@@ -117,20 +93,44 @@ static void observer_profile_stop(hak_report_sink *sink, void *sink_argument, co
     observer_say(sink, sink_argument, "stopped");
 }
 
-/* What tools may ask for: one line each. */
+/* What tools may ask for, one line each: reports, and what has a function of its own. */
+static const struct {
+    const char *name;
+    enum hak_report_format format;
+} observer_reports[] = {
+    {"json", HAK_REPORT_JSON},
+    {"full", HAK_REPORT_TEXT},
+    {"summary", HAK_REPORT_SUMMARY},
+    {"prometheus", HAK_REPORT_PROMETHEUS},
+};
 static const struct {
     const char *name;
     observer_writer *write;
 } observer_requests[] = {
-    {"json", observer_json},
-    {"full", observer_full},
-    {"summary", observer_summary},
-    {"prometheus", observer_prometheus},
     {"map", observer_map},
     {"profile", observer_profile},
     {"profile_start", observer_profile_start},
     {"profile_stop", observer_profile_stop},
 };
+
+/* Writes the answer to the request. Returns 0 or -errno. */
+static int observer_write(const char *request, const char *argument, hak_report_sink *sink,
+                          void *sink_argument)
+{
+    for (size_t i = 0; i < sizeof observer_reports / sizeof observer_reports[0]; i++) {
+        if (hak__text_equal(request, observer_reports[i].name)) {
+            hak_report(observer_reports[i].format, sink, sink_argument);
+            return 0;
+        }
+    }
+    for (size_t i = 0; i < sizeof observer_requests / sizeof observer_requests[0]; i++) {
+        if (hak__text_equal(request, observer_requests[i].name)) {
+            observer_requests[i].write(sink, sink_argument, argument);
+            return 0;
+        }
+    }
+    return -ENOENT;
+}
 
 /* --- the thread --- */
 
@@ -181,7 +181,7 @@ static const char *observer_split(char *request)
 static void observer_answer(struct os_shared *shared, uint32_t number)
 {
     char request[OBSERVER_REQUEST_SIZE];
-    struct observer_reply reply = {shared, 0, -ENOENT};
+    struct observer_reply reply = {shared, 0, 0};
     for (size_t i = 0; i < sizeof request; i++) {
         request[i] = observer_page(shared)->request[i];
     }
@@ -190,13 +190,8 @@ static void observer_answer(struct os_shared *shared, uint32_t number)
     if (shared->size > OBSERVER_SIZE_KEPT && shared->descriptor >= 0) {
         hak__os_share_resize(shared, bits_align_up(OBSERVER_SIZE_GROWS, hak__os_page_size()));
     }
-    for (size_t i = 0; i < sizeof observer_requests / sizeof observer_requests[0]; i++) {
-        if (hak__text_equal(request, observer_requests[i].name)) {
-            reply.error = 0;
-            observer_requests[i].write(observer_put, &reply, argument);
-            break;
-        }
-    }
+    int unknown = observer_write(request, argument, observer_put, &reply);
+    reply.error = unknown != 0 ? unknown : reply.error;
     struct observer_page *page = observer_page(shared); /* it may have moved */
     page->status = (uint32_t)-reply.error;
     page->reply_size = reply.error == 0 ? reply.size : 0;
