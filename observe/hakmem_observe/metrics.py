@@ -5,7 +5,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from .attach import connect
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid
-from .report import take
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -16,53 +15,48 @@ def add_arguments(parser):
     parser.add_argument("--once", action="store_true", help="print the text once and serve nothing")
 
 
-def samples(report):
-    """(name, type, labels, value) of each figure."""
-    yield "hakmem_resident_bytes", "gauge", {}, report.process.rss
-    for key, value in report.totals.items():
-        name = key.removeprefix("bytes_") + "_bytes" if key.startswith("bytes_") else key.removesuffix("_count")
-        yield f"hakmem_{name}", "gauge", {}, value
-    for row in report.classes:
-        labels = {"size": str(row["object_bytes"])}
-        yield "hakmem_class_held_bytes", "gauge", labels, row["slab_bytes"]
-        yield "hakmem_class_in_use", "gauge", labels, row["in_use"]
-        yield "hakmem_class_cached", "gauge", labels, row["cached"]
-    for key, value in report.counters.items():
-        yield f"hakmem_{key}_total", "counter", {}, value
-    for key, value in report.os_calls.items():
-        yield "hakmem_os_calls_total", "counter", {"call": key}, value
-
-
 def escape(text):
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def prometheus(reports):
-    """The text for reports by process id; None: that process is gone. All samples of a name are together."""
-    families = {"hakmem_up": ("gauge", [])}
-    for pid, report in reports.items():
-        families["hakmem_up"][1].append(f'hakmem_up{{pid="{pid}"}} {int(report is not None)}')
-        if report is None:
+def label(line, labels):
+    """A sample's line with these labels before its own."""
+    name, brace, rest = line.partition("{")
+    if brace:
+        return f"{name}{{{labels},{rest}"
+    name, _, value = line.partition(" ")
+    return f"{name}{{{labels}}} {value}"
+
+
+def prometheus(texts):
+    """One text of the texts of several processes, each (name, text) or None if the process is gone. The format wants all
+    samples of a metric together, below its help and type."""
+    heads, samples = {"hakmem_up": ["# TYPE hakmem_up gauge"]}, {"hakmem_up": []}
+    for pid, found in texts.items():
+        samples["hakmem_up"].append(f'hakmem_up{{pid="{pid}"}} {int(found is not None)}')
+        if found is None:
             continue
-        for name, kind, labels, value in samples(report):
-            labels = {"pid": str(pid), "name": report.process.name, **labels}
-            text = ",".join(f'{key}="{escape(label)}"' for key, label in labels.items())
-            families.setdefault(name, (kind, []))[1].append(f"{name}{{{text}}} {value}")
-    lines = []
-    for name, (kind, of_name) in families.items():
-        lines += [f"# TYPE {name} {kind}", *of_name]
-    return "\n".join(lines) + "\n"
+        labels = f'pid="{pid}",name="{escape(found[0])}"'
+        for line in found[1].splitlines():
+            if line.startswith("#"):
+                metric = line.split(" ", 3)[2]
+                head = heads.setdefault(metric, [])
+                if line not in head:
+                    head.append(line)
+            else:
+                samples.setdefault(metric, []).append(label(line, labels))
+    return "".join(f"{line}\n" for metric in heads for line in heads[metric] + samples.get(metric, []))
 
 
 def ask_all(observers, lock):
-    reports = {}
+    texts = {}
     with lock:  # an Observer is for one thread at a time
         for pid, observer in observers.items():
             try:
-                reports[pid] = take(observer)
+                texts[pid] = (observer.process.name, observer.ask("prometheus").decode("utf-8", "replace"))
             except Refusal:
-                reports[pid] = None
-    return reports
+                texts[pid] = None
+    return texts
 
 
 def make_handler(observers):
@@ -98,5 +92,5 @@ def run(arguments):
     except OSError as error:
         raise Refusal(f"cannot serve on port {arguments.port}: {error.strerror}", STATUS_CANNOT) from None
     server.daemon_threads = True
-    print(f"serving {len(observers)} processes on http://127.0.0.1:{server.server_address[1]}/metrics", flush=True)
+    print(f"serving {len(observers)} process{'es' * (len(observers) != 1)} on http://127.0.0.1:{server.server_address[1]}/metrics", flush=True)
     server.serve_forever()

@@ -68,7 +68,7 @@ for process in "$observed" "$pid"; do
     try "$launcher" top "$process" --batch 2 --delay 0.1
     [[ $status == 0 && $output == *"each second: slow mallocs"* ]] || fail "top --batch: $output"
     try "$launcher" metrics --once "$process"
-    [[ $status == 0 && $output == *"hakmem_in_use_bytes{pid=\"$process\",name=\"sleep\"} "* ]] || fail "metrics: $output"
+    [[ $status == 0 && $output == *"hakmem_rss_bytes{pid=\"$process\",name=\"sleep\"} "*"hakmem_resident_bytes{pid=\"$process\",name=\"sleep\",part=\"in_use\"} "* ]] || fail "metrics: $output"
     expect 0 "process $process is observed already: ./hakmem top $process" '^$' "$launcher" observe "$process"
 done
 [[ $("$launcher" top) == *"$observed "*sleep*"$pid "*sleep* || $("$launcher" top) == *"$pid "*sleep*"$observed "*sleep* ]] ||
