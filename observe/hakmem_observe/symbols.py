@@ -81,23 +81,27 @@ def run_tool(words, text=""):
     return done.stdout
 
 
-class DynamicSymbols:
-    """The functions that a library exports: all that a stripped one still has."""
+class FunctionTable:
+    """The functions that a module's symbol tables name, with their sizes. A stripped library has those it exports."""
 
     def __init__(self, path):
-        symbols = []
-        for line in run_tool(["nm", "-DC", "--defined-only", path]).splitlines():
-            words = line.split(maxsplit=2)
-            if len(words) == 3 and words[1] in "TtWwiVv":
-                symbols.append((int(words[0], 16), words[2].partition("@")[0]))
-        symbols.sort()
-        self.addresses = [address for address, _ in symbols]
-        self.names = [name for _, name in symbols]
+        found = {}
+        for table in ([], ["-D"]):
+            for line in run_tool(["nm", "-CS", "--defined-only", *table, path]).splitlines():
+                words = line.split(maxsplit=3)
+                if len(words) == 4 and words[2] in "TtWwiVv":
+                    found[int(words[0], 16)] = (int(words[1], 16), words[3].partition("@")[0])
+        self.starts = sorted(found)
+        self.functions = [found[start] for start in self.starts]
 
-    def near(self, address):
-        """"name+0x12": the exported function before the address. It may be another, unnamed one behind it."""
-        index = bisect.bisect_right(self.addresses, address) - 1
-        return f"{self.names[index]}+{address - self.addresses[index]:#x}" if index >= 0 else ""
+    def name(self, address):
+        """The function that holds the address; "" if none does: the nearest name before it would be a guess."""
+        index = bisect.bisect_right(self.starts, address) - 1
+        if index >= 0:
+            size, name = self.functions[index]
+            if address < self.starts[index] + size:
+                return name
+        return ""
 
 
 def parse_inlined(block):
@@ -186,10 +190,10 @@ class Symbols:
         where = {address: module_address(segments, address - 1 - mapping.start + mapping.offset)
                  for address, mapping in pairs}
         lines = lines_of_module(path, sorted(set(where.values())))
-        exported = None
+        table = None
         for address, offset in where.items():
             places = lines.get(offset) or [("", "", 0)]
-            if not places[-1][0]:
-                exported = exported or DynamicSymbols(path)
-                places = [(exported.near(offset), "", 0)]
+            if not places[-1][1]:  # without debug information addr2line takes the nearest name before the address
+                table = table or FunctionTable(path)
+                places = [(table.name(offset), "", 0)]
             self.frames[address] = [Frame(function, file, line, path, offset) for function, file, line in places]
