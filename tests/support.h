@@ -274,6 +274,12 @@ static inline struct hak_stats stats_now(void)
     return stats;
 }
 
+static inline void require_same_use(struct hak_stats before, struct hak_stats after)
+{
+    assert_int_equal(after.objects_in_use_count, before.objects_in_use_count);
+    assert_int_equal(after.bytes_in_use, before.bytes_in_use);
+}
+
 /* What hak_good_size promises of a block got for `size` bytes: exact for classes; a reused span or
  * whale may be longer. */
 static inline bool usable_is_good(const void *block, size_t size)
