@@ -10,6 +10,7 @@
  * heaps while the gate is closed (core/gate.h). Assertion level 1 checks the order.
  *
  * Only these locks are held over system calls (reads of the clock apart):
+ *   SAMPLES to map more memory for samples and stacks, which is rare
  *   GROWTH  to map superslabs and tables (a microsecond each) and to choose the size of their
  *           pages; out of memory, or above the soft limit, to unmap free superslabs
  *   HUGE    to look which of 2 MiB of pages are resident (a few microseconds)
