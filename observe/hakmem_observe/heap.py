@@ -1,14 +1,14 @@
 """./hakmem heap: makes one HTML page of a heap map, or of two maps that it compares."""
-import argparse
 import html
 import json
 import os
 import re
-import sys
 import time
 from pathlib import Path
 
-from hakmem_observe.heap_map import MapError, from_text, load, percent_text, size_text
+from .attach import connect
+from .heap_map import MapError, from_text, load, percent_text, size_text
+from .processes import Refusal, STATUS_USAGE, parse_pid
 
 TEMPLATE = Path(__file__).with_name("heap_page.html")
 PARTS = [
@@ -105,8 +105,8 @@ def cards(heap_map):
         ("slabs", f"{sum(c.slabs for c in heap_map.classes):,}",
          f"{size_text(slab_bytes)}, {percent_text(sum(c.in_use_bytes for c in heap_map.classes), slab_bytes)} in use"),
         ("spans in use", f"{heap_map.data['spans']:,}", "blocks of 64 KiB to 2 MiB"),
-        ("huge blocks in use", f"{len(heap_map.whales(False)):,}",
-         f"{size_text(sum(w['bytes'] for w in heap_map.whales(False)))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
+        ("huge blocks in use", f"{len(heap_map.huge()):,}",
+         f"{size_text(sum(w['bytes'] for w in heap_map.huge()))} above 2 MiB each; {count_text(len(kept), 'freed one')} kept"),
         ("heaps", f"{totals['heaps']:,}", f"{count_text(totals['threads'], 'thread')}; {totals['heaps_parked']} without threads"),
     ]
     return '<div class="cards">' + "".join(
@@ -164,18 +164,23 @@ WHALES_SHOWN = 1000
 
 
 def whale_table(heap_map):
-    whales = sorted(heap_map.data["whales"], key=lambda w: -w["resident_bytes"])
+    whales, small = sorted(heap_map.data["whales"], key=lambda w: -w["resident_bytes"]), heap_map.small_mappings()
     if not whales:
         return "<p>There are none.</p>"
     rows = []
     for whale in whales[:WHALES_SHOWN]:
-        state = f"freed {whale['age_ms'] / 1000:.1f} s ago, kept" if whale["kept"] else "in use"
+        state = (f"freed {whale['age_ms'] / 1000:.1f} s ago, kept" if whale["kept"] else
+                 "in use, small mapping" if whale in small else "in use")
         rows.append(f'<tr><td data-value="{whale["address"]}"><code>{whale["address"]:#x}</code></td>{size_cell(whale["bytes"])}'
                     f"{size_cell(whale['resident_bytes'])}"
                     f"{cell(percent_text(whale['resident_bytes'], whale['bytes']), whale['resident_bytes'] / max(1, whale['bytes']))}"
                     f"{cell(state, style='name')}</tr>")
     left = len(whales) - len(rows)
     note = f"<p class=dim>{count_text(left, 'smaller one')} are not listed.</p>" if left else ""
+    if small:
+        note += (f'<p class="dim">{count_text(len(small), "small mapping")} of {size_text(sum(w["bytes"] for w in small))} in all: blocks of '
+                 "2 MiB or less with a mapping of their own. hakmem takes one for an alignment above 2 MiB, and as emergency memory for a "
+                 "thread that may not wait for a lock. Attaching to a process leaves one: the observer's thread needs it.</p>")
     return table("whales", [("address", ""), ("size", ""), ("resident", ""), ("resident share", ""), ("state", "")], rows) + note
 
 
@@ -271,23 +276,16 @@ def render(maps):
 
 # --- the command ------------------------------------------------------------------------------------------------------
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        print(f"hakmem: heap: {message} (./hakmem heap --help)", file=sys.stderr)
-        sys.exit(2)
-
-
-def arguments_of(words):
-    parser = Parser(prog="./hakmem heap", description="Makes one HTML page of a heap map: a picture of every slice of the "
-                    "heap, what is in use, free and kept, waste by size class, and what could go back to the system.")
-    parser.add_argument("map", metavar="FILE", nargs="?", help="a map: ./hakmem run --heap-map FILE, HAKMEM_HEAP_MAP_FILE or hak_heap_map() "
-                        "wrote it")
-    parser.add_argument("-o", "--output", metavar="PAGE", help="the page's file; FILE with the suffix .html when not given")
-    parser.add_argument("--compare", metavar="FILE2", help="a later map of the same program: the page shows what changed")
-    arguments = parser.parse_args(words)
-    if not arguments.map:
-        parser.error("which map?")
-    return arguments
+def add_arguments(parser):
+    parser.description = ("Makes one HTML page of a heap map, or of a living process, and prints a summary. The page needs no network "
+                          "and opens in any browser. It shows every slice of the heap: what is in use, free and kept, the waste of "
+                          "each size class, all blocks above 2 MiB, and what could go back to the system now.")
+    parser.add_argument("map", metavar="FILE or PID", nargs="?", help="a map, or a living process")
+    parser.add_argument("-o", "--output", metavar="PAGE",
+                        help="the page's file; FILE with the suffix .html, or heap-PID.html, when not given")
+    parser.add_argument("--compare", metavar="FILE2", help="a later map of the same program: the page also shows what changed since FILE")
+    parser.epilog = ("A map comes from: ./hakmem run --heap-map FILE PROGRAM, HAKMEM_HEAP_MAP_FILE=FILE, or a call of hak_heap_map in the "
+                     "program (hakmem/stats.h).")
 
 
 ASK_SECONDS = 60  # the map of a very large heap takes a few
@@ -298,19 +296,12 @@ def is_process(word):
 
 
 def read_source(word):
-    """The map in a file, or of a living process if the tools that ask processes are there."""
+    """The map in a file, or of a living process."""
     if not is_process(word):
         return load(word)
+    observer, _ = connect(parse_pid(word))
     try:
-        from hakmem_observe.attach import connect
-        from hakmem_observe.processes import Refusal
-    except ImportError:
-        return load(word)
-    try:
-        observer, _ = connect(int(word))
         text = observer.ask("map", seconds=ASK_SECONDS)
-    except Refusal as refusal:
-        raise MapError(str(refusal)) from None
     except KeyError:
         raise MapError(f"process {word} runs on a hakmem that writes no heap maps") from None
     return from_text(text.decode("utf-8", "replace"), f"the map of process {word}")
@@ -343,27 +334,15 @@ def write_page(name, text):
         raise
 
 
-def main(words=None):
-    arguments = arguments_of(words)
+def run(arguments):
+    if not arguments.map:
+        raise Refusal("heap: which map? (./hakmem heap --help)", STATUS_USAGE)
     name = page_name(arguments)
+    maps = [read_source(word) for word in [arguments.map, arguments.compare] if word is not None]
     try:
-        maps = [read_source(word) for word in [arguments.map, arguments.compare] if word is not None]
         write_page(name, render(maps))
-    except MapError as error:
-        print(f"hakmem: {error}", file=sys.stderr)
-        return 1
     except (OSError, ValueError) as error:
-        print(f"hakmem: cannot write {name}: {getattr(error, 'strerror', None) or 'it cannot be a file name'}", file=sys.stderr)
-        return 1
-    try:
-        for line in summary(maps[-1]):
-            print(line)
-        print(f"The picture is in {name}")
-        sys.stdout.flush()
-    except BrokenPipeError:  # `| head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        raise Refusal(f"cannot write {name}: {getattr(error, 'strerror', None) or 'it cannot be a file name'}") from None
+    for line in summary(maps[-1]):
+        print(line)
+    print(f"The picture is in {name}")

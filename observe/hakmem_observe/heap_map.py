@@ -4,6 +4,8 @@ import math
 import re
 from dataclasses import dataclass, field
 
+from .processes import Refusal
+
 VERSION = 1
 NUMBER_MAX = 1 << 63
 KINDS = ["free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs", "sampled"]
@@ -23,7 +25,7 @@ CLASS = dict.fromkeys(["class", "object_bytes", "slab_slices", "slab_objects", "
 WHALE = dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)
 
 
-class MapError(Exception):
+class MapError(Refusal):
     """One sentence that says why a file is no heap map that this reader can show."""
 
 
@@ -90,6 +92,16 @@ class HeapMap:
 
     def whales(self, kept):
         return [whale for whale in self.data["whales"] if bool(whale["kept"]) == kept]
+
+    def huge(self):
+        """Blocks in use above the size of a superslab."""
+        most = self.header["slice_bytes"] * self.header["superslab_slices"]
+        return [whale for whale in self.whales(False) if whale["bytes"] > most]
+
+    def small_mappings(self):
+        """Smaller blocks in use that have a mapping of their own: emergency memory, and alignments above a superslab."""
+        most = self.header["slice_bytes"] * self.header["superslab_slices"]
+        return [whale for whale in self.whales(False) if whale["bytes"] <= most]
 
     def parts(self):
         """Resident bytes of the heap by what they are: in the order of the bar, without overlap."""

@@ -36,6 +36,7 @@ def summary(report, before, history):
     """Some lines on the whole process."""
     totals, process = report.totals, report.process
     resident = report.figures.get("summary", {}).get("in_use_bytes", 0)
+    small = report.figures.get("tiers", {}).get("whales_small_count", 0)
     lines = [
         f"process {process.pid} ({process.name}), {process.threads} threads, hakmem {report.figures['hakmem']['version']}",
         f"resident {size(process.rss):>10}   in use {size(totals['bytes_in_use']):>10} "
@@ -43,7 +44,8 @@ def summary(report, before, history):
         f"({share(resident, process.rss).strip()} of RSS)",
         f"cached   {size(totals['bytes_cached']):>10}   dirty  {size(totals['bytes_free_dirty']):>10}   "
         f"mapped {size(totals['bytes_mapped'])}   heaps {totals['heaps_count']}   "
-        f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count']}",
+        f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count'] - small}"
+        + (f"   small mappings {small}" if small else ""),
     ]
     if before is not None:
         lines.append("each second: " + "   ".join(

@@ -12,17 +12,16 @@ import re
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
 import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import heap, heap_map  # noqa: E402
+from hakmem_observe import __main__ as commands, heap, heap_map, processes  # noqa: E402
 
 
 def small_map():
-    """Two superslabs: slabs of two classes and heaps, two spans, kept and free slices; three whales."""
+    """Two superslabs: slabs of two classes and heaps, two spans, kept, free and sampled slices; three whales."""
     return {
         "heap_map": {"version": 1, "hakmem": "0.1.0", "process": 77, "program": "/bin/<b>\"prog\"&</script>", "time": 1700000000,
                      "page_bytes": 4096, "slice_bytes": 32768, "superslab_slices": 64, "base": 0x200000000000},
@@ -30,17 +29,17 @@ def small_map():
                    "bytes_free_dirty": 15 * 32768, "objects_in_use": 1053, "heaps": 2, "heaps_parked": 1, "threads": 1,
                    "superslabs": 2, "whales": 2},
         "superslabs": [
-            {"index": 0, "claimed": 64, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3c30",
-             "resident": "8" * 7 + "8" * 10 + "44" + "1" * 12 + "000" + "0" * 30},
+            {"index": 0, "claimed": 64, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3p2p1c27",
+             "resident": "8" * 7 + "8" * 10 + "44" + "1" * 12 + "000" + "111" + "0" * 27},
             {"index": 5, "claimed": 64, "pages": "huge", "slices": "s64", "resident": "8"},
         ],
-        "slices": [{"kind": "free_clean", "count": 30, "resident_bytes": 0},
+        "slices": [{"kind": "free_clean", "count": 27, "resident_bytes": 0},
                    {"kind": "free_dirty", "count": 12, "resident_bytes": 12 * 4096},
                    {"kind": "free_aged", "count": 3, "resident_bytes": 0},
                    {"kind": "kept_spans", "count": 2, "resident_bytes": 32768},
                    {"kind": "spans", "count": 74, "resident_bytes": 74 * 32768},
                    {"kind": "slabs", "count": 7, "resident_bytes": 7 * 32768},
-                   {"kind": "sampled", "count": 0, "resident_bytes": 0}],
+                   {"kind": "sampled", "count": 3, "resident_bytes": 3 * 4096}],
         "spans": 2,
         "classes": [
             {"class": 4, "object_bytes": 64, "slab_slices": 1, "slab_objects": 512, "slabs": 3, "in_use": 1043, "cached": 81,
@@ -58,7 +57,7 @@ def later_map():
     """The same process later: a span was freed, one slab filled up, and a superslab is new."""
     data = small_map()
     data["heap_map"]["time"] += 60
-    data["superslabs"][0]["slices"] = "h1z4u512x3h2z78u3f5x2d10k2d12a3c30"
+    data["superslabs"][0]["slices"] = "h1z4u512x3h2z78u3f5x2d10k2d12a3p2p1c27"
     data["superslabs"].append({"index": 6, "claimed": 16, "pages": "small", "slices": "c16", "resident": "0"})
     data["classes"][0].update(in_use=1455, free=0, not_carved=0)
     data["spans"] = 1
@@ -78,7 +77,7 @@ class Maps(unittest.TestCase):
         self.assertEqual([c.index for c in said.classes], [4, 78])
         parts = said.parts()
         # Slabs of 64 bytes: all in use; of 3,328: six objects. Spans and whales are in use wholly.
-        self.assertEqual(parts["in_use"], 1043 * 64 + 6 * 3328 + 74 * 32768 + (9 << 20))
+        self.assertEqual(parts["in_use"], 1043 * 64 + 6 * 3328 + 74 * 32768 + 3 * 4096 + (9 << 20))
         self.assertEqual(parts["cached"], 81 * 64)
         self.assertEqual(parts["kept"], 32768 + (1 << 20))
         self.assertEqual(parts["slices"], 12 * 4096)
@@ -193,6 +192,17 @@ class Pages(unittest.TestCase):
         other["heap_map"]["process"] = 78
         self.assertIn("of different processes", heap.render([read(small_map()), read(other)]))
 
+    def test_small_mappings(self):
+        data = small_map()
+        self.assertNotIn("small mapping", heap.render([read(data)]))
+        data["whales"].append({"address": 0x300002000000, "bytes": 4096, "resident_bytes": 4096, "kept": 0, "age_ms": 0})
+        said = read(data)
+        self.assertEqual([len(said.huge()), len(said.small_mappings())], [2, 1])
+        page = heap.render([said])
+        self.assertIn("<small>huge blocks in use</small><b>2</b><small>11.0 MiB above", page)
+        self.assertIn("in use, small mapping", page)
+        self.assertIn("1 small mapping of 4.0 KiB in all", page)
+
     def test_many_whales_are_cut(self):
         data = small_map()
         data["whales"] = [dict(data["whales"][0], address=i << 24) for i in range(1, 1501)]
@@ -209,11 +219,10 @@ class CommandTest(unittest.TestCase):
     def run_with(self, *words):
         out, errors = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            try:
-                status = heap.main([str(word) for word in words])
-            except SystemExit as end:
-                status = end.code
-        return status, out.getvalue(), errors.getvalue()
+            with unittest.mock.patch.object(sys, "argv", ["hakmem", "heap", *map(str, words)]):
+                with self.assertRaises(SystemExit) as end:
+                    commands.main()
+        return end.exception.code, out.getvalue(), errors.getvalue()
 
 
 class Command(CommandTest):
@@ -238,19 +247,15 @@ class Command(CommandTest):
         binary.write_bytes(b"\xff\xfe\0")
         for words, status, sentence in [
                 ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unrecognized"), ([self.map, "--what"], 2, "unrecognized"),
-                (["/nonexistent"], 1, "cannot read /nonexistent: No such file"), ([self.place.name], 1, "Is a directory"),
-                ([empty], 1, "is empty"), ([binary], 1, "is not a heap map"), ([self.map, "--compare", empty], 1, "is empty"),
-                ([self.map, "-o", "/nonexistent/page"], 1, "cannot write /nonexistent/page: No such file"),
-                ([self.map, "-o", self.place.name], 1, "Is a directory"), (["a\0b"], 1, "cannot be a file")]:
+                (["/nonexistent"], 126, "cannot read /nonexistent: No such file"), ([self.place.name], 126, "Is a directory"),
+                ([empty], 126, "is empty"), ([binary], 126, "is not a heap map"), ([self.map, "--compare", empty], 126, "is empty"),
+                ([self.map, "-o", "/nonexistent/page"], 126, "cannot write /nonexistent/page: No such file"),
+                ([self.map, "-o", self.place.name], 126, "Is a directory"), (["a\0b"], 126, "cannot be a file")]:
             with self.subTest(words=words):
                 code, out, errors = self.run_with(*words)
                 self.assertEqual((code, out), (status, ""))
                 self.assertRegex(errors, r"\Ahakmem: [^\n]+\n\Z")
                 self.assertIn(sentence, errors)
-
-
-class FakeRefusal(Exception):
-    pass
 
 
 class FakeObserver:
@@ -267,9 +272,7 @@ class Processes(CommandTest):
     """A number is a living process, which the other tools of the package ask."""
 
     def connect_to(self, connect):
-        modules = {"hakmem_observe.attach": types.SimpleNamespace(connect=connect),
-                   "hakmem_observe.processes": types.SimpleNamespace(Refusal=FakeRefusal)}
-        patch = unittest.mock.patch.dict(sys.modules, modules)
+        patch = unittest.mock.patch.object(heap, "connect", connect)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -281,15 +284,15 @@ class Processes(CommandTest):
         self.assertEqual((status, errors), (0, ""))
         self.assertIn("What changed", page.read_text() if self.run_with(self.map, "--compare", "4711", "-o", page)[0] == 0 else "")
         status, out, errors = self.run_with("4712", "-o", page)
-        self.assertEqual((status, errors), (1, "hakmem: process 4712 runs on a hakmem that writes no heap maps\n"))
+        self.assertEqual((status, errors), (126, "hakmem: process 4712 runs on a hakmem that writes no heap maps\n"))
 
     def test_a_process_that_cannot_be_asked(self):
         def refuse(pid):
-            raise FakeRefusal(f"there is no process {pid}")
+            raise processes.Refusal(f"there is no process {pid}", processes.STATUS_NO_PROCESS)
 
         self.connect_to(refuse)
-        self.assertEqual(self.run_with("4711")[2], "hakmem: there is no process 4711\n")
-        self.assertEqual(self.run_with("47111111111111111111")[0], 1)
+        self.assertEqual(self.run_with("4711"), (127, "", "hakmem: there is no process 4711\n"))
+        self.assertEqual(self.run_with("47111111111111111111")[0], 126)
 
     def test_a_file_of_that_name(self):
         self.connect_to(None)
@@ -328,10 +331,10 @@ class Browser(unittest.TestCase):
     def check_counts(self, said, dom):
         drawn = re.search(r'<canvas id="map"[^>]*>', dom).group(0)
         count = {name: int(re.search(rf'data-{name}="(\d+)"', drawn).group(1))
-                 for name in ["clean", "dirty", "aged", "kept", "span", "slab", "slabs", "superslabs"]}
+                 for name in ["clean", "dirty", "aged", "kept", "span", "slab", "sampled", "slabs", "superslabs"]}
         slices = said.slices
-        self.assertEqual([count[name] for name in ["clean", "dirty", "aged", "kept", "span", "slab"]],
-                         [slices[kind] + (slices["sampled"] if kind == "spans" else 0) for kind in heap_map.KINDS[:6]])
+        self.assertEqual([count[name] for name in ["clean", "dirty", "aged", "kept", "span", "slab", "sampled"]],
+                         [slices[kind] for kind in heap_map.KINDS])
         self.assertEqual(count["slabs"], sum(c.slabs for c in said.classes))
         self.assertEqual(count["superslabs"], len(said.data["superslabs"]))
         for c in said.classes:
@@ -343,6 +346,11 @@ class Browser(unittest.TestCase):
         self.check_counts(said, dom)
         self.assertRegex(dom, r'<div class="tools">')  # no longer hidden
         self.assertIn(">slices of blocks above 64 KiB: 74<", dom.replace("</i>", ">"))
+        self.assertIn(">slices of sampled objects: 3<", dom.replace("</i>", ">"))
+
+    def test_a_sampled_slice(self):
+        dom = self.dom([read(small_map())], "#slice=35&zoom=40")
+        self.assertIn("Sampled objects of one size, which the profiler follows. size: 32 KiB; resident: 4 KiB;", dom)
 
     def test_modes_and_a_slice(self):
         said = read(small_map())
