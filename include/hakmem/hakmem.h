@@ -92,9 +92,10 @@ HAK_API int hak_posix_memalign(void **result, size_t alignment,
 HAK_API void *hak_valloc(size_t size) HAK_NOEXCEPT HAK_ATTR_ALLOC(alloc_size(1));
 HAK_API void *hak_pvalloc(size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
 
-/* Like hak_malloc and hak_free_sized. `site` is a number that names the place of the call, such as
- * a hash of file and line, or a return address. hakmem does not use it. Size 0 in hak_free_at means
- * "unknown". */
+/* Like hak_malloc and hak_free_sized. `site` is a number that names the place of the call: an id of
+ * hak_site_register (hakmem/site.h), or any other, such as a hash of file and line. While samples
+ * are taken, all views show the memory of each site. 0: the thread's site, or the caller's address.
+ * hak_free_at does not use it; its size 0 means "unknown". */
 HAK_API void *hak_alloc_at(size_t size, uintptr_t site) HAK_NOEXCEPT HAK_ATTR_ALLOC(alloc_size(1));
 HAK_API void hak_free_at(void *pointer, size_t size, uintptr_t site) HAK_NOEXCEPT;
 

@@ -50,9 +50,8 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size)
     return bin_pop(bin);
 }
 
-/* Allocates `size` bytes. If the bin gives no object, it calls `slow`, which must serve every size,
- * also for a thread without a struct. */
-HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
+/* The fast half of malloc_fast: NULL if it does not serve the request. */
+HAK_INLINE void *malloc_try(size_t size)
 {
     size_t offset;
     if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
@@ -60,9 +59,16 @@ HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
     } else if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
         offset = bin_offset(size_class_of_mid(size));
     } else {
-        return slow(size);
+        return NULL;
     }
-    void *object = malloc_pop(offset, size);
+    return malloc_pop(offset, size);
+}
+
+/* Allocates `size` bytes. If the bin gives no object, it calls `slow`, which must serve every size,
+ * also for a thread without a struct. */
+HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
+{
+    void *object = malloc_try(size);
     return HAK_LIKELY(object != NULL) ? object : slow(size);
 }
 

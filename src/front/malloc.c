@@ -2,6 +2,7 @@
 #include "front/fast.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
+#include "observe/sites.h"
 
 #include <errno.h>
 #include <string.h>
@@ -25,8 +26,18 @@ void *hak_calloc(size_t count, size_t size)
     return HAK_LIKELY(pointer != NULL) ? memset(pointer, 0, total) : NULL;
 }
 
+/* The slow path of hak_alloc_at: only there samples are taken, so only they see the site. */
+static HAK_NOINLINE void *malloc_at_slow(size_t size, uintptr_t site)
+{
+    uintptr_t before = hak__site_current;
+    hak__site_current = site != 0 ? site : before;
+    void *pointer = hak__malloc_slow(size);
+    hak__site_current = before;
+    return pointer;
+}
+
 void *hak_alloc_at(size_t size, uintptr_t site)
 {
-    (void)site; /* accepted, and used by nothing: hakmem has no profiler */
-    return malloc_fast(size, hak__malloc_slow);
+    void *pointer = malloc_try(size);
+    return HAK_LIKELY(pointer != NULL) ? pointer : malloc_at_slow(size, site);
 }

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "control/census.h"
 #include "observe/report_writer.h"
+#include "observe/site_list.h"
 #include "core/size_class.h"
 #include "hakmem/stats.h"
 #include "large/whale_list.h"
@@ -304,6 +305,7 @@ static void map_totals(struct report_writer *writer)
 void hak_heap_map(hak_report_sink *sink, void *argument)
 {
     struct report_writer writer;
+    struct site_list sites;
     struct map_sums sums = {.spans_count = 0};
     uint64_t cached_counts[CLASS_COUNT] = {0};
     hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
@@ -315,5 +317,7 @@ void hak_heap_map(hak_report_sink *sink, void *argument)
     hak__report_number(&writer, "spans", sums.spans_count, "");
     map_classes(&writer, &sums, cached_counts);
     map_whales(&writer);
+    hak__site_list_take(&sites, true);
+    hak__site_list_write(&writer, &sites);
     hak__report_end(&writer);
 }

@@ -8,6 +8,7 @@
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "heap/heap.h"
+#include "observe/modules.h"
 #include "observe/profile.h"
 #include "observe/samples.h"
 #include "os/os.h"
@@ -76,6 +77,7 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
                                 uint32_t count)
 {
     char line[STACK_DEPTH_MAX * (sizeof "0x0123456789abcdef ") + 1];
+    char site[SITE_NAME_SIZE] = "";
     struct text text = {line, sizeof line - 1, 0};
     for (uint32_t i = 0; i < stack->depth; i++) {
         if (i != 0) {
@@ -86,6 +88,10 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     line[text.length] = '\0';
     hak__report_record_begin(writer);
     hak__report_string(writer, "frames", line, "");
+    if (stack->site != NULL) {
+        hak__site_name(stack->site, site);
+    }
+    hak__report_string(writer, "site", site, "");
     profile_write_sums(writer, sums);
     profile_write_numbers(writer, "history_bytes", live_bytes, count);
     hak__report_record_end(writer);
@@ -138,33 +144,12 @@ static void profile_write_maps(struct report_writer *writer, char *text)
     }
 }
 
-/* Maps a copy of /proc/self/maps, which is `*size` bytes long with the zeroes at its end. NULL: no
- * memory, or no such file. */
-static char *profile_map_maps(size_t *size)
-{
-    for (size_t most = (size_t)256 << 10;; most *= 2) {
-        void *memory;
-        if (hak__os_map(most, hak__os_page_size(), &memory) != 0) {
-            return NULL;
-        }
-        *size = most;
-        long length = hak__os_read_file("/proc/self/maps", memory, most - 1);
-        if (length >= 0 && (size_t)length < most - 1) {
-            return memory;
-        }
-        hak__os_discard(memory, most);
-        if (length < 0) {
-            return NULL;
-        }
-    }
-}
-
 void hak_profile_write(hak_report_sink *sink, void *argument)
 {
     struct report_writer writer;
-    size_t maps_size = 0;
-    char *maps = profile_map_maps(&maps_size);
+    struct modules modules;
     const char *program = hak__os_program();
+    hak__modules_open(&modules);
     hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
     hak__report_section_begin(&writer, "hakmem_profile");
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
@@ -174,9 +159,9 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_section_end(&writer);
     profile_write_stacks(&writer);
     hak__report_list_begin(&writer, "mappings", NULL);
-    if (maps != NULL) {
-        profile_write_maps(&writer, maps);
-        hak__os_discard(maps, maps_size);
+    if (modules.text != NULL) {
+        profile_write_maps(&writer, modules.text);
+        hak__modules_close(&modules);
     }
     hak__report_list_end(&writer);
     hak__report_end(&writer);

@@ -199,6 +199,49 @@ static void prometheus_classes(struct report_writer *writer, const struct report
     }
 }
 
+/* What a metric says of a named site. */
+enum prometheus_of_site { SITE_LIVE_BYTES, SITE_LIVE_COUNT, SITE_ALLOCATED_BYTES };
+
+static double prometheus_site_value(const struct site_sums *sums, enum prometheus_of_site what)
+{
+    return what == SITE_LIVE_BYTES   ? sums->allocated_bytes - sums->freed_bytes
+           : what == SITE_LIVE_COUNT ? sums->allocated_count - sums->freed_count
+                                     : sums->allocated_bytes;
+}
+
+/* The sites that the program has named, so the labels are few and the same in each run. */
+static void prometheus_sites(struct report_writer *writer, bool patiently)
+{
+    static const struct {
+        const char *name;
+        const char *type;
+        const char *help;
+    } metrics[] = {
+        [SITE_LIVE_BYTES] = {"site_live_bytes", "gauge",
+                             "bytes of blocks in use, by named site, estimated from samples"},
+        [SITE_LIVE_COUNT] = {"site_live_blocks", "gauge",
+                             "blocks in use, by named site, estimated from samples"},
+        [SITE_ALLOCATED_BYTES] = {"site_allocated_bytes_total", "counter",
+                                  "bytes allocated, by named site, estimated from samples"},
+    };
+    for (uint32_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++) {
+        const struct site *site = hak__site_list_first(patiently);
+        bool first = true;
+        for (; site != NULL; site = site->older) {
+            struct site_sums sums;
+            if (!hak__site_is_named(site) || !hak__site_copy(site, patiently, &sums)) {
+                continue;
+            }
+            if (first) {
+                prometheus_head(writer, metrics[i].name, metrics[i].type, metrics[i].help);
+                first = false;
+            }
+            double value = prometheus_site_value(&sums, (enum prometheus_of_site)i);
+            prometheus_sample(writer, metrics[i].name, "site", site->name, hak__site_round(value));
+        }
+    }
+}
+
 void hak__prometheus_write(hak_report_sink *sink, void *argument, const struct report *report)
 {
     struct report_writer writer;
@@ -210,5 +253,6 @@ void hak__prometheus_write(hak_report_sink *sink, void *argument, const struct r
     prometheus_totals(&writer, report);
     prometheus_counters(&writer, &report->census);
     prometheus_classes(&writer, report);
+    prometheus_sites(&writer, report->patiently);
     hak__report_end(&writer);
 }

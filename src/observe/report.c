@@ -208,9 +208,10 @@ static void report_take(struct report *report)
 {
     hak__stats_from_census(&report->stats, &report->census);
     hak__summary_take(&report->summary, &report->census, report->patiently);
+    hak__site_list_take(&report->sites, report->patiently);
 }
 
-/* All sections. Threads have no names of their own, so hak_stats_value does not find them. */
+/* All sections. Threads and sites are not numbers' names, so hak_stats_value does not find them. */
 static void report_write_all(struct report_writer *writer, const struct report *report)
 {
     hak__report_section_begin(writer, "hakmem");
@@ -230,6 +231,7 @@ static void report_write_all(struct report_writer *writer, const struct report *
     report_heaps(writer);
     if (writer->wanted == NULL) {
         report_threads(writer);
+        hak__site_list_write(writer, &report->sites);
         report_options(writer);
     }
 }
@@ -244,7 +246,7 @@ static void report_write(enum hak_report_format format, hak_report_sink *sink, v
     }
     hak__report_begin(&writer, format, sink, argument);
     if (format != HAK_REPORT_JSON) {
-        hak__summary_write_text(&writer, &report->summary, &report->stats);
+        hak__summary_write_text(&writer, &report->summary, &report->stats, &report->sites);
     }
     if (format != HAK_REPORT_SUMMARY) {
         report_write_all(&writer, report);

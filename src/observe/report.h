@@ -3,6 +3,7 @@
 #define HAK_OBSERVE_REPORT_H
 
 #include "observe/report_writer.h"
+#include "observe/site_list.h"
 #include "observe/summary.h"
 #include "observe/totals.h"
 
@@ -11,6 +12,7 @@ struct report {
     struct census census;
     struct hak_stats stats;
     struct summary summary;
+    struct site_list sites;
 };
 
 /* The keys and the help texts of the counters, in the order of enum counter. */

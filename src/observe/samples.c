@@ -21,6 +21,7 @@ struct sample_record {
     size_t usable;
     uint64_t period; /* bytes between samples on average when it was drawn */
     struct stack *stack;
+    struct site *site;
     uint64_t allocated_ms;
     uint32_t thread; /* number of the thread that allocated it */
     bool is_object;  /* in a slice of sampled objects */
@@ -136,12 +137,15 @@ static void sample_end(struct sample_record *sample)
 {
     struct stack_sums *sums = &sample->stack->sums;
     double weight = hak__exponential_weight(sample->size, sample->period);
+    uint64_t lifetime_ms = samples_clock_ms() - sample->allocated_ms;
+    bool remote = sample->thread != samples_thread();
+    hak__site_end(sample->site, weight, sample->size, sample->usable, lifetime_ms, remote);
     probe_otel_memory_free(sample->address);
     sums->freed_count += weight;
     sums->freed_bytes += weight * (double)sample->size;
-    sums->lifetime_ms += weight * (double)(samples_clock_ms() - sample->allocated_ms);
+    sums->lifetime_ms += weight * (double)lifetime_ms;
     sums->live_age_ms += weight * (double)sample->allocated_ms;
-    sums->freed_remote += sample->thread != samples_thread() ? weight : 0;
+    sums->freed_remote += remote ? weight : 0;
     sums->samples_live--;
     sample_count_blocks(sample, UINT64_MAX); /* minus 1 */
     sample->next = samples_unused;
@@ -152,6 +156,7 @@ static void sample_begin(struct sample_record *sample)
 {
     struct stack_sums *sums = &sample->stack->sums;
     double weight = hak__exponential_weight(sample->size, sample->period);
+    hak__site_begin(sample->site, weight, sample->size, sample->usable);
     probe_otel_memory_alloc(sample->address, sample->size,
                             (uint64_t)(weight * (double)sample->size));
     sums->allocated_count += weight;
@@ -173,15 +178,19 @@ static void sample_begin(struct sample_record *sample)
 static void *samples_add(struct sample_record like, uint32_t class_index, const uintptr_t *frames,
                          uint32_t depth)
 {
+    uintptr_t id = hak__site_current;
     if (samples_count >= samples_buckets_count && !samples_grow() && samples_buckets_count == 0) {
         return NULL;
     }
     struct sample_record *sample = samples_pop_unused();
-    like.stack = hak__stack_of(frames, depth);
-    if (sample != NULL && like.stack != NULL && like.is_object) {
+    like.site =
+        id != 0 ? hak__site_of_id(id) : hak__site_of_address(hak__stack_caller(frames, depth));
+    like.stack = hak__stack_of(id != 0 ? like.site : NULL, frames, depth);
+    bool stored = sample != NULL && like.stack != NULL && like.site != NULL;
+    if (stored && like.is_object) {
         like.address = (uintptr_t)hak__sampled_allocate(class_index);
     }
-    if (sample == NULL || like.stack == NULL || like.address == 0) {
+    if (!stored || like.address == 0) {
         if (sample != NULL) {
             sample->next = samples_unused;
             samples_unused = sample;
@@ -275,17 +284,30 @@ void hak__sample_forget(void *pointer)
     errno = saved;
 }
 
+bool hak__samples_lock(bool patiently)
+{
+    if (!(patiently ? hak__gate_enter_patiently() : hak__gate_enter())) {
+        return false;
+    }
+    lock_acquire(&samples_lock);
+    return true;
+}
+
+void hak__samples_unlock(void)
+{
+    lock_release(&samples_lock);
+    hak__gate_leave();
+}
+
 const struct stack *hak__samples_first_stack(struct samples_history *history)
 {
     *history = (struct samples_history){.count = 0};
-    if (!hak__gate_enter_patiently()) {
+    if (!hak__samples_lock(true)) {
         return NULL;
     }
-    lock_acquire(&samples_lock);
     const struct stack *stack = hak__stack_first();
     history->count = hak__stacks_history(history->times_ms);
-    lock_release(&samples_lock);
-    hak__gate_leave();
+    hak__samples_unlock();
     history->now_ms = samples_clock_ms();
     return stack;
 }
@@ -293,15 +315,13 @@ const struct stack *hak__samples_first_stack(struct samples_history *history)
 bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
                        float live_bytes[HISTORY_MAX])
 {
-    if (!hak__gate_enter_patiently()) {
+    if (!hak__samples_lock(true)) {
         return false;
     }
     uint64_t now_ms = samples_clock_ms();
-    lock_acquire(&samples_lock);
     *sums = stack->sums;
     memcpy(live_bytes, stack->history, sizeof stack->history);
-    lock_release(&samples_lock);
-    hak__gate_leave();
+    hak__samples_unlock();
     sums->live_age_ms += (sums->allocated_count - sums->freed_count) * (double)now_ms;
     return true;
 }

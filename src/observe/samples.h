@@ -10,6 +10,8 @@
  * A block's record is found by its address. A record that could not be removed because a fork was
  * under way (core/gate.h) is removed when another sample gets the address.
  *
+ * A sample also belongs to a site (sites.h): the calling thread's, or the address of the caller.
+ *
  * Lock: SAMPLES, taken inside the gate. The stack is captured before, without a lock. */
 #ifndef HAK_OBSERVE_SAMPLES_H
 #define HAK_OBSERVE_SAMPLES_H
@@ -34,6 +36,11 @@ HAK_INLINE bool sample_has_blocks(void)
 {
     return HAK_UNLIKELY(atomic_load_relaxed(&hak__sample_blocks) != 0);
 }
+
+/* Enters the gate and takes SAMPLES; the reverse. `patiently`: waits for the end of a fork, so the
+ * caller holds no lock of the C library. False: refused (core/gate.h). */
+HAK_HIDDEN bool hak__samples_lock(bool patiently);
+HAK_HIDDEN void hak__samples_unlock(void);
 
 /* Moments at which the live bytes of all stacks were noted, and now, on a clock in milliseconds. */
 struct samples_history {

@@ -90,6 +90,24 @@ uint32_t hak__stack_capture(uintptr_t *frames)
     return walk.depth;
 }
 
+/* The linker says where hakmem's code lies: in the shared library between its header and its last
+ * instruction; in an archive in a section of its own (cmake/hakmem_library.cmake). */
+HAK_HIDDEN extern const unsigned char __ehdr_start[], etext[];
+HAK_HIDDEN extern const unsigned char __start_hakmem_text[] __attribute__((weak));
+HAK_HIDDEN extern const unsigned char __stop_hakmem_text[] __attribute__((weak));
+
+uintptr_t hak__stack_caller(const uintptr_t *frames, uint32_t depth)
+{
+    bool archive = __start_hakmem_text != NULL;
+    uintptr_t start = (uintptr_t)(archive ? __start_hakmem_text : __ehdr_start);
+    uintptr_t end = (uintptr_t)(archive ? __stop_hakmem_text : etext);
+    uint32_t i = 0;
+    while (i < depth && frames[i] - start <= end - start) {
+        i++;
+    }
+    return i < depth ? frames[i] : 0;
+}
+
 /* Under SAMPLES. NULL: the table is full, or there is no memory. */
 static void *stacks_take(size_t size)
 {
@@ -120,9 +138,9 @@ static bool stacks_have_buckets(void)
 }
 
 /* FNV-1a over words (G. Fowler, L. C. Noll, K.-P. Vo), with a final mix of the high bits. */
-static uint64_t stack_hash(const uintptr_t *frames, uint32_t depth)
+static uint64_t stack_hash(const struct site *site, const uintptr_t *frames, uint32_t depth)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uintptr_t)site;
     for (uint32_t i = 0; i < depth; i++) {
         hash = (hash ^ frames[i]) * UINT64_C(0x100000001b3);
         hash ^= hash >> 29;
@@ -130,43 +148,44 @@ static uint64_t stack_hash(const uintptr_t *frames, uint32_t depth)
     return hash ^ hash >> 32;
 }
 
-static struct stack *stack_add(struct stack **bucket, const uintptr_t *frames, uint32_t depth,
-                               uint64_t hash)
+static struct stack *stack_add(struct stack **bucket, const struct site *site,
+                               const uintptr_t *frames, uint32_t depth, uint64_t hash)
 {
     struct stack *stack = stacks_take(sizeof *stack + depth * sizeof *frames);
     if (stack == NULL) {
         return stacks_rest;
     }
-    *stack = (struct stack){.next = *bucket, .older = stacks_newest, .hash = hash, .depth = depth};
+    *stack = (struct stack){
+        .next = *bucket, .older = stacks_newest, .hash = hash, .site = site, .depth = depth};
     memcpy(stack->frames, frames, depth * sizeof *frames);
     *bucket = stack;
     stacks_newest = stack;
-    if (depth == 0) {
+    if (depth == 0 && site == NULL) {
         stacks_rest = stack;
     }
     return stack;
 }
 
-static struct stack *stack_find(const uintptr_t *frames, uint32_t depth)
+static struct stack *stack_find(const struct site *site, const uintptr_t *frames, uint32_t depth)
 {
-    uint64_t hash = stack_hash(frames, depth);
+    uint64_t hash = stack_hash(site, frames, depth);
     struct stack **bucket = &stacks_buckets[hash % STACKS_BUCKETS];
     for (struct stack *stack = *bucket; stack != NULL; stack = stack->next) {
-        if (stack->hash == hash && stack->depth == depth &&
+        if (stack->hash == hash && stack->site == site && stack->depth == depth &&
             memcmp(stack->frames, frames, depth * sizeof *frames) == 0) {
             return stack;
         }
     }
-    return stack_add(bucket, frames, depth, hash);
+    return stack_add(bucket, site, frames, depth, hash);
 }
 
-struct stack *hak__stack_of(const uintptr_t *frames, uint32_t depth)
+struct stack *hak__stack_of(const struct site *site, const uintptr_t *frames, uint32_t depth)
 {
     /* The entry for stacks without room comes first, so that it always has room. */
-    if (!stacks_have_buckets() || (stacks_rest == NULL && stack_find(frames, 0) == NULL)) {
+    if (!stacks_have_buckets() || (stacks_rest == NULL && stack_find(NULL, NULL, 0) == NULL)) {
         return NULL;
     }
-    return stack_find(frames, depth);
+    return stack_find(site, frames, depth);
 }
 
 /* Keeps every second moment. */

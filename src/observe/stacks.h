@@ -13,7 +13,7 @@
 #ifndef HAK_OBSERVE_STACKS_H
 #define HAK_OBSERVE_STACKS_H
 
-#include "core/limits.h"
+#include "observe/sites.h"
 
 /* Return addresses of one stack. Twice as many: twice the time to unwind deep stacks. Half: the
  * roots of deep stacks are cut, and flame graphs of recursive programs fall apart. */
@@ -50,6 +50,7 @@ struct stack {
     uint64_t hash;
     struct stack_sums sums;     /* under SAMPLES */
     float history[HISTORY_MAX]; /* live bytes at the moments; under SAMPLES */
+    const struct site *site;    /* NULL: the program gave no id; then it follows from the frames */
     uint32_t depth;
     uintptr_t frames[]; /* return addresses, innermost first */
 };
@@ -64,8 +65,14 @@ HAK_HIDDEN bool hak__stacks_start(bool load);
  * their number; 0: there is no unwinder. No lock. */
 HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames);
 
-/* The stored stack with these frames; makes it if there is none. NULL: no memory at all. */
-HAK_HIDDEN struct stack *hak__stack_of(const uintptr_t *frames, uint32_t depth);
+/* The first return address outside hakmem: the site of the allocation. 0: there is none. No lock.
+ */
+HAK_HIDDEN uintptr_t hak__stack_caller(const uintptr_t *frames, uint32_t depth);
+
+/* The stored stack with these frames and that site, which may be NULL; makes it if there is none.
+ * NULL: no memory at all. */
+HAK_HIDDEN struct stack *hak__stack_of(const struct site *site, const uintptr_t *frames,
+                                       uint32_t depth);
 
 /* Notes the live bytes of all stacks if the next moment has come. `now_ms` is a clock that does not
  * wrap. Takes some nanoseconds for each stack, and then twice as long nothing. */

@@ -9,12 +9,12 @@
 #define SUMMARY_TITLE_WIDTH 26
 #define SUMMARY_MIB_WIDTH 11
 #define SUMMARY_PERCENT_WIDTH 6
-/* Classes that are named. */
+/* Classes and sites that are named. */
 #define SUMMARY_LARGEST 3u
 
 struct summary_line {
     struct text text;
-    char data[200];
+    char data[320]; /* three names of sites take 190 */
 };
 
 static void line_begin(struct summary_line *line)
@@ -208,6 +208,35 @@ static void summary_put_conclusions(struct report_writer *writer, const struct s
     summary_put_largest(writer, summary);
 }
 
+/* The sites whose blocks hold most; nothing if none holds any. */
+static void summary_put_sites(struct report_writer *writer, const struct site_list *sites)
+{
+    struct summary_line line;
+    struct modules modules;
+    struct site_sums sums;
+    double live = 0;
+    line_begin(&line);
+    hak__text_put(&line.text, "largest sites: ");
+    hak__modules_open(&modules);
+    for (uint32_t i = 0; i < sites->count && i < SUMMARY_LARGEST; i++) {
+        if (!hak__site_copy(sites->sites[i], sites->patiently, &sums) || sums.samples_live == 0) {
+            break;
+        }
+        live = sums.allocated_bytes - sums.freed_bytes;
+        hak__text_put(&line.text, i == 0 ? "" : ", ");
+        hak__site_put_title(&line.text, sites->sites[i], &modules);
+        hak__text_put(&line.text, " with ");
+        line_put_mib(&line, hak__site_round(live));
+    }
+    hak__modules_close(&modules);
+    if (live > 0) {
+        hak__text_put(&line.text, " (estimated from ");
+        hak__text_put_unsigned(&line.text, sites->samples_count);
+        hak__text_put(&line.text, " samples)");
+        line_end(&line, writer);
+    }
+}
+
 /* Peaks, swap, and what is mapped. */
 static void summary_put_other(struct report_writer *writer, const struct summary *summary,
                               const struct hak_stats *stats)
@@ -252,7 +281,7 @@ static void summary_put_head(struct report_writer *writer)
 }
 
 void hak__summary_write_text(struct report_writer *writer, const struct summary *summary,
-                             const struct hak_stats *stats)
+                             const struct hak_stats *stats, const struct site_list *sites)
 {
     summary_put_head(writer);
     if (summary_has_rss(summary)) {
@@ -266,6 +295,9 @@ void hak__summary_write_text(struct report_writer *writer, const struct summary 
     } else {
         hak__report_put(writer, "  its parts are unknown: the kernel does not answer mincore, or "
                                 "hakmem was interrupted\n");
+    }
+    if (sites->count != 0) {
+        summary_put_sites(writer, sites);
     }
     summary_put_other(writer, summary, stats);
 }

@@ -1,0 +1,31 @@
+/* modules.h: in which file the code at an address lies, by the kernel's list of the mappings
+ * (/proc/self/maps).
+ *
+ * Why not dladdr: it takes a lock of the loader, which a fork may wait for or a signal handler may
+ * have interrupted. */
+#ifndef HAK_OBSERVE_MODULES_H
+#define HAK_OBSERVE_MODULES_H
+
+#include "base/compiler.h"
+
+struct modules {
+    char *text; /* zero-terminated; NULL: no memory, or no such file */
+    size_t size;
+};
+
+/* A file and the offset in it. */
+struct module_place {
+    const char *path; /* not zero-terminated */
+    size_t path_length;
+    uint64_t offset;
+};
+
+/* Maps a copy of the list, 256 KiB or more. */
+HAK_HIDDEN void hak__modules_open(struct modules *modules);
+HAK_HIDDEN void hak__modules_close(struct modules *modules);
+
+/* Finds the address. False: it lies in no file. */
+HAK_HIDDEN bool hak__modules_find(const struct modules *modules, uintptr_t address,
+                                  struct module_place *place);
+
+#endif

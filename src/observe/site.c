@@ -1,0 +1,54 @@
+/* site.c: the functions of hakmem/site.h. */
+#include "hakmem/site.h"
+
+#include "heap/heap.h"
+#include "observe/samples.h"
+
+#include <errno.h>
+
+/* Copies the name, cut to the size and with '?' for each byte that some view would have to quote.
+ * Fills the rest with zeroes. */
+static void site_clean(char clean[SITE_NAME_SIZE], const char *name)
+{
+    size_t length = 0;
+    for (; length < SITE_NAME_SIZE - 1 && name[length] != '\0'; length++) {
+        char c = name[length];
+        clean[length] = c < ' ' || c > '~' || c == '"' || c == '\\' ? '?' : c;
+    }
+    for (; length < SITE_NAME_SIZE; length++) {
+        clean[length] = '\0';
+    }
+}
+
+uintptr_t hak_site_register(const char *name)
+{
+    char clean[SITE_NAME_SIZE];
+    uintptr_t id = 0;
+    int saved = errno;
+    if (name == NULL || *name == '\0') {
+        return 0;
+    }
+    site_clean(clean, name);
+    /* Not patiently: a constructor in dlopen holds a lock of the loader, for which fork may wait.
+     */
+    if (hak__samples_lock(false)) {
+        id = hak__start() ? hak__site_named(clean) : 0;
+        hak__samples_unlock();
+    } else {
+        (void)hak__gate_was_refused(); /* the caller tries again */
+    }
+    errno = saved;
+    return id;
+}
+
+uintptr_t hak_site_enter(uintptr_t site)
+{
+    uintptr_t before = hak__site_current;
+    hak__site_current = site;
+    return before;
+}
+
+void hak_site_leave(uintptr_t before)
+{
+    hak__site_current = before;
+}

@@ -1,0 +1,216 @@
+/* sites.c: see sites.h. */
+#include "observe/sites.h"
+
+#include "base/atomics.h"
+#include "base/bits.h"
+#include "base/text.h"
+#include "hakmem/site.h"
+#include "heap/heap.h"
+
+#include <string.h>
+
+HAK_STATIC_ASSERT(SITE_NAME_SIZE == HAK_SITE_NAME_MAX + 1, "the header says how long names are");
+
+/* Sites come in pieces of this size, in bytes: 51 sites. Doubled: the first sample of a program
+ * makes twice as much memory resident at most. */
+#define SITES_CHUNK_SIZE ((size_t)16 << 10)
+/* Buckets of the hash table: with a full table, 4 sites each. Half: longer searches. */
+#define SITES_BUCKETS (SITES_MAX / 4)
+
+HAK_TLS uintptr_t hak__site_current;
+
+/* Under SAMPLES. */
+static struct site **sites_buckets; /* [SITES_BUCKETS]; NULL: not allocated yet */
+static struct site *sites_newest;
+static struct site *sites_other;
+static struct site *sites_unused; /* the rest of the newest piece */
+static size_t sites_unused_count;
+static uint32_t sites_named_count, sites_others_count;
+
+static struct site *sites_take(void)
+{
+    if (sites_unused_count == 0) {
+        sites_unused = hak__metadata_allocate(SITES_CHUNK_SIZE);
+        sites_unused_count = sites_unused != NULL ? SITES_CHUNK_SIZE / sizeof *sites_unused : 0;
+    }
+    if (sites_unused_count == 0) {
+        return NULL;
+    }
+    sites_unused_count--;
+    return sites_unused++;
+}
+
+static struct site **site_bucket(uintptr_t key)
+{
+    uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing */
+    return &sites_buckets[(hash >> 32) % SITES_BUCKETS];
+}
+
+static struct site *site_find(uintptr_t key, bool is_address)
+{
+    struct site *site = *site_bucket(key);
+    while (site != NULL && (site->key != key || site->is_address != is_address)) {
+        site = site->next;
+    }
+    return site;
+}
+
+/* NULL: no memory. */
+static struct site *site_add(uintptr_t key, bool is_address)
+{
+    struct site **bucket = site_bucket(key), *site = sites_take();
+    if (site != NULL) {
+        *site = (struct site){
+            .next = *bucket, .older = sites_newest, .key = key, .is_address = is_address};
+        *bucket = site;
+        sites_newest = site;
+    }
+    return site;
+}
+
+/* Makes the table. The entry "other" comes first, so that it always has room. */
+static bool sites_are_ready(void)
+{
+    if (sites_buckets == NULL) {
+        sites_buckets = hak__metadata_allocate(SITES_BUCKETS * sizeof(struct site *));
+    }
+    if (sites_buckets != NULL && sites_other == NULL) {
+        sites_other = site_add(SITE_ID_OTHER, false);
+    }
+    return sites_other != NULL;
+}
+
+static struct site *site_of(uintptr_t key, bool is_address)
+{
+    if (!sites_are_ready()) {
+        return NULL;
+    }
+    struct site *site = key == 0 ? sites_other : site_find(key, is_address);
+    if (site == NULL && sites_others_count < SITES_MAX - SITES_NAMED_MAX - 1) {
+        site = site_add(key, is_address);
+        sites_others_count += site != NULL;
+    }
+    return site != NULL ? site : sites_other;
+}
+
+struct site *hak__site_of_id(uintptr_t id)
+{
+    return site_of(id, false);
+}
+
+struct site *hak__site_of_address(uintptr_t address)
+{
+    return site_of(address, true);
+}
+
+/* --- names --- */
+
+/* FNV-1a (G. Fowler, L. C. Noll, P. Vo). */
+static uintptr_t site_hash(const char *name)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; *name != '\0'; name++) {
+        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    }
+    return (uintptr_t)hash;
+}
+
+/* The site to give the name to, or which has it already; NULL: it must be made. Stores its id:
+ * the hash, or a number above it if sites of other names have that. */
+static struct site *site_find_name(const char *name, uintptr_t *id)
+{
+    for (*id = site_hash(name);; (*id)++) {
+        if (*id == 0 || *id == SITE_ID_OTHER) {
+            continue;
+        }
+        struct site *site = site_find(*id, false);
+        if (site == NULL || !site->shared_is_named || hak__text_equal(site->name, name)) {
+            return site;
+        }
+    }
+}
+
+uintptr_t hak__site_named(const char name[SITE_NAME_SIZE])
+{
+    uintptr_t id;
+    if (!sites_are_ready()) {
+        return 0;
+    }
+    struct site *site = site_find_name(name, &id);
+    if (site != NULL && site->shared_is_named) {
+        return id;
+    }
+    if (sites_named_count == SITES_NAMED_MAX) {
+        return SITE_ID_OTHER;
+    }
+    if (site != NULL) { /* a sample had that number by chance */
+        sites_others_count--;
+    } else {
+        site = site_add(id, false);
+    }
+    if (site == NULL) {
+        return 0;
+    }
+    sites_named_count++;
+    memcpy(site->name, name, SITE_NAME_SIZE);
+    /* release: pairs with the acquire in hak__site_is_named */
+    atomic_store_release(&site->shared_is_named, true);
+    return id;
+}
+
+bool hak__site_is_named(const struct site *site)
+{
+    return atomic_load_acquire(&site->shared_is_named);
+}
+
+void hak__site_name(const struct site *site, char name[SITE_NAME_SIZE])
+{
+    struct text text = {name, SITE_NAME_SIZE - 1, 0};
+    if (hak__site_is_named(site)) {
+        hak__text_put(&text, site->name);
+    } else if (site->key == SITE_ID_OTHER && !site->is_address) {
+        hak__text_put(&text, "other");
+    } else if (!site->is_address) {
+        hak__text_put(&text, "site ");
+        hak__text_put_hex(&text, site->key);
+    }
+    name[text.length] = '\0';
+}
+
+/* --- sums --- */
+
+void hak__site_begin(struct site *site, double weight, size_t size, size_t usable)
+{
+    struct site_sums *sums = &site->sums;
+    sums->allocated_count += weight;
+    sums->allocated_bytes += weight * (double)size;
+    sums->live_usable_bytes += weight * (double)usable;
+    sums->size_min = sums->samples_count == 0 || size < sums->size_min ? size : sums->size_min;
+    sums->size_max = size > sums->size_max ? size : sums->size_max;
+    sums->samples_count++;
+    sums->samples_live++;
+}
+
+static uint32_t site_lifetime_index(uint64_t lifetime_ms)
+{
+    uint32_t index = lifetime_ms == 0 ? 0 : 1 + bits_log2(lifetime_ms) / 2;
+    return index < SITE_LIFETIMES ? index : SITE_LIFETIMES - 1;
+}
+
+void hak__site_end(struct site *site, double weight, size_t size, size_t usable,
+                   uint64_t lifetime_ms, bool remote)
+{
+    struct site_sums *sums = &site->sums;
+    sums->freed_count += weight;
+    sums->freed_bytes += weight * (double)size;
+    sums->freed_remote += remote ? weight : 0;
+    sums->live_usable_bytes -= weight * (double)usable;
+    sums->lifetime_ms += weight * (double)lifetime_ms;
+    sums->lifetimes[site_lifetime_index(lifetime_ms)] += weight;
+    sums->samples_live--;
+}
+
+struct site *hak__site_first(void)
+{
+    return sites_newest;
+}

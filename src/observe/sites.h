@@ -1,0 +1,83 @@
+/* sites.h: the table of sites: what was allocated and freed at each place of the program.
+ *
+ *   named     the program gave it a name (hakmem/site.h)
+ *   number    the program gave it an id, and no name
+ *   address   no id: the return address of the function that called the allocator
+ *   other     one entry for all that finds no room, and for blocks without id and stack
+ *
+ * Samples alone feed it (samples.c), so allocations that are not sampled cost nothing. Sites are
+ * never removed.
+ *
+ * Bounds: SITES_NAMED_MAX named sites, and as many others as SITES_MAX leaves. The memory comes
+ * piece by piece, the first one with the first sample or name.
+ *
+ * Lock: the caller holds SAMPLES, except for hak__site_name and hak__site_current. */
+#ifndef HAK_OBSERVE_SITES_H
+#define HAK_OBSERVE_SITES_H
+
+#include "core/limits.h"
+
+/* Sites in the table. A site takes 320 bytes, so all take 1.3 MiB. Half: large programs have
+ * more callers of malloc than that, and the rarely sampled ones share the entry "other". */
+#define SITES_MAX 4096u
+/* Of these for names, which so find room whatever was sampled before. Also the most values of a
+ * label in Prometheus' text. Twice as many: monitoring systems store twice as many series. */
+#define SITES_NAMED_MAX 1024u
+/* Bytes of a name, with its zero: HAK_SITE_NAME_MAX and 1. */
+#define SITE_NAME_SIZE 64u
+/* Counters of lifetimes: 0 ms, then up to 3 ms, 15 ms, 63 ms and so on by powers of 4; the last
+ * one, from 17 minutes on. One more: lifetimes of more than 70 minutes stand apart. */
+#define SITE_LIFETIMES 12u
+
+/* The id of the entry "other". A program's own numbers are small ones, hashes or addresses. */
+#define SITE_ID_OTHER UINTPTR_MAX
+
+/* Sums of weighted samples. Counts are numbers of blocks, estimated. */
+struct site_sums {
+    double allocated_count;
+    double allocated_bytes; /* as requested */
+    double freed_count;
+    double freed_bytes;
+    double freed_remote;              /* count of blocks that another thread freed */
+    double live_usable_bytes;         /* of blocks in use: with what was not requested */
+    double lifetime_ms;               /* of freed blocks, each times its weight */
+    double lifetimes[SITE_LIFETIMES]; /* counts of freed blocks by their lifetimes */
+    uint64_t size_min, size_max;      /* of the samples, as requested */
+    uint64_t samples_count;           /* not weighted */
+    uint64_t samples_live;            /* not weighted: of blocks in use */
+};
+
+struct site {
+    struct site *next;  /* in its bucket; constant */
+    struct site *older; /* in the list of all; constant */
+    uintptr_t key;      /* the id or the address; constant */
+    bool is_address;
+    bool shared_is_named;      /* `name` is complete, and constant from then on */
+    char name[SITE_NAME_SIZE]; /* zero-terminated */
+    struct site_sums sums;     /* under SAMPLES */
+};
+
+/* The calling thread's site, an id; 0: none. */
+HAK_HIDDEN extern HAK_TLS uintptr_t hak__site_current;
+
+/* The site of an id, and of an address. Makes it if there is none, or returns "other"; of 0, too.
+ * NULL: no memory at all. */
+HAK_HIDDEN struct site *hak__site_of_id(uintptr_t id);
+HAK_HIDDEN struct site *hak__site_of_address(uintptr_t address);
+/* Gives the name an id, which is not 0. `name` is complete and not empty. 0: no memory. */
+HAK_HIDDEN uintptr_t hak__site_named(const char name[SITE_NAME_SIZE]);
+
+/* Notes that a sample of the site begins, and that it ends. */
+HAK_HIDDEN void hak__site_begin(struct site *site, double weight, size_t size, size_t usable);
+HAK_HIDDEN void hak__site_end(struct site *site, double weight, size_t size, size_t usable,
+                              uint64_t lifetime_ms, bool remote);
+
+/* The first of all sites, newest first; follow `older`. */
+HAK_HIDDEN struct site *hak__site_first(void);
+
+/* True if the program has given the site a name. Any thread, no lock. */
+HAK_HIDDEN bool hak__site_is_named(const struct site *site);
+/* The name for people: of a number "site 0x1234", of an address "". Any thread, no lock. */
+HAK_HIDDEN void hak__site_name(const struct site *site, char name[SITE_NAME_SIZE]);
+
+#endif
