@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 from .processes import Refusal
+from .sites import FIELDS as SITE, SiteNames, check_texts, named_sites
 
 VERSION = 1
 NUMBER_MAX = 1 << 63
@@ -77,6 +78,7 @@ class HeapMap:
     classes: list = field(default_factory=list)
     slices: dict = field(default_factory=dict)  # kind: count of slices
     resident: dict = field(default_factory=dict)  # kind: bytes
+    sites: list = field(default_factory=list)  # of sites.Site, the one that holds most first
 
     @property
     def header(self):
@@ -237,7 +239,19 @@ def from_text(text, name):
     if list(heap_map.slices) != KINDS or len({c.index for c in heap_map.classes}) != len(heap_map.classes):
         fail(name, "is damaged: its sums are not those of a heap map")
     check_sums(name, heap_map)
+    heap_map.sites = read_sites(name, data)
     return heap_map
+
+
+def read_sites(name, data):
+    """The sites, with names; none if the process took no samples."""
+    if "sites" not in data:  # a hakmem without sites wrote the map
+        return []
+    check_list(name, data, "sites", SITE)
+    for i, record in enumerate(data["sites"]):
+        if not check_texts(record):
+            fail(name, f"is damaged: sites[{i}] is not a place of a program")
+    return named_sites(data["sites"], SiteNames(data["heap_map"]["process"]))
 
 
 def load(path):
