@@ -6,6 +6,7 @@
 #include "heap/heap.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 #include <unwind.h>
 
@@ -37,6 +38,36 @@ static uint32_t history_count;
 static uint64_t history_next_ms;
 static uint64_t history_period_ms = HISTORY_START_MS;
 
+struct stack_walk {
+    uintptr_t *frames;
+    uint32_t depth;
+};
+
+static _Unwind_Reason_Code stack_step(struct _Unwind_Context *context, void *argument)
+{
+    struct stack_walk *walk = argument;
+    uintptr_t address = shared_address(context);
+    if (address == 0 || walk->depth == STACK_DEPTH_MAX) {
+        return _URC_END_OF_STACK;
+    }
+    walk->frames[walk->depth++] = address;
+    return _URC_NO_REASON;
+}
+
+/* True while the unwinder of the compiler's runtime runs in this thread. */
+static HAK_TLS bool stack_is_walking;
+
+static uint32_t stack_walk(stack_backtrace *backtrace, uintptr_t *frames)
+{
+    struct stack_walk walk = {frames, 0};
+    stack_is_walking = true;
+    atomic_fence_signal();
+    backtrace(stack_step, &walk);
+    atomic_fence_signal();
+    stack_is_walking = false;
+    return walk.depth;
+}
+
 bool hak__stacks_start(bool load)
 {
     if (atomic_load_acquire(&shared_backtrace) != NULL) {
@@ -59,50 +90,48 @@ bool hak__stacks_start(bool load)
         return false;
     }
     shared_address = address;
+    /* A static program's unwinder allocates once, and holds a mutex meanwhile: better here than
+     * below a throw of the program, where a sample would wait for that mutex. */
+    uintptr_t frames[STACK_DEPTH_MAX];
+    (void)stack_walk(backtrace, frames);
     /* release: pairs with the acquire in hak__stack_capture */
     atomic_store_release(&shared_backtrace, backtrace);
     return true;
 }
 
-struct stack_walk {
-    uintptr_t *frames;
-    uint32_t depth;
-};
-
-static _Unwind_Reason_Code stack_step(struct _Unwind_Context *context, void *argument)
-{
-    struct stack_walk *walk = argument;
-    uintptr_t address = shared_address(context);
-    if (address == 0 || walk->depth == STACK_DEPTH_MAX) {
-        return _URC_END_OF_STACK;
-    }
-    walk->frames[walk->depth++] = address;
-    return _URC_NO_REASON;
-}
-
 uint32_t hak__stack_capture(uintptr_t *frames)
 {
-    struct stack_walk walk = {frames, 0};
     stack_backtrace *backtrace = atomic_load_acquire(&shared_backtrace);
-    if (backtrace != NULL) {
-        backtrace(stack_step, &walk);
-    }
-    return walk.depth;
+    return backtrace != NULL && !stack_is_walking ? stack_walk(backtrace, frames) : 0;
 }
 
-/* The linker says where hakmem's code lies: in the shared library between its header and its last
- * instruction; in an archive in a section of its own (cmake/hakmem_library.cmake). */
-HAK_HIDDEN extern const unsigned char __ehdr_start[], etext[];
+/* Where the linker has put hakmem's code: in an archive's program into a section of its own
+ * (cmake/hakmem_library.cmake), in the shared library into the segment with the code. */
 HAK_HIDDEN extern const unsigned char __start_hakmem_text[] __attribute__((weak));
 HAK_HIDDEN extern const unsigned char __stop_hakmem_text[] __attribute__((weak));
+HAK_HIDDEN extern const ElfW(Ehdr) __ehdr_start;
+
+static bool stack_is_own(uintptr_t address)
+{
+    if (__start_hakmem_text != NULL) {
+        return address - (uintptr_t)__start_hakmem_text <=
+               (uintptr_t)(__stop_hakmem_text - __start_hakmem_text);
+    }
+    uintptr_t base = (uintptr_t)&__ehdr_start;
+    const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(base + __ehdr_start.e_phoff);
+    for (uint32_t i = 0; i < __ehdr_start.e_phnum; i++, segment++) {
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0 &&
+            address - base - segment->p_vaddr <= segment->p_memsz) {
+            return true;
+        }
+    }
+    return false;
+}
 
 uintptr_t hak__stack_caller(const uintptr_t *frames, uint32_t depth)
 {
-    bool archive = __start_hakmem_text != NULL;
-    uintptr_t start = (uintptr_t)(archive ? __start_hakmem_text : __ehdr_start);
-    uintptr_t end = (uintptr_t)(archive ? __stop_hakmem_text : etext);
     uint32_t i = 0;
-    while (i < depth && frames[i] - start <= end - start) {
+    while (i < depth && stack_is_own(frames[i])) {
         i++;
     }
     return i < depth ? frames[i] : 0;

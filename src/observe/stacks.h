@@ -3,7 +3,8 @@
  * The stack of the calling thread comes from the unwinder of the compiler's runtime
  * (_Unwind_Backtrace in libgcc_s), which reads the tables that every C++ program has and needs no
  * frame pointers. With glibc 2.35 or later it takes no lock and allocates nothing: it finds tables
- * by _dl_find_object. So it may run inside malloc.
+ * by _dl_find_object. So it may run inside malloc. In a static program it takes a mutex and
+ * allocates at its first run, which hak__stacks_start does; an allocation in it gets no stack.
  *
  * Bounds: STACK_DEPTH_MAX frames a stack; further frames, those of main, are cut. The table takes
  * STACKS_BYTES_MAX; when it is full, new stacks share one entry without frames. Stacks are never
@@ -62,7 +63,7 @@ struct stack {
 HAK_HIDDEN bool hak__stacks_start(bool load);
 
 /* Stores the calling thread's return addresses, at most STACK_DEPTH_MAX, innermost first. Returns
- * their number; 0: there is no unwinder. No lock. */
+ * their number; 0: there is no unwinder, or it runs in this thread already. No lock. */
 HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames);
 
 /* The first return address outside hakmem: the site of the allocation. 0: there is none. No lock.
