@@ -183,7 +183,7 @@ def site_table(heap_map):
                 "hak_profile_start.</p>")
     live, rounding = sum(site.live_bytes for site in sites), sum(site.rounding for site in sites)
     heads = [SITE_HEAD, ("in use", "Requested bytes of the blocks in use."), ("share", "Of the bytes in use of all sites."),
-             ("blocks", "Blocks in use."), ("mean size", "Of the blocks in use."), ("rounding", ROUNDING_HEAD),
+             ("blocks", "Blocks in use."), ("rounding", ROUNDING_HEAD),
              ("of its memory", "Rounding as a share of the usable bytes of the site's blocks."),
              ("of all rounding", "The site's share of the rounding of all sites."), ("allocated", "Bytes of all allocations so far."),
              ("mean life", "Of the freed blocks."), ("freed by others", "Share of the freed blocks that another thread freed."),
@@ -192,18 +192,18 @@ def site_table(heap_map):
     for site in sites:
         freed = site.freed_count
         rows.append(f"<tr>{site_cell(site)}{size_cell(site.live_bytes)}{share_cell(site.live_bytes, live)}"
-                    f"{cell(f'{site.live_count:,}', site.live_count)}{size_cell(site.live_bytes // max(1, site.live_count))}"
+                    f"{cell(f'{site.live_count:,}', site.live_count)}"
                     f"{size_cell(site.rounding)}{share_cell(site.rounding, site.live_usable_bytes)}{share_cell(site.rounding, rounding)}"
                     f"{size_cell(site.allocated_bytes)}{cell(duration(site.lifetime_ms) if freed else '–', site.lifetime_ms if freed else -1)}"
                     f"{cell(percent_text(site.remote_permille, 1000) if freed else '–', site.remote_permille if freed else -1)}"
                     f"{cell(f'{site.samples:,}', site.samples)}</tr>")
     foot = (f"<td>all {count_text(len(sites), 'site')}</td><td>{size_text(live)}</td><td></td>"
-            f"<td>{sum(site.live_count for site in sites):,}</td><td></td><td>{size_text(rounding)}</td>"
+            f"<td>{sum(site.live_count for site in sites):,}</td><td>{size_text(rounding)}</td>"
             f"<td>{percent_text(rounding, sum(site.live_usable_bytes for site in sites))}</td><td></td>"
             f"<td>{size_text(sum(site.allocated_bytes for site in sites))}</td><td></td><td></td>"
             f"<td>{sum(site.samples for site in sites):,}</td>")
     note = (f'<p class="dim">A site is a place of the program that allocates. All figures of this table are estimates from '
-            f"{sampled_text(heap_map)}. The map has the {SITES_MAX} largest sites.</p>")
+            f"{sampled_text(heap_map)}. A map has at most {SITES_MAX} sites, the largest.</p>")
     return note + table("sites", heads, rows, foot)
 
 
@@ -315,8 +315,8 @@ def site_comparison(before, after):
                      f"{change_cell(change('allocated_bytes'))}</tr>"))
     heads = [SITE_HEAD, ("in use", "after"), ("change", "of bytes in use"), ("blocks", "in use, after"), ("change", "of blocks in use"),
              ("rounding", "after. " + ROUNDING_HEAD), ("change", "of rounding"), ("allocated", "between the two maps")]
-    note = (f'<p class="dim">Estimates from {sampled_text(before)} before, and {sampled_text(after)} after. A map has the {SITES_MAX} '
-            "largest sites: a site that only one map has may have been a small one of the other.</p>")
+    note = (f'<p class="dim">Estimates from {sampled_text(before)} before, and {sampled_text(after)} after. A map has at most '
+            f"{SITES_MAX} sites, the largest: a site that only one map has may have been a small one of the other.</p>")
     return "<h3>Changes by site</h3>" + note + table("site_changes", heads, [row for *_, row in sorted(rows, key=lambda row: row[:2])])
 
 

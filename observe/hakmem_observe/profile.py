@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .attach import connect
 from .processes import Refusal, STATUS_USAGE, parse_pid
-from .profile_data import parse_profiles, read_profiles
+from .profile_data import SITE_MODULE, parse_profiles, read_profiles
 from .sites import own_frame
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
@@ -114,7 +114,8 @@ def print_site(site, measure, count, total, whole_stacks):
         for stack in sorted(site.stacks, key=lambda stack: -stack.sums[measure])[:3]:
             print(f"{'':22}{in_words(stack.sums[measure])} by")
             for frame in stack.shown_frames():
-                print(f"{'':24}{frame.label()} ({frame.place()})")
+                place = f" ({frame.place()})" if frame.module != SITE_MODULE else ""
+                print(f"{'':24}{frame.label()}{place}")
 
 
 def print_table(profile, arguments):

@@ -17,7 +17,7 @@ import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import __main__ as commands, heap, heap_map, processes  # noqa: E402
+from hakmem_observe import __main__ as commands, heap, heap_map, processes, sites  # noqa: E402
 
 
 def small_map():
@@ -50,7 +50,17 @@ def small_map():
             {"address": 0x300000000000, "bytes": 5 << 20, "resident_bytes": 3 << 20, "kept": 0, "age_ms": 0},
             {"address": 0x300000800000, "bytes": 6 << 20, "resident_bytes": 6 << 20, "kept": 0, "age_ms": 0},
             {"address": 0x300001000000, "bytes": 4 << 20, "resident_bytes": 1 << 20, "kept": 1, "age_ms": 250}],
+        "sites": [site_record("named", "parser <nodes>", live_bytes=6000, live_count=60, live_usable_bytes=7500),
+                  site_record("address", "", address="0x7000000000f0", module="/nonexistent/prog", offset="0x10f0", live_bytes=90000,
+                              live_count=3, live_usable_bytes=90500, freed_count=2, lifetime_ms=1500, remote_permille=500),
+                  site_record("number", "site 0x1234"), site_record("other", ""),
+                  site_record("address", "", address="0x123456")],
     }
+
+
+def site_record(kind, name, address="", module="", offset="", **sums):
+    """A site as heap maps and reports have it."""
+    return {"kind": kind, "name": name, "address": address, "module": module, "offset": offset} | dict.fromkeys(sites.NUMBERS, 4) | sums
 
 
 def later_map():
@@ -61,6 +71,10 @@ def later_map():
     data["superslabs"].append({"index": 6, "claimed": 16, "pages": "small", "slices": "c16", "resident": "0"})
     data["classes"][0].update(in_use=1455, free=0, not_carved=0)
     data["spans"] = 1
+    data["sites"][0].update(live_bytes=16000, live_count=160, live_usable_bytes=20000)
+    # The same place in another run: the address differs. A site is new.
+    data["sites"][1].update(address="0x7100000000f0", live_bytes=50000, live_count=2, live_usable_bytes=50300)
+    data["sites"].append(site_record("named", "cache", live_bytes=1024, live_count=1, live_usable_bytes=1024))
     data["slices"][0]["count"] += 16
     data["slices"][1] = {"kind": "free_dirty", "count": 22, "resident_bytes": 10 * 32768 + 12 * 4096}
     data["slices"][4] = {"kind": "spans", "count": 64, "resident_bytes": 64 * 32768}
@@ -120,7 +134,7 @@ class Maps(unittest.TestCase):
 
         for path in list(places(small_map())):
             for wrong in [None, True, -1, 1.5, [], {}, 1 << 64]:
-                if (path, wrong) == (("whales",), []):
+                if (path, wrong) in ((("whales",), []), (("sites",), [])):
                     continue  # a heap may have none
                 data = copy.deepcopy(small_map())
                 place = data
@@ -146,6 +160,20 @@ class Maps(unittest.TestCase):
             inner[place[-1]] = value
             with self.subTest(place=place, value=value):
                 self.refused(json.dumps(data), "is damaged")
+
+    def test_sites(self):
+        said = read(small_map())
+        self.assertEqual([(site.label(), site.live_bytes, site.rounding) for site in said.sites[:2]],
+                         [("prog+0x10f0", 90000, 500), ("parser <nodes>", 6000, 1500)])
+        self.assertEqual(sorted(site.label() for site in said.sites[2:]), ["0x123456", "other", "site 0x1234"])
+        data = small_map()
+        del data["sites"]  # as a hakmem without sites writes it
+        self.assertEqual(read(data).sites, [])
+        for key, value in [("kind", "x"), ("address", "0xg"), ("address", "12"), ("offset", "-1"), ("offset", "0x" + "1" * 17)]:
+            data = small_map()
+            data["sites"][1][key] = value
+            with self.subTest(key=key, value=value):
+                self.refused(json.dumps(data), "is damaged: sites.1. is not a place of a program")
 
     def test_sizes(self):
         for size, text in [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (200 << 10, "200 KiB"), (5 << 30, "5.0 GiB"),
@@ -202,6 +230,31 @@ class Pages(unittest.TestCase):
         self.assertIn("<small>huge blocks in use</small><b>2</b><small>11.0 MiB above", page)
         self.assertIn("in use, small mapping", page)
         self.assertIn("1 small mapping of 4.0 KiB in all", page)
+
+    def test_waste_by_site(self):
+        page = heap.render([read(small_map())])
+        self.assertIn("estimates from 20 samples", page)
+        row = re.search(r"<tr><td[^>]*>parser &lt;nodes&gt;</td>.*?</tr>", page).group(0)
+        self.assertEqual(re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:8],
+                         ["5.9 KiB", "6\xa0%", "60", "1.5 KiB", "20\xa0%", "75\xa0%", "4 bytes"])
+        row = re.search(r"<tr><td[^>]*>prog\+0x10f0</td>.*?</tr>", page).group(0)
+        self.assertEqual(re.findall(r"<td[^>]*>([^<]*)</td>", row)[-3:], ["1.5 s", "50\xa0%", "4"])
+        data = small_map()
+        data["sites"] = []
+        self.assertIn("took no samples", heap.render([read(data)]))
+
+    def test_changes_by_site(self):
+        page = heap.render([read(small_map()), read(later_map())])
+        changes = page[page.index('<table id="site_changes"'):]
+        rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr>(<td.*?)</tr>", changes)][:3]
+        self.assertEqual(rows, [
+            ["prog+0x10f0", "48.8 KiB", "−39.1 KiB", "2", "−1", "300 bytes", "−200 bytes", "–"],
+            ["parser &lt;nodes&gt;", "15.6 KiB", "+9.8 KiB", "160", "+100", "3.9 KiB", "+2.4 KiB", "–"],
+            ["cache", "1.0 KiB", "+1.0 KiB", "1", "+1", "–", "–", "+4 bytes"]])
+        data = [small_map(), later_map()]
+        for one in data:
+            del one["sites"]
+        self.assertNotIn("Changes by site", heap.render([read(one) for one in data]))
 
     def test_many_whales_are_cut(self):
         data = small_map()
