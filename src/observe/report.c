@@ -34,7 +34,7 @@ static void report_totals(struct report_writer *writer, const struct report *rep
     hak__report_number(writer, "threads_count", stats.threads_count, "threads with a cache");
     hak__report_number(writer, "superslabs_count", stats.superslabs_count, "superslabs of 2 MiB");
     hak__report_number(writer, "whales_count", stats.whales_count,
-                       "allocations with a mapping of their own: all above 2 MiB, and small whales");
+                       "blocks with mappings of their own: above 2 MiB, and small ones");
     hak__report_bytes(writer, "bytes_free_in_slabs", stats.bytes_free_in_slabs,
                       "free objects in slabs, memory not carved, unused ends");
     hak__report_bytes(writer, "bytes_free_clean", stats.bytes_free_clean,

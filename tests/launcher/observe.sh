@@ -109,6 +109,52 @@ try fetch
 [[ $output == *"hakmem_up{pid=\"$pid\"} 0"* ]] || fail "metrics of a process that is gone: $output"
 finish_process $server
 
+# The thread of an attached observer has emergency memory, which is no huge block.
+start NOTHING=1
+"$launcher" stat "$pid" --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+small = report["tiers"]["whales_small_count"]
+sys.exit(not 1 <= small == report["totals"]["whales_count"])' || fail "the small mapping of an attached observer is not counted as one"
+try "$launcher" top --once "$pid"
+[[ $output == *"huge blocks 0   small mappings "[1-9]* ]] || fail "top of an attached process: $output"
+try "$launcher" heap -o "$scratch/page" "$pid"
+grep -q '<small>huge blocks in use</small><b>0</b>' "$scratch/page" && grep -q 'in use, small mapping' "$scratch/page" ||
+    fail "heap of an attached process"
+finish_process "$pid"
+
+# A debugger that holds all threads.
+cat >"$scratch/hold.py" <<'END'
+import ctypes, os, signal, sys, time
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes = [ctypes.c_long] * 4
+SEIZE, INTERRUPT = 0x4206, 0x4207
+threads = [int(name) for name in os.listdir(f"/proc/{sys.argv[1]}/task")]
+for thread in threads:
+    if ptrace(SEIZE, thread, 0, 0) != 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+    ptrace(INTERRUPT, thread, 0, 0)
+    while " t " not in open(f"/proc/{thread}/stat").read():
+        time.sleep(0.01)
+print("held", flush=True)
+signal.pause()
+END
+python3 "$scratch/hold.py" "$observed" >"$scratch/held" 2>"$scratch/refused" &
+debugger=$!
+for ((i = 0; i < 6000; i++)); do
+    [[ -s $scratch/held || -s $scratch/refused ]] && break
+    sleep 0.01
+done
+if [[ -s $scratch/held ]]; then
+    for command in stat heap; do
+        refuse 126 "process $observed is stopped by a debugger" timeout 50 "$launcher" $command "$observed"
+    done
+    kill $debugger
+else
+    echo "a debugger is not tried: ptrace says $(<"$scratch/refused")"
+fi
+wait $debugger 2>/dev/null
+
 # Every tool says at once that a process is stopped, observed or not. `timeout` is shorter than the time that heap waits
 # for a map.
 start NOTHING=1
