@@ -174,19 +174,30 @@ const bool hak__profile_linked = true;
 static struct exit_file profile_file = {
     .name = &hak__settings.profile_file, .what = "profile", .kept = {-1, 0, 0}};
 
+static bool profile_is_wanted(void)
+{
+    return hak__settings.sample_bytes != UINT64_MAX || hak__settings.profile_file != NULL;
+}
+
 /* 102: after control/life.c has read the options. */
 __attribute__((constructor(102))) static void profile_begin(void)
 {
     uint64_t period = hak__settings.sample_bytes;
-    if (period != UINT64_MAX || hak__settings.profile_file != NULL) {
-        if (profile_start(period == UINT64_MAX ? 0 : (size_t)period, false) != 0) {
-            hak__diagnose_warn("the profile has no stacks, because the program does not use "
-                               "libgcc_s.so.1; add that to LD_PRELOAD, behind libhakmem.so",
-                               NULL);
-        }
+    if (profile_is_wanted()) {
+        (void)profile_start(period == UINT64_MAX ? 0 : (size_t)period, false);
     }
     if (hak__settings.profile_file != NULL) {
         hak__exit_file_open(&profile_file);
+    }
+}
+
+/* A static program's unwinder is ready only now. */
+__attribute__((constructor)) static void profile_find_stacks(void)
+{
+    if (profile_is_wanted() && !hak__stacks_start(false)) {
+        hak__diagnose_warn("the profile has no stacks, because the program does not use "
+                           "libgcc_s.so.1; add that to LD_PRELOAD, behind libhakmem.so",
+                           NULL);
     }
 }
 

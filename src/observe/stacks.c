@@ -19,9 +19,11 @@
 #pragma weak dlsym
 #pragma weak _Unwind_Backtrace
 #pragma weak _Unwind_GetIP
+#pragma weak _Unwind_FindEnclosingFunction
 
 typedef _Unwind_Reason_Code stack_backtrace(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Ptr stack_address(struct _Unwind_Context *);
+typedef void *stack_find_function(void *);
 
 static stack_backtrace *shared_backtrace; /* both written by hak__stacks_start alone */
 static stack_address *shared_address;
@@ -68,6 +70,19 @@ static uint32_t stack_walk(stack_backtrace *backtrace, uintptr_t *frames)
     return walk.depth;
 }
 
+/* Looks up a function of hakmem. NULL: the unwinder does not know it. A static program's unwinder
+ * allocates at its first look, and holds a mutex meanwhile: better here than below a throw of the
+ * program, where a sample would wait for that mutex. */
+static bool stack_unwinder_is_ready(stack_find_function *find)
+{
+    stack_is_walking = true;
+    atomic_fence_signal();
+    bool ready = find == NULL || find((char *)(uintptr_t)hak__stacks_start + 1) != NULL;
+    atomic_fence_signal();
+    stack_is_walking = false;
+    return ready;
+}
+
 bool hak__stacks_start(bool load)
 {
     if (atomic_load_acquire(&shared_backtrace) != NULL) {
@@ -75,6 +90,7 @@ bool hak__stacks_start(bool load)
     }
     stack_backtrace *backtrace = _Unwind_Backtrace;
     stack_address *address = _Unwind_GetIP;
+    stack_find_function *find = _Unwind_FindEnclosingFunction;
     if (backtrace == NULL || address == NULL) {
         if (dlopen == NULL || dlsym == NULL) { /* a static program without the unwinder */
             return false;
@@ -85,15 +101,12 @@ bool hak__stacks_start(bool load)
         }
         backtrace = (stack_backtrace *)(uintptr_t)dlsym(library, "_Unwind_Backtrace");
         address = (stack_address *)(uintptr_t)dlsym(library, "_Unwind_GetIP");
+        find = (stack_find_function *)(uintptr_t)dlsym(library, "_Unwind_FindEnclosingFunction");
     }
-    if (backtrace == NULL || address == NULL) {
+    if (backtrace == NULL || address == NULL || !stack_unwinder_is_ready(find)) {
         return false;
     }
     shared_address = address;
-    /* A static program's unwinder allocates once, and holds a mutex meanwhile: better here than
-     * below a throw of the program, where a sample would wait for that mutex. */
-    uintptr_t frames[STACK_DEPTH_MAX];
-    (void)stack_walk(backtrace, frames);
     /* release: pairs with the acquire in hak__stack_capture */
     atomic_store_release(&shared_backtrace, backtrace);
     return true;

@@ -56,7 +56,8 @@ struct stack {
     uintptr_t frames[]; /* return addresses, innermost first */
 };
 
-/* Looks for the unwinder. False: the program has none, and all stacks are empty. With `load` it
+/* Looks for the unwinder. False: the program has none, or a static program has not announced its
+ * code to it yet (its own constructors do), and all stacks are empty. With `load` it
  * opens libgcc_s if the program has not, so it must run where dlopen may: not inside malloc, and
  * not in a constructor. (hakmem's run first. A library that is opened then makes the loader
  * initialise the C library before its time, without the environment.) */

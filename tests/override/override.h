@@ -105,7 +105,7 @@ extern "C"
 extern
 #endif
     const char *
-    hak_version(void) __attribute__((weak)); /* only there when linked */
+    hak_version(void) __THROW __attribute__((weak)); /* only there when linked */
 
 enum served { SERVED_BY_OTHER, SERVED_BY_PRELOAD, SERVED_BY_LINK };
 

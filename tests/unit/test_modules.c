@@ -1,0 +1,79 @@
+/* test_modules.c: observe/modules: lines of /proc/self/maps, and the program's own. */
+#include "unit.h"
+
+#include "observe/modules.h"
+
+static const char maps[] =
+    "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/first program\n"
+    "00651000-00652000 r--p 00051000 08:02 173521      /usr/bin/first program (deleted)\n"
+    "00e03000-00e24000 rw-p 00000000 00:00 0           [heap]\n"
+    "35b1800000-35b1820000 r-xp 00000000 08:02 135522  /usr/lib64/ld-2.15.so\n"
+    "35b1a21000-35b1a22000 rw-p 00000000 00:00 0 \n"
+    "7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0\n"
+    "ffffffffff600000-ffffffffff601000 r-xp 00000000 00:00 0 [vsyscall]";
+
+static void require_place(uintptr_t address, const char *path, uint64_t offset)
+{
+    char text[sizeof maps];
+    memcpy(text, maps, sizeof maps);
+    struct modules modules = {text, sizeof text};
+    struct module_place place = {.offset = 0};
+    bool found = hak__modules_find(&modules, address, &place);
+    assert_int_equal(found, path != NULL);
+    if (path != NULL) {
+        assert_int_equal(place.path_length, strlen(path));
+        assert_memory_equal(place.path, path, place.path_length);
+        assert_int_equal(place.offset, offset);
+    }
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    require_place(0x400000, "/usr/bin/first program", 0x1000);
+    require_place(0x451fff, "/usr/bin/first program", 0x52fff);
+    require_place(0x651010, "/usr/bin/first program (deleted)", 0x51010);
+    require_place(0x35b1812345, "/usr/lib64/ld-2.15.so", 0x12345);
+    static const uintptr_t nowhere[] = {
+        0,          0x3fffff, 0x452000, 0xe03000, 0x35b1a21008, 0x7ffffffde000, 0xffffffffff600010,
+        UINTPTR_MAX};
+    for (size_t i = 0; i < COUNT_OF(nowhere); i++) {
+        require_place(nowhere[i], NULL, 0);
+    }
+}
+
+static void test_no_list(void **state)
+{
+    struct modules modules = {NULL, 0};
+    struct module_place place;
+    char empty[] = "";
+    (void)state;
+    assert_false(hak__modules_find(&modules, 0x1000, &place));
+    hak__modules_close(&modules);
+    modules.text = empty;
+    assert_false(hak__modules_find(&modules, 0x1000, &place));
+}
+
+static void test_own_list(void **state)
+{
+    struct modules modules;
+    struct module_place place;
+    (void)state;
+    hak__modules_open(&modules);
+    assert_non_null(modules.text);
+    assert_true(hak__modules_find(&modules, (uintptr_t)test_own_list, &place));
+    assert_true(place.path_length > 13);
+    assert_memory_equal(place.path + place.path_length - 13, "/test_modules", 13);
+    assert_false(hak__modules_find(&modules, (uintptr_t)modules.text, &place));
+    hak__modules_close(&modules);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_no_list),
+        cmocka_unit_test(test_own_list),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}
