@@ -107,7 +107,7 @@ class Choice:
         return table
 
 
-def draw(report, before, history, choice, paused, height):
+def draw(report, before, history, choice, paused, screen):
     """The screen as rich draws it."""
     from rich.console import Group
     from rich.table import Table
@@ -117,13 +117,17 @@ def draw(report, before, history, choice, paused, height):
     parts = [Text(line, no_wrap=True, overflow="ellipsis", style="bold" if number == 0 else "")
              for number, line in enumerate(lines)]
     shown = [choice.make(report, before), view.heaps_table(report), view.counters_table(report, before)]
-    room = max(height - len(lines) - 2 - 4 * len(shown), 3)
+    room = max(screen.height - len(lines) - 2 - 4 * len(shown), 3)
     for table, rows in zip(shown, (room - min(room // 2, len(shown[1].rows) + len(shown[2].rows)), room // 4, room // 4)):
         drawn = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
+        widths = [max(map(len, cells)) + 2 for cells in zip(table.columns, *table.rows)]
         for column in table.columns:
-            drawn.add_column(column, justify="left" if column == "site" else "right", no_wrap=True)
+            if column == "site":  # a name that is too long is cut, not the figures
+                drawn.add_column(column, no_wrap=True, max_width=max(screen.width - sum(widths[:-1]), 10))
+            else:
+                drawn.add_column(column, justify="right", no_wrap=True)
         for row in table.rows[: max(rows, 1)]:
-            drawn.add_row(*row)
+            drawn.add_row(*map(Text, row))  # in a plain string, rich takes [brackets] for markup
         if table.rows:
             parts += ["", drawn]
         elif table.title == NO_SITES:
@@ -142,7 +146,7 @@ def show_screen(reporter, delay):
     choice, paused, due = Choice(), False, time.monotonic() + delay
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(draw(report, before, history, choice, paused, console.size.height), refresh=True)
+            live.update(draw(report, before, history, choice, paused, console.size), refresh=True)
             key = keys.wait(due - time.monotonic() if not paused else 3600)
             if key in ("q", "Q", "\x1b"):
                 return

@@ -17,6 +17,10 @@ try:
     from hakmem_observe import pprof
 except ImportError:
     pprof = None
+try:
+    from rich.console import Console
+except ImportError:
+    Console = None
 
 
 def record(kind, name, address="", module="", offset="", **sums):
@@ -67,6 +71,25 @@ class Tables(unittest.TestCase):
         lines = list(view.plain(view.sites_table(make_report(RECORDS, 1.0), None, "u"), 1))
         self.assertEqual(len(lines), 3)  # title, heads, one row
         self.assertTrue(lines[1].endswith("  site") and lines[2].endswith("  parser"), lines)
+
+
+    @unittest.skipUnless(Console, "the Python package rich is not installed")
+    def test_screen(self):
+        """A name that is too long for the screen takes no room from the figures."""
+        made = make_report([RECORDS[0] | {"name": "n" * 200}, RECORDS[1] | {"kind": "named", "name": "get[abi:cxx11] [/b]"}], 1.0)
+        made.process = types.SimpleNamespace(pid=1, name="x", threads=1, rss=1)
+        made.figures |= {"hakmem": {"version": "0"}}
+        made.totals = dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
+                                     "heaps_count", "superslabs_count", "whales_count"), 0)
+        choice = top.Choice()
+        choice.press("s")
+        console = Console(width=100, height=40, file=io.StringIO())
+        console.print(top.draw(made, None, [], choice, False, console.size))
+        lines = console.file.getvalue().splitlines()
+        self.assertTrue(any(line.endswith("  get[abi:cxx11] [/b]") for line in lines), lines)
+        heads = next(line for line in lines if "allocated  mean life" in line)
+        self.assertTrue(heads.rstrip().endswith("site"), heads)
+        self.assertRegex(next(line for line in lines if "nnn" in line), r"^ *2\.9 KiB +75 % +3 +0 B +2\.9 KiB +n+…$")
 
 
 class Names(unittest.TestCase):
