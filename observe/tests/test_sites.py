@@ -86,7 +86,7 @@ class Tables(unittest.TestCase):
         console = Console(width=100, height=40, file=io.StringIO())
         console.print(top.draw(made, None, [], choice, False, console.size))
         lines = console.file.getvalue().splitlines()
-        self.assertTrue(any(line.endswith("  get[abi:cxx11] [/b]") for line in lines), lines)
+        self.assertTrue(any(line.rstrip().endswith("  get[abi:cxx11] [/b]") for line in lines), lines)
         heads = next(line for line in lines if "allocated  mean life" in line)
         self.assertTrue(heads.rstrip().endswith("site"), heads)
         self.assertRegex(next(line for line in lines if "nnn" in line), r"^ *2\.9 KiB +75 % +3 +0 B +2\.9 KiB +n+…$")
