@@ -41,7 +41,8 @@ struct hak_stats {
     size_t heaps_parked_count;   /* heaps without threads */
     size_t threads_count;        /* threads that have a cache */
     size_t superslabs_count;     /* of 2 MiB */
-    size_t whales_count;         /* huge allocations (above 2 MiB) in use */
+    size_t whales_count;         /* blocks in use that have a mapping of their own: above 2 MiB, and
+                                  * small ones with large alignments or from emergency memory */
     size_t bytes_free_in_slabs;  /* free objects in slabs, memory not carved, unused ends */
     size_t bytes_free_clean;     /* free slices without memory: untouched, or returned to the OS */
     size_t bytes_discarded;      /* free memory that the kernel would not unmap yet */

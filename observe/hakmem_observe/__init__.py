@@ -8,4 +8,6 @@ stat        one report
 top         reports on a screen or as text; view says what of them
 metrics     reports for Prometheus
 observe     attaches, and nothing else
+profile     call stacks; profile_data reads them, symbols names them, pprof and profile_page write them
+heap        the page of a heap map; heap_map reads one
 """

@@ -3,8 +3,8 @@ import os
 import subprocess
 import time
 
-from .observer import NotObserved, Observer
-from .processes import Refusal, STATUS_FAILED, look, require_rights
+from .observer import NotObserved, Observer, remove_stale_files
+from .processes import Refusal, STATUS_FAILED, look, require_rights, require_running
 
 WAIT_SECONDS = 5.0
 
@@ -39,8 +39,10 @@ def attach(process, verbose=False):
 
 def connect(pid, verbose=False, may_attach=True):
     """An Observer of the process, started if need be. Returns it and whether it was started now."""
+    remove_stale_files()
     process = look(pid)
     require_rights(process)
+    require_running(process)
     try:
         return Observer(process), False
     except NotObserved:

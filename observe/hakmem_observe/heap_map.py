@@ -4,6 +4,9 @@ import math
 import re
 from dataclasses import dataclass, field
 
+from .processes import Refusal
+from .sites import FIELDS as SITE, SiteNames, check_texts, named_sites
+
 VERSION = 1
 NUMBER_MAX = 1 << 63
 KINDS = ["free_clean", "free_dirty", "free_aged", "kept_spans", "spans", "slabs", "sampled"]
@@ -23,7 +26,7 @@ CLASS = dict.fromkeys(["class", "object_bytes", "slab_slices", "slab_objects", "
 WHALE = dict.fromkeys(["address", "bytes", "resident_bytes", "kept", "age_ms"], int)
 
 
-class MapError(Exception):
+class MapError(Refusal):
     """One sentence that says why a file is no heap map that this reader can show."""
 
 
@@ -75,6 +78,7 @@ class HeapMap:
     classes: list = field(default_factory=list)
     slices: dict = field(default_factory=dict)  # kind: count of slices
     resident: dict = field(default_factory=dict)  # kind: bytes
+    sites: list = field(default_factory=list)  # of sites.Site, the one that holds most first
 
     @property
     def header(self):
@@ -90,6 +94,16 @@ class HeapMap:
 
     def whales(self, kept):
         return [whale for whale in self.data["whales"] if bool(whale["kept"]) == kept]
+
+    def huge(self):
+        """Blocks in use above the size of a superslab."""
+        most = self.header["slice_bytes"] * self.header["superslab_slices"]
+        return [whale for whale in self.whales(False) if whale["bytes"] > most]
+
+    def small_mappings(self):
+        """Smaller blocks in use that have a mapping of their own: emergency memory, and alignments above a superslab."""
+        most = self.header["slice_bytes"] * self.header["superslab_slices"]
+        return [whale for whale in self.whales(False) if whale["bytes"] <= most]
 
     def parts(self):
         """Resident bytes of the heap by what they are: in the order of the bar, without overlap."""
@@ -225,7 +239,19 @@ def from_text(text, name):
     if list(heap_map.slices) != KINDS or len({c.index for c in heap_map.classes}) != len(heap_map.classes):
         fail(name, "is damaged: its sums are not those of a heap map")
     check_sums(name, heap_map)
+    heap_map.sites = read_sites(name, data)
     return heap_map
+
+
+def read_sites(name, data):
+    """The sites, with names; none if the process took no samples."""
+    if "sites" not in data:  # a hakmem without sites wrote the map
+        return []
+    check_list(name, data, "sites", SITE)
+    for i, record in enumerate(data["sites"]):
+        if not check_texts(record):
+            fail(name, f"is damaged: sites[{i}] is not a place of a program")
+    return named_sites(data["sites"], SiteNames(data["heap_map"]["process"]))
 
 
 def load(path):

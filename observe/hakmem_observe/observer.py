@@ -6,11 +6,12 @@ import glob
 import mmap
 import os
 import platform
+import signal
 import stat
 import struct
 import time
 
-from .processes import Ended, Refusal, STATUS_FAILED, is_alive, look, maps_file
+from .processes import Ended, Refusal, STATUS_FAILED, look, maps_file, require_running
 
 MAGIC, VERSION = b"hakmem\0O", 1
 PAGE_SIZE, REPLY_OFFSET, REQUEST_OFFSET, REQUEST_SIZE = 4096, 4096, 56, 960
@@ -18,6 +19,7 @@ REQUEST_WORD, REPLY_WORD = 24, 28
 HEAD = struct.Struct("=8sIIQIIQI")  # magic, version, process, start time, request, reply, reply size, status
 WORD = struct.Struct("=I")
 REPLY_MAX = 256 << 20
+TRACED_SECONDS = 1.0  # a process that a debugger has held for as long does not answer; strace holds it for moments
 FUTEX_WAIT, FUTEX_WAKE, EVERYBODY = 0, 1, 0x7FFFFFFF
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
 
@@ -36,6 +38,7 @@ class Observer:
     def __init__(self, process):
         self.process = process
         self.descriptor = None
+        self.traced_since = None  # a debugger has held the process at each look since then
         for path in candidates(process):
             if self._open(path):
                 return
@@ -69,7 +72,7 @@ class Observer:
             return False
         stale = pid != self.process.inner_pid or start not in (0, self.process.start)
         if stale or maps_file(self.process.pid, about.st_ino) is False:
-            remove_stale(path, about)
+            remove_stale(path, descriptor)
             return False
         if version != VERSION:
             raise Refusal(f"process {self.process.pid} runs on another version of hakmem than this tool")
@@ -84,6 +87,8 @@ class Observer:
         """The reply to a request, as bytes. Raises Ended, Refusal, or KeyError if the process does not know the
         request."""
         until = time.monotonic() + seconds
+        self.traced_since = None
+        self._check(until, "")
         self._lock(until)
         try:
             number = (self._word(REQUEST_WORD) + 1) & 0xFFFFFFFF
@@ -102,7 +107,7 @@ class Observer:
                 fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
-                self._check_time(until, "another tool has been asking it all the time")
+                self._check(until, "another tool has been asking it all the time")
                 time.sleep(0.002)
 
     def _word(self, offset):
@@ -113,20 +118,26 @@ class Observer:
 
     def _wait_for(self, number, until):
         while (now := self._word(REPLY_WORD)) != number:
-            self._check_time(until, "it does not answer")
+            self._check(until, "it does not answer")
             pause = Timespec(0, 50_000_000)
             self.futex(SYS_FUTEX, ctypes.c_void_p(self.address + REPLY_WORD), FUTEX_WAIT, now, ctypes.byref(pause),
                        None, 0)
 
-    def _check_time(self, until, why):
-        if os.fstat(self.descriptor).st_nlink == 0 or not is_alive(self.process):
-            raise Ended(self.process.pid)
-        if time.monotonic() < until:
-            return
-        state = look(self.process.pid).state
-        if state in "Tt":
-            why = "it is stopped" if state == "T" else "a debugger has stopped it"
-        raise Refusal(f"process {self.process.pid} gives no report: {why}", STATUS_FAILED)
+    def _check(self, until, why):
+        """Raises if the process cannot answer, or has not answered in time; `why` says what it was waited for."""
+        pid, now = self.process.pid, time.monotonic()
+        try:
+            process = look(pid)
+        except Refusal:
+            raise Ended(pid) from None
+        if os.fstat(self.descriptor).st_nlink == 0 or process.start != self.process.start:
+            raise Ended(pid)
+        require_running(process)
+        self.traced_since = (self.traced_since or now) if process.state == "t" else None
+        if self.traced_since and now - self.traced_since > TRACED_SECONDS:
+            raise Refusal(f"process {pid} is stopped by a debugger; let it go on first")
+        if now > until:
+            raise Refusal(f"process {pid} gives no report: {why}", STATUS_FAILED)
 
     def _reply(self, request):
         size, status = HEAD.unpack(os.pread(self.descriptor, HEAD.size, 0))[6:8]
@@ -167,18 +178,43 @@ def shares_root(pid):
         return True  # we may not look: only the plain path is left
 
 
-def remove_stale(path, about):
-    """Removes a file that a killed process has left, if it is ours and still the same file."""
+def is_open_elsewhere(descriptor):
+    """Whether any process but this one has the file open or mapped, also one in another container that /proc here does
+    not show. The kernel grants a write lease on a file only to the one who has it open alone."""
+    fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # for whoever opens it meanwhile; SIGIO would end this tool
     try:
-        now = os.lstat(path)
-        if (now.st_dev, now.st_ino) == (about.st_dev, about.st_ino) and os.geteuid() in (0, about.st_uid):
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError:
+        return True
+    return False
+
+
+def remove_stale(path, descriptor):
+    """Removes a file that a killed process has left, if it is ours, still the same file, and used by nobody."""
+    try:
+        about, now = os.fstat(descriptor), os.lstat(path)
+        is_ours = stat.S_ISREG(about.st_mode) and os.geteuid() in (0, about.st_uid)
+        if is_ours and os.path.samestat(about, now) and not is_open_elsewhere(descriptor):
             os.unlink(path)
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError:
         pass
 
 
+def remove_stale_files():
+    """Removes the files that this user's killed processes have left."""
+    for path in glob.glob(f"/dev/shm/hakmem.{os.geteuid()}.*"):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+        remove_stale(path, descriptor)
+        os.close(descriptor)
+
+
 def observed():
     """The observed processes that this user may ask, in the order of their numbers. Removes stale files."""
+    remove_stale_files()
     user = "*" if os.geteuid() == 0 else str(os.geteuid())
     found = {}
     for path in glob.glob(f"/dev/shm/hakmem.{user}.*"):
@@ -188,10 +224,6 @@ def observed():
         try:
             process = look(int(number))
         except Refusal:
-            try:
-                remove_stale(path, os.lstat(path))
-            except OSError:
-                pass
             continue
         try:
             Observer(process).close()

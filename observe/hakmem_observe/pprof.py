@@ -85,7 +85,8 @@ class Builder:
 
 
 def write_pprof(profiles, file):
-    """Writes all profiles as one; with several processes each sample has a label `process`."""
+    """Writes all profiles as one. A sample has a label `site` if the program named one, and a label `process` if there
+    are several processes."""
     builder = Builder()
     for kind, unit, _ in VALUES:
         builder.profile.sample_type.add(type=builder.string(kind), unit=builder.string(unit))
@@ -95,8 +96,10 @@ def write_pprof(profiles, file):
     for profile in profiles:
         builder.profile.period = profile.period
         for stack in profile.stacks:
-            sample = builder.profile.sample.add(location_id=[builder.location(frame) for frame in stack.frames],
+            sample = builder.profile.sample.add(location_id=[builder.location(frame) for frame in stack.shown_frames()],
                                                 value=[stack.sums[name] for _, _, name in VALUES])
+            if stack.site_name:
+                sample.label.add(key=builder.string("site"), str=builder.string(stack.site_name))
             if len(profiles) > 1:
                 sample.label.add(key=builder.string("process"), num=profile.pid)
     with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:

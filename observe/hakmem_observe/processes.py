@@ -2,6 +2,7 @@
 import os
 from dataclasses import dataclass
 
+# Exit statuses of all these tools: docs/observability/README.md.
 STATUS_USAGE, STATUS_FAILED, STATUS_CANNOT, STATUS_NO_PROCESS = 2, 125, 126, 127
 
 
@@ -70,13 +71,6 @@ def look(pid):
     )
 
 
-def is_alive(process):
-    try:
-        return look(process.pid).start == process.start
-    except Refusal:
-        return False
-
-
 def maps_file(pid, inode):
     """Whether the process maps a file of this inode number; None: the kernel does not tell us."""
     try:
@@ -86,6 +80,13 @@ def maps_file(pid, inode):
         return False
     except OSError:
         return None
+
+
+def require_running(process):
+    """A process that is stopped (SIGSTOP, Ctrl-Z) answers nobody. A debugger's stop may be over in a moment, so the
+    caller judges that one."""
+    if process.state == "T":
+        raise Refusal(f"process {process.pid} is stopped; let it go on first (kill -CONT {process.pid})")
 
 
 def require_rights(process):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from .attach import connect
 from .processes import Refusal, STATUS_USAGE, parse_pid
-from .profile_data import parse_profiles, read_profiles
+from .profile_data import SITE_MODULE, parse_profiles, read_profiles
+from .sites import own_frame
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
 
@@ -21,8 +22,6 @@ MEASURES = {
     "allocated": ("allocated_bytes", "allocated_count", "allocated in all"),
 }
 SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
-# Not a site: the C++ library's own functions, and wrappers of malloc such as xmalloc and zrealloc_usable.
-LIBRARY = re.compile(r"^(\w*(m|re|c)alloc\w*$|std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
 
 
 def add_arguments(parser):
@@ -67,18 +66,11 @@ def in_words(count):
         count /= 1024
 
 
-def is_of_library(frame):
-    return bool(LIBRARY.match(frame.function)) or frame.file.startswith("/usr/include/")
-
-
-def site_of(stack):
-    """The innermost frame that is the program's own; of a stack without names the innermost one."""
-    named = [frame for frame in stack.frames if frame.function and not is_of_library(frame)]
-    return named[0] if named else stack.site()
-
-
 class Site:
-    def __init__(self, frame):
+    """Stacks whose innermost frame of the program is the same, under the same name of the program's (hakmem/site.h)."""
+
+    def __init__(self, name, frame):
+        self.name = name  # "" if the program gave none
         self.frame = frame
         self.stacks = []
         self.history = []
@@ -91,7 +83,8 @@ class Site:
         return sum(stack.sums[name] for stack in self.stacks)
 
     def label(self):
-        return f"{self.frame.label()} ({self.frame.place()})" if self.frame else "unknown (no stack)"
+        place = f"{self.frame.label()} ({self.frame.place()})" if self.frame else "unknown (no stack)"
+        return f"[{self.name}] {place}" if self.name else place
 
     def only_grows(self):
         """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
@@ -106,9 +99,9 @@ class Site:
 def sites_of(profile, measure):
     sites = {}
     for stack in profile.stacks:
-        frame = site_of(stack)
-        key = (frame.label(), frame.place()) if frame else None
-        sites.setdefault(key, Site(frame)).add(stack)
+        frame = own_frame(stack.frames)
+        key = (stack.site_name, frame.label(), frame.place()) if frame else (stack.site_name,)
+        sites.setdefault(key, Site(stack.site_name, frame)).add(stack)
     ranked = sorted(sites.values(), key=lambda site: -site.total(measure))
     return [site for site in ranked if site.total(measure) > 0]
 
@@ -120,8 +113,9 @@ def print_site(site, measure, count, total, whole_stacks):
     if whole_stacks:
         for stack in sorted(site.stacks, key=lambda stack: -stack.sums[measure])[:3]:
             print(f"{'':22}{in_words(stack.sums[measure])} by")
-            for frame in stack.frames:
-                print(f"{'':24}{frame.label()} ({frame.place()})")
+            for frame in stack.shown_frames():
+                place = f" ({frame.place()})" if frame.module != SITE_MODULE else ""
+                print(f"{'':24}{frame.label()}{place}")
 
 
 def print_table(profile, arguments):
@@ -169,7 +163,7 @@ def write_folded(profiles, path, measure):
             for stack in profile.stacks:
                 size = stack.sums[measure]
                 if size > 0:
-                    frames = [frame.label().replace(";", ":") for frame in reversed(stack.frames)] or ["unknown"]
+                    frames = [frame.label().replace(";", ":") for frame in reversed(stack.shown_frames())] or ["unknown"]
                     file.write(f"{';'.join(frames)} {size}\n")
 
 

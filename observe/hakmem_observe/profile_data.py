@@ -5,11 +5,13 @@ import re
 from dataclasses import dataclass
 
 from .processes import Refusal
-from .symbols import Symbols
+from .symbols import Frame, Symbols
 
 VERSION = 1
 SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
+
+SITE_MODULE = "[site]"  # stands for the file of a frame that is the name of a site
 
 ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|posix_memalign|aligned_alloc|p?valloc|"
                        r"(void\* )?operator new(\[\])?\(.*|_Unwind_Backtrace|sample_take|stack_step|_Zna?w?\w*)"
@@ -25,9 +27,15 @@ class Stack:
     frames: tuple  # of symbols.Frame, innermost first, without those of the allocator
     sums: dict  # by the names of SUMS
     history: list  # live bytes at the moments of the profile's history_ago_ms
+    site_name: str = ""  # that the program gave (hakmem/site.h); "" if none
 
-    def site(self):
-        return self.frames[0] if self.frames else None
+    def shown_frames(self):
+        """With a frame for the site's name, which is innermost: flame graphs show it as the tip."""
+        return (site_frame(self.site_name), *self.frames) if self.site_name else self.frames
+
+
+def site_frame(name):
+    return Frame(f"[{name}]", "", 0, SITE_MODULE, 0)
 
 
 @dataclass
@@ -52,6 +60,7 @@ def parse_document(line, path):
             raise Refusal(f"'{path}' is a profile of version {head['version']}; this hakmem reads version {VERSION}")
         for stack in stacks:
             stack["history"] = numbers(stack["history_bytes"])
+            stack["site"] = str(stack.get("site", ""))
             stack["addresses"] = [int(word, 16) for word in stack["frames"].split()]
             if not all(isinstance(stack[name], int) for name in SUMS):
                 raise ValueError
@@ -77,8 +86,8 @@ def name_stacks(head, stacks, mappings):
         frames = [frame for address in stack["addresses"] for frame in symbols.frames[address]]
         while frames and is_of_allocator(frames[0]):
             del frames[0]
-        key = tuple(frames)
-        merged = named.setdefault(key, Stack(key, dict.fromkeys(SUMS, 0), [0] * len(stack["history"])))
+        key = (stack["site"], *frames)
+        merged = named.setdefault(key, Stack(tuple(frames), dict.fromkeys(SUMS, 0), [0] * len(stack["history"]), stack["site"]))
         for name in SUMS:
             merged.sums[name] += stack[name]
         merged.history = [a + b for a, b in zip(merged.history, stack["history"])]

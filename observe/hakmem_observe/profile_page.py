@@ -97,7 +97,7 @@ def paths_of(profile, tables):
     outermost = STARTS | {stack.frames[-1].function for stack in profile.stacks if 0 < len(stack.frames) < CUT_DEPTH}
     paths = []
     for stack in profile.stacks:
-        path = tuple(map(tables.frame, reversed(stack.frames)))
+        path = tuple(map(tables.frame, reversed(stack.shown_frames())))
         if not path:
             path = (tables.no_frame(NO_STACK),)
         elif len(path) >= CUT_DEPTH and stack.frames[-1].function not in outermost:
@@ -181,6 +181,12 @@ def place_text(frame):
 
 
 def site_name(site):
+    """The cell of the site: the program's own name for it stands above the function."""
+    if site.name:
+        name = plain(f"[{site.name}]")
+        place = plain(f"{site.frame.label()} ({place_text(site.frame)[0]})" if site.frame else NO_STACK)
+        return (f'<td class="name" data-value="{escape(name)}"><button type="button" class="pick" data-name="{escape(name)}" '
+                f'title="{escape(name)}">{escape(name)}</button><small title="{escape(place)}">{escape(place)}</small></td>')
     if site.frame is None:
         return f'<td class="name">{NO_STACK}</td>'
     short, full = place_text(site.frame)
@@ -220,7 +226,8 @@ def sites_table(profile, totals):
     shown += [site for site in by_allocated[:SITES_ALLOCATED_MAX] if (site.label(), site.frame) not in names]
     if not shown:
         return ""
-    heads = [("site", "Function and place in the source that allocates. Frames of the C++ library are left out."),
+    heads = [("site", "Function and place in the source that allocates. Frames of the C++ library are left out. A name in brackets "
+                      "is one that the program gave (hakmem/site.h)."),
              ("in use", "Bytes in blocks that are not freed, and their share of all bytes in use."),
              ("blocks", "Blocks that are not freed."), ("mean size", "Of the blocks in use."),
              ("mean age", "Of the blocks in use.")]

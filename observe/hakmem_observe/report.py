@@ -4,7 +4,7 @@ import os
 import time
 
 from .processes import Ended, Refusal, look
-
+from .sites import SiteNames, parse_sites
 
 
 class Report:
@@ -20,6 +20,7 @@ class Report:
         self.classes = figures.get("classes", [])
         self.heaps = figures.get("heaps", [])
         self.threads = figures.get("threads", [])
+        self.sites = parse_sites(figures.get("sites", []))
 
 
 def take(observer):
@@ -33,6 +34,20 @@ def take(observer):
     if process.start != started:
         raise Ended(observer.process.pid)
     return Report(process, figures)
+
+
+class Reporter:
+    """Takes reports of a process, and names their sites."""
+
+    def __init__(self, observer):
+        self.observer = observer
+        self.names = SiteNames(observer.process.pid)
+
+    def take(self):
+        report = take(self.observer)
+        self.names.resolve(report.sites)
+        self.names.apply(report.sites)
+        return report
 
 
 def rate(now, before, group, key):
@@ -67,6 +82,14 @@ def count(number):
             return f"{number:.0f}" if unit == "" else f"{number:.1f}{unit}"
         number /= 1000
     return f"{number:.1f}G"
+
+
+def duration(ms):
+    """1500 as '1.5 s'."""
+    for below, one, unit in ((1000, 1, "ms"), (60_000, 1000, "s"), (3_600_000, 60_000, "min"), (86_400_000, 3_600_000, "h")):
+        if ms < below:
+            return f"{ms / one:.0f} ms" if unit == "ms" else f"{ms / one:.1f} {unit}"
+    return f"{ms / 86_400_000:.1f} days"
 
 
 def is_terminal(stream):

@@ -1,8 +1,12 @@
 """./hakmem stat: one report of a living process."""
 import sys
 
+from . import view
 from .attach import connect
 from .processes import parse_pid
+from .report import Reporter
+
+SITES_SHOWN = 10
 
 
 def add_arguments(parser):
@@ -16,3 +20,8 @@ def run(arguments):
     name = "json" if arguments.json else "full" if arguments.full else "summary"
     sys.stdout.buffer.write(observer.ask(name))
     sys.stdout.flush()
+    if name == "summary":
+        table = view.sites_table(Reporter(observer).take(), None, "u")
+        table.drop("each second")
+        if table.rows:
+            print("\n" + "\n".join(view.plain(table, SITES_SHOWN)))

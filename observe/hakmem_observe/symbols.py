@@ -156,6 +156,21 @@ class GeneratedCode:
         return ""
 
 
+def frames_in_module(path, file_offsets):
+    """{key: [Frame, ...], innermost first} of {key: offset in the file}."""
+    segments = load_segments(path)
+    where = {key: module_address(segments, offset) for key, offset in file_offsets.items()}
+    lines = lines_of_module(path, sorted(set(where.values())))
+    table, found = None, {}
+    for key, offset in where.items():
+        places = lines.get(offset) or [("", "", 0)]
+        if not places[-1][1]:  # without debug information addr2line takes the nearest name before the address
+            table = table or FunctionTable(path)
+            places = [(table.name(offset), "", 0)]
+        found[key] = [Frame(function, file, line, path, offset) for function, file, line in places]
+    return found
+
+
 class Symbols:
     """Frames of the return addresses of one process."""
 
@@ -186,14 +201,5 @@ class Symbols:
             self.resolve_module(path, pairs)
 
     def resolve_module(self, path, pairs):
-        segments = load_segments(path)
-        where = {address: module_address(segments, address - 1 - mapping.start + mapping.offset)
-                 for address, mapping in pairs}
-        lines = lines_of_module(path, sorted(set(where.values())))
-        table = None
-        for address, offset in where.items():
-            places = lines.get(offset) or [("", "", 0)]
-            if not places[-1][1]:  # without debug information addr2line takes the nearest name before the address
-                table = table or FunctionTable(path)
-                places = [(table.name(offset), "", 0)]
-            self.frames[address] = [Frame(function, file, line, path, offset) for function, file, line in places]
+        offsets = {address: address - 1 - mapping.start + mapping.offset for address, mapping in pairs}
+        self.frames.update(frames_in_module(path, offsets))

@@ -8,10 +8,14 @@ from . import view
 from .attach import connect
 from .observer import observed
 from .processes import Ended, Refusal, STATUS_USAGE, parse_pid
-from .report import is_terminal, size, take
+from .report import Reporter, is_terminal, size
 
 ROWS_PLAIN = 15
-HELP = "q quit  p pause  sort classes: h held  u in use  w free  c class"
+HELP = {  # below the table of classes, or of sites
+    "classes": "q quit  p pause  s sites  sort classes: h held  u in use  w free  c class",
+    "sites": "q quit  p pause  s classes  sort sites: u in use  g growth  w rounding  a allocated",
+}
+NO_SITES = "no site was sampled: start the process with HAKMEM_SAMPLE_BYTES=512k, or run ./hakmem profile PID"
 
 
 def add_arguments(parser):
@@ -19,7 +23,7 @@ def add_arguments(parser):
     parser.add_argument("--once", action="store_true", help="print one report as plain text")
     parser.add_argument("--batch", metavar="N", type=int, help="print N reports as plain text")
     parser.add_argument("--delay", metavar="SECONDS", type=float, default=1.0, help="from one report to the next (1)")
-    parser.epilog = "Keys: " + HELP
+    parser.epilog = f"Keys with size classes: {HELP['classes']}. Keys with sites: {HELP['sites']}."
 
 
 def list_processes():
@@ -45,15 +49,15 @@ def choose():
     return parse_pid(answer) if answer else None
 
 
-def print_reports(observer, times, delay):
+def print_reports(reporter, times, delay):
     before, history = None, deque(maxlen=view.HISTORY)
     for turn in range(times):
         if turn:
             time.sleep(delay)
-        report = take(observer)
+        report = reporter.take()
         history.append(report)
         lines = view.summary(report, before, [] if times == 1 else history)
-        for table in view.tables(report, before, "h"):
+        for table in view.tables(report, before):
             if table.rows:
                 lines += ["", *view.plain(table, ROWS_PLAIN)]
         print("\n".join(lines), end="\n\n" if turn + 1 < times else "\n", flush=True)
@@ -81,7 +85,29 @@ class Keys:
         return (sys.stdin.read(1) or "q") if ready else ""
 
 
-def draw(report, before, history, sort, paused, height):
+class Choice:
+    """What the user has chosen to see: classes or sites, and their orders."""
+
+    def __init__(self):
+        self.table = "classes"
+        self.sorts = {"classes": "h", "sites": "u"}
+
+    def press(self, key):
+        if key == "s":
+            self.table = "sites" if self.table == "classes" else "classes"
+        elif key in (view.SORTS if self.table == "classes" else view.SITE_SORTS):
+            self.sorts[self.table] = key
+
+    def make(self, report, before):
+        """The table that has most of the screen."""
+        make = view.classes_table if self.table == "classes" else view.sites_table
+        table = make(report, before, self.sorts[self.table])
+        if self.table == "sites" and not table.rows:
+            table.title = NO_SITES
+        return table
+
+
+def draw(report, before, history, choice, paused, screen):
     """The screen as rich draws it."""
     from rich.console import Group
     from rich.table import Table
@@ -90,40 +116,45 @@ def draw(report, before, history, sort, paused, height):
     lines = view.summary(report, before, history)
     parts = [Text(line, no_wrap=True, overflow="ellipsis", style="bold" if number == 0 else "")
              for number, line in enumerate(lines)]
-    shown = view.tables(report, before, sort)
-    room = max(height - len(lines) - 2 - 4 * len(shown), 3)
+    shown = [choice.make(report, before), view.heaps_table(report), view.counters_table(report, before)]
+    room = max(screen.height - len(lines) - 2 - 4 * len(shown), 3)
     for table, rows in zip(shown, (room - min(room // 2, len(shown[1].rows) + len(shown[2].rows)), room // 4, room // 4)):
         drawn = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
+        widths = [max(map(len, cells)) + 2 for cells in zip(table.columns, *table.rows)]
         for column in table.columns:
-            drawn.add_column(column, justify="right", no_wrap=True)
+            if column == "site":  # a name that is too long is cut, not the figures
+                drawn.add_column(column, no_wrap=True, max_width=max(screen.width - sum(widths[:-1]), 10))
+            else:
+                drawn.add_column(column, justify="right", no_wrap=True)
         for row in table.rows[: max(rows, 1)]:
-            drawn.add_row(*row)
+            drawn.add_row(*map(Text, row))  # in a plain string, rich takes [brackets] for markup
         if table.rows:
             parts += ["", drawn]
-    parts.append(Text(("paused   " if paused else "") + HELP, style="reverse" if paused else "dim"))
+        elif table.title == NO_SITES:
+            parts += ["", Text(NO_SITES)]
+    parts.append(Text(("paused   " if paused else "") + HELP[choice.table], style="reverse" if paused else "dim"))
     return Group(*parts)
 
 
-def show_screen(observer, delay):
+def show_screen(reporter, delay):
     from rich.console import Console
     from rich.live import Live
 
     console = Console()
-    before, report, history = None, take(observer), deque(maxlen=view.HISTORY)
+    before, report, history = None, reporter.take(), deque(maxlen=view.HISTORY)
     history.append(report)
-    sort, paused, due = "h", False, time.monotonic() + delay
+    choice, paused, due = Choice(), False, time.monotonic() + delay
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(draw(report, before, history, sort, paused, console.size.height), refresh=True)
+            live.update(draw(report, before, history, choice, paused, console.size), refresh=True)
             key = keys.wait(due - time.monotonic() if not paused else 3600)
             if key in ("q", "Q", "\x1b"):
                 return
-            if key in view.SORTS:
-                sort = key
+            choice.press(key)
             if key in ("p", " "):
                 paused = not paused
             if not paused and time.monotonic() >= due:
-                before, report = report, take(observer)
+                before, report = report, reporter.take()
                 history.append(report)
                 due = time.monotonic() + delay
 
@@ -140,11 +171,11 @@ def run(arguments):
     pid = parse_pid(arguments.pid) if arguments.pid is not None else choose()
     if pid is None:
         return None
-    observer, _ = connect(pid)
+    reporter = Reporter(connect(pid)[0])
     try:
         if is_plain:
-            print_reports(observer, 1 if arguments.once else arguments.batch or 1_000_000, arguments.delay)
+            print_reports(reporter, 1 if arguments.once else arguments.batch or 1_000_000, arguments.delay)
         else:
-            show_screen(observer, arguments.delay)
+            show_screen(reporter, arguments.delay)
     except Ended as ended:
         print(f"hakmem: {ended}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""What `top` shows of a report: lines and tables, without a word of how they are drawn."""
+"""What `top` and `stat` show of a report: lines and tables, without a word of how they are drawn."""
 from dataclasses import dataclass, field
 
-from .report import count, fastest, rate, size
+from .report import count, duration, fastest, rate, size
 
 BARS = " ▁▂▃▄▅▆▇█"
 HISTORY = 60  # reports that a sparkline shows
@@ -13,6 +13,13 @@ SORTS = {
     "w": ("free", lambda row: row["slab_bytes"] - row["in_use"] * row["object_bytes"]),
     "c": ("class", lambda row: -row["object_bytes"]),
 }
+# By key: what the sites are sorted by; `growth` is the change of their live bytes since the report before.
+SITE_SORTS = {
+    "u": ("in use", lambda site, growth: -site.live_bytes),
+    "g": ("growth", lambda site, growth: -growth),
+    "w": ("rounding", lambda site, growth: -site.rounding),
+    "a": ("allocated", lambda site, growth: -site.allocated_bytes),
+}
 
 
 @dataclass
@@ -20,6 +27,11 @@ class Table:
     title: str
     columns: list
     rows: list = field(default_factory=list)
+
+    def drop(self, column):
+        at = self.columns.index(column)
+        for row in [self.columns, *self.rows]:
+            del row[at]
 
 
 def sparkline(values):
@@ -36,6 +48,7 @@ def summary(report, before, history):
     """Some lines on the whole process."""
     totals, process = report.totals, report.process
     resident = report.figures.get("summary", {}).get("in_use_bytes", 0)
+    small = report.figures.get("tiers", {}).get("whales_small_count", 0)
     lines = [
         f"process {process.pid} ({process.name}), {process.threads} threads, hakmem {report.figures['hakmem']['version']}",
         f"resident {size(process.rss):>10}   in use {size(totals['bytes_in_use']):>10} "
@@ -43,7 +56,8 @@ def summary(report, before, history):
         f"({share(resident, process.rss).strip()} of RSS)",
         f"cached   {size(totals['bytes_cached']):>10}   dirty  {size(totals['bytes_free_dirty']):>10}   "
         f"mapped {size(totals['bytes_mapped'])}   heaps {totals['heaps_count']}   "
-        f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count']}",
+        f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count'] - small}"
+        + (f"   small mappings {small}" if small else ""),
     ]
     if before is not None:
         lines.append("each second: " + "   ".join(
@@ -72,6 +86,25 @@ def classes_table(report, before, sort):
     return table
 
 
+def sites_table(report, before, sort):
+    """The sites that were sampled; no rows if none was."""
+    name, key = SITE_SORTS[sort]
+    table = Table(f"sites, by {name}, estimated from {count(sum(site.samples for site in report.sites))} samples",
+                  ["in use", "share", "blocks", "rounding", "allocated", "mean life", "each second", "site"])
+    whole = sum(site.live_bytes for site in report.sites)
+    earlier = {site.key: site.live_bytes for site in before.sites} if before else {}
+
+    def growth(site):
+        return site.live_bytes - earlier.get(site.key, 0) if before else 0
+
+    for site in sorted(report.sites, key=lambda site: key(site, growth(site))):
+        each_second = f"{size(growth(site) / (report.at - before.at))}" if before else ""
+        life = duration(site.lifetime_ms) if site.freed_count else ""
+        table.rows.append([size(site.live_bytes), share(site.live_bytes, whole), count(site.live_count), size(site.rounding),
+                           size(site.allocated_bytes), life, each_second, site.title()])
+    return table
+
+
 def heaps_table(report):
     table = Table("heaps", ["heap", "threads", "kept spans", "cached by threads", "slow mallocs", "remote frees"])
     for heap in report.heaps:
@@ -93,8 +126,9 @@ def counters_table(report, before):
     return table
 
 
-def tables(report, before, sort):
-    return [classes_table(report, before, sort), heaps_table(report), counters_table(report, before)]
+def tables(report, before):
+    """All tables, for a reader without keys."""
+    return [classes_table(report, before, "h"), sites_table(report, before, "u"), heaps_table(report), counters_table(report, before)]
 
 
 def plain(table, most):
@@ -103,4 +137,9 @@ def plain(table, most):
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     yield table.title
     for row in rows:
-        yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths))
+        yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths)) + "  " + last_cell(table, row[-1], widths[-1])
+
+
+def last_cell(table, text, width):
+    """Names stand on the left of their column, numbers on the right."""
+    return text if table.columns[-1] == "site" else text.rjust(width)

@@ -12,17 +12,16 @@ import re
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
 import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import heap, heap_map  # noqa: E402
+from hakmem_observe import __main__ as commands, heap, heap_map, processes, sites  # noqa: E402
 
 
 def small_map():
-    """Two superslabs: slabs of two classes and heaps, two spans, kept and free slices; three whales."""
+    """Two superslabs: slabs of two classes and heaps, two spans, kept, free and sampled slices; three whales."""
     return {
         "heap_map": {"version": 1, "hakmem": "0.1.0", "process": 77, "program": "/bin/<b>\"prog\"&</script>", "time": 1700000000,
                      "page_bytes": 4096, "slice_bytes": 32768, "superslab_slices": 64, "base": 0x200000000000},
@@ -30,17 +29,17 @@ def small_map():
                    "bytes_free_dirty": 15 * 32768, "objects_in_use": 1053, "heaps": 2, "heaps_parked": 1, "threads": 1,
                    "superslabs": 2, "whales": 2},
         "superslabs": [
-            {"index": 0, "claimed": 64, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3c30",
-             "resident": "8" * 7 + "8" * 10 + "44" + "1" * 12 + "000" + "0" * 30},
+            {"index": 0, "claimed": 64, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3p2p1c27",
+             "resident": "8" * 7 + "8" * 10 + "44" + "1" * 12 + "000" + "111" + "0" * 27},
             {"index": 5, "claimed": 64, "pages": "huge", "slices": "s64", "resident": "8"},
         ],
-        "slices": [{"kind": "free_clean", "count": 30, "resident_bytes": 0},
+        "slices": [{"kind": "free_clean", "count": 27, "resident_bytes": 0},
                    {"kind": "free_dirty", "count": 12, "resident_bytes": 12 * 4096},
                    {"kind": "free_aged", "count": 3, "resident_bytes": 0},
                    {"kind": "kept_spans", "count": 2, "resident_bytes": 32768},
                    {"kind": "spans", "count": 74, "resident_bytes": 74 * 32768},
                    {"kind": "slabs", "count": 7, "resident_bytes": 7 * 32768},
-                   {"kind": "sampled", "count": 0, "resident_bytes": 0}],
+                   {"kind": "sampled", "count": 3, "resident_bytes": 3 * 4096}],
         "spans": 2,
         "classes": [
             {"class": 4, "object_bytes": 64, "slab_slices": 1, "slab_objects": 512, "slabs": 3, "in_use": 1043, "cached": 81,
@@ -51,17 +50,31 @@ def small_map():
             {"address": 0x300000000000, "bytes": 5 << 20, "resident_bytes": 3 << 20, "kept": 0, "age_ms": 0},
             {"address": 0x300000800000, "bytes": 6 << 20, "resident_bytes": 6 << 20, "kept": 0, "age_ms": 0},
             {"address": 0x300001000000, "bytes": 4 << 20, "resident_bytes": 1 << 20, "kept": 1, "age_ms": 250}],
+        "sites": [site_record("named", "parser <nodes>", live_bytes=6000, live_count=60, live_usable_bytes=7500),
+                  site_record("address", "", address="0x7000000000f0", module="/nonexistent/prog", offset="0x10f0", live_bytes=90000,
+                              live_count=3, live_usable_bytes=90500, freed_count=2, lifetime_ms=1500, remote_permille=500),
+                  site_record("number", "site 0x1234"), site_record("other", ""),
+                  site_record("address", "", address="0x123456")],
     }
+
+
+def site_record(kind, name, address="", module="", offset="", **sums):
+    """A site as heap maps and reports have it."""
+    return {"kind": kind, "name": name, "address": address, "module": module, "offset": offset} | dict.fromkeys(sites.NUMBERS, 4) | sums
 
 
 def later_map():
     """The same process later: a span was freed, one slab filled up, and a superslab is new."""
     data = small_map()
     data["heap_map"]["time"] += 60
-    data["superslabs"][0]["slices"] = "h1z4u512x3h2z78u3f5x2d10k2d12a3c30"
+    data["superslabs"][0]["slices"] = "h1z4u512x3h2z78u3f5x2d10k2d12a3p2p1c27"
     data["superslabs"].append({"index": 6, "claimed": 16, "pages": "small", "slices": "c16", "resident": "0"})
     data["classes"][0].update(in_use=1455, free=0, not_carved=0)
     data["spans"] = 1
+    data["sites"][0].update(live_bytes=16000, live_count=160, live_usable_bytes=20000)
+    # The same place in another run: the address differs. A site is new.
+    data["sites"][1].update(address="0x7100000000f0", live_bytes=50000, live_count=2, live_usable_bytes=50300)
+    data["sites"].append(site_record("named", "cache", live_bytes=1024, live_count=1, live_usable_bytes=1024))
     data["slices"][0]["count"] += 16
     data["slices"][1] = {"kind": "free_dirty", "count": 22, "resident_bytes": 10 * 32768 + 12 * 4096}
     data["slices"][4] = {"kind": "spans", "count": 64, "resident_bytes": 64 * 32768}
@@ -78,7 +91,7 @@ class Maps(unittest.TestCase):
         self.assertEqual([c.index for c in said.classes], [4, 78])
         parts = said.parts()
         # Slabs of 64 bytes: all in use; of 3,328: six objects. Spans and whales are in use wholly.
-        self.assertEqual(parts["in_use"], 1043 * 64 + 6 * 3328 + 74 * 32768 + (9 << 20))
+        self.assertEqual(parts["in_use"], 1043 * 64 + 6 * 3328 + 74 * 32768 + 3 * 4096 + (9 << 20))
         self.assertEqual(parts["cached"], 81 * 64)
         self.assertEqual(parts["kept"], 32768 + (1 << 20))
         self.assertEqual(parts["slices"], 12 * 4096)
@@ -121,7 +134,7 @@ class Maps(unittest.TestCase):
 
         for path in list(places(small_map())):
             for wrong in [None, True, -1, 1.5, [], {}, 1 << 64]:
-                if (path, wrong) == (("whales",), []):
+                if (path, wrong) in ((("whales",), []), (("sites",), [])):
                     continue  # a heap may have none
                 data = copy.deepcopy(small_map())
                 place = data
@@ -147,6 +160,20 @@ class Maps(unittest.TestCase):
             inner[place[-1]] = value
             with self.subTest(place=place, value=value):
                 self.refused(json.dumps(data), "is damaged")
+
+    def test_sites(self):
+        said = read(small_map())
+        self.assertEqual([(site.label(), site.live_bytes, site.rounding) for site in said.sites[:2]],
+                         [("prog+0x10f0", 90000, 500), ("parser <nodes>", 6000, 1500)])
+        self.assertEqual(sorted(site.label() for site in said.sites[2:]), ["0x123456", "other", "site 0x1234"])
+        data = small_map()
+        del data["sites"]  # as a hakmem without sites writes it
+        self.assertEqual(read(data).sites, [])
+        for key, value in [("kind", "x"), ("address", "0xg"), ("address", "12"), ("offset", "-1"), ("offset", "0x" + "1" * 17)]:
+            data = small_map()
+            data["sites"][1][key] = value
+            with self.subTest(key=key, value=value):
+                self.refused(json.dumps(data), "is damaged: sites.1. is not a place of a program")
 
     def test_sizes(self):
         for size, text in [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (200 << 10, "200 KiB"), (5 << 30, "5.0 GiB"),
@@ -193,6 +220,42 @@ class Pages(unittest.TestCase):
         other["heap_map"]["process"] = 78
         self.assertIn("of different processes", heap.render([read(small_map()), read(other)]))
 
+    def test_small_mappings(self):
+        data = small_map()
+        self.assertNotIn("small mapping", heap.render([read(data)]))
+        data["whales"].append({"address": 0x300002000000, "bytes": 4096, "resident_bytes": 4096, "kept": 0, "age_ms": 0})
+        said = read(data)
+        self.assertEqual([len(said.huge()), len(said.small_mappings())], [2, 1])
+        page = heap.render([said])
+        self.assertIn("<small>huge blocks in use</small><b>2</b><small>11.0 MiB above", page)
+        self.assertIn("in use, small mapping", page)
+        self.assertIn("1 small mapping of 4.0 KiB in all", page)
+
+    def test_waste_by_site(self):
+        page = heap.render([read(small_map())])
+        self.assertIn("estimates from 20 samples", page)
+        row = re.search(r"<tr><td[^>]*>parser &lt;nodes&gt;</td>.*?</tr>", page).group(0)
+        self.assertEqual(re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:8],
+                         ["5.9 KiB", "6\xa0%", "60", "1.5 KiB", "20\xa0%", "75\xa0%", "4 bytes"])
+        row = re.search(r"<tr><td[^>]*>prog\+0x10f0</td>.*?</tr>", page).group(0)
+        self.assertEqual(re.findall(r"<td[^>]*>([^<]*)</td>", row)[-3:], ["1.5 s", "50\xa0%", "4"])
+        data = small_map()
+        data["sites"] = []
+        self.assertIn("took no samples", heap.render([read(data)]))
+
+    def test_changes_by_site(self):
+        page = heap.render([read(small_map()), read(later_map())])
+        changes = page[page.index('<table id="site_changes"'):]
+        rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr>(<td.*?)</tr>", changes)][:3]
+        self.assertEqual(rows, [
+            ["prog+0x10f0", "48.8 KiB", "−39.1 KiB", "2", "−1", "300 bytes", "−200 bytes", "–"],
+            ["parser &lt;nodes&gt;", "15.6 KiB", "+9.8 KiB", "160", "+100", "3.9 KiB", "+2.4 KiB", "–"],
+            ["cache", "1.0 KiB", "+1.0 KiB", "1", "+1", "–", "–", "+4 bytes"]])
+        data = [small_map(), later_map()]
+        for one in data:
+            del one["sites"]
+        self.assertNotIn("Changes by site", heap.render([read(one) for one in data]))
+
     def test_many_whales_are_cut(self):
         data = small_map()
         data["whales"] = [dict(data["whales"][0], address=i << 24) for i in range(1, 1501)]
@@ -209,11 +272,10 @@ class CommandTest(unittest.TestCase):
     def run_with(self, *words):
         out, errors = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            try:
-                status = heap.main([str(word) for word in words])
-            except SystemExit as end:
-                status = end.code
-        return status, out.getvalue(), errors.getvalue()
+            with unittest.mock.patch.object(sys, "argv", ["hakmem", "heap", *map(str, words)]):
+                with self.assertRaises(SystemExit) as end:
+                    commands.main()
+        return end.exception.code, out.getvalue(), errors.getvalue()
 
 
 class Command(CommandTest):
@@ -238,19 +300,15 @@ class Command(CommandTest):
         binary.write_bytes(b"\xff\xfe\0")
         for words, status, sentence in [
                 ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unrecognized"), ([self.map, "--what"], 2, "unrecognized"),
-                (["/nonexistent"], 1, "cannot read /nonexistent: No such file"), ([self.place.name], 1, "Is a directory"),
-                ([empty], 1, "is empty"), ([binary], 1, "is not a heap map"), ([self.map, "--compare", empty], 1, "is empty"),
-                ([self.map, "-o", "/nonexistent/page"], 1, "cannot write /nonexistent/page: No such file"),
-                ([self.map, "-o", self.place.name], 1, "Is a directory"), (["a\0b"], 1, "cannot be a file")]:
+                (["/nonexistent"], 126, "cannot read /nonexistent: No such file"), ([self.place.name], 126, "Is a directory"),
+                ([empty], 126, "is empty"), ([binary], 126, "is not a heap map"), ([self.map, "--compare", empty], 126, "is empty"),
+                ([self.map, "-o", "/nonexistent/page"], 126, "cannot write /nonexistent/page: No such file"),
+                ([self.map, "-o", self.place.name], 126, "Is a directory"), (["a\0b"], 126, "cannot be a file")]:
             with self.subTest(words=words):
                 code, out, errors = self.run_with(*words)
                 self.assertEqual((code, out), (status, ""))
                 self.assertRegex(errors, r"\Ahakmem: [^\n]+\n\Z")
                 self.assertIn(sentence, errors)
-
-
-class FakeRefusal(Exception):
-    pass
 
 
 class FakeObserver:
@@ -267,9 +325,7 @@ class Processes(CommandTest):
     """A number is a living process, which the other tools of the package ask."""
 
     def connect_to(self, connect):
-        modules = {"hakmem_observe.attach": types.SimpleNamespace(connect=connect),
-                   "hakmem_observe.processes": types.SimpleNamespace(Refusal=FakeRefusal)}
-        patch = unittest.mock.patch.dict(sys.modules, modules)
+        patch = unittest.mock.patch.object(heap, "connect", connect)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -281,15 +337,15 @@ class Processes(CommandTest):
         self.assertEqual((status, errors), (0, ""))
         self.assertIn("What changed", page.read_text() if self.run_with(self.map, "--compare", "4711", "-o", page)[0] == 0 else "")
         status, out, errors = self.run_with("4712", "-o", page)
-        self.assertEqual((status, errors), (1, "hakmem: process 4712 runs on a hakmem that writes no heap maps\n"))
+        self.assertEqual((status, errors), (126, "hakmem: process 4712 runs on a hakmem that writes no heap maps\n"))
 
     def test_a_process_that_cannot_be_asked(self):
         def refuse(pid):
-            raise FakeRefusal(f"there is no process {pid}")
+            raise processes.Refusal(f"there is no process {pid}", processes.STATUS_NO_PROCESS)
 
         self.connect_to(refuse)
-        self.assertEqual(self.run_with("4711")[2], "hakmem: there is no process 4711\n")
-        self.assertEqual(self.run_with("47111111111111111111")[0], 1)
+        self.assertEqual(self.run_with("4711"), (127, "", "hakmem: there is no process 4711\n"))
+        self.assertEqual(self.run_with("47111111111111111111")[0], 126)
 
     def test_a_file_of_that_name(self):
         self.connect_to(None)
@@ -328,10 +384,10 @@ class Browser(unittest.TestCase):
     def check_counts(self, said, dom):
         drawn = re.search(r'<canvas id="map"[^>]*>', dom).group(0)
         count = {name: int(re.search(rf'data-{name}="(\d+)"', drawn).group(1))
-                 for name in ["clean", "dirty", "aged", "kept", "span", "slab", "slabs", "superslabs"]}
+                 for name in ["clean", "dirty", "aged", "kept", "span", "slab", "sampled", "slabs", "superslabs"]}
         slices = said.slices
-        self.assertEqual([count[name] for name in ["clean", "dirty", "aged", "kept", "span", "slab"]],
-                         [slices[kind] + (slices["sampled"] if kind == "spans" else 0) for kind in heap_map.KINDS[:6]])
+        self.assertEqual([count[name] for name in ["clean", "dirty", "aged", "kept", "span", "slab", "sampled"]],
+                         [slices[kind] for kind in heap_map.KINDS])
         self.assertEqual(count["slabs"], sum(c.slabs for c in said.classes))
         self.assertEqual(count["superslabs"], len(said.data["superslabs"]))
         for c in said.classes:
@@ -343,6 +399,11 @@ class Browser(unittest.TestCase):
         self.check_counts(said, dom)
         self.assertRegex(dom, r'<div class="tools">')  # no longer hidden
         self.assertIn(">slices of blocks above 64 KiB: 74<", dom.replace("</i>", ">"))
+        self.assertIn(">slices of sampled objects: 3<", dom.replace("</i>", ">"))
+
+    def test_a_sampled_slice(self):
+        dom = self.dom([read(small_map())], "#slice=35&zoom=40")
+        self.assertIn("Sampled objects of one size, which the profiler follows. size: 32 KiB; resident: 4 KiB;", dom)
 
     def test_modes_and_a_slice(self):
         said = read(small_map())

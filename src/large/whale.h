@@ -60,6 +60,7 @@ HAK_HIDDEN uint64_t hak__whale_new_origin(void);
 /* For reports. Waits for WHALES. */
 struct whale_totals {
     size_t live_count;
+    size_t small_count; /* of these, at most SPAN_SIZE_MAX: emergency memory, large alignments */
     size_t live_bytes;
     size_t cached_bytes;   /* of the address ranges in the cache */
     size_t metadata_bytes; /* of the tables of registry and cache */

@@ -17,6 +17,7 @@ static size_t registry_capacity; /* places, a power of two; 0 before the first w
 static size_t registry_mapped;   /* bytes of the table */
 static size_t registry_count;    /* whales in the table */
 static size_t registry_promised; /* live whales, in the table or being resized */
+static size_t registry_small;    /* of these, at most SPAN_SIZE_MAX bytes each */
 static size_t registry_bytes;    /* of the whales in the table */
 
 static size_t registry_home(uintptr_t address)
@@ -34,6 +35,7 @@ static void registry_store(struct whale whale)
     }
     registry_table[at] = whale;
     registry_count++;
+    registry_small += whale.size <= SPAN_SIZE_MAX;
     registry_bytes += whale.size;
 }
 
@@ -45,6 +47,7 @@ static struct whale *registry_move(struct whale *bigger, size_t capacity)
     registry_table = bigger;
     registry_capacity = capacity;
     registry_count = 0;
+    registry_small = 0;
     registry_bytes = 0;
     for (size_t i = 0; i < old_capacity; i++) {
         if (old[i].address != 0) {
@@ -144,6 +147,7 @@ struct whale hak__whale_registry_remove(uintptr_t address)
     registry_table[hole] = (struct whale){0};
     registry_count--;
     registry_promised--;
+    registry_small -= whale.size <= SPAN_SIZE_MAX;
     registry_bytes -= whale.size;
     hak__superslab_note_whales(registry_bytes);
     return whale;
@@ -185,6 +189,7 @@ struct whale_view hak__whale_registry_table(void)
 struct whale_totals hak__whale_registry_totals(void)
 {
     return (struct whale_totals){.live_count = registry_count,
+                                 .small_count = registry_small,
                                  .live_bytes = registry_bytes,
                                  .metadata_bytes = registry_mapped};
 }

@@ -89,8 +89,9 @@ static void prometheus_summary(struct report_writer *writer, const struct summar
                       "resident bytes free in slabs, as a part of them and of blocks in use");
 }
 
-static void prometheus_totals(struct report_writer *writer, const struct hak_stats *stats)
+static void prometheus_totals(struct report_writer *writer, const struct report *report)
 {
+    const struct hak_stats *stats = &report->stats;
     static const char *const name = "mapped_bytes", *const label = "part";
     prometheus_head(writer, name, "gauge", "address space for user memory, resident or not");
     prometheus_sample(writer, name, label, "in_use", stats->bytes_in_use);
@@ -113,7 +114,8 @@ static void prometheus_totals(struct report_writer *writer, const struct hak_sta
     prometheus_single(writer, "threads", "gauge", stats->threads_count, "threads with a cache");
     prometheus_single(writer, "superslabs", "gauge", stats->superslabs_count,
                       "superslabs of 2 MiB");
-    prometheus_single(writer, "huge_allocations", "gauge", stats->whales_count,
+    prometheus_single(writer, "huge_allocations", "gauge",
+                      stats->whales_count - report->census.whales.small_count,
                       "allocations above 2 MiB in use");
 }
 
@@ -248,7 +250,7 @@ void hak__prometheus_write(hak_report_sink *sink, void *argument, const struct r
     prometheus_sample(&writer, "info", "version", hak_version(), 1);
     prometheus_single(&writer, "process_id", "gauge", hak__os_process_id(), "process id");
     prometheus_summary(&writer, &report->summary);
-    prometheus_totals(&writer, &report->stats);
+    prometheus_totals(&writer, report);
     prometheus_counters(&writer, &report->census);
     prometheus_classes(&writer, report);
     prometheus_sites(&writer, report->patiently);

@@ -33,7 +33,8 @@ static void report_totals(struct report_writer *writer, const struct report *rep
                        "heaps without a thread");
     hak__report_number(writer, "threads_count", stats.threads_count, "threads with a cache");
     hak__report_number(writer, "superslabs_count", stats.superslabs_count, "superslabs of 2 MiB");
-    hak__report_number(writer, "whales_count", stats.whales_count, "allocations above 2 MiB");
+    hak__report_number(writer, "whales_count", stats.whales_count,
+                       "blocks with mappings of their own: above 2 MiB, and small ones");
     hak__report_bytes(writer, "bytes_free_in_slabs", stats.bytes_free_in_slabs,
                       "free objects in slabs, memory not carved, unused ends");
     hak__report_bytes(writer, "bytes_free_clean", stats.bytes_free_clean,
@@ -76,6 +77,8 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
     hak__report_bytes(writer, "span_cached_bytes", census->span_cached_bytes,
                       "in freed spans kept by heaps");
     hak__report_bytes(writer, "whale_bytes", census->whales.live_bytes, "in whales in use");
+    hak__report_number(writer, "whales_small_count", census->whales.small_count,
+                       "of at most 2 MiB: emergency memory, alignments above 2 MiB");
     hak__report_bytes(writer, "whale_cached_bytes", census->whales.cached_bytes,
                       "in freed whales kept");
     report_resident(writer, summary, "span_resident_bytes", summary->resident.spans,

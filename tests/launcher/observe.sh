@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # `./hakmem stat`, top, metrics and observe: they look into living processes, attach by themselves, and refuse what they
 # cannot look into with one clear sentence.
+#
+# ctest: timeout=600
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 
 library=$("$launcher" build)
@@ -15,7 +17,7 @@ refuse() {
 
 # start VARIABLE... : a process on hakmem that sleeps; sets `pid`.
 start() {
-    env "$@" LD_PRELOAD="$library" sleep 100 &
+    env "$@" LD_PRELOAD="$library" sleep 1000 &
     pid=$!
     for ((i = 0; i < 1000; i++)); do
         grep -q libhakmem "/proc/$pid/maps" 2>/dev/null && break
@@ -30,15 +32,19 @@ finish_process() {
 }
 
 # What is not a process, or not one that can be looked into.
-sleep 100 &
+sleep 1000 &
 plain=$!
-for command in stat top metrics observe; do
+for command in stat top metrics observe heap profile; do
     "$launcher" $command --help | grep -q "^usage: ./hakmem $command" || fail "$command --help"
     "$launcher" help $command | grep -q "^usage: ./hakmem $command" || fail "help $command"
-    refuse 2 "a process id is a number, not 'abc'" "$launcher" $command abc
+    if [[ $command == @(heap|profile) ]]; then # they also take files
+        refuse 126 "cannot read '?abc'?: No such file" "$launcher" $command abc
+    else
+        refuse 2 "not '-1'|unrecognized|arguments" "$launcher" $command -1
+        refuse 2 "a process id is a number, not 'abc'" "$launcher" $command abc
+        refuse 2 "not '1\?2'" "$launcher" $command $'1\n2'
+    fi
     refuse 2 "not '0'" "$launcher" $command 0
-    refuse 2 "not '-1'|unrecognized|arguments" "$launcher" $command -1
-    refuse 2 "not '1\?2'" "$launcher" $command $'1\n2'
     refuse 2 "unrecognized arguments: --no-such-option" "$launcher" $command --no-such-option $plain
     refuse 127 'there is no process 4194305' "$launcher" $command 4194305
     refuse 126 "process $plain does not run on hakmem" "$launcher" $command $plain
@@ -90,9 +96,12 @@ try fetch
 [[ $output == *"hakmem_up{pid=\"$pid\"} 1"*"# TYPE hakmem_malloc_slow_total counter"* ]] || fail "metrics served: $output"
 
 # Processes that end meanwhile.
-"$launcher" top "$pid" --batch 1000 --delay 0.05 >/dev/null 2>"$scratch/ended" &
+"$launcher" top "$pid" --batch 100000 --delay 0.05 >"$scratch/reports" 2>"$scratch/ended" &
 top=$!
-sleep 1
+for ((i = 0; i < 6000; i++)); do
+    [[ -s $scratch/reports ]] && break
+    sleep 0.01
+done
 finish_process "$pid"
 wait $top || fail "top of a process that ends: status $?"
 [[ $(<"$scratch/ended") == "hakmem: process $pid has ended" ]] || fail "top of a process that ends: $(<"$scratch/ended")"
@@ -100,19 +109,105 @@ try fetch
 [[ $output == *"hakmem_up{pid=\"$pid\"} 0"* ]] || fail "metrics of a process that is gone: $output"
 finish_process $server
 
-# A stopped process does not answer; one that was killed leaves a file that the next tool removes.
-start HAKMEM_OBSERVE=1
-kill -STOP "$pid"
-refuse 125 "process $pid gives no report: it is stopped" "$launcher" stat "$pid"
-kill -KILL "$pid"
-wait "$pid" 2>/dev/null
-[[ -e /dev/shm/hakmem.$EUID.$pid ]] || fail "no file is left by a killed process: this test tests nothing"
-"$launcher" top >/dev/null
-[[ ! -e /dev/shm/hakmem.$EUID.$pid ]] || fail "the file of a killed process stays"
+# The thread of an attached observer has emergency memory, which is no huge block.
 start NOTHING=1
-kill -STOP "$pid"
-refuse 126 "is stopped; let it go on first" "$launcher" stat "$pid"
-kill -CONT "$pid"
+"$launcher" stat "$pid" --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+small = report["tiers"]["whales_small_count"]
+sys.exit(not 1 <= small == report["totals"]["whales_count"])' || fail "the small mapping of an attached observer is not counted as one"
+try "$launcher" top --once "$pid"
+[[ $output == *"huge blocks 0   small mappings "[1-9]* ]] || fail "top of an attached process: $output"
+try "$launcher" heap -o "$scratch/page" "$pid"
+grep -q '<small>huge blocks in use</small><b>0</b>' "$scratch/page" && grep -q 'in use, small mapping' "$scratch/page" ||
+    fail "heap of an attached process"
 finish_process "$pid"
+
+# A debugger that holds all threads.
+cat >"$scratch/hold.py" <<'END'
+import ctypes, os, signal, sys, time
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes = [ctypes.c_long] * 4
+SEIZE, INTERRUPT = 0x4206, 0x4207
+threads = [int(name) for name in os.listdir(f"/proc/{sys.argv[1]}/task")]
+for thread in threads:
+    if ptrace(SEIZE, thread, 0, 0) != 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+    ptrace(INTERRUPT, thread, 0, 0)
+    while " t " not in open(f"/proc/{thread}/stat").read():
+        time.sleep(0.01)
+print("held", flush=True)
+signal.pause()
+END
+python3 "$scratch/hold.py" "$observed" >"$scratch/held" 2>"$scratch/refused" &
+debugger=$!
+for ((i = 0; i < 6000; i++)); do
+    [[ -s $scratch/held || -s $scratch/refused ]] && break
+    sleep 0.01
+done
+if [[ -s $scratch/held ]]; then
+    for command in stat heap; do
+        refuse 126 "process $observed is stopped by a debugger" timeout 50 "$launcher" $command "$observed"
+    done
+    kill $debugger
+else
+    echo "a debugger is not tried: ptrace says $(<"$scratch/refused")"
+fi
+wait $debugger 2>/dev/null
+
+# Every tool says at once that a process is stopped, observed or not. `timeout` is shorter than the time that heap waits
+# for a map.
+start NOTHING=1
+plain=$pid
+start HAKMEM_OBSERVE=1
+kill -STOP "$pid" "$plain"
+for process in "$pid" "$plain"; do
+    for command in stat top metrics observe heap profile; do
+        [[ $process == "$pid" && $command == observe ]] && continue
+        refuse 126 "process $process is stopped; let it go on first \(kill -CONT $process\)" timeout 50 "$launcher" $command "$process"
+    done
+done
+kill -CONT "$plain"
+finish_process "$plain"
+
+# The kernel tells whether a file is used by anybody, also by a process of another container. A file that a killed process
+# has left is removed by each tool that asks another process.
+stale() {
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null
+    left=/dev/shm/hakmem.$EUID.$pid
+    [[ -e $left ]] || fail "no file is left by a killed process: this test tests nothing"
+}
+leases() {
+    python3 -c 'import fcntl, sys; fcntl.fcntl(open(sys.argv[1], "r+b"), fcntl.F_SETLEASE, fcntl.F_WRLCK)' "$left" 2>/dev/null
+}
+stale
+if leases; then
+    "$launcher" top >/dev/null
+    [[ ! -e $left ]] || fail "the file of a killed process stays"
+    for command in stat "metrics --once" "heap -o $scratch/page" "profile --stop"; do
+        start HAKMEM_OBSERVE=1
+        stale
+        try "$launcher" $command "$observed"
+        [[ ! -e $left ]] || fail "$command leaves the file of a killed process: $errors"
+    done
+    start HAKMEM_OBSERVE=1
+    stale
+    python3 -c 'import mmap, signal, sys; file = open(sys.argv[1], "r+b"); page = mmap.mmap(file.fileno(), 0); file.close()
+print("mapped", flush=True); signal.pause()' "$left" >"$scratch/mapped" &
+    holder=$!
+    for ((i = 0; i < 1000; i++)); do
+        [[ -s $scratch/mapped ]] && break
+        sleep 0.01
+    done
+    "$launcher" top >/dev/null
+    [[ -e $left ]] || fail "a file is removed that somebody has mapped"
+    finish_process $holder
+    "$launcher" top >/dev/null
+    [[ ! -e $left ]] || fail "the file stays after its last user has ended"
+else
+    rm -f -- "$left"
+    echo "stale files are not tried: the kernel grants no leases here"
+fi
 finish_process "$observed"
 finish

@@ -82,10 +82,13 @@ static void remove_index(size_t index)
 
 static void check_all(void)
 {
+    size_t small = 0;
     for (size_t i = 0; i < model.count; i++) {
         expect_whale(find(model.whales[i].address), model.whales[i]);
+        small += model.whales[i].size <= SPAN_SIZE_MAX;
     }
     assert_int_equal(totals().live_count, model.count);
+    assert_int_equal(totals().small_count, small);
     assert_int_equal(totals().live_bytes, model.bytes);
 }
 

@@ -1,0 +1,119 @@
+"""Sites: the places of a program that allocate, as reports and heap maps list them (docs/observability/sites.md)."""
+import os
+import re
+from dataclasses import dataclass
+
+from .symbols import Frame, GeneratedCode, frames_in_module
+
+# Not the program's own: the C++ library's functions, and wrappers of malloc such as xmalloc and zrealloc_usable.
+LIBRARY = re.compile(r"^(\w*(m|re|c)alloc\w*$|std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
+KINDS = ("named", "number", "address", "other")
+TEXTS = ("kind", "name", "address", "module", "offset")
+NUMBERS = ("live_bytes", "live_count", "live_usable_bytes", "allocated_bytes", "allocated_count", "freed_count", "lifetime_ms",
+           "remote_permille", "samples")
+FIELDS = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, int)
+HEXADECIMAL = re.compile(r"(0x[0-9a-f]{1,16})?")
+
+
+@dataclass
+class Site:
+    """Sums of one site, estimated from samples."""
+    kind: str
+    name: str  # "" for an address that has not been resolved, or has no name
+    address: int  # 0: none
+    module: str  # file of the address; "": none
+    offset: int  # of the address in that file
+    live_bytes: int
+    live_count: int
+    live_usable_bytes: int
+    allocated_bytes: int
+    allocated_count: int
+    freed_count: int
+    lifetime_ms: int  # mean of freed blocks
+    remote_permille: int  # of the freed blocks, those that another thread freed
+    samples: int
+    place: str = ""  # file and line of a resolved address
+
+    @property
+    def rounding(self):
+        """Bytes that blocks in use have beyond what was requested."""
+        return max(0, self.live_usable_bytes - self.live_bytes)
+
+    @property
+    def key(self):
+        """The same for the same site of another run: addresses differ from run to run."""
+        if self.kind != "address":
+            return (self.kind, self.name)
+        return (self.module, self.offset) if self.module else ("", self.address)
+
+    def label(self):
+        if self.name:
+            return self.name
+        if self.kind != "address":
+            return self.kind
+        return f"{os.path.basename(self.module)}+{self.offset:#x}" if self.module else f"{self.address:#x}"
+
+    def title(self):
+        """With the place in the source, if it is known."""
+        return f"{self.label()} ({self.place})" if self.place else self.label()
+
+
+def check_texts(record):
+    """Whether the strings of a record are well-formed."""
+    return record["kind"] in KINDS and all(HEXADECIMAL.fullmatch(record[key]) for key in ("address", "offset"))
+
+
+def parse_sites(records):
+    """The sites of checked records: the one that holds most comes first."""
+    sites = [Site(record["kind"], record["name"], int(record["address"] or "0", 16), record["module"],
+                  int(record["offset"] or "0", 16), *(record[key] for key in NUMBERS)) for record in records]
+    return sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))
+
+
+def is_of_library(frame):
+    return bool(LIBRARY.match(frame.function)) or frame.file.startswith("/usr/include/")
+
+
+def own_frame(frames):
+    """The innermost frame that is the program's own; without names the innermost one."""
+    named = [frame for frame in frames if frame.function and not is_of_library(frame)]
+    return named[0] if named else frames[0] if frames else None
+
+
+class SiteNames:
+    """Gives names to sites that are addresses. Remembers them: a program's addresses stay what they are."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.known = {}  # key of a site: Frame
+
+    def resolve(self, sites):
+        addresses = [site for site in sites if site.kind == "address" and site.key not in self.known]
+        by_module = {}
+        for site in addresses:
+            by_module.setdefault(site.module, []).append(site)
+        for module, found in by_module.items():
+            if not module.startswith("/"):
+                generated = GeneratedCode(self.pid)
+                for site in found:
+                    self.known[site.key] = Frame(generated.name(site.address - 1), "", 0, module, site.address - 1)
+            else:  # the call ends where the return address begins
+                frames = frames_in_module(module, {site.offset: site.offset - 1 for site in found})
+                for site in found:
+                    self.known[site.key] = own_frame(frames[site.offset])
+
+    def apply(self, sites):
+        """Names the sites as far as they are known."""
+        for site in sites:
+            frame = self.known.get(site.key) if site.kind == "address" else None
+            if frame is not None and frame.function:
+                site.name = frame.function
+                site.place = f"{os.path.basename(frame.file)}:{frame.line}" if frame.file and frame.line else ""
+        return sites
+
+
+def named_sites(records, names):
+    """The sites of the records, with names."""
+    sites = parse_sites(records)
+    names.resolve(sites)
+    return names.apply(sites)

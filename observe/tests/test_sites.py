@@ -1,0 +1,157 @@
+"""Tests of sites in `./hakmem top`, stat and profile: tables, orders, names in every output.
+
+tests/launcher/site_views.sh tries them on a program."""
+import gzip
+import io
+import json
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from hakmem_observe import profile, profile_data, profile_page, report, sites, top, view  # noqa: E402
+
+try:
+    from hakmem_observe import pprof
+except ImportError:
+    pprof = None
+try:
+    from rich.console import Console
+except ImportError:
+    Console = None
+
+
+def record(kind, name, address="", module="", offset="", **sums):
+    return {"kind": kind, "name": name, "address": address, "module": module, "offset": offset} | dict.fromkeys(sites.NUMBERS, 0) | sums
+
+
+def make_report(records, at):
+    figures = {"totals": {}, "sites": records}
+    made = report.Report(types.SimpleNamespace(pid=1), figures)
+    made.at = at
+    return made
+
+
+RECORDS = [record("named", "parser", live_bytes=3000, live_count=3, live_usable_bytes=3000, allocated_bytes=3000, samples=5),
+           record("address", "", address="0xffff0", live_bytes=1000, live_count=1, live_usable_bytes=1200, allocated_bytes=90000,
+                  freed_count=80, lifetime_ms=90_000, samples=9)]
+
+
+class Tables(unittest.TestCase):
+    def test_orders_and_growth(self):
+        before = make_report(RECORDS, 10.0)
+        now = make_report([RECORDS[0], RECORDS[1] | {"live_bytes": 2000, "live_usable_bytes": 2500}], 12.0)
+        for sort, first in [("u", "parser"), ("g", "0xffff0"), ("w", "0xffff0"), ("a", "0xffff0")]:
+            table = view.sites_table(now, before, sort)
+            self.assertEqual(table.rows[0][-1], first, sort)
+        self.assertEqual(table.rows[0], ["2.0 KiB", " 40 %", "1", "500 B", "87.9 KiB", "1.5 min", "500 B", "0xffff0"])
+        self.assertIn("estimated from 14 samples", table.title)
+
+    def test_no_sites(self):
+        self.assertEqual(view.sites_table(make_report([], 1.0), None, "u").rows, [])
+        choice = top.Choice()
+        choice.press("s")
+        self.assertEqual(choice.make(make_report([], 1.0), None).title, top.NO_SITES)
+
+    def test_keys(self):
+        choice = top.Choice()
+        choice.press("w")
+        choice.press("g")  # not of classes
+        self.assertEqual((choice.table, choice.sorts), ("classes", {"classes": "w", "sites": "u"}))
+        choice.press("s")
+        choice.press("g")
+        choice.press("h")  # not of sites
+        self.assertEqual((choice.table, choice.sorts), ("sites", {"classes": "w", "sites": "g"}))
+        choice.press("s")
+        self.assertEqual(choice.table, "classes")
+
+    def test_text(self):
+        lines = list(view.plain(view.sites_table(make_report(RECORDS, 1.0), None, "u"), 1))
+        self.assertEqual(len(lines), 3)  # title, heads, one row
+        self.assertTrue(lines[1].endswith("  site") and lines[2].endswith("  parser"), lines)
+
+
+    @unittest.skipUnless(Console, "the Python package rich is not installed")
+    def test_screen(self):
+        """A name that is too long for the screen takes no room from the figures."""
+        made = make_report([RECORDS[0] | {"name": "n" * 200}, RECORDS[1] | {"kind": "named", "name": "get[abi:cxx11] [/b]"}], 1.0)
+        made.process = types.SimpleNamespace(pid=1, name="x", threads=1, rss=1)
+        made.figures |= {"hakmem": {"version": "0"}}
+        made.totals = dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
+                                     "heaps_count", "superslabs_count", "whales_count"), 0)
+        choice = top.Choice()
+        choice.press("s")
+        console = Console(width=100, height=40, file=io.StringIO())
+        console.print(top.draw(made, None, [], choice, False, console.size))
+        lines = console.file.getvalue().splitlines()
+        self.assertTrue(any(line.rstrip().endswith("  get[abi:cxx11] [/b]") for line in lines), lines)
+        heads = next(line for line in lines if "allocated  mean life" in line)
+        self.assertTrue(heads.rstrip().endswith("site"), heads)
+        self.assertRegex(next(line for line in lines if "nnn" in line), r"^ *2\.9 KiB +75 % +3 +0 B +2\.9 KiB +n+…$")
+
+
+class Names(unittest.TestCase):
+    def test_a_file_that_is_gone(self):
+        found = sites.parse_sites([record("address", "", address="0x1000", module="/nonexistent", offset="0x10")])
+        names = sites.SiteNames(1)
+        names.resolve(found)
+        self.assertEqual(names.apply(found)[0].title(), "nonexistent+0x10")
+        names.resolve(found)
+        self.assertEqual(len(names.known), 1)
+
+    def test_names_of_the_program_win(self):
+        found = sites.parse_sites(RECORDS)
+        names = sites.SiteNames(1)
+        names.known = {found[0].key: None, found[1].key: sites.Frame("work(int)", "/src/a.cc", 7, "", 0)}
+        self.assertEqual([site.title() for site in names.apply(found)], ["parser", "work(int) (a.cc:7)"])
+
+
+def profiles():
+    def stack(site, frames, held):
+        return {"frames": frames, **({} if site is None else {"site": site}), "history_bytes": ""} | dict.fromkeys(profile_data.SUMS, 2) | {
+            "live_bytes": held, "allocated_bytes": held}
+
+    document = {"hakmem_profile": {"version": 1, "program": "/bin/prog", "process": 1, "period": 4096}, "history": {"ago_ms": ""},
+                "stacks": [stack("parser;<nodes>", "0x10 0x20", 100), stack("", "0x10 0x20", 30), stack(None, "0x10 0x20", 5),
+                           stack("cache", "", 7)], "mappings": []}
+    return profile_data.parse_profiles([json.dumps(document)], "test")
+
+
+class Profiles(unittest.TestCase):
+    def test_stacks_are_kept_apart_by_name(self):
+        made = profiles()[0]
+        self.assertEqual(sorted((stack.site_name, stack.sums["live_bytes"]) for stack in made.stacks),
+                         [("", 35), ("cache", 7), ("parser;<nodes>", 100)])
+        labels = [site.label() for site in profile.sites_of(made, "live_bytes")]
+        self.assertTrue(labels[0].startswith("[parser;<nodes>] unknown+0xf"), labels)
+        self.assertTrue(labels[1].startswith("unknown+0xf"), labels)
+        self.assertEqual(labels[2], "[cache] unknown (no stack)")
+
+    def test_folded(self):
+        with tempfile.NamedTemporaryFile("r") as file:
+            profile.write_folded(profiles(), file.name, "live_bytes")
+            self.assertEqual(sorted(file.read().splitlines()), ["[cache] 7", "unknown+0x1f;unknown+0xf 35",
+                                                               "unknown+0x1f;unknown+0xf;[parser:<nodes>] 100"])
+
+    def test_page(self):
+        page = profile_page.render(profiles(), "test")
+        self.assertIn('data-name="[parser;&lt;nodes&gt;]"', page)
+        self.assertIn('"[parser;\\u003cnodes>]"', page)
+
+    @unittest.skipUnless(pprof, "the Python package protobuf is not installed")
+    def test_pprof(self):
+        file = io.BytesIO()
+        pprof.write_pprof(profiles(), file)
+        read = pprof.profile_class()()
+        read.ParseFromString(gzip.decompress(file.getvalue()))
+        text = read.string_table
+        functions = {function.id: text[function.name] for function in read.function}
+        locations = {location.id: functions[location.line[0].function_id] for location in read.location}
+        found = {(text[sample.label[0].str] if sample.label else "", sample.value[3], locations[sample.location_id[0]]) for sample in read.sample}
+        self.assertEqual(found, {("parser;<nodes>", 100, "[parser;<nodes>]"), ("", 35, "unknown+0xf"), ("cache", 7, "[cache]")})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Sites in the views: the names that a program gives, and the functions that call malloc, in stat, top, heap and profile.
+#
+# ctest: timeout=600
+source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
+cd -- "$scratch" || exit 1
+library=$("$launcher" build)
+
+cat >service.cc <<'END'
+#include <hakmem/profile.h>
+#include <hakmem/site.h>
+#include <cstdio>
+#include <cstdlib>
+static void *volatile blocks[6000];
+static __attribute__((noinline)) void take_buffers(int first)
+{
+    for (int i = 0; i < 2000; i++) {
+        blocks[first + i] = malloc(520);
+    }
+}
+int main()
+{
+    hak_profile_start(1); // samples every block behind the next one, so all figures of these are exact
+    blocks[0] = malloc(1);
+    take_buffers(0);
+    {
+        const hak::site_scope scope(HAK_SITE("parser.nodes"));
+        take_buffers(2000);
+    }
+    puts("ready");
+    fflush(stdout);
+    getchar();
+    take_buffers(4000);
+    puts("ready");
+    fflush(stdout);
+    getchar();
+}
+END
+c++ -O1 -g -I "$TEST_ROOT/include" service.cc -o service -L "${library%/*}" -lhakmem "-Wl,-rpath,${library%/*}" \
+    -Wl,--no-as-needed -lgcc_s || # the unwinder
+    fail "service.cc does not compile"
+
+# next: the service has done its next step.
+next() {
+    local line
+    read -r -t 300 line <&"${service[0]}" && [[ $line == ready ]] || fail "the service says '$line'"
+}
+
+# has WORDS TEXT: a regular expression over the text.
+has() {
+    [[ $2 =~ $1 ]] || fail "no '$1' in: ${2:0:4000}"
+}
+
+coproc service { HAKMEM_OBSERVE=1 HAKMEM_PROFILE_FILE=$scratch/profile exec ./service; }
+pid=$service_PID
+next
+
+# 2,000 blocks of 520 bytes, which 528 bytes each serve: 1,015.6 KiB, and 15.6 KiB of rounding. Ordinary places have the
+# function and the line; places that the program names have the name.
+for command in "stat $pid" "top --once $pid"; do
+    try "$launcher" $command
+    ((status == 0)) || fail "$command: $errors"
+    has 'sites, by in use, estimated from [0-9.k]+ samples' "$output"
+    has '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*take_buffers\(int\) \(service\.cc:9\)' "$output"
+    has '1015\.6 KiB +[0-9]+ % +2\.0k +15\.6 KiB +1015\.6 KiB .*  parser\.nodes' "$output"
+done
+
+"$launcher" heap "$pid" -o before.html >/dev/null || fail "heap"
+has '<td[^>]*>parser\.nodes</td><td[^>]*>1016 KiB</td>' "$(<before.html)"
+has 'take_buffers\(int\)<small>service\.cc:9</small></td><td[^>]*>1016 KiB</td>' "$(<before.html)"
+python3 - "$TEST_ROOT/observe" "$pid" map.json <<'END'
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+from hakmem_observe.attach import connect
+with open(sys.argv[3], "wb") as file:
+    file.write(connect(int(sys.argv[2]))[0].ask("map", 60))
+END
+
+# In the second map the buffers have doubled; the named site is as before.
+echo >&"${service[1]}"
+next
+"$launcher" heap map.json --compare "$pid" -o after.html >/dev/null || fail "heap --compare"
+changes=$(sed -n 's/.*<table id="site_changes"//p' after.html)
+has 'take_buffers\(int\)<small>service\.cc:9</small></td><td[^>]*>2\.0 MiB</td><td[^>]*>\+1016 KiB</td>' "$changes"
+has '<td[^>]*>parser\.nodes</td><td[^>]*>1016 KiB</td><td[^>]*>–</td>' "$changes"
+
+# The profile that it writes at its end.
+echo >&"${service[1]}"
+wait "$pid"
+try "$launcher" profile --stacks --folded folded --html page.html profile
+((status == 0)) || fail "profile: $errors"
+has '1015\.6 KiB +[0-9.]+ % +2000 blocks  \[parser\.nodes\] take_buffers\(int\) \(.*service\.cc:9\)' "$output"
+has '2\.0 MiB +[0-9.]+ % +4000 blocks  take_buffers\(int\) \(.*service\.cc:9\)' "$output"
+has 'main;take_buffers\(int\);\[parser\.nodes\] 1040000' "$(<folded)"
+has 'data-name="\[parser\.nodes\]"' "$(<page.html)"
+
+PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_sites.py" || fail "observe/tests/test_sites.py"
+finish
