@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "base/text.h"
 #include "control/background.h"
+#include "control/ending.h"
 #include "control/life.h"
 #include "core/diagnose.h"
 #include "core/options.h"
@@ -320,6 +321,7 @@ static int observer_start(void)
     if (!atomic_cas_acquire(&observer.shared_state, &none, OBSERVER_STARTING)) {
         return 0;
     }
+    hak__ending_want(); /* the file goes at the end */
     int error = hak__background_start(observer_run);
     if (error != 0) {
         atomic_store_relaxed(&observer.shared_error, (uint32_t)error);

@@ -255,5 +255,7 @@ HAK_HIDDEN void hak__os_wake_shared(uint32_t *word);
 
 /* Ends the process with SIGABRT. */
 HAK_HIDDEN __attribute__((noreturn)) void hak__os_abort(void);
+/* Ends the process at once, all its threads included. */
+HAK_HIDDEN __attribute__((noreturn)) void hak__os_exit(int status);
 
 #endif
