@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -72,11 +74,15 @@ static void exit_in_handler(int number)
     _exit(STATUS);
 }
 
+/* `apart`: on a stack of its own, of which _exit may use 4 KiB. */
 static void end_in_handler(bool apart)
 {
     struct sigaction action = {.sa_handler = exit_in_handler, .sa_flags = apart ? SA_ONSTACK : 0};
-    size_t size = (size_t)sysconf(_SC_MINSIGSTKSZ) + 4096; /* of which _exit may use 4 KiB */
-    stack_t stack = {.ss_sp = get_memory(size), .ss_size = size};
+    size_t size = (size_t)sysconf(_SC_MINSIGSTKSZ) + 4096, page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, page + 16384 + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = memory + page, .ss_size = size};
+    CHECK(memory != MAP_FAILED);
+    CHECK(mprotect(stack.ss_sp, (size + page - 1) / page * page, PROT_READ | PROT_WRITE) == 0);
     CHECK(!apart || sigaltstack(&stack, NULL) == 0);
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
     raise(SIGUSR1);
@@ -165,7 +171,11 @@ static int serve(const char *what)
 
 struct outcome {
     size_t reports, profiles, maps, sentences;
+    size_t own; /* documents that name the process that was started */
 };
+
+static char own[40] = "-"; /* as documents name it */
+static size_t own_count;
 
 static size_t count_words(const char *text, const char *words)
 {
@@ -195,6 +205,7 @@ static size_t take(const char *name, const char *words)
     close(file);
     CHECK(unlink(path) == 0);
     CHECK(length == 0 || text[length - 1] == '\n');
+    own_count += count_words(text, own);
     return count_words(text, words);
 }
 
@@ -243,9 +254,13 @@ static struct outcome finish(pid_t child)
     alarm(60); /* an end that hangs fails the test */
     wait_for_status(child);
     alarm(0);
-    return (struct outcome){take("report", "{\"hakmem\": "),
-                            take("profile", "{\"hakmem_profile\": "),
-                            take("map", "{\"heap_map\": "), take("errors", "hakmem: no ")};
+    own_count = 0;
+    struct outcome outcome = {.reports = take("report", "{\"hakmem\": ")};
+    outcome.profiles = take("profile", "{\"hakmem_profile\": ");
+    outcome.maps = take("map", "{\"heap_map\": ");
+    outcome.own = own_count;
+    outcome.sentences = take("errors", "hakmem: no ");
+    return outcome;
 }
 
 static void test_each_way(void)
@@ -255,14 +270,54 @@ static void test_each_way(void)
                                        "together", "cancelled",       "vfork"};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         dprintf(2, "%s\n", ways[i]);
-        struct outcome outcome = finish(start(ways[i], true, false));
+        pid_t child = start(ways[i], true, false);
+        snprintf(own, sizeof own, "\"process\": %d,", (int)child);
+        struct outcome outcome = finish(child);
         CHECK_EQUAL(outcome.reports, 1);
+        CHECK_EQUAL(outcome.own, 3);
         CHECK_EQUAL(outcome.profiles, 1);
         CHECK_EQUAL(outcome.maps, 1);
         CHECK_EQUAL(outcome.sentences, 0);
         outcome = finish(start(ways[i], false, false));
         CHECK_EQUAL(outcome.reports + outcome.profiles + outcome.maps + outcome.sentences, 0);
     }
+}
+
+/* Four threads end the process. The pipe has no room for the first one's report, so the others come
+ * while it is being written. The report is whole all the same. */
+static void test_whole_report(void)
+{
+    static char text[1 << 20];
+    char self[TEST_PATH_SIZE];
+    int ends[2], waiting = 0;
+    size_t length = 0;
+    ssize_t got;
+    own_path(self);
+    CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 4096);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_STATS", "full", 1) == 0 && dup2(ends[1], 2) == 2);
+        close(ends[0]);
+        close(ends[1]);
+        execl(self, self, "together", (char *)NULL);
+        _exit(126);
+    }
+    close(ends[1]);
+    alarm(60);
+    while (waiting == 0) {
+        CHECK(ioctl(ends[0], FIONREAD, &waiting) == 0);
+        usleep(1000);
+    }
+    while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
+        length += (size_t)got;
+    }
+    wait_for_status(child);
+    alarm(0);
+    close(ends[0]);
+    CHECK(length > 0 && text[length - 1] == '\n');
+    CHECK_EQUAL(count_words(text, "resident memory (RSS)"), 1);
+    CHECK_EQUAL(count_words(text, " heap_map_file "), 1); /* near the end */
 }
 
 static void test_forked_children(void)
@@ -301,6 +356,7 @@ int main(int argc, char **argv)
     }
     CHECK(mkdtemp(directory) != NULL);
     test_each_way();
+    test_whole_report();
     test_forked_children();
     test_busy_handlers();
     CHECK(rmdir(directory) == 0);
