@@ -221,13 +221,19 @@ static uint64_t observer_start_time(void)
     return value;
 }
 
+/* Containers may share /dev/shm, as those of a Kubernetes pod do, and each has a process 1. */
 static void observer_name_file(void)
 {
     struct text text = {observer.path, sizeof observer.path - 1, 0};
+    uint64_t space = hak__os_process_space();
     hak__text_put(&text, "/dev/shm/hakmem.");
     hak__text_put_unsigned(&text, hak__os_user_id());
     hak__text_put(&text, ".");
     hak__text_put_unsigned(&text, hak__os_process_id());
+    if (space != 0) {
+        hak__text_put(&text, ".");
+        hak__text_put_unsigned(&text, space);
+    }
     observer.path[text.length] = '\0';
 }
 
