@@ -64,6 +64,7 @@
 
 #include "control/background.c"
 #include "control/census.c"
+#include "control/ending.c"
 #include "control/exit_file.c"
 #include "control/last_report.c"
 #include "control/life.c"
@@ -97,6 +98,7 @@
 #include "front/realloc.c"
 
 #if HAK_OVERRIDE
+#include "override/exit_now.c"
 #include "override/libc.c"
 #include "override/libc_reports.c"
 #endif

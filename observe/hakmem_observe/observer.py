@@ -11,7 +11,7 @@ import stat
 import struct
 import time
 
-from .processes import Ended, Refusal, STATUS_FAILED, look, maps_file, require_running
+from .processes import Ended, Refusal, STATUS_FAILED, inner_uids, look, maps_file, pid_space, require_running
 
 MAGIC, VERSION = b"hakmem\0O", 1
 PAGE_SIZE, REPLY_OFFSET, REQUEST_OFFSET, REQUEST_SIZE = 4096, 4096, 56, 960
@@ -20,6 +20,7 @@ HEAD = struct.Struct("=8sIIQIIQI")  # magic, version, process, start time, reque
 WORD = struct.Struct("=I")
 REPLY_MAX = 256 << 20
 TRACED_SECONDS = 1.0  # a process that a debugger has held for as long does not answer; strace holds it for moments
+LINKS_MAX = 40  # as the kernel follows
 FUTEX_WAIT, FUTEX_WAKE, EVERYBODY = 0, 1, 0x7FFFFFFF
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
 
@@ -70,7 +71,7 @@ class Observer:
         magic, version, pid, start = HEAD.unpack(head)[:4]
         if magic != MAGIC:  # the observer writes it last
             return False
-        stale = pid != self.process.inner_pid or start not in (0, self.process.start)
+        stale = pid != self.process.inner_pid or (start and self.process.start and start != self.process.start)
         if stale or maps_file(self.process.pid, about.st_ino) is False:
             remove_stale(path, descriptor)
             return False
@@ -156,26 +157,46 @@ class Observer:
         return b"".join(pieces)
 
 
+def file_name(uid, pid, space):
+    return f"hakmem.{uid}.{pid}.{space}" if space else f"hakmem.{uid}.{pid}"
+
+
 def candidates(process):
-    """Paths that may be the process's file: here, and in its own name space if it has one of its own."""
-    directories = ["/dev/shm"]
-    if process.inner_pid != process.pid or not shares_root(process.pid):
-        directories.insert(0, own_directory(process.pid))
-    for directory in directories:
-        users = dict.fromkeys([*process.uids, 0])
-        yield from (f"{directory}/hakmem.{uid}.{process.inner_pid}" for uid in users)
+    """Paths that may be the process's file, in /dev/shm as the process sees it; if we may not look there, in ours."""
+    directory = own_directory(process.pid)
+    for space in dict.fromkeys([process.space, 0]):  # 0 in a container, too, if that has no /proc
+        for uid in dict.fromkeys([*inner_uids(process), 0]):
+            yield os.path.join(directory, file_name(uid, process.inner_pid, space))
 
 
 def own_directory(pid):
     """The directory /dev/shm as the process sees it."""
-    return os.path.join("/proc", str(pid), "root", "dev/shm")
-
-
-def shares_root(pid):
     try:
-        return os.stat(own_directory(pid)).st_dev == os.stat("/dev/shm").st_dev
+        return inside(f"/proc/{pid}/root", "dev/shm")
     except OSError:
-        return True  # we may not look: only the plain path is left
+        return "/dev/shm"
+
+
+def inside(root, path):
+    """The path in a process's root directory, whose symbolic links count from there."""
+    at, parts, links = root, path.split("/"), 0
+    os.stat(root)  # raises an error if we may not look
+    while parts:
+        part = parts.pop(0)
+        if part == "..":
+            at = at if at == root else os.path.dirname(at)
+        elif part not in ("", "."):
+            try:
+                target = os.readlink(os.path.join(at, part))
+            except OSError:  # no link
+                at = os.path.join(at, part)
+                continue
+            links += 1
+            if links > LINKS_MAX:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            at = root if target.startswith("/") else at
+            parts = target.split("/") + parts
+    return at
 
 
 def is_open_elsewhere(descriptor):
@@ -213,13 +234,15 @@ def remove_stale_files():
 
 
 def observed():
-    """The observed processes that this user may ask, in the order of their numbers. Removes stale files."""
+    """The observed processes that this user may ask, in the order of their numbers. Removes stale files. Files of other
+    containers in the same /dev/shm are left alone: their numbers mean nothing here."""
     remove_stale_files()
     user = "*" if os.geteuid() == 0 else str(os.geteuid())
+    space = pid_space("self")
     found = {}
-    for path in glob.glob(f"/dev/shm/hakmem.{user}.*"):
-        number = path.rpartition(".")[2]
-        if not number.isdigit():
+    for path in glob.glob(f"/dev/shm/{file_name(user, '*', space)}"):
+        number = path.split(".")[2]
+        if os.path.basename(path) != file_name(path.split(".")[1], number, space) or not number.isdigit():
             continue
         try:
             process = look(int(number))

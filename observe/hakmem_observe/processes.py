@@ -2,6 +2,7 @@
 import os
 from dataclasses import dataclass
 
+FIRST_SPACE = 0xEFFFFFFC  # the kernel's number for the machine's own name space of process ids
 # Exit statuses of all these tools: docs/observability/README.md.
 STATUS_USAGE, STATUS_FAILED, STATUS_CANNOT, STATUS_NO_PROCESS = 2, 125, 126, 127
 
@@ -26,9 +27,10 @@ class Process:
     state: str
     uids: tuple  # real, effective, saved, file system
     inner_pid: int  # its number in its own name space, as in a container
+    space: int  # inode number of that name space; 0: the machine's own, or we may not look
     threads: int
     rss: int  # bytes
-    start: int  # clock ticks after boot; 0: unknown
+    start: int  # clock ticks after boot; 0: unknown, as in a container whose clock is another one
 
 
 def parse_pid(text):
@@ -44,6 +46,31 @@ def printable(text):
 def read_text(path):
     with open(path, "rb") as file:
         return file.read().decode("utf-8", "replace")
+
+
+def pid_space(pid):
+    try:
+        space = os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return 0
+    return space if space != FIRST_SPACE else 0
+
+
+def inner_uids(process):
+    """Its user numbers as the process itself sees them, which in a name space of users are others."""
+    try:
+        ranges = [[int(word) for word in line.split()] for line in read_text(f"/proc/{process.pid}/uid_map").splitlines()]
+    except OSError:
+        return list(process.uids)
+    return [next((inner + uid - outer for inner, outer, count in ranges if 0 <= uid - outer < count), uid)
+            for uid in process.uids]
+
+
+def shares_clock(pid):
+    try:
+        return os.stat(f"/proc/{pid}/ns/time").st_ino == os.stat("/proc/self/ns/time").st_ino
+    except OSError:
+        return True  # a kernel without such name spaces, or we may not look
 
 
 def look(pid):
@@ -65,9 +92,10 @@ def look(pid):
         state=state,
         uids=tuple(int(uid) for uid in fields["Uid"].split()),
         inner_pid=int(fields.get("NSpid", str(pid)).split()[-1]),
+        space=pid_space(pid),
         threads=int(fields.get("Threads", 1)),
         rss=int(fields.get("VmRSS", "0 kB").split()[0]) * 1024,
-        start=start,
+        start=start if shares_clock(pid) else 0,
     )
 
 

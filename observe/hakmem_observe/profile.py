@@ -218,7 +218,7 @@ def profile_program(words, arguments):
         if not os.path.exists(path) or os.path.getsize(path) == 0:  # the launcher has said why, or the program was killed
             if status in (125, 126, 127):
                 return status
-            raise Refusal("the program left no profile: it was killed, it ended by _exit, or the file could not be written "
+            raise Refusal("the program left no profile: it was killed, or the file could not be written "
                           "(./hakmem profile PID looks at a living process)",
                           128 - status if status < 0 else status or 1)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-/* arch.h: the size of a cache line, and the one instruction that C has no name for. */
+/* arch.h: the size of a cache line, and the few instructions that C has no name for. */
 #ifndef HAK_BASE_ARCH_H
 #define HAK_BASE_ARCH_H
 
@@ -20,6 +20,33 @@ HAK_INLINE void arch_relax(void)
 #else
     __asm__ volatile("yield" ::: "memory");
 #endif
+}
+
+/* Goes on with function(argument) on the stack whose upper end is `top`, a multiple of 16. The
+ * function must not return. */
+HAK_INLINE __attribute__((noreturn)) void arch_go_on_at(void *top, void (*function)(uintptr_t),
+                                                        uintptr_t argument)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("mov %0, %%rsp\n\t"
+                     "xor %%ebp, %%ebp\n\t" /* the last frame, for those that walk the stack */
+                     "call *%1\n\t"
+                     "ud2"
+                     :
+                     : "a"(top), "d"(function), "D"(argument)
+                     : "memory");
+#else
+    register uintptr_t first __asm__("x0") = argument;
+    __asm__ volatile("mov sp, %0\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x30, xzr\n\t"
+                     "blr %1\n\t"
+                     "brk #1"
+                     :
+                     : "r"(top), "r"(function), "r"(first)
+                     : "memory");
+#endif
+    __builtin_unreachable();
 }
 
 #endif

@@ -181,9 +181,12 @@ static void census_count_threads(struct census *census)
     }
 }
 
-/* Inside the gate, which it leaves. */
-static void census_take(struct census *census)
+void hak__census_take(struct census *census)
 {
+    *census = (struct census){.spans_count = 0};
+    if (!hak__gate_enter_patiently()) { /* in a handler that interrupted an operation */
+        return;
+    }
     hak__emergency_settle();
     census_count_heaps(census);
     census_count_threads(census);
@@ -191,22 +194,4 @@ static void census_take(struct census *census)
     census->whales = hak__whale_totals();
     census->sampled = hak__sampled_totals();
     hak__gate_leave();
-}
-
-void hak__census_take(struct census *census)
-{
-    *census = (struct census){.spans_count = 0};
-    if (hak__gate_enter_patiently()) { /* else it is a handler that interrupted an operation */
-        census_take(census);
-    }
-}
-
-bool hak__census_take_soon(struct census *census)
-{
-    *census = (struct census){.spans_count = 0};
-    bool entered = hak__gate_enter();
-    if (entered) {
-        census_take(census);
-    }
-    return entered;
 }

@@ -40,9 +40,6 @@ struct census {
 /* Fills `*census`. Begins at the gate, waits for the end of a fork, and takes one heap's lock at a
  * time. All is zero if this thread is inside an operation already. Any thread, no lock held. */
 HAK_HIDDEN void hak__census_take(struct census *census);
-/* The same for a signal handler: if a fork is under way, it gives up after a moment. False: all is
- * zero. */
-HAK_HIDDEN bool hak__census_take_soon(struct census *census);
 
 /* Objects of one class that the program has in use. */
 HAK_HIDDEN uint64_t hak__census_in_use(const struct class_census *class_census);

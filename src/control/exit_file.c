@@ -2,6 +2,7 @@
 #include "control/exit_file.h"
 
 #include "base/text.h"
+#include "core/gate.h"
 
 #include <string.h>
 
@@ -144,7 +145,30 @@ static void exit_complain(const struct exit_file *file, const char *path, int er
     hak__os_write_error(line, text.length);
 }
 
-void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
+static void exit_say(const struct exit_file *file, const char *before, const char *after)
+{
+    char line[256]; /* the longest sentence has about 100 characters */
+    struct text text = {line, sizeof line - 1, 0};
+    hak__text_put(&text, before);
+    hak__text_put(&text, file->what);
+    hak__text_put(&text, after);
+    line[text.length++] = '\n';
+    hak__os_write_error(line, text.length);
+}
+
+/* True: the writers may begin operations. False: a signal interrupted one in this thread, or a fork
+ * in another thread takes long. */
+static bool exit_may_begin(void)
+{
+    (void)hak__gate_was_refused();
+    if (!hak__gate_enter_patiently()) {
+        return false;
+    }
+    hak__gate_leave();
+    return true;
+}
+
+static void exit_write_file(struct exit_file *file, exit_file_writer *writer, void *context)
 {
     char path[EXIT_PATH_SIZE];
     bool kept = hak__os_is_kept(&file->kept);
@@ -165,5 +189,17 @@ void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void
     }
     if (descriptor >= 0) {
         hak__os_close(descriptor);
+    }
+}
+
+void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
+{
+    if (!exit_may_begin()) {
+        exit_say(file, "hakmem: no ", ": the process ends inside hakmem, or while it forks");
+        return;
+    }
+    exit_write_file(file, writer, context);
+    if (hak__gate_was_refused()) {
+        exit_say(file, "hakmem: the ", " is not complete: the process forked meanwhile");
     }
 }

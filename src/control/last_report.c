@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include "control/ending.h"
 #include "control/exit_file.h"
 #include "control/life.h"
 #include "core/gate.h"
@@ -37,37 +38,28 @@ static enum hak_report_format last_format(void)
     }
 }
 
-static void last_write(void *soon, hak_report_sink *sink, void *sink_argument)
+static void last_write(void *context, hak_report_sink *sink, void *sink_argument)
 {
-    static const char refused[] = "hakmem: no report: the signal interrupted hakmem itself\n";
-    if (soon == NULL) {
-        hak_report(last_format(), sink, sink_argument);
-    } else if (!hak__report_soon(last_format(), sink, sink_argument)) {
-        hak__os_write_error(refused, sizeof refused - 1);
-    }
-}
-
-/* `soon`: in a signal handler. */
-static void last_report_write(bool soon)
-{
-    hak__exit_file_write(&last_file, last_write, soon ? &soon : NULL);
+    (void)context;
+    hak_report(last_format(), sink, sink_argument);
 }
 
 /* --- signals --- */
 
 static const int last_signals[] = {SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM, SIGXCPU};
-static uint32_t last_process;      /* a child of vfork is another process, in this one's memory */
 static uint32_t shared_last_begun; /* 1: some thread writes the report, or has written it */
 
 /* The handler. It may have interrupted any code of the program: it takes no lock of the C library,
- * and waits for no fork, which may be waiting for such a lock that this thread holds. If it has
- * interrupted hakmem, the gate refuses it (core/gate.h). */
+ * and waits only a moment for a fork, which may be waiting for such a lock that this thread
+ * holds. If it has interrupted hakmem, the gate refuses it (core/gate.h). */
 static void last_handle(int signal)
 {
     uint32_t begun = 0;
-    if (last_process == hak__os_process_id() && last_reports()) {
+    if (hak__ending_is_own_process() && last_reports()) {
         if (atomic_cas_acquire(&shared_last_begun, &begun, 1u)) {
-            last_report_write(true);
+            hak__gate_hurry(true);
+            hak__exit_file_write(&last_file, last_write, NULL);
+            hak__gate_hurry(false);
         } else if (hak__inside == 0) {
             hak__os_sleep_ms(LAST_WAIT_MS); /* another thread's report ends the process */
         }
@@ -78,7 +70,6 @@ static void last_handle(int signal)
 
 static void last_catch_signals(void)
 {
-    last_process = hak__os_process_id();
     for (size_t i = 0; i < sizeof last_signals / sizeof last_signals[0]; i++) {
         hak__os_catch_default(last_signals[i], last_handle);
     }
@@ -99,7 +90,6 @@ void hak__last_report_begin(void)
 /* A child that does not report closes the file: a daemon would keep its starter's pipe open. */
 void hak__last_report_fork_child(void)
 {
-    last_process = hak__os_process_id();
     atomic_store_relaxed(&shared_last_begun, 0u);
     bool reports = last_reports(), own = reports && hak__exit_file_varies(&last_file);
     if (!reports || own) {
@@ -110,10 +100,10 @@ void hak__last_report_fork_child(void)
     }
 }
 
-void hak__last_report_at_exit(void)
+void hak__last_report_at_end(void)
 {
     uint32_t begun = 0;
     if (last_reports() && atomic_cas_acquire(&shared_last_begun, &begun, 1u)) {
-        last_report_write(false);
+        hak__exit_file_write(&last_file, last_write, NULL);
     }
 }

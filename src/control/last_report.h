@@ -18,7 +18,7 @@
 HAK_HIDDEN void hak__last_report_begin(void);
 /* In the child of a fork. */
 HAK_HIDDEN void hak__last_report_fork_child(void);
-/* At a normal end. */
-HAK_HIDDEN void hak__last_report_at_exit(void);
+/* At exit or _exit. */
+HAK_HIDDEN void hak__last_report_at_end(void);
 
 #endif

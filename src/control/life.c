@@ -4,7 +4,7 @@
  *           environment. Registers the fork handlers: they must be the first in the process, so
  *           the library is linked with -z initfirst. Starts the scavenger and the observer, opens
  *           the report's file, and writes the line that says hakmem serves this process.
- *   end     Removes the observer's file, and writes the report, if one is asked for.
+ *   end     At exit: what ending.h says. After _exit, override/exit_now.c does the same.
  *
  * hakmem serves memory before begin and after end: it needs nothing from here for that. */
 #include "control/life.h"
@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "control/background.h"
+#include "control/ending.h"
 #include "control/last_report.h"
 #include "control/scavenger.h"
 #include "core/diagnose.h"
@@ -141,6 +142,7 @@ static void life_fork_child(void)
     hak__fork_child();
     hak__background_fork_child();
     hak__scavenger_start(); /* the first process has reported what it cannot do */
+    hak__ending_note_process();
     hak__observer_fork_child();
     hak__last_report_fork_child();
 }
@@ -152,6 +154,11 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     (void)argv;
     char **environment = hak__os_environment(handed);
     hak__start_read_options(environment);
+    hak__ending_note_process();
+    if (hak__settings.stats != STATS_NONE || hak__settings.profile_file != NULL ||
+        hak__settings.heap_map_file != NULL) {
+        hak__ending_want();
+    }
     pthread_atfork(hak__fork_prepare, hak__fork_parent, life_fork_child);
     const char *complaint = hak__scavenger_start();
     if (complaint != NULL) {
@@ -171,6 +178,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
 
 __attribute__((destructor)) static void life_end(void)
 {
-    hak__observer_end();
-    hak__last_report_at_exit();
+    if (hak__ending_take()) {
+        hak__ending_write(false);
+    }
 }

@@ -36,8 +36,11 @@ HAK_HIDDEN extern HAK_TLS uint32_t hak__inside;
 /* Begins an operation at the gate. During a fork it sleeps at most GATE_WAIT_MS. False: refused. */
 HAK_HIDDEN bool hak__gate_enter(void);
 /* The same, but it waits until a fork is over. The caller must hold no lock of the C library, for
- * which fork may be waiting. False: this thread is inside already. */
+ * which fork may be waiting. False: this thread is inside already, or it hurries. */
 HAK_HIDDEN bool hak__gate_enter_patiently(void);
+/* While this thread hurries, hak__gate_enter_patiently waits 0.2 seconds in all, then refuses. For
+ * signal handlers and _exit: fork may be waiting for a lock that the thread holds. */
+HAK_HIDDEN void hak__gate_hurry(bool hurries);
 /* Ends an operation that began at the gate. Does nothing if the thread is not inside the gate. */
 HAK_HIDDEN void hak__gate_leave(void);
 /* Between two parts of a long operation: lets a fork that waits go first. False: the fork takes

@@ -16,8 +16,6 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/emergency.h"
-#include "observe/heap_map_file.h"
-#include "observe/profile.h"
 #include "observe/samples.h"
 #include "os/os.h"
 
@@ -31,10 +29,8 @@
  * cost a system call. */
 #define CLEAR_LOOK_MIN ((size_t)256 << 10)
 
-/* malloc refers to these files, so that a program linked with the archive gets them too. */
+/* malloc refers to life.c, so that a program linked with the archive gets that file, too. */
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
-__attribute__((used)) static const bool *const malloc_map_file = &hak__heap_map_file_linked;
-__attribute__((used)) static const bool *const malloc_profile = &hak__profile_linked;
 
 /* Finds objects for the empty bin of the class. The caller holds the heap's lock; this function
  * releases it. The caller then links carved objects, which touches new pages, and no other thread

@@ -1,13 +1,10 @@
-/* heap_map_file.c: writes the heap map to the file of HAKMEM_HEAP_MAP_FILE when the process exits.
+/* heap_map_file.c: writes the heap map to the file of HAKMEM_HEAP_MAP_FILE when the process ends.
  *
  * "%p" in the name becomes the process id, so that each process of a tree has a file of its own.
  * Without it, HAKMEM_STATS_PID may name the only process that writes. */
-#include "observe/heap_map_file.h"
-
 #include "control/exit_file.h"
+#include "control/life.h"
 #include "core/options.h"
-
-const bool hak__heap_map_file_linked = true;
 
 static struct exit_file map_file = {
     .name = &hak__settings.heap_map_file, .what = "heap map", .replaces = true, .kept = {-1, 0, 0}};
@@ -18,7 +15,7 @@ static void map_file_write(void *context, hak_report_sink *sink, void *sink_argu
     hak_heap_map(sink, sink_argument);
 }
 
-__attribute__((destructor)) static void map_file_end(void)
+void hak__heap_map_at_end(void)
 {
     uint64_t process = hak__settings.stats_process;
     bool all = process == 0 || process == hak__os_process_id();

@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "base/text.h"
 #include "control/background.h"
+#include "control/ending.h"
 #include "control/life.h"
 #include "core/diagnose.h"
 #include "core/options.h"
@@ -220,13 +221,19 @@ static uint64_t observer_start_time(void)
     return value;
 }
 
+/* Containers may share /dev/shm, as those of a Kubernetes pod do, and each has a process 1. */
 static void observer_name_file(void)
 {
     struct text text = {observer.path, sizeof observer.path - 1, 0};
+    uint64_t space = hak__os_process_space();
     hak__text_put(&text, "/dev/shm/hakmem.");
     hak__text_put_unsigned(&text, hak__os_user_id());
     hak__text_put(&text, ".");
     hak__text_put_unsigned(&text, hak__os_process_id());
+    if (space != 0) {
+        hak__text_put(&text, ".");
+        hak__text_put_unsigned(&text, space);
+    }
     observer.path[text.length] = '\0';
 }
 
@@ -320,6 +327,7 @@ static int observer_start(void)
     if (!atomic_cas_acquire(&observer.shared_state, &none, OBSERVER_STARTING)) {
         return 0;
     }
+    hak__ending_want(); /* the file goes at the end */
     int error = hak__background_start(observer_run);
     if (error != 0) {
         atomic_store_relaxed(&observer.shared_error, (uint32_t)error);

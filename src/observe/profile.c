@@ -3,13 +3,13 @@
 #include "hakmem/profile.h"
 
 #include "base/bits.h"
-#include "observe/report_writer.h"
 #include "control/exit_file.h"
+#include "control/life.h"
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "heap/heap.h"
 #include "observe/modules.h"
-#include "observe/profile.h"
+#include "observe/report_writer.h"
 #include "observe/samples.h"
 #include "os/os.h"
 
@@ -169,8 +169,6 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
 
 /* --- the profile at exit --- */
 
-const bool hak__profile_linked = true;
-
 static struct exit_file profile_file = {
     .name = &hak__settings.profile_file, .what = "profile", .kept = {-1, 0, 0}};
 
@@ -207,7 +205,7 @@ static void profile_write(void *context, hak_report_sink *sink, void *sink_argum
     hak_profile_write(sink, sink_argument);
 }
 
-__attribute__((destructor)) static void profile_end(void)
+void hak__profile_at_end(void)
 {
     if (hak__settings.profile_file != NULL) {
         hak__exit_file_write(&profile_file, profile_write, NULL);

@@ -210,7 +210,7 @@ static double prometheus_site_value(const struct site_sums *sums, enum prometheu
 }
 
 /* The sites that the program has named, so the labels are few and the same in each run. */
-static void prometheus_sites(struct report_writer *writer, bool patiently)
+static void prometheus_sites(struct report_writer *writer)
 {
     static const struct {
         const char *name;
@@ -225,11 +225,11 @@ static void prometheus_sites(struct report_writer *writer, bool patiently)
                                   "bytes allocated, by named site, estimated from samples"},
     };
     for (uint32_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++) {
-        const struct site *site = hak__site_list_first(patiently);
+        const struct site *site = hak__site_list_first();
         bool first = true;
         for (; site != NULL; site = site->older) {
             struct site_sums sums;
-            if (!hak__site_is_named(site) || !hak__site_copy(site, patiently, &sums)) {
+            if (!hak__site_is_named(site) || !hak__site_copy(site, &sums)) {
                 continue;
             }
             if (first) {
@@ -253,6 +253,6 @@ void hak__prometheus_write(hak_report_sink *sink, void *argument, const struct r
     prometheus_totals(&writer, report);
     prometheus_counters(&writer, &report->census);
     prometheus_classes(&writer, report);
-    prometheus_sites(&writer, report->patiently);
+    prometheus_sites(&writer);
     hak__report_end(&writer);
 }

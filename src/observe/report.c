@@ -2,7 +2,6 @@
  * field. */
 #include "observe/report.h"
 
-#include "control/life.h"
 #include "core/counters.h"
 #include "core/lock.h"
 #include "core/options.h"
@@ -207,8 +206,8 @@ static void report_options(struct report_writer *writer)
 static void report_take(struct report *report)
 {
     hak__stats_from_census(&report->stats, &report->census);
-    hak__summary_take(&report->summary, &report->census, report->patiently);
-    hak__site_list_take(&report->sites, report->patiently);
+    hak__summary_take(&report->summary, &report->census);
+    hak__site_list_take(&report->sites);
 }
 
 /* All sections. Threads and sites are not numbers' names, so hak_stats_value does not find them. */
@@ -256,26 +255,15 @@ static void report_write(enum hak_report_format format, hak_report_sink *sink, v
 
 void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argument)
 {
-    struct report report = {.patiently = true};
+    struct report report;
     hak__census_take(&report.census);
     report_take(&report);
     report_write(format, sink, argument, &report);
 }
 
-bool hak__report_soon(enum hak_report_format format, hak_report_sink *sink, void *argument)
-{
-    struct report report = {.patiently = false};
-    if (!hak__census_take_soon(&report.census)) {
-        return false;
-    }
-    report_take(&report);
-    report_write(format, sink, argument, &report);
-    return true;
-}
-
 bool hak_stats_value(const char *name, uint64_t *value)
 {
-    struct report report = {.patiently = true};
+    struct report report;
     struct report_writer writer;
     hak__census_take(&report.census);
     report_take(&report);

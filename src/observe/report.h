@@ -8,7 +8,6 @@
 #include "observe/totals.h"
 
 struct report {
-    bool patiently; /* it may wait for the end of a fork */
     struct census census;
     struct hak_stats stats;
     struct summary summary;

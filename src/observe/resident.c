@@ -229,11 +229,11 @@ static void look_at_tables(struct look *look)
     }
 }
 
-void hak__resident_take(struct resident *resident, bool patiently)
+void hak__resident_take(struct resident *resident)
 {
     struct look look = {.resident = resident, .page = hak__os_page_size()};
     *resident = (struct resident){.known = false};
-    if (!(patiently ? hak__gate_enter_patiently() : hak__gate_enter())) {
+    if (!hak__gate_enter_patiently()) {
         return;
     }
     if (hak__window.base != WINDOW_NOWHERE) {

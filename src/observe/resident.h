@@ -26,8 +26,7 @@ struct resident {
     uint64_t tables; /* owner words, slab metadata, heaps, threads, tables of whales */
 };
 
-/* Fills `*resident`. Begins at the gate; `patiently`: it waits for the end of a fork
- * (core/gate.h). Lets a fork that waits go first. No lock held. */
-HAK_HIDDEN void hak__resident_take(struct resident *resident, bool patiently);
+/* Fills `*resident`. Begins at the gate, and lets a fork that waits go first. No lock held. */
+HAK_HIDDEN void hak__resident_take(struct resident *resident);
 
 #endif

@@ -284,7 +284,7 @@ void hak__sample_forget(void *pointer)
     errno = saved;
 }
 
-bool hak__samples_lock(bool patiently)
+bool hak__samples_enter(bool patiently)
 {
     if (!(patiently ? hak__gate_enter_patiently() : hak__gate_enter())) {
         return false;
@@ -293,7 +293,7 @@ bool hak__samples_lock(bool patiently)
     return true;
 }
 
-void hak__samples_unlock(void)
+void hak__samples_leave(void)
 {
     lock_release(&samples_lock);
     hak__gate_leave();
@@ -302,12 +302,12 @@ void hak__samples_unlock(void)
 const struct stack *hak__samples_first_stack(struct samples_history *history)
 {
     *history = (struct samples_history){.count = 0};
-    if (!hak__samples_lock(true)) {
+    if (!hak__samples_enter(true)) {
         return NULL;
     }
     const struct stack *stack = hak__stack_first();
     history->count = hak__stacks_history(history->times_ms);
-    hak__samples_unlock();
+    hak__samples_leave();
     history->now_ms = samples_clock_ms();
     return stack;
 }
@@ -315,13 +315,13 @@ const struct stack *hak__samples_first_stack(struct samples_history *history)
 bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
                        float live_bytes[HISTORY_MAX])
 {
-    if (!hak__samples_lock(true)) {
+    if (!hak__samples_enter(true)) {
         return false;
     }
     uint64_t now_ms = samples_clock_ms();
     *sums = stack->sums;
     memcpy(live_bytes, stack->history, sizeof stack->history);
-    hak__samples_unlock();
+    hak__samples_leave();
     sums->live_age_ms += (sums->allocated_count - sums->freed_count) * (double)now_ms;
     return true;
 }

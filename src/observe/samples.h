@@ -39,8 +39,8 @@ HAK_INLINE bool sample_has_blocks(void)
 
 /* Enters the gate and takes SAMPLES; the reverse. `patiently`: waits for the end of a fork, so the
  * caller holds no lock of the C library. False: refused (core/gate.h). */
-HAK_HIDDEN bool hak__samples_lock(bool patiently);
-HAK_HIDDEN void hak__samples_unlock(void);
+HAK_HIDDEN bool hak__samples_enter(bool patiently);
+HAK_HIDDEN void hak__samples_leave(void);
 
 /* Moments at which the live bytes of all stacks were noted, and now, on a clock in milliseconds. */
 struct samples_history {

@@ -43,12 +43,11 @@ static void site_list_add(struct site_list *list, const struct site *site)
     list->sites[i] = site;
 }
 
-void hak__site_list_take(struct site_list *list, bool patiently)
+void hak__site_list_take(struct site_list *list)
 {
-    list->patiently = patiently;
     list->count = 0;
     list->samples_count = 0;
-    if (!hak__samples_lock(patiently)) {
+    if (!hak__samples_enter(true)) {
         return;
     }
     for (const struct site *site = hak__site_first(); site != NULL; site = site->older) {
@@ -57,26 +56,26 @@ void hak__site_list_take(struct site_list *list, bool patiently)
             site_list_add(list, site);
         }
     }
-    hak__samples_unlock();
+    hak__samples_leave();
 }
 
-bool hak__site_copy(const struct site *site, bool patiently, struct site_sums *sums)
+bool hak__site_copy(const struct site *site, struct site_sums *sums)
 {
-    if (!hak__samples_lock(patiently)) {
+    if (!hak__samples_enter(true)) {
         return false;
     }
     *sums = site->sums;
-    hak__samples_unlock();
+    hak__samples_leave();
     return true;
 }
 
-const struct site *hak__site_list_first(bool patiently)
+const struct site *hak__site_list_first(void)
 {
-    if (!hak__samples_lock(patiently)) {
+    if (!hak__samples_enter(true)) {
         return NULL;
     }
     const struct site *site = hak__site_first();
-    hak__samples_unlock();
+    hak__samples_leave();
     return site;
 }
 
@@ -163,7 +162,7 @@ void hak__site_list_write(struct report_writer *writer, const struct site_list *
     for (uint32_t i = 0; i < list->count; i++) {
         char name[SITE_NAME_SIZE];
         const struct site *site = list->sites[i];
-        if (!hak__site_copy(site, list->patiently, &sums)) {
+        if (!hak__site_copy(site, &sums)) {
             break;
         }
         hak__site_name(site, name);

@@ -14,19 +14,18 @@
 /* Sites by live bytes, the largest first; then those without live bytes, by allocated bytes. Sites
  * that were never sampled are not among them. */
 struct site_list {
-    bool patiently; /* as in hak__samples_lock */
     uint32_t count;
     uint64_t samples_count; /* behind the sums of all sites */
     const struct site *sites[SITE_LIST_MAX];
 };
 
 /* Takes the list. It is empty if nothing was sampled, or if the thread was refused. */
-HAK_HIDDEN void hak__site_list_take(struct site_list *list, bool patiently);
+HAK_HIDDEN void hak__site_list_take(struct site_list *list);
 
 /* Copies the sums of a site. False: refused. */
-HAK_HIDDEN bool hak__site_copy(const struct site *site, bool patiently, struct site_sums *sums);
+HAK_HIDDEN bool hak__site_copy(const struct site *site, struct site_sums *sums);
 /* The first of all sites; NULL: there is none, or refused. Follow `older`, which is constant. */
-HAK_HIDDEN const struct site *hak__site_list_first(bool patiently);
+HAK_HIDDEN const struct site *hak__site_list_first(void);
 
 /* Bytes or blocks of an estimate, rounded. */
 HAK_HIDDEN uint64_t hak__site_round(double estimate);

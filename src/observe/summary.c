@@ -63,11 +63,11 @@ static void summary_fit(struct summary *summary)
     summary->parts[SUMMARY_NOT_HAKMEM] = summary_has_rss(summary) ? summary->memory.rss - sum : 0;
 }
 
-void hak__summary_take(struct summary *summary, const struct census *census, bool patiently)
+void hak__summary_take(struct summary *summary, const struct census *census)
 {
     uint64_t *parts = summary->parts;
     const struct resident *resident = &summary->resident;
-    hak__resident_take(&summary->resident, patiently);
+    hak__resident_take(&summary->resident);
     summary->memory = hak__os_memory();
     summary->known = resident->known;
     summary->requests_count = 0;

@@ -51,9 +51,8 @@ struct summary {
 
 /* Fills `*summary` from `census`, which was taken just before. fragmentation: FREE_IN_SLABS as a
  * part of IN_USE, ROUNDING and FREE_IN_SLABS together, that is of all memory that blocks in use
- * hold or keep from others. `patiently` as in hak__resident_take. No lock held. */
-HAK_HIDDEN void hak__summary_take(struct summary *summary, const struct census *census,
-                                  bool patiently);
+ * hold or keep from others. No lock held. */
+HAK_HIDDEN void hak__summary_take(struct summary *summary, const struct census *census);
 
 /* True if the RSS is known. */
 HAK_INLINE bool summary_has_rss(const struct summary *summary)

@@ -219,7 +219,7 @@ static void summary_put_sites(struct report_writer *writer, const struct site_li
     hak__text_put(&line.text, "largest sites: ");
     hak__modules_open(&modules);
     for (uint32_t i = 0; i < sites->count && i < SUMMARY_LARGEST; i++) {
-        if (!hak__site_copy(sites->sites[i], sites->patiently, &sums) || sums.samples_live == 0) {
+        if (!hak__site_copy(sites->sites[i], &sums) || sums.samples_live == 0) {
             break;
         }
         live = sums.allocated_bytes - sums.freed_bytes;

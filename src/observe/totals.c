@@ -65,7 +65,7 @@ bool hak_summary_read(struct hak_summary *summary, size_t size)
     struct summary taken;
     uint64_t shown[SUMMARY_PARTS];
     hak__census_take(&census);
-    hak__summary_take(&taken, &census, true);
+    hak__summary_take(&taken, &census);
     for (uint32_t part = 0; part < SUMMARY_PARTS; part++) {
         bool known = taken.known && (part != SUMMARY_NOT_HAKMEM || summary_has_rss(&taken));
         shown[part] = known ? taken.parts[part] : UINT64_MAX;

@@ -225,6 +225,9 @@ HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 HAK_HIDDEN const char *hak__os_file_error(int error);
 HAK_HIDDEN void hak__os_close(int descriptor);
 HAK_HIDDEN uint32_t hak__os_process_id(void);
+/* The name space in which that number counts: its inode number. 0: the machine's own, or unknown.
+ */
+HAK_HIDDEN uint64_t hak__os_process_space(void);
 /* Stops for a tracer: sends SIGTRAP to the calling thread with these two arguments more, which the
  * kernel ignores and the tracer sees. Without a tracer the signal's default is to end the process.
  */
@@ -255,5 +258,7 @@ HAK_HIDDEN void hak__os_wake_shared(uint32_t *word);
 
 /* Ends the process with SIGABRT. */
 HAK_HIDDEN __attribute__((noreturn)) void hak__os_abort(void);
+/* Ends the process at once, all its threads included. */
+HAK_HIDDEN __attribute__((noreturn)) void hak__os_exit(int status);
 
 #endif

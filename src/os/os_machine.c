@@ -117,3 +117,10 @@ void hak__os_abort(void)
 {
     abort();
 }
+
+void hak__os_exit(int status)
+{
+    for (;;) {
+        syscall(SYS_exit_group, status);
+    }
+}

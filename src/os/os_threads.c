@@ -125,6 +125,18 @@ bool hak__os_is_last_thread(uint32_t others_count)
     return last;
 }
 
+/* The kernel's fixed number for the machine's own name space of process ids (PROC_PID_INIT_INO). */
+#define OS_PROCESS_SPACE_FIRST 0xeffffffcu
+
+uint64_t hak__os_process_space(void)
+{
+    int saved = errno;
+    struct stat space;
+    bool known = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &space, 0) == 0;
+    errno = saved;
+    return known && space.st_ino != OS_PROCESS_SPACE_FIRST ? space.st_ino : 0;
+}
+
 bool hak__os_leave_descriptors(void)
 {
     int saved = errno;

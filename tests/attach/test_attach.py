@@ -3,6 +3,8 @@
 
 Usage: test_attach.py BUILD [CASE...]
 """
+import atexit
+import errno
 import json
 import os
 import random
@@ -11,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,7 +23,8 @@ sys.path.insert(0, str(ROOT / "observe"))
 
 from hakmem_observe import processes  # noqa: E402
 from hakmem_observe.attach import connect  # noqa: E402
-from hakmem_observe.observer import NotObserved, Observer  # noqa: E402
+from hakmem_observe.observer import (  # noqa: E402
+    HEAD, MAGIC, VERSION, NotObserved, Observer, file_name, inside, observed)
 
 TOOL = str(BUILD / "hakmem-attach")
 TARGET = str(BUILD / "tests/attach/target")
@@ -290,6 +294,139 @@ def case_refusals():
             target.communicate("", timeout=60)
             require(target.returncode == 0, "user: the process failed")
     print("refusals: one sentence each")
+
+
+def skipped(name, why):
+    print(f"{name}: skipped, {why}")
+
+
+def start_apart(flags, command, wrapper=("sh", "-c", 'exec "$@"', "sh")):
+    """A process in name spaces of its own that runs the command on hakmem; its number out here. None: not permitted."""
+    words = ["unshare", *flags, "--", *wrapper, "env", f"LD_PRELOAD={BUILD / 'libhakmem.so'}", *command]
+    outer = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             start_new_session=True)
+    until = time.monotonic() + 60
+    while outer.poll() is None and time.monotonic() < until:
+        for pid in family(outer.pid):
+            if "libhakmem" in maps(pid) and command[0] == Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]:
+                atexit.register(end_apart, outer, pid)  # also if the test fails
+                return outer, pid
+        time.sleep(0.005)
+    outer.kill()
+    return outer, None
+
+
+def family(pid):
+    yield pid
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return
+    for child in children:
+        yield from family(int(child))
+
+
+def end_apart(outer, pid):
+    if outer.poll() is None:
+        os.kill(pid, signal.SIGKILL)  # the first process of a name space has no other end
+    outer.stdin.close()
+    outer.wait(60)
+
+
+OWN_SHM = ("sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh")
+OWN_ROOT = ("sh", "-c", 'root=$1; shift; mount --rbind / "$root" && mount -t tmpfs none "$root/dev/shm" && '
+            'exec chroot "$root" "$@"', "sh")
+LINKED_SHM = ("sh", "-c", 'mount -t tmpfs none "$1" && ln -s "$1/place" "$1/shm" && mkdir "$1/place" && '
+              'mount -t tmpfs none /dev && ln -s "$1/place" /dev/shm && shift && exec "$@"', "sh")
+
+
+def case_containers():
+    """Name spaces of mounts, process ids, users and time; a root directory and a /dev/shm of one's own."""
+    root = BUILD / "tests/attach/root"
+    root.mkdir(exist_ok=True)
+    kinds = {"own /dev/shm": (["--mount"], OWN_SHM), "a root directory": (["--mount"], (*OWN_ROOT, str(root))),
+             "/dev/shm is a link": (["--mount"], (*LINKED_SHM, str(root))),
+             "own process ids": (["--pid", "--fork"], OWN_SHM[:2] + ('exec "$@"', "sh")),
+             "own process ids and /proc": (["--pid", "--fork", "--mount-proc"], OWN_SHM),
+             "own users": (["--user", "--map-root-user"], OWN_SHM[:2] + ('exec "$@"', "sh")),
+             "own users, not root": (["--user", "--map-user=4711"], OWN_SHM[:2] + ('exec "$@"', "sh")),
+             "own clock": (["--time", "--boottime", "1000000", "--fork"], OWN_SHM[:2] + ('exec "$@"', "sh"))}
+    for name, (flags, wrapper) in kinds.items():
+        outer, pid = start_apart(flags, ["sleep", "1000"], wrapper)
+        if pid is None:
+            skipped(name, outer.stderr.read().strip()[-100:])
+            continue
+        observer, started = connect(pid)
+        require(started, f"{name}: it was observed already")
+        report = json.loads(observer.ask("json", 20))
+        require(report["hakmem"]["process"] == observer.process.inner_pid, f"{name}: another process answers")
+        observer.close()
+        again, started = connect(pid)
+        require(not started, f"{name}: its file was not found again")
+        again.close()
+        end_apart(outer, pid)
+        print(f"{name}: attached")
+
+
+def case_pod():
+    """Two containers with one /dev/shm, as in a Kubernetes pod: both have a process 1, of the same user."""
+    both = [start_apart(["--pid", "--fork", "--mount-proc"], ["sleep", "1000"]) for _ in range(2)]
+    if any(pid is None for _, pid in both):
+        skipped("pod", both[0][0].stderr.read().strip()[-100:])
+        return
+    for turn in range(2):
+        for _, pid in both:
+            observer, started = connect(pid)
+            require(started == (turn == 0), f"pod: turn {turn}, started {started}")
+            require(json.loads(observer.ask("json", 20))["hakmem"]["process"] == 1, "pod: another process answers")
+            observer.close()
+    for outer, pid in both:
+        path = Path("/dev/shm", observer_file(pid))
+        require(path.exists(), f"pod: there is no {path}")
+        end_apart(outer, pid)
+        path.unlink()
+    print("pod: two processes 1 in one /dev/shm")
+
+
+def observer_file(pid):
+    process = processes.look(pid)
+    return file_name(processes.inner_uids(process)[1], process.inner_pid, process.space)
+
+
+def case_stale_files():
+    """A file that a killed process has left is removed if it is the process's, and not if it may be another container's."""
+    process = processes.look(os.getpid())
+    other = Path("/dev/shm", file_name(process.uids[1], process.inner_pid, 4711))
+    mine = Path("/dev/shm", file_name(process.uids[1], process.inner_pid, process.space))
+    head = HEAD.pack(MAGIC, VERSION, process.inner_pid, process.start + 1, 0, 0, 0, 0)
+    for path in (other, mine):
+        path.write_bytes(head.ljust(4096, b"\0"))
+    try:
+        Observer(process)
+        require(False, "stale: a dead file is taken for a living one")
+    except NotObserved:
+        require(other.exists() and not mine.exists(), f"stale: {other.exists()} {mine.exists()}")
+    processes_seen = observed()
+    require(other.exists() and process.pid not in [p.pid for p in processes_seen], "stale: another container's file is gone")
+    other.unlink()
+    print("stale files: removed if they are the process's")
+
+
+def case_paths_inside():
+    """Symbolic links of a container count from its root directory."""
+    root = Path(tempfile.mkdtemp())
+    (root / "dev").mkdir()
+    (root / "run/shm").mkdir(parents=True)
+    (root / "dev/shm").symlink_to("/link")
+    (root / "link").symlink_to("../../run/./shm")
+    require(inside(str(root), "dev/shm") == f"{root}/run/shm", inside(str(root), "dev/shm"))
+    (root / "run/loop").symlink_to("loop")
+    try:
+        require(not inside(str(root), "run/loop"), "inside: a loop has an end")
+    except OSError as error:
+        require(error.errno == errno.ELOOP, str(error))
+    shutil.rmtree(root)
+    print("paths inside: links count from the root")
 
 
 def main():

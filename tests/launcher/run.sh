@@ -35,6 +35,14 @@ mkdir "$scratch/tree" # %p: the program, a shell, and its child, each in a file 
 files=("$scratch"/tree/*)
 [[ ${#files[@]} == 2 && -s $scratch/tree/$(<"$scratch/program").% ]] || fail "--stats-file with %p wrote ${files[*]}"
 grep -q 'resident memory (RSS)' "${files[@]}" || fail "--stats-file wrote no summary"
+# A shell ends by _exit. With --stats the program alone reports, with --all-processes its children, too.
+expect 3 '' 'resident memory' "$launcher" run --quiet --stats -- sh -c 'exit 3'
+python=$(python3 -c 'import sys; print(sys.executable)') # not a script that chooses one
+leave='import os; child = os.fork(); child and os.waitpid(child, 0); os._exit(7 if child else 4)'
+for wanted in 1 2; do
+    try "$launcher" run --quiet --stats $( ((wanted == 2)) && echo --all-processes) -- "$python" -c "$leave"
+    [[ $status == 7 && $(grep -c 'resident memory' <<<"$errors") == "$wanted" ]] || fail "os._exit: $status $errors"
+done
 try "$launcher" run --quiet --stats -- true
 [[ $(wc -l <<<"$errors") -lt 16 && $errors == *'not hakmem'* ]] || fail "--stats is no summary: $errors"
 try "$launcher" run --quiet --stats=full -- true

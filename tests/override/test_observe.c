@@ -66,6 +66,14 @@ static bool has_file(pid_t process)
     return access(path, F_OK) == 0;
 }
 
+/* In a new process: an earlier one of its number may have been killed and have left a file. */
+static void remove_old_file(void)
+{
+    char path[PATH_SIZE];
+    name_file(path, getpid());
+    unlink(path);
+}
+
 static bool becomes(bool (*is)(pid_t), pid_t process, bool wanted)
 {
     for (int waited = 0; waited < WAIT_MS; waited++) {
@@ -95,25 +103,56 @@ static uint64_t ask_page(int file, struct page *page, const char *request, char 
     return size;
 }
 
+/* Field 22 of /proc/PID/stat. */
+static uint64_t start_time_of(pid_t process)
+{
+    char path[PATH_SIZE], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = read(file, text, sizeof text - 1);
+    CHECK(file >= 0 && length > 0);
+    close(file);
+    text[length] = '\0';
+    char *at = strrchr(text, ')');
+    for (int field = 2; at != NULL && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    CHECK(at != NULL);
+    return strtoull(at, NULL, 10);
+}
+
+/* Maps the process's file as soon as there is one with its head, which the observer writes last.
+ * There may be a file of an earlier process of that number, which was killed. */
+static struct page *open_page(pid_t process, int *file)
+{
+    char path[PATH_SIZE];
+    uint64_t start = start_time_of(process);
+    name_file(path, process);
+    for (int waited = 0; waited < WAIT_MS; waited++) {
+        *file = open(path, O_RDWR | O_CLOEXEC);
+        if (*file >= 0 && lseek(*file, 0, SEEK_END) >= 4096) {
+            struct page *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, *file, 0);
+            CHECK(page != MAP_FAILED);
+            if (memcmp(page->magic, "hakmem\0O", 8) == 0 && page->start_time == start) {
+                return page;
+            }
+            munmap(page, 4096);
+        }
+        CHECK(*file < 0 || close(*file) == 0);
+        usleep(1000);
+    }
+    FAIL("it is not observed");
+    return NULL;
+}
+
 /* Asks the process and looks at the reply. */
 static void ask(pid_t process)
 {
-    char path[PATH_SIZE], start[16] = "";
-    CHECK(becomes(has_file, process, true));
-    name_file(path, process);
-    int file = open(path, O_RDWR | O_CLOEXEC);
-    CHECK(file >= 0);
-    for (int waited = 0; lseek(file, 0, SEEK_END) < 4096 && waited < WAIT_MS; waited++) {
-        usleep(1000); /* it is empty at first */
-    }
-    struct page *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    CHECK(page != MAP_FAILED);
-    for (int waited = 0; page->magic[7] != 'O' && waited < WAIT_MS; waited++) {
-        usleep(1000); /* the observer writes it last */
-    }
-    CHECK(memcmp(page->magic, "hakmem\0O", 8) == 0 && page->version == 1);
+    char start[16] = "";
+    int file;
+    struct page *page = open_page(process, &file);
+    CHECK_EQUAL(page->version, 1);
     CHECK_EQUAL(page->process, process);
-    CHECK(page->start_time != 0);
     CHECK(ask_page(file, page, "json", start) > 2000);
     CHECK(memcmp(start, "{\"hakmem\": ", 11) == 0);
     CHECK(ask_page(file, page, "full argument", start) > 2000);
@@ -206,13 +245,14 @@ static void fork_while_observed(void)
     for (int round = 0; round < ROUNDS; round++) {
         pid_t child = fork();
         if (child == 0) {
+            remove_old_file();
             CHECK_EQUAL(threads_count(), 1); /* no option asks for an observer there */
             CHECK(!has_file(getpid()));
             CHECK_EQUAL(observe_stop(), 0);
             if (round % 2 == 0) {
                 CHECK_EQUAL(observe_start(), 0);
                 ask_self();
-                exit(0);
+                round % 4 == 0 ? exit(0) : _exit(0); /* both remove the file */
             }
             _exit(0);
         }
@@ -384,6 +424,7 @@ static void run_self(const char *self, const char *part, const char *kind, const
     CHECK(pipe2(ends, O_CLOEXEC) == 0);
     pid_t child = fork();
     if (child == 0) {
+        remove_old_file();
         CHECK(setenv("TEST_KIND", kind, 1) == 0 && setenv("HAKMEM_OBSERVE", observe, 1) == 0);
         CHECK(setenv("HAKMEM_SCAVENGER", strcmp(part, "end") == 0 ? "1" : "0", 1) == 0);
         if (*kind != '\0' && !put_in_place(kind)) {

@@ -95,6 +95,11 @@ static pid_t start(const char *what, const char *file, const char *enabled)
         CHECK(setenv("HAKMEM_STATS", "summary", 1) == 0);
         CHECK(setenv("HAKMEM_STATS_FILE", file, 1) == 0);
         CHECK(setenv("HAKMEM_STATS_SIGNAL", enabled, 1) == 0);
+        if (strcmp(what, "forks") == 0) { /* its children do not report */
+            char pid[24];
+            snprintf(pid, sizeof pid, "%d", (int)getpid());
+            CHECK(setenv("HAKMEM_STATS_PID", pid, 1) == 0);
+        }
         if (strcmp(what, "ignored") == 0) {
             CHECK(signal(SIGHUP, SIG_IGN) != SIG_ERR);
         }

@@ -1,0 +1,79 @@
+/* exit_now.c: _exit and _Exit, which end the process without its destructors. Shells, forked
+ * children of servers and os._exit of Python end that way. hakmem writes what it was asked to write
+ * at the end (control/ending.h). Then the next function of that name ends the process, with its
+ * status.
+ *
+ * exit of a shared C library does not come here; in a static program it does. Weak, so that a
+ * program linked with libhakmem.a may define its own. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/arch.h"
+#include "base/atomics.h"
+#include "control/ending.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+
+#pragma weak _exit
+#pragma weak _Exit
+#pragma weak dlsym /* a static program may lack it */
+
+/* Bytes of the stack on which the end is written: _exit itself needs hardly any stack, and its
+ * caller may have little left, as in a handler on an alternate stack of 8 KiB. Twice: more address
+ * space, no more memory. Half: twice what a heap map needs. */
+#define EXIT_NOW_STACK_SIZE ((size_t)128 << 10)
+
+typedef void exit_now_function(int status);
+
+/* The C library's, or that of another library that puts itself before it. NULL: there is none, as
+ * in a static program. Looked up at the start, because dlsym takes locks. */
+static exit_now_function *exit_now_next;
+
+__attribute__((constructor(101))) static void exit_now_find(void)
+{
+    if (dlsym != NULL) {
+        exit_now_next = (exit_now_function *)(uintptr_t)dlsym(RTLD_NEXT, "_exit");
+    }
+}
+
+static __attribute__((noreturn)) void exit_now_pass(int status)
+{
+    if (exit_now_next != NULL) {
+        exit_now_next(status);
+    }
+    hak__os_exit(status);
+}
+
+static void exit_now_write(uintptr_t status)
+{
+    hak__ending_write(true);
+    exit_now_pass((int)status);
+}
+
+static __attribute__((noreturn)) void exit_now_end(int status)
+{
+    void *stack;
+    if (HAK_LIKELY(!atomic_load_relaxed(&hak__ending_wanted)) || !hak__ending_take()) {
+        exit_now_pass(status);
+    }
+    if (hak__os_map(EXIT_NOW_STACK_SIZE, hak__os_page_size(), &stack) == 0) {
+        arch_go_on_at((char *)stack + EXIT_NOW_STACK_SIZE, exit_now_write,
+                      (uintptr_t)(unsigned)status);
+    }
+    exit_now_write((uintptr_t)(unsigned)status);
+    exit_now_pass(status);
+}
+
+HAK_API void _exit(int status)
+{
+    exit_now_end(status);
+}
+
+HAK_API void _Exit(int status)
+{
+    exit_now_end(status);
+}

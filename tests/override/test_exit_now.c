@@ -1,0 +1,364 @@
+/* test_exit_now.c: a process that ends by _exit or _Exit reports as one that ends by exit does:
+ * once, with its exit status, from any thread, on any stack. A child of vfork or of a plain clone
+ * does not report. In a signal handler that interrupted hakmem, one sentence takes its place.
+ *
+ * ctest: no-qemu
+ */
+#include "override.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+enum { STATUS = 37, CHURNERS = 3, CHILDREN = 3 };
+
+static char directory[] = "/tmp/test_exit_now_XXXXXX";
+
+/* --- what the programs under test do --- */
+
+static void *churn(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    void *blocks[64] = {NULL};
+    for (;;) {
+        size_t at = random_next(&random) % 64;
+        give_back(blocks[at]);
+        blocks[at] = get_memory(random_next(&random) % 100000);
+    }
+    return NULL;
+}
+
+static void start_churners(void)
+{
+    pthread_t thread;
+    for (uintptr_t i = 1; i <= CHURNERS; i++) {
+        CHECK(pthread_create(&thread, NULL, churn, (void *)i) == 0);
+    }
+}
+
+static pthread_barrier_t all_ready;
+
+static void *exit_together(void *argument)
+{
+    pthread_barrier_wait(&all_ready);
+    _exit(STATUS);
+    return argument;
+}
+
+static void end_together(void)
+{
+    pthread_t thread;
+    CHECK(pthread_barrier_init(&all_ready, NULL, 4) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_create(&thread, NULL, exit_together, NULL) == 0);
+    }
+    exit_together(NULL);
+}
+
+/* A wait for a file is where a cancelled thread ends. */
+static void *exit_cancelled(void *argument)
+{
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    _exit(STATUS);
+    return argument;
+}
+
+static void exit_in_handler(int number)
+{
+    (void)number;
+    _exit(STATUS);
+}
+
+/* `apart`: on a stack of its own, of which _exit may use 4 KiB. */
+static void end_in_handler(bool apart)
+{
+    struct sigaction action = {.sa_handler = exit_in_handler, .sa_flags = apart ? SA_ONSTACK : 0};
+    size_t size = (size_t)sysconf(_SC_MINSIGSTKSZ) + 4096, page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, page + 16384 + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = memory + page, .ss_size = size};
+    CHECK(memory != MAP_FAILED);
+    CHECK(mprotect(stack.ss_sp, (size + page - 1) / page * page, PROT_READ | PROT_WRITE) == 0);
+    CHECK(!apart || sigaltstack(&stack, NULL) == 0);
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    raise(SIGUSR1);
+}
+
+/* Its signal comes at any moment. */
+static void end_while_busy(void)
+{
+    struct sigaction action = {.sa_handler = exit_in_handler};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    start_churners();
+    CHECK(write(1, "r", 1) == 1);
+    churn((void *)7);
+}
+
+static void wait_for_status(pid_t child)
+{
+    int status;
+    CHECK(child > 0);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_EQUAL(WEXITSTATUS(status), STATUS);
+}
+
+static void end_after_vfork(void)
+{
+    pid_t child = vfork();
+    if (child == 0) {
+        _exit(STATUS);
+    }
+    wait_for_status(child);
+    child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        _exit(STATUS);
+    }
+    wait_for_status(child);
+    _exit(STATUS);
+}
+
+static void end_after_children(void)
+{
+    for (int i = 0; i < CHILDREN; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            give_back(get_memory(1000));
+            _exit(STATUS);
+        }
+        wait_for_status(child);
+    }
+    _exit(STATUS);
+}
+
+static int serve(const char *what)
+{
+    pthread_t thread;
+    give_back(get_memory(100000));
+    if (strcmp(what, "_exit") == 0) {
+        _exit(STATUS);
+    } else if (strcmp(what, "_Exit") == 0) {
+        _Exit(STATUS);
+    } else if (strcmp(what, "exit") == 0) {
+        exit(STATUS);
+    } else if (strcmp(what, "handler") == 0 || strcmp(what, "alternate stack") == 0) {
+        end_in_handler(*what == 'a');
+    } else if (strcmp(what, "busy") == 0) {
+        end_while_busy();
+    } else if (strcmp(what, "vfork") == 0) {
+        end_after_vfork();
+    } else if (strcmp(what, "children") == 0) {
+        end_after_children();
+    } else if (strcmp(what, "together") == 0) {
+        end_together();
+    } else if (strcmp(what, "cancelled") == 0) {
+        CHECK(pthread_create(&thread, NULL, exit_cancelled, NULL) == 0);
+        pthread_join(thread, NULL);
+    } else if (strcmp(what, "thread") == 0) {
+        start_churners();
+        CHECK(pthread_barrier_init(&all_ready, NULL, 1) == 0);
+        CHECK(pthread_create(&thread, NULL, exit_together, NULL) == 0);
+        churn((void *)7);
+    }
+    return 1;
+}
+
+/* --- what the test does with them --- */
+
+struct outcome {
+    size_t reports, profiles, maps, sentences;
+    size_t own; /* documents that name the process that was started */
+};
+
+static char own[40] = "-"; /* as documents name it */
+static size_t own_count;
+
+static size_t count_words(const char *text, const char *words)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+/* Reads the file, sees that its last line is whole, and removes it. */
+static size_t take(const char *name, const char *words)
+{
+    static char text[1 << 22];
+    char path[100];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return 0;
+    }
+    ssize_t length = 0, got;
+    while ((got = read(file, text + length, sizeof text - 1 - (size_t)length)) > 0) {
+        length += got;
+    }
+    CHECK(got == 0);
+    text[length] = '\0';
+    close(file);
+    CHECK(unlink(path) == 0);
+    CHECK(length == 0 || text[length - 1] == '\n');
+    own_count += count_words(text, own);
+    return count_words(text, words);
+}
+
+static void set_path(const char *variable, const char *name)
+{
+    char path[100];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    CHECK(setenv(variable, path, 1) == 0);
+}
+
+/* `asked`: for report, profile and heap map; only_own: HAKMEM_STATS_PID is set. */
+static pid_t start(const char *what, bool asked, bool only_own)
+{
+    char self[TEST_PATH_SIZE], path[100], pid[24];
+    int ready[2];
+    own_path(self);
+    CHECK(pipe(ready) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        if (asked) {
+            CHECK(setenv("HAKMEM_STATS", "json", 1) == 0);
+            set_path("HAKMEM_STATS_FILE", "report");
+            set_path("HAKMEM_PROFILE_FILE", "profile");
+            set_path("HAKMEM_HEAP_MAP_FILE", "map");
+        }
+        snprintf(pid, sizeof pid, "%d", only_own ? (int)getpid() : 0);
+        CHECK(setenv("HAKMEM_STATS_PID", pid, 1) == 0);
+        snprintf(path, sizeof path, "%s/errors", directory);
+        int errors = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        CHECK(errors >= 0 && dup2(errors, 2) == 2 && dup2(ready[1], 1) == 1);
+        close(ready[0]);
+        close(ready[1]);
+        execl(self, self, what, (char *)NULL);
+        _exit(126);
+    }
+    char byte;
+    close(ready[1]);
+    CHECK(read(ready[0], &byte, 1) >= 0); /* it is busy, or has ended */
+    close(ready[0]);
+    return child;
+}
+
+static struct outcome finish(pid_t child)
+{
+    alarm(60); /* an end that hangs fails the test */
+    wait_for_status(child);
+    alarm(0);
+    own_count = 0;
+    struct outcome outcome = {.reports = take("report", "{\"hakmem\": ")};
+    outcome.profiles = take("profile", "{\"hakmem_profile\": ");
+    outcome.maps = take("map", "{\"heap_map\": ");
+    outcome.own = own_count;
+    outcome.sentences = take("errors", "hakmem: no ");
+    return outcome;
+}
+
+static void test_each_way(void)
+{
+    static const char *const ways[] = {"_exit",    "_Exit",           "exit",
+                                       "handler",  "alternate stack", "thread",
+                                       "together", "cancelled",       "vfork"};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        dprintf(2, "%s\n", ways[i]);
+        pid_t child = start(ways[i], true, false);
+        snprintf(own, sizeof own, "\"process\": %d,", (int)child);
+        struct outcome outcome = finish(child);
+        CHECK_EQUAL(outcome.reports, 1);
+        CHECK_EQUAL(outcome.own, 3);
+        CHECK_EQUAL(outcome.profiles, 1);
+        CHECK_EQUAL(outcome.maps, 1);
+        CHECK_EQUAL(outcome.sentences, 0);
+        outcome = finish(start(ways[i], false, false));
+        CHECK_EQUAL(outcome.reports + outcome.profiles + outcome.maps + outcome.sentences, 0);
+    }
+}
+
+/* Four threads end the process. The pipe has no room for the first one's report, so the others come
+ * while it is being written. The report is whole all the same. */
+static void test_whole_report(void)
+{
+    static char text[1 << 20];
+    char self[TEST_PATH_SIZE];
+    int ends[2], waiting = 0;
+    size_t length = 0;
+    ssize_t got;
+    own_path(self);
+    CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 4096);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_STATS", "full", 1) == 0 && dup2(ends[1], 2) == 2);
+        close(ends[0]);
+        close(ends[1]);
+        execl(self, self, "together", (char *)NULL);
+        _exit(126);
+    }
+    close(ends[1]);
+    alarm(60);
+    while (waiting == 0) {
+        CHECK(ioctl(ends[0], FIONREAD, &waiting) == 0);
+        usleep(1000);
+    }
+    while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
+        length += (size_t)got;
+    }
+    wait_for_status(child);
+    alarm(0);
+    close(ends[0]);
+    CHECK(length > 0 && text[length - 1] == '\n');
+    CHECK_EQUAL(count_words(text, "resident memory (RSS)"), 1);
+    CHECK_EQUAL(count_words(text, " heap_map_file "), 1); /* near the end */
+}
+
+static void test_forked_children(void)
+{
+    struct outcome outcome = finish(start("children", true, false));
+    CHECK_EQUAL(outcome.reports, 1 + CHILDREN);
+    CHECK_EQUAL(outcome.profiles, 1 + CHILDREN);
+    outcome = finish(start("children", true, true));
+    CHECK_EQUAL(outcome.reports, 1);
+    CHECK_EQUAL(outcome.maps, 1);
+}
+
+/* The handler may have interrupted anything: each document is written, or a sentence says why it is
+ * not. */
+static void test_busy_handlers(void)
+{
+    size_t reports = 0;
+    enum { ROUNDS = 20 };
+    for (int i = 0; i < ROUNDS; i++) {
+        pid_t child = start("busy", true, false);
+        usleep((useconds_t)(500 * (i % 5)));
+        CHECK(kill(child, SIGUSR1) == 0);
+        struct outcome outcome = finish(child);
+        CHECK(outcome.reports <= 1 && outcome.profiles <= 1 && outcome.maps <= 1);
+        CHECK_EQUAL(outcome.reports + outcome.profiles + outcome.maps + outcome.sentences, 3);
+        reports += outcome.reports;
+    }
+    dprintf(2, "busy: %zu of %d reported\n", reports, ROUNDS);
+}
+
+int main(int argc, char **argv)
+{
+    prove_served();
+    if (argc > 1) {
+        return serve(argv[1]);
+    }
+    CHECK(mkdtemp(directory) != NULL);
+    test_each_way();
+    test_whole_report();
+    test_forked_children();
+    test_busy_handlers();
+    CHECK(rmdir(directory) == 0);
+    return 0;
+}
