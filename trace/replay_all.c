@@ -164,6 +164,7 @@ int replay_all(const char *name, unsigned runs, char **words, unsigned count)
                 "own mappings and stacks among them\n",
                 (double)file.end.peak_resident / (1 << 20));
         }
+        walk_print_repairs(stdout, &head.repairs, &file);
         fflush(stdout);
         status = run_arms(&head, image, runs, arms, count);
         if (status == 0) {

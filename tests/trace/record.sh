@@ -30,7 +30,7 @@ for libraries in "$recorder" "$recorder:$hakmem"; do
     summarise "${children[0]}"
     expect_text "a fork's child"
     expect_kind aligned_alloc 1000
-    expect_text 'from before the trace: [1-9]'
+    expect_text 'from before the fork: [1-9]'
 
     record 0 "$libraries" bare
     summarise "$trace"
