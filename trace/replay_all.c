@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "remarks.h"
 #include "replay_image.h"
 
 #define ARMS_MAX 32
@@ -164,7 +165,8 @@ int replay_all(const char *name, unsigned runs, char **words, unsigned count)
                 "own mappings and stacks among them\n",
                 (double)file.end.peak_resident / (1 << 20));
         }
-        walk_print_repairs(stdout, &head.repairs, &file);
+        remarks_print_end(stdout, "", &file);
+        remarks_print_repairs(stdout, &file, &head.repairs);
         fflush(stdout);
         status = run_arms(&head, image, runs, arms, count);
         if (status == 0) {

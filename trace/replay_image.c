@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "remarks.h"
+
 struct list {
     struct op *ops;
     size_t count, room;
@@ -329,7 +331,7 @@ int image_write(const char *name, const char *target)
         if (bytes == MAP_FAILED || output < 0 || !write_all(output, bytes, head.bytes)) {
             fprintf(stderr, "hakmem: cannot write %s: %s\n", target, strerror(errno));
         } else {
-            walk_print_repairs(stderr, &head.repairs, &file);
+            remarks_print_repairs(stderr, &file, &head.repairs);
             printf("{\"program\":\"%s\",\"threads\":%" PRIu64 ",\"calls\":%" PRIu64 "}\n",
                    file.header.program, head.threads, head.calls);
             status = 0;

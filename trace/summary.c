@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remarks.h"
 #include "sites.h"
-#include "walk.h"
 
 #define BUCKETS 49 /* powers of two up to TRACE_SIZE_MAX */
 #define MOMENTS 48
@@ -303,18 +303,9 @@ static void print_head(const struct trace_file *file, const struct walk *walk)
         printf("The process ended in order; its anonymous memory had %s at most (seen once in %u "
                "calls)\n",
                SIZE_TEXT(file->end.peak_resident), TRACE_EVENTS_MAX);
-    } else {
-        printf("The process did not end in order: each thread's last calls, up to %u, are not in "
-               "the trace\n",
-               TRACE_EVENTS_MAX);
     }
-    if (file->cut_at != 0) {
-        printf("The file is cut: what follows byte %zu is no whole frame\n", file->cut_at);
-    }
-    if (file->missed != 0) {
-        printf("Not recorded: %" PRIu64 " calls, most of them inside other calls\n", file->missed);
-    }
-    walk_print_repairs(stdout, &walk->repairs, file);
+    remarks_print_end(stdout, "", file);
+    remarks_print_repairs(stdout, file, &walk->repairs);
 }
 
 static void print_summary(struct summary *summary, const struct trace_file *file,
@@ -358,7 +349,8 @@ int summary_print(const struct trace_file *file)
         uint64_t *moment = &summary->moments[walk.calls * MOMENTS / (calls + 1)];
         collect(summary, &step, &walk);
         *moment = walk.live_bytes > *moment ? walk.live_bytes : *moment;
-        if (walk.calls == first.peak_call && (step.type == STEP_BIRTH || step.type == STEP_RESIZE)) {
+        if (walk.calls == first.peak_call &&
+            (step.type == STEP_BIRTH || step.type == STEP_RESIZE)) {
             note_peak_of_sites(&summary->sites);
         }
     }

@@ -2,7 +2,7 @@
  * at an address. */
 #include "walk.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* The events of one lane. */
@@ -281,8 +281,8 @@ static void step_resize(struct walk *walk, struct step *step, const struct trace
     note_peak(walk);
 }
 
-/* The block that the event's address, or the block that the thread had begun to resize, contradicts:
- * it has ended, by a call that is not in the trace. NULL: there is none. */
+/* The block that the event's address, or the block that the thread had begun to resize,
+ * contradicts: it has ended, by a call that is not in the trace. NULL: there is none. */
 static struct block *find_lost(struct walk *walk, const struct trace_event *event,
                                const struct cursor *cursor)
 {
@@ -446,19 +446,4 @@ void walk_end(struct walk *walk)
     free(walk->cursors);
     free(walk->heap);
     free(walk->places);
-}
-
-void walk_print_repairs(FILE *stream, const struct walk_repairs *repairs,
-                        const struct trace_file *file)
-{
-    if (repairs->frees + repairs->reallocs + repairs->ends != 0) {
-        fprintf(stream,
-                "%s: %" PRIu64 " frees of unknown blocks left out, %" PRIu64
-                " reallocs of such taken as malloc, %" PRIu64
-                " blocks freed where their address comes again\n",
-                file->header.forked_from != 0 && repairs->ends == 0
-                    ? "Blocks are from before the fork"
-                    : "The trace lacks calls",
-                repairs->frees, repairs->reallocs, repairs->ends);
-    }
 }

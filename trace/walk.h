@@ -6,8 +6,6 @@
 #ifndef TRACE_WALK_H
 #define TRACE_WALK_H
 
-#include <stdio.h>
-
 #include "decode.h"
 
 enum step_type {
@@ -71,7 +69,7 @@ struct walk {
     uint64_t live_bytes, live_blocks;
     uint64_t peak_bytes, peak_blocks, peak_call;
     struct walk_repairs repairs;
-    bool damaged;    /* a frame's content makes no sense; the walk ended there */
+    bool damaged; /* a frame's content makes no sense; the walk ended there */
 };
 
 /* Ends the program if there is not enough memory. */
@@ -79,9 +77,5 @@ void walk_begin(struct walk *walk, const struct trace_file *file);
 /* False: that was the last step. */
 bool walk_next(struct walk *walk, struct step *step);
 void walk_end(struct walk *walk);
-
-/* One line about the repairs, if there were any. */
-void walk_print_repairs(FILE *stream, const struct walk_repairs *repairs,
-                        const struct trace_file *file);
 
 #endif
