@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from hakmem_observe.heap_map import MapError, from_text, load, percent_text, size_text
+from hakmem_observe.output import status_of
 
 TEMPLATE = Path(__file__).with_name("heap_page.html")
 PARTS = [
@@ -276,6 +277,9 @@ class Parser(argparse.ArgumentParser):
         print(f"hakmem: heap: {message} (./hakmem heap --help)", file=sys.stderr)
         sys.exit(2)
 
+    def _print_message(self, message, file=None):  # argparse's own one takes no notice of errors
+        (file or sys.stderr).write(message)
+
 
 def arguments_of(words):
     parser = Parser(prog="./hakmem heap", description="Makes one HTML page of a heap map: a picture of every slice of the "
@@ -355,15 +359,11 @@ def main(words=None):
     except (OSError, ValueError) as error:
         print(f"hakmem: cannot write {name}: {getattr(error, 'strerror', None) or 'it cannot be a file name'}", file=sys.stderr)
         return 1
-    try:
-        for line in summary(maps[-1]):
-            print(line)
-        print(f"The picture is in {name}")
-        sys.stdout.flush()
-    except BrokenPipeError:  # `| head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for line in summary(maps[-1]):
+        print(line)
+    print(f"The picture is in {name}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))
