@@ -137,7 +137,7 @@ static void lane_change_thread(struct lane *lane, uint32_t thread)
     if (lane->thread == 0) {
         lane->written_thread = thread;
     } else {
-        lane_record(lane, KIND_THREAD, 0, 0, NULL, thread, stamp_after());
+        lane_record(lane, KIND_THREAD, 0, 0, NULL, thread, stamp_now());
     }
     lane->thread = thread;
 }

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,6 +51,8 @@ static _Noreturn void become_replay(const struct arm *arm, int image, int output
     snprintf(output_text, sizeof output_text, "%d", output);
     fcntl(image, F_SETFD, 0);
     fcntl(output, F_SETFD, 0);
+    prctl(PR_SET_PDEATHSIG,
+          SIGKILL); /* nobody waits for the result of a replay that goes on alone */
     set_environment(arm);
     execv(self, words);
     _exit(125);
