@@ -135,7 +135,9 @@ struct trace_header {
     uint64_t pid;
     uint64_t forked_from; /* pid; 0: the program was started by exec */
     uint64_t start_ns;    /* of 1970 */
-    char program[24];
+    char program[16];
+    uint32_t stopped_by; /* errno of the write by which recording ended early; 0: none */
+    uint32_t zero;
 };
 _Static_assert(sizeof(struct trace_header) == 64, "no padding");
 
@@ -162,7 +164,7 @@ struct trace_frame {
     uint32_t calls; /* of the events, those that are calls */
     uint32_t unstamped;
     uint32_t shapes;
-    uint32_t missed; /* calls inside other calls, since the lane's frame before */
+    uint32_t missed; /* calls that were not recorded, since the lane's frame before */
     uint32_t zero2;
     uint64_t first_stamp; /* of the event `unstamped` */
     uint64_t resident;    /* anonymous memory of the process but the recorder's, bytes */

@@ -61,7 +61,7 @@ static uint64_t resident_bytes(uintptr_t address, uint64_t size)
 static void record_slot(struct lane *lane, uintptr_t address, uint64_t size)
 {
     int error = errno;
-    uint64_t stamp = stamp_before();
+    uint64_t stamp = stamp_now();
     lane_record(lane, KIND_TOUCHED, 0, 0, (const void *)address, /* NOLINT */
                 resident_bytes(address, size), stamp);
     errno = error;

@@ -14,6 +14,7 @@
 
 #include "decode.h"
 #include "record.h"
+#include "remarks.h"
 #include "replay.h"
 #include "replay_image.h"
 #include "summary.h"
@@ -34,7 +35,7 @@ static int command_summary(const char *name)
     return status;
 }
 
-int main(int count, char **words)
+static int run_command(int count, char **words)
 {
     if (count == 3 && strcmp(words[1], "summary") == 0) {
         return command_summary(words[2]);
@@ -56,4 +57,9 @@ int main(int count, char **words)
     }
     fprintf(stderr, "hakmem-trace: use ./hakmem record and ./hakmem replay\n");
     return STATUS_USAGE;
+}
+
+int main(int count, char **words)
+{
+    return remarks_finish_output(run_command(count, words));
 }

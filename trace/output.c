@@ -7,13 +7,17 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "lock.h"
 
 #define MODULES_MAX 512
 #define ATTEMPTS_MAX 1000
@@ -22,10 +26,11 @@ struct range {
     uint64_t start, end;
 };
 
-static char output_name[PATH_MAX]; /* empty: not made yet */
+static char output_name[PATH_MAX]; /* written once, before `shared_made` is set */
 static uint64_t output_parent;     /* pid of the process that forked this one */
+static _Atomic bool shared_made;   /* the file is there, with a header */
 static _Atomic bool shared_failed;
-static _Atomic uint32_t shared_opening;
+static _Atomic uint32_t shared_opening; /* lock of who makes the file */
 static _Atomic uint32_t shared_listing;
 static struct range ranges[MODULES_MAX]; /* what the file knows; under shared_listing */
 static uint32_t range_count;
@@ -137,14 +142,14 @@ static bool move_older(const char *file)
 
 #define CREATE_FLAGS (O_WRONLY | O_CREAT | O_EXCL | O_APPEND)
 
-/* Makes a file that was not there, named `output_name`. */
+/* Opens a file that was not there, named `output_name`. */
 static long create_file(void)
 {
     const char *file = variable(OUTPUT_FILE_VARIABLE), *pid = variable(OUTPUT_PID_VARIABLE);
     char own[24];
-    struct trace_header header;
     long descriptor = -1;
     if (!output_is_wanted()) {
+        errno = ENOENT;
         return -1;
     }
     put_number(own, (uint64_t)os_pid());
@@ -163,34 +168,122 @@ static long create_file(void)
             }
         }
     }
-    fill_header(&header);
-    if (descriptor >= 0 &&
-        syscall(SYS_write, (int)descriptor, &header, sizeof header) != sizeof header) {
-        syscall(SYS_close, (int)descriptor);
-        descriptor = -1;
+    return descriptor;
+}
+
+/* --- writing --- */
+
+/* Writes all or nothing. Returns 0, or errno; a write beyond a limit of the file's size sends no
+ * signal. `descriptor` appends, so that its position afterwards is the end of what it wrote. */
+static int write_whole(int descriptor, const void *data, size_t bytes)
+{
+    const uint64_t limit_signal = UINT64_C(1) << (SIGXFSZ - 1);
+    const struct timespec now = {0};
+    uint64_t before, pending = 0;
+    long written, rest;
+    int error = 0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &limit_signal, &before, sizeof before);
+    syscall(SYS_rt_sigpending, &pending, sizeof pending);
+    written = syscall(SYS_write, descriptor, data, bytes);
+    if (written < 0) {
+        error = errno;
+    } else if ((size_t)written != bytes) {
+        /* Only the next write says why. Another thread may have written in between, so that even a
+         * success is none. */
+        long end = syscall(SYS_lseek, descriptor, 0, SEEK_CUR);
+        rest =
+            syscall(SYS_write, descriptor, (const char *)data + written, bytes - (size_t)written);
+        error = rest < 0 ? errno : EIO;
+        syscall(SYS_ftruncate, descriptor, end - written);
     }
-    if (descriptor < 0) {
-        output_name[0] = 0;
+    if (error == EFBIG && (pending & limit_signal) == 0) {
+        syscall(SYS_rt_sigtimedwait, &limit_signal, NULL, &now, sizeof limit_signal);
+    }
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    return error;
+}
+
+/* The file with its header, which is made once. */
+static long open_file(int *error)
+{
+    struct trace_header header;
+    long descriptor = -1;
+    *error = 0;
+    if (!atomic_load_explicit(&shared_made, memory_order_acquire)) {
+        if (!lock_take(&shared_opening)) {
+            *error = EDEADLK;
+            return -1;
+        }
+        if (!atomic_load_explicit(&shared_made, memory_order_relaxed)) {
+            descriptor = create_file();
+            *error = descriptor < 0 ? errno : 0;
+            if (descriptor >= 0) {
+                fill_header(&header);
+                *error = write_whole((int)descriptor, &header, sizeof header);
+            }
+            atomic_store_explicit(&shared_made, *error == 0, memory_order_release);
+        }
+        lock_give(&shared_opening);
+    }
+    if (descriptor < 0 && *error == 0) {
+        descriptor = os_open(output_name, O_WRONLY | O_APPEND);
+        *error = descriptor < 0 ? errno : 0;
     }
     return descriptor;
 }
 
-/* Bounded: who holds it may be what a signal handler of this thread interrupted. */
-static bool lock(_Atomic uint32_t *word)
+/* The program has used up its descriptors for now, or this call interrupted who makes the file. */
+static bool is_passing(int error)
 {
-    for (unsigned i = 0; i < 10000; i++) {
-        if (atomic_exchange_explicit(word, 1, memory_order_acquire) == 0) {
-            return true;
-        }
-        syscall(SYS_sched_yield);
-    }
-    return false;
+    return error == EMFILE || error == ENFILE || error == EDEADLK;
 }
 
-static void unlock(_Atomic uint32_t *word)
+/* Recording is over. The header says why; its place is in the file already, so that a full disk
+ * does not matter. */
+static void note_failure(int reason)
 {
-    atomic_store_explicit(word, 0, memory_order_release);
+    uint32_t stopped_by = (uint32_t)reason;
+    long descriptor;
+    if (atomic_exchange(&shared_failed, true) || !atomic_load(&shared_made)) {
+        return;
+    }
+    descriptor = os_open(output_name, O_WRONLY);
+    if (descriptor >= 0) {
+        syscall(SYS_pwrite64, (int)descriptor, &stopped_by, sizeof stopped_by,
+                (long)offsetof(struct trace_header, stopped_by));
+        syscall(SYS_close, (int)descriptor);
+    }
 }
+
+bool output_append(const void *frame, size_t bytes)
+{
+    long descriptor;
+    int error;
+    if (output_has_failed()) {
+        return false;
+    }
+    descriptor = open_file(&error);
+    if (descriptor >= 0) {
+        error = error != 0 ? error : write_whole((int)descriptor, frame, bytes);
+        syscall(SYS_close, (int)descriptor);
+    }
+    if (error != 0 && !is_passing(error)) {
+        note_failure(error);
+    }
+    return error == 0;
+}
+
+bool output_has_failed(void)
+{
+    return atomic_load_explicit(&shared_failed, memory_order_relaxed);
+}
+
+bool output_has_file(void)
+{
+    return atomic_load_explicit(&shared_made, memory_order_relaxed);
+}
+
+/* --- forks --- */
 
 void output_start(void)
 {
@@ -211,37 +304,6 @@ bool output_is_foreign(void)
 {
     const uint32_t *mark = atomic_load_explicit(&shared_mark, memory_order_acquire);
     return mark != NULL && *mark == 0;
-}
-
-bool output_append(const void *frame, size_t bytes)
-{
-    long descriptor;
-    bool fine;
-    if (atomic_load_explicit(&shared_failed, memory_order_relaxed)) {
-        return false;
-    }
-    if (!lock(&shared_opening)) {
-        return false;
-    }
-    if (output_name[0] == 0) {
-        descriptor = create_file();
-    } else {
-        descriptor = os_open(output_name, O_WRONLY | O_APPEND);
-    }
-    unlock(&shared_opening);
-    fine = descriptor >= 0 && syscall(SYS_write, (int)descriptor, frame, bytes) == (long)bytes;
-    if (descriptor >= 0) {
-        syscall(SYS_close, (int)descriptor);
-    }
-    if (!fine) {
-        atomic_store_explicit(&shared_failed, true, memory_order_relaxed);
-    }
-    return fine;
-}
-
-bool output_has_file(void)
-{
-    return output_name[0] != 0;
 }
 
 /* --- modules --- */
@@ -335,16 +397,19 @@ static bool list_modules(struct encoder *encoder)
     if (checksum == maps_checksum) {
         return false;
     }
-    maps_checksum = checksum;
-    output_append(encoder->output,
-                  encode_frame(encoder, FRAME_MODULES, maps_text, (uint32_t)length));
+    if (output_append(encoder->output,
+                      encode_frame(encoder, FRAME_MODULES, maps_text, (uint32_t)length))) {
+        maps_checksum = checksum;
+    } else {
+        range_count = 0; /* the next frame tries again */
+    }
     return true;
 }
 
 bool output_modules(struct encoder *encoder)
 {
     bool written = false;
-    if (!lock(&shared_listing)) {
+    if (!lock_take(&shared_listing)) {
         return false;
     }
     for (uint32_t i = 0; i < encoder->shape_count; i++) {
@@ -353,7 +418,7 @@ bool output_modules(struct encoder *encoder)
             break; /* a site that is still in no module is generated code */
         }
     }
-    unlock(&shared_listing);
+    lock_give(&shared_listing);
     return written;
 }
 
@@ -362,7 +427,7 @@ bool output_modules(struct encoder *encoder)
 void output_forked(void)
 {
     output_parent = (uint64_t)syscall(SYS_getppid);
-    output_name[0] = 0;
+    atomic_store(&shared_made, false);
     range_count = 0;
     maps_checksum = 0;
     output_start();

@@ -13,8 +13,12 @@
 /* Whether the environment names a file. */
 bool output_is_wanted(void);
 
-/* Appends a frame. The first makes the file. False: it cannot be written, now or ever again. */
+/* Appends a frame. The first makes the file. False: it was not written. */
 bool output_append(const void *frame, size_t bytes);
+
+/* Whether nothing can be written any more. The file's header then says why, if it can be reached.
+ */
+bool output_has_failed(void);
 
 /* Whether something was appended. */
 bool output_has_file(void);

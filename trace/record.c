@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,12 +28,18 @@ static volatile sig_atomic_t child_pid;
 
 /* --- files --- */
 
+/* Or an empty file, which is what a full disk leaves of a trace. */
 static bool is_trace(const char *name)
 {
     char magic[8] = "";
+    struct stat status;
+    ssize_t got;
     int descriptor = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool is = descriptor >= 0 && read(descriptor, magic, sizeof magic) == sizeof magic &&
-              memcmp(magic, TRACE_MAGIC, sizeof magic) == 0;
+    bool is = descriptor >= 0 && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+    if (is) {
+        got = read(descriptor, magic, sizeof magic);
+        is = got == 0 || (got == sizeof magic && memcmp(magic, TRACE_MAGIC, sizeof magic) == 0);
+    }
     if (descriptor >= 0) {
         close(descriptor);
     }
@@ -76,6 +83,22 @@ static void remove_trace(const char *name, void *argument)
     unlink(name);
 }
 
+/* Whether there is room for the beginning of a trace. Without it the program need not start. */
+static bool try_place(const char *file)
+{
+    static const struct trace_header empty;
+    int descriptor = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool fine = descriptor >= 0 && write(descriptor, &empty, sizeof empty) == sizeof empty;
+    if (!fine) {
+        fprintf(stderr, "hakmem: record: cannot write %s: %s\n", file, strerror(errno));
+    }
+    if (descriptor >= 0) {
+        close(descriptor);
+        unlink(file);
+    }
+    return fine;
+}
+
 /* Old traces of this name go. False: the file is something else. */
 static bool clear_place(const char *file)
 {
@@ -85,15 +108,7 @@ static bool clear_place(const char *file)
     }
     unlink(file);
     for_other_traces(file, remove_trace, NULL);
-    /* The recorder says nothing if it cannot write. */
-    int descriptor = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (descriptor < 0) {
-        fprintf(stderr, "hakmem: record: cannot write %s: %s\n", file, strerror(errno));
-        return false;
-    }
-    close(descriptor);
-    unlink(file);
-    return true;
+    return try_place(file);
 }
 
 /* --- the program --- */
@@ -136,7 +151,7 @@ static _Noreturn void become(const char *file, const char *libraries, char **wor
 /* --- the line at the end --- */
 
 struct others {
-    uint64_t files, calls;
+    uint64_t files, calls, early;
 };
 
 static void add_other(const char *name, void *argument)
@@ -144,23 +159,55 @@ static void add_other(const char *name, void *argument)
     struct others *others = argument;
     struct trace_file file;
     if (trace_open(&file, name) == NULL) {
-        others->files++;
         others->calls += file.calls;
     }
+    others->files++;
+    others->early += file.bytes == NULL || file.header.stopped_by != 0;
     trace_close(&file);
 }
 
-static void report(const char *name)
+/* After all else, so that nobody misses it. */
+static void report_early_end(const struct trace_file *file, const char *name, int status)
+{
+    if (file->bytes == NULL) {
+        fprintf(stderr,
+                "hakmem: the trace ends early: %s could not be written (is the disk full?)\n",
+                name);
+    } else if (file->header.stopped_by != 0) {
+        fprintf(stderr, "hakmem: the trace ends early: cannot write %s: %s\n", name,
+                strerror((int)file->header.stopped_by));
+    } else if (WIFSIGNALED(status)) {
+        fprintf(
+            stderr,
+            "hakmem: the program died by signal %d (%s): up to %d last calls of each thread are "
+            "not in the trace\n",
+            WTERMSIG(status), strsignal(WTERMSIG(status)), TRACE_EVENTS_MAX);
+    } else {
+        fprintf(stderr,
+                "hakmem: the trace ends early: the program could not reach %s at its end, became "
+                "one that is not recorded, or did not end by exit\n",
+                name);
+    }
+}
+
+static void report(const char *name, int status)
 {
     struct trace_file file;
-    struct others others = {0, 0};
+    struct others others = {0};
     const char *problem = trace_open(&file, name);
-    char more[160] = "";
+    bool is_there = access(name, F_OK) == 0;
+    char more[200] = "";
+    int length = 0;
     for_other_traces(name, add_other, &others);
     if (others.files != 0) {
-        snprintf(more, sizeof more,
-                 "; %" PRIu64 " calls of %" PRIu64 " other process%s in files %s.PID", others.calls,
-                 others.files, others.files == 1 ? "" : "es", strrchr(name, '/') + 1);
+        length = snprintf(more, sizeof more,
+                          "; %" PRIu64 " calls of %" PRIu64 " other process%s in files %.64s.PID",
+                          others.calls, others.files, others.files == 1 ? "" : "es",
+                          strrchr(name, '/') + 1);
+    }
+    if (others.early != 0) {
+        snprintf(more + length, sizeof more - (size_t)length,
+                 ", of which %" PRIu64 " could not be written to the end", others.early);
     }
     if (problem == NULL) {
         fprintf(stderr,
@@ -168,10 +215,13 @@ static void report(const char *name)
                 "call%s\n",
                 file.calls, file.threads, file.threads == 1 ? "" : "s", file.length, name,
                 file.calls != 0 ? (double)file.length / (double)file.calls : 0.0, more);
-    } else if (access(name, F_OK) != 0) {
+    } else if (!is_there) {
         fprintf(stderr, "hakmem: 0 calls: nothing was recorded of the program itself%s\n", more);
     } else {
         fprintf(stderr, "hakmem: %s: %s%s\n", name, problem, more);
+    }
+    if (is_there && file.end.threads == 0 && (problem == NULL || file.bytes == NULL)) {
+        report_early_end(&file, name, status);
     }
     trace_close(&file);
 }
@@ -194,8 +244,11 @@ static int end_as(int status)
 
 int record_program(const char *file, const char *libraries, char **words)
 {
+    /* A limit of the file's size is an error like others, here; the program has it as it was. */
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
     int status;
     pid_t pid;
+    sigaction(SIGXFSZ, &ignore, &before);
     if (file[0] != '/' || strlen(file) >= PATH_MAX - 32 || !clear_place(file)) {
         return STATUS_FAILED;
     }
@@ -205,6 +258,7 @@ int record_program(const char *file, const char *libraries, char **words)
         return STATUS_FAILED;
     }
     if (pid == 0) {
+        sigaction(SIGXFSZ, &before, NULL);
         become(file, libraries, words);
     }
     child_pid = pid;
@@ -212,6 +266,6 @@ int record_program(const char *file, const char *libraries, char **words)
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     child_pid = 0;
-    report(file);
+    report(file, status);
     return end_as(status);
 }

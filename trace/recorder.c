@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "large.h"
+#include "lock.h"
 #include "output.h"
 
 #define EARLY_BYTES (64u << 10)
@@ -136,7 +137,7 @@ static void lane_change_thread(struct lane *lane, uint32_t thread)
     if (lane->thread == 0) {
         lane->written_thread = thread;
     } else {
-        lane_record(lane, KIND_THREAD, 0, 0, NULL, thread, stamp_after());
+        lane_record(lane, KIND_THREAD, 0, 0, NULL, thread, stamp_now());
     }
     lane->thread = thread;
 }
@@ -176,23 +177,6 @@ struct lane *lane_begin(void)
     is_busy = false;
     errno = error;
     return lane;
-}
-
-/* Bounded: who holds the lock may be what a signal handler of this thread interrupted. */
-static bool lane_lock(struct lane *lane)
-{
-    for (unsigned i = 0; i < 10000; i++) {
-        if (atomic_exchange_explicit(&lane->shared_writing, 1, memory_order_acquire) == 0) {
-            return true;
-        }
-        syscall(SYS_sched_yield);
-    }
-    return false;
-}
-
-static void lane_unlock(struct lane *lane)
-{
-    atomic_store_explicit(&lane->shared_writing, 0, memory_order_release);
 }
 
 /* Adds what a lane touches to the recorder's own memory. After a few frames that is all of it. */
@@ -236,14 +220,19 @@ static bool write_events(struct lane *lane, uint32_t from, uint32_t to)
         bytes = encode_events(encoder, events, to - from, &frame); /* its place was needed */
     }
     lane->written_thread = encoder->last_thread;
-    return output_append(encoder->output, bytes);
+    if (output_append(encoder->output, bytes)) {
+        return true;
+    }
+    memcpy(&frame, encoder->output, sizeof frame); /* the encoder has counted its calls */
+    atomic_fetch_add(&lane->shared_missed, frame.missed + frame.calls);
+    return false;
 }
 
 void lane_write(struct lane *lane, bool owner)
 {
     int error = errno;
     uint32_t count;
-    bool locked = lane_lock(lane);
+    bool locked = lock_take(&lane->shared_writing);
     if (!locked && !owner) {
         return;
     }
@@ -253,7 +242,7 @@ void lane_write(struct lane *lane, bool owner)
     count = atomic_load_explicit(&lane->shared_count, memory_order_acquire);
     if (locked && count > lane->written && !atomic_load(&shared_stopped)) {
         count_lane(lane);
-        if (!write_events(lane, lane->written, count)) {
+        if (!write_events(lane, lane->written, count) && output_has_failed()) {
             atomic_store(&shared_stopped, true);
         }
         count_lane(lane);
@@ -267,7 +256,7 @@ void lane_write(struct lane *lane, bool owner)
         own_lane = NULL;
     }
     if (locked) {
-        lane_unlock(lane);
+        lock_give(&lane->shared_writing);
     }
     errno = error;
 }
@@ -297,12 +286,12 @@ void recorder_write_all(bool ending)
     for (struct lane *lane = atomic_load(&shared_lanes); lane != NULL; lane = lane->older) {
         lane_write(lane, false);
     }
-    if (ending && own != NULL && output_has_file() && lane_lock(own)) {
+    if (ending && own != NULL && output_has_file() && lock_take(&own->shared_writing)) {
         end.threads = atomic_load(&shared_threads);
         end.peak_resident = atomic_load(&shared_peak);
         output_append(own->encoder.output,
                       encode_frame(&own->encoder, FRAME_END, &end, sizeof end));
-        lane_unlock(own);
+        lock_give(&own->shared_writing);
     }
     if (own != NULL) {
         own->depth = 0;

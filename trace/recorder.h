@@ -99,56 +99,34 @@ static inline void lane_leave(struct lane *lane)
     lane->depth = 0;
 }
 
-/* For the end of a block: no later store of the thread is visible before the clock was read,
- * because a processor shows stores in program order after the instructions before them. */
-static inline uint64_t stamp_before(void);
-/* For a birth: what the allocator read of other threads was read before the clock is. */
-static inline uint64_t stamp_after(void);
-
+/* The clock is read after all earlier loads of the thread: those by which the allocator learned of
+ * the block, before a birth, and the one by which the program did, before an end. No later store is
+ * visible before the clock was read, because a processor shows stores in program order after the
+ * instructions before them. */
 #if defined(__x86_64__)
-static inline uint64_t clock_before(void)
-{
-    return __builtin_ia32_rdtsc();
-}
-
-static inline uint64_t clock_after(void)
+static inline uint64_t clock_read(void)
 {
     unsigned processor;
-    return __builtin_ia32_rdtscp(&processor); /* waits for all earlier loads */
+    return __builtin_ia32_rdtscp(&processor); /* RDTSC would not wait for a load that is late */
 }
 #elif defined(__aarch64__)
-static inline uint64_t clock_after(void)
+static inline uint64_t clock_read(void)
 {
     uint64_t count;
-    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(count)::"memory");
+    __asm__ volatile("dsb ishld\n\tisb\n\tmrs %0, cntvct_el0" : "=r"(count)::"memory");
     return count;
-}
-
-static inline uint64_t clock_before(void)
-{
-    return clock_after();
 }
 #else
 extern _Atomic uint64_t shared_clock;
-static inline uint64_t clock_after(void)
+static inline uint64_t clock_read(void)
 {
     return atomic_fetch_add(&shared_clock, 1) + 1;
 }
-
-static inline uint64_t clock_before(void)
-{
-    return clock_after();
-}
 #endif
 
-static inline uint64_t stamp_before(void)
+static inline uint64_t stamp_now(void)
 {
-    return atomic_load_explicit(&shared_many, memory_order_acquire) ? clock_before() : 0;
-}
-
-static inline uint64_t stamp_after(void)
-{
-    return atomic_load_explicit(&shared_many, memory_order_acquire) ? clock_after() : 0;
+    return atomic_load_explicit(&shared_many, memory_order_acquire) ? clock_read() : 0;
 }
 
 static inline void lane_record(struct lane *lane, unsigned kind, unsigned align_log2, uint64_t site,

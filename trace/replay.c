@@ -32,7 +32,11 @@
 
 #include "replay_image.h"
 
-#define SPINS 200u
+#define SPINS 200u /* looks at a slot before it yields */
+#define YIELDS 50u /* twice that: a taker that waits long keeps its processor twice as long */
+#define SLEEPER_WORD 1u
+#define SLEEPER                                                                                    \
+    ((void *)(uintptr_t)SLEEPER_WORD) /* in a slot whose taker sleeps; no block is there */
 #define LINE 64u
 #define PAGE 4096u
 #define THREAD_STACK (256u << 10)
@@ -48,7 +52,8 @@ struct runner {
     uint64_t live; /* may wrap: blocks that others allocated are freed here */
     uint64_t calls;
     _Atomic uint32_t shared_started; /* 1: `thread` is valid */
-    _Atomic uint32_t shared_ended;
+    _Atomic uint32_t shared_joining; /* 1: somebody joins it */
+    _Atomic uint32_t shared_ended;   /* 1: it was joined */
 };
 
 /* The operators new and delete, where the process has them. */
@@ -91,18 +96,43 @@ static void set_word(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A hand-over. Who makes the block is not to pay for a wake-up, so the taker looks again. */
+/* The futex of a hand-over: the low half of the pointer, on little-endian machines. */
+static void slot_futex(struct slot *slot, int operation, uint32_t value)
+{
+    syscall(SYS_futex, &slot->shared_pointer, operation, value, NULL, NULL, 0);
+}
+
+/* A hand-over. The taker sleeps in the end: thousands of threads that only yield would keep the one
+ * that makes the block from running. */
 static void *wait_shared(struct slot *slot)
 {
-    void *pointer;
-    for (unsigned i = 0;
-         (pointer = atomic_load_explicit(&slot->shared_pointer, memory_order_acquire)) == NULL;
-         i++) {
+    void *pointer, *nobody = NULL;
+    for (unsigned i = 0; i < SPINS + YIELDS; i++) {
+        pointer = atomic_load_explicit(&slot->shared_pointer, memory_order_acquire);
+        if (pointer != NULL) {
+            return pointer;
+        }
         if (i >= SPINS) {
             sched_yield();
         }
     }
+    atomic_compare_exchange_strong(&slot->shared_pointer, &nobody, SLEEPER);
+    while ((pointer = atomic_load_explicit(&slot->shared_pointer, memory_order_acquire)) ==
+           SLEEPER) {
+        slot_futex(slot, FUTEX_WAIT_PRIVATE, SLEEPER_WORD);
+    }
     return pointer;
+}
+
+/* Puts a block into its slot. Only a taker that sleeps costs a system call. */
+static void put_block(struct slot *slot, void *pointer, bool shared)
+{
+    if (!shared) {
+        atomic_store_explicit(&slot->shared_pointer, pointer, memory_order_relaxed);
+    } else if (atomic_exchange_explicit(&slot->shared_pointer, pointer, memory_order_acq_rel) ==
+               SLEEPER) {
+        slot_futex(slot, FUTEX_WAKE_PRIVATE, 1);
+    }
 }
 
 /* --- memory of the process --- */
@@ -252,7 +282,7 @@ static unsigned do_birth(struct runner *runner, const struct op *op)
     }
     runner->live += size - old_size;
     slot->size = size;
-    atomic_store_explicit(&slot->shared_pointer, pointer, memory_order_release);
+    put_block(slot, pointer, (op->out & OP_SHARED) != 0);
     return done;
 }
 
@@ -268,6 +298,19 @@ static void spawn(uint32_t number)
     }
     pthread_attr_destroy(&attributes);
     set_word(&runners[number].shared_started);
+}
+
+/* An operation may join the thread, and the main thread does so at the end, maybe before. Only one
+ * call of pthread_join is allowed. */
+static void join(struct runner *runner)
+{
+    wait_word(&runner->shared_started);
+    if (atomic_exchange(&runner->shared_joining, 1) == 0) {
+        pthread_join(runner->thread, NULL);
+        set_word(&runner->shared_ended);
+    } else {
+        wait_word(&runner->shared_ended);
+    }
 }
 
 static void run_ops(struct runner *runner)
@@ -287,9 +330,7 @@ static void run_ops(struct runner *runner)
         } else if (kind == OP_SPAWN) {
             spawn(op->in);
         } else if (kind == OP_JOIN) {
-            wait_word(&runners[op->in].shared_started);
-            pthread_join(runners[op->in].thread, NULL);
-            atomic_store(&runners[op->in].shared_ended, 1);
+            join(&runners[op->in]);
         } else {
             arrive(true);
         }
@@ -399,10 +440,7 @@ static void run_image(int descriptor, const char *library)
     start_cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID);
     run_ops(&runners[0]);
     for (uint64_t i = 1; i < image->threads; i++) {
-        wait_word(&runners[i].shared_started);
-        if (atomic_load(&runners[i].shared_ended) == 0) {
-            pthread_join(runners[i].thread, NULL);
-        }
+        join(&runners[i]);
     }
     result.wall_ns = now_ns(CLOCK_MONOTONIC) - start;
     result.cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - start_cpu;

@@ -5,13 +5,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "remarks.h"
 #include "replay_image.h"
 
 #define ARMS_MAX 32
@@ -48,6 +51,8 @@ static _Noreturn void become_replay(const struct arm *arm, int image, int output
     snprintf(output_text, sizeof output_text, "%d", output);
     fcntl(image, F_SETFD, 0);
     fcntl(output, F_SETFD, 0);
+    prctl(PR_SET_PDEATHSIG,
+          SIGKILL); /* nobody waits for the result of a replay that goes on alone */
     set_environment(arm);
     execv(self, words);
     _exit(125);
@@ -164,6 +169,8 @@ int replay_all(const char *name, unsigned runs, char **words, unsigned count)
                 "own mappings and stacks among them\n",
                 (double)file.end.peak_resident / (1 << 20));
         }
+        remarks_print_end(stdout, "", &file);
+        remarks_print_repairs(stdout, &file, &head.repairs);
         fflush(stdout);
         status = run_arms(&head, image, runs, arms, count);
         if (status == 0) {

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "walk.h"
+#include "remarks.h"
 
 struct list {
     struct op *ops;
@@ -34,6 +34,7 @@ struct maker {
     uint32_t shared_slots;
     uint32_t last; /* thread of the last step */
     uint64_t calls, skipped, peak_threads;
+    struct walk_repairs repairs;
 };
 
 static void *grow(void *memory, size_t *room, size_t needed, size_t size)
@@ -131,6 +132,9 @@ static void add_step(struct maker *maker, const struct step *step, uint32_t writ
             touch->shape = trace_shape(bytes, OP_TOUCH, 0);
         }
         break;
+    case STEP_LOST:
+        op_add(list, KIND_FREE, 0, 0, slot_leave(maker, block, writer, thread), OP_NO_SLOT);
+        break;
     case STEP_FAILED:
     case STEP_FOREIGN:
         maker->calls--;
@@ -212,6 +216,7 @@ static uint64_t add_steps(struct maker *maker, const struct trace_file *file, ui
         maker->last = thread;
     }
     peak_bytes = walk.peak_bytes;
+    maker->repairs = walk.repairs;
     walk_end(&walk);
     return peak_bytes;
 }
@@ -251,6 +256,7 @@ static bool write_image(int descriptor, const struct maker *maker, uint64_t peak
         .calls = maker->calls,
         .skipped = maker->skipped,
         .peak_bytes = peak_bytes,
+        .repairs = maker->repairs,
     };
     for (uint32_t i = 0; i < maker->threads; i++) {
         const struct list *list = &maker->lists[maker->order[i]];
@@ -325,6 +331,7 @@ int image_write(const char *name, const char *target)
         if (bytes == MAP_FAILED || output < 0 || !write_all(output, bytes, head.bytes)) {
             fprintf(stderr, "hakmem: cannot write %s: %s\n", target, strerror(errno));
         } else {
+            remarks_print_repairs(stderr, &file, &head.repairs);
             printf("{\"program\":\"%s\",\"threads\":%" PRIu64 ",\"calls\":%" PRIu64 "}\n",
                    file.header.program, head.threads, head.calls);
             status = 0;

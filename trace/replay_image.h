@@ -13,7 +13,7 @@
 #ifndef TRACE_REPLAY_IMAGE_H
 #define TRACE_REPLAY_IMAGE_H
 
-#include "decode.h"
+#include "walk.h"
 
 /* Beyond the kinds of trace_kind; births and ends keep theirs. */
 enum op_kind {
@@ -45,6 +45,7 @@ struct replay_image {
     uint64_t calls;        /* that the operations do */
     uint64_t skipped;      /* failed, or about blocks from before the trace */
     uint64_t peak_bytes;   /* live, as recorded */
+    struct walk_repairs repairs;
     struct op_list lists[];
 };
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remarks.h"
 #include "sites.h"
-#include "walk.h"
 
 #define BUCKETS 49 /* powers of two up to TRACE_SIZE_MAX */
 #define MOMENTS 48
@@ -33,7 +33,7 @@ struct summary {
     uint64_t life_calls[BUCKETS]; /* blocks that ended within 2^i calls */
     uint64_t life_bytes[BUCKETS];
     uint64_t reuse[BUCKETS];
-    uint64_t births, resizes, failed, nulls, foreign, ended, never_used;
+    uint64_t births, resizes, failed, nulls, ended, never_used;
     uint64_t ended_elsewhere, resized_elsewhere, requested;
     uint64_t touched_of, touched; /* of large blocks: their sizes, what of them was resident */
     uint64_t moments[MOMENTS];    /* most live bytes in each part of the run */
@@ -137,6 +137,15 @@ static void collect_end(struct summary *summary, const struct step *step, const 
     }
 }
 
+/* Nobody knows when it ended, so it has no lifetime. */
+static void collect_lost(struct summary *summary, const struct block *block)
+{
+    struct site_row *site = site_find(&summary->sites, trace_site(block->shape));
+    if (site != NULL) {
+        site->live_bytes -= block->size;
+    }
+}
+
 static void note_peak_of_sites(struct site_table *table)
 {
     for (size_t i = 0; i < table->room; i++) {
@@ -146,7 +155,7 @@ static void note_peak_of_sites(struct site_table *table)
 
 static void collect(struct summary *summary, const struct step *step, const struct walk *walk)
 {
-    summary->kinds[step->kind]++;
+    summary->kinds[step->kind] += step->type != STEP_LOST;
     switch (step->type) {
     case STEP_BIRTH:
         collect_birth(summary, step);
@@ -164,10 +173,12 @@ static void collect(struct summary *summary, const struct step *step, const stru
         summary->nulls++;
         break;
     case STEP_FOREIGN:
-        summary->foreign++;
         break;
     case STEP_TOUCHED:
         collect_touched(summary, step->block);
+        break;
+    case STEP_LOST:
+        collect_lost(summary, step->block);
         break;
     }
 }
@@ -292,19 +303,9 @@ static void print_head(const struct trace_file *file, const struct walk *walk)
         printf("The process ended in order; its anonymous memory had %s at most (seen once in %u "
                "calls)\n",
                SIZE_TEXT(file->end.peak_resident), TRACE_EVENTS_MAX);
-    } else {
-        printf("The process did not end in order: each thread's last calls, up to %u, are not in "
-               "the trace\n",
-               TRACE_EVENTS_MAX);
     }
-    if (file->cut_at != 0) {
-        printf("The file is cut: what follows byte %zu is no whole frame\n", file->cut_at);
-    }
-    if (walk->faults != 0 || file->missed != 0) {
-        printf("Not recorded: %" PRIu64 " calls inside other calls; addresses given out twice: "
-               "%" PRIu64 "\n",
-               file->missed, walk->faults);
-    }
+    remarks_print_end(stdout, "", file);
+    remarks_print_repairs(stdout, file, &walk->repairs);
 }
 
 static void print_summary(struct summary *summary, const struct trace_file *file,
@@ -320,9 +321,6 @@ static void print_summary(struct summary *summary, const struct trace_file *file
            "allocated by; resized so: %" PRIu64 " of %" PRIu64 "\n",
            percent(summary->ended_elsewhere, summary->ended), summary->resized_elsewhere,
            summary->resizes);
-    if (summary->foreign != 0) {
-        printf("Freed blocks from before the trace: %" PRIu64 "\n", summary->foreign);
-    }
     print_distances("Reuse: blocks at an address that was freed before", "calls", summary->reuse,
                     summary->births);
     if (summary->touched_of != 0) {
@@ -351,7 +349,8 @@ int summary_print(const struct trace_file *file)
         uint64_t *moment = &summary->moments[walk.calls * MOMENTS / (calls + 1)];
         collect(summary, &step, &walk);
         *moment = walk.live_bytes > *moment ? walk.live_bytes : *moment;
-        if (walk.calls == first.peak_call && step.type != STEP_TOUCHED) {
+        if (walk.calls == first.peak_call &&
+            (step.type == STEP_BIRTH || step.type == STEP_RESIZE)) {
             note_peak_of_sites(&summary->sites);
         }
     }

@@ -199,17 +199,6 @@ static void block_ends(struct walk *walk, struct block *block)
     walk->ended = block;
 }
 
-/* A block whose end is not in the trace; NULL: there is none. */
-static void block_lost(struct walk *walk, struct block *block)
-{
-    if (block != NULL) {
-        walk->faults++;
-        block_ends(walk, block);
-        block_recycle(walk, block);
-        walk->ended = NULL;
-    }
-}
-
 static void note_peak(struct walk *walk)
 {
     if (walk->live_bytes > walk->peak_bytes) {
@@ -222,9 +211,7 @@ static void note_peak(struct walk *walk)
 static void step_birth(struct walk *walk, struct step *step, const struct trace_event *event)
 {
     struct place *place = place_find(walk, event->address);
-    struct block *block;
-    block_lost(walk, place->block);
-    block = block_new(walk);
+    struct block *block = block_new(walk);
     block->address = event->address;
     block->size = event->size;
     block->shape = event->shape;
@@ -256,6 +243,8 @@ static void step_end(struct walk *walk, struct step *step, struct block *block)
     step->block = block;
     if (block != NULL) {
         block_ends(walk, block);
+    } else {
+        walk->repairs.frees++;
     }
 }
 
@@ -263,7 +252,6 @@ static void step_resize(struct walk *walk, struct step *step, const struct trace
                         struct cursor *cursor)
 {
     struct block *block = cursor->pending;
-    struct place *place;
     cursor->pending = NULL;
     if (event->address == 0 && event->size == 0) {
         step_end(walk, step, block);
@@ -272,19 +260,16 @@ static void step_resize(struct walk *walk, struct step *step, const struct trace
     if (event->address == 0) {
         step->type = STEP_FAILED;
         if (block != NULL) {
-            place = place_find(walk, block->address);
-            block_lost(walk, place->block);
-            place->block = block;
+            place_find(walk, block->address)->block = block;
         }
         return;
     }
-    if (block == NULL) { /* it is from before the trace: a block that begins here */
+    if (block == NULL) { /* it begins here for the trace */
+        walk->repairs.reallocs++;
         step_birth(walk, step, event);
         return;
     }
-    place = place_find(walk, event->address);
-    block_lost(walk, place->block);
-    place->block = block;
+    place_find(walk, event->address)->block = block;
     step->type = STEP_RESIZE;
     step->block = block;
     step->old_size = block->size;
@@ -294,6 +279,40 @@ static void step_resize(struct walk *walk, struct step *step, const struct trace
     block->size = event->size;
     block->touched = UINT64_MAX;
     note_peak(walk);
+}
+
+/* The block that the event's address, or the block that the thread had begun to resize,
+ * contradicts: it has ended, by a call that is not in the trace. NULL: there is none. */
+static struct block *find_lost(struct walk *walk, const struct trace_event *event,
+                               const struct cursor *cursor)
+{
+    unsigned kind = trace_kind(event->shape);
+    uint64_t address = event->address;
+    if (kind != KIND_REALLOC && cursor->pending != NULL) {
+        return cursor->pending;
+    }
+    if (kind == KIND_REALLOC && address == 0 && event->size != 0 && cursor->pending != NULL) {
+        address = cursor->pending->address; /* it failed: the block stays where it was */
+    }
+    return trace_is_birth(kind) && address != 0 ? place_find(walk, address)->block : NULL;
+}
+
+static void step_lost(struct walk *walk, struct step *step, struct block *block,
+                      struct cursor *cursor)
+{
+    walk->repairs.ends++;
+    if (block == cursor->pending) {
+        cursor->pending = NULL;
+    } else {
+        take_block(walk, block->address);
+    }
+    step->type = STEP_LOST;
+    step->kind = KIND_FREE;
+    step->shape = 0;
+    step->size = 0;
+    step->block = block;
+    step->writer = block->last_thread;
+    block_ends(walk, block);
 }
 
 /* False: the event is only a part of a step. */
@@ -312,7 +331,6 @@ static bool take_step(struct walk *walk, struct step *step, const struct trace_e
             step->type = STEP_FAILED;
         }
     } else if (step->kind == KIND_REALLOC_FROM) {
-        block_lost(walk, cursor->pending);
         cursor->pending = take_block(walk, event->address);
         return false;
     } else if (step->kind == KIND_THREAD) {
@@ -384,6 +402,7 @@ bool walk_next(struct walk *walk, struct step *step)
         uint32_t chosen = heap_choose(walk);
         struct cursor *cursor = &walk->cursors[walk->heap[chosen]];
         const struct trace_event event = *cursor_event(cursor);
+        struct block *lost = find_lost(walk, &event, cursor);
         *step = (struct step){
             .kind = trace_kind(event.shape),
             .align_log2 = trace_align_log2(event.shape),
@@ -391,6 +410,10 @@ bool walk_next(struct walk *walk, struct step *step)
             .shape = event.shape,
             .size = event.size,
         };
+        if (lost != NULL) { /* the event comes again */
+            step_lost(walk, step, lost, cursor);
+            return true;
+        }
         whole = take_step(walk, step, &event, cursor);
         if (step->block != NULL) {
             step->writer = step->block->last_thread;

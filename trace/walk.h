@@ -1,5 +1,8 @@
 /* walk.h: goes through a trace in the order of time, all threads together, and says of each call
- * which block it is about. The summary and the replay are made from these steps. */
+ * which block it is about. The summary and the replay are made from these steps.
+ *
+ * Invariant  a block is born and ends once, and no two live blocks have one address, whatever calls
+ *            the trace lacks: the walk leaves out ends without a birth, and adds STEP_LOST. */
 #ifndef TRACE_WALK_H
 #define TRACE_WALK_H
 
@@ -12,7 +15,16 @@ enum step_type {
     STEP_FAILED,  /* no memory was given */
     STEP_NULL,    /* free(NULL) */
     STEP_FOREIGN, /* the end of a block that the trace does not know */
-    STEP_TOUCHED  /* no call: block->touched is known now */
+    STEP_TOUCHED, /* no call: block->touched is known now */
+    STEP_LOST     /* no call: the block must have ended by now, but its end is not in the trace */
+};
+
+/* What the walk mends where calls are missing. A trace of a process that ended in order needs none
+ * of it; that of a fork's child knows nothing of the blocks from before the fork. */
+struct walk_repairs {
+    uint64_t frees;    /* of unknown blocks: STEP_FOREIGN */
+    uint64_t reallocs; /* of unknown blocks: STEP_BIRTH */
+    uint64_t ends;     /* STEP_LOST */
 };
 
 struct block {
@@ -56,8 +68,8 @@ struct walk {
     uint64_t given_bytes; /* births and growths so far */
     uint64_t live_bytes, live_blocks;
     uint64_t peak_bytes, peak_blocks, peak_call;
-    uint64_t faults; /* births at addresses of live blocks: the order or a call is lost */
-    bool damaged;    /* a frame's content makes no sense; the walk ended there */
+    struct walk_repairs repairs;
+    bool damaged; /* a frame's content makes no sense; the walk ended there */
 };
 
 /* Ends the program if there is not enough memory. */

@@ -1,6 +1,7 @@
 """Tools that look into a living process that runs on hakmem (docs/observability/README.md).
 
 processes   what /proc says of a process, in sentences where it says no
+output      what becomes of output that cannot be written
 observer    the file through which a process answers (src/observe/observer.h)
 attach      starts the observer of a process that was started without one
 report      figures, and what became of them

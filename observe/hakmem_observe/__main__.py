@@ -2,10 +2,10 @@
 more."""
 import argparse
 import importlib
-import os
 import sys
 
-from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE
+from .output import status_of
+from .processes import Refusal, STATUS_USAGE
 
 COMMANDS = ("stat", "top", "metrics", "observe", "profile", "heap")
 
@@ -16,6 +16,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         name = self.prog.split()[-1]
         raise Refusal(f"{name}: {message} (./hakmem {name} --help)", STATUS_USAGE)
+
+    def _print_message(self, message, file=None):  # argparse's own one takes no notice of errors
+        (file or sys.stderr).write(message)
 
 
 def run(words):
@@ -35,23 +38,7 @@ def run(words):
 
 
 def main():
-    try:
-        status = run(sys.argv[1:])
-        sys.stdout.flush()
-    except Refusal as refusal:
-        print(f"hakmem: {refusal}", file=sys.stderr)
-        status = refusal.status
-    except KeyboardInterrupt:
-        status = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads: no message at the end either
-        status = 0
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        what = f"cannot use '{error.filename}'" if error.filename else "cannot write the output"
-        print(f"hakmem: {what}: {error.strerror}", file=sys.stderr)
-        status = STATUS_CANNOT
-    sys.exit(status)
+    sys.exit(status_of(lambda: run(sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from .attach import connect
@@ -167,9 +168,11 @@ def write_folded(profiles, path, measure):
                     file.write(f"{';'.join(frames)} {size}\n")
 
 
+@contextmanager
 def open_output(path, mode):
     try:
-        return open(path, mode, encoding=None if "b" in mode else "utf-8")
+        with open(path, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
     except OSError as error:
         raise Refusal(f"cannot write '{path}': {error.strerror}") from None
 
@@ -213,7 +216,8 @@ def profile_program(words, arguments):
     try:
         path = os.path.abspath(arguments.output) if arguments.output else os.path.join(folder, "profile")
         if arguments.output:
-            open_output(path, "w").close()
+            with open_output(path, "w"):
+                pass
         status = run_program(words, arguments, path)
         if not os.path.exists(path) or os.path.getsize(path) == 0:  # the launcher has said why, or the program was killed
             if status in (125, 126, 127):
@@ -263,7 +267,8 @@ def check_outputs(arguments):
     """What cannot be written is refused before the work."""
     for path in (arguments.output, arguments.html, arguments.pprof, arguments.folded):
         if path is not None:
-            open_output(path, "a").close()
+            with open_output(path, "a"):
+                pass
 
 
 def run(arguments):

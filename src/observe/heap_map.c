@@ -317,7 +317,7 @@ void hak_heap_map(hak_report_sink *sink, void *argument)
     hak__report_number(&writer, "spans", sums.spans_count, "");
     map_classes(&writer, &sums, cached_counts);
     map_whales(&writer);
-    hak__site_list_take(&sites, true);
+    hak__site_list_take(&sites);
     hak__site_list_write(&writer, &sites);
     hak__report_end(&writer);
 }

@@ -2,13 +2,17 @@
  *
  *   entries          COUNT calls of each entry point
  *   exchange         threads that free each other's blocks
+ *   tight            two threads that do so as fast as they can
+ *   crowd            a thousand threads that do so, all alive at once; the first one only waits
  *   fork             a child that allocates, and one that only ends
  *   bare             the same by the system call, of which no library hears
  *   exec             becomes `program_calls entries`
  *   spawn            starts `program_calls entries` by posix_spawn
  *   crash            dies by SIGSEGV after many calls
+ *   killed           dies by SIGKILL while threads free each other's blocks
  *   quick            ends by _exit
  *   quickly          ends by quick_exit
+ *   descriptors      has no free descriptor for a while
  *   late             frees in a destructor of a thread's key and after main
  *   failing          asks for more than there is
  *   handler          a signal handler that allocates, at any moment
@@ -25,6 +29,7 @@
 #include <new>
 #include <pthread.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -41,6 +46,7 @@ constexpr int COUNT = 1000;
 constexpr int EXCHANGES = 200000;
 constexpr int SLOTS = 64;
 constexpr unsigned THREADS = 6;
+constexpr unsigned CROWD = 1000;
 
 /* Keeps the compiler from dropping a pair of calls. */
 template <typename Pointer>
@@ -91,13 +97,14 @@ void entries()
 }
 
 /* Each thread puts a block into a slot and frees or resizes what it finds there. */
-void exchange()
+void exchange_until(int killed_at)
 {
+    static std::atomic<int> done;
     static std::atomic<void *> slots[SLOTS];
     static std::atomic<unsigned> ready;
     std::vector<std::thread> threads;
     for (unsigned number = 0; number < THREADS; number++) {
-        threads.emplace_back([number] {
+        threads.emplace_back([number, killed_at] {
             uint64_t random = number + 1;
             for (ready++; ready < THREADS;) {
                 std::this_thread::yield();
@@ -113,6 +120,9 @@ void exchange()
                     found = realloc(found, 1 + (random >> 53) % 500);
                 }
                 free(found);
+                if (++done == killed_at) {
+                    raise(SIGKILL);
+                }
             }
         });
     }
@@ -121,6 +131,61 @@ void exchange()
     }
     for (std::atomic<void *> &slot : slots) {
         free(slot.load());
+    }
+}
+
+void exchange()
+{
+    exchange_until(0);
+}
+
+void killed()
+{
+    exchange_until(THREADS * EXCHANGES / 2);
+}
+
+/* The time from a block's birth to its end in the other thread is a few dozen processor cycles. */
+void tight()
+{
+    static struct alignas(64) {
+        std::atomic<void *> block;
+    } places[4];
+    auto run = [](uint64_t random) {
+        for (int i = 0; i < 5 * EXCHANGES; i++) {
+            random = random * 6364136223846793005 + 1442695040888963407;
+            free(places[(random >> 42) % 4].block.exchange(malloc(random >> 33 & 127)));
+        }
+    };
+    std::thread other(run, 1);
+    run(2);
+    other.join();
+    for (auto &place : places) {
+        free(place.block.load());
+    }
+}
+
+void crowd()
+{
+    static std::atomic<void *> slots[SLOTS];
+    static std::atomic<unsigned> ready;
+    std::vector<std::thread> threads;
+    for (unsigned number = 0; number < CROWD; number++) {
+        threads.emplace_back([number] {
+            uint64_t random = number + 1;
+            for (ready++; ready < CROWD;) {
+                std::this_thread::yield();
+            }
+            for (int i = 0; i < 50; i++) {
+                random = random * 6364136223846793005 + 1442695040888963407;
+                free(slots[(random >> 42) % SLOTS].exchange(malloc(random >> 33 & 127)));
+                if (i % 7 == 0) {
+                    std::this_thread::yield();
+                }
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
     }
 }
 
@@ -177,6 +242,25 @@ void crash()
     }
     signal(SIGSEGV, SIG_DFL);
     raise(SIGSEGV);
+}
+
+/* The trace has 20 * COUNT pairs of calls, since those in the middle are lost. */
+void descriptors()
+{
+    struct rlimit none, before;
+    auto some = [] {
+        for (int i = 0; i < 10 * COUNT; i++) {
+            free(opaque(malloc(5)));
+        }
+    };
+    some();
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    some();
+    setrlimit(RLIMIT_NOFILE, &before);
+    some();
 }
 
 void late()
@@ -254,9 +338,19 @@ int main(int count, char **words)
         const char *name;
         void (*run)();
     } const modes[] = {
-        {"entries", entries}, {"exchange", exchange}, {"fork", fork_twice},
-        {"bare", fork_bare},  {"crash", crash},       {"late", late},
-        {"failing", failing}, {"handler", handler},   {"large", large},
+        {"entries", entries},
+        {"exchange", exchange},
+        {"fork", fork_twice},
+        {"bare", fork_bare},
+        {"crash", crash},
+        {"late", late},
+        {"failing", failing},
+        {"handler", handler},
+        {"large", large},
+        {"tight", tight},
+        {"crowd", crowd},
+        {"killed", killed},
+        {"descriptors", descriptors},
     };
     for (const auto &each : modes) {
         if (strcmp(mode, each.name) == 0) {

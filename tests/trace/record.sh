@@ -22,6 +22,10 @@ for libraries in "$recorder" "$recorder:$hakmem"; do
     expect_text 'calls of 7 threads'
     expect_text 'Threads: [2-9][0-9]\.[0-9]+ %'
 
+    record 0 "$libraries" tight
+    summarise "$trace"
+    expect_sound
+
     record 0 "$libraries" fork
     summarise "$trace"
     expect_sound
@@ -30,7 +34,7 @@ for libraries in "$recorder" "$recorder:$hakmem"; do
     summarise "${children[0]}"
     expect_text "a fork's child"
     expect_kind aligned_alloc 1000
-    expect_text 'from before the trace: [1-9]'
+    expect_text 'from before the fork: [1-9]'
 
     record 0 "$libraries" bare
     summarise "$trace"
@@ -83,6 +87,60 @@ for libraries in "$recorder" "$recorder:$hakmem"; do
     summarise "$trace"
     expect_text 'more: 0\.[0-9] % of their bytes were resident'
 done
+
+# ends_early REASON STATUS COMMAND...: the program's status; the last line, the summary and the replay say that the trace
+# ends early. What is in it can be replayed.
+ends_early() {
+    local reason=$1 wanted=$2
+    shift 2
+    try "$@"
+    [[ $status == "$wanted" ]] || fail "status $status instead of $wanted: $* ($errors)"
+    [[ ${errors##*$'\n'} =~ ^'hakmem: the trace ends early: cannot write '.*": $reason"$ ]] ||
+        fail "a trace that ends early: record says '$errors'"
+}
+
+# A limit of the file's size, in blocks of 1 KiB: the signal is not the program's.
+for mode in exchange=0 quick=9; do
+    [[ $mode == exchange* ]] && blocks=100 || blocks=2
+    ends_early 'File too large' "${mode#*=}" bash -c 'ulimit -f "$1" && shift && "$@" | cat; exit "${PIPESTATUS[0]}"' _ \
+        "$blocks" "$tracer" record "$trace" "$recorder:$hakmem" "$program" "${mode%=*}"
+    summarise "$trace"
+    expect_text 'The trace ends early: the recorder could not write it \(File too large\)'
+    [[ $summary != *'The file is cut'* ]] || fail "a part of a frame was left: $summary"
+    try timeout 300 "$tracer" replay "$trace" 1 libc '' ''
+    [[ $status == 0 && $output == *'The trace ends early'* ]] || fail "replay of a trace that ends early: $status: $output $errors"
+done
+errors=$(ulimit -f 0 && "$tracer" record "$trace" "$recorder" "$program" entries 2>&1)
+status=$?
+[[ $status == 125 && $errors == "hakmem: record: cannot write $trace: File too large" ]] || fail "no room: status $status: $errors"
+[[ ! -e $trace ]] || fail "a trace that could not be begun is there: $(ls -l "$trace")"
+
+# The program still gets the signal for files of its own.
+errors=$(ulimit -f 8 && "$tracer" record "$trace" "$recorder" head -c 20000 /dev/zero 2>&1 >"$scratch/zeros")
+status=$?
+[[ $status == $((128 + 25)) ]] || fail "SIGXFSZ of the program: status $status: $errors"
+
+# A full disk, where a small one can be made.
+mkdir "$scratch/disk"
+if unshare --mount --map-root-user true 2>/dev/null; then
+    try unshare --mount --map-root-user bash -c 'mount -t tmpfs -o size=64k none "$1" || exit 77
+        "$2" record "$1/trace" "$3" "$4" exchange || exit; "$2" summary "$1/trace" >&2
+        "$2" record "$1/none" "$3" "$4" entries' _ "$scratch/disk" "$tracer" "$recorder" "$program"
+    if ((status != 77)); then
+        [[ $errors == *'hakmem: the trace ends early: cannot write '*': No space left on device'* &&
+            $errors == *'The trace ends early: the recorder could not write it (No space left on device)'* ]] ||
+            fail "a full disk: record says '$errors'"
+    fi
+fi
+
+# An empty file is no loss; a program that closes all it can, or uses up its descriptors, is recorded on.
+: >"$scratch/none" && expect 0 '' ' calls of 1 thread' "$tracer" record "$scratch/none" "$recorder" "$program" entries
+record 0 "$recorder" descriptors
+summarise "$trace"
+expect_text 'ended in order'
+expect_text 'Not recorded: [1-9][0-9]* calls'
+# Of 30,000; what the frames hold that were full meanwhile is lost.
+(($(kind malloc) > 15000 && $(kind malloc) < 25000)) || fail "$(kind malloc) calls of malloc"
 
 # Without a name for the file the library only passes on.
 expect 0 '' '^$' env LD_PRELOAD="$recorder" "$program" entries

@@ -10,9 +10,9 @@ peak_of() {
     [[ $summary =~ Peak:\ ([0-9]+)\ bytes ]] && echo "${BASH_REMATCH[1]}"
 }
 
-for mode in entries exchange failing late large; do
+for mode in entries exchange tight crowd failing late large; do
     record 0 "$recorder:$hakmem" "$mode"
-    try "$tracer" replay "$trace" 2 "${arms[@]}"
+    try timeout 300 "$tracer" replay "$trace" 2 "${arms[@]}"
     ((status == 0)) || fail "replay of $mode: status $status: $errors"
     peak=$(peak_of "$trace")
     (($(grep -cE "^(hakmem|libc) .* $peak\$" <<<"$output") == 2)) || fail "replay of $mode: not $peak bytes: $output"
@@ -24,6 +24,52 @@ record 0 "$recorder" fork
 for child in "$trace".*; do
     try "$tracer" replay "$child" 1 "${arms[@]}"
     ((status == 0)) || fail "replay of a fork's child: $errors"
+done
+
+# lose_frames FILE: leaves out two of three frames of events, as if their lanes had been lost. Frames know nothing of
+# each other. The header of a frame has its magic number, the type at 4 and the payload's length at 8; trace/format.h.
+lose_frames() {
+    python3 - "$1" <<'END'
+import struct, sys
+data = open(sys.argv[1], "rb").read()
+at, kept, events = 64, [data[:64]], 0
+while at < len(data):
+    end = at + 120 + struct.unpack_from("<I", data, at + 8)[0]
+    is_events = data[at + 4] == 1
+    if not is_events or events % 3 == 0:
+        kept.append(data[at:end])
+    events += is_events
+    at = end
+open(sys.argv[1], "wb").write(b"".join(kept))
+END
+}
+
+# Calls are missing: of a program that was killed, and as many as can be.
+record 137 "$recorder:$hakmem" killed
+[[ $errors == *'died by signal 9 '* ]] || fail "record of a killed program says '$errors'"
+for lost in no yes; do
+    if [[ $lost == yes ]]; then
+        type -P python3 >/dev/null || break
+        lose_frames "$trace"
+    fi
+    try timeout 300 "$tracer" replay "$trace" 1 "${arms[@]}"
+    ((status == 0)) || fail "replay of a killed program: status $status: $errors"
+    [[ $output == *'did not end in order'* ]] || fail "replay of a killed program says '$output'"
+    [[ $lost == no || $output == *'The trace lacks calls: '[1-9]* ]] || fail "replay of a trace with holes says '$output'"
+    summarise "$trace"
+    peak=$(peak_of "$trace")
+    (($(grep -cE "^(hakmem|libc) .* $peak\$" <<<"$output") == 2)) || fail "replay with holes: not $peak bytes: $output"
+    [[ $lost == no || $summary == *'The trace lacks calls: '[1-9]* ]] || fail "summary of a trace with holes: ${summary:0:600}"
+done
+
+# Output that cannot be written.
+record 0 "$recorder" entries
+for words in "summary $trace" "replay $trace 1 libc '' ''"; do
+    eval "set -- $words"
+    "$tracer" "$@" >/dev/full 2>"$scratch/errors"
+    status=$?
+    [[ $status == 125 && $(<"$scratch/errors") == 'hakmem: cannot write the output'* ]] ||
+        fail "$1 >/dev/full: status $status: $(<"$scratch/errors")"
 done
 
 # What does not serve is not measured.
