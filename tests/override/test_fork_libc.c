@@ -4,7 +4,8 @@
  *
  *   test_fork_libc [--forks N] [KIND]     N forks beside each kind (default 200), all kinds or one
  *
- * The first process is the watchdog: no fork for HANG_SECONDS ends the test.
+ * The first process is the watchdog: no fork for HANG_SECONDS ends the test. Then gdb, if it is
+ * there, writes the stacks of all threads of the processes that hang to standard error.
  *
  * ctest: no-qemu timeout=600
  */
@@ -24,6 +25,9 @@
 
 /* A process registers handlers and keys for so many forks at most, then a new one goes on. */
 enum { HANG_SECONDS = 60, FORKS_MAX = 2000, REGISTERED_MAX = 1000, SHARED_COUNT = 64 };
+/* A child that hangs outlives the watchdog's patience, so that its stacks are seen. It ends by
+ * itself if the watchdog was killed. */
+enum { CHILD_SECONDS = 4 * HANG_SECONDS };
 
 static atomic_bool stop;
 static _Atomic(unsigned char *) shared_blocks[SHARED_COUNT];
@@ -222,7 +226,7 @@ static bool children_start_threads;
 static void run_child(size_t number, bool again)
 {
     pthread_t thread;
-    alarm(HANG_SECONDS);
+    alarm(CHILD_SECONDS);
     uint64_t state = number + 1;
     exchange_blocks(&state, 30);
     if (number % 4 == 0) {
@@ -254,7 +258,7 @@ static void fork_in_handler(int number)
     int saved = errno, status;
     pid_t child = fork();
     if (child == 0) {
-        alarm(HANG_SECONDS);
+        alarm(CHILD_SECONDS);
         for (size_t i = 0; i < SIZES_COUNT; i++) {
             unsigned char *block = get_memory(sizes[i] + 100000);
             if (block == NULL) {
@@ -329,6 +333,26 @@ static void run_forks(const struct kind *kind, size_t count, int progress)
 
 /* --- the watchdog --------------------------------------------------------------------------- */
 
+/* Writes the stacks of `worker` and its descendants to standard error, and kills its children. gdb
+ * runs without the environment, which would preload hakmem. */
+static void show_stacks(pid_t worker)
+{
+    char command[1000];
+    snprintf(command, sizeof command,
+             "show() { local child; grep -H State /proc/$1/status; gdb -q -batch -p $1 -ex 'info threads' "
+             "-ex 'thread apply all bt' 2>&1; for child in $(cat /proc/$1/task/*/children); do "
+             "show $child; kill -9 $child; done; }; show %d 1>&2",
+             (int)worker);
+    char shell[] = "sh", option[] = "-c", path[] = "PATH=/usr/local/bin:/usr/bin:/bin";
+    char *const arguments[] = {shell, option, command, NULL}, *const environment[] = {path, NULL};
+    pid_t child = fork();
+    if (child == 0) {
+        execve("/bin/sh", arguments, environment);
+        _exit(127);
+    }
+    waitpid(child, NULL, 0);
+}
+
 static void watch(const struct kind *kind, size_t count)
 {
     int ends[2];
@@ -347,6 +371,7 @@ static void watch(const struct kind *kind, size_t count)
     do {
         if (poll(&wanted, 1, HANG_SECONDS * 1000) == 0) {
             dprintf(2, "fork beside %s hangs\n", kind->name);
+            show_stacks(worker);
             kill(worker, SIGKILL);
         }
     } while (read(ends[0], signs, sizeof signs) > 0);

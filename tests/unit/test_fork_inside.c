@@ -89,6 +89,60 @@ static void test_a_fork_inside_an_operation(void **state)
     assert_true(none_is_held());
 }
 
+/* Other threads need the lock that the interrupted thread holds: they do not wait for its fork,
+ * which may wait for them. One has waited before; the other comes now. */
+static void *use_memory(void *argument)
+{
+    void *blocks[BLOCK_SIZES];
+    fill_blocks(blocks);
+    free_blocks(blocks);
+    pthread_barrier_wait(&barrier); /* its end does wait */
+    return argument;
+}
+
+static void *use_memory_with_a_heap(void *argument)
+{
+    hak_free(hak_malloc(1));
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return use_memory(argument);
+}
+
+static void fork_inside_beside_others(void *argument)
+{
+    (void)argument;
+    start_sharing(1);
+    REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    pthread_t waiting = thread_start(use_memory_with_a_heap, NULL);
+    pthread_barrier_wait(&barrier);
+    struct thread *thread = hak__thread_enter();
+    REQUIRE(thread != NULL);
+    pthread_barrier_wait(&barrier);
+    while (__atomic_load_n(&thread->heap->lock.shared_state, __ATOMIC_RELAXED) != 2) {
+        usleep(1000);
+    }
+    hak__fork_prepare();
+    pthread_t coming = thread_start(use_memory, NULL);
+    pthread_barrier_wait(&barrier); /* one of them, and then the other */
+    pthread_barrier_wait(&barrier);
+    hak__fork_parent();
+    hak__thread_leave(thread);
+    thread_join(waiting);
+    thread_join(coming);
+    REQUIRE(hak__gate_enter()); /* nobody is refused any more */
+    hak__gate_leave();
+    check_blocks();
+    REQUIRE(none_is_held());
+}
+
+static void test_nobody_waits_for_a_fork_inside_an_operation(void **state)
+{
+    struct child_end end;
+    (void)state;
+    child_exec("beside", NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
 /* Two threads are between their handlers at once. */
 static void *fork_alone(void *argument)
 {
@@ -160,11 +214,13 @@ static void test_many_threads_cost_the_child_nothing(void **state)
 int main(int count, char **arguments)
 {
     static uint32_t two = 2;
-    static const struct child_case children[] = {{"many", fork_beside_many, &two}};
+    static const struct child_case children[] = {{"many", fork_beside_many, &two},
+                                                {"beside", fork_inside_beside_others, NULL}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_fork_inside_a_fork),
         cmocka_unit_test(test_the_inner_child_ends_the_outer_fork),
         cmocka_unit_test(test_a_fork_inside_an_operation),
+        cmocka_unit_test(test_nobody_waits_for_a_fork_inside_an_operation),
         cmocka_unit_test(test_two_forks_at_once),
         cmocka_unit_test(test_many_threads_cost_the_child_nothing),
     };
