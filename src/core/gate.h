@@ -86,12 +86,18 @@ HAK_INLINE void gate_end(void)
     hak__inside &= ~INSIDE_LOCK; /* a thread with a borrowed struct stays inside the gate */
 }
 
+/* Takes a lock. The calling thread is inside. False: refused. */
+HAK_INLINE bool gate_acquire(struct lock *lock)
+{
+    HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
+    return HAK_LIKELY(lock_try(lock)) || hak__gate_wait_for(lock);
+}
+
 /* The second half of gate_lock: takes the heap's lock. False: refused, and the operation is over.
  */
 HAK_INLINE bool gate_finish(struct lock *lock)
 {
-    HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
-    if (HAK_LIKELY(lock_try(lock)) || hak__gate_wait_for(lock)) {
+    if (gate_acquire(lock)) {
         return true;
     }
     gate_end();

@@ -139,7 +139,7 @@ static size_t collect_part(uint32_t elapsed)
  * the C library. False: refused, which does not concern the allocation that the tick is part of. */
 static bool tick_lock(struct heap *heap)
 {
-    if (heap_lock(heap, true)) {
+    if (gate_acquire(&heap->lock)) {
         return true;
     }
     (void)hak__gate_was_refused();
