@@ -30,6 +30,10 @@ static uint32_t shared_gate;
 /* 1: a thread has waited GATE_WAIT_MS for this fork in vain, so others are refused at once.
  * Relaxed: a hint. */
 static uint32_t shared_gate_slow;
+/* Forks by signal handlers that interrupted an operation. Its thread may hold a heap's lock, and
+ * the fork waits for locks of the C library, so nobody may wait for it either. Relaxed: a thread
+ * that sees a change late waits until it looks again. */
+static uint32_t shared_gate_inner;
 
 bool hak__gate_refuse(void)
 {
@@ -50,9 +54,14 @@ bool hak__gate_was_refused(void)
     return refused;
 }
 
+static bool gate_lets_in(uint32_t gate)
+{
+    return (gate & GATE_CLOSED) == 0 && atomic_load_relaxed(&shared_gate_inner) == 0;
+}
+
 static bool gate_is_closed(void)
 {
-    return (atomic_load_relaxed(&shared_gate) & GATE_CLOSED) != 0;
+    return !gate_lets_in(atomic_load_relaxed(&shared_gate));
 }
 
 /* Sleeps while *word == value, or until it is time to look again. False: a fork is under way, and
@@ -103,7 +112,7 @@ static bool gate_enter(bool patiently)
     atomic_fence_signal();
     uint32_t now = atomic_load_relaxed(&shared_gate);
     for (;;) {
-        if ((now & GATE_CLOSED) == 0) {
+        if (gate_lets_in(now)) {
             /* acquire: pairs with the release in hak__gate_open */
             if (atomic_cas_weak_acquire(&shared_gate, &now, now + GATE_THREAD)) {
                 return true;
@@ -177,6 +186,22 @@ void hak__gate_open(void)
     if (!alone()) {
         hak__os_wake_all(&shared_gate);
     }
+}
+
+void hak__gate_begin_inner(void)
+{
+    atomic_store_relaxed(&shared_gate_slow, 0u);
+    atomic_add_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
+}
+
+void hak__gate_end_inner(void)
+{
+    atomic_sub_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
+}
+
+void hak__gate_forget_inner(void)
+{
+    atomic_store_relaxed(&shared_gate_inner, 0u);
 }
 
 void hak__gate_reset(void)

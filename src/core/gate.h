@@ -11,6 +11,9 @@
  * they must not wait for fork: a thread that comes to the closed gate sleeps at most GATE_WAIT_MS
  * and is then refused. A refused allocation or free uses large/emergency.h instead.
  *
+ * A signal handler may fork inside an operation that it interrupted. That fork cannot close the
+ * gate, because its own thread is inside. Meanwhile the gate refuses as if it were closed.
+ *
  * The gate also refuses a thread at once that is inside already. There are three cases: a signal
  * handler has interrupted a slow operation, which may hold any lock; the thread is in fork itself;
  * or it has reported a fatal error.
@@ -60,8 +63,12 @@ HAK_HIDDEN bool hak__gate_wait_for(struct lock *lock);
 /* For fork only. Close returns when no thread is inside; open is also called in the child. */
 HAK_HIDDEN void hak__gate_close(void);
 HAK_HIDDEN void hak__gate_open(void);
-/* For the child of a fork in a signal handler that interrupted an operation: forgets the threads
- * inside, none of which exists in the child. */
+/* Around a fork in a signal handler that interrupted an operation. Its child, and that of a fork
+ * beside it, forgets all such forks. */
+HAK_HIDDEN void hak__gate_begin_inner(void);
+HAK_HIDDEN void hak__gate_end_inner(void);
+HAK_HIDDEN void hak__gate_forget_inner(void);
+/* For the child of such a fork: forgets the threads inside, none of which exists in the child. */
 HAK_HIDDEN void hak__gate_reset(void);
 
 /* The first half of gate_lock: marks the thread as inside. False: refused. */
@@ -82,12 +89,18 @@ HAK_INLINE void gate_end(void)
     hak__inside &= ~INSIDE_LOCK; /* a thread with a borrowed struct stays inside the gate */
 }
 
+/* Takes a lock. The calling thread is inside. False: refused. */
+HAK_INLINE bool gate_acquire(struct lock *lock)
+{
+    HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
+    return HAK_LIKELY(lock_try(lock)) || hak__gate_wait_for(lock);
+}
+
 /* The second half of gate_lock: takes the heap's lock. False: refused, and the operation is over.
  */
 HAK_INLINE bool gate_finish(struct lock *lock)
 {
-    HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
-    if (HAK_LIKELY(lock_try(lock)) || hak__gate_wait_for(lock)) {
+    if (gate_acquire(lock)) {
         return true;
     }
     gate_end();

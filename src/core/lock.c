@@ -8,6 +8,10 @@
  * woken. A critical section takes some tens of nanoseconds. Twice as many: more processor time is
  * lost if the holder was preempted. Half: more threads sleep, at two system calls each. */
 #define LOCK_SPINS 30
+/* Milliseconds after which a waiter looks again. A signal handler may stop a thread that was just
+ * woken, and may wait for a fork that waits for this lock. Twice: such a lock stays free, and all
+ * others asleep, for twice as long. With one, thousands of waiters leave the holder no time. */
+#define LOCK_LOOK_MS 1000u
 
 uint64_t hak__lock_waits;
 HAK_TLS uint32_t hak__lock_held;
@@ -31,7 +35,7 @@ void hak__lock_wait(struct lock *lock)
     }
     /* acquire: pairs with the release in lock_release. 2, because other threads may sleep, too. */
     while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) {
-        hak__os_wait(&lock->shared_state, 2);
+        hak__os_wait_ms(&lock->shared_state, 2, LOCK_LOOK_MS);
     }
     lock_note_held(lock);
 }

@@ -238,8 +238,12 @@ static void free_whale(void *pointer, size_t bytes)
      * table, so the table must stay mapped. If it is a whale, it came from large/emergency.h, as do
      * all whales no larger than a span. So an ended thread only lists such a whale. */
     bool keep = bytes <= SPAN_SIZE_MAX && hak__thread == &hak__thread_ended;
-    if (keep || !hak__gate_enter()) {
+    if (keep) {
         hak__emergency_free(pointer);
+        return;
+    }
+    if (!hak__gate_enter()) {
+        hak__emergency_free_whale(pointer);
         return;
     }
     hak__emergency_settle(); /* registers the block if it is an unregistered emergency block */

@@ -135,6 +135,17 @@ static size_t collect_part(uint32_t elapsed)
     return (parts < PURGE_PARTS_MAX ? parts : PURGE_PARTS_MAX) * PURGE_BYTES_AT_ONCE;
 }
 
+/* A tick may be left out, so it waits no longer than a fork allows: the thread may hold a lock of
+ * the C library. False: refused, which does not concern the allocation that the tick is part of. */
+static bool tick_lock(struct heap *heap)
+{
+    if (gate_acquire(&heap->lock)) {
+        return true;
+    }
+    (void)hak__gate_was_refused();
+    return false;
+}
+
 void hak__heap_tick(struct thread *thread)
 {
     uint32_t delay = collect_delay();
@@ -147,8 +158,7 @@ void hak__heap_tick(struct thread *thread)
     struct heap *heap = thread->heap;
     /* At every tick, whatever the time. The spans that a growing vector leaves behind are wanted
      * for other allocations long before half a delay is over (docs/decisions/0020). */
-    if (atomic_load_relaxed(&heap->spans.slices) != 0) {
-        lock_acquire(&heap->lock);
+    if (atomic_load_relaxed(&heap->spans.slices) != 0 && tick_lock(heap)) {
         hak__span_cache_trim(&heap->spans, false);
         lock_release(&heap->lock);
     }
@@ -159,10 +169,11 @@ void hak__heap_tick(struct thread *thread)
     if (now - thread->trimmed_ms >= delay / 2) {
         thread->trimmed_ms = now;
         counter_add(&thread->cache.counters, COUNTER_TICKS, 1);
-        lock_acquire(&heap->lock);
-        hak__slab_drain(&heap->slabs);
-        hak__cache_trim(&thread->cache);
-        lock_release(&heap->lock);
+        if (tick_lock(heap)) {
+            hak__slab_drain(&heap->slabs);
+            hak__cache_trim(&thread->cache);
+            lock_release(&heap->lock);
+        }
         hak__remote_flush(&thread->cache);
     }
     bool due = collect_is_due(now, delay);

@@ -15,8 +15,10 @@
  *
  * Fork handlers of the program may fork again in the same thread: all is at rest already. A signal
  * handler may fork inside a slow operation that it interrupted. That fork cannot wait, so it
- * changes nothing, and in its child the thread stays inside the operation until the handler
- * returns. */
+ * changes no heap, and in its child the thread stays inside the operation until the handler
+ * returns. Meanwhile other threads are refused as well. One that is inside waits for a lock that
+ * the interrupted thread holds; if the C library's part of fork waits for that thread, they hang:
+ * docs/guarantees.md. */
 #include "heap/heap.h"
 
 #include "large/emergency.h"
@@ -40,15 +42,21 @@ static void fork_wait_for_others(void)
     }
 }
 
+/* Wakes the threads that wait for a heap's lock: from now on they wait GATE_WAIT_MS at most. */
+static void fork_wake_waiters(struct heap *heap)
+{
+    if (!alone()) {
+        hak__os_wake_all(&heap->lock.shared_state);
+    }
+}
+
 /* Brings the heaps to rest: nobody is inside the gate, and this thread has all heaps' locks. */
 static void fork_hold(void)
 {
     hak__gate_close();
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         lock_acquire_another(&heap->lock);
-        if (!alone()) { /* wakes waiters: from now on they wait GATE_WAIT_MS at most */
-            hak__os_wake_all(&heap->lock.shared_state);
-        }
+        fork_wake_waiters(heap);
     }
 }
 
@@ -69,10 +77,35 @@ static void fork_settle(void)
     }
 }
 
+/* True: this fork is by a signal handler that interrupted an operation. */
+static bool fork_interrupts(void)
+{
+    return (hak__inside & ~INSIDE_FORK) != 0;
+}
+
+static void fork_begin_inner(void)
+{
+    fork_inner++;
+    if (fork_interrupts()) {
+        hak__gate_begin_inner();
+        for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+            fork_wake_waiters(heap);
+        }
+    }
+}
+
+static void fork_end_inner(void)
+{
+    fork_inner--;
+    if (fork_interrupts()) {
+        hak__gate_end_inner();
+    }
+}
+
 void hak__fork_prepare(void)
 {
     if (hak__inside != 0) {
-        fork_inner++;
+        fork_begin_inner();
         return;
     }
     fork_wait_for_others();
@@ -91,7 +124,7 @@ void hak__fork_prepare(void)
 void hak__fork_parent(void)
 {
     if (fork_inner != 0) {
-        fork_inner--;
+        fork_end_inner();
         return;
     }
     if (hak__inside != INSIDE_FORK) {
@@ -124,7 +157,8 @@ static void fork_free_lock(struct lock *lock)
 void hak__fork_child(void)
 {
     fork_inner = 0;
-    if ((hak__inside & ~INSIDE_FORK) != 0) {
+    hak__gate_forget_inner();
+    if (fork_interrupts()) {
         hak__gate_reset();
         return;
     }

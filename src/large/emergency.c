@@ -20,7 +20,7 @@ struct waiting {
     struct waiting *next;
 };
 
-static struct unregistered *shared_unregistered; /* threads take entries off under WHALES */
+static struct unregistered *shared_unregistered; /* entries are taken off under WHALES */
 static struct waiting *shared_waiting;           /* a thread takes all entries at once */
 
 void *hak__emergency_allocate(size_t size, size_t alignment)
@@ -53,6 +53,49 @@ void hak__emergency_free(void *pointer)
         block->next = first;
         /* release: pairs with the acquire in hak__emergency_settle */
     } while (!atomic_cas_weak_release(&shared_waiting, &first, block));
+}
+
+/* Takes the address's entry off the list. Under WHALES. */
+static bool emergency_unlink(uintptr_t address, struct whale *whale)
+{
+    /* acquire: pairs with the release in hak__emergency_allocate */
+    struct unregistered *first = atomic_load_acquire(&shared_unregistered);
+    while (first != NULL && first->whale.address == address) {
+        if (atomic_cas_acquire(&shared_unregistered, &first, first->next)) {
+            *whale = first->whale;
+            return true;
+        }
+        first = atomic_load_acquire(&shared_unregistered); /* a failed exchange orders nothing */
+    }
+    for (struct unregistered *at = first; at != NULL && at->next != NULL; at = at->next) {
+        struct unregistered *next = at->next;
+        if (next->whale.address == address) {
+            *whale = next->whale;
+            atomic_store_relaxed(&at->next, next->next); /* whole in the child of a fork */
+            return true;
+        }
+    }
+    return false;
+}
+
+void hak__emergency_free_whale(void *pointer)
+{
+    struct whale whale;
+    bool found = false;
+    uint32_t inside = hak__inside;
+    if ((inside & INSIDE_OPERATION) == 0) { /* else this thread may hold the lock */
+        hak__inside |= INSIDE_LOCK;
+        if (lock_try(&hak__whale_lock) || hak__lock_spin(&hak__whale_lock)) {
+            found = emergency_unlink((uintptr_t)pointer, &whale);
+            lock_release(&hak__whale_lock);
+        }
+        hak__inside = inside;
+    }
+    if (found) {
+        hak__os_discard(pointer, whale.size);
+    } else {
+        hak__emergency_free(pointer);
+    }
 }
 
 bool hak__emergency_waits(void)

@@ -23,6 +23,9 @@ HAK_HIDDEN void *hak__emergency_allocate(size_t size, size_t alignment);
 /* Lets the next settle free a span or a whale. A pointer that turns out to be neither is ignored.
  * Writes to the block's first word. Any thread, also in a signal handler. */
 HAK_HIDDEN void hak__emergency_free(void *pointer);
+/* The same for a whale. An unregistered one is unmapped at once if possible: a fork may take long,
+ * and a program that allocates and frees meanwhile must not grow. */
+HAK_HIDDEN void hak__emergency_free_whale(void *pointer);
 
 /* Registers the unregistered whales and frees the waiting blocks. The caller is inside the gate and
  * holds no lock. */

@@ -33,7 +33,7 @@ struct sample_record {
  * there are more records than buckets. */
 #define SAMPLES_BUCKETS_START (OS_PAGE_SIZE_MAX / sizeof(void *))
 
-static struct lock samples_lock = LOCK_INITIAL(LOCK_RANK_SAMPLES);
+struct lock hak__samples_lock = LOCK_INITIAL(LOCK_RANK_SAMPLES);
 /* Under SAMPLES. */
 static struct sample_record **samples_buckets;
 static size_t samples_buckets_count; /* a power of two, or 0 */
@@ -206,6 +206,46 @@ static void *samples_add(struct sample_record like, uint32_t class_index, const 
     return (void *)like.address;
 }
 
+/* Enters the gate. False: refused, which the caller's operation does without. */
+static bool samples_enter(void)
+{
+    if (hak__gate_enter()) {
+        return true;
+    }
+    (void)hak__gate_was_refused();
+    return false;
+}
+
+/* Takes the lock, inside the gate. It is held often and long, so nobody waits for it who may hold
+ * up a fork. False: refused, and the thread has left the gate. */
+static bool samples_acquire(void)
+{
+    if (gate_acquire(&hak__samples_lock)) {
+        return true;
+    }
+    (void)hak__gate_was_refused();
+    hak__gate_leave();
+    return false;
+}
+
+bool hak__samples_enter(bool patiently)
+{
+    if (!patiently) {
+        return samples_enter() && samples_acquire();
+    }
+    if (!hak__gate_enter_patiently()) {
+        return false;
+    }
+    lock_acquire(&hak__samples_lock);
+    return true;
+}
+
+void hak__samples_leave(void)
+{
+    lock_release(&hak__samples_lock);
+    hak__gate_leave();
+}
+
 static void *sample_take(struct sample_record like, uint32_t class_index)
 {
     uintptr_t frames[STACK_DEPTH_MAX];
@@ -214,13 +254,9 @@ static void *sample_take(struct sample_record like, uint32_t class_index)
     void *pointer = NULL;
     like.thread = samples_thread();
     like.allocated_ms = samples_clock_ms();
-    if (hak__gate_enter()) {
-        lock_acquire(&samples_lock);
+    if (hak__samples_enter(false)) { /* else the request goes on without a sample */
         pointer = samples_add(like, class_index, frames, depth);
-        lock_release(&samples_lock);
-        hak__gate_leave();
-    } else {
-        (void)hak__gate_was_refused(); /* the request goes on without a sample */
+        hak__samples_leave();
     }
     errno = saved;
     return pointer;
@@ -240,33 +276,44 @@ void hak__sample_block(void *pointer, size_t size, size_t usable, uint64_t perio
     (void)sample_take(like, 0);
 }
 
-/* Inside the gate. False: the address has no record. */
+/* Under SAMPLES. False: the address has no record. */
 static bool sample_end_at(const void *pointer)
 {
-    lock_acquire(&samples_lock);
     struct sample_record *sample = samples_remove((uintptr_t)pointer);
     if (sample != NULL) {
         sample_end(sample);
     }
-    lock_release(&samples_lock);
     return sample != NULL;
+}
+
+/* False: refused. */
+static bool sample_free(void *pointer)
+{
+    if (!samples_enter()) {
+        return false;
+    }
+    hak__emergency_settle(); /* frees what waits, so that a second free of it is noticed */
+    if (!samples_acquire()) {
+        return false;
+    }
+    bool found = sample_end_at(pointer);
+    lock_release(&hak__samples_lock);
+    if (found) {
+        hak__sampled_free(pointer);
+    }
+    hak__gate_leave();
+    if (!found) {
+        hak__diagnose_fatal("invalid pointer (no allocation starts here: double free, or "
+                            "inside one)",
+                            pointer, 0, 0);
+    }
+    return true;
 }
 
 void hak__sample_free(void *pointer)
 {
     int saved = errno;
-    if (hak__gate_enter()) {
-        hak__emergency_settle(); /* frees what waits, so that a second free of it is noticed */
-        if (!sample_end_at(pointer)) {
-            hak__gate_leave();
-            hak__diagnose_fatal("invalid pointer (no allocation starts here: double free, or "
-                                "inside one)",
-                                pointer, 0, 0);
-        }
-        hak__sampled_free(pointer);
-        hak__gate_leave();
-    } else {
-        (void)hak__gate_was_refused();
+    if (!sample_free(pointer)) {
         hak__emergency_free(pointer);
     }
     errno = saved;
@@ -275,28 +322,11 @@ void hak__sample_free(void *pointer)
 void hak__sample_forget(void *pointer)
 {
     int saved = errno;
-    if (hak__gate_enter()) {
+    if (hak__samples_enter(false)) {
         (void)sample_end_at(pointer);
-        hak__gate_leave();
-    } else {
-        (void)hak__gate_was_refused();
+        hak__samples_leave();
     }
     errno = saved;
-}
-
-bool hak__samples_enter(bool patiently)
-{
-    if (!(patiently ? hak__gate_enter_patiently() : hak__gate_enter())) {
-        return false;
-    }
-    lock_acquire(&samples_lock);
-    return true;
-}
-
-void hak__samples_leave(void)
-{
-    lock_release(&samples_lock);
-    hak__gate_leave();
 }
 
 const struct stack *hak__samples_first_stack(struct samples_history *history)

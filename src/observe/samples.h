@@ -17,6 +17,7 @@
 #define HAK_OBSERVE_SAMPLES_H
 
 #include "base/atomics.h"
+#include "core/lock.h"
 #include "observe/stacks.h"
 
 /* Allocates a sampled object for a request of `size` bytes, drawn with `period`. NULL: no
@@ -32,13 +33,15 @@ HAK_HIDDEN void hak__sample_forget(void *pointer);
 
 /* Spans and whales that have a record. */
 HAK_HIDDEN extern uint64_t hak__sample_blocks;
+/* Guards live samples and their stacks. */
+HAK_HIDDEN extern struct lock hak__samples_lock;
 HAK_INLINE bool sample_has_blocks(void)
 {
     return HAK_UNLIKELY(atomic_load_relaxed(&hak__sample_blocks) != 0);
 }
 
 /* Enters the gate and takes SAMPLES; the reverse. `patiently`: waits for the end of a fork, so the
- * caller holds no lock of the C library. False: refused (core/gate.h). */
+ * caller holds no lock of the C library. False: refused (core/gate.h), which is not noted. */
 HAK_HIDDEN bool hak__samples_enter(bool patiently);
 HAK_HIDDEN void hak__samples_leave(void);
 

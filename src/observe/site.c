@@ -31,11 +31,9 @@ uintptr_t hak_site_register(const char *name)
     site_clean(clean, name);
     /* Not patiently: a constructor in dlopen holds a lock of the loader, for which fork may wait.
      */
-    if (hak__samples_enter(false)) {
+    if (hak__samples_enter(false)) { /* else the caller tries again */
         id = hak__start() ? hak__site_named(clean) : 0;
         hak__samples_leave();
-    } else {
-        (void)hak__gate_was_refused(); /* the caller tries again */
     }
     errno = saved;
     return id;

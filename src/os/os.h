@@ -165,9 +165,8 @@ HAK_HIDDEN uint64_t hak__os_wall_clock_s(void);
 /* Sleeps for so many milliseconds, or until a signal comes. */
 HAK_HIDDEN void hak__os_sleep_ms(uint32_t duration_ms);
 
-/* Sleeps while *word == value, until it is woken. It may also return for no reason. */
-HAK_HIDDEN void hak__os_wait(uint32_t *word, uint32_t value);
-/* The same, but for at most `duration_ms`. False: that time has passed, or a signal came. */
+/* Sleeps while *word == value, until it is woken, for at most `duration_ms`. It may also return for
+ * no reason. False: that time has passed, or a signal came. */
 HAK_HIDDEN bool hak__os_wait_ms(uint32_t *word, uint32_t value, uint32_t duration_ms);
 /* Wakes one thread, or all threads, that sleep on the word. */
 HAK_HIDDEN void hak__os_wake(uint32_t *word);

@@ -40,28 +40,18 @@ void hak__os_sleep_ms(uint32_t duration_ms)
     errno = saved;
 }
 
-static bool os_wait(uint32_t *word, uint32_t value, const struct timespec *duration)
+bool hak__os_wait_ms(uint32_t *word, uint32_t value, uint32_t duration_ms)
 {
     int saved = errno;
+    struct timespec duration = os_duration(duration_ms);
     os_count(OS_CALL_FUTEX);
-    bool woken = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, duration, NULL, 0) == 0 ||
+    bool woken = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &duration, NULL, 0) == 0 ||
                  errno == EAGAIN;
     if (!woken && errno != EINTR && errno != ETIMEDOUT) {
         syscall(SYS_sched_yield); /* futex is missing or denied: the caller tries again */
     }
     errno = saved;
     return woken;
-}
-
-void hak__os_wait(uint32_t *word, uint32_t value)
-{
-    os_wait(word, value, NULL);
-}
-
-bool hak__os_wait_ms(uint32_t *word, uint32_t value, uint32_t duration_ms)
-{
-    struct timespec duration = os_duration(duration_ms);
-    return os_wait(word, value, &duration);
 }
 
 static void os_wake(uint32_t *word, int count)

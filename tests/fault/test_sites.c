@@ -182,7 +182,7 @@ static int do_clock(void)
 
 static int do_wait(void)
 {
-    hak__os_wait(&word, word + 1);
+    hak__os_wait_ms(&word, word + 1, 1);
     return 0;
 }
 

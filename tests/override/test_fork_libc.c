@@ -1,10 +1,12 @@
 /* test_fork_libc.c: fork beside threads that hold a lock of the C library while they allocate, one
  * kind of lock at a time and then all together; and by signal handlers, which interrupt fork, too.
- * Children use memory of all sizes, free what they inherited, start a thread, fork again.
+ * Handlers fork beside no such thread: with the C library's malloc all hang at once, and with hakmem
+ * they may (docs/guarantees.md, "Signals"). Children use memory of all sizes, free what they inherited, start a thread, fork again.
  *
  *   test_fork_libc [--forks N] [KIND]     N forks beside each kind (default 200), all kinds or one
  *
- * The first process is the watchdog: no fork for HANG_SECONDS ends the test.
+ * The first process is the watchdog: no fork for HANG_SECONDS ends the test. Then gdb, if it is
+ * there, writes the stacks of all threads of the processes that hang to standard error.
  *
  * ctest: no-qemu timeout=600
  */
@@ -24,6 +26,9 @@
 
 /* A process registers handlers and keys for so many forks at most, then a new one goes on. */
 enum { HANG_SECONDS = 60, FORKS_MAX = 2000, REGISTERED_MAX = 1000, SHARED_COUNT = 64 };
+/* A child that hangs outlives the watchdog's patience, so that its stacks are seen. It ends by
+ * itself if the watchdog was killed. */
+enum { CHILD_SECONDS = 4 * HANG_SECONDS };
 
 static atomic_bool stop;
 static _Atomic(unsigned char *) shared_blocks[SHARED_COUNT];
@@ -187,9 +192,9 @@ static const struct kind {
     {"users", {ask_for_users, ask_for_users}},
     {"syslog", {write_log, write_log}},
     {"keys", {create_keys, create_keys}},
+    {"everything", {NULL, NULL}}, /* all above */
     {"signals", {exchange_some, exchange_some}},
-    {"everything", {NULL, NULL}},
-    {"nothing", {NULL, NULL}}, /* but signals of a timer, in fork as well */
+    {"nothing", {NULL, NULL}}, /* but signals of a timer, in fork as well; and no other thread */
 };
 enum { KINDS_COUNT = sizeof kinds / sizeof *kinds };
 
@@ -222,7 +227,7 @@ static bool children_start_threads;
 static void run_child(size_t number, bool again)
 {
     pthread_t thread;
-    alarm(HANG_SECONDS);
+    alarm(CHILD_SECONDS);
     uint64_t state = number + 1;
     exchange_blocks(&state, 30);
     if (number % 4 == 0) {
@@ -254,7 +259,7 @@ static void fork_in_handler(int number)
     int saved = errno, status;
     pid_t child = fork();
     if (child == 0) {
-        alarm(HANG_SECONDS);
+        alarm(CHILD_SECONDS);
         for (size_t i = 0; i < SIZES_COUNT; i++) {
             unsigned char *block = get_memory(sizes[i] + 100000);
             if (block == NULL) {
@@ -300,7 +305,7 @@ static void run_forks(const struct kind *kind, size_t count, int progress)
     size_t threads_count;
     start_threads(kind, threads, &threads_count);
     children_start_threads = !is_called(kind, "everything");
-    bool signals = is_called(kind, "signals") || is_called(kind, "everything");
+    bool signals = is_called(kind, "signals");
     struct itimerval often = {{0, 1000}, {0, 1000}};
     signal(SIGUSR1, fork_in_handler);
     signal(SIGPROF, fork_in_handler);
@@ -308,8 +313,8 @@ static void run_forks(const struct kind *kind, size_t count, int progress)
         CHECK(setitimer(ITIMER_PROF, &often, NULL) == 0);
     }
     for (size_t i = 0; i < count; i++) {
-        if (signals && i % 4 == 0) { /* the last two threads are those of "signals" */
-            pthread_kill(threads[threads_count - 1 - i / 4 % 2], SIGUSR1);
+        if (signals && i % 4 == 0) {
+            pthread_kill(threads[i / 4 % 2], SIGUSR1);
         }
         pid_t child = fork();
         CHECK(child >= 0);
@@ -329,6 +334,26 @@ static void run_forks(const struct kind *kind, size_t count, int progress)
 
 /* --- the watchdog --------------------------------------------------------------------------- */
 
+/* Writes the stacks of `worker` and its descendants to standard error, and kills its children. gdb
+ * runs without the environment, which would preload hakmem. */
+static void show_stacks(pid_t worker)
+{
+    char command[1000];
+    snprintf(command, sizeof command,
+             "show() { local child; grep -H State /proc/$1/status; gdb -q -batch -p $1 -ex 'info threads' "
+             "-ex 'thread apply all bt' 2>&1; for child in $(cat /proc/$1/task/*/children); do "
+             "show $child; kill -9 $child; done; }; show %d 1>&2",
+             (int)worker);
+    char shell[] = "sh", option[] = "-c", path[] = "PATH=/usr/local/bin:/usr/bin:/bin";
+    char *const arguments[] = {shell, option, command, NULL}, *const environment[] = {path, NULL};
+    pid_t child = fork();
+    if (child == 0) {
+        execve("/bin/sh", arguments, environment);
+        _exit(127);
+    }
+    waitpid(child, NULL, 0);
+}
+
 static void watch(const struct kind *kind, size_t count)
 {
     int ends[2];
@@ -347,6 +372,7 @@ static void watch(const struct kind *kind, size_t count)
     do {
         if (poll(&wanted, 1, HANG_SECONDS * 1000) == 0) {
             dprintf(2, "fork beside %s hangs\n", kind->name);
+            show_stacks(worker);
             kill(worker, SIGKILL);
         }
     } while (read(ends[0], signs, sizeof signs) > 0);

@@ -59,6 +59,39 @@ static void test_frees_wait(void **state)
     assert_false(hak__emergency_waits());
 }
 
+static size_t mapped_bytes(void)
+{
+    char text[128] = {0};
+    FILE *file = fopen("/proc/self/statm", "r");
+    REQUIRE(file != NULL && fgets(text, sizeof text, file) != NULL);
+    fclose(file);
+    return strtoul(text, NULL, 10) * hak__os_page_size();
+}
+
+/* While a fork takes long, a program that allocates and frees does not grow. */
+static void test_a_long_fork(void **state)
+{
+    void *kept[3];
+    (void)state;
+    size_t before = live_count(), mapped = mapped_bytes();
+    hak__gate_close();
+    for (size_t i = 0; i < 3; i++) {
+        kept[i] = hak_malloc(3 * MIB);
+    }
+    for (size_t i = 0; i < 300; i++) { /* the newest of those that were not freed, and another */
+        void *first = hak_malloc(3 * MIB), *second = hak_malloc(3 * MIB);
+        REQUIRE(first != NULL && second != NULL);
+        hak_free(i % 2 == 0 ? first : second);
+        hak_free(i % 2 == 0 ? second : first);
+    }
+    assert_true(mapped_bytes() - mapped < 50 * MIB);
+    hak_free(kept[1]);
+    hak__gate_open();
+    hak_free(kept[2]);
+    hak_free(kept[0]);
+    assert_int_equal(live_count(), before);
+}
+
 /* Small ones are no use to the cache of whales. */
 static void test_small_ones_are_unmapped(void **state)
 {
@@ -143,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_and_alignments),
         cmocka_unit_test(test_frees_wait),
+        cmocka_unit_test(test_a_long_fork),
         cmocka_unit_test(test_small_ones_are_unmapped),
         cmocka_unit_test(test_no_memory_for_the_entry),
         cmocka_unit_test(test_threads),

@@ -2,6 +2,8 @@
  * the child's share of one costs. */
 #include "forks.h"
 
+#include "observe/samples.h"
+
 /* A handler of a fork forks, or a signal handler that interrupts one: both children work. */
 static void fork_once_more(void)
 {
@@ -89,6 +91,113 @@ static void test_a_fork_inside_an_operation(void **state)
     assert_true(none_is_held());
 }
 
+/* Other threads need the lock that the interrupted thread holds: they do not wait for its fork,
+ * which may wait for them. Their ends do wait, so they first say that they have come so far. */
+static void *use_memory(void *argument)
+{
+    void *blocks[BLOCK_SIZES];
+    fill_blocks(blocks);
+    free_blocks(blocks);
+    pthread_barrier_wait(&barrier);
+    return argument;
+}
+
+static void *use_memory_with_a_heap(void *argument)
+{
+    hak_free(hak_malloc(1));
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return use_memory(argument);
+}
+
+/* As malloc does: it is inside when the other thread is interrupted. */
+static void *tick(void *argument)
+{
+    hak_free(hak_malloc(1));
+    hak__knobs.purge_delay_ms = 0; /* always due */
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    REQUIRE(hak__gate_enter());
+    hak__heap_tick(hak__thread);
+    REQUIRE(!hak__gate_is_refusal_noted());
+    hak__gate_leave();
+    pthread_barrier_wait(&barrier);
+    return argument;
+}
+
+/* Starts a thread that runs up to its first wait for the barrier. */
+static pthread_t start_beside(void *(*body)(void *))
+{
+    pthread_t thread = thread_start(body, NULL);
+    pthread_barrier_wait(&barrier);
+    return thread;
+}
+
+static void wait_for_a_waiter(const struct lock *lock)
+{
+    while (__atomic_load_n(&lock->shared_state, __ATOMIC_RELAXED) != 2) {
+        usleep(1000);
+    }
+}
+
+/* Interrupts an operation that holds the heap's lock, beside one that waits for it. */
+static void fork_inside_beside(void *(*body)(void *))
+{
+    pthread_t waiting = start_beside(body);
+    struct thread *thread = hak__thread_enter();
+    REQUIRE(thread != NULL);
+    pthread_barrier_wait(&barrier);
+    wait_for_a_waiter(&thread->heap->lock);
+    hak__fork_prepare();
+    pthread_barrier_wait(&barrier);
+    pthread_t coming = thread_start(use_memory, NULL);
+    pthread_barrier_wait(&barrier);
+    hak__fork_parent();
+    hak__thread_leave(thread);
+    thread_join(waiting);
+    thread_join(coming);
+    REQUIRE(hak__gate_enter()); /* nobody is refused any more */
+    hak__gate_leave();
+    check_blocks();
+}
+
+/* The same with the lock of samples. */
+static void fork_inside_a_sample(void)
+{
+    hak__sampling_set(1, false);
+    pthread_t waiting = start_beside(use_memory_with_a_heap);
+    REQUIRE(hak__gate_enter());
+    lock_acquire(&hak__samples_lock);
+    pthread_barrier_wait(&barrier);
+    wait_for_a_waiter(&hak__samples_lock);
+    hak__fork_prepare();
+    pthread_barrier_wait(&barrier);
+    hak__fork_parent();
+    lock_release(&hak__samples_lock);
+    hak__gate_leave();
+    hak__sampling_set(0, false);
+    thread_join(waiting);
+    check_blocks();
+}
+
+static void fork_inside_beside_others(void *argument)
+{
+    (void)argument;
+    start_sharing(1);
+    REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    fork_inside_beside(use_memory_with_a_heap);
+    fork_inside_beside(tick);
+    fork_inside_a_sample();
+}
+
+static void test_nobody_waits_for_a_fork_inside_an_operation(void **state)
+{
+    struct child_end end;
+    (void)state;
+    child_exec("beside", NULL, NULL, &end);
+    REQUIRE_EXIT(&end, NULL);
+}
+
 /* Two threads are between their handlers at once. */
 static void *fork_alone(void *argument)
 {
@@ -160,11 +269,13 @@ static void test_many_threads_cost_the_child_nothing(void **state)
 int main(int count, char **arguments)
 {
     static uint32_t two = 2;
-    static const struct child_case children[] = {{"many", fork_beside_many, &two}};
+    static const struct child_case children[] = {{"many", fork_beside_many, &two},
+                                                {"beside", fork_inside_beside_others, NULL}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_fork_inside_a_fork),
         cmocka_unit_test(test_the_inner_child_ends_the_outer_fork),
         cmocka_unit_test(test_a_fork_inside_an_operation),
+        cmocka_unit_test(test_nobody_waits_for_a_fork_inside_an_operation),
         cmocka_unit_test(test_two_forks_at_once),
         cmocka_unit_test(test_many_threads_cost_the_child_nothing),
     };

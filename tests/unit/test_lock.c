@@ -201,6 +201,23 @@ static void test_sleepers_wake_each_other(void **state)
     assert_int_equal(lock_state(&lock), 0);
 }
 
+/* The thread that was woken does not come, because a signal handler stopped it. */
+static void test_a_wake_that_is_lost(void **state)
+{
+    size_t shared_done = 0;
+    (void)state;
+    lock_acquire(&lock);
+    pthread_t thread = thread_start(acquire_once, &shared_done);
+    while (lock_state(&lock) != 2) {
+        usleep(1000);
+    }
+    usleep(20000); /* so that it is in the kernel */
+    hak__lock_held = 0;
+    __atomic_store_n(&lock.shared_state, 0, __ATOMIC_RELEASE);
+    thread_join(thread);
+    assert_int_equal(shared_done, 1);
+}
+
 static void test_no_wait_is_counted_without_contention(void **state)
 {
     (void)state;
@@ -305,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_mutual_exclusion),
         cmocka_unit_test(test_try),
         cmocka_unit_test(test_sleepers_wake_each_other),
+        cmocka_unit_test(test_a_wake_that_is_lost),
         cmocka_unit_test(test_no_wait_is_counted_without_contention),
         cmocka_unit_test(test_held_ranks_are_noted),
         cmocka_unit_test(test_order_of_ranks),

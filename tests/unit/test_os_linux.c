@@ -367,7 +367,7 @@ static void *wait_for_word(void *argument)
     (void)argument;
     errno = ERRNO_UNTOUCHED;
     while (__atomic_load_n(&futex_word, __ATOMIC_ACQUIRE) == 5) {
-        hak__os_wait(&futex_word, 5);
+        hak__os_wait_ms(&futex_word, 5, 60000);
     }
     REQUIRE(errno == ERRNO_UNTOUCHED);
     return NULL;
@@ -377,8 +377,8 @@ static void test_wait_and_wake(void **state)
 {
     (void)state;
     futex_word = 5;
-    hak__os_wait(&futex_word, 4); /* another value: returns at once */
-    hak__os_wake(&futex_word);    /* nobody sleeps */
+    assert_true(hak__os_wait_ms(&futex_word, 4, 60000)); /* another value: returns at once */
+    hak__os_wake(&futex_word); /* nobody sleeps */
     pthread_t thread = thread_start(wait_for_word, NULL);
     usleep(20000);
     __atomic_store_n(&futex_word, 6, __ATOMIC_RELEASE);
