@@ -1,7 +1,8 @@
 /* test_fork_libc.c: fork beside threads that hold a lock of the C library while they allocate, one
  * kind of lock at a time and then all together; and by signal handlers, which interrupt fork, too.
- * Handlers fork beside no such thread: with the C library's malloc all hang at once, and with hakmem
- * they may (docs/guarantees.md, "Signals"). Children use memory of all sizes, free what they inherited, start a thread, fork again.
+ * Handlers fork beside no such thread: with the C library's malloc all hang at once, and with
+ * hakmem they may (docs/guarantees.md, "Signals"). Children use memory of all sizes, free what they
+ * inherited, start a thread, fork again.
  *
  *   test_fork_libc [--forks N] [KIND]     N forks beside each kind (default 200), all kinds or one
  *
@@ -340,7 +341,8 @@ static void show_stacks(pid_t worker)
 {
     char command[1000];
     snprintf(command, sizeof command,
-             "show() { local child; grep -H State /proc/$1/status; gdb -q -batch -p $1 -ex 'info threads' "
+             "show() { local child; grep -H State /proc/$1/status; gdb -q -batch -p $1 -ex 'info "
+             "threads' "
              "-ex 'thread apply all bt' 2>&1; for child in $(cat /proc/$1/task/*/children); do "
              "show $child; kill -9 $child; done; }; show %d 1>&2",
              (int)worker);
