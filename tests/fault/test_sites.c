@@ -409,7 +409,11 @@ static const char *const harmless[] = {
     "raise",
     /* the profiler's unwinder, which it looks for outside malloc */
     "dlopen",
+    "__ehdr_start",        /* the linker's */
+    "__start_hakmem_text", /* the linker's */
+    "__stop_hakmem_text",
     "_Unwind_Backtrace",
+    "_Unwind_FindEnclosingFunction",
     "_Unwind_GetIP",
     /* the scavenger's; override/scavenger runs it, and it is warned of when it cannot be had */
     "pthread_attr_destroy",
