@@ -224,7 +224,7 @@ static struct stack *stack_find(const struct site *site, const uintptr_t *frames
 struct stack *hak__stack_of(const struct site *site, const uintptr_t *frames, uint32_t depth)
 {
     /* The entry for stacks without room comes first, so that it always has room. */
-    if (!stacks_have_buckets() || (stacks_rest == NULL && stack_find(NULL, NULL, 0) == NULL)) {
+    if (!stacks_have_buckets() || (stacks_rest == NULL && stack_find(NULL, frames, 0) == NULL)) {
         return NULL;
     }
     return stack_find(site, frames, depth);
