@@ -11,7 +11,7 @@ VERSION = 1
 SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
 
-SITE_MODULE = "[site]"  # stands for the file of a frame that is the name of a site
+SITE_MODULE = "named site"  # stands for the file of a frame that is the name of a site
 
 ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|posix_memalign|aligned_alloc|p?valloc|"
                        r"(void\* )?operator new(\[\])?\(.*|_Unwind_Backtrace|sample_take|stack_step|_Zna?w?\w*)"
