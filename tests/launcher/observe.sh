@@ -90,9 +90,12 @@ try fetch
 [[ $output == *"hakmem_up{pid=\"$pid\"} 1"*"# TYPE hakmem_malloc_slow_total counter"* ]] || fail "metrics served: $output"
 
 # Processes that end meanwhile.
-"$launcher" top "$pid" --batch 1000 --delay 0.05 >/dev/null 2>"$scratch/ended" &
+"$launcher" top "$pid" --batch 1000 --delay 0.05 >"$scratch/reports" 2>"$scratch/ended" &
 top=$!
-sleep 1
+for ((i = 0; i < 6000; i++)); do
+    [[ ! -s $scratch/reports ]] || break
+    sleep 0.01
+done
 finish_process "$pid"
 wait $top || fail "top of a process that ends: status $?"
 [[ $(<"$scratch/ended") == "hakmem: process $pid has ended" ]] || fail "top of a process that ends: $(<"$scratch/ended")"
