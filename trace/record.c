@@ -169,11 +169,7 @@ static void add_other(const char *name, void *argument)
 /* After all else, so that nobody misses it. */
 static void report_early_end(const struct trace_file *file, const char *name, int status)
 {
-    if (file->bytes == NULL) {
-        fprintf(stderr,
-                "hakmem: the trace ends early: %s could not be written (is the disk full?)\n",
-                name);
-    } else if (file->header.stopped_by != 0) {
+    if (file->header.stopped_by != 0) {
         fprintf(stderr, "hakmem: the trace ends early: cannot write %s: %s\n", name,
                 strerror((int)file->header.stopped_by));
     } else if (WIFSIGNALED(status)) {
@@ -182,6 +178,10 @@ static void report_early_end(const struct trace_file *file, const char *name, in
             "hakmem: the program died by signal %d (%s): up to %d last calls of each thread are "
             "not in the trace\n",
             WTERMSIG(status), strsignal(WTERMSIG(status)), TRACE_EVENTS_MAX);
+    } else if (file->bytes == NULL) {
+        fprintf(stderr,
+                "hakmem: the trace ends early: %s could not be written (is the disk full?)\n",
+                name);
     } else {
         fprintf(stderr,
                 "hakmem: the trace ends early: the program could not reach %s at its end, became "
@@ -220,7 +220,8 @@ static void report(const char *name, int status)
     } else {
         fprintf(stderr, "hakmem: %s: %s%s\n", name, problem, more);
     }
-    if (is_there && file.end.threads == 0 && (problem == NULL || file.bytes == NULL)) {
+    if (file.end.threads == 0 && (is_there || WIFSIGNALED(status)) &&
+        (problem == NULL || file.bytes == NULL)) {
         report_early_end(&file, name, status);
     }
     trace_close(&file);

@@ -12,8 +12,8 @@ void remarks_print_end(FILE *stream, const char *before, const struct trace_file
                 strerror((int)file->header.stopped_by));
     } else if (file->end.threads == 0) {
         fprintf(stream,
-                "%sThe process did not end in order: each thread's last calls, up to %u, are not "
-                "in the trace\n",
+                "%sThe process did not end in order: the last calls of each thread are missing, up "
+                "to %u, or all since it could not reach the file\n",
                 before, TRACE_EVENTS_MAX);
     }
     if (file->cut_at != 0) {
