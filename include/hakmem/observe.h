@@ -3,8 +3,9 @@
  *
  * A process that is observed has one thread more, the observer. It sleeps until a tool of the same
  * user asks for a report. The report goes through the file /dev/shm/hakmem.UID.PID of mode 0600
- * (in a container with a number more), which is removed when the process exits. HAKMEM_OBSERVE=1 starts the observer with the process
- * and in forked children. An observer that was started otherwise is not in forked children.
+ * (in a container with a number more), which is removed when the process exits. HAKMEM_OBSERVE=1
+ * starts the observer with the process and in forked children. An observer that was started
+ * otherwise is not in forked children.
  *
  * All functions are thread-safe, but not async-signal-safe. They return 0 or an errno value, and do
  * not change errno. */
