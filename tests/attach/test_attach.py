@@ -499,6 +499,42 @@ def case_twice():
     print("twice: interrupted sleeps")
 
 
+def run_command(command, pid):
+    words = [sys.executable, "-m", f"hakmem_observe{'.heap' if command[0] == 'heap' else ''}"]
+    words += [str(pid), *command[1:]] if command[0] == "heap" else [*command, str(pid)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=os.environ | {"PYTHONPATH": str(ROOT / "observe")})
+
+
+def case_tools():
+    """The commands that look into a process which ends, execs or forks at that moment: a result, or one sentence. The
+    process does so when it gets a byte, at a random moment of the time that the command takes."""
+    fork = "for _ in range(20):\n    child = os.fork()\n    if child == 0: os._exit(0)\n    os.waitpid(child, 0)\n"
+    kinds = ("", "os.execv(sys.executable, [sys.executable, '-S', '-c', 'import sys; sys.stdin.read()'])", fork)
+    page = str(BUILD / "tests/attach/page.html")
+    commands = (["stat"], ["stat", "--json"], ["top", "--batch", "2", "--delay", "0.1"], ["metrics", "--once"],
+                ["heap", "-o", page], ["observe"])
+    results, took = 0, {}
+    for turn, code in enumerate(("sys.stdin.read()", *kinds * max(ROUNDS // 20, 1))):
+        for command in commands:
+            target = start([sys.executable, "-S", "-c", "import os, sys\nos.read(0, 1)\n" + code])
+            began = time.monotonic()
+            tool = run_command(command, target.pid)
+            if turn != 0:
+                time.sleep(random.random() * took[command[0]])
+                target.stdin.write("x")
+                target.stdin.flush()
+            said, errors = tool.communicate(timeout=120)
+            took.setdefault(command[0], time.monotonic() - began)
+            results += tool.returncode == 0
+            fine = tool.returncode == 0 or (turn != 0 and re.fullmatch(r"hakmem: [^\n]+\n", errors))
+            require(fine, f"tools: {command} of turn {turn}: {tool.returncode} {said[-300:]} {errors}")
+            target.stdin.close()
+            require(target.wait(60) == 0, f"tools: {command} of turn {turn}: the process ended with {target.returncode}")
+    Path(page).unlink(missing_ok=True)
+    print(f"tools: {results} of {len(commands) * (turn + 1)} with a result, the others with a sentence")
+
+
 def case_zombie():
     child = os.fork()
     if child == 0:
