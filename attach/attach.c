@@ -54,6 +54,7 @@ static pid_t only_thread; /* 0: any */
 /* Addresses to which signal handlers return. */
 static uintptr_t handler_ends[ENDS_MAX];
 static size_t handler_ends_count;
+static uintptr_t handler_ends_low = UINTPTR_MAX, handler_ends_high;
 
 void refuse(int status, const char *format, ...)
 {
@@ -103,7 +104,10 @@ static void note_ends(const unsigned char *code, size_t size, uintptr_t address)
         while ((at = memmem(at, size - (size_t)(at - code), pattern->bytes, pattern->size)) !=
                    NULL &&
                handler_ends_count < ENDS_MAX) {
-            handler_ends[handler_ends_count++] = address + (uintptr_t)(at - code);
+            uintptr_t end = address + (uintptr_t)(at - code);
+            handler_ends[handler_ends_count++] = end;
+            handler_ends_low = end < handler_ends_low ? end : handler_ends_low;
+            handler_ends_high = end > handler_ends_high ? end : handler_ends_high;
             at++;
         }
     }
@@ -136,6 +140,9 @@ static void find_handler_ends(const struct target *target)
 
 static bool is_handler_end(uintptr_t word)
 {
+    if (word < handler_ends_low || word > handler_ends_high) {
+        return false;
+    }
     for (size_t i = 0; i < handler_ends_count; i++) {
         if (handler_ends[i] == word) {
             return true;
@@ -214,6 +221,21 @@ struct result {
     uint64_t stopped_us; /* the longest stop */
 };
 
+static void refuse_filtered(pid_t pid, enum filtered filtered)
+{
+    if (filtered == FILTERED_ENDS) {
+        refuse(STATUS_CANNOT,
+               "the system call filter (seccomp) of process %d would end it when it starts the "
+               "observer; start it with HAKMEM_OBSERVE=1 if the program itself sets the filter",
+               (int)pid);
+    }
+    refuse(STATUS_CANNOT,
+           "process %d has a system call filter (seccomp) that may end it when it starts the "
+           "observer, and only root may read the filter; attach as root, or start it with "
+           "HAKMEM_OBSERVE=1",
+           (int)pid);
+}
+
 /* Stops the thread and, if the moment is good, makes the call. In a process of its own: a thread
  * that does not stop in time is let go by the end of that. */
 static void try_thread(const struct target *target, const struct symbols *symbols, pid_t tid,
@@ -227,21 +249,30 @@ static void try_thread(const struct target *target, const struct symbols *symbol
     if (error != 0) {
         target_refused(target->pid, error);
     }
+    enum filtered filtered = target_filtered(target->pid, tid);
     urgent_begin(tid, &before);
     uint64_t began_us = clock_us();
     enum stop stop = tracee_stop(tid);
     why_not = stop == STOP_DONE ? "" : "does not stop";
-    if (stop == STOP_DONE && tracee_read(tid, state) && is_good(target, symbols, tid, state)) {
+    if (stop == STOP_DONE && filtered == FILTERED_UNKNOWN) {
+        filtered = seccomp_check(tid);
+    }
+    if (filtered == FILTERED_HARMLESS && stop == STOP_DONE && tracee_read(tid, state) &&
+        is_good(target, symbols, tid, state)) {
         result->error = tracee_call(tid, symbols, state);
         result->done = result->error >= 0 && result->error != EBUSY;
         why_not = result->error == EBUSY ? "is in hakmem" : "has ended";
     }
     tracee_release(tid);
     uint64_t stopped_us = clock_us() - began_us;
+    tracee_finish();
     urgent_end(tid, &before);
     if (stop == STOP_STOPPED) {
         refuse(STATUS_CANNOT, "process %d is stopped; let it go on first (kill -CONT %d)",
                (int)target->pid, (int)target->pid);
+    }
+    if (stop == STOP_DONE && filtered != FILTERED_HARMLESS) {
+        refuse_filtered(target->pid, filtered);
     }
     if (stop == STOP_DONE) {
         result->stops++;
@@ -265,6 +296,7 @@ static void try_apart(const struct target *target, const struct symbols *symbols
     }
     if (child == 0) {
         urgent_begin(0, &mine);
+        tracee_prepare();
         try_thread(target, symbols, tid, state, result);
         exit(0);
     }

@@ -2,6 +2,7 @@
  *
  *   target.c    what /proc says of the process: mappings, threads, why it is refused
  *   symbols.c   where in the process hakmem's functions are
+ *   seccomp.c   whether its system call filter lets it start a thread
  *   tracee.c    one thread of it under ptrace: stopped, called, put back
  *   urgent.c    lets it run soon on a busy machine
  *   attach.c    chooses the thread and the moment
@@ -68,6 +69,24 @@ bool target_task_ends(pid_t pid, pid_t tid);
 /* What a thread does that is in this system call, whose second argument is `second`. */
 enum doing target_call(long number, uint64_t second);
 
+/* What a thread's system call filters (seccomp) do if it starts the observer. */
+enum filtered {
+    FILTERED_HARMLESS,
+    FILTERED_ENDS,   /* the process ends, or gets a signal */
+    FILTERED_UNKNOWN /* look into them: seccomp_check */
+};
+enum filtered target_filtered(pid_t pid, pid_t tid);
+
+/* --- seccomp.c --- */
+
+/* Reads the filters of the stopped thread and runs them. FILTERED_UNKNOWN: we may not. */
+enum filtered seccomp_check(pid_t tid);
+struct sock_filter;
+struct seccomp_data;
+/* The action of a filter for one call. */
+uint32_t seccomp_run(const struct sock_filter *steps, size_t count,
+                     const struct seccomp_data *data);
+
 /* --- symbols.c --- */
 
 struct symbols {
@@ -84,11 +103,14 @@ struct symbols symbols_find(struct target *target);
 enum stop { STOP_DONE, STOP_ENDED, STOP_STOPPED, STOP_LATE };
 struct state; /* of a stopped thread */
 
+/* Before the first of them, and after the last. */
+void tracee_prepare(void);
+void tracee_finish(void);
 /* Begins to trace the thread. Returns 0 or an errno value. */
 int tracee_seize(pid_t tid);
 /* Stops it. STOP_DONE: it is stopped. STOP_STOPPED: as all of its process, by a signal. */
 enum stop tracee_stop(pid_t tid);
-/* Reads what the stopped thread is doing. False: it is gone. */
+/* Reads the registers of the stopped thread. False: it is gone. */
 bool tracee_read(pid_t tid, struct state *state);
 /* The program counter, the stack pointer, the system call it is in or -1. */
 uintptr_t state_pc(const struct state *state);
@@ -100,8 +122,9 @@ struct state *state_make(void);
 /* True: in a restartable sequence, which must not be left. */
 bool tracee_is_in_sequence(pid_t tid);
 /* Calls hak_observe_enter in the stopped thread and puts it back; it is stopped then as before.
+ * Fills the rest of `before`.
  * Returns 0, an errno value from the process, or -1: the thread is gone. */
-int tracee_call(pid_t tid, const struct symbols *symbols, const struct state *before);
+int tracee_call(pid_t tid, const struct symbols *symbols, struct state *before);
 /* Lets it run on, untraced. */
 void tracee_release(pid_t tid);
 

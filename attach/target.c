@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -62,6 +63,16 @@ static long yama_scope(void)
     return got > 0 ? strtol(text, NULL, 10) : 0;
 }
 
+/* True: its files in /proc are root's although the process is not, as the kernel makes them for
+ * processes that may not be looked into. */
+static bool is_protected(pid_t pid)
+{
+    char path[64];
+    struct stat about;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    return stat(path, &about) == 0 && about.st_uid == 0;
+}
+
 void target_refused(pid_t pid, int error)
 {
     char *status = target_file(pid, "status", 8192);
@@ -78,22 +89,62 @@ void target_refused(pid_t pid, int error)
         refuse(STATUS_CANNOT, "process %d belongs to another user; ask as that user or as root",
                (int)pid);
     }
-    if (scope > 0) {
+    if (scope == 3) {
         refuse(STATUS_CANNOT,
-               "Linux does not let you attach to process %d (sysctl kernel.yama.ptrace_scope is "
-               "%ld, not 0); start it with HAKMEM_OBSERVE=1, or attach as root",
+               "Linux lets nobody attach to process %d until the machine starts anew (sysctl "
+               "kernel.yama.ptrace_scope is 3); start the process with HAKMEM_OBSERVE=1",
+               (int)pid);
+    }
+    if (geteuid() != 0 && is_protected(pid)) {
+        refuse(STATUS_CANNOT,
+               "Linux does not let you attach to process %d, which has changed its user or "
+               "protects itself (prctl PR_SET_DUMPABLE); attach as root, or start it with "
+               "HAKMEM_OBSERVE=1",
+               (int)pid);
+    }
+    if (geteuid() != 0 && scope > 0) {
+        refuse(STATUS_CANNOT,
+               "Linux does not let you attach to process %d, because kernel.yama.ptrace_scope is "
+               "%ld; type: sudo sysctl kernel.yama.ptrace_scope=0 (until the next start of the "
+               "machine), or start the process with HAKMEM_OBSERVE=1",
                (int)pid, scope);
     }
     if (geteuid() != 0) {
         refuse(STATUS_CANNOT,
-               "Linux does not let you attach to process %d, which has changed its user or is "
-               "protected; start it with HAKMEM_OBSERVE=1, or attach as root",
-               (int)pid);
+               "Linux does not let you attach to process %d (%s); attach as root, or start it "
+               "with HAKMEM_OBSERVE=1",
+               (int)pid, strerror(error));
     }
     refuse(STATUS_CANNOT,
            "Linux does not let root attach to process %d here (%s), as in a container without "
            "CAP_SYS_PTRACE; start it with HAKMEM_OBSERVE=1",
            (int)pid, strerror(error));
+}
+
+static long thread_filters(const char *name, bool *is_strict)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/status", name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    char text[8192] = "";
+    ssize_t got = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+    if (file >= 0) {
+        close(file);
+    }
+    long mode = got > 0 ? status_number(text, "\nSeccomp:") : 0;
+    long count = status_number(text, "\nSeccomp_filters:"); /* of Linux 5.9 */
+    *is_strict = mode == 1;
+    return mode != 2 ? 0 : count >= 0 ? count : 1;
+}
+
+enum filtered target_filtered(pid_t pid, pid_t tid)
+{
+    char name[64];
+    bool is_strict, own_is_strict;
+    snprintf(name, sizeof name, "/proc/%d/task/%d", (int)pid, (int)tid);
+    long count = thread_filters(name, &is_strict),
+         own = thread_filters("/proc/self", &own_is_strict);
+    return is_strict ? FILTERED_ENDS : count > own ? FILTERED_UNKNOWN : FILTERED_HARMLESS;
 }
 
 /* A child of vfork, which runs on its parent's memory until it execs. */
@@ -248,19 +299,21 @@ static bool is_event(uint64_t operation)
     return ((uint32_t)operation & ~flags) == FUTEX_WAIT_BITSET;
 }
 
+/* A sleep, a poll or a futex with a time limit goes on by SYS_restart_syscall after a stop. The C
+ * library waits for its locks without a limit. */
 enum doing target_call(long number, uint64_t second)
 {
     static const long waits[] = {
 #ifdef SYS_poll
-        SYS_poll,         SYS_select,          SYS_pause,        SYS_epoll_wait,
+        SYS_poll,         SYS_select,          SYS_pause,         SYS_epoll_wait,
 #endif
         SYS_ppoll,        SYS_pselect6,        SYS_epoll_pwait,
 #ifdef SYS_epoll_pwait2
         SYS_epoll_pwait2,
 #endif
-        SYS_nanosleep,    SYS_clock_nanosleep, SYS_read,         SYS_recvfrom,
-        SYS_recvmsg,      SYS_accept,          SYS_accept4,      SYS_wait4,
-        SYS_waitid,       SYS_rt_sigtimedwait, SYS_rt_sigsuspend};
+        SYS_nanosleep,    SYS_clock_nanosleep, SYS_read,          SYS_recvfrom,
+        SYS_recvmsg,      SYS_accept,          SYS_accept4,       SYS_wait4,
+        SYS_waitid,       SYS_rt_sigtimedwait, SYS_rt_sigsuspend, SYS_restart_syscall};
     for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
         if (number == waits[i]) {
             return DOING_WAIT;

@@ -13,6 +13,9 @@
  * threads change their user must not wait: the caller of setuid waits for this thread while it
  * holds a lock that pthread_create needs.
  *
+ * The stop. Between INTERRUPT and DETACH there are two waits, one for the stop and one for the
+ * call, twelve requests, and one read of the stack. All else is done before or after.
+ *
  * If this program is killed during the call, the kernel lets the thread run on. It then comes to
  * the end of hak_observe_enter, and the SIGTRAP ends the process. */
 #include "attach.h"
@@ -42,6 +45,8 @@
 
 /* How long to wait for a thread to stop: one in an uninterruptible wait does so much later. */
 #define STOP_WAIT_US 50000u
+/* How often a wait looks at the clock. Doubled: a thread that does not stop is let go later. */
+#define ALARM_US 5000
 /* Bytes of vector registers, with room for all extensions there are. */
 #define VECTOR_SIZE 65536u
 #define KERNEL_SIGSET_SIZE 8u
@@ -232,35 +237,38 @@ static void alarm_rings(int signal)
     (void)signal; /* ends the wait */
 }
 
-static void set_alarm(uint64_t first_us)
+/* It rings again and again, also before a wait: a single time may come just before the wait. */
+static void set_alarm(suseconds_t every_us)
 {
-    /* It rings again and again: the first time may come just before the wait. */
-    struct itimerval alarm = {{0, 5000}, {0, (suseconds_t)first_us}};
-    if (first_us == 0) {
-        alarm.it_interval.tv_usec = 0;
-    }
+    struct itimerval alarm = {{0, every_us}, {0, every_us}};
     setitimer(ITIMER_REAL, &alarm, NULL);
 }
 
-/* Waits for the thread to stop, at most `most_us`, below a second, if that is not 0. It sleeps, so
- * that the thread may have this processor at once. False: it did not stop, or is gone; then *status
- * is -1. */
-static bool wait_stop(pid_t tid, uint64_t most_us, int *status)
+void tracee_prepare(void)
 {
     struct sigaction action = {.sa_handler = alarm_rings};
-    uint64_t until_us = clock_us() + most_us;
     sigset_t alarm;
-    pid_t got;
     sigemptyset(&alarm);
     sigaddset(&alarm, SIGALRM);
     sigaction(SIGALRM, &action, NULL);
     sigprocmask(SIG_UNBLOCK, &alarm, NULL);
-    set_alarm(most_us);
+    set_alarm(ALARM_US);
+}
+
+void tracee_finish(void)
+{
+    set_alarm(0);
+}
+
+/* Waits for the thread to stop, until then if that is not 0. It sleeps, so that the thread may have
+ * this processor at once. False: it did not stop, or is gone; then *status is -1. */
+static bool wait_stop(pid_t tid, uint64_t until_us, int *status)
+{
+    pid_t got;
     do {
         got = waitpid(tid, status, __WALL);
-    } while (got < 0 && errno == EINTR && (most_us == 0 || clock_us() < until_us));
+    } while (got < 0 && errno == EINTR && (until_us == 0 || clock_us() < until_us));
     bool interrupted = got < 0 && errno == EINTR;
-    set_alarm(0);
     if (got == tid && WIFSTOPPED(*status)) {
         return true;
     }
@@ -281,9 +289,8 @@ enum stop tracee_stop(pid_t tid)
     }
     uint64_t until_us = clock_us() + STOP_WAIT_US;
     for (;;) {
-        uint64_t now_us = clock_us();
-        if (now_us >= until_us || !wait_stop(tid, until_us - now_us, &status)) {
-            return now_us >= until_us || status == 0 ? STOP_LATE : STOP_ENDED;
+        if (!wait_stop(tid, until_us, &status)) {
+            return status == 0 ? STOP_LATE : STOP_ENDED;
         }
         if (is_event_stop(status)) {
             return WSTOPSIG(status) == SIGTRAP ? STOP_DONE : STOP_STOPPED;
@@ -296,8 +303,13 @@ enum stop tracee_stop(pid_t tid)
 
 bool tracee_read(pid_t tid, struct state *state)
 {
-    if (!get_registers(tid, &state->now) ||
-        request(PTRACE_GETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&state->signals) != 0) {
+    return get_registers(tid, &state->now);
+}
+
+/* Reads the rest of what tracee_call puts back. */
+static bool save(pid_t tid, struct state *state)
+{
+    if (request(PTRACE_GETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&state->signals) != 0) {
         return false;
     }
     state->vector_kind = 0;
@@ -344,7 +356,7 @@ static bool run_to_mark(pid_t tid, long *error)
     }
 }
 
-int tracee_call(pid_t tid, const struct symbols *symbols, const struct state *before)
+int tracee_call(pid_t tid, const struct symbols *symbols, struct state *before)
 {
     registers now = before->now;
     long error = 0;
@@ -352,7 +364,8 @@ int tracee_call(pid_t tid, const struct symbols *symbols, const struct state *be
      * musl. In the kernel's set, bit 0 is signal 1. */
     uint64_t most = ~((UINT64_C(1) << (SIGTRAP - 1)) | (UINT64_C(1) << 32) | (UINT64_C(1) << 33));
     registers_call_function(&now, symbols->enter, symbols->stack + symbols->stack_size);
-    if (request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&most) != 0 ||
+    if (!save(tid, before) ||
+        request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&most) != 0 ||
         !put_registers(tid, &now)) {
         return -1;
     }

@@ -37,13 +37,14 @@ HAK_INLINE __attribute__((noreturn)) void arch_go_on_at(void *top, void (*functi
                      : "memory");
 #else
     register uintptr_t first __asm__("x0") = argument;
+    register void (*called)(uintptr_t) __asm__("x1") = function;
+    register void *end __asm__("x2") = top;
     __asm__ volatile("mov sp, %0\n\t"
                      "mov x29, xzr\n\t"
-                     "mov x30, xzr\n\t"
                      "blr %1\n\t"
                      "brk #1"
                      :
-                     : "r"(top), "r"(function), "r"(first)
+                     : "r"(end), "r"(called), "r"(first)
                      : "memory");
 #endif
     __builtin_unreachable();

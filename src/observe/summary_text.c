@@ -104,6 +104,10 @@ static void summary_comment(struct text *comment, const struct summary *summary,
     case SUMMARY_IN_USE:
         hak__text_put_unsigned(comment, stats->objects_in_use_count);
         hak__text_put(comment, " blocks of ");
+        if (stats->bytes_in_use < 1024) { /* for which there is no unit */
+            hak__text_put_unsigned(comment, stats->bytes_in_use);
+            hak__text_put(comment, " B");
+        }
         hak__report_scale(comment, stats->bytes_in_use);
         hak__text_put(comment, ", touched or not");
         break;

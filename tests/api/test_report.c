@@ -153,6 +153,17 @@ static size_t report_count(const struct report *report, const char *start, const
 }
 
 /* A record for each thread that has a cache, and for each heap, of which they may share some. */
+/* Before the others: nothing is in use yet. */
+static void test_small_heap(void **state)
+{
+    (void)state;
+    void *block = hak_malloc(96);
+    struct report report = report_write(HAK_REPORT_SUMMARY);
+    assert_non_null(strstr(report.text, " 1 blocks of 96 B, touched or not\n"));
+    munmap(report.text, REPORT_MAX);
+    hak_free(block);
+}
+
 static void test_live_threads(void **state)
 {
     pthread_t threads[LIVE_THREADS];
@@ -413,9 +424,10 @@ static void test_reallocs_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_live_threads), cmocka_unit_test(test_json_report),
-        cmocka_unit_test(test_text_report),  cmocka_unit_test(test_reallocs_are_counted),
-        cmocka_unit_test(test_names),        cmocka_unit_test(test_prometheus_report),
+        cmocka_unit_test(test_small_heap),           cmocka_unit_test(test_live_threads),
+        cmocka_unit_test(test_json_report),          cmocka_unit_test(test_text_report),
+        cmocka_unit_test(test_reallocs_are_counted), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_prometheus_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,8 @@
  *   signals    queued signals with values come in all the time; none may be lost
  *   fork       a child after the other, with threads beside it
  *   compute    vector and scalar registers hold what a sum is made of
+ *   protected  nobody but root may look into it
+ *   filtered   becomes another program, whose system calls are filtered
  *
  * It ends when its standard input does, and says "good COUNT" if all was well. */
 #include <atomic>
@@ -23,9 +25,12 @@
 #include <vector>
 
 #include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -234,6 +239,29 @@ static void compute(unsigned seed)
     }
 }
 
+/* --- rights --- */
+
+/* Becomes another program, under a filter: action, then numbers of system calls, "--", the words.
+ */
+static void exec_filtered(char **words)
+{
+    std::vector<sock_filter> steps = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0)}; /* the number */
+    auto action = (uint32_t)strtoul(*words++, nullptr, 0);
+    for (; *words != nullptr && strcmp(*words, "--") != 0; words++) {
+        steps.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)atoi(*words), 0, 1));
+        steps.push_back(BPF_STMT(BPF_RET | BPF_K, action));
+    }
+    steps.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    sock_fprog program = {(unsigned short)steps.size(), steps.data()};
+    require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new rights");
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+        perror("no filter");
+        exit(77);
+    }
+    execvp(words[1], words + 1);
+    bad("exec");
+}
+
 static unsigned stop_observers()
 {
     auto stop = (int (*)())dlsym(RTLD_DEFAULT, "hak_observe_stop");
@@ -273,6 +301,12 @@ int main(int count, char **arguments)
     } else if (mode == "compute") {
         threads.emplace_back(compute, 1u);
         threads.emplace_back(compute, 2u);
+    } else if (mode == "filtered" && count > 4) {
+        exec_filtered(arguments + 2);
+    } else if (mode == "protected") {
+        require(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0, "dumpable");
+        require(write(1, "ready\n", 6) == 6, "write");
+        done_count = 1;
     } else {
         bad("which mode?");
     }
