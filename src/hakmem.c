@@ -79,6 +79,7 @@
 #include "observe/report_writer.c"
 #include "observe/resident.c"
 #include "observe/samples.c"
+#include "observe/frame_pointers.c"
 #include "observe/stacks.c"
 #include "observe/summary.c"
 #include "observe/summary_text.c"

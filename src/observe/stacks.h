@@ -3,7 +3,8 @@
  * The stack of the calling thread comes from the unwinder of the compiler's runtime
  * (_Unwind_Backtrace in libgcc_s), which reads the tables that every C++ program has and needs no
  * frame pointers. With glibc 2.35 or later it takes no lock and allocates nothing: it finds tables
- * by _dl_find_object. So it may run inside malloc.
+ * by _dl_find_object. So it may run inside malloc. Where it comes to code without tables, the rest
+ * of the stack is read by frame pointers (observe/frame_pointers.h).
  *
  * Bounds: STACK_DEPTH_MAX frames a stack; further frames, those of main, are cut. The table takes
  * STACKS_BYTES_MAX; when it is full, new stacks share one entry without frames. Stacks are never

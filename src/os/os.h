@@ -178,6 +178,12 @@ HAK_HIDDEN void hak__os_wake_all(uint32_t *word);
 HAK_HIDDEN uint64_t hak__os_block_signals(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
 
+/* True: the 8 bytes at a multiple of 8 can be read. They are not touched. Other threads may unmap
+ * them at any time, so the caller must know that nobody does. */
+HAK_HIDDEN bool hak__os_is_readable(uintptr_t address);
+/* True: the calling thread is the process's first. */
+HAK_HIDDEN bool hak__os_is_main_thread(void);
+
 /* Lets `handler` run for a signal whose action is the default one, with all signals blocked
  * meanwhile. Does nothing if the signal has another action. */
 HAK_HIDDEN void hak__os_catch_default(int signal, void (*handler)(int));
