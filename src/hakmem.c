@@ -73,6 +73,7 @@
 #include "observe/heap_map.c"
 #include "observe/heap_map_file.c"
 #include "observe/observer.c"
+#include "observe/profile_dump.c"
 #include "observe/profile.c"
 #include "observe/prometheus.c"
 #include "observe/report.c"

@@ -163,7 +163,7 @@ void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void
     if (error != 0) {
         exit_complain(file, path, error);
     }
-    if (descriptor >= 0) {
+    if (descriptor >= 0 && !(file->stays && kept)) {
         hak__os_close(descriptor);
     }
 }

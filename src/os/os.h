@@ -185,8 +185,8 @@ HAK_HIDDEN bool hak__os_is_readable(uintptr_t address);
 HAK_HIDDEN bool hak__os_is_main_thread(void);
 
 /* Lets `handler` run for a signal whose action is the default one, with all signals blocked
- * meanwhile. Does nothing if the signal has another action. */
-HAK_HIDDEN void hak__os_catch_default(int signal, void (*handler)(int));
+ * meanwhile. False: the signal has another action, which stays. */
+HAK_HIDDEN bool hak__os_catch_default(int signal, void (*handler)(int));
 /* Ends the process by the default action of the signal, in its handler. It returns if the kernel
  * does not end this process, which is process 1 of a container. */
 HAK_HIDDEN void hak__os_end_by_signal(int signal);
