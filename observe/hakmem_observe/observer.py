@@ -35,7 +35,7 @@ class Observer:
 
     def __init__(self, process):
         self.process = process
-        self.descriptor = None
+        self.descriptor = self.path = None
         for path in candidates(process):
             if self._open(path):
                 return
@@ -49,7 +49,7 @@ class Observer:
         if not self._is_the_process(descriptor, path):
             os.close(descriptor)
             return False
-        self.descriptor = descriptor
+        self.descriptor, self.path = descriptor, path
         self.page = mmap.mmap(descriptor, PAGE_SIZE)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.page))
         self.futex = ctypes.CDLL(None, use_errno=True).syscall
@@ -119,7 +119,13 @@ class Observer:
                        None, 0)
 
     def _check_time(self, until, why):
-        if os.fstat(self.descriptor).st_nlink == 0 or not is_alive(self.process):
+        if not is_alive(self.process):
+            raise Ended(self.process.pid)
+        now = look(self.process.pid)
+        if now.stack != self.process.stack:
+            raise Refusal(f"process {now.pid} has become another program, {now.name}, by exec; what was known of "
+                          f"the one before, {self.process.name}, is gone")
+        if os.fstat(self.descriptor).st_nlink == 0:
             raise Ended(self.process.pid)
         if time.monotonic() < until:
             return
