@@ -151,22 +151,30 @@ static __attribute__((noinline)) void just_allocate(uintptr_t argument)
     hak_free(allocate());
 }
 
-/* A function with a frame pointer, by __builtin_frame_address. */
+static void *shared_frame;
+
+/* At the start and the end of a function: it has a frame pointer, and its last call is no jump. */
+static inline __attribute__((always_inline)) void keep_frame(void)
+{
+    __atomic_store_n(&shared_frame, __builtin_frame_address(0), __ATOMIC_RELAXED);
+}
+
 static __attribute__((noinline)) void call(int index, generated_callee *callee, uintptr_t argument)
 {
-    static void *shared_frame;
-    __atomic_store_n(&shared_frame, __builtin_frame_address(0), __ATOMIC_RELAXED);
+    keep_frame();
     generated(index)(callee, argument);
-    __atomic_store_n(&shared_frame, NULL, __ATOMIC_RELAXED); /* so the call is no jump */
+    keep_frame();
 }
 
 static __attribute__((noinline)) void call_nested(uintptr_t depth)
 {
+    keep_frame();
     if (depth == 0) {
         call(WITH_FRAME_POINTER, allocate_and_note, 0);
     } else {
         call(WITH_FRAME_POINTER, call_nested, depth - 1);
     }
+    keep_frame();
 }
 
 /* A new thread notices the profile after some allocations. */
