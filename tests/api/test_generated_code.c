@@ -372,7 +372,9 @@ static void check_signal(size_t size)
     uint64_t of_caller = samples_with(1, caller);
     REQUIRE_SIZE(samples_with(1, 0), >=, samples + 3); /* of the handler's generated code, too */
     REQUIRE(trap() == caller);
-    REQUIRE_SIZE(samples_with(1, caller), ==, of_caller + 1);
+    if (getenv("TEST_EMULATOR") == NULL) { /* the unwinder does not know qemu's signal frames */
+        REQUIRE_SIZE(samples_with(1, caller), ==, of_caller + 1);
+    }
     REQUIRE(sigaction(SIGTRAP, &before, NULL) == 0);
     alternate.ss_flags = SS_DISABLE;
     REQUIRE(sigaltstack(&alternate, NULL) == 0);
