@@ -38,7 +38,7 @@ class Observer:
 
     def __init__(self, process):
         self.process = process
-        self.descriptor = None
+        self.descriptor = self.path = None
         self.traced_since = None  # a debugger has held the process at each look since then
         for path in candidates(process):
             if self._open(path):
@@ -53,7 +53,7 @@ class Observer:
         if not self._is_the_process(descriptor, path):
             os.close(descriptor)
             return False
-        self.descriptor = descriptor
+        self.descriptor, self.path = descriptor, path
         self.page = mmap.mmap(descriptor, PAGE_SIZE)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.page))
         self.futex = ctypes.CDLL(None, use_errno=True).syscall
@@ -131,6 +131,9 @@ class Observer:
             process = look(pid)
         except Refusal:
             raise Ended(pid) from None
+        if process.start == self.process.start and process.stack != self.process.stack:
+            raise Refusal(f"process {pid} has become another program, {process.name}, by exec; what was known of "
+                          f"the one before, {self.process.name}, is gone")
         if os.fstat(self.descriptor).st_nlink == 0 or process.start != self.process.start:
             raise Ended(pid)
         require_running(process)

@@ -31,6 +31,7 @@ class Process:
     threads: int
     rss: int  # bytes
     start: int  # clock ticks after boot; 0: unknown, as in a container whose clock is another one
+    stack: int  # address at which its stack starts, another one after each exec; 0: the kernel does not tell us
 
 
 def parse_pid(text):
@@ -77,7 +78,8 @@ def look(pid):
     """The process; raises Refusal if there is none that can be looked into."""
     try:
         lines = read_text(f"/proc/{pid}/status").splitlines()
-        start = int(read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19])
+        numbers = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()  # from the third field on
+        start, stack = int(numbers[19]), int(numbers[25])
     except (FileNotFoundError, ProcessLookupError, IndexError):
         raise Refusal(f"there is no process {pid}", STATUS_NO_PROCESS) from None
     fields = {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
@@ -96,6 +98,7 @@ def look(pid):
         threads=int(fields.get("Threads", 1)),
         rss=int(fields.get("VmRSS", "0 kB").split()[0]) * 1024,
         start=start if shares_clock(pid) else 0,
+        stack=stack,
     )
 
 

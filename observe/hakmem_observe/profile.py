@@ -2,7 +2,7 @@
 import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
@@ -12,6 +12,7 @@ from pathlib import Path
 from .attach import connect
 from .processes import Refusal, STATUS_USAGE, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles
+from .profile_run import run_watched
 from .sites import own_frame
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
@@ -42,6 +43,8 @@ def add_arguments(parser):
     parser.add_argument("--folded", metavar="FILE", help="write folded stacks, for flame graph programs")
     parser.add_argument("--html", metavar="FILE", help="write a page with a flame graph")
     parser.add_argument("-o", "--output", metavar="FILE", help="keep the profile itself in FILE")
+    parser.add_argument("--nth", metavar="N", default=None,
+                        help="of several profiles that each process wrote to FILE, show the Nth (default: the last)")
     parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
     parser.add_argument("--stop", action="store_true", help="end the sampling of a living process")
     parser.add_argument("file", nargs="?", metavar="PID or FILE", help="a process to sample, or a profile to show")
@@ -119,13 +122,18 @@ def print_site(site, measure, count, total, whole_stacks):
                 print(f"{'':24}{frame.label()}{place}")
 
 
+def title(profile):
+    number = f", profile {profile.number} of {profile.count}" if profile.count > 1 else ""
+    return f"{profile.program} (process {profile.pid}{number})"
+
+
 def print_table(profile, arguments):
     measure, count, what = MEASURES["allocated" if arguments.allocated else "live"]
     total = profile.total(measure)
     samples = profile.total("samples" if arguments.allocated else "samples_live")
     if arguments.living:
         what = "allocated while it was sampled" + ("" if arguments.allocated else ", and still in use")
-    print(f"{profile.program} (process {profile.pid}): about {in_words(total)} {what}, in about "
+    print(f"{title(profile)}: about {in_words(total)} {what}, in about "
           f"{profile.total(count)} blocks; estimated from {samples} samples")
     if not any(stack.frames for stack in profile.stacks) and profile.stacks:
         print("The profile has no stacks: the program did not load libgcc_s.so.1 (docs/observability/profile.md).")
@@ -139,8 +147,8 @@ def print_table(profile, arguments):
 def print_leaks(profile, arguments):
     sites = sites_of(profile, "live_bytes")
     total = profile.total("live_bytes")
-    when = "until now" if arguments.living else "at exit"
-    print(f"{profile.program} (process {profile.pid}): about {in_words(total)} not freed {when}; estimated from "
+    when = arguments.when
+    print(f"{title(profile)}: about {in_words(total)} not freed {when}; estimated from "
           f"{profile.total('samples_live')} samples")
     if not sites:
         return
@@ -196,19 +204,38 @@ def show(profiles, arguments):
 
 
 def run_program(words, arguments, path):
-    """Runs the program; its exit status."""
+    """Runs the program; its exit status, and a Watch."""
     period = arguments.period or ("16k" if arguments.leaks else None)
     command = [str(Path(__file__).parents[2] / "hakmem"), "run", "--quiet"]
     if period:
         command += ["--set", f"sample_bytes={parse_period(period)}"]
     preload = os.environ.get("LD_PRELOAD", "")
-    inherited = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
-    environment = inherited | {"HAKMEM_PROFILE_FILE": path,
-                                "LD_PRELOAD": f"{preload} libgcc_s.so.1".strip()}  # the unwinder, for C programs
-    try:
-        return subprocess.run(command + ["--"] + words, env=environment, check=False).returncode
-    except KeyboardInterrupt:
-        return 130
+    environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+    environment["HAKMEM_PROFILE_FILE"] = path
+    environment["LD_PRELOAD"] = f"{preload} libgcc_s.so.1".strip()  # the unwinder, for C programs
+    if os.access("/dev/shm", os.W_OK):
+        environment.setdefault("HAKMEM_OBSERVE", "1")
+    return run_watched(command + ["--"] + words, environment)
+
+
+def has_profile_of(pid, path):
+    """Whether the process itself has written one to the file."""
+    if not os.path.exists(path):
+        return False
+    head = re.compile(rf'\{{"hakmem_profile": \{{[^}}]*"process": {pid}\b')
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return any(head.match(line) for line in file)
+
+
+def add_watched(watch, status, path):
+    """Adds the last answer of a program that ended without a profile. False: there is none."""
+    if not watch.text:
+        return False
+    with open_output(path, "ab") as file:
+        file.write(watch.text)
+    what = f"{signal.Signals(-status).name} ended the program" if status < 0 else "the program wrote no profile at its end"
+    print(f"hakmem: {what}; this is its profile of {time.monotonic() - watch.taken:.1f} s before", file=sys.stderr)
+    return True
 
 
 def profile_program(words, arguments):
@@ -218,7 +245,9 @@ def profile_program(words, arguments):
         if arguments.output:
             with open_output(path, "w"):
                 pass
-        status = run_program(words, arguments, path)
+        status, watch = run_program(words, arguments, path)
+        if not has_profile_of(watch.pid, path) and add_watched(watch, status, path):
+            arguments.when = "until shortly before its end"
         if not os.path.exists(path) or os.path.getsize(path) == 0:  # the launcher has said why, or the program was killed
             if status in (125, 126, 127):
                 return status
@@ -258,7 +287,7 @@ def profile_process(pid, arguments):
     if arguments.output:
         with open_output(arguments.output, "wb") as file:
             file.write(text)
-    arguments.living = True
+    arguments.living, arguments.when = True, "until now"
     show(parse_profiles([text.decode("utf-8", "replace")], name), arguments)
     return 0
 
@@ -273,11 +302,14 @@ def check_outputs(arguments):
 
 def run(arguments):
     arguments.sites = parse_count(arguments.sites, "--sites")
-    arguments.living = False
+    arguments.living, arguments.when = False, "at exit"
+    nth = parse_count(arguments.nth, "--nth") if arguments.nth else None
     check_outputs(arguments)
     if bool(arguments.program) == bool(arguments.file):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
+    if nth and (arguments.program or (arguments.file.isdigit() and not os.path.exists(arguments.file))):
+        raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
     if arguments.program:
         return profile_program(arguments.program, arguments)
     if arguments.file.isdigit() and not os.path.exists(arguments.file):
@@ -285,5 +317,5 @@ def run(arguments):
     if arguments.period or arguments.output or arguments.seconds or arguments.stop:
         raise Refusal(f"profile: --period, --output, --seconds and --stop are not for '{arguments.file}', which is taken "
                       "for the file of a profile", STATUS_USAGE)
-    show(read_profiles(arguments.file), arguments)
+    show(read_profiles(arguments.file, nth), arguments)
     return 0

@@ -45,6 +45,8 @@ class Profile:
     period: int
     history_ago_ms: list  # moments of the run, milliseconds before the profile was written, oldest first
     stacks: list
+    number: int = 1  # of the profiles that the process wrote
+    count: int = 1
 
     def total(self, name):
         return sum(stack.sums[name] for stack in self.stacks)
@@ -94,8 +96,8 @@ def name_stacks(head, stacks, mappings):
     return list(named.values())
 
 
-def read_profiles(path):
-    """All profiles of the file: one for each process that appended to it."""
+def read_profiles(path, nth=None):
+    """A profile of each process that appended to the file: the nth that it wrote, or the last."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = [line for line in file if line.strip()]
@@ -103,13 +105,24 @@ def read_profiles(path):
         raise Refusal(f"cannot read '{path}': {error.strerror}") from None
     if not lines:
         raise Refusal(f"'{path}' is empty: no process that writes its profile there has ended")
-    return parse_profiles(lines, path)
+    return parse_profiles(lines, path, nth)
 
 
-def parse_profiles(lines, path):
-    profiles = []
-    for line in lines:
-        head, stacks, mappings = parse_document(line, path)
-        profiles.append(Profile(head["program"], head["process"], head["period"], head["history"],
-                                name_stacks(head, stacks, mappings)))
-    return profiles
+def parse_profiles(lines, path, nth=None):
+    processes = {}
+    for number, line in enumerate(lines):
+        document = parse_document(line, path)
+        head = document[0]
+        key = (head["process"], head["program"], head.get("started_us", -number))
+        processes.setdefault(key, []).append(document)
+    found = []
+    for documents in processes.values():
+        number = nth or len(documents)
+        if number <= len(documents):
+            head, stacks, mappings = documents[number - 1]
+            found.append(Profile(head["program"], head["process"], head["period"], head["history"],
+                                 name_stacks(head, stacks, mappings), number, len(documents)))
+    if not found:
+        most = max(len(documents) for documents in processes.values())
+        raise Refusal(f"'{path}' has no profile number {nth}: no process wrote more than {most}")
+    return found

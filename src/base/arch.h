@@ -1,4 +1,5 @@
-/* arch.h: the size of a cache line, and the few instructions that C has no name for. */
+/* arch.h: the size of a cache line, the frame pointer, and the few instructions that C has no name
+ * for. */
 #ifndef HAK_BASE_ARCH_H
 #define HAK_BASE_ARCH_H
 
@@ -11,6 +12,24 @@
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #error "hakmem supports x86-64 and aarch64"
 #endif
+
+/* Number of the frame pointer's register in unwind tables: the DWARF numbers of both processors. */
+#if defined(__x86_64__)
+#define ARCH_FRAME_POINTER 6
+#else
+#define ARCH_FRAME_POINTER 29
+#endif
+
+/* A return address as it was before the processor signed it. aarch64 signs in the bits above the
+ * 48 that addresses of programs have. */
+HAK_INLINE uintptr_t arch_strip_signature(uintptr_t address)
+{
+#if defined(__aarch64__)
+    return address & ((UINT64_C(1) << 48) - 1);
+#else
+    return address;
+#endif
+}
 
 /* Tells the processor that this is a wait loop. */
 HAK_INLINE void arch_relax(void)

@@ -38,6 +38,9 @@
  * only approximately of one moment, so ThreadSanitizer should not complain. */
 #define HAK_RACY_READER __attribute__((noinline, no_sanitize("thread")))
 
+/* For functions that read words of the stack that may belong to no variable. */
+#define HAK_STACK_READER __attribute__((noinline, no_sanitize("address"), no_sanitize("thread")))
+
 /* The assertion level. 0: release; 1: cheap assertions; 2: also walks over whole structures, and
  * tiny limits (core/limits.h). Each level makes the library slower. */
 #ifndef HAK_LEVEL

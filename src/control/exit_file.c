@@ -187,7 +187,7 @@ static void exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
     if (error != 0) {
         exit_complain(file, path, error);
     }
-    if (descriptor >= 0) {
+    if (descriptor >= 0 && !(file->stays && kept)) {
         hak__os_close(descriptor);
     }
 }

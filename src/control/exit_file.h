@@ -15,6 +15,7 @@ struct exit_file {
     const char *const *name; /* the option's value; NULL: standard error */
     const char *what;        /* "report": for messages */
     bool replaces;       /* empties the file and opens it only at the end, instead of appending */
+    bool stays;          /* a write leaves it open for the next one */
     struct os_kept kept; /* descriptor -1: not open */
     uint64_t process;    /* that opened it */
 };
@@ -28,7 +29,8 @@ HAK_HIDDEN bool hak__exit_file_varies(const struct exit_file *file);
 HAK_HIDDEN void hak__exit_file_open(struct exit_file *file);
 /* Closes it, unless the program has closed it or uses its number. */
 HAK_HIDDEN void hak__exit_file_close(struct exit_file *file);
-/* Lets `writer` write to the file, and closes it. If that fails, says why on standard error. */
+/* Lets `writer` write to the file, and closes it unless it stays. If that fails, says why on
+ * standard error. */
 HAK_HIDDEN void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer,
                                      void *context);
 

@@ -71,7 +71,7 @@ static void last_handle(int signal)
 static void last_catch_signals(void)
 {
     for (size_t i = 0; i < sizeof last_signals / sizeof last_signals[0]; i++) {
-        hak__os_catch_default(last_signals[i], last_handle);
+        (void)hak__os_catch_default(last_signals[i], last_handle);
     }
 }
 

@@ -89,6 +89,10 @@
       "File that the heap profile is appended to when the process exits; %p: process id; not "     \
       "set: no profile.",                                                                          \
       "Set it to find the call stacks that hold memory. sample_bytes is then 512k if not set.")    \
+    X(SIGNAL, profile_signal, hak__settings.profile_signal,                                        \
+      "Number of a signal at which the heap profile is appended to profile_file, too; 0: none.",   \
+      "Set 12 (SIGUSR2) for a service that runs for long: each kill -USR2 adds a profile of that " \
+      "moment. A background thread writes it. A handler of the program takes the signal's place.") \
     X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
       "Process id of the only process that reports; 0: every process reports.",                    \
       "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \

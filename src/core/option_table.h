@@ -14,7 +14,8 @@ enum option_kind {
     KIND_SWITCH,         /* bool */
     KIND_STATS,          /* uint32_t, enum stats_format */
     KIND_PATH,           /* const char * */
-    KIND_PROCESS         /* uint64_t */
+    KIND_PROCESS,        /* uint64_t */
+    KIND_SIGNAL          /* uint32_t */
 };
 
 struct option {

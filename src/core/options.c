@@ -12,6 +12,8 @@
 #include "core/option_table.h"
 #include "os/os.h"
 
+#include <signal.h>
+
 #define KIB(count) (UINT64_C(count) << 10)
 #define MIB(count) (UINT64_C(count) << 20)
 
@@ -126,6 +128,7 @@ static const char *const option_allowed[] = {
     [KIND_STATS] = "none, summary, full, json or prometheus",
     [KIND_PATH] = "a path shorter than 1024 bytes, with %p for the process id and %% for a percent",
     [KIND_PROCESS] = "a process id, or 0",
+    [KIND_SIGNAL] = "the number of a signal that programs are free to use, such as 12, or 0",
 };
 
 /* A setter that gets a value that is not allowed returns false and changes nothing. */
@@ -176,6 +179,26 @@ static bool option_set_switch(bool *place, const char *value)
         return false;
     }
     *place = value[0] == '1';
+    return true;
+}
+
+/* Refuses signals that cannot be caught, that say that the program's code failed, and those that
+ * the C libraries use, 32 to 34. SIGCHLD has a use in every program. */
+static bool option_set_signal(uint32_t *place, const char *value)
+{
+    static const uint32_t refused[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,  SIGILL, SIGFPE, SIGTRAP,
+                                       SIGSYS,  SIGABRT, SIGCHLD, SIGCONT, 32,     33,     34};
+    const uint32_t number_max = 64; /* the kernel's */
+    uint32_t number = 0;
+    if (!option_set_plain_number(&number, value, false, false) || number > number_max) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        if (number == refused[i]) {
+            return false;
+        }
+    }
+    *place = number;
     return true;
 }
 
@@ -242,6 +265,8 @@ static bool option_set(const struct option *option, const char *value)
         return option_set_path(option->place, value);
     case KIND_PROCESS:
         return option_set_plain_number(option->place, value, true, false);
+    case KIND_SIGNAL:
+        return option_set_signal(option->place, value);
     }
     return false;
 }

@@ -17,6 +17,7 @@ struct settings {
     const char *profile;       /* name of the profile in force */
     const char *stats_file;    /* NULL: standard error. A copy of the variable's value, with %p */
     const char *profile_file;  /* NULL: no profile at exit. A copy of the variable's value */
+    uint32_t profile_signal;   /* lets the process append a profile; 0: none */
     uint64_t sample_bytes;     /* bytes from one sample to the next on average; UINT64_MAX: none */
     const char *heap_map_file; /* NULL: none. A copy, too; "%p" stands for the process id */
     uint64_t stats_process;    /* id of the only process that reports; 0: every process */

@@ -36,6 +36,7 @@ static void option_put_value(struct text *text, const struct option *option)
         break;
     }
     case KIND_NUMBER:
+    case KIND_SIGNAL:
         hak__text_put_unsigned(text, *(const uint32_t *)option->place);
         break;
     case KIND_BYTES_32:

@@ -9,6 +9,7 @@
 #include "core/options.h"
 #include "heap/heap.h"
 #include "observe/modules.h"
+#include "observe/profile_dump.h"
 #include "observe/report_writer.h"
 #include "observe/samples.h"
 #include "os/os.h"
@@ -18,8 +19,15 @@
 /* Of the JSON document. It grows when a field changes its meaning. */
 #define PROFILE_VERSION 1
 
+/* Microseconds on a clock that does not wrap: tells processes of one number apart. 0: not started.
+ */
+static uint64_t shared_profile_started_us;
+
 static int profile_start(size_t period, bool load)
 {
+    if (atomic_load_relaxed(&shared_profile_started_us) == 0) {
+        atomic_store_relaxed(&shared_profile_started_us, hak__os_clock_us());
+    }
     bool found = hak__stacks_start(load);
     hak__sampling_set(period == 0 ? HAK_PROFILE_PERIOD : period, period == 0);
     return found ? 0 : ENOSYS;
@@ -155,6 +163,7 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
     hak__report_string(&writer, "program", program != NULL ? program : "", "");
     hak__report_number(&writer, "process", hak__os_process_id(), "");
+    hak__report_number(&writer, "started_us", atomic_load_relaxed(&shared_profile_started_us), "");
     hak__report_number(&writer, "period", atomic_load_relaxed(&hak__sampling.period), "");
     hak__report_section_end(&writer);
     profile_write_stacks(&writer);
@@ -187,6 +196,7 @@ __attribute__((constructor(102))) static void profile_begin(void)
     if (hak__settings.profile_file != NULL) {
         hak__exit_file_open(&profile_file);
     }
+    hak__profile_dump_begin();
 }
 
 /* A static program's unwinder is ready only now. */

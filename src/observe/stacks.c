@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/bits.h"
 #include "heap/heap.h"
+#include "observe/frame_pointers.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -19,14 +20,27 @@
 #pragma weak dlsym
 #pragma weak _Unwind_Backtrace
 #pragma weak _Unwind_GetIP
-#pragma weak _Unwind_FindEnclosingFunction
+#pragma weak _Unwind_GetCFA
+#pragma weak _Unwind_GetGR
+#pragma weak _Unwind_Find_FDE
 
-typedef _Unwind_Reason_Code stack_backtrace(_Unwind_Trace_Fn, void *);
-typedef _Unwind_Ptr stack_address(struct _Unwind_Context *);
-typedef void *stack_find_function(void *);
+/* What _Unwind_Find_FDE tells besides: libgcc's struct dwarf_eh_bases. */
+struct unwind_bases {
+    void *text, *data, *function;
+};
+const void *_Unwind_Find_FDE(void *address, struct unwind_bases *bases);
 
-static stack_backtrace *shared_backtrace; /* both written by hak__stacks_start alone */
-static stack_address *shared_address;
+/* The functions of the unwinder. */
+struct unwinder {
+    _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
+    _Unwind_Ptr (*address)(struct _Unwind_Context *);
+    _Unwind_Word (*stack_pointer)(struct _Unwind_Context *);
+    _Unwind_Word (*register_of)(struct _Unwind_Context *, int);
+    const void *(*table)(void *, struct unwind_bases *);
+};
+static struct unwinder unwinder;
+enum unwinder_state { UNWINDER_NONE, UNWINDER_COMES, UNWINDER_FOUND };
+static uint32_t shared_unwinder_state; /* enum unwinder_state */
 
 /* Under SAMPLES. */
 static struct stack **stacks_buckets; /* [STACKS_BUCKETS]; NULL: not mapped yet */
@@ -40,44 +54,37 @@ static uint32_t history_count;
 static uint64_t history_next_ms;
 static uint64_t history_period_ms = HISTORY_START_MS;
 
-struct stack_walk {
-    uintptr_t *frames;
-    uint32_t depth;
-};
-
-static _Unwind_Reason_Code stack_step(struct _Unwind_Context *context, void *argument)
+/* False: a function is missing. */
+static bool unwinder_is_whole(const struct unwinder *found)
 {
-    struct stack_walk *walk = argument;
-    uintptr_t address = shared_address(context);
-    if (address == 0 || walk->depth == STACK_DEPTH_MAX) {
-        return _URC_END_OF_STACK;
-    }
-    walk->frames[walk->depth++] = address;
-    return _URC_NO_REASON;
+    return found->backtrace != NULL && found->address != NULL && found->stack_pointer != NULL &&
+           found->register_of != NULL && found->table != NULL;
+}
+
+/* Looks in `library`, which dlopen has opened. */
+static struct unwinder unwinder_of(void *library)
+{
+    struct unwinder found;
+    *(void **)&found.backtrace = dlsym(library, "_Unwind_Backtrace");
+    *(void **)&found.address = dlsym(library, "_Unwind_GetIP");
+    *(void **)&found.stack_pointer = dlsym(library, "_Unwind_GetCFA");
+    *(void **)&found.register_of = dlsym(library, "_Unwind_GetGR");
+    *(void **)&found.table = dlsym(library, "_Unwind_Find_FDE");
+    return found;
 }
 
 /* True while the unwinder of the compiler's runtime runs in this thread. */
 static HAK_TLS bool stack_is_walking;
 
-static uint32_t stack_walk(stack_backtrace *backtrace, uintptr_t *frames)
-{
-    struct stack_walk walk = {frames, 0};
-    stack_is_walking = true;
-    atomic_fence_signal();
-    backtrace(stack_step, &walk);
-    atomic_fence_signal();
-    stack_is_walking = false;
-    return walk.depth;
-}
-
-/* Looks up a function of hakmem. NULL: the unwinder does not know it. A static program's unwinder
+/* Looks up a function of hakmem. False: the unwinder does not know it. A static program's unwinder
  * allocates at its first look, and holds a mutex meanwhile: better here than below a throw of the
  * program, where a sample would wait for that mutex. */
-static bool stack_unwinder_is_ready(stack_find_function *find)
+static bool unwinder_is_ready(const struct unwinder *found)
 {
+    struct unwind_bases bases;
     stack_is_walking = true;
     atomic_fence_signal();
-    bool ready = find == NULL || find((char *)(uintptr_t)hak__stacks_start + 1) != NULL;
+    bool ready = found->table((char *)(uintptr_t)hak__stacks_start + 1, &bases) != NULL;
     atomic_fence_signal();
     stack_is_walking = false;
     return ready;
@@ -85,13 +92,12 @@ static bool stack_unwinder_is_ready(stack_find_function *find)
 
 bool hak__stacks_start(bool load)
 {
-    if (atomic_load_acquire(&shared_backtrace) != NULL) {
+    if (atomic_load_acquire(&shared_unwinder_state) == UNWINDER_FOUND) {
         return true;
     }
-    stack_backtrace *backtrace = _Unwind_Backtrace;
-    stack_address *address = _Unwind_GetIP;
-    stack_find_function *find = _Unwind_FindEnclosingFunction;
-    if (backtrace == NULL || address == NULL) {
+    struct unwinder found = {_Unwind_Backtrace, _Unwind_GetIP, _Unwind_GetCFA, _Unwind_GetGR,
+                             _Unwind_Find_FDE};
+    if (!unwinder_is_whole(&found)) {
         if (dlopen == NULL || dlsym == NULL) { /* a static program without the unwinder */
             return false;
         }
@@ -99,23 +105,99 @@ bool hak__stacks_start(bool load)
         if (load && library == NULL) {
             return false;
         }
-        backtrace = (stack_backtrace *)(uintptr_t)dlsym(library, "_Unwind_Backtrace");
-        address = (stack_address *)(uintptr_t)dlsym(library, "_Unwind_GetIP");
-        find = (stack_find_function *)(uintptr_t)dlsym(library, "_Unwind_FindEnclosingFunction");
+        found = unwinder_of(library);
     }
-    if (backtrace == NULL || address == NULL || !stack_unwinder_is_ready(find)) {
+    if (!unwinder_is_whole(&found) || !unwinder_is_ready(&found)) {
         return false;
     }
-    shared_address = address;
-    /* release: pairs with the acquire in hak__stack_capture */
-    atomic_store_release(&shared_backtrace, backtrace);
+    uint32_t none = UNWINDER_NONE;
+    if (atomic_cas_acquire(&shared_unwinder_state, &none, UNWINDER_COMES)) {
+        unwinder = found;
+        /* release: pairs with the acquire in hak__stack_capture */
+        atomic_store_release(&shared_unwinder_state, UNWINDER_FOUND);
+    }
     return true;
+}
+
+struct stack_walk {
+    uintptr_t *frames;
+    uint32_t depth;
+    bool ended; /* at the first function of the thread, or at the bound */
+};
+
+static _Unwind_Reason_Code stack_step(struct _Unwind_Context *context, void *argument)
+{
+    struct stack_walk *walk = argument;
+    uintptr_t address = unwinder.address(context);
+    if (address == 0 || walk->depth == STACK_DEPTH_MAX) {
+        walk->ended = true;
+        return _URC_END_OF_STACK;
+    }
+    walk->frames[walk->depth++] = address;
+    return _URC_NO_REASON;
+}
+
+static bool stack_has_table(uintptr_t address)
+{
+    struct unwind_bases bases;
+    return unwinder.table((void *)address, &bases) != NULL;
+}
+
+/* The registers of the frame whose return address is `address`. */
+struct stack_registers {
+    uintptr_t address;
+    uintptr_t stack_pointer; /* 0: not found */
+    uintptr_t frame_pointer;
+};
+
+static _Unwind_Reason_Code stack_find_registers(struct _Unwind_Context *context, void *argument)
+{
+    struct stack_registers *registers = argument;
+    if (unwinder.address(context) != registers->address) {
+        return _URC_NO_REASON;
+    }
+    registers->stack_pointer = unwinder.stack_pointer(context);
+    registers->frame_pointer = unwinder.register_of(context, ARCH_FRAME_POINTER);
+    return _URC_END_OF_STACK;
+}
+
+/* The unwinder has stopped at code without tables. A second walk reads the registers, so that other
+ * stacks do not pay for them. */
+static HAK_COLD uint32_t stack_capture_rest(uintptr_t *frames, uint32_t depth)
+{
+    struct stack_registers registers = {.address = frames[depth - 1]};
+    unwinder.backtrace(stack_find_registers, &registers);
+    if (registers.stack_pointer == 0) {
+        return depth;
+    }
+    return hak__frame_pointers_follow(frames, depth, STACK_DEPTH_MAX, registers.stack_pointer,
+                                      registers.frame_pointer, stack_has_table);
+}
+
+/* All frames of this thread. */
+static uint32_t stack_walk(uintptr_t *frames)
+{
+    struct stack_walk walk = {frames, 0, false};
+    unwinder.backtrace(stack_step, &walk);
+    if (HAK_UNLIKELY(!walk.ended) && walk.depth != 0 &&
+        !stack_has_table(frames[walk.depth - 1] - 1)) {
+        return stack_capture_rest(frames, walk.depth);
+    }
+    return walk.depth;
 }
 
 uint32_t hak__stack_capture(uintptr_t *frames)
 {
-    stack_backtrace *backtrace = atomic_load_acquire(&shared_backtrace);
-    return backtrace != NULL && !stack_is_walking ? stack_walk(backtrace, frames) : 0;
+    /* acquire: pairs with the release in hak__stacks_start */
+    if (stack_is_walking || atomic_load_acquire(&shared_unwinder_state) != UNWINDER_FOUND) {
+        return 0;
+    }
+    stack_is_walking = true;
+    atomic_fence_signal();
+    uint32_t depth = stack_walk(frames);
+    atomic_fence_signal();
+    stack_is_walking = false;
+    return depth;
 }
 
 /* Where the linker has put hakmem's code: in an archive's program into a section of its own

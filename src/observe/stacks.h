@@ -5,6 +5,8 @@
  * frame pointers. With glibc 2.35 or later it takes no lock and allocates nothing: it finds tables
  * by _dl_find_object. So it may run inside malloc. In a static program it takes a mutex and
  * allocates at its first run, which hak__stacks_start does; an allocation in it gets no stack.
+ * Where the unwinder comes to code without tables, the rest of the stack is read by frame pointers
+ * (observe/frame_pointers.h).
  *
  * Bounds: STACK_DEPTH_MAX frames a stack; further frames, those of main, are cut. The table takes
  * STACKS_BYTES_MAX; when it is full, new stacks share one entry without frames. Stacks are never

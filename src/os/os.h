@@ -177,9 +177,15 @@ HAK_HIDDEN void hak__os_wake_all(uint32_t *word);
 HAK_HIDDEN uint64_t hak__os_block_signals(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
 
+/* True: the 8 bytes at a multiple of 8 can be read. They are not touched. Other threads may unmap
+ * them at any time, so the caller must know that nobody does. */
+HAK_HIDDEN bool hak__os_is_readable(uintptr_t address);
+/* True: the calling thread is the process's first. */
+HAK_HIDDEN bool hak__os_is_main_thread(void);
+
 /* Lets `handler` run for a signal whose action is the default one, with all signals blocked
- * meanwhile. Does nothing if the signal has another action. */
-HAK_HIDDEN void hak__os_catch_default(int signal, void (*handler)(int));
+ * meanwhile. False: the signal has another action, which stays. */
+HAK_HIDDEN bool hak__os_catch_default(int signal, void (*handler)(int));
 /* Ends the process by the default action of the signal, in its handler. It returns if the kernel
  * does not end this process, which is process 1 of a container. */
 HAK_HIDDEN void hak__os_end_by_signal(int signal);

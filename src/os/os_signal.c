@@ -5,17 +5,19 @@
 #include <signal.h>
 #include <stddef.h>
 
-void hak__os_catch_default(int signal, void (*handler)(int))
+bool hak__os_catch_default(int signal, void (*handler)(int))
 {
     int saved = errno;
+    bool caught = false;
     struct sigaction action;
     if (sigaction(signal, NULL, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 &&
         action.sa_handler == SIG_DFL) {
         action = (struct sigaction){.sa_handler = handler, .sa_flags = SA_RESTART};
         sigfillset(&action.sa_mask);
-        sigaction(signal, &action, NULL);
+        caught = sigaction(signal, &action, NULL) == 0;
     }
     errno = saved;
+    return caught;
 }
 
 void hak__os_end_by_signal(int signal)

@@ -101,6 +101,23 @@ void hak__os_restore_signals(uint64_t blocked)
     errno = saved;
 }
 
+/* The kernel reads the set before it refuses to change the mask in an unknown way. Sandboxes allow
+ * this call, because every C library makes it. */
+bool hak__os_is_readable(uintptr_t address)
+{
+    enum { UNKNOWN_WAY = -1 };
+    int saved = errno;
+    long result = syscall(SYS_rt_sigprocmask, UNKNOWN_WAY, address, NULL, sizeof(uint64_t));
+    bool readable = result < 0 && errno == EINVAL;
+    errno = saved;
+    return readable;
+}
+
+bool hak__os_is_main_thread(void)
+{
+    return syscall(SYS_gettid) == syscall(SYS_getpid);
+}
+
 bool hak__os_is_last_thread(uint32_t others_count)
 {
     int saved = errno;

@@ -128,12 +128,22 @@ refuse 126 'cannot read .none.: No such file' "$launcher" profile none
 refuse 126 'cannot write' "$launcher" profile --folded none/folded kept
 refuse 126 'cannot write' "$launcher" profile --html none/page -- ./leak
 refuse 126 'cannot write' "$launcher" profile --html '' kept
+# Of several profiles of one process the last one counts, in files for other programs, too.
+cat kept kept >twice
+succeed 0 "$launcher" profile --folded folded_twice twice
+has "$output" 'leak \(process [0-9]+, profile 2 of 2\): about '
+cmp folded folded_twice || fail "two profiles of one process are added"
+succeed 0 "$launcher" profile --nth 1 twice
+has "$output" 'profile 1 of 2'
+refuse 126 'no profile number 3: no process wrote more than 2' "$launcher" profile --nth 3 twice
+refuse 2 'takes a number from 1 on' "$launcher" profile --nth 0 twice
+refuse 2 'nth is for the file' "$launcher" profile --nth 1 -- ./leak
 head -c 300 kept >cut
 refuse 126 'no profile of hakmem, or it is cut' "$launcher" profile cut
 : >empty
 refuse 126 'is empty' "$launcher" profile empty
 refuse 127 'no program' "$launcher" profile -- ./none
-refuse 137 'left no profile' "$launcher" profile -- sh -c 'kill -KILL $$'
+HAKMEM_OBSERVE=0 refuse 137 'left no profile' "$launcher" profile -- sh -c 'kill -KILL $$'
 succeed 0 "$launcher" profile --help
 has "$output" "^usage: ./hakmem profile"
 finish

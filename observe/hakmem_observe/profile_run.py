@@ -1,0 +1,80 @@
+"""Runs a program for ./hakmem profile. A program that a signal ends writes no profile, and hakmem must not catch signals
+that the program may ask about. So its observer is asked for a profile again and again, and the last answer is kept."""
+import os
+import signal
+import subprocess
+import time
+
+from .observer import Observer, remove_stale
+from .processes import Refusal, look
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25  # seconds between two questions; they grow
+TIME_SHARE = 50  # answers take at most one part in so many of the time
+ANSWER_SECONDS = 1.0
+OWN_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+
+
+class Watch:
+    """The newest profile of a process, if it could be had."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.text = b""
+        self.taken = 0.0  # when, on time.monotonic()
+        self.pause = FIRST_PAUSE
+        self.observer = None
+        self.left = None  # path and status of the observer's file, which a killed process leaves
+
+    def ask(self):
+        began = time.monotonic()
+        try:
+            if self.observer is None:
+                self.observer = Observer(look(self.pid))
+                self.left = (self.observer.path, os.fstat(self.observer.descriptor))
+            self.text = self.observer.ask("profile", ANSWER_SECONDS)
+            self.taken = time.monotonic()
+        except (Refusal, KeyError, OSError):  # not started yet, stopped, or another program now
+            self.close()
+        took = time.monotonic() - began
+        self.pause = max(min(2 * self.pause, LONGEST_PAUSE), TIME_SHARE * min(took, ANSWER_SECONDS / 10))
+
+    def close(self):
+        if self.observer is not None:
+            self.observer.close()
+        self.observer = None
+
+    def end(self):
+        self.close()
+        if self.left:
+            remove_stale(*self.left)
+
+
+def wait(child, watch, signals):
+    """Until the child has ended. A signal that the terminal sends to all processes in the foreground has reached the
+    program, too; one that was sent to this process is passed on, after a last question."""
+    while child.poll() is None:
+        came = signal.sigtimedwait(signals, watch.pause)
+        if came is not None and came.si_signo == signal.SIGCHLD:
+            continue
+        watch.ask()
+        if came is not None and came.si_code <= 0:  # not from the kernel
+            child.send_signal(came.si_signo)
+
+
+def run_watched(command, environment):
+    """Its exit status, negative for a signal, and a Watch."""
+    signals = OWN_SIGNALS | {signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        child = subprocess.Popen(command, env=environment,
+                                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before))
+        watch = Watch(child.pid)
+        try:
+            wait(child, watch, signals)
+        finally:
+            watch.end()
+        while signal.sigtimedwait(signals, 0):  # such as came just before the end
+            pass
+        return child.returncode, watch
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,399 @@
+/* test_generated_code.c: stacks through code without unwind tables. With a frame pointer its
+ * callers are in the profile. With any other value in that register nothing crashes. On the first
+ * thread, on another, on stacks of makecontext, and in a handler on an alternate signal stack.
+ */
+#include "../support.h"
+
+#include <hakmem/profile.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+/* The generated functions: `callee` gets `argument`. The third one puts `argument` in the register
+ * of the frame pointer first. The fourth one stops with a signal instead of a call. */
+typedef void generated_callee(uintptr_t argument);
+typedef void generated_function(generated_callee *callee, uintptr_t argument);
+enum { WITH_FRAME_POINTER, WITHOUT, WITH_VALUE, WITH_SIGNAL, FUNCTIONS_COUNT };
+enum { FUNCTION_SIZE = 32 }; /* bytes */
+
+#if defined(__x86_64__)
+static const unsigned char machine_code[FUNCTIONS_COUNT][FUNCTION_SIZE] = {
+    /* push rbp; mov rbp, rsp; mov rax, rdi; mov rdi, rsi; call rax; pop rbp; ret */
+    {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3},
+    /* sub rsp, 8; mov rax, rdi; mov rdi, rsi; call rax; add rsp, 8; ret */
+    {0x48, 0x83, 0xec, 0x08, 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x48, 0x83, 0xc4, 0x08,
+     0xc3},
+    /* push rbp; mov rbp, rsi; mov rax, rdi; mov rdi, rsi; call rax; pop rbp; ret */
+    {0x55, 0x48, 0x89, 0xf5, 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3},
+    /* push rbp; mov rbp, rsp; int3; pop rbp; ret */
+    {0x55, 0x48, 0x89, 0xe5, 0xcc, 0x5d, 0xc3},
+};
+#else
+static const uint32_t machine_code[FUNCTIONS_COUNT][FUNCTION_SIZE / 4] = {
+    /* stp x29, x30, [sp, #-16]!; mov x29, sp; mov x9, x0; mov x0, x1; blr x9;
+     * ldp x29, x30, [sp], #16; ret */
+    {0xa9bf7bfd, 0x910003fd, 0xaa0003e9, 0xaa0103e0, 0xd63f0120, 0xa8c17bfd, 0xd65f03c0},
+    /* the same without mov x29, sp */
+    {0xa9bf7bfd, 0xaa0003e9, 0xaa0103e0, 0xd63f0120, 0xa8c17bfd, 0xd65f03c0},
+    /* the same with mov x29, x1 */
+    {0xa9bf7bfd, 0xaa0103fd, 0xaa0003e9, 0xaa0103e0, 0xd63f0120, 0xa8c17bfd, 0xd65f03c0},
+    /* stp x29, x30, [sp, #-16]!; mov x29, sp; brk #0; ldp x29, x30, [sp], #16; ret */
+    {0xa9bf7bfd, 0x910003fd, 0xd4200000, 0xa8c17bfd, 0xd65f03c0},
+};
+#endif
+
+static unsigned char *code; /* a page */
+
+static generated_function *generated(int index)
+{
+    return (generated_function *)(uintptr_t)(code + (size_t)index * FUNCTION_SIZE);
+}
+
+static int make_code(void **state)
+{
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    code = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(code != MAP_FAILED);
+    memcpy(code, machine_code, sizeof machine_code);
+    assert_int_equal(mprotect(code, page, PROT_READ | PROT_EXEC), 0);
+    __builtin___clear_cache((char *)code, (char *)code + page);
+    assert_in_range(hak_profile_start(1), 0, 0); /* every block, with stacks */
+    for (size_t i = 0; i < 10000; i++) {         /* now this thread has noticed */
+        hak_free(hak_malloc(100));
+    }
+    return 0;
+}
+
+/* --- the profile --- */
+
+struct profile_text {
+    size_t length;
+    char text[4 << 20];
+};
+static struct profile_text taken;
+
+static void take(void *argument, const char *piece, size_t size)
+{
+    struct profile_text *profile = argument;
+    REQUIRE_SIZE(profile->length + size, <, sizeof profile->text);
+    memcpy(profile->text + profile->length, piece, size);
+    profile->length += size;
+    profile->text[profile->length] = '\0';
+}
+
+static size_t count_in_code(const char *frames)
+{
+    size_t count = 0;
+    for (const char *word = frames; word != NULL; word = strchr(word, ' ')) {
+        uintptr_t address = strtoull(word += word != frames, NULL, 16);
+        count += address - (uintptr_t)code < sizeof machine_code;
+    }
+    return count;
+}
+
+static bool has_frame(const char *frames, uintptr_t address)
+{
+    char word[32];
+    snprintf(word, sizeof word, "0x%llx", (unsigned long long)address);
+    const char *at = strstr(frames, word);
+    return at != NULL && (at[strlen(word)] == ' ' || at[strlen(word)] == '\0');
+}
+
+/* Samples of all stacks with exactly `count` frames in the generated code, and the frame `wanted`,
+ * unless that is 0. */
+static uint64_t samples_with(size_t count, uintptr_t wanted)
+{
+    static const char key[] = "\"frames\": \"", samples_key[] = "\"samples\": ";
+    static char frames[4096];
+    uint64_t samples = 0;
+    taken.length = 0;
+    hak_profile_write(take, &taken);
+    for (char *at = taken.text; (at = strstr(at, key)) != NULL;) {
+        at += strlen(key);
+        size_t length = strcspn(at, "\"");
+        REQUIRE_SIZE(length, <, sizeof frames);
+        memcpy(frames, at, length);
+        frames[length] = '\0';
+        if (count_in_code(frames) == count && (wanted == 0 || has_frame(frames, wanted))) {
+            const char *number = strstr(at, samples_key);
+            REQUIRE(number != NULL);
+            samples += strtoull(number + strlen(samples_key), NULL, 10);
+        }
+    }
+    return samples;
+}
+
+/* --- callees and callers --- */
+
+static _Thread_local uintptr_t caller_address; /* to which the generated code returns */
+static _Thread_local size_t block_size;
+
+static void *allocate(void)
+{
+    return hide(hak_malloc(block_size));
+}
+
+/* Its own frame, the generated function's, and the return address behind that. */
+static __attribute__((noinline)) void allocate_and_note(uintptr_t argument)
+{
+    (void)argument;
+    uintptr_t *own = __builtin_frame_address(0);
+    uintptr_t *of_generated = (uintptr_t *)own[0];
+    caller_address = of_generated[1];
+    hak_free(allocate());
+}
+
+static __attribute__((noinline)) void just_allocate(uintptr_t argument)
+{
+    (void)argument;
+    hak_free(allocate());
+}
+
+static void *shared_frame;
+
+/* At the start and the end of a function: it has a frame pointer, and its last call is no jump. */
+static inline __attribute__((always_inline)) void keep_frame(void)
+{
+    __atomic_store_n(&shared_frame, __builtin_frame_address(0), __ATOMIC_RELAXED);
+}
+
+static __attribute__((noinline)) void call(int index, generated_callee *callee, uintptr_t argument)
+{
+    keep_frame();
+    generated(index)(callee, argument);
+    keep_frame();
+}
+
+static __attribute__((noinline)) void call_nested(uintptr_t depth)
+{
+    keep_frame();
+    if (depth == 0) {
+        call(WITH_FRAME_POINTER, allocate_and_note, 0);
+    } else {
+        call(WITH_FRAME_POINTER, call_nested, depth - 1);
+    }
+    keep_frame();
+}
+
+/* A new thread notices the profile after some allocations. */
+static void warm_up(void)
+{
+    for (size_t i = 0; i < 10000; i++) {
+        hak_free(hak_malloc(100));
+    }
+}
+
+/* --- on a thread's own stack --- */
+
+static void check_callers(size_t size)
+{
+    block_size = size;
+    caller_address = 0;
+    call(WITH_FRAME_POINTER, allocate_and_note, 0);
+    uint64_t samples = samples_with(1, caller_address);
+    uint64_t nested = samples_with(6, caller_address);
+    call(WITH_FRAME_POINTER, allocate_and_note, 0);
+    REQUIRE_SIZE(samples_with(1, caller_address), ==, samples + 1);
+    call_nested(5);
+    REQUIRE_SIZE(samples_with(6, caller_address), ==, nested + 1);
+}
+
+static void test_frame_pointer(void **state)
+{
+    (void)state;
+    check_callers(1000);
+}
+
+static void *run_thread(void *argument)
+{
+    warm_up();
+    ((void (*)(size_t))(uintptr_t)argument)(1100);
+    return argument;
+}
+
+static void run_in_thread(void (*body)(size_t size))
+{
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, run_thread, (void *)(uintptr_t)body) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+}
+
+static void test_thread(void **state)
+{
+    (void)state;
+    run_in_thread(check_callers);
+}
+
+/* --- other values in the register --- */
+
+/* Addresses that cannot be read, that are no frames, and such as a frame could have. */
+static void check_values(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *closed = mmap(NULL, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(closed != MAP_FAILED);
+    REQUIRE(munmap(closed + page, page) == 0);
+    uintptr_t record[2] = {(uintptr_t)closed, 8},
+              loop[2] = {(uintptr_t)loop, (uintptr_t)closed + 9};
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    const uintptr_t values[] = {0,
+                                1,
+                                8,
+                                UINTPTR_MAX,
+                                UINTPTR_MAX - 7,
+                                (uintptr_t)1 << 63,
+                                (uintptr_t)closed,
+                                (uintptr_t)closed + page - 8,
+                                (uintptr_t)closed + page,
+                                (uintptr_t)code,
+                                (uintptr_t)record,
+                                (uintptr_t)record + 1,
+                                (uintptr_t)loop,
+                                here + 8,
+                                here + page,
+                                here + ((uintptr_t)1 << 20),
+                                here + ((uintptr_t)16 << 20),
+                                here - page,
+                                (uintptr_t)pthread_self(),
+                                (uintptr_t)pthread_self() - 8,
+                                (uintptr_t)&environ,
+                                (uintptr_t)environ,
+                                (uintptr_t)environ + ((uintptr_t)64 << 10)};
+    block_size = size;
+    uint64_t samples = samples_with(1, 0);
+    for (size_t i = 0; i < COUNT_OF(values); i++) {
+        call(WITH_VALUE, just_allocate, values[i]);
+    }
+    for (uintptr_t at = here & ~(page - 1); at < here + 4 * page; at += 8) {
+        call(WITH_VALUE, just_allocate, at); /* any word of the stack, and perhaps above it */
+    }
+    call(WITHOUT, just_allocate, 0);
+    REQUIRE_SIZE(samples_with(1, 0), >=, samples + COUNT_OF(values));
+    REQUIRE(munmap(closed, page) == 0);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    check_values(1200);
+    run_in_thread(check_values);
+}
+
+/* --- other stacks --- */
+
+static ucontext_t context_main, context_other;
+
+static void on_other_stack(void)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    call(WITH_FRAME_POINTER, allocate_and_note, 0);
+    call(WITHOUT, just_allocate, 0);
+    for (uintptr_t at = here - 4096; at < here + 8192; at += 8) { /* also above the stack */
+        call(WITH_VALUE, just_allocate, at & ~(uintptr_t)7);
+    }
+}
+
+/* The stack's neighbours cannot be read. */
+static void check_other_stack(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), stack_size = 64 * page;
+    block_size = size;
+    for (int i = 0; i < 3; i++) {
+        uint64_t samples = samples_with(1, 0);
+        char *stack =
+            mmap(NULL, stack_size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(stack != MAP_FAILED);
+        REQUIRE(mprotect(stack + page, stack_size, PROT_READ | PROT_WRITE) == 0);
+        REQUIRE(getcontext(&context_other) == 0);
+        context_other.uc_stack.ss_sp = stack + page;
+        context_other.uc_stack.ss_size = stack_size;
+        context_other.uc_link = &context_main;
+        makecontext(&context_other, on_other_stack, 0);
+        REQUIRE(swapcontext(&context_main, &context_other) == 0);
+        REQUIRE_SIZE(samples_with(1, 0), >=, samples + 2);
+        check_callers(size + 1); /* the own stack is still known */
+        REQUIRE(munmap(stack, stack_size + 2 * page) == 0);
+    }
+}
+
+static void test_makecontext(void **state)
+{
+    (void)state;
+    check_other_stack(1300);
+    run_in_thread(check_other_stack);
+}
+
+/* --- signals --- */
+
+static _Thread_local uintptr_t trapped_caller;
+
+static void handle_trap(int signal, siginfo_t *information, void *context)
+{
+    (void)signal;
+    (void)information;
+#if defined(__aarch64__)
+    ((ucontext_t *)context)->uc_mcontext.pc += 4; /* behind brk */
+#endif
+#if defined(__aarch64__)
+    const uintptr_t *record = (const uintptr_t *)((ucontext_t *)context)->uc_mcontext.regs[29];
+#else
+    const uintptr_t *record =
+        (const uintptr_t *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RBP];
+#endif
+    trapped_caller = record[1];
+    on_other_stack(); /* generated code on the alternate stack */
+    hak_free(allocate());
+}
+
+/* Returns the address to which the generated code returned. */
+static uintptr_t trap(void)
+{
+    call(WITH_SIGNAL, NULL, 0);
+    return trapped_caller;
+}
+
+/* The handler's last allocation has the interrupted generated code in its stack. */
+static void check_signal(size_t size)
+{
+    enum { STACK_SIZE = 256 << 10 };
+    struct sigaction action = {.sa_flags = SA_ONSTACK | SA_SIGINFO}, before;
+    stack_t alternate = {
+        .ss_sp = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+        .ss_size = STACK_SIZE};
+    REQUIRE(alternate.ss_sp != MAP_FAILED);
+    block_size = size;
+    action.sa_sigaction = handle_trap;
+    REQUIRE(sigaltstack(&alternate, NULL) == 0);
+    REQUIRE(sigaction(SIGTRAP, &action, &before) == 0);
+    uint64_t samples = samples_with(1, 0);
+    uintptr_t caller = trap();
+    uint64_t of_caller = samples_with(1, caller);
+    REQUIRE_SIZE(samples_with(1, 0), >=, samples + 3); /* of the handler's generated code, too */
+    REQUIRE(trap() == caller);
+    if (getenv("TEST_EMULATOR") == NULL) { /* the unwinder does not know qemu's signal frames */
+        REQUIRE_SIZE(samples_with(1, caller), ==, of_caller + 1);
+    }
+    REQUIRE(sigaction(SIGTRAP, &before, NULL) == 0);
+    alternate.ss_flags = SS_DISABLE;
+    REQUIRE(sigaltstack(&alternate, NULL) == 0);
+    REQUIRE(munmap(alternate.ss_sp, STACK_SIZE) == 0);
+}
+
+static void test_signal(void **state)
+{
+    (void)state;
+    check_signal(1400);
+    run_in_thread(check_signal);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frame_pointer), cmocka_unit_test(test_thread),
+        cmocka_unit_test(test_values),        cmocka_unit_test(test_makecontext),
+        cmocka_unit_test(test_signal),
+    };
+    return cmocka_run_group_tests(tests, make_code, NULL);
+}

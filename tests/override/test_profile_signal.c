@@ -1,0 +1,238 @@
+/* test_profile_signal.c: HAKMEM_PROFILE_SIGNAL: each signal appends a profile to
+ * HAKMEM_PROFILE_FILE, wherever it comes: in a sleep, inside malloc, beside a fork, in a forked
+ * child. The program goes on, and appends one more at its exit. A handler of the program takes the
+ * signal's place. Without a file, or with a signal that is ignored, hakmem says that it does
+ * nothing.
+ *
+ * ctest: no-qemu
+ */
+#include "override.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+static char directory[] = "/tmp/test_profile_signal_XXXXXX";
+static char profile[64]; /* in the directory */
+
+/* --- the program under test --- */
+
+static int shared_stop;
+static int shared_own_signals;
+
+static void *churn(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
+        give_back(get_memory(random_next(&random) % 100000));
+        fprintf(stdout, "%s", "");
+    }
+    return NULL;
+}
+
+static void *fork_often(void *argument)
+{
+    while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            _exit(0);
+        }
+        CHECK(waitpid(child, NULL, 0) == child);
+    }
+    return argument;
+}
+
+static void note_signal(int signal)
+{
+    (void)signal;
+    __atomic_add_fetch(&shared_own_signals, 1, __ATOMIC_RELAXED);
+}
+
+/* Until its standard input ends. */
+static void wait_for_the_end(void)
+{
+    char byte;
+    CHECK(write(1, "r", 1) == 1);
+    while (read(0, &byte, 1) != 0) {
+    }
+}
+
+static int serve(const char *what)
+{
+    pthread_t threads[3];
+    size_t count = *what == 'b' ? 3 : 0; /* "busy" */
+    for (size_t i = 0; i < count; i++) {
+        void *(*body)(void *) = i == 2 ? fork_often : churn;
+        CHECK(pthread_create(&threads[i], NULL, body, (void *)(i + 1)) == 0);
+    }
+    if (strcmp(what, "child") == 0) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child != 0) {
+            wait_for_success(child, "child");
+            return 0;
+        }
+        CHECK(dprintf(2, "child %d.\n", (int)getpid()) > 0);
+    }
+    if (strcmp(what, "own") == 0) {
+        CHECK(signal(SIGUSR2, note_signal) != SIG_ERR);
+    }
+    wait_for_the_end();
+    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    return __atomic_load_n(&shared_own_signals, __ATOMIC_RELAXED) == 0 ? 0 : 3;
+}
+
+/* --- the test --- */
+
+struct program {
+    pid_t process;
+    int input;  /* a write end; closed: the program ends */
+    int errors; /* a read end */
+};
+
+static struct program start(const char *what, const char *file, const char *number)
+{
+    char self[TEST_PATH_SIZE], byte;
+    int input[2], output[2], errors[2];
+    own_path(self);
+    CHECK(pipe2(input, O_CLOEXEC) == 0 && pipe2(output, O_CLOEXEC) == 0);
+    CHECK(pipe2(errors, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(file == NULL || setenv("HAKMEM_PROFILE_FILE", file, 1) == 0);
+        CHECK(setenv("HAKMEM_PROFILE_SIGNAL", number, 1) == 0);
+        CHECK(dup2(input[0], 0) == 0 && dup2(output[1], 1) == 1 && dup2(errors[1], 2) == 2);
+        execl(self, self, what, (char *)NULL);
+        _exit(126);
+    }
+    close(input[0]);
+    close(output[1]);
+    close(errors[1]);
+    CHECK(read(output[0], &byte, 1) == 1); /* it serves */
+    close(output[0]);
+    return (struct program){child, input[1], errors[0]};
+}
+
+static int end(const struct program *program)
+{
+    int status;
+    close(program->input);
+    CHECK(waitpid(program->process, &status, 0) == program->process);
+    close(program->errors);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* Profiles in the file, each a whole line. */
+static size_t profiles_count(void)
+{
+    static char text[8 << 20];
+    static const char head[] = "{\"hakmem_profile\": ";
+    size_t count = 0;
+    int file = open(profile, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return 0;
+    }
+    ssize_t length = read(file, text, sizeof text - 1);
+    CHECK(length >= 0 && (size_t)length < sizeof text - 1);
+    close(file);
+    text[length] = '\0';
+    for (char *line = text, *next; *line != '\0'; line = next + 1) {
+        next = strchr(line, '\n');
+        if (next == NULL) { /* under way */
+            break;
+        }
+        CHECK(strncmp(line, head, strlen(head)) == 0 && next[-1] == '}');
+        count++;
+    }
+    return count;
+}
+
+static void wait_for_profiles(size_t count)
+{
+    while (profiles_count() < count) {
+        usleep(2000); /* ctest's timeout ends a test that hangs */
+    }
+    CHECK_EQUAL(profiles_count(), count);
+}
+
+static void test_each_signal_is_a_profile(const char *what, size_t signals, int number)
+{
+    char word[16];
+    snprintf(word, sizeof word, "%d", number);
+    struct program program = start(what, profile, word);
+    for (size_t i = 1; i <= signals; i++) {
+        CHECK(kill(program.process, number) == 0);
+        wait_for_profiles(i);
+    }
+    CHECK_EQUAL(end(&program), 0);
+    CHECK_EQUAL(profiles_count(), signals + 1);
+    CHECK(unlink(profile) == 0);
+}
+
+static void test_child(void)
+{
+    char text[1000] = {
+        0}; /* hakmem complains that there are no stacks, and the child says its id */
+    size_t length = 0;
+    struct program program = start("child", profile, "10");
+    for (const char *at = NULL; at == NULL || strchr(at, '.') == NULL;) {
+        ssize_t more = read(program.errors, text + length, sizeof text - 1 - length);
+        CHECK(more > 0);
+        length += (size_t)more;
+        at = strstr(text, "child ");
+    }
+    int child = atoi(strstr(text, "child ") + strlen("child "));
+    CHECK(child > 1 && kill(child, SIGUSR1) == 0);
+    wait_for_profiles(1);
+    CHECK_EQUAL(end(&program), 0);
+    CHECK_EQUAL(profiles_count(), 3); /* two exits */
+    CHECK(unlink(profile) == 0);
+}
+
+static void test_own_handler(void)
+{
+    struct program program = start("own", profile, "12");
+    CHECK(kill(program.process, SIGUSR2) == 0);
+    CHECK_EQUAL(end(&program), 3);
+    CHECK_EQUAL(profiles_count(), 1);
+    CHECK(unlink(profile) == 0);
+}
+
+static void test_complaint(const char *file, const char *number, const char *words)
+{
+    char text[1000] = {0};
+    struct program program = start("sleep", file, number);
+    CHECK(read(program.errors, text, sizeof text - 1) > 0);
+    if (strstr(text, words) == NULL) {
+        dprintf(2, "no '%s' in: %s\n", words, text);
+        FAIL("complaint");
+    }
+    CHECK_EQUAL(end(&program), 0);
+    (void)unlink(profile);
+}
+
+int main(int argc, char **argv)
+{
+    prove_served();
+    if (argc > 1) {
+        return serve(argv[1]);
+    }
+    CHECK(mkdtemp(directory) != NULL);
+    snprintf(profile, sizeof profile, "%s/profile", directory);
+    test_each_signal_is_a_profile("sleep", 3, SIGUSR2);
+    test_each_signal_is_a_profile("busy", 20, SIGUSR1);
+    test_child();
+    test_own_handler();
+    test_complaint(NULL, "12", "does nothing: HAKMEM_PROFILE_FILE is not set");
+    test_complaint(profile, "9", "must be the number of a signal that programs are free to use");
+    CHECK(signal(SIGUSR2, SIG_IGN) != SIG_ERR);
+    test_complaint(profile, "12", "does nothing: the signal is ignored");
+    CHECK(rmdir(directory) == 0);
+    return 0;
+}
