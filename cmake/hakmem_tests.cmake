@@ -2,9 +2,11 @@
 #
 # What a test needs beyond the defaults it says itself, in a comment line that starts with "ctest:", in words:
 #   timeout=SECONDS   instead of the kind's (see hakmem_register)
-#   serial            nothing else may run beside it
+#   lock=NAME         none of that name beside it: each takes much of the machine's memory or threads
 #   slow              left out of `./hakmem test --quick`
 #   args=WORD         one argument for the program (may be repeated)
+#   repeat-args=WORD  one argument more in a form that repeats release (see below)
+#   no-repeat         not in a form that repeats release
 #   no-tsan, no-asan  not under that sanitizer
 #   no-qemu           not under qemu-user, by which other processors' forms run: it wants what that does not play
 #   preload-only      an override test without a statically linked form
@@ -13,6 +15,14 @@
 
 get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
 set(slow_kinds model fault programs packaging protocol soak attach)
+# Such a form compiles what release compiles in another way, such as clang. Its tests ask about the compiler's code;
+# that an answer is rare or comes late is asked in release, and with all checks in debug.
+set(repeats_release OFF)
+if(HAKMEM_LEVEL EQUAL 0 AND NOT HAKMEM_CHECKS)
+    set(repeats_release ON)
+endif()
+# ctest starts costly tests first, so that none is left alone at the end.
+set(costly_kinds fault programs attach check model soak lab)
 set(tests_directory "${PROJECT_SOURCE_DIR}/tests")
 set(environment "TEST_ROOT=${PROJECT_SOURCE_DIR}" "TEST_BUILD=${PROJECT_BINARY_DIR}" "TEST_FORM=${HAKMEM_FORM}")
 
@@ -36,7 +46,8 @@ endfunction()
 function(hakmem_register name kind words variables)
     if(("no-tsan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "thread")
        OR ("no-asan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "address")
-       OR ("no-qemu" IN_LIST words AND CMAKE_CROSSCOMPILING))
+       OR ("no-qemu" IN_LIST words AND CMAKE_CROSSCOMPILING)
+       OR ("no-repeat" IN_LIST words AND repeats_release))
         return()
     endif()
     set(timeout 120)
@@ -44,11 +55,16 @@ function(hakmem_register name kind words variables)
         set(timeout 600)
     endif()
     set(arguments)
+    set(lock)
     foreach(word IN LISTS words)
         if(word MATCHES "^timeout=([0-9]+)$")
             set(timeout ${CMAKE_MATCH_1})
         elseif(word MATCHES "^args=(.+)$")
             list(APPEND arguments "${CMAKE_MATCH_1}")
+        elseif(word MATCHES "^repeat-args=(.+)$" AND repeats_release)
+            list(APPEND arguments "${CMAKE_MATCH_1}")
+        elseif(word MATCHES "^lock=(.+)$")
+            set(lock ${CMAKE_MATCH_1})
         endif()
     endforeach()
     set(labels ${kind} ${HAKMEM_FORM})
@@ -60,9 +76,23 @@ function(hakmem_register name kind words variables)
     add_test(NAME ${test} COMMAND ${ARGN} ${arguments} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${test} PROPERTIES
         LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
-    if("serial" IN_LIST words)
-        set_tests_properties(${test} PROPERTIES RUN_SERIAL ON)
+    if(kind IN_LIST costly_kinds)
+        set_tests_properties(${test} PROPERTIES COST 10)
     endif()
+    if(lock)
+        set_tests_properties(${test} PROPERTIES RESOURCE_LOCK ${lock})
+    endif()
+endfunction()
+
+# hakmem_set_up_test(TARGET LIBRARY...): how all tests are compiled and linked.
+function(hakmem_set_up_test target)
+    target_include_directories(${target} PRIVATE "${tests_directory}" "${PROJECT_SOURCE_DIR}/include")
+    target_compile_definitions(${target} PRIVATE
+        HAK_LEVEL=${HAKMEM_LEVEL} $<$<BOOL:${CMAKE_CROSSCOMPILING}>:SUPPORT_EMULATED=1>)
+    # clang calls sized delete only on demand; programs by gcc do so always.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsized-deallocation>)
+    target_link_libraries(${target} PRIVATE
+        hakmem_warnings hakmem_no_builtin hakmem_sanitizer ${ARGN} Threads::Threads m ${CMAKE_DL_LIBS})
 endfunction()
 
 function(hakmem_add_test_program target kind source)
@@ -70,12 +100,7 @@ function(hakmem_add_test_program target kind source)
     add_executable(${target} ${source})
     set_target_properties(${target} PROPERTIES
         OUTPUT_NAME ${file_name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/${kind}")
-    target_include_directories(${target} PRIVATE "${tests_directory}" "${PROJECT_SOURCE_DIR}/include")
-    target_compile_definitions(${target} PRIVATE HAK_LEVEL=${HAKMEM_LEVEL})
-    # clang calls sized delete only on demand; programs by gcc do so always.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsized-deallocation>)
-    target_link_libraries(${target} PRIVATE
-        hakmem_warnings hakmem_no_builtin hakmem_sanitizer ${ARGN} Threads::Threads m ${CMAKE_DL_LIBS})
+    hakmem_set_up_test(${target} ${ARGN})
     if(source MATCHES "\\.c$")
         set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
     endif()
@@ -118,7 +143,8 @@ if(HAKMEM_SANITIZE)
             set(launcher ${SETARCH} -R)
         endif()
     endif()
-    list(APPEND environment "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1" "ASAN_OPTIONS=detect_leaks=0"
+    # ThreadSanitizer looks for races at the end of each process, by default for a second.
+    list(APPEND environment "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=50" "ASAN_OPTIONS=detect_leaks=0"
          "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 if(CMAKE_CROSSCOMPILING)
@@ -163,17 +189,28 @@ file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/test_*.c" "${te
 foreach(source IN LISTS sources)
     hakmem_test_name(${source} name)
     hakmem_read_words(${source} words)
+    # One object file for both programs, compiled as a program's: -fPIC is for libraries.
+    add_library(override_${name}_object OBJECT ${source})
+    set_target_properties(override_${name}_object PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(override_${name}_object PRIVATE -fPIE)
+    hakmem_set_up_test(override_${name}_object hakmem_cmocka)
+    set(object $<TARGET_OBJECTS:override_${name}_object>)
+    set(language C)
+    if(source MATCHES "\\.cc$")
+        set(language CXX)
+    endif()
     if(NOT "static-only" IN_LIST words)
-        hakmem_add_test_program(override_${name} override ${source} hakmem_cmocka)
+        hakmem_add_test_program(override_${name} override ${object} hakmem_cmocka)
+        set_target_properties(override_${name} PROPERTIES LINKER_LANGUAGE ${language})
         hakmem_register(${name} override "${words}" "${preload}" ${preload_launcher} $<TARGET_FILE:override_${name}>)
     endif()
     if(NOT "preload-only" IN_LIST words)
         set(target override_${name}_static)
-        hakmem_add_test_program(${target} override ${source} hakmem_cmocka
+        hakmem_add_test_program(${target} override ${object} hakmem_cmocka
             -Wl,--whole-archive $<TARGET_FILE:hakmem_static> -Wl,--no-whole-archive)
         add_dependencies(${target} hakmem_static)
         set_target_properties(${target} PROPERTIES
-            ENABLE_EXPORTS ON LINK_DEPENDS $<TARGET_FILE:hakmem_static>)
+            ENABLE_EXPORTS ON LINK_DEPENDS $<TARGET_FILE:hakmem_static> LINKER_LANGUAGE ${language})
         hakmem_register(${name}_static override "${words}" "" ${launcher} $<TARGET_FILE:${target}>)
     endif()
 endforeach()
@@ -198,9 +235,13 @@ if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
     target_compile_options(attach_target PRIVATE -Wall -Wextra) # with more, gcc 12 complains of std::vector
     target_link_libraries(attach_target PRIVATE Threads::Threads ${CMAKE_DL_LIBS} stdc++)
     file(STRINGS "${tests_directory}/attach/test_attach.py" cases REGEX "^def case_")
+    set(rounds 25)
+    if(HAKMEM_CHECKS)
+        set(rounds 100)
+    endif()
     foreach(case IN LISTS cases)
         string(REGEX REPLACE "^def case_([a-z_]+).*" "\\1" name "${case}")
-        hakmem_register(${name} attach "" "" ${PYTHON3} "${tests_directory}/attach/test_attach.py"
+        hakmem_register(${name} attach "" "TEST_ROUNDS=${rounds}" ${PYTHON3} "${tests_directory}/attach/test_attach.py"
             "${PROJECT_BINARY_DIR}" ${name})
     endforeach()
 endif()

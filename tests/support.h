@@ -49,8 +49,12 @@
 #define SUPPORT_SANITIZED 0
 #endif
 
-/* True when the library walks its structures or the test is instrumented: repeat less. */
-#define SUPPORT_SLOW (HAK_LEVEL >= 2 || SUPPORT_SANITIZED)
+#ifndef SUPPORT_EMULATED /* the form is for another processor, which qemu-user imitates */
+#define SUPPORT_EMULATED 0
+#endif
+
+/* True when the library walks its structures or the test is instrumented or emulated: repeat less. */
+#define SUPPORT_SLOW (HAK_LEVEL >= 2 || SUPPORT_SANITIZED || SUPPORT_EMULATED)
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

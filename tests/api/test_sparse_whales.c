@@ -2,7 +2,7 @@
  * that were filled: with huge pages for all of them 3 GiB of which each 64th page is touched were 2
  * GiB resident, and a table of 4 GiB would not have run at all on many a machine.
  *
- * ctest: serial no-qemu
+ * ctest: no-qemu
  */
 #include "../child.h"
 #include "../report.h"

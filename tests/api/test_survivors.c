@@ -3,7 +3,7 @@
  * One survivor keeps one slab, 32 KiB, not 2 MiB, and what went back stays away: the kernel's
  * khugepaged made it resident again (golang #8832).
  *
- * ctest: serial no-qemu
+ * ctest: lock=memory no-qemu
  */
 #include "../report.h"
 

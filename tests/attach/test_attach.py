@@ -225,7 +225,8 @@ def case_redis():
     if not shutil.which("redis-server") or not shutil.which("redis-benchmark"):
         return
     path = BUILD / "tests/attach/redis.sock"
-    for turn in range(5):
+    turns = max(1, ROUNDS // 20)
+    for _ in range(turns):
         server = start(["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"])
         while not path.exists():
             time.sleep(0.01)
@@ -241,7 +242,7 @@ def case_redis():
         server.terminate()
         server.communicate(timeout=60)
         require(server.returncode == 0, f"redis ended with {server.returncode}")
-    print("redis: 5 servers under load attached")
+    print(f"redis: {turns} servers under load attached")
 
 
 def case_python():
@@ -257,13 +258,13 @@ sys.stdin.read(); over.set()
 for t in threads: t.join()
 print("good")
 """
-    for _ in range(10):
+    for _ in range(ROUNDS // 10):
         target = start([sys.executable, "-c", code])
         observer, started = connect(target.pid)
         require(started and json.loads(observer.ask("json", 20)), "python")
         observer.close()
         require(target.communicate("", timeout=60)[0] == "good\n" and target.returncode == 0, "python failed")
-    print("python: 10 attached")
+    print(f"python: {ROUNDS // 10} attached")
 
 
 def case_refusals():

@@ -156,6 +156,9 @@ static int64_t fault_ledger; /* bytes the library has mapped, since the process'
 #ifndef FAULT_CLOCK_STANDS /* needs FAULT_HIDES_VDSO: the coarse clock is fault_clock_ms */
 #define FAULT_CLOCK_STANDS false
 #endif
+#ifndef FAULT_CLOCK_FAILS /* the clock that stands may fail, too */
+#define FAULT_CLOCK_FAILS false
+#endif
 static uint32_t fault_clock_ms = 1000;
 static uint64_t fault_clock_us; /* the other clock, if it is not 0 */
 
@@ -460,6 +463,9 @@ long __wrap_syscall(long number, ...)
     }
     va_end(more);
     if (FAULT_CLOCK_STANDS && number == SYS_clock_gettime && words[0] == CLOCK_MONOTONIC_COARSE) {
+        if (FAULT_CLOCK_FAILS) {
+            FAULT_POINT(FAULT_CLOCK, -1);
+        }
         uint32_t ms = fault_clock_ms;
         *(struct timespec *)words[1] = (struct timespec){ms / 1000, ms % 1000 * 1000000L};
         return 0;

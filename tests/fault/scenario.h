@@ -494,11 +494,14 @@ static inline void scenario_report(void)
            (unsigned long long)fault_totals->runs_with_failures, (unsigned long long)fired);
 }
 
-/* --thorough: every occurrence. */
+/* --thorough: every occurrence. --sampled: fewer of them, but all call sites with all errnos. */
 static inline void scenario_arguments(int count, char **arguments)
 {
     if (count == 2 && strcmp(arguments[1], "--thorough") == 0) {
         scenario_first_max = UINT32_MAX;
+    }
+    if (count == 2 && strcmp(arguments[1], "--sampled") == 0) {
+        scenario_first_max = 8;
     }
 }
 

@@ -57,6 +57,7 @@ LD_LIBRARY_PATH=$(pkg-config --variable=libdir hakmem) expect 0 1 '^$' ./program
 
 # The same after a run alone: both libraries are built anew, and nothing that installing wants is missing.
 rm -rf build "$scratch/installed"
+build_quickly "$place"
 expect 0 hello '^$' ./hakmem run --quiet echo hello
 try cmake --install build/release --prefix "$scratch/installed"
 [[ $status == 0 && -z $errors ]] || fail "cmake --install after run: $status '$output' '$errors'"

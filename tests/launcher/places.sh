@@ -13,6 +13,7 @@ maps=(run --quiet -- grep -m1 -o '[^ ]*libhakmem.*' /proc/self/maps)
 # Two first runs at once, in a fresh checkout with spaces and a colon in its path.
 place="$scratch/a place: with spaces"
 copy_checkout "$place"
+build_quickly "$place"
 (cd "$scratch/elsewhere" && "$place/hakmem" run --quiet -- echo one >"$scratch/one" 2>&1) &
 first=$!
 expect 0 two "$served" "$place/hakmem" run -- echo two
@@ -32,6 +33,7 @@ expect 0 four "$served" env -u HOME TMPDIR="$scratch" "$place/hakmem" run -- ech
 # A changed source is built, an unchanged one is not.
 plain=$scratch/plain
 copy_checkout "$plain"
+build_quickly "$plain"
 expect 0 five "$served" "$plain/hakmem" run -- echo five
 before=$(stat -L -c %y "$plain/build/release/libhakmem.so")
 expect 0 five "$served" "$plain/hakmem" run -- echo five

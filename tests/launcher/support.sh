@@ -36,6 +36,12 @@ copy_checkout() {
     mkdir -p -- "$1/docs" && cp -- "$TEST_ROOT/docs/options.md" "$1/docs/"
 }
 
+# build_quickly CHECKOUT: with little optimisation, for tests that ask where and when something is built, not what.
+build_quickly() {
+    sed -i 's/"-O2 -g"/"-O1"/' "$1/cmake/hakmem_flags.cmake"
+    grep -q '"-O1"' "$1/cmake/hakmem_flags.cmake" || fail "cmake/hakmem_flags.cmake has no -O2"
+}
+
 finish() {
     ((failures == 0)) || { echo "$failures failures" >&2; exit 1; }
     exit 0

@@ -65,10 +65,18 @@ alike() {
 # hakmem, and of RUNS runs with it, must be the same. The command runs in $work/place, emptied
 # first.
 same() {
-    local runs=$1 i status expected
+    local runs=$1
     shift
     run_in_place reference "$@"
     expected=$?
+    same_again "$runs" "$@"
+}
+
+# same_again RUNS COMMAND...: as same, but held against the last run without hakmem, for a command
+# that does the same work in another way.
+same_again() {
+    local runs=$1 i status
+    shift
     for ((i = 1; i <= runs; i++)); do
         run_in_place actual on_hakmem "$@"
         status=$?

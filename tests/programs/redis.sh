@@ -17,7 +17,7 @@ build() {
     rm -rf "$cache.new" && mkdir -p "$cache.new" || return
     {
         (cd "$cache.new" && "$tools/debian_source.sh" redis) && folder=$(ls -d "$cache.new"/redis-*/) &&
-            make -C "$folder" -j 2 MALLOC=libc USE_SYSTEMD=no BUILD_TLS=no OPTIMIZATION=-O2
+            make -C "$folder" -j 2 MALLOC=libc USE_SYSTEMD=no BUILD_TLS=no OPTIMIZATION=-O1 DEBUG=
     } >"$cache.log" 2>&1 </dev/null || return
     # The server last: it says that all is there.
     rm -rf "$cache" && mkdir "$cache" &&

@@ -21,7 +21,7 @@
  * Built as soak_libc it does the same on the program's malloc, whichever that is, and counts
  * nothing: to time other allocators (docs/testing.md).
  *
- * ctest: args=--seconds args=20 args=--drift args=100 no-qemu
+ * ctest: args=--seconds args=20 args=--drift args=100 no-qemu no-repeat
  */
 #include "../threads/threads.h"
 

@@ -2,7 +2,7 @@
  * their caches together are bounded, not only each (400 caches of 2.5 MB were jemalloc's issue
  * 2757), and nothing stays when they have ended.
  *
- * ctest: serial no-tsan no-qemu
+ * ctest: lock=threads no-tsan no-qemu
  */
 #include "../report.h"
 #include "threads.h"
@@ -20,7 +20,11 @@
 #define THREAD_COST (20 * KIB)
 #define TABLES_MAX MIB
 
-enum { PARCELS = 600 };
+/* A tenth of the default decay, so that nobody waits for it long. */
+#define DECAY_NAME "HAKMEM_PURGE_DELAY_MS"
+#define DECAY_VALUE "100"
+
+enum { PARCELS = 600, DECAY_MS = 100, OPERATIONS = 3000 };
 
 static pthread_barrier_t all_have_freed;
 static pthread_barrier_t all_may_end;
@@ -42,13 +46,13 @@ static void *allocate_and_idle(void *argument)
     return NULL;
 }
 
-/* Three seconds, three times the default decay, in which this thread alone allocates and frees. */
+/* At least three times the decay, in which this thread alone allocates and frees. */
 static void some_operations(void)
 {
-    for (unsigned i = 0; i < 3000; i++) {
+    for (unsigned i = 0; i < OPERATIONS; i++) {
         parcel_free(parcel_create(16 + i * 37 % 3000, i));
         parcel_free(parcel_create(70000 + i % 10 * 10000, i));
-        usleep(1000);
+        usleep(3 * DECAY_MS * 1000 / OPERATIONS);
     }
 }
 
@@ -131,6 +135,7 @@ int main(int argc, char **argv)
     const char *budget = getenv(BUDGET_NAME);
     if (budget == NULL || strcmp(budget, BUDGET_VALUE) != 0) { /* options are read at start only */
         REQUIRE(setenv(BUDGET_NAME, BUDGET_VALUE, 1) == 0);
+        REQUIRE(setenv(DECAY_NAME, DECAY_VALUE, 1) == 0);
         execv("/proc/self/exe", argv);
         REQUIRE(false);
     }

@@ -1,7 +1,7 @@
 /* test_summary.c: observe/summary and observe/resident: memory of known layouts is found in the
  * part where it belongs, and the parts are the RSS.
  *
- * ctest: serial no-qemu
+ * ctest: lock=memory no-qemu
  */
 #include "../threads/threads.h"
 #include "unit.h"
