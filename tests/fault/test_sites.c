@@ -415,6 +415,9 @@ static const char *const harmless[] = {
     "_Unwind_Backtrace",
     "_Unwind_FindEnclosingFunction",
     "_Unwind_GetIP",
+    "_Unwind_GetCFA",
+    "_Unwind_GetGR",
+    "_Unwind_Find_FDE",
     /* the scavenger's; override/scavenger runs it, and it is warned of when it cannot be had */
     "pthread_attr_destroy",
     "pthread_attr_init",
