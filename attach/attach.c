@@ -67,7 +67,7 @@ void refuse(int status, const char *format, ...)
     exit(status);
 }
 
-static void sleep_us(long duration_us)
+void sleep_us(long duration_us)
 {
     struct timespec duration = {duration_us / 1000000, duration_us % 1000000 * 1000};
     nanosleep(&duration, NULL);

@@ -147,5 +147,6 @@ extern const struct pattern tracee_patterns[];
 extern const size_t tracee_patterns_count;
 
 uint64_t clock_us(void);
+void sleep_us(long duration_us);
 
 #endif

@@ -20,6 +20,9 @@
 #define DYNAMIC_MAX 128
 #define CHAIN_MAX 4096
 #define STACK_MIN ((size_t)8192)
+/* How long the loader may need for a library whose first part is mapped already. Doubled: a process
+ * on an older version of hakmem is refused later. Halved: one that just starts is refused. */
+#define LOAD_US 1000000u
 
 struct reader {
     pid_t pid;
@@ -267,9 +270,10 @@ static uint64_t program_inode(pid_t pid)
     return stat(path, &about) == 0 ? about.st_ino : 0;
 }
 
-struct symbols symbols_find(struct target *target)
+enum found { FOUND_NOTHING, FOUND_SYMBOLS, FOUND_ANOTHER_VERSION };
+
+static enum found symbols_look(const struct target *target, struct symbols *symbols)
 {
-    struct symbols symbols = {0};
     uint64_t program = program_inode(target->pid);
     for (int pass = 0; pass < 3; pass++) { /* by name, the program, any other library */
         uint64_t tried = 0;
@@ -281,23 +285,43 @@ struct symbols symbols_find(struct target *target)
                 continue;
             }
             tried = mapping->inode;
-            if (symbols_in_memory(target->pid, mapping, &symbols) ||
-                (pass == 1 && symbols_in_program(target->pid, mapping, &symbols))) {
-                return symbols;
+            if (symbols_in_memory(target->pid, mapping, symbols) ||
+                (pass == 1 && symbols_in_program(target->pid, mapping, symbols))) {
+                return FOUND_SYMBOLS;
             }
             char byte;
             if (target_memory(target->pid, mapping->start, &byte, 1) == 0) {
                 target_changed(target->pid);
             }
             if (named) {
-                refuse(STATUS_CANNOT,
-                       "process %d runs on a version of hakmem that cannot be observed",
-                       (int)target->pid);
+                return FOUND_ANOTHER_VERSION;
             }
         }
     }
-    refuse(STATUS_CANNOT,
-           "process %d does not run on hakmem (or its program is linked with libhakmem.a and "
-           "stripped: start that with HAKMEM_OBSERVE=1)",
-           (int)target->pid);
+    return FOUND_NOTHING;
+}
+
+struct symbols symbols_find(struct target *target)
+{
+    struct symbols symbols = {0};
+    uint64_t until_us = clock_us() + LOAD_US;
+    enum found found;
+    while ((found = symbols_look(target, &symbols)) == FOUND_ANOTHER_VERSION &&
+           clock_us() < until_us) {
+        sleep_us(5000);
+        if (!target_read(target)) {
+            target_ended(target->pid);
+        }
+    }
+    if (found == FOUND_ANOTHER_VERSION) {
+        refuse(STATUS_CANNOT, "process %d runs on a version of hakmem that cannot be observed",
+               (int)target->pid);
+    }
+    if (found == FOUND_NOTHING) {
+        refuse(STATUS_CANNOT,
+               "process %d does not run on hakmem (or its program is linked with libhakmem.a and "
+               "stripped: start that with HAKMEM_OBSERVE=1)",
+               (int)target->pid);
+    }
+    return symbols;
 }

@@ -536,6 +536,39 @@ def case_tools():
     print(f"tools: {results} of {len(commands) * (turn + 1)} with a result, the others with a sentence")
 
 
+def case_loading():
+    """A process whose loader has mapped only the first part of the library so far; later, all of it or nothing."""
+    library = BUILD / "libhakmem.so"
+    code = f"""
+import ctypes, mmap, os, signal, sys
+file = os.open({str(library)!r}, os.O_RDONLY)
+part = mmap.mmap(file, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+print("ready", flush=True)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+if sys.argv[1] == "loads" and signal.sigwait([signal.SIGUSR1]):
+    part.close()
+    ctypes.CDLL({str(library)!r})
+    print("ready", flush=True)
+sys.stdin.read()
+"""
+    refused = "a version of hakmem that cannot be observed"
+    for kind in ["stays"] + ["loads"] * 10:
+        target = subprocess.Popen([sys.executable, "-S", "-c", code, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, env=served(LD_PRELOAD=""))
+        require(target.stdout.readline() == "ready\n", "loading: it does not start")
+        tool = subprocess.Popen([TOOL, str(target.pid)], stderr=subprocess.PIPE, text=True)
+        time.sleep(0.1)
+        if kind == "loads":
+            target.send_signal(signal.SIGUSR1)
+        said = tool.communicate(timeout=60)[1]
+        target.communicate("", timeout=60)
+        print(f"loading, {kind}: {said.strip() or 'attached'}")
+        require((tool.returncode == 0 and kind == "loads") or refused in said, f"loading: {tool.returncode} {said}")
+        if tool.returncode == 0:
+            return
+    require(False, "loading: the tool does not wait for the loader")  # ten times: not for a busy machine's sake
+
+
 def case_zombie():
     child = os.fork()
     if child == 0:
