@@ -228,6 +228,11 @@ static HAK_NOINLINE void free_span(size_t slice)
     errno = saved;
 }
 
+static bool thread_has_struct(void)
+{
+    return hak__thread != &hak__thread_none && hak__thread != &hak__thread_ended;
+}
+
 static void free_whale(void *pointer, size_t bytes)
 {
     if (sample_has_blocks()) {
@@ -236,8 +241,9 @@ static void free_whale(void *pointer, size_t bytes)
     /* When a thread ends, glibc frees the thread's table of pthread keys before it clears its
      * pointer to the table. In a child forked between the two steps, glibc still writes to the
      * table, so the table must stay mapped. If it is a whale, it came from large/emergency.h, as do
-     * all whales no larger than a span. So an ended thread only lists such a whale. */
-    bool keep = bytes <= SPAN_SIZE_MAX && hak__thread == &hak__thread_ended;
+     * all whales no larger than a span. So a thread that has ended only lists such a whale, and so
+     * does one that has no struct: its end cannot be told. */
+    bool keep = bytes <= SPAN_SIZE_MAX && !thread_has_struct();
     if (keep) {
         hak__emergency_free(pointer);
         return;

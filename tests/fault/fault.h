@@ -477,7 +477,8 @@ long __wrap_syscall(long number, ...)
     }
     enum fault_call call = fault_call_of(number, words[1]);
     /* a wait of no duration is a question, which a kernel that knows waits answers */
-    bool question = call == FAULT_WAIT && words[3] != 0;
+    const struct timespec *duration = call == FAULT_WAIT ? (const struct timespec *)words[3] : NULL;
+    bool question = duration != NULL && duration->tv_sec == 0 && duration->tv_nsec == 0;
     int error = question ? 0 : fault_strikes(call, FAULT_SITE);
     if (error == FAULT_HALF) {
         words[2] = (words[2] + 1) / 2;

@@ -219,9 +219,10 @@ static void *use_thread(void *argument)
     return NULL;
 }
 
-/* Not where other threads start threads while a plugin has thread-local data. glibc frees the data
- * of a cached stack in pthread_create, without a lock. If a fork comes in between, the child's next
- * pthread_create or pthread_join frees it again, whatever the allocator. */
+/* Not where other threads use a plugin's thread-local data. glibc frees the data that dlclose made
+ * stale, and that of a cached stack in pthread_create, before it forgets it, without a lock. If a
+ * fork comes in between, the child's next pthread_create or pthread_join frees it again, whatever
+ * the allocator. */
 static bool children_start_threads;
 
 /* What a server's child does; `number` says how much of it. */
@@ -305,7 +306,7 @@ static void run_forks(const struct kind *kind, size_t count, int progress)
     pthread_t threads[2 * KINDS_COUNT];
     size_t threads_count;
     start_threads(kind, threads, &threads_count);
-    children_start_threads = !is_called(kind, "everything");
+    children_start_threads = !is_called(kind, "everything") && !is_called(kind, "dlopen");
     bool signals = is_called(kind, "signals");
     struct itimerval often = {{0, 1000}, {0, 1000}};
     signal(SIGUSR1, fork_in_handler);

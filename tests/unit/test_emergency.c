@@ -92,6 +92,31 @@ static void test_a_long_fork(void **state)
     assert_int_equal(live_count(), before);
 }
 
+/* glibc may still write to a thread's table of keys in a child that was forked just when the
+ * thread's end had freed it. The thread may never have got a struct. */
+static void *use_during_forks(void *argument)
+{
+    void **blocks = argument;
+    blocks[0] = hak_malloc(512);
+    blocks[1] = hak_malloc(512);
+    REQUIRE(blocks[0] != NULL && blocks[1] != NULL && !hak__thread_is_used(hak__thread));
+    hak_free(blocks[0]);
+    hak__gate_open();
+    hak_free(blocks[1]);
+    return NULL;
+}
+
+static void test_a_table_of_keys_stays_mapped(void **state)
+{
+    void *blocks[2];
+    (void)state;
+    hak__gate_close();
+    thread_join(thread_start(use_during_forks, blocks));
+    assert_true(unit_is_mapped((uintptr_t)blocks[0]) && unit_is_mapped((uintptr_t)blocks[1]));
+    hak__emergency_settle();
+    assert_false(unit_is_mapped((uintptr_t)blocks[0]) || unit_is_mapped((uintptr_t)blocks[1]));
+}
+
 /* Small ones are no use to the cache of whales. */
 static void test_small_ones_are_unmapped(void **state)
 {
@@ -177,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_sizes_and_alignments),
         cmocka_unit_test(test_frees_wait),
         cmocka_unit_test(test_a_long_fork),
+        cmocka_unit_test(test_a_table_of_keys_stays_mapped),
         cmocka_unit_test(test_small_ones_are_unmapped),
         cmocka_unit_test(test_no_memory_for_the_entry),
         cmocka_unit_test(test_threads),
