@@ -18,5 +18,7 @@ HAK_HIDDEN bool hak__report_soon(enum hak_report_format format, hak_report_sink 
 HAK_HIDDEN void hak__observer_begin(void);
 HAK_HIDDEN void hak__observer_fork_child(void);
 HAK_HIDDEN void hak__observer_end(void);
+/* Stacks in fork's child, whose parent had one thread or several. Defined in observe/stacks.c. */
+HAK_HIDDEN void hak__stacks_fork_child(bool had_threads);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/bits.h"
+#include "control/life.h"
 #include "heap/heap.h"
 
 #include <dlfcn.h>
@@ -25,6 +26,9 @@ typedef _Unwind_Ptr stack_address(struct _Unwind_Context *);
 static stack_backtrace *shared_backtrace; /* both written by hak__stacks_start alone */
 static stack_address *shared_address;
 
+static bool stacks_given_up;  /* written in fork's child alone, before it has a second thread */
+bool hak__stacks_lock_loader; /* written before shared_backtrace */
+
 /* Under SAMPLES. */
 static struct stack **stacks_buckets; /* [STACKS_BUCKETS]; NULL: not mapped yet */
 static struct stack *stacks_newest;
@@ -42,6 +46,9 @@ bool hak__stacks_start(bool load)
     if (atomic_load_acquire(&shared_backtrace) != NULL) {
         return true;
     }
+    if (stacks_given_up) {
+        return false;
+    }
     stack_backtrace *backtrace = _Unwind_Backtrace;
     stack_address *address = _Unwind_GetIP;
     if (backtrace == NULL || address == NULL) {
@@ -58,10 +65,19 @@ bool hak__stacks_start(bool load)
     if (backtrace == NULL || address == NULL) {
         return false;
     }
+    hak__stacks_lock_loader = dlsym == NULL || dlsym(RTLD_DEFAULT, "_dl_find_object") == NULL;
     shared_address = address;
     /* release: pairs with the acquire in hak__stack_capture */
     atomic_store_release(&shared_backtrace, backtrace);
     return true;
+}
+
+void hak__stacks_fork_child(bool had_threads)
+{
+    if (had_threads && hak__stacks_lock_loader) {
+        stacks_given_up = true;
+        atomic_store_relaxed(&shared_backtrace, NULL);
+    }
 }
 
 struct stack_walk {
