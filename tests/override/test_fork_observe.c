@@ -240,7 +240,8 @@ static int run_clone(void *argument)
 static void start_clone(size_t number)
 {
     uint64_t state = number + 1;
-    char *stack = mmap(NULL, CLONE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *stack =
+        mmap(NULL, CLONE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(stack != MAP_FAILED);
     pid_t child = clone(run_clone, stack + CLONE_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, &state);
     CHECK(child >= 0);
@@ -263,7 +264,8 @@ static void start_spawn(size_t number)
 
 static atomic_size_t handled_count;
 
-/* The child of a handler only allocates what no bin has: the handler may have interrupted malloc. */
+/* The child of a handler only allocates what no bin has: the handler may have interrupted malloc.
+ */
 static void fork_in_handler(int number)
 {
     int saved = errno, status;

@@ -1,5 +1,5 @@
-/* watched.h: a test that may hang runs in a child, under a watchdog: HANG_SECONDS without progress end
- * it. Then gdb, if it is there, writes the stacks of all threads of the processes that hang to
+/* watched.h: a test that may hang runs in a child, under a watchdog: HANG_SECONDS without progress
+ * end it. Then gdb, if it is there, writes the stacks of all threads of the processes that hang to
  * standard error.
  */
 #ifndef TESTS_OVERRIDE_WATCHED_H

@@ -270,7 +270,7 @@ int main(int count, char **arguments)
 {
     static uint32_t two = 2;
     static const struct child_case children[] = {{"many", fork_beside_many, &two},
-                                                {"beside", fork_inside_beside_others, NULL}};
+                                                 {"beside", fork_inside_beside_others, NULL}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_fork_inside_a_fork),
         cmocka_unit_test(test_the_inner_child_ends_the_outer_fork),

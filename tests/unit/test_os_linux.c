@@ -378,7 +378,7 @@ static void test_wait_and_wake(void **state)
     (void)state;
     futex_word = 5;
     assert_true(hak__os_wait_ms(&futex_word, 4, 60000)); /* another value: returns at once */
-    hak__os_wake(&futex_word); /* nobody sleeps */
+    hak__os_wake(&futex_word);                           /* nobody sleeps */
     pthread_t thread = thread_start(wait_for_word, NULL);
     usleep(20000);
     __atomic_store_n(&futex_word, 6, __ATOMIC_RELEASE);
