@@ -13,6 +13,8 @@
 #include <link.h>
 #include <pthread.h>
 
+#include "base/alone.h"
+#include "base/atomics.h"
 #include "base/text.h"
 #include "control/background.h"
 #include "control/ending.h"
@@ -137,9 +139,20 @@ static void life_forget_announce(char **environment)
     *kept = NULL;
 }
 
+/* 1: the process had several threads at its last fork; relaxed, because one thread alone, or the
+ * child of the fork, cares. */
+static uint32_t shared_life_threads;
+
+static void life_fork_prepare(void)
+{
+    atomic_store_relaxed(&shared_life_threads, (uint32_t)!alone());
+    hak__fork_prepare();
+}
+
 static void life_fork_child(void)
 {
     hak__fork_child();
+    hak__stacks_fork_child(atomic_load_relaxed(&shared_life_threads) != 0);
     hak__background_fork_child();
     hak__scavenger_start(); /* the first process has reported what it cannot do */
     hak__ending_note_process();
@@ -159,7 +172,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
         hak__settings.heap_map_file != NULL) {
         hak__ending_want();
     }
-    pthread_atfork(hak__fork_prepare, hak__fork_parent, life_fork_child);
+    pthread_atfork(life_fork_prepare, hak__fork_parent, life_fork_child);
     const char *complaint = hak__scavenger_start();
     if (complaint != NULL) {
         hak__diagnose_warn(complaint, NULL);

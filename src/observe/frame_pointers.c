@@ -10,17 +10,14 @@
  * ms for the first sample in a deep recursion. Half: fewer deep recursions have such frames. */
 #define STACK_LOOK_SIZE_MAX ((uintptr_t)64 << 20)
 
-struct stack_range {
-    uintptr_t low; /* 0: none */
-    uintptr_t high;
-};
-static HAK_TLS struct stack_range stack_own;   /* can be read up to the stack's end */
-static HAK_TLS struct stack_range stack_other; /* the last range for which that was not so */
-
-static bool range_has(const struct stack_range *range, uintptr_t address)
-{
-    return address >= range->low && address < range->high;
-}
+/* The thread's own stack can be read from here to its end; 0: that is not known. */
+static HAK_TLS uintptr_t stack_low;
+/* The last range of addresses that are not in it: the number of the first page times 2^16, and the
+ * number of pages. One word, because each thread of a program pays for it. */
+static HAK_TLS uint64_t stack_other;
+#define STACK_OTHER_SHIFT 16u
+#define STACK_OTHER_PAGES ((UINT64_C(1) << STACK_OTHER_SHIFT) - 1)
+HAK_STATIC_ASSERT(STACK_LOOK_SIZE_MAX / 4096 <= STACK_OTHER_PAGES, "the number of pages fits");
 
 /* An address at the end of the calling thread's stack, above all frames. The kernel puts the
  * program's path at the end of the first stack. The C libraries put the struct of a thread at the
@@ -33,26 +30,26 @@ static uintptr_t stack_end(void)
     return (uintptr_t)pthread_self();
 }
 
-/* True: the address lies in the calling thread's own stack, and so do all that follow up to
- * stack_own.high. */
-static bool stack_has(uintptr_t address)
+/* True: the address lies in the calling thread's own stack, which ends at `end`, and so do all that
+ * follow up to there. */
+static bool stack_has(uintptr_t address, uintptr_t end)
 {
-    if (range_has(&stack_own, address) || range_has(&stack_other, address)) {
-        return range_has(&stack_own, address);
+    uintptr_t size = hak__os_page_size(), low = address & ~(size - 1);
+    if (stack_low != 0 && address >= stack_low) {
+        return address < end;
     }
-    bool known = stack_own.low != 0 && address < stack_own.low;
-    uintptr_t high = known ? stack_own.low : stack_end();
-    uintptr_t low = address & ~(uintptr_t)(hak__os_page_size() - 1);
-    if (low >= high || high - low > STACK_LOOK_SIZE_MAX) {
+    uintptr_t high = stack_low != 0 ? stack_low : end;
+    if (low / size - (stack_other >> STACK_OTHER_SHIFT) < (stack_other & STACK_OTHER_PAGES) ||
+        low >= high || high - low > STACK_LOOK_SIZE_MAX) {
         return false;
     }
-    for (uintptr_t page = low; page < high; page += hak__os_page_size()) {
+    for (uintptr_t page = low; page < high; page += size) {
         if (!hak__os_is_readable(page)) {
-            stack_other = (struct stack_range){low, page};
+            stack_other = ((uint64_t)(low / size) << STACK_OTHER_SHIFT) | (page - low) / size;
             return false;
         }
     }
-    stack_own = (struct stack_range){low, known ? stack_own.high : high};
+    stack_low = low;
     return true;
 }
 
@@ -70,11 +67,12 @@ HAK_STACK_READER uint32_t hak__frame_pointers_follow(uintptr_t *frames, uint32_t
                                                      uintptr_t frame_pointer,
                                                      frame_table *has_table)
 {
-    if (!stack_has(stack_pointer)) {
+    uintptr_t end = stack_end();
+    if (!stack_has(stack_pointer, end)) {
         return depth;
     }
     const uintptr_t record_size = 2 * sizeof(uintptr_t);
-    uintptr_t last = stack_own.high - record_size;
+    uintptr_t last = end - record_size;
     while (depth < depth_max && frame_pointer >= stack_pointer && frame_pointer <= last &&
            frame_pointer % sizeof(uintptr_t) == 0) {
         const uintptr_t *record = (const uintptr_t *)frame_pointer;

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/bits.h"
+#include "control/life.h"
 #include "heap/heap.h"
 #include "observe/frame_pointers.h"
 
@@ -41,6 +42,9 @@ struct unwinder {
 static struct unwinder unwinder;
 enum unwinder_state { UNWINDER_NONE, UNWINDER_COMES, UNWINDER_FOUND };
 static uint32_t shared_unwinder_state; /* enum unwinder_state */
+
+static bool stacks_given_up;  /* written in fork's child alone, before it has a second thread */
+bool hak__stacks_lock_loader; /* written before the unwinder is found */
 
 /* Under SAMPLES. */
 static struct stack **stacks_buckets; /* [STACKS_BUCKETS]; NULL: not mapped yet */
@@ -95,6 +99,9 @@ bool hak__stacks_start(bool load)
     if (atomic_load_acquire(&shared_unwinder_state) == UNWINDER_FOUND) {
         return true;
     }
+    if (stacks_given_up) {
+        return false;
+    }
     struct unwinder found = {_Unwind_Backtrace, _Unwind_GetIP, _Unwind_GetCFA, _Unwind_GetGR,
                              _Unwind_Find_FDE};
     if (!unwinder_is_whole(&found)) {
@@ -110,6 +117,7 @@ bool hak__stacks_start(bool load)
     if (!unwinder_is_whole(&found) || !unwinder_is_ready(&found)) {
         return false;
     }
+    hak__stacks_lock_loader = dlsym == NULL || dlsym(RTLD_DEFAULT, "_dl_find_object") == NULL;
     uint32_t none = UNWINDER_NONE;
     if (atomic_cas_acquire(&shared_unwinder_state, &none, UNWINDER_COMES)) {
         unwinder = found;
@@ -117,6 +125,14 @@ bool hak__stacks_start(bool load)
         atomic_store_release(&shared_unwinder_state, UNWINDER_FOUND);
     }
     return true;
+}
+
+void hak__stacks_fork_child(bool had_threads)
+{
+    if (had_threads && hak__stacks_lock_loader) {
+        stacks_given_up = true;
+        atomic_store_relaxed(&shared_unwinder_state, (uint32_t)UNWINDER_NONE);
+    }
 }
 
 struct stack_walk {

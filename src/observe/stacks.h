@@ -68,6 +68,10 @@ HAK_HIDDEN bool hak__stacks_start(bool load);
 /* Stores the calling thread's return addresses, at most STACK_DEPTH_MAX, innermost first. Returns
  * their number; 0: there is no unwinder, or it runs in this thread already. No lock. */
 HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames);
+/* True: with an older C library the unwinder takes the loader's lock (dl_iterate_phdr). In fork's
+ * child nobody releases it if another thread held it, so the child of a process with threads takes
+ * no stacks then: hak__stacks_fork_child (control/life.h). */
+HAK_HIDDEN extern bool hak__stacks_lock_loader;
 
 /* The first return address outside hakmem: the site of the allocation. 0: there is none. No lock.
  */

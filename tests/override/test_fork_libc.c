@@ -6,30 +6,22 @@
  *
  *   test_fork_libc [--forks N] [KIND]     N forks beside each kind (default 200), all kinds or one
  *
- * The first process is the watchdog: no fork for HANG_SECONDS ends the test. Then gdb, if it is
- * there, writes the stacks of all threads of the processes that hang to standard error.
- *
  * ctest: no-qemu timeout=600
  */
-#include "override.h"
+#include "watched.h"
 
 #include <grp.h>
 #include <locale.h>
-#include <poll.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
 #include <sys/time.h>
 #include <syslog.h>
 
 /* A process registers handlers and keys for so many forks at most, then a new one goes on. */
-enum { HANG_SECONDS = 60, FORKS_MAX = 2000, REGISTERED_MAX = 1000, SHARED_COUNT = 64 };
-/* A child that hangs outlives the watchdog's patience, so that its stacks are seen. It ends by
- * itself if the watchdog was killed. */
-enum { CHILD_SECONDS = 4 * HANG_SECONDS };
+enum { FORKS_MAX = 2000, REGISTERED_MAX = 1000, SHARED_COUNT = 64 };
 
 static atomic_bool stop;
 static _Atomic(unsigned char *) shared_blocks[SHARED_COUNT];
@@ -301,8 +293,9 @@ static void start_threads(const struct kind *kind, pthread_t *threads, size_t *c
     }
 }
 
-static void run_forks(const struct kind *kind, size_t count, int progress)
+static void run_forks(const void *argument, size_t count, int progress)
 {
+    const struct kind *kind = argument;
     pthread_t threads[2 * KINDS_COUNT];
     size_t threads_count;
     start_threads(kind, threads, &threads_count);
@@ -325,62 +318,13 @@ static void run_forks(const struct kind *kind, size_t count, int progress)
             _exit(0);
         }
         wait_for_success(child, kind->name);
-        CHECK(write(progress, "", 1) == 1);
+        note_progress(progress);
     }
     stop = true;
     for (size_t i = 0; i < threads_count; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
     }
     CHECK(!signals || handled_count != 0);
-}
-
-/* --- the watchdog --------------------------------------------------------------------------- */
-
-/* Writes the stacks of `worker` and its descendants to standard error, and kills its children. gdb
- * runs without the environment, which would preload hakmem. */
-static void show_stacks(pid_t worker)
-{
-    char command[1000];
-    snprintf(command, sizeof command,
-             "show() { local child; grep -H State /proc/$1/status; gdb -q -batch -p $1 -ex 'info "
-             "threads' "
-             "-ex 'thread apply all bt' 2>&1; for child in $(cat /proc/$1/task/*/children); do "
-             "show $child; kill -9 $child; done; }; show %d 1>&2",
-             (int)worker);
-    char shell[] = "sh", option[] = "-c", path[] = "PATH=/usr/local/bin:/usr/bin:/bin";
-    char *const arguments[] = {shell, option, command, NULL}, *const environment[] = {path, NULL};
-    pid_t child = fork();
-    if (child == 0) {
-        execve("/bin/sh", arguments, environment);
-        _exit(127);
-    }
-    waitpid(child, NULL, 0);
-}
-
-static void watch(const struct kind *kind, size_t count)
-{
-    int ends[2];
-    CHECK(pipe(ends) == 0);
-    pid_t worker = fork();
-    CHECK(worker >= 0);
-    if (worker == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(ends[0]);
-        run_forks(kind, count, ends[1]);
-        _exit(0);
-    }
-    close(ends[1]);
-    struct pollfd wanted = {ends[0], POLLIN, 0};
-    char signs[256];
-    do {
-        if (poll(&wanted, 1, HANG_SECONDS * 1000) == 0) {
-            dprintf(2, "fork beside %s hangs\n", kind->name);
-            show_stacks(worker);
-            kill(worker, SIGKILL);
-        }
-    } while (read(ends[0], signs, sizeof signs) > 0);
-    close(ends[0]);
-    wait_for_success(worker, kind->name);
 }
 
 static void write_lines(void)
@@ -413,7 +357,7 @@ int main(int argc, char **argv)
         if (next == argc || is_called(&kinds[i], argv[next])) {
             for (size_t left = forks; left != 0;) {
                 size_t part = left < FORKS_MAX ? left : FORKS_MAX;
-                watch(&kinds[i], part);
+                watch(kinds[i].name, run_forks, &kinds[i], part);
                 left -= part;
             }
         }

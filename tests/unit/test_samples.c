@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include "base/exponential.h"
+#include "control/life.h"
 #include "large/sampled.h"
 #include "observe/samples.h"
 
@@ -405,6 +406,23 @@ static void test_off(void **state)
     assert_true(fabs(figures_now().live_bytes) < 1);
 }
 
+/* Last: this process takes no stacks from then on. */
+static void test_stacks_after_fork(void **state)
+{
+    uintptr_t frames[STACK_DEPTH_MAX];
+    (void)state;
+    hak__stacks_lock_loader = false;
+    hak__stacks_fork_child(true);
+    assert_true(hak__stack_capture(frames) != 0);
+    hak__stacks_lock_loader = true;
+    hak__stacks_fork_child(false);
+    assert_true(hak__stack_capture(frames) != 0);
+    hak__stacks_fork_child(true);
+    assert_int_equal(hak__stack_capture(frames), 0);
+    assert_false(hak__stacks_start(true));
+    assert_int_equal(hak__stack_capture(frames), 0);
+}
+
 static int group_start(void **state)
 {
     return hak__stacks_start(true) ? unit_start(state) : -1;
@@ -418,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_estimates_are_unbiased),
         cmocka_unit_test(test_frees_of_other_threads),
         cmocka_unit_test(test_off),
+        cmocka_unit_test(test_stacks_after_fork),
     };
     return cmocka_run_group_tests(tests, group_start, NULL);
 }
