@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from .observer import Observer, remove_stale
+from .observer import Observer, remove_stale_files
 from .processes import Refusal, look
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25  # seconds between two questions; they grow
@@ -23,14 +23,12 @@ class Watch:
         self.taken = 0.0  # when, on time.monotonic()
         self.pause = FIRST_PAUSE
         self.observer = None
-        self.left = None  # path and status of the observer's file, which a killed process leaves
 
     def ask(self):
         began = time.monotonic()
         try:
             if self.observer is None:
                 self.observer = Observer(look(self.pid))
-                self.left = (self.observer.path, os.fstat(self.observer.descriptor))
             self.text = self.observer.ask("profile", ANSWER_SECONDS)
             self.taken = time.monotonic()
         except (Refusal, KeyError, OSError):  # not started yet, stopped, or another program now
@@ -45,8 +43,7 @@ class Watch:
 
     def end(self):
         self.close()
-        if self.left:
-            remove_stale(*self.left)
+        remove_stale_files()  # a killed program has left one
 
 
 def wait(child, watch, signals):

@@ -165,8 +165,8 @@ refuse 126 'carriage return' "$launcher" run "$scratch/script"
 # Help: of each command by itself, on standard output.
 for name in run heap test build bench compare ab peers doctor score cost version help; do
     XDG_CACHE_HOME=$scratch/no-cache try "$launcher" $name --help
-    [[ $status == 0 && $output == 'Usage: ./hakmem '* && -z $errors ]] || fail "$name --help: $status '$output' '$errors'"
-    [[ $name == @(version|help) || $output == "Usage: ./hakmem $name"* ]] || fail "$name --help is of something else: $output"
+    [[ $status == 0 && ${output^} == 'Usage: ./hakmem '* && -z $errors ]] || fail "$name --help: $status '$output' '$errors'"
+    [[ $name == @(version|help) || ${output^} == "Usage: ./hakmem $name"* ]] || fail "$name --help is of something else: $output"
     help=$output
     XDG_CACHE_HOME=$scratch/no-cache expect 0 "$help" '^$' "$launcher" $name -h
 done

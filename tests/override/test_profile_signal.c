@@ -128,8 +128,9 @@ static int end(const struct program *program)
     return WEXITSTATUS(status);
 }
 
-/* Profiles in the file, each a whole line. */
-static size_t profiles_count(void)
+/* Profiles of the process in the file, or of all if it is 0; each is a whole line. Children that
+ * the process forks write one at their end. */
+static size_t profiles_count(pid_t process)
 {
     static char text[8 << 20];
     static const char head[] = "{\"hakmem_profile\": ";
@@ -148,17 +149,20 @@ static size_t profiles_count(void)
             break;
         }
         CHECK(strncmp(line, head, strlen(head)) == 0 && next[-1] == '}');
-        count++;
+        static const char id[] = "\"process\": ";
+        const char *number = strstr(line, id);
+        CHECK(number != NULL && number < next);
+        count += process == 0 || atoi(number + strlen(id)) == process;
     }
     return count;
 }
 
-static void wait_for_profiles(size_t count)
+static void wait_for_profiles(pid_t process, size_t count)
 {
-    while (profiles_count() < count) {
+    while (profiles_count(process) < count) {
         usleep(2000); /* ctest's timeout ends a test that hangs */
     }
-    CHECK_EQUAL(profiles_count(), count);
+    CHECK_EQUAL(profiles_count(process), count);
 }
 
 static void test_each_signal_is_a_profile(const char *what, size_t signals, int number)
@@ -168,10 +172,10 @@ static void test_each_signal_is_a_profile(const char *what, size_t signals, int 
     struct program program = start(what, profile, word);
     for (size_t i = 1; i <= signals; i++) {
         CHECK(kill(program.process, number) == 0);
-        wait_for_profiles(i);
+        wait_for_profiles(program.process, i);
     }
     CHECK_EQUAL(end(&program), 0);
-    CHECK_EQUAL(profiles_count(), signals + 1);
+    CHECK_EQUAL(profiles_count(program.process), signals + 1);
     CHECK(unlink(profile) == 0);
 }
 
@@ -189,9 +193,9 @@ static void test_child(void)
     }
     int child = atoi(strstr(text, "child ") + strlen("child "));
     CHECK(child > 1 && kill(child, SIGUSR1) == 0);
-    wait_for_profiles(1);
+    wait_for_profiles(0, 1);
     CHECK_EQUAL(end(&program), 0);
-    CHECK_EQUAL(profiles_count(), 3); /* two exits */
+    CHECK_EQUAL(profiles_count(0), 3); /* two exits */
     CHECK(unlink(profile) == 0);
 }
 
@@ -200,7 +204,7 @@ static void test_own_handler(void)
     struct program program = start("own", profile, "12");
     CHECK(kill(program.process, SIGUSR2) == 0);
     CHECK_EQUAL(end(&program), 3);
-    CHECK_EQUAL(profiles_count(), 1);
+    CHECK_EQUAL(profiles_count(0), 1);
     CHECK(unlink(profile) == 0);
 }
 
