@@ -19,6 +19,6 @@ bpftrace "$work/script" -c "$work/worked" >"$work/said" 2>"$work/errors" ||
 awk -F '[][ :]+' '
     /^@hits/ { hits[$2] = $3 }
     /^@sum/ { sums[$2] = $3 }
-    END { for (probe in hits) printf "%s %s %s\n", probe, hits[probe], sums[probe] # %d of mawk ends at 2^31 }
+    END { for (probe in hits) printf "%s %s %s\n", probe, hits[probe], sums[probe] }
 ' "$work/said" >"$work/counted"
 compare
