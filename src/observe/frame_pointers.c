@@ -12,12 +12,6 @@
 
 /* The thread's own stack can be read from here to its end; 0: that is not known. */
 static HAK_TLS uintptr_t stack_low;
-/* The last range of addresses that are not in it: the number of the first page times 2^16, and the
- * number of pages. One word, because each thread of a program pays for it. */
-static HAK_TLS uint64_t stack_other;
-#define STACK_OTHER_SHIFT 16u
-#define STACK_OTHER_PAGES ((UINT64_C(1) << STACK_OTHER_SHIFT) - 1)
-HAK_STATIC_ASSERT(STACK_LOOK_SIZE_MAX / 4096 <= STACK_OTHER_PAGES, "the number of pages fits");
 
 /* An address at the end of the calling thread's stack, above all frames. The kernel puts the
  * program's path at the end of the first stack. The C libraries put the struct of a thread at the
@@ -39,14 +33,12 @@ static bool stack_has(uintptr_t address, uintptr_t end)
         return address < end;
     }
     uintptr_t high = stack_low != 0 ? stack_low : end;
-    if (low / size - (stack_other >> STACK_OTHER_SHIFT) < (stack_other & STACK_OTHER_PAGES) ||
-        low >= high || high - low > STACK_LOOK_SIZE_MAX) {
+    if (low >= high || high - low > STACK_LOOK_SIZE_MAX) {
         return false;
     }
     for (uintptr_t page = low; page < high; page += size) {
         if (!hak__os_is_readable(page)) {
-            stack_other = ((uint64_t)(low / size) << STACK_OTHER_SHIFT) | (page - low) / size;
-            return false;
+            return false; /* another stack, as of a coroutine: each sample there looks anew */
         }
     }
     stack_low = low;
