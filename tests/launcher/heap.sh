@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # `./hakmem run --heap-map` and `./hakmem heap`: maps of real programs, refusals, and the page in a browser.
 #
-# ctest: timeout=600
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 sentence='^hakmem: [^'$'\n'']+$'
 cd -- "$scratch" || exit 1

@@ -2,7 +2,6 @@
 # `./hakmem stat`, top, metrics and observe: they look into living processes, attach by themselves, and refuse what they
 # cannot look into with one clear sentence.
 #
-# ctest: timeout=600
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 
 library=$("$launcher" build)

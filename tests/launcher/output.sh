@@ -17,13 +17,13 @@ full() {
 
 "$launcher" record -o trace true 2>/dev/null # builds it if need be
 "$launcher" record -o trace pwd >/dev/null 2>&1
-for words in help version 'version --help' 'help run' 'run --help' 'record --help' 'replay --help' 'heap --help' \
+for words in help version 'version --help' 'help run' 'run --help' 'record --help' 'replay --help' \
     'build --help' 'test --help' 'replay trace --summary' 'replay trace --runs 1'; do
     full 125 $words
 done
 
 if type -P python3 >/dev/null; then
-    for words in 'stat --help' 'top --help' 'profile --help' 'metrics --help' 'help stat'; do
+    for words in 'stat --help' 'top --help' 'profile --help' 'metrics --help' 'heap --help' 'help stat'; do
         "$launcher" $words >/dev/full 2>errors
         status=$?
         [[ $status != 0 && $(<errors) == 'hakmem: cannot write the output'* ]] || fail "$words: status $status: $(<errors)"
@@ -39,7 +39,7 @@ if type -P python3 >/dev/null; then
         'profile --seconds 1 --output /dev/full'; do
         full 126 $words "$process"
     done
-    full 1 heap --output /dev/full "$process"
+    full 126 heap --output /dev/full "$process"
     "$launcher" stat "$process" >&- 2>errors
     status=$?
     [[ $status == 126 && $(<errors) == 'hakmem: standard output is closed' ]] || fail "stat >&-: status $status: $(<errors)"

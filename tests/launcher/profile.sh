@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # `./hakmem profile`: sites of C++, C and Python programs, a planted leak, the files for other programs, refusals.
 #
-# ctest: timeout=600
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 

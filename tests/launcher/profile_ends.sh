@@ -2,7 +2,6 @@
 # `./hakmem profile -- PROGRAM`: the profile is shown however the program ends: by a signal, by Ctrl-C, by _exit, by its
 # own handler. The program gets each signal once, and its exit status stays. A process that calls exec is named as such.
 #
-# ctest: timeout=600
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 [[ -w /dev/shm ]] || { echo "skipped: there is no /dev/shm to ask programs by"; exit 77; }

@@ -2,7 +2,6 @@
 # `./hakmem profile` names functions right: generated code with names in /tmp/perf-PID.map and its callers, native
 # functions that Python calls by ctypes, code of a stripped library (as library and offset), and pprof agrees.
 #
-# ctest: timeout=600
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # `./hakmem profile --html`: the page of a real program's profile, and the page in a browser if there is one.
 #
-# ctest: timeout=900
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 

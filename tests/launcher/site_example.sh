@@ -2,7 +2,6 @@
 # The example of docs/observability/sites.md, preloaded, linked with the archive, and static: the names in the summary,
 # and addresses for what has no name.
 #
-# ctest: timeout=300
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 : "${TEST_BUILD:=$TEST_ROOT/build/release}"
 example=$TEST_ROOT/tests/launcher/site_example.cc

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Sites in the views: the names that a program gives, and the functions that call malloc, in stat, top, heap and profile.
 #
-# ctest: timeout=600
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 library=$("$launcher" build)

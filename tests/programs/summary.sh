@@ -2,7 +2,6 @@
 # The parts of the summary are the kernel's RSS, within 1 %, in up to ten real programs at three moments each: while
 # they work, a thread in them takes summaries between two looks at /proc/self/smaps_rollup. Prints a line for each.
 #
-# ctest: timeout=300
 . "$(dirname "$0")/lib.sh"
 need gcc python3
 root=$(cd "$(dirname "$0")/../.." && pwd)
