@@ -18,6 +18,7 @@
 #include "large/emergency.h"
 #include "observe/heap_map_file.h"
 #include "observe/profile.h"
+#include "learn/learn_file.h"
 #include "observe/samples.h"
 #include "os/os.h"
 
@@ -35,6 +36,7 @@
 __attribute__((used)) static const bool *const malloc_life = &hak__life_linked;
 __attribute__((used)) static const bool *const malloc_map_file = &hak__heap_map_file_linked;
 __attribute__((used)) static const bool *const malloc_profile = &hak__profile_linked;
+__attribute__((used)) static const bool *const malloc_learn = &hak__learn_linked;
 
 /* Finds objects for the empty bin of the class. The caller holds the heap's lock; this function
  * releases it. The caller then links carved objects, which touches new pages, and no other thread
