@@ -1,4 +1,4 @@
-"""./hakmem stat, top, metrics, observe: python3 -m hakmem_observe COMMAND. Only standard modules until a command needs
+"""./hakmem stat, top, metrics, observe, profile, learn: python3 -m hakmem_observe COMMAND. Only standard modules until a command needs
 more."""
 import argparse
 import importlib
@@ -7,7 +7,7 @@ import sys
 
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE
 
-COMMANDS = ("stat", "top", "metrics", "observe", "profile")
+COMMANDS = ("stat", "top", "metrics", "observe", "profile", "learn")
 
 
 class Parser(argparse.ArgumentParser):
