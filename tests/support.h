@@ -53,7 +53,8 @@
 #define SUPPORT_EMULATED 0
 #endif
 
-/* True when the library walks its structures or the test is instrumented or emulated: repeat less. */
+/* True when the library walks its structures or the test is instrumented or emulated: repeat less.
+ */
 #define SUPPORT_SLOW (HAK_LEVEL >= 2 || SUPPORT_SANITIZED || SUPPORT_EMULATED)
 
 #define KIB ((size_t)1 << 10)
