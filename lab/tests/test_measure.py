@@ -237,7 +237,11 @@ del held
 time.sleep({lives})
 raise SystemExit({status})
 """
-ENDING = "import os, socket; c = socket.create_connection(('127.0.0.1', {port})); os._exit(0)"
+# It stays for some samples of the memory.
+ENDING = (
+    "import os, socket, time\n"
+    "c = socket.create_connection(('127.0.0.1', {port})); time.sleep(0.5); os._exit(0)"
+)
 
 
 def resting(rest_s: int, lives: float, status: int = 0) -> dict[str, object]:

@@ -311,11 +311,13 @@ int main(int count, char **arguments)
         bad("which mode?");
     }
     unsigned stops = stop_observers();
+    while (done_count == 0) { /* a busy machine may not have let any of them run */
+        usleep(1000);
+    }
     over = true;
     for (auto &thread : threads) {
         thread.join();
     }
-    require(done_count != 0, "nothing was done");
     printf("good %u\n", stops);
     return 0;
 }
