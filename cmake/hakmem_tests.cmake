@@ -227,7 +227,7 @@ foreach(source IN LISTS sources)
         $<$<IN_LIST:archive,${words}>:hakmem_static> Threads::Threads)
 endforeach()
 
-# Attaching to processes that do not expect it: one test for each case_ of the script.
+# Attaching to processes that do not expect it: one test for each case_ of the scripts.
 find_program(PYTHON3 python3)
 if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
     add_executable(attach_target "${tests_directory}/attach/target.cc")
@@ -235,15 +235,17 @@ if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
         OUTPUT_NAME target RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/attach")
     target_compile_options(attach_target PRIVATE -Wall -Wextra) # with more, gcc 12 complains of std::vector
     target_link_libraries(attach_target PRIVATE Threads::Threads ${CMAKE_DL_LIBS} stdc++)
-    file(STRINGS "${tests_directory}/attach/test_attach.py" cases REGEX "^def case_")
     set(rounds 25)
     if(HAKMEM_CHECKS)
         set(rounds 100)
     endif()
-    foreach(case IN LISTS cases)
-        string(REGEX REPLACE "^def case_([a-z_]+).*" "\\1" name "${case}")
-        hakmem_register(${name} attach "" "TEST_ROUNDS=${rounds}" ${PYTHON3} "${tests_directory}/attach/test_attach.py"
-            "${PROJECT_BINARY_DIR}" ${name})
+    foreach(script IN ITEMS test_attach.py test_attach_apart.py)
+        file(STRINGS "${tests_directory}/attach/${script}" cases REGEX "^def case_")
+        foreach(case IN LISTS cases)
+            string(REGEX REPLACE "^def case_([a-z_]+).*" "\\1" name "${case}")
+            hakmem_register(${name} attach "" "TEST_ROUNDS=${rounds}" ${PYTHON3} "${tests_directory}/attach/${script}"
+                "${PROJECT_BINARY_DIR}" ${name})
+        endforeach()
     endforeach()
 endif()
 

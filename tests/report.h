@@ -3,28 +3,13 @@
 #ifndef TESTS_REPORT_H
 #define TESTS_REPORT_H
 
-#include "support.h"
-
-struct report_text {
-    size_t length;
-    char text[1 << 20];
-};
-
-static inline void report_take(void *argument, const char *text, size_t size)
-{
-    struct report_text *report = argument;
-    REQUIRE_SIZE(report->length + size, <, sizeof report->text);
-    memcpy(report->text + report->length, text, size);
-    report->length += size;
-}
+#include "collect.h"
 
 /* A report as JSON, which the next call overwrites. For the main thread. */
-static inline struct report_text *report_now(void)
+static inline struct collected *report_now(void)
 {
-    static struct report_text report;
-    report.length = 0;
-    hak_report(HAK_REPORT_JSON, report_take, &report);
-    report.text[report.length] = '\0';
+    static struct collected report;
+    (void)collect_report(&report, HAK_REPORT_JSON);
     return &report;
 }
 
@@ -41,7 +26,7 @@ static inline size_t report_number_at(const char *text, const char *name)
 }
 
 /* The first figure of that name in the report: totals, counters and OS calls come before lists. */
-static inline size_t report_number_in(const struct report_text *report, const char *name)
+static inline size_t report_number_in(const struct collected *report, const char *name)
 {
     return report_number_at(report->text, name);
 }

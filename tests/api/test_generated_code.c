@@ -2,7 +2,7 @@
  * callers are in the profile. With any other value in that register nothing crashes. On the first
  * thread, on another, on stacks of makecontext, and in a handler on an alternate signal stack.
  */
-#include "../support.h"
+#include "../collect.h"
 
 #include <hakmem/profile.h>
 #include <pthread.h>
@@ -68,20 +68,7 @@ static int make_code(void **state)
 
 /* --- the profile --- */
 
-struct profile_text {
-    size_t length;
-    char text[4 << 20];
-};
-static struct profile_text taken;
-
-static void take(void *argument, const char *piece, size_t size)
-{
-    struct profile_text *profile = argument;
-    REQUIRE_SIZE(profile->length + size, <, sizeof profile->text);
-    memcpy(profile->text + profile->length, piece, size);
-    profile->length += size;
-    profile->text[profile->length] = '\0';
-}
+static struct collected taken;
 
 static size_t count_in_code(const char *frames)
 {
@@ -109,7 +96,7 @@ static uint64_t samples_with(size_t count, uintptr_t wanted)
     static char frames[4096];
     uint64_t samples = 0;
     taken.length = 0;
-    hak_profile_write(take, &taken);
+    hak_profile_write(collect, &taken);
     for (char *at = taken.text; (at = strstr(at, key)) != NULL;) {
         at += strlen(key);
         size_t length = strcspn(at, "\"");

@@ -1,30 +1,23 @@
 /* test_profile.c: hak_profile_start, _stop and _write; profiles of processes with threads and
  * forks. */
 #include "../child.h"
+#include "../collect.h"
 
 #include <hakmem/profile.h>
 #include <pthread.h>
 
-struct profile_text {
-    size_t length;
-    char text[4 << 20];
-};
-static struct profile_text taken;
+static struct collected taken;
 
 static void take(void *argument, const char *piece, size_t size)
 {
-    struct profile_text *profile = argument;
     hak_free(hak_malloc(size)); /* a sink may allocate */
-    REQUIRE_SIZE(profile->length + size, <, sizeof profile->text);
-    memcpy(profile->text + profile->length, piece, size);
-    profile->length += size;
+    collect(argument, piece, size);
 }
 
 static const char *profile_now(void)
 {
     taken.length = 0;
     hak_profile_write(take, &taken);
-    taken.text[taken.length] = '\0';
     return taken.text;
 }
 

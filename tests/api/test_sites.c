@@ -1,38 +1,19 @@
 /* test_sites.c: names of sites, and the sums of each site in every view. The period is 1, so every
  * block is a sample and all sums are exact. */
 #include "../child.h"
+#include "../collect.h"
 
 #include <hakmem/profile.h>
 #include <hakmem/site.h>
 #include <pthread.h>
 
-enum { TEXT_MAX = 4 << 20, NAMES_MAX = 1024 };
+enum { NAMES_MAX = 1024 };
 
-struct view {
-    size_t length;
-    char text[TEXT_MAX];
-};
-static struct view seen, seen_elsewhere;
-
-static void take(void *argument, const char *piece, size_t size)
-{
-    struct view *view = argument;
-    REQUIRE_SIZE(view->length + size, <, sizeof view->text);
-    memcpy(view->text + view->length, piece, size);
-    view->length += size;
-    view->text[view->length] = '\0';
-}
-
-static const char *report_into(struct view *view, enum hak_report_format format)
-{
-    view->length = 0;
-    hak_report(format, take, view);
-    return view->text;
-}
+static struct collected seen, seen_elsewhere;
 
 static const char *report_now(enum hak_report_format format)
 {
-    return report_into(&seen, format);
+    return collect_report(&seen, format);
 }
 
 /* The record of the list "sites" in which `field` stands. NULL: there is none. */
@@ -87,14 +68,14 @@ static uint64_t figure(const char *name, const char *key)
 }
 
 /* Allocates until this thread takes samples: it notices a start at a look at the clock. */
-static void notice_start(struct view *view, const char *name)
+static void notice_start(struct collected *view, const char *name)
 {
     uintptr_t probe = hak_site_register(name);
     do {
         for (size_t i = 0; i < 1000; i++) {
             hak_free(hak_alloc_at(100, probe));
         }
-    } while (record_named(report_into(view, HAK_REPORT_JSON), name) == NULL);
+    } while (record_named(collect_report(view, HAK_REPORT_JSON), name) == NULL);
 }
 
 /* --- names --- */
@@ -393,13 +374,13 @@ static void test_views(void **state)
     assert_int_equal(count_of(text, "# TYPE hakmem_site_"), 3);
 
     seen.length = 0;
-    hak_heap_map(take, &seen);
+    hak_heap_map(collect, &seen);
     const char *record = record_named(seen.text, "views.small");
     assert_int_equal(number_of(record, "live_bytes"), 64);
     assert_int_equal(number_of(record, "live_usable_bytes"), hak_usable_size(small));
 
     seen.length = 0;
-    hak_profile_write(take, &seen);
+    hak_profile_write(collect, &seen);
     const char *stack = strstr(seen.text, "\"site\": \"views.large\"");
     assert_non_null(stack);
     assert_non_null(strstr(seen.text, "\"site\": \"\""));

@@ -1,28 +1,14 @@
 /* test_summary.c: summaries when the kernel does not answer: what is unknown is said to be unknown,
  * and never 0; sums stay exact; reports stay well-formed. */
+#include "../collect.h"
 #include "../unit/unit.h"
 #include "fault.h"
 
-struct summary_text {
-    size_t length;
-    char text[1 << 19];
-};
-static struct summary_text text;
-
-static void text_take(void *argument, const char *piece, size_t size)
-{
-    struct summary_text *into = argument;
-    REQUIRE_SIZE(into->length + size, <, sizeof into->text);
-    memcpy(into->text + into->length, piece, size);
-    into->length += size;
-    into->text[into->length] = '\0';
-}
+static struct collected text;
 
 static const char *report(enum hak_report_format format)
 {
-    text.length = 0;
-    hak_report(format, text_take, &text);
-    return text.text;
+    return collect_report(&text, format);
 }
 
 static void fail_all(enum fault_call call, int error)

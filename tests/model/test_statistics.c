@@ -132,7 +132,7 @@ static size_t value_of(const char *name)
 /* Slabs, spans and whales make up the mapped bytes; the classes make up the slabs. */
 static void compare_parts(struct model model)
 {
-    struct report_text *report = report_now();
+    struct collected *report = report_now();
     size_t in_use =
         report_number_in(report, "span_bytes") + report_number_in(report, "whale_bytes");
     size_t count =

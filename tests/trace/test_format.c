@@ -232,44 +232,59 @@ static void put_event(uint32_t at, uint64_t stamp, uint64_t address, uint64_t si
         .stamp = stamp, .address = address, .size = size, .shape = trace_shape(1, kind, 0)};
 }
 
+/* A file of the frames that put_frame adds, then open_walk reads it. */
+static void begin_file(void)
+{
+    struct trace_header header = {.version = TRACE_VERSION, .header_bytes = sizeof header};
+    memcpy(header.magic, TRACE_MAGIC, sizeof header.magic);
+    file_length = 0;
+    add_bytes(&header, sizeof header);
+}
+
+/* Adds the first `count` events as a frame of that thread's. */
+static void put_frame(uint32_t thread, uint32_t count, uint32_t threads)
+{
+    struct trace_frame given = {.lane = thread, .thread = thread, .threads = threads};
+    add_bytes(encoder.output, encode_events(&encoder, events, count, &given));
+}
+
+static void open_walk(struct walk *walk, struct trace_file *trace)
+{
+    write_file(file_length);
+    assert_null(trace_open(trace, file_name));
+    walk_begin(walk, trace);
+}
+
 /* One address goes through three threads, a resize moves a block, another one fails. */
 static void test_order(void **state)
 {
     static const enum step_type expected[] = {STEP_BIRTH,  STEP_BIRTH,  STEP_END, STEP_BIRTH,
                                               STEP_RESIZE, STEP_FAILED, STEP_END, STEP_END};
     static const uint64_t live[] = {100, 140, 40, 49, 59, 59, 9, 0};
-    struct trace_header header = {.version = TRACE_VERSION, .header_bytes = sizeof header};
-    struct trace_frame given = {.lane = 1, .thread = 1, .threads = 3};
     struct trace_file trace;
     struct walk walk;
     struct step step;
     size_t steps = 0;
     (void)state;
-    memcpy(header.magic, TRACE_MAGIC, sizeof header.magic);
-    file_length = 0;
-    add_bytes(&header, sizeof header);
+    begin_file();
     put_event(0, 0, 0x1000, 100, KIND_MALLOC);
     put_event(1, 0, 0x2000, 40, KIND_MALLOC);
     put_event(2, 30, 0x2000, 0, KIND_REALLOC_FROM);
     put_event(3, 40, 0x3000, 50, KIND_REALLOC);
     put_event(4, 50, 0x1000, 0, KIND_REALLOC_FROM);
     put_event(5, 60, 0, 1 << 30, KIND_REALLOC);
-    add_bytes(encoder.output, encode_events(&encoder, events, 6, &given));
-    given.lane = given.thread = 2;
+    put_frame(1, 6, 3);
     put_event(0, 10, 0x1000, 0, KIND_FREE);
     put_event(1, 80, 0x1000, 0, KIND_FREE);
-    add_bytes(encoder.output, encode_events(&encoder, events, 2, &given));
-    given.lane = given.thread = 3;
+    put_frame(2, 2, 3);
     put_event(0, 10, 0x1000, 9, KIND_NEW); /* the same stamp: the end goes first */
     put_event(1, 70, 0x3000, 0, KIND_DELETE);
-    add_bytes(encoder.output, encode_events(&encoder, events, 2, &given));
-    write_file(file_length);
-    assert_null(trace_open(&trace, file_name));
-    walk_begin(&walk, &trace);
-    while (walk_next(&walk, &step)) {
+    put_frame(3, 2, 3);
+    open_walk(&walk, &trace);
+    for (; walk_next(&walk, &step); steps++) {
+        assert_in_range(steps, 0, COUNT_OF(expected) - 1);
         assert_int_equal(step.type, expected[steps]);
         assert_int_equal(walk.live_bytes, live[steps]);
-        steps++;
     }
     assert_int_equal(steps, COUNT_OF(expected));
     assert_int_equal(walk.repairs.frees + walk.repairs.reallocs + walk.repairs.ends, 0);
@@ -299,16 +314,12 @@ static void test_repairs(void **state)
         {STEP_BIRTH, 2, 317},  {STEP_LOST, 1, 308}, /* 0x5000: the resize failed, so it is there */
         {STEP_FAILED, 1, 308},
     };
-    struct trace_header header = {.version = TRACE_VERSION, .header_bytes = sizeof header};
-    struct trace_frame given = {.lane = 1, .thread = 1, .threads = 2};
     struct trace_file trace;
     struct walk walk;
     struct step step;
     size_t steps = 0;
     (void)state;
-    memcpy(header.magic, TRACE_MAGIC, sizeof header.magic);
-    file_length = 0;
-    add_bytes(&header, sizeof header);
+    begin_file();
     put_event(0, 1, 0x9000, 0, KIND_FREE);
     put_event(1, 2, 0x9008, 0, KIND_REALLOC_FROM);
     put_event(2, 3, 0x1000, 100, KIND_REALLOC);
@@ -320,17 +331,14 @@ static void test_repairs(void **state)
     put_event(8, 43, 0x5000, 8, KIND_NEW);
     put_event(9, 44, 0x5000, 0, KIND_REALLOC_FROM);
     put_event(10, 46, 0, 1 << 30, KIND_REALLOC);
-    add_bytes(encoder.output, encode_events(&encoder, events, 11, &given));
-    given.lane = given.thread = 2;
+    put_frame(1, 11, 2);
     put_event(0, 10, 0x1000, 7, KIND_CALLOC);
     put_event(1, 20, 0x1000, 0, KIND_REALLOC_FROM);
     put_event(2, 21, 0x2000, 300, KIND_REALLOC);
     put_event(3, 40, 0x3000, 6, KIND_MALLOC);
     put_event(4, 45, 0x5000, 9, KIND_MALLOC);
-    add_bytes(encoder.output, encode_events(&encoder, events, 5, &given));
-    write_file(file_length);
-    assert_null(trace_open(&trace, file_name));
-    walk_begin(&walk, &trace);
+    put_frame(2, 5, 2);
+    open_walk(&walk, &trace);
     for (; walk_next(&walk, &step); steps++) {
         assert_in_range(steps, 0, COUNT_OF(expected) - 1);
         assert_int_equal(step.type, expected[steps].type);

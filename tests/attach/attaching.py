@@ -1,0 +1,121 @@
+"""What the tests of attaching share: starting processes on hakmem, attaching to them, and running the cases.
+
+Usage of each test: FILE BUILD [CASE...]
+"""
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = Path(sys.argv[1]).resolve()
+sys.path.insert(0, str(ROOT / "observe"))
+
+from hakmem_observe import processes  # noqa: E402
+from hakmem_observe.observer import NotObserved, Observer  # noqa: E402
+
+TOOL = str(BUILD / "hakmem-attach")
+TARGET = str(BUILD / "tests/attach/target")
+os.environ["HAKMEM_ATTACH_TOOL"] = TOOL
+ROUNDS = int(os.environ.get("TEST_ROUNDS", "100"))
+SKIPPED = 77  # as ctest counts it
+stops_us = []
+skips = []
+
+
+def require(condition, text):
+    if not condition:
+        sys.exit(f"FAILED: {text}")
+
+
+def served(**more):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
+    return environment | {"LD_PRELOAD": str(BUILD / "libhakmem.so")} | more
+
+
+def start(words, **more):
+    process = subprocess.Popen(words, env=served(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, **more)
+    until = time.monotonic() + 30
+    while "libhakmem" not in maps(process.pid) and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    return process
+
+
+def maps(pid):
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
+
+
+def run_tool(pid, tid=None):
+    """What the tool says: its status and its last line. Notes how long it stopped a thread."""
+    words = [TOOL, "--verbose", *(["--thread", str(tid)] if tid else []), str(pid)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    if found := re.search(r"longest (\d+) us", done.stdout):
+        stops_us.append(int(found[1]))
+    return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]
+
+
+def look_at(pid):
+    observer = wait_for_observer(pid)
+    report = json.loads(observer.ask("json", 20))
+    observer.close()
+    require(report["totals"]["bytes_mapped"] > 0, "an empty report")
+    return report
+
+
+def wait_for_observer(pid):
+    until = time.monotonic() + 20
+    while True:
+        try:
+            return Observer(processes.look(pid))
+        except NotObserved:
+            require(time.monotonic() < until, f"{pid} is not observed")
+            time.sleep(0.001)
+
+
+def attach_often(mode, rounds):
+    """Attaches by another thread each time. The target stops its observer when it gets a byte."""
+    target = start([TARGET, mode])
+    done = 0
+    for _ in range(rounds):
+        tids = os.listdir(f"/proc/{target.pid}/task")
+        status, said = run_tool(target.pid, random.choice(tids) if random.random() < 0.7 else None)
+        if target.poll() is not None:
+            require(False, f"{mode}: the process has ended: {target.stderr.read()}")
+        if status != 0:
+            require("no thread that could be used" in said, f"{mode}: {status} {said}")
+            continue
+        look_at(target.pid)
+        target.stdin.write("x")
+        target.stdin.flush()
+        require(target.stdout.readline() == "\n", f"{mode}: no answer")
+        done += 1
+    said, errors = target.communicate("", timeout=60)
+    require(target.returncode == 0 and said == f"good {done}\n", f"{mode}: {target.returncode} {said} {errors}")
+    require(done >= rounds // 4, f"{mode}: only {done} of {rounds} attached")
+    print(f"{mode}: {done} of {rounds} attached")
+
+
+def skipped(name, why):
+    skips.append(name)
+    print(f"{name}: skipped, {why}")
+
+
+def run_cases(cases):
+    """The functions case_NAME of a file, or those that the command line names. A case that skips a part is skipped."""
+    cases = {name.removeprefix("case_"): function for name, function in cases.items() if name.startswith("case_")}
+    for name in sys.argv[2:] or cases:
+        cases[name]()
+    if stops_us:
+        stops_us.sort()
+        print(f"stops of a thread: {len(stops_us)}, median {stops_us[len(stops_us) // 2]} us, longest {stops_us[-1]} us")
+    if skips:
+        sys.exit(SKIPPED)
