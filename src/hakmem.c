@@ -70,6 +70,12 @@
 #include "control/life.c"
 #include "control/scavenger.c"
 
+#include "learn/learn_file.c"
+#include "learn/learner.c"
+#include "learn/point.c"
+#include "learn/state_file.c"
+#include "learn/tournament.c"
+
 #include "observe/frame_pointers.c"
 #include "observe/heap_look.c"
 #include "observe/heap_map.c"

@@ -56,7 +56,7 @@ static void cache_grow_limit(struct cache *cache, uint32_t class_index)
     uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
-    if (larger > limit && cache_affords(cache, growth)) {
+    if (larger < limit || (larger > limit && cache_affords(cache, growth))) {
         cache_set_limit(cache, class_index, larger);
     }
 }

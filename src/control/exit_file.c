@@ -57,6 +57,13 @@ void hak__exit_file_close(struct exit_file *file)
     file->kept.descriptor = -1;
 }
 
+long hak__exit_file_read(const struct exit_file *file, char *buffer, size_t size)
+{
+    char path[EXIT_PATH_SIZE];
+    exit_path(file, path);
+    return hak__os_read_file(path, buffer, size);
+}
+
 /* A document under way. */
 struct exit_document {
     char *data; /* mapped */

@@ -29,6 +29,9 @@ HAK_HIDDEN bool hak__exit_file_varies(const struct exit_file *file);
 HAK_HIDDEN void hak__exit_file_open(struct exit_file *file);
 /* Closes it, unless the program has closed it or uses its number. */
 HAK_HIDDEN void hak__exit_file_close(struct exit_file *file);
+/* Reads what an earlier process has written, at most `size` bytes. Returns the bytes read, or
+ * -errno. */
+HAK_HIDDEN long hak__exit_file_read(const struct exit_file *file, char *buffer, size_t size);
 /* Lets `writer` write to the file, and closes it unless it stays. If that fails, says why on
  * standard error. */
 HAK_HIDDEN void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer,

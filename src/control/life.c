@@ -157,6 +157,7 @@ static void life_fork_child(void)
     hak__scavenger_start(); /* the first process has reported what it cannot do */
     hak__ending_note_process();
     hak__observer_fork_child();
+    hak__learn_fork_child();
     hak__last_report_fork_child();
 }
 
@@ -169,7 +170,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     hak__start_read_options(environment);
     hak__ending_note_process();
     if (hak__settings.stats != STATS_NONE || hak__settings.profile_file != NULL ||
-        hak__settings.heap_map_file != NULL) {
+        hak__settings.heap_map_file != NULL || hak__settings.learn != NULL) {
         hak__ending_want();
     }
     pthread_atfork(life_fork_prepare, hak__fork_parent, life_fork_child);

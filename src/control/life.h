@@ -1,4 +1,4 @@
-/* life.h: a name by which the linker finds life.c, and what the higher layer observe/ does at the
+/* life.h: a name by which the linker finds life.c, and what the higher layers do at the
  * process's start and end. Only the loader calls life.c, and from an archive a linker takes only
  * files that somebody refers to. So malloc, which every program has, refers to this name. */
 #ifndef HAK_CONTROL_LIFE_H
@@ -15,6 +15,9 @@ HAK_HIDDEN void hak__observer_fork_child(void);
 HAK_HIDDEN void hak__observer_end(void);
 HAK_HIDDEN void hak__profile_at_end(void);
 HAK_HIDDEN void hak__heap_map_at_end(void);
+/* The learner in fork's child and at the process's end (learn/). */
+HAK_HIDDEN void hak__learn_fork_child(void);
+HAK_HIDDEN void hak__learn_at_end(void);
 /* Stacks in fork's child, whose parent had one thread or several. Defined in observe/stacks.c. */
 HAK_HIDDEN void hak__stacks_fork_child(bool had_threads);
 

@@ -102,6 +102,15 @@
       "end the process; 0: they do not.",                                                          \
       "Set 1 for a server that has no handler for SIGTERM. The process then has handlers where "   \
       "it had none, which some programs notice.")                                                  \
+    X(PATH, learn, hak__settings.learn,                                                            \
+      "on: hakmem tries other settings while the program runs and keeps what is better; a "        \
+      "file: the same, and remembers it there; off: neither.",                                     \
+      "Name a file for a long-running program whose work is the same each time. See "              \
+      "docs/learning.md for what it can gain.")                                                    \
+    X(NUMBER, learn_memory_percent, hak__settings.learn_memory_percent,                            \
+      "How much learn values memory, in percent of how much it values processor time.",            \
+      "With 25, a tenth less memory is worth a fortieth more time. Use 0 if only time matters "    \
+      "and 100 if both matter as much.")                                                           \
     X(PATH, heap_map_file, hak__settings.heap_map_file,                                            \
       "File that the heap map is written to when the process exits; %p in it becomes the "         \
       "process id.",                                                                               \

@@ -84,7 +84,11 @@ static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAUL
                                                         {"debug", KNOBS_DEBUG}};
 
 struct knobs hak__knobs = KNOBS_DEFAULT;
-struct settings hak__settings = {.profile = "default", .sample_bytes = UINT64_MAX};
+/* A tenth less memory then weighs as much as a fortieth less time. */
+#define LEARN_MEMORY_PERCENT 25u
+
+struct settings hak__settings = {
+    .profile = "default", .sample_bytes = UINT64_MAX, .learn_memory_percent = LEARN_MEMORY_PERCENT};
 
 #define X(kind, name, place, help, advice) {#name, help, &(place), KIND_##kind},
 const struct option hak__option_table[] = {OPTIONS(X)};
@@ -97,7 +101,7 @@ const char *const hak__option_stats_names[] = {"none", "summary", "full", "json"
 /* Copies, because programs that rename themselves (setproctitle) write over the environment. */
 #define OPTION_PATH_SIZE 1024 /* option_allowed says so, too */
 /* One for each path option: see option_set_path. */
-static char option_paths[3][OPTION_PATH_SIZE];
+static char option_paths[4][OPTION_PATH_SIZE];
 
 #define OPTION_PREFIX "HAKMEM_"
 #define OPTION_TEST_PREFIX "HAKMEM_TEST_"
@@ -218,7 +222,7 @@ static bool option_set_stats(const char *value)
 static bool option_set_path(const char **place, const char *value)
 {
     const char **const places[] = {&hak__settings.stats_file, &hak__settings.profile_file,
-                                   &hak__settings.heap_map_file};
+                                   &hak__settings.heap_map_file, &hak__settings.learn};
     char *copy = option_paths[0];
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         copy = places[i] == place ? option_paths[i] : copy;

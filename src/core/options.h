@@ -19,14 +19,16 @@ struct settings {
     const char *profile_file;  /* NULL: no profile at exit. A copy of the variable's value */
     uint32_t profile_signal;   /* lets the process append a profile; 0: none */
     uint64_t sample_bytes;     /* bytes from one sample to the next on average; UINT64_MAX: none */
+    const char *learn;         /* NULL or "off", "on", or the name of a state file; a copy */
     const char *heap_map_file; /* NULL: none. A copy, too; "%p" stands for the process id */
     uint64_t stats_process;    /* id of the only process that reports; 0: every process */
     uint64_t announce_process; /* id of the process that announces hakmem at start; 0: none */
     uint32_t stats;            /* enum stats_format */
-    bool keep_deepbind;        /* dlopen keeps RTLD_DEEPBIND */
-    bool stats_signal;         /* a signal that ends the process lets it report first */
-    bool scavenger;            /* a background thread returns free memory while the program idles */
-    bool observe;              /* a background thread answers tools that look at the process */
+    uint32_t learn_memory_percent; /* weight of memory, beside 100 for time */
+    bool keep_deepbind;            /* dlopen keeps RTLD_DEEPBIND */
+    bool stats_signal;             /* a signal that ends the process lets it report first */
+    bool scavenger; /* a background thread returns free memory while the program idles */
+    bool observe;   /* a background thread answers tools that look at the process */
 };
 HAK_HIDDEN extern struct settings hak__settings;
 

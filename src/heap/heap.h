@@ -38,9 +38,13 @@ struct heap {
     struct heap *next;      /* in the list of all heaps; constant once listed */
 };
 
+/* The largest average distance of samples, in bytes: beyond it all is rare. */
+#define SAMPLE_PERIOD_MAX (UINT64_C(1) << 40)
+
 /* When a thread samples an allocation (heap/sampling.c). Written by the thread alone. */
 struct sampler {
     int64_t bytes_left;     /* bytes it allocates before the next sample */
+    int64_t bytes_from;     /* what bytes_left would be if nothing had been taken: see below */
     uint64_t period;        /* bytes from one sample to the next on average, now */
     uint64_t random;        /* state of its generator; 0: not seeded */
     int32_t countdown_from; /* value of the countdown when bytes_left was last updated */
@@ -206,10 +210,18 @@ HAK_INLINE bool sampling_is_on(void)
 /* Both are for this thread's struct. Starts a countdown of `interval` bytes, or of fewer if the
  * next sample is nearer. */
 HAK_HIDDEN void hak__sampling_set_countdown(struct thread *thread, uint32_t interval);
+/* Returns the bytes that the thread has allocated since the last call, roughly: those of large
+ * requests count only while sampling is on. */
+HAK_HIDDEN uint64_t hak__sampling_take_bytes(struct thread *thread);
 /* Counts the bytes of the countdown so far, and the `size` bytes of a request that the fast path
  * did not count. Returns the period of the sample, in bytes, if the bytes to the next sample have
  * run out; else 0. */
 HAK_HIDDEN uint64_t hak__sampling_count(struct thread *thread, size_t size);
+
+/* Called at each tick of a thread, inside the gate and without a lock; NULL: nobody listens. Set
+ * once. */
+typedef void tick_listener(struct thread *thread);
+HAK_HIDDEN extern tick_listener *hak__tick_listener;
 
 /* collect.c. Takes the notifications of any heap and gives back its kept spans: those not used
  * since the last time, or all if `everything`. Inside the gate, no lock held. */

@@ -23,6 +23,8 @@
 #include "region/huge.h"
 #include "region/superslab.h"
 
+tick_listener *hak__tick_listener;
+
 /* Moves a thread to another heap if it often finds its heap's lock taken and there is a heap to
  * spare. Objects in use stay where they are. */
 static void thread_move_if_crowded(struct thread *thread)
@@ -47,6 +49,10 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
     }
     if (tick) {
         hak__heap_tick(thread);
+        tick_listener *listener = atomic_load_acquire(&hak__tick_listener);
+        if (HAK_UNLIKELY(listener != NULL)) {
+            listener(thread);
+        }
         if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
             thread_move_if_crowded(thread);
         }

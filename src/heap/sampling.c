@@ -20,9 +20,6 @@
 #define SAMPLES_FAST 32u
 #define SAMPLES_FAST_MS 8u
 
-/* The largest average distance, in bytes: beyond it all is rare. */
-#define SAMPLE_PERIOD_MAX (UINT64_C(1) << 40)
-
 struct sampling hak__sampling;
 
 void hak__sampling_set(uint64_t period, bool adapts)
@@ -50,10 +47,19 @@ static uint64_t sampler_random(struct thread *thread)
     return state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
+/* Changes the distance to the next sample. The difference to bytes_from, the bytes allocated since
+ * hak__sampling_take_bytes, stays. */
+static void sampler_set_left(struct sampler *sampler, int64_t bytes)
+{
+    uint64_t taken = (uint64_t)sampler->bytes_from - (uint64_t)sampler->bytes_left;
+    sampler->bytes_left = bytes;
+    sampler->bytes_from = (int64_t)((uint64_t)bytes + taken);
+}
+
 static void sampler_draw(struct thread *thread)
 {
-    thread->sampler.bytes_left =
-        hak__exponential_draw(sampler_random(thread), thread->sampler.period);
+    struct sampler *sampler = &thread->sampler;
+    sampler_set_left(sampler, hak__exponential_draw(sampler_random(thread), sampler->period));
 }
 
 /* Sampling was switched on or off, or this is the thread's first look. */
@@ -65,7 +71,7 @@ static HAK_COLD void sampler_begin(struct thread *thread)
     sampler->count = 0;
     sampler->started_ms = hak__os_clock_ms();
     if (sampler->period == 0) {
-        sampler->bytes_left = INT64_MAX;
+        sampler_set_left(sampler, INT64_MAX);
     } else {
         sampler_draw(thread);
     }
@@ -94,7 +100,7 @@ static HAK_COLD uint64_t sampler_end(struct thread *thread)
 {
     struct sampler *sampler = &thread->sampler;
     if (sampler->period == 0) {
-        sampler->bytes_left = INT64_MAX;
+        sampler_set_left(sampler, INT64_MAX);
         return 0;
     }
     uint64_t period = sampler->period;
@@ -129,4 +135,12 @@ void hak__sampling_set_countdown(struct thread *thread, uint32_t interval)
     int64_t most = sampler->bytes_left > 0 ? sampler->bytes_left : 0;
     sampler->countdown_from = (int32_t)(interval < most ? interval : most);
     thread->cache.countdown = sampler->countdown_from;
+}
+
+uint64_t hak__sampling_take_bytes(struct thread *thread)
+{
+    struct sampler *sampler = &thread->sampler;
+    uint64_t taken = (uint64_t)sampler->bytes_from - (uint64_t)sampler->bytes_left;
+    sampler->bytes_from = sampler->bytes_left;
+    return taken;
 }

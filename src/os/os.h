@@ -158,6 +158,8 @@ HAK_HIDDEN uint32_t hak__os_clock_ms(void);
 /* Microseconds of a monotonic clock with a resolution of a microsecond; 0 if the kernel does not
  * say. */
 HAK_HIDDEN uint64_t hak__os_clock_us(void);
+/* Processor time of the process, user and system, in ns. A system call. */
+HAK_HIDDEN uint64_t hak__os_cpu_ns(void);
 
 /* Seconds since 1970, by the machine's clock; 0 if the kernel does not say. */
 HAK_HIDDEN uint64_t hak__os_wall_clock_s(void);

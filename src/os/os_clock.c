@@ -56,3 +56,9 @@ uint64_t hak__os_clock_us(void)
     struct timespec now = os_clock_read(CLOCK_MONOTONIC);
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
+
+uint64_t hak__os_cpu_ns(void)
+{
+    struct timespec now = os_clock_read(CLOCK_PROCESS_CPUTIME_ID);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}

@@ -1,0 +1,211 @@
+/* learner.c: see learner.h.
+ *
+ * State: `*learner` belongs to the thread that has set shared_busy; only the sum of the bytes is
+ * everybody's. A process that does not learn has no memory for it. */
+#include "learn/learner.h"
+
+#include "base/atomics.h"
+#include "control/life.h"
+#include "core/options.h"
+#include "heap/heap.h"
+#include "large/whale.h"
+#include "os/os.h"
+#include "region/superslab.h"
+
+/* Length of a stretch, ms, for knobs that act at once. Twice: decisions take twice the time. Half:
+ * fewer allocations in each, and more noise. */
+#define LEARN_STRETCH_MS 400u
+/* A setting with a delay needs stretches of twice the delay, but at most this. Twice: tests of long
+ * delays take minutes. */
+#define LEARN_STRETCH_MOST_MS 4000u
+/* The first part of each stretch does not count: the memory is still that of the setting before. */
+#define LEARN_SETTLE_DIVISOR 4u
+/* How long the process's end waits for a tick that is under way. Twice: a signal handler that ends
+ * the process out of such a tick takes that much longer. Half: on a busy machine the last run's
+ * decisions may be lost. */
+#define LEARN_STOP_MS 200u
+/* A stretch in which the program allocates less says nothing about the allocator. Twice: programs
+ * that allocate little learn more slowly. */
+#define LEARN_BYTES_LEAST ((uint64_t)1 << 20)
+
+struct learner {
+    uint32_t shared_busy;  /* 1: a thread is at work here */
+    uint64_t shared_bytes; /* allocated, as told at ticks; relaxed: a sum */
+    struct tournament tournament;
+    struct learn_state state;
+    struct learn_point point; /* that the knobs stand at */
+    uint32_t started_ms;
+    uint32_t began_ms; /* the present stretch */
+    uint32_t length_ms;
+    uint32_t looked_ms;
+    bool settled;
+    uint64_t cpu_ns; /* these four: since the stretch has settled, or at that moment */
+    uint64_t bytes;
+    double memory_sum; /* bytes times ms */
+    uint32_t memory_ms;
+};
+
+static struct learner *learner; /* NULL: this process does not learn; constant once it listens */
+
+static bool learner_enter(void)
+{
+    uint32_t idle = 0;
+    /* acquire: pairs with the release in learner_leave */
+    return atomic_cas_acquire(&learner->shared_busy, &idle, 1u);
+}
+
+static void learner_leave(void)
+{
+    atomic_store_release(&learner->shared_busy, 0u); /* pairs with the acquire in learner_enter */
+}
+
+/* Bytes of memory that hakmem holds: all but clean free slices. Reserved pages that the program has
+ * not touched count, too. */
+static double learner_memory(void)
+{
+    struct whale_totals whales = hak__whale_totals();
+    size_t clean = hak__superslab_bytes_free() - hak__superslab_bytes_dirty();
+    return (double)(hak__superslab_bytes_claimed() - clean + whales.live_bytes +
+                    whales.cached_bytes);
+}
+
+static uint32_t learner_length_ms(const struct learn_point *a, const struct learn_point *b)
+{
+    uint32_t delay_ms =
+        a->purge_delay_ms > b->purge_delay_ms ? a->purge_delay_ms : b->purge_delay_ms;
+    bool delays =
+        a->purge_delay_ms != b->purge_delay_ms || a->whale_cache_bytes != b->whale_cache_bytes;
+    if (!delays || delay_ms <= LEARN_STRETCH_MS / 2) {
+        return LEARN_STRETCH_MS;
+    }
+    return delay_ms < LEARN_STRETCH_MOST_MS / 2 ? 2 * delay_ms : LEARN_STRETCH_MOST_MS;
+}
+
+static void learner_begin_stretch(uint32_t now_ms)
+{
+    learner->began_ms = now_ms;
+    learner->settled = false;
+}
+
+static void learner_next(uint32_t now_ms)
+{
+    const struct tournament *tournament = &learner->tournament;
+    learner->point = *hak__tournament_next(&learner->tournament);
+    learner->length_ms = learner_length_ms(&tournament->champion, &tournament->test.point);
+    hak__learn_point_set(&learner->point);
+    learner_begin_stretch(now_ms);
+}
+
+static void learner_settle(uint32_t now_ms)
+{
+    learner->settled = true;
+    learner->cpu_ns = hak__os_cpu_ns();
+    learner->bytes = atomic_load_relaxed(&learner->shared_bytes);
+    learner->memory_sum = 0;
+    learner->memory_ms = 0;
+    learner->looked_ms = now_ms;
+}
+
+static void learner_note(enum learn_verdict verdict, const struct learn_test *test, uint32_t now_ms)
+{
+    struct learn_state *state = &learner->state;
+    state->champion = learner->tournament.champion;
+    state->decisions[state->decisions_count++ % LEARN_DECISIONS_MAX] =
+        (struct learn_decision){.run = state->runs,
+                                .s = (now_ms - learner->started_ms) / 1000,
+                                .verdict = verdict,
+                                .test = *test};
+}
+
+static void learner_finish(uint32_t now_ms)
+{
+    uint64_t cpu_ns = hak__os_cpu_ns() - learner->cpu_ns;
+    uint64_t bytes = atomic_load_relaxed(&learner->shared_bytes) - learner->bytes;
+    if (bytes < LEARN_BYTES_LEAST || learner->memory_ms == 0) {
+        learner_begin_stretch(now_ms); /* the same setting once more */
+        return;
+    }
+    struct learn_cost cost = {.time = (double)cpu_ns / (double)bytes,
+                              .memory = learner->memory_sum / learner->memory_ms};
+    struct learn_test test;
+    enum learn_verdict verdict =
+        hak__tournament_result(&learner->tournament, &cost, (double)cpu_ns, &test);
+    if (verdict != LEARN_GOES_ON) {
+        learner_note(verdict, &test, now_ms);
+    }
+    learner_next(now_ms);
+}
+
+static void learner_look(void)
+{
+    uint32_t now_ms = hak__os_clock_ms(), elapsed_ms = now_ms - learner->began_ms;
+    if (!learner->settled) {
+        if (elapsed_ms >= learner->length_ms / LEARN_SETTLE_DIVISOR) {
+            learner_settle(now_ms);
+        }
+        return;
+    }
+    uint32_t part_ms = now_ms - learner->looked_ms;
+    learner->memory_sum += learner_memory() * part_ms;
+    learner->memory_ms += part_ms;
+    learner->looked_ms = now_ms;
+    if (elapsed_ms >= learner->length_ms) {
+        learner_finish(now_ms);
+    }
+}
+
+/* Called at each tick of a thread, inside the gate and without a lock. */
+static void learner_tick(struct thread *thread)
+{
+    atomic_add_relaxed(&learner->shared_bytes, hak__sampling_take_bytes(thread));
+    if (learner_enter()) {
+        learner_look();
+        learner_leave();
+    }
+}
+
+bool hak__learner_start(const struct learn_state *state)
+{
+    struct learn_point now = hak__learn_point_now();
+    learner = hak__metadata_allocate(sizeof *learner); /* zeroed */
+    if (learner == NULL) {
+        return false;
+    }
+    if (state != NULL) {
+        learner->state = *state;
+    }
+    learner->state.options = now;
+    learner->state.runs++;
+    learner->state.champion = state != NULL ? state->champion : now;
+    learner->state.seed = hak__os_random_seed();
+    bool learned = !hak__learn_point_equal(&learner->state.champion, &now);
+    hak__tournament_begin(&learner->tournament, &learner->state.champion, learned ? &now : NULL,
+                          learner->state.seed, (double)hak__settings.learn_memory_percent / 100);
+    learner->started_ms = hak__os_clock_ms();
+    learner_next(learner->started_ms);
+    if (atomic_load_relaxed(&hak__sampling.period) == 0) {
+        hak__sampling_set(SAMPLE_PERIOD_MAX, false); /* so that large requests count their bytes */
+    }
+    /* release: pairs with the acquire in thread_attend (heap/heartbeat.c) */
+    atomic_store_release(&hak__tick_listener, learner_tick);
+    return true;
+}
+
+const struct learn_state *hak__learner_stop(void)
+{
+    for (uint32_t i = 0; learner != NULL && i < LEARN_STOP_MS; i++) {
+        if (learner_enter()) {
+            return &learner->state;
+        }
+        hak__os_sleep_ms(1);
+    }
+    return NULL;
+}
+
+void hak__learn_fork_child(void)
+{
+    if (learner != NULL) {
+        atomic_store_relaxed(&learner->shared_busy, 0u);
+        learner_begin_stretch(hak__os_clock_ms());
+    }
+}

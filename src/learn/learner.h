@@ -1,0 +1,43 @@
+/* learner.h: lets a running program find the setting of the knobs that serves it best
+ * (HAKMEM_LEARN, docs/learning.md).
+ *
+ * The learner runs at the ticks of the program's threads (heap/heartbeat.c): it has no thread of
+ * its own, and the fast paths do not know it. It measures one stretch of time after the other
+ * (learn/tournament.h) and turns the knobs between them. What a stretch costs is the processor time
+ * of the process for each byte that it allocates, and the mean of hakmem's resident memory.
+ *
+ * A tick that finds the learner busy in another thread only adds its bytes. */
+#ifndef HAK_LEARN_LEARNER_H
+#define HAK_LEARN_LEARNER_H
+
+#include "learn/tournament.h"
+
+/* The latest decisions that are kept. Twice: a state file of twice the size. Half: a run of an hour
+ * may have forgotten its first ones. */
+#define LEARN_DECISIONS_MAX 64u
+
+struct learn_decision {
+    uint32_t run; /* that the decision was made in, from 1 */
+    uint32_t s;   /* seconds since that run's start */
+    enum learn_verdict verdict;
+    struct learn_test test;
+};
+
+/* What is kept from run to run. */
+struct learn_state {
+    struct learn_point options; /* the setting that the options ask for */
+    struct learn_point champion;
+    uint64_t seed;
+    uint32_t runs;
+    uint32_t decisions_count; /* of all runs; the last LEARN_DECISIONS_MAX are kept */
+    struct learn_decision decisions[LEARN_DECISIONS_MAX];
+};
+
+/* Starts to learn, with what an earlier run learned if `state` is not NULL. Before there are other
+ * threads. False: there is no memory for it. */
+HAK_HIDDEN bool hak__learner_start(const struct learn_state *state);
+/* Ends learning and returns what is known. NULL: this process does not learn, or its end has
+ * interrupted a tick that never finishes. */
+HAK_HIDDEN const struct learn_state *hak__learner_stop(void);
+
+#endif

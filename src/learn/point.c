@@ -1,0 +1,117 @@
+/* point.c: see point.h. */
+#include "learn/point.h"
+
+#include "base/atomics.h"
+#include "core/limits.h"
+
+/* The ends of each knob. Below BINS_LEAST a refill brings one object of many classes, and each
+ * malloc of them is slow. Above BINS_MOST a bin holds more than a superslab takes. */
+#define LEARN_BINS_LEAST 16384u
+#define LEARN_BINS_MOST 2097152u
+/* A purge delay below 16 ms purges between two steps of most programs. One of 64 s keeps more than
+ * a server's minute-by-minute burst needs. */
+#define LEARN_DELAY_LEAST_MS 16u
+#define LEARN_DELAY_MOST_MS 64000u
+/* Each move of bins and delays multiplies or divides by this. Twice: fewer steps to the ends, and
+ * each one more likely to be too far. Half: steps whose effect is within the noise. */
+#define LEARN_STEP 4u
+/* As the default profile has it (core/options.c). */
+#define LEARN_HUGE_THRESHOLD (UINT64_C(8) << 20)
+
+static const char *const learn_move_names[LEARN_MOVES_ALL] = {
+    [LEARN_SMALLER_BINS] = "smaller_bins",
+    [LEARN_NO_HUGE] = "no_huge_pages",
+    [LEARN_PURGE_SOONER] = "purge_sooner",
+    [LEARN_NO_WHALES] = "keep_no_whales",
+    [LEARN_LARGER_BINS] = "larger_bins",
+    [LEARN_HUGE] = "huge_pages",
+    [LEARN_PURGE_LATER] = "purge_later",
+    [LEARN_WHALES] = "keep_whales",
+    [LEARN_BACK] = "back",
+};
+
+struct learn_point hak__learn_point_now(void)
+{
+    return (struct learn_point){
+        .purge_delay_ms = atomic_load_relaxed(&hak__knobs.purge_delay_ms),
+        .bin_bytes_max = atomic_load_relaxed(&hak__knobs.bin_bytes_max),
+        .cache_bytes = atomic_load_relaxed(&hak__knobs.cache_bytes),
+        .whale_cache_bytes = atomic_load_relaxed(&hak__knobs.whale_cache_bytes),
+        .huge_threshold = atomic_load_relaxed(&hak__knobs.huge_threshold),
+    };
+}
+
+void hak__learn_point_set(const struct learn_point *point)
+{
+    atomic_store_relaxed(&hak__knobs.purge_delay_ms, point->purge_delay_ms);
+    atomic_store_relaxed(&hak__knobs.bin_bytes_max, point->bin_bytes_max);
+    atomic_store_relaxed(&hak__knobs.cache_bytes, point->cache_bytes);
+    atomic_store_relaxed(&hak__knobs.whale_cache_bytes, point->whale_cache_bytes);
+    atomic_store_relaxed(&hak__knobs.huge_threshold, point->huge_threshold);
+}
+
+bool hak__learn_point_equal(const struct learn_point *a, const struct learn_point *b)
+{
+    return a->purge_delay_ms == b->purge_delay_ms && a->bin_bytes_max == b->bin_bytes_max &&
+           a->cache_bytes == b->cache_bytes && a->whale_cache_bytes == b->whale_cache_bytes &&
+           a->huge_threshold == b->huge_threshold;
+}
+
+static void point_scale_bins(struct learn_point *point, bool larger)
+{
+    uint32_t bytes = point->bin_bytes_max;
+    if (larger && bytes <= LEARN_BINS_MOST / LEARN_STEP) {
+        point->bin_bytes_max = bytes * LEARN_STEP;
+        point->cache_bytes *= LEARN_STEP;
+    } else if (!larger && bytes >= LEARN_BINS_LEAST * LEARN_STEP) {
+        point->bin_bytes_max = bytes / LEARN_STEP;
+        point->cache_bytes /= LEARN_STEP;
+    }
+}
+
+static void point_scale_delay(struct learn_point *point, bool later)
+{
+    uint32_t delay_ms = point->purge_delay_ms;
+    if (later && delay_ms < LEARN_DELAY_MOST_MS) {
+        point->purge_delay_ms = delay_ms == 0 ? LEARN_DELAY_LEAST_MS : delay_ms * LEARN_STEP;
+    } else if (!later && delay_ms > LEARN_DELAY_LEAST_MS) {
+        point->purge_delay_ms =
+            delay_ms < LEARN_DELAY_MOST_MS ? delay_ms / LEARN_STEP : LEARN_DELAY_MOST_MS;
+    }
+}
+
+bool hak__learn_point_move(enum learn_move move, const struct learn_point *from,
+                           struct learn_point *to)
+{
+    *to = *from;
+    switch (move) {
+    case LEARN_SMALLER_BINS:
+    case LEARN_LARGER_BINS:
+        point_scale_bins(to, move == LEARN_LARGER_BINS);
+        break;
+    case LEARN_PURGE_SOONER:
+    case LEARN_PURGE_LATER:
+        point_scale_delay(to, move == LEARN_PURGE_LATER);
+        break;
+    case LEARN_NO_HUGE:
+        to->huge_threshold = UINT64_MAX;
+        break;
+    case LEARN_HUGE:
+        to->huge_threshold = LEARN_HUGE_THRESHOLD;
+        break;
+    case LEARN_NO_WHALES:
+        to->whale_cache_bytes = 0;
+        break;
+    case LEARN_WHALES:
+        to->whale_cache_bytes = UINT64_MAX;
+        break;
+    default:
+        break;
+    }
+    return !hak__learn_point_equal(from, to);
+}
+
+const char *hak__learn_move_name(enum learn_move move)
+{
+    return learn_move_names[move];
+}

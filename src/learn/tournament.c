@@ -1,0 +1,257 @@
+/* tournament.c: see tournament.h. */
+#include "learn/tournament.h"
+
+/* Smallest relative gain that is worth a change. Twice: gains of 1 to 2 % are left. Half: changes
+ * that nobody notices are adopted. */
+#define LEARN_GAIN_MIN 0.01
+/* Odds against chance. Twice: one or two pairs more for each decision. Half: twice as many wrong
+ * decisions of that kind, at most 1 in 500 challengers for the first. */
+#define LEARN_EVIDENCE_ADOPT 1000.0
+#define LEARN_EVIDENCE_BACK 20.0
+#define LEARN_EVIDENCE_DROP 20.0
+/* The part of the capital that is bet on each pair. Best for settings that win 3 of 4 pairs (J. L.
+ * Kelly, 1956). */
+#define LEARN_BET 0.5
+/* Part of the time that challengers may cost together, and what they may cost at the start, in ns.
+ * Twice: a quicker tournament, and a program that is slower by so much meanwhile. */
+#define LEARN_REGRET_PERMILLE 5.0
+#define LEARN_REGRET_START_NS 250e6
+/* Relative change of a cost that counts as another workload. Twice: some changes go unnoticed.
+ * Half: noisy programs are tested again and again. */
+#define LEARN_SHIFT 0.2
+/* Odds against chance that the cost has changed, counted from the luckiest moment on. Twice:
+ * noticed two stretches later. */
+#define LEARN_EVIDENCE_SHIFT 1000.0
+
+static double relative(double a, double b)
+{
+    double sum = a + b;
+    return sum > 0 ? 2 * (a - b) / sum : 0;
+}
+
+/* xorshift64*, as heap/sampling.c. */
+static bool tournament_flip(struct tournament *tournament)
+{
+    uint64_t state = tournament->random;
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    tournament->random = state;
+    return (state * UINT64_C(0x2545f4914f6cdd1d)) >> 63 != 0;
+}
+
+static void tournament_begin_test(struct tournament *tournament, enum learn_move move,
+                                  const struct learn_point *point)
+{
+    tournament->test = (struct learn_test){
+        .move = move, .point = *point, .evidence_for = 1, .evidence_against = 1};
+    tournament->second = false;
+}
+
+static void tournament_freeze(struct tournament *tournament)
+{
+    tournament->frozen = true;
+    tournament->usual_count = 0;
+    for (uint32_t i = 0; i < LEARN_SHIFTS; i++) {
+        tournament->evidence_shift[i] = 1;
+    }
+}
+
+/* The next challenger: the old setting after an adoption, else the next move that changes
+ * something. False: none is left. */
+static bool tournament_choose(struct tournament *tournament)
+{
+    if (tournament->has_before && (tournament->tried & (1u << LEARN_BACK)) == 0) {
+        tournament->tried |= 1u << LEARN_BACK;
+        tournament_begin_test(tournament, LEARN_BACK, &tournament->before);
+        return true;
+    }
+    for (uint32_t move = 0; move < LEARN_MOVES; move++) {
+        struct learn_point point;
+        bool tried = (tournament->tried & (1u << move)) != 0;
+        tournament->tried |= 1u << move;
+        if (!tried && hak__learn_point_move(move, &tournament->champion, &point) &&
+            !(tournament->has_before && hak__learn_point_equal(&point, &tournament->before))) {
+            tournament_begin_test(tournament, move, &point);
+            return true;
+        }
+    }
+    return false;
+}
+
+void hak__tournament_begin(struct tournament *tournament, const struct learn_point *champion,
+                           const struct learn_point *before, uint64_t seed, double memory_weight)
+{
+    *tournament = (struct tournament){.champion = *champion,
+                                      .has_before = before != NULL,
+                                      .random = seed == 0 ? 1 : seed,
+                                      .memory_weight = memory_weight};
+    if (before != NULL) {
+        tournament->before = *before;
+    }
+    if (!tournament_choose(tournament)) {
+        tournament_freeze(tournament);
+    }
+}
+
+const struct learn_point *hak__tournament_next(struct tournament *tournament)
+{
+    double allowed = LEARN_REGRET_START_NS + tournament->time * (LEARN_REGRET_PERMILLE / 1000);
+    tournament->alone = tournament->frozen || (!tournament->second && tournament->regret > allowed);
+    if (tournament->alone) {
+        tournament->challenger_runs = false;
+    } else if (tournament->second) {
+        tournament->challenger_runs = !tournament->challenger_runs;
+    } else {
+        tournament->challenger_runs = tournament_flip(tournament);
+    }
+    return tournament->challenger_runs ? &tournament->test.point : &tournament->champion;
+}
+
+/* The bet on one pair, half of the capital at even odds. */
+static void evidence_add(double *odds, bool won)
+{
+    *odds *= won ? 1 + LEARN_BET : 1 - LEARN_BET;
+}
+
+static void test_add(struct learn_test *test, double difference)
+{
+    bool won = difference < -LEARN_GAIN_MIN;
+    double gain = difference * 1000;
+    gain = gain > LEARN_GAIN_MOST    ? LEARN_GAIN_MOST
+           : gain < -LEARN_GAIN_MOST ? -LEARN_GAIN_MOST
+                                     : gain;
+    test->gains[test->pairs++] = (int16_t)gain;
+    test->wins += won;
+    evidence_add(&test->evidence_for, won);
+    evidence_add(&test->evidence_against, !won);
+}
+
+static enum learn_verdict tournament_after_drop(struct tournament *tournament)
+{
+    if (tournament_choose(tournament)) {
+        return LEARN_DROPPED;
+    }
+    tournament_freeze(tournament);
+    return LEARN_FROZE;
+}
+
+static enum learn_verdict tournament_adopt(struct tournament *tournament)
+{
+    bool back = tournament->test.move == LEARN_BACK;
+    tournament->before = tournament->champion;
+    tournament->champion = tournament->test.point;
+    tournament->has_before = true;
+    /* The setting that has just lost is no challenger again, and neither is the move to it. */
+    tournament->tried = back ? tournament->tried : 0;
+    if (!tournament_choose(tournament)) {
+        tournament_freeze(tournament);
+    }
+    return back ? LEARN_WENT_BACK : LEARN_ADOPTED;
+}
+
+static enum learn_verdict tournament_judge(struct tournament *tournament)
+{
+    const struct learn_test *test = &tournament->test;
+    double enough = test->move == LEARN_BACK ? LEARN_EVIDENCE_BACK : LEARN_EVIDENCE_ADOPT;
+    if (test->evidence_for >= enough) {
+        return tournament_adopt(tournament);
+    }
+    if (test->evidence_against >= LEARN_EVIDENCE_DROP || test->pairs == LEARN_PAIRS_MAX) {
+        return tournament_after_drop(tournament);
+    }
+    return LEARN_GOES_ON;
+}
+
+/* A pair is complete. */
+static void tournament_pair(struct tournament *tournament, const struct learn_cost *cost,
+                            double time_ns)
+{
+    const struct learn_cost *challenger = tournament->challenger_runs ? cost : &tournament->first;
+    const struct learn_cost *champion = tournament->challenger_runs ? &tournament->first : cost;
+    double time = relative(challenger->time, champion->time);
+    double memory = relative(challenger->memory, champion->memory);
+    tournament->regret += time * time_ns;
+    tournament->regret = tournament->regret > 0 ? tournament->regret : 0;
+    test_add(&tournament->test, time + tournament->memory_weight * memory);
+}
+
+static double usual_median(const double values[LEARN_USUAL_COUNT])
+{
+    double sorted[LEARN_USUAL_COUNT];
+    for (uint32_t i = 0; i < LEARN_USUAL_COUNT; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > values[i]; at--) {
+            sorted[at] = sorted[at - 1];
+        }
+        sorted[at] = values[i];
+    }
+    return (sorted[LEARN_USUAL_COUNT / 2 - 1] + sorted[LEARN_USUAL_COUNT / 2]) / 2;
+}
+
+/* Adds a stretch to the evidence that a cost has changed. Below 1 it starts anew, so that it always
+ * counts from the moment that makes most of it (an e-detector: J. Shin, A. Ramdas, A. Rinaldo,
+ * 2022). */
+static bool shift_add(double *odds, bool away)
+{
+    evidence_add(odds, away);
+    *odds = *odds > 1 ? *odds : 1;
+    return *odds >= LEARN_EVIDENCE_SHIFT;
+}
+
+static bool tournament_has_shifted(struct tournament *tournament, const struct learn_cost *cost)
+{
+    double time = relative(cost->time, usual_median(tournament->usual_time));
+    double memory = relative(cost->memory, usual_median(tournament->usual_memory));
+    bool away[LEARN_SHIFTS] = {time > LEARN_SHIFT, time<-LEARN_SHIFT, memory> LEARN_SHIFT,
+                               memory < -LEARN_SHIFT};
+    bool shifted = false;
+    for (uint32_t i = 0; i < LEARN_SHIFTS; i++) {
+        shifted |= shift_add(&tournament->evidence_shift[i], away[i]);
+    }
+    return shifted;
+}
+
+/* A stretch of the frozen champion. */
+static enum learn_verdict tournament_watch(struct tournament *tournament,
+                                           const struct learn_cost *cost)
+{
+    if (tournament->usual_count < LEARN_USUAL_COUNT) {
+        tournament->usual_time[tournament->usual_count] = cost->time;
+        tournament->usual_memory[tournament->usual_count++] = cost->memory;
+        return LEARN_GOES_ON;
+    }
+    if (!tournament_has_shifted(tournament, cost)) {
+        return LEARN_GOES_ON;
+    }
+    tournament->frozen = false;
+    tournament->tried = 0;
+    if (!tournament_choose(tournament)) {
+        tournament_freeze(tournament);
+        return LEARN_GOES_ON;
+    }
+    return LEARN_OPENED;
+}
+
+enum learn_verdict hak__tournament_result(struct tournament *tournament,
+                                          const struct learn_cost *cost, double time_ns,
+                                          struct learn_test *decided)
+{
+    tournament->time += time_ns;
+    *decided = tournament->test;
+    if (tournament->frozen) {
+        return tournament_watch(tournament, cost);
+    }
+    if (tournament->alone) {
+        return LEARN_GOES_ON;
+    }
+    if (!tournament->second) {
+        tournament->first = *cost;
+        tournament->second = true;
+        return LEARN_GOES_ON;
+    }
+    tournament->second = false;
+    tournament_pair(tournament, cost, time_ns);
+    *decided = tournament->test;
+    return tournament_judge(tournament);
+}

@@ -1,0 +1,98 @@
+/* tournament.h: decides by evidence which setting of the knobs serves the program best.
+ *
+ * The program runs for short stretches with the champion's setting or with a challenger's, which
+ * differs in one knob. Two such stretches, in random order, are a pair: the challenger wins it if
+ * its cost is at least LEARN_GAIN_MIN lower. A challenger is adopted when its wins would be a
+ * chance of 1 in LEARN_EVIDENCE_ADOPT for a setting without that gain, and dropped when its other
+ * pairs would be a chance of 1 in LEARN_EVIDENCE_DROP for one with it.
+ *
+ * Evidence is the capital of a gambler who bets half of it on each pair (V. Ville, 1939; G. Shafer,
+ * "Testing by betting", 2021). He cannot expect to gain if the pairs are even, whenever he stops.
+ * So a test may be looked at after each pair, which a test of a fixed size may not.
+ *
+ * After an adoption the old setting is the first challenger, and LEARN_EVIDENCE_BACK is enough for
+ * it (the canary). When all moves have been tried in vain the setting is frozen, until the cost
+ * moves away from what it was. Challengers together may cost LEARN_REGRET_PERMILLE of
+ * the time; if they have cost more, the champion runs alone for a while.
+ *
+ * The decisions depend on the results and the seed only. No clock, no lock: one thread at a time.
+ */
+#ifndef HAK_LEARN_TOURNAMENT_H
+#define HAK_LEARN_TOURNAMENT_H
+
+#include "learn/point.h"
+
+/* Log of the pairs of one challenger: bounds its test, too. Twice: tests of useless moves take
+ * twice the time. Half: gains of little more than LEARN_GAIN_MIN are not found. */
+#define LEARN_PAIRS_MAX 40u
+
+/* Stretches that tell what the frozen setting costs; their median is the usual cost. Half: a poor
+ * estimate. Twice: changes that come soon after are taken for the usual. */
+#define LEARN_USUAL_COUNT 16u
+#define LEARN_SHIFTS 4u
+
+/* Bound of a gain in the log, in tenths of a percent. */
+#define LEARN_GAIN_MOST 9999
+
+struct learn_cost {
+    double time;   /* processor time for each byte allocated, ns */
+    double memory; /* mean of hakmem's resident bytes */
+};
+
+enum learn_verdict {
+    LEARN_GOES_ON,
+    LEARN_ADOPTED,
+    LEARN_DROPPED,
+    LEARN_WENT_BACK, /* the canary has won */
+    LEARN_FROZE,     /* dropped, and no move is left */
+    LEARN_OPENED     /* the workload has changed */
+};
+
+/* A challenger's test. */
+struct learn_test {
+    enum learn_move move;
+    struct learn_point point;
+    uint32_t pairs;
+    uint32_t wins;
+    double evidence_for;
+    double evidence_against;
+    int16_t gains[LEARN_PAIRS_MAX]; /* tenths of a percent; below 0: the challenger costs less */
+};
+
+struct tournament {
+    struct learn_point champion;
+    struct learn_point before; /* the champion before the last adoption */
+    struct learn_test test;
+    uint64_t random;
+    double memory_weight; /* of a relative difference of memory, beside 1 for time */
+    uint32_t tried;       /* set of bits: moves tried since the last adoption */
+    bool has_before;
+    bool frozen;
+    bool challenger_runs; /* in the present stretch */
+    bool second;          /* the present stretch is the second of its pair */
+    bool alone;           /* the present stretch is the champion's, without a pair */
+    struct learn_cost first;
+    double regret; /* ns of extra time by challengers, above 0 */
+    double time;   /* ns of all stretches */
+    /* Of the frozen setting. */
+    double usual_time[LEARN_USUAL_COUNT];
+    double usual_memory[LEARN_USUAL_COUNT];
+    double evidence_shift[LEARN_SHIFTS]; /* time up, time down, memory up, memory down */
+    uint32_t usual_count;
+};
+
+/* Starts at the present setting `champion`. If `before` is not NULL, the champion was learned in an
+ * earlier run, and `before` is the setting that it has to stand against first. */
+HAK_HIDDEN void hak__tournament_begin(struct tournament *tournament,
+                                      const struct learn_point *champion,
+                                      const struct learn_point *before, uint64_t seed,
+                                      double memory_weight);
+/* The setting for the next stretch. */
+HAK_HIDDEN const struct learn_point *hak__tournament_next(struct tournament *tournament);
+/* The result of that stretch, which took `time_ns` of processor time. After LEARN_ADOPTED and later
+ * ones, `*decided` is the test that led there. */
+HAK_HIDDEN enum learn_verdict hak__tournament_result(struct tournament *tournament,
+                                                     const struct learn_cost *cost, double time_ns,
+                                                     struct learn_test *decided);
+
+#endif

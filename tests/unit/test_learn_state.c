@@ -1,0 +1,142 @@
+/* test_learn_state.c: learn/state_file: what is written is read again, and no other text is. */
+#include "unit.h"
+
+#include "learn/state_file.h"
+
+enum { MUTATIONS = SUPPORT_SLOW ? 2000 : 20000 };
+
+struct sheet {
+    char text[LEARN_FILE_MAX];
+    size_t size;
+};
+
+static void put(void *argument, const char *text, size_t size)
+{
+    struct sheet *sheet = argument;
+    REQUIRE(sheet->size + size <= sizeof sheet->text);
+    memcpy(sheet->text + sheet->size, text, size);
+    sheet->size += size;
+}
+
+static const struct learn_point usual = {.purge_delay_ms = 1000,
+                                         .bin_bytes_max = 524288,
+                                         .cache_bytes = 32 << 20,
+                                         .whale_cache_bytes = UINT64_MAX,
+                                         .huge_threshold = 8 << 20};
+
+/* With more decisions than are kept, each with as many pairs as there may be. */
+static void fill(struct learn_state *state)
+{
+    memset(state, 0, sizeof *state);
+    state->options = state->champion = usual;
+    state->champion.purge_delay_ms = UINT32_MAX;
+    state->runs = 7;
+    state->decisions_count = LEARN_DECISIONS_MAX + 5;
+    for (uint32_t i = 0; i < LEARN_DECISIONS_MAX; i++) {
+        struct learn_decision *decision = &state->decisions[i];
+        decision->run = i;
+        decision->s = 10 * i;
+        decision->verdict = LEARN_ADOPTED + i % 5;
+        decision->test.move = i % LEARN_MOVES_ALL;
+        decision->test.point = usual;
+        decision->test.pairs = i % (LEARN_PAIRS_MAX + 1);
+        for (uint32_t pair = 0; pair < decision->test.pairs; pair++) {
+            decision->test.gains[pair] = (int16_t)((int)(pair * 613) % 19999 - LEARN_GAIN_MOST);
+        }
+    }
+}
+
+static struct sheet sheet, again;
+static struct learn_state state, parsed;
+
+static void write_state(void)
+{
+    fill(&state);
+    sheet.size = 0;
+    hak__learn_state_write(&state, "/usr/bin/program with = and \"", put, &sheet);
+}
+
+static void test_written_is_read(void **unused)
+{
+    (void)unused;
+    write_state();
+    assert_true(hak__learn_state_parse(sheet.text, sheet.size, &parsed));
+    assert_int_equal(parsed.runs, 7);
+    assert_int_equal(parsed.decisions_count, LEARN_DECISIONS_MAX);
+    assert_true(hak__learn_point_equal(&parsed.champion, &state.champion));
+    assert_int_equal(parsed.decisions[0].run, 5); /* the oldest that was kept */
+    again.size = 0;
+    hak__learn_state_write(&parsed, "/usr/bin/program with = and \"", put, &again);
+    assert_int_equal(again.size, sheet.size);
+    assert_memory_equal(again.text, sheet.text, sheet.size);
+}
+
+static void test_every_part_is_too_short(void **unused)
+{
+    (void)unused;
+    write_state();
+    for (size_t size = 0; size < sheet.size; size += SUPPORT_SLOW ? 17 : 1) {
+        assert_false(hak__learn_state_parse(sheet.text, size, &parsed));
+    }
+}
+
+static void test_every_change_is_noticed(void **unused)
+{
+    (void)unused;
+    uint64_t random = 42;
+    write_state();
+    for (uint32_t i = 0; i < MUTATIONS; i++) {
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        size_t at = (size_t)(random >> 33) % sheet.size;
+        char change = (char)(1 + (random >> 20) % 255), before = sheet.text[at];
+        sheet.text[at] = (char)(before + change);
+        assert_false(hak__learn_state_parse(sheet.text, sheet.size, &parsed));
+        sheet.text[at] = before;
+    }
+}
+
+/* A right checksum over values that the library cannot have written. */
+static void test_values_out_of_bounds(void **unused)
+{
+    (void)unused;
+    static const char *const lines[] = {
+        "decision adopted smaller_bins run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
+        "whale_cache_bytes=1 huge_threshold=1 gains=10000\n",
+        "decision adopted smaller_bins run=1 s=1 purge_delay_ms=1 bin_bytes=4294967296 "
+        "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 gains=1\n",
+        "decision adopted nothing run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
+        "whale_cache_bytes=1 huge_threshold=1 gains=1\n",
+        "decision adopted back run=18446744073709551616 s=1 purge_delay_ms=1 bin_bytes=1 "
+        "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 gains=1\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char text[1024];
+        struct sheet made = {.size = 0};
+        state = (struct learn_state){.options = usual, .champion = usual, .runs = 1};
+        hak__learn_state_write(&state, "p", put, &made);
+        size_t kept = made.size;
+        while (made.text[kept - 2] != '\n') {
+            kept--;
+        }
+        kept--;
+        int length = snprintf(text, sizeof text, "%.*s%s", (int)kept, made.text, lines[i]);
+        uint64_t hash = UINT64_C(0xcbf29ce484222325);
+        for (int at = 0; at < length; at++) {
+            hash = (hash ^ (unsigned char)text[at]) * UINT64_C(0x100000001b3);
+        }
+        length += snprintf(text + length, sizeof text - (size_t)length, "checksum %llu\n",
+                           (unsigned long long)hash);
+        assert_false(hak__learn_state_parse(text, (size_t)length, &parsed));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_written_is_read),
+        cmocka_unit_test(test_every_part_is_too_short),
+        cmocka_unit_test(test_every_change_is_noticed),
+        cmocka_unit_test(test_values_out_of_bounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
