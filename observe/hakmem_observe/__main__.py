@@ -1,4 +1,4 @@
-"""./hakmem stat, top, metrics, observe, profile, heap: python3 -m hakmem_observe COMMAND. Only standard modules until a command needs
+"""./hakmem stat, top, metrics, observe, profile, heap, learn: python3 -m hakmem_observe COMMAND. Only standard modules until a command needs
 more."""
 import argparse
 import importlib
@@ -7,7 +7,7 @@ import sys
 from .output import status_of
 from .processes import Refusal, STATUS_USAGE
 
-COMMANDS = ("stat", "top", "metrics", "observe", "profile", "heap")
+COMMANDS = ("stat", "top", "metrics", "observe", "profile", "heap", "learn")
 
 
 class Parser(argparse.ArgumentParser):

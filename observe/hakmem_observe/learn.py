@@ -1,0 +1,115 @@
+"""./hakmem learn: shows what a program has learned (HAKMEM_LEARN=FILE): what was tried, the evidence, what was adopted."""
+import html
+import math
+import statistics
+
+from . import learn_file
+from .processes import Refusal, STATUS_CANNOT
+
+BARS = "▁▂▃▄▅▆▇█"
+MOVES = {
+    "smaller_bins": "smaller thread caches", "larger_bins": "larger thread caches",
+    "no_huge_pages": "no huge pages", "huge_pages": "huge pages",
+    "purge_sooner": "free memory goes back sooner", "purge_later": "free memory goes back later",
+    "keep_no_whales": "freed huge blocks go back at once", "keep_whales": "freed huge blocks are kept",
+    "back": "the setting before the last change",
+}
+VERDICTS = {"adopted": "adopted", "dropped": "no gain", "went_back": "went back", "froze": "no gain; nothing is left to try",
+            "opened": "the program's work has changed: all is tried again"}
+
+
+def add_arguments(parser):
+    parser.add_argument("action", choices=["show"], help="show: print what the file says")
+    parser.add_argument("file", metavar="FILE", help="the file that HAKMEM_LEARN named")
+    parser.add_argument("--html", metavar="PAGE", help="also write a page with the evidence over time as a picture")
+
+
+def changes(point, base):
+    """The knobs of a setting that differ, as environment variables."""
+    return " ".join(f"HAKMEM_{name.upper()}={value}" for name, value in point.items() if value != base[name])
+
+
+def sparkline(gains):
+    """One bar for each pair: high where the challenger cost less."""
+    most = max((abs(gain) for gain in gains), default=0) or 1
+    return "".join(BARS[round((1 - gain / most) / 2 * (len(BARS) - 1))] for gain in gains)
+
+
+def line(decision):
+    time = f"{decision.seconds // 60}:{decision.seconds % 60:02}"
+    if decision.verdict == "opened":
+        return f"{decision.run:>4} {time:>7}  {VERDICTS['opened']}"
+    gain = -statistics.median(decision.gains) / 10 if decision.gains else 0
+    odds = max(decision.evidence()[-1:] + [0])
+    text = (f"{decision.run:>4} {time:>7}  {MOVES.get(decision.move, decision.move):<36} {len(decision.gains):>5} "
+            f"{decision.wins:>5} {gain:>+8.1f} {odds:>10.3g}  {VERDICTS.get(decision.verdict, decision.verdict):<9}")
+    return f"{text} {sparkline(decision.gains)}".rstrip()
+
+
+def describe(state):
+    """The whole answer, line by line."""
+    use = changes(state.champion, state.options)
+    yield f"{state.program}, {state.runs} run{'s' if state.runs != 1 else ''}"
+    yield f"Setting now: {use}" if use else "Setting now: that of the options; no change was worth it."
+    if use:
+        yield "To use it without learning: set these variables, and leave out HAKMEM_LEARN."
+    if not state.decisions:
+        yield "Nothing was decided: the program has run or allocated too little."
+        return
+    yield ""
+    yield (f"{'run':>4} {'min:s':>7}  {'tried':<36} {'pairs':>5} {'wins':>5} {'gain %':>8} {'odds':>10}  {'verdict':<9} "
+           "pair by pair, high is good")
+    yield from map(line, state.decisions)
+    yield ""
+    yield ("A pair is two stretches of time, one with the change. It wins if it cost at least 1 % less. Odds: how surprising "
+           "the wins are")
+    yield ("if the change does not help; 1,000 adopts it, and 20 goes back to the setting before.")
+
+
+def curve(decision, width, height):
+    """The evidence for a change as an SVG polyline; the top is 1,000 to 1, the middle 1 to 1."""
+    points = [(0.0, height / 2)]
+    for i, odds in enumerate(decision.evidence()):
+        level = max(-1.0, min(1.0, math.log(odds) / math.log(1000)))
+        points.append(((i + 1) / 40 * width, height / 2 * (1 - level)))
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}
+figure{display:inline-block;margin:.5em;border:1px solid #ccc;padding:.5em;width:20em;vertical-align:top}
+polyline{fill:none;stroke:#06c;stroke-width:2}.adopted polyline{stroke:#080}.went_back polyline{stroke:#c40}
+line{stroke:#999;stroke-dasharray:3}pre{overflow-x:auto}
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}figure{border-color:#444}
+polyline{stroke:#6af}.adopted polyline{stroke:#5c5}.went_back polyline{stroke:#f85}}"""
+
+
+def page(state):
+    width, height = 280, 90
+    figures = []
+    for decision in state.decisions:
+        if decision.verdict == "opened":
+            continue
+        title = html.escape(MOVES.get(decision.move, decision.move))
+        verdict = html.escape(VERDICTS.get(decision.verdict, decision.verdict))
+        figures.append(
+            f'<figure class="{html.escape(decision.verdict)}"><svg viewBox="0 0 {width} {height}" role="img" '
+            f'aria-label="{title}: {verdict}"><line x1="0" x2="{width}" y1="1" y2="1"/>'
+            f'<line x1="0" x2="{width}" y1="{height / 2}" y2="{height / 2}"/>'
+            f'<polyline points="{curve(decision, width, height)}"/></svg>'
+            f"<figcaption>run {decision.run}, {decision.seconds} s: {title}: <b>{verdict}</b></figcaption></figure>")
+    text = html.escape("\n".join(describe(state)))
+    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><title>What hakmem learned</title><style>{STYLE}</style>'
+            f"<h1>What hakmem learned</h1><pre>{text}</pre><h2>Evidence for each change, pair by pair</h2>"
+            f"<p>The upper line is 1,000 to 1: the change is adopted. The middle line is even odds.</p>{''.join(figures)}\n")
+
+
+def run(arguments):
+    state = learn_file.read(arguments.file)
+    for text in describe(state):
+        print(text)
+    if arguments.html:
+        try:
+            with open(arguments.html, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(page(state))
+        except OSError as error:
+            raise Refusal(f"cannot write '{arguments.html}': {error.strerror}", STATUS_CANNOT) from None
