@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-/* Longest name: the option's value with process ids in it. Twice: more stack. */
-#define EXIT_PATH_SIZE 1280u
 /* Bytes for a document at first; it doubles. Most reports fit. Half: long ones are copied once
  * more. */
 #define EXIT_COLLECT_SIZE ((size_t)256 << 10)
@@ -23,8 +21,7 @@ bool hak__exit_file_varies(const struct exit_file *file)
     return false;
 }
 
-/* Writes the name of this process's file to `path`. */
-static void exit_path(const struct exit_file *file, char path[EXIT_PATH_SIZE])
+void hak__exit_file_path(const struct exit_file *file, char path[EXIT_PATH_SIZE])
 {
     struct text text = {path, EXIT_PATH_SIZE - 1, 0};
     for (const char *at = *file->name; *at != '\0'; at++) {
@@ -44,7 +41,7 @@ void hak__exit_file_open(struct exit_file *file)
     if (*file->name == NULL) {
         file->kept = hak__os_keep(2);
     } else if (!file->replaces) {
-        exit_path(file, path);
+        hak__exit_file_path(file, path);
         file->kept = hak__os_keep_append(path);
     }
 }
@@ -55,13 +52,6 @@ void hak__exit_file_close(struct exit_file *file)
         hak__os_close(file->kept.descriptor);
     }
     file->kept.descriptor = -1;
-}
-
-long hak__exit_file_read(const struct exit_file *file, char *buffer, size_t size)
-{
-    char path[EXIT_PATH_SIZE];
-    exit_path(file, path);
-    return hak__os_read_file(path, buffer, size);
 }
 
 /* A document under way. */
@@ -138,7 +128,7 @@ static int exit_write_to(int descriptor, bool collects, exit_file_writer *writer
     return document.error;
 }
 
-static void exit_complain(const struct exit_file *file, const char *path, int error)
+void hak__exit_file_complain(const struct exit_file *file, const char *path, int error)
 {
     char line[EXIT_PATH_SIZE + 128]; /* a path and a sentence */
     struct text text = {line, sizeof line - 1, 0};
@@ -183,7 +173,7 @@ static void exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
         exit_write_to(kept ? file->kept.descriptor : 2, true, writer, context);
         return;
     }
-    exit_path(file, path);
+    hak__exit_file_path(file, path);
     /* A forked child that has not opened a file of its own has its parent's. */
     kept = kept && (file->process == hak__os_process_id() || !hak__exit_file_varies(file));
     int descriptor = kept             ? file->kept.descriptor
@@ -192,7 +182,7 @@ static void exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
     int error =
         descriptor < 0 ? descriptor : exit_write_to(descriptor, !file->replaces, writer, context);
     if (error != 0) {
-        exit_complain(file, path, error);
+        hak__exit_file_complain(file, path, error);
     }
     if (descriptor >= 0 && !(file->stays && kept)) {
         hak__os_close(descriptor);

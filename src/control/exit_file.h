@@ -11,6 +11,9 @@
 #include "hakmem/stats.h"
 #include "os/os.h"
 
+/* Longest path: the option's value with process ids in it. Twice: more stack. */
+#define EXIT_PATH_SIZE 1280u
+
 struct exit_file {
     const char *const *name; /* the option's value; NULL: standard error */
     const char *what;        /* "report": for messages */
@@ -29,9 +32,10 @@ HAK_HIDDEN bool hak__exit_file_varies(const struct exit_file *file);
 HAK_HIDDEN void hak__exit_file_open(struct exit_file *file);
 /* Closes it, unless the program has closed it or uses its number. */
 HAK_HIDDEN void hak__exit_file_close(struct exit_file *file);
-/* Reads what an earlier process has written, at most `size` bytes. Returns the bytes read, or
- * -errno. */
-HAK_HIDDEN long hak__exit_file_read(const struct exit_file *file, char *buffer, size_t size);
+/* Stores the path of this process's file. */
+HAK_HIDDEN void hak__exit_file_path(const struct exit_file *file, char path[EXIT_PATH_SIZE]);
+/* Says on standard error why it could not be written. `error`: -errno. */
+HAK_HIDDEN void hak__exit_file_complain(const struct exit_file *file, const char *path, int error);
 /* Lets `writer` write to the file, and closes it unless it stays. If that fails, says why on
  * standard error. */
 HAK_HIDDEN void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer,

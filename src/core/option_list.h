@@ -109,8 +109,8 @@
       "docs/learning.md for what it can gain.")                                                    \
     X(NUMBER, learn_memory_percent, hak__settings.learn_memory_percent,                            \
       "How much learn values memory, in percent of how much it values processor time.",            \
-      "With 25, a tenth less memory is worth a fortieth more time. Use 0 if only time matters "    \
-      "and 100 if both matter as much.")                                                           \
+      "With 100 neither may get worse for the other. Raise it if time may pay for memory: with "   \
+      "400, 1 % of memory may cost up to 4 % of time. Lower it if memory may pay for time.")       \
     X(PATH, heap_map_file, hak__settings.heap_map_file,                                            \
       "File that the heap map is written to when the process exits; %p in it becomes the "         \
       "process id.",                                                                               \

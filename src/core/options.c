@@ -84,8 +84,8 @@ static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAUL
                                                         {"debug", KNOBS_DEBUG}};
 
 struct knobs hak__knobs = KNOBS_DEFAULT;
-/* A tenth less memory then weighs as much as a fortieth less time. */
-#define LEARN_MEMORY_PERCENT 25u
+/* One percent of memory then weighs as much as one of time. */
+#define LEARN_MEMORY_PERCENT 100u
 
 struct settings hak__settings = {
     .profile = "default", .sample_bytes = UINT64_MAX, .learn_memory_percent = LEARN_MEMORY_PERCENT};

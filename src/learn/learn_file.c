@@ -1,5 +1,5 @@
-/* learn_file.c: starts the learner with the process and keeps what it learned in a file, as the option
- * HAKMEM_LEARN says. */
+/* learn_file.c: starts the learner with the process and keeps what it learned in a file, as the
+ * option HAKMEM_LEARN says. */
 
 #include "base/text.h"
 #include "control/exit_file.h"
@@ -19,38 +19,50 @@ struct learn_memory {
     struct learn_state state;
 };
 
-static struct exit_file learn_file = {.name = &hak__settings.learn,
-                                      .what = "state of the learner",
-                                      .replaces = true,
-                                      .kept = {-1, 0, 0}};
+static struct exit_file learn_file = {
+    .name = &hak__settings.learn, .what = "state of the learner", .kept = {-1, 0, 0}};
 
 static bool learn_is(const char *value)
 {
     return hak__text_equal(hak__settings.learn, value);
 }
 
-static void learn_complain(const char *why)
+/* The program's name as the file has it: no directory, no line break, cut where it is long. */
+static void learn_name_program(char name[LEARN_PROGRAM_SIZE])
 {
-    hak__diagnose_warn(why, NULL);
+    const char *path = hak__os_program(), *base = path;
+    size_t length = 0;
+    for (; path != NULL && *path != '\0'; path++) {
+        base = *path == '/' ? path + 1 : base;
+    }
+    for (; base != NULL && *base != '\0' && length < LEARN_PROGRAM_SIZE - 1; base++) {
+        name[length++] = (char)((unsigned char)*base < ' ' ? '?' : *base);
+    }
+    name[length] = '\0';
 }
 
-/* Reads the state of an earlier run to *state. False: there is none that can be used. */
-static bool learn_read(char *memory, struct learn_state *state)
+/* Reads the state of an earlier run. False: there is none that can be used, and *complaint says why
+ * if the user should know. */
+static bool learn_read(struct learn_memory *memory, const char *program, const char **complaint)
 {
-    long size = hak__exit_file_read(&learn_file, memory, LEARN_FILE_MAX);
+    char path[EXIT_PATH_SIZE];
+    struct learn_state *state = &memory->state;
+    hak__exit_file_path(&learn_file, path);
+    long size = hak__os_read_file(path, memory->text, LEARN_FILE_MAX);
     if (size == -ENOENT || size == 0) {
         return false; /* the first run */
     }
-    if (size < 0 || !hak__learn_state_parse(memory, (size_t)size, state)) {
-        learn_complain("HAKMEM_LEARN begins anew: its file is damaged, or not of this version");
-        return false;
-    }
     struct learn_point now = hak__learn_point_now();
-    if (!hak__learn_point_equal(&state->options, &now)) {
-        learn_complain("HAKMEM_LEARN begins anew: its file was learned with other options");
-        return false;
+    if (size < 0 || !hak__learn_state_parse(memory->text, (size_t)size, state) ||
+        !hak__learn_point_is_reached(&state->options, &state->champion)) {
+        *complaint = "HAKMEM_LEARN begins anew: its file is damaged, or not of this version";
+    } else if (!hak__text_equal(state->program, program)) {
+        *complaint = "HAKMEM_LEARN begins anew: its file is of another program";
+    } else if (!hak__learn_point_equal(&state->options, &now) ||
+               state->memory_percent != hak__settings.learn_memory_percent) {
+        *complaint = "HAKMEM_LEARN begins anew: its file was learned with other options";
     }
-    return true;
+    return *complaint == NULL;
 }
 
 /* 103: after the profile, so that a period of samples that the user chose stays. */
@@ -59,34 +71,55 @@ __attribute__((constructor(103))) static void learn_begin(void)
     if (hak__settings.learn == NULL || learn_is("off")) {
         return;
     }
-    struct learn_memory *memory = NULL;
-    size_t size = sizeof *memory;
-    bool known = !learn_is("on") &&
-                 hak__os_map(size, hak__os_page_size(), (void **)&memory) == 0 &&
-                 learn_read(memory->text, &memory->state);
+    char program[LEARN_PROGRAM_SIZE];
+    void *memory = NULL;
+    size_t size = sizeof(struct learn_memory);
+    const char *complaint = NULL;
+    learn_name_program(program);
+    bool known = !learn_is("on") && hak__os_map(size, hak__os_page_size(), &memory) == 0 &&
+                 learn_read(memory, program, &complaint);
     learn_process = hak__os_process_id();
-    if (!hak__learner_start(known ? &memory->state : NULL)) {
-        learn_complain("there is no memory for HAKMEM_LEARN");
+    if (!hak__learner_start(program, known ? &((struct learn_memory *)memory)->state : NULL)) {
+        complaint = "there is no memory for HAKMEM_LEARN";
+    }
+    if (complaint != NULL) {
+        hak__diagnose_warn(complaint, NULL);
     }
     if (memory != NULL) {
         hak__os_discard(memory, size);
     }
 }
 
-static void learn_write(void *context, hak_report_sink *sink, void *sink_argument)
+static void learn_put(void *argument, const char *piece, size_t size)
 {
-    hak__learn_state_write(context, hak__os_program(), sink, sink_argument);
+    hak__text_put_part(argument, piece, size);
+}
+
+void hak__learn_save(const struct learn_state *state)
+{
+    static bool complained;
+    /* A forked child that has no file of its own leaves its parent's alone. */
+    bool own = learn_process == hak__os_process_id() || hak__exit_file_varies(&learn_file);
+    void *memory;
+    if (learn_is("on") || !own || hak__os_map(LEARN_FILE_MAX, hak__os_page_size(), &memory) != 0) {
+        return;
+    }
+    struct text text = {memory, LEARN_FILE_MAX, 0};
+    hak__learn_state_write(state, learn_put, &text);
+    char path[EXIT_PATH_SIZE];
+    hak__exit_file_path(&learn_file, path);
+    int error = hak__os_update_file(path, text.data, text.length);
+    hak__os_discard(memory, LEARN_FILE_MAX);
+    if (error != 0 && !complained) {
+        complained = true; /* at each decision would be too often */
+        hak__exit_file_complain(&learn_file, path, error);
+    }
 }
 
 void hak__learn_at_end(void)
 {
-    /* A forked child that has no file of its own leaves its parent's alone. */
-    bool own = learn_process == hak__os_process_id() || hak__exit_file_varies(&learn_file);
-    if (hak__settings.learn == NULL || learn_is("on") || learn_is("off") || !own) {
-        return;
-    }
     const struct learn_state *state = hak__learner_stop();
-    if (state != NULL) {
-        hak__exit_file_write(&learn_file, learn_write, (void *)(uintptr_t)state);
+    if (state != NULL && state->decisions_count != 0) { /* a short run has nothing to say */
+        hak__learn_save(state);
     }
 }

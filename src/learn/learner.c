@@ -5,12 +5,11 @@
 #include "learn/learner.h"
 
 #include "base/atomics.h"
+#include "base/text.h"
 #include "control/life.h"
 #include "core/options.h"
 #include "heap/heap.h"
-#include "large/whale.h"
 #include "os/os.h"
-#include "region/superslab.h"
 
 /* Length of a stretch, ms, for knobs that act at once. Twice: decisions take twice the time. Half:
  * fewer allocations in each, and more noise. */
@@ -24,6 +23,9 @@
  * the process out of such a tick takes that much longer. Half: on a busy machine the last run's
  * decisions may be lost. */
 #define LEARN_STOP_MS 200u
+/* The resident memory is read so often in a stretch, which takes three system calls each time.
+ * Half: short peaks count too little. */
+#define LEARN_LOOKS 32u
 /* A stretch in which the program allocates less says nothing about the allocator. Twice: programs
  * that allocate little learn more slowly. */
 #define LEARN_BYTES_LEAST ((uint64_t)1 << 20)
@@ -57,16 +59,6 @@ static bool learner_enter(void)
 static void learner_leave(void)
 {
     atomic_store_release(&learner->shared_busy, 0u); /* pairs with the acquire in learner_enter */
-}
-
-/* Bytes of memory that hakmem holds: all but clean free slices. Reserved pages that the program has
- * not touched count, too. */
-static double learner_memory(void)
-{
-    struct whale_totals whales = hak__whale_totals();
-    size_t clean = hak__superslab_bytes_free() - hak__superslab_bytes_dirty();
-    return (double)(hak__superslab_bytes_claimed() - clean + whales.live_bytes +
-                    whales.cached_bytes);
 }
 
 static uint32_t learner_length_ms(const struct learn_point *a, const struct learn_point *b)
@@ -115,6 +107,7 @@ static void learner_note(enum learn_verdict verdict, const struct learn_test *te
                                 .s = (now_ms - learner->started_ms) / 1000,
                                 .verdict = verdict,
                                 .test = *test};
+    hak__learn_save(state); /* now: most servers end by a signal */
 }
 
 static void learner_finish(uint32_t now_ms)
@@ -146,7 +139,10 @@ static void learner_look(void)
         return;
     }
     uint32_t part_ms = now_ms - learner->looked_ms;
-    learner->memory_sum += learner_memory() * part_ms;
+    if (part_ms < learner->length_ms / LEARN_LOOKS) {
+        return;
+    }
+    learner->memory_sum += (double)hak__os_rss() * part_ms;
     learner->memory_ms += part_ms;
     learner->looked_ms = now_ms;
     if (elapsed_ms >= learner->length_ms) {
@@ -164,17 +160,20 @@ static void learner_tick(struct thread *thread)
     }
 }
 
-bool hak__learner_start(const struct learn_state *state)
+bool hak__learner_start(const char *program, const struct learn_state *state)
 {
     struct learn_point now = hak__learn_point_now();
-    learner = hak__metadata_allocate(sizeof *learner); /* zeroed */
-    if (learner == NULL) {
+    size_t page = hak__os_page_size(), size = (sizeof *learner + page - 1) & ~(page - 1);
+    if (hak__os_map(size, page, (void **)&learner) != 0) {
         return false;
     }
     if (state != NULL) {
         learner->state = *state;
     }
+    struct text name = {learner->state.program, LEARN_PROGRAM_SIZE - 1, 0};
+    hak__text_put(&name, program);
     learner->state.options = now;
+    learner->state.memory_percent = hak__settings.learn_memory_percent;
     learner->state.runs++;
     learner->state.champion = state != NULL ? state->champion : now;
     learner->state.seed = hak__os_random_seed();

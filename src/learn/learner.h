@@ -4,7 +4,7 @@
  * The learner runs at the ticks of the program's threads (heap/heartbeat.c): it has no thread of
  * its own, and the fast paths do not know it. It measures one stretch of time after the other
  * (learn/tournament.h) and turns the knobs between them. What a stretch costs is the processor time
- * of the process for each byte that it allocates, and the mean of hakmem's resident memory.
+ * of the process for each byte that it allocates, and the mean of its resident memory.
  *
  * A tick that finds the learner busy in another thread only adds its bytes. */
 #ifndef HAK_LEARN_LEARNER_H
@@ -23,21 +23,29 @@ struct learn_decision {
     struct learn_test test;
 };
 
+/* Bytes for the program's name; a longer one is cut. */
+#define LEARN_PROGRAM_SIZE 64u
+
 /* What is kept from run to run. */
 struct learn_state {
-    struct learn_point options; /* the setting that the options ask for */
+    char program[LEARN_PROGRAM_SIZE]; /* without its directory */
+    struct learn_point options;       /* the setting that the options ask for */
     struct learn_point champion;
+    uint32_t memory_percent; /* the weight of memory */
     uint64_t seed;
     uint32_t runs;
     uint32_t decisions_count; /* of all runs; the last LEARN_DECISIONS_MAX are kept */
     struct learn_decision decisions[LEARN_DECISIONS_MAX];
 };
 
-/* Starts to learn, with what an earlier run learned if `state` is not NULL. Before there are other
- * threads. False: there is no memory for it. */
-HAK_HIDDEN bool hak__learner_start(const struct learn_state *state);
+/* Starts to learn for the program of this name, with what an earlier run learned if `state` is not
+ * NULL. Before there are other threads. False: there is no memory for it. */
+HAK_HIDDEN bool hak__learner_start(const char *program, const struct learn_state *state);
 /* Ends learning and returns what is known. NULL: this process does not learn, or its end has
  * interrupted a tick that never finishes. */
 HAK_HIDDEN const struct learn_state *hak__learner_stop(void);
+/* Writes what is known to the file of HAKMEM_LEARN, if it names one (learn_file.c). The caller is
+ * the only thread at work with the state. No lock, no cancellation point. */
+HAK_HIDDEN void hak__learn_save(const struct learn_state *state);
 
 #endif

@@ -111,6 +111,24 @@ bool hak__learn_point_move(enum learn_move move, const struct learn_point *from,
     return !hak__learn_point_equal(from, to);
 }
 
+bool hak__learn_point_is_reached(const struct learn_point *options, const struct learn_point *point)
+{
+    uint32_t bins = point->bin_bytes_max, bins_before = options->bin_bytes_max;
+    uint32_t delay_ms = point->purge_delay_ms;
+    bool bins_same = bins == bins_before && point->cache_bytes == options->cache_bytes;
+    bool bins_moved = bins >= LEARN_BINS_LEAST && bins <= LEARN_BINS_MOST &&
+                      (bins < bins_before ? point->cache_bytes <= options->cache_bytes
+                                          : point->cache_bytes >= options->cache_bytes);
+    return (bins_same || bins_moved) &&
+           (delay_ms == options->purge_delay_ms ||
+            (delay_ms >= LEARN_DELAY_LEAST_MS / LEARN_STEP &&
+             delay_ms <= LEARN_DELAY_MOST_MS * LEARN_STEP)) &&
+           (point->whale_cache_bytes == options->whale_cache_bytes ||
+            point->whale_cache_bytes == 0 || point->whale_cache_bytes == UINT64_MAX) &&
+           (point->huge_threshold == options->huge_threshold ||
+            point->huge_threshold == LEARN_HUGE_THRESHOLD || point->huge_threshold == UINT64_MAX);
+}
+
 const char *hak__learn_move_name(enum learn_move move)
 {
     return learn_move_names[move];

@@ -71,6 +71,18 @@ static void learn_write_point(struct learn_writer *writer, const char *what,
     learn_put_line(writer, &line);
 }
 
+static void learn_put_differences(struct text *line, const char *name, const int16_t *differences,
+                                  uint32_t count)
+{
+    hak__text_put(line, name);
+    for (uint32_t i = 0; i < count; i++) {
+        int value = differences[i];
+        hak__text_put(line, i == 0 ? "" : ",");
+        hak__text_put(line, value < 0 ? "-" : "");
+        hak__text_put_unsigned(line, (uint64_t)(value < 0 ? -value : value));
+    }
+}
+
 static void learn_write_decision(struct learn_writer *writer, const struct learn_decision *decision)
 {
     char buffer[LEARN_LINE_SIZE];
@@ -83,13 +95,8 @@ static void learn_write_decision(struct learn_writer *writer, const struct learn
     learn_put_number(&line, "run", decision->run);
     learn_put_number(&line, "s", decision->s);
     learn_put_point(&line, &test->point);
-    hak__text_put(&line, " gains=");
-    for (uint32_t i = 0; i < test->pairs; i++) {
-        int gain = test->gains[i];
-        hak__text_put(&line, i == 0 ? "" : ",");
-        hak__text_put(&line, gain < 0 ? "-" : "");
-        hak__text_put_unsigned(&line, (uint64_t)(gain < 0 ? -gain : gain));
-    }
+    learn_put_differences(&line, " time=", test->time, test->pairs);
+    learn_put_differences(&line, " memory=", test->memory, test->pairs);
     learn_put_line(writer, &line);
 }
 
@@ -111,26 +118,15 @@ static void learn_write_number(struct learn_writer *writer, const char *name, ui
     learn_put_line(writer, &line);
 }
 
-/* A program's name with a line break would break the format. */
-static bool learn_is_plain(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < ' ') {
-            return false;
-        }
-    }
-    return true;
-}
-
-void hak__learn_state_write(const struct learn_state *state, const char *program,
-                            hak_report_sink *sink, void *sink_argument)
+void hak__learn_state_write(const struct learn_state *state, hak_report_sink *sink,
+                            void *sink_argument)
 {
     struct learn_writer writer = {sink, sink_argument, LEARN_HASH_START};
     uint32_t count = state->decisions_count;
     learn_write_text(&writer, LEARN_HEADER, "");
-    learn_write_text(&writer, "program ",
-                     program != NULL && learn_is_plain(program) ? program : "unknown");
+    learn_write_text(&writer, "program ", state->program);
     learn_write_number(&writer, "runs ", state->runs);
+    learn_write_number(&writer, "memory_percent ", state->memory_percent);
     learn_write_point(&writer, "options", &state->options);
     learn_write_point(&writer, "champion", &state->champion);
     for (uint32_t i = count > LEARN_DECISIONS_MAX ? count - LEARN_DECISIONS_MAX : 0; i < count;
@@ -203,27 +199,28 @@ static bool learn_get_point(struct learn_reader *reader, struct learn_point *poi
     return true;
 }
 
-static bool learn_get_gains(struct learn_reader *reader, struct learn_test *test)
+static bool learn_get_differences(struct learn_reader *reader, const char *name,
+                                  int16_t differences[LEARN_PAIRS_MAX], uint32_t *count)
 {
-    test->pairs = 0;
-    if (!learn_get(reader, " gains=")) {
+    *count = 0;
+    if (!learn_get(reader, name)) {
         return false;
     }
-    while (reader->at < reader->end && *reader->at != '\n') {
+    while (reader->at < reader->end && *reader->at != ' ' && *reader->at != '\n') {
         uint64_t value;
-        bool below = (test->pairs == 0 || learn_get(reader, ",")) && learn_get(reader, "-");
-        if (test->pairs == LEARN_PAIRS_MAX ||
-            !learn_get_unsigned(reader, LEARN_GAIN_MOST, &value)) {
+        bool below = (*count == 0 || learn_get(reader, ",")) && learn_get(reader, "-");
+        if (*count == LEARN_PAIRS_MAX ||
+            !learn_get_unsigned(reader, LEARN_DIFFERENCE_MOST, &value)) {
             return false;
         }
-        test->gains[test->pairs++] = (int16_t)(below ? -(int)value : (int)value);
+        differences[(*count)++] = (int16_t)(below ? -(int)value : (int)value);
     }
     return true;
 }
 
 static bool learn_get_decision(struct learn_reader *reader, struct learn_decision *decision)
 {
-    uint32_t verdict = 0, move = 0;
+    uint32_t verdict = 0, move = 0, memory_pairs;
     uint64_t run, s;
     while (verdict < LEARN_VERDICTS && !learn_get(reader, learn_verdict_names[verdict])) {
         verdict++;
@@ -237,7 +234,9 @@ static bool learn_get_decision(struct learn_reader *reader, struct learn_decisio
     if (move == LEARN_MOVES_ALL || !learn_get_field(reader, "run", UINT32_MAX, &run) ||
         !learn_get_field(reader, "s", UINT32_MAX, &s) ||
         !learn_get_point(reader, &decision->test.point) ||
-        !learn_get_gains(reader, &decision->test)) {
+        !learn_get_differences(reader, " time=", decision->test.time, &decision->test.pairs) ||
+        !learn_get_differences(reader, " memory=", decision->test.memory, &memory_pairs) ||
+        memory_pairs != decision->test.pairs) {
         return false;
     }
     decision->verdict = verdict;
@@ -247,24 +246,28 @@ static bool learn_get_decision(struct learn_reader *reader, struct learn_decisio
     return learn_get(reader, "\n");
 }
 
-static bool learn_get_program(struct learn_reader *reader)
+static bool learn_get_program(struct learn_reader *reader, char program[LEARN_PROGRAM_SIZE])
 {
+    size_t length = 0;
     if (!learn_get(reader, "program ")) {
         return false;
     }
-    while (reader->at < reader->end && *reader->at != '\n') {
-        reader->at++;
+    while (reader->at < reader->end && *reader->at != '\n' && length < LEARN_PROGRAM_SIZE - 1) {
+        program[length++] = *reader->at++;
     }
+    program[length] = '\0';
     return learn_get(reader, "\n");
 }
 
 static bool learn_get_all(struct learn_reader *reader, struct learn_state *state)
 {
-    uint64_t runs, checksum;
+    uint64_t runs, checksum, memory_percent;
     const char *begin = reader->at;
     state->decisions_count = 0;
-    if (!learn_get(reader, LEARN_HEADER "\n") || !learn_get_program(reader) ||
+    if (!learn_get(reader, LEARN_HEADER "\n") || !learn_get_program(reader, state->program) ||
         !learn_get(reader, "runs ") || !learn_get_unsigned(reader, UINT32_MAX - 1, &runs) ||
+        !learn_get(reader, "\nmemory_percent ") ||
+        !learn_get_unsigned(reader, UINT32_MAX, &memory_percent) ||
         !learn_get(reader, "\noptions") || !learn_get_point(reader, &state->options) ||
         !learn_get(reader, "\nchampion") || !learn_get_point(reader, &state->champion) ||
         !learn_get(reader, "\n")) {
@@ -278,6 +281,7 @@ static bool learn_get_all(struct learn_reader *reader, struct learn_state *state
     }
     uint64_t hash = learn_hash(LEARN_HASH_START, begin, (size_t)(reader->at - begin));
     state->runs = (uint32_t)runs;
+    state->memory_percent = (uint32_t)memory_percent;
     return learn_get(reader, "checksum ") && learn_get_unsigned(reader, UINT64_MAX, &checksum) &&
            checksum == hash && learn_get(reader, "\n") && reader->at == reader->end;
 }

@@ -1,15 +1,16 @@
 /* state_file.h: what was learned, as a small text file (docs/learning.md describes the format).
  *
  *   hakmem-learn 1
- *   program /usr/bin/redis-server
+ *   program redis-server
  *   runs 2
+ *   memory_percent 100
  *   options purge_delay_ms=1000 bin_bytes=262144 cache_bytes=33554432 whale_cache_bytes=never ...
  *   champion purge_delay_ms=1000 bin_bytes=65536 ...
- *   decision run=1 s=31 smaller_bins adopted seed=... gains=-123,-99,...
+ *   decision adopted smaller_bins run=1 s=31 purge_delay_ms=1000 ... time=-12,3,... memory=-99,...
  *   checksum 0x...
  *
- * A gain is the relative difference of the costs of one pair, in tenths of a percent; below 0 the
- * challenger cost less. The reader takes nothing from a file that it does not understand wholly. */
+ * `time` and `memory` have the differences of each pair (learn/tournament.h). The reader takes
+ * nothing from a file that it does not understand wholly. */
 #ifndef HAK_LEARN_STATE_FILE_H
 #define HAK_LEARN_STATE_FILE_H
 
@@ -19,8 +20,8 @@
 /* Largest file that is read. Twice: nothing, because LEARN_DECISIONS_MAX decisions fit. */
 #define LEARN_FILE_MAX ((size_t)64 << 10)
 
-HAK_HIDDEN void hak__learn_state_write(const struct learn_state *state, const char *program,
-                                       hak_report_sink *sink, void *sink_argument);
+HAK_HIDDEN void hak__learn_state_write(const struct learn_state *state, hak_report_sink *sink,
+                                       void *sink_argument);
 /* Reads `size` bytes of text. False: damaged, or of another version; *state is then undefined. */
 HAK_HIDDEN bool hak__learn_state_parse(const char *text, size_t size, struct learn_state *state);
 

@@ -4,6 +4,11 @@
 /* Smallest relative gain that is worth a change. Twice: gains of 1 to 2 % are left. Half: changes
  * that nobody notices are adopted. */
 #define LEARN_GAIN_MIN 0.01
+/* What a change may cost, as a part of the time and of the memory: what the bars of this project
+ * allow. Twice: programs become slower or larger by that for a gain in the other. Half: the noise
+ * of a test refuses good changes. */
+#define LEARN_TIME_HARM 0.01
+#define LEARN_MEMORY_HARM 0.02
 /* Odds against chance. Twice: one or two pairs more for each decision. Half: twice as many wrong
  * decisions of that kind, at most 1 in 500 challengers for the first. */
 #define LEARN_EVIDENCE_ADOPT 1000.0
@@ -114,14 +119,17 @@ static void evidence_add(double *odds, bool won)
     *odds *= won ? 1 + LEARN_BET : 1 - LEARN_BET;
 }
 
-static void test_add(struct learn_test *test, double difference)
+/* A relative difference in tenths of a percent; its bound is that of `relative`. */
+static int16_t test_thousandths(double difference)
 {
-    bool won = difference < -LEARN_GAIN_MIN;
-    double gain = difference * 1000;
-    gain = gain > LEARN_GAIN_MOST    ? LEARN_GAIN_MOST
-           : gain < -LEARN_GAIN_MOST ? -LEARN_GAIN_MOST
-                                     : gain;
-    test->gains[test->pairs++] = (int16_t)gain;
+    return (int16_t)(difference * 1000);
+}
+
+static void test_add(struct learn_test *test, double time, double memory, double memory_weight)
+{
+    bool won = time + memory_weight * memory < -LEARN_GAIN_MIN;
+    test->time[test->pairs] = test_thousandths(time);
+    test->memory[test->pairs++] = test_thousandths(memory);
     test->wins += won;
     evidence_add(&test->evidence_for, won);
     evidence_add(&test->evidence_against, !won);
@@ -150,14 +158,49 @@ static enum learn_verdict tournament_adopt(struct tournament *tournament)
     return back ? LEARN_WENT_BACK : LEARN_ADOPTED;
 }
 
-static enum learn_verdict tournament_judge(struct tournament *tournament)
+/* The median difference of the pairs, as a part of 1. */
+static double test_median(const int16_t differences[LEARN_PAIRS_MAX], uint32_t count)
+{
+    int16_t sorted[LEARN_PAIRS_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > differences[i]; at--) {
+            sorted[at] = sorted[at - 1];
+        }
+        sorted[at] = differences[i];
+    }
+    return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2000.0;
+}
+
+/* True: the challenger pays for its gain with what the user values as much or more. */
+static bool tournament_harms(const struct tournament *tournament)
 {
     const struct learn_test *test = &tournament->test;
-    double enough = test->move == LEARN_BACK ? LEARN_EVIDENCE_BACK : LEARN_EVIDENCE_ADOPT;
-    if (test->evidence_for >= enough) {
+    return (tournament->memory_weight <= 1 &&
+            test_median(test->time, test->pairs) > LEARN_TIME_HARM) ||
+           (tournament->memory_weight >= 1 &&
+            test_median(test->memory, test->pairs) > LEARN_MEMORY_HARM);
+}
+
+/* True: the challenger, which is no canary, is as good as proven. Its pairs go on to the last one,
+ * because only their medians tell what it costs. */
+static bool test_has_won(struct learn_test *test)
+{
+    test->won |= test->evidence_for >= LEARN_EVIDENCE_ADOPT;
+    return test->won;
+}
+
+static enum learn_verdict tournament_judge(struct tournament *tournament)
+{
+    struct learn_test *test = &tournament->test;
+    bool last = test->pairs == LEARN_PAIRS_MAX;
+    bool adopt = test->move == LEARN_BACK
+                     ? test->evidence_for >= LEARN_EVIDENCE_BACK
+                     : test_has_won(test) && last && !tournament_harms(tournament);
+    if (adopt) {
         return tournament_adopt(tournament);
     }
-    if (test->evidence_against >= LEARN_EVIDENCE_DROP || test->pairs == LEARN_PAIRS_MAX) {
+    if (last || (test->evidence_against >= LEARN_EVIDENCE_DROP && !test->won)) {
         return tournament_after_drop(tournament);
     }
     return LEARN_GOES_ON;
@@ -173,7 +216,7 @@ static void tournament_pair(struct tournament *tournament, const struct learn_co
     double memory = relative(challenger->memory, champion->memory);
     tournament->regret += time * time_ns;
     tournament->regret = tournament->regret > 0 ? tournament->regret : 0;
-    test_add(&tournament->test, time + tournament->memory_weight * memory);
+    test_add(&tournament->test, time, memory, tournament->memory_weight);
 }
 
 static double usual_median(const double values[LEARN_USUAL_COUNT])

@@ -2,9 +2,11 @@
  *
  * The program runs for short stretches with the champion's setting or with a challenger's, which
  * differs in one knob. Two such stretches, in random order, are a pair: the challenger wins it if
- * its cost is at least LEARN_GAIN_MIN lower. A challenger is adopted when its wins would be a
- * chance of 1 in LEARN_EVIDENCE_ADOPT for a setting without that gain, and dropped when its other
- * pairs would be a chance of 1 in LEARN_EVIDENCE_DROP for one with it.
+ * its cost, time and memory together, is at least LEARN_GAIN_MIN lower. A challenger is adopted
+ * when its wins would be a chance of 1 in LEARN_EVIDENCE_ADOPT for a setting without that gain, and
+ * the medians of its LEARN_PAIRS_MAX pairs cost at most LEARN_TIME_HARM more time and
+ * LEARN_MEMORY_HARM more memory. It is dropped as soon as its other pairs would be a chance of 1 in
+ * LEARN_EVIDENCE_DROP for a setting with that gain.
  *
  * Evidence is the capital of a gambler who bets half of it on each pair (V. Ville, 1939; G. Shafer,
  * "Testing by betting", 2021). He cannot expect to gain if the pairs are even, whenever he stops.
@@ -22,8 +24,8 @@
 
 #include "learn/point.h"
 
-/* Log of the pairs of one challenger: bounds its test, too. Twice: tests of useless moves take
- * twice the time. Half: gains of little more than LEARN_GAIN_MIN are not found. */
+/* Pairs of a challenger that is adopted. Twice: tests take twice the time. Half: gains of little
+ * more than LEARN_GAIN_MIN are not found, and a median may be wrong by more than 1 %. */
 #define LEARN_PAIRS_MAX 40u
 
 /* Stretches that tell what the frozen setting costs; their median is the usual cost. Half: a poor
@@ -31,12 +33,12 @@
 #define LEARN_USUAL_COUNT 16u
 #define LEARN_SHIFTS 4u
 
-/* Bound of a gain in the log, in tenths of a percent. */
-#define LEARN_GAIN_MOST 9999
+/* Bound of a difference in the log, in tenths of a percent. */
+#define LEARN_DIFFERENCE_MOST 2000
 
 struct learn_cost {
     double time;   /* processor time for each byte allocated, ns */
-    double memory; /* mean of hakmem's resident bytes */
+    double memory; /* mean of the process's resident bytes */
 };
 
 enum learn_verdict {
@@ -54,9 +56,13 @@ struct learn_test {
     struct learn_point point;
     uint32_t pairs;
     uint32_t wins;
+    bool won; /* its wins have been enough */
     double evidence_for;
     double evidence_against;
-    int16_t gains[LEARN_PAIRS_MAX]; /* tenths of a percent; below 0: the challenger costs less */
+    /* The differences of each pair, in tenths of a percent of the mean of both. Below 0: the
+     * challenger cost less. */
+    int16_t time[LEARN_PAIRS_MAX];
+    int16_t memory[LEARN_PAIRS_MAX];
 };
 
 struct tournament {
@@ -64,7 +70,8 @@ struct tournament {
     struct learn_point before; /* the champion before the last adoption */
     struct learn_test test;
     uint64_t random;
-    double memory_weight; /* of a relative difference of memory, beside 1 for time */
+    double memory_weight; /* of a relative difference of memory, beside 1 for time. Above 1 time may
+                             be paid for memory, below 1 memory for time, at 1 neither. */
     uint32_t tried;       /* set of bits: moves tried since the last adoption */
     bool has_before;
     bool frozen;

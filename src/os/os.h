@@ -151,6 +151,9 @@ struct os_memory {
     uint64_t swapped;  /* in swap areas, and so not resident */
 };
 HAK_HIDDEN struct os_memory hak__os_memory(void);
+/* Bytes resident now, by a quick count, which may be off by 32 OS pages or more for each processor
+ * before Linux 6.17. UINT64_MAX: the kernel does not say. */
+HAK_HIDDEN uint64_t hak__os_rss(void);
 
 /* Milliseconds of a monotonic clock with a resolution of a few milliseconds. It wraps after 49
  * days, so only differences have a meaning. */
@@ -221,6 +224,9 @@ HAK_HIDDEN struct os_kept hak__os_keep_append(const char *path);
 HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
 /* Reads the first `size` bytes of a file at most. Returns the bytes read, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
+/* Writes these bytes to the file instead of what it has, which others never see empty. Makes it if
+ * there is none. No cancellation point. Returns 0, or -errno. */
+HAK_HIDDEN int hak__os_update_file(const char *path, const char *data, size_t size);
 /* True: apart from `others_count` threads and the remains of an ended main thread, the calling
  * thread is the only one left. Also true if there is no /proc, which would say so. */
 HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);

@@ -172,7 +172,8 @@ int hak__os_write(int descriptor, const char *text, size_t size)
 long hak__os_read_file(const char *path, char *buffer, size_t size)
 {
     int saved = errno;
-    long result = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    /* A pipe without a writer must not block. */
+    long result = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (result < 0) {
         result = -errno;
     } else {
@@ -186,4 +187,18 @@ long hak__os_read_file(const char *path, char *buffer, size_t size)
     }
     errno = saved;
     return result;
+}
+
+int hak__os_update_file(const char *path, const char *data, size_t size)
+{
+    int saved = errno;
+    long descriptor = syscall(SYS_openat, AT_FDCWD, path,
+                              O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+    int error = descriptor < 0 ? -errno : hak__os_write((int)descriptor, data, size);
+    if (descriptor >= 0) {
+        syscall(SYS_ftruncate, descriptor, (long)size); /* fails for devices, which have no rest */
+        syscall(SYS_close, descriptor);
+    }
+    errno = saved;
+    return error;
 }

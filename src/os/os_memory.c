@@ -11,6 +11,8 @@
 /* The head of /proc/self/status up to the lines about memory. A process in some hundred groups has
  * a longer one; then /proc/self/statm answers. */
 #define MEMORY_TEXT_SIZE 2048u
+/* Seven numbers of 64 bits. */
+#define MEMORY_STATM_SIZE 160u
 
 /* The number at the start of `text`, after blanks. */
 static uint64_t memory_number(const char *text)
@@ -46,10 +48,11 @@ static uint64_t memory_line(const char *text, const char *key)
     return UINT64_MAX;
 }
 
-/* The second number of /proc/self/statm counts pages. */
-static uint64_t memory_from_statm(char text[MEMORY_TEXT_SIZE])
+uint64_t hak__os_rss(void)
 {
-    memory_read("/proc/self/statm", text);
+    char text[MEMORY_STATM_SIZE];
+    long length = hak__os_read_file("/proc/self/statm", text, sizeof text - 1);
+    text[length > 0 ? length : 0] = '\0';
     const char *second = text;
     while (*second != '\0' && *second != ' ') {
         second++;
@@ -64,7 +67,7 @@ struct os_memory hak__os_memory(void)
     struct os_memory memory = {memory_line(text, "VmRSS:"), memory_line(text, "VmHWM:"),
                                memory_line(text, "VmSwap:")};
     if (memory.rss == UINT64_MAX) {
-        memory.rss = memory_from_statm(text);
+        memory.rss = hak__os_rss();
     }
     if (memory.rss < MEMORY_COUNT_MAX) {
         memory_read("/proc/self/smaps_rollup", text);

@@ -31,6 +31,8 @@ static void fill(struct learn_state *state)
     state->options = state->champion = usual;
     state->champion.purge_delay_ms = UINT32_MAX;
     state->runs = 7;
+    state->memory_percent = 100;
+    snprintf(state->program, sizeof state->program, "program with = and \"");
     state->decisions_count = LEARN_DECISIONS_MAX + 5;
     for (uint32_t i = 0; i < LEARN_DECISIONS_MAX; i++) {
         struct learn_decision *decision = &state->decisions[i];
@@ -41,7 +43,8 @@ static void fill(struct learn_state *state)
         decision->test.point = usual;
         decision->test.pairs = i % (LEARN_PAIRS_MAX + 1);
         for (uint32_t pair = 0; pair < decision->test.pairs; pair++) {
-            decision->test.gains[pair] = (int16_t)((int)(pair * 613) % 19999 - LEARN_GAIN_MOST);
+            decision->test.time[pair] = (int16_t)((int)(pair * 613) % 4001 - LEARN_DIFFERENCE_MOST);
+            decision->test.memory[pair] = (int16_t)(LEARN_DIFFERENCE_MOST - (int)pair);
         }
     }
 }
@@ -53,7 +56,7 @@ static void write_state(void)
 {
     fill(&state);
     sheet.size = 0;
-    hak__learn_state_write(&state, "/usr/bin/program with = and \"", put, &sheet);
+    hak__learn_state_write(&state, put, &sheet);
 }
 
 static void test_written_is_read(void **unused)
@@ -66,7 +69,7 @@ static void test_written_is_read(void **unused)
     assert_true(hak__learn_point_equal(&parsed.champion, &state.champion));
     assert_int_equal(parsed.decisions[0].run, 5); /* the oldest that was kept */
     again.size = 0;
-    hak__learn_state_write(&parsed, "/usr/bin/program with = and \"", put, &again);
+    hak__learn_state_write(&parsed, put, &again);
     assert_int_equal(again.size, sheet.size);
     assert_memory_equal(again.text, sheet.text, sheet.size);
 }
@@ -101,19 +104,21 @@ static void test_values_out_of_bounds(void **unused)
     (void)unused;
     static const char *const lines[] = {
         "decision adopted smaller_bins run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
-        "whale_cache_bytes=1 huge_threshold=1 gains=10000\n",
+        "whale_cache_bytes=1 huge_threshold=1 time=2001 memory=1\n",
         "decision adopted smaller_bins run=1 s=1 purge_delay_ms=1 bin_bytes=4294967296 "
-        "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 gains=1\n",
+        "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 time=1 memory=1\n",
+        "decision adopted back run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
+        "whale_cache_bytes=1 huge_threshold=1 time=1,2 memory=1\n",
         "decision adopted nothing run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
-        "whale_cache_bytes=1 huge_threshold=1 gains=1\n",
+        "whale_cache_bytes=1 huge_threshold=1 time=1 memory=1\n",
         "decision adopted back run=18446744073709551616 s=1 purge_delay_ms=1 bin_bytes=1 "
-        "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 gains=1\n",
+        "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 time=1 memory=1\n",
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char text[1024];
         struct sheet made = {.size = 0};
         state = (struct learn_state){.options = usual, .champion = usual, .runs = 1};
-        hak__learn_state_write(&state, "p", put, &made);
+        hak__learn_state_write(&state, put, &made);
         size_t kept = made.size;
         while (made.text[kept - 2] != '\n') {
             kept--;
