@@ -29,21 +29,21 @@ def changes(point, base):
     return " ".join(f"HAKMEM_{name.upper()}={value}" for name, value in point.items() if value != base[name])
 
 
-def sparkline(gains):
-    """One bar for each pair: high where the challenger cost less."""
-    most = max((abs(gain) for gain in gains), default=0) or 1
-    return "".join(BARS[round((1 - gain / most) / 2 * (len(BARS) - 1))] for gain in gains)
+def sparkline(costs):
+    """One bar for each pair: high where the change cost less."""
+    most = max(map(abs, costs), default=0) or 1
+    return "".join(BARS[round((1 - cost / most) / 2 * (len(BARS) - 1))] for cost in costs)
 
 
 def line(decision):
     time = f"{decision.seconds // 60}:{decision.seconds % 60:02}"
     if decision.verdict == "opened":
         return f"{decision.run:>4} {time:>7}  {VERDICTS['opened']}"
-    gain = -statistics.median(decision.gains) / 10 if decision.gains else 0
-    odds = max(decision.evidence()[-1:] + [0])
-    text = (f"{decision.run:>4} {time:>7}  {MOVES.get(decision.move, decision.move):<36} {len(decision.gains):>5} "
-            f"{decision.wins:>5} {gain:>+8.1f} {odds:>10.3g}  {VERDICTS.get(decision.verdict, decision.verdict):<9}")
-    return f"{text} {sparkline(decision.gains)}".rstrip()
+    if not decision.costs:
+        return f"{decision.run:>4} {time:>7}  {MOVES[decision.move]:<36} {VERDICTS[decision.verdict]}"
+    return (f"{decision.run:>4} {time:>7}  {MOVES[decision.move]:<36} {len(decision.costs):>5} {decision.wins:>5} "
+            f"{statistics.median(decision.time):>+7.1f} {statistics.median(decision.memory):>+8.1f} "
+            f"{max(decision.evidence()):>8.3g}  {VERDICTS[decision.verdict]:<9} {sparkline(decision.costs)}")
 
 
 def describe(state):
@@ -57,13 +57,15 @@ def describe(state):
         yield "Nothing was decided: the program has run or allocated too little."
         return
     yield ""
-    yield (f"{'run':>4} {'min:s':>7}  {'tried':<36} {'pairs':>5} {'wins':>5} {'gain %':>8} {'odds':>10}  {'verdict':<9} "
-           "pair by pair, high is good")
+    yield (f"{'run':>4} {'min:s':>7}  {'tried':<36} {'pairs':>5} {'wins':>5} {'time %':>7} {'memory %':>8} {'odds':>8}  "
+           f"{'verdict':<9} pair by pair, high is good")
     yield from map(line, state.decisions)
     yield ""
-    yield ("A pair is two stretches of time, one with the change. It wins if it cost at least 1 % less. Odds: how surprising "
-           "the wins are")
-    yield ("if the change does not help; 1,000 adopts it, and 20 goes back to the setting before.")
+    weight = "" if state.memory_percent == 100 else f", where memory counts {state.memory_percent} % of time"
+    yield f"A pair is two stretches of time, one with the change. It wins if time and memory together cost 1 % less{weight}."
+    yield "Time and memory: the change's medians; below 0 it needs less. Odds: the highest against chance that the wins had."
+    yield "A change is adopted if the odds reach 1,000, and neither time (1 %) nor memory (2 %) pays for it."
+    yield "The setting before it may win 20 odds and come back."
 
 
 def curve(decision, width, height):
@@ -89,8 +91,8 @@ def page(state):
     for decision in state.decisions:
         if decision.verdict == "opened":
             continue
-        title = html.escape(MOVES.get(decision.move, decision.move))
-        verdict = html.escape(VERDICTS.get(decision.verdict, decision.verdict))
+        title = html.escape(MOVES[decision.move])
+        verdict = html.escape(VERDICTS[decision.verdict])
         figures.append(
             f'<figure class="{html.escape(decision.verdict)}"><svg viewBox="0 0 {width} {height}" role="img" '
             f'aria-label="{title}: {verdict}"><line x1="0" x2="{width}" y1="1" y2="1"/>'

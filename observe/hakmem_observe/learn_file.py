@@ -6,36 +6,39 @@ from .processes import Refusal, STATUS_CANNOT
 HEADER = "hakmem-learn 1"
 KNOBS = ("purge_delay_ms", "bin_bytes", "cache_bytes", "whale_cache_bytes", "huge_threshold")
 POINT = " ".join(rf"{name}=(?P<{name}>never|\d+)" for name in KNOBS)
-LINE = re.compile(rf"(?P<verdict>\w+) (?P<move>\w+) run=(?P<run>\d+) s=(?P<s>\d+) {POINT} gains=(?P<gains>[-\d,]*)")
-GAIN_MIN = 10  # tenths of a percent: LEARN_GAIN_MIN in src/learn/tournament.c
+LINE = re.compile(rf"decision (?P<verdict>\w+) (?P<move>\w+) run=(?P<run>\d+) s=(?P<s>\d+) {POINT} "
+                  r"time=(?P<time>[-\d,]*) memory=(?P<memory>[-\d,]*)")
+GAIN_MIN = 1.0  # percent: LEARN_GAIN_MIN in src/learn/tournament.c
 BET = 0.5  # LEARN_BET
-ENOUGH = {"adopted": 1000.0, "went_back": 20.0}  # LEARN_EVIDENCE_ADOPT, LEARN_EVIDENCE_BACK
 
 
 class Decision:
-    def __init__(self, match):
+    def __init__(self, match, memory_percent):
         self.verdict, self.move = match["verdict"], match["move"]
         self.run, self.seconds = int(match["run"]), int(match["s"])
         self.point = point_of(match)
-        self.gains = [int(gain) for gain in match["gains"].split(",") if gain]
+        # Of each pair, in percent; below 0 the change cost less.
+        self.time, self.memory = ([int(number) / 10 for number in match[name].split(",") if number]
+                                  for name in ("time", "memory"))
+        self.costs = [time + memory_percent / 100 * memory for time, memory in zip(self.time, self.memory)]
 
     @property
     def wins(self):
-        return sum(gain < -GAIN_MIN for gain in self.gains)
+        return sum(cost < -GAIN_MIN for cost in self.costs)
 
-    def evidence(self, against=False):
-        """The odds after each pair, as the learner reckoned them."""
+    def evidence(self):
+        """The odds for the change after each pair, as the learner reckoned them."""
         odds, course = 1.0, []
-        for gain in self.gains:
-            odds *= 1 + BET if (gain < -GAIN_MIN) != against else 1 - BET
+        for cost in self.costs:
+            odds *= 1 + BET if cost < -GAIN_MIN else 1 - BET
             course.append(odds)
         return course
 
 
 class State:
-    def __init__(self, program, runs, options, champion, decisions):
-        self.program, self.runs, self.options, self.champion = program, runs, options, champion
-        self.decisions = decisions
+    def __init__(self, program, runs, memory_percent, options, champion, decisions):
+        self.program, self.runs, self.memory_percent = program, runs, memory_percent
+        self.options, self.champion, self.decisions = options, champion, decisions
 
 
 def point_of(match):
@@ -54,15 +57,16 @@ def parse(data):
     """The state in these bytes; None: they are damaged."""
     body, mark, number = data.rpartition(b"checksum ")
     lines = body.decode("utf-8", "surrogateescape").split("\n")
-    if not mark or number != b"%d\n" % checksum(body) or len(lines) < 6 or lines[0] != HEADER:
+    if not mark or number != b"%d\n" % checksum(body) or len(lines) < 7 or lines[0] != HEADER:
         return None
-    options, champion = (re.fullmatch(rf"{name} {POINT}", line)
-                         for name, line in zip(("options", "champion"), lines[3:5]))
-    decisions = [re.fullmatch(f"decision {LINE.pattern}", line) for line in lines[5:-1]]
-    if not (options and champion and all(decisions) and lines[2].removeprefix("runs ").isdigit()):
+    numbers = [re.fullmatch(rf"{name} (\d+)", line) for name, line in zip(("runs", "memory_percent"), lines[2:4])]
+    points = [re.fullmatch(rf"{name} {POINT}", line) for name, line in zip(("options", "champion"), lines[4:6])]
+    decisions = [LINE.fullmatch(line) for line in lines[6:-1]]
+    if not (all(numbers) and all(points) and all(decisions)):
         return None
-    return State(lines[1].removeprefix("program "), int(lines[2].removeprefix("runs ")), point_of(options),
-                 point_of(champion), [Decision(match) for match in decisions])
+    runs, memory_percent = (int(number[1]) for number in numbers)
+    return State(lines[1].removeprefix("program "), runs, memory_percent, *map(point_of, points),
+                 [Decision(decision, memory_percent) for decision in decisions])
 
 
 def read(path):

@@ -45,6 +45,13 @@ static bool tournament_flip(struct tournament *tournament)
     return (state * UINT64_C(0x2545f4914f6cdd1d)) >> 63 != 0;
 }
 
+/* True: challengers have cost more than they may. */
+static bool tournament_overdrawn(const struct tournament *tournament)
+{
+    double allowed = LEARN_REGRET_START_NS + tournament->time * (LEARN_REGRET_PERMILLE / 1000);
+    return tournament->regret > allowed;
+}
+
 static void tournament_begin_test(struct tournament *tournament, enum learn_move move,
                                   const struct learn_point *point)
 {
@@ -101,8 +108,8 @@ void hak__tournament_begin(struct tournament *tournament, const struct learn_poi
 
 const struct learn_point *hak__tournament_next(struct tournament *tournament)
 {
-    double allowed = LEARN_REGRET_START_NS + tournament->time * (LEARN_REGRET_PERMILLE / 1000);
-    tournament->alone = tournament->frozen || (!tournament->second && tournament->regret > allowed);
+    tournament->alone =
+        tournament->frozen || (!tournament->second && tournament_overdrawn(tournament));
     if (tournament->alone) {
         tournament->challenger_runs = false;
     } else if (tournament->second) {
@@ -190,6 +197,15 @@ static bool test_has_won(struct learn_test *test)
     return test->won;
 }
 
+/* True: the challenger is not worth further pairs. A canary is: it must not go for want of time. */
+static bool tournament_is_useless(const struct tournament *tournament)
+{
+    const struct learn_test *test = &tournament->test;
+    return test->evidence_against >= LEARN_EVIDENCE_DROP ||
+           (test->move != LEARN_BACK && 2 * test->wins <= test->pairs &&
+            tournament_overdrawn(tournament));
+}
+
 static enum learn_verdict tournament_judge(struct tournament *tournament)
 {
     struct learn_test *test = &tournament->test;
@@ -200,7 +216,7 @@ static enum learn_verdict tournament_judge(struct tournament *tournament)
     if (adopt) {
         return tournament_adopt(tournament);
     }
-    if (last || (test->evidence_against >= LEARN_EVIDENCE_DROP && !test->won)) {
+    if (last || (!test->won && tournament_is_useless(tournament))) {
         return tournament_after_drop(tournament);
     }
     return LEARN_GOES_ON;

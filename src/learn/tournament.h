@@ -6,7 +6,8 @@
  * when its wins would be a chance of 1 in LEARN_EVIDENCE_ADOPT for a setting without that gain, and
  * the medians of its LEARN_PAIRS_MAX pairs cost at most LEARN_TIME_HARM more time and
  * LEARN_MEMORY_HARM more memory. It is dropped as soon as its other pairs would be a chance of 1 in
- * LEARN_EVIDENCE_DROP for a setting with that gain.
+ * LEARN_EVIDENCE_DROP for a setting with that gain, or if it has not won more than half of its
+ * pairs when the challengers' time is used up.
  *
  * Evidence is the capital of a gambler who bets half of it on each pair (V. Ville, 1939; G. Shafer,
  * "Testing by betting", 2021). He cannot expect to gain if the pairs are even, whenever he stops.
@@ -14,8 +15,8 @@
  *
  * After an adoption the old setting is the first challenger, and LEARN_EVIDENCE_BACK is enough for
  * it (the canary). When all moves have been tried in vain the setting is frozen, until the cost
- * moves away from what it was. Challengers together may cost LEARN_REGRET_PERMILLE of
- * the time; if they have cost more, the champion runs alone for a while.
+ * moves away from what it was. Challengers together may cost LEARN_REGRET_PERMILLE of the time; if
+ * they have cost more, the champion runs alone for a while.
  *
  * The decisions depend on the results and the seed only. No clock, no lock: one thread at a time.
  */
