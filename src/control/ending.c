@@ -76,7 +76,6 @@ void hak__ending_write(bool soon)
     }
     hak__profile_at_end();
     hak__heap_map_at_end();
-    hak__learn_at_end();
     hak__observer_end();
     hak__last_report_at_end();
     atomic_store_release(&ending.shared_state, (uint32_t)ENDING_DONE); /* pairs with nothing */

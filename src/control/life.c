@@ -170,7 +170,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     hak__start_read_options(environment);
     hak__ending_note_process();
     if (hak__settings.stats != STATS_NONE || hak__settings.profile_file != NULL ||
-        hak__settings.heap_map_file != NULL || hak__settings.learn != NULL) {
+        hak__settings.heap_map_file != NULL) {
         hak__ending_want();
     }
     pthread_atfork(life_fork_prepare, hak__fork_parent, life_fork_child);

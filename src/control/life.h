@@ -15,9 +15,8 @@ HAK_HIDDEN void hak__observer_fork_child(void);
 HAK_HIDDEN void hak__observer_end(void);
 HAK_HIDDEN void hak__profile_at_end(void);
 HAK_HIDDEN void hak__heap_map_at_end(void);
-/* The learner in fork's child and at the process's end (learn/). */
+/* The learner in fork's child. Defined in learn/learner.c. */
 HAK_HIDDEN void hak__learn_fork_child(void);
-HAK_HIDDEN void hak__learn_at_end(void);
 /* Stacks in fork's child, whose parent had one thread or several. Defined in observe/stacks.c. */
 HAK_HIDDEN void hak__stacks_fork_child(bool had_threads);
 

@@ -115,11 +115,3 @@ void hak__learn_save(const struct learn_state *state)
         hak__exit_file_complain(&learn_file, path, error);
     }
 }
-
-void hak__learn_at_end(void)
-{
-    const struct learn_state *state = hak__learner_stop();
-    if (state != NULL && state->decisions_count != 0) { /* a short run has nothing to say */
-        hak__learn_save(state);
-    }
-}

@@ -19,10 +19,6 @@
 #define LEARN_STRETCH_MOST_MS 4000u
 /* The first part of each stretch does not count: the memory is still that of the setting before. */
 #define LEARN_SETTLE_DIVISOR 4u
-/* How long the process's end waits for a tick that is under way. Twice: a signal handler that ends
- * the process out of such a tick takes that much longer. Half: on a busy machine the last run's
- * decisions may be lost. */
-#define LEARN_STOP_MS 200u
 /* The resident memory is read so often in a stretch, which takes three system calls each time.
  * Half: short peaks count too little. */
 #define LEARN_LOOKS 32u
@@ -107,7 +103,7 @@ static void learner_note(enum learn_verdict verdict, const struct learn_test *te
                                 .s = (now_ms - learner->started_ms) / 1000,
                                 .verdict = verdict,
                                 .test = *test};
-    hak__learn_save(state); /* now: most servers end by a signal */
+    hak__learn_save(state); /* at once: most servers end by a signal */
 }
 
 static void learner_finish(uint32_t now_ms)
@@ -188,17 +184,6 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
     /* release: pairs with the acquire in thread_attend (heap/heartbeat.c) */
     atomic_store_release(&hak__tick_listener, learner_tick);
     return true;
-}
-
-const struct learn_state *hak__learner_stop(void)
-{
-    for (uint32_t i = 0; learner != NULL && i < LEARN_STOP_MS; i++) {
-        if (learner_enter()) {
-            return &learner->state;
-        }
-        hak__os_sleep_ms(1);
-    }
-    return NULL;
 }
 
 void hak__learn_fork_child(void)

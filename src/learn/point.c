@@ -111,15 +111,30 @@ bool hak__learn_point_move(enum learn_move move, const struct learn_point *from,
     return !hak__learn_point_equal(from, to);
 }
 
+/* The limits of bins that moves lead to; the division loses some bytes on the way. */
+static bool point_bins_are_reached(const struct learn_point *options,
+                                   const struct learn_point *point)
+{
+    struct learn_point at = *options;
+    bool larger = point->bin_bytes_max > options->bin_bytes_max;
+    uint32_t before;
+    do {
+        before = at.bin_bytes_max;
+        if (before == point->bin_bytes_max) {
+            uint64_t difference = at.cache_bytes > point->cache_bytes
+                                      ? at.cache_bytes - point->cache_bytes
+                                      : point->cache_bytes - at.cache_bytes;
+            return difference <= LEARN_BINS_LEAST;
+        }
+        point_scale_bins(&at, larger);
+    } while (at.bin_bytes_max != before);
+    return false;
+}
+
 bool hak__learn_point_is_reached(const struct learn_point *options, const struct learn_point *point)
 {
-    uint32_t bins = point->bin_bytes_max, bins_before = options->bin_bytes_max;
     uint32_t delay_ms = point->purge_delay_ms;
-    bool bins_same = bins == bins_before && point->cache_bytes == options->cache_bytes;
-    bool bins_moved = bins >= LEARN_BINS_LEAST && bins <= LEARN_BINS_MOST &&
-                      (bins < bins_before ? point->cache_bytes <= options->cache_bytes
-                                          : point->cache_bytes >= options->cache_bytes);
-    return (bins_same || bins_moved) &&
+    return point_bins_are_reached(options, point) &&
            (delay_ms == options->purge_delay_ms ||
             (delay_ms >= LEARN_DELAY_LEAST_MS / LEARN_STEP &&
              delay_ms <= LEARN_DELAY_MOST_MS * LEARN_STEP)) &&

@@ -18,6 +18,7 @@
  * Kelly, 1956). */
 #define LEARN_BET 0.5
 /* Part of the time that challengers may cost together, and what they may cost at the start, in ns.
+ * A challenger that alone has cost the latter goes if it has not won more than half of its pairs.
  * Twice: a quicker tournament, and a program that is slower by so much meanwhile. */
 #define LEARN_REGRET_PERMILLE 5.0
 #define LEARN_REGRET_START_NS 250e6
@@ -203,7 +204,7 @@ static bool tournament_is_useless(const struct tournament *tournament)
     const struct learn_test *test = &tournament->test;
     return test->evidence_against >= LEARN_EVIDENCE_DROP ||
            (test->move != LEARN_BACK && 2 * test->wins <= test->pairs &&
-            tournament_overdrawn(tournament));
+            test->regret > LEARN_REGRET_START_NS);
 }
 
 static enum learn_verdict tournament_judge(struct tournament *tournament)
@@ -230,6 +231,7 @@ static void tournament_pair(struct tournament *tournament, const struct learn_co
     const struct learn_cost *champion = tournament->challenger_runs ? &tournament->first : cost;
     double time = relative(challenger->time, champion->time);
     double memory = relative(challenger->memory, champion->memory);
+    tournament->test.regret += time * time_ns;
     tournament->regret += time * time_ns;
     tournament->regret = tournament->regret > 0 ? tournament->regret : 0;
     test_add(&tournament->test, time, memory, tournament->memory_weight);

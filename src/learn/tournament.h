@@ -6,8 +6,8 @@
  * when its wins would be a chance of 1 in LEARN_EVIDENCE_ADOPT for a setting without that gain, and
  * the medians of its LEARN_PAIRS_MAX pairs cost at most LEARN_TIME_HARM more time and
  * LEARN_MEMORY_HARM more memory. It is dropped as soon as its other pairs would be a chance of 1 in
- * LEARN_EVIDENCE_DROP for a setting with that gain, or if it has not won more than half of its
- * pairs when the challengers' time is used up.
+ * LEARN_EVIDENCE_DROP for a setting with that gain, or if it costs much time and does
+ * not win more than half of its pairs.
  *
  * Evidence is the capital of a gambler who bets half of it on each pair (V. Ville, 1939; G. Shafer,
  * "Testing by betting", 2021). He cannot expect to gain if the pairs are even, whenever he stops.
@@ -60,6 +60,7 @@ struct learn_test {
     bool won; /* its wins have been enough */
     double evidence_for;
     double evidence_against;
+    double regret; /* ns of extra time */
     /* The differences of each pair, in tenths of a percent of the mean of both. Below 0: the
      * challenger cost less. */
     int16_t time[LEARN_PAIRS_MAX];

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# HAKMEM_LEARN in a real process, and `./hakmem learn show`: decisions are kept though the process is killed; a planted bad
+# setting goes; files that are damaged, hostile or another program's change nothing.
+#
+# long-running
+source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
+cd -- "$scratch" || exit 1
+library=$("$launcher" build)
+
+# Frees a batch when the next one is complete: small bins cost it more than twice the time.
+cat >steady.c <<'END'
+#include <stdlib.h>
+enum { BATCH = 6000 };
+static void *blocks[2][BATCH];
+int main(int argc, char **argv)
+{
+    long rounds = argc > 1 ? atol(argv[1]) : -1;
+    for (long round = 0; round != rounds; round++) {
+        void **batch = blocks[round % 2];
+        for (int i = 0; i < BATCH; i++) {
+            batch[i] = malloc((size_t)(1 + i * 37 % 1000));
+        }
+        batch = blocks[(round + 1) % 2];
+        for (int i = 0; i < BATCH; i++) {
+            free(batch[i]);
+            batch[i] = NULL;
+        }
+    }
+}
+END
+cc -O1 -fno-builtin steady.c -o steady || fail "steady.c does not compile"
+
+# steady LEARN [ARGUMENT]...
+steady() {
+    LD_PRELOAD=$library HAKMEM_LEARN=$1 ./steady "${@:2}"
+}
+
+# learn_until FILE PATTERN: runs the program until a line of the state matches, and kills it. The bound is a guard against
+# hangs only.
+learn_until() {
+    local process i
+    LD_PRELOAD=$library HAKMEM_LEARN=$1 ./steady 2>errors.learn &
+    process=$!
+    for ((i = 0; i < 2400; i++)); do
+        grep -qs "$2" "$1" && break
+        sleep 0.1
+    done
+    kill -9 "$process"
+    wait "$process" 2>/dev/null
+    grep -q "$2" "$1" || fail "no line '$2' in the state: $(cat "$1" errors.learn)"
+}
+
+# change_state FROM TO SED: a state with a right checksum.
+change_state() {
+    PYTHONPATH=$TEST_ROOT/observe python3 - "$@" <<'END'
+import subprocess
+import sys
+from hakmem_observe.learn_file import checksum
+source, target, script = sys.argv[1:]
+with open(source, "rb") as file:
+    body = subprocess.run(["sed", script], input=file.read().rpartition(b"checksum ")[0], stdout=subprocess.PIPE, check=True).stdout
+with open(target, "wb") as file:
+    file.write(body + b"checksum %d\n" % checksum(body))
+END
+}
+
+# --- what is learned stays, whatever ends the process ---
+
+learn_until state '^decision '
+expect 0 "" "" steady state 10
+try "$launcher" learn show state --html page.html
+[[ $status == 0 && $output == "steady, 1 run"*"smaller thread caches"*"no gain"* ]] || fail "show: $status $output $errors"
+grep -q '<figure' page.html || fail "the page has no picture"
+
+# --- a planted bad setting goes ---
+
+bins=$(sed -n 's/^options .*bin_bytes=\([0-9]*\).*/\1/p' state)
+cache=$(sed -n 's/^options .*cache_bytes=\([0-9]*\) whale.*/\1/p' state)
+change_state state planted "/^champion/s/ bin_bytes=$bins cache_bytes=$cache/ bin_bytes=$((bins / 16)) cache_bytes=$((cache / 16))/"
+grep -q "^champion .* bin_bytes=$((bins / 16)) " planted || fail "nothing was planted"
+learn_until planted '^decision went_back'
+[[ $(sed -n 's/^champion //p' planted) == "$(sed -n 's/^options //p' planted)" ]] || fail "the planted setting stays"
+try "$launcher" learn show planted
+[[ $output == *"Setting now: that of the options"*"went back"* ]] || fail "show of the planted one: $output"
+
+# --- files that cannot be used change nothing ---
+
+# refused COMPLAINT FILE [NAME=VALUE]: a run with the file says so in one line, and leaves it as it is.
+refused() {
+    cp "$2" before
+    expect 0 "" "^hakmem: [^"$'\n'"]*$1[^"$'\n'"]*\$" env "LD_PRELOAD=$library" "HAKMEM_LEARN=$2" "${@:3}" ./steady 10
+    cmp -s "$2" before || fail "$2 has changed"
+}
+sed 's/runs 1/runs 2/' state >damaged
+refused "begins anew: its file is damaged" damaged
+head -c 100 state >short
+refused "begins anew: its file is damaged" short
+head -c 200000 /dev/zero >zeroes
+refused "begins anew: its file is damaged" zeroes
+change_state state hostile '/^champion/s/ bin_bytes=[0-9]*/ bin_bytes=1/'
+refused "begins anew: its file is damaged" hostile
+change_state state hostile '/^champion/s/ cache_bytes=[0-9]*/ cache_bytes=18446744073709551614/'
+refused "begins anew: its file is damaged" hostile
+change_state state other 's/^program .*/program another/'
+refused "begins anew: its file is of another program" other
+refused "begins anew: its file was learned with other options" state HAKMEM_PURGE_DELAY_MS=77
+refused "begins anew: its file was learned with other options" state HAKMEM_LEARN_MEMORY_PERCENT=50
+
+mkfifo pipe
+expect 0 "" "" steady pipe 10
+mkdir directory
+expect 0 "" "begins anew" steady directory 10
+for word in off on missing/state new; do
+    expect 0 "" "" steady "$word" 10
+    [[ ! -e $word ]] || fail "a short run has written the file $word"
+done
+
+# --- learn show ---
+
+for file in damaged short zeroes; do
+    expect 126 "" "'$file' is no state file of the learner, or it is damaged" "$launcher" learn show "$file"
+done
+expect 126 "" "cannot read 'absent'" "$launcher" learn show absent
+expect 126 "" "cannot read 'directory'" "$launcher" learn show directory
+expect 126 "" "cannot write 'absent/page'" bash -c '"$1" learn show state --html absent/page >/dev/null' - "$launcher"
+expect 2 "" "FILE" "$launcher" learn show
+finish
