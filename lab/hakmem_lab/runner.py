@@ -118,6 +118,7 @@ def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Cas
             "status": 0,
             "load_1min": load,
             "workload": workload,
+            "metric": outcome.metric(case),
         }
     )
 
