@@ -137,7 +137,8 @@ def _reason(one: CaseVerdict, goal: Goal, rules: Rules) -> str:
         return f"it is worse by {percent(one.cost.change)} (goal {goal.name})"
     if one.cost.word == LESS:
         doubtful = [n for n, f in rails.items() if not verdict.is_safe(f, goal.guard)]
-        return f"{' and '.join(doubtful)} may be worse by more than the guard, {percent(goal.guard)}"
+        rails_text = " and ".join(doubtful)
+        return f"{rails_text} may be worse by more than the guard, {percent(goal.guard)}"
     return (
         f"a gain of {percent(rules.effect_min)} (goal {goal.name}) is not shown; these runs would"
         f" have found one of {percent(one.cost.detectable)}"

@@ -128,7 +128,8 @@ class Journal:
 
     def finished(self) -> list[FrozenTrial]:
         """The candidates that were judged, or dropped."""
-        return self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+        states = (TrialState.COMPLETE, TrialState.PRUNED)
+        return self.study.get_trials(deepcopy=False, states=states)
 
     def close(self) -> None:
         if self._file >= 0:
