@@ -277,6 +277,7 @@ def test_a_clear_gain_is_a_winner_with_intervals():
         ("both", (1.0, 1.0), "INCONCLUSIVE", "is not shown; these runs would have found one of"),
         ("time", (0.9, 1.5), "NO-GO", r"\+50.0 % peak memory"),
         ("memory", (1.2, 0.5), "NO-GO", r"\+20\.\d % time"),
+        ("memory", (1.035, 0.5), "NO-GO", r"\+3\.\d % time"),
         ("memory", (1.0, 0.9), "GO", ""),
         ("time", (1.0, 0.9), "INCONCLUSIVE", "is not shown"),
         ("time", (0.9, 1.0), "GO", ""),
