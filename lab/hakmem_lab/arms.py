@@ -149,8 +149,8 @@ def find_arms(spec: str | None) -> list[Arm]:
 
     A word is a short or full name, a path of a library (it has a slash), "default" (also without a
     spec: ours, the scorecard's peers, the user's own, glibc) or "all". Settings follow a colon:
-    key=value is one of hakmem's options, profile=FILE those of a file, VARIABLE=value any variable. A comma inside a value is
-    written as backslash comma.
+    key=value is one of hakmem's options, profile=FILE those of a file, VARIABLE=value any variable.
+    A comma inside a value is written as backslash comma.
     """
     words = [w.strip().replace("\\,", ",") for w in re.split(r"(?<!\\),", spec or "default")]
     arms = [arm for word in words if word for arm in _arms_of(word)]

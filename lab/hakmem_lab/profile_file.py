@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -58,8 +59,11 @@ def check_writable(path: Path) -> None:
         pass
     except OSError as error:
         raise Usage(f"cannot write to {path}: {error.strerror}") from error
-    if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
-        raise Usage(f"cannot write to {path}: there is no such folder, or it is not yours")
+    try:
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
+            pass
+    except OSError as error:
+        raise Usage(f"cannot write to {path}: {error.strerror}") from error
 
 
 def write_profile(path: Path, settings: Mapping[str, str], comments: Sequence[str]) -> None:

@@ -37,13 +37,18 @@ from .problem import Problem, Usage
 from .progress import PLAIN_INTERVAL_S, duration_text
 from .schedule import PADDING_LIMIT, Run
 from .tune_answer import Answer, answer_of, show
-from .tune_search import DEFAULT_FIRST, Figures, Goal, Journal, Search, words_of
+from .tune_search import (
+    DEFAULT_FIRST, LIMIT_FACTOR, LIMIT_S_MIN, Figures, Goal, Journal, Search, words_of,
+)  # fmt: skip
 from .tune_space import Point
 from .verdict import ROUNDS, ROUNDS_MAX, Rules
 from .wording import parse_percent
 
 MINUTES = 10.0
 WEIGHT = 0.5
+GUARD = "1%"
+"""The change of time that `ab` calls a loss. Twice as much would let a winner be a NO-GO there; half
+as much leaves few winners on a noisy machine."""
 MINUTES_MAX, WEIGHT_MAX = 10_000, 1_000
 GOALS = ("time", "memory", "both")
 VERDICT_SHARE = 0.4
@@ -67,49 +72,58 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def run(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM", hidden=True)],
     minutes: Annotated[
-        float, typer.Option(help="For search and verdict together.")
+        float, typer.Option(help="Time for the search and the verdict together.")
     ] = MINUTES,
-    goal: Annotated[
-        str, typer.Option(help="What shall be less: time, memory or both.")
-    ] = "both",
+    goal: Annotated[str, typer.Option(help="What to reduce: time, memory or both.")] = "both",
     weight: Annotated[
         float,
-        typer.Option(help="With --goal both: what 1 % of memory is worth in % of time."),
+        typer.Option(help="With --goal both: 1 % of memory is worth so many % of time."),
     ] = WEIGHT,
     guard: Annotated[
-        str, typer.Option(help="What time and peak memory may each lose, whatever the goal.")
-    ] = "2%",
+        str,
+        typer.Option(help="Time and peak memory may each grow by this at most, whatever the goal."),
+    ] = GUARD,
     load: Annotated[
-        str | None, typer.Option(help="For servers: a command that loads it; its time counts.")
+        str | None,
+        typer.Option(
+            help="The program is a server, and this command loads it. The time of the load counts."
+        ),
     ] = None,
     metric: Annotated[
         str,
         typer.Option(
-            help="A pattern: the last number that the program (or its load) prints and that"
-            " matches counts instead of the time; less is better."
+            help="A regular expression. The last number that it matches in the output of the"
+            " load, or else of the program, counts instead of the time. Less is better."
         ),
     ] = "",
     rate: Annotated[
-        bool, typer.Option("--rate", help="Of the number of --metric, more is better.")
+        bool, typer.Option("--rate", help="More is better for the number of --metric.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(help="The profile file; PROGRAM.profile here when there is a winner."),
+        typer.Option(
+            help="The profile file. Without this option, a winner is written to PROGRAM.profile"
+            " in this directory."
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of search and order; else drawn.")] = None,
-    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the search and of the order of runs.")
+    ] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder where all runs are saved.")] = None,
     new: Annotated[
-        bool, typer.Option("--new", help="A new search though one is unfinished.")
+        bool, typer.Option("--new", help="Starts again although a search is unfinished.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Though the machine is unfit, or measured by others.")
+        bool, typer.Option("--force", help="Measures although the machine is busy.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,
 ) -> None:
-    """Searches the settings of hakmem that suit your program, and proves that they do.
+    """Searches the settings of hakmem for your program, and proves a gain before it names any.
 
-    The program runs where you are, without input, and must end with status 0. A server is loaded
-    by the command of --load and then stopped. The same command goes on after a kill.
+    The program runs in this directory, without input, and must end with status 0. If the search is
+    stopped or killed, the same command continues it. docs/learning.md explains the answer.
+
+    Example: ./hakmem tune --minutes 30 --goal memory -- python3 script.py
     """
     aim = Goal(goal, weight, parse_percent(guard))
     if not 0 < minutes <= MINUTES_MAX:
@@ -133,6 +147,10 @@ def run(
     if written:
         chosen = answer.winner.settings if answer.winner else {"profile": tune_space.STARTS[0]}
         profile_file.write_profile(written, chosen, answer.comments)
+    elif path.exists():
+        _errors.print(
+            Text(f"hakmem: {path} is of an earlier tune and stays as it is"), soft_wrap=True
+        )
     show(answer, written, as_json)
     tuning.finish(answer.session)
 
@@ -163,10 +181,9 @@ class Tuning:
     ) -> None:
         self._case, self._arm, self._goal = case, arm, goal
         self._whole_s, self._folder, self._seed = whole_s, folder, seed
+        self._run_s_max = whole_s * VERDICT_SHARE / (Rules().samples_min * ARMS_MIN * OVERHEAD)
         path = folder / f"tune-{self._key()}.journal"
-        if new:
-            path.unlink(missing_ok=True)
-        self.journal = Journal(path, seed)
+        self.journal = Journal(path, seed, new)
         self._padding = random.Random(seed)
         self._spent_s = float(self.journal.facts.get("spent_s", 0))
         self._started = time.monotonic()
@@ -182,7 +199,9 @@ class Tuning:
             with self._progress:
                 try:
                     self._find()
-                except KeyboardInterrupt as error:
+                except (KeyboardInterrupt, OSError) as error:
+                    if not runner.is_interrupt(error):
+                        raise
                     raise Problem(
                         f"stopped; {self._count()} candidates are saved, the same command goes on",
                         runner.STATUS_INTERRUPTED,
@@ -237,7 +256,7 @@ class Tuning:
         self.journal.note("plan", self._plan(best))
 
     def _check_budget(self, base: Figures) -> None:
-        needed_s = Rules().samples_min * ARMS_MIN * base.seconds * OVERHEAD / VERDICT_SHARE
+        needed_s = self._whole_s * base.seconds / self._run_s_max
         if needed_s > self._whole_s:
             raise Problem(
                 f"{self._whole_s / 60:g} minutes are too short: a run takes {base.seconds:.1f} s,"
@@ -259,13 +278,20 @@ class Tuning:
         }  # fmt: skip
 
     def _run_once(self, point: Point, limit_s: float | None) -> Figures | str:
-        case = dataclasses.replace(self._case, timeout_s=limit_s or self._case.timeout_s)
+        longest_s = limit_s or max(LIMIT_FACTOR * self._run_s_max, LIMIT_S_MIN)
+        case = dataclasses.replace(self._case, timeout_s=longest_s)
         start, padding = time.monotonic(), self._padding.randrange(PADDING_LIMIT)
         outcome = measure(case, self._arm_of(point), padding)
         seconds = time.monotonic() - start
         sentence = outcome.sentence(case)
         self.journal.note("spent_s", self._spent())
         self._progress.update(self._spent(), self._count())
+        if limit_s is None and outcome.report.get("end") == "timeout":
+            raise Problem(
+                f"a run takes longer than {longest_s:.0f} s, and {self._whole_s / 60:g} minutes"
+                f" allow {self._run_s_max:.1f} s: give more --minutes, or take a shorter run of the"
+                " program; a server needs --load"
+            )
         if sentence:
             return sentence
         run = Run(case.name, self._arm.name, 0, 0, padding)

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from . import profile_file, statistics, verdict
 from .model import Case, Sample, Session
-from .statistics import Ratio
+from .statistics import CONFIDENCE, Ratio
+from .tables import counted
 from .tune_search import Figures, Goal
 from .verdict import GO, LESS, MORE, NO_GO, CaseVerdict, Evidence, Rules, Series
 from .wording import percent, signed_percent
@@ -52,10 +53,12 @@ def answer_of(
 ) -> Answer:
     """`settings` of each candidate by its words; `work` says what was done."""
     default = session.arms[0]
-    # Each candidate is a chance to be lucky: the risk is shared by all.
+    # Each candidate is a chance to be lucky: the risk is shared by all. So are the intervals wider,
+    # and hold for the best of the candidates as well.
     rules = Rules(
-        memory_tolerance=goal.guard, latency_tolerance=goal.guard, alpha=Rules.alpha / len(settings)
-    )
+        memory_tolerance=goal.guard, latency_tolerance=goal.guard,
+        alpha=Rules.alpha / len(settings), confidence=1 - (1 - CONFIDENCE) / len(settings),
+    )  # fmt: skip
     candidates = [
         _candidate(session, f"{default.name} {words}", chosen, goal, rules)
         for words, chosen in settings.items()
@@ -75,7 +78,8 @@ def answer_of(
         f"of {session.created[:10]}, by ./hakmem tune",
         f"program: {_one_line(case.title)}",
         *([f"load: {_one_line(shlex.join(case.load))}"] if case.load else []),
-        *([f"metric: {case.metric}{', a rate' if case.is_rate else ''}"] if case.metric else []),
+        *([f"metric: {_one_line(case.metric)}{', a rate' if case.is_rate else ''}"]
+          if case.metric else []),
         f"machine: {session.machine['cpu']}, {session.machine['cores']} CPUs,"
         f" {session.machine['memory_kib'] / 2**20:.0f} GiB, Linux {session.machine['kernel']}",
         f"hakmem: {default.version}",
@@ -112,14 +116,22 @@ def _candidate(
     found = verdict.decide([evidence], rules)
     one = found.cases[0]
     if one.cost is None or one.memory is None or one.latency is None:
-        return Candidate(arm, settings, found.word, one.reason, 1.0, {})
+        reason = one.reason
+        if evidence.failures_a or evidence.failures_b:
+            reason = (
+                f"it failed {counted(evidence.failures_b, 'time')}, and the default"
+                f" {counted(evidence.failures_a, 'time')}"
+            )
+        return Candidate(arm, settings, found.word, reason, 1.0, {})
     ratio = one.latency.ratio
     if case.is_rate:
         ratio = Ratio(1 / ratio.estimate, 1 / ratio.high, 1 / ratio.low)
     ratios = {
         "number of --metric" if case.metric else "time of the load" if case.load else "time": ratio,
         "peak memory": one.memory.ratio,
-        "mean memory": statistics.ratio_interval(statistics.paired_ratios(mean.b, mean.a)),
+        "mean memory": statistics.ratio_interval(
+            statistics.paired_ratios(mean.b, mean.a), confidence=rules.confidence
+        ),
     }
     return Candidate(
         arm, settings, found.word, _reason(one, goal, rules), one.cost.ratio.estimate, ratios
@@ -138,7 +150,10 @@ def _reason(one: CaseVerdict, goal: Goal, rules: Rules) -> str:
     if one.cost.word == LESS:
         doubtful = [n for n, f in rails.items() if not verdict.is_safe(f, goal.guard)]
         rails_text = " and ".join(doubtful)
-        return f"{rails_text} may be worse by more than the guard, {percent(goal.guard)}"
+        return (
+            f"{rails_text} may be worse by more than the guard, {percent(goal.guard)}; more"
+            " --minutes may show that it is not, and a larger --guard allows it"
+        )
     return (
         f"a gain of {percent(rules.effect_min)} (goal {goal.name}) is not shown; these runs would"
         f" have found one of {percent(one.cost.detectable)}"

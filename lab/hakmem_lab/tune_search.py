@@ -66,8 +66,13 @@ class Goal:
     guard: float  # the share that time and peak memory may each lose
 
     def exponents(self) -> tuple[float, float]:
-        """Of time and of memory in what is minimised."""
-        return {"time": (1.0, 0.0), "memory": (0.0, 1.0), "both": (1.0, self.weight)}[self.name]
+        """Of time and of memory in what is minimised. None is above 1, else a large weight would
+        make a gain out of a change of memory that is too small to count."""
+        of_time, of_memory = {
+            "time": (1.0, 0.0), "memory": (0.0, 1.0), "both": (1.0, self.weight)
+        }[self.name]  # fmt: skip
+        most = max(of_time, of_memory)
+        return of_time / most, of_memory / most
 
     def aim(self, figures: Figures) -> float:
         """What is minimised, as a product. Memory is the mean of peak and mean."""
@@ -98,16 +103,23 @@ class _Lock:
 class Journal:
     """One search on disk. `facts` is what must outlive a kill and is not a candidate."""
 
-    def __init__(self, path: Path, seed: int | None = None) -> None:
+    def __init__(self, path: Path, seed: int | None = None, new: bool = False) -> None:
+        """Opens the file, or makes it; `new` throws away what it holds."""
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Problem(f"cannot save results in {path.parent}: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._file)
             raise Problem(f"{path} is being written by another tune; wait for it") from error
-        os.ftruncate(self._file, path.read_bytes().rfind(b"\n") + 1)
+        content = b"" if new else path.read_bytes()
+        os.ftruncate(self._file, content.rfind(b"\n") + 1)
+        if seed is not None:
+            seed += content.count(b"\n")  # what was drawn before a kill is not drawn again
         try:
             self.study = optuna.create_study(
                 storage=JournalStorage(JournalFileBackend(str(path), lock_obj=_Lock())),
@@ -154,7 +166,7 @@ class Search:
         self._ladders = tune_space.ladders()
 
     def measure_default(self) -> Figures:
-        """Runs the default; raises Problem if it does not end well."""
+        """Runs the default without a limit; raises Problem if it does not end well."""
         found = self._run(self._default, None)
         runs = [list(run) for run in self._journal.facts.get("defaults", [])]
         if isinstance(found, str):
@@ -187,11 +199,7 @@ class Search:
         return self._left() - reserve_s >= self.base.seconds
 
     def _begin(self) -> None:
-        """What a kill interrupted is tried again; a new search begins with the profiles."""
-        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            self._study.tell(trial.number, state=TrialState.FAIL)
-            if len(trial.params) == len(self._ladders):
-                self._study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
+        """A new search begins with the profiles."""
         if not self._study.get_trials(deepcopy=False):
             for name, point in tune_space.profiles().items():
                 if name != tune_space.STARTS[0]:
@@ -202,7 +210,9 @@ class Search:
         return len(self._journal.finished()) >= (runs + 1) * DEFAULT_EVERY
 
     def _ask(self) -> Trial:
-        trial = self._study.ask()
+        """The candidate that a kill interrupted, else the next one."""
+        running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        trial = Trial(self._study, running[0]._trial_id) if running else self._study.ask()
         for name, ladder in self._ladders.items():
             trial.suggest_int(name, 0, len(ladder) - 1)
         return trial
@@ -211,8 +221,9 @@ class Search:
         """Its mean loss; None if it was dropped."""
         if self._is_default_due():
             self.measure_default()
-        point, losses = dict(trial.params), []
-        for step in range(RUNS):
+        point = dict(trial.params)
+        losses = list(trial.user_attrs.get("losses", []))  # of the runs before a kill
+        for step in range(len(losses), RUNS):
             if step and not self._fits():
                 break
             found = self._run(point, self.limit_s)
@@ -221,6 +232,7 @@ class Search:
                 self._study.tell(trial, state=TrialState.PRUNED)
                 return None
             losses.append(self._goal.loss(found, self.base))
+            trial.set_user_attr("losses", losses)
             trial.report(statistics.mean(losses), step)
             if step < RUNS - 1 and trial.should_prune():
                 self._study.tell(trial, state=TrialState.PRUNED)
@@ -262,7 +274,8 @@ class Search:
                 return trial.values[0] if trial.state == TrialState.COMPLETE else None
         if not self._fits():
             return None
-        waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        states = (TrialState.WAITING, TrialState.RUNNING)
+        waiting = self._study.get_trials(deepcopy=False, states=states)
         if not any(trial.user_attrs.get("tidy") == point for trial in waiting):
             self._study.enqueue_trial(point, user_attrs={"tidy": point})
         while True:

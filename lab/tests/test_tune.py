@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import synthetic
 from hakmem_lab import ab, arms, cli, runner, store, tune, tune_answer, tune_search, tune_space
-from hakmem_lab.measure import MEASURE
+from hakmem_lab.measure import MEASURE, Outcome
 from hakmem_lab.model import Arm, Case, Session
 from hakmem_lab.places import BUILD, ROOT
 from hakmem_lab.problem import Problem, Usage
@@ -39,8 +39,8 @@ def test_every_option_is_searched_or_left_alone_on_purpose():
     listed = re.findall(r"X\([A-Z_0-9]+, (\w+),", (ROOT / "src/core/option_list.h").read_text())
     left_alone = {
         "profile", "limit", "limit_hard", "abort_on_foreign", "keep_deepbind", "observe", "stats",
-        "stats_file", "sample_bytes", "profile_file", "stats_pid", "stats_signal",
-        "heap_map_file", "announce",
+        "stats_file", "sample_bytes", "profile_file", "profile_signal", "stats_pid",
+        "stats_signal", "heap_map_file", "announce",
     }  # fmt: skip
     assert set(listed) == set(tune_space.LADDERS) | left_alone
     assert not set(tune_space.LADDERS) & left_alone
@@ -87,6 +87,8 @@ def test_goals():
     assert BOTH.loss(leaner, BASE) == pytest.approx(-0.1116, abs=1e-3)
     heavy = Goal("both", 2.0, 0.02)
     assert heavy.loss(leaner, BASE) < heavy.loss(faster, BASE) < 0
+    # However heavy: a gain of 0.1 % stays one.
+    assert Goal("both", 1000, 0.02).loss(scaled(1.0, 0.999), BASE) > -0.0011
 
 
 def test_a_loss_beyond_the_guard_outweighs_the_gain():
@@ -203,7 +205,7 @@ def test_a_search_goes_on_after_a_kill(tmp_path, monkeypatch):
     path, program = tmp_path / "tune.journal", Planted()
 
     def killed(point, limit_s):
-        if limit_s is not None and len(program.calls) > 4:
+        if limit_s is not None and len(program.calls) > tune_search.DEFAULT_FIRST:
             raise SystemError
         return program(point, limit_s)
 
@@ -223,12 +225,34 @@ def test_a_search_goes_on_after_a_kill(tmp_path, monkeypatch):
     program.calls.clear()
     Search(second, BOTH, program, lambda: 1e9, print).go_on(0)
     points = [point for point, _ in program.calls]
-    assert points.count(tune_space.profiles()["fast"]) == RUNS  # again, from its first run
+    assert points.count(tune_space.profiles()["fast"]) == RUNS - 1  # the first run is kept
     assert len(second.finished()) == 3
     second.close()
     path.write_text("nonsense\n{}\n")
     with pytest.raises(Problem, match="is damaged; move it away, or use --new"):
         Journal(path)
+
+
+def test_what_was_drawn_before_a_kill_is_not_drawn_again(tmp_path, monkeypatch):
+    """With a seed, too; and a new search throws away what was found."""
+    program, path = Planted(), tmp_path / "tune.journal"
+
+    def tried(count: int, new: bool = False) -> list[dict[str, int]]:
+        monkeypatch.setattr(tune_search, "CANDIDATES_MAX", count)
+        one = Journal(path, seed=1, new=new)
+        search = Search(one, BOTH, program, lambda: 1e9, print)
+        if not one.facts:
+            search.measure_default()
+        search.go_on(0)
+        points = [dict(trial.params) for trial in one.finished()]
+        one.close()
+        return points
+
+    first = tried(5)
+    both = tried(8)
+    assert both[:5] == first
+    assert not [point for point in both[5:] if point in first]
+    assert tried(2, new=True) == first[:2]
 
 
 def test_what_is_tidy_is_not_measured_again(journal):
@@ -297,9 +321,27 @@ def test_the_guard_is_what_the_user_says():
 
 def test_noise_and_failures_win_nothing():
     answer = tuned({"heaps=1": (0.5, 0.5)}, failing=["heaps=1"])
-    assert answer.winner is None and "failed 15 times under b" in answer.sentence
+    assert answer.winner is None and "it failed 15 times, and the default 0 times" in answer.sentence
     assert answer.candidates[0].word == "NO-GO" and not answer.candidates[0].ratios
     assert tuned({"heaps=1": (0.9, 0.9)}, rounds=8).winner is None
+
+
+def test_intervals_hold_for_the_best_of_two():
+    """Which of two candidates is shown is chosen by the same runs: the intervals are wider."""
+    figures = {"heaps=1": (0.9, 0.9), "heaps=4": (0.95, 0.95)}
+    alone = tuned({"heaps=1": figures["heaps=1"]}, rounds=25)
+    both = tuned(figures, rounds=25)
+    for one in (alone, both):
+        assert one.winner and one.winner.settings == {"heaps": "1"}
+    ratios = [one.winner.ratios["time"] for one in (alone, both)]
+    assert [ratio.confidence for ratio in ratios] == [0.95, 0.975]
+    assert ratios[0].estimate == ratios[1].estimate
+    assert ratios[1].low < ratios[0].low < ratios[0].high < ratios[1].high
+
+
+def test_comments_are_lines():
+    answer = tuned({"heaps=1": (0.9, 0.9)}, metric="a\nheaps=7")
+    assert not [comment for comment in answer.comments if "\n" in comment]
 
 
 def test_equal_arms_rarely_win():
@@ -395,6 +437,15 @@ def test_no_winner_no_file_unless_asked(fabricated, capsys):
     assert read_profile("asked") == {"HAKMEM_PROFILE": "default"}
 
 
+def test_an_earlier_profile_without_a_winner_is_said(fabricated, capsys):
+    assert cli.main(["tune", "--", "sh"]) == 0
+    assert "earlier tune" not in capsys.readouterr().err
+    fabricated["pair"] = (1.0, 1.0)
+    assert cli.main(["tune", "--", "sh"]) == 0
+    assert "sh.profile is of an earlier tune and stays as it is" in capsys.readouterr().err
+    assert read_profile("sh.profile") == {"HAKMEM_HEAPS": "1"}
+
+
 @pytest.mark.parametrize(
     "words,status,sentence",
     [
@@ -412,6 +463,8 @@ def test_no_winner_no_file_unless_asked(fabricated, capsys):
         (["--output", "none/x.profile", "--", "sh"], 2, "cannot write to none/x.profile"),
         (["--output", "taken.txt", "--", "sh"], 2, "taken.txt is there and is not from tune"),
         (["--output", ".", "--", "sh"], 2, "cannot write to ."),
+        (["--output", "/proc/x.profile", "--", "sh"], 2, "cannot write to /proc/x.profile"),
+        (["--results", "/proc/none", "--", "sh"], 1, "cannot save results in /proc/none"),
         ([], 2, "PROGRAM"),
     ],
 )
@@ -434,14 +487,38 @@ def test_too_short_a_budget_says_what_is_needed(alone, capsys, monkeypatch):
     assert "type --minutes 27" in error  # 9 rounds, 3 arms, 40 % of the time, a fifth to spare
 
 
+def test_a_program_that_never_ends_is_not_waited_for(alone, capsys, monkeypatch):
+    """As a server without --load: the time that its runs may take is known."""
+    limits = []
+
+    def measured(case, *_):
+        limits.append(case.timeout_s)
+        return Outcome({"end": "timeout", "status": 0}, "", "")
+
+    monkeypatch.setattr(tune.serving, "prove_program", lambda *_: ({}, ""))
+    monkeypatch.setattr(tune, "measure", measured)
+    assert cli.main(["tune", "--minutes", "10", "--", "sh"]) == 1
+    error = capsys.readouterr().err
+    assert "a run takes longer than 22 s, and 10 minutes allow 7.4 s: give more" in error
+    assert "a server needs --load" in error
+    assert len(limits) == 1 and 22 < limits[0] < 23
+
+
 def test_an_interrupt_says_that_nothing_is_lost(alone, capsys, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune.serving, "prove_program", stop)
-    assert cli.main(["tune", "--", "sh"]) == 130
+    def stop_in_the_cleanup(*_):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError("the folder is not empty")
+
     said = "tune: stopped; 0 candidates are saved, the same command goes on"
-    assert said in capsys.readouterr().err
+    for way in (stop, stop_in_the_cleanup):
+        monkeypatch.setattr(tune.serving, "prove_program", way)
+        assert cli.main(["tune", "--", "sh"]) == 130
+        assert said in capsys.readouterr().err
 
 
 def test_two_candidates_if_the_rounds_are_enough(alone):
