@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -25,7 +26,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from . import arms, machine, profile_file, runner, serving, store, tune_space
+from . import arms, machine, profile_file, proof, runner, serving, store, tune_space
 from .ab import check_fitness
 from .bench import only_session
 from .compare import make_case
@@ -38,7 +39,8 @@ from .progress import PLAIN_INTERVAL_S, duration_text
 from .schedule import PADDING_LIMIT, Run
 from .tune_answer import Answer, answer_of, show
 from .tune_search import (
-    DEFAULT_FIRST, LIMIT_FACTOR, LIMIT_S_MIN, Figures, Goal, Journal, Search, words_of,
+    CANDIDATES_MAX, DEFAULT_FIRST, LIMIT_FACTOR, LIMIT_S_MIN, Figures, Goal, Journal, Search,
+    words_of,
 )  # fmt: skip
 from .tune_space import Point
 from .verdict import ROUNDS, ROUNDS_MAX, Rules
@@ -47,8 +49,8 @@ from .wording import parse_percent
 MINUTES = 10.0
 WEIGHT = 0.5
 GUARD = "1%"
-"""The change of time that `ab` calls a loss. Twice as much would let a winner be a NO-GO there; half
-as much leaves few winners on a noisy machine."""
+"""The change of time that `ab` calls a loss. Twice as much would let a winner be a NO-GO there;
+half as much leaves few winners on a noisy machine."""
 MINUTES_MAX, WEIGHT_MAX = 10_000, 1_000
 GOALS = ("time", "memory", "both")
 VERDICT_SHARE = 0.4
@@ -248,12 +250,23 @@ class Tuning:
             self._check_budget(self._search.measure_default())
         search_s = (1 - VERDICT_SHARE) * self._whole_s
         self._search.go_on(TIDY_SHARE * search_s)
-        best = self._search.best(2)
+        ranked = self._search.best(CANDIDATES_MAX)
+        best = list(itertools.islice(filter(self._is_sound, ranked), 2))
         if not best:
             raise Problem("no candidate ended well: keep the default; --new searches again")
         tidied = self._search.tidy(best[0])
-        best = [tidied, *(point for point in best if point != tidied)]
+        if tidied != best[0] and self._is_sound(tidied):
+            best = [tidied, *(point for point in best if point != tidied)]
         self.journal.note("plan", self._plan(best))
+
+    def _is_sound(self, point: Point) -> bool:
+        """Whether the verdict will accept it: a warning of hakmem would end the session."""
+        try:
+            proof.prove(self._arm_of(point))
+        except Problem as problem:
+            self._progress.say(f"{problem}; this candidate is left out")
+            return False
+        return True
 
     def _check_budget(self, base: Figures) -> None:
         needed_s = self._whole_s * base.seconds / self._run_s_max

@@ -221,7 +221,7 @@ class Search:
         """Its mean loss; None if it was dropped."""
         if self._is_default_due():
             self.measure_default()
-        point = dict(trial.params)
+        point = tune_space.effective(dict(trial.params))
         losses = list(trial.user_attrs.get("losses", []))  # of the runs before a kill
         for step in range(len(losses), RUNS):
             if step and not self._fits():
@@ -244,27 +244,35 @@ class Search:
         """The best candidates, by all runs of each; the default is none."""
         losses: dict[tuple[int, ...], list[float]] = {}
         for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-            key = tuple(trial.params[name] for name in self._ladders)
+            point = tune_space.effective(trial.params)
+            key = tuple(point[name] for name in self._ladders)
             losses.setdefault(key, []).append(float(trial.values[0]))
         losses.pop(tuple(self._default[name] for name in self._ladders), None)
         ranked = sorted(losses, key=lambda key: statistics.mean(losses[key]))
         return [dict(zip(self._ladders, key, strict=True)) for key in ranked[:count]]
 
     def tidy(self, point: Point) -> Point:
-        """Sets back to the default, one by one, what does not show.
+        """Sets back to the default what does not show.
 
         The candidate is judged again first: it is the best by luck, too.
         """
-        allowed = self._try(point)
-        if allowed is None:
+        loss = self._try(point)
+        if loss is None:
             return point
-        for name, value in self._default.items():
-            simpler = {**point, name: value}
-            if simpler in (point, self._default):
-                continue
+        changed = [name for name, rung in point.items() if rung != self._default[name]]
+        return self._reset(point, changed, loss + TIDY_LOSS)
+
+    def _reset(self, point: Point, names: list[str], allowed: float) -> Point:
+        """All of them at once, else in halves: most settings of a candidate do not matter."""
+        simpler = {**point, **{name: self._default[name] for name in names}}
+        is_shorter = len(tune_space.settings_of(simpler)) < len(tune_space.settings_of(point))
+        if is_shorter and simpler != self._default:
             loss = self._try(simpler)
-            if loss is not None and loss <= allowed + TIDY_LOSS:
-                point = simpler
+            if loss is not None and loss <= allowed:
+                return simpler
+        middle = len(names) // 2
+        for half in (names[:middle], names[middle:]) if middle else ():
+            point = self._reset(point, half, allowed)
         return point
 
     def _try(self, point: Point) -> float | None:

@@ -58,6 +58,14 @@ def profiles() -> dict[str, Point]:
     return points
 
 
+def effective(point: Point) -> Point:
+    """Without a scavenger that has nothing to purge: hakmem then warns, and is no sound arm."""
+    rungs = ladders()
+    if rungs["purge_delay_ms"][point["purge_delay_ms"]] != "never":
+        return point
+    return {**point, "scavenger": rungs["scavenger"].index("0")}
+
+
 def settings_of(point: Point) -> dict[str, str]:
     """The fewest options that say it, a profile among them; empty is the default."""
     rungs = ladders()

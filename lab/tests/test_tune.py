@@ -54,6 +54,21 @@ def test_settings_are_as_few_as_possible():
     assert tune_space.settings_of({**DEFAULT, "bin_bytes": 0}) == {"bin_bytes": "16k"}
 
 
+def test_no_scavenger_without_anything_to_purge(journal):
+    """hakmem warns of it, and the laboratory takes no arm that does not do what it says."""
+    never = tune_space.ladders()["purge_delay_ms"].index("never")
+    point = {**DEFAULT, "purge_delay_ms": never, "scavenger": 0}
+    assert tune_space.settings_of(tune_space.effective(point)) == {"purge_delay_ms": "never"}
+    assert tune_space.effective({**point, "purge_delay_ms": 0})["scavenger"] == 0
+    program = Planted()
+    search = search_of(journal, program, [])
+    for scavenger in (0, 1):
+        journal.study.enqueue_trial({**point, "scavenger": scavenger})
+        search._judge(search._ask())
+    assert search.best(2) == [{**point, "scavenger": 1}]
+    assert not [one for one, _ in program.calls if one == point]
+
+
 @pytest.mark.parametrize("cpus", [1, 2, 6, 64])
 def test_ladders_of_any_machine_hold_the_default(cpus, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cpus)))
@@ -257,6 +272,27 @@ def test_what_is_tidy_is_not_measured_again(journal):
     assert search.tidy(point) == tidied and not program.calls
 
 
+def test_settings_that_do_not_matter_are_left_out_together(journal):
+    program = Planted()
+    search = search_of(journal, program, [])
+    point = {name: (rung + 1) % 2 for name, rung in DEFAULT.items()}
+    point["bin_bytes"] = DEFAULT["bin_bytes"] + 2
+    point["purge_delay_ms"] = DEFAULT["purge_delay_ms"]
+    program.calls.clear()
+    assert search.tidy(point) == {**DEFAULT, "bin_bytes": point["bin_bytes"]}
+    points = [call for call, limit_s in program.calls if limit_s is not None]
+    assert len({tuple(one.values()) for one in points}) <= 5  # of the 7 settings
+
+
+def test_a_profile_by_itself_is_short_enough(journal):
+    program = Planted()
+    search = search_of(journal, program, [])
+    small = tune_space.profiles()["small"]
+    program.calls.clear()
+    assert search.tidy(small) == small
+    assert {tuple(one.values()) for one, _ in program.calls} == {tuple(small.values())}
+
+
 # ---- The verdict. ----
 
 
@@ -313,7 +349,8 @@ def test_the_guard_is_what_the_user_says():
 
 def test_noise_and_failures_win_nothing():
     answer = tuned({"heaps=1": (0.5, 0.5)}, failing=["heaps=1"])
-    assert answer.winner is None and "it failed 15 times, and the default 0 times" in answer.sentence
+    assert answer.winner is None
+    assert "it failed 15 times, and the default 0 times" in answer.sentence
     assert answer.candidates[0].word == "NO-GO" and not answer.candidates[0].ratios
     assert tuned({"heaps=1": (0.9, 0.9)}, rounds=8).winner is None
 

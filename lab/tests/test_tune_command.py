@@ -17,7 +17,7 @@ from hakmem_lab import ab, arms, cli, runner, store, tune, tune_space
 from hakmem_lab.measure import MEASURE, Outcome
 from hakmem_lab.model import Arm, Case, Session
 from hakmem_lab.places import BUILD
-from hakmem_lab.problem import Usage
+from hakmem_lab.problem import Problem, Usage
 from hakmem_lab.profile_file import read_profile
 from hakmem_lab.tune_search import Figures, Goal, Journal
 
@@ -194,6 +194,29 @@ def test_two_candidates_if_the_rounds_are_enough(alone):
     assert plan(4.0)[0] == 2 and plan(4.0)[1] >= tune.ROUNDS
     assert plan(6.0)[0] == 1 and 9 <= plan(6.0)[1] <= 27
     assert plan(60.0) == (1, 9)
+    tuning.journal.close()
+
+
+def test_candidates_that_the_verdict_would_refuse_are_left_out(alone, capsys, monkeypatch):
+    """Else the session ends with an error after all the search, and again with each new call."""
+    def prove(arm):
+        if "HAKMEM_HEAPS" in arm.environment:
+            raise Problem(f"{arm.name}: warning: HAKMEM_HEAPS does nothing")
+        return {}
+
+    profiles = tune_space.profiles()
+    points = [{**DEFAULT, "heaps": 0}, profiles["fast"], profiles["small"]]
+    monkeypatch.setattr(tune.proof, "prove", prove)
+    monkeypatch.setattr(tune.serving, "prove_program", lambda *_: ({}, ""))
+    monkeypatch.setattr(tune.Search, "go_on", lambda *_: None)
+    monkeypatch.setattr(tune.Search, "best", lambda *_: points)
+    monkeypatch.setattr(tune.Search, "tidy", lambda *_: points[0])
+    case = Case("sh", ["/bin/sh"], kind="program")
+    tuning = tune.Tuning(case, arms.our_arm(), BOTH, 600, Path("results"))
+    tuning.journal.note("defaults", [[1e9, 500.0, 400.0, 0.1]] * 3)
+    tuning._find()
+    assert tuning.journal.facts["plan"]["candidates"] == points[1:]
+    assert "HAKMEM_HEAPS does nothing; this candidate is left out" in capsys.readouterr().err
     tuning.journal.close()
 
 
