@@ -8,6 +8,7 @@
  *   --env NAME=VALUE    for the program alone, not for the load; may be repeated
  *   --stdin FILE, --stdout FILE, --stderr FILE     of the program (/dev/null)
  *   --load WORD         a word of the command that loads the program; may be repeated
+ *   --load-stdout FILE  what the load prints (/dev/null)
  *   --ready-ms N        a load that fails this soon after the program's start is tried again, as
  *                       the program may not listen yet (10000)
  *   --stop-ms N         how long a loaded program may take to stop (10000)
@@ -95,7 +96,7 @@ static _Noreturn void child_become(char **command, bool is_load, int go, int err
     for (char **variable = options.environment; *variable != NULL && !is_load; variable++) {
         (void)putenv(*variable);
     }
-    int output = open(is_load ? "/dev/null" : options.output,
+    int output = open(is_load ? options.load_output : options.output,
                       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     int input = open(is_load ? "/dev/null" : options.input, O_RDONLY | O_CLOEXEC);
     int said = open(options.errors, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

@@ -42,6 +42,7 @@ struct options {
     const char *input;
     const char *output;
     const char *errors;
+    const char *load_output;
     char **environment; /* NAME=VALUE, NULL at the end */
     char **load;        /* NULL at the end; empty: the program is no server */
     uint64_t *rest_s;   /* rising: when to read the memory after the load's end */

@@ -14,6 +14,7 @@ struct options options = {
     .input = "/dev/null",
     .output = "/dev/null",
     .errors = "/dev/null",
+    .load_output = "/dev/null",
 };
 
 static size_t environment_count;
@@ -28,6 +29,7 @@ enum option_value {
     STDOUT,
     STDERR,
     LOAD,
+    LOAD_STDOUT,
     READY,
     STOP,
     REST
@@ -83,6 +85,9 @@ static void option_read(int option, char *value)
     case STDERR:
         options.errors = value;
         return;
+    case LOAD_STDOUT:
+        options.load_output = value;
+        return;
     case LOAD:
         options.load[load_count++] = value;
         return;
@@ -107,6 +112,7 @@ char **options_read(int count, char **words)
         {"stdout", required_argument, NULL, STDOUT},
         {"stderr", required_argument, NULL, STDERR},
         {"load", required_argument, NULL, LOAD},
+        {"load-stdout", required_argument, NULL, LOAD_STDOUT},
         {"ready-ms", required_argument, NULL, READY},
         {"stop-ms", required_argument, NULL, STOP},
         {"rest-s", required_argument, NULL, REST},

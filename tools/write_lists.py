@@ -32,7 +32,8 @@ process starts. With the launcher, write `./hakmem run --set purge_delay_ms=100 
 ## Options and their values in each profile
 
 A profile is a set of values for the options. Choose one with `HAKMEM_PROFILE` or with `./hakmem run --profile`. An
-option that you set yourself overrides the profile.
+option that you set yourself overrides the profile. `--profile` also takes a file of settings, such as
+`./hakmem tune` writes ([learning.md](learning.md)).
 
 - `default` suits most programs. hakmem uses it if you choose none.
 - `fast` keeps freed memory ten times as long, and does not limit the bins of all threads together.

@@ -18,6 +18,7 @@ from typing import Any
 from . import machine, places
 from .model import Arm
 from .problem import Problem, Usage
+from .profile_file import is_file_name, read_profile
 from .recipes import RECIPES
 from .toolbox import check_preloadable, peers_directory
 
@@ -148,8 +149,8 @@ def find_arms(spec: str | None) -> list[Arm]:
 
     A word is a short or full name, a path of a library (it has a slash), "default" (also without a
     spec: ours, the scorecard's peers, the user's own, glibc) or "all". Settings follow a colon:
-    key=value is one of hakmem's options, VARIABLE=value any variable. A comma inside a value is
-    written as backslash comma.
+    key=value is one of hakmem's options, profile=FILE those of a file, VARIABLE=value any variable.
+    A comma inside a value is written as backslash comma.
     """
     words = [w.strip().replace("\\,", ",") for w in re.split(r"(?<!\\),", spec or "default")]
     arms = [arm for word in words if word for arm in _arms_of(word)]
@@ -181,6 +182,9 @@ def _arms_of(word: str) -> list[Arm]:
     environment = dict(arm.environment)
     for setting in settings:
         key, _, value = setting.partition("=")
+        if key.lower() == "profile" and arm.is_ours and is_file_name(value):
+            environment.update(read_profile(value))
+            continue
         environment[_variable(arm, key)] = value
     label = " ".join([arm.name, *settings])
     return [dataclasses.replace(arm, name=label, environment=environment)]

@@ -23,6 +23,7 @@ COMMANDS = {
     "bench": "measures workloads under several allocators: table, pictures, one HTML page",
     "compare": "measures your own program under several allocators",
     "ab": "compares two settings or libraries, with a verdict and a record",
+    "tune": "searches the settings that suit your own program",
     "score": "says where hakmem stands, from stored results",
     "peers": "installs and lists the other allocators",
     "doctor": "says what makes measurements on this machine unreliable",

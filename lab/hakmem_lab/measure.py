@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -34,9 +36,29 @@ class Outcome:
     report: dict[str, Any]  # measure's line; empty when the program could not be started
     output: str
     errors: str
+    load_output: str = ""
+
+    def metric(self, case: Case) -> float | None:
+        """The last number that matches the case's pattern; of a rate the inverse."""
+        text = self.load_output if case.load else self.output
+        found = list(re.finditer(case.metric, text, re.M)) if case.metric else []
+        try:
+            number = float(found[-1][1 if found[-1].re.groups else 0])
+        except (IndexError, TypeError, ValueError):
+            return None
+        if not (math.isfinite(number) and number > 0):
+            return None
+        return 1 / number if case.is_rate else number
 
     def sentence(self, case: Case) -> str:
         """Why the run did not end well; "" if it did."""
+        text = self._end_sentence(case)
+        if not text and case.metric and self.metric(case) is None:
+            who = "its load" if case.load else "it"
+            text = f"{who} printed no number above 0 that matches {case.metric!r}"
+        return text
+
+    def _end_sentence(self, case: Case) -> str:
         end, status = self.report.get("end"), self.report.get("status", 0)
         if end is None:
             return self.errors.strip().removeprefix("measure: ") or "it could not be started"
@@ -87,7 +109,7 @@ def measure(
     if not MEASURE.exists():
         raise Problem(f"{MEASURE} is not built; ./hakmem bench --list builds it")
     with tempfile.TemporaryDirectory(prefix="hakmem-") as scratch:
-        output, errors = Path(scratch, "output"), Path(scratch, "errors")
+        output, errors, loaded = (Path(scratch, name) for name in ("output", "errors", "loaded"))
         directory = Path(case.directory) if case.directory else Path(scratch, "work")
         directory.mkdir(exist_ok=True)
         seconds = max(1, round(timeout_s or case.timeout_s))
@@ -96,6 +118,7 @@ def measure(
         command += ["--stdout", str(output), "--stderr", str(errors)]
         command += [word for name in variables for word in ("--env", f"{name}={variables[name]}")]
         command += [word for part in case.load for word in ("--load", part)]
+        command += ["--load-stdout", str(loaded)] if case.metric else []
         command += [word for second in rest_s for word in ("--rest-s", f"{second:g}")]
         limit_s = seconds + max(rest_s, default=0)
         status, said, complaint = _run([*command, "--", *case.command], limit_s)
@@ -104,7 +127,8 @@ def measure(
             report["output_sha256"] = file_hash(output)
         if status not in (0, 126, 127):
             raise Problem(complaint.strip() or f"measure ended with status {status}")
-        return Outcome(report, _read(output), _read(errors) if report else complaint)
+        complaint = _read(errors) if report else complaint
+        return Outcome(report, _read(output), complaint, _read(loaded))
 
 
 def last_json(text: str) -> dict[str, Any] | None:

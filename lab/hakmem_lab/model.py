@@ -53,6 +53,8 @@ class Case(_Record):
     directory: str = ""  # where it runs; "" is a fresh temporary folder
     timeout_s: float = 120.0
     rest_s: list[float] = field(default_factory=list)  # when to read memory after the work
+    metric: str = ""  # pattern of the number that a program or its load prints, and that counts
+    is_rate: bool = False  # of the metric, more is better
 
     @property
     def without_rest(self) -> Case:
@@ -89,10 +91,13 @@ class Sample(_Record):
     output_sha256: str = ""  # of what a program printed; "" of a bench
     rest: list[list[float]] = field(default_factory=list)
     """After the work: [[seconds, rss_kib, lazyfree_kib], ...]; empty where nothing rests."""
+    metric: float | None = None  # by Case.metric; the inverse of a rate, so that less is better
 
     @property
     def cost_ns(self) -> float:
-        """What is compared, lower is better: ns per operation, or the wall time of a program."""
+        """What is compared, lower is better: ns per operation, or a program's metric or time."""
+        if self.metric is not None:
+            return self.metric
         if self.workload is not None:
             return self.workload["nanoseconds"] / self.workload["operations"]
         return float(self.wall_ns)

@@ -79,7 +79,7 @@ def run_session(
                 opened.add_rounds(count)
                 sitting.run(counting, news)
         except (KeyboardInterrupt, OSError) as error:
-            if not _is_interrupt(error):
+            if not is_interrupt(error):
                 raise
             session = store.load(opened.path)  # the last run may be saved but not yet in memory
             done = len(session.samples) + len(session.failures)
@@ -91,7 +91,7 @@ def run_session(
     return session
 
 
-def _is_interrupt(error: BaseException | None) -> bool:
+def is_interrupt(error: BaseException | None) -> bool:
     """Also where a clean-up that Ctrl-C cut short failed (shutil.rmtree, closing twice)."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
@@ -118,6 +118,7 @@ def make_sample(run: Run, outcome: Outcome, started: str, load: float, case: Cas
             "status": 0,
             "load_1min": load,
             "workload": workload,
+            "metric": outcome.metric(case),
         }
     )
 

@@ -32,11 +32,12 @@ eighth, and less with more."""
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times the denominator, and the 95 % interval."""
+    """How many times the denominator, and the interval that holds it with this confidence."""
 
     estimate: float
     low: float
     high: float
+    confidence: float = CONFIDENCE
 
     @property
     def farthest(self) -> float:
@@ -47,7 +48,7 @@ class Ratio:
     def standard_error(self) -> float:
         """Of the logarithm, as the interval implies it."""
         width = math.log(self.high) - math.log(self.low)
-        return width / (2 * float(special.ndtri((1 + CONFIDENCE) / 2)))
+        return width / (2 * float(special.ndtri((1 + self.confidence) / 2)))
 
 
 def effect_of(ratio: float) -> float:
@@ -81,17 +82,20 @@ def _centre(logarithms: numpy.ndarray, axis: int = -1) -> numpy.ndarray:
     return stats.trim_mean(logarithms, TRIM, axis=axis)
 
 
-def _resampling_confidence(count: int) -> float:
-    """The level at which a percentile interval of `count` values covers CONFIDENCE.
+def _resampling_confidence(count: int, confidence: float) -> float:
+    """The level at which a percentile interval of `count` values covers `confidence`.
 
     Resampling spreads less than sampling; Hesterberg's correction (What Teachers Should Know About
     the Bootstrap, 2015, section 5.3) asks for the wider quantiles a t interval would use.
     """
-    student = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)
+    student = special.stdtrit(count - 1, (1 + confidence) / 2)
     return float(1 - 2 * special.ndtr(-student * math.sqrt(count / (count - 1))))
 
 
-def ratio_interval(ratios: Sequence[float], seed: int = 1, resamples: int = RESAMPLES) -> Ratio:
+def ratio_interval(
+    ratios: Sequence[float], seed: int = 1, resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+) -> Ratio:
     """The typical ratio of the rounds with its bootstrap interval.
 
     Percentile, not BCa: that covers no better for a trimmed mean, and has no answer for equal
@@ -100,17 +104,17 @@ def ratio_interval(ratios: Sequence[float], seed: int = 1, resamples: int = RESA
     logarithms = numpy.log(numpy.asarray(ratios, dtype=float))
     estimate = math.exp(_centre(logarithms))
     if len(logarithms) < 2:
-        return Ratio(estimate, 0.0, math.inf)
+        return Ratio(estimate, 0.0, math.inf, confidence)
     interval = stats.bootstrap(
         (logarithms,),
         _centre,
         n_resamples=resamples,
         vectorized=True,
-        confidence_level=_resampling_confidence(len(logarithms)),
+        confidence_level=_resampling_confidence(len(logarithms), confidence),
         method="percentile",
         rng=numpy.random.default_rng(seed),
     ).confidence_interval
-    return Ratio(estimate, math.exp(interval.low), math.exp(interval.high))
+    return Ratio(estimate, math.exp(interval.low), math.exp(interval.high), confidence)
 
 
 def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float:

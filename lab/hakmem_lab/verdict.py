@@ -44,6 +44,7 @@ class Rules:
     memory_tolerance: float = 0.02  # of peak memory
     latency_tolerance: float = 0.05  # of p99, which is recorded in steps of 3 %
     alpha: float = 0.002
+    confidence: float = statistics.CONFIDENCE  # of the intervals
     samples_min: int = 9
     resamples: int = statistics.RESAMPLES
 
@@ -224,9 +225,9 @@ def _judge(series: Sequence[Series], rules: Rules, threshold: float) -> list[Fin
 
 def _measure(series: Series, rules: Rules, threshold: float, questions: int) -> Finding:
     ratios = statistics.paired_ratios(series.b, series.a)
-    ratio = statistics.ratio_interval(ratios, resamples=rules.resamples)
-    again = statistics.ratio_interval(
-        statistics.paired_ratios(series.again, series.a), resamples=rules.resamples
+    ratio, again = (
+        statistics.ratio_interval(of, resamples=rules.resamples, confidence=rules.confidence)
+        for of in (ratios, statistics.paired_ratios(series.again, series.a))
     )
     floor = statistics.noise_floor(again)
     p = statistics.either_test(series.b, series.a)

@@ -23,6 +23,18 @@ expect 0 'small 5' '^$' "$launcher" run --quiet --profile small --set purge_dela
     bash -c 'echo "$HAKMEM_PROFILE $HAKMEM_PURGE_DELAY_MS"'
 expect 0 '1m never' '^$' "$launcher" run --quiet --set BIN_BYTES=1m --set=limit=never -- \
     bash -c 'echo "$HAKMEM_BIN_BYTES $HAKMEM_LIMIT"'
+
+# A profile may be a file: its settings are variables, those of --set win, and so do the file's over the environment.
+profile() {
+    printf "$@" >"$scratch/my.profile"
+}
+profile '# Profile for hakmem\n\n \tHAKMEM_PROFILE=small \r\npurge_delay_ms=5\nStats_File=/tmp/a b=c'
+show='echo "$HAKMEM_PROFILE $HAKMEM_PURGE_DELAY_MS $HAKMEM_STATS_FILE"'
+HAKMEM_PURGE_DELAY_MS=9 expect 0 'small 5 /tmp/a b=c' '^$' "$launcher" run --quiet --profile "$scratch/my.profile" -- bash -c "$show"
+expect 0 'fast 7 /tmp/a b=c' '^$' "$launcher" run --quiet --set profile=fast --set PURGE_DELAY_MS=7 \
+    --profile="$scratch/my.profile" -- bash -c "$show"
+(cd "$scratch" && expect 0 'small 5 /tmp/a b=c' '^$' "$launcher" run --quiet --profile my.profile -- bash -c "$show" &&
+    ((failures == 0))) || fail "--profile with a name in this directory"
 expect 0 '' '.' "$launcher" run --quiet --stats -- true
 expect 0 /dev/null . "$launcher" run --quiet --stats -- ls /dev/null # which closes standard error at its end
 try "$launcher" run --quiet --stats=json -- bash -c 'bash -c :; true'
@@ -85,6 +97,23 @@ refuse 2 "--heap-map" "$launcher" run --set heap_map_file=map echo hello
 refuse 2 "--all-processes" "$launcher" run --set stats_pid=1 echo hello
 refuse 2 "profile must be default, fast, small or debug, not 'huge'" "$launcher" run --profile huge echo hello
 refuse 2 "profile must be default" "$launcher" run --set profile=huge echo hello
+refuse 2 'the name of a file has a dot or a slash' "$launcher" run --profile huge echo hello
+refuse 2 "the profile $scratch/none does not exist" "$launcher" run --profile "$scratch/none" echo hello
+refuse 2 "the profile $scratch is no file" "$launcher" run --profile "$scratch" echo hello
+refuse 2 'the profile /dev/zero is no file' "$launcher" run --profile /dev/zero echo hello
+refuse 2 "line 1: '\?ELF[^']*' is not NAME=VALUE" "$launcher" run --profile /bin/true echo hello
+# refuse_profile WORDS FORMAT: of a file with this content.
+refuse_profile() {
+    profile "$2"
+    refuse 2 "the profile $scratch/my.profile[, ]$1" "$launcher" run --profile "$scratch/my.profile" echo hello
+}
+refuse_profile 'holds no setting' ''
+refuse_profile 'holds no setting' '# nothing\n\n'
+refuse_profile " line 2: 'heaps' is not NAME=VALUE" 'heaps=1\nheaps\n'
+refuse_profile " line 1: 'heaps= ' is not NAME=VALUE" 'heaps= \n'
+refuse_profile " line 2: there is no option 'purge'" '# mine\npurge=1\n'
+refuse_profile " line 1: heaps must be a number below 2\^32, not 'many'" 'HAKMEM_HEAPS=many'
+refuse_profile ' line 1: announce is not for this command' 'announce=1\n'
 refuse 2 'needs a name' "$launcher" run --profile= echo hello
 refuse 2 "summary, full, json or prometheus, not 'xml'" "$launcher" run --stats=xml echo hello
 refuse 2 "prometheus, not ''" "$launcher" run --stats= echo hello
@@ -163,7 +192,7 @@ script $'#!/bin/bash\r' 'echo hello'
 refuse 126 'carriage return' "$launcher" run "$scratch/script"
 
 # Help: of each command by itself, on standard output.
-for name in run heap test build bench compare ab peers doctor score cost version help; do
+for name in run heap test build bench compare ab tune peers doctor score cost version help; do
     XDG_CACHE_HOME=$scratch/no-cache try "$launcher" $name --help
     [[ $status == 0 && ${output^} == 'Usage: ./hakmem '* && -z $errors ]] || fail "$name --help: $status '$output' '$errors'"
     [[ $name == @(version|help) || ${output^} == "Usage: ./hakmem $name"* ]] || fail "$name --help is of something else: $output"

@@ -1,0 +1,379 @@
+"""`tune`: searches profiles and options for one program; the laboratory's verdict chooses.
+
+A share of the time is the search's (tune_search.py), the rest that of the verdict: the best
+candidates and the default in interleaved runs, which are new, so that luck in the search counts for
+nothing. State: the journal of the search and the session, both in the folder of results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import os
+import random
+import re
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from . import arms, machine, profile_file, proof, runner, serving, store, tune_space
+from .ab import check_fitness
+from .bench import only_session
+from .compare import make_case
+from .comparison import SHORT_NS
+from .measure import measure
+from .model import Arm, Case, Session
+from .places import results_directory
+from .problem import Problem, Usage
+from .progress import PLAIN_INTERVAL_S, duration_text
+from .schedule import PADDING_LIMIT, Run
+from .tune_answer import Answer, answer_of, show
+from .tune_search import (
+    CANDIDATES_MAX, DEFAULT_FIRST, LIMIT_FACTOR, LIMIT_S_MIN, Figures, Goal, Journal, Search,
+    words_of,
+)  # fmt: skip
+from .tune_space import Point
+from .verdict import ROUNDS, ROUNDS_MAX, Rules
+from .wording import parse_percent
+
+MINUTES = 10.0
+WEIGHT = 0.5
+GUARD = "1%"
+"""The change of time that `ab` calls a loss. Twice as much would let a winner be a NO-GO there;
+half as much leaves few winners on a noisy machine."""
+MINUTES_MAX, WEIGHT_MAX = 10_000, 1_000
+GOALS = ("time", "memory", "both")
+VERDICT_SHARE = 0.4
+"""Of all the time. Twice as much leaves too little to find anything; half as much needs programs of
+half the length for the rounds of a verdict."""
+TIDY_SHARE = 0.25
+"""Of the search's time, for leaving out settings that do not show."""
+ARMS_MIN = 3  # the default twice and one candidate
+OVERHEAD = 1.2
+"""Runs take longer on some days than on others, and starting them takes its time."""
+
+_errors = Console(stderr=True)
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS] --",
+)
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="PROGRAM", hidden=True)],
+    minutes: Annotated[
+        float, typer.Option(help="Time for the search and the verdict together.")
+    ] = MINUTES,
+    goal: Annotated[str, typer.Option(help="What to reduce: time, memory or both.")] = "both",
+    weight: Annotated[
+        float,
+        typer.Option(help="With --goal both: 1 % of memory is worth so many % of time."),
+    ] = WEIGHT,
+    guard: Annotated[
+        str,
+        typer.Option(help="Time and peak memory may each grow by this at most, whatever the goal."),
+    ] = GUARD,
+    load: Annotated[
+        str | None,
+        typer.Option(
+            help="The program is a server, and this command loads it. The time of the load counts."
+        ),
+    ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="A regular expression. The last number that it matches in the output of the"
+            " load, or else of the program, counts instead of the time. Less is better."
+        ),
+    ] = "",
+    rate: Annotated[
+        bool, typer.Option("--rate", help="More is better for the number of --metric.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="The profile file. Without this option, a winner is written to PROGRAM.profile"
+            " in this directory."
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the search and of the order of runs.")
+    ] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder where all runs are saved.")] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Starts again although a search is unfinished.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Measures although the machine is busy.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,
+) -> None:
+    """Searches the settings of hakmem for your program, and proves a gain before it names any.
+
+    The program runs in this directory, without input, and must end with status 0. If the search is
+    stopped or killed, the same command continues it. docs/learning.md explains the answer.
+
+    Example: ./hakmem tune --minutes 30 --goal memory -- python3 script.py
+    """
+    aim = Goal(goal, weight, parse_percent(guard))
+    if not 0 < minutes <= MINUTES_MAX:
+        raise Usage(f"--minutes is a number above 0 and at most {MINUTES_MAX}, not {minutes:g}")
+    if not 0 <= weight <= WEIGHT_MAX:
+        raise Usage(f"--weight is a number from 0 to {WEIGHT_MAX}, not {weight:g}")
+    if goal not in GOALS:
+        raise Usage(f"--goal is {', '.join(GOALS[:-1])} or {GOALS[-1]}, not '{goal}'")
+    case = _case(command, load, metric, rate, minutes * 60)
+    path = output or Path(f"{Path(command[0]).name}.profile")
+    profile_file.check_writable(path)
+    folder = results or results_directory()
+    with only_session(force):
+        findings = check_fitness(force)
+        tuning = Tuning(case, arms.our_arm(), aim, minutes * 60, folder, seed, new)
+        try:
+            answer = tuning.run(findings)
+        finally:
+            tuning.journal.close()
+    written = path if answer.winner or output else None
+    if written:
+        chosen = answer.winner.settings if answer.winner else {"profile": tune_space.STARTS[0]}
+        profile_file.write_profile(written, chosen, answer.comments)
+    elif path.exists():
+        _errors.print(
+            Text(f"hakmem: {path} is of an earlier tune and stays as it is"), soft_wrap=True
+        )
+    show(answer, written, as_json)
+    tuning.finish(answer.session)
+
+
+def _case(
+    command: Sequence[str], load: str | None, metric: str, rate: bool, seconds: float
+) -> Case:
+    if load == "":
+        raise Usage("the load command is empty")
+    if rate and not metric:
+        raise Usage("--rate needs --metric, the pattern of the number")
+    try:
+        groups = re.compile(metric).groups
+    except re.error as error:
+        raise Usage(f"--metric {metric}: {error}") from error
+    if groups > 1:
+        raise Usage(f"--metric {metric}: at most one group, the number")
+    case = make_case(command, load or "", max(seconds, 1), rest=False)
+    return dataclasses.replace(case, metric=metric, is_rate=rate)
+
+
+class Tuning:
+    """One program, from the first run to the verdict; goes on with what is in the journal."""
+
+    def __init__(
+        self, case: Case, arm: Arm, goal: Goal, whole_s: float, folder: Path,
+        seed: int | None = None, new: bool = False,
+    ) -> None:
+        self._case, self._arm, self._goal = case, arm, goal
+        self._whole_s, self._folder, self._seed = whole_s, folder, seed
+        self._run_s_max = whole_s * VERDICT_SHARE / (Rules().samples_min * ARMS_MIN * OVERHEAD)
+        path = folder / f"tune-{self._key()}.journal"
+        self.journal = Journal(path, seed, new)
+        self._padding = random.Random(seed)
+        self._spent_s = float(self.journal.facts.get("spent_s", 0))
+        self._started = time.monotonic()
+        self._progress = _Progress(whole_s)
+        self._search = Search(
+            self.journal, goal, self._run_once,
+            lambda: (1 - VERDICT_SHARE) * whole_s - self._spent(), self._progress.say,
+        )
+
+    def run(self, findings: list[dict[str, str]]) -> Answer:
+        """The whole of it."""
+        if "plan" not in self.journal.facts:
+            with self._progress:
+                try:
+                    self._find()
+                except (KeyboardInterrupt, OSError) as error:
+                    if not runner.is_interrupt(error):
+                        raise
+                    raise Problem(
+                        f"stopped; {self._count()} candidates are saved, the same command goes on",
+                        runner.STATUS_INTERRUPTED,
+                    ) from error
+        plan = self.journal.facts["plan"]
+        candidates = [dict(point) for point in plan["candidates"]]
+        session = self._measure(candidates, plan["rounds"], plan["limit_s"], findings)
+        words = f"{self._count()} candidates, then {session.rounds} rounds"
+        return answer_of(
+            session, self._case, self._goal,
+            {words_of(point): tune_space.settings_of(point) for point in candidates}, words,
+        )
+
+    def finish(self, session: Session) -> None:
+        """The same command begins anew from now on."""
+        store.mark_shown(session, self._folder)
+        self.journal.path.rename(self._folder / f"{session.id}.journal")
+
+    def _key(self) -> str:
+        """Tells the question: what must be equal for a search to go on."""
+        facts = [
+            dataclasses.replace(self._case, timeout_s=0).to_json(),
+            store.file_hash(Path(self._case.command[0])), dataclasses.astuple(self._goal),
+            self._arm.sha256, machine.machine_id(), tune_space.ladders(),
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]
+
+    # ---- The search. ----
+
+    def _find(self) -> None:
+        """Fills the plan of the verdict."""
+        done = len(self.journal.facts.get("defaults", []))
+        if done:
+            self._progress.say(
+                f"going on with an unfinished search: {self._count()} candidates in"
+                f" {duration_text(self._spent_s)}; --new begins anew"
+            )
+        else:
+            self._progress.say(f"{self._case.name} under the default settings first")
+            _, sentence = serving.prove_program(self._case, self._arm)
+            if sentence:
+                raise Problem(f"{self._case.name}: {sentence}", 126)
+        for _ in range(done, DEFAULT_FIRST):
+            self._check_budget(self._search.measure_default())
+        search_s = (1 - VERDICT_SHARE) * self._whole_s
+        self._search.go_on(TIDY_SHARE * search_s)
+        ranked = self._search.best(CANDIDATES_MAX)
+        best = list(itertools.islice(filter(self._is_sound, ranked), 2))
+        if not best:
+            raise Problem("no candidate ended well: keep the default; --new searches again")
+        tidied = self._search.tidy(best[0])
+        if tidied != best[0] and self._is_sound(tidied):
+            best = [tidied, *(point for point in best if point != tidied)]
+        self.journal.note("plan", self._plan(best))
+
+    def _is_sound(self, point: Point) -> bool:
+        """Whether the verdict will accept it: a warning of hakmem would end the session."""
+        try:
+            proof.prove(self._arm_of(point))
+        except Problem as problem:
+            self._progress.say(f"{problem}; this candidate is left out")
+            return False
+        return True
+
+    def _check_budget(self, base: Figures) -> None:
+        needed_s = self._whole_s * base.seconds / self._run_s_max
+        if needed_s > self._whole_s:
+            raise Problem(
+                f"{self._whole_s / 60:g} minutes are too short: a run takes {base.seconds:.1f} s,"
+                f" and search and verdict need {math.ceil(needed_s / base.seconds)} of them; type"
+                f" --minutes {math.ceil(needed_s / 60)}, or take a shorter run of the program"
+            )
+
+    def _plan(self, best: Sequence[Point]) -> dict[str, Any]:
+        """Two candidates if both get enough rounds in the time left, else one."""
+        left_s, run_s = max(self._whole_s - self._spent(), 0.0), self._search.base.seconds
+
+        def rounds(candidates: int) -> int:
+            return int(left_s / (run_s * OVERHEAD * (ARMS_MIN - 1 + candidates)))
+
+        count = 2 if rounds(2) >= ROUNDS else 1
+        return {
+            "candidates": [point for point in best[:count]], "limit_s": self._search.limit_s,
+            "rounds": min(max(rounds(count), Rules().samples_min), ROUNDS_MAX),
+        }  # fmt: skip
+
+    def _run_once(self, point: Point, limit_s: float | None) -> Figures | str:
+        longest_s = limit_s or max(LIMIT_FACTOR * self._run_s_max, LIMIT_S_MIN)
+        case = dataclasses.replace(self._case, timeout_s=longest_s)
+        start, padding = time.monotonic(), self._padding.randrange(PADDING_LIMIT)
+        outcome = measure(case, self._arm_of(point), padding)
+        seconds = time.monotonic() - start
+        sentence = outcome.sentence(case)
+        self.journal.note("spent_s", self._spent())
+        self._progress.update(self._spent(), self._count())
+        if limit_s is None and outcome.report.get("end") == "timeout":
+            raise Problem(
+                f"a run takes longer than {longest_s:.0f} s, and {self._whole_s / 60:g} minutes"
+                f" allow {self._run_s_max:.1f} s: give more --minutes, or take a shorter run of the"
+                " program; a server needs --load"
+            )
+        if sentence:
+            return sentence
+        run = Run(case.name, self._arm.name, 0, 0, padding)
+        sample = runner.make_sample(run, outcome, machine.now(), os.getloadavg()[0], case)
+        return Figures(sample.cost_ns, sample.peak_kib, sample.rss_mean_kib, seconds)
+
+    def _arm_of(self, point: Point) -> Arm:
+        settings = tune_space.settings_of(point)
+        variables = {f"HAKMEM_{name.upper()}": value for name, value in settings.items()}
+        name = f"{self._arm.name} {words_of(point)}" if settings else self._arm.name
+        return dataclasses.replace(
+            self._arm, name=name, environment={**self._arm.environment, **variables}
+        )
+
+    def _count(self) -> int:
+        return len(self.journal.finished())
+
+    def _spent(self) -> float:
+        """Seconds, those of earlier sittings included."""
+        return self._spent_s + time.monotonic() - self._started
+
+    # ---- The verdict. ----
+
+    def _measure(
+        self, candidates: Sequence[Point], rounds: int, limit_s: float,
+        findings: list[dict[str, str]],
+    ) -> Session:
+        base = self._search.base
+        if not self._case.metric and base.cost < SHORT_NS:
+            self._progress.say(
+                f"a run takes {base.cost / 1e6:.1f} ms: mostly the start of a process, not its work"
+            )
+        every = [self._arm, *(self._arm_of(point) for point in candidates)]
+        left = duration_text(rounds * (len(every) + 1) * base.seconds)
+        self._progress.say(
+            f"the best of {self._count()} candidates against the default: {rounds} rounds, about"
+            f" {left}"
+        )
+        case = dataclasses.replace(self._case, timeout_s=limit_s)
+        return runner.run_session(
+            [case], every, rounds, self._seed, ["tune", "--goal", self._goal.name, "--",
+            *self._case.command], results=self._folder, findings=findings, shows=True,
+        )  # fmt: skip
+
+
+class _Progress:
+    """The bar of the search on a terminal, else a line now and then."""
+
+    def __init__(self, whole_s: float) -> None:
+        self._whole_s, self._spoke = whole_s, time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(None), console=_errors, transient=True,
+            disable=not _errors.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=whole_s)
+
+    def __enter__(self) -> None:
+        self._bar.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def update(self, spent_s: float, count: int) -> None:
+        left = duration_text(max(self._whole_s - spent_s, 0))
+        text = f"{count} candidates tried, about {left} left with the verdict"
+        self._bar.update(self._task, completed=spent_s, description=text)
+        if not _errors.is_terminal and time.monotonic() - self._spoke >= PLAIN_INTERVAL_S:
+            self.say(text)
+            self._spoke = time.monotonic()
+
+    def say(self, sentence: str) -> None:
+        _errors.print(Text(f"hakmem: {sentence}"), soft_wrap=True)
