@@ -24,7 +24,7 @@ enum { OWNED, ATOMIC };
 
 static const char *const variants[] = {"owned", "atomic", NULL};
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
-    [ITER] = REPLICATION_ITER(5000000, 50000),
+    [ITER] = REPLICATION_ITER(5000000, 500000),
     [SLOTS] = {.name = "SLOTS",
                .meaning = "objects of each thread",
                .value = 1000,
@@ -76,9 +76,9 @@ BENCH_INLINE void shared_push(struct heap *heap, struct object *object)
 BENCH_INLINE struct object *shared_pop(struct heap *heap)
 {
     struct object *head = atomic_load_explicit(&heap->shared_free, memory_order_acquire);
-    while (head != NULL && !atomic_compare_exchange_weak_explicit(
-                               &heap->shared_free, &head, head->next, memory_order_acquire,
-                               memory_order_acquire)) {
+    while (head != NULL &&
+           !atomic_compare_exchange_weak_explicit(&heap->shared_free, &head, head->next,
+                                                  memory_order_acquire, memory_order_acquire)) {
     }
     return head;
 }

@@ -22,7 +22,7 @@ enum { CALL, INLINE, TESTS_INLINE, TESTS_CALL };
 #define CLASS_STEP 16
 #define SIZE_MAX_SMALL 128
 #define CLASSES (SIZE_MAX_SMALL / CLASS_STEP + 1)
-#define CALLED __attribute__((noinline, noclone))
+#define CALLED __attribute__((noinline))
 
 static const char *const variants[] = {"call", "inline", "tests_inline", "tests_call", NULL};
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
@@ -184,10 +184,18 @@ static void slots_measure(struct bench_thread *thread)
         return;
     }
     switch (arguments[VARIANT].value) {
-    case CALL: slots_run(thread, CALL, false); break;
-    case INLINE: slots_run(thread, INLINE, false); break;
-    case TESTS_INLINE: slots_run(thread, TESTS_INLINE, false); break;
-    default: slots_run(thread, TESTS_CALL, false); break;
+    case CALL:
+        slots_run(thread, CALL, false);
+        break;
+    case INLINE:
+        slots_run(thread, INLINE, false);
+        break;
+    case TESTS_INLINE:
+        slots_run(thread, TESTS_INLINE, false);
+        break;
+    default:
+        slots_run(thread, TESTS_CALL, false);
+        break;
     }
 }
 

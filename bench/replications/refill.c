@@ -19,6 +19,7 @@
  */
 #include "replication.h"
 
+#include <sched.h>
 #include <semaphore.h>
 
 enum { ITER, BURST, THREADS, SEED, VARIANT, ARGUMENT_COUNT };
@@ -28,6 +29,11 @@ enum { DEMAND, PUSH, PULL };
 #define BATCH 64
 #define CACHE_MAX 256
 #define PUSH_PAUSE_NS 50000 /* shorter takes a processor for itself, longer misses more refills */
+
+/* With --check so many refills of a thread wait for the worker, each so many yields: less may see
+ * no batch of the worker's, more takes longer. */
+#define CHECKED_REFILLS 100
+#define CHECKED_YIELDS 500
 
 static const char *const variants[] = {"demand", "push", "pull", NULL};
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
@@ -112,12 +118,24 @@ static void *worker_run(void *unused)
     return NULL;
 }
 
+/* The batch that is ready, or NULL. */
+static struct object *ready_look(struct cache *cache)
+{
+    struct object *batch = atomic_load_explicit(&cache->shared_ready, memory_order_acquire);
+    bool waits = flags[0].is_set && cache->refills_own + cache->refills_ready < CHECKED_REFILLS;
+    for (size_t i = 0; waits && batch == NULL && i < CHECKED_YIELDS; i++) {
+        (void)sched_yield();
+        batch = atomic_load_explicit(&cache->shared_ready, memory_order_acquire);
+    }
+    return batch;
+}
+
 /* One batch from the worker, the pool or fresh memory. */
 static __attribute__((noinline)) void cache_refill(struct cache *cache, uint64_t variant)
 {
     struct object *batch = NULL;
     if (variant != DEMAND) {
-        batch = atomic_load_explicit(&cache->shared_ready, memory_order_acquire);
+        batch = ready_look(cache);
     }
     if (batch != NULL) {
         atomic_store_explicit(&cache->shared_ready, NULL, memory_order_release);
