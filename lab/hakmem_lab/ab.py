@@ -34,7 +34,7 @@ from .wording import interval, parse_percent, percent, signed_percent
 PLAIN = "default"
 AUTO = "auto"
 _IGNORED = re.compile(r"hakmem: HAKMEM_(\w+)=(.*) ignored: (.*)")
-_SHORT_WORDS = {"INCONCLUSIVE": "unclear"}
+SHORT_WORDS = {"INCONCLUSIVE": "unclear"}
 _COLOURS = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yellow"}
 
 _errors = Console(stderr=True)
@@ -256,7 +256,7 @@ def result_table(verdict: Verdict) -> Table:
     table.add_column("verdict", no_wrap=True)
     for case in verdict.cases:
         rails = [_change_text(case.memory), *([_change_text(case.latency)] * has_latency)]
-        word = Text(_SHORT_WORDS.get(case.word, case.word), style=_COLOURS[case.word])
+        word = Text(SHORT_WORDS.get(case.word, case.word), style=_COLOURS[case.word])
         table.add_row(case.case, *_cost_texts(case.cost), *rails, word)
     if verdict.overall is not None:
         table.add_row("geometric mean", *_cost_texts(verdict.overall))

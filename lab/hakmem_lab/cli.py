@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": "measures your own program under several allocators",
     "ab": "compares two settings or libraries, with a verdict and a record",
     "tune": "searches the settings that suit your own program",
+    "replicate": "tries the earlier system's experiments again: tables, pictures, records",
     "score": "says where hakmem stands, from stored results",
     "peers": "installs and lists the other allocators",
     "doctor": "says what makes measurements on this machine unreliable",
@@ -84,7 +85,7 @@ def command_of(name: str) -> Any:
 
 
 def overview() -> str:
-    lines = [f"  {name:<8} {text}" for name, text in COMMANDS.items()]
+    lines = [f"  {name:<9} {text}" for name, text in COMMANDS.items()]
     return "\n".join(["Usage: ./hakmem COMMAND [OPTIONS]; each has --help", "", *lines])
 
 

@@ -67,7 +67,7 @@ def find_begun(key: str, directory: Path) -> Path | None:
 
 
 def is_begun(path: Path, key: str) -> bool:
-    text = _read(path)
+    text = read(path)
     return f"Session key: {key}." in text and _PENDING in text
 
 
@@ -78,21 +78,21 @@ def begin(path: Path, plan: Plan) -> None:
             return
         raise Usage(f"{path} exists; a record is never written over")
     later = "\n\n".join(f"{heading}\n\n{_PENDING}" for heading in _LATER)
-    _write(path, _wrapped(f"{_head(plan, path)}\n{later}\n"))
+    write_whole(path, wrapped(f"{_head(plan, path)}\n{later}\n"))
 
 
 def complete(path: Path, plan: Plan, session: Session, verdict: Verdict) -> None:
     """Puts the results in the place of what was pending."""
-    head, _, _ = _read(path).partition(_RESULTS)
+    head, _, _ = read(path).partition(_RESULTS)
     bodies = (
-        _machine(session, verdict),
+        machine_text(session, verdict),
         _result(session, verdict),
         f"{verdict.word}: {verdict.sentence}",
         _learned(verdict),
         _reopen(verdict),
     )
     later = [f"{heading}\n\n{body}" for heading, body in zip(_LATER, bodies, strict=True)]
-    _write(path, _wrapped("\n\n".join([(head or _head(plan, path)).rstrip(), *later]) + "\n"))
+    write_whole(path, wrapped("\n\n".join([(head or _head(plan, path)).rstrip(), *later]) + "\n"))
 
 
 # ---- Before the run. ----
@@ -147,7 +147,7 @@ def _arm_text(arm: Arm) -> str:
 # ---- After it. ----
 
 
-def _machine(session: Session, verdict: Verdict) -> str:
+def machine_text(session: Session, verdict: Verdict) -> str:
     facts: dict[str, Any] = session.machine
     parts = [f"{facts.get('cpu', 'an unknown processor')}, {facts.get('cores', '?')} cores"]
     parts += [f"Linux {facts['kernel']}"] if facts.get("kernel") else []
@@ -176,7 +176,7 @@ def _result(session: Session, verdict: Verdict) -> str:
     ]
     lines += [_row(case) for case in verdict.cases]
     if verdict.overall is not None:
-        lines.append(_cells("geometric mean", *_cost_cells(verdict.overall), "", "", ""))
+        lines.append(table_row("geometric mean", *_cost_cells(verdict.overall), "", "", ""))
     failures = sorted({f"{f.case}, {f.arm}: {f.sentence}" for f in session.failures})
     lines += [f"\nFailed: {failure.translate(_BARS)}." for failure in failures]
     lines.append(
@@ -192,7 +192,7 @@ def _row(case: CaseVerdict) -> str:
         f"{f.ratio.estimate:.3f} ({f.ratio.low:.3f} to {f.ratio.high:.3f})" if f else ""
         for f in (case.memory, case.latency)
     ]
-    return _cells(case.case, *cost, *rails, f"{case.word}; {case.reason}".removesuffix("; "))
+    return table_row(case.case, *cost, *rails, f"{case.word}; {case.reason}".removesuffix("; "))
 
 
 def _cost_cells(finding: Finding) -> list[str]:
@@ -206,7 +206,7 @@ def _cost_cells(finding: Finding) -> list[str]:
     ]
 
 
-def _cells(*cells: str) -> str:
+def table_row(*cells: str) -> str:
     return f"| {' | '.join(cell.translate(_BARS) for cell in cells)} |"
 
 
@@ -236,7 +236,7 @@ def _reopen(verdict: Verdict) -> str:
     )
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
     """Long lines of text broken; headings, tables, code and shorter lines as they are."""
     lines, fenced = [], False
     for line in text.split("\n"):
@@ -257,14 +257,14 @@ def _wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def _read(path: Path) -> str:
+def read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(f"cannot read {path}: {error}") from error
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Whole or not at all."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -96,6 +96,16 @@ def write_plots(session: Session, directory: Path, summary: Summary | None = Non
     return written
 
 
+def write_speed(session: Session, path: Path, title: str) -> None:
+    """One picture of all cases, which fit on a page; the fastest of each is 1."""
+    summary = summarise(session)
+    arms = shown_arms(summary)
+    with pyplot.rc_context(_STYLE):
+        figure = _speed_page(session, summary, summary.rows, arms, colours_of(arms), title)
+        figure.savefig(path, dpi=DPI)
+        pyplot.close(figure)
+
+
 def colours_of(arms: Sequence[Arm]) -> dict[str, str]:
     """A known allocator has its colour in every session; others take the next free one."""
     further = iter(FURTHER_COLOURS * (1 + len(arms) // len(FURTHER_COLOURS)))
@@ -202,10 +212,11 @@ def _subtitle(session: Session) -> str:
 
 
 def _speed_page(
-    session: Session, summary: Summary, rows: list[Row], arms: list[Arm], colours: dict[str, str]
-) -> Figure:
+    session: Session, summary: Summary, rows: list[Row], arms: list[Arm], colours: dict[str, str],
+    title: str = "",
+) -> Figure:  # fmt: skip
     whom = "fastest peer" if summary.has_peers else "fastest"
-    title = f"Speed relative to the {whom} of each case"
+    title = title or f"Speed relative to the {whom} of each case"
     note = f"Higher is better; black lines are 95 % intervals; {star_note(summary)}\n"
     height = 0.19 * len(arms) + 0.75
     margin = max(_names_width(arms) + 0.1, NAMES_WIDTH)
