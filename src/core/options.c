@@ -84,11 +84,11 @@ static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAUL
                                                         {"debug", KNOBS_DEBUG}};
 
 struct knobs hak__knobs = KNOBS_DEFAULT;
-/* One percent of memory then weighs as much as one of time. */
-#define LEARN_MEMORY_PERCENT 100u
+
+/* learn_memory_percent: 1 % of memory weighs as much as 1 % of time. */
 
 struct settings hak__settings = {
-    .profile = "default", .sample_bytes = UINT64_MAX, .learn_memory_percent = LEARN_MEMORY_PERCENT};
+    .profile = "default", .sample_bytes = UINT64_MAX, .learn_memory_percent = 100};
 
 #define X(kind, name, place, help, advice) {#name, help, &(place), KIND_##kind},
 const struct option hak__option_table[] = {OPTIONS(X)};

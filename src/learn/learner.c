@@ -110,12 +110,12 @@ static void learner_finish(uint32_t now_ms)
 {
     uint64_t cpu_ns = hak__os_cpu_ns() - learner->cpu_ns;
     uint64_t bytes = atomic_load_relaxed(&learner->shared_bytes) - learner->bytes;
-    if (bytes < LEARN_BYTES_LEAST || learner->memory_ms == 0) {
+    if (bytes < LEARN_BYTES_LEAST) {
         learner_begin_stretch(now_ms); /* the same setting once more */
         return;
     }
     struct learn_cost cost = {.time = (double)cpu_ns / (double)bytes,
-                              .memory = learner->memory_sum / learner->memory_ms};
+                              .memory = learner->memory_sum / (learner->memory_ms + 1.0)};
     struct learn_test test;
     enum learn_verdict verdict =
         hak__tournament_result(&learner->tournament, &cost, (double)cpu_ns, &test);
@@ -138,9 +138,12 @@ static void learner_look(void)
     if (part_ms < learner->length_ms / LEARN_LOOKS) {
         return;
     }
-    learner->memory_sum += (double)hak__os_rss() * part_ms;
-    learner->memory_ms += part_ms;
+    uint64_t rss = hak__os_rss();
     learner->looked_ms = now_ms;
+    if (rss != UINT64_MAX) { /* without /proc only the time counts */
+        learner->memory_sum += (double)rss * part_ms;
+        learner->memory_ms += part_ms;
+    }
     if (elapsed_ms >= learner->length_ms) {
         learner_finish(now_ms);
     }

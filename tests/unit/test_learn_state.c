@@ -135,6 +135,33 @@ static void test_values_out_of_bounds(void **unused)
     }
 }
 
+/* What a file may ask for: what moves lead to from the options. */
+static void test_points_out_of_reach(void **unused)
+{
+    (void)unused;
+    struct learn_point point = usual, next;
+    for (uint32_t round = 0; round < 20; round++) {
+        for (uint32_t move = 0; move < LEARN_MOVES; move++) {
+            if (hak__learn_point_move((move + round) % LEARN_MOVES, &point, &next)) {
+                assert_true(hak__learn_point_is_reached(&usual, &next));
+                point = next;
+            }
+        }
+    }
+    const struct learn_point bad[] = {
+        {1000, 1, 32 << 20, UINT64_MAX, 8 << 20},
+        {1000, 524288, UINT64_MAX - 1, UINT64_MAX, 8 << 20},
+        {1000, 131072, 32 << 20, UINT64_MAX, 8 << 20},
+        {1000, 524288 * 16, 512 << 20, UINT64_MAX, 8 << 20},
+        {0, 524288, 32 << 20, UINT64_MAX, 8 << 20},
+        {1000, 524288, 32 << 20, 1, 8 << 20},
+        {1000, 524288, 32 << 20, UINT64_MAX, 1},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_false(hak__learn_point_is_reached(&usual, &bad[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +169,7 @@ int main(void)
         cmocka_unit_test(test_every_part_is_too_short),
         cmocka_unit_test(test_every_change_is_noticed),
         cmocka_unit_test(test_values_out_of_bounds),
+        cmocka_unit_test(test_points_out_of_reach),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
