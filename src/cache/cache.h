@@ -159,6 +159,9 @@ HAK_HIDDEN void hak__cache_overflow(struct cache *cache, uint32_t class_index);
 /* Empties all bins and sets their limits to 0. Objects of other heaps go to the remote buffer,
  * which is not sent. Under the heap's lock. */
 HAK_HIDDEN void hak__cache_flush(struct cache *cache);
+/* Lowers the limits that are above bin_bytes, which was lowered. The objects above them go back at
+ * the next frees. Owner thread, no lock. */
+HAK_HIDDEN void hak__cache_lower_limits(struct cache *cache);
 /* As hak__cache_flush, but only for classes without a slow operation since the last trim. Under the
  * heap's lock. */
 HAK_HIDDEN void hak__cache_trim(struct cache *cache);

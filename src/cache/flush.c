@@ -46,18 +46,33 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
+static uint32_t cache_limit_most(uint32_t class_index)
+{
+    uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;
+    return cache_limit_for(class_index, hak__knobs.bin_bytes_max >> shift);
+}
+
 /* Rules 1 and 2 of cache.h. Threads that do this at the same time may exceed the budget of the
  * process, each by one step. */
 static void cache_grow_limit(struct cache *cache, uint32_t class_index)
 {
     uint32_t limit = cache->bins[class_index].limit;
-    uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;
-    uint32_t most = cache_limit_for(class_index, hak__knobs.bin_bytes_max >> shift);
+    uint32_t most = cache_limit_most(class_index);
     uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
-    if (larger < limit || (larger > limit && cache_affords(cache, growth))) {
+    if (larger > limit && cache_affords(cache, growth)) {
         cache_set_limit(cache, class_index, larger);
+    }
+}
+
+void hak__cache_lower_limits(struct cache *cache)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        uint32_t most = cache_limit_most(class_index);
+        if (cache->bins[class_index].limit > most) {
+            cache_set_limit(cache, class_index, most);
+        }
     }
 }
 

@@ -153,6 +153,8 @@ static void learner_look(void)
 static void learner_tick(struct thread *thread)
 {
     atomic_add_relaxed(&learner->shared_bytes, hak__sampling_take_bytes(thread));
+    hak__cache_lower_limits(
+        &thread->cache); /* else they stay as large as another setting let them */
     if (learner_enter()) {
         learner_look();
         learner_leave();
