@@ -1,6 +1,6 @@
-/* wrappers.c: the C library's names for memory, and those that end a process or turn it into
- * another program. malloc_usable_size and all that report or tune are not here: the loader binds
- * them to the next library itself.
+/* wrappers.c: the C library's and hakmem's names for memory, and those that end a process or turn
+ * it into another program. malloc_usable_size and all that report or tune are not here: the loader
+ * binds them to the next library itself.
  *
  * A wrapper takes the stamp of an end before it passes the call on, that of a birth after. */
 #define _GNU_SOURCE
@@ -230,6 +230,46 @@ EXPORT void *reallocarray(void *pointer, size_t count, size_t size)
         return NULL;
     }
     return wrap_realloc(pointer, bytes, CALLER);
+}
+
+/* --- hakmem's own names, of programs that are linked with libhakmem.so --- */
+
+/* Gives the alias the attributes of its target: gcc warns of an alias with fewer. */
+#if defined(__has_attribute) && __has_attribute(copy)
+#define COPY_OF(target) __attribute__((copy(target)))
+#else
+#define COPY_OF(target)
+#endif
+#define HAK_NAME(name)                                                                             \
+    EXPORT extern __typeof__(name) hak_##name COPY_OF(name) __attribute__((alias(#name)));
+
+HAK_NAME(malloc)
+HAK_NAME(calloc)
+HAK_NAME(realloc)
+HAK_NAME(reallocarray)
+HAK_NAME(free)
+HAK_NAME(free_sized)
+HAK_NAME(free_aligned_sized)
+HAK_NAME(aligned_alloc)
+HAK_NAME(memalign)
+HAK_NAME(posix_memalign)
+HAK_NAME(valloc)
+HAK_NAME(pvalloc)
+
+/* A trace has the call's address; the name of its site goes. */
+EXPORT void *hak_alloc_at(size_t size, uintptr_t site);
+void *hak_alloc_at(size_t size, uintptr_t site)
+{
+    (void)site;
+    return wrap_malloc(size, KIND_MALLOC, CALLER);
+}
+
+EXPORT void hak_free_at(void *pointer, size_t size, uintptr_t site);
+void hak_free_at(void *pointer, size_t size, uintptr_t site)
+{
+    (void)size;
+    (void)site;
+    wrap_free(pointer, KIND_FREE_SIZED, CALLER);
 }
 
 /* --- another program, the end --- */

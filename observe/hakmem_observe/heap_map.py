@@ -1,9 +1,9 @@
 """Reads heap maps: the JSON documents of hak_heap_map (docs/observability/heap-picture.md)."""
-import json
 import math
 import re
 from dataclasses import dataclass, field
 
+from .document import parse
 from .processes import Refusal
 from .sites import FIELDS as SITE, SiteNames, check_texts, named_sites
 
@@ -214,7 +214,7 @@ def from_text(text, name):
         raise ValueError(word)
 
     try:
-        data = json.loads(text, parse_constant=constant)
+        data = parse(text, parse_constant=constant)
     except (ValueError, RecursionError):
         if text.lstrip().startswith('{"heap_map"'):
             fail(name, "is cut or damaged: it begins as a heap map and does not end as one")

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .attach import connect
-from .processes import Refusal, STATUS_USAGE, parse_pid
+from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles
 from .profile_run import run_watched
-from .sites import own_frame
+from .sites import SCRIPT, is_of_interpreter, own_frame
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
 
@@ -87,8 +87,9 @@ class Site:
         return sum(stack.sums[name] for stack in self.stacks)
 
     def label(self):
-        place = f"{self.frame.label()} ({self.frame.place()})" if self.frame else "unknown (no stack)"
-        return f"[{self.name}] {place}" if self.name else place
+        place = self.frame.place() if self.frame else ""
+        label = self.frame.label() if self.frame else "unknown (no stack)"
+        return (f"[{self.name}] " if self.name else "") + label + (f" ({place})" if place else "")
 
     def only_grows(self):
         """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
@@ -166,6 +167,12 @@ def print_leaks(profile, arguments):
             print_site(site, "live_bytes", "live_count", total, arguments.stacks)
 
 
+def print_python_hint(profile):
+    frames = [frame for stack in profile.stacks for frame in stack.frames]
+    if any(map(is_of_interpreter, frames)) and not any(frame.function.startswith(SCRIPT) for frame in frames):
+        print("Functions of Python scripts have names with `python3 -X perf`, from Python 3.12 on.")
+
+
 def write_folded(profiles, path, measure):
     with open_output(path, "w") as file:
         for profile in profiles:
@@ -192,6 +199,7 @@ def show(profiles, arguments):
         if number:
             print()
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
+        print_python_hint(profile)
     if arguments.folded:
         write_folded(profiles, arguments.folded, MEASURES["allocated" if arguments.allocated else "live"][0])
     if arguments.pprof:
@@ -245,15 +253,17 @@ def profile_program(words, arguments):
         if arguments.output:
             with open_output(path, "w"):
                 pass
+            if not os.path.isfile(path):  # it is read again
+                raise Refusal(f"cannot keep the profile in '{arguments.output}', which is no file")
         status, watch = run_program(words, arguments, path)
         if not has_profile_of(watch.pid, path) and add_watched(watch, status, path):
             arguments.when = "until shortly before its end"
         if not os.path.exists(path) or os.path.getsize(path) == 0:  # the launcher has said why, or the program was killed
             if status in (125, 126, 127):
                 return status
-            raise Refusal("the program left no profile: it was killed, or the file could not be written "
-                          "(./hakmem profile PID looks at a living process)",
-                          128 - status if status < 0 else status or 1)
+            raise Refusal("the program left no profile: a signal or the exit system call ended it, or the file could not be "
+                          "written (./hakmem profile PID looks at a living process)",
+                          128 - status if status < 0 else status or STATUS_CANNOT)
         sys.stdout.flush()
         show(read_profiles(path), arguments)
         return status if status >= 0 else 128 - status
@@ -267,10 +277,11 @@ def profile_process(pid, arguments):
     period = parse_period(arguments.period or ("16k" if arguments.leaks else "512k"))
     observer, _ = connect(pid)
     name = f"process {pid}"
+    running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period
     if arguments.stop:
         observer.ask("profile_stop")
+        print(f"process {pid} is no longer sampled" if running else f"process {pid} was not being sampled")
         return 0
-    running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period
     if running:
         print(f"process {pid} is being sampled already, one allocation in {running} bytes (--stop ends that)",
               file=sys.stderr)

@@ -1,9 +1,9 @@
 """Profiles as hak_profile_write writes them: reading, checking, and giving names to their stacks."""
-import json
 import os
 import re
 from dataclasses import dataclass
 
+from .document import parse
 from .processes import Refusal
 from .symbols import Frame, Symbols
 
@@ -55,7 +55,7 @@ class Profile:
 def parse_document(line, path):
     """One line of a profile file, checked."""
     try:
-        document = json.loads(line)
+        document = parse(line)
         head = document["hakmem_profile"]
         stacks, mappings = document["stacks"], [entry["line"] for entry in document["mappings"]]
         if head["version"] != VERSION:

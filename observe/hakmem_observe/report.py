@@ -1,8 +1,8 @@
 """A report of a process, and what became of it since the report before."""
-import json
 import os
 import time
 
+from .document import parse
 from .processes import Ended, Refusal, look
 from .sites import SiteNames, parse_sites
 
@@ -26,7 +26,7 @@ class Report:
 def take(observer):
     """Asks the process. Raises Ended when it is not there any more."""
     started = observer.process.start
-    figures = json.loads(observer.ask("json"))
+    figures = parse(observer.ask("json"))
     try:
         process = look(observer.process.pid)
     except Refusal:

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from .symbols import Frame, GeneratedCode, frames_in_module
 
-# Not the program's own: the C++ library's functions, and wrappers of malloc such as xmalloc and zrealloc_usable.
-LIBRARY = re.compile(r"^(\w*(m|re|c)alloc\w*$|std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
+# Not the program's own: the C++ library's functions, and wrappers of malloc such as xmalloc and PyObject_Malloc.
+LIBRARY = re.compile(r"^(\w*(?i:m|re|c)(?i:alloc)\w*$|std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
+INTERPRETER = re.compile(r"(lib)?python([\d.]+[a-z]*)?(\.so[\d.]*)?$")  # Python's program or library
+SCRIPT = "py::"  # begins the name of a function of Python's, with -X perf
 KINDS = ("named", "number", "address", "other")
 TEXTS = ("kind", "name", "address", "module", "offset")
 NUMBERS = ("live_bytes", "live_count", "live_usable_bytes", "allocated_bytes", "allocated_count", "freed_count", "lifetime_ms",
@@ -74,10 +76,18 @@ def is_of_library(frame):
     return bool(LIBRARY.match(frame.function)) or frame.file.startswith("/usr/include/")
 
 
+def is_of_interpreter(frame):
+    return bool(INTERPRETER.match(os.path.basename(frame.module)))
+
+
 def own_frame(frames):
-    """The innermost frame that is the program's own; without names the innermost one."""
+    """The innermost frame that is the program's own; without names the innermost one. What Python's interpreter
+    allocates belongs to the function of the script, if that has a name."""
     named = [frame for frame in frames if frame.function and not is_of_library(frame)]
-    return named[0] if named else frames[0] if frames else None
+    own = named[0] if named else frames[0] if frames else None
+    if own is not None and is_of_interpreter(own):
+        return next((frame for frame in named if frame.function.startswith(SCRIPT)), own)
+    return own
 
 
 class SiteNames:

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import profile, profile_data, profile_page, report, sites, top, view  # noqa: E402
+from hakmem_observe import document, profile, profile_data, profile_page, report, sites, top, view  # noqa: E402
 
 try:
     from hakmem_observe import pprof
@@ -117,6 +117,32 @@ def profiles():
                 "stacks": [stack("parser;<nodes>", "0x10 0x20", 100), stack("", "0x10 0x20", 30), stack(None, "0x10 0x20", 5),
                            stack("cache", "", 7)], "mappings": []}
     return profile_data.parse_profiles([json.dumps(document)], "test")
+
+
+class Owners(unittest.TestCase):
+    """The frame that a site is named by."""
+
+    def own(self, *frames):
+        return sites.own_frame([sites.Frame(function, "", 0, module, 0) for function, module in frames]).function
+
+    def test_wrappers_of_malloc(self):
+        for name in "xmalloc", "zrealloc_usable", "_PyObject_Malloc", "PyMem_RawCalloc":
+            self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), "work", name)
+
+    def test_python(self):
+        for python in "/usr/bin/python3.12", "/usr/lib/libpython3.13d.so.1.0":
+            inner, outer = ("PyByteArray_Resize", python), ("_PyEval_EvalFrameDefault", python)
+            script = ("py::load:/srv/app.py", "")
+            self.assertEqual(self.own(inner, outer, script, outer), script[0])
+            self.assertEqual(self.own(inner, outer), inner[0])
+            self.assertEqual(self.own(("fill", "/srv/module.so"), outer, script), "fill")  # an extension in C
+        self.assertEqual(self.own(("work", "/bin/pythonic"), ("py::load:/srv/app.py", "")), "work")
+
+
+class Texts(unittest.TestCase):
+    def test_bytes_that_are_not_ascii(self):
+        parsed = document.parse('{"path": "/tmp/gr\\u00c3\\u00b6\\u00c3\\u009fe", "other": "\\u00ff", "list": [{"name": "\\u00c3\\u00bc"}]}')
+        self.assertEqual(parsed, {"path": "/tmp/größe", "other": "\xff", "list": [{"name": "ü"}]})
 
 
 class Profiles(unittest.TestCase):

@@ -1,9 +1,10 @@
-/* ending.h: what hakmem does when the process ends, by exit or by _exit: it removes the observer's
- * file and writes the profile, the heap map and the report, as far as they are asked for.
+/* ending.h: what hakmem does when the process ends, by exit, quick_exit or _exit: it removes the
+ * observer's file and writes the profile, the heap map and the report, as far as they are asked
+ * for.
  *
- * exit runs the library's destructor (life.c). _exit runs nothing, so hakmem has a function of that
- * name (override/exit_now.c). Shells, forked children of servers and Python's os._exit end that
- * way.
+ * exit runs the library's destructor (life.c), and quick_exit a function that hakmem registers.
+ * _exit runs nothing, so hakmem has a function of that name (override/exit_now.c). Shells, forked
+ * children of servers and Python's os._exit end that way.
  *
  * State: one word. None -> the thread that writes -> done. So all is written once, also if exit
  * ends by _exit, and if several threads end the process at the same time.
@@ -33,7 +34,7 @@ HAK_HIDDEN bool hak__ending_is_own_process(void);
 /* True: the calling thread is to call hak__ending_write. False: nothing is left to do. If another
  * thread is writing, waits for it first, for some seconds at most. */
 HAK_HIDDEN bool hak__ending_take(void);
-/* Writes all. `soon`: at _exit. */
+/* Writes all. `soon`: at _exit and quick_exit. */
 HAK_HIDDEN void hak__ending_write(bool soon);
 
 #endif

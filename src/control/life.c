@@ -4,7 +4,8 @@
  *           environment. Registers the fork handlers: they must be the first in the process, so
  *           the library is linked with -z initfirst. Starts the scavenger and the observer, opens
  *           the report's file, and writes the line that says hakmem serves this process.
- *   end     At exit: what ending.h says. After _exit, override/exit_now.c does the same.
+ *   end     At exit and quick_exit: what ending.h says. At _exit, override/exit_now.c does the
+ * same.
  *
  * hakmem serves memory before begin and after end: it needs nothing from here for that. */
 #include "control/life.h"
@@ -12,6 +13,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "base/alone.h"
 #include "base/atomics.h"
@@ -161,6 +163,14 @@ static void life_fork_child(void)
     hak__last_report_fork_child();
 }
 
+/* quick_exit may be called in a signal handler, as _exit may. */
+static void life_quick_end(void)
+{
+    if (hak__ending_take()) {
+        hak__ending_write(true);
+    }
+}
+
 /* 101 is the first priority that programs may use. Only glibc passes main's arguments. */
 __attribute__((constructor(101))) static void life_begin(int argc, char **argv, char **handed)
 {
@@ -179,6 +189,9 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
         hak__diagnose_warn(complaint, NULL);
     }
     hak__observer_begin();
+    if (hak__ending_wanted) {
+        (void)at_quick_exit(life_quick_end); /* registered first, so it runs last */
+    }
     struct life_search own = life_own_object();
     life_stay(&own);
     hak__last_report_begin();

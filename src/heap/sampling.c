@@ -114,11 +114,13 @@ uint64_t hak__sampling_count(struct thread *thread, size_t size)
     struct sampler *sampler = &thread->sampler;
     uint64_t period = 0;
     sampler->bytes_left -= (int64_t)sampler->countdown_from - thread->cache.countdown;
-    sampler->bytes_left -= (int64_t)size;
     sampler->countdown_from = thread->cache.countdown;
     if (HAK_UNLIKELY(sampler->epoch != atomic_load_relaxed(&hak__sampling.epoch))) {
         sampler_begin(thread);
-    } else if (HAK_UNLIKELY(sampler->bytes_left < 0)) {
+    }
+    /* A thread's first request counts, too: it may be the only large one. */
+    sampler->bytes_left -= (int64_t)size;
+    if (HAK_UNLIKELY(sampler->bytes_left < 0)) {
         period = sampler_end(thread);
     }
     if (sampler->bytes_left < thread->cache.countdown) {

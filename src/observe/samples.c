@@ -174,7 +174,8 @@ static void sample_begin(struct sample_record *sample)
 }
 
 /* Adds a record for the block, whose pointer `like` does not have yet if it is an object of
- * `class_index`. Returns the block; NULL: no memory. Under SAMPLES. */
+ * `class_index`. The frames are those outside hakmem. Returns the block; NULL: no memory. Under
+ * SAMPLES. */
 static void *samples_add(struct sample_record like, uint32_t class_index, const uintptr_t *frames,
                          uint32_t depth)
 {
@@ -183,8 +184,7 @@ static void *samples_add(struct sample_record like, uint32_t class_index, const 
         return NULL;
     }
     struct sample_record *sample = samples_pop_unused();
-    like.site =
-        id != 0 ? hak__site_of_id(id) : hak__site_of_address(hak__stack_caller(frames, depth));
+    like.site = id != 0 ? hak__site_of_id(id) : hak__site_of_address(depth != 0 ? frames[0] : 0);
     like.stack = hak__stack_of(id != 0 ? like.site : NULL, frames, depth);
     bool stored = sample != NULL && like.stack != NULL && like.site != NULL;
     if (stored && like.is_object) {
@@ -250,12 +250,12 @@ static void *sample_take(struct sample_record like, uint32_t class_index)
 {
     uintptr_t frames[STACK_DEPTH_MAX];
     int saved = errno;
-    uint32_t depth = hak__stack_capture(frames);
+    uint32_t depth = hak__stack_capture(frames), own = hak__stack_own(frames, depth);
     void *pointer = NULL;
     like.thread = samples_thread();
     like.allocated_ms = samples_clock_ms();
     if (hak__samples_enter(false)) { /* else the request goes on without a sample */
-        pointer = samples_add(like, class_index, frames, depth);
+        pointer = samples_add(like, class_index, frames + own, depth - own);
         hak__samples_leave();
     }
     errno = saved;

@@ -239,13 +239,13 @@ static bool stack_is_own(uintptr_t address)
     return false;
 }
 
-uintptr_t hak__stack_caller(const uintptr_t *frames, uint32_t depth)
+uint32_t hak__stack_own(const uintptr_t *frames, uint32_t depth)
 {
-    uint32_t i = 0;
-    while (i < depth && stack_is_own(frames[i])) {
-        i++;
+    uint32_t own = 0;
+    while (own < depth && stack_is_own(frames[own])) {
+        own++;
     }
-    return i < depth ? frames[i] : 0;
+    return own;
 }
 
 /* Under SAMPLES. NULL: the table is full, or there is no memory. */

@@ -73,9 +73,9 @@ HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames);
  * no stacks then: hak__stacks_fork_child (control/life.h). */
 HAK_HIDDEN extern bool hak__stacks_lock_loader;
 
-/* The first return address outside hakmem: the site of the allocation. 0: there is none. No lock.
- */
-HAK_HIDDEN uintptr_t hak__stack_caller(const uintptr_t *frames, uint32_t depth);
+/* Number of innermost frames that are hakmem's own. The next one is the site of the allocation. No
+ * lock. */
+HAK_HIDDEN uint32_t hak__stack_own(const uintptr_t *frames, uint32_t depth);
 
 /* The stored stack with these frames and that site, which may be NULL; makes it if there is none.
  * NULL: no memory at all. */

@@ -402,6 +402,7 @@ static const char *const harmless[] = {
     "pthread_key_create",
     "pthread_setspecific",
     "pthread_atfork",
+    "at_quick_exit", /* needs no memory for the first 32 functions */
     /* for HAKMEM_STATS_SIGNAL; override/stats_signal runs it */
     "sigaction",
     "sigemptyset",

@@ -127,6 +127,7 @@ refuse 126 'cannot read .none.: No such file' "$launcher" profile none
 refuse 126 'cannot write' "$launcher" profile --folded none/folded kept
 refuse 126 'cannot write' "$launcher" profile --html none/page -- ./leak
 refuse 126 'cannot write' "$launcher" profile --html '' kept
+refuse 126 'which is no file' "$launcher" profile -o /dev/full -- ./leak
 # Of several profiles of one process the last one counts, in files for other programs, too.
 cat kept kept >twice
 succeed 0 "$launcher" profile --folded folded_twice twice

@@ -38,7 +38,7 @@ strip --strip-all -o libstripped.so libnative.so || fail "libnative.so cannot be
 profile --period 8k --stacks -- python3 -c 'import ctypes; ctypes.CDLL("./libnative.so").native_fill()'
 has "$output" 'hidden_get \(.*native\.c:5\)'
 has "$output" 'native_fill \(.*native\.c:12\)'
-profile --period 8k --stacks -o kept -- python3 -c 'import ctypes; ctypes.CDLL("./libstripped.so").native_fill()'
+profile --period 1k --stacks -o kept -- python3 -c 'import ctypes; ctypes.CDLL("./libstripped.so").native_fill()'
 has "$output" 'libstripped\.so\+0x[0-9a-f]+ \(libstripped\.so\)'$'\n''([^'$'\n'']*'$'\n'')? *native_fill \(libstripped\.so\)'
 [[ ! $output =~ hidden_get ]] || fail "a stripped name: $output"
 
@@ -102,9 +102,41 @@ python_caller()'
     [[ $output =~ process\ ([0-9]+) ]]
     rm -f "/tmp/perf-${BASH_REMATCH[1]}.map"
     has "$output" 'native_fill.*py::python_caller'
+    profile --period 8k -- python3 -X perf -c '
+import os
+def script_caller():
+    return [bytearray(10000) for i in range(1000)]
+kept = script_caller()
+os._exit(0)'
+    [[ $output =~ process\ ([0-9]+) ]]
+    rm -f "/tmp/perf-${BASH_REMATCH[1]}.map"
+    has "$output" ' % +[0-9]+ blocks  py::script_caller:<string>'$'\n'
 else
     echo "python3 -X perf was not tried: this Python has no such option"
 fi
+
+# A program that is linked with libhakmem.a, in a folder whose name is not ASCII: hakmem's functions are left out.
+mkdir größe
+cat >own.c <<'END'
+#include <stdlib.h>
+void *volatile keep[1000];
+__attribute__((noinline)) static void take(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        keep[i] = malloc(10000);
+    }
+}
+int main(void)
+{
+    take();
+    return 0;
+}
+END
+library=$("$launcher" build)
+cc -O1 -g own.c -o größe/own "${library%/*}/libhakmem.a" -pthread || fail "own.c does not compile"
+profile --period 8k --folded own.folded -- größe/own
+has "$output" '/größe/own \(process [0-9]+\): about .* 100\.0 %  *[0-9]+ blocks  take \(.*own\.c:6\)$'
+[[ $(<own.folded) =~ ';main;take '[0-9]+$ ]] || fail "folded stacks of an archive's program: $(<own.folded)"
 
 # pprof itself.
 if type -P go >/dev/null && try "$launcher" profile --pprof heap.pb.gz kept && [[ $status == 0 ]]; then

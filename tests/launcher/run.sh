@@ -18,6 +18,8 @@ try "$launcher" run -- bash -c 'cat /proc/self/maps'
 LD_PRELOAD=/nonexistent/other.so try "$launcher" run --quiet -- bash -c 'echo "$LD_PRELOAD"'
 [[ $output == *libhakmem*.so:/nonexistent/other.so ]] || fail "an existing LD_PRELOAD became '$output'"
 
+expect 0 '' '^$' bash -c 'trap "" PIPE; exec "$1" run --quiet -- bash -c true' _ "$launcher" # bash is larger than a pipe
+
 # Options become variables of the library.
 expect 0 'small 5' '^$' "$launcher" run --quiet --profile small --set purge_delay_ms=5 -- \
     bash -c 'echo "$HAKMEM_PROFILE $HAKMEM_PURGE_DELAY_MS"'

@@ -84,6 +84,9 @@ changes=$(sed -n 's/.*<table id="site_changes"//p' after.html)
 has 'take_buffers\(int\)<small>service\.cc:9</small></td><td[^>]*>2\.0 MiB</td><td[^>]*>\+1016 KiB</td>' "$changes"
 has '<td[^>]*>parser\.nodes</td><td[^>]*>1016 KiB</td><td[^>]*>–</td>' "$changes"
 
+expect 0 "process $pid is no longer sampled" '^$' "$launcher" profile --stop "$pid"
+expect 0 "process $pid was not being sampled" '^$' "$launcher" profile --stop "$pid"
+
 # The profile that it writes at its end.
 echo >&"${service[1]}"
 wait "$pid"

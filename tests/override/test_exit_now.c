@@ -145,6 +145,8 @@ static int serve(const char *what)
         _Exit(STATUS);
     } else if (strcmp(what, "exit") == 0) {
         exit(STATUS);
+    } else if (strcmp(what, "quick_exit") == 0) {
+        quick_exit(STATUS);
     } else if (strcmp(what, "handler") == 0 || strcmp(what, "alternate stack") == 0) {
         end_in_handler(*what == 'a');
     } else if (strcmp(what, "busy") == 0) {
@@ -265,9 +267,9 @@ static struct outcome finish(pid_t child)
 
 static void test_each_way(void)
 {
-    static const char *const ways[] = {"_exit",    "_Exit",           "exit",
-                                       "handler",  "alternate stack", "thread",
-                                       "together", "cancelled",       "vfork"};
+    static const char *const ways[] = {
+        "_exit",           "_Exit",  "exit",     "quick_exit", "handler",
+        "alternate stack", "thread", "together", "cancelled",  "vfork"};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         dprintf(2, "%s\n", ways[i]);
         pid_t child = start(ways[i], true, false);

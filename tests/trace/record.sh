@@ -88,6 +88,42 @@ for libraries in "$recorder" "$recorder:$hakmem"; do
     expect_text 'more: 0\.[0-9] % of their bytes were resident'
 done
 
+# hakmem's own names, with and without the name of a site.
+cat >"$scratch/own.c" <<'END'
+#include <hakmem/site.h>
+int main(void)
+{
+    void *block = NULL, *blocks[1000];
+    for (int i = 0; i < 1000; i++) {
+        blocks[i] = HAK_MALLOC_AT("named", 100);
+    }
+    for (int i = 0; i < 1000; i++) {
+        hak_free_at(blocks[i], 100, 0);
+        hak_free(hak_calloc(3, 5));
+        hak_free(hak_realloc(hak_malloc(10), 20));
+        hak_free(hak_reallocarray(hak_valloc(10), 20, 3));
+        hak_free_sized(hak_pvalloc(10), 10);
+        hak_free_aligned_sized(hak_aligned_alloc(64, 64), 64, 64);
+        hak_free(hak_memalign(64, 10));
+        hak_free(hak_posix_memalign(&block, 64, 10) == 0 ? block : NULL);
+    }
+    return 0;
+}
+END
+if cc -fno-builtin -w -I "$TEST_ROOT/include" "$scratch/own.c" -o "$scratch/own" -L "$TEST_BUILD" -lhakmem "-Wl,-rpath,$TEST_BUILD"; then
+    for libraries in "$recorder" "$recorder:$hakmem"; do
+        expect 0 '' ' calls of 1 thread' "$tracer" record "$trace" "$libraries" "$scratch/own"
+        summarise "$trace"
+        expect_sound
+        for expected in malloc=2000 calloc=1000 realloc=2000 aligned_alloc=1000 posix_memalign=1000 memalign=3000 free=5000 \
+            free_sized=3000; do
+            expect_kind "${expected%=*}" "${expected##*=}"
+        done
+    done
+else
+    fail "own.c does not compile"
+fi
+
 # ends_early REASON STATUS COMMAND...: the program's status; the last line, the summary and the replay say that the trace
 # ends early. What is in it can be replayed.
 ends_early() {

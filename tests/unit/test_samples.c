@@ -406,6 +406,29 @@ static void test_off(void **state)
     assert_true(fabs(figures_now().live_bytes) < 1);
 }
 
+static void *allocate_first(void *size)
+{
+    return hak_malloc(*(size_t *)size);
+}
+
+/* The first request of a thread may be its only large one: a span, and a whale. */
+static void test_first_request(void **state)
+{
+    static size_t sizes[] = {MIB, 64 * MIB};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        pthread_t thread;
+        void *block;
+        seed(1); /* new for all threads */
+        struct figures before = figures_now();
+        REQUIRE(pthread_create(&thread, NULL, allocate_first, &sizes[i]) == 0);
+        REQUIRE(pthread_join(thread, &block) == 0 && block != NULL);
+        assert_true(figures_now().live_bytes - before.live_bytes >= (double)sizes[i]);
+        hak_free(block);
+        hak__sampling_set(0, false);
+    }
+}
+
 /* Last: this process takes no stacks from then on. */
 static void test_stacks_after_fork(void **state)
 {
@@ -436,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_estimates_are_unbiased),
         cmocka_unit_test(test_frees_of_other_threads),
         cmocka_unit_test(test_off),
+        cmocka_unit_test(test_first_request),
         cmocka_unit_test(test_stacks_after_fork),
     };
     return cmocka_run_group_tests(tests, group_start, NULL);
