@@ -177,7 +177,8 @@ static double test_median(const int16_t differences[LEARN_PAIRS_MAX], uint32_t c
         }
         sorted[at] = differences[i];
     }
-    return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2000.0;
+    uint32_t low = (count - 1) / 2, high = count / 2; /* the middle one, or both middle ones */
+    return (sorted[low] + sorted[high]) / 2000.0;
 }
 
 /* True: the challenger pays for its gain with what the user values as much or more. */

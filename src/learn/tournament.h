@@ -9,7 +9,7 @@
  * LEARN_EVIDENCE_DROP for a setting with that gain, or if it costs much time and does
  * not win more than half of its pairs.
  *
- * Evidence is the capital of a gambler who bets half of it on each pair (V. Ville, 1939; G. Shafer,
+ * Evidence is the capital of a gambler who bets half of it on each pair (J. Ville, 1939; G. Shafer,
  * "Testing by betting", 2021). He cannot expect to gain if the pairs are even, whenever he stops.
  * So a test may be looked at after each pair, which a test of a fixed size may not.
  *
