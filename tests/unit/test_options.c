@@ -326,7 +326,7 @@ static void test_views(void **state)
             assert_string_not_equal(view.name, other.name);
         }
     }
-    assert_true(count >= 12 && count <= 24);
+    assert_true(count >= 12 && count <= 32);
     assert_false(hak__options_view(UINT32_MAX, &view));
 }
 
