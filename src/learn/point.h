@@ -15,16 +15,16 @@ struct learn_point {
     uint64_t huge_threshold;
 };
 
-/* In the order in which they are tried: moves that save memory first. */
+/* In the order in which they are tried: those first that cost little time if they are wrong. */
 enum learn_move {
-    LEARN_SMALLER_BINS, /* a quarter of the bytes */
-    LEARN_NO_HUGE,      /* no huge pages */
-    LEARN_PURGE_SOONER, /* a quarter of the delay */
-    LEARN_NO_WHALES,    /* no freed huge allocations kept */
     LEARN_LARGER_BINS,  /* four times the bytes */
-    LEARN_HUGE,         /* huge pages from the usual heap size on */
     LEARN_PURGE_LATER,  /* four times the delay */
     LEARN_WHALES,       /* freed huge allocations kept up to the recent peak */
+    LEARN_HUGE,         /* huge pages from the usual heap size on */
+    LEARN_SMALLER_BINS, /* a quarter of the bytes */
+    LEARN_PURGE_SOONER, /* a quarter of the delay */
+    LEARN_NO_HUGE,      /* no huge pages */
+    LEARN_NO_WHALES,    /* no freed huge allocations kept */
     LEARN_MOVES,
     LEARN_BACK = LEARN_MOVES, /* to the point before the last adoption */
     LEARN_MOVES_ALL

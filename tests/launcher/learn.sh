@@ -69,14 +69,14 @@ END
 learn_until state '^decision '
 expect 0 "" "" steady state 10
 try "$launcher" learn show state --html page.html
-[[ $status == 0 && $output == "steady, 1 run"*"smaller thread caches"*"no gain"* ]] || fail "show: $status $output $errors"
+[[ $status == 0 && $output == "steady, 1 run"*"larger thread caches "*" "[0-9]* ]] || fail "show: $status $output $errors"
 grep -q '<figure' page.html || fail "the page has no picture"
 
 # --- a planted bad setting goes ---
 
 bins=$(sed -n 's/^options .*bin_bytes=\([0-9]*\).*/\1/p' state)
 cache=$(sed -n 's/^options .*cache_bytes=\([0-9]*\) whale.*/\1/p' state)
-change_state state planted "/^champion/s/ bin_bytes=$bins cache_bytes=$cache/ bin_bytes=$((bins / 16)) cache_bytes=$((cache / 16))/"
+change_state state planted "/^options/{p;s/options/champion/;s/ bin_bytes=$bins cache_bytes=$cache/ bin_bytes=$((bins / 16)) cache_bytes=$((cache / 16))/;p;d};/^champion/d"
 grep -q "^champion .* bin_bytes=$((bins / 16)) " planted || fail "nothing was planted"
 learn_until planted '^decision went_back'
 [[ $(sed -n 's/^champion //p' planted) == "$(sed -n 's/^options //p' planted)" ]] || fail "the planted setting stays"
