@@ -35,6 +35,12 @@ def sparkline(costs):
     return "".join(BARS[round((1 - cost / most) / 2 * (len(BARS) - 1))] for cost in costs)
 
 
+def median_change(differences):
+    """The median difference as a change from the setting before, in percent. The file has differences in percent of the mean of both."""
+    part = statistics.median(differences) / 100
+    return 100 * ((2 + part) / (2 - part) - 1) if part < 2 else math.inf
+
+
 def line(decision):
     time = f"{decision.seconds // 60}:{decision.seconds % 60:02}"
     if decision.verdict == "opened":
@@ -42,7 +48,7 @@ def line(decision):
     if not decision.costs:
         return f"{decision.run:>4} {time:>7}  {MOVES[decision.move]:<36} {VERDICTS[decision.verdict]}"
     return (f"{decision.run:>4} {time:>7}  {MOVES[decision.move]:<36} {len(decision.costs):>5} {decision.wins:>5} "
-            f"{statistics.median(decision.time):>+7.1f} {statistics.median(decision.memory):>+8.1f} "
+            f"{median_change(decision.time):>+7.1f} {median_change(decision.memory):>+8.1f} "
             f"{max(decision.evidence()):>8.3g}  {VERDICTS[decision.verdict]:<9} {sparkline(decision.costs)}")
 
 
