@@ -2,7 +2,6 @@
 # HAKMEM_LEARN in a real process, and `./hakmem learn show`: decisions are kept though the process is killed; a planted bad
 # setting goes; files that are damaged, hostile or another program's change nothing.
 #
-# long-running
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 library=$("$launcher" build)
