@@ -211,6 +211,9 @@ size_t hak__heap_reclaim(bool unmap)
     if (own->heap != NULL) {
         hak__thread_flush(own);
     }
+    if (own->twin != NULL) {
+        hak__thread_flush(own->twin);
+    }
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, true);
     }

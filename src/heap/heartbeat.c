@@ -30,7 +30,7 @@ tick_listener *hak__tick_listener;
 static void thread_move_if_crowded(struct thread *thread)
 {
     uint32_t now = hak__os_clock_ms();
-    bool crowded = now - thread->waits_ms <= CROWDED_MS;
+    bool crowded = now - thread->waits_ms <= CROWDED_MS && !thread->apart;
     thread->waits = 0;
     thread->waits_ms = now;
     if (crowded && atomic_load_relaxed(&thread->heap->threads_count) != 1 &&
@@ -49,6 +49,9 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
     }
     if (tick) {
         hak__heap_tick(thread);
+        if (HAK_UNLIKELY(thread->twin != NULL)) {
+            hak__heap_tick(thread->twin); /* it may not be in use for long */
+        }
         tick_listener *listener = atomic_load_acquire(&hak__tick_listener);
         if (HAK_UNLIKELY(listener != NULL)) {
             listener(thread);

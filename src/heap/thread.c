@@ -91,11 +91,10 @@ static void thread_draw_from(struct thread *thread, struct heap *heap)
     lock_release(&hak__heaps_lock);
 }
 
-struct thread *hak__thread_adopt(void)
+/* The heap comes first: in a small process the touched parts of heap and struct then share a page.
+ */
+static struct thread *thread_adopt_for(struct heap *heap)
 {
-    /* The heap comes first: in a small process the touched parts of heap and struct then share a
-     * page. */
-    struct heap *heap = hak__heap_join(hak__knobs.heaps_max);
     if (heap == NULL) {
         return NULL;
     }
@@ -109,7 +108,14 @@ struct thread *hak__thread_adopt(void)
     }
     thread_draw_from(thread, heap);
     thread->trimmed_ms = thread->ticked_ms = hak__os_clock_ms();
+    thread->twin = NULL;
+    thread->apart = false;
     return thread;
+}
+
+struct thread *hak__thread_adopt(void)
+{
+    return thread_adopt_for(hak__heap_join(hak__knobs.heaps_max));
 }
 
 void hak__thread_flush(struct thread *thread)
@@ -149,10 +155,15 @@ void hak__thread_abandon_others(struct thread *own)
     thread_parked = NULL; /* all parked structs have an older epoch now */
     thread_inherited = hak__thread_first();
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
+    uint64_t charged = own->cache.charged;
     if (own->heap != NULL) {
         atomic_store_relaxed(&own->epoch, shared_thread_epoch);
     }
-    atomic_store_relaxed(&hak__cache_charged, own->cache.charged);
+    if (own->twin != NULL) {
+        atomic_store_relaxed(&own->twin->epoch, shared_thread_epoch);
+        charged += own->twin->cache.charged;
+    }
+    atomic_store_relaxed(&hak__cache_charged, charged);
 }
 
 void hak__thread_give_up(void)
@@ -189,6 +200,36 @@ struct thread *hak__thread_current(void)
         return thread;
     }
     return thread == &hak__thread_none ? thread_birth() : NULL;
+}
+
+/* Gives the thread its second struct. */
+static void thread_pair(struct thread *thread)
+{
+    if (!hak__gate_enter()) {
+        (void)hak__gate_was_refused(); /* the next scope tries again */
+        return;
+    }
+    struct thread *twin = thread_adopt_for(hak__heap_join_apart());
+    if (twin != NULL) {
+        twin->apart = true;
+        twin->twin = thread;
+        thread->twin = twin;
+    }
+    hak__gate_leave();
+}
+
+void hak__thread_turn(bool apart)
+{
+    struct thread *thread = hak__thread_current();
+    if (thread == NULL || thread->apart == apart) {
+        return;
+    }
+    if (thread->twin == NULL) {
+        thread_pair(thread);
+    }
+    if (thread->twin != NULL) {
+        hak__thread = thread->twin;
+    }
 }
 
 struct thread *hak__thread_enter(void)
@@ -239,7 +280,11 @@ void hak__thread_end(void *value)
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
     /* Refused only if a signal handler inside an operation ends the thread: the struct is lost. */
     if (hak__gate_enter_patiently()) {
+        struct thread *twin = thread->twin;
         hak__thread_park(thread);
+        if (twin != NULL) {
+            hak__thread_park(twin);
+        }
         hak__gate_leave();
     }
 }

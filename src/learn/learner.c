@@ -191,6 +191,11 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
     return true;
 }
 
+bool hak__learner_runs(void)
+{
+    return learner != NULL;
+}
+
 void hak__learn_fork_child(void)
 {
     if (learner != NULL) {

@@ -41,6 +41,8 @@ struct learn_state {
 /* Starts to learn for the program of this name, with what an earlier run learned if `state` is not
  * NULL. Before there are other threads. False: there is no memory for it. */
 HAK_HIDDEN bool hak__learner_start(const char *program, const struct learn_state *state);
+/* True if this process learns. Any thread. */
+HAK_HIDDEN bool hak__learner_runs(void);
 /* Writes what is known to the file of HAKMEM_LEARN, if it names one (learn_file.c). The caller is
  * the only thread at work with the state. No lock, no cancellation point. */
 HAK_HIDDEN void hak__learn_save(const struct learn_state *state);

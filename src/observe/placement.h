@@ -1,0 +1,23 @@
+/* placement.h: objects of sites that are proven long-lived lie in slabs of their own, so that one
+ * such object does not hold a slab of dead ones (docs/learning.md).
+ *
+ * A thread inside the scope of such a site (hakmem/site.h) uses its second struct, whose bins are
+ * filled from a heap for long-lived objects (hak__thread_turn). malloc and free do not know it. The
+ * sampled blocks of a site say how long they live (observe/sites.h).
+ *
+ * Only named sites are placed, and only while the process learns (HAKMEM_LEARN). */
+#ifndef HAK_OBSERVE_PLACEMENT_H
+#define HAK_OBSERVE_PLACEMENT_H
+
+#include "observe/sites.h"
+
+/* True once the process learns and has named a site. Relaxed. */
+HAK_HIDDEN extern bool hak__placement_on;
+
+/* A site got a name: begins to look at lifetimes, if the process learns. No lock held. */
+HAK_HIDDEN void hak__placement_begin(void);
+/* The calling thread enters the scope of this site, or goes back to it; 0: of none. Now and then
+ * looks which sites are proven. Not in a signal handler. Keeps errno. */
+HAK_HIDDEN void hak__placement_turn(uintptr_t site);
+
+#endif
