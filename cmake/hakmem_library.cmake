@@ -68,3 +68,8 @@ set_target_properties(hakmem_static PROPERTIES EXPORT_NAME static)
 # noseparate-code: constants beside the code, two mappings instead of four at each start (docs/decisions/0054)
 target_link_options(hakmem_shared PRIVATE
     -Wl,-z,defs -Wl,-z,lazy -Wl,-z,nodelete -Wl,-z,initfirst -Wl,-z,noexecstack -Wl,-z,noseparate-code -Wl,--as-needed)
+if(NOT HAKMEM_UNITY)
+    # In one file, hakmem's functions call each other directly. They must do so here, too, because a recorder has functions
+    # of the same names (trace/wrappers.c). A program's own operator new stays what the other ones call.
+    target_link_options(hakmem_shared PRIVATE -Wl,-Bsymbolic-functions -Wl,--dynamic-list-cpp-new)
+endif()

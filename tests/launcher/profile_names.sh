@@ -140,7 +140,7 @@ has "$output" '/größe/own \(process [0-9]+\): about .* 100\.0 %  *[0-9]+ block
 
 # pprof itself.
 if type -P go >/dev/null && try "$launcher" profile --pprof heap.pb.gz kept && [[ $status == 0 ]]; then
-    top=$(HOME=$scratch GOFLAGS=-mod=mod go tool pprof -top -sample_index=inuse_space heap.pb.gz 2>pprof.err) || fail "pprof: $(<pprof.err)"
+    top=$(HOME=$scratch GOFLAGS=-mod=mod go tool pprof -top -unit=MB -sample_index=inuse_space heap.pb.gz 2>pprof.err) || fail "pprof: $(<pprof.err)"
     has "$top" '9\.[0-9]+MB .* libstripped\.so\+0x[0-9a-f]+'
     has "$top" ' native_fill'
 else

@@ -16,7 +16,7 @@
 
 #include <sys/syscall.h>
 
-enum { BLOCK = 30000, TRIES = 20, STEPS = 5 };
+enum { BLOCK = 30000, TRIES = 200, STEPS = 5 };
 
 static size_t total_bytes(void)
 {
