@@ -109,7 +109,7 @@ static struct thread *thread_adopt_for(struct heap *heap)
     thread_draw_from(thread, heap);
     thread->trimmed_ms = thread->ticked_ms = hak__os_clock_ms();
     thread->twin = NULL;
-    thread->apart = false;
+    atomic_store_relaxed(&thread->apart, false);
     return thread;
 }
 
@@ -211,7 +211,7 @@ static void thread_pair(struct thread *thread)
     }
     struct thread *twin = thread_adopt_for(hak__heap_join_apart());
     if (twin != NULL) {
-        twin->apart = true;
+        atomic_store_relaxed(&twin->apart, true); /* reports read it */
         twin->twin = thread;
         thread->twin = twin;
     }

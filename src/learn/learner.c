@@ -191,6 +191,41 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
     return true;
 }
 
+/* The place of the name in the state, or a free one. NULL: neither. */
+static char *learner_find_site(const char *name)
+{
+    char *free = NULL;
+    for (uint32_t i = 0; i < LEARN_SITES_MAX; i++) {
+        char *site = learner->state.sites[i];
+        if (hak__text_equal(site, name)) {
+            return site;
+        }
+        free = free == NULL && site[0] == '\0' ? site : free;
+    }
+    return free;
+}
+
+bool hak__learn_knows_site(const char *name)
+{
+    const char *site = learner != NULL ? learner_find_site(name) : NULL;
+    return site != NULL && site[0] != '\0';
+}
+
+void hak__learn_note_site(const char *name, bool apart)
+{
+    while (!learner_enter()) {
+        hak__os_sleep_ms(1);
+    }
+    char *site = learner_find_site(name);
+    if (site != NULL) {
+        struct text text = {site, LEARN_SITE_SIZE - 1, 0};
+        hak__text_put(&text, apart ? name : "");
+        site[text.length] = '\0';
+        hak__learn_save(&learner->state);
+    }
+    learner_leave();
+}
+
 bool hak__learner_runs(void)
 {
     return learner != NULL;

@@ -14,13 +14,13 @@
 #include "observe/samples.h"
 #include "os/os.h"
 
-/* Sites that are placed at the same time. Twice: each scope compares with twice as many ids. */
-#define PLACEMENT_SITES_MAX 32u
+/* Sites that are placed at the same time. */
+#define PLACEMENT_SITES_MAX LEARN_SITES_MAX
 /* Time between two looks at all sites, ms. Half: twice the work, which takes some microseconds for
  * each hundred sites. */
 #define PLACEMENT_LOOK_MS 1000u
 /* Samples that a proof takes. Half: sites are placed earlier, and more often in error. */
-#define PLACEMENT_SAMPLES_LEAST 32u
+#define PLACEMENT_SAMPLES_LEAST 16u
 /* Counters of lifetimes below which a block is short-lived: the first 7 count those to 4 s. Blocks
  * that live longer outlive a purge and its delay. */
 #define PLACEMENT_SHORT 7u
@@ -35,18 +35,6 @@ bool hak__placement_on;
 static uintptr_t shared_placement_ids[PLACEMENT_SITES_MAX]; /* 0: free */
 static uint32_t shared_placement_looked_ms;
 
-void hak__placement_begin(void)
-{
-    uint64_t period = atomic_load_relaxed(&hak__sampling.period);
-    if (!hak__learner_runs() || atomic_load_relaxed(&hak__placement_on)) {
-        return;
-    }
-    if (period == 0 || period == SAMPLE_PERIOD_MAX) {
-        hak__sampling_set(HAK_PROFILE_PERIOD, true);
-    }
-    atomic_store_relaxed(&hak__placement_on, true);
-}
-
 static uintptr_t *placement_find(uintptr_t id)
 {
     for (uint32_t i = 0; i < PLACEMENT_SITES_MAX; i++) {
@@ -55,6 +43,22 @@ static uintptr_t *placement_find(uintptr_t id)
         }
     }
     return NULL;
+}
+
+void hak__placement_begin(const char *name, uintptr_t id)
+{
+    uint64_t period = atomic_load_relaxed(&hak__sampling.period);
+    if (!hak__learner_runs()) {
+        return;
+    }
+    uintptr_t *place = placement_find(id) == NULL ? placement_find(0) : NULL;
+    if (place != NULL && hak__learn_knows_site(name)) {
+        atomic_store_relaxed(place, id);
+    }
+    if (period == 0 || period == SAMPLE_PERIOD_MAX) {
+        hak__sampling_set(HAK_PROFILE_PERIOD, true);
+    }
+    atomic_store_relaxed(&hak__placement_on, true);
 }
 
 /* Percent of the site's blocks that lived shortly. 100: it has not been known for long enough. */
@@ -81,9 +85,11 @@ static void placement_judge(const struct site *site, uint64_t now_ms)
         place = placement_find(0);
         if (place != NULL) {
             atomic_store_relaxed(place, site->key);
+            hak__learn_note_site(site->name, true);
         }
     } else if (place != NULL && percent >= PLACEMENT_BACK_PERCENT) {
         atomic_store_relaxed(place, (uintptr_t)0);
+        hak__learn_note_site(site->name, false);
     }
 }
 

@@ -14,8 +14,8 @@
 /* True once the process learns and has named a site. Relaxed. */
 HAK_HIDDEN extern bool hak__placement_on;
 
-/* A site got a name: begins to look at lifetimes, if the process learns. No lock held. */
-HAK_HIDDEN void hak__placement_begin(void);
+/* A site got its name: begins to look at lifetimes, if the process learns. Under SAMPLES. */
+HAK_HIDDEN void hak__placement_begin(const char *name, uintptr_t id);
 /* The calling thread enters the scope of this site, or goes back to it; 0: of none. Now and then
  * looks which sites are proven. Not in a signal handler. Keeps errno. */
 HAK_HIDDEN void hak__placement_turn(uintptr_t site);

@@ -35,8 +35,10 @@ uintptr_t hak_site_register(const char *name)
      */
     if (hak__samples_enter(false)) { /* else the caller tries again */
         id = hak__start() ? hak__site_named(clean) : 0;
+        if (id != 0) {
+            hak__placement_begin(clean, id);
+        }
         hak__samples_leave();
-        hak__placement_begin();
     }
     errno = saved;
     return id;

@@ -28,7 +28,8 @@ static void fill(void *blocks[COUNT], unsigned char mark)
 static void drain(void *blocks[COUNT], unsigned char mark)
 {
     for (size_t i = 0; i < COUNT; i++) {
-        REQUIRE(((unsigned char *)blocks[i])[0] == mark && ((unsigned char *)blocks[i])[SIZE - 1] == mark);
+        REQUIRE(((unsigned char *)blocks[i])[0] == mark &&
+                ((unsigned char *)blocks[i])[SIZE - 1] == mark);
         hak_free(blocks[i]);
     }
 }
