@@ -61,15 +61,17 @@ void hak__placement_begin(const char *name, uintptr_t id)
     atomic_store_relaxed(&hak__placement_on, true);
 }
 
-/* Percent of the site's blocks that lived shortly. 100: it has not been known for long enough. */
-static double placement_short_percent(const struct site *site, uint64_t now_ms)
+/* True if there are samples enough, and if the first one is old enough to have been freed early. */
+static bool placement_is_known(const struct site *site, uint64_t now_ms)
 {
-    const struct site_sums *sums = &site->sums;
+    return site->sums.samples_count >= PLACEMENT_SAMPLES_LEAST &&
+           now_ms - site->sums.began_ms >= 4 * PLACEMENT_SHORT_MS;
+}
+
+/* Percent of the site's blocks that lived shortly. */
+static double placement_short_percent(const struct site_sums *sums)
+{
     double brief = 0;
-    if (sums->samples_count < PLACEMENT_SAMPLES_LEAST ||
-        now_ms - sums->began_ms < 4 * PLACEMENT_SHORT_MS) {
-        return 100;
-    }
     for (uint32_t i = 0; i < PLACEMENT_SHORT; i++) {
         brief += sums->lifetimes[i];
     }
@@ -79,7 +81,10 @@ static double placement_short_percent(const struct site *site, uint64_t now_ms)
 /* Under SAMPLES. */
 static void placement_judge(const struct site *site, uint64_t now_ms)
 {
-    double percent = placement_short_percent(site, now_ms);
+    if (!placement_is_known(site, now_ms)) {
+        return;
+    }
+    double percent = placement_short_percent(&site->sums);
     uintptr_t *place = placement_find(site->key);
     if (place == NULL && percent <= PLACEMENT_SHORT_PERCENT) {
         place = placement_find(0);
