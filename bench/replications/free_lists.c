@@ -25,12 +25,7 @@ enum { OWNED, ATOMIC };
 static const char *const variants[] = {"owned", "atomic", NULL};
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
     [ITER] = REPLICATION_ITER(5000000, 500000),
-    [SLOTS] = {.name = "SLOTS",
-               .meaning = "objects of each thread",
-               .value = 1000,
-               .value_smoke = 100,
-               .min = 1,
-               .max = 1000000},
+    [SLOTS] = REPLICATION_SLOTS(1000, 100),
     [HANDOVER] = {.name = "HANDOVER",
                   .meaning = "a step in so many hands its object over; 0: none",
                   .value = 0,
@@ -41,15 +36,8 @@ static struct bench_argument arguments[ARGUMENT_COUNT] = {
     [SEED] = REPLICATION_SEED,
     [VARIANT] = REPLICATION_VARIANT_OF(variants),
 };
-static struct bench_flag flags[] = {REPLICATION_CHECK};
-static const struct bench_workload workload = {
-    .name = "free_lists",
-    .summary = "Replaces objects on lists of their owner's, or on lists of atomics.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-    .flags = flags,
-    .flag_count = 1,
-};
+REPLICATION_WORKLOAD("free_lists",
+                     "Replaces objects on lists of their owner's, or on lists of atomics.");
 
 struct heap {
     struct object *free; /* the owner's */

@@ -27,25 +27,14 @@ enum { CALL, INLINE, TESTS_INLINE, TESTS_CALL };
 static const char *const variants[] = {"call", "inline", "tests_inline", "tests_call", NULL};
 static struct bench_argument arguments[ARGUMENT_COUNT] = {
     [ITER] = REPLICATION_ITER(10000000, 100000),
-    [SLOTS] = {.name = "SLOTS",
-               .meaning = "objects of each thread",
-               .value = 400,
-               .value_smoke = 400,
-               .min = 1,
-               .max = 1000000},
+    [SLOTS] = REPLICATION_SLOTS(400, 400),
     [THREADS] = REPLICATION_THREADS,
     [SEED] = REPLICATION_SEED,
     [VARIANT] = REPLICATION_VARIANT_OF(variants),
 };
-static struct bench_flag flags[] = {REPLICATION_CHECK};
-static const struct bench_workload workload = {
-    .name = "inline_wrapper",
-    .summary = "Replaces objects of 16 to 128 bytes through a call, inline, or behind tests.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-    .flags = flags,
-    .flag_count = 1,
-};
+REPLICATION_WORKLOAD(
+    "inline_wrapper",
+    "Replaces objects of 16 to 128 bytes through a call, inline, or behind tests.");
 
 struct cache {
     struct object *free[CLASSES];

@@ -48,15 +48,8 @@ static struct bench_argument arguments[ARGUMENT_COUNT] = {
     [SEED] = REPLICATION_SEED,
     [VARIANT] = REPLICATION_VARIANT_OF(variants),
 };
-static struct bench_flag flags[] = {REPLICATION_CHECK};
-static const struct bench_workload workload = {
-    .name = "refill",
-    .summary = "Allocates and frees bursts of objects; the thread or a worker refills its cache.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-    .flags = flags,
-    .flag_count = 1,
-};
+REPLICATION_WORKLOAD(
+    "refill", "Allocates and frees bursts of objects; the thread or a worker refills its cache.");
 
 struct cache {
     struct object *free;

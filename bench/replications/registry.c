@@ -37,15 +37,8 @@ static struct bench_argument arguments[ARGUMENT_COUNT] = {
     [SEED] = REPLICATION_SEED,
     [VARIANT] = REPLICATION_VARIANT_OF(variants),
 };
-static struct bench_flag flags[] = {REPLICATION_CHECK};
-static const struct bench_workload workload = {
-    .name = "registry",
-    .summary = "Replaces objects; each free looks up its slab in a list or in a registry.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-    .flags = flags,
-    .flag_count = 1,
-};
+REPLICATION_WORKLOAD("registry",
+                     "Replaces objects; each free looks up its slab in a list or in a registry.");
 
 struct slab {
     uintptr_t start;

@@ -41,6 +41,11 @@ struct memory {
         .name = "ITER", .meaning = "steps of each thread", .value = (count),                       \
         .value_smoke = (count_smoke), .min = 1, .max = UINT64_C(1000000000000)                     \
     }
+#define REPLICATION_SLOTS(count, count_smoke)                                                      \
+    {                                                                                              \
+        .name = "SLOTS", .meaning = "objects of each thread", .value = (count),                    \
+        .value_smoke = (count_smoke), .min = 1, .max = 1000000                                     \
+    }
 #define REPLICATION_THREADS                                                                        \
     {                                                                                              \
         .name = "THREADS", .meaning = "threads that run the steps", .value = 1, .value_smoke = 4,  \
@@ -58,6 +63,18 @@ struct memory {
 #define REPLICATION_CHECK                                                                          \
     {                                                                                              \
         .name = "--check", .meaning = "ends with status 1 if an object is in two places"           \
+    }
+
+/* The flags and the workload of a model, from its `arguments` and ARGUMENT_COUNT. */
+#define REPLICATION_WORKLOAD(name_, summary_)                                                      \
+    static struct bench_flag flags[] = {REPLICATION_CHECK};                                        \
+    static const struct bench_workload workload = {                                                \
+        .name = (name_),                                                                           \
+        .summary = (summary_),                                                                     \
+        .arguments = arguments,                                                                    \
+        .argument_count = ARGUMENT_COUNT,                                                          \
+        .flags = flags,                                                                            \
+        .flag_count = 1,                                                                           \
     }
 
 /* bench_start, after the environment has chosen the variant. */

@@ -30,25 +30,13 @@ static struct bench_argument arguments[ARGUMENT_COUNT] = {
               .value_smoke = 128,
               .min = CLASS_STEP,
               .max = SIZE_LIMIT},
-    [SLOTS] = {.name = "SLOTS",
-               .meaning = "objects of each thread",
-               .value = 400,
-               .value_smoke = 400,
-               .min = 1,
-               .max = 1000000},
+    [SLOTS] = REPLICATION_SLOTS(400, 400),
     [THREADS] = REPLICATION_THREADS,
     [SEED] = REPLICATION_SEED,
     [VARIANT] = REPLICATION_VARIANT_OF(variants),
 };
-static struct bench_flag flags[] = {REPLICATION_CHECK};
-static const struct bench_workload workload = {
-    .name = "small_cache",
-    .summary = "Replaces objects on free lists, with or without a small cache before them.",
-    .arguments = arguments,
-    .argument_count = ARGUMENT_COUNT,
-    .flags = flags,
-    .flag_count = 1,
-};
+REPLICATION_WORKLOAD("small_cache",
+                     "Replaces objects on free lists, with or without a small cache before them.");
 
 struct front {
     uint32_t count;

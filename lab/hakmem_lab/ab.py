@@ -21,6 +21,7 @@ from rich.text import Text
 from . import arms as arm_list
 from . import decision_record, doctor, machine, runner, store, workloads
 from .bench import only_session, prepared
+from .common_options import Force, New, Results, Seed
 from .compare import TIMEOUT_S, make_case, rehearse
 from .decision_record import Plan
 from .measure import arm_environment, clean_environment
@@ -70,14 +71,10 @@ def run(
         str,
         typer.Option(help=f"A file for the record, or {AUTO}: the next number in docs/decisions."),
     ] = "",
-    seed: Annotated[int | None, typer.Option(help="Of the order; drawn when not given.")] = None,
-    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="A new session though one is unfinished.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Though the machine is unfit, or measured by others.")
-    ] = False,
+    seed: Seed = None,
+    results: Results = None,
+    new: New = False,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as JSON.")] = False,
 ) -> None:
     """Compares two settings or libraries: is b better than a? GO, NO-GO or INCONCLUSIVE.

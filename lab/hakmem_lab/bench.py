@@ -17,6 +17,7 @@ from rich.table import Table
 
 from . import doctor, runner, store, workloads
 from .arms import find_arms
+from .common_options import ForceBesideOthers, New, Results, Seed
 from .instructions import Counting
 from .model import Arm, Session
 from .places import cache_directory
@@ -47,7 +48,7 @@ def run(
         int | None,
         typer.Option(help="Runs of each workload under each allocator; 5 of quick, else 9.", min=1),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the order; drawn when not given.")] = None,
+    seed: Seed = None,
     split: Annotated[
         str, typer.Option(help="I/N: the part I of N of the workloads, such as 1/3.")
     ] = "",
@@ -57,16 +58,12 @@ def run(
     instructions: Annotated[
         bool, typer.Option("--instructions", help="Also count instructions with callgrind.")
     ] = False,
-    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
+    results: Results = None,
     output: Annotated[Path | None, typer.Option(help="Where pictures and page go.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
-    new: Annotated[
-        bool, typer.Option("--new", help="A new session though one is unfinished.")
-    ] = False,
+    new: New = False,
     listing: Annotated[bool, typer.Option("--list", help="Lists workloads, runs nothing.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Even while another session is being measured.")
-    ] = False,
+    force: ForceBesideOthers = False,
 ) -> None:
     """Measures workloads under several allocators and shows who is best at what."""
     known = workloads.read_workloads()

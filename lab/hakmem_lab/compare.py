@@ -17,6 +17,7 @@ from rich.text import Text
 
 from . import doctor, runner, store
 from .bench import advise_peers, check_output, only_session, writing_to
+from .common_options import ForceBesideOthers, New, Results
 from .comparison import Change, Comparison, baseline_of, compare_arms
 from .measure import measure
 from .model import Arm, Case, Session
@@ -54,17 +55,13 @@ def run(
         typer.Option("--rest/--no-rest", help="Of a server: read its memory again after the load."),
     ] = True,
     timeout: Annotated[float, typer.Option(help="Seconds one run may take.", min=1)] = TIMEOUT_S,
-    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
+    results: Results = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="Where pictures and page go.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
-    new: Annotated[
-        bool, typer.Option("--new", help="A new session though one is unfinished.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Even while another session is being measured.")
-    ] = False,
+    new: New = False,
+    force: ForceBesideOthers = False,
 ) -> int:
     """Measures your own program under several allocators: time, CPU, memory, faults.
 

@@ -24,6 +24,7 @@ from rich.text import Text
 
 from . import ab, arms, decision_record, runner, workloads
 from .bench import only_session, writing_to
+from .common_options import Force, New, Results, Seed
 from .model import Arm, Case, Session
 from .places import BUILD, ROOT
 from .problem import Problem, Usage
@@ -71,14 +72,10 @@ def run(
     output: Annotated[
         Path | None, typer.Option(help="A folder for the text of the record and the picture.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the order; drawn when not given.")] = None,
-    results: Annotated[Path | None, typer.Option(help="Where sessions are saved.")] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="A new session though one is unfinished.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Though the machine is unfit, or measured by others.")
-    ] = False,
+    seed: Seed = None,
+    results: Results = None,
+    new: New = False,
+    force: Force = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Tiny runs that check the models; no figure counts.")
     ] = False,

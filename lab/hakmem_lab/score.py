@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import arms, machine, places, store
+from .common_options import Results
 from .model import Session
 from .problem import Problem
 from .scorecard import STARTUP, Bar, Card, Milestone, Score, make_cards
@@ -46,9 +47,7 @@ class Built:
 
 
 def run(
-    results: Annotated[
-        Path | None, typer.Option("--results", help="Where sessions are saved.")
-    ] = None,
+    results: Results = None,
     session: Annotated[Path | None, typer.Option(help="Only this session's file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
 ) -> None:

@@ -1,13 +1,14 @@
 /* tournament.h: decides by evidence which setting of the knobs serves the program best.
  *
  * The program runs for short stretches with the champion's setting or with a challenger's, which
- * differs in one knob. Two such stretches, in random order, are a pair: the challenger wins it if
- * its cost, time and memory together, is at least LEARN_GAIN_MIN lower. A challenger is adopted
- * when its wins would be a chance of 1 in LEARN_EVIDENCE_ADOPT for a setting without that gain, and
- * the medians of its LEARN_PAIRS_MAX pairs cost at most LEARN_TIME_HARM more time and
- * LEARN_MEMORY_HARM more memory. It is dropped as soon as its other pairs would be a chance of 1 in
- * LEARN_EVIDENCE_DROP for a setting with that gain, or if it costs much time and does
- * not win more than half of its pairs.
+ * differs in one knob. Two such stretches, in random order, are a pair. The challenger wins the
+ * pair if time and memory together cost at least LEARN_GAIN_MIN less.
+ *
+ *   adopted   Its wins would be a chance of 1 in LEARN_EVIDENCE_ADOPT for a setting without that
+ *             gain. Besides, the medians of its LEARN_PAIRS_MAX pairs cost at most LEARN_TIME_HARM
+ *             more time and LEARN_MEMORY_HARM more memory.
+ *   dropped   Its other pairs would be a chance of 1 in LEARN_EVIDENCE_DROP for a setting with that
+ *             gain. Or it has cost much time and has not won more than half of its pairs.
  *
  * Evidence is the capital of a gambler who bets half of it on each pair (J. Ville, 1939; G. Shafer,
  * "Testing by betting", 2021). He cannot expect to gain if the pairs are even, whenever he stops.

@@ -82,6 +82,42 @@ learn_until planted '^decision went_back'
 try "$launcher" learn show planted
 [[ $output == *"Setting now: that of the options"*"went back"* ]] || fail "show of the planted one: $output"
 
+# --- a forked child learns for itself, and leaves its parent's file alone ---
+
+cat >forker.c <<'END'
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    if (fork() != 0) {
+        pause();
+    }
+    return execute(argc, argv);
+}
+END
+{ sed 's/^int main(/static int execute(/; s/^    }$/    }\n    return 0;/' steady.c; cat forker.c; } >forked.c
+cc -O1 -fno-builtin forked.c -o forked || fail "forked.c does not compile"
+
+# forked_until FILE: runs parent and child until the file is there, for some minutes at most. Sets `lasted`.
+forked_until() {
+    local process i
+    LD_PRELOAD=$library HAKMEM_LEARN=$1 setsid ./forked &
+    process=$!
+    for ((i = 0; i < ${2:-2400}; i++)); do
+        compgen -G "$scratch/forked.state*" >/dev/null && break
+        sleep 0.1
+    done
+    lasted=$i
+    kill -9 -- "-$process"
+    wait "$process" 2>/dev/null
+    parent=$process
+}
+forked_until forked.state.%p
+files=("$scratch"/forked.state.*)
+[[ -e ${files[0]} && ${#files[@]} == 1 && ${files[0]} != *."$parent" ]] || fail "files of parent and child: ${files[*]}"
+rm -f "$scratch"/forked.state*
+forked_until forked.state "$lasted"
+[[ ! -e forked.state ]] || fail "the child has written its parent's file"
+
 # --- files that cannot be used change nothing ---
 
 # refused COMPLAINT FILE [NAME=VALUE]: a run with the file says so in one line, and leaves it as it is.

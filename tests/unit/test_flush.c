@@ -159,6 +159,32 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
     }
 }
 
+/* The learner lowers the option while the program runs: limits above it fall at once, the objects
+ * go back at the next frees. */
+static void test_a_lower_bound_lowers_limits(void **state)
+{
+    (void)state;
+    uint32_t class_index = size_class_of(16);
+    struct bin *bin = &cache->bins[class_index];
+    for (int round = 0; round < 5; round++) {
+        allocate_all(class_index, 2000);
+        free_all(class_index, 2000);
+    }
+    uint32_t limit = bin->limit;
+    assert_true(limit > 100 && bin_count(bin) > 100);
+    hak__cache_lower_limits(cache); /* the option stands where it was */
+    assert_int_equal(bin->limit, limit);
+    hak__knobs.bin_bytes_max = 4 * 48;
+    hak__cache_lower_limits(cache);
+    assert_int_equal(bin->limit, 3);
+    check_cache();
+    for (int round = 0; round < 100 && bin_count(bin) > 3; round++) {
+        unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
+    }
+    assert_in_range(bin_count(bin), 0, 3);
+    check_cache();
+}
+
 static void fill_and_empty(uint32_t class_index)
 {
     allocate_all(class_index, 2 * BIN_OBJECTS_MAX);
@@ -403,6 +429,7 @@ int main(void)
         FLUSH_TEST(test_one_direction_does_not_grow),
         FLUSH_TEST(test_both_directions_double),
         FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),
+        FLUSH_TEST(test_a_lower_bound_lowers_limits),
         FLUSH_TEST(test_the_budget_of_a_thread),
         FLUSH_TEST(test_the_budget_of_all_threads),
         FLUSH_TEST(test_no_budget),

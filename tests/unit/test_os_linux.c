@@ -6,6 +6,8 @@
 #include "../threads/threads.h"
 #include "unit.h"
 
+#include <sys/stat.h>
+
 static size_t page;
 
 static int setup(void **state)
@@ -461,6 +463,33 @@ static void test_write(void **state)
     errno = ERRNO_UNTOUCHED;
 }
 
+static void test_update_file(void **state)
+{
+    char directory[] = "/tmp/unit.XXXXXX", path[64], text[64];
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/file", directory);
+    errno = ERRNO_UNTOUCHED;
+    assert_int_equal(hak__os_update_file(path, "a long text", 11), 0);
+    support_read_file(path, text, sizeof text);
+    assert_string_equal(text, "a long text");
+    assert_int_equal(hak__os_update_file(path, "short", 5),
+                     0); /* nothing of the old text is left */
+    assert_int_equal(hak__os_read_file(path, text, sizeof text), 5);
+    assert_memory_equal(text, "short", 5);
+    assert_int_equal(hak__os_update_file("/dev/null", "text", 4), 0);
+    assert_int_equal(hak__os_update_file(directory, "text", 4), -EISDIR);
+    assert_int_equal(hak__os_update_file("/dev/null/none", "text", 4), -ENOTDIR);
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(hak__os_update_file(path, "text", 4), -ENXIO); /* nobody reads: no wait */
+    assert_int_equal(hak__os_read_file(path, text, sizeof text), 0);
+    unlink(path);
+    rmdir(directory);
+    errno = ERRNO_UNTOUCHED;
+}
+
 static void abort_here(void *argument)
 {
     (void)argument;
@@ -515,6 +544,7 @@ int main(void)
         OS_TEST(test_wait_and_wake),
         OS_TEST(test_keep),
         OS_TEST(test_write),
+        OS_TEST(test_update_file),
         OS_TEST(test_abort),
         OS_TEST(test_calls_are_counted),
     };
