@@ -42,14 +42,14 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
 
 static bool cache_affords(const struct cache *cache, uint64_t growth)
 {
-    return cache->charged + growth <= hak__knobs.cache_bytes &&
+    return cache->charged + growth <= atomic_load_relaxed(&hak__knobs.cache_bytes) &&
            atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
 }
 
 static uint32_t cache_limit_most(uint32_t class_index)
 {
     uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;
-    return cache_limit_for(class_index, hak__knobs.bin_bytes_max >> shift);
+    return cache_limit_for(class_index, atomic_load_relaxed(&hak__knobs.bin_bytes_max) >> shift);
 }
 
 /* Rules 1 and 2 of cache.h. Threads that do this at the same time may exceed the budget of the

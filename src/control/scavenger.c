@@ -69,7 +69,7 @@ static bool pressure_look(struct pressure *pressure)
 
 static void *scavenger_run(void *argument)
 {
-    uint32_t usual_ms = hak__knobs.purge_delay_ms / 2;
+    uint32_t usual_ms = atomic_load_relaxed(&hak__knobs.purge_delay_ms) / 2;
     usual_ms = usual_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : usual_ms;
     usual_ms = usual_ms > SCAVENGER_PERIOD_MS_MAX ? SCAVENGER_PERIOD_MS_MAX : usual_ms;
     struct pressure pressure = {.group_us = UINT64_MAX, .machine_us = UINT64_MAX};
@@ -95,7 +95,7 @@ const char *hak__scavenger_start(void)
     if (!hak__settings.scavenger) {
         return NULL;
     }
-    if (hak__knobs.purge_delay_ms == UINT32_MAX) {
+    if (atomic_load_relaxed(&hak__knobs.purge_delay_ms) == UINT32_MAX) {
         return "HAKMEM_SCAVENGER does nothing: HAKMEM_PURGE_DELAY_MS is never";
     }
     int error = hak__background_start(scavenger_run);

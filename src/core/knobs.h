@@ -1,6 +1,6 @@
 /* knobs.h: the numbers that steer the slow paths. The options set them when the process starts;
- * hak_limit_set may change the two limits later. Any thread reads them, relaxed. UINT32_MAX and
- * UINT64_MAX mean never or no limit. */
+ * hak_limit_set may change the two limits later, and the learner those of learn/point.h. Any thread
+ * reads them, relaxed. UINT32_MAX and UINT64_MAX mean never or no limit. */
 #ifndef HAK_CORE_KNOBS_H
 #define HAK_CORE_KNOBS_H
 

@@ -1,6 +1,7 @@
 /* options_view.c: shows the options in reports. See options.h. */
 #include "core/options.h"
 
+#include "base/atomics.h"
 #include "base/text.h"
 #include "core/option_table.h"
 
@@ -27,7 +28,7 @@ static void option_put_value(struct text *text, const struct option *option)
         hak__text_put(text, string != NULL ? string : "");
         break;
     case KIND_MILLISECONDS: {
-        uint32_t ms = *(const uint32_t *)option->place;
+        uint32_t ms = atomic_load_relaxed((const uint32_t *)option->place);
         if (ms == UINT32_MAX) {
             hak__text_put(text, "never");
         } else {
@@ -40,16 +41,18 @@ static void option_put_value(struct text *text, const struct option *option)
         hak__text_put_unsigned(text, *(const uint32_t *)option->place);
         break;
     case KIND_BYTES_32:
-        option_put_bytes(text, *(const uint32_t *)option->place);
+        option_put_bytes(text, atomic_load_relaxed((const uint32_t *)option->place));
         break;
     case KIND_BYTES:
-    case KIND_BYTES_OR_NEVER:
-        if (*(const uint64_t *)option->place == UINT64_MAX) {
+    case KIND_BYTES_OR_NEVER: {
+        uint64_t bytes = atomic_load_relaxed((const uint64_t *)option->place);
+        if (bytes == UINT64_MAX) {
             hak__text_put(text, "never");
         } else {
-            option_put_bytes(text, *(const uint64_t *)option->place);
+            option_put_bytes(text, bytes);
         }
         break;
+    }
     case KIND_SWITCH:
         hak__text_put(text, *(const bool *)option->place ? "1" : "0");
         break;

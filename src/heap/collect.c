@@ -108,7 +108,7 @@ static void collect_for_purge(uint32_t delay)
  * pressure. */
 static uint32_t collect_delay(void)
 {
-    uint32_t delay = hak__knobs.purge_delay_ms;
+    uint32_t delay = atomic_load_relaxed(&hak__knobs.purge_delay_ms);
     bool short_of_memory = hak__limit_is_exceeded() || atomic_load_relaxed(&shared_pressed) != 0;
     return short_of_memory && delay > LIMIT_DELAY_MS ? LIMIT_DELAY_MS : delay;
 }

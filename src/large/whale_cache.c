@@ -57,8 +57,9 @@ static size_t bytes_in_use(void)
 
 static void peak_note(size_t in_use, uint32_t now_ms)
 {
-    uint32_t half = hak__knobs.purge_delay_ms / 2, since = now_ms - peak.since_ms;
-    if (hak__knobs.purge_delay_ms != UINT32_MAX && since >= half) {
+    uint32_t delay_ms = atomic_load_relaxed(&hak__knobs.purge_delay_ms);
+    uint32_t half = delay_ms / 2, since = now_ms - peak.since_ms;
+    if (delay_ms != UINT32_MAX && since >= half) {
         peak.before = since < 2 * half ? peak.now : in_use;
         peak.now = in_use;
         peak.since_ms = now_ms;
@@ -78,7 +79,8 @@ static size_t cache_bound(uint32_t now_ms)
         return 0;
     }
     size_t bound = most - others;
-    return bound < hak__knobs.whale_cache_bytes ? bound : (size_t)hak__knobs.whale_cache_bytes;
+    uint64_t allowed = atomic_load_relaxed(&hak__knobs.whale_cache_bytes);
+    return bound < allowed ? bound : (size_t)allowed;
 }
 
 /* Subtracts bytes from the peaks: a whale counted as in use turned out to be sparse. */

@@ -149,12 +149,12 @@ static void learner_look(void)
     }
 }
 
-/* Called at each tick of a thread, inside the gate and without a lock. */
+/* Called at each tick of a thread, inside the gate and without a lock. The limits of its bins would
+ * else stay as large as another setting has let them. */
 static void learner_tick(struct thread *thread)
 {
     atomic_add_relaxed(&learner->shared_bytes, hak__sampling_take_bytes(thread));
-    hak__cache_lower_limits(
-        &thread->cache); /* else they stay as large as another setting let them */
+    hak__cache_lower_limits(&thread->cache);
     if (learner_enter()) {
         learner_look();
         learner_leave();

@@ -52,7 +52,8 @@ static void sample_look(struct evidence *kind, struct sample *sample)
 
 bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t heap)
 {
-    if (heap < hak__knobs.huge_threshold || hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
+    if (heap < atomic_load_relaxed(&hak__knobs.huge_threshold) ||
+        hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
         return false;
     }
     struct evidence *of_kind = &evidence[kind];

@@ -137,7 +137,10 @@ void hak__superslab_index_reach(size_t index)
         }
         index_level++;
     }
-    hak__superslabs.count = index < hak__superslabs.count ? hak__superslabs.count : index + 1;
+    if (index >= hak__superslabs.count) {
+        atomic_store_relaxed(&hak__superslabs.count,
+                             index + 1); /* reports read it without the lock */
+    }
 }
 
 static uint32_t index_dirty_value(const struct superslab *superslab, uint32_t free_run)

@@ -57,7 +57,8 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     /* The table's length is not enough: a long table may cover skipped superslabs. */
     size_t claimed = hak__superslab_bytes_claimed();
     bool huge = high > pair->high && high - pair->meet > TABLE_HUGE_BYTES &&
-                claimed >= TABLE_HUGE_HEAP_BYTES && claimed >= hak__knobs.huge_threshold &&
+                claimed >= TABLE_HUGE_HEAP_BYTES &&
+                claimed >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
                 hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__huge_is_quick();
     if (!huge || pair_claim(pair->high, whole) != 0) {
         whole = high;

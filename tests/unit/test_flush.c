@@ -171,7 +171,7 @@ static void test_a_lower_bound_lowers_limits(void **state)
         free_all(class_index, 2000);
     }
     uint32_t limit = bin->limit;
-    assert_true(limit > 100 && bin_count(bin) > 100);
+    assert_true(limit > 3 && bin_count(bin) > 3);
     hak__cache_lower_limits(cache); /* the option stands where it was */
     assert_int_equal(bin->limit, limit);
     hak__knobs.bin_bytes_max = 4 * 48;
