@@ -71,6 +71,16 @@ HAK_INLINE uint32_t bits_run_around(uint64_t map, uint64_t mask)
     return (zeroes_above == 0 ? 64 : last + bits_lowest(zeroes_above)) - first;
 }
 
+/* A number of which every bit depends on every bit of `value`; different for different values. The
+ * finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+ * 2014). */
+HAK_INLINE uint64_t bits_mix(uint64_t value)
+{
+    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return value ^ (value >> 31);
+}
+
 /* The length of the longest run of ones, 0 to 64. */
 HAK_INLINE uint32_t bits_longest_run(uint64_t map)
 {

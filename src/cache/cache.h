@@ -81,7 +81,7 @@ struct request_sums {
 };
 
 struct cache {
-    uint32_t key;             /* = slabs->key; read by free */
+    uint64_t key;             /* = slabs->key; read by free, which saves an extension to 64 bits */
     int32_t countdown;        /* bytes that malloc hands out before it takes the slow path */
     struct slab_set *slabs;   /* of the heap that this thread draws from */
     uint64_t charged;         /* the sum of the charges of all bin limits, in bytes */
@@ -110,15 +110,29 @@ HAK_INLINE size_t bin_offset(size_t class_index)
     return class_index * sizeof(struct bin);
 }
 
-/* Takes the first object of a bin that is not empty. Owner thread. */
+/* The same by the code of an owner word, which is twice a class. */
+HAK_INLINE size_t bin_offset_of_code(size_t code)
+{
+    return code * (sizeof(struct bin) >> OWNER_CLASS_SHIFT);
+}
+
+/* Takes the first object of a bin that is not empty. NULL: it has no mark, so the bin is corrupt
+ * and stays as it is. The caller takes its slow path, where hak__bin_pop reports it. Owner thread.
+ */
 HAK_INLINE struct object *bin_pop(struct bin *bin)
 {
     struct object *object = bin->head, *next = object->next;
     HAK_PREFETCH(next); /* the next malloc of the class usually returns it */
+    if (HAK_UNLIKELY(!object_set_used(object))) {
+        return NULL;
+    }
     bin->head = next;
     bin->room++;
     return object;
 }
+
+/* As bin_pop, but aborts if the bin is corrupt. For slow paths. */
+HAK_HIDDEN struct object *hak__bin_pop(struct bin *bin);
 
 /* Notes a request of `size` bytes that got an object of the class, for the estimate of rounding in
  * summaries. Owner thread; reports read the sums relaxed. */
@@ -192,10 +206,21 @@ HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
     if (HAK_UNLIKELY(entry->link != (uint32_t)slice + 1 || room <= 1)) {
         return false;
     }
-    object->next = entry->head;
+    object_set_free(object, entry->head);
     entry->head = object;
     atomic_store_relaxed(&entry->room, (uint8_t)(room - 1));
     return true;
+}
+
+/* The owner word of the slabs of this cache's heap and the class. */
+HAK_INLINE uint32_t cache_owner_word(const struct cache *cache, uint32_t class_index)
+{
+    return (uint32_t)cache->key | owner_code_of_class(class_index);
+}
+
+HAK_INLINE uint32_t cache_heap_id(const struct cache *cache)
+{
+    return (uint32_t)cache->key >> OWNER_CODE_BITS;
 }
 
 /* True if a bin of this cache for the class may hold `object`, which may be any address. */
@@ -204,8 +229,8 @@ HAK_INLINE bool cache_may_hold(const struct cache *cache, uint32_t class_index,
 {
     size_t slice = window_slice_of(object);
     uint32_t owner = window_contains_slice(slice) ? window_owner(slice) : CACHE_KEY_NONE;
-    return owner == (cache->key | class_index) ||
-           (size_class_has_own_lines(class_index) && (owner & OWNER_CODE_MASK) == class_index);
+    return owner == cache_owner_word(cache, class_index) ||
+           (size_class_has_own_lines(class_index) && owner_class(owner) == class_index);
 }
 
 /* Puts an object of another heap into this thread's bin, for its next malloc. False: nothing was
@@ -217,7 +242,7 @@ HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *poi
         return false;
     }
     struct object *object = (struct object *)pointer;
-    object->next = bin->head;
+    object_set_free(object, bin->head);
     bin->head = object;
     bin->room--;
     return true;

@@ -95,7 +95,7 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
         bool empty = window_contains_slice(slice) && window_owner(slice) == OWNER_NOBODY;
         hak__diagnose_fatal(empty ? "double free (more objects freed than the slab holds)"
                                   : "corrupted free list (written after free?)",
-                            object, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
+                            object, size_class_bytes(class_index), cache_heap_id(cache));
     }
     struct object *next = object->next;
     hak__remote_free(cache, slice, object);
@@ -105,7 +105,7 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
 static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class_index,
                                        const char *what, const struct object *object)
 {
-    hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache->key >> OWNER_CODE_BITS);
+    hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache_heap_id(cache));
 }
 
 /* Aborts if a bin's list is shorter or longer than its count. `object` is the next one, and `left`
@@ -129,7 +129,8 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
 {
     struct bin *bin = &cache->bins[class_index];
     struct object *object = bin->head;
-    uint32_t left = bin_count(bin), owner = cache->key | class_index, own = 0;
+    uint32_t left = bin_count(bin), own = 0;
+    uint32_t owner = cache_owner_word(cache, class_index);
     HAK_ASSERT(count <= FLUSH_PART_OBJECTS);
     for (uint32_t end = left - count; left != end;) {
         size_t slice = window_slice_of(object);
@@ -158,14 +159,14 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
 {
     struct object *objects[FLUSH_PART_OBJECTS];
     counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
-    probe_hakmem_flush(cache->key >> OWNER_CODE_BITS, size_class_bytes(class_index), count);
+    probe_hakmem_flush(cache_heap_id(cache), size_class_bytes(class_index), count);
     while (count != 0) {
         uint32_t part = count < FLUSH_PART_OBJECTS ? count : FLUSH_PART_OBJECTS;
         uint32_t own = cache_take(cache, class_index, part, objects);
         for (uint32_t i = 0; i < own;) {
             struct object_list run = {objects[i], 0};
             size_t slice = window_slice_of(run.head);
-            if (HAK_UNLIKELY(window_owner(slice) != (cache->key | class_index))) {
+            if (HAK_UNLIKELY(window_owner(slice) != cache_owner_word(cache, class_index))) {
                 /* An earlier run has emptied this slab, and it was given back. */
                 cache_list_broken(cache, class_index,
                                   "double free (more objects freed than the slab holds)", run.head);
@@ -174,7 +175,9 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
             uintptr_t start = (uintptr_t)slab_start(slab);
             size_t size = slab->slice_count * SLICE_SIZE;
             uint32_t first = i;
+            slab_check_object(slab, run.head);
             while (++i < own && (uintptr_t)objects[i] - start < size) {
+                slab_check_object(slab, objects[i]);
                 objects[i - 1]->next = objects[i]; /* kept objects may have lain between */
             }
             run.count = i - first;
@@ -201,6 +204,9 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     struct bin *bin = &cache->bins[class_index];
     cache->active[class_index] = true;
     counter_add(&cache->counters, COUNTER_FREE_OVERFLOW, 1);
+    if (bin->limit == 0) { /* the class's first free */
+        slab_check_object(slab_of_slice(window_slice_of(bin->head)), bin->head);
+    }
     if (bin->limit == 0 || cache->refills[class_index] != 0) {
         cache_grow_limit(cache, class_index);
     }

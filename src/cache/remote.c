@@ -14,6 +14,16 @@
 
 #include "base/probe.h"
 
+/* Aborts if the list has an address where no object starts. Its objects were freed a moment ago, so
+ * they are in the processor's caches. */
+static void remote_check(const struct slab *slab, struct object_list list)
+{
+    const struct object *object = list.head;
+    for (uint32_t i = 0; i < list.count; i++, object = object->next) {
+        slab_check_object(slab, object);
+    }
+}
+
 /* Sends the entry, which is not empty, to its slab and empties it. */
 static void remote_send(struct cache *cache, struct remote_entry *entry)
 {
@@ -22,6 +32,7 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     unsigned char *tail = (unsigned char *)window_slice_address(slice);
     tail += (size_t)entry->tail * OBJECT_ALIGNMENT;
     struct slab *slab = slab_of_slice(slice);
+    remote_check(slab, list);
     probe_hakmem_remote_send(size_class_bytes(slab->class_index), list.count);
     struct slab_set *lagging = hak__slab_return_remote(slab, list, (struct object *)(void *)tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
@@ -48,7 +59,7 @@ static void remote_make_room(struct cache *cache)
 static void remote_start(struct cache *cache, struct remote_entry *entry, size_t slice,
                          struct object *object)
 {
-    uint32_t size = size_class_bytes(window_owner(slice) & OWNER_CODE_MASK);
+    uint32_t size = size_class_bytes(owner_class(window_owner(slice)));
     uint32_t limit = (REMOTE_BYTES_MAX + size - 1) / size;
     limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
     atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* atomic: reports read all three */
@@ -77,7 +88,7 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
         }
         remote_start(cache, entry, slice, object);
     }
-    object->next = entry->head;
+    object_set_free(object, entry->head);
     entry->head = object;
     uint32_t room = entry->room - 1u;
     atomic_store_relaxed(&entry->room, (uint8_t)room);

@@ -75,7 +75,7 @@ static void census_add_remote(const struct cache *cache, uint64_t cached_counts[
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
         const struct remote_entry *entry = &cache->remote[i];
         uint32_t link = atomic_load_relaxed(&entry->link);
-        uint32_t class_index = link != 0 ? window_owner(link - 1) & OWNER_CODE_MASK : 0;
+        uint32_t class_index = link != 0 ? owner_class(window_owner(link - 1)) : 0;
         if (class_index != 0 && class_index < CLASS_COUNT) {
             cached_counts[class_index] += remote_count(entry);
         }

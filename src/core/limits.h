@@ -88,6 +88,7 @@
  *   aligned requests    4 classes a doubling, of round sizes; at most 25 % (docs/decisions/0071)
  * The last row serves requests above 1 KiB that are aligned to more than a cache line. */
 #define OBJECT_ALIGNMENT 16u
+#define OBJECT_SHIFT 4u /* log2 of OBJECT_ALIGNMENT */
 /* 1 KiB and a header of 16 bytes: sqlite needs 3 % less memory than with 1,024
  * (docs/decisions/0052). Each further class takes 22 bytes a thread and 24 bytes a heap. */
 #define TINY_SIZE_MAX 1040u

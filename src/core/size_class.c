@@ -46,11 +46,19 @@
     CLASS_IN_COLORS((base) / 4 * 5, 1), CLASS_IN_COLORS((base) / 4 * 6, 1),                        \
         CLASS_IN_COLORS((base) / 4 * 7, 1), CLASS_IN_COLORS((base) / 4 * 8, 1)
 
-const struct size_class hak__size_classes[CLASS_COUNT] = {
-    {0, 0, 0, 1},  TINY_16(16),   TINY_16(272),  TINY_16(528),   TINY_16(784),    CLASS(1040),
-    MID_8(1024),   MID_8(2048),   MID_8(4096),   SKEWED_3(8192), SKEWED_3(16384), SKEWED_3(32768),
-    ROUND_4(1024), ROUND_4(2048), ROUND_4(4096), ROUND_4(8192),  ROUND_4(16384),  ROUND_4(32768),
-};
+/* All classes but the first. What is made of a class is what CLASS_IN_COLORS says at the time. */
+#define CLASSES                                                                                    \
+    TINY_16(16), TINY_16(272), TINY_16(528), TINY_16(784), CLASS(1040), MID_8(1024), MID_8(2048),  \
+        MID_8(4096), SKEWED_3(8192), SKEWED_3(16384), SKEWED_3(32768), ROUND_4(1024),              \
+        ROUND_4(2048), ROUND_4(4096), ROUND_4(8192), ROUND_4(16384), ROUND_4(32768)
+
+const struct size_class hak__size_classes[CLASS_COUNT] = {{0, 0, 0, 1}, CLASSES};
+
+#undef CLASS_IN_COLORS
+#define CLASS_IN_COLORS(size, colors)                                                              \
+    (uint32_t)(((UINT64_C(1) << 31) * OBJECT_ALIGNMENT + (size)-1) / (size))
+
+const uint32_t hak__size_reciprocals[CLASS_COUNT] = {0, CLASSES};
 
 HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class");
 

@@ -3,7 +3,8 @@
  *   hak_malloc(size)                  hak_free(pointer)
  *     class of size                     slice of pointer: inside the window?  --no--> free_slow
  *     pop this thread's bin             owner word ^ thread's key: class?     --no--> free_other
- *       --empty--> malloc_slow          push on this thread's bin  --full--> free_overflow
+ *       --empty--> malloc_slow          marked as free already?               --yes-> abort
+ *       --not marked as free--> slow    push on this thread's bin  --full--> free_overflow
  *
  * Each path fits on one screen. Add nothing to it: a new feature belongs behind one of the slow
  * exits. The slow exits are tail calls.
@@ -30,8 +31,9 @@ HAK_INLINE struct bin *thread_bin_at(struct thread *thread, size_t offset)
 HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
                                                const struct object *object, uint32_t class_index);
 
-/* Takes an object for `size` bytes from the bin at `offset`. Returns NULL if the bin is empty, or
- * if the countdown has run out: the thread must then look at the clock (heap/heartbeat.c). */
+/* Takes an object for `size` bytes from the bin at `offset`. Returns NULL if the bin is empty or
+ * corrupt, or if the countdown has run out: the thread must then look at the clock
+ * (heap/heartbeat.c). */
 HAK_INLINE void *malloc_pop(size_t offset, size_t size)
 {
     struct thread *thread = hak__thread;
@@ -83,6 +85,8 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_slow(void *pointer);
  * the thread's key. Keeps errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_other(void *pointer, size_t slice, struct thread *thread,
                                              uint32_t word);
+/* Reports a double free and aborts. */
+HAK_HIDDEN HAK_COLD void hak__free_again(const void *pointer);
 /* Makes room in the calling thread's bin of the class, which exceeds its limit. Keeps errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t class_index);
 /* For assertion levels 1 and 2: checks `pointer` before free pushes it on this thread's bin of the
@@ -94,26 +98,30 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *
 /* Frees any pointer. Keeps errno. */
 HAK_INLINE void free_fast(void *pointer)
 {
-    size_t slice = window_slice_of(pointer);
+    size_t slice = window_slice_of_object(pointer);
     struct thread *thread = hak__thread;
     if (HAK_UNLIKELY(slice >= window_limit_seen())) {
         hak__free_slow(pointer);
         return;
     }
-    uint32_t class_index = window_owner(slice) ^ thread->cache.key;
-    if (HAK_UNLIKELY(class_index >= CLASS_COUNT)) {
-        hak__free_other(pointer, slice, thread, class_index);
+    uint64_t code = window_owner(slice) ^ thread->cache.key;
+    if (HAK_UNLIKELY(code >= OWNER_CODE_END)) {
+        hak__free_other(pointer, slice, thread, (uint32_t)code);
         return;
     }
     if (HAK_LEVEL >= 1) {
-        hak__free_check(thread, pointer, class_index);
+        hak__free_check(thread, pointer, owner_class((uint32_t)code));
     }
-    struct bin *bin = &thread->cache.bins[class_index];
     struct object *object = (struct object *)pointer;
-    object->next = bin->head;
+    if (HAK_UNLIKELY(object_is_free(object))) {
+        hak__free_again(pointer);
+        return;
+    }
+    struct bin *bin = thread_bin_at(thread, bin_offset_of_code(code));
+    object_set_free(object, bin->head);
     bin->head = object;
     if (HAK_UNLIKELY(--bin->room < 0)) {
-        hak__free_overflow(thread, class_index);
+        hak__free_overflow(thread, owner_class((uint32_t)code));
     }
 }
 

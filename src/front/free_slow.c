@@ -29,6 +29,11 @@
 
 #include <errno.h>
 
+void hak__free_again(const void *pointer)
+{
+    hak__diagnose_fatal("double free", pointer, hak__locate(pointer).bytes, 0);
+}
+
 void hak__free_overflow(struct thread *thread, uint32_t class_index)
 {
     int saved = errno;
@@ -43,7 +48,7 @@ static void object_check(const struct thread *thread, const struct object *objec
                          uint32_t class_index)
 {
     if (!cache_may_hold(&thread->cache, class_index, object) ||
-        !hak__slab_is_object(slab_of_slice(window_slice_of(object)), object)) {
+        !slab_is_object(slab_of_slice(window_slice_of(object)), object)) {
         hak__diagnose_fatal("corrupted free list (written after free?)", object,
                             size_class_bytes(class_index), thread->heap->id);
     }
@@ -73,10 +78,7 @@ static HAK_COLD bool list_contains(const struct thread *thread, const struct obj
 void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_index)
 {
     const struct slab *slab = slab_of_slice(window_slice_of(pointer));
-    if (!hak__slab_is_object(slab, pointer)) {
-        hak__diagnose_fatal("invalid free (inside an object)", pointer,
-                            size_class_bytes(class_index), thread->heap->id);
-    }
+    slab_check_object(slab, pointer);
     if (HAK_LEVEL < 2) {
         return;
     }
@@ -127,13 +129,14 @@ struct location hak__locate(const void *pointer)
         return locate_outside(pointer, location.slice);
     }
     uint32_t code = window_owner(location.slice) & OWNER_CODE_MASK;
+    uint32_t class_index = owner_class(code);
     if (code == OWNER_SPAN) {
         location.place = PLACE_SPAN;
         location.bytes = hak__span_bytes(location.slice);
-    } else if (code != 0 && code < CLASS_COUNT) {
+    } else if (class_index != 0 && class_index < CLASS_COUNT) {
         location.place = PLACE_SLAB;
-        location.class_index = code;
-        location.bytes = size_class_bytes(code);
+        location.class_index = class_index;
+        location.bytes = size_class_bytes(class_index);
     } else if (code == OWNER_SAMPLED) {
         location.place = PLACE_SAMPLED;
         location.bytes = hak__sampled_bytes(location.slice);
@@ -182,13 +185,14 @@ static void free_object(void *pointer, struct location location)
 {
     struct slab *slab = slab_of_slice(location.slice);
     struct thread *thread = hak__thread_current();
-    if (HAK_LEVEL >= 1 && !hak__slab_is_object(slab, pointer)) {
-        hak__diagnose_fatal("invalid free (inside an object)", pointer, location.bytes,
-                            slab->owner->key >> OWNER_CODE_BITS);
+    slab_check_object(slab, pointer);
+    if (HAK_UNLIKELY(object_is_free(pointer))) {
+        hak__free_again(pointer);
     }
     /* This thread has ended, or cannot have a struct now: the object goes straight to its slab. */
     if (HAK_UNLIKELY(thread == NULL)) {
         struct object *object = pointer;
+        object_set_free(object, NULL);
         hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
         return;
     }
@@ -316,7 +320,7 @@ void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_
     /* The low 8 bits of a key are 0, so those of `word` are the slice's class code. From assertion
      * level 1 on, code 0 sends every free to free_slow, which checks the pointer. */
     uint32_t code = HAK_LEVEL == 0 ? word & OWNER_CODE_MASK : 0;
-    if (HAK_UNLIKELY(code - 1 >= CLASS_COUNT - 1)) {
+    if (HAK_UNLIKELY(code - 1 >= OWNER_CODE_END - 1)) {
         if (code == OWNER_SPAN && hak__span_pointer(slice) == pointer) {
             free_span(slice);
         } else {
@@ -324,9 +328,12 @@ void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_
         }
         return;
     }
+    if (HAK_UNLIKELY(object_is_free(pointer))) {
+        hak__free_again(pointer);
+    }
     /* hak__thread_none and hak__thread_ended have room in no bin and no buffer, so both calls fail.
      */
-    if (!remote_keep(&thread->cache, code, pointer) &&
+    if (!remote_keep(&thread->cache, owner_class(code), pointer) &&
         HAK_UNLIKELY(!remote_push(&thread->cache, slice, pointer))) {
         free_remotely(thread, slice, pointer);
     }

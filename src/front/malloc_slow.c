@@ -68,7 +68,7 @@ static void *malloc_class_once(uint32_t class_index)
     /* The bin may have objects. valloc comes here without a look at it. And the first slow
      * operation of a thread calls pthread_setspecific, which may allocate and so fill the bin. */
     if (bin->head != NULL) {
-        struct object *object = bin_pop(bin);
+        struct object *object = hak__bin_pop(bin);
         hak__thread_leave(thread);
         return object;
     }
@@ -143,7 +143,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     }
     struct bin *bin = &thread->cache.bins[class_index];
     if (counted && bin->head != NULL) { /* NULL: a tick has emptied the bin */
-        return bin_pop(bin);
+        return hak__bin_pop(bin);
     }
     (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
     void *object = malloc_class_once(class_index);

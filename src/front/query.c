@@ -26,7 +26,7 @@ static HAK_NOINLINE size_t usable_size_slow(const void *pointer)
 HAK_FAST_PATH size_t hak_usable_size(const void *pointer)
 {
     uint32_t code = short_code(pointer);
-    return HAK_LIKELY(short_code_is_class(code)) ? size_class_bytes(code)
+    return HAK_LIKELY(short_code_is_class(code)) ? short_code_bytes(code)
                                                  : usable_size_slow(pointer);
 }
 

@@ -125,7 +125,7 @@ HAK_FAST_PATH void *hak_realloc(void *pointer, size_t size)
     if (HAK_UNLIKELY(!short_code_is_class(code))) {
         return realloc_slow(pointer, size);
     }
-    size_t bytes = size_class_bytes(code);
+    size_t bytes = short_code_bytes(code);
     /* The object stays if the new size fits and is at least half of the object: a copy would save
      * too little. No counter counts this, because it is too common. */
     if (HAK_LIKELY(size - bytes / 2 <= bytes - bytes / 2)) {

@@ -9,7 +9,7 @@
 
 #include "front/fast.h"
 
-/* The class code (region/window.h) of the slice that `pointer` points into; 0 if it points outside
+/* The code (region/window.h) of the slice that `pointer` points into; 0 if it points outside
  * the window. If the code is 0, only hak__locate_allocation can tell what the pointer is. */
 HAK_INLINE uint32_t short_code(const void *pointer)
 {
@@ -19,7 +19,18 @@ HAK_INLINE uint32_t short_code(const void *pointer)
 
 HAK_INLINE bool short_code_is_class(uint32_t code)
 {
-    return code - 1 < CLASS_COUNT - 1;
+    return code - 1 < OWNER_CODE_END - 1;
+}
+
+/* Bytes of an object of the class with this code. The code is the index of the first half of a
+ * table entry, so that the processor scales it in the load. */
+HAK_INLINE uint32_t short_code_bytes(uint32_t code)
+{
+    const char *table = (const char *)hak__size_classes;
+    return ((const struct size_class *)(const void *)(table +
+                                                      (size_t)code * (sizeof(struct size_class) >>
+                                                                      OWNER_CLASS_SHIFT)))
+        ->object_size;
 }
 
 /* True if `pointer` is the start of a span's allocation. */

@@ -118,7 +118,7 @@ static uint64_t *look_owner(struct resident *resident, const struct look_run *ru
         return &resident->spans;
     }
     if (code != OWNER_NOBODY) {
-        return &resident->classes[code < CLASS_COUNT ? code : 0];
+        return &resident->classes[code < OWNER_CODE_END ? owner_class(code) : 0];
     }
     if (slice < *span_end) {
         return &resident->spans;

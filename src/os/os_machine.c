@@ -100,12 +100,8 @@ uint64_t hak__os_random_seed(void)
         memcpy(words, bytes, sizeof words);
     }
     /* The C library makes the stack protector's canary of these bytes. They are mixed, so that an
-     * address chosen from the result does not reveal the canary (the finaliser of splitmix64,
-     * Steele et al. 2014). */
-    uint64_t z = words[0] ^ (words[1] << 1) ^ UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+     * address chosen from the result does not reveal the canary. */
+    return bits_mix(words[0] ^ (words[1] << 1) ^ UINT64_C(0x9e3779b97f4a7c15));
 }
 
 uint32_t hak__os_process_id(void)

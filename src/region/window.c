@@ -203,6 +203,9 @@ int hak__window_start(void)
                                     : size;
     size = bits_align_up(size, SUPERSLAB_SIZE);
     uint64_t seed = hak__os_random_seed();
+    /* Other bits than those that choose the address, which the program's pointers show. The top bit
+     * is in no address, so the secret is never equal to one. */
+    hak__window.secret = (uintptr_t)(bits_mix(seed) | UINT64_C(1) << 63);
     int error = -ENOMEM;
     for (uint32_t try = 0; try < WINDOW_BASE_TRIES; try++) {
         /* The second half of the tries is for small address spaces. */

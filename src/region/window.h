@@ -19,7 +19,8 @@
  * it has.
  *
  *   owner word:  | heap id, 24 bits | code, 8 bits |
- *   code         1..CLASS_COUNT-1: a slab of that class
+ *   code         2 x class: a slab of that class. Doubled, it is a bin's offset in units of 8
+ *                bytes, which the processor scales in the same instruction.
  *                OWNER_SPAN: first slice of a span (heap id 0)
  *                OWNER_SAMPLED: a slice of sampled objects (heap id 0; large/sampled.h)
  *   0            nobody: a free slice, or a further slice of a span
@@ -39,6 +40,11 @@
 #define OWNER_SPAN 0xFEu
 #define OWNER_SAMPLED 0xFDu
 #define OWNER_CODE_MASK ((1u << OWNER_CODE_BITS) - 1)
+#define OWNER_CLASS_SHIFT 1u /* a code is twice a class */
+/* Codes from here on belong to no slab. */
+#define OWNER_CODE_END (CLASS_COUNT << OWNER_CLASS_SHIFT)
+
+HAK_STATIC_ASSERT(OWNER_CODE_END <= OWNER_SAMPLED, "no code has two meanings");
 
 struct slab; /* slab/slab.h; one for each slice */
 /* Bytes of slab metadata for each slice: one cache line, so that no two slabs share one. Doubled,
@@ -50,6 +56,8 @@ struct window {
     size_t shared_limit;  /* slices from the base to the end of the highest claim; only grows. 0
                              before start: no pointer is inside */
     uint32_t *owners;     /* [slice] */
+    uintptr_t secret;     /* random and not 0; marks free objects (slab/slab.h). It is here because
+                             free reads this cache line anyway. */
     unsigned char *slabs; /* [slice], SLAB_METADATA_SIZE each */
     size_t size;          /* bytes of address space that superslabs may take */
 };
@@ -94,6 +102,16 @@ HAK_INLINE size_t window_slice_of(const void *pointer)
     return ((uintptr_t)pointer - base) >> SLICE_SHIFT;
 }
 
+/* As window_slice_of, but a pointer that is no multiple of OBJECT_ALIGNMENT also gives a huge
+ * number. One instruction more: the rotation carries the low bits, which are 0, to the top. */
+HAK_INLINE size_t window_slice_of_object(const void *pointer)
+{
+    uintptr_t base = HAK_TSAN ? atomic_load_relaxed(&hak__window.base) : hak__window.base;
+    uintptr_t distance = (uintptr_t)pointer - base;
+    uintptr_t rotated = distance >> OBJECT_SHIFT | distance << (sizeof distance * 8 - OBJECT_SHIFT);
+    return rotated >> (SLICE_SHIFT - OBJECT_SHIFT);
+}
+
 /* The distance in bytes from the start of a slab or span to its first object or its allocation.
  * `slice` is the first slice of the slab or span. The distance is a multiple of a cache line, less
  * than `colors` lines. It varies from slice to slice, so that slabs and spans do not compete for
@@ -134,6 +152,19 @@ HAK_INLINE size_t window_limit_seen(void)
 HAK_INLINE uint32_t window_owner(size_t slice)
 {
     return atomic_load_relaxed(&hak__window.owners[slice]);
+}
+
+/* The code of an owner word for a slab of the class. */
+HAK_INLINE uint32_t owner_code_of_class(uint32_t class_index)
+{
+    return class_index << OWNER_CLASS_SHIFT;
+}
+
+/* The class of the slab that an owner word belongs to. 0: nobody's slice; CLASS_COUNT or more: it
+ * is no slab's. */
+HAK_INLINE uint32_t owner_class(uint32_t word)
+{
+    return (word & OWNER_CODE_MASK) >> OWNER_CLASS_SHIFT;
 }
 
 /* Sets the owner word. Only the thread that takes the slice or gives it back calls it. */

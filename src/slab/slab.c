@@ -3,7 +3,7 @@
  * slab.h has the words of a slab and the invariants; slab_remote.c has the operations on the remote
  * word and the notify stack.
  * Calls: refill -> slab_take_objects, slab_new. Locks: the caller holds the heap's lock, except for
- * hak__slab_is_object.
+ * slab_is_object.
  */
 #include "slab/slab.h"
 
@@ -11,13 +11,10 @@
 #include "region/superslab.h"
 #include "slab/slab_remote.h"
 
-bool hak__slab_is_object(const struct slab *slab, const void *pointer)
+void hak__slab_not_object(const struct slab *slab, const void *pointer)
 {
-    size_t offset = (size_t)((const unsigned char *)pointer - slab_start(slab)) - slab->first;
-    size_t size = size_class_bytes(slab->class_index);
-    /* relaxed: the caller may be without the heap's lock. A valid object was carved before the
-     * caller got its address. */
-    return offset % size == 0 && offset / size < atomic_load_relaxed(&slab->carved_count);
+    hak__diagnose_fatal("invalid free (no object starts here)", pointer,
+                        size_class_bytes(slab->class_index), slab->owner->key >> OWNER_CODE_BITS);
 }
 
 static struct slab_totals *slab_totals(struct slab_set *set, const struct slab *slab)
@@ -96,7 +93,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
-        window_set_owner(slice + i, set->key | class_index);
+        window_set_owner(slice + i, set->key | owner_code_of_class(class_index));
     }
     slab_totals(set, slab)->slabs_count++;
     slab_totals(set, slab)->not_carved_count += slab->capacity;
@@ -134,7 +131,8 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
                             set->key >> OWNER_CODE_BITS);
     }
     for (uint8_t i = 0; i < slab->slice_count; i++) {
-        HAK_ASSERT_FULL(window_owner(slice + i) == (set->key | slab->class_index));
+        HAK_ASSERT_FULL(window_owner(slice + i) ==
+                        (set->key | owner_code_of_class(slab->class_index)));
     }
     uint32_t count = 0;
     const struct object *object = slab->free_list, *last = object;
@@ -142,7 +140,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
         size_t offset = (size_t)((const unsigned char *)object - slab_start(slab));
         last = object;
         if (count++ == slab->free_count || offset >= slab->slice_count * SLICE_SIZE ||
-            !hak__slab_is_object(slab, object)) {
+            !slab_is_object(slab, object)) {
             break;
         }
     }
@@ -208,6 +206,10 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     count = count > most ? most : count;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
     slab_totals(set, slab)->not_carved_count -= count;
+    if (!slab->untouched) {
+        /* malloc hands out the first object as it is. It may have its mark from an earlier slab. */
+        ((struct object *)(void *)first)->mark = 0;
+    }
     return (struct refill){{(struct object *)(void *)first, count}, (uint32_t)size};
 }
 

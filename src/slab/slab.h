@@ -13,7 +13,7 @@
  * Words of a slab, with their writers (O: a thread that holds the owner heap's lock; A: any thread,
  * atomically):
  *
- *   O free_list, free_count   free objects of the slab, linked through their first word
+ *   O free_list, free_count   free objects of the slab (struct object)
  *   A shared_remote           objects that other threads freed:  | head 32 | N 1 | count 31 |
  *                             head: first object's distance from the slab's start in granules of
  *                             16 bytes, plus 1; 0 when there is none
@@ -49,10 +49,48 @@
 #include "core/size_class.h"
 #include "region/window.h"
 
-/* A free object: its first word links it to the next one. */
+/* A free object of a slab: its first word links it to the next one, the second one is its mark.
+ *
+ * The mark is the object's address XOR a random number of the process. Free writes it, and malloc
+ * replaces it by 0. So no object that is in use has its mark, unless its program has copied it
+ * there from freed memory: free    an object that has its mark is free already: a double free
+ *   malloc  an object without its mark is in the list twice, was written to after it was freed, or
+ *           is no object: the link to it was overwritten
+ * The secret is never 0, so memory of zeros is no mark. Source: the key of glibc's thread cache
+ * (2.29), which is the same for all blocks, so glibc must search a list before it may abort, and
+ * does not look at it in malloc. */
 struct object {
     struct object *next;
+    uintptr_t mark;
 };
+
+HAK_STATIC_ASSERT(sizeof(struct object) <= OBJECT_ALIGNMENT, "it fits into the smallest object");
+
+HAK_INLINE uintptr_t object_mark(const struct object *object)
+{
+    return (uintptr_t)object ^ hak__window.secret;
+}
+
+/* True if the object is free already. Any thread that may free it, no lock. */
+HAK_INLINE bool object_is_free(const struct object *object)
+{
+    return object->mark == object_mark(object);
+}
+
+/* Makes the object the first one of a list that went on with `next` before. */
+HAK_INLINE void object_set_free(struct object *object, struct object *next)
+{
+    object->next = next;
+    object->mark = object_mark(object);
+}
+
+/* Takes the mark of an object that is about to be handed out. False: it has no right mark. One
+ * instruction subtracts and tests. */
+HAK_INLINE bool object_set_used(struct object *object)
+{
+    object->mark -= object_mark(object);
+    return object->mark == 0;
+}
 
 struct slab_set;
 
@@ -86,7 +124,7 @@ struct slab_totals {
 
 /* The slabs of one heap. Everything but the shared words is written under the heap's lock. */
 struct slab_set {
-    uint32_t key;             /* heap id << 8: owner words of its slabs are key | class */
+    uint32_t key;             /* heap id << 8: owner words of its slabs are key | code */
     uint32_t shared_notified; /* A: top of the notify stack: its first slice + 1; 0: empty */
     uint32_t shared_pending;  /* A: about how many slabs were pushed since the last drain */
     uint32_t shared_patience; /* if so many are pending, other threads drain; relaxed */
@@ -134,9 +172,10 @@ HAK_INLINE struct object_list refill_link(struct refill refill)
     if (refill.stride != 0 && refill.list.count != 0) {
         unsigned char *at = (unsigned char *)refill.list.head;
         for (uint32_t i = 1; i < refill.list.count; i++, at += refill.stride) {
-            ((struct object *)(void *)at)->next = (struct object *)(void *)(at + refill.stride);
+            object_set_free((struct object *)(void *)at,
+                            (struct object *)(void *)(at + refill.stride));
         }
-        ((struct object *)(void *)at)->next = NULL;
+        object_set_free((struct object *)(void *)at, NULL);
     }
     return refill.list;
 }
@@ -160,7 +199,29 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
 }
 
 /* True if a carved object of the slab starts at `pointer`, which may be any address. Any thread. */
-HAK_HIDDEN bool hak__slab_is_object(const struct slab *slab, const void *pointer);
+HAK_INLINE bool slab_is_object(const struct slab *slab, const void *pointer)
+{
+    size_t offset = (size_t)((const unsigned char *)pointer - slab_start(slab)) - slab->first;
+    if (HAK_UNLIKELY(offset >= SLAB_SLICES_MAX * SLICE_SIZE)) { /* or before the first object */
+        return false;
+    }
+    uint32_t number = size_class_divide((uint32_t)offset, slab->class_index);
+    /* relaxed: the caller may be without the heap's lock. A valid object was carved before the
+     * caller got its address. */
+    return (size_t)number * size_class_bytes(slab->class_index) == offset &&
+           number < atomic_load_relaxed(&slab->carved_count);
+}
+
+/* Aborts if no carved object of the slab starts at `pointer`. It stands at the slow doors that
+ * freed objects pass: where a bin gets its first object, and where bins and remote buffers return
+ * theirs. Any thread. */
+HAK_HIDDEN HAK_COLD void hak__slab_not_object(const struct slab *slab, const void *pointer);
+HAK_INLINE void slab_check_object(const struct slab *slab, const void *pointer)
+{
+    if (HAK_UNLIKELY(!slab_is_object(slab, pointer))) {
+        hak__slab_not_object(slab, pointer);
+    }
+}
 
 /* Takes 1 to `most` objects (`most` at least 1) of one slab of the class. It takes them from the
  * first of these sources that has any: free list, remote frees, carving, a new slab. count 0: no

@@ -30,8 +30,9 @@ static void allocate_one(uint64_t *random)
     size_t size = size_class_bytes(class_index);
     unsigned char *object = unit_cache_allocate(cache, class_index);
     assert_non_null(object);
-    assert_int_equal(window_owner(window_slice_of(object)), cache->key | class_index);
-    assert_true(hak__slab_is_object(unit_slab_of(object), object));
+    assert_int_equal(window_owner(window_slice_of(object)),
+                     cache->key | owner_code_of_class(class_index));
+    assert_true(slab_is_object(unit_slab_of(object), object));
     ledger_take(&ledger, object, size);
     unsigned char mark = (unsigned char)random_next(random);
     object[0] = object[size / 2] = object[size - 1] = mark;

@@ -254,7 +254,7 @@ static void test_no_budget(void **state)
         assert_int_equal(bin_count(bin), 0);
         assert_int_equal(slab->free_count, slab->carved_count - 3 + i);
     }
-    assert_int_equal(window_owner(slab_slice(slab)), cache->key | class_index);
+    assert_int_equal(window_owner(slab_slice(slab)), cache->key | owner_code_of_class(class_index));
     unit_cache_free(cache, class_index, objects[3]);
     assert_int_equal(hak__cache_objects(cache, class_index), 0);
     assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);

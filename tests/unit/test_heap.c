@@ -139,7 +139,8 @@ static void test_objects_outlive_their_thread(void **state)
     struct slab *slab = unit_slab_of(first);
     memset(first, 'f', 5000);
     hak__thread_park(thread);
-    assert_int_equal(window_owner(slab_slice(slab)), heap->slabs.key | class_index);
+    assert_int_equal(window_owner(slab_slice(slab)),
+                     heap->slabs.key | owner_code_of_class(class_index));
     assert_int_equal(hak__slab_free_objects(slab), slab->carved_count - 2);
     assert_true(first[0] == 'f' && first[4999] == 'f');
     unit_return_remote((void *[]){first}, 1);
@@ -180,7 +181,8 @@ static void *adopt_and_park(void *argument)
         REQUIRE(__atomic_fetch_add(&shared_users[id], 1, __ATOMIC_RELAXED) == 0);
         REQUIRE(__atomic_exchange_n(&thread->batches, 1, __ATOMIC_RELAXED) == 0);
         void *object = thread_allocate(thread, 5);
-        REQUIRE(window_owner(window_slice_of(object)) == (thread->cache.key | 5));
+        REQUIRE(window_owner(window_slice_of(object)) ==
+                (thread->cache.key | owner_code_of_class(5)));
         thread_free(thread, 5, object);
         REQUIRE(__atomic_exchange_n(&thread->batches, 0, __ATOMIC_RELAXED) == 1);
         REQUIRE(__atomic_fetch_sub(&shared_users[id], 1, __ATOMIC_RELAXED) == 1);

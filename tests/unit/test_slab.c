@@ -71,8 +71,8 @@ static void test_slabs_have_colors(void **state)
         char *end = (char *)slab_start(slab) + slab->slice_count * SLICE_SIZE;
         assert_true((char *)objects[i] + size_class->object_size <= end);
         assert_true(is_aligned(objects[i], HAK_CACHE_LINE));
-        assert_true(hak__slab_is_object(slab, objects[i]));
-        assert_false(hak__slab_is_object(slab, (char *)objects[i] + HAK_CACHE_LINE));
+        assert_true(slab_is_object(slab, objects[i]));
+        assert_false(slab_is_object(slab, (char *)objects[i] + HAK_CACHE_LINE));
         assert_true(slab->first < size_class->colors * HAK_CACHE_LINE);
         bool *line = &lines[(uintptr_t)objects[i] % (4 * KIB) / HAK_CACHE_LINE];
         different += !*line;
@@ -199,7 +199,7 @@ static void test_owner_words_and_heads(void **state)
         assert_int_equal(slab->slice_count, slices);
         assert_int_equal(slice % SUPERSLAB_SLICES + slices <= SUPERSLAB_SLICES, 1);
         for (uint8_t j = 0; j < slices; j++) {
-            assert_int_equal(window_owner(slice + j), set->key | class_index);
+            assert_int_equal(window_owner(slice + j), set->key | owner_code_of_class(class_index));
             assert_ptr_equal(slab_of_slice(slice + j), slab);
         }
         unit_return(set, objects, count);
@@ -223,9 +223,9 @@ static void test_is_object(void **state)
             size_t behind = offset - slab->first;
             size_t size = size_class_bytes(slab->class_index);
             bool expected = offset >= slab->first && behind % size == 0 && behind / size < count;
-            assert_int_equal(hak__slab_is_object(slab, slab_start(slab) + offset), expected);
+            assert_int_equal(slab_is_object(slab, slab_start(slab) + offset), expected);
         }
-        assert_false(hak__slab_is_object(slab, slab_start(slab) + 1));
+        assert_false(slab_is_object(slab, slab_start(slab) + 1));
         unit_return(set, objects, count);
         unit_set_destroy(set);
     }
@@ -418,7 +418,7 @@ static void random_return(struct slab_set *set, struct ledger *ledger, uint64_t 
     uint32_t most = 1 + (uint32_t)random_size(random, 6);
     while (length < most && first + length < *count &&
            unit_slab_of(objects[first + length]) == slab) {
-        assert_true(hak__slab_is_object(slab, objects[first + length]));
+        assert_true(slab_is_object(slab, objects[first + length]));
         assert_int_equal(pattern_mismatch(objects[first + length], 16, first + length), SIZE_MAX);
         ledger_give(ledger, objects[first + length++], size);
     }

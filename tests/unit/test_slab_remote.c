@@ -356,7 +356,8 @@ static void test_a_slab_waits_for_its_freer(void **state)
     assert_int_equal(hak__slab_free_objects(slab), slab->carved_count);
     assert_false(hak__slab_is_idle(slab));
     assert_int_equal(hak__slab_drain(set), 0);
-    assert_int_equal(window_owner(slab_slice(slab)), set->key | slab->class_index);
+    assert_int_equal(window_owner(slab_slice(slab)),
+                     set->key | owner_code_of_class(slab->class_index));
     freer_step_a2(set, &freer, slab);
     assert_int_equal(hak__slab_drain(set), 1);
     assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);

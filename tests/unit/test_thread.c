@@ -48,7 +48,7 @@ static void *live_once(void *argument)
     struct heap *heap = thread->heap;
     REQUIRE(is_held(&heap->lock));
     void *object = unit_cache_allocate(&thread->cache, 3);
-    REQUIRE(window_owner(window_slice_of(object)) == (thread->cache.key | 3));
+    REQUIRE(window_owner(window_slice_of(object)) == (thread->cache.key | owner_code_of_class(3)));
     hak__thread_leave(thread);
     REQUIRE(!is_held(&heap->lock) && thread->heap == heap && heap->threads_count == 1);
     REQUIRE(hak__thread_current() == thread && hak__thread_enter() == thread);
@@ -333,7 +333,7 @@ static void move_from_a_crowd(void *argument)
     uint64_t remote = counted(thread, COUNTER_FREE_REMOTE);
     hak__remote_free(&thread->cache, window_slice_of(object), object);
     void *fresh = thread_allocate(thread, 3);
-    REQUIRE(window_owner(window_slice_of(fresh)) == (thread->cache.key | 3));
+    REQUIRE(window_owner(window_slice_of(fresh)) == (thread->cache.key | owner_code_of_class(3)));
     thread_free(thread, 3, fresh);
     hak__thread_park(thread);
     REQUIRE(counted(thread, COUNTER_FREE_REMOTE) == remote + 1);
