@@ -78,7 +78,7 @@ static uint64_t look_slabs(struct heap_look *look, uint64_t *sampled)
         uint32_t code = window_owner(look->index * SUPERSLAB_SLICES + i) & OWNER_CODE_MASK;
         spans |= (uint64_t)(code == OWNER_SPAN) << i;
         *sampled |= (uint64_t)(code == OWNER_SAMPLED) << i;
-        slabs |= (uint64_t)(code != OWNER_NOBODY && code < CLASS_COUNT) << i;
+        slabs |= (uint64_t)(code != OWNER_NOBODY && code < OWNER_CODE_END) << i;
     }
     while (slabs != 0) {
         uint32_t first = bits_lowest(slabs);

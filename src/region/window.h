@@ -56,7 +56,7 @@ struct window {
     size_t shared_limit;  /* slices from the base to the end of the highest claim; only grows. 0
                              before start: no pointer is inside */
     uint32_t *owners;     /* [slice] */
-    uintptr_t secret;     /* random and not 0; marks free objects (slab/slab.h). It is here because
+    uintptr_t secret;     /* random and not 0; marks free objects (region/object.h). Here because
                              free reads this cache line anyway. */
     unsigned char *slabs; /* [slice], SLAB_METADATA_SIZE each */
     size_t size;          /* bytes of address space that superslabs may take */

@@ -207,8 +207,7 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
     slab_totals(set, slab)->not_carved_count -= count;
     if (!slab->untouched) {
-        /* malloc hands out the first object as it is. It may have its mark from an earlier slab. */
-        ((struct object *)(void *)first)->mark = 0;
+        object_forget_mark(first);
     }
     return (struct refill){{(struct object *)(void *)first, count}, (uint32_t)size};
 }

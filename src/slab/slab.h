@@ -47,50 +47,7 @@
 #include "base/check.h"
 #include "core/counters.h"
 #include "core/size_class.h"
-#include "region/window.h"
-
-/* A free object of a slab: its first word links it to the next one, the second one is its mark.
- *
- * The mark is the object's address XOR a random number of the process. Free writes it, and malloc
- * replaces it by 0. So no object that is in use has its mark, unless its program has copied it
- * there from freed memory: free    an object that has its mark is free already: a double free
- *   malloc  an object without its mark is in the list twice, was written to after it was freed, or
- *           is no object: the link to it was overwritten
- * The secret is never 0, so memory of zeros is no mark. Source: the key of glibc's thread cache
- * (2.29), which is the same for all blocks, so glibc must search a list before it may abort, and
- * does not look at it in malloc. */
-struct object {
-    struct object *next;
-    uintptr_t mark;
-};
-
-HAK_STATIC_ASSERT(sizeof(struct object) <= OBJECT_ALIGNMENT, "it fits into the smallest object");
-
-HAK_INLINE uintptr_t object_mark(const struct object *object)
-{
-    return (uintptr_t)object ^ hak__window.secret;
-}
-
-/* True if the object is free already. Any thread that may free it, no lock. */
-HAK_INLINE bool object_is_free(const struct object *object)
-{
-    return object->mark == object_mark(object);
-}
-
-/* Makes the object the first one of a list that went on with `next` before. */
-HAK_INLINE void object_set_free(struct object *object, struct object *next)
-{
-    object->next = next;
-    object->mark = object_mark(object);
-}
-
-/* Takes the mark of an object that is about to be handed out. False: it has no right mark. One
- * instruction subtracts and tests. */
-HAK_INLINE bool object_set_used(struct object *object)
-{
-    object->mark -= object_mark(object);
-    return object->mark == 0;
-}
+#include "region/object.h"
 
 struct slab_set;
 

@@ -187,20 +187,17 @@ static inline void *unit_cache_refill(struct cache *cache, uint32_t class_index)
 static inline void *unit_cache_allocate(struct cache *cache, uint32_t class_index)
 {
     struct bin *bin = &cache->bins[class_index];
-    struct object *object = bin->head;
-    if (object == NULL) {
+    if (bin->head == NULL) {
         return unit_cache_refill(cache, class_index);
     }
-    bin->head = object->next;
-    bin->room++;
-    return object;
+    return hak__bin_pop(bin);
 }
 
 static inline void unit_cache_free(struct cache *cache, uint32_t class_index, void *pointer)
 {
     struct bin *bin = &cache->bins[class_index];
     struct object *object = pointer;
-    object->next = bin->head;
+    object_set_free(object, bin->head);
     bin->head = object;
     if (--bin->room < 0) {
         hak__cache_overflow(cache, class_index);
@@ -231,7 +228,7 @@ static inline struct object_list unit_list_of(void *const *objects, uint32_t cou
     struct object *next = NULL;
     for (uint32_t i = count; i-- > 0;) {
         struct object *object = objects[i];
-        object->next = next;
+        object_set_free(object, next);
         next = object;
     }
     return (struct object_list){next, count};
