@@ -204,7 +204,7 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     struct bin *bin = &cache->bins[class_index];
     cache->active[class_index] = true;
     counter_add(&cache->counters, COUNTER_FREE_OVERFLOW, 1);
-    if (bin->limit == 0) { /* the class's first free */
+    if (bin->limit == 0 && bin->head != NULL) { /* the class's first free */
         slab_check_object(slab_of_slice(window_slice_of(bin->head)), bin->head);
     }
     if (bin->limit == 0 || cache->refills[class_index] != 0) {
