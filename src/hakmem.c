@@ -29,6 +29,7 @@
 #include "core/size_class.c"
 
 #include "region/huge.c"
+#include "region/object.c"
 #include "region/purge.c"
 #include "region/superslab.c"
 #include "region/superslab_index.c"

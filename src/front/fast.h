@@ -3,8 +3,8 @@
  *   hak_malloc(size)                  hak_free(pointer)
  *     class of size                     slice of pointer: inside the window?  --no--> free_slow
  *     pop this thread's bin             owner word ^ thread's key: class?     --no--> free_other
- *       --empty--> malloc_slow          marked as free already?               --yes-> abort
- *       --not marked as free--> slow    push on this thread's bin  --full--> free_overflow
+ *       --empty--> malloc_slow          first of this thread's bin already?   --yes-> abort
+ *       --no link--> malloc_slow        push on this thread's bin  --full--> free_overflow
  *
  * Each path fits on one screen. Add nothing to it: a new feature belongs behind one of the slow
  * exits. The slow exits are tail calls.
@@ -113,12 +113,12 @@ HAK_INLINE void free_fast(void *pointer)
         hak__free_check(thread, pointer, owner_class((uint32_t)code));
     }
     struct object *object = (struct object *)pointer;
-    if (HAK_UNLIKELY(object_is_free(object))) {
+    struct bin *bin = thread_bin_at(thread, bin_offset_of_code(code));
+    if (HAK_UNLIKELY(bin->head == object)) {
         hak__free_again(pointer);
         return;
     }
-    struct bin *bin = thread_bin_at(thread, bin_offset_of_code(code));
-    object_set_free(object, bin->head);
+    object_set_next(object, bin->head);
     bin->head = object;
     if (HAK_UNLIKELY(--bin->room < 0)) {
         hak__free_overflow(thread, owner_class((uint32_t)code));

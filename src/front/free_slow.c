@@ -58,15 +58,16 @@ void hak__malloc_check(const struct thread *thread, const struct object *object,
                        uint32_t class_index)
 {
     object_check(thread, object, class_index);
-    if (object->next != NULL) {
-        object_check(thread, object->next, class_index);
+    const struct object *next = object_next(object);
+    if (next != NULL) {
+        object_check(thread, next, class_index);
     }
 }
 
 static HAK_COLD bool list_contains(const struct thread *thread, const struct object *object,
                                    const void *pointer, uint32_t class_index)
 {
-    for (; object != NULL; object = object->next) {
+    for (; object != NULL; object = object_next(object)) {
         object_check(thread, object, class_index);
         if (object == pointer) {
             return true;
@@ -186,13 +187,9 @@ static void free_object(void *pointer, struct location location)
     struct slab *slab = slab_of_slice(location.slice);
     struct thread *thread = hak__thread_current();
     slab_check_object(slab, pointer);
-    if (HAK_UNLIKELY(object_is_free(pointer))) {
-        hak__free_again(pointer);
-    }
     /* This thread has ended, or cannot have a struct now: the object goes straight to its slab. */
     if (HAK_UNLIKELY(thread == NULL)) {
         struct object *object = pointer;
-        object_set_free(object, NULL);
         hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
         return;
     }
@@ -327,9 +324,6 @@ void hak__free_other(void *pointer, size_t slice, struct thread *thread, uint32_
             hak__free_slow(pointer);
         }
         return;
-    }
-    if (HAK_UNLIKELY(object_is_free(pointer))) {
-        hak__free_again(pointer);
     }
     /* hak__thread_none and hak__thread_ended have room in no bin and no buffer, so both calls fail.
      */

@@ -3,8 +3,8 @@
 
 #include "base/atomics.h"
 #include "core/lock.h"
-#include "region/object.h"
 #include "region/superslab.h"
+#include "region/window.h"
 
 struct sampled_object {
     struct sampled_object *next;
@@ -123,7 +123,6 @@ static void *sampled_pop(struct sampled_slice *slice)
     } else {
         unsigned char *start = window_slice_address(sampled_number(slice));
         object = (struct sampled_object *)(void *)(start + slice->carved_count++ * bytes);
-        object_forget_mark(object);
     }
     if (++slice->used_count == slice->capacity) {
         sampled_unlist(slice);

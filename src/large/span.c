@@ -3,7 +3,6 @@
 
 #include "base/bits.h"
 #include "core/diagnose.h"
-#include "region/object.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -71,20 +70,15 @@ size_t hak__span_good_size(size_t size)
     return size < used ? used : size;
 }
 
-static void *span_start(struct slice_run run, uint32_t slices, size_t size, size_t alignment)
+static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment)
 {
-    size_t slice = run.slice;
     struct span_metadata *metadata = span_metadata(slice);
     uint32_t offset =
         alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
     atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
     atomic_store_relaxed(&metadata->offset, offset);
     window_set_owner(slice, OWNER_SPAN);
-    void *pointer = hak__span_pointer(slice);
-    if (!run.zeroed) {
-        object_forget_mark(pointer);
-    }
-    return pointer;
+    return hak__span_pointer(slice);
 }
 
 /* Starts a block in a cached span: where the last block started, if that fits, because computing a
@@ -94,8 +88,7 @@ static void *span_start_again(const struct span_entry *entry, size_t size, size_
     uint32_t offset = span_metadata(entry->slice)->offset;
     if (HAK_UNLIKELY(offset + size > entry->slices * SLICE_SIZE ||
                      (offset != 0 && alignment > HAK_CACHE_LINE))) {
-        return span_start((struct slice_run){.slice = entry->slice}, entry->slices, size,
-                          alignment);
+        return span_start(entry->slice, entry->slices, size, alignment);
     }
     window_set_owner(entry->slice, OWNER_SPAN);
     return (unsigned char *)window_slice_address(entry->slice) + offset;
@@ -172,7 +165,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
         return (struct span){NULL, false};
     }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
-    void *pointer = span_start(run, slices, size, alignment);
+    void *pointer = span_start(run.slice, slices, size, alignment);
     span_account(cache, 1, hak__span_bytes(run.slice));
     return (struct span){pointer, run.zeroed};
 }
@@ -189,7 +182,7 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size)
     }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
     uint32_t slices = (uint32_t)(superslabs * SUPERSLAB_SLICES);
-    void *pointer = span_start(run, slices, size, SUPERSLAB_SIZE);
+    void *pointer = span_start(run.slice, slices, size, SUPERSLAB_SIZE);
     span_account(NULL, 1, hak__span_bytes(run.slice));
     return (struct span){pointer, run.zeroed};
 }

@@ -184,6 +184,7 @@ static int window_try(uintptr_t low, size_t size)
     hak__window.slabs = (unsigned char *)window_pairs[PAIR_SLABS].meet;
     atomic_store_relaxed(&hak__window.base, bits_align_up(at, SUPERSLAB_SIZE));
     hak__window.size = size;
+    hak__window.end = hak__window.base + size;
     hak__superslab_tables((struct superslab_group *)(void *)window_pairs[PAIR_SLICES].meet);
     return 0;
 }
@@ -195,6 +196,18 @@ static uintptr_t window_candidate(uint64_t seed, uint64_t low, uint64_t high)
     return (uintptr_t)(low + (seed % places) * SUPERSLAB_SIZE);
 }
 
+/* Newton's iteration doubles the right bits of an inverse modulo 2^64. x * x = 1 modulo 8 for every
+ * odd x, so x is its own inverse in the first 3 bits, and 5 steps give 96. */
+static void window_draw_multiplier(uint64_t seed)
+{
+    uint64_t multiplier = seed | 1, inverse = multiplier;
+    for (int i = 0; i < 5; i++) {
+        inverse *= 2 - multiplier * inverse;
+    }
+    hak__window.multiplier = multiplier;
+    hak__window.inverse = inverse;
+}
+
 int hak__window_start(void)
 {
     uint64_t size = hak__os_ram_size() * WINDOW_RAM_FACTOR;
@@ -203,9 +216,7 @@ int hak__window_start(void)
                                     : size;
     size = bits_align_up(size, SUPERSLAB_SIZE);
     uint64_t seed = hak__os_random_seed();
-    /* Other bits than those that choose the address, which the program's pointers show. The top bit
-     * is in no address, so the secret is never equal to one. */
-    hak__window.secret = (uintptr_t)(bits_mix(seed) | UINT64_C(1) << 63);
+    window_draw_multiplier(bits_mix(seed));
     int error = -ENOMEM;
     for (uint32_t try = 0; try < WINDOW_BASE_TRIES; try++) {
         /* The second half of the tries is for small address spaces. */

@@ -56,11 +56,14 @@ struct window {
     size_t shared_limit;  /* slices from the base to the end of the highest claim; only grows. 0
                              before start: no pointer is inside */
     uint32_t *owners;     /* [slice] */
-    uintptr_t secret;     /* random and not 0; marks free objects (region/object.h). Here because
-                             free reads this cache line anyway. */
     unsigned char *slabs; /* [slice], SLAB_METADATA_SIZE each */
-    size_t size;          /* bytes of address space that superslabs may take */
-};
+    /* For the links of free objects (region/object.h). Here because free reads this line anyway. */
+    uint64_t multiplier; /* random, odd */
+    uint64_t inverse;    /* multiplier * inverse = 1 modulo 2^64 */
+    uintptr_t end;       /* base + size */
+    size_t size;         /* bytes of address space that superslabs may take */
+} __attribute__((aligned(HAK_CACHE_LINE)));
+HAK_STATIC_ASSERT(sizeof(struct window) == HAK_CACHE_LINE, "one line serves malloc and free");
 
 HAK_HIDDEN extern struct window hak__window;
 
