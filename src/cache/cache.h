@@ -116,19 +116,17 @@ HAK_INLINE size_t bin_offset_of_code(size_t code)
     return code * (sizeof(struct bin) >> OWNER_CLASS_SHIFT);
 }
 
-/* Takes the first object of a bin that is not empty. NULL: its word is no link, and the bin
- * stays as it is. The caller takes its slow path, where hak__bin_pop reports it. Owner thread.
+/* Takes the first object of a bin that is not empty. NULL: it has no mark, and the bin stays
+ * as it is. The caller takes its slow path, where hak__bin_pop reports it. Owner thread.
  */
 HAK_INLINE struct object *bin_pop(struct bin *bin)
 {
-    struct object *object = bin->head;
-    uintptr_t next = object_decode(object);
-    if (HAK_UNLIKELY(next >= hak__window.end)) {
+    struct object *object = bin->head, *next = object->next;
+    HAK_PREFETCH(next); /* the next malloc of the class usually returns it */
+    if (HAK_UNLIKELY(!object_set_used(object))) {
         return NULL;
     }
-    HAK_PREFETCH((void *)next); /* the next malloc of the class usually returns it */
-    object_forget(object);
-    bin->head = (struct object *)next;
+    bin->head = next;
     bin->room++;
     return object;
 }
@@ -208,7 +206,7 @@ HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
     if (HAK_UNLIKELY(entry->link != (uint32_t)slice + 1 || room <= 1)) {
         return false;
     }
-    object_set_next(object, entry->head);
+    object_set_free(object, entry->head);
     entry->head = object;
     atomic_store_relaxed(&entry->room, (uint8_t)(room - 1));
     return true;
@@ -244,7 +242,7 @@ HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *poi
         return false;
     }
     struct object *object = (struct object *)pointer;
-    object_set_next(object, bin->head);
+    object_set_free(object, bin->head);
     bin->head = object;
     bin->room--;
     return true;

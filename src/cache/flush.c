@@ -97,7 +97,7 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
                                   : "corrupted free list (written after free?)",
                             object, size_class_bytes(class_index), cache_heap_id(cache));
     }
-    struct object *next = object_next(object);
+    struct object *next = object->next;
     hak__remote_free(cache, slice, object);
     return next;
 }
@@ -139,7 +139,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
         } else {
             HAK_PREFETCH(window_slab_metadata(slice));
             objects[own++] = object;
-            object = object_next(object);
+            object = object->next;
         }
         cache_check_list(cache, class_index, object, --left);
     }
@@ -178,8 +178,7 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
             slab_check_object(slab, run.head);
             while (++i < own && (uintptr_t)objects[i] - start < size) {
                 slab_check_object(slab, objects[i]);
-                object_set_next(objects[i - 1],
-                                objects[i]); /* kept objects may have lain between */
+                objects[i - 1]->next = objects[i]; /* kept objects may have lain between */
             }
             run.count = i - first;
             hak__slab_return(cache->slabs, slab, run, objects[i - 1]);

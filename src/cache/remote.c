@@ -19,7 +19,7 @@
 static void remote_check(const struct slab *slab, struct object_list list)
 {
     const struct object *object = list.head;
-    for (uint32_t i = 0; i < list.count; i++, object = object_next(object)) {
+    for (uint32_t i = 0; i < list.count; i++, object = object->next) {
         slab_check_object(slab, object);
     }
 }
@@ -88,7 +88,7 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
         }
         remote_start(cache, entry, slice, object);
     }
-    object_set_next(object, entry->head);
+    object_set_free(object, entry->head);
     entry->head = object;
     uint32_t room = entry->room - 1u;
     atomic_store_relaxed(&entry->room, (uint8_t)room);

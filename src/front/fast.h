@@ -4,7 +4,7 @@
  *     class of size                     slice of pointer: inside the window?  --no--> free_slow
  *     pop this thread's bin             owner word ^ thread's key: class?     --no--> free_other
  *       --empty--> malloc_slow          first of this thread's bin already?   --yes-> abort
- *       --no link--> malloc_slow        push on this thread's bin  --full--> free_overflow
+ *       --no mark--> malloc_slow        push on this thread's bin  --full--> free_overflow
  *
  * Each path fits on one screen. Add nothing to it: a new feature belongs behind one of the slow
  * exits. The slow exits are tail calls.
@@ -118,7 +118,7 @@ HAK_INLINE void free_fast(void *pointer)
         hak__free_again(pointer);
         return;
     }
-    object_set_next(object, bin->head);
+    object_set_free(object, bin->head);
     bin->head = object;
     if (HAK_UNLIKELY(--bin->room < 0)) {
         hak__free_overflow(thread, owner_class((uint32_t)code));

@@ -58,16 +58,15 @@ void hak__malloc_check(const struct thread *thread, const struct object *object,
                        uint32_t class_index)
 {
     object_check(thread, object, class_index);
-    const struct object *next = object_next(object);
-    if (next != NULL) {
-        object_check(thread, next, class_index);
+    if (object->next != NULL) {
+        object_check(thread, object->next, class_index);
     }
 }
 
 static HAK_COLD bool list_contains(const struct thread *thread, const struct object *object,
                                    const void *pointer, uint32_t class_index)
 {
-    for (; object != NULL; object = object_next(object)) {
+    for (; object != NULL; object = object->next) {
         object_check(thread, object, class_index);
         if (object == pointer) {
             return true;
@@ -190,6 +189,7 @@ static void free_object(void *pointer, struct location location)
     /* This thread has ended, or cannot have a struct now: the object goes straight to its slab. */
     if (HAK_UNLIKELY(thread == NULL)) {
         struct object *object = pointer;
+        object_set_free(object, NULL);
         hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
         return;
     }

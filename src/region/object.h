@@ -1,60 +1,47 @@
-/* object.h: a free object of a slab, and the link to the next one.
+/* object.h: a free object of a slab: the link to the next one, and the mark that makes it one.
  *
- * Free objects are linked through their first word. A program that writes to an object after it has
- * freed it, or beyond the end of the object before, overwrites such a link. So links are encoded:
+ * Free objects are linked through their first word. A program that frees an object twice, or writes
+ * to it after it has freed it, or beyond the end of the object before, breaks the list. So free
+ * writes a mark into the second word: a random number of the process. malloc takes the mark away
+ * when it hands out the object, and reports an object that does not have it:
  *
- *   word = (address of the next object * multiplier) ^ address of this object
+ *   in a list twice       the mark is gone when the object comes up the second time, so it is never
+ *                         handed out to two owners
+ *   an overwritten link   what it leads to has no mark: no other address is ever handed out
+ *   an overwritten mark   somebody has written to the object since it was freed
  *
- * The multiplier is a random odd number of the process. Decoding multiplies by its inverse modulo
- * 2^64, so whatever else the word holds, the result is as good as random. The window takes at most
- * 2^46 of 2^64 addresses: at least 2^17 - 1 of 2^17 wrong words decode to an address beyond its
- * end.
- *
- * malloc clears the word. So an object that is in a list twice has no right word when it comes up
- * the second time, and is never handed out to two owners.
- *
- * Cost: one multiplication (3 cycles) in malloc and one in free, and no memory. Other ways were
- * slower: docs/decisions/0087. Source: glibc's safe-linking XORs a link with its address, which
- * does not show that a link was overwritten. */
+ * Cost: two instructions in free, three in malloc; object and mark lie in one cache line. Free does
+ * not look for the mark, because it would wait for that line (docs/decisions/0088).
+ * Source: the key of glibc's thread cache (2.29), which free reads and malloc does not. */
 #ifndef HAK_REGION_OBJECT_H
 #define HAK_REGION_OBJECT_H
 
 #include "region/window.h"
 
 struct object {
-    uintptr_t word; /* the encoded link */
+    struct object *next; /* NULL: the last of its list */
+    uintptr_t mark;      /* hak__window.mark */
 };
 
-/* Reports an object whose word is no link, and aborts. */
+HAK_STATIC_ASSERT(sizeof(struct object) <= OBJECT_ALIGNMENT, "it fits into the smallest object");
+
+/* Reports an object of a list that has no mark, and aborts. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__object_is_wrong(const struct object *object);
 
-/* Links the free object to `next`; NULL: it is the last of its list. */
-HAK_INLINE void object_set_next(struct object *object, const struct object *next)
+/* Makes the object a free one, the first of a list that goes on with `next`. */
+HAK_INLINE void object_set_free(struct object *object, struct object *next)
 {
-    object->word = (uintptr_t)next * hak__window.multiplier ^ (uintptr_t)object;
+    object->next = next;
+    object->mark = hak__window.mark;
 }
 
-/* The address that the word decodes to. If it is not below hak__window.end, the word is no link. */
-HAK_INLINE uintptr_t object_decode(const struct object *object)
+/* Takes the mark of an object that is about to be handed out. False: it had none. One instruction
+ * subtracts and tests. */
+HAK_INLINE bool object_set_used(struct object *object)
 {
-    return (object->word ^ (uintptr_t)object) * hak__window.inverse;
-}
-
-/* The next object of the list; NULL: there is none. Aborts if the word is no link. */
-HAK_INLINE struct object *object_next(const struct object *object)
-{
-    uintptr_t next = object_decode(object);
-    if (HAK_UNLIKELY(next >= hak__window.end)) {
-        hak__object_is_wrong(object);
-    }
-    return (struct object *)next;
-}
-
-/* Makes the word no link, because the object is handed out. */
-HAK_INLINE void object_forget(struct object *object)
-{
-    object->word = 0;
+    object->mark -= hak__window.mark;
+    return object->mark == 0;
 }
 
 #endif

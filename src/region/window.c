@@ -184,7 +184,6 @@ static int window_try(uintptr_t low, size_t size)
     hak__window.slabs = (unsigned char *)window_pairs[PAIR_SLABS].meet;
     atomic_store_relaxed(&hak__window.base, bits_align_up(at, SUPERSLAB_SIZE));
     hak__window.size = size;
-    hak__window.end = hak__window.base + size;
     hak__superslab_tables((struct superslab_group *)(void *)window_pairs[PAIR_SLICES].meet);
     return 0;
 }
@@ -196,18 +195,6 @@ static uintptr_t window_candidate(uint64_t seed, uint64_t low, uint64_t high)
     return (uintptr_t)(low + (seed % places) * SUPERSLAB_SIZE);
 }
 
-/* Newton's iteration doubles the right bits of an inverse modulo 2^64. x * x = 1 modulo 8 for every
- * odd x, so x is its own inverse in the first 3 bits, and 5 steps give 96. */
-static void window_draw_multiplier(uint64_t seed)
-{
-    uint64_t multiplier = seed | 1, inverse = multiplier;
-    for (int i = 0; i < 5; i++) {
-        inverse *= 2 - multiplier * inverse;
-    }
-    hak__window.multiplier = multiplier;
-    hak__window.inverse = inverse;
-}
-
 int hak__window_start(void)
 {
     uint64_t size = hak__os_ram_size() * WINDOW_RAM_FACTOR;
@@ -216,7 +203,8 @@ int hak__window_start(void)
                                     : size;
     size = bits_align_up(size, SUPERSLAB_SIZE);
     uint64_t seed = hak__os_random_seed();
-    window_draw_multiplier(bits_mix(seed));
+    hak__window.mark =
+        (uintptr_t)(bits_mix(seed) | UINT64_C(1) << 63); /* the top half has no addresses */
     int error = -ENOMEM;
     for (uint32_t try = 0; try < WINDOW_BASE_TRIES; try++) {
         /* The second half of the tries is for small address spaces. */

@@ -57,13 +57,10 @@ struct window {
                              before start: no pointer is inside */
     uint32_t *owners;     /* [slice] */
     unsigned char *slabs; /* [slice], SLAB_METADATA_SIZE each */
-    /* For the links of free objects (region/object.h). Here because free reads this line anyway. */
-    uint64_t multiplier; /* random, odd */
-    uint64_t inverse;    /* multiplier * inverse = 1 modulo 2^64 */
-    uintptr_t end;       /* base + size */
-    size_t size;         /* bytes of address space that superslabs may take */
-} __attribute__((aligned(HAK_CACHE_LINE)));
-HAK_STATIC_ASSERT(sizeof(struct window) == HAK_CACHE_LINE, "one line serves malloc and free");
+    uintptr_t mark;       /* of free objects (region/object.h): random, and no address. It is here
+                             because free reads this cache line anyway. */
+    size_t size;          /* bytes of address space that superslabs may take */
+};
 
 HAK_HIDDEN extern struct window hak__window;
 

@@ -136,7 +136,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     }
     uint32_t count = 0;
     const struct object *object = slab->free_list, *last = object;
-    for (; object != NULL; object = object_next(object)) {
+    for (; object != NULL; object = object->next) {
         size_t offset = (size_t)((const unsigned char *)object - slab_start(slab));
         last = object;
         if (count++ == slab->free_count || offset >= slab->slice_count * SLICE_SIZE ||
@@ -220,10 +220,10 @@ static struct object_list slab_take_part(struct slab_set *set, struct slab *slab
     if (list.count > most) {
         struct object *last = list.head;
         for (uint32_t i = 1; i < most; i++) {
-            last = object_next(last);
+            last = last->next;
         }
-        slab->free_list = object_next(last);
-        object_set_next(last, NULL);
+        slab->free_list = last->next;
+        last->next = NULL;
         list.count = most;
     }
     return list;
@@ -316,7 +316,7 @@ void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_lis
         hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),
                             set->key >> OWNER_CODE_BITS);
     }
-    object_set_next(tail, slab->free_list);
+    tail->next = slab->free_list;
     slab->free_list = list.head;
     slab_set_free_count(set, slab, slab->free_count + list.count);
     if (!slab->listed) {

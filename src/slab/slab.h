@@ -113,8 +113,10 @@ HAK_INLINE struct object *refill_pop(struct refill *refill)
     struct object *object = refill->list.head;
     refill->list.count--;
     if (refill->stride == 0) {
-        refill->list.head = object_next(object);
-        object_forget(object);
+        refill->list.head = object->next;
+        if (HAK_UNLIKELY(!object_set_used(object))) {
+            hak__object_is_wrong(object);
+        }
     } else {
         unsigned char *next = (unsigned char *)object + refill->stride;
         refill->list.head = refill->list.count == 0 ? NULL : (struct object *)(void *)next;
@@ -130,10 +132,10 @@ HAK_INLINE struct object_list refill_link(struct refill refill)
     if (refill.stride != 0 && refill.list.count != 0) {
         unsigned char *at = (unsigned char *)refill.list.head;
         for (uint32_t i = 1; i < refill.list.count; i++, at += refill.stride) {
-            object_set_next((struct object *)(void *)at,
+            object_set_free((struct object *)(void *)at,
                             (struct object *)(void *)(at + refill.stride));
         }
-        object_set_next((struct object *)(void *)at, NULL);
+        object_set_free((struct object *)(void *)at, NULL);
     }
     return refill.list;
 }

@@ -197,7 +197,7 @@ static inline void unit_cache_free(struct cache *cache, uint32_t class_index, vo
 {
     struct bin *bin = &cache->bins[class_index];
     struct object *object = pointer;
-    object_set_next(object, bin->head);
+    object_set_free(object, bin->head);
     bin->head = object;
     if (--bin->room < 0) {
         hak__cache_overflow(cache, class_index);
@@ -214,7 +214,7 @@ static inline struct object *unit_list_tail(struct object_list list)
 {
     struct object *tail = NULL;
     uint32_t count = 0;
-    for (struct object *object = list.head; object != NULL; object = object_next(object)) {
+    for (struct object *object = list.head; object != NULL; object = object->next) {
         REQUIRE(count++ < list.count);
         tail = object;
     }
@@ -228,7 +228,7 @@ static inline struct object_list unit_list_of(void *const *objects, uint32_t cou
     struct object *next = NULL;
     for (uint32_t i = count; i-- > 0;) {
         struct object *object = objects[i];
-        object_set_next(object, next);
+        object_set_free(object, next);
         next = object;
     }
     return (struct object_list){next, count};
