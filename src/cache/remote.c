@@ -14,16 +14,6 @@
 
 #include "base/probe.h"
 
-/* Aborts if the list has an address where no object starts. Its objects were freed a moment ago, so
- * they are in the processor's caches. */
-static void remote_check(const struct slab *slab, struct object_list list)
-{
-    const struct object *object = list.head;
-    for (uint32_t i = 0; i < list.count; i++, object = object->next) {
-        slab_check_object(slab, object);
-    }
-}
-
 /* Sends the entry, which is not empty, to its slab and empties it. */
 static void remote_send(struct cache *cache, struct remote_entry *entry)
 {
@@ -32,7 +22,7 @@ static void remote_send(struct cache *cache, struct remote_entry *entry)
     unsigned char *tail = (unsigned char *)window_slice_address(slice);
     tail += (size_t)entry->tail * OBJECT_ALIGNMENT;
     struct slab *slab = slab_of_slice(slice);
-    remote_check(slab, list);
+    slab_check_object(slab, list.head); /* all of them: 5 % of producer_consumer_2 */
     probe_hakmem_remote_send(size_class_bytes(slab->class_index), list.count);
     struct slab_set *lagging = hak__slab_return_remote(slab, list, (struct object *)(void *)tail);
     if (HAK_UNLIKELY(lagging != NULL)) {
