@@ -10,12 +10,17 @@ HAK_FAST_PATH void hak_free(void *pointer)
     free_fast(pointer);
 }
 
-/* Debug builds check the size. Release builds ignore size and alignment, because free must look up
- * the slab's owner in any case. */
+static HAK_COLD void free_wrong_size(const void *pointer, size_t size)
+{
+    hak__diagnose_fatal("sized free with a size larger than the allocation", pointer, size, 0);
+}
+
+/* Aborts if the allocation is shorter than `size` bytes. Free itself ignores size and alignment,
+ * because it must look up the slab's owner in any case. */
 static void free_check_size(const void *pointer, size_t size)
 {
-    if (HAK_LEVEL >= 1 && pointer != NULL && hak__locate_allocation(pointer).bytes < size) {
-        hak__diagnose_fatal("sized free with a size larger than the allocation", pointer, size, 0);
+    if (HAK_UNLIKELY(pointer != NULL && hak_usable_size(pointer) < size)) {
+        free_wrong_size(pointer, size);
     }
 }
 

@@ -36,6 +36,11 @@ HAK_INLINE void object_set_free(struct object *object, struct object *next)
     object->mark = hak__window.mark;
 }
 
+HAK_INLINE bool object_is_marked(const struct object *object)
+{
+    return object->mark == hak__window.mark;
+}
+
 /* Takes the mark of an object that is about to be handed out. False: it had none. One instruction
  * subtracts and tests. */
 HAK_INLINE bool object_set_used(struct object *object)

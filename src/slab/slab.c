@@ -209,6 +209,18 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     return (struct refill){{(struct object *)(void *)first, count}, (uint32_t)size};
 }
 
+/* The object that `object` links to; both are in a list of the slab, and `object` is not its last.
+ * Aborts if the program has overwritten `object`. */
+static struct object *slab_follow(const struct slab *slab, const struct object *object)
+{
+    struct object *next = object->next;
+    uintptr_t distance = (uintptr_t)next - (uintptr_t)slab_start(slab);
+    if (HAK_UNLIKELY(distance >= slab->slice_count * SLICE_SIZE || !object_is_marked(object))) {
+        hak__object_is_wrong(object);
+    }
+    return next;
+}
+
 /* Splits a list taken from the slab: the result has the first `most` objects, and the rest becomes
  * the slab's free list. The heap's other threads can use the rest (docs/decisions/0015), and a
  * thread that needs few objects has fewer to give back (0022). */
@@ -220,9 +232,9 @@ static struct object_list slab_take_part(struct slab_set *set, struct slab *slab
     if (list.count > most) {
         struct object *last = list.head;
         for (uint32_t i = 1; i < most; i++) {
-            last = last->next;
+            last = slab_follow(slab, last);
         }
-        slab->free_list = last->next;
+        slab->free_list = slab_follow(slab, last);
         last->next = NULL;
         list.count = most;
     }

@@ -1,6 +1,5 @@
-/* test_double_free.c: an allocation freed twice ends the process with a message: spans and whales
- * at once in every build; small objects at once at level 2, and in a release build when the lists
- * are next looked at. */
+/* test_double_free.c: an allocation freed twice ends the process with a message: at once if nothing
+ * was freed between, else at the latest before it would have two owners. */
 #include "../child.h"
 
 #include <pthread.h>
@@ -19,9 +18,6 @@ static void test_small_at_once(void **state)
 {
     static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536};
     (void)state;
-    if (HAK_LEVEL < 2) {
-        skip();
-    }
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
     }
@@ -65,6 +61,58 @@ static void test_small_with_others_between(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(free_twice_apart, &sizes[i], "^hakmem: fatal: .*(double free|corrupted)");
+    }
+}
+
+/* What one program's bug makes of it: the block freed twice is handed out again. Every form of the
+ * two frees ends the process before the same address is handed out twice. */
+struct two_owners {
+    size_t size;
+    size_t between; /* other objects freed between the two frees */
+    bool by_another_thread;
+};
+
+static void *free_one(void *argument)
+{
+    hak_free(argument);
+    return NULL;
+}
+
+static void get_two_owners(void *argument)
+{
+    const struct two_owners *how = argument;
+    char *blocks[40], *again[200];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hide(hak_malloc(how->size));
+        REQUIRE(blocks[i] != NULL);
+    }
+    hak_free(blocks[0]);
+    for (size_t i = 1; i <= how->between; i++) {
+        hak_free(blocks[i]);
+    }
+    if (how->by_another_thread) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, free_one, hide(blocks[0])) == 0);
+        pthread_join(thread, NULL);
+    } else {
+        hak_free(hide(blocks[0]));
+    }
+    for (size_t i = 0; i < COUNT_OF(again); i++) {
+        again[i] = hide(hak_malloc(how->size));
+        for (size_t j = 0; j < i; j++) {
+            REQUIRE(again[i] != again[j]);
+        }
+    }
+}
+
+static void test_never_two_owners(void **state)
+{
+    static struct two_owners cases[] = {{16, 0, false},   {100, 1, false},  {100, 30, false},
+                                        {1000, 5, false}, {3000, 1, false}, {3000, 30, false},
+                                        {100, 0, true},   {1000, 20, true}, {5000, 3, true}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        REQUIRE_DEATH(get_two_owners, &cases[i], "^hakmem: fatal: .*(double free|corrupted)");
     }
 }
 
@@ -192,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_small_at_once),
         cmocka_unit_test(test_small_at_the_next_flush),
         cmocka_unit_test(test_small_with_others_between),
+        cmocka_unit_test(test_never_two_owners),
         cmocka_unit_test(test_span),
         cmocka_unit_test(test_whale),
         cmocka_unit_test(test_realloc_after_free),

@@ -79,9 +79,6 @@ static void test_inside_small_objects(void **state)
     static struct interior cases[] = {{64, 16},    {64, 8},      {64, 1},
                                       {1000, 512}, {5000, 4096}, {65536, 32768}};
     (void)state;
-    if (HAK_LEVEL < 2) {
-        skip();
-    }
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(free_interior, &cases[i],
                       "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");

@@ -1,5 +1,4 @@
-/* test_wrong_size.c: a sized free with a size that cannot have been asked for is found at level 2.
- */
+/* test_wrong_size.c: a sized free with a size that cannot have been asked for is found. */
 #include "../child.h"
 
 struct sizes {
@@ -38,9 +37,6 @@ static void test_too_large(void **state)
         {800000, 2 * MIB}, {8 * MIB, 9 * MIB}, {100, SIZE_MAX},
     };
     (void)state;
-    if (HAK_LEVEL < 2) {
-        skip();
-    }
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(free_with_size, &cases[i],
                       "^hakmem: fatal: .*sized free.*pointer 0x[0-9a-f]+");
