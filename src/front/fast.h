@@ -3,7 +3,7 @@
  *   hak_malloc(size)                  hak_free(pointer)
  *     class of size                     slice of pointer: inside the window?  --no--> free_slow
  *     pop this thread's bin             owner word ^ thread's key: class?     --no--> free_other
- *       --empty--> malloc_slow          first of this thread's bin already?   --yes-> abort
+ *       --empty--> malloc_slow          first of this thread's bin already?   --yes-> free_slow
  *       --no mark--> malloc_slow        push on this thread's bin  --full--> free_overflow
  *
  * Each path fits on one screen. Add nothing to it: a new feature belongs behind one of the slow
@@ -85,8 +85,6 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_slow(void *pointer);
  * the thread's key. Keeps errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_other(void *pointer, size_t slice, struct thread *thread,
                                              uint32_t word);
-/* Reports a double free and aborts. */
-HAK_HIDDEN HAK_COLD void hak__free_again(const void *pointer);
 /* Makes room in the calling thread's bin of the class, which exceeds its limit. Keeps errno. */
 HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t class_index);
 /* For assertion levels 1 and 2: checks `pointer` before free pushes it on this thread's bin of the
@@ -115,7 +113,7 @@ HAK_INLINE void free_fast(void *pointer)
     struct object *object = (struct object *)pointer;
     struct bin *bin = thread_bin_at(thread, bin_offset_of_code(code));
     if (HAK_UNLIKELY(bin->head == object)) {
-        hak__free_again(pointer);
+        hak__free_slow(pointer); /* reports the double free */
         return;
     }
     object_set_free(object, bin->head);

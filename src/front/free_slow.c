@@ -29,11 +29,6 @@
 
 #include <errno.h>
 
-void hak__free_again(const void *pointer)
-{
-    hak__diagnose_fatal("double free", pointer, hak__locate(pointer).bytes, 0);
-}
-
 void hak__free_overflow(struct thread *thread, uint32_t class_index)
 {
     int saved = errno;
@@ -192,6 +187,10 @@ static void free_object(void *pointer, struct location location)
         object_set_free(object, NULL);
         hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
         return;
+    }
+    if (HAK_UNLIKELY(thread->cache.bins[location.class_index].head == pointer)) {
+        hak__diagnose_fatal("double free", pointer, location.bytes,
+                            slab->owner->key >> OWNER_CODE_BITS);
     }
     /* hak__thread_current may have let this thread join the object's heap. */
     if (HAK_UNLIKELY(slab->owner == thread->cache.slabs)) {
