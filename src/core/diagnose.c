@@ -17,6 +17,23 @@ static __attribute__((noreturn)) void diagnose_abort(void)
     hak__os_abort();
 }
 
+/* Which process it is, and how to learn more. A second line, so that a log's first line says what
+ * happened. */
+static void diagnose_place(void)
+{
+    char line[LINE_SIZE];
+    struct text text = {line, sizeof line, 0};
+    const char *program = hak__os_program();
+    hak__text_put(&text, "hakmem: in process ");
+    hak__text_put_unsigned(&text, hak__os_process_id());
+    hak__text_put(&text,
+                  "; a library of ./hakmem build --preset debug notices mistakes sooner; program ");
+    hak__text_put(&text, program != NULL ? program : "unknown");
+    text.length -= text.length == sizeof line; /* cut: room for the end of the line */
+    hak__text_put(&text, "\n");
+    hak__os_write_error(line, text.length);
+}
+
 void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size,
                          uint32_t heap_id)
 {
@@ -37,6 +54,7 @@ void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_si
     }
     hak__text_put(&text, "\n");
     hak__os_write_error(line, text.length);
+    diagnose_place();
     diagnose_abort();
 }
 

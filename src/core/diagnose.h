@@ -6,7 +6,8 @@
 #include "base/compiler.h"
 
 /* Writes "hakmem: fatal: WHAT: pointer 0x.., size class N bytes, owned by heap H" to standard error
- * and aborts. `object_size` is in bytes. If it or `heap_id` is 0, it is unknown and left out. */
+ * and aborts. A second line names the process and its program. `object_size` is in bytes. If it or
+ * `heap_id` is 0, it is unknown and left out. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, uint32_t heap_id);
 /* Writes "hakmem: warning: WHAT: pointer 0x.." to standard error and returns. If `pointer` is NULL,
