@@ -59,6 +59,8 @@ def describe(state):
     yield f"Setting now: {use}" if use else "Setting now: that of the options; no change was worth it."
     if use:
         yield "To use it without learning: set these variables, and leave out HAKMEM_LEARN."
+    if state.sites:
+        yield f"Long-lived sites, whose objects lie apart: {', '.join(state.sites)}"
     if not state.decisions:
         yield "Nothing was decided: the program has run or allocated too little."
         return

@@ -36,9 +36,9 @@ class Decision:
 
 
 class State:
-    def __init__(self, program, runs, memory_percent, options, champion, decisions):
+    def __init__(self, program, runs, memory_percent, options, champion, sites, decisions):
         self.program, self.runs, self.memory_percent = program, runs, memory_percent
-        self.options, self.champion, self.decisions = options, champion, decisions
+        self.options, self.champion, self.sites, self.decisions = options, champion, sites, decisions
 
 
 def point_of(match):
@@ -61,11 +61,13 @@ def parse(data):
         return None
     numbers = [re.fullmatch(rf"{name} (\d+)", line) for name, line in zip(("runs", "memory_percent"), lines[2:4])]
     points = [re.fullmatch(rf"{name} {POINT}", line) for name, line in zip(("options", "champion"), lines[4:6])]
-    decisions = [LINE.fullmatch(line) for line in lines[6:-1]]
+    rest = lines[6:-1]
+    sites = [line.removeprefix("apart ") for line in rest if line.startswith("apart ")]
+    decisions = [LINE.fullmatch(line) for line in rest[len(sites):]]
     if not (all(numbers) and all(points) and all(decisions)):
         return None
     runs, memory_percent = (int(number[1]) for number in numbers)
-    return State(lines[1].removeprefix("program "), runs, memory_percent, *map(point_of, points),
+    return State(lines[1].removeprefix("program "), runs, memory_percent, *map(point_of, points), sites,
                  [Decision(decision, memory_percent) for decision in decisions])
 
 

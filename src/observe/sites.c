@@ -179,13 +179,14 @@ void hak__site_name(const struct site *site, char name[SITE_NAME_SIZE])
 
 /* --- sums --- */
 
-void hak__site_begin(struct site *site, double weight, size_t size, size_t usable)
+void hak__site_begin(struct site *site, double weight, size_t size, size_t usable, uint64_t now_ms)
 {
     struct site_sums *sums = &site->sums;
     sums->allocated_count += weight;
     sums->allocated_bytes += weight * (double)size;
     sums->live_usable_bytes += weight * (double)usable;
     sums->size_min = sums->samples_count == 0 || size < sums->size_min ? size : sums->size_min;
+    sums->began_ms = sums->samples_count == 0 ? now_ms : sums->began_ms;
     sums->size_max = size > sums->size_max ? size : sums->size_max;
     sums->samples_count++;
     sums->samples_live++;
