@@ -151,6 +151,7 @@ static void test_a_tick_reaches_both(void **state)
         hak__knobs.purge_delay_ms = 40;
         thread->ticked_ms = thread->trimmed_ms = hak__os_clock_ms() - 4000;
         twin->trimmed_ms = thread->trimmed_ms;
+        twin->cache.lagging = &twin->heap->slabs;
         told_count = 0;
         atomic_store_release(&hak__tick_listener, listen);
         thread->cache.countdown = -1;
@@ -160,9 +161,31 @@ static void test_a_tick_reaches_both(void **state)
         assert_ptr_equal(told[0], thread);
         assert_ptr_equal(told[1], twin);
         assert_int_equal(hak__cache_bytes(&twin->cache), 0);
+        assert_null(twin->cache.lagging);
         hak__heap_tick(thread); /* spans are kept from one tick to the next */
         assert_int_equal(twin->heap->spans.slices, 0);
     }
+    hak__thread_turn(false);
+}
+
+/* There is one heap for long-lived objects, however often threads wait for it. */
+static void test_it_is_never_left(void **state)
+{
+    (void)state;
+    hak__knobs.heaps_crowded_max = HEAP_ID_MAX;
+    hak__thread_turn(true);
+    struct thread *thread = hak__thread;
+    struct heap *heap = thread->heap;
+    uint32_t count = heap->threads_count;
+    heap->threads_count = 2;
+    thread->waits = CROWDED_WAITS;
+    thread->waits_ms = hak__os_clock_ms();
+    thread->ticked_ms = thread->waits_ms - 4000;
+    thread->cache.countdown = -1;
+    hak__thread_countdown_ended(thread, SIZE);
+    heap->threads_count = count;
+    assert_ptr_equal(thread->heap, heap);
+    assert_int_equal(thread->waits, 0);
     hak__thread_turn(false);
 }
 
@@ -232,6 +255,12 @@ static void test_threads_end_inside(void **state)
         used += hak__thread_is_used(thread);
     }
     assert_int_equal(used, 2); /* this thread and its twin */
+    struct thread *again[2] = {adopt(), adopt()};
+    for (size_t i = 0; i < COUNT_OF(again); i++) { /* they are as new */
+        assert_null(again[i]->twin);
+        assert_false(again[i]->apart || again[i]->heap->apart);
+        hak__thread_park(again[i]);
+    }
 }
 
 /* A forked child has both structs, whichever was in use. */
@@ -251,8 +280,10 @@ static void test_fork(void **state)
             drain(apart, 4);
             drain(usual, 3);
             work((void *)(uintptr_t)1);
-            bool right = hak__thread_is_used(hak__thread) && hak__thread_is_used(hak__thread->twin);
-            _exit(right ? 0 : 1);
+            const struct thread *thread = hak__thread, *twin = thread->twin;
+            REQUIRE(hak__thread_is_used(thread) && thread->heap->threads_count == 1);
+            REQUIRE(hak__thread_is_used(twin) && twin->heap->threads_count == 1);
+            _exit(0);
         }
         hak__fork_parent();
         int status;
@@ -272,6 +303,7 @@ int main(void)
         cmocka_unit_test(test_turning_back_takes_no_struct),
         cmocka_unit_test(test_the_census_sees_both),
         UNIT_TEST_WITH_KNOBS(test_a_tick_reaches_both),
+        UNIT_TEST_WITH_KNOBS(test_it_is_never_left),
         UNIT_TEST_WITH_KNOBS(test_it_borrows_from_nobody),
         cmocka_unit_test(test_threads_end_inside),
         cmocka_unit_test(test_fork),
