@@ -11,7 +11,7 @@
 
 HAK_STATIC_ASSERT(SITE_NAME_SIZE == HAK_SITE_NAME_MAX + 1, "the header says how long names are");
 
-/* Sites come in pieces of this size, in bytes: 49 sites. Doubled: the first sample of a program
+/* Sites come in pieces of this size, in bytes: 56 sites. Doubled: the first sample of a program
  * makes twice as much memory resident at most. */
 #define SITES_CHUNK_SIZE ((size_t)16 << 10)
 /* Buckets of the hash table: with a full table, 4 sites each. Half: longer searches. */

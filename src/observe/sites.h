@@ -17,7 +17,7 @@
 
 #include "core/limits.h"
 
-/* Sites in the table. A site takes 328 bytes, so all take 1.3 MiB. Half: large programs have
+/* Sites in the table. A site takes 288 bytes, so all take 1.1 MiB. Half: large programs have
  * more callers of malloc than that, and the rarely sampled ones share the entry "other". */
 #define SITES_MAX 4096u
 /* Of these for names, which so find room whatever was sampled before. Also the most values of a
