@@ -83,6 +83,7 @@
 #include "observe/heap_map_file.c"
 #include "observe/modules.c"
 #include "observe/observer.c"
+#include "observe/placement.c"
 #include "observe/profile.c"
 #include "observe/profile_dump.c"
 #include "observe/prometheus.c"

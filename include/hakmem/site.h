@@ -12,6 +12,10 @@
  * A name costs nothing while no samples are taken: a scope writes one thread-local word at its
  * begin and at its end. malloc and free do not look at it.
  *
+ * While hakmem learns (HAKMEM_LEARN), objects that are allocated in the scope of a long-lived site
+ * get slabs of their own (docs/learning.md). HAK_MALLOC_AT and hak_alloc_at enter no scope, so
+ * their objects lie among all others.
+ *
  * All functions are thread-safe, and keep errno. None is async-signal-safe. */
 #ifndef HAKMEM_SITE_H
 #define HAKMEM_SITE_H

@@ -59,8 +59,10 @@ def describe(state):
     yield f"Setting now: {use}" if use else "Setting now: that of the options; no change was worth it."
     if use:
         yield "To use it without learning: set these variables, and leave out HAKMEM_LEARN."
+    if state.sites:
+        yield f"Long-lived sites, whose objects have slabs of their own: {', '.join(state.sites)}"
     if not state.decisions:
-        yield "Nothing was decided: the program has run or allocated too little."
+        yield "No setting was decided on: the program has run or allocated too little."
         return
     yield ""
     yield (f"{'run':>4} {'min:s':>7}  {'tried':<36} {'pairs':>5} {'wins':>5} {'time %':>7} {'memory %':>8} {'odds':>8}  "

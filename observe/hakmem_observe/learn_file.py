@@ -8,6 +8,8 @@ KNOBS = ("purge_delay_ms", "bin_bytes", "cache_bytes", "whale_cache_bytes", "hug
 POINT = " ".join(rf"{name}=(?P<{name}>never|\d+)" for name in KNOBS)
 LINE = re.compile(rf"decision (?P<verdict>\w+) (?P<move>\w+) run=(?P<run>\d+) s=(?P<s>\d+) {POINT} "
                   r"time=(?P<time>[-\d,]*) memory=(?P<memory>[-\d,]*)")
+SITES_MAX = 32  # LEARN_SITES_MAX in src/learn/learner.h
+SITE = re.compile(r"apart ([ -~]{1,63})")
 GAIN_MIN = 1.0  # percent: LEARN_GAIN_MIN in src/learn/tournament.c
 BET = 0.5  # LEARN_BET
 
@@ -36,9 +38,9 @@ class Decision:
 
 
 class State:
-    def __init__(self, program, runs, memory_percent, options, champion, decisions):
+    def __init__(self, program, runs, memory_percent, options, champion, sites, decisions):
         self.program, self.runs, self.memory_percent = program, runs, memory_percent
-        self.options, self.champion, self.decisions = options, champion, decisions
+        self.options, self.champion, self.sites, self.decisions = options, champion, sites, decisions
 
 
 def point_of(match):
@@ -61,12 +63,14 @@ def parse(data):
         return None
     numbers = [re.fullmatch(rf"{name} (\d+)", line) for name, line in zip(("runs", "memory_percent"), lines[2:4])]
     points = [re.fullmatch(rf"{name} {POINT}", line) for name, line in zip(("options", "champion"), lines[4:6])]
-    decisions = [LINE.fullmatch(line) for line in lines[6:-1]]
-    if not (all(numbers) and all(points) and all(decisions)):
+    rest = lines[6:-1]
+    sites = [SITE.fullmatch(line) for line in rest if line.startswith("apart ")]
+    decisions = [LINE.fullmatch(line) for line in rest[len(sites):]]
+    if not (all(numbers) and all(points) and all(sites) and all(decisions)) or len(sites) > SITES_MAX:
         return None
     runs, memory_percent = (int(number[1]) for number in numbers)
     return State(lines[1].removeprefix("program "), runs, memory_percent, *map(point_of, points),
-                 [Decision(decision, memory_percent) for decision in decisions])
+                 [site[1] for site in sites], [Decision(decision, memory_percent) for decision in decisions])
 
 
 def read(path):

@@ -44,6 +44,9 @@ static bool heap_lock(struct heap *heap, bool wait)
 struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index, uint32_t most)
 {
     struct object_list list = {NULL, 0};
+    if (own->apart) {
+        return list; /* a long-lived object would hold a slab of the lender */
+    }
     /* Without enough free slices for a slab the process must map memory, which takes longer than a
      * wait. The thread that holds another heap's lock may be preempted, and its heap may have what
      * is needed. */
@@ -146,10 +149,9 @@ static bool tick_lock(struct heap *heap)
     return false;
 }
 
-void hak__heap_tick(struct thread *thread)
+/* The part of a tick that concerns one struct of the calling thread. */
+static void tick_struct(struct thread *thread, uint32_t now, uint32_t delay)
 {
-    uint32_t delay = collect_delay();
-    uint32_t now = hak__os_clock_ms(), elapsed = now - thread->ticked_ms;
     thread->ticked_ms = now;
     thread->operations = 0;
     /* The thread may make no remote frees for a while. Objects that wait in its remote buffer keep
@@ -162,11 +164,7 @@ void hak__heap_tick(struct thread *thread)
         hak__span_cache_trim(&heap->spans, false);
         lock_release(&heap->lock);
     }
-    hak__whale_cache_trim(UINT32_MAX); /* the more is in use, the fewer are kept */
-    if (delay == UINT32_MAX) {
-        return;
-    }
-    if (now - thread->trimmed_ms >= delay / 2) {
+    if (delay != UINT32_MAX && now - thread->trimmed_ms >= delay / 2) {
         thread->trimmed_ms = now;
         counter_add(&thread->cache.counters, COUNTER_TICKS, 1);
         if (tick_lock(heap)) {
@@ -175,6 +173,20 @@ void hak__heap_tick(struct thread *thread)
             lock_release(&heap->lock);
         }
         hak__remote_flush(&thread->cache);
+    }
+}
+
+void hak__heap_tick(struct thread *thread)
+{
+    uint32_t delay = collect_delay();
+    uint32_t now = hak__os_clock_ms(), elapsed = now - thread->ticked_ms;
+    tick_struct(thread, now, delay);
+    if (HAK_UNLIKELY(thread->twin != NULL)) {
+        tick_struct(thread->twin, now, delay); /* it may not be in use for long */
+    }
+    hak__whale_cache_trim(UINT32_MAX); /* the more is in use, the fewer are kept */
+    if (delay == UINT32_MAX) {
+        return;
     }
     bool due = collect_is_due(now, delay);
     if (due) {
@@ -210,6 +222,9 @@ size_t hak__heap_reclaim(bool unmap)
     struct thread *own = hak__thread;
     if (own->heap != NULL) {
         hak__thread_flush(own);
+    }
+    if (own->twin != NULL) {
+        hak__thread_flush(own->twin);
     }
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, true);

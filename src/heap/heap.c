@@ -7,7 +7,10 @@
 struct lock hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
 static struct heap *shared_heap_first; /* pushed under HEAPS, read by any thread */
 /* The rest is under HEAPS. */
-static uint32_t heap_next_id = 1;      /* id 0 means no heap */
+static uint32_t heap_next_id = 1; /* id 0 means no heap */
+static struct heap *heap_apart;   /* for long-lived objects; NULL: not made yet */
+/* These do not count that one. */
+static uint32_t heap_count;            /* heaps */
 static uint32_t heap_without_threads;  /* heaps that no thread draws from */
 static uint32_t heap_joined_count;     /* threads that draw from a heap */
 static struct heap *heap_next_to_join; /* where the search starts; NULL: the first of the list */
@@ -28,15 +31,17 @@ static void heap_set_threads(struct heap *heap, uint32_t count)
 
 static void heap_add_thread(struct heap *heap)
 {
-    heap_without_threads -= heap->threads_count == 0;
-    heap_joined_count++;
+    if (!heap->apart) {
+        heap_without_threads -= heap->threads_count == 0;
+        heap_joined_count++;
+    }
     heap_set_threads(heap, heap->threads_count + 1);
 }
 
 bool hak__heap_is_to_spare(void)
 {
     lock_acquire(&hak__heaps_lock);
-    bool spare = heap_without_threads != 0 || heap_next_id - 1 < hak__knobs.heaps_crowded_max;
+    bool spare = heap_without_threads != 0 || heap_count < hak__knobs.heaps_crowded_max;
     lock_release(&hak__heaps_lock);
     return spare;
 }
@@ -46,14 +51,14 @@ bool hak__heap_is_to_spare(void)
  * more threads than the average: there is always one, usually after a step or two. Under HEAPS. */
 static struct heap *heap_choose(uint32_t heaps_max)
 {
-    if (heap_without_threads == 0 && heap_next_id - 1 < heaps_max) {
+    if (heap_without_threads == 0 && heap_count < heaps_max) {
         return NULL;
     }
-    uint32_t most = heap_without_threads != 0 ? 0 : heap_joined_count / (heap_next_id - 1);
+    uint32_t most = heap_without_threads != 0 ? 0 : heap_joined_count / heap_count;
     for (;;) {
         struct heap *heap = heap_next_to_join != NULL ? heap_next_to_join : shared_heap_first;
         heap_next_to_join = heap->next;
-        if (heap->threads_count <= most) {
+        if (!heap->apart && heap->threads_count <= most) {
             return heap;
         }
     }
@@ -82,7 +87,10 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
     heap->lock = (struct lock){0, LOCK_RANK_HEAP};
     heap->next = shared_heap_first;
-    heap_without_threads++;
+    if (!heap->apart) {
+        heap_count++;
+        heap_without_threads++;
+    }
     heap_add_thread(heap);
     heap_next_to_join = heap->next; /* the next thread joins another one */
     /* release: pairs with the acquire in hak__heap_first */
@@ -117,13 +125,41 @@ struct heap *hak__heap_join(uint32_t heaps_max)
     return heap != NULL || !first ? heap : hak__heap_join(heaps_max);
 }
 
+/* Memory for the heap of long-lived objects. */
+struct heap_with_totals {
+    struct heap heap;
+    struct slab_totals totals[CLASS_COUNT];
+};
+
+struct heap *hak__heap_join_apart(void)
+{
+    struct heap_with_totals *made = NULL;
+    lock_acquire(&hak__heaps_lock);
+    bool may_make = heap_apart == NULL && heap_next_id <= HEAP_ID_MAX;
+    lock_release(&hak__heaps_lock);
+    if (may_make) {
+        made = hak__metadata_allocate(sizeof *made); /* lost if threads race here, once */
+    }
+    lock_acquire(&hak__heaps_lock);
+    if (heap_apart != NULL) {
+        heap_add_thread(heap_apart);
+    } else if (made != NULL && heap_next_id <= HEAP_ID_MAX) {
+        heap_apart = &made->heap;
+        heap_apart->apart = true;
+        heap_list(heap_apart, made->totals);
+    }
+    struct heap *heap = heap_apart;
+    lock_release(&hak__heaps_lock);
+    return heap;
+}
+
 void hak__heap_part(struct heap *heap)
 {
     lock_acquire(&hak__heaps_lock);
     uint32_t left = heap->threads_count - 1;
-    heap_joined_count--;
+    heap_joined_count -= heap->apart ? 0 : 1;
     heap_set_threads(heap, left);
-    if (left == 0) {
+    if (left == 0 && !heap->apart) {
         heap_without_threads++;
         heap_next_to_join = heap; /* its memory was used last, so it is warm */
     }
@@ -133,14 +169,14 @@ void hak__heap_part(struct heap *heap)
     }
 }
 
-void hak__heap_part_all_but(const struct heap *own)
+void hak__heap_part_all_but(const struct heap *own, const struct heap *second)
 {
     heap_joined_count = 0;
     heap_without_threads = 0;
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         heap_set_threads(heap, 0);
-        heap_without_threads++;
-        if (heap == own) {
+        heap_without_threads += heap->apart ? 0 : 1;
+        if (heap == own || heap == second) {
             heap_add_thread(heap);
         }
     }

@@ -35,6 +35,7 @@ struct heap {
     struct span_cache spans;
     uint32_t id;
     uint32_t threads_count; /* drawing from it; written under HEAPS, read relaxed by reports */
+    bool apart;             /* it is the one for long-lived objects; constant once listed */
     struct heap *next;      /* in the list of all heaps; constant once listed */
 };
 
@@ -66,7 +67,9 @@ struct thread {
     uint32_t freed_much;        /* superslab_freed_much() at the last look or operation */
     uint32_t waits;             /* for the heap's lock to return a full bin, since waits_ms */
     uint32_t waits_ms;          /* clock when the count last started */
-    uint32_t epoch; /* forks before it was last taken; an older one: its thread is gone */
+    uint32_t epoch;      /* forks before it was last taken; an older one: its thread is gone */
+    bool apart;          /* draws from the heap for long-lived objects */
+    struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
     struct sampler sampler;
     struct cache cache; /* last, because its end is seldom touched */
 };
@@ -133,6 +136,10 @@ HAK_HIDDEN void hak__thread_left(struct thread *thread);
 HAK_HIDDEN struct thread *hak__thread_current(void);
 /* The key's destructor: ends the calling thread, whatever `value` is. */
 HAK_HIDDEN void hak__thread_end(void *value);
+/* Lets this thread draw from the heap for long-lived objects, or from its ordinary one again. Stays
+ * as it is if there is no memory, during another thread's fork, in a thread that has ended, and at
+ * the first turn of a thread in a signal handler that interrupted an operation. No lock held. */
+HAK_HIDDEN void hak__thread_turn(bool apart);
 /* Lets this thread draw from another heap from now on, if it can have one. No lock held. */
 HAK_HIDDEN void hak__thread_move(struct thread *thread);
 /* Returns a thread struct, a parked or a new one, that draws from a heap. NULL: no memory. No lock
@@ -156,14 +163,17 @@ HAK_HIDDEN extern struct lock hak__heaps_lock;
 /* Chooses or makes a heap for one more thread, which draws from it now. At most `heaps_max` heaps
  * are made. NULL: no memory. No lock held. */
 HAK_HIDDEN struct heap *hak__heap_join(uint32_t heaps_max);
+/* The heap for long-lived objects, from which one more thread draws now. Makes it at the first
+ * call. NULL: no memory. No lock held. */
+HAK_HIDDEN struct heap *hak__heap_join_apart(void);
 /* True if there is a heap without threads, or a crowded thread may have a new one. A hint. */
 HAK_HIDDEN bool hak__heap_is_to_spare(void);
 /* A thread stops drawing from `heap`. The last thread's part also gives back what the heap keeps.
  * No lock held. */
 HAK_HIDDEN void hak__heap_part(struct heap *heap);
-/* In fork's child: only this thread is left. It draws from `own`, or from no heap if that is NULL.
- */
-HAK_HIDDEN void hak__heap_part_all_but(const struct heap *own);
+/* In fork's child: only this thread is left. It draws from `own` and from `second`; NULL: from no
+ * heap. */
+HAK_HIDDEN void hak__heap_part_all_but(const struct heap *own, const struct heap *second);
 /* The first of all heaps; follow `next`. Any thread. */
 HAK_HIDDEN struct heap *hak__heap_first(void);
 

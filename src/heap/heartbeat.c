@@ -30,12 +30,23 @@ tick_listener *hak__tick_listener;
 static void thread_move_if_crowded(struct thread *thread)
 {
     uint32_t now = hak__os_clock_ms();
-    bool crowded = now - thread->waits_ms <= CROWDED_MS;
+    bool crowded = now - thread->waits_ms <= CROWDED_MS && !thread->apart;
     thread->waits = 0;
     thread->waits_ms = now;
     if (crowded && atomic_load_relaxed(&thread->heap->threads_count) != 1 &&
         hak__heap_is_to_spare()) {
         hak__thread_move(thread);
+    }
+}
+
+static void thread_tell_listener(struct thread *thread)
+{
+    tick_listener *listener = atomic_load_acquire(&hak__tick_listener);
+    if (HAK_UNLIKELY(listener != NULL)) {
+        listener(thread);
+        if (thread->twin != NULL) {
+            listener(thread->twin);
+        }
     }
 }
 
@@ -49,16 +60,16 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
     }
     if (tick) {
         hak__heap_tick(thread);
-        tick_listener *listener = atomic_load_acquire(&hak__tick_listener);
-        if (HAK_UNLIKELY(listener != NULL)) {
-            listener(thread);
-        }
+        thread_tell_listener(thread);
         if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
             thread_move_if_crowded(thread);
         }
     }
     if (thread->cache.lagging != NULL) {
         hak__heap_help(thread);
+    }
+    if (thread->twin != NULL && thread->twin->cache.lagging != NULL) { /* the tick found it */
+        hak__heap_help(thread->twin);
     }
     if (hak__emergency_waits()) {
         hak__emergency_settle();

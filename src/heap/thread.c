@@ -91,11 +91,10 @@ static void thread_draw_from(struct thread *thread, struct heap *heap)
     lock_release(&hak__heaps_lock);
 }
 
-struct thread *hak__thread_adopt(void)
+/* The heap comes first: in a small process the touched parts of heap and struct then share a page.
+ */
+static struct thread *thread_adopt_from(struct heap *heap)
 {
-    /* The heap comes first: in a small process the touched parts of heap and struct then share a
-     * page. */
-    struct heap *heap = hak__heap_join(hak__knobs.heaps_max);
     if (heap == NULL) {
         return NULL;
     }
@@ -107,9 +106,16 @@ struct thread *hak__thread_adopt(void)
         hak__heap_part(heap);
         return NULL;
     }
+    thread->twin = NULL;                               /* a parked struct still has its last one */
+    atomic_store_relaxed(&thread->apart, heap->apart); /* reports read it */
     thread_draw_from(thread, heap);
     thread->trimmed_ms = thread->ticked_ms = hak__os_clock_ms();
     return thread;
+}
+
+struct thread *hak__thread_adopt(void)
+{
+    return thread_adopt_from(hak__heap_join(hak__knobs.heaps_max));
 }
 
 void hak__thread_flush(struct thread *thread)
@@ -149,10 +155,15 @@ void hak__thread_abandon_others(struct thread *own)
     thread_parked = NULL; /* all parked structs have an older epoch now */
     thread_inherited = hak__thread_first();
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
+    uint64_t charged = own->cache.charged;
     if (own->heap != NULL) {
         atomic_store_relaxed(&own->epoch, shared_thread_epoch);
     }
-    atomic_store_relaxed(&hak__cache_charged, own->cache.charged);
+    if (own->twin != NULL) {
+        atomic_store_relaxed(&own->twin->epoch, shared_thread_epoch);
+        charged += own->twin->cache.charged;
+    }
+    atomic_store_relaxed(&hak__cache_charged, charged);
 }
 
 void hak__thread_give_up(void)
@@ -189,6 +200,36 @@ struct thread *hak__thread_current(void)
         return thread;
     }
     return thread == &hak__thread_none ? thread_birth() : NULL;
+}
+
+/* Gives the thread its second struct. */
+static void thread_pair(struct thread *thread)
+{
+    if (!hak__gate_enter()) {
+        (void)hak__gate_was_refused(); /* the next scope tries again */
+        return;
+    }
+    /* A signal handler may have done it before the gate. */
+    struct thread *twin = thread->twin == NULL ? thread_adopt_from(hak__heap_join_apart()) : NULL;
+    if (twin != NULL) {
+        twin->twin = thread;
+        thread->twin = twin;
+    }
+    hak__gate_leave();
+}
+
+void hak__thread_turn(bool apart)
+{
+    if (hak__thread->apart == apart) {
+        return; /* also where a thread that has not begun would turn back */
+    }
+    struct thread *thread = hak__thread_current();
+    if (thread != NULL && thread->twin == NULL) {
+        thread_pair(thread);
+    }
+    if (thread != NULL && thread->twin != NULL) {
+        hak__thread = thread->twin; /* one store: signal handlers find one struct or the other */
+    }
 }
 
 struct thread *hak__thread_enter(void)
@@ -239,7 +280,11 @@ void hak__thread_end(void *value)
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_ended;
     /* Refused only if a signal handler inside an operation ends the thread: the struct is lost. */
     if (hak__gate_enter_patiently()) {
+        struct thread *twin = thread->twin;
         hak__thread_park(thread);
+        if (twin != NULL) {
+            hak__thread_park(twin);
+        }
         hak__gate_leave();
     }
 }

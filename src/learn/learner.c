@@ -37,6 +37,7 @@ struct learner {
     uint32_t length_ms;
     uint32_t looked_ms;
     bool settled;
+    bool unsaved;    /* a site was noted since the state was saved */
     uint64_t cpu_ns; /* these four: since the stretch has settled, or at that moment */
     uint64_t bytes;
     double memory_sum; /* bytes times ms */
@@ -125,6 +126,13 @@ static void learner_finish(uint32_t now_ms)
     learner_next(now_ms);
 }
 
+/* A site was noted, under a lock that is not held while a file is written. */
+static void learner_save_sites(void)
+{
+    learner->unsaved = false;
+    hak__learn_save(&learner->state);
+}
+
 static void learner_look(void)
 {
     uint32_t now_ms = hak__os_clock_ms(), elapsed_ms = now_ms - learner->began_ms;
@@ -156,6 +164,9 @@ static void learner_tick(struct thread *thread)
     atomic_add_relaxed(&learner->shared_bytes, hak__sampling_take_bytes(thread));
     hak__cache_lower_limits(&thread->cache);
     if (learner_enter()) {
+        if (HAK_UNLIKELY(learner->unsaved)) {
+            learner_save_sites();
+        }
         learner_look();
         learner_leave();
     }
@@ -189,6 +200,47 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
     /* release: pairs with the acquire in thread_attend (heap/heartbeat.c) */
     atomic_store_release(&hak__tick_listener, learner_tick);
     return true;
+}
+
+/* The place of the name in the state, or a free one. NULL: neither. */
+static char *learner_find_site(const char *name)
+{
+    char *free = NULL;
+    for (uint32_t i = 0; i < LEARN_SITES_MAX; i++) {
+        char *site = learner->state.sites[i];
+        if (hak__text_equal(site, name)) {
+            return site;
+        }
+        free = free == NULL && site[0] == '\0' ? site : free;
+    }
+    return free;
+}
+
+bool hak__learn_knows_site(const char *name)
+{
+    const char *site = learner != NULL ? learner_find_site(name) : NULL;
+    return site != NULL && site[0] != '\0';
+}
+
+bool hak__learn_note_site(const char *name, bool apart)
+{
+    if (!learner_enter()) {
+        return false;
+    }
+    char *site = learner_find_site(name);
+    if (site != NULL) {
+        struct text text = {site, LEARN_SITE_SIZE - 1, 0};
+        hak__text_put(&text, apart ? name : "");
+        site[text.length] = '\0';
+        learner->unsaved = true;
+    }
+    learner_leave();
+    return site != NULL;
+}
+
+bool hak__learner_runs(void)
+{
+    return learner != NULL;
 }
 
 void hak__learn_fork_child(void)

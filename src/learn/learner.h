@@ -26,12 +26,19 @@ struct learn_decision {
 /* Bytes for the program's name; a longer one is cut. */
 #define LEARN_PROGRAM_SIZE 64u
 
+/* Names of sites whose objects lie apart (observe/placement.h). Twice: each scope compares with
+ * twice as many ids. */
+#define LEARN_SITES_MAX 32u
+/* Bytes of such a name, with its zero (HAK_SITE_NAME_MAX). */
+#define LEARN_SITE_SIZE 64u
+
 /* What is kept from run to run. */
 struct learn_state {
     char program[LEARN_PROGRAM_SIZE]; /* without its directory */
     struct learn_point options;       /* the setting that the options ask for */
     struct learn_point champion;
-    uint32_t memory_percent; /* the weight of memory */
+    uint32_t memory_percent;                      /* the weight of memory */
+    char sites[LEARN_SITES_MAX][LEARN_SITE_SIZE]; /* "": free */
     uint64_t seed;
     uint32_t runs;
     uint32_t decisions_count; /* of all runs; the last LEARN_DECISIONS_MAX are kept */
@@ -41,6 +48,14 @@ struct learn_state {
 /* Starts to learn for the program of this name, with what an earlier run learned if `state` is not
  * NULL. Before there are other threads. False: there is no memory for it. */
 HAK_HIDDEN bool hak__learner_start(const char *program, const struct learn_state *state);
+/* True if the site was found long-lived. Under SAMPLES. */
+HAK_HIDDEN bool hak__learn_knows_site(const char *name);
+/* Notes that the site is long-lived, or is not; the next tick saves it. Waits for nobody. False:
+ * nothing was noted, because a tick is under way in another thread, or LEARN_SITES_MAX names are.
+ * The process learns. Under SAMPLES. */
+HAK_HIDDEN bool hak__learn_note_site(const char *name, bool apart);
+/* True if this process learns. Any thread. */
+HAK_HIDDEN bool hak__learner_runs(void);
 /* Writes what is known to the file of HAKMEM_LEARN, if it names one (learn_file.c). The caller is
  * the only thread at work with the state. No lock, no cancellation point. */
 HAK_HIDDEN void hak__learn_save(const struct learn_state *state);

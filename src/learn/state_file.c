@@ -129,6 +129,11 @@ void hak__learn_state_write(const struct learn_state *state, hak_report_sink *si
     learn_write_number(&writer, "memory_percent ", state->memory_percent);
     learn_write_point(&writer, "options", &state->options);
     learn_write_point(&writer, "champion", &state->champion);
+    for (uint32_t i = 0; i < LEARN_SITES_MAX; i++) {
+        if (state->sites[i][0] != '\0') {
+            learn_write_text(&writer, "apart ", state->sites[i]);
+        }
+    }
     for (uint32_t i = count > LEARN_DECISIONS_MAX ? count - LEARN_DECISIONS_MAX : 0; i < count;
          i++) {
         learn_write_decision(&writer, &state->decisions[i % LEARN_DECISIONS_MAX]);
@@ -246,17 +251,43 @@ static bool learn_get_decision(struct learn_reader *reader, struct learn_decisio
     return learn_get(reader, "\n");
 }
 
-static bool learn_get_program(struct learn_reader *reader, char program[LEARN_PROGRAM_SIZE])
+/* The rest of a line. False: it is longer than `size` less its zero. */
+static bool learn_get_rest(struct learn_reader *reader, char *text, size_t size)
 {
     size_t length = 0;
-    if (!learn_get(reader, "program ")) {
+    while (reader->at < reader->end && *reader->at != '\n' && length < size - 1) {
+        text[length++] = *reader->at++;
+    }
+    text[length] = '\0';
+    return learn_get(reader, "\n");
+}
+
+/* The name of a site, as hak_site_register makes names. */
+static bool learn_get_site(struct learn_reader *reader, char name[LEARN_SITE_SIZE])
+{
+    if (!learn_get_rest(reader, name, LEARN_SITE_SIZE) || name[0] == '\0') {
         return false;
     }
-    while (reader->at < reader->end && *reader->at != '\n' && length < LEARN_PROGRAM_SIZE - 1) {
-        program[length++] = *reader->at++;
+    for (; *name != '\0'; name++) {
+        if (*name < ' ' || *name > '~') {
+            return false;
+        }
     }
-    program[length] = '\0';
-    return learn_get(reader, "\n");
+    return true;
+}
+
+static bool learn_get_sites(struct learn_reader *reader, struct learn_state *state)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < LEARN_SITES_MAX; i++) {
+        state->sites[i][0] = '\0';
+    }
+    while (learn_get(reader, "apart ")) {
+        if (count == LEARN_SITES_MAX || !learn_get_site(reader, state->sites[count++])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool learn_get_all(struct learn_reader *reader, struct learn_state *state)
@@ -264,13 +295,14 @@ static bool learn_get_all(struct learn_reader *reader, struct learn_state *state
     uint64_t runs, checksum, memory_percent;
     const char *begin = reader->at;
     state->decisions_count = 0;
-    if (!learn_get(reader, LEARN_HEADER "\n") || !learn_get_program(reader, state->program) ||
+    if (!learn_get(reader, LEARN_HEADER "\n") || !learn_get(reader, "program ") ||
+        !learn_get_rest(reader, state->program, LEARN_PROGRAM_SIZE) ||
         !learn_get(reader, "runs ") || !learn_get_unsigned(reader, UINT32_MAX - 1, &runs) ||
         !learn_get(reader, "\nmemory_percent ") ||
         !learn_get_unsigned(reader, UINT32_MAX, &memory_percent) ||
         !learn_get(reader, "\noptions") || !learn_get_point(reader, &state->options) ||
         !learn_get(reader, "\nchampion") || !learn_get_point(reader, &state->champion) ||
-        !learn_get(reader, "\n")) {
+        !learn_get(reader, "\n") || !learn_get_sites(reader, state)) {
         return false;
     }
     while (learn_get(reader, "decision ")) {

@@ -186,6 +186,7 @@ static void report_threads(struct report_writer *writer)
         }
         hak__report_record_begin(writer);
         hak__report_number(writer, "heap", heap->id, "");
+        hak__report_number(writer, "apart", atomic_load_relaxed(&thread->apart), "");
         hak__report_number(writer, "cached_bytes", hak__census_cache_bytes(&thread->cache), "");
         report_counters_of(writer, &thread->cache.counters);
         hak__report_record_end(writer);

@@ -54,7 +54,7 @@ static uint32_t samples_thread(void)
 }
 
 /* Milliseconds that do not wrap: a profile may run for months. */
-static uint64_t samples_clock_ms(void)
+uint64_t hak__samples_clock_ms(void)
 {
     return hak__os_clock_us() / 1000;
 }
@@ -137,7 +137,7 @@ static void sample_end(struct sample_record *sample)
 {
     struct stack_sums *sums = &sample->stack->sums;
     double weight = hak__exponential_weight(sample->size, sample->period);
-    uint64_t lifetime_ms = samples_clock_ms() - sample->allocated_ms;
+    uint64_t lifetime_ms = hak__samples_clock_ms() - sample->allocated_ms;
     bool remote = sample->thread != samples_thread();
     hak__site_end(sample->site, weight, sample->size, sample->usable, lifetime_ms, remote);
     probe_otel_memory_free(sample->address);
@@ -156,7 +156,7 @@ static void sample_begin(struct sample_record *sample)
 {
     struct stack_sums *sums = &sample->stack->sums;
     double weight = hak__exponential_weight(sample->size, sample->period);
-    hak__site_begin(sample->site, weight, sample->size, sample->usable);
+    hak__site_begin(sample->site, weight, sample->size, sample->usable, sample->allocated_ms);
     probe_otel_memory_alloc(sample->address, sample->size,
                             (uint64_t)(weight * (double)sample->size));
     sums->allocated_count += weight;
@@ -253,7 +253,7 @@ static void *sample_take(struct sample_record like, uint32_t class_index)
     uint32_t depth = hak__stack_capture(frames), own = hak__stack_own(frames, depth);
     void *pointer = NULL;
     like.thread = samples_thread();
-    like.allocated_ms = samples_clock_ms();
+    like.allocated_ms = hak__samples_clock_ms();
     if (hak__samples_enter(false)) { /* else the request goes on without a sample */
         pointer = samples_add(like, class_index, frames + own, depth - own);
         hak__samples_leave();
@@ -338,7 +338,7 @@ const struct stack *hak__samples_first_stack(struct samples_history *history)
     const struct stack *stack = hak__stack_first();
     history->count = hak__stacks_history(history->times_ms);
     hak__samples_leave();
-    history->now_ms = samples_clock_ms();
+    history->now_ms = hak__samples_clock_ms();
     return stack;
 }
 
@@ -348,7 +348,7 @@ bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
     if (!hak__samples_enter(true)) {
         return false;
     }
-    uint64_t now_ms = samples_clock_ms();
+    uint64_t now_ms = hak__samples_clock_ms();
     *sums = stack->sums;
     memcpy(live_bytes, stack->history, sizeof stack->history);
     hak__samples_leave();

@@ -40,6 +40,8 @@ HAK_INLINE bool sample_has_blocks(void)
     return HAK_UNLIKELY(atomic_load_relaxed(&hak__sample_blocks) != 0);
 }
 
+/* Milliseconds of a monotonic clock that does not wrap. Any thread. */
+HAK_HIDDEN uint64_t hak__samples_clock_ms(void);
 /* Enters the gate and takes SAMPLES; the reverse. `patiently`: waits for the end of a fork, so the
  * caller holds no lock of the C library. False: refused (core/gate.h), which is not noted. */
 HAK_HIDDEN bool hak__samples_enter(bool patiently);

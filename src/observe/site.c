@@ -1,7 +1,9 @@
 /* site.c: the functions of hakmem/site.h. */
 #include "hakmem/site.h"
 
+#include "base/atomics.h"
 #include "heap/heap.h"
+#include "observe/placement.h"
 #include "observe/samples.h"
 
 #include <errno.h>
@@ -33,6 +35,9 @@ uintptr_t hak_site_register(const char *name)
      */
     if (hak__samples_enter(false)) { /* else the caller tries again */
         id = hak__start() ? hak__site_named(clean) : 0;
+        if (id != 0) {
+            hak__placement_begin(clean, id);
+        }
         hak__samples_leave();
     }
     errno = saved;
@@ -43,10 +48,16 @@ uintptr_t hak_site_enter(uintptr_t site)
 {
     uintptr_t before = hak__site_current;
     hak__site_current = site;
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__placement_on))) {
+        hak__placement_enter(site);
+    }
     return before;
 }
 
 void hak_site_leave(uintptr_t before)
 {
     hak__site_current = before;
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__placement_on))) {
+        hak__placement_leave(before);
+    }
 }

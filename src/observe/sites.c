@@ -11,7 +11,7 @@
 
 HAK_STATIC_ASSERT(SITE_NAME_SIZE == HAK_SITE_NAME_MAX + 1, "the header says how long names are");
 
-/* Sites come in pieces of this size, in bytes: 51 sites. Doubled: the first sample of a program
+/* Sites come in pieces of this size, in bytes: 56 sites. Doubled: the first sample of a program
  * makes twice as much memory resident at most. */
 #define SITES_CHUNK_SIZE ((size_t)16 << 10)
 /* Buckets of the hash table: with a full table, 4 sites each. Half: longer searches. */
@@ -179,13 +179,14 @@ void hak__site_name(const struct site *site, char name[SITE_NAME_SIZE])
 
 /* --- sums --- */
 
-void hak__site_begin(struct site *site, double weight, size_t size, size_t usable)
+void hak__site_begin(struct site *site, double weight, size_t size, size_t usable, uint64_t now_ms)
 {
     struct site_sums *sums = &site->sums;
     sums->allocated_count += weight;
     sums->allocated_bytes += weight * (double)size;
     sums->live_usable_bytes += weight * (double)usable;
     sums->size_min = sums->samples_count == 0 || size < sums->size_min ? size : sums->size_min;
+    sums->began_ms = sums->samples_count == 0 ? now_ms : sums->began_ms;
     sums->size_max = size > sums->size_max ? size : sums->size_max;
     sums->samples_count++;
     sums->samples_live++;

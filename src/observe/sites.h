@@ -17,7 +17,7 @@
 
 #include "core/limits.h"
 
-/* Sites in the table. A site takes 320 bytes, so all take 1.3 MiB. Half: large programs have
+/* Sites in the table. A site takes 288 bytes, so all take 1.1 MiB. Half: large programs have
  * more callers of malloc than that, and the rarely sampled ones share the entry "other". */
 #define SITES_MAX 4096u
 /* Of these for names, which so find room whatever was sampled before. Also the most values of a
@@ -43,6 +43,7 @@ struct site_sums {
     double lifetime_ms;               /* of freed blocks, each times its weight */
     double lifetimes[SITE_LIFETIMES]; /* counts of freed blocks by their lifetimes */
     uint64_t size_min, size_max;      /* of the samples, as requested */
+    uint64_t began_ms;                /* clock of the first sample (samples.c) */
     uint64_t samples_count;           /* not weighted */
     uint64_t samples_live;            /* not weighted: of blocks in use */
 };
@@ -68,7 +69,8 @@ HAK_HIDDEN struct site *hak__site_of_address(uintptr_t address);
 HAK_HIDDEN uintptr_t hak__site_named(const char name[SITE_NAME_SIZE]);
 
 /* Notes that a sample of the site begins, and that it ends. */
-HAK_HIDDEN void hak__site_begin(struct site *site, double weight, size_t size, size_t usable);
+HAK_HIDDEN void hak__site_begin(struct site *site, double weight, size_t size, size_t usable,
+                                uint64_t now_ms);
 HAK_HIDDEN void hak__site_end(struct site *site, double weight, size_t size, size_t usable,
                               uint64_t lifetime_ms, bool remote);
 

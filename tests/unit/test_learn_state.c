@@ -33,6 +33,10 @@ static void fill(struct learn_state *state)
     state->runs = 7;
     state->memory_percent = 100;
     snprintf(state->program, sizeof state->program, "program with = and \"");
+    for (uint32_t i = 0; i < LEARN_SITES_MAX; i += 2) { /* free places between them */
+        snprintf(state->sites[i], LEARN_SITE_SIZE,
+                 "site %u with a name that is as long as it may be: 6%u", 10 + i, 10 + i);
+    }
     state->decisions_count = LEARN_DECISIONS_MAX + 5;
     for (uint32_t i = 0; i < LEARN_DECISIONS_MAX; i++) {
         struct learn_decision *decision = &state->decisions[i];
@@ -67,7 +71,11 @@ static void test_written_is_read(void **unused)
     assert_int_equal(parsed.runs, 7);
     assert_int_equal(parsed.decisions_count, LEARN_DECISIONS_MAX);
     assert_true(hak__learn_point_equal(&parsed.champion, &state.champion));
-    assert_int_equal(parsed.decisions[0].run, 5); /* the oldest that was kept */
+    assert_int_equal(parsed.decisions[0].run, 5);    /* the oldest that was kept */
+    for (uint32_t i = 0; i < LEARN_SITES_MAX; i++) { /* without free places between them */
+        bool used = i < LEARN_SITES_MAX / 2;
+        assert_string_equal(parsed.sites[i], used ? state.sites[2 * i] : "");
+    }
     again.size = 0;
     hak__learn_state_write(&parsed, put, &again);
     assert_int_equal(again.size, sheet.size);
@@ -113,6 +121,11 @@ static void test_values_out_of_bounds(void **unused)
         "whale_cache_bytes=1 huge_threshold=1 time=1 memory=1\n",
         "decision adopted back run=18446744073709551616 s=1 purge_delay_ms=1 bin_bytes=1 "
         "cache_bytes=1 whale_cache_bytes=1 huge_threshold=1 time=1 memory=1\n",
+        "apart \n",
+        "apart one\tmore\n",
+        "apart caf\303\251\n",
+        "apart a name of more than the 63 bytes that hak_site_register leaves of it ever\n",
+        "apart1 a\n",
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char text[1024];

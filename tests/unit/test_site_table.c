@@ -78,8 +78,9 @@ static void test_sums(void **state)
     struct site *site = hak__site_of_id(0x5005);
     const struct site_sums *sums = &site->sums;
     for (size_t i = 0; i < COUNT_OF(lifetimes); i++) {
-        hak__site_begin(site, 2, 100 + i, 112 + i);
+        hak__site_begin(site, 2, 100 + i, 112 + i, 1000 + i);
     }
+    assert_int_equal(sums->began_ms, 1000);
     assert_int_equal(sums->size_min, 100);
     assert_int_equal(sums->size_max, 100 + COUNT_OF(lifetimes) - 1);
     assert_int_equal(sums->samples_live, COUNT_OF(lifetimes));

@@ -1,0 +1,208 @@
+/* test_scopes.c: scopes of a long-lived site (hakmem/site.h) in several threads, whose objects
+ * other threads free, and forks inside and outside of scopes. No block is damaged, and under
+ * ThreadSanitizer no access races. The site is long-lived from the start: the learner's file of an
+ * earlier run, which the test writes, says so.
+ *
+ * ctest: no-qemu
+ */
+#include "../child.h"
+#include "../report.h"
+#include "threads.h"
+
+#include <hakmem/site.h>
+
+enum {
+    WORKERS = 3,
+    SLOTS = 64,
+    ROUNDS = SUPPORT_SLOW ? 3000 : 20000,
+    LIVES = 4, /* threads, one after the other, for each worker */
+    FORKS = SUPPORT_SLOW ? 6 : 24
+};
+
+static struct parcel *shared_slots[SLOTS];
+
+/* Frees what some thread left in the slot, and leaves `parcel` there. */
+static void exchange(size_t slot, struct parcel *parcel)
+{
+    struct parcel *before = __atomic_exchange_n(&shared_slots[slot], parcel, __ATOMIC_ACQ_REL);
+    if (before != NULL) {
+        parcel_free(before);
+    }
+}
+
+/* A long-lived object for the slot, short-lived ones of all kinds around it. */
+static void work_once(uint64_t *random)
+{
+    size_t slot = random_below(random, SLOTS);
+    struct parcel *brief = parcel_create(1 + random_below(random, 2000), *random);
+    {
+        HAK_SITE_SCOPE("kept");
+        struct parcel *kept = parcel_create(1 + random_below(random, 2000), *random);
+        {
+            HAK_SITE_SCOPE("brief");
+            parcel_free(parcel_create(1 + random_below(random, 100 * KIB), *random));
+        }
+        exchange(slot, kept);
+    }
+    parcel_free(brief);
+}
+
+/* The last scope is never left. */
+static void *live(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    for (size_t round = 0; round < ROUNDS / LIVES; round++) {
+        work_once(&random);
+    }
+    hak_site_enter(HAK_SITE("kept"));
+    exchange(random_below(&random, SLOTS), parcel_create(100, random));
+    return NULL;
+}
+
+static void *work(void *argument)
+{
+    for (uintptr_t i = 0; i < LIVES; i++) {
+        thread_join(thread_start(live, (void *)(LIVES * (uintptr_t)argument + i)));
+    }
+    return NULL;
+}
+
+/* The child has this thread alone. It goes on in the scope, frees what it inherited, and has
+ * threads of its own, which ThreadSanitizer does not allow. */
+static void fork_once(uint64_t *random)
+{
+    struct parcel *kept = parcel_create(500, *random);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        alarm(SUPPORT_SLOW ? 300 : 60);
+        parcel_free(kept);
+        for (size_t round = 0; round < 100; round++) {
+            work_once(random);
+        }
+        if (!SUPPORT_SANITIZED) {
+            thread_join(thread_start(live, (void *)1));
+        }
+        _exit(0);
+    }
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+    parcel_free(kept);
+}
+
+/* Threads that the report lists, of those that use the heap for long-lived objects. */
+static size_t count_apart(void)
+{
+    size_t count = 0;
+    for (const char *at = report_now()->text; (at = strstr(at, "\"apart\": 1")) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+static void use_scopes(void *argument)
+{
+    pthread_t workers[WORKERS];
+    uint64_t random = 42;
+    (void)argument;
+    work_once(&random);
+    REQUIRE_SIZE(count_apart(), ==, 1); /* else the file was not taken */
+    REQUIRE_SIZE(report_number("threads_count"), ==, 1);
+    for (size_t i = 0; i < WORKERS; i++) {
+        workers[i] = thread_start(work, (void *)(uintptr_t)i);
+    }
+    for (size_t i = 0; i < FORKS; i++) {
+        work_once(&random);
+        fork_once(&random);
+        HAK_SITE_SCOPE("kept");
+        fork_once(&random);
+    }
+    for (size_t i = 0; i < WORKERS; i++) {
+        thread_join(workers[i]);
+    }
+    for (size_t slot = 0; slot < SLOTS; slot++) {
+        exchange(slot, NULL);
+    }
+    REQUIRE_SIZE(count_apart(), ==, 1);
+    REQUIRE_SIZE(report_number("threads_count"), ==, 1);
+}
+
+/* The value of an option as the file has it: in bytes, or "never". */
+static void put_option(FILE *file, const char *name)
+{
+    char quoted[64], *end;
+    snprintf(quoted, sizeof quoted, "\"%s\": \"", name);
+    const char *at = strstr(report_now()->text, quoted);
+    REQUIRE(at != NULL);
+    at += strlen(quoted);
+    unsigned long long value = strtoull(at, &end, 10);
+    if (end == at) {
+        fprintf(file, " %s=never", name);
+    } else {
+        unsigned shift = *end == 'k' ? 10 : *end == 'm' ? 20 : *end == 'g' ? 30 : 0;
+        fprintf(file, " %s=%llu", name, value << shift);
+    }
+}
+
+static void put_point(FILE *file, const char *name)
+{
+    fputs(name, file);
+    put_option(file, "purge_delay_ms");
+    put_option(file, "bin_bytes");
+    put_option(file, "cache_bytes");
+    put_option(file, "whale_cache_bytes");
+    put_option(file, "huge_threshold");
+    fputs("\n", file);
+}
+
+/* What an earlier run of this program would have written (src/learn/state_file.c). */
+static void write_state(const char *path)
+{
+    char text[2048];
+    FILE *file = fmemopen(text, sizeof text, "w");
+    REQUIRE(file != NULL);
+    fputs("hakmem-learn 1\nprogram exe\nruns 1\n", file); /* /proc/self/exe: child_exec */
+    fputs("memory_percent 100\n", file);
+    put_point(file, "options");
+    put_point(file, "champion");
+    fputs("apart kept\n", file);
+    REQUIRE(fclose(file) == 0);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = text; *at != '\0'; at++) {
+        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    }
+    file = fopen(path, "w");
+    REQUIRE(file != NULL);
+    fprintf(file, "%schecksum %llu\n", text, (unsigned long long)hash);
+    REQUIRE(fclose(file) == 0);
+}
+
+static void set_learn(void *argument)
+{
+    REQUIRE(setenv("HAKMEM_LEARN", argument, 1) == 0);
+}
+
+static void test_scopes(void **state)
+{
+    static char path[] = "/tmp/hakmem-scopes-XXXXXX";
+    struct child_end end;
+    (void)state;
+    int descriptor = mkstemp(path);
+    REQUIRE(descriptor >= 0);
+    close(descriptor);
+    write_state(path);
+    child_exec("scopes", set_learn, path, &end);
+    unlink(path);
+    REQUIRE_EXIT(&end, "^$");
+}
+
+int main(int argc, char **arguments)
+{
+    const struct child_case cases[] = {{"scopes", use_scopes, NULL}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scopes),
+    };
+    child_main(argc, arguments, cases, COUNT_OF(cases));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,312 @@
+/* test_apart.c: a thread's second struct, for long-lived objects (heap/thread.c). */
+#include "../threads/threads.h"
+#include "heaps.h"
+
+#include "control/census.h"
+#include "hakmem/hakmem.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { COUNT = 2000, SIZE = 100, THREADS = 4, ROUNDS = SUPPORT_SLOW ? 20 : 200 };
+
+/* The id of the heap that the block's slab belongs to. */
+static uint32_t heap_of(const void *block)
+{
+    return window_owner(window_slice_of(block)) >> OWNER_CODE_BITS;
+}
+
+static void fill(void *blocks[COUNT], unsigned char mark)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak_malloc(SIZE);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], mark, SIZE);
+    }
+}
+
+static void drain(void *blocks[COUNT], unsigned char mark)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        REQUIRE(((unsigned char *)blocks[i])[0] == mark &&
+                ((unsigned char *)blocks[i])[SIZE - 1] == mark);
+        hak_free(blocks[i]);
+    }
+}
+
+static void test_objects_lie_apart(void **state)
+{
+    static void *usual[COUNT], *apart[COUNT];
+    (void)state;
+    fill(usual, 1);
+    hak__thread_turn(true);
+    assert_true(hak__thread->apart);
+    fill(apart, 2);
+    for (size_t i = 1; i < COUNT; i++) {
+        assert_int_equal(heap_of(apart[i]), heap_of(apart[0]));
+        assert_int_not_equal(heap_of(usual[i]), heap_of(apart[i]));
+    }
+    drain(usual, 1); /* each kind is freed by the other */
+    hak__thread_turn(false);
+    assert_false(hak__thread->apart);
+    drain(apart, 2);
+    hak_trim(0); /* flushes both */
+    assert_int_equal(hak__cache_bytes(&hak__thread->cache), 0);
+    assert_int_equal(hak__cache_bytes(&hak__thread->twin->cache), 0);
+    void *block = hak_malloc(SIZE);
+    assert_int_not_equal(heap_of(block), hak__thread->twin->heap->id);
+    hak_free(block);
+}
+
+/* The heap for long-lived objects is no heap that threads join, and none of those that the option
+ * allows. */
+static void *join_another(void *argument)
+{
+    const struct thread *other = argument;
+    hak_free(hak_malloc(SIZE));
+    REQUIRE(hak__thread->heap == other->heap && !hak__thread->apart && hak__thread->twin == NULL);
+    return NULL;
+}
+
+static void test_heaps_are_counted_without_it(void **state)
+{
+    (void)state;
+    hak__knobs.heaps_max = hak__knobs.heaps_crowded_max = 1;
+    hak__thread_turn(true);
+    hak__thread_turn(false);
+    assert_int_equal(heaps_count(), 2);
+    assert_false(hak__heap_is_to_spare());
+    thread_join(thread_start(join_another, hak__thread));
+    hak__knobs.heaps_crowded_max = 2;
+    assert_true(hak__heap_is_to_spare());
+    struct census census;
+    hak__census_take(&census);
+    assert_int_equal(census.heaps_count, 2);
+    assert_int_equal(census.threads_count, 1);
+}
+
+/* A thread that never allocates has no struct, whatever scopes it leaves. */
+static void *turn_back(void *argument)
+{
+    hak__thread_turn(false);
+    REQUIRE(hak__thread == &hak__thread_none);
+    return argument;
+}
+
+static void test_turning_back_takes_no_struct(void **state)
+{
+    (void)state;
+    thread_join(thread_start(turn_back, NULL));
+}
+
+/* What the program has in use is counted, in whichever slabs and bins. */
+static void test_the_census_sees_both(void **state)
+{
+    static void *usual[COUNT], *apart[COUNT];
+    struct census census;
+    (void)state;
+    hak__census_take(&census);
+    const struct class_census *of_class = &census.classes[size_class_of(SIZE)];
+    uint64_t before = hak__census_in_use(of_class);
+    fill(usual, 5);
+    hak__thread_turn(true);
+    fill(apart, 6);
+    for (int kind = 0; kind < 2; kind++) {
+        hak__thread_turn(kind == 1);
+        hak__census_take(&census);
+        assert_int_equal(hak__census_in_use(of_class), before + 2 * COUNT);
+        assert_int_equal(census.threads_count, 1);
+    }
+    drain(usual, 5);
+    hak__thread_turn(false);
+    drain(apart, 6);
+    hak__census_take(&census);
+    assert_int_equal(hak__census_in_use(of_class), before);
+}
+
+static struct thread *told[4];
+static uint32_t told_count;
+
+static void listen(struct thread *thread)
+{
+    told[told_count++ % COUNT_OF(told)] = thread;
+}
+
+/* Each of the two may be out of use for long. */
+static void test_a_tick_reaches_both(void **state)
+{
+    (void)state;
+    hak__thread_turn(true);
+    for (int kind = 0; kind < 2; kind++) {
+        hak__thread_turn(kind == 1);
+        struct thread *thread = hak__thread, *twin = thread->twin;
+        hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick until now */
+        hak__thread_turn(kind != 1);
+        void *object = hak_malloc(SIZE);
+        hak_free(object);
+        keep_a_span(twin);
+        assert_true(hak__cache_bytes(&twin->cache) != 0);
+        hak__thread_turn(kind == 1);
+        memset(twin->cache.active, 0, sizeof twin->cache.active);
+        hak__knobs.purge_delay_ms = 40;
+        thread->ticked_ms = thread->trimmed_ms = hak__os_clock_ms() - 4000;
+        twin->trimmed_ms = thread->trimmed_ms;
+        twin->cache.lagging = &twin->heap->slabs;
+        told_count = 0;
+        atomic_store_release(&hak__tick_listener, listen);
+        thread->cache.countdown = -1;
+        hak__thread_countdown_ended(thread, SIZE);
+        atomic_store_release(&hak__tick_listener, NULL);
+        assert_int_equal(told_count, 2);
+        assert_ptr_equal(told[0], thread);
+        assert_ptr_equal(told[1], twin);
+        assert_int_equal(hak__cache_bytes(&twin->cache), 0);
+        assert_null(twin->cache.lagging);
+        hak__heap_tick(thread); /* spans are kept from one tick to the next */
+        assert_int_equal(twin->heap->spans.slices, 0);
+    }
+    hak__thread_turn(false);
+}
+
+/* There is one heap for long-lived objects, however often threads wait for it. */
+static void test_it_is_never_left(void **state)
+{
+    (void)state;
+    hak__knobs.heaps_crowded_max = HEAP_ID_MAX;
+    hak__thread_turn(true);
+    struct thread *thread = hak__thread;
+    struct heap *heap = thread->heap;
+    uint32_t count = heap->threads_count;
+    heap->threads_count = 2;
+    thread->waits = CROWDED_WAITS;
+    thread->waits_ms = hak__os_clock_ms();
+    thread->ticked_ms = thread->waits_ms - 4000;
+    thread->cache.countdown = -1;
+    hak__thread_countdown_ended(thread, SIZE);
+    heap->threads_count = count;
+    assert_ptr_equal(thread->heap, heap);
+    assert_int_equal(thread->waits, 0);
+    hak__thread_turn(false);
+}
+
+/* A long-lived object in another heap's slab would hold that slab. */
+static void test_it_borrows_from_nobody(void **state)
+{
+    enum { LENT = 1200, HELD = 200 };
+    uint32_t class_index = size_class_of(LENT);
+    void *objects[HELD];
+    (void)state;
+    for (size_t i = 0; i < HELD; i++) {
+        objects[i] = hak_malloc(LENT);
+        REQUIRE(objects[i] != NULL);
+    }
+    for (size_t i = 0; i + 1 < HELD; i++) { /* one stays, so that there is a slab with free ones */
+        hak_free(objects[i]);
+    }
+    hak__thread_flush(hak__thread);
+    const struct heap *own = hak__thread->heap;
+    hak__thread_turn(true);
+    const struct heap *apart = hak__thread->heap;
+    hak__thread_turn(false);
+    assert_int_equal(hak__heap_borrow(apart, class_index, 1).count, 0);
+    assert_int_equal(hak__heap_borrow(own, class_index, 1).count, 0); /* the other has none */
+    struct thread *other = adopt();
+    assert_ptr_not_equal(other->heap, own);
+    struct object_list list = hak__heap_borrow(other->heap, class_index, 1);
+    assert_int_equal(list.count, 1);
+    hak_free(list.head);
+    hak_free(objects[HELD - 1]);
+    hak__thread_park(other);
+}
+
+static void *handed[THREADS][COUNT];
+
+/* Frees what another thread left, leaves blocks of both kinds, and ends inside a scope. */
+static void *work(void *argument)
+{
+    size_t own = (size_t)(uintptr_t)argument;
+    void *blocks[COUNT];
+    for (int round = 0; round < ROUNDS / 20; round++) {
+        hak__thread_turn(round % 2 == 0);
+        fill(blocks, (unsigned char)own);
+        hak__thread_turn(round % 2 != 0);
+        drain(blocks, (unsigned char)own);
+    }
+    hak__thread_turn(true);
+    fill(handed[own], (unsigned char)own);
+    return NULL;
+}
+
+static void test_threads_end_inside(void **state)
+{
+    (void)state;
+    for (int round = 0; round < ROUNDS / 10; round++) {
+        pthread_t threads[THREADS];
+        for (size_t i = 0; i < THREADS; i++) {
+            threads[i] = thread_start(work, (void *)(uintptr_t)i);
+        }
+        for (size_t i = 0; i < THREADS; i++) {
+            thread_join(threads[i]);
+            drain(handed[i], (unsigned char)i);
+        }
+    }
+    uint32_t used = 0;
+    for (struct thread *thread = hak__thread_first(); thread != NULL; thread = thread->next) {
+        used += hak__thread_is_used(thread);
+    }
+    assert_int_equal(used, 2); /* this thread and its twin */
+    struct thread *again[2] = {adopt(), adopt()};
+    for (size_t i = 0; i < COUNT_OF(again); i++) { /* they are as new */
+        assert_null(again[i]->twin);
+        assert_false(again[i]->apart || again[i]->heap->apart);
+        hak__thread_park(again[i]);
+    }
+}
+
+/* A forked child has both structs, whichever was in use. */
+static void test_fork(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        static void *usual[COUNT], *apart[COUNT];
+        fill(usual, 3);
+        hak__thread_turn(true);
+        fill(apart, 4);
+        hak__thread_turn(kind == 1);
+        hak__fork_prepare();
+        pid_t child = fork();
+        if (child == 0) {
+            hak__fork_child();
+            drain(apart, 4);
+            drain(usual, 3);
+            work((void *)(uintptr_t)1);
+            const struct thread *thread = hak__thread, *twin = thread->twin;
+            REQUIRE(hak__thread_is_used(thread) && thread->heap->threads_count == 1);
+            REQUIRE(hak__thread_is_used(twin) && twin->heap->threads_count == 1);
+            _exit(0);
+        }
+        hak__fork_parent();
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        hak__thread_turn(false);
+        drain(apart, 4);
+        drain(usual, 3);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        UNIT_TEST_WITH_KNOBS(test_heaps_are_counted_without_it), /* first: one thread, one heap */
+        cmocka_unit_test(test_objects_lie_apart),
+        cmocka_unit_test(test_turning_back_takes_no_struct),
+        cmocka_unit_test(test_the_census_sees_both),
+        UNIT_TEST_WITH_KNOBS(test_a_tick_reaches_both),
+        UNIT_TEST_WITH_KNOBS(test_it_is_never_left),
+        UNIT_TEST_WITH_KNOBS(test_it_borrows_from_nobody),
+        cmocka_unit_test(test_threads_end_inside),
+        cmocka_unit_test(test_fork),
+    };
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+}

@@ -1,0 +1,197 @@
+/* test_placement.c: observe/placement: by which samples a site is long-lived, and what a scope of
+ * such a site does. The learner knows one site from an earlier run. */
+#include "../threads/threads.h"
+#include "unit.h"
+
+#include "core/options.h"
+#include "hakmem/profile.h"
+#include "hakmem/site.h"
+#include "learn/learner.h"
+#include "observe/placement.h"
+#include "observe/samples.h"
+
+#include <setjmp.h>
+
+enum { NAMES = 1024, WATCHED_MS = 20000 };
+
+static void allocate_of(struct site *site, uint32_t count, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        hak__site_begin(site, 1, 100, 112, now_ms);
+    }
+}
+
+static void free_of(struct site *site, uint32_t count, uint64_t lifetime_ms)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        hak__site_end(site, 1, 100, 112, lifetime_ms, false);
+    }
+}
+
+static void test_what_is_long_lived(void **state)
+{
+    static const struct {
+        uint32_t allocated, brief, long_lived;
+        bool becomes, stays;
+    } cases[] = {
+        {15, 0, 0, false, true}, /* not known: stays as it is */
+        {16, 0, 0, true, true},    {16, 0, 16, true, true},     {16, 1, 15, true, true},
+        {16, 2, 0, false, true},   {100, 10, 0, true, true},    {100, 11, 80, false, true},
+        {100, 29, 0, false, true}, {100, 30, 70, false, false}, {100, 100, 0, false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct site site = {.key = 1};
+        allocate_of(&site, cases[i].allocated, 1000);
+        free_of(&site, cases[i].brief, 4095);
+        free_of(&site, cases[i].long_lived, 4096);
+        uint64_t now_ms = 1000 + WATCHED_MS;
+        assert_int_equal(hak__placement_judge(&site.sums, false, now_ms), cases[i].becomes);
+        assert_int_equal(hak__placement_judge(&site.sums, true, now_ms), cases[i].stays);
+        assert_false(hak__placement_judge(&site.sums, false, 1000 + 16000)); /* too early */
+        assert_true(hak__placement_judge(&site.sums, true, 1000 + 16000));
+    }
+}
+
+static bool is_apart_in(uintptr_t site)
+{
+    uintptr_t before = hak_site_enter(site);
+    bool apart = hak__thread->apart;
+    hak_site_leave(before);
+    assert_false(hak__thread->apart);
+    return apart;
+}
+
+static void test_not_before_the_process_learns(void **state)
+{
+    (void)state;
+    assert_false(is_apart_in(hak_site_register("early")));
+    assert_false(hak__placement_on);
+    assert_true(hak__sampling.period == 0);
+}
+
+static void begin_to_learn(void)
+{
+    static struct learn_state known;
+    hak__settings.learn = "on";
+    known.champion = hak__learn_point_now();
+    snprintf(known.sites[0], sizeof known.sites[0], "known");
+    snprintf(known.sites[1], sizeof known.sites[1], "too many");
+    REQUIRE(hak__learner_start("test", &known));
+}
+
+static void test_scopes(void **state)
+{
+    (void)state;
+    begin_to_learn();
+    uintptr_t known = hak_site_register("known"), new = hak_site_register("new");
+    assert_true(hak__placement_on);
+    assert_int_equal(hak__sampling.period, HAK_PROFILE_PERIOD);
+    assert_true(is_apart_in(known));
+    assert_false(is_apart_in(new));
+    errno = 77;
+    uintptr_t none = hak_site_enter(known);
+    assert_true(hak__thread->apart);
+    uintptr_t outer = hak_site_enter(new); /* the inner scope wins, and gives back */
+    assert_false(hak__thread->apart);
+    uintptr_t middle = hak_site_enter(0);
+    assert_false(hak__thread->apart);
+    hak_site_leave(middle);
+    hak_site_leave(outer);
+    assert_true(hak__thread->apart);
+    hak_site_leave(none);
+    assert_false(hak__thread->apart);
+    assert_int_equal(errno, 77);
+}
+
+/* As docs/observability/sites.md says: longjmp does not end a scope, so the thread stays. The end
+ * of a scope around it brings it back. */
+static void test_longjmp_out_of_a_scope(void **state)
+{
+    jmp_buf place;
+    (void)state;
+    uintptr_t before = hak_site_enter(hak_site_register("new"));
+    if (setjmp(place) == 0) {
+        hak_site_enter(hak_site_register("known"));
+        longjmp(place, 1);
+    }
+    assert_true(hak__thread->apart);
+    hak_free(hak_malloc(100));
+    hak_site_leave(before);
+    assert_false(hak__thread->apart);
+}
+
+static struct site *site_named(const char *name)
+{
+    return hak__site_of_id(hak_site_register(name));
+}
+
+/* Samples that say so place the site at the next look, and others place it no longer. The learner
+ * hears of it. */
+static void test_a_site_changes(void **state)
+{
+    (void)state;
+    struct site *site = site_named("changes");
+    uint64_t long_ago = 0;
+    assert_true(hak__samples_enter(true));
+    allocate_of(site, 100, long_ago);
+    assert_false(hak__learn_knows_site("changes"));
+    hak__samples_leave();
+    while (!is_apart_in(site->key)) { /* a look a second */
+        usleep(10000);
+    }
+    assert_true(hak__samples_enter(true));
+    assert_true(hak__learn_knows_site("changes"));
+    free_of(site, 90, 1);
+    hak__samples_leave();
+    while (is_apart_in(site->key)) {
+        usleep(10000);
+    }
+    assert_true(hak__samples_enter(true));
+    assert_false(hak__learn_knows_site("changes"));
+    hak__samples_leave();
+    assert_true(is_apart_in(hak_site_register("known"))); /* no samples: stays */
+}
+
+/* All names beyond the table's are one site, which says nothing about any of them. */
+static void test_the_site_of_all_others_is_not_placed(void **state)
+{
+    char name[16];
+    (void)state;
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        assert_true(hak_site_register(name) != 0);
+    }
+    assert_true(hak_site_register("too many") == SITE_ID_OTHER);
+    assert_false(is_apart_in(SITE_ID_OTHER));
+}
+
+static void test_the_learner_takes_some_names(void **state)
+{
+    char name[16];
+    (void)state;
+    assert_true(hak__samples_enter(true));
+    for (uint32_t i = 2; i < LEARN_SITES_MAX; i++) { /* two are there */
+        snprintf(name, sizeof name, "s%u", i);
+        assert_true(hak__learn_note_site(name, true));
+    }
+    assert_true(hak__learn_note_site("known", true)); /* is there */
+    assert_false(hak__learn_note_site("one more", true));
+    assert_true(hak__learn_note_site("known", false));
+    assert_true(hak__learn_note_site("one more", true));
+    hak__samples_leave();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_long_lived),
+        cmocka_unit_test(test_not_before_the_process_learns),
+        cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_longjmp_out_of_a_scope),
+        cmocka_unit_test(test_a_site_changes),
+        cmocka_unit_test(test_the_site_of_all_others_is_not_placed),
+        cmocka_unit_test(test_the_learner_takes_some_names),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}
