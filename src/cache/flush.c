@@ -153,6 +153,14 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
     return own;
 }
 
+HAK_INLINE void cache_check_object(const struct slab *slab, struct slab_grid grid,
+                                   const struct object *object)
+{
+    if (HAK_UNLIKELY(!slab_grid_has(grid, object))) {
+        hak__slab_not_object(slab, object);
+    }
+}
+
 /* Returns the `count` objects of a bin that were freed last to their slabs. Neighbours in the list
  * that lie in one slab are a run, and go back together. */
 static void cache_return(struct cache *cache, uint32_t class_index, uint32_t count)
@@ -175,9 +183,10 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
             uintptr_t start = (uintptr_t)slab_start(slab);
             size_t size = slab->slice_count * SLICE_SIZE;
             uint32_t first = i;
-            slab_check_object(slab, run.head);
+            struct slab_grid grid = slab_grid_of(slab);
+            cache_check_object(slab, grid, run.head);
             while (++i < own && (uintptr_t)objects[i] - start < size) {
-                slab_check_object(slab, objects[i]);
+                cache_check_object(slab, grid, objects[i]);
                 objects[i - 1]->next = objects[i]; /* kept objects may have lain between */
             }
             run.count = i - first;

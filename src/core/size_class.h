@@ -76,14 +76,13 @@ HAK_INLINE uint32_t size_class_bytes(uint32_t class_index)
 HAK_HIDDEN extern const uint32_t hak__size_reciprocals[CLASS_COUNT];
 
 /* `offset`, below SLAB_SLICES_MAX slices of bytes, divided by the object size of the class, rounded
- * down. A multiplication takes 4 cycles where a division takes 10 to 26. It is exact: both are
- * taken in units of OBJECT_ALIGNMENT, so the offset is below 2^15 and the error of the reciprocal
- * below 2^13, and their product below 2^31 (Granlund, Montgomery: Division by invariant integers
- * using multiplication, 1994). */
-HAK_INLINE uint32_t size_class_divide(uint32_t offset, uint32_t class_index)
+ * down; for larger offsets any number. A multiplication takes 4 cycles where a division takes 10
+ * to 26. It is exact: both are taken in units of OBJECT_ALIGNMENT, so the offset is below 2^15 and
+ * the error of the reciprocal below 2^13, and their product below 2^31 (Granlund, Montgomery:
+ * Division by invariant integers using multiplication, 1994). */
+HAK_INLINE size_t size_class_divide(size_t offset, uint32_t class_index)
 {
-    uint64_t reciprocal = hak__size_reciprocals[class_index];
-    return (uint32_t)((offset / OBJECT_ALIGNMENT * reciprocal) >> 31);
+    return (offset / OBJECT_ALIGNMENT * hak__size_reciprocals[class_index]) >> 31;
 }
 
 HAK_STATIC_ASSERT(SLAB_SLICES_MAX *SLICE_SIZE / OBJECT_ALIGNMENT <= 1u << 15 &&

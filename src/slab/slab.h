@@ -158,18 +158,35 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
     return (unsigned char *)window_slice_address(slab_slice(slab));
 }
 
+/* Where objects of a slab start: `carved` of them, from `first` on. A copy, for loops over many
+ * objects of one slab. */
+struct slab_grid {
+    const unsigned char *first;
+    uint32_t carved;
+    uint32_t class_index;
+};
+
+/* Any thread. relaxed: the caller may be without the heap's lock. A valid object was carved before
+ * the caller got its address. */
+HAK_INLINE struct slab_grid slab_grid_of(const struct slab *slab)
+{
+    return (struct slab_grid){slab_start(slab) + slab->first,
+                              atomic_load_relaxed(&slab->carved_count), slab->class_index};
+}
+
+/* True if an object starts at `pointer`, which may be any address. For an address outside the slab
+ * the number is nonsense: too large, or no divisor of the distance. */
+HAK_INLINE bool slab_grid_has(struct slab_grid grid, const void *pointer)
+{
+    size_t distance = (size_t)((const unsigned char *)pointer - grid.first);
+    size_t number = size_class_divide(distance, grid.class_index);
+    return number < grid.carved && number * size_class_bytes(grid.class_index) == distance;
+}
+
 /* True if a carved object of the slab starts at `pointer`, which may be any address. Any thread. */
 HAK_INLINE bool slab_is_object(const struct slab *slab, const void *pointer)
 {
-    size_t offset = (size_t)((const unsigned char *)pointer - slab_start(slab)) - slab->first;
-    if (HAK_UNLIKELY(offset >= SLAB_SLICES_MAX * SLICE_SIZE)) { /* or before the first object */
-        return false;
-    }
-    uint32_t number = size_class_divide((uint32_t)offset, slab->class_index);
-    /* relaxed: the caller may be without the heap's lock. A valid object was carved before the
-     * caller got its address. */
-    return (size_t)number * size_class_bytes(slab->class_index) == offset &&
-           number < atomic_load_relaxed(&slab->carved_count);
+    return slab_grid_has(slab_grid_of(slab), pointer);
 }
 
 /* Aborts if no carved object of the slab starts at `pointer`. It stands at the slow doors that
