@@ -1,0 +1,203 @@
+/* os_guard.c: memory that no instruction may touch, and the signal of one that does. See os.h.
+ *
+ * Linux 6.13 marks single pages as guards (MADV_GUARD_INSTALL), which takes no further mapping.
+ * Older kernels change the protection of a part of the mapping, which splits it. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "os/charge.h"
+
+/* Older headers lack them; the values are part of the kernel's ABI. */
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+#ifndef MADV_GUARD_REMOVE
+#define MADV_GUARD_REMOVE 103
+#endif
+
+/* --- memory --- */
+
+/* Written by the one call of hak__os_guard_reserve. */
+static bool os_guard_marks; /* the kernel marks pages */
+
+/* The name mprotect belongs to programs that follow their own mappings; this one is hakmem's. */
+static bool os_protect(void *address, size_t size, int protection)
+{
+    return syscall(SYS_mprotect, address, size, protection) == 0;
+}
+
+int hak__os_guard_reserve(size_t size, void **address)
+{
+    int saved = errno, error = 0;
+    os_count(OS_CALL_MAP);
+    void *result = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (result == MAP_FAILED) {
+        error = -errno;
+    } else {
+        /* An emulator may accept what it does not know, so the result is looked at. */
+        os_guard_marks = madvise(result, size, MADV_GUARD_INSTALL) == 0 &&
+                         !hak__os_is_readable((uintptr_t)result);
+        if (!os_guard_marks && !os_protect(result, size, PROT_NONE)) {
+            error = -errno;
+            munmap(result, size);
+        } else {
+            *address = result;
+        }
+    }
+    errno = saved;
+    return error;
+}
+
+bool hak__os_guard_open(void *address, size_t size)
+{
+    if (!hak__os_charge(size)) {
+        return false;
+    }
+    int saved = errno;
+    bool opened = os_guard_marks ? madvise(address, size, MADV_GUARD_REMOVE) == 0
+                                 : os_protect(address, size, PROT_READ | PROT_WRITE);
+    if (!opened) {
+        hak__os_uncharge(size);
+    } else {
+        hak__os_note_peak();
+    }
+    errno = saved;
+    return opened;
+}
+
+void hak__os_guard_close(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_PURGE);
+    if (!os_guard_marks || madvise(address, size, MADV_GUARD_INSTALL) != 0) {
+        (void)madvise(address, size, MADV_DONTNEED);
+        (void)os_protect(address, size, PROT_NONE);
+    }
+    hak__os_uncharge(size);
+    errno = saved;
+}
+
+/* --- the signal --- */
+
+static os_fault_function *shared_fault_function; /* NULL: not watched */
+static uint32_t shared_fault_busy;               /* 1: a thread changes the action */
+/* The action that the handler below stands before. Changed while shared_fault_busy is 1. */
+static struct sigaction fault_previous;
+
+#if defined(__x86_64__)
+static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context)
+{
+    const greg_t *registers = context->uc_mcontext.gregs;
+    enum { TRAP_PAGE_FAULT = 14, ERROR_WRITE = 2 };
+    struct os_fault fault = {(uintptr_t)info->si_addr, (uintptr_t)registers[REG_RIP],
+                             OS_ACCESS_UNKNOWN};
+    if (registers[REG_TRAPNO] == TRAP_PAGE_FAULT) {
+        fault.access = (registers[REG_ERR] & ERROR_WRITE) != 0 ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+    }
+    return fault;
+}
+#elif defined(__aarch64__)
+/* The kernel's records behind the registers; that of the exception syndrome has the magic "ESR". */
+struct fault_record {
+    uint32_t magic;
+    uint32_t size;
+};
+
+static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context)
+{
+    enum { MAGIC_ESR = 0x45535201, SYNDROME_WRITE = 1 << 6 };
+    struct os_fault fault = {(uintptr_t)info->si_addr, (uintptr_t)context->uc_mcontext.pc,
+                             OS_ACCESS_UNKNOWN};
+    const unsigned char *at = (const unsigned char *)context->uc_mcontext.__reserved;
+    const unsigned char *end = at + sizeof context->uc_mcontext.__reserved;
+    while (at + sizeof(struct fault_record) + sizeof(uint64_t) <= end) {
+        const struct fault_record *record = (const struct fault_record *)(const void *)at;
+        if (record->magic == MAGIC_ESR) {
+            uint64_t syndrome = *(const uint64_t *)(const void *)(record + 1);
+            fault.access = (syndrome & SYNDROME_WRITE) != 0 ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+        }
+        if (record->magic == 0 || record->size == 0) {
+            break;
+        }
+        at += record->size;
+    }
+    return fault;
+}
+#else
+static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context)
+{
+    (void)context;
+    return (struct os_fault){(uintptr_t)info->si_addr, 0, OS_ACCESS_UNKNOWN};
+}
+#endif
+
+static void fault_act(int signal, siginfo_t *info, void *context);
+
+static bool fault_is_own(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == fault_act;
+}
+
+/* Lets the instruction fault again, with the action of the program. If the program's own handler
+ * has called this one, nothing is left but the default. */
+static void fault_give_way(int signal)
+{
+    struct sigaction now;
+    if (sigaction(signal, NULL, &now) == 0 && fault_is_own(&now)) {
+        sigaction(signal, &fault_previous, NULL);
+    } else {
+        now = (struct sigaction){.sa_handler = SIG_DFL};
+        sigaction(signal, &now, NULL);
+    }
+}
+
+static void fault_act(int signal, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    bool faulted = info->si_code > 0; /* else another process or raise has sent it */
+    /* acquire: pairs with the release in hak__os_fault_watch */
+    os_fault_function *function = atomic_load_acquire(&shared_fault_function);
+    if (faulted && function != NULL) {
+        struct os_fault fault = fault_of(info, context);
+        function(&fault);
+    }
+    fault_give_way(signal);
+    if (!faulted) { /* no instruction repeats it; it comes when this handler returns */
+        syscall(SYS_tgkill, (long)syscall(SYS_getpid), (long)syscall(SYS_gettid), signal);
+    }
+    errno = saved;
+}
+
+void hak__os_fault_watch(os_fault_function *function)
+{
+    struct sigaction now;
+    int saved = errno;
+    /* acquire, release: each thread sees the last one's fault_previous */
+    if (atomic_exchange_acquire(&shared_fault_busy, 1u) == 0) {
+        if (sigaction(SIGSEGV, NULL, &now) == 0 && !fault_is_own(&now)) {
+            struct sigaction own = {.sa_sigaction = fault_act, .sa_mask = now.sa_mask};
+            own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+            fault_previous = now;
+            /* release: pairs with the acquire in fault_act */
+            atomic_store_release(&shared_fault_function, function);
+            sigaction(SIGSEGV, &own, NULL);
+        }
+        atomic_store_release(&shared_fault_busy, 0u);
+    }
+    errno = saved;
+}
+
+uint32_t hak__os_thread_id(void)
+{
+    return (uint32_t)syscall(SYS_gettid);
+}
