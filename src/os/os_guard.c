@@ -44,8 +44,9 @@ int hak__os_guard_reserve(size_t size, void **address)
     if (result == MAP_FAILED) {
         error = -errno;
     } else {
-        /* An emulator may accept what it does not know, so the result is looked at. */
-        os_guard_marks = madvise(result, size, MADV_GUARD_INSTALL) == 0 &&
+        /* An emulator may accept what it does not know, so the result is looked at. Assertion level
+         * 2 tests the other way. */
+        os_guard_marks = HAK_LEVEL < 2 && madvise(result, size, MADV_GUARD_INSTALL) == 0 &&
                          !hak__os_is_readable((uintptr_t)result);
         if (!os_guard_marks && !os_protect(result, size, PROT_NONE)) {
             error = -errno;
