@@ -131,16 +131,19 @@ HAK_COLD void hak__malloc_sample_block(void *pointer, size_t size)
 static HAK_COLD void *malloc_guarded(uint32_t class_index, size_t size, uint64_t period,
                                      const void *caller)
 {
-    struct thread *thread = hak__thread;
     size_t bytes = size_class_bytes(class_index);
-    if (!hak__sampling_guards(thread, size)) {
+    void *block = hak__sampling_guards(hak__thread, size)
+                      ? hak__guard_allocate(size, bytes & (~bytes + 1), caller)
+                      : NULL;
+    if (block == NULL) {
         return NULL;
     }
-    void *block = hak__guard_allocate(size, bytes & (~bytes + 1), caller);
-    if (block != NULL && thread->cache.key != CACHE_KEY_NONE) {
+    struct thread *thread = hak__thread_enter();
+    if (thread != NULL) {
         counter_add(&thread->cache.counters, COUNTER_GUARDED, 1);
+        hak__thread_leave(thread);
     }
-    if (block != NULL && period != 0) {
+    if (period != 0) {
         hak__sample_block(block, size, size, period);
     }
     return block;
