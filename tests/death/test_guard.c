@@ -188,6 +188,19 @@ static void read_null_with_handler(void *argument)
     read_null(argument);
 }
 
+/* There are no addresses for the slots: the program runs on, and is checked as ever. */
+static void run_without_room(void *argument)
+{
+    struct rlimit none = {0, 0};
+    (void)argument;
+    REQUIRE(setrlimit(RLIMIT_AS, &none) == 0);
+    for (int i = 0; i < 100; i++) {
+        char *block = hide(hak_malloc(SIZE));
+        REQUIRE(block == NULL || hak_usable_size(block) >= SIZE);
+        hak_free(block);
+    }
+}
+
 static struct child_case cases[] = {
     {"read_freed", read_freed, NULL},
     {"write_freed", write_freed, NULL},
@@ -203,6 +216,7 @@ static struct child_case cases[] = {
     {"free_twice_in_threads", free_twice_in_threads, NULL},
     {"read_freed_in_child", read_freed_in_child, NULL},
     {"read_freed_with_handler", read_freed_with_handler, NULL},
+    {"run_without_room", run_without_room, NULL},
     {"read_null", read_null, NULL},
     {"read_null_with_handler", read_null_with_handler, NULL},
 };
@@ -284,13 +298,19 @@ static void test_handlers(void **state)
     require_end("read_null_with_handler", 133, NULL);
 }
 
+static void test_without_room(void **state)
+{
+    (void)state;
+    require_end("run_without_room", 100, NULL);
+}
+
 int main(int argc, char **argv)
 {
     child_main(argc, argv, cases, COUNT_OF(cases));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_past_the_ends),
         cmocka_unit_test(test_wrong_calls),    cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_handlers),
+        cmocka_unit_test(test_handlers),       cmocka_unit_test(test_without_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

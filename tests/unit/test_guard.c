@@ -173,6 +173,48 @@ static void test_bounds(void **state)
     assert_true(GUARD_OPEN_BYTES_MAX + GUARD_SLOTS * sizeof(struct guard_slot) < 4 * MIB);
 }
 
+/* At the hard limit no pages are opened, and the request is served as ever. */
+static void test_limit(void **state)
+{
+    (void)state;
+    void *kept = hide(hak_malloc(64)); /* its bin has more */
+    start_guarding(1);
+    uint64_t freed = hak__guard.freed_number;
+    hak__os_set_limit(hak__os_mapped_bytes());
+    void *block = hide(hak_malloc(64));
+    hak__os_set_limit(UINT64_MAX);
+    assert_non_null(block);
+    assert_false(is_guarded(block));
+    assert_int_equal(hak__guard.open_bytes, 0);
+    assert_int_equal(hak__guard.freed_number, freed);
+    hak_free(block);
+    hak_free(kept);
+    block = hide(hak_malloc(64));
+    assert_true(is_guarded(block));
+    hak_free(block);
+}
+
+/* A signal handler that has interrupted an operation of its thread gets no guarded blocks, and may
+ * free and resize them. */
+static void test_inside_an_operation(void **state)
+{
+    (void)state;
+    start_guarding(1);
+    char *first = hide(hak_malloc(64)), *second = hide(hak_malloc(64));
+    memset(second, 3, 64);
+    assert_true(is_guarded(first) && is_guarded(second));
+    hak__inside = INSIDE_GATE;
+    hak_free(first);
+    char *third = hide(hak_realloc(second, 100));
+    hak__inside = 0;
+    assert_non_null(third);
+    assert_false(is_guarded(third));
+    assert_int_equal(third[63], 3);
+    assert_int_equal(hak__guard.open_bytes, 0);
+    assert_false(is_open((void *)bits_align_down((uintptr_t)first, 8)));
+    hak_free(third);
+}
+
 /* One of `rate`, for every size: five standard deviations at most. */
 static void test_rate(void **state)
 {
@@ -224,6 +266,8 @@ int main(void)
         UNIT_TEST_WITH_KNOBS(test_calloc_and_realloc),
         UNIT_TEST_WITH_KNOBS(test_queue),
         UNIT_TEST_WITH_KNOBS(test_bounds),
+        UNIT_TEST_WITH_KNOBS(test_limit),
+        UNIT_TEST_WITH_KNOBS(test_inside_an_operation),
         UNIT_TEST_WITH_KNOBS(test_rate),
         UNIT_TEST_WITH_KNOBS(test_with_samples),
     };
