@@ -163,6 +163,12 @@ static size_t guard_after(const struct guard_slot *slot)
     return slot->open + slot->open_bytes - slot->address - slot->size;
 }
 
+/* True: an attempt would be in vain, and the stack need not be taken. A hint. */
+static bool guard_is_full(size_t size)
+{
+    return atomic_load_relaxed(&hak__guard.open_bytes) + size > GUARD_OPEN_BYTES_MAX;
+}
+
 /* Takes a slot and opens its pages. NULL: not this time. Inside the gate. */
 static struct guard_slot *guard_open(size_t size, size_t alignment)
 {
@@ -206,7 +212,8 @@ void *hak__guard_allocate(size_t size, size_t alignment, const void *caller)
     int saved = errno;
     struct guard_slot *slot = NULL;
     size = size == 0 ? 1 : size;
-    if (size > GUARD_SIZE_MAX || bits_align_up(size, alignment) > GUARD_SIZE_MAX) {
+    if (size > GUARD_SIZE_MAX || bits_align_up(size, alignment) > GUARD_SIZE_MAX ||
+        guard_is_full(size)) {
         return NULL;
     }
     hak__guard_note(&event, caller); /* before the gate: the unwinder may take the loader's lock */

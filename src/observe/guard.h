@@ -7,8 +7,8 @@
  *               the end of the last one, by chance. A pattern fills the rest of these pages.
  *   freed       all pages of the slot are closed. Slots wait in the order in which they were freed.
  *
- * After W. Gloger's and K. Serebryany's GWP-ASan (Google, "Sampled memory-error detection in
- * production", ICSE-SEIP 2024). Which allocations are guarded: heap/sampling.c.
+ * The idea is GWP-ASan's (K. Serebryany and others, "GWP-ASan: Sampling-Based Detection of
+ * Memory-Safety Bugs in Production", ICSE 2024). Which allocations are guarded: heap/sampling.c.
  *
  * State: one word for each slot (enum below), changed by compare and exchange. A thread that has
  * set it to GUARD_BUSY owns the slot. No lock, so a signal handler may free a guarded block.
