@@ -90,10 +90,16 @@ void hak__os_guard_close(void *address, size_t size)
 
 /* --- the signal --- */
 
+/* Programs set handlers, and these restore or call the one that they have replaced: hakmem's. So
+ * hakmem has several handlers, each of which stands before another action and gives way to that
+ * one: 0 before the first action, 1 before the handler that replaced 0, and so on. */
+#define FAULT_LEVELS 4u
+
 static os_fault_function *shared_fault_function; /* NULL: not watched */
 static uint32_t shared_fault_busy;               /* 1: a thread changes the action */
-/* The action that the handler below stands before. Changed while shared_fault_busy is 1. */
-static struct sigaction fault_previous;
+/* The action before which each handler stands. Constant once the handler is set. */
+static struct sigaction fault_previous[FAULT_LEVELS];
+static uint32_t shared_fault_levels; /* in use */
 
 #if defined(__x86_64__)
 static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context)
@@ -142,27 +148,7 @@ static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context
 }
 #endif
 
-static void fault_act(int signal, siginfo_t *info, void *context);
-
-static bool fault_is_own(const struct sigaction *action)
-{
-    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == fault_act;
-}
-
-/* Lets the instruction fault again, with the action of the program. If the program's own handler
- * has called this one, nothing is left but the default. */
-static void fault_give_way(int signal)
-{
-    struct sigaction now;
-    if (sigaction(signal, NULL, &now) == 0 && fault_is_own(&now)) {
-        sigaction(signal, &fault_previous, NULL);
-    } else {
-        now = (struct sigaction){.sa_handler = SIG_DFL};
-        sigaction(signal, &now, NULL);
-    }
-}
-
-static void fault_act(int signal, siginfo_t *info, void *context)
+static void fault_act(uint32_t level, int signal, siginfo_t *info, void *context)
 {
     int saved = errno;
     bool faulted = info->si_code > 0; /* else another process or raise has sent it */
@@ -172,26 +158,84 @@ static void fault_act(int signal, siginfo_t *info, void *context)
         struct os_fault fault = fault_of(info, context);
         function(&fault);
     }
-    fault_give_way(signal);
+    sigaction(signal, &fault_previous[level], NULL);
     if (!faulted) { /* no instruction repeats it; it comes when this handler returns */
         syscall(SYS_tgkill, (long)syscall(SYS_getpid), (long)syscall(SYS_gettid), signal);
     }
     errno = saved;
 }
 
+static void fault_act_0(int signal, siginfo_t *info, void *context)
+{
+    fault_act(0, signal, info, context);
+}
+
+static void fault_act_1(int signal, siginfo_t *info, void *context)
+{
+    fault_act(1, signal, info, context);
+}
+
+static void fault_act_2(int signal, siginfo_t *info, void *context)
+{
+    fault_act(2, signal, info, context);
+}
+
+static void fault_act_3(int signal, siginfo_t *info, void *context)
+{
+    fault_act(3, signal, info, context);
+}
+
+static void (*const fault_acts[FAULT_LEVELS])(int, siginfo_t *, void *) = {
+    fault_act_0, fault_act_1, fault_act_2, fault_act_3};
+
+static bool fault_is_own(const struct sigaction *action)
+{
+    for (uint32_t i = 0; i < FAULT_LEVELS; i++) {
+        if ((action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == fault_acts[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The handler that stands before the action; a new one if there is room. FAULT_LEVELS: none. */
+static uint32_t fault_level_before(const struct sigaction *action)
+{
+    uint32_t count = atomic_load_relaxed(&shared_fault_levels);
+    for (uint32_t i = 0; i < count; i++) {
+        /* The two forms of a handler share their place. */
+        if (fault_previous[i].sa_handler == action->sa_handler &&
+            fault_previous[i].sa_flags == action->sa_flags) {
+            return i;
+        }
+    }
+    if (count < FAULT_LEVELS) {
+        fault_previous[count] = *action;
+        atomic_store_relaxed(&shared_fault_levels, count + 1);
+    }
+    return count;
+}
+
+static void fault_stand_before(const struct sigaction *action)
+{
+    uint32_t level = fault_level_before(action);
+    if (level < FAULT_LEVELS) {
+        struct sigaction own = {.sa_sigaction = fault_acts[level], .sa_mask = action->sa_mask};
+        own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+        sigaction(SIGSEGV, &own, NULL);
+    }
+}
+
 void hak__os_fault_watch(os_fault_function *function)
 {
     struct sigaction now;
     int saved = errno;
-    /* acquire, release: each thread sees the last one's fault_previous */
+    /* acquire, release: each thread sees what the last one has done */
     if (atomic_exchange_acquire(&shared_fault_busy, 1u) == 0) {
+        /* release: pairs with the acquire in fault_act */
+        atomic_store_release(&shared_fault_function, function);
         if (sigaction(SIGSEGV, NULL, &now) == 0 && !fault_is_own(&now)) {
-            struct sigaction own = {.sa_sigaction = fault_act, .sa_mask = now.sa_mask};
-            own.sa_flags = SA_SIGINFO | SA_ONSTACK;
-            fault_previous = now;
-            /* release: pairs with the acquire in fault_act */
-            atomic_store_release(&shared_fault_function, function);
-            sigaction(SIGSEGV, &own, NULL);
+            fault_stand_before(&now);
         }
         atomic_store_release(&shared_fault_busy, 0u);
     }

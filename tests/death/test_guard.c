@@ -5,6 +5,7 @@
 #include "../child.h"
 
 #include <pthread.h>
+#include <setjmp.h>
 
 enum { SIZE = 64 };
 
@@ -175,6 +176,81 @@ static void read_freed_with_handler(void *argument)
     read_freed(argument);
 }
 
+/* Crash reporters call the handler that they have replaced, or set it again. Some come after
+ * another one. */
+static struct sigaction replaced[2];
+static size_t calls[2];
+
+static void count_call(size_t number)
+{
+    static const char *const words[] = {"first reporter\n", "second reporter\n"};
+    if (++calls[number] > 1 || write(STDERR_FILENO, words[number], strlen(words[number])) < 0) {
+        _exit(1);
+    }
+}
+
+static void restore_replaced(int signal, siginfo_t *info, void *context)
+{
+    (void)info;
+    (void)context;
+    count_call(0);
+    sigaction(signal, &replaced[0], NULL);
+}
+
+static void call_replaced(int signal, siginfo_t *info, void *context)
+{
+    count_call(1);
+    replaced[1].sa_sigaction(signal, info, context);
+}
+
+static void read_freed_with_reporters(void *argument)
+{
+    struct sigaction action = {.sa_sigaction = restore_replaced, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, &replaced[0]);
+    hak_free(hide(hak_malloc(SIZE)));
+    action.sa_sigaction = call_replaced;
+    sigaction(SIGSEGV, &action, &replaced[1]);
+    if (argument == NULL) {
+        read_freed(NULL);
+    } else {
+        hak_free(hide(hak_malloc(SIZE)));
+        (void)get(NULL);
+    }
+}
+
+/* Threads that fault on purpose and go on, as Java's do, all at the same time. */
+static __thread sigjmp_buf after_fault;
+
+static void go_on(int signal)
+{
+    (void)signal;
+    siglongjmp(after_fault, 1);
+}
+
+static void *fault_often(void *argument)
+{
+    for (volatile int i = 0; i < 2000; i++) {
+        hak_free(hide(hak_malloc(SIZE)));
+        if (sigsetjmp(after_fault, 1) == 0) {
+            (void)get(argument);
+            support_fail("no fault\n");
+        }
+    }
+    return NULL;
+}
+
+static void fault_in_threads(void *argument)
+{
+    pthread_t threads[4];
+    REQUIRE(signal(SIGSEGV, go_on) != SIG_ERR);
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, fault_often, argument) == 0);
+    }
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
 /* A fault that is not hakmem's goes to the program's handler, or ends the process. */
 static void read_null(void *argument)
 {
@@ -217,6 +293,9 @@ static struct child_case cases[] = {
     {"read_freed_in_child", read_freed_in_child, NULL},
     {"read_freed_with_handler", read_freed_with_handler, NULL},
     {"run_without_room", run_without_room, NULL},
+    {"read_freed_with_reporters", read_freed_with_reporters, NULL},
+    {"read_null_with_reporters", read_freed_with_reporters, cases},
+    {"fault_in_threads", fault_in_threads, NULL},
     {"read_null", read_null, NULL},
     {"read_null_with_handler", read_null_with_handler, NULL},
 };
@@ -294,6 +373,10 @@ static void test_handlers(void **state)
     (void)state;
     require_end("read_freed_with_handler", 133, "^hakmem: fatal: use after free");
     require_end("read_freed_with_handler", 133, "^the program's handler");
+    require_end("read_freed_with_reporters", SIGSEGV, "^hakmem: fatal: use after free");
+    require_end("read_freed_with_reporters", SIGSEGV, "^second reporter\nfirst reporter");
+    require_end("read_null_with_reporters", SIGSEGV, NULL);
+    require_end("fault_in_threads", 100, NULL);
     require_end("read_null", SIGSEGV, NULL);
     require_end("read_null_with_handler", 133, NULL);
 }

@@ -124,7 +124,7 @@ int main(int argc, char **argv)
         return 0;
     }
     check_report("1", "1");
-    /* A round without a guarded block has the probability 0.9, so 4,000 have 10 to the -183. */
-    check_report("10", "4000");
+    /* A round without a guarded block has the probability 0.99, so 4,000 have 10 to the -17. */
+    check_report("100", "4000");
     return 0;
 }
