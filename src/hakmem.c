@@ -11,6 +11,7 @@
 #include "os/os_clock.c"
 #include "os/os_discard.c"
 #include "os/os_file.c"
+#include "os/os_guard.c"
 #include "os/os_machine.c"
 #include "os/os_map.c"
 #include "os/os_memory.c"
@@ -78,6 +79,8 @@
 #include "learn/tournament.c"
 
 #include "observe/frame_pointers.c"
+#include "observe/guard.c"
+#include "observe/guard_report.c"
 #include "observe/heap_look.c"
 #include "observe/heap_map.c"
 #include "observe/heap_map_file.c"

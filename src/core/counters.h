@@ -32,6 +32,7 @@
     X(REALLOC_IN_PLACE, "realloc_in_place",                                                        \
       "reallocs of spans and huge allocations without a copy")                                     \
     X(REALLOC_COPIED, "realloc_copied", "reallocs that copied the contents")                       \
+    X(GUARDED, "guarded", "allocations guarded by HAKMEM_GUARD")                                   \
     X(TICKS, "ticks", "times that a thread looked for idle bins to empty")                         \
     X(BINS_TRIMMED, "bins_trimmed", "idle bins that threads emptied at a tick")                    \
     X(ALLOCATION_FAILED, "allocation_failed", "allocations that failed with ENOMEM")

@@ -10,7 +10,7 @@
 
 /* The program's handler of SIGABRT may allocate. So this thread is marked as inside: its later slow
  * operations are refused and use emergency memory. */
-static __attribute__((noreturn)) void diagnose_abort(void)
+void hak__diagnose_abort(void)
 {
     hak__inside |= INSIDE_REPORT;
     hak__thread_give_up();
@@ -55,7 +55,7 @@ void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_si
     hak__text_put(&text, "\n");
     hak__os_write_error(line, text.length);
     diagnose_place();
-    diagnose_abort();
+    hak__diagnose_abort();
 }
 
 void hak__diagnose_warn(const char *what, const void *pointer)
@@ -84,5 +84,5 @@ void hak__assert_fail(const char *text, const char *file, int line)
     hak__text_put_unsigned(&message, (uint64_t)line);
     hak__text_put(&message, ")\n");
     hak__os_write_error(buffer, message.length);
-    diagnose_abort();
+    hak__diagnose_abort();
 }

@@ -14,6 +14,9 @@ hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, u
  * it is left out. */
 HAK_HIDDEN HAK_COLD void hak__diagnose_warn(const char *what, const void *pointer);
 
+/* Ends the process by SIGABRT, for who has written a report of its own. */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__diagnose_abort(void);
+
 /* Makes this thread never use its thread cache again, because the cache may be corrupt after a
  * fatal report. Defined in heap/thread.c. */
 HAK_HIDDEN HAK_COLD void hak__thread_give_up(void);

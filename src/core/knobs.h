@@ -17,6 +17,7 @@ struct knobs {
     uint64_t limit_hard;        /* more bytes than this are never mapped */
     uint32_t heaps_max;         /* number of heaps that threads share */
     uint32_t heaps_crowded_max; /* the same for threads that often find their heap's lock taken */
+    uint32_t guard;             /* one of so many allocations is guarded; 0: none. Constant */
     bool abort_on_foreign;      /* a free of memory that is not hakmem's ends the process */
 };
 

@@ -55,6 +55,11 @@
       "quota.",                                                                                    \
       "Lower it to save memory if few threads allocate at the same time. hakmem uses up to "       \
       "twice this number while threads wait for each other's locks.")                              \
+    X(NUMBER, guard, hak__knobs.guard,                                                             \
+      "One of this many allocations, on average, gets pages of its own between closed pages; 0: "  \
+      "none.",                                                                                     \
+      "Set 1000 to find rare memory errors of a program in production, and 1 to check a short "    \
+      "run. A bad access then ends the process with a report. See docs/guard.md.")                 \
     X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
       "1: freeing memory that hakmem did not allocate ends the process; 0: hakmem reports it.",    \
       "Set 1 while you search for the wrong call to free: the process then stops there. With "     \

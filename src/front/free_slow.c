@@ -12,6 +12,7 @@
  *                  span                  -> as above
  *                  sampled object        -> observe/samples.h
  *                  whale                 -> the whale cache, or unmapped
+ *                  guarded block         -> observe/guard.h
  *                  NULL                  -> nothing
  *                  foreign pointer       -> reported
  *                  no allocation there   -> fatal report
@@ -24,6 +25,7 @@
 #include "front/slow.h"
 #include "large/emergency.h"
 #include "large/sampled.h"
+#include "observe/guard.h"
 #include "observe/samples.h"
 #include "region/superslab.h"
 
@@ -113,6 +115,9 @@ void hak__report_foreign(const void *pointer)
  * that hakmem has skipped, unmapped or lost may hold a whale or a foreign mapping. */
 static struct location locate_outside(const void *pointer, size_t slice)
 {
+    if (guard_contains(pointer)) {
+        return (struct location){PLACE_GUARDED, 0, slice, 0};
+    }
     size_t bytes = hak__whale_bytes(pointer);
     return (struct location){bytes != 0 ? PLACE_WHALE : PLACE_FOREIGN, 0, slice, bytes};
 }
@@ -144,6 +149,10 @@ struct location hak__locate(const void *pointer)
 struct location hak__locate_allocation(const void *pointer)
 {
     struct location location = hak__locate(pointer);
+    if (HAK_UNLIKELY(location.place == PLACE_GUARDED)) {
+        location.bytes = hak__guard_bytes(pointer);
+        return location;
+    }
     bool inside_span = location.place == PLACE_SPAN && hak__span_pointer(location.slice) != pointer;
     if (HAK_UNLIKELY(location.place == PLACE_NOBODY || inside_span)) {
         hak__diagnose_fatal(
@@ -270,9 +279,22 @@ static void free_whale(void *pointer, size_t bytes)
     }
 }
 
+/* Also in a signal handler that has interrupted an operation: it takes no lock. */
+static HAK_COLD void free_guarded(void *pointer, const void *caller)
+{
+    if (sample_has_blocks()) {
+        hak__sample_forget(pointer);
+    }
+    hak__guard_free(pointer, caller);
+}
+
 static HAK_NOINLINE void free_slow(void *pointer)
 {
     int saved = errno; /* free must keep errno (POSIX 2024) */
+    if (guard_contains(pointer)) {
+        free_guarded(pointer, __builtin_return_address(0));
+        return;
+    }
     if (HAK_UNLIKELY((hak__inside & INSIDE_OPERATION) != 0) &&
         !window_contains_slice(window_slice_of(pointer))) {
         /* A signal handler has interrupted an operation of this thread, which may hold any lock.
@@ -296,6 +318,7 @@ static HAK_NOINLINE void free_slow(void *pointer)
         break;
     case PLACE_FOREIGN:
     case PLACE_NOBODY:
+    case PLACE_GUARDED: /* not here */
         hak__report_foreign(pointer);
         break;
     }

@@ -8,6 +8,7 @@
  *                                   (also serves aligned and zeroed spans)
  *
  *   sampled (heap/sampling.c)    -> observe/samples.h
+ *   guarded (heap/sampling.c)    -> observe/guard.h
  *   refused (core/gate.h)        -> the block gets a mapping of its own (large/emergency.h)
  *   no memory                    -> reclaims free memory, tries once more, then NULL with ENOMEM */
 #include "base/probe.h"
@@ -16,6 +17,7 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/emergency.h"
+#include "observe/guard.h"
 #include "observe/samples.h"
 #include "os/os.h"
 
@@ -124,6 +126,29 @@ HAK_COLD void hak__malloc_sample_block(void *pointer, size_t size)
     }
 }
 
+/* The request may get a block of its own pages. `period`: of its sample, or 0. NULL: not guarded.
+ */
+static HAK_COLD void *malloc_guarded(uint32_t class_index, size_t size, uint64_t period,
+                                     const void *caller)
+{
+    size_t bytes = size_class_bytes(class_index);
+    void *block = hak__sampling_guards(hak__thread, size)
+                      ? hak__guard_allocate(size, bytes & (~bytes + 1), caller)
+                      : NULL;
+    if (block == NULL) {
+        return NULL;
+    }
+    struct thread *thread = hak__thread_enter();
+    if (thread != NULL) {
+        counter_add(&thread->cache.counters, COUNTER_GUARDED, 1);
+        hak__thread_leave(thread);
+    }
+    if (period != 0) {
+        hak__sample_block(block, size, size, period);
+    }
+    return block;
+}
+
 void *hak__malloc_class(uint32_t class_index, size_t size)
 {
     struct thread *thread = hak__thread;
@@ -132,8 +157,14 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     if (counted) {
         period = hak__thread_countdown_ended(thread, size);
         cache_note_request(&thread->cache, class_index, size);
-    } else if (sampling_is_on()) {
+    } else if (sampling_is_on() || guarding_is_on()) {
         period = malloc_count_sample(size);
+    }
+    if (guarding_is_on()) {
+        void *guarded = malloc_guarded(class_index, size, period, __builtin_return_address(0));
+        if (guarded != NULL) {
+            return guarded;
+        }
     }
     if (HAK_UNLIKELY(period != 0)) {
         void *sampled = hak__sample_object(class_index, size, period);

@@ -4,6 +4,7 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/whale.h"
+#include "observe/guard.h"
 #include "os/os.h"
 #include "region/superslab.h"
 
@@ -44,6 +45,9 @@ size_t hak_good_size(size_t size)
 
 bool hak_owns(const void *pointer)
 {
+    if (guard_contains(pointer)) {
+        return hak__guard_owns(pointer);
+    }
     size_t slice = window_slice_of(pointer);
     return (window_contains_slice(slice) && superslab_has_slice(slice)) ||
            hak__whale_containing(pointer).address != 0;

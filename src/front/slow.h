@@ -24,14 +24,15 @@ enum place {
     PLACE_SPAN,    /* in the first slice of a span, at the start of its block or not */
     PLACE_SAMPLED, /* inside a slice of sampled objects */
     PLACE_NOBODY,  /* in a free slice of a superslab, or in a further slice of a span */
-    PLACE_WHALE    /* the first byte of a whale */
+    PLACE_WHALE,   /* the first byte of a whale */
+    PLACE_GUARDED  /* in the addresses of guarded blocks (observe/guard.h) */
 };
 
 struct location {
     enum place place;
     uint32_t class_index; /* for PLACE_SLAB */
     size_t slice;         /* the pointer's slice; no meaning for whales and foreign pointers */
-    size_t bytes;         /* usable size; 0 for PLACE_FOREIGN and PLACE_NOBODY */
+    size_t bytes;         /* usable size; 0 for PLACE_FOREIGN, _NOBODY and _GUARDED */
 };
 /* Finds out what `pointer` is. Any value is allowed. */
 HAK_HIDDEN struct location hak__locate(const void *pointer);

@@ -26,6 +26,7 @@
 
 #include "cache/cache.h"
 #include "core/gate.h"
+#include "core/knobs.h"
 #include "hakmem/hakmem.h"
 #include "large/span.h"
 
@@ -52,6 +53,9 @@ struct sampler {
     uint32_t epoch;         /* hak__sampling.epoch when bytes_left was drawn */
     uint32_t count;         /* samples since started_ms */
     uint32_t started_ms;
+    int64_t guard_left; /* bytes it allocates before the next point of guarding */
+    bool guard_drawn;   /* guard_left has been drawn */
+    bool guard_due;     /* such a point lies in the request that was counted last */
 };
 
 struct thread {
@@ -227,6 +231,15 @@ HAK_HIDDEN uint64_t hak__sampling_take_bytes(struct thread *thread);
  * did not count. Returns the period of the sample, in bytes, if the bytes to the next sample have
  * run out; else 0. */
 HAK_HIDDEN uint64_t hak__sampling_count(struct thread *thread, size_t size);
+
+/* True if HAKMEM_GUARD is set. */
+HAK_INLINE bool guarding_is_on(void)
+{
+    return HAK_UNLIKELY(hak__knobs.guard != 0);
+}
+/* True: the request of `size` bytes, which hak__sampling_count has counted last, is to be guarded.
+ */
+HAK_HIDDEN bool hak__sampling_guards(struct thread *thread, size_t size);
 
 /* Called at each tick of a thread, inside the gate and without a lock; NULL: nobody listens. Set
  * once. */

@@ -6,6 +6,11 @@
  * that takes more than 4,000 samples a second doubles its own period. Each sample notes the period
  * that it was drawn with, so its weight stays right. A period that the user chose is kept.
  *
+ * It also chooses the allocations that are guarded (HAKMEM_GUARD=N, observe/guard.h): one of N,
+ * whatever their sizes. The countdown counts bytes, so the thread draws points that are 16 * N
+ * bytes apart on average. A large request has a point in it more often than a small one. So a
+ * request with a point in it is guarded with the probability that gives each size the rate 1/N.
+ *
  * State: the calling thread's struct. hak__sampling is read and written relaxed: a thread that sees
  * a change late only begins late. */
 #include "heap/heap.h"
@@ -19,6 +24,11 @@
  * most. Half the milliseconds: twice that. Twice as many: fewer samples of fast threads. */
 #define SAMPLES_FAST 32u
 #define SAMPLES_FAST_MS 8u
+
+/* Bytes from one point of guarding to the next on average, for each of the N of HAKMEM_GUARD=N.
+ * Twice: half as many slow exits, and objects of 16 bytes are guarded at half the rate. Half: twice
+ * as many exits, and objects of 8 bytes are guarded at the full rate. */
+#define GUARD_POINT_BYTES 16u
 
 struct sampling hak__sampling;
 
@@ -109,23 +119,74 @@ static HAK_COLD uint64_t sampler_end(struct thread *thread)
     return period;
 }
 
+/* Subtracts the bytes of the countdown so far. */
+static void sampler_take(struct thread *thread)
+{
+    struct sampler *sampler = &thread->sampler;
+    int64_t taken = (int64_t)sampler->countdown_from - thread->cache.countdown;
+    sampler->bytes_left -= taken;
+    sampler->guard_left -= taken;
+    sampler->countdown_from = thread->cache.countdown;
+}
+
+/* Bytes to the next sample or point of guarding. */
+static int64_t sampler_nearest(const struct sampler *sampler)
+{
+    return sampler->guard_left < sampler->bytes_left ? sampler->guard_left : sampler->bytes_left;
+}
+
+/* The bytes to the next point of guarding have run out, or this is the thread's first look. */
+static HAK_COLD void sampler_end_guard(struct thread *thread)
+{
+    struct sampler *sampler = &thread->sampler;
+    uint32_t rate = hak__knobs.guard;
+    sampler->guard_due = sampler->guard_drawn;
+    sampler->guard_drawn = rate != 0;
+    if (rate == 0) {
+        sampler->guard_left = INT64_MAX;
+    } else {
+        uint64_t period = rate == 1 ? 0 : (uint64_t)GUARD_POINT_BYTES * rate;
+        sampler->guard_left = hak__exponential_draw(sampler_random(thread), period);
+    }
+}
+
+bool hak__sampling_guards(struct thread *thread, size_t size)
+{
+    uint32_t rate = hak__knobs.guard;
+    if (rate == 1) {
+        return true;
+    }
+    if (!thread->sampler.guard_due) {
+        return false;
+    }
+    thread->sampler.guard_due = false;
+    double kept = hak__exponential_weight(size, (uint64_t)GUARD_POINT_BYTES * rate) / rate;
+    double uniform = (double)(sampler_random(thread) >> 11) / (double)(UINT64_C(1) << 53);
+    return uniform < kept;
+}
+
 uint64_t hak__sampling_count(struct thread *thread, size_t size)
 {
     struct sampler *sampler = &thread->sampler;
     uint64_t period = 0;
-    sampler->bytes_left -= (int64_t)sampler->countdown_from - thread->cache.countdown;
-    sampler->countdown_from = thread->cache.countdown;
+    sampler_take(thread);
     if (HAK_UNLIKELY(sampler->epoch != atomic_load_relaxed(&hak__sampling.epoch))) {
         sampler_begin(thread);
     }
     /* A thread's first request counts, too: it may be the only large one. */
     sampler->bytes_left -= (int64_t)size;
+    sampler->guard_left -= (int64_t)size;
+    sampler->guard_due = false;
     if (HAK_UNLIKELY(sampler->bytes_left < 0)) {
         period = sampler_end(thread);
     }
-    if (sampler->bytes_left < thread->cache.countdown) {
-        sampler->countdown_from = (int32_t)sampler->bytes_left;
-        thread->cache.countdown = (int32_t)sampler->bytes_left;
+    if (HAK_UNLIKELY(sampler->guard_left < 0)) {
+        sampler_end_guard(thread);
+    }
+    int64_t nearest = sampler_nearest(sampler);
+    if (nearest < thread->cache.countdown) {
+        sampler->countdown_from = (int32_t)nearest;
+        thread->cache.countdown = (int32_t)nearest;
     }
     return period;
 }
@@ -133,8 +194,9 @@ uint64_t hak__sampling_count(struct thread *thread, size_t size)
 void hak__sampling_set_countdown(struct thread *thread, uint32_t interval)
 {
     struct sampler *sampler = &thread->sampler;
-    sampler->bytes_left -= (int64_t)sampler->countdown_from - thread->cache.countdown;
-    int64_t most = sampler->bytes_left > 0 ? sampler->bytes_left : 0;
+    sampler_take(thread);
+    int64_t nearest = sampler_nearest(sampler);
+    int64_t most = nearest > 0 ? nearest : 0;
     sampler->countdown_from = (int32_t)(interval < most ? interval : most);
     thread->cache.countdown = sampler->countdown_from;
 }

@@ -61,18 +61,21 @@ static const char *modules_next_line(const char *at)
 bool hak__modules_find(const struct modules *modules, uintptr_t address, struct module_place *place)
 {
     const char *line = modules->text, *next;
+    uintptr_t base = 0;
     for (; line != NULL && *line != '\0'; line = next) {
         uint64_t start, end;
         const char *at = modules_read_hex(modules_read_hex(line, &start), &end);
         next = modules_next_line(line);
-        if (address - start >= end - start) {
-            continue;
-        }
         while (at < next && *at != ' ') { /* the rights */
             at++;
         }
         (void)modules_read_hex(at + 1, &place->offset);
+        base = place->offset == 0 ? start : base; /* the mappings of a file follow each other */
+        if (address - start >= end - start) {
+            continue;
+        }
         place->offset += address - start;
+        place->base = base;
         while (at < next && *at != '/') {
             at++;
         }

@@ -18,6 +18,7 @@ struct module_place {
     const char *path; /* not zero-terminated */
     size_t path_length;
     uint64_t offset;
+    uintptr_t base; /* where the file's start is mapped: tools count addresses from there */
 };
 
 /* Maps a copy of the list, 256 KiB or more. */

@@ -195,6 +195,31 @@ HAK_HIDDEN bool hak__os_catch_default(int signal, void (*handler)(int));
  * does not end this process, which is process 1 of a container. */
 HAK_HIDDEN void hak__os_end_by_signal(int signal);
 
+/* Reserves `size` bytes of addresses whose pages are all closed: each access faults. It counts as
+ * no mapped memory. Called once in a process. */
+HAK_HIDDEN int hak__os_guard_reserve(size_t size, void **address);
+/* Opens pages of these addresses, which read as zero. False: no memory, or above the limit. */
+HAK_HIDDEN bool hak__os_guard_open(void *address, size_t size);
+/* Closes them and gives their memory back. */
+HAK_HIDDEN void hak__os_guard_close(void *address, size_t size);
+
+enum os_access { OS_ACCESS_UNKNOWN, OS_ACCESS_READ, OS_ACCESS_WRITE };
+/* An instruction that touched memory which it may not touch. */
+struct os_fault {
+    uintptr_t address;
+    uintptr_t code; /* of the instruction; 0: unknown */
+    enum os_access access;
+};
+/* Called in the signal handler. The instruction faults again when it returns, with the action that
+ * the program has set, which ends the process if there is none. */
+typedef void os_fault_function(const struct os_fault *fault);
+/* Puts hakmem's handler of SIGSEGV before the present one, if it is not there already. A program
+ * may set a handler at any time, so this is called again and again; each time it costs a system
+ * call. `function` is always the same. */
+HAK_HIDDEN void hak__os_fault_watch(os_fault_function *function);
+/* The kernel's number of the calling thread. */
+HAK_HIDDEN uint32_t hak__os_thread_id(void);
+
 /* Writes `size` bytes to standard error; a failure is ignored. Programs may close descriptor 2 and
  * open a data file or a connection under its number. So it writes only if descriptor 2 is what it
  * was at start, the same file as descriptor 1, a pipe, a terminal, or a file opened for appending.

@@ -24,6 +24,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#define FAULT_GUARD_INSTALL 102 /* MADV_GUARD_INSTALL and the other, of Linux 6.13 */
+#define FAULT_GUARD_REMOVE 103
 #define FAULT_DONTUNMAP 4 /* MREMAP_DONTUNMAP, of Linux 5.7 */
 
 /* A caller of mmap is told apart by what it wants: an address or any. */
@@ -59,6 +61,7 @@ enum fault_call {
     FAULT_SIGMASK,
     FAULT_RESERVE,
     FAULT_UNLINK,
+    FAULT_GUARD, /* closes and opens the pages of guarded blocks, in one way or the other */
     FAULT_CALLS
 };
 
@@ -109,10 +112,12 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_SIGMASK] = {"rt_sigprocmask", {EINVAL, EPERM, ENOSYS}, false},
     [FAULT_RESERVE] = {"fallocate", {ENOSPC, EFBIG, EOPNOTSUPP, EPERM, ENOSYS}, false},
     [FAULT_UNLINK] = {"unlinkat", {EPERM, ENOENT, EACCES}, false},
+    [FAULT_GUARD] = {"mprotect", {ENOMEM, EINVAL, EACCES, EPERM}, false},
     [FAULT_LEAVE] = {"close_range", {ENOSYS, EINVAL, EPERM, ENOMEM, EMFILE}, false},
 };
 
 #define FAULT_SET(call) (1u << (call))
+#define FAULT_ALL (UINT32_MAX >> (32 - FAULT_CALLS))
 #define FAULT_MEMORY_SET                                                                           \
     (FAULT_SET(FAULT_MMAP) | FAULT_SET(FAULT_MMAP_AT) | FAULT_SET(FAULT_MUNMAP) |                  \
      FAULT_SET(FAULT_MREMAP) | FAULT_SET(FAULT_PURGE))
@@ -358,10 +363,9 @@ int __wrap_madvise(void *address, size_t size, int advice)
     static const struct {
         int advice;
         enum fault_call call;
-    } calls[] = {{MADV_DONTNEED, FAULT_PURGE},
-                 {MADV_HUGEPAGE, FAULT_HUGE},
-                 {MADV_NOHUGEPAGE, FAULT_SMALL},
-                 {MADV_POPULATE_WRITE, FAULT_POPULATE}};
+    } calls[] = {{MADV_DONTNEED, FAULT_PURGE},       {MADV_HUGEPAGE, FAULT_HUGE},
+                 {MADV_NOHUGEPAGE, FAULT_SMALL},     {MADV_POPULATE_WRITE, FAULT_POPULATE},
+                 {FAULT_GUARD_INSTALL, FAULT_GUARD}, {FAULT_GUARD_REMOVE, FAULT_GUARD}};
     size_t i = 0;
     while (i < COUNT_OF(calls) && calls[i].advice != advice) {
         i++;
@@ -441,6 +445,8 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_RESERVE;
     case SYS_unlinkat:
         return FAULT_UNLINK;
+    case SYS_mprotect:
+        return FAULT_GUARD;
     case SYS_madvise: /* of the observer's file: its children inherit it, at the worst */
     case SYS_ftruncate:
         return FAULT_SMALL;

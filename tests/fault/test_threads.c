@@ -245,7 +245,7 @@ static void random_faults(void *argument)
     uint64_t seed = *(const uint64_t *)argument;
     struct worker workers[WORKERS];
     struct rest before = rest_now();
-    struct fault_plan plan = {FAULT_SET(FAULT_CALLS) - 1, 1, 0, false, 4 + (uint32_t)(seed % 13)};
+    struct fault_plan plan = {FAULT_ALL, 1, 0, false, 4 + (uint32_t)(seed % 13)};
     hak__knobs.purge_delay_ms = (uint32_t)(seed % 3);
     hak__knobs.huge_threshold = 4 * MIB;
     if (seed % 4 == 3) {

@@ -1,0 +1,215 @@
+/* guard_report.c: says what is wrong with a guarded block. See guard.h.
+ *
+ * It runs in a signal handler, or before abort: it takes no lock and allocates nothing. Each line
+ * is one write. A second thread that comes here waits until the first one ends the process. */
+#include "observe/guard.h"
+
+#include "base/text.h"
+#include "core/diagnose.h"
+#include "observe/modules.h"
+#include "observe/stacks.h"
+
+#define GUARD_LINE_SIZE 512 /* the first line with a long path; paths are cut */
+#define GUARD_PATH_MAX 240u /* of a file in a line, characters */
+/* Longest wait for the thread that reports, milliseconds: then the process ends anyway. */
+#define GUARD_REPORT_WAIT_MS 5000u
+
+struct guard_line {
+    struct text text;
+    char data[GUARD_LINE_SIZE];
+};
+
+static struct text *guard_line_begin(struct guard_line *line, const char *start)
+{
+    line->text = (struct text){line->data, sizeof line->data - 1, 0};
+    hak__text_put(&line->text, start);
+    return &line->text;
+}
+
+static void guard_line_end(struct guard_line *line)
+{
+    line->data[line->text.length] = '\n';
+    hak__os_write_error(line->data, line->text.length + 1);
+}
+
+static void guard_put_bytes(struct text *text, size_t bytes)
+{
+    hak__text_put_unsigned(text, bytes);
+    hak__text_put(text, bytes == 1 ? " byte" : " bytes");
+}
+
+/* Seconds with three digits behind the point. */
+static void guard_put_age(struct text *text, uint64_t since_us)
+{
+    uint64_t now = hak__os_clock_us(), ms = now > since_us ? (now - since_us) / 1000 : 0;
+    const char digits[] = {(char)('0' + ms / 100 % 10), (char)('0' + ms / 10 % 10),
+                           (char)('0' + ms % 10)};
+    hak__text_put_unsigned(text, ms / 1000);
+    hak__text_put(text, ".");
+    hak__text_put_part(text, digits, sizeof digits);
+    hak__text_put(text, " s ago");
+}
+
+/* `address` is a return address, and the byte before it belongs to the call. */
+static void guard_report_frame(const struct modules *modules, uint32_t number, uintptr_t address)
+{
+    struct guard_line line;
+    struct module_place place;
+    struct text *text = guard_line_begin(&line, "hakmem:     #");
+    address--;
+    hak__text_put_unsigned(text, number);
+    hak__text_put(text, " ");
+    hak__text_put_hex(text, address);
+    if (modules->text != NULL && hak__modules_find(modules, address, &place)) {
+        size_t length = place.path_length < GUARD_PATH_MAX ? place.path_length : GUARD_PATH_MAX;
+        hak__text_put(text, " ");
+        hak__text_put_part(text, place.path, length);
+        hak__text_put(text, "+");
+        hak__text_put_hex(text, address - place.base);
+    }
+    guard_line_end(&line);
+}
+
+static void guard_report_event(const struct modules *modules, const char *what,
+                               const struct guard_event *event)
+{
+    struct guard_line line;
+    struct text *text = guard_line_begin(&line, "hakmem:   ");
+    hak__text_put(text, what);
+    hak__text_put(text, " by thread ");
+    hak__text_put_unsigned(text, event->thread);
+    hak__text_put(text, ", ");
+    guard_put_age(text, event->time_us);
+    hak__text_put(text, event->depth != 0 ? ":" : ", without a stack: see docs/guard.md");
+    guard_line_end(&line);
+    for (uint32_t i = 0; i < event->depth; i++) {
+        guard_report_frame(modules, i, event->frames[i]);
+    }
+}
+
+/* ", 3 bytes after the end of a block of 64 bytes" */
+static void guard_put_distance(struct text *text, const struct guard_slot *slot, uintptr_t address)
+{
+    uintptr_t end = slot->address + slot->size;
+    hak__text_put(text, ", ");
+    if (address < slot->address) {
+        guard_put_bytes(text, slot->address - address);
+        hak__text_put(text, " before the start of");
+    } else if (address >= end) {
+        guard_put_bytes(text, address - end + 1);
+        hak__text_put(text, " past the end of");
+    } else {
+        guard_put_bytes(text, address - slot->address);
+        hak__text_put(text, " inside");
+    }
+}
+
+/* The first line, for the log, and the block. */
+static void guard_report_head(const char *what, const char *access, uint32_t index,
+                              uintptr_t address)
+{
+    struct guard_line line;
+    const struct guard_slot *slot = &hak__guard.slots[index];
+    uint64_t state = guard_state_of(index);
+    const char *program = hak__os_program();
+    struct text *text = guard_line_begin(&line, "hakmem: fatal: ");
+    hak__text_put(text, what);
+    hak__text_put(text, access);
+    hak__text_put(text, ": pointer ");
+    hak__text_put_hex(text, address);
+    if (state != GUARD_UNUSED) {
+        guard_put_distance(text, slot, address);
+        hak__text_put(text, state >= GUARD_FREED ? " a freed block of " : " a block of ");
+        guard_put_bytes(text, slot->size);
+        hak__text_put(text, " at ");
+        hak__text_put_hex(text, slot->address);
+    }
+    hak__text_put(text, ", process ");
+    hak__text_put_unsigned(text, hak__os_process_id());
+    if (program != NULL) {
+        hak__text_put(text, ", program ");
+        hak__text_put(text, program);
+    }
+    guard_line_end(&line);
+}
+
+/* False: another thread reports, and has had time to. */
+static bool guard_report_may_begin(void)
+{
+    uint32_t none = 0;
+    if (atomic_cas_acquire(&hak__guard.reported, &none, 1u)) {
+        return true;
+    }
+    for (uint32_t i = 0; i < GUARD_REPORT_WAIT_MS && atomic_load_acquire(&hak__guard.reported) == 1;
+         i++) {
+        hak__os_sleep_ms(1);
+    }
+    return false;
+}
+
+/* `event`: what the calling thread does now, called `action`. */
+static void guard_report(const char *what, const char *access, uint32_t index, uintptr_t address,
+                         const char *action, const struct guard_event *event)
+{
+    struct modules modules;
+    const struct guard_slot *slot = &hak__guard.slots[index];
+    uint64_t state = guard_state_of(index);
+    guard_report_head(what, access, index, address);
+    hak__modules_open(&modules);
+    guard_report_event(&modules, action, event);
+    if (state != GUARD_UNUSED) {
+        guard_report_event(&modules, "allocated", &slot->allocated);
+    }
+    if (state >= GUARD_FREED) {
+        guard_report_event(&modules, "freed", &slot->freed);
+    }
+    hak__modules_close(&modules);
+    /* release: pairs with the acquire in guard_report_may_begin */
+    atomic_store_release(&hak__guard.reported, 2u);
+}
+
+void hak__guard_fatal(const char *what, uint32_t slot, uintptr_t address, const void *caller)
+{
+    struct guard_event event;
+    if (guard_report_may_begin()) {
+        hak__guard_note(&event, caller);
+        guard_report(what, "", slot, address, "found", &event);
+    }
+    hak__diagnose_abort();
+}
+
+/* The frames from the faulting instruction on: those before it are the handler's. The report takes
+ * 1 from each, as from a return address. */
+static void guard_note_fault(struct guard_event *event, uintptr_t code)
+{
+    uintptr_t frames[STACK_DEPTH_MAX];
+    uint32_t depth = hak__stack_capture(frames), first = 0;
+    event->time_us = hak__os_clock_us();
+    event->thread = hak__os_thread_id();
+    event->depth = 0;
+    while (first < depth && frames[first] != code) {
+        first++;
+    }
+    event->frames[event->depth++] = code + 1;
+    for (first++; first < depth && event->depth < GUARD_DEPTH_MAX; first++) {
+        event->frames[event->depth++] = frames[first];
+    }
+}
+
+void hak__guard_fault(const struct os_fault *fault)
+{
+    static const char *const accesses[] = {
+        [OS_ACCESS_UNKNOWN] = "", [OS_ACCESS_READ] = " (read)", [OS_ACCESS_WRITE] = " (write)"};
+    struct guard_event event;
+    if (!guard_contains((const void *)fault->address) || !guard_report_may_begin()) {
+        return;
+    }
+    uint32_t index = hak__guard_nearest(fault->address);
+    uint64_t state = guard_state_of(index);
+    const char *what = state >= GUARD_FREED    ? "use after free"
+                       : state == GUARD_UNUSED ? "access to memory that was never allocated"
+                       : fault->address < hak__guard.slots[index].address ? "underflow"
+                                                                          : "overflow";
+    guard_note_fault(&event, fault->code);
+    guard_report(what, accesses[fault->access], index, fault->address, "accessed", &event);
+}

@@ -1,0 +1,248 @@
+/* os_guard.c: memory that no instruction may touch, and the signal of one that does. See os.h.
+ *
+ * Linux 6.13 marks single pages as guards (MADV_GUARD_INSTALL), which takes no further mapping.
+ * Older kernels change the protection of a part of the mapping, which splits it. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "os/charge.h"
+
+/* Older headers lack them; the values are part of the kernel's ABI. */
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+#ifndef MADV_GUARD_REMOVE
+#define MADV_GUARD_REMOVE 103
+#endif
+
+/* --- memory --- */
+
+/* Written by the one call of hak__os_guard_reserve. */
+static bool os_guard_marks; /* the kernel marks pages */
+
+/* The name mprotect belongs to programs that follow their own mappings; this one is hakmem's. */
+static bool os_protect(void *address, size_t size, int protection)
+{
+    return syscall(SYS_mprotect, address, size, protection) == 0;
+}
+
+int hak__os_guard_reserve(size_t size, void **address)
+{
+    int saved = errno, error = 0;
+    os_count(OS_CALL_MAP);
+    void *result = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (result == MAP_FAILED) {
+        error = -errno;
+    } else {
+        /* An emulator may accept what it does not know, so the result is looked at. Assertion level
+         * 2 tests the other way. */
+        os_guard_marks = HAK_LEVEL < 2 && madvise(result, size, MADV_GUARD_INSTALL) == 0 &&
+                         !hak__os_is_readable((uintptr_t)result);
+        if (!os_guard_marks && !os_protect(result, size, PROT_NONE)) {
+            error = -errno;
+            munmap(result, size);
+        } else {
+            *address = result;
+        }
+    }
+    errno = saved;
+    return error;
+}
+
+bool hak__os_guard_open(void *address, size_t size)
+{
+    if (!hak__os_charge(size)) {
+        return false;
+    }
+    int saved = errno;
+    bool opened = os_guard_marks ? madvise(address, size, MADV_GUARD_REMOVE) == 0
+                                 : os_protect(address, size, PROT_READ | PROT_WRITE);
+    if (!opened) {
+        hak__os_uncharge(size);
+    } else {
+        hak__os_note_peak();
+    }
+    errno = saved;
+    return opened;
+}
+
+void hak__os_guard_close(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_PURGE);
+    if (!os_guard_marks || madvise(address, size, MADV_GUARD_INSTALL) != 0) {
+        (void)madvise(address, size, MADV_DONTNEED);
+        (void)os_protect(address, size, PROT_NONE);
+    }
+    hak__os_uncharge(size);
+    errno = saved;
+}
+
+/* --- the signal --- */
+
+/* Programs set handlers, and these restore or call the one that they have replaced: hakmem's. So
+ * hakmem has several handlers, each of which stands before another action and gives way to that
+ * one: 0 before the first action, 1 before the handler that replaced 0, and so on. */
+#define FAULT_LEVELS 4u
+
+static os_fault_function *shared_fault_function; /* NULL: not watched */
+static uint32_t shared_fault_busy;               /* 1: a thread changes the action */
+/* The action before which each handler stands. Constant once the handler is set. */
+static struct sigaction fault_previous[FAULT_LEVELS];
+static uint32_t shared_fault_levels; /* in use */
+
+#if defined(__x86_64__)
+static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context)
+{
+    const greg_t *registers = context->uc_mcontext.gregs;
+    enum { TRAP_PAGE_FAULT = 14, ERROR_WRITE = 2 };
+    struct os_fault fault = {(uintptr_t)info->si_addr, (uintptr_t)registers[REG_RIP],
+                             OS_ACCESS_UNKNOWN};
+    if (registers[REG_TRAPNO] == TRAP_PAGE_FAULT) {
+        fault.access = (registers[REG_ERR] & ERROR_WRITE) != 0 ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+    }
+    return fault;
+}
+#elif defined(__aarch64__)
+/* The kernel's records behind the registers; that of the exception syndrome has the magic "ESR". */
+struct fault_record {
+    uint32_t magic;
+    uint32_t size;
+};
+
+static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context)
+{
+    enum { MAGIC_ESR = 0x45535201, SYNDROME_WRITE = 1 << 6 };
+    struct os_fault fault = {(uintptr_t)info->si_addr, (uintptr_t)context->uc_mcontext.pc,
+                             OS_ACCESS_UNKNOWN};
+    const unsigned char *at = (const unsigned char *)context->uc_mcontext.__reserved;
+    const unsigned char *end = at + sizeof context->uc_mcontext.__reserved;
+    while (at + sizeof(struct fault_record) + sizeof(uint64_t) <= end) {
+        const struct fault_record *record = (const struct fault_record *)(const void *)at;
+        if (record->magic == MAGIC_ESR) {
+            uint64_t syndrome = *(const uint64_t *)(const void *)(record + 1);
+            fault.access = (syndrome & SYNDROME_WRITE) != 0 ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+        }
+        if (record->magic == 0 || record->size == 0) {
+            break;
+        }
+        at += record->size;
+    }
+    return fault;
+}
+#else
+static struct os_fault fault_of(const siginfo_t *info, const ucontext_t *context)
+{
+    (void)context;
+    return (struct os_fault){(uintptr_t)info->si_addr, 0, OS_ACCESS_UNKNOWN};
+}
+#endif
+
+static void fault_act(uint32_t level, int signal, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    bool faulted = info->si_code > 0; /* else another process or raise has sent it */
+    /* acquire: pairs with the release in hak__os_fault_watch */
+    os_fault_function *function = atomic_load_acquire(&shared_fault_function);
+    if (faulted && function != NULL) {
+        struct os_fault fault = fault_of(info, context);
+        function(&fault);
+    }
+    sigaction(signal, &fault_previous[level], NULL);
+    if (!faulted) { /* no instruction repeats it; it comes when this handler returns */
+        syscall(SYS_tgkill, (long)syscall(SYS_getpid), (long)syscall(SYS_gettid), signal);
+    }
+    errno = saved;
+}
+
+static void fault_act_0(int signal, siginfo_t *info, void *context)
+{
+    fault_act(0, signal, info, context);
+}
+
+static void fault_act_1(int signal, siginfo_t *info, void *context)
+{
+    fault_act(1, signal, info, context);
+}
+
+static void fault_act_2(int signal, siginfo_t *info, void *context)
+{
+    fault_act(2, signal, info, context);
+}
+
+static void fault_act_3(int signal, siginfo_t *info, void *context)
+{
+    fault_act(3, signal, info, context);
+}
+
+static void (*const fault_acts[FAULT_LEVELS])(int, siginfo_t *, void *) = {
+    fault_act_0, fault_act_1, fault_act_2, fault_act_3};
+
+static bool fault_is_own(const struct sigaction *action)
+{
+    for (uint32_t i = 0; i < FAULT_LEVELS; i++) {
+        if ((action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == fault_acts[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The handler that stands before the action; a new one if there is room. FAULT_LEVELS: none. */
+static uint32_t fault_level_before(const struct sigaction *action)
+{
+    uint32_t count = atomic_load_relaxed(&shared_fault_levels);
+    for (uint32_t i = 0; i < count; i++) {
+        /* The two forms of a handler share their place. */
+        if (fault_previous[i].sa_handler == action->sa_handler &&
+            fault_previous[i].sa_flags == action->sa_flags) {
+            return i;
+        }
+    }
+    if (count < FAULT_LEVELS) {
+        fault_previous[count] = *action;
+        atomic_store_relaxed(&shared_fault_levels, count + 1);
+    }
+    return count;
+}
+
+static void fault_stand_before(const struct sigaction *action)
+{
+    uint32_t level = fault_level_before(action);
+    if (level < FAULT_LEVELS) {
+        struct sigaction own = {.sa_sigaction = fault_acts[level], .sa_mask = action->sa_mask};
+        own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+        sigaction(SIGSEGV, &own, NULL);
+    }
+}
+
+void hak__os_fault_watch(os_fault_function *function)
+{
+    struct sigaction now;
+    int saved = errno;
+    /* acquire, release: each thread sees what the last one has done */
+    if (atomic_exchange_acquire(&shared_fault_busy, 1u) == 0) {
+        /* release: pairs with the acquire in fault_act */
+        atomic_store_release(&shared_fault_function, function);
+        if (sigaction(SIGSEGV, NULL, &now) == 0 && !fault_is_own(&now)) {
+            fault_stand_before(&now);
+        }
+        atomic_store_release(&shared_fault_busy, 0u);
+    }
+    errno = saved;
+}
+
+uint32_t hak__os_thread_id(void)
+{
+    return (uint32_t)syscall(SYS_gettid);
+}

@@ -1,0 +1,399 @@
+/* test_guard.c: each error with a guarded block ends the process with its report (HAKMEM_GUARD=1
+ * guards every allocation that can be). A fault ends it by SIGSEGV, an error that a call finds by
+ * SIGABRT.
+ */
+#include "../child.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+
+enum { SIZE = 64 };
+
+/* A block at the end of its pages, or at their start: chance decides for each. */
+static char *block_at(size_t size, bool at_end)
+{
+    for (int i = 0; i < 200; i++) {
+        char *block = hide(hak_malloc(size));
+        REQUIRE(block != NULL);
+        if ((((uintptr_t)block + (at_end ? size : 0)) % (uintptr_t)sysconf(_SC_PAGESIZE)) == 0) {
+            return block;
+        }
+    }
+    support_fail("no block lies at the %s of its pages\n", at_end ? "end" : "start");
+    return NULL;
+}
+
+static void put(char *address)
+{
+    *(volatile char *)hide(address) = 1;
+}
+
+static char get(char *address)
+{
+    return *(volatile char *)hide(address);
+}
+
+static void read_freed(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE));
+    (void)argument;
+    hak_free(block);
+    (void)get(block + 8);
+}
+
+static void write_freed(void *argument)
+{
+    char *block = hide(hak_malloc(5000));
+    (void)argument;
+    hak_free(block);
+    put(block + 4999);
+}
+
+static void write_freed_later(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE));
+    (void)argument;
+    hak_free(block);
+    for (int i = 0; i < 500; i++) { /* the slots wait in a queue */
+        hak_free(hide(hak_malloc(SIZE)));
+    }
+    put(block);
+}
+
+static void write_past_end(void *argument)
+{
+    (void)argument;
+    put(block_at(SIZE, true) + SIZE);
+}
+
+static void read_before_start(void *argument)
+{
+    (void)argument;
+    (void)get(block_at(SIZE, false) - 1);
+}
+
+/* 61 bytes end 3 bytes before the page. */
+static void write_unnoticed(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE - 3));
+    put(block + SIZE - 3);
+    (void)argument;
+    hak_free(block);
+}
+
+static void write_before_unnoticed(void *argument)
+{
+    char *block = block_at(SIZE, true);
+    put(block - 2);
+    (void)argument;
+    hak_free(block);
+}
+
+static void free_twice(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE));
+    (void)argument;
+    hak_free(block);
+    hak_free(hide(block));
+}
+
+static void free_inside(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE));
+    (void)argument;
+    hak_free(hide(block + 16));
+}
+
+static void free_inside_freed(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE));
+    (void)argument;
+    hak_free(block);
+    hak_free(hide(block + 16));
+}
+
+static void realloc_freed(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE));
+    (void)argument;
+    hak_free(block);
+    block = hide(hak_realloc(hide(block), 200));
+}
+
+static void *free_twice_there(void *block)
+{
+    hak_free(hide(block));
+    return block;
+}
+
+static void free_twice_in_threads(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE));
+    (void)argument;
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, free_twice_there, block) == 0);
+        pthread_join(thread, NULL);
+    }
+}
+
+/* The child of a fork has the blocks of its parent, and what they were. */
+static void read_freed_in_child(void *argument)
+{
+    char *block = hide(hak_malloc(SIZE)), *live = hide(hak_malloc(SIZE));
+    memset(live, 7, SIZE);
+    hak_free(block);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        REQUIRE(get(live + SIZE - 1) == 7);
+        hak_free(live);
+        hak_free(hide(hak_malloc(SIZE)));
+        (void)get(block);
+        _exit(0);
+    }
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    (void)argument;
+    hak_free(live); /* the parent's is its own */
+    raise(SIGSEGV); /* and no error of hakmem's */
+}
+
+static void own_handler(int signal)
+{
+    static const char words[] = "the program's handler\n";
+    (void)signal;
+    if (write(STDERR_FILENO, words, sizeof words - 1) < 0) {
+        _exit(1);
+    }
+    _exit(33);
+}
+
+static void read_freed_with_handler(void *argument)
+{
+    signal(SIGSEGV, own_handler);
+    read_freed(argument);
+}
+
+/* Crash reporters call the handler that they have replaced, or set it again. Some come after
+ * another one. */
+static struct sigaction replaced[2];
+static size_t calls[2];
+
+static void count_call(size_t number)
+{
+    static const char *const words[] = {"first reporter\n", "second reporter\n"};
+    if (++calls[number] > 1 || write(STDERR_FILENO, words[number], strlen(words[number])) < 0) {
+        _exit(1);
+    }
+}
+
+static void restore_replaced(int signal, siginfo_t *info, void *context)
+{
+    (void)info;
+    (void)context;
+    count_call(0);
+    sigaction(signal, &replaced[0], NULL);
+}
+
+static void call_replaced(int signal, siginfo_t *info, void *context)
+{
+    count_call(1);
+    replaced[1].sa_sigaction(signal, info, context);
+}
+
+static void read_freed_with_reporters(void *argument)
+{
+    struct sigaction action = {.sa_sigaction = restore_replaced, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, &replaced[0]);
+    hak_free(hide(hak_malloc(SIZE)));
+    action.sa_sigaction = call_replaced;
+    sigaction(SIGSEGV, &action, &replaced[1]);
+    if (argument == NULL) {
+        read_freed(NULL);
+    } else {
+        hak_free(hide(hak_malloc(SIZE)));
+        (void)get(NULL);
+    }
+}
+
+/* Threads that fault on purpose and go on, as Java's do, all at the same time. */
+static __thread sigjmp_buf after_fault;
+
+static void go_on(int signal)
+{
+    (void)signal;
+    siglongjmp(after_fault, 1);
+}
+
+static void *fault_often(void *argument)
+{
+    for (volatile int i = 0; i < 2000; i++) {
+        hak_free(hide(hak_malloc(SIZE)));
+        if (sigsetjmp(after_fault, 1) == 0) {
+            (void)get(argument);
+            support_fail("no fault\n");
+        }
+    }
+    return NULL;
+}
+
+static void fault_in_threads(void *argument)
+{
+    pthread_t threads[4];
+    REQUIRE(signal(SIGSEGV, go_on) != SIG_ERR);
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, fault_often, argument) == 0);
+    }
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+/* A fault that is not hakmem's goes to the program's handler, or ends the process. */
+static void read_null(void *argument)
+{
+    hak_free(hide(hak_malloc(SIZE)));
+    (void)get(argument);
+}
+
+static void read_null_with_handler(void *argument)
+{
+    signal(SIGSEGV, own_handler);
+    read_null(argument);
+}
+
+/* There are no addresses for the slots: the program runs on, and is checked as ever. */
+static void run_without_room(void *argument)
+{
+    struct rlimit none = {0, 0};
+    (void)argument;
+    REQUIRE(setrlimit(RLIMIT_AS, &none) == 0);
+    for (int i = 0; i < 100; i++) {
+        char *block = hide(hak_malloc(SIZE));
+        REQUIRE(block == NULL || hak_usable_size(block) >= SIZE);
+        hak_free(block);
+    }
+}
+
+static struct child_case cases[] = {
+    {"read_freed", read_freed, NULL},
+    {"write_freed", write_freed, NULL},
+    {"write_freed_later", write_freed_later, NULL},
+    {"write_past_end", write_past_end, NULL},
+    {"read_before_start", read_before_start, NULL},
+    {"write_unnoticed", write_unnoticed, NULL},
+    {"write_before_unnoticed", write_before_unnoticed, NULL},
+    {"free_twice", free_twice, NULL},
+    {"free_inside", free_inside, NULL},
+    {"free_inside_freed", free_inside_freed, NULL},
+    {"realloc_freed", realloc_freed, NULL},
+    {"free_twice_in_threads", free_twice_in_threads, NULL},
+    {"read_freed_in_child", read_freed_in_child, NULL},
+    {"read_freed_with_handler", read_freed_with_handler, NULL},
+    {"run_without_room", run_without_room, NULL},
+    {"read_freed_with_reporters", read_freed_with_reporters, NULL},
+    {"read_null_with_reporters", read_freed_with_reporters, cases},
+    {"fault_in_threads", fault_in_threads, NULL},
+    {"read_null", read_null, NULL},
+    {"read_null_with_handler", read_null_with_handler, NULL},
+};
+
+static void guard_all(void *argument)
+{
+    (void)argument;
+    REQUIRE(setenv("HAKMEM_GUARD", "1", 1) == 0);
+}
+
+/* `how`: a signal, or 100 and an exit status. */
+static void require_end(const char *name, int how, const char *pattern)
+{
+    struct child_end end;
+    child_exec(name, guard_all, NULL, &end);
+    int ended = WIFSIGNALED(end.status) ? WTERMSIG(end.status) : 100 + WEXITSTATUS(end.status);
+    if (ended != how || (pattern != NULL && !text_matches(end.text, pattern))) {
+        fail_msg("%s: expected the end %d and /%s/, got %d and <%s>", name, how,
+                 pattern != NULL ? pattern : "", ended, end.text);
+    }
+    if (pattern == NULL && strstr(end.text, "hakmem") != NULL) {
+        fail_msg("%s: hakmem reports <%s>", name, end.text);
+    }
+}
+
+static void test_use_after_free(void **state)
+{
+    (void)state;
+    require_end("read_freed", SIGSEGV,
+                "^hakmem: fatal: use after free( .read.)?: pointer 0x[0-9a-f]+, 8 bytes inside a "
+                "freed block of 64 bytes at 0x[0-9a-f]+, process [0-9]+, program ");
+    require_end("write_freed", SIGSEGV,
+                "^hakmem: fatal: use after free( .write.)?: pointer 0x[0-9a-f]+, 4999 bytes inside "
+                "a freed block of 5000 bytes");
+    require_end("write_freed_later", SIGSEGV, "^hakmem: fatal: use after free.*, 0 bytes inside");
+    require_end("read_freed", SIGSEGV, "^hakmem:   freed by thread [0-9]+, [0-9]+\\.[0-9]+ s ago");
+    require_end("read_freed", SIGSEGV, "^hakmem:   allocated by thread [0-9]+, ");
+    require_end("read_freed", SIGSEGV, "^hakmem:   accessed by thread [0-9]+, ");
+    require_end("read_freed", SIGSEGV, "^hakmem:     #0 0x[0-9a-f]+ .*test_guard\\+0x[0-9a-f]+$");
+}
+
+static void test_past_the_ends(void **state)
+{
+    (void)state;
+    require_end("write_past_end", SIGSEGV,
+                "^hakmem: fatal: overflow( .write.)?: .*, 1 byte past the end of a block of 64 ");
+    require_end("read_before_start", SIGSEGV,
+                "^hakmem: fatal: underflow( .read.)?: .*, 1 byte before the start of a block of ");
+    require_end("write_unnoticed", SIGABRT,
+                "^hakmem: fatal: overflow .found at free.: .*, 1 byte past the end of a block of "
+                "61 ");
+    require_end("write_before_unnoticed", SIGABRT,
+                "^hakmem: fatal: underflow .found at free.: .*, 2 bytes before the start");
+}
+
+static void test_wrong_calls(void **state)
+{
+    (void)state;
+    require_end("free_twice", SIGABRT, "^hakmem: fatal: double free: .* a freed block of 64 ");
+    require_end("free_twice", SIGABRT, "^hakmem:   freed by thread");
+    require_end("free_twice_in_threads", SIGABRT, "^hakmem: fatal: double free: ");
+    require_end("free_inside", SIGABRT, "^hakmem: fatal: invalid pointer .*, 16 bytes inside a bl");
+    require_end("free_inside_freed", SIGABRT, "^hakmem: fatal: invalid pointer .inside a freed ");
+    require_end("realloc_freed", SIGABRT, "^hakmem: fatal: use after free .realloc");
+}
+
+static void test_fork(void **state)
+{
+    (void)state;
+    require_end("read_freed_in_child", SIGSEGV, "^hakmem: fatal: use after free( .read.)?: ");
+}
+
+static void test_handlers(void **state)
+{
+    (void)state;
+    require_end("read_freed_with_handler", 133, "^hakmem: fatal: use after free");
+    require_end("read_freed_with_handler", 133, "^the program's handler");
+    require_end("read_freed_with_reporters", SIGSEGV, "^hakmem: fatal: use after free");
+    require_end("read_freed_with_reporters", SIGSEGV, "^second reporter\nfirst reporter");
+    require_end("read_null_with_reporters", SIGSEGV, NULL);
+    require_end("fault_in_threads", 100, NULL);
+    require_end("read_null", SIGSEGV, NULL);
+    require_end("read_null_with_handler", 133, NULL);
+}
+
+static void test_without_room(void **state)
+{
+    (void)state;
+    require_end("run_without_room", 100, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    child_main(argc, argv, cases, COUNT_OF(cases));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_past_the_ends),
+        cmocka_unit_test(test_wrong_calls),    cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_handlers),       cmocka_unit_test(test_without_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,275 @@
+/* test_guard.c: observe/guard, and the choice of guarded requests in heap/sampling.c. Generators
+ * start from fixed seeds, so each run guards the same requests.
+ */
+#include "unit.h"
+
+#include "observe/guard.h"
+#include "observe/samples.h"
+
+static bool is_guarded(const void *block)
+{
+    return guard_contains(block);
+}
+
+static void start_guarding(uint32_t rate)
+{
+    hak_free(hide(hak_malloc(1))); /* the thread has a struct from now on */
+    hak__knobs.guard = rate;
+    hak__thread->sampler.random = UINT64_C(0x9e3779b97f4a7c15);
+    hak__thread->sampler.guard_drawn = false;
+    hak__thread->sampler.guard_left = 0;
+    hak__sampling_set_countdown(hak__thread, 0);
+}
+
+static bool is_open(const void *address)
+{
+    return hak__os_is_readable((uintptr_t)address & ~(uintptr_t)7);
+}
+
+/* First, before anything is mapped. */
+static void test_off(void **state)
+{
+    (void)state;
+    uint64_t mapped = hak__os_mapped_bytes();
+    for (int i = 0; i < 10000; i++) {
+        hak_free(hide(hak_malloc(100)));
+    }
+    assert_int_equal(hak__guard.size, 0);
+    assert_int_equal(hak__guard.mapping, 0);
+    assert_false(is_guarded(NULL));
+    assert_true(hak__os_mapped_bytes() - mapped < 8 * MIB); /* of superslabs alone */
+}
+
+static void check_block(char *block, size_t size, size_t alignment)
+{
+    size_t page = hak__os_page_size();
+    char *start = (char *)bits_align_down((uintptr_t)block, page);
+    char *end = (char *)bits_align_up((uintptr_t)block + size, page);
+    assert_true(is_guarded(block));
+    assert_int_equal((uintptr_t)block % alignment, 0);
+    assert_int_equal(hak_usable_size(block), size);
+    assert_true(hak_owns(block) && hak_owns(block + size - 1) && !hak_owns(block + size));
+    memset(block, 1, size);
+    assert_true(is_open(start) && is_open(end - 8));
+    assert_false(is_open(start - 8));
+    assert_false(is_open(end));
+    assert_true(block == start || (size_t)(end - block) - size < alignment + 128);
+}
+
+static void test_places(void **state)
+{
+    static const size_t sizes[] = {1, 8, 16, 100, 1000, 1024, 4096, 5000, 8192, 16000};
+    (void)state;
+    start_guarding(1);
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        bool left = false, right = false;
+        for (int j = 0; j < 64; j++) {
+            char *block = hide(hak_malloc(sizes[i]));
+            check_block(block, sizes[i], OBJECT_ALIGNMENT);
+            left |= (uintptr_t)block % hak__os_page_size() == 0;
+            right |= (uintptr_t)block % hak__os_page_size() != 0;
+            hak_free(block);
+            assert_false(is_open((void *)bits_align_down((uintptr_t)block, 8)));
+        }
+        assert_true(left && (right || sizes[i] % hak__os_page_size() == 0));
+    }
+    for (size_t alignment = 32; alignment <= 2048; alignment *= 2) {
+        char *block = hide(hak_aligned_alloc(alignment, 2 * alignment));
+        assert_true(is_guarded(block));
+        assert_int_equal((uintptr_t)block % alignment, 0);
+        hak_free(block);
+    }
+}
+
+static void test_what_is_not_guarded(void **state)
+{
+    (void)state;
+    start_guarding(1);
+    static const size_t sizes[] = {GUARD_SIZE_MAX + 1, 70000, 3 * MIB};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        char *block = hide(hak_malloc(sizes[i]));
+        assert_non_null(block);
+        assert_false(is_guarded(block));
+        hak_free(block);
+    }
+    char *block = hide(hak_aligned_alloc(2 * hak__os_page_size(), 100));
+    assert_non_null(block);
+    assert_false(is_guarded(block));
+    hak_free(block);
+}
+
+static void test_calloc_and_realloc(void **state)
+{
+    (void)state;
+    start_guarding(1);
+    unsigned char *block = hide(hak_calloc(10, 10));
+    assert_true(is_guarded(block));
+    for (size_t i = 0; i < 100; i++) {
+        assert_int_equal(block[i], 0);
+        block[i] = (unsigned char)i;
+    }
+    unsigned char *larger = hide(hak_realloc(block, 300000));
+    assert_false(is_guarded(larger));
+    assert_false(is_open((void *)bits_align_down((uintptr_t)block, 8)));
+    unsigned char *smaller = hide(hak_realloc(larger, 50));
+    assert_true(is_guarded(smaller));
+    for (size_t i = 0; i < 50; i++) {
+        assert_int_equal(smaller[i], i);
+    }
+    hak_free_sized(smaller, 50);
+    block = hide(hak_malloc(0));
+    assert_true(is_guarded(block));
+    hak_free(block);
+}
+
+/* The slot that was freed first is used first. */
+static void test_queue(void **state)
+{
+    (void)state;
+    start_guarding(1);
+    char *first = hide(hak_malloc(64));
+    hak_free(first);
+    uint32_t index = hak__guard_nearest((uintptr_t)first), rounds = 0;
+    while (guard_state_of(index) != GUARD_LIVE) {
+        char *block = hide(hak_malloc(64));
+        if (guard_state_of(index) != GUARD_LIVE) {
+            assert_false(is_open((void *)bits_align_down((uintptr_t)first, 8)));
+            hak_free(block);
+        } else {
+            assert_int_equal(hak__guard_nearest((uintptr_t)block), index);
+            assert_true(is_guarded(block));
+            hak_free(block);
+            break;
+        }
+        rounds++;
+        assert_true(rounds < GUARD_SLOTS);
+    }
+    assert_true(rounds >= GUARD_SLOTS - 2);
+}
+
+/* Without a free slot, or with too much open memory, requests are served as ever. */
+static void test_bounds(void **state)
+{
+    static char *blocks[2 * GUARD_SLOTS];
+    static const size_t sizes[] = {64, GUARD_SIZE_MAX};
+    (void)state;
+    start_guarding(1);
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        size_t guarded = 0;
+        for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+            blocks[j] = hide(hak_malloc(sizes[i]));
+            assert_non_null(blocks[j]);
+            guarded += is_guarded(blocks[j]);
+        }
+        size_t open = bits_align_up(sizes[i], hak__os_page_size());
+        size_t fit = GUARD_OPEN_BYTES_MAX / open;
+        assert_int_equal(guarded, fit < GUARD_SLOTS ? fit : GUARD_SLOTS);
+        assert_int_equal(hak__guard.open_bytes, guarded * open);
+        for (size_t j = 0; j < COUNT_OF(blocks); j++) {
+            hak_free(blocks[j]);
+        }
+        assert_int_equal(hak__guard.open_bytes, 0);
+    }
+    assert_true(GUARD_OPEN_BYTES_MAX + GUARD_SLOTS * sizeof(struct guard_slot) < 4 * MIB);
+}
+
+/* At the hard limit no pages are opened, and the request is served as ever. */
+static void test_limit(void **state)
+{
+    (void)state;
+    void *kept = hide(hak_malloc(64)); /* its bin has more */
+    start_guarding(1);
+    uint64_t freed = hak__guard.freed_number;
+    hak__os_set_limit(hak__os_mapped_bytes());
+    void *block = hide(hak_malloc(64));
+    hak__os_set_limit(UINT64_MAX);
+    assert_non_null(block);
+    assert_false(is_guarded(block));
+    assert_int_equal(hak__guard.open_bytes, 0);
+    assert_int_equal(hak__guard.freed_number, freed);
+    hak_free(block);
+    hak_free(kept);
+    block = hide(hak_malloc(64));
+    assert_true(is_guarded(block));
+    hak_free(block);
+}
+
+/* A signal handler that has interrupted an operation of its thread gets no guarded blocks, and may
+ * free and resize them. */
+static void test_inside_an_operation(void **state)
+{
+    (void)state;
+    start_guarding(1);
+    char *first = hide(hak_malloc(64)), *second = hide(hak_malloc(64));
+    memset(second, 3, 64);
+    assert_true(is_guarded(first) && is_guarded(second));
+    hak__inside = INSIDE_GATE;
+    hak_free(first);
+    char *third = hide(hak_realloc(second, 100));
+    hak__inside = 0;
+    assert_non_null(third);
+    assert_false(is_guarded(third));
+    assert_int_equal(third[63], 3);
+    assert_int_equal(hak__guard.open_bytes, 0);
+    assert_false(is_open((void *)bits_align_down((uintptr_t)first, 8)));
+    hak_free(third);
+}
+
+/* One of `rate`, for every size: five standard deviations at most. */
+static void test_rate(void **state)
+{
+    static const size_t sizes[] = {16, 48, 200, 1000, 4000, 16000};
+    enum { RATE = 50 };
+    const size_t count = SUPPORT_SLOW ? 20000 : 200000;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        size_t guarded = 0;
+        start_guarding(RATE);
+        for (size_t j = 0; j < count; j++) {
+            void *block = hide(hak_malloc(sizes[i]));
+            guarded += is_guarded(block);
+            hak_free(block);
+        }
+        double expected = (double)count / RATE, off = (double)guarded - expected;
+        if (off * off > 25 * expected + 0.0004 * expected * expected) { /* 16 bytes: 1 % less */
+            fail_msg("%zu bytes: %zu guarded instead of %.0f", sizes[i], guarded, expected);
+        }
+    }
+}
+
+/* A request may be a sample and guarded at once. Its end is noticed by both. */
+static void test_with_samples(void **state)
+{
+    (void)state;
+    start_guarding(1);
+    hak__sampling_set(64, false);
+    uint64_t before = hak__sample_blocks;
+    static char *blocks[500];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hide(hak_malloc(1000));
+        assert_true(is_guarded(blocks[i]));
+    }
+    assert_true(hak__sample_blocks - before > COUNT_OF(blocks) / 2);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+    assert_int_equal(hak__sample_blocks, before);
+    hak__sampling_set(0, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_off),
+        UNIT_TEST_WITH_KNOBS(test_places),
+        UNIT_TEST_WITH_KNOBS(test_what_is_not_guarded),
+        UNIT_TEST_WITH_KNOBS(test_calloc_and_realloc),
+        UNIT_TEST_WITH_KNOBS(test_queue),
+        UNIT_TEST_WITH_KNOBS(test_bounds),
+        UNIT_TEST_WITH_KNOBS(test_limit),
+        UNIT_TEST_WITH_KNOBS(test_inside_an_operation),
+        UNIT_TEST_WITH_KNOBS(test_rate),
+        UNIT_TEST_WITH_KNOBS(test_with_samples),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}
