@@ -37,11 +37,11 @@ static void warn(void *argument)
 static void test_fatal(void **state)
 {
     (void)state;
-    REQUIRE_DEATH(
-        say_all, NULL,
-        "^hakmem: fatal: what was wrong: pointer 0x1234abcd, size class 112 bytes, "
-        "owned by heap 7\nhakmem: in process [0-9]+; [^\n]*; program /[^\n]*test_diagnose$");
-    REQUIRE_DEATH(say_little, NULL, "^hakmem: fatal: what was wrong: pointer 0x1234abcd\n");
+    REQUIRE_DEATH(say_all, NULL,
+                  "^hakmem: fatal: what was wrong: pointer 0x1234abcd, size class 112 bytes, "
+                  "owned by heap 7$");
+    REQUIRE_DEATH(say_little, NULL, "^hakmem: fatal: what was wrong: pointer 0x1234abcd$");
+    REQUIRE_DEATH(say_little, NULL, "^hakmem: in process [0-9]+; .*; program .*test_diagnose$");
     REQUIRE_DEATH(say_much, NULL, "^hakmem: fatal: w{200}");
 }
 
