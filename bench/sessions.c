@@ -3,9 +3,9 @@
  * Imitates: a server that answers bursts of requests, and between them does little. Each burst
  * allocates BURST objects of 16 to 1,024 bytes for its requests and one session for each ONE_IN of
  * them, and then frees the requests in random order. Sessions are of the same sizes; KEPT of them
- * are live, and each new one replaces the oldest. After a burst, QUIET objects are allocated and
- * freed in 64 slots, so that free memory may go back to the kernel. Each malloc and each free is
- * one operation.
+ * are live, and each new one replaces the oldest. After a burst come QUIET pauses of a millisecond,
+ * and in each of them 64 objects are allocated and freed, so that free memory may go back to the
+ * kernel. Each malloc and each free is one operation.
  *
  * Sessions are allocated in the scope of the site "sessions" (hakmem/site.h), requests in that of
  * "requests". With HAKMEM_LEARN=FILE, hakmem finds out which of them live long. Other allocators
@@ -16,6 +16,7 @@
 #include "harness.h"
 
 #include <hakmem/site.h>
+#include <time.h>
 
 /* NULL with other allocators, and in sessions_static of a library built from many files. */
 #pragma weak hak_site_register
@@ -39,11 +40,11 @@ static struct bench_argument arguments[ARGUMENT_COUNT] = {
                .min = 1,
                .max = 100000000},
     [QUIET] = {.name = "QUIET",
-               .meaning = "objects allocated one by one after each burst",
-               .value = 50000000,
-               .value_smoke = 100000,
+               .meaning = "milliseconds of pauses after each burst",
+               .value = 250,
+               .value_smoke = 20,
                .min = 0,
-               .max = 1000000000000},
+               .max = 1000000},
     [ONE_IN] = {.name = "ONE_IN",
                 .meaning = "objects of requests for each session",
                 .value = 120,
@@ -148,21 +149,17 @@ BENCH_INLINE uint64_t burst_run(struct server *server, uint32_t *state,
 BENCH_INLINE uint64_t quiet_run(struct server *server, uint32_t *state,
                                 struct bench_latency *latency)
 {
-    uint64_t count = arguments[QUIET].value;
-    for (uint64_t i = 0; i < count; i++) {
-        void **slot = &server->slots[i % SLOTS];
-        if (*slot != NULL) {
-            bench_free(latency, *slot);
+    static const struct timespec pause = {0, 1000000};
+    for (uint64_t i = 0; i < arguments[QUIET].value; i++) {
+        nanosleep(&pause, NULL);
+        for (uint64_t j = 0; j < SLOTS; j++) {
+            server->slots[j] = object_allocate(state, latency);
         }
-        *slot = object_allocate(state, latency);
-    }
-    for (uint64_t i = 0; i < SLOTS; i++) {
-        if (server->slots[i] != NULL) {
-            bench_free(latency, server->slots[i]);
-            server->slots[i] = NULL;
+        for (uint64_t j = 0; j < SLOTS; j++) {
+            bench_free(latency, server->slots[j]);
         }
     }
-    return 2 * count;
+    return 2 * SLOTS * arguments[QUIET].value;
 }
 
 BENCH_INLINE void server_run(struct bench_thread *thread, struct bench_latency *latency)
