@@ -14,8 +14,10 @@ MOVES = {
     "keep_no_whales": "freed huge blocks go back at once", "keep_whales": "freed huge blocks are kept",
     "back": "the setting before the last change",
 }
-VERDICTS = {"adopted": "adopted", "dropped": "no gain", "went_back": "went back", "froze": "no gain; nothing is left to try",
+VERDICTS = {"adopted": "adopted", "dropped": "dropped", "went_back": "went back", "froze": "dropped, nothing is left to try",
             "opened": "the program's work has changed: all is tried again"}
+PAIRS_MAX = 40  # LEARN_PAIRS_MAX of src/learn/tournament.h
+ODDS_DROP = 20  # LEARN_EVIDENCE_DROP
 
 
 def add_arguments(parser):
@@ -41,6 +43,19 @@ def median_change(differences):
     return 100 * ((2 + part) / (2 - part) - 1) if part < 2 else math.inf
 
 
+def verdict(decision):
+    """What was decided, and of a change that was dropped, by which rule."""
+    if decision.verdict not in ("dropped", "froze"):
+        return VERDICTS[decision.verdict]
+    if len(decision.costs) >= PAIRS_MAX:
+        reason = f"no proof in {PAIRS_MAX} pairs"
+    elif max(decision.evidence(against=True), default=0) >= ODDS_DROP:
+        reason = f"{ODDS_DROP} to 1 against it"
+    else:
+        reason = "cost too much time"
+    return f"{VERDICTS[decision.verdict]}: {reason}"
+
+
 def line(decision):
     time = f"{decision.seconds // 60}:{decision.seconds % 60:02}"
     if decision.verdict == "opened":
@@ -49,31 +64,38 @@ def line(decision):
         return f"{decision.run:>4} {time:>7}  {MOVES[decision.move]:<36} {VERDICTS[decision.verdict]}"
     return (f"{decision.run:>4} {time:>7}  {MOVES[decision.move]:<36} {len(decision.costs):>5} {decision.wins:>5} "
             f"{median_change(decision.time):>+7.1f} {median_change(decision.memory):>+8.1f} "
-            f"{max(decision.evidence()):>8.3g}  {VERDICTS[decision.verdict]:<9} {sparkline(decision.costs)}")
+            f"{max(decision.evidence()):>8.3g}  {verdict(decision):<27} {sparkline(decision.costs)}")
 
 
 def describe(state):
     """The whole answer, line by line."""
     use = changes(state.champion, state.options)
     yield f"{state.program}, {state.runs} run{'s' if state.runs != 1 else ''}"
-    yield f"Setting now: {use}" if use else "Setting now: that of the options; no change was worth it."
+    moves = {decision.move for decision in state.decisions if decision.costs} - {"back"}
     if use:
-        yield "To use it without learning: set these variables, and leave out HAKMEM_LEARN."
+        options = "".join(f" --set {name}={value}" for name, value in state.champion.items() if value != state.options[name])
+        yield f"Setting now: {use}"
+        yield f"The same without learning: ./hakmem run{options} -- PROGRAM"
+    elif moves:
+        yield f"Setting now: that of the options; {len(moves)} of {len(MOVES) - 1} changes were tried, and none was adopted."
+    else:
+        yield "Setting now: that of the options; nothing is decided yet: the program has run or allocated too little."
     if state.sites:
         yield f"Long-lived sites, whose objects have slabs of their own: {', '.join(state.sites)}"
+        yield "They have them only while HAKMEM_LEARN is set."
     if not state.decisions:
-        yield "No setting was decided on: the program has run or allocated too little."
         return
     yield ""
     yield (f"{'run':>4} {'min:s':>7}  {'tried':<36} {'pairs':>5} {'wins':>5} {'time %':>7} {'memory %':>8} {'odds':>8}  "
-           f"{'verdict':<9} pair by pair, high is good")
+           f"{'verdict':<27} pair by pair, high is good")
     yield from map(line, state.decisions)
     yield ""
     weight = "" if state.memory_percent == 100 else f", where memory counts {state.memory_percent} % of time"
     yield f"A pair is two stretches of time, one with the change. It wins if time and memory together cost 1 % less{weight}."
-    yield "Time and memory: the change's medians; below 0 it needs less. Odds: the highest against chance that the wins had."
-    yield "A change is adopted if the odds reach 1,000, and neither time (1 %) nor memory (2 %) pays for it."
-    yield "The setting before it may win 20 odds and come back."
+    yield "Run: which start of the program. min:s: when it was decided, since that start. Bars: each row has its own scale."
+    yield "Time and memory: the change's medians; below 0 it needs less. Odds: the highest of 1 to N that the wins are chance."
+    yield f"A test ends after {PAIRS_MAX} pairs at the latest. A change is adopted then if the odds have reached 1,000, and the medians"
+    yield "say that time grows by at most 1 % and memory by at most 2 %. After that, the setting before comes back at odds of 20."
 
 
 def curve(decision, width, height):
@@ -100,13 +122,13 @@ def page(state):
         if decision.verdict == "opened":
             continue
         title = html.escape(MOVES[decision.move])
-        verdict = html.escape(VERDICTS[decision.verdict])
+        decided = html.escape(verdict(decision))
         figures.append(
             f'<figure class="{html.escape(decision.verdict)}"><svg viewBox="0 0 {width} {height}" role="img" '
-            f'aria-label="{title}: {verdict}"><line x1="0" x2="{width}" y1="1" y2="1"/>'
+            f'aria-label="{title}: {decided}"><line x1="0" x2="{width}" y1="1" y2="1"/>'
             f'<line x1="0" x2="{width}" y1="{height / 2}" y2="{height / 2}"/>'
             f'<polyline points="{curve(decision, width, height)}"/></svg>'
-            f"<figcaption>run {decision.run}, {decision.seconds} s: {title}: <b>{verdict}</b></figcaption></figure>")
+            f"<figcaption>run {decision.run}, {decision.seconds} s: {title}: <b>{decided}</b></figcaption></figure>")
     text = html.escape("\n".join(describe(state)))
     return (f'<!doctype html><html lang="en"><meta charset="utf-8"><title>What hakmem learned</title><style>{STYLE}</style>'
             f"<h1>What hakmem learned</h1><pre>{text}</pre><h2>Evidence for each change, pair by pair</h2>"

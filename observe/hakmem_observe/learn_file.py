@@ -28,11 +28,11 @@ class Decision:
     def wins(self):
         return sum(cost < -GAIN_MIN for cost in self.costs)
 
-    def evidence(self):
-        """The odds for the change after each pair, as the learner reckoned them."""
+    def evidence(self, against=False):
+        """The odds for the change, or against it, after each pair, as the learner reckoned them."""
         odds, course = 1.0, []
         for cost in self.costs:
-            odds *= 1 + BET if cost < -GAIN_MIN else 1 - BET
+            odds *= 1 + BET if (cost < -GAIN_MIN) != against else 1 - BET
             course.append(odds)
         return course
 

@@ -104,6 +104,14 @@ def attach_often(mode, rounds):
     print(f"{mode}: {done} of {rounds} attached")
 
 
+def others_reach(name):
+    """True if other users may run what was built. A clone in root's home is for root alone."""
+    reach = all(folder.stat().st_mode & 0o001 for folder in (BUILD, *BUILD.parents))
+    if not reach:
+        skipped(name, "other users cannot reach the build folder")
+    return reach
+
+
 def skipped(name, why):
     skips.append(name)
     print(f"{name}: skipped, {why}")

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from attaching import (
-    BUILD, ROOT, ROUNDS, TARGET, TOOL, maps, processes, require, run_cases, run_tool, served, skipped, start)
+    BUILD, ROOT, ROUNDS, TARGET, TOOL, maps, others_reach, processes, require, run_cases, run_tool, served, skipped, start)
 from hakmem_observe.attach import connect
 from hakmem_observe.observer import HEAD, MAGIC, VERSION, NotObserved, Observer, file_name, inside, observed
 
@@ -163,7 +163,7 @@ def filtered(action, calls, *words):
 def case_filtered():
     """Threads with system call filters (seccomp): a filter that would end the process is found by reading it."""
     preload = ["env", f"LD_PRELOAD={BUILD / 'libhakmem.so'}"]
-    root = os.geteuid() == 0
+    root = os.geteuid() == 0 and others_reach("filtered")
     hidden = (126, "only root may read")
     kinds = (("kill", KILL, CLONES, (126, "would end it")), ("trap", TRAP, CLONES, (126, "would end it")),
              ("error", ERRNO, CLONES, (126, "cannot start another thread: Operation not permitted")),
@@ -319,6 +319,8 @@ def case_protected():
     """A process that made itself undumpable is for root alone."""
     if os.geteuid() != 0:
         skipped("protected", "not root")
+        return
+    if not others_reach("protected"):
         return
     target = start([TARGET, "protected"], user=65534, group=65534, extra_groups=[])
     require(target.stdout.readline() == "ready\n", "protected: it does not start")
