@@ -251,7 +251,7 @@ def test_a_hit_is_what_the_golden_file_says_of_it(tmp_path):
     counts = cost_measure.count(driver, "malloc_hit", 8, 3, tmp_path)
     assert 10 < counts.instructions <= 22  # tests/golden: the bar for every compiler
     assert (counts.atomics, counts.syscalls) == (0, 0)
-    assert 3 <= counts.lines <= 5
+    assert 3 <= counts.lines <= 6  # one is the window's, for the mark of free objects (record 0088)
     assert counts.functions == {"malloc": counts.instructions}
     refill = cost_measure.count(driver, "refill_free_list", 8, 3, tmp_path)
     assert refill.atomics == 0  # the driver has one thread (docs/decisions/0040)

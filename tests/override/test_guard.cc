@@ -3,6 +3,8 @@
  * program runs itself anew with it.
  *
  * Three functions lie each in a section of its own, so that a frame is known by its address.
+ *
+ * ctest: no-qemu
  */
 #include "override.h"
 

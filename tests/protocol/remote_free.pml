@@ -183,7 +183,7 @@ inline drain()
 /* A list of `count` objects of `slab`, from its free list or its word: the first `most` are taken, the others stay. */
 /*= slab/slab.c slab_take_part: slab_set_free_count(set, slab, list.count > most ? list.count - most : 0); */
 /*= slab/slab.c slab_take_part: if (list.count > most) */
-/*= slab/slab.c slab_take_part: slab->free_list = last->next; last->next = NULL; */
+/*= slab/slab.c slab_take_part: slab->free_list = slab_follow(slab, last); last->next = NULL; */
 inline take_part(from)
 {
     d_step {
@@ -560,7 +560,7 @@ proctype Freer(byte me)
 
     do
     :: atomic {
-        /*= cache/remote.c hak__remote_free: object->next = entry->head; entry->head = object; */
+        /*= cache/remote.c hak__remote_free: object_set_free(object, entry->head); entry->head = object; */
         if
         :: CAN_GATHER(1) -> o = 1
         :: CAN_GATHER(2) -> o = 2
