@@ -28,6 +28,9 @@
 
 /* Written by the one call of hak__os_guard_reserve. */
 static bool os_guard_marks; /* the kernel marks pages */
+/* 1: a page was closed by its protection although the kernel marks pages: it does not mark locked
+ * memory (mlock, mlockall). From then on pages are opened both ways. */
+static uint32_t shared_os_guard_mixed;
 
 /* The name mprotect belongs to programs that follow their own mappings; this one is hakmem's. */
 static bool os_protect(void *address, size_t size, int protection)
@@ -65,8 +68,10 @@ bool hak__os_guard_open(void *address, size_t size)
         return false;
     }
     int saved = errno;
-    bool opened = os_guard_marks ? madvise(address, size, MADV_GUARD_REMOVE) == 0
-                                 : os_protect(address, size, PROT_READ | PROT_WRITE);
+    bool opened = !os_guard_marks || madvise(address, size, MADV_GUARD_REMOVE) == 0;
+    if (!os_guard_marks || atomic_load_relaxed(&shared_os_guard_mixed) != 0) {
+        opened = opened && os_protect(address, size, PROT_READ | PROT_WRITE);
+    }
     if (!opened) {
         hak__os_uncharge(size);
     } else {
@@ -81,6 +86,7 @@ void hak__os_guard_close(void *address, size_t size)
     int saved = errno;
     os_count(OS_CALL_PURGE);
     if (!os_guard_marks || madvise(address, size, MADV_GUARD_INSTALL) != 0) {
+        atomic_store_relaxed(&shared_os_guard_mixed, 1u);
         (void)madvise(address, size, MADV_DONTNEED);
         (void)os_protect(address, size, PROT_NONE);
     }

@@ -5,10 +5,10 @@
  * writes a mark into the second word: a random number of the process. malloc takes the mark away
  * when it hands out the object, and reports an object that does not have it:
  *
- *   in a list twice       the mark is gone when the object comes up the second time, so it is never
- *                         handed out to two owners
- *   an overwritten link   what it leads to has no mark: no other address is ever handed out
- *   an overwritten mark   somebody has written to the object since it was freed
+ *   in a list twice       the mark is gone when the object comes up the second time. Not if its
+ * slab was emptied and cut anew between an overwritten link   what it leads to has no mark, unless
+ * a free object starts there an overwritten mark   somebody has written to the object since it was
+ * freed
  *
  * Cost: two instructions in free, three in malloc; object and mark lie in one cache line. Free does
  * not look for the mark, because it would wait for that line (docs/decisions/0088).

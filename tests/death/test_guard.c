@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <sys/mman.h>
 
 enum { SIZE = 64 };
 
@@ -279,6 +280,19 @@ static void run_without_room(void *argument)
     }
 }
 
+/* The kernel marks no page of locked memory as a guard. More blocks than there are slots, so that
+ * the pages that were locked are opened again. */
+static void run_locked(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < 3000; i++) {
+        char *block = hide(hak_malloc(SIZE));
+        (void)mlock(block, SIZE); /* up to RLIMIT_MEMLOCK */
+        memset(block, 1, SIZE);
+        hak_free(block);
+    }
+}
+
 static struct child_case cases[] = {
     {"read_freed", read_freed, NULL},
     {"write_freed", write_freed, NULL},
@@ -295,6 +309,7 @@ static struct child_case cases[] = {
     {"read_freed_in_child", read_freed_in_child, NULL},
     {"read_freed_with_handler", read_freed_with_handler, NULL},
     {"run_without_room", run_without_room, NULL},
+    {"run_locked", run_locked, NULL},
     {"read_freed_with_reporters", read_freed_with_reporters, NULL},
     {"read_null_with_reporters", read_freed_with_reporters, cases},
     {"fault_in_threads", fault_in_threads, NULL},
@@ -389,6 +404,12 @@ static void test_without_room(void **state)
     require_end("run_without_room", 100, NULL);
 }
 
+static void test_locked(void **state)
+{
+    (void)state;
+    require_end("run_locked", 100, NULL);
+}
+
 int main(int argc, char **argv)
 {
     child_main(argc, argv, cases, COUNT_OF(cases));
@@ -396,6 +417,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_past_the_ends),
         cmocka_unit_test(test_wrong_calls),    cmocka_unit_test(test_fork),
         cmocka_unit_test(test_handlers),       cmocka_unit_test(test_without_room),
+        cmocka_unit_test(test_locked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
