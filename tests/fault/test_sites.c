@@ -292,8 +292,7 @@ static int do_guard(void)
     REQUIRE(result == 0);
     char *page = (char *)place + 4096;
     REQUIRE(!hak__os_is_readable((uintptr_t)page));
-    REQUIRE(hak__os_guard_open(page, 4096));
-    REQUIRE(hak__os_mapped_bytes() == mapped + 4096);
+    REQUIRE(hak__os_guard_open(page, 4096) && hak__os_mapped_bytes() == mapped + 4096);
     *page = 1;
     REQUIRE(!hak__os_is_readable((uintptr_t)page - 8));
     REQUIRE(!hak__os_is_readable((uintptr_t)page + 4096));
@@ -423,11 +422,9 @@ static void guard_without_room(void *argument)
     fault_arm((struct fault_plan){FAULT_SET(FAULT_GUARD), 1, ENOMEM, true, 0}, 0);
     REQUIRE(hak__os_guard_reserve(MIB, &place) == -ENOMEM && place == NULL);
     fault_disarm();
-    REQUIRE(fault_ledger == ledger);
-    REQUIRE(hak__os_guard_reserve(MIB, &place) == 0);
+    REQUIRE(fault_ledger == ledger && hak__os_guard_reserve(MIB, &place) == 0);
     fault_arm((struct fault_plan){FAULT_SET(FAULT_GUARD), 1, ENOMEM, true, 0}, 0);
-    REQUIRE(!hak__os_guard_open(place, 4096));
-    REQUIRE(hak__os_mapped_bytes() == mapped);
+    REQUIRE(!hak__os_guard_open(place, 4096) && hak__os_mapped_bytes() == mapped);
     fault_disarm();
     REQUIRE(hak__os_guard_open(place, 4096));
     *(char *)place = 1;

@@ -63,20 +63,6 @@ number() {
     grep -o "\"$1\": [0-9]*" <<<"$output" | head -n 1 | grep -o '[0-9]*$'
 }
 
-# change_state FROM TO SED: a state with a right checksum.
-change_state() {
-    PYTHONPATH=$TEST_ROOT/observe python3 - "$@" <<'END_PY'
-import subprocess
-import sys
-from hakmem_observe.learn_file import checksum
-source, target, script = sys.argv[1:]
-with open(source, "rb") as file:
-    body = subprocess.run(["sed", script], input=file.read().rpartition(b"checksum ")[0], stdout=subprocess.PIPE, check=True).stdout
-with open(target, "wb") as file:
-    file.write(body + b"checksum %d\n" % checksum(body))
-END_PY
-}
-
 # --- the first run: learns in 16 s or more; the bound is a guard against hangs ---
 
 HAKMEM_LEARN=state HAKMEM_SAMPLE_BYTES=4k ./server 2>errors.learn &

@@ -49,20 +49,6 @@ learn_until() {
     grep -q "$2" "$1" || fail "no line '$2' in the state: $(cat "$1" errors.learn)"
 }
 
-# change_state FROM TO SED: a state with a right checksum.
-change_state() {
-    PYTHONPATH=$TEST_ROOT/observe python3 - "$@" <<'END'
-import subprocess
-import sys
-from hakmem_observe.learn_file import checksum
-source, target, script = sys.argv[1:]
-with open(source, "rb") as file:
-    body = subprocess.run(["sed", script], input=file.read().rpartition(b"checksum ")[0], stdout=subprocess.PIPE, check=True).stdout
-with open(target, "wb") as file:
-    file.write(body + b"checksum %d\n" % checksum(body))
-END
-}
-
 # --- what is learned stays, whatever ends the process ---
 
 learn_until state '^decision '

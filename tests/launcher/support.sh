@@ -46,3 +46,17 @@ finish() {
     ((failures == 0)) || { echo "$failures failures" >&2; exit 1; }
     exit 0
 }
+
+# change_state FROM TO SED: a state of HAKMEM_LEARN with a right checksum.
+change_state() {
+    PYTHONPATH=$TEST_ROOT/observe python3 - "$@" <<'END_PY'
+import subprocess
+import sys
+from hakmem_observe.learn_file import checksum
+source, target, script = sys.argv[1:]
+with open(source, "rb") as file:
+    body = subprocess.run(["sed", script], input=file.read().rpartition(b"checksum ")[0], stdout=subprocess.PIPE, check=True).stdout
+with open(target, "wb") as file:
+    file.write(body + b"checksum %d\n" % checksum(body))
+END_PY
+}
