@@ -82,10 +82,12 @@ def wait_for_observer(pid):
 
 
 def attach_often(mode, rounds):
-    """Attaches by another thread each time. The target stops its observer when it gets a byte."""
+    """Attaches by another thread each time. The target stops its observer when it gets a byte. Threads that allocate all the
+    time may all be inside hakmem, and on a busy machine often are: then more attempts are made."""
     target = start([TARGET, mode])
-    done = 0
-    for _ in range(rounds):
+    done = attempts = 0
+    while attempts < rounds or (done < rounds // 4 and attempts < 20 * rounds):
+        attempts += 1
         tids = os.listdir(f"/proc/{target.pid}/task")
         status, said = run_tool(target.pid, random.choice(tids) if random.random() < 0.7 else None)
         if target.poll() is not None:
@@ -100,8 +102,8 @@ def attach_often(mode, rounds):
         done += 1
     said, errors = target.communicate("", timeout=60)
     require(target.returncode == 0 and said == f"good {done}\n", f"{mode}: {target.returncode} {said} {errors}")
-    require(done >= rounds // 4, f"{mode}: only {done} of {rounds} attached")
-    print(f"{mode}: {done} of {rounds} attached")
+    require(done >= rounds // 4, f"{mode}: only {done} of {attempts} attached")
+    print(f"{mode}: {done} of {attempts} attached")
 
 
 def others_reach(name):
