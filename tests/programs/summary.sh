@@ -13,11 +13,12 @@ export SUMMARY_OUTPUT=$work/figures
 python=$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')
 seen=0
 
-# watch NAME COMMAND...: runs the command in $work with the helper in the processes of that name.
+# watch NAME COMMAND...: runs the command in $work with the helper in the processes of that name. A program that hangs is
+# killed, even if it has a handler of SIGTERM, and has no summaries.
 watch() {
     local program=$1
     shift
-    (cd "$work" && SUMMARY_PROGRAM=$program LD_PRELOAD="$library:$work/helper.so" timeout 60 "$@" >/dev/null 2>&1 </dev/null)
+    (cd "$work" && SUMMARY_PROGRAM=$program LD_PRELOAD="$library:$work/helper.so" timeout -k 10 60 "$@" >/dev/null 2>&1 </dev/null)
     local count
     count=$(grep -c "^$program " "$SUMMARY_OUTPUT" 2>/dev/null)
     ((count == 3)) || fail "$program: $count summaries instead of 3"
@@ -79,11 +80,12 @@ redis=$(cache_directory)/redis-libc/redis-server
 if [[ -n $redis ]] && command -v redis-benchmark >/dev/null; then
     (
         for i in {1..40}; do
-            redis-benchmark -s "$work/socket" -q -n 20000 -c 20 -P 8 -d 300 -r 50000 -t set,lpush,hset,lpop
+            timeout 30 redis-benchmark -s "$work/socket" -q -n 20000 -c 20 -P 8 -d 300 -r 50000 -t set,lpush,hset,lpop
             sleep 0.05
         done
     ) >/dev/null 2>&1 &
     watch redis-server "$redis" --port 0 --unixsocket "$work/socket" --save '' --appendonly no
+    kill $!
     wait
 fi
 if command -v node >/dev/null; then
