@@ -55,10 +55,20 @@ foreach(library hakmem_shared hakmem_static)
     target_include_directories(${library} PUBLIC
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()
+# The secure form: the same sources with HAK_SECURE. Its tables of relocations and its settings are read-only once the
+# process has started (relro, now); code and constants lie in pages of their own.
+add_library(hakmem_secure SHARED ${api_sources} ${override_sources} ${override_cxx_sources} "${dlopen_source}")
+target_compile_definitions(hakmem_secure PRIVATE HAK_OVERRIDE=1 HAK_SECURE=1)
+set_target_properties(hakmem_secure PROPERTIES OUTPUT_NAME hakmem-secure LINKER_LANGUAGE C)
+target_link_libraries(hakmem_secure PRIVATE $<BUILD_INTERFACE:hakmem_internal> PUBLIC Threads::Threads)
+target_include_directories(hakmem_secure PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 add_custom_target(hakmem_libraries)
-add_dependencies(hakmem_libraries hakmem_shared hakmem_static)
+add_dependencies(hakmem_libraries hakmem_shared hakmem_static hakmem_secure)
 set_target_properties(hakmem_shared PROPERTIES
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME hakmem)
+set_target_properties(hakmem_secure PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME secure)
 set_target_properties(hakmem_static PROPERTIES EXPORT_NAME static)
 # defs:     a symbol that is neither ours, nor of the C library, nor weak, is a mistake
 # lazy:     the weak symbols of libstdc++ stay undefined in C programs
@@ -68,6 +78,9 @@ set_target_properties(hakmem_static PROPERTIES EXPORT_NAME static)
 # noseparate-code: constants beside the code, two mappings instead of four at each start (docs/decisions/0054)
 target_link_options(hakmem_shared PRIVATE
     -Wl,-z,defs -Wl,-z,lazy -Wl,-z,nodelete -Wl,-z,initfirst -Wl,-z,noexecstack -Wl,-z,noseparate-code -Wl,--as-needed)
+target_link_options(hakmem_secure PRIVATE
+    -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,initfirst -Wl,-z,noexecstack -Wl,-z,separate-code
+    -Wl,--as-needed)
 if(NOT HAKMEM_UNITY)
     # In one file, hakmem's functions call each other directly. They must do so here, too, because a recorder has functions
     # of the same names (trace/wrappers.c). A program's own operator new stays what the other ones call.

@@ -32,6 +32,7 @@
 #include "region/huge.c"
 #include "region/object.c"
 #include "region/purge.c"
+#include "region/secure.c"
 #include "region/superslab.c"
 #include "region/superslab_index.c"
 #include "region/superslab_pages.c"

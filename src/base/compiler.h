@@ -47,6 +47,11 @@
 #define HAK_LEVEL 0
 #endif
 
+/* 1: the secure form of the library (region/secure.h, docs/security.md). */
+#ifndef HAK_SECURE
+#define HAK_SECURE 0
+#endif
+
 #if defined(__cplusplus)
 #define HAK_STATIC_ASSERT(condition, text) static_assert(condition, text)
 #else

@@ -94,6 +94,10 @@ struct cache {
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
     struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
+#if HAK_SECURE
+    uint64_t random; /* chooses the object whose rest ends */
+    void *resting[OBJECTS_RESTING + LARGE_OBJECTS_RESTING];
+#endif
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
@@ -119,11 +123,15 @@ HAK_INLINE size_t bin_offset_of_code(size_t code)
 /* Takes the first object of a bin that is not empty. NULL: it has no mark, and the bin stays
  * as it is. The caller takes its slow path, where hak__bin_pop reports it. Owner thread.
  */
-HAK_INLINE struct object *bin_pop(struct bin *bin)
+HAK_INLINE struct object *bin_pop(struct bin *bin, uint32_t class_index)
 {
-    struct object *object = bin->head, *next = object->next;
+    struct object *object = bin->head;
+    if (HAK_SECURE && HAK_UNLIKELY(!object_set_used(object, class_index))) {
+        return NULL; /* it may be no address at all */
+    }
+    struct object *next = object_next(object);
     HAK_PREFETCH(next); /* the next malloc of the class usually returns it */
-    if (HAK_UNLIKELY(!object_set_used(object))) {
+    if (!HAK_SECURE && HAK_UNLIKELY(!object_set_used(object, class_index))) {
         return NULL;
     }
     bin->head = next;
@@ -132,7 +140,21 @@ HAK_INLINE struct object *bin_pop(struct bin *bin)
 }
 
 /* As bin_pop, but aborts if the bin is corrupt. For slow paths. */
-HAK_HIDDEN struct object *hak__bin_pop(struct bin *bin);
+HAK_HIDDEN struct object *hak__bin_pop(struct bin *bin, uint32_t class_index);
+
+#if HAK_SECURE
+/* Lets an object rest. Returns one whose rest ends now; NULL: none. Owner thread. */
+HAK_INLINE void *cache_rest(struct cache *cache, void *object, uint32_t class_index)
+{
+    uint32_t random = secure_random(&cache->random);
+    uint32_t place = class_index <= TINY_CLASS_COUNT
+                         ? random % OBJECTS_RESTING
+                         : OBJECTS_RESTING + random % LARGE_OBJECTS_RESTING;
+    void *rested = cache->resting[place];
+    cache->resting[place] = object;
+    return rested;
+}
+#endif
 
 /* Notes a request of `size` bytes that got an object of the class, for the estimate of rounding in
  * summaries. Owner thread; reports read the sums relaxed. */

@@ -5,12 +5,17 @@
 #include "core/diagnose.h"
 #include "core/knobs.h"
 
+#include <string.h>
+
 uint64_t hak__cache_charged;
 
 void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 {
     cache->key = slabs->key;
     cache->slabs = slabs;
+#if HAK_SECURE
+    cache->random = bits_mix(hak__secure.secret ^ (uintptr_t)cache);
+#endif
 }
 
 static uint32_t cache_limit_for(uint32_t class_index, uint32_t bytes)
@@ -97,7 +102,7 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
                                   : "corrupted free list (written after free?)",
                             object, size_class_bytes(class_index), cache_heap_id(cache));
     }
-    struct object *next = object->next;
+    struct object *next = object_next(object);
     hak__remote_free(cache, slice, object);
     return next;
 }
@@ -139,7 +144,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
         } else {
             HAK_PREFETCH(window_slab_metadata(slice));
             objects[own++] = object;
-            object = object->next;
+            object = object_next(object);
         }
         cache_check_list(cache, class_index, object, --left);
     }
@@ -187,7 +192,7 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
             cache_check_object(slab, grid, run.head);
             while (++i < own && (uintptr_t)objects[i] - start < size) {
                 cache_check_object(slab, grid, objects[i]);
-                objects[i - 1]->next = objects[i]; /* kept objects may have lain between */
+                object_link(objects[i - 1], objects[i]); /* kept objects may have lain between */
             }
             run.count = i - first;
             hak__slab_return(cache->slabs, slab, run, objects[i - 1]);
@@ -236,8 +241,36 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     cache_return(cache, class_index, count < most ? count : most);
 }
 
+#if HAK_SECURE
+/* Ends the rest of all objects. */
+static void cache_end_rests(struct cache *cache)
+{
+    for (uint32_t i = 0; i < OBJECTS_RESTING + LARGE_OBJECTS_RESTING; i++) {
+        struct object *object = cache->resting[i];
+        if (object == NULL) {
+            continue;
+        }
+        cache->resting[i] = NULL;
+        size_t slice = window_slice_of(object);
+        struct slab *slab = slab_of_slice(slice);
+        if (slab->owner != cache->slabs) {
+            hak__remote_free(cache, slice, object);
+            continue;
+        }
+        object_set_free(object, NULL);
+        hak__slab_return(cache->slabs, slab, (struct object_list){object, 1}, object);
+    }
+}
+#else
+static void cache_end_rests(struct cache *cache)
+{
+    (void)cache;
+}
+#endif
+
 void hak__cache_flush(struct cache *cache)
 {
+    cache_end_rests(cache);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         cache_flush_class(cache, class_index);
     }
@@ -262,6 +295,9 @@ void hak__cache_abandon(struct cache *cache)
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
         cache->bins[class_index] = (struct bin){NULL, 0, 0};
     }
+#if HAK_SECURE
+    memset(cache->resting, 0, sizeof cache->resting);
+#endif
     cache->charged = 0;
     cache->lagging = NULL;
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {

@@ -9,9 +9,9 @@ struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
     return hak__slab_refill(cache->slabs, class_index, hak__cache_refill_most(cache, class_index));
 }
 
-struct object *hak__bin_pop(struct bin *bin)
+struct object *hak__bin_pop(struct bin *bin, uint32_t class_index)
 {
-    struct object *object = bin_pop(bin);
+    struct object *object = bin_pop(bin, class_index);
     if (HAK_UNLIKELY(object == NULL)) {
         hak__object_is_wrong(bin->head);
     }
@@ -34,7 +34,12 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
     if (REFILL_BYTES_START << cache->refills[class_index] < SLICE_SIZE) {
         cache->refills[class_index]++;
     }
-    struct object *object = refill_pop(&refill);
+    if (HAK_SECURE) {
+        bin->head = refill_link(refill).head; /* the first one is drawn by lot, too */
+        bin->room -= (int32_t)refill.list.count;
+        return hak__bin_pop(bin, class_index);
+    }
+    struct object *object = refill_pop(&refill, class_index);
     bin->head = refill_link(refill).head;
     bin->room -= (int32_t)refill.list.count;
     return object;

@@ -89,6 +89,9 @@
  * The last row serves requests above 1 KiB that are aligned to more than a cache line. */
 #define OBJECT_ALIGNMENT 16u
 #define OBJECT_SHIFT 4u /* log2 of OBJECT_ALIGNMENT */
+/* Bytes at the end of each object that the program does not get: the secure form has a canary
+ * there. */
+#define OBJECT_TAIL (HAK_SECURE ? 8u : 0u)
 /* 1 KiB and a header of 16 bytes: sqlite needs 3 % less memory than with 1,024
  * (docs/decisions/0052). Each further class takes 22 bytes a thread and 24 bytes a heap. */
 #define TINY_SIZE_MAX 1040u
@@ -98,6 +101,9 @@
  * Twice: 128 bytes more for each of these objects, 1.6 % of 8 KiB. */
 #define MID_SKEW 128u
 #define MID_SIZE_MAX (65536u + MID_SKEW)
+/* The largest requests that tiny classes, or any classes, serve. */
+#define TINY_REQUEST_MAX (TINY_SIZE_MAX - OBJECT_TAIL)
+#define MID_REQUEST_MAX (MID_SIZE_MAX - OBJECT_TAIL)
 #define MID_STEP_SHIFT 7u /* 128 bytes: the smallest step between classes above 1 KiB */
 #define TINY_CLASS_COUNT                                                                           \
     (TINY_SIZE_MAX / OBJECT_ALIGNMENT) /* classes 1 to 65; class 0 has no objects */
@@ -113,10 +119,24 @@
  * 1.10 (docs/decisions/0020). */
 #define SLAB_SLICES_MAX 9u
 #define SLAB_OBJECTS_MIN 4u
+/* Secure form: slabs of objects of at least this size end in a page that no access survives. Half:
+ * twice as many classes lose a page and two system calls with each slab. */
+#define CLOSED_END_MIN 8192u
+/* Secure form: slabs of a heap that wait before they may become slabs of another class. Twice as
+ * many: twice the time, and twice the memory that waits. */
+#define SLABS_RESTING 8u
+/* Secure form: freed objects that wait in a thread before they may be handed out again: small ones,
+ * and those above TINY_SIZE_MAX. A free ends the rest of a random one. Twice as many: a dangling
+ * pointer meets a new object half as soon, and the objects take twice as much of the processor's
+ * caches. */
+#define OBJECTS_RESTING 64u
+#define LARGE_OBJECTS_RESTING 8u
 
 /* Spans: allocations of whole slices, each inside one superslab. */
-#define SPAN_SIZE_MAX ((size_t)2 << 20)
-#define SPAN_SLICES_MAX ((uint32_t)(SPAN_SIZE_MAX >> SLICE_SHIFT))
+#define SPAN_SLICES_MAX SUPERSLAB_SLICES
+/* In the secure form a page that no access survives follows the block (large/span.h). */
+#define SPAN_TAIL (HAK_SECURE ? OS_PAGE_SIZE_MAX : 0u)
+#define SPAN_SIZE_MAX (SPAN_SLICES_MAX * SLICE_SIZE - SPAN_TAIL)
 
 /* The largest request, in bytes: in C the difference of two pointers into a block must fit into
  * ptrdiff_t. */

@@ -57,18 +57,22 @@ HAK_INLINE uint32_t size_class_of_mid(size_t size)
     return hak__mid_class[(size - 1) >> MID_STEP_SHIFT];
 }
 
-/* The class for `size`, 0 to MID_SIZE_MAX bytes. Size 0 has the class of size 1. */
+/* The class for a request of `size` bytes, 0 to MID_REQUEST_MAX. Size 0 has the class of size 1. */
 HAK_INLINE uint32_t size_class_of(size_t size)
 {
-    if (size <= TINY_SIZE_MAX) {
-        return size == 0 ? 1 : (uint32_t)size_class_of_tiny(size);
-    }
-    return size_class_of_mid(size);
+    size = (size == 0 ? 1 : size) + OBJECT_TAIL;
+    return size <= TINY_SIZE_MAX ? (uint32_t)size_class_of_tiny(size) : size_class_of_mid(size);
 }
 
 HAK_INLINE uint32_t size_class_bytes(uint32_t class_index)
 {
     return hak__size_classes[class_index].object_size;
+}
+
+/* Bytes of an object that the program may use. */
+HAK_INLINE uint32_t size_class_usable(uint32_t class_index)
+{
+    return size_class_bytes(class_index) - OBJECT_TAIL;
 }
 
 /* For size_class_divide: 2^31 divided by the object size in units of OBJECT_ALIGNMENT, rounded up.
@@ -110,10 +114,10 @@ HAK_STATIC_ASSERT(ROUND_SIZE_MIN < TINY_SIZE_MAX && ROUND_SIZE_MIN % (4 * HAK_CA
  * the quarter, and then the rounded request is itself the size of a class. */
 HAK_INLINE uint32_t size_class_of_aligned(size_t size, size_t alignment)
 {
-    if (HAK_UNLIKELY(size > MID_SIZE_MAX || alignment > SLICE_SIZE)) {
+    if (HAK_UNLIKELY(size > MID_REQUEST_MAX || alignment > SLICE_SIZE)) {
         return CLASS_COUNT;
     }
-    size_t rounded = bits_align_up(size == 0 ? 1 : size, alignment);
+    size_t rounded = bits_align_up((size == 0 ? 1 : size) + OBJECT_TAIL, alignment);
     if (rounded <= TINY_SIZE_MAX) {
         return (uint32_t)size_class_of_tiny(rounded);
     }

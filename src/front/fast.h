@@ -49,17 +49,20 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size)
     if (HAK_LEVEL >= 2) {
         hak__malloc_check(thread, object, (uint32_t)(bin - thread->cache.bins));
     }
-    return bin_pop(bin);
+    uint32_t class_index = (uint32_t)(offset / sizeof(struct bin));
+    object = bin_pop(bin, class_index);
+    return HAK_SECURE && HAK_LIKELY(object != NULL) ? secure_hand_out(object, class_index) : object;
 }
 
 /* The fast half of malloc_fast: NULL if it does not serve the request. */
 HAK_INLINE void *malloc_try(size_t size)
 {
     size_t offset;
-    if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
-        offset = size_class_round_tiny(size); /* offset 0 for size 0: that bin is always empty */
-    } else if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
-        offset = bin_offset(size_class_of_mid(size));
+    if (HAK_LIKELY(size <= TINY_REQUEST_MAX)) {
+        /* offset 0 for size 0: that bin is always empty */
+        offset = size_class_round_tiny(size + OBJECT_TAIL);
+    } else if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
+        offset = bin_offset(size_class_of_mid(size + OBJECT_TAIL));
     } else {
         return NULL;
     }
@@ -93,8 +96,40 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t 
 HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *pointer,
                                              uint32_t class_index);
 
-/* Frees any pointer. Keeps errno. */
-HAK_INLINE void free_fast(void *pointer)
+/* Secure form: takes the object back from the program and lets it rest. `state` is that which an
+ * object must have to be freed in this way. Returns the pointer to free now: one whose rest is
+ * over, NULL if there is none, or `pointer` if it lies in no slab. */
+#if HAK_SECURE
+HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
+{
+    size_t slice = window_slice_of(pointer);
+    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
+        return pointer;
+    }
+    uint32_t class_index = owner_class(window_owner(slice));
+    if (HAK_UNLIKELY(class_index - 1 >= CLASS_COUNT - 1)) {
+        return pointer;
+    }
+    secure_take_back(pointer, class_index, state);
+    struct thread *thread = hak__thread;
+    if (HAK_LIKELY(thread->cache.key != CACHE_KEY_NONE)) {
+        pointer = cache_rest(&thread->cache, pointer, class_index);
+    }
+    if (pointer != NULL && HAK_UNLIKELY(secure_state_of(pointer) != SECURE_RESTING)) {
+        hak__secure_bad_free(pointer, class_index, state); /* two threads have freed it */
+    }
+    return pointer;
+}
+#else
+HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
+{
+    (void)state;
+    return pointer;
+}
+#endif
+
+/* Frees any pointer, which has rested. Keeps errno. */
+HAK_INLINE void free_rested(void *pointer)
 {
     size_t slice = window_slice_of_object(pointer);
     struct thread *thread = hak__thread;
@@ -121,6 +156,12 @@ HAK_INLINE void free_fast(void *pointer)
     if (HAK_UNLIKELY(--bin->room < 0)) {
         hak__free_overflow(thread, owner_class((uint32_t)code));
     }
+}
+
+/* Frees any pointer that came from malloc or its relatives. Keeps errno. */
+HAK_INLINE void free_fast(void *pointer)
+{
+    free_rested(free_rest(pointer, SECURE_MALLOC));
 }
 
 #endif

@@ -55,15 +55,15 @@ void hak__malloc_check(const struct thread *thread, const struct object *object,
                        uint32_t class_index)
 {
     object_check(thread, object, class_index);
-    if (object->next != NULL) {
-        object_check(thread, object->next, class_index);
+    if (object_next(object) != NULL) {
+        object_check(thread, object_next(object), class_index);
     }
 }
 
 static HAK_COLD bool list_contains(const struct thread *thread, const struct object *object,
                                    const void *pointer, uint32_t class_index)
 {
-    for (; object != NULL; object = object->next) {
+    for (; object != NULL; object = object_next(object)) {
         object_check(thread, object, class_index);
         if (object == pointer) {
             return true;
@@ -136,7 +136,7 @@ struct location hak__locate(const void *pointer)
     } else if (class_index != 0 && class_index < CLASS_COUNT) {
         location.place = PLACE_SLAB;
         location.class_index = class_index;
-        location.bytes = size_class_bytes(class_index);
+        location.bytes = size_class_usable(class_index);
     } else if (code == OWNER_SAMPLED) {
         location.place = PLACE_SAMPLED;
         location.bytes = hak__sampled_bytes(location.slice);
@@ -203,7 +203,7 @@ static void free_object(void *pointer, struct location location)
     }
     /* hak__thread_current may have let this thread join the object's heap. */
     if (HAK_UNLIKELY(slab->owner == thread->cache.slabs)) {
-        free_fast(pointer);
+        free_rested(pointer);
         return;
     }
     uint32_t class_index = location.class_index;

@@ -1,5 +1,5 @@
 /* malloc.c: hak_malloc and hak_calloc. malloc starts in front/fast.h, goes on in malloc_slow.c. */
-#include "front/fast.h"
+#include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "observe/sites.h"
@@ -19,10 +19,13 @@ void *hak_calloc(size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    if (HAK_UNLIKELY(total > MID_SIZE_MAX)) {
+    if (HAK_UNLIKELY(total > MID_REQUEST_MAX)) {
         return hak__malloc_large(total, OBJECT_ALIGNMENT, true);
     }
     void *pointer = malloc_fast(total, hak__malloc_slow);
+    if (HAK_SECURE && short_code_is_class(short_code(pointer))) {
+        return pointer; /* free objects are zero */
+    }
     return HAK_LIKELY(pointer != NULL) ? memset(pointer, 0, total) : NULL;
 }
 

@@ -48,15 +48,20 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
         if (list.count != 0) {
             gate_end();
             counter_add(&cache->counters, COUNTER_REFILL_BORROWED, 1);
-            return (struct refill){list, 0};
+            return (struct refill){list, 0, false};
         }
         if (!gate_finish(&heap->lock)) {
-            return (struct refill){list, 0};
+            return (struct refill){list, 0, false};
         }
     }
     struct refill refill = hak__cache_refill(cache, class_index);
     thread_unlock(thread);
     return refill;
+}
+
+static void *malloc_hand_out(void *object, uint32_t class_index)
+{
+    return HAK_SECURE ? secure_hand_out(object, class_index) : object;
 }
 
 static void *malloc_class_once(uint32_t class_index)
@@ -70,14 +75,14 @@ static void *malloc_class_once(uint32_t class_index)
     /* The bin may have objects. valloc comes here without a look at it. And the first slow
      * operation of a thread calls pthread_setspecific, which may allocate and so fill the bin. */
     if (bin->head != NULL) {
-        struct object *object = hak__bin_pop(bin);
+        struct object *object = hak__bin_pop(bin, class_index);
         hak__thread_leave(thread);
-        return object;
+        return malloc_hand_out(object, class_index);
     }
     struct refill refill = malloc_refill(thread, class_index);
     void *object = hak__cache_fill(&thread->cache, class_index, refill);
     hak__thread_left(thread);
-    return object;
+    return object != NULL ? malloc_hand_out(object, class_index) : NULL;
 }
 
 static HAK_COLD void *malloc_failed(size_t size, size_t alignment)
@@ -174,7 +179,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     }
     struct bin *bin = &thread->cache.bins[class_index];
     if (counted && bin->head != NULL) { /* NULL: a tick has emptied the bin */
-        return hak__bin_pop(bin);
+        return malloc_hand_out(hak__bin_pop(bin, class_index), class_index);
     }
     (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
     void *object = malloc_class_once(class_index);
@@ -277,7 +282,7 @@ void *hak__malloc_large(size_t size, size_t alignment, bool want_zero)
 
 static HAK_NOINLINE void *malloc_slow(size_t size)
 {
-    if (HAK_LIKELY(size <= MID_SIZE_MAX)) {
+    if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
         return hak__malloc_class(size_class_of(size), size);
     }
     if (HAK_LIKELY(size <= SPAN_SIZE_MAX)) {

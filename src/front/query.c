@@ -33,8 +33,8 @@ HAK_FAST_PATH size_t hak_usable_size(const void *pointer)
 
 size_t hak_good_size(size_t size)
 {
-    if (size <= MID_SIZE_MAX) {
-        return size_class_bytes(size_class_of(size));
+    if (size <= MID_REQUEST_MAX) {
+        return size_class_usable(size_class_of(size));
     }
     if (size <= SPAN_SIZE_MAX) {
         return hak__span_good_size(size);

@@ -73,7 +73,7 @@ static void *realloc_span(void *pointer, size_t size)
 
 static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
 {
-    if (short_is_span(pointer) && size > MID_SIZE_MAX) {
+    if (short_is_span(pointer) && size > MID_REQUEST_MAX) {
         return realloc_span(pointer, size);
     }
     if (pointer == NULL) {
@@ -94,7 +94,7 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         hak__diagnose_fatal("realloc of a foreign pointer (not allocated by hakmem)", pointer, 0,
                             0);
     }
-    if (location.bytes == OBJECT_ALIGNMENT && size <= OBJECT_ALIGNMENT) {
+    if (location.bytes == OBJECT_ALIGNMENT - OBJECT_TAIL && size <= location.bytes) {
         return pointer; /* it has the smallest class already */
     }
     if (location.place == PLACE_SAMPLED && size <= location.bytes && size >= location.bytes / 2) {
@@ -126,6 +126,10 @@ HAK_FAST_PATH void *hak_realloc(void *pointer, size_t size)
         return realloc_slow(pointer, size);
     }
     size_t bytes = short_code_bytes(code);
+    if (HAK_SECURE && (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
+                                    secure_state_of(pointer) != SECURE_MALLOC))) {
+        hak__secure_bad_free(pointer, owner_class(code), SECURE_MALLOC);
+    }
     /* The object stays if the new size fits and is at least half of the object: a copy would save
      * too little. No counter counts this, because it is too common. */
     if (HAK_LIKELY(size - bytes / 2 <= bytes - bytes / 2)) {

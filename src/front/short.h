@@ -22,7 +22,7 @@ HAK_INLINE bool short_code_is_class(uint32_t code)
     return code - 1 < OWNER_CODE_END - 1;
 }
 
-/* Bytes of an object of the class with this code. The code is the index of the first half of a
+/* Usable bytes of an object of the class with this code. The code is the index of the first half of a
  * table entry, so that the processor scales it in the load. */
 HAK_INLINE uint32_t short_code_bytes(uint32_t code)
 {
@@ -30,7 +30,8 @@ HAK_INLINE uint32_t short_code_bytes(uint32_t code)
     return ((const struct size_class *)(const void *)(table +
                                                       (size_t)code * (sizeof(struct size_class) >>
                                                                       OWNER_CLASS_SHIFT)))
-        ->object_size;
+               ->object_size -
+           OBJECT_TAIL;
 }
 
 /* True if `pointer` is the start of a span's allocation. */

@@ -18,6 +18,9 @@ void hak__heap_collect(struct heap *heap, bool everything)
     lock_acquire(&heap->lock);
     hak__slab_drain(&heap->slabs);
     hak__span_cache_trim(&heap->spans, everything);
+    if (everything) {
+        hak__slab_end_rests(&heap->slabs);
+    }
     if (HAK_LEVEL >= 2 && everything) {
         hak__slab_set_check(&heap->slabs);
     }

@@ -31,7 +31,7 @@ void *hak__emergency_allocate(size_t size, size_t alignment)
     }
     size_t mapped = bits_align_up(size + sizeof(struct unregistered), page);
     void *address;
-    if (hak__os_map(mapped, alignment < page ? page : alignment, &address) != 0) {
+    if (hak__os_map(mapped + WHALE_TAIL, alignment < page ? page : alignment, &address) != 0) {
         return NULL;
     }
     unsigned char *end = (unsigned char *)address + mapped;
@@ -92,7 +92,7 @@ void hak__emergency_free_whale(void *pointer)
         hak__inside = inside;
     }
     if (found) {
-        hak__os_discard(pointer, whale.size);
+        hak__os_discard(pointer, whale.size + WHALE_TAIL);
     } else {
         hak__emergency_free(pointer);
     }

@@ -3,6 +3,7 @@
 
 #include "base/bits.h"
 #include "core/diagnose.h"
+#include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -24,6 +25,7 @@
 struct span_metadata {
     uint32_t slices;
     uint32_t offset; /* bytes from the span's start to the block's */
+    uint32_t tail;   /* secure form: bytes of the last page, if it is closed */
 };
 HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_METADATA_SIZE,
                   "stored in a slab's metadata");
@@ -43,7 +45,8 @@ size_t hak__span_bytes(size_t slice)
 {
     const struct span_metadata *metadata = span_metadata(slice);
     return (size_t)atomic_load_relaxed(&metadata->slices) * SLICE_SIZE -
-           atomic_load_relaxed(&metadata->offset);
+           atomic_load_relaxed(&metadata->offset) -
+           (HAK_SECURE ? atomic_load_relaxed(&metadata->tail) : 0);
 }
 
 HAK_RACY_READER uint32_t hak__span_slices(size_t slice)
@@ -65,14 +68,36 @@ static uint32_t span_colors(uint32_t slices, size_t size)
 
 size_t hak__span_good_size(size_t size)
 {
+    if (HAK_SECURE) {
+        return bits_align_up(size, OBJECT_ALIGNMENT);
+    }
     uint32_t slices = span_slices(size);
     size_t used = slices * SLICE_SIZE - (SPAN_COLORS_MAX - 1) * HAK_CACHE_LINE;
     return size < used ? used : size;
 }
 
+/* Closes the span's last page, and returns the bytes from the span's start to the block, which ends
+ * at that page, or as near to it as the alignment allows. */
+static uint32_t span_close_end(size_t slice, uint32_t slices, size_t size, size_t alignment)
+{
+    size_t page = hak__os_page_size(), end = slices * SLICE_SIZE - page;
+    alignment = alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment;
+    bool closed = hak__os_close((char *)window_slice_address(slice) + end, page);
+    span_metadata(slice)->tail = closed ? (uint32_t)page : 0;
+    return (uint32_t)bits_align_down(end - size, alignment);
+}
+
 static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment)
 {
     struct span_metadata *metadata = span_metadata(slice);
+    if (HAK_SECURE && slices <= SPAN_SLICES_MAX) {
+        uint32_t offset = span_close_end(slice, slices, size, alignment);
+        atomic_store_relaxed(&metadata->slices, slices);
+        atomic_store_relaxed(&metadata->offset, offset);
+        window_set_owner(slice, OWNER_SPAN);
+        return hak__span_pointer(slice);
+    }
+    metadata->tail = 0;
     uint32_t offset =
         alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
     atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
@@ -149,8 +174,9 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
                                size_t alignment)
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
-    uint32_t slices = span_slices(size);
-    struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
+    uint32_t slices = span_slices(size + (HAK_SECURE ? hak__os_page_size() : 0));
+    struct span_entry *entry =
+        cache == NULL || HAK_SECURE ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
         void *pointer = span_start_again(entry, size, alignment);
         span_account(cache, 1, hak__span_bytes(entry->slice));
@@ -187,6 +213,15 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size)
     return (struct span){pointer, run.zeroed};
 }
 
+/* Returns slices of a freed span to their superslab. */
+static void span_give(size_t slice, uint32_t slices)
+{
+    /* Slices that stay closed serve nothing else. */
+    if (!HAK_SECURE || hak__os_reopen(window_slice_address(slice), slices * SLICE_SIZE)) {
+        hak__superslab_give(slice, slices);
+    }
+}
+
 /* An entry for a newly freed span. If none is empty, the next in turn returns its span. */
 static struct span_entry *span_cache_entry(struct span_cache *cache)
 {
@@ -197,7 +232,7 @@ static struct span_entry *span_cache_entry(struct span_cache *cache)
     }
     struct span_entry *victim = &cache->entries[cache->next_victim];
     cache->next_victim = (uint16_t)((cache->next_victim + 1u) % SPAN_CACHE_ENTRIES);
-    hak__superslab_give(victim->slice, victim->slices);
+    span_give(victim->slice, victim->slices);
     span_forget(cache, victim);
     return victim;
 }
@@ -214,8 +249,11 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
         hak__superslab_give_run(slice, slices / SUPERSLAB_SLICES);
         return;
     }
-    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES) {
-        hak__superslab_give(slice, slices);
+    if (HAK_SECURE) {
+        hak__os_close(window_slice_address(slice), slices * SLICE_SIZE);
+    }
+    if (cache == NULL || (!HAK_SECURE && cache->slices + slices > SPAN_CACHE_SLICES)) {
+        span_give(slice, slices);
         return;
     }
     struct span_entry *entry = span_cache_entry(cache);
@@ -235,7 +273,8 @@ void *hak__span_resize(size_t slice, size_t size)
 {
     struct span_metadata *metadata = span_metadata(slice);
     size_t bytes = hak__span_bytes(slice);
-    if (metadata->slices > SPAN_SLICES_MAX) { /* a long span: too rare for more than this */
+    /* A long span is too rare for more than this. The end of a block of the secure form is fixed. */
+    if (HAK_SECURE || metadata->slices > SPAN_SLICES_MAX) {
         return size <= bytes && size >= bytes / 2 ? hak__span_pointer(slice) : NULL;
     }
     if (size > SPAN_SIZE_MAX) {
@@ -265,7 +304,7 @@ uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
     for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
         struct span_entry *entry = &cache->entries[i];
         if (entry->slices != 0 && (everything || !entry->used)) {
-            hak__superslab_give(entry->slice, entry->slices);
+            span_give(entry->slice, entry->slices);
             slices += entry->slices;
             span_forget(cache, entry);
         }

@@ -16,6 +16,11 @@
  * not used since the last tick to their superslabs. There they serve any slab or span, and are
  * purged later.
  *
+ * Secure form: the block ends at the last page of the span, which is closed: an access beyond the
+ * block's end faults. A freed span is closed as a whole, so that each use after free faults. The
+ * cache does not serve requests then: it keeps freed spans closed until the next tick but one, or
+ * until SPAN_CACHE_ENTRIES others were freed.
+ *
  * Locks: a caller that passes a cache holds the lock of the cache's heap. Any other caller that
  * allocates, frees or resizes holds a heap's lock or is inside the gate (core/gate.h).
  */

@@ -6,6 +6,8 @@
  *   resize     out of the registry, grow or cut, back into the registry */
 #include "large/whale.h"
 
+#include <errno.h>
+
 #include "base/bits.h"
 #include "core/gate.h"
 #include "core/knobs.h"
@@ -41,6 +43,11 @@ struct lock hak__whale_lock = LOCK_INITIAL(LOCK_RANK_WHALES);
 #define WHALE_GRAVES 64u
 static uintptr_t whale_graves[WHALE_GRAVES];
 static uint32_t whale_next_grave;
+/* Secure form: addresses of freed whales, with tails, that nobody can map yet; size 0: none. Twice
+ * as many: a use after free faults for twice as long. Under the lock. */
+#define WHALES_RESTING 64u
+static struct whale whales_resting[WHALES_RESTING];
+static uint32_t whale_next_resting;
 
 /* How often a thread that may hold the lock itself tries to look, a millisecond apart. Twice: a
  * signal handler that interrupted its own thread under the lock waits 200 ms in vain. Half: it
@@ -78,6 +85,46 @@ static size_t whale_wanted_size(size_t size, bool huge)
     return huge_end || adds_little ? size + excess : size;
 }
 
+static void whale_close_tail(uintptr_t end)
+{
+    if (HAK_SECURE) {
+        hak__os_close((void *)end, WHALE_TAIL);
+    }
+}
+
+static void whale_release(struct whale rested)
+{
+    if (rested.size != 0) {
+        hak__os_release_addresses((void *)rested.address, rested.size);
+    }
+}
+
+void hak__whale_retire(struct whale whale)
+{
+    whale.size += WHALE_TAIL;
+    if (!hak__os_keep_addresses((void *)whale.address, whale.size)) {
+        hak__os_discard((void *)whale.address, whale.size);
+        return;
+    }
+    lock_acquire(&hak__whale_lock);
+    struct whale *place = &whales_resting[whale_next_resting++ % WHALES_RESTING];
+    struct whale rested = *place;
+    *place = whale;
+    lock_release(&hak__whale_lock);
+    whale_release(rested);
+}
+
+void hak__whale_end_rests(void)
+{
+    for (uint32_t i = 0; i < WHALES_RESTING; i++) {
+        lock_acquire(&hak__whale_lock);
+        struct whale rested = whales_resting[i];
+        whales_resting[i].size = 0;
+        lock_release(&hak__whale_lock);
+        whale_release(rested);
+    }
+}
+
 static size_t whale_live_bytes(void)
 {
     lock_acquire(&hak__whale_lock);
@@ -101,6 +148,19 @@ static bool whale_needs_huge(size_t old_size, size_t size)
     return bits_align_up(size, HUGE_PAGE_SIZE) > bits_align_up(old_size, HUGE_PAGE_SIZE);
 }
 
+/* As hak__os_remap, for a whale and its tail. */
+static int whale_remap(struct whale whale, size_t size, size_t alignment, void **moved)
+{
+    uintptr_t end = whale.address + whale.size;
+    if (HAK_SECURE && !hak__os_reopen((void *)end, WHALE_TAIL)) {
+        return -ENOMEM;
+    }
+    int error = hak__os_remap((void *)whale.address, whale.size + WHALE_TAIL, size + WHALE_TAIL,
+                              alignment, moved);
+    whale_close_tail(error == 0 ? (uintptr_t)*moved + size : end);
+    return error;
+}
+
 /* Grows a whale by mremap: moving pages takes a hundredth of the time of new page faults. Address
  * 0: that failed, and the whale is as it was. */
 static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
@@ -110,11 +170,11 @@ static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
     size_t wanted = whale_wanted_size(size, huge);
     size_t alignment = whale.origin == 0 ? 0 : whale_alignment(size);
     void *moved = (void *)whale.address;
-    if (hak__os_remap(moved, whale.size, wanted, alignment, &moved) != 0) {
+    if (whale_remap(whale, wanted, alignment, &moved) != 0) {
         if (whale.origin == 0) {
             return hak__whale_join_grow(whale, size);
         }
-        if (wanted == size || hak__os_remap(moved, whale.size, size, alignment, &moved) != 0) {
+        if (wanted == size || whale_remap(whale, size, alignment, &moved) != 0) {
             return (struct whale){0};
         }
         wanted = size; /* a limit is near: the size without rounding may still fit */
@@ -157,14 +217,15 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     size_t wanted_alignment = whale_alignment(size);
     wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
     void *address;
-    if (hak__os_map(wanted, wanted_alignment, &address) != 0) {
+    if (hak__os_map(wanted + WHALE_TAIL, wanted_alignment, &address) != 0) {
         bool least = wanted == size && wanted_alignment == alignment;
-        if (least || hak__os_map(size, alignment, &address) != 0) {
+        if (least || hak__os_map(size + WHALE_TAIL, alignment, &address) != 0) {
             return (struct whale){0};
         }
         wanted = size; /* a limit is near: the size without rounding may still fit */
     }
     struct whale whale = {(uintptr_t)address, wanted, hak__whale_new_origin()};
+    whale_close_tail(whale.address + whale.size);
     /* Huge pages for all of it or none: two kinds are two mappings, which mremap cannot move at
      * once. */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
@@ -177,7 +238,7 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
 struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page) {
+    if (size > REQUEST_SIZE_MAX - page - WHALE_TAIL) {
         return (struct whale_result){NULL, false};
     }
     size = bits_align_up(size == 0 ? 1 : size, page);
@@ -311,7 +372,7 @@ struct whale hak__whale_containing(const void *pointer)
 void *hak__whale_resize(void *pointer, size_t size)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page) {
+    if (size > REQUEST_SIZE_MAX - page - WHALE_TAIL) {
         return NULL;
     }
     size = bits_align_up(size, page);
@@ -339,7 +400,11 @@ void *hak__whale_resize(void *pointer, size_t size)
         }
         size_t kept = resized.address != 0 ? resized.size : old_size;
         if (whale.size > kept) {
-            rest = (struct whale){whale.address + kept, whale.size - kept, whale.origin};
+            /* In the secure form the tails move: that of the whale to the place where the rest began.
+             * The rest is larger than a tail (whale_fits). */
+            whale_close_tail(whale.address + kept);
+            rest = (struct whale){whale.address + kept + WHALE_TAIL,
+                                  whale.size - kept - WHALE_TAIL, whale.origin};
             whale.size = kept;
         }
     }

@@ -18,6 +18,10 @@
 
 #include "core/limits.h"
 #include "core/lock.h"
+#include "os/os.h"
+
+/* Bytes after each whale that belong to it and are closed (os/os.h): a page in the secure form. */
+#define WHALE_TAIL (HAK_SECURE ? hak__os_page_size() : (size_t)0)
 
 struct whale {
     uintptr_t address; /* 0: no whale */

@@ -336,6 +336,9 @@ size_t hak__whale_cache_take_next(struct whale whale, size_t size)
 
 size_t hak__whale_cache_room(void)
 {
+    if (HAK_SECURE) {
+        return 0; /* freed whales are unmapped */
+    }
     lock_acquire(&hak__whale_lock);
     size_t bound = cache_bound(hak__os_clock_ms());
     size_t room = bound > cache_resident ? bound - cache_resident : 0;
@@ -379,7 +382,9 @@ void hak__whale_cache_put(struct whale whale, size_t resident)
 
 void hak__whale_unmap(struct whale whale)
 {
-    if (whale.size != 0) {
+    if (whale.size != 0 && HAK_SECURE) {
+        hak__whale_retire(whale);
+    } else if (whale.size != 0) {
         hak__os_discard((void *)whale.address, whale.size);
         whale_uncount(whale);
     }
@@ -424,6 +429,9 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
             bytes += dropped[i].size;
             hak__whale_unmap(dropped[i]);
         }
+    }
+    if (HAK_SECURE && age_ms == 0) {
+        hak__whale_end_rests();
     }
     return bytes;
 }

@@ -38,6 +38,10 @@ HAK_HIDDEN size_t hak__whale_cache_room(void);
 HAK_HIDDEN void hak__whale_cache_put(struct whale whale, size_t resident);
 /* Unmaps a whale that is neither in the cache nor in the registry. Size 0: does nothing. */
 HAK_HIDDEN void hak__whale_unmap(struct whale whale);
+/* The same in the secure form: unmaps the whale and its tail, but keeps the addresses until
+ * WHALES_RESTING others were freed. The second function gives all such addresses up. In whale.c. */
+HAK_HIDDEN void hak__whale_retire(struct whale whale);
+HAK_HIDDEN void hak__whale_end_rests(void);
 /* Bytes of all joined whales. Beyond WHALE_JOINED_MAX no whale is joined. */
 HAK_HIDDEN extern size_t hak__whale_joined_bytes; /* relaxed */
 

@@ -203,6 +203,18 @@ HAK_HIDDEN bool hak__os_guard_open(void *address, size_t size);
 /* Closes them and gives their memory back. */
 HAK_HIDDEN void hak__os_guard_close(void *address, size_t size);
 
+/* Closes OS pages of a mapping: their contents are lost, and each access faults. They stay mapped.
+ * False: the process may have no further mapping; then nothing was closed, but the contents may be
+ * lost. Any thread. */
+HAK_HIDDEN bool hak__os_close(void *address, size_t size);
+/* Opens pages that were closed; they read as zero. False: they may still be closed. */
+HAK_HIDDEN bool hak__os_reopen(void *address, size_t size);
+
+/* Unmaps memory but keeps its addresses: each access faults, and no new mapping gets them. False:
+ * nothing has changed. hak__os_release_addresses gives them up. Any thread. */
+HAK_HIDDEN bool hak__os_keep_addresses(void *address, size_t size);
+HAK_HIDDEN void hak__os_release_addresses(void *address, size_t size);
+
 enum os_access { OS_ACCESS_UNKNOWN, OS_ACCESS_READ, OS_ACCESS_WRITE };
 /* An instruction that touched memory which it may not touch. */
 struct os_fault {

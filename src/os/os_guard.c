@@ -94,6 +94,84 @@ void hak__os_guard_close(void *address, size_t size)
     errno = saved;
 }
 
+/* Mappings that closed pages may add where the kernel does not mark pages; Linux allows a process
+ * 65,530. Twice as many: a program with many mappings of its own may reach the limit. Half: half as
+ * many blocks end in a closed page. */
+#define OS_CLOSED_MAX 16384u
+
+enum { MARKS_UNKNOWN, MARKS_GUARDS, MARKS_NOTHING };
+static uint32_t shared_os_marks;  /* relaxed: each thread may find it out itself */
+static uint32_t shared_os_closed; /* ranges closed by their protection */
+
+/* Closes pages by marks. False: the kernel does not mark them. */
+static bool os_mark(void *address, size_t size)
+{
+    uint32_t marks = atomic_load_relaxed(&shared_os_marks);
+    bool marked = HAK_LEVEL < 2 && marks != MARKS_NOTHING &&
+                  madvise(address, size, MADV_GUARD_INSTALL) == 0;
+    if (marks == MARKS_UNKNOWN) { /* an emulator may accept what it does not know */
+        marked = marked && !hak__os_is_readable((uintptr_t)address);
+        atomic_store_relaxed(&shared_os_marks, marked ? MARKS_GUARDS : MARKS_NOTHING);
+    }
+    return marked;
+}
+
+bool hak__os_close(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_PURGE);
+    bool closed = os_mark(address, size);
+    if (!closed) { /* also for locked memory, which the kernel does not mark */
+        uint32_t count = atomic_add_relaxed(&shared_os_closed, 1u);
+        closed = count < OS_CLOSED_MAX && os_protect(address, size, PROT_NONE);
+        (void)madvise(address, size, MADV_DONTNEED);
+        if (!closed) {
+            atomic_sub_relaxed(&shared_os_closed, 1u);
+        }
+    }
+    errno = saved;
+    return closed;
+}
+
+bool hak__os_reopen(void *address, size_t size)
+{
+    int saved = errno;
+    bool opened = true;
+    if (atomic_load_relaxed(&shared_os_marks) == MARKS_GUARDS) {
+        opened = madvise(address, size, MADV_GUARD_REMOVE) == 0;
+    }
+    /* A range may have been closed in either way. The count may get too low, not too high. */
+    uint32_t closed = atomic_load_relaxed(&shared_os_closed);
+    if (closed != 0) {
+        opened = os_protect(address, size, PROT_READ | PROT_WRITE) && opened;
+        (void)atomic_cas_acquire(&shared_os_closed, &closed, closed - 1);
+    }
+    errno = saved;
+    return opened;
+}
+
+bool hak__os_keep_addresses(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_UNMAP);
+    /* A new mapping takes a single call, however many pages the old one has. */
+    bool kept = mmap(address, size, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == address;
+    if (kept) {
+        hak__os_uncharge(size);
+    }
+    errno = saved;
+    return kept;
+}
+
+void hak__os_release_addresses(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_UNMAP);
+    munmap(address, size); /* if that fails they stay closed */
+    errno = saved;
+}
+
 /* --- the signal --- */
 
 /* Programs set handlers, and these restore or call the one that they have replaced: hakmem's. So

@@ -59,6 +59,13 @@ CXX_WEAK("__cxa_call_terminate");
 /* Weak, so that a program linked with libhakmem.a may define its own. */
 #define CXX_OPERATOR HAK_API __attribute__((weak))
 
+/* Forms of new and delete under names that no program can replace. */
+extern "C" {
+HAK_HIDDEN void *cxx_own_new(size_t);
+HAK_HIDDEN void *cxx_own_new_array(size_t);
+HAK_HIDDEN void cxx_own_delete(void *) noexcept;
+}
+
 extern "C" {
 /* Declared under other names, so that the compiler assumes nothing about them. */
 __attribute__((weak)) std::new_handler cxx_get_new_handler() __asm__("_ZSt15get_new_handlerv");
@@ -88,6 +95,61 @@ CXX_BOUND(bound_delete, cxx_delete);
 CXX_BOUND(bound_delete_array, cxx_delete_array);
 CXX_BOUND(bound_delete_aligned, cxx_delete_aligned);
 CXX_BOUND(bound_delete_array_aligned, cxx_delete_array_aligned);
+
+/* --- kinds: the secure form knows whether an object is from malloc, new or new[] --- */
+
+/* False: the program has its own new or delete, which may use malloc or free. */
+inline bool cxx_has_kinds()
+{
+#if HAK_SECURE
+    return bound_new == cxx_own_new && bound_delete == cxx_own_delete;
+#else
+    return false;
+#endif
+}
+
+/* Changes the kind of an object, if it has the kind `from`. Returns `pointer`. */
+inline void *cxx_change_kind(void *pointer, enum secure_state from, enum secure_state to)
+{
+    if (cxx_has_kinds() && short_code_is_class(short_code(pointer)) &&
+        secure_state_of(pointer) == from) {
+        secure_set_state(pointer, to);
+    }
+    return pointer;
+}
+
+inline void *cxx_from_new(void *pointer)
+{
+    return cxx_change_kind(pointer, SECURE_MALLOC, SECURE_NEW);
+}
+
+inline void *cxx_from_new_array(void *pointer)
+{
+    return cxx_change_kind(pointer, SECURE_NEW, SECURE_NEW_ARRAY);
+}
+
+/* Before a delete[], which calls the plain form of delete. */
+inline void cxx_to_delete_array(void *pointer)
+{
+    if (cxx_has_kinds() && bound_new_array == cxx_own_new_array &&
+        short_code_is_class(short_code(pointer))) {
+        if (HAK_UNLIKELY(secure_state_of(pointer) != SECURE_NEW_ARRAY)) {
+            hak__secure_bad_free(pointer, owner_class(short_code(pointer)), SECURE_NEW_ARRAY);
+        }
+        secure_set_state(pointer, SECURE_NEW);
+    }
+}
+
+/* Before a sized delete: an object of another class than the size's was not made by this new. */
+inline void cxx_check_size(const void *pointer, size_t size)
+{
+    uint32_t code = short_code(pointer);
+    if (cxx_has_kinds() && short_code_is_class(code) &&
+        HAK_UNLIKELY(size > MID_REQUEST_MAX || owner_class(code) != size_class_of(size))) {
+        hak__diagnose_fatal("delete with a size of another class", pointer, short_code_bytes(code),
+                            0);
+    }
+}
 
 /* --- no memory --- */
 
@@ -244,7 +306,8 @@ void *new_aligned_nothrow(size_t size, std::align_val_t align) noexcept
 {
     size_t alignment = static_cast<size_t>(align);
     void *object = short_aligned(alignment, size);
-    return HAK_LIKELY(object != nullptr) ? object : new_aligned_slow_nothrow(size, alignment);
+    return cxx_from_new(HAK_LIKELY(object != nullptr) ? object
+                                                      : new_aligned_slow_nothrow(size, alignment));
 }
 
 } // namespace
@@ -253,24 +316,24 @@ void *new_aligned_nothrow(size_t size, std::align_val_t align) noexcept
 
 CXX_OPERATOR HAK_FAST_PATH void *operator new(size_t size)
 {
-    return malloc_fast(size, new_slow);
+    return cxx_from_new(malloc_fast(size, new_slow));
 }
 
 CXX_OPERATOR void *operator new(size_t size, std::align_val_t align)
 {
     size_t alignment = static_cast<size_t>(align);
     void *object = short_aligned(alignment, size);
-    return HAK_LIKELY(object != nullptr) ? object : new_aligned_slow(size, alignment);
+    return cxx_from_new(HAK_LIKELY(object != nullptr) ? object : new_aligned_slow(size, alignment));
 }
 
 CXX_OPERATOR void *operator new[](size_t size)
 {
-    return bound_new(size);
+    return cxx_from_new_array(bound_new(size));
 }
 
 CXX_OPERATOR void *operator new[](size_t size, std::align_val_t align)
 {
-    return bound_new_aligned(size, align);
+    return cxx_from_new_array(bound_new_aligned(size, align));
 }
 
 /* The four operators above under names that no program can replace. */
@@ -288,7 +351,7 @@ CXX_OPERATOR void *operator new(size_t size, const std::nothrow_t &) noexcept
     if (HAK_UNLIKELY(bound_new != cxx_own_new)) {
         return new_theirs([=] { return bound_new(size); });
     }
-    return malloc_fast(size, new_slow_nothrow);
+    return cxx_from_new(malloc_fast(size, new_slow_nothrow));
 }
 
 CXX_OPERATOR void *operator new[](size_t size, const std::nothrow_t &) noexcept
@@ -296,7 +359,7 @@ CXX_OPERATOR void *operator new[](size_t size, const std::nothrow_t &) noexcept
     if (HAK_UNLIKELY(bound_new_array != cxx_own_new_array || bound_new != cxx_own_new)) {
         return new_theirs([=] { return bound_new_array(size); });
     }
-    return malloc_fast(size, new_slow_nothrow);
+    return cxx_from_new_array(cxx_from_new(malloc_fast(size, new_slow_nothrow)));
 }
 
 CXX_OPERATOR void *operator new(size_t size, std::align_val_t align,
@@ -315,20 +378,37 @@ CXX_OPERATOR void *operator new[](size_t size, std::align_val_t align,
                      bound_new_aligned != cxx_own_new_aligned)) {
         return new_theirs([=] { return bound_new_array_aligned(size, align); });
     }
-    return new_aligned_nothrow(size, align);
+    return cxx_from_new_array(new_aligned_nothrow(size, align));
 }
 
 /* --- delete --- */
 
+#if HAK_SECURE /* else these two are hak_free (libc.c) */
+CXX_OPERATOR void operator delete(void *pointer) noexcept
+{
+    free_rested(free_rest(pointer, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC));
+}
+
+CXX_OPERATOR void operator delete(void *pointer, std::align_val_t) noexcept
+{
+    free_rested(free_rest(pointer, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC));
+}
+
+extern "C" HAK_HIDDEN void cxx_own_delete(void *) noexcept __attribute__((alias("_ZdlPv")));
+#endif
+
 CXX_OPERATOR void operator delete[](void *pointer) noexcept
 {
+    cxx_to_delete_array(pointer);
     bound_delete(pointer);
 }
 
-/* Only debug builds check the size. Release builds do not need it: the slab knows it. */
+/* Only debug builds and the secure form check the size. Release builds do not need it: the slab
+ * knows it. */
 CXX_OPERATOR void operator delete(void *pointer, size_t size) noexcept
 {
-    if (HAK_LEVEL >= 1 && bound_delete == hak_free) {
+    cxx_check_size(pointer, size);
+    if (HAK_LEVEL >= 1 && !HAK_SECURE && bound_delete == hak_free) {
         hak_free_sized(pointer, size);
         return;
     }
@@ -352,6 +432,7 @@ CXX_OPERATOR void operator delete[](void *pointer, const std::nothrow_t &) noexc
 
 CXX_OPERATOR void operator delete[](void *pointer, std::align_val_t align) noexcept
 {
+    cxx_to_delete_array(pointer);
     bound_delete_aligned(pointer, align);
 }
 

@@ -5,6 +5,7 @@
  * many files uses tail calls, because an alias cannot cross files. Operator delete is here under
  * its mangled names (Itanium C++ ABI, 5.1), so that it is an alias as well. Operator new, which may
  * throw, is in cxx.cc. Functions that report or tune are in libc_reports.c. */
+#include "base/compiler.h"
 #include "hakmem/hakmem.h"
 
 /* Gives the alias the attributes of its target: compilers warn of an alias with fewer. */
@@ -66,10 +67,12 @@ size_t malloc_usable_size(void *pointer)
     return hak_usable_size(pointer);
 }
 
-/* The two basic forms of operator delete; the others are in cxx.cc. hak_free ignores the alignment,
- * because a slab knows its class. Weak, so that a program linked with libhakmem.a may define its
- * own. */
+/* The two basic forms of operator delete; the others are in cxx.cc, and in the secure form these,
+ * too. hak_free ignores the alignment, because a slab knows its class. Weak, so that a program
+ * linked with libhakmem.a may define its own. */
+#if !HAK_SECURE
 #pragma weak _ZdlPv
 #pragma weak _ZdlPvSt11align_val_t
 LIBC_FREE(_ZdlPv)
 LIBC_FREE(_ZdlPvSt11align_val_t)
+#endif

@@ -5,21 +5,24 @@
  * writes a mark into the second word: a random number of the process. malloc takes the mark away
  * when it hands out the object, and reports an object that does not have it:
  *
- *   in a list twice       the mark is gone when the object comes up the second time. Not if its
- * slab was emptied and cut anew between an overwritten link   what it leads to has no mark, unless
- * a free object starts there an overwritten mark   somebody has written to the object since it was
- * freed
+ *   in a list twice      The mark is gone when the object comes up the second time. Not if its slab
+ *                        was emptied and cut anew between.
+ *   an overwritten link  What it leads to has no mark, unless a free object starts there.
+ *   an overwritten mark  Somebody has written to the object since it was freed.
  *
  * Cost: two instructions in free, three in malloc; object and mark lie in one cache line. Free does
  * not look for the mark, because it would wait for that line (docs/decisions/0088).
- * Source: the key of glibc's thread cache (2.29), which free reads and malloc does not. */
+ * Source: the key of glibc's thread cache (2.29), which free reads and malloc does not.
+ *
+ * In the secure form there is no mark. The state of the object, which the program cannot reach,
+ * says that it is free, and the link is XORed with a key of its slab (secure.h). */
 #ifndef HAK_REGION_OBJECT_H
 #define HAK_REGION_OBJECT_H
 
-#include "region/window.h"
+#include "region/secure.h"
 
 struct object {
-    struct object *next; /* NULL: the last of its list */
+    struct object *next; /* by object_next and object_link only. NULL: the last of its list */
     uintptr_t mark;      /* hak__window.mark */
 };
 
@@ -29,22 +32,43 @@ HAK_STATIC_ASSERT(sizeof(struct object) <= OBJECT_ALIGNMENT, "it fits into the s
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__object_is_wrong(const struct object *object);
 
+/* The next object of the list. */
+HAK_INLINE struct object *object_next(const struct object *object)
+{
+    return HAK_SECURE ? (struct object *)((uintptr_t)object->next ^ secure_key(object))
+                      : object->next;
+}
+
+/* Makes `next` the next object of the list. */
+HAK_INLINE void object_link(struct object *object, struct object *next)
+{
+    object->next = HAK_SECURE ? (struct object *)((uintptr_t)next ^ secure_key(object)) : next;
+}
+
 /* Makes the object a free one, the first of a list that goes on with `next`. */
 HAK_INLINE void object_set_free(struct object *object, struct object *next)
 {
-    object->next = next;
-    object->mark = hak__window.mark;
+    object_link(object, next);
+    if (HAK_SECURE) {
+        secure_set_state(object, SECURE_FREE);
+    } else {
+        object->mark = hak__window.mark;
+    }
 }
 
 HAK_INLINE bool object_is_marked(const struct object *object)
 {
-    return object->mark == hak__window.mark;
+    return HAK_SECURE ? secure_state_is_free(secure_state_of(object))
+                      : object->mark == hak__window.mark;
 }
 
-/* Takes the mark of an object that is about to be handed out. False: it had none. One instruction
- * subtracts and tests. */
-HAK_INLINE bool object_set_used(struct object *object)
+/* Takes the mark of an object of the class that is about to be handed out. False: it had none. One
+ * instruction subtracts and tests. */
+HAK_INLINE bool object_set_used(struct object *object, uint32_t class_index)
 {
+    if (HAK_SECURE) {
+        return secure_is_free(object, class_index); /* secure_hand_out does the rest */
+    }
     object->mark -= hak__window.mark;
     return object->mark == 0;
 }

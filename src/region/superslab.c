@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "core/knobs.h"
 #include "os/os.h"
+#include "region/secure.h"
 #include "region/window.h"
 
 struct lock hak__region_lock = LOCK_INITIAL(LOCK_RANK_REGION);
@@ -130,6 +131,19 @@ struct superslab_wish {
     bool dirty_only;    /* all of them are dirty */
 };
 
+/* One of the starts: the lowest, or in the secure form any. Under REGION. */
+static uint32_t superslab_choose(uint64_t starts)
+{
+    if (!HAK_SECURE) {
+        return bits_lowest(starts);
+    }
+    static uint64_t random;
+    random = random == 0 ? hak__secure.canary : random;
+    uint32_t shift = secure_random(&random) % SUPERSLAB_SLICES;
+    uint64_t turned = starts >> shift | starts << ((SUPERSLAB_SLICES - shift) % SUPERSLAB_SLICES);
+    return (bits_lowest(turned) + shift) % SUPERSLAB_SLICES;
+}
+
 /* Looks at the first `looks` superslabs, from *from on, that have a run of at least `length` free
  * (and dirty, if dirty_only) slices. Returns the first slice of the lowest run in them that fits.
  * SLICE_NONE: none fits, and *from is the superslab to go on with, or SIZE_MAX if there are no
@@ -150,7 +164,7 @@ static size_t superslab_look(const struct superslab_wish *wish, uint32_t length,
         uint64_t map = wish->dirty_only ? superslab->free & superslab->dirty : superslab->free;
         uint64_t starts = bits_run_starts(map, wish->count) & aligned;
         if (starts != 0) {
-            return index * SUPERSLAB_SLICES + bits_lowest(starts);
+            return index * SUPERSLAB_SLICES + superslab_choose(starts);
         }
         *from = index + 1;
     }

@@ -8,6 +8,7 @@
 #include "core/knobs.h"
 #include "os/os.h"
 #include "region/huge.h"
+#include "region/secure.h"
 #include "region/superslab.h"
 
 struct window hak__window = {.base = WINDOW_NOWHERE};
@@ -20,7 +21,8 @@ struct table_pair {
     uintptr_t high;
 };
 
-enum { PAIR_SLICES, PAIR_SLABS, PAIR_COUNT };
+/* PAIR_SECURE: keys and states (secure.h); only in the secure form. */
+enum { PAIR_SLICES, PAIR_SLABS, PAIR_SECURE, PAIR_COUNT = HAK_SECURE ? 3 : 2 };
 static struct table_pair window_pairs[PAIR_COUNT];
 static size_t window_skipped_bytes; /* slab metadata of skipped slices: never claimed */
 
@@ -35,6 +37,9 @@ static struct table_sides table_sides(int pair, size_t superslabs)
 {
     size_t groups = (superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
     size_t slices = superslabs * SUPERSLAB_SLICES;
+    if (pair == PAIR_SECURE) {
+        return (struct table_sides){slices * SECURE_KEY_SIZE, slices * SECURE_STATES_SIZE};
+    }
     return pair == PAIR_SLICES
                ? (struct table_sides){groups * sizeof(struct superslab_group),
                                       slices * sizeof(uint32_t)}
@@ -127,7 +132,8 @@ size_t hak__window_table_bytes(void)
 {
     size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]);
     slabs -= slabs == 0 ? 0 : METADATA_CHUNK_SIZE + atomic_load_relaxed(&window_skipped_bytes);
-    return pair_bytes(&window_pairs[PAIR_SLICES]) + slabs;
+    return pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
+           (HAK_SECURE ? pair_bytes(&window_pairs[PAIR_COUNT - 1]) : 0);
 }
 
 bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high)
@@ -184,6 +190,9 @@ static int window_try(uintptr_t low, size_t size)
     hak__window.slabs = (unsigned char *)window_pairs[PAIR_SLABS].meet;
     atomic_store_relaxed(&hak__window.base, bits_align_up(at, SUPERSLAB_SIZE));
     hak__window.size = size;
+    if (HAK_SECURE) {
+        hak__secure_tables(window_pairs[PAIR_COUNT - 1].meet, hak__window.mark);
+    }
     hak__superslab_tables((struct superslab_group *)(void *)window_pairs[PAIR_SLICES].meet);
     return 0;
 }

@@ -8,8 +8,11 @@
 #include "slab/slab.h"
 
 #include "core/diagnose.h"
+#include "os/os.h"
 #include "region/superslab.h"
 #include "slab/slab_remote.h"
+
+#include <string.h>
 
 void hak__slab_not_object(const struct slab *slab, const void *pointer)
 {
@@ -68,6 +71,62 @@ static void slab_unlist(struct slab_set *set, struct slab *slab)
     slab->listed = false;
 }
 
+static void *slab_end_page(size_t slice, uint32_t count)
+{
+    return (char *)window_slice_address(slice + count) - hak__os_page_size();
+}
+
+/* Secure form: closes the last page of a slab of large objects. Such a slab has as many objects as
+ * fit before that page. */
+static void slab_close_end(struct slab *slab)
+{
+    size_t page = hak__os_page_size(), size = size_class_bytes(slab->class_index);
+    size_t bytes = slab->slice_count * SLICE_SIZE - slab->first;
+    slab->closed_end = size >= CLOSED_END_MIN && page <= size &&
+                       hak__os_close(slab_end_page(slab_slice(slab), slab->slice_count), page);
+    if (slab->closed_end && slab->capacity > (bytes - page) / size) {
+        slab->capacity = (uint16_t)((bytes - page) / size);
+    }
+}
+
+/* Gives slices back to the region. Owner words are 0. */
+static void slab_give_slices(struct slice_rest slices)
+{
+    hak__superslab_give(slices.slice, slices.count);
+}
+
+#if HAK_SECURE
+/* Lets the slices rest; those that have rested longest go back to the region. */
+static struct slice_rest slab_rest(struct slab_set *set, struct slice_rest slices)
+{
+    uint32_t place = set->next_resting++ % SLABS_RESTING;
+    struct slice_rest oldest = set->resting[place];
+    set->resting[place] = slices;
+    return oldest;
+}
+
+void hak__slab_end_rests(struct slab_set *set)
+{
+    for (uint32_t i = 0; i < SLABS_RESTING; i++) {
+        if (set->resting[i].count != 0) {
+            slab_give_slices(set->resting[i]);
+        }
+        set->resting[i].count = 0;
+    }
+}
+#else
+static struct slice_rest slab_rest(struct slab_set *set, struct slice_rest slices)
+{
+    (void)set;
+    return slices;
+}
+
+void hak__slab_end_rests(struct slab_set *set)
+{
+    (void)set;
+}
+#endif
+
 /* Takes slices and makes them a new, listed slab of the class. NULL: no memory. */
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
@@ -91,6 +150,10 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->untouched = run.zeroed;
     slab->remote_seen = 0;
     slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
+    if (HAK_SECURE) {
+        hak__secure_new_key(slice, size_class->slab_slices);
+        slab_close_end(slab);
+    }
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
         window_set_owner(slice + i, set->key | owner_code_of_class(class_index));
@@ -115,7 +178,16 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     for (uint32_t i = 0; i < count; i++) {
         window_set_owner(slice + i, OWNER_NOBODY);
     }
-    hak__superslab_give(slice, count);
+    if (HAK_SECURE) {
+        hak__secure_forget(slice, count);
+        if (slab->closed_end && !hak__os_reopen(slab_end_page(slice, count), hak__os_page_size())) {
+            return; /* no other slab or span could use that page */
+        }
+    }
+    struct slice_rest rested = slab_rest(set, (struct slice_rest){(uint32_t)slice, count});
+    if (rested.count != 0) {
+        slab_give_slices(rested);
+    }
     counter_add(&set->counters, COUNTER_SLAB_TO_REGION, 1);
 }
 
@@ -136,7 +208,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     }
     uint32_t count = 0;
     const struct object *object = slab->free_list, *last = object;
-    for (; object != NULL; object = object->next) {
+    for (; object != NULL; object = object_next(object)) {
         size_t offset = (size_t)((const unsigned char *)object - slab_start(slab));
         last = object;
         if (count++ == slab->free_count || offset >= slab->slice_count * SLICE_SIZE ||
@@ -178,6 +250,31 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
     }
 }
 
+struct object_list hak__refill_shuffle(struct refill refill)
+{
+    unsigned char *first = (unsigned char *)refill.list.head;
+    unsigned char order[CARVE_BYTES / OBJECT_ALIGNMENT];
+    uint32_t count = refill.list.count;
+    uint64_t random = secure_key(first) ^ (uintptr_t)first;
+    HAK_STATIC_ASSERT(sizeof order <= 256, "a number of an object is a byte");
+    if (refill.used) {
+        memset(first, 0, (size_t)count * refill.stride);
+    }
+    struct object_list list = {NULL, count};
+    for (uint32_t i = 0; i < count; i++) { /* R. Fisher, F. Yates; in the form of R. Durstenfeld */
+        uint32_t place = (uint32_t)((uint64_t)secure_random(&random) * (i + 1) >> 32);
+        order[i] = order[place];
+        order[place] = (unsigned char)i;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct object *object = (struct object *)(void *)(first + order[i] * (size_t)refill.stride);
+        object_set_free(object, list.head);
+        secure_set_state(object, SECURE_FRESH);
+        list.head = object;
+    }
+    return list;
+}
+
 /* How many objects to carve, from `first` on. In an untouched slab the program should touch each
  * page before malloc does, so that no malloc pays for the page fault. So the first object that
  * starts in a page is carved alone. The next refill carves the page's other objects, and linking
@@ -206,14 +303,15 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     count = count > most ? most : count;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
     slab_totals(set, slab)->not_carved_count -= count;
-    return (struct refill){{(struct object *)(void *)first, count}, (uint32_t)size};
+    return (struct refill){
+        {(struct object *)(void *)first, count}, (uint32_t)size, !slab->untouched};
 }
 
 /* The object that `object` links to; both are in a list of the slab, and `object` is not its last.
  * Aborts if the program has overwritten `object`. */
 static struct object *slab_follow(const struct slab *slab, const struct object *object)
 {
-    struct object *next = object->next;
+    struct object *next = object_next(object);
     uintptr_t distance = (uintptr_t)next - (uintptr_t)slab_start(slab);
     if (HAK_UNLIKELY(distance >= slab->slice_count * SLICE_SIZE || !object_is_marked(object))) {
         hak__object_is_wrong(object);
@@ -235,7 +333,7 @@ static struct object_list slab_take_part(struct slab_set *set, struct slab *slab
             last = slab_follow(slab, last);
         }
         slab->free_list = slab_follow(slab, last);
-        last->next = NULL;
+        object_link(last, NULL);
         list.count = most;
     }
     return list;
@@ -253,7 +351,7 @@ HAK_INLINE void slab_unlist_used_up(struct slab_set *set, struct slab *slab)
 /* Takes up to `most` objects from the slab's cheapest source that has some; count 0: none has. */
 static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, uint32_t most)
 {
-    struct refill refill = {{slab->free_list, slab->free_count}, 0};
+    struct refill refill = {{slab->free_list, slab->free_count}, 0, false};
     if (refill.list.count != 0) {
         refill.list = slab_take_part(set, slab, refill.list, most);
         counter_add(&set->counters, COUNTER_REFILL_FREE_LIST, 1);
@@ -275,7 +373,7 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
          * Only one class: checking all classes at each refill would take too long. */
         slab_check_class(set, class_index);
     }
-    struct refill refill = {{NULL, 0}, 0};
+    struct refill refill = {{NULL, 0}, 0, false};
     while (refill.list.count == 0) {
         struct slab *slab = set->partial[class_index];
         if (slab == NULL) {
@@ -328,7 +426,7 @@ void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_lis
         hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),
                             set->key >> OWNER_CODE_BITS);
     }
-    tail->next = slab->free_list;
+    object_link(tail, slab->free_list);
     slab->free_list = list.head;
     slab_set_free_count(set, slab, slab->free_count + list.count);
     if (!slab->listed) {

@@ -66,11 +66,18 @@ struct slab {
     uint8_t slices_back; /* set for each slice of the slab: its distance from the first one */
     bool listed;
     bool untouched;       /* none of its pages was resident when the slab was taken */
+    bool closed_end;      /* secure form: no access survives its last page */
     uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
     uint16_t remote_seen; /* remote objects that the set's totals include */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
+
+/* Slices of a slab that was given back; count 0: none. */
+struct slice_rest {
+    uint32_t slice;
+    uint32_t count;
+};
 
 /* Sums over the slabs of one class, so that no report has to walk slabs. Exact after a drain. */
 struct slab_totals {
@@ -89,6 +96,12 @@ struct slab_set {
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
     struct slab_totals *totals; /* [class] */
+#if HAK_SECURE
+    /* Slabs that were given back last. They go back to the region later, so that a pointer into one
+     * does not point into another class's slab at once. */
+    struct slice_rest resting[SLABS_RESTING];
+    uint32_t next_resting;
+#endif
 };
 
 /* A list of `count` objects of one class. The last link is NULL, except in lists that are passed
@@ -103,18 +116,19 @@ struct object_list {
 struct refill {
     struct object_list list;
     uint32_t stride;
+    bool used; /* the carved memory may hold anything; else it is zero */
 };
 
 /* Takes the first object; list.count is not 0. A carved object is not touched. So memory that the
  * program never writes costs nothing, and the program's first write causes the page fault, not
  * malloc. The refill belongs to one thread; no lock. */
-HAK_INLINE struct object *refill_pop(struct refill *refill)
+HAK_INLINE struct object *refill_pop(struct refill *refill, uint32_t class_index)
 {
     struct object *object = refill->list.head;
     refill->list.count--;
     if (refill->stride == 0) {
-        refill->list.head = object->next;
-        if (HAK_UNLIKELY(!object_set_used(object))) {
+        refill->list.head = object_next(object);
+        if (HAK_UNLIKELY(!object_set_used(object, class_index))) {
             hak__object_is_wrong(object);
         }
     } else {
@@ -124,11 +138,17 @@ HAK_INLINE struct object *refill_pop(struct refill *refill)
     return object;
 }
 
+/* The same as refill_link for the secure form: clears the objects and links them in random order. */
+HAK_HIDDEN struct object_list hak__refill_shuffle(struct refill refill);
+
 /* Returns the refill as a linked list. The thread that got the refill calls it, without a lock: the
  * first touch of a page takes the kernel a microsecond or more, and no other thread should wait for
  * that. */
 HAK_INLINE struct object_list refill_link(struct refill refill)
 {
+    if (HAK_SECURE && refill.stride != 0) {
+        return hak__refill_shuffle(refill);
+    }
     if (refill.stride != 0 && refill.list.count != 0) {
         unsigned char *at = (unsigned char *)refill.list.head;
         for (uint32_t i = 1; i < refill.list.count; i++, at += refill.stride) {
@@ -248,6 +268,9 @@ HAK_HIDDEN uint32_t hak__slab_drain(struct slab_set *set);
 /* Free objects in the slab: its free list and its remote frees. Under the heap's lock, or while
  * nobody uses the heap. */
 HAK_HIDDEN uint32_t hak__slab_free_objects(const struct slab *slab);
+
+/* Secure form: gives the slabs that rest back to the region. Under the heap's lock. */
+HAK_HIDDEN void hak__slab_end_rests(struct slab_set *set);
 
 /* Assertion level 2: checks all listed slabs and the totals; aborts at an error. Under the heap's
  * lock. */

@@ -65,7 +65,7 @@ struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list l
                                 size_class_bytes(slab->class_index),
                                 slab->owner->key >> OWNER_CODE_BITS);
         }
-        tail->next = remote_head(slab, word);
+        object_link(tail, remote_head(slab, word));
         joined = granule << REMOTE_HEAD_SHIFT | REMOTE_NOTIFIED | count;
         /* A1, release: B3 sees the objects' links, and this thread's last use of the objects is
          * over before anybody reuses them */

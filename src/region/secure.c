@@ -1,0 +1,76 @@
+/* secure.c: see secure.h. */
+#include "region/secure.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "core/diagnose.h"
+
+struct secure hak__secure;
+
+void hak__secure_written(const void *object, uint32_t class_index)
+{
+    hak__diagnose_fatal("use after free: a freed object was written", object,
+                        size_class_bytes(class_index), 0);
+}
+
+void hak__secure_overflow(const void *object, uint32_t class_index)
+{
+    hak__diagnose_fatal("overflow: the bytes behind the allocation were written", object,
+                        size_class_bytes(class_index) - OBJECT_TAIL, 0);
+}
+
+static const char *secure_what(enum secure_state state, enum secure_state wanted)
+{
+    static const char *const mismatches[][3] = {
+        /* freed by: free, delete, delete[] */
+        {"", "delete of memory from malloc", "delete[] of memory from malloc"},
+        {"free or realloc of memory from new", "", "delete[] of memory from new"},
+        {"free or realloc of memory from new[]", "delete of memory from new[]", ""}};
+    switch (state) {
+    case SECURE_NOTHING:
+        return "invalid free (no object starts here)";
+    case SECURE_FRESH:
+        return "invalid free (never allocated)";
+    case SECURE_FREE:
+    case SECURE_RESTING:
+        return "double free";
+    case SECURE_MALLOC:
+    case SECURE_NEW:
+    case SECURE_NEW_ARRAY:
+        break;
+    }
+    return mismatches[state - SECURE_MALLOC][wanted - SECURE_MALLOC];
+}
+
+void hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure_state wanted)
+{
+    enum secure_state state = (uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ? SECURE_NOTHING
+                                                                         : secure_state_of(pointer);
+    hak__diagnose_fatal(secure_what(state, wanted), pointer,
+                        size_class_bytes(class_index) - OBJECT_TAIL, 0);
+}
+
+void hak__secure_tables(uintptr_t meet, uint64_t seed)
+{
+    hak__secure.states = (unsigned char *)(meet - hak__window.base / OBJECT_ALIGNMENT);
+    hak__secure.keys = (uint64_t *)meet;
+    hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03));
+    hak__secure.secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
+}
+
+void hak__secure_new_key(size_t slice, uint32_t count)
+{
+    /* relaxed: a counter */
+    uint64_t number = atomic_add_relaxed(&hak__secure.secret, UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t key = bits_mix(bits_mix(number) ^ hak__secure.canary);
+    for (uint32_t i = 0; i < count; i++) {
+        hak__secure.keys[~(slice + i)] = key;
+    }
+}
+
+void hak__secure_forget(size_t slice, uint32_t count)
+{
+    memset(secure_state_at(window_slice_address(slice)), SECURE_NOTHING,
+           count * SECURE_STATES_SIZE);
+}

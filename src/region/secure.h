@@ -1,0 +1,178 @@
+/* secure.h: what libhakmem-secure.so knows of each object, out of the program's reach.
+ *
+ * The secure form of the library is built from the same sources with HAK_SECURE. It has two more
+ * tables, which grow with the window (window.h):
+ *
+ *   states   one byte for each 16 bytes of the window. The byte of an object's first 16 bytes says
+ *            what the object is now; all other bytes are 0.
+ *   keys     one random number for each slice; all slices of a slab have the same one. Links of
+ *            free objects are XORed with it.
+ *
+ *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> RESTING --> FREE --malloc--> ...
+ *
+ * malloc  hands out an object only if it is FREE or FRESH, starts at its class's slab, and holds
+ *         nothing but zeroes. So no object ever has two owners, and a link that the program has
+ *         overwritten leads to a free object of the class, or ends in a report.
+ * free    takes an object only in one of the three states of use. So it reports every double free
+ *         and every pointer at which no object starts, however long ago the object was freed. It
+ *         looks at the canary, the last OBJECT_TAIL bytes, and clears the object.
+ *
+ * The states are plain bytes, without locked operations: two threads that free one object at the
+ * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,
+ * finds a state that cannot be, and reports that.
+ *
+ * Sources: metadata apart from the objects, zero on free, canaries and quarantine are from OpenBSD's
+ * malloc and hardened_malloc; links with a key are from glibc 2.32 (safe linking) and snmalloc. */
+#ifndef HAK_REGION_SECURE_H
+#define HAK_REGION_SECURE_H
+
+#include "core/size_class.h"
+#include "region/window.h"
+
+enum secure_state {
+    SECURE_NOTHING, /* no object starts here, or it was not carved yet */
+    SECURE_FRESH,   /* free, and never handed out: its pages may be untouched */
+    SECURE_FREE,
+    SECURE_RESTING, /* freed a short time ago (cache/cache.h) */
+    SECURE_MALLOC,  /* in use; from malloc and its relatives */
+    SECURE_NEW,
+    SECURE_NEW_ARRAY
+};
+
+struct secure {
+    unsigned char *states; /* the byte of `address` is states[address / OBJECT_ALIGNMENT] */
+    uint64_t *keys;        /* [~slice] */
+    uint64_t canary;       /* random; XORed with an object's address it is the object's canary */
+    uint64_t secret;       /* for new keys */
+};
+HAK_HIDDEN extern struct secure hak__secure;
+
+/* The sizes of the tables' entries, in bytes for each slice. */
+#define SECURE_STATES_SIZE (SLICE_SIZE / OBJECT_ALIGNMENT)
+#define SECURE_KEY_SIZE sizeof(uint64_t)
+
+/* Report an object and abort. */
+HAK_HIDDEN HAK_COLD void hak__secure_written(const void *object, uint32_t class_index);
+HAK_HIDDEN HAK_COLD void hak__secure_overflow(const void *object, uint32_t class_index);
+HAK_HIDDEN HAK_COLD void hak__secure_bad_free(const void *pointer, uint32_t class_index,
+                                              enum secure_state wanted);
+
+/* Called by the window when the tables exist. */
+HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
+
+/* Gives the slices of a new slab a key. Under the heap's lock. */
+HAK_HIDDEN void hak__secure_new_key(size_t slice, uint32_t count);
+
+/* Forgets all objects of a slab that is given back. Under the heap's lock. */
+HAK_HIDDEN void hak__secure_forget(size_t slice, uint32_t count);
+
+/* The next number of a simple generator (Knuth's MMIX), of which the upper bits are good. */
+HAK_INLINE uint32_t secure_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 32);
+}
+
+/* The pointer lies in the window. Accesses are relaxed: see above. */
+HAK_INLINE unsigned char *secure_state_at(const void *pointer)
+{
+    return &hak__secure.states[(uintptr_t)pointer / OBJECT_ALIGNMENT];
+}
+
+HAK_INLINE enum secure_state secure_state_of(const void *pointer)
+{
+    return (enum secure_state)atomic_load_relaxed(secure_state_at(pointer));
+}
+
+HAK_INLINE bool secure_state_is_free(enum secure_state state)
+{
+    return (unsigned)state - SECURE_FRESH <= SECURE_FREE - SECURE_FRESH;
+}
+
+HAK_INLINE void secure_set_state(const void *pointer, enum secure_state state)
+{
+    atomic_store_relaxed(secure_state_at(pointer), (unsigned char)state);
+}
+
+HAK_INLINE uintptr_t secure_key(const void *object)
+{
+    return hak__secure.keys[~window_slice_of(object)];
+}
+
+HAK_INLINE uint64_t *secure_canary(const void *object, size_t bytes)
+{
+    return (uint64_t *)(void *)((unsigned char *)(uintptr_t)object + bytes - sizeof(uint64_t));
+}
+
+/* Two words at once; every object is a multiple of them. */
+typedef uint64_t secure_pair __attribute__((vector_size(16), may_alias));
+
+HAK_INLINE bool secure_is_zero(const void *object, size_t bytes)
+{
+    const secure_pair *at = (const secure_pair *)object;
+    const secure_pair *end = (const secure_pair *)(const void *)((const char *)object + bytes);
+    secure_pair all = *at;
+    while (++at != end) {
+        all |= *at;
+    }
+    return (all[0] | all[1]) == 0;
+}
+
+/* The length from which the C library's memset is faster. */
+#define SECURE_CLEAR_MIN 512u
+
+HAK_INLINE void secure_clear(void *object, size_t bytes)
+{
+    if (HAK_UNLIKELY(bytes >= SECURE_CLEAR_MIN)) {
+        __builtin_memset(object, 0, bytes);
+        return;
+    }
+    secure_pair *at = (secure_pair *)object;
+    secure_pair *end = (secure_pair *)(void *)((char *)object + bytes);
+    do {
+        *at = (secure_pair){0, 0};
+        __asm__ volatile("" : "+r"(at)); /* else the compiler calls memset */
+    } while (++at != end);
+}
+
+/* True if `object`, which may be any address, is a free object of the class. */
+HAK_INLINE bool secure_is_free(const void *object, uint32_t class_index)
+{
+    size_t slice = window_slice_of_object(object);
+    if (HAK_UNLIKELY(slice >= window_limit_seen() ||
+                     owner_class(window_owner(slice)) != class_index)) {
+        return false;
+    }
+    return secure_state_is_free(secure_state_of(object));
+}
+
+/* Makes a free object of the class, which has just left its list, one that the program owns. */
+HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index)
+{
+    size_t bytes = size_class_bytes(class_index);
+    *(uintptr_t *)object = 0; /* the link */
+    if (secure_state_of(object) != SECURE_FRESH && HAK_UNLIKELY(!secure_is_zero(object, bytes))) {
+        hak__secure_written(object, class_index);
+    }
+    *secure_canary(object, bytes) = hak__secure.canary ^ (uintptr_t)object;
+    secure_set_state(object, SECURE_MALLOC);
+    return object;
+}
+
+/* Makes an object that the program frees a resting one. `pointer` is any address in a slab of the
+ * class; `state` is that which an object must have to be freed in this way. */
+HAK_INLINE void secure_take_back(void *pointer, uint32_t class_index, enum secure_state state)
+{
+    size_t bytes = size_class_bytes(class_index);
+    if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
+                     secure_state_of(pointer) != state)) {
+        hak__secure_bad_free(pointer, class_index, state);
+    }
+    if (HAK_UNLIKELY(*secure_canary(pointer, bytes) != (hak__secure.canary ^ (uintptr_t)pointer))) {
+        hak__secure_overflow(pointer, class_index);
+    }
+    secure_set_state(pointer, SECURE_RESTING);
+    secure_clear(pointer, bytes);
+}
+
+#endif

@@ -1,0 +1,10 @@
+/* An object is deleted as one of another type, which is larger. */
+#include "bug.h"
+
+#include <new>
+
+BUG("delete with a size of another class")
+{
+    void *block = hide(::operator new(40));
+    ::operator delete(block, static_cast<size_t>(400));
+}

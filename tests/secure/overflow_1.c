@@ -1,0 +1,11 @@
+/* The program writes 1 byte beyond a block of 24. */
+#include "bug.h"
+
+BUG("overflow")
+{
+    unsigned char *block = make(24);
+    for (int i = 0; i < 1; i++) {
+        block[24 + i] = 'o';
+    }
+    free(hide(block));
+}

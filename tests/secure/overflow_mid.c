@@ -1,0 +1,10 @@
+/* The program writes a byte beyond a block of 5,112. */
+#include "bug.h"
+
+BUG("overflow")
+{
+    size_t size = 5112;
+    unsigned char *block = make(size);
+    block[size] = 'o';
+    free(hide(block));
+}
