@@ -58,7 +58,7 @@ endforeach()
 # The secure form: the same sources with HAK_SECURE. Its tables of relocations and its settings are read-only once the
 # process has started (relro, now); code and constants lie in pages of their own.
 add_library(hakmem_secure SHARED ${api_sources} ${override_sources} ${override_cxx_sources} "${dlopen_source}")
-target_compile_definitions(hakmem_secure PRIVATE HAK_OVERRIDE=1 HAK_SECURE=1)
+target_compile_definitions(hakmem_secure PRIVATE HAK_OVERRIDE=1 $<$<NOT:$<BOOL:${HAKMEM_SECURE}>>:HAK_SECURE=1>)
 set_target_properties(hakmem_secure PROPERTIES OUTPUT_NAME hakmem-secure LINKER_LANGUAGE C)
 target_link_libraries(hakmem_secure PRIVATE $<BUILD_INTERFACE:hakmem_internal> PUBLIC Threads::Threads)
 target_include_directories(hakmem_secure PUBLIC

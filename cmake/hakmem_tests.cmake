@@ -89,7 +89,7 @@ endfunction()
 function(hakmem_set_up_test target)
     target_include_directories(${target} PRIVATE "${tests_directory}" "${PROJECT_SOURCE_DIR}/include")
     target_compile_definitions(${target} PRIVATE
-        HAK_LEVEL=${HAKMEM_LEVEL} $<$<BOOL:${CMAKE_CROSSCOMPILING}>:SUPPORT_EMULATED=1>)
+        HAK_LEVEL=${HAKMEM_LEVEL} $<$<BOOL:${HAKMEM_SECURE}>:HAK_SECURE=1> $<$<BOOL:${CMAKE_CROSSCOMPILING}>:SUPPORT_EMULATED=1>)
     # clang calls sized delete only on demand; programs by gcc do so always.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsized-deallocation>)
     target_link_libraries(${target} PRIVATE
@@ -253,6 +253,12 @@ if(NOT CMAKE_CROSSCOMPILING)
         add_dependencies(hakmem_bugs secure_${name})
         hakmem_register(${name} secure "${words}" "" $<TARGET_FILE:secure_${name}> $<TARGET_FILE:hakmem_secure>)
     endforeach()
+    add_executable(secure_corruption "${tests_directory}/secure/corruption.c")
+    set_target_properties(secure_corruption PROPERTIES
+        OUTPUT_NAME corruption RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
+    hakmem_set_up_test(secure_corruption)
+    hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
+        $<TARGET_FILE:secure_corruption>)
 endif()
 
 # Attaching to processes that do not expect it: one test for each case_ of the scripts.
@@ -307,7 +313,7 @@ hakmem_register(library check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_l
     $<TARGET_FILE:hakmem_shared>)
 hakmem_register(probes check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_probes.sh" "${CMAKE_STRIP}"
     $<TARGET_FILE:hakmem_shared> $<TARGET_FILE:override_names_static>)
-if(HAKMEM_LEVEL EQUAL 0 AND HAKMEM_UNITY)
+if(HAKMEM_LEVEL EQUAL 0 AND HAKMEM_UNITY AND NOT HAKMEM_SECURE)
     string(REGEX MATCH "^[0-9]+" compiler_major "${CMAKE_C_COMPILER_VERSION}")
     string(TOLOWER "${CMAKE_C_COMPILER_ID}-${compiler_major}" compiler)
     string(REPLACE "gnu-" "gcc-" compiler ${compiler})

@@ -95,6 +95,7 @@
 #include "observe/report_writer.c"
 #include "observe/resident.c"
 #include "observe/samples.c"
+#include "observe/secure_report.c"
 #include "observe/site.c"
 #include "observe/site_list.c"
 #include "observe/sites.c"

@@ -183,6 +183,9 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
         hak__settings.heap_map_file != NULL) {
         hak__ending_want();
     }
+    if (HAK_SECURE) {
+        hak__secure_watch();
+    }
     pthread_atfork(life_fork_prepare, hak__fork_parent, life_fork_child);
     const char *complaint = hak__scavenger_start();
     if (complaint != NULL) {

@@ -15,6 +15,8 @@ HAK_HIDDEN void hak__observer_fork_child(void);
 HAK_HIDDEN void hak__observer_end(void);
 HAK_HIDDEN void hak__profile_at_end(void);
 HAK_HIDDEN void hak__heap_map_at_end(void);
+/* Secure form: reports accesses to closed pages from now on. Defined in observe/secure_report.c. */
+HAK_HIDDEN void hak__secure_watch(void);
 /* The learner in fork's child. Defined in learn/learner.c. */
 HAK_HIDDEN void hak__learn_fork_child(void);
 /* Stacks in fork's child, whose parent had one thread or several. Defined in observe/stacks.c. */

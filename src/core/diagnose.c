@@ -34,8 +34,8 @@ static void diagnose_place(void)
     hak__os_write_error(line, text.length);
 }
 
-void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size,
-                         uint32_t heap_id)
+void hak__diagnose_report(const char *what, const void *pointer, size_t object_size,
+                          uint32_t heap_id)
 {
     char line[LINE_SIZE];
     struct text text = {line, sizeof line, 0};
@@ -55,6 +55,12 @@ void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_si
     hak__text_put(&text, "\n");
     hak__os_write_error(line, text.length);
     diagnose_place();
+}
+
+void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size,
+                         uint32_t heap_id)
+{
+    hak__diagnose_report(what, pointer, object_size, heap_id);
     hak__diagnose_abort();
 }
 

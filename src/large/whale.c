@@ -114,6 +114,15 @@ void hak__whale_retire(struct whale whale)
     whale_release(rested);
 }
 
+HAK_RACY_READER bool hak__whale_is_resting(uintptr_t address)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < WHALES_RESTING; i++) {
+        found |= address - whales_resting[i].address < whales_resting[i].size;
+    }
+    return found;
+}
+
 void hak__whale_end_rests(void)
 {
     for (uint32_t i = 0; i < WHALES_RESTING; i++) {

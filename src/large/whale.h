@@ -44,6 +44,8 @@ HAK_HIDDEN bool hak__whale_free(void *pointer);
 HAK_HIDDEN size_t hak__whale_bytes(const void *pointer);
 /* True: one of the last WHALE_GRAVES whales that were freed started at `pointer`. A hint. */
 HAK_HIDDEN bool hak__whale_was_freed(const void *pointer);
+/* True: a freed whale whose addresses rest contains the address. A hint: takes no lock. */
+HAK_HIDDEN bool hak__whale_is_resting(uintptr_t address);
 /* The whale that contains `pointer`; address 0: none does. Slow: looks at every whale. */
 HAK_HIDDEN struct whale hak__whale_containing(const void *pointer);
 /* Resizes the whale that starts at `pointer` to `size` bytes. Moves page tables and copies nothing.

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "core/diagnose.h"
 #include "observe/modules.h"
+#include "observe/secure_report.h"
 #include "observe/stacks.h"
 
 #define GUARD_LINE_SIZE 512 /* the first line with a long path; paths are cut */
@@ -201,6 +202,10 @@ void hak__guard_fault(const struct os_fault *fault)
     static const char *const accesses[] = {
         [OS_ACCESS_UNKNOWN] = "", [OS_ACCESS_READ] = " (read)", [OS_ACCESS_WRITE] = " (write)"};
     struct guard_event event;
+    if (HAK_SECURE && !guard_contains((const void *)fault->address)) {
+        hak__secure_fault(fault);
+        return;
+    }
     if (!guard_contains((const void *)fault->address) || !guard_report_may_begin()) {
         return;
     }

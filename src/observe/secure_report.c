@@ -1,0 +1,63 @@
+/* secure_report.c: see secure_report.h. */
+#include "observe/secure_report.h"
+
+#include "base/bits.h"
+#include "control/life.h"
+#include "core/diagnose.h"
+#include "core/size_class.h"
+#include "large/span.h"
+#include "large/whale.h"
+#include "observe/guard.h"
+#include "region/superslab.h"
+#include "region/window.h"
+
+static const char secure_behind[] = "overflow: access beyond the end of a block";
+static const char secure_freed[] = "use after free: access to a freed block";
+
+/* An address in the window, in `slice`. */
+static void secure_fault_inside(uintptr_t address, size_t slice)
+{
+    uint32_t class_index = owner_class(window_owner(slice));
+    if (class_index != 0 && class_index < CLASS_COUNT) {
+        hak__diagnose_report(secure_behind, (const void *)address, size_class_usable(class_index),
+                             0);
+        return;
+    }
+    size_t first = bits_align_down(slice, SUPERSLAB_SLICES);
+    for (size_t at = slice; at + 1 > first; at--) {
+        uint32_t word = window_owner(at);
+        if (word == OWNER_SPAN && at + hak__span_slices(at) > slice) {
+            hak__diagnose_report(secure_behind, hak__span_pointer(at), hak__span_bytes(at), 0);
+            return;
+        }
+        if (word != OWNER_NOBODY) {
+            break;
+        }
+    }
+    hak__diagnose_report(secure_freed, (const void *)address, 0, 0);
+}
+
+void hak__secure_fault(const struct os_fault *fault)
+{
+    size_t slice = window_slice_of((const void *)fault->address);
+    if (window_contains_slice(slice)) {
+        if (superslab_has_slice(slice)) {
+            secure_fault_inside(fault->address, slice);
+        }
+        return;
+    }
+    if (hak__whale_is_resting(fault->address)) {
+        hak__diagnose_report(secure_freed, (const void *)fault->address, 0, 0);
+        return;
+    }
+    uintptr_t page = bits_align_down(fault->address, hak__os_page_size());
+    struct whale before = hak__whale_containing((const void *)(page - 1));
+    if (before.address != 0 && before.address + before.size == page) {
+        hak__diagnose_report(secure_behind, (const void *)before.address, before.size, 0);
+    }
+}
+
+void hak__secure_watch(void)
+{
+    hak__os_fault_watch(hak__guard_fault);
+}
