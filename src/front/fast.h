@@ -110,7 +110,7 @@ HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
     if (HAK_UNLIKELY(class_index - 1 >= CLASS_COUNT - 1)) {
         return pointer;
     }
-    secure_take_back(pointer, class_index, state);
+    pointer = secure_take_back(pointer, class_index, state);
     struct thread *thread = hak__thread;
     if (HAK_LIKELY(thread->cache.key != CACHE_KEY_NONE)) {
         pointer = cache_rest(&thread->cache, pointer, class_index);

@@ -8,10 +8,12 @@
 #include "large/span.h"
 #include "large/whale.h"
 #include "observe/guard.h"
+#include "region/secure.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
 static const char secure_behind[] = "overflow: access beyond the end of a block";
+static const char secure_tagged[] = "memory tag: use after free, or access beyond a block";
 static const char secure_freed[] = "use after free: access to a freed block";
 
 /* An address in the window, in `slice`. */
@@ -19,8 +21,9 @@ static void secure_fault_inside(uintptr_t address, size_t slice)
 {
     uint32_t class_index = owner_class(window_owner(slice));
     if (class_index != 0 && class_index < CLASS_COUNT) {
-        hak__diagnose_report(secure_behind, (const void *)address, size_class_usable(class_index),
-                             0);
+        /* With memory tags it may be any place in a slab. */
+        hak__diagnose_report(hak__secure.tags ? secure_tagged : secure_behind,
+                             (const void *)address, size_class_usable(class_index), 0);
         return;
     }
     size_t first = bits_align_down(slice, SUPERSLAB_SLICES);

@@ -6,10 +6,14 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/probe.h"
+#include "base/tags.h"
 #include "os/charge.h"
 
 /* Headers older than the kernel they run on lack it; the value is part of the kernel's ABI. */
@@ -75,6 +79,29 @@ bool hak__os_charge(size_t size)
     return fits;
 }
 
+/* Linux on aarch64; headers older than 5.10 lack them. */
+#define OS_PROT_TAGS 0x20
+#define OS_HWCAP2_TAGS (UINT64_C(1) << 18)
+#define OS_TAGGED_ADDRESSES 55 /* prctl */
+#define OS_TAGS_ON (UINT64_C(1) << 0)
+#define OS_TAGS_FAULT_AT_ONCE (UINT64_C(1) << 1)
+#define OS_TAGS_ALL_BUT_0 (UINT64_C(0xfffe) << 3)
+
+static int os_protection = PROT_READ | PROT_WRITE; /* written before there are threads */
+
+bool hak__os_start_tags(void)
+{
+    if (!HAK_TAGS || (getauxval(AT_HWCAP2) & OS_HWCAP2_TAGS) == 0) {
+        return false;
+    }
+    int saved = errno;
+    uint64_t how = OS_TAGS_ON | OS_TAGS_FAULT_AT_ONCE | OS_TAGS_ALL_BUT_0;
+    bool on = syscall(SYS_prctl, OS_TAGGED_ADDRESSES, how, 0, 0, 0) == 0;
+    os_protection |= on ? OS_PROT_TAGS : 0;
+    errno = saved;
+    return on;
+}
+
 /* mmap that keeps errno. Returns the address, or NULL, and sets *error to 0 or -errno. */
 static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
 {
@@ -85,8 +112,8 @@ static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
         return NULL;
     }
     os_count(OS_CALL_MAP);
-    void *result = mmap(address, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
+    void *result =
+        mmap(address, size, os_protection, MAP_PRIVATE | MAP_ANONYMOUS | extra_flags, -1, 0);
     *error = result == MAP_FAILED ? -errno : 0;
     if (*error != 0) {
         hak__os_uncharge(size);

@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "core/diagnose.h"
+#include "os/os.h"
 
 struct secure hak__secure;
 
@@ -51,12 +52,19 @@ void hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure
                         size_class_bytes(class_index) - OBJECT_TAIL, 0);
 }
 
+void hak__secure_bad_tag(const void *pointer, uint32_t class_index)
+{
+    hak__diagnose_fatal("invalid free (the block has a new owner: its memory tag has changed)",
+                        pointer, size_class_bytes(class_index) - OBJECT_TAIL, 0);
+}
+
 void hak__secure_tables(uintptr_t meet, uint64_t seed)
 {
     hak__secure.states = (unsigned char *)(meet - hak__window.base / OBJECT_ALIGNMENT);
     hak__secure.keys = (uint64_t *)meet;
     hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03));
     hak__secure.secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
+    hak__secure.tags = HAK_TAGS && hak__os_start_tags();
 }
 
 void hak__secure_new_key(size_t slice, uint32_t count)

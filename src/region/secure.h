@@ -21,6 +21,10 @@
  * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,
  * finds a state that cannot be, and reports that.
  *
+ * Memory tags: on aarch64, if the processor has them, an object in use has a random tag that its
+ * neighbours do not have, and so has its pointer. A free object has tag 0. An access through a
+ * dangling pointer, or beyond the object, then faults. hakmem itself uses pointers without a tag.
+ *
  * Sources: metadata apart from the objects, zero on free, canaries and quarantine are from OpenBSD's
  * malloc and hardened_malloc; links with a key are from glibc 2.32 (safe linking) and snmalloc. */
 #ifndef HAK_REGION_SECURE_H
@@ -44,6 +48,7 @@ struct secure {
     uint64_t *keys;        /* [~slice] */
     uint64_t canary;       /* random; XORed with an object's address it is the object's canary */
     uint64_t secret;       /* for new keys */
+    bool tags;             /* objects get memory tags (base/tags.h) */
 };
 HAK_HIDDEN extern struct secure hak__secure;
 
@@ -56,6 +61,8 @@ HAK_HIDDEN HAK_COLD void hak__secure_written(const void *object, uint32_t class_
 HAK_HIDDEN HAK_COLD void hak__secure_overflow(const void *object, uint32_t class_index);
 HAK_HIDDEN HAK_COLD void hak__secure_bad_free(const void *pointer, uint32_t class_index,
                                               enum secure_state wanted);
+
+HAK_HIDDEN HAK_COLD void hak__secure_bad_tag(const void *pointer, uint32_t class_index);
 
 /* Called by the window when the tables exist. */
 HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
@@ -76,7 +83,8 @@ HAK_INLINE uint32_t secure_random(uint64_t *state)
 /* The pointer lies in the window. Accesses are relaxed: see above. */
 HAK_INLINE unsigned char *secure_state_at(const void *pointer)
 {
-    return &hak__secure.states[(uintptr_t)pointer / OBJECT_ALIGNMENT];
+    return &hak__secure.states[(uintptr_t)(HAK_TAGS ? tag_strip(pointer) : pointer) /
+                               OBJECT_ALIGNMENT];
 }
 
 HAK_INLINE enum secure_state secure_state_of(const void *pointer)
@@ -146,6 +154,22 @@ HAK_INLINE bool secure_is_free(const void *object, uint32_t class_index)
     return secure_state_is_free(secure_state_of(object));
 }
 
+/* Gives an object a tag that neither a free object nor its neighbours have. */
+HAK_INLINE void *secure_tag(void *object, size_t bytes)
+{
+    const char *start = (const char *)object, *end = start + bytes;
+    uint64_t excluded = 1; /* 0: the tag of free objects */
+    if ((uintptr_t)start % SLICE_SIZE != 0) {
+        excluded = tag_exclude(tag_of_memory(start - TAG_GRANULE), excluded);
+    }
+    if ((uintptr_t)end % SLICE_SIZE != 0) {
+        excluded = tag_exclude(tag_of_memory(end), excluded);
+    }
+    void *tagged = tag_random(object, excluded);
+    tag_memory(tagged, bytes);
+    return tagged;
+}
+
 /* Makes a free object of the class, which has just left its list, one that the program owns. */
 HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index)
 {
@@ -156,23 +180,32 @@ HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index)
     }
     *secure_canary(object, bytes) = hak__secure.canary ^ (uintptr_t)object;
     secure_set_state(object, SECURE_MALLOC);
-    return object;
+    return HAK_TAGS && hak__secure.tags ? secure_tag(object, bytes) : object;
 }
 
 /* Makes an object that the program frees a resting one. `pointer` is any address in a slab of the
- * class; `state` is that which an object must have to be freed in this way. */
-HAK_INLINE void secure_take_back(void *pointer, uint32_t class_index, enum secure_state state)
+ * class; `state` is that which an object must have to be freed in this way. Returns the object,
+ * without a tag. */
+HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, enum secure_state state)
 {
     size_t bytes = size_class_bytes(class_index);
     if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
                      secure_state_of(pointer) != state)) {
         hak__secure_bad_free(pointer, class_index, state);
     }
+    if (HAK_TAGS && hak__secure.tags) {
+        if (HAK_UNLIKELY(tag_of_memory(pointer) != pointer)) {
+            hak__secure_bad_tag(pointer, class_index);
+        }
+        pointer = tag_strip(pointer);
+        tag_memory(pointer, bytes);
+    }
     if (HAK_UNLIKELY(*secure_canary(pointer, bytes) != (hak__secure.canary ^ (uintptr_t)pointer))) {
         hak__secure_overflow(pointer, class_index);
     }
     secure_set_state(pointer, SECURE_RESTING);
     secure_clear(pointer, bytes);
+    return pointer;
 }
 
 #endif

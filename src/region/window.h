@@ -34,6 +34,7 @@
 #define HAK_REGION_WINDOW_H
 
 #include "base/atomics.h"
+#include "base/tags.h"
 #include "core/limits.h"
 
 #define OWNER_NOBODY 0u
@@ -99,6 +100,7 @@ HAK_HIDDEN size_t hak__window_room_bytes(void);
 HAK_INLINE size_t window_slice_of(const void *pointer)
 {
     uintptr_t base = HAK_TSAN ? atomic_load_relaxed(&hak__window.base) : hak__window.base;
+    pointer = HAK_TAGS ? tag_strip(pointer) : pointer;
     return ((uintptr_t)pointer - base) >> SLICE_SHIFT;
 }
 
