@@ -82,7 +82,7 @@ static uint32_t span_close_end(size_t slice, uint32_t slices, size_t size, size_
 {
     size_t page = hak__os_page_size(), end = slices * SLICE_SIZE - page;
     alignment = alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment;
-    bool closed = hak__os_close((char *)window_slice_address(slice) + end, page);
+    bool closed = hak__os_close_pages((char *)window_slice_address(slice) + end, page);
     span_metadata(slice)->tail = closed ? (uint32_t)page : 0;
     return (uint32_t)bits_align_down(end - size, alignment);
 }
@@ -217,7 +217,7 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size)
 static void span_give(size_t slice, uint32_t slices)
 {
     /* Slices that stay closed serve nothing else. */
-    if (!HAK_SECURE || hak__os_reopen(window_slice_address(slice), slices * SLICE_SIZE)) {
+    if (!HAK_SECURE || hak__os_open_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
         hak__superslab_give(slice, slices);
     }
 }
@@ -250,7 +250,7 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
         return;
     }
     if (HAK_SECURE) {
-        hak__os_close(window_slice_address(slice), slices * SLICE_SIZE);
+        hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE);
     }
     if (cache == NULL || (!HAK_SECURE && cache->slices + slices > SPAN_CACHE_SLICES)) {
         span_give(slice, slices);

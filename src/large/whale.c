@@ -88,7 +88,7 @@ static size_t whale_wanted_size(size_t size, bool huge)
 static void whale_close_tail(uintptr_t end)
 {
     if (HAK_SECURE) {
-        hak__os_close((void *)end, WHALE_TAIL);
+        hak__os_close_pages((void *)end, WHALE_TAIL);
     }
 }
 
@@ -161,7 +161,7 @@ static bool whale_needs_huge(size_t old_size, size_t size)
 static int whale_remap(struct whale whale, size_t size, size_t alignment, void **moved)
 {
     uintptr_t end = whale.address + whale.size;
-    if (HAK_SECURE && !hak__os_reopen((void *)end, WHALE_TAIL)) {
+    if (HAK_SECURE && !hak__os_open_pages((void *)end, WHALE_TAIL)) {
         return -ENOMEM;
     }
     int error = hak__os_remap((void *)whale.address, whale.size + WHALE_TAIL, size + WHALE_TAIL,

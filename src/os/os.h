@@ -211,9 +211,9 @@ HAK_HIDDEN void hak__os_guard_close(void *address, size_t size);
 /* Closes OS pages of a mapping: their contents are lost, and each access faults. They stay mapped.
  * False: the process may have no further mapping; then nothing was closed, but the contents may be
  * lost. Any thread. */
-HAK_HIDDEN bool hak__os_close(void *address, size_t size);
+HAK_HIDDEN bool hak__os_close_pages(void *address, size_t size);
 /* Opens pages that were closed; they read as zero. False: they may still be closed. */
-HAK_HIDDEN bool hak__os_reopen(void *address, size_t size);
+HAK_HIDDEN bool hak__os_open_pages(void *address, size_t size);
 
 /* Unmaps memory but keeps its addresses: each access faults, and no new mapping gets them. False:
  * nothing has changed. hak__os_release_addresses gives them up. Any thread. */

@@ -116,7 +116,7 @@ static bool os_mark(void *address, size_t size)
     return marked;
 }
 
-bool hak__os_close(void *address, size_t size)
+bool hak__os_close_pages(void *address, size_t size)
 {
     int saved = errno;
     os_count(OS_CALL_PURGE);
@@ -133,7 +133,7 @@ bool hak__os_close(void *address, size_t size)
     return closed;
 }
 
-bool hak__os_reopen(void *address, size_t size)
+bool hak__os_open_pages(void *address, size_t size)
 {
     int saved = errno;
     bool opened = true;

@@ -83,7 +83,7 @@ static void slab_close_end(struct slab *slab)
     size_t page = hak__os_page_size(), size = size_class_bytes(slab->class_index);
     size_t bytes = slab->slice_count * SLICE_SIZE - slab->first;
     slab->closed_end = size >= CLOSED_END_MIN && page <= size &&
-                       hak__os_close(slab_end_page(slab_slice(slab), slab->slice_count), page);
+                       hak__os_close_pages(slab_end_page(slab_slice(slab), slab->slice_count), page);
     if (slab->closed_end && slab->capacity > (bytes - page) / size) {
         slab->capacity = (uint16_t)((bytes - page) / size);
     }
@@ -180,7 +180,7 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     }
     if (HAK_SECURE) {
         hak__secure_forget(slice, count);
-        if (slab->closed_end && !hak__os_reopen(slab_end_page(slice, count), hak__os_page_size())) {
+        if (slab->closed_end && !hak__os_open_pages(slab_end_page(slice, count), hak__os_page_size())) {
             return; /* no other slab or span could use that page */
         }
     }
