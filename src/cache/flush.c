@@ -251,6 +251,7 @@ static void cache_end_rests(struct cache *cache)
             continue;
         }
         cache->resting[i] = NULL;
+        secure_end_rest(object);
         size_t slice = window_slice_of(object);
         struct slab *slab = slab_of_slice(slice);
         if (slab->owner != cache->slabs) {

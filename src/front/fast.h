@@ -115,8 +115,8 @@ HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
     if (HAK_LIKELY(thread->cache.key != CACHE_KEY_NONE)) {
         pointer = cache_rest(&thread->cache, pointer, class_index);
     }
-    if (pointer != NULL && HAK_UNLIKELY(secure_state_of(pointer) != SECURE_RESTING)) {
-        hak__secure_bad_free(pointer, class_index, state); /* two threads have freed it */
+    if (pointer != NULL) {
+        secure_end_rest(pointer);
     }
     return pointer;
 }

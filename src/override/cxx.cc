@@ -144,7 +144,7 @@ inline void cxx_to_delete_array(void *pointer)
 inline void cxx_check_size(const void *pointer, size_t size)
 {
     uint32_t code = short_code(pointer);
-    if (cxx_has_kinds() && short_code_is_class(code) &&
+    if (cxx_has_kinds() && short_code_is_class(code) && secure_state_of(pointer) == SECURE_NEW &&
         HAK_UNLIKELY(size > MID_REQUEST_MAX || owner_class(code) != size_class_of(size))) {
         hak__diagnose_fatal("delete with a size of another class", pointer, short_code_bytes(code),
                             0);

@@ -52,6 +52,16 @@ void hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure
                         size_class_bytes(class_index) - OBJECT_TAIL, 0);
 }
 
+void hak__secure_bad_rest(const void *object)
+{
+    uint32_t class_index = owner_class(window_owner(window_slice_of(object)));
+    if (secure_state_of(object) == SECURE_RESTING) {
+        hak__secure_written(object, class_index);
+    }
+    /* Two threads have freed it at the same moment. */
+    hak__diagnose_fatal("double free", object, size_class_usable(class_index), 0);
+}
+
 void hak__secure_bad_tag(const void *pointer, uint32_t class_index)
 {
     hak__diagnose_fatal("invalid free (the block has a new owner: its memory tag has changed)",

@@ -62,6 +62,7 @@ HAK_HIDDEN HAK_COLD void hak__secure_overflow(const void *object, uint32_t class
 HAK_HIDDEN HAK_COLD void hak__secure_bad_free(const void *pointer, uint32_t class_index,
                                               enum secure_state wanted);
 
+HAK_HIDDEN HAK_COLD void hak__secure_bad_rest(const void *object);
 HAK_HIDDEN HAK_COLD void hak__secure_bad_tag(const void *pointer, uint32_t class_index);
 
 /* Called by the window when the tables exist. */
@@ -170,12 +171,22 @@ HAK_INLINE void *secure_tag(void *object, size_t bytes)
     return tagged;
 }
 
+/* Checks an object whose rest ends. Its first word becomes a link, so this is the last look at it. */
+HAK_INLINE void secure_end_rest(const void *object)
+{
+    if (HAK_UNLIKELY(secure_state_of(object) != SECURE_RESTING || *(const uintptr_t *)object != 0)) {
+        hak__secure_bad_rest(object);
+    }
+}
+
 /* Makes a free object of the class, which has just left its list, one that the program owns. */
 HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index)
 {
     size_t bytes = size_class_bytes(class_index);
     *(uintptr_t *)object = 0; /* the link */
-    if (secure_state_of(object) != SECURE_FRESH && HAK_UNLIKELY(!secure_is_zero(object, bytes))) {
+    /* The pages of a larger fresh object may be untouched, and should stay so. */
+    if ((bytes <= CARVE_BYTES || secure_state_of(object) != SECURE_FRESH) &&
+        HAK_UNLIKELY(!secure_is_zero(object, bytes))) {
         hak__secure_written(object, class_index);
     }
     *secure_canary(object, bytes) = hak__secure.canary ^ (uintptr_t)object;

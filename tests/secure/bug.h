@@ -14,18 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__cplusplus)
+extern "C" {
+#endif
 extern const char bug_report[];
 void bug(void);
-
 #if defined(__cplusplus)
-#define BUG_LINKAGE extern "C"
-#else
-#define BUG_LINKAGE
+}
 #endif
 
 #define BUG(report)                                                                                \
-    BUG_LINKAGE const char bug_report[] = report;                                                  \
-    BUG_LINKAGE void bug(void)
+    const char bug_report[] = report;                                                              \
+    void bug(void)
 
 /* Hides from the compiler where a pointer comes from. */
 static inline void *hide(void *pointer)

@@ -10,6 +10,8 @@ BUG("corrupted free list")
     }
     for (int i = 0; i < 3000; i++) {
         free(blocks[i]);
+    }
+    for (int i = 0; i < 3000; i++) {
         void *address = target;
         memcpy(hide(blocks[i]), &address, sizeof address);
     }
