@@ -57,13 +57,13 @@ HAK_HIDDEN extern struct secure hak__secure;
 #define SECURE_KEY_SIZE sizeof(uint64_t)
 
 /* Report an object and abort. */
-HAK_HIDDEN HAK_COLD void hak__secure_written(const void *object, uint32_t class_index);
-HAK_HIDDEN HAK_COLD void hak__secure_overflow(const void *object, uint32_t class_index);
-HAK_HIDDEN HAK_COLD void hak__secure_bad_free(const void *pointer, uint32_t class_index,
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const void *object, uint32_t class_index);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overflow(const void *object, uint32_t class_index);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_free(const void *pointer, uint32_t class_index,
                                               enum secure_state wanted);
 
-HAK_HIDDEN HAK_COLD void hak__secure_bad_rest(const void *object);
-HAK_HIDDEN HAK_COLD void hak__secure_bad_tag(const void *pointer, uint32_t class_index);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_rest(const void *object);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const void *pointer, uint32_t class_index);
 
 /* Called by the window when the tables exist. */
 HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
@@ -116,11 +116,13 @@ HAK_INLINE uint64_t *secure_canary(const void *object, size_t bytes)
 /* Two words at once; every object is a multiple of them. */
 typedef uint64_t secure_pair __attribute__((vector_size(16), may_alias));
 
+/* True if all but the first word, a link, is zero. The second word is read by itself: a processor
+ * waits for a store to finish if a load needs it and more. */
 HAK_INLINE bool secure_is_zero(const void *object, size_t bytes)
 {
     const secure_pair *at = (const secure_pair *)object;
     const secure_pair *end = (const secure_pair *)(const void *)((const char *)object + bytes);
-    secure_pair all = *at;
+    secure_pair all = {((const uint64_t *)object)[1], 0};
     while (++at != end) {
         all |= *at;
     }
@@ -183,12 +185,12 @@ HAK_INLINE void secure_end_rest(const void *object)
 HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index)
 {
     size_t bytes = size_class_bytes(class_index);
-    *(uintptr_t *)object = 0; /* the link */
     /* The pages of a larger fresh object may be untouched, and should stay so. */
     if ((bytes <= CARVE_BYTES || secure_state_of(object) != SECURE_FRESH) &&
         HAK_UNLIKELY(!secure_is_zero(object, bytes))) {
         hak__secure_written(object, class_index);
     }
+    *(uintptr_t *)object = 0; /* the link */
     *secure_canary(object, bytes) = hak__secure.canary ^ (uintptr_t)object;
     secure_set_state(object, SECURE_MALLOC);
     return HAK_TAGS && hak__secure.tags ? secure_tag(object, bytes) : object;
