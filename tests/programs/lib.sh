@@ -49,7 +49,7 @@ scale() {
 }
 
 # As a command prefix: "${on_hakmem[@]}" PROGRAM ARGUMENT... is one process, the program's.
-on_hakmem=("$HAKMEM" run --quiet --)
+on_hakmem=("$HAKMEM" run --quiet ${TEST_SECURE:+--secure} --) # TEST_SECURE=1: on the secure form
 on_hakmem() {
     "${on_hakmem[@]}" "$@"
 }
