@@ -76,24 +76,29 @@ size_t hak__span_good_size(size_t size)
     return size < used ? used : size;
 }
 
-/* Closes the span's last page, and returns the bytes from the span's start to the block, which ends
- * at that page, or as near to it as the alignment allows. */
-static uint32_t span_close_end(size_t slice, uint32_t slices, size_t size, size_t alignment)
+/* Bytes from the start of a span to a block that ends at the last page, or as near to it as the
+ * alignment allows. */
+static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
 {
-    size_t page = hak__os_page_size(), end = slices * SLICE_SIZE - page;
-    alignment = alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment;
-    bool closed = hak__os_close_pages((char *)window_slice_address(slice) + end, page);
+    size_t end = slices * SLICE_SIZE - hak__os_page_size();
+    return (uint32_t)bits_align_down(end - size, alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT
+                                                                             : alignment);
+}
+
+static void span_close_end(size_t slice, uint32_t slices)
+{
+    size_t page = hak__os_page_size();
+    bool closed = hak__os_close_pages((char *)window_slice_address(slice + slices) - page, page);
     span_metadata(slice)->tail = closed ? (uint32_t)page : 0;
-    return (uint32_t)bits_align_down(end - size, alignment);
 }
 
 static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment)
 {
     struct span_metadata *metadata = span_metadata(slice);
     if (HAK_SECURE && slices <= SPAN_SLICES_MAX) {
-        uint32_t offset = span_close_end(slice, slices, size, alignment);
+        span_close_end(slice, slices);
         atomic_store_relaxed(&metadata->slices, slices);
-        atomic_store_relaxed(&metadata->offset, offset);
+        atomic_store_relaxed(&metadata->offset, span_end_offset(slices, size, alignment));
         window_set_owner(slice, OWNER_SPAN);
         return hak__span_pointer(slice);
     }
@@ -110,6 +115,12 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
  * start takes longer (docs/decisions/0056). */
 static void *span_start_again(const struct span_entry *entry, size_t size, size_t alignment)
 {
+    if (HAK_SECURE) { /* the end is closed already */
+        uint32_t offset = span_end_offset(entry->slices, size, alignment);
+        atomic_store_relaxed(&span_metadata(entry->slice)->offset, offset);
+        window_set_owner(entry->slice, OWNER_SPAN);
+        return hak__span_pointer(entry->slice);
+    }
     uint32_t offset = span_metadata(entry->slice)->offset;
     if (HAK_UNLIKELY(offset + size > entry->slices * SLICE_SIZE ||
                      (offset != 0 && alignment > HAK_CACHE_LINE))) {
@@ -159,7 +170,8 @@ static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t sli
         return best;
     }
     best = NULL;
-    uint32_t longest = slices + slices / SPAN_SLACK_DIVISOR;
+    /* In the secure form a block starts in the first slice and ends at the last page. */
+    uint32_t longest = slices + (HAK_SECURE ? 0 : slices / SPAN_SLACK_DIVISOR);
     for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
         struct span_entry *entry = &cache->entries[i];
         if (entry->slices >= slices && entry->slices <= longest &&
@@ -175,8 +187,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
     uint32_t slices = span_slices(size + (HAK_SECURE ? hak__os_page_size() : 0));
-    struct span_entry *entry =
-        cache == NULL || HAK_SECURE ? NULL : span_cache_find(cache, slices, alignment);
+    struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
         void *pointer = span_start_again(entry, size, alignment);
         span_account(cache, 1, hak__span_bytes(entry->slice));
@@ -213,7 +224,7 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size)
     return (struct span){pointer, run.zeroed};
 }
 
-/* Returns slices of a freed span to their superslab. */
+/* Returns slices of a freed span, all of which may be closed, to their superslab. */
 static void span_give(size_t slice, uint32_t slices)
 {
     /* Slices that stay closed serve nothing else. */
@@ -221,6 +232,57 @@ static void span_give(size_t slice, uint32_t slices)
         hak__superslab_give(slice, slices);
     }
 }
+
+#if HAK_SECURE
+/* Closes a freed span, if the heap may close one more. False: it did not. */
+static bool span_rest(struct span_cache *cache, size_t slice, uint32_t slices)
+{
+    uint32_t now = hak__os_clock_ms();
+    if (now - cache->closed_ms >= 1000) {
+        cache->closed_ms = now;
+        cache->closed_count = 0;
+    }
+    if (cache->closed_count == SPANS_CLOSED_MAX ||
+        !hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
+        return false;
+    }
+    cache->closed_count++;
+    struct span_entry *place = &cache->resting[cache->next_resting++ % SPANS_RESTING];
+    if (place->slices != 0) {
+        span_give(place->slice, place->slices);
+    }
+    *place = (struct span_entry){(uint32_t)slice, (uint16_t)slices, false};
+    return true;
+}
+
+static uint32_t span_end_rests(struct span_cache *cache)
+{
+    uint32_t slices = 0;
+    for (uint32_t i = 0; i < SPANS_RESTING; i++) {
+        struct span_entry *entry = &cache->resting[i];
+        if (entry->slices != 0) {
+            span_give(entry->slice, entry->slices);
+            slices += entry->slices;
+            entry->slices = 0;
+        }
+    }
+    return slices;
+}
+#else
+static bool span_rest(struct span_cache *cache, size_t slice, uint32_t slices)
+{
+    (void)cache;
+    (void)slice;
+    (void)slices;
+    return false;
+}
+
+static uint32_t span_end_rests(struct span_cache *cache)
+{
+    (void)cache;
+    return 0;
+}
+#endif
 
 /* An entry for a newly freed span. If none is empty, the next in turn returns its span. */
 static struct span_entry *span_cache_entry(struct span_cache *cache)
@@ -249,10 +311,10 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
         hak__superslab_give_run(slice, slices / SUPERSLAB_SLICES);
         return;
     }
-    if (HAK_SECURE) {
-        hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE);
+    if (cache != NULL && span_rest(cache, slice, slices)) {
+        return;
     }
-    if (cache == NULL || (!HAK_SECURE && cache->slices + slices > SPAN_CACHE_SLICES)) {
+    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES) {
         span_give(slice, slices);
         return;
     }
@@ -300,7 +362,7 @@ void *hak__span_resize(size_t slice, size_t size)
 
 uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
 {
-    uint32_t slices = 0;
+    uint32_t slices = everything ? span_end_rests(cache) : 0;
     for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
         struct span_entry *entry = &cache->entries[i];
         if (entry->slices != 0 && (everything || !entry->used)) {

@@ -17,9 +17,9 @@
  * purged later.
  *
  * Secure form: the block ends at the last page of the span, which is closed: an access beyond the
- * block's end faults. A freed span is closed as a whole, so that each use after free faults. The
- * cache does not serve requests then: it keeps freed spans closed until the next tick but one, or
- * until SPAN_CACHE_ENTRIES others were freed.
+ * block's end faults. A freed span is closed as a whole, so that each use after free faults, and
+ * nobody gets its slices until SPANS_RESTING others were closed. A heap closes at most
+ * SPANS_CLOSED_MAX spans a second; those freed beyond that go to the cache.
  *
  * Locks: a caller that passes a cache holds the lock of the cache's heap. Any other caller that
  * allocates, frees or resizes holds a heap's lock or is inside the gate (core/gate.h).
@@ -46,6 +46,12 @@ struct span_totals {
 
 /* One in each heap, under the heap's lock. */
 struct span_cache {
+#if HAK_SECURE
+    struct span_entry resting[SPANS_RESTING];
+    uint32_t next_resting;
+    uint32_t closed_count; /* spans closed since closed_ms */
+    uint32_t closed_ms;
+#endif
     struct span_entry entries[SPAN_CACHE_ENTRIES];
     uint32_t slices;      /* in all entries; reports read it without the lock */
     uint16_t next_victim; /* the entry that the next free replaces if none is empty */

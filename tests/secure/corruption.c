@@ -8,7 +8,7 @@
  *
  *   - overlaps a live block, or
  *   - is shorter than asked for, not aligned, or not the library's (hak_owns), or
- *   - is not zero, up to 4,000 bytes, or
+ *   - is not zero, up to 1,000 bytes, or
  *   - ends the process in another way, such as by a signal without a report.
  *
  * The seed of a failed run is printed; `corruption 1 SEED` repeats it, but for the library's own
@@ -89,7 +89,7 @@ static void look(const struct block *block, bool fresh)
             harm("two live blocks overlap\n");
         }
     }
-    for (size_t i = 0; fresh && block->size <= 4000 && i < block->size; i++) {
+    for (size_t i = 0; fresh && block->size <= 1000 && i < block->size; i++) {
         if (block->start[i] != 0) {
             harm("a new block is not zero\n");
         }
