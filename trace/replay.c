@@ -59,7 +59,7 @@ struct runner {
 /* The operators new and delete, where the process has them. */
 struct operators {
     void *(*new)(size_t size);
-    void *(*new_array)(size_t size);
+    void *(*new_aligned)(size_t size, size_t alignment);
     void (*delete)(void *pointer);
     void (*delete_sized)(void *pointer, size_t size);
 };
@@ -219,12 +219,13 @@ static void *call_birth(unsigned kind, uint64_t size, unsigned align_log2, void 
     case KIND_POSIX_MEMALIGN:
         return posix_memalign(&pointer, alignment, size) == 0 ? pointer : NULL;
     case KIND_MEMALIGN:
-    case KIND_NEW_ALIGNED:
         return memalign(alignment, size);
+    case KIND_NEW_ALIGNED:
+        return operators.new_aligned != NULL ? operators.new_aligned(size, alignment)
+                                             : memalign(alignment, size);
     case KIND_NEW:
+    case KIND_NEW_ARRAY: /* a trace has no delete[], and allocators tell the pairs apart */
         return operators.new(size);
-    case KIND_NEW_ARRAY:
-        return operators.new_array(size);
     default:
         return malloc(size);
     }
@@ -379,7 +380,7 @@ static void find_operator(void *slot, const char *symbol, const char *otherwise)
 static void find_operators(void)
 {
     find_operator(&operators.new, "_Znwm", "malloc");
-    find_operator(&operators.new_array, "_Znam", "malloc");
+    find_operator(&operators.new_aligned, "_ZnwmSt11align_val_t", "");
     find_operator(&operators.delete, "_ZdlPv", "free");
     find_operator(&operators.delete_sized, "_ZdlPvm", "free"); /* free ignores the size */
 }

@@ -310,7 +310,14 @@ void hak__cache_abandon(struct cache *cache)
 HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index)
 {
     const struct bin *bin = &cache->bins[class_index];
-    return bin->limit - (uint32_t)bin->room;
+    uint32_t count = bin->limit - (uint32_t)bin->room;
+#if HAK_SECURE
+    for (uint32_t i = 0; i < OBJECTS_RESTING + LARGE_OBJECTS_RESTING; i++) {
+        const void *object = cache->resting[i];
+        count += object != NULL && owner_class(window_owner(window_slice_of(object))) == class_index;
+    }
+#endif
+    return count;
 }
 
 size_t hak__cache_bytes(const struct cache *cache)

@@ -127,6 +127,12 @@ void hak__slab_end_rests(struct slab_set *set)
 }
 #endif
 
+/* Places of objects that the closed end takes. */
+static uint64_t slab_lost(const struct slab *slab)
+{
+    return (uint64_t)hak__size_classes[slab->class_index].objects_per_slab - slab->capacity;
+}
+
 /* Takes slices and makes them a new, listed slab of the class. NULL: no memory. */
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
@@ -159,6 +165,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
         window_set_owner(slice + i, set->key | owner_code_of_class(class_index));
     }
     slab_totals(set, slab)->slabs_count++;
+    slab_totals_lose(slab_totals(set, slab), slab_lost(slab));
     slab_totals(set, slab)->not_carved_count += slab->capacity;
     slab_list(set, slab);
     return slab;
@@ -173,6 +180,7 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     }
     struct slab_totals *totals = slab_totals(set, slab);
     totals->slabs_count--;
+    slab_totals_lose(totals, 0 - slab_lost(slab));
     totals->free_count -= (uint64_t)slab->free_count + slab->remote_seen;
     totals->not_carved_count -= slab->capacity - slab->carved_count;
     for (uint32_t i = 0; i < count; i++) {

@@ -84,7 +84,32 @@ struct slab_totals {
     uint64_t free_count; /* free objects in slabs: the sum of free_count and remote_seen */
     uint32_t slabs_count;
     uint32_t not_carved_count; /* all in one slab: a new slab is taken only at 0 */
+#if HAK_SECURE
+    uint64_t lost_count; /* places of objects that closed ends take */
+#endif
 };
+
+/* Places in the class's slabs that no object can have. */
+HAK_INLINE uint64_t slab_totals_lost(const struct slab_totals *totals)
+{
+#if HAK_SECURE
+    return atomic_load_relaxed(&totals->lost_count);
+#else
+    (void)totals;
+    return 0;
+#endif
+}
+
+/* Adds `count`, which may be negative and wrap. */
+HAK_INLINE void slab_totals_lose(struct slab_totals *totals, uint64_t count)
+{
+#if HAK_SECURE
+    atomic_store_relaxed(&totals->lost_count, totals->lost_count + count);
+#else
+    (void)totals;
+    (void)count;
+#endif
+}
 
 /* The slabs of one heap. Everything but the shared words is written under the heap's lock. */
 struct slab_set {

@@ -190,7 +190,7 @@ static inline void *unit_cache_allocate(struct cache *cache, uint32_t class_inde
     if (bin->head == NULL) {
         return unit_cache_refill(cache, class_index);
     }
-    return hak__bin_pop(bin);
+    return hak__bin_pop(bin, class_index);
 }
 
 static inline void unit_cache_free(struct cache *cache, uint32_t class_index, void *pointer)
