@@ -29,14 +29,14 @@ HAK_INLINE void *tag_strip(const void *pointer)
 HAK_INLINE void *tag_of_memory(const void *address)
 {
     void *tagged = tag_strip(address);
-    __asm__(".arch_extension memtag\n\tldg %0, [%0]" : "+r"(tagged) : : "memory");
+    __asm__(".arch armv8.5-a+memtag\n\tldg %0, [%0]" : "+r"(tagged) : : "memory");
     return tagged;
 }
 
 /* `excluded` with the tag of the pointer added. */
 HAK_INLINE uint64_t tag_exclude(const void *pointer, uint64_t excluded)
 {
-    __asm__(".arch_extension memtag\n\tgmi %0, %1, %0" : "+r"(excluded) : "r"(pointer));
+    __asm__(".arch armv8.5-a+memtag\n\tgmi %0, %1, %0" : "+r"(excluded) : "r"(pointer));
     return excluded;
 }
 
@@ -44,7 +44,7 @@ HAK_INLINE uint64_t tag_exclude(const void *pointer, uint64_t excluded)
 HAK_INLINE void *tag_random(const void *address, uint64_t excluded)
 {
     void *tagged;
-    __asm__ volatile(".arch_extension memtag\n\tirg %0, %1, %2"
+    __asm__ volatile(".arch armv8.5-a+memtag\n\tirg %0, %1, %2"
                      : "=r"(tagged)
                      : "r"(tag_strip(address)), "r"(excluded));
     return tagged;
@@ -55,7 +55,7 @@ HAK_INLINE void tag_memory(void *tagged, size_t bytes)
 {
     char *at = (char *)tagged, *end = at + bytes;
     do {
-        __asm__ volatile(".arch_extension memtag\n\tstg %0, [%0], #16" : "+r"(at) : : "memory");
+        __asm__ volatile(".arch armv8.5-a+memtag\n\tstg %0, [%0], #16" : "+r"(at) : : "memory");
     } while (at != end);
 }
 #else

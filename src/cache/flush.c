@@ -14,7 +14,7 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
     cache->key = slabs->key;
     cache->slabs = slabs;
 #if HAK_SECURE
-    cache->random = bits_mix(hak__secure.secret ^ (uintptr_t)cache);
+    cache->random = hak__secure_draw();
 #endif
 }
 

@@ -143,8 +143,11 @@ inline void cxx_to_delete_array(void *pointer)
 /* Before a sized delete: an object of another class than the size's was not made by this new. */
 inline void cxx_check_size(const void *pointer, size_t size)
 {
+    if (!cxx_has_kinds()) {
+        return;
+    }
     uint32_t code = short_code(pointer);
-    if (cxx_has_kinds() && short_code_is_class(code) && secure_state_of(pointer) == SECURE_NEW &&
+    if (short_code_is_class(code) && secure_state_of(pointer) == SECURE_NEW &&
         HAK_UNLIKELY(size > MID_REQUEST_MAX || owner_class(code) != size_class_of(size))) {
         hak__diagnose_fatal("delete with a size of another class", pointer, short_code_bytes(code),
                             0);

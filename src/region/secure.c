@@ -77,11 +77,16 @@ void hak__secure_tables(uintptr_t meet, uint64_t seed)
     hak__secure.tags = HAK_TAGS && hak__os_start_tags();
 }
 
-void hak__secure_new_key(size_t slice, uint32_t count)
+uint64_t hak__secure_draw(void)
 {
     /* relaxed: a counter */
     uint64_t number = atomic_add_relaxed(&hak__secure.secret, UINT64_C(0x9e3779b97f4a7c15));
-    uint64_t key = bits_mix(bits_mix(number) ^ hak__secure.canary);
+    return bits_mix(bits_mix(number) ^ hak__secure.canary);
+}
+
+void hak__secure_new_key(size_t slice, uint32_t count)
+{
+    uint64_t key = hak__secure_draw();
     for (uint32_t i = 0; i < count; i++) {
         hak__secure.keys[~(slice + i)] = key;
     }
