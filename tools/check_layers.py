@@ -17,7 +17,7 @@ from pathlib import Path
 LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], ["heap"], ["control"], ["learn"], ["observe"],
           ["front"], ["override"]]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-IF_ALLOWED = re.compile(r"src/(base/(compiler|arch)\.h|core/limits\.h|os/.*|override/.*)$")
+IF_ALLOWED = re.compile(r"src/(base/(compiler|arch|tags)\.h|core/limits\.h|os/.*|override/.*)$")
 SHARED_ONLY = {"override/dlopen.c"}
 LINE_MAX, FILE_MAX, FUNCTION_MAX = 100, 500, 70
 FAMILY = r"malloc|calloc|realloc|reallocarray|free|strdup|strndup|aligned_alloc|posix_memalign"

@@ -80,6 +80,12 @@ struct request_sums {
     uint16_t unused;
 };
 
+/* Secure form: freed objects that wait before they may be handed out again. */
+struct rests {
+    uint64_t random; /* chooses the object whose rest ends */
+    void *objects[OBJECTS_RESTING + LARGE_OBJECTS_RESTING];
+};
+
 struct cache {
     uint64_t key;             /* = slabs->key; read by free, which saves an extension to 64 bits */
     int32_t countdown;        /* bytes that malloc hands out before it takes the slow path */
@@ -94,10 +100,7 @@ struct cache {
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
     struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
-#if HAK_SECURE
-    uint64_t random; /* chooses the object whose rest ends */
-    void *resting[OBJECTS_RESTING + LARGE_OBJECTS_RESTING];
-#endif
+    struct rests rests[HAK_SECURE];             /* none in the ordinary form */
     struct remote_entry remote[REMOTE_ENTRIES]; /* last: most threads never touch it */
 };
 
@@ -142,19 +145,18 @@ HAK_INLINE struct object *bin_pop(struct bin *bin, uint32_t class_index)
 /* As bin_pop, but aborts if the bin is corrupt. For slow paths. */
 HAK_HIDDEN struct object *hak__bin_pop(struct bin *bin, uint32_t class_index);
 
-#if HAK_SECURE
-/* Lets an object rest. Returns one whose rest ends now; NULL: none. Owner thread. */
+/* Secure form: lets an object rest. Returns one whose rest ends now; NULL: none. Owner thread. */
 HAK_INLINE void *cache_rest(struct cache *cache, void *object, uint32_t class_index)
 {
-    uint32_t random = secure_random(&cache->random);
+    struct rests *rests = cache->rests;
+    uint32_t random = secure_random(&rests->random);
     uint32_t place = class_index <= TINY_CLASS_COUNT
                          ? random % OBJECTS_RESTING
                          : OBJECTS_RESTING + random % LARGE_OBJECTS_RESTING;
-    void *rested = cache->resting[place];
-    cache->resting[place] = object;
+    void *rested = rests->objects[place];
+    rests->objects[place] = object;
     return rested;
 }
-#endif
 
 /* Notes a request of `size` bytes that got an object of the class, for the estimate of rounding in
  * summaries. Owner thread; reports read the sums relaxed. */

@@ -13,9 +13,9 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 {
     cache->key = slabs->key;
     cache->slabs = slabs;
-#if HAK_SECURE
-    cache->random = hak__secure_draw();
-#endif
+    if (HAK_SECURE) {
+        cache->rests->random = hak__secure_draw();
+    }
 }
 
 static uint32_t cache_limit_for(uint32_t class_index, uint32_t bytes)
@@ -241,16 +241,15 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     cache_return(cache, class_index, count < most ? count : most);
 }
 
-#if HAK_SECURE
-/* Ends the rest of all objects. */
-static void cache_end_rests(struct cache *cache)
+/* Secure form: ends the rest of all objects. */
+static void cache_end_rests(struct cache *cache, struct rests *rests)
 {
     for (uint32_t i = 0; i < OBJECTS_RESTING + LARGE_OBJECTS_RESTING; i++) {
-        struct object *object = cache->resting[i];
+        struct object *object = rests->objects[i];
         if (object == NULL) {
             continue;
         }
-        cache->resting[i] = NULL;
+        rests->objects[i] = NULL;
         secure_end_rest(object);
         size_t slice = window_slice_of(object);
         struct slab *slab = slab_of_slice(slice);
@@ -262,16 +261,12 @@ static void cache_end_rests(struct cache *cache)
         hak__slab_return(cache->slabs, slab, (struct object_list){object, 1}, object);
     }
 }
-#else
-static void cache_end_rests(struct cache *cache)
-{
-    (void)cache;
-}
-#endif
 
 void hak__cache_flush(struct cache *cache)
 {
-    cache_end_rests(cache);
+    if (HAK_SECURE) {
+        cache_end_rests(cache, cache->rests);
+    }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         cache_flush_class(cache, class_index);
     }
@@ -296,9 +291,7 @@ void hak__cache_abandon(struct cache *cache)
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
         cache->bins[class_index] = (struct bin){NULL, 0, 0};
     }
-#if HAK_SECURE
-    memset(cache->resting, 0, sizeof cache->resting);
-#endif
+    memset(cache->rests, 0, sizeof cache->rests);
     cache->charged = 0;
     cache->lagging = NULL;
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
@@ -307,17 +300,23 @@ void hak__cache_abandon(struct cache *cache)
     cache->remote_waiting = 0;
 }
 
+/* Resting objects of the class. */
+static HAK_RACY_READER uint32_t cache_resting(const struct rests *rests, uint32_t class_index)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < OBJECTS_RESTING + LARGE_OBJECTS_RESTING; i++) {
+        const void *object = rests->objects[i];
+        count +=
+            object != NULL && owner_class(window_owner(window_slice_of(object))) == class_index;
+    }
+    return count;
+}
+
 HAK_RACY_READER uint32_t hak__cache_objects(const struct cache *cache, uint32_t class_index)
 {
     const struct bin *bin = &cache->bins[class_index];
     uint32_t count = bin->limit - (uint32_t)bin->room;
-#if HAK_SECURE
-    for (uint32_t i = 0; i < OBJECTS_RESTING + LARGE_OBJECTS_RESTING; i++) {
-        const void *object = cache->resting[i];
-        count += object != NULL && owner_class(window_owner(window_slice_of(object))) == class_index;
-    }
-#endif
-    return count;
+    return HAK_SECURE ? count + cache_resting(cache->rests, class_index) : count;
 }
 
 size_t hak__cache_bytes(const struct cache *cache)

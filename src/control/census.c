@@ -131,9 +131,8 @@ static void census_count_slabs(struct census *census, struct heap *heap)
         uint64_t slabs = totals->slabs_count;
         class_census->slabs_count += slabs;
         class_census->slab_bytes += slabs * size_class->slab_slices * SLICE_SIZE;
-        class_census->carved_count +=
-            slabs * size_class->objects_per_slab - slab_totals_lost(totals) -
-            totals->not_carved_count;
+        class_census->carved_count += slabs * size_class->objects_per_slab -
+                                      slab_totals_lost(totals) - totals->not_carved_count;
         class_census->in_slabs_count += totals->free_count;
     }
     census->spans_count += heap->spans.totals.count;

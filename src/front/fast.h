@@ -99,11 +99,10 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *
 /* Secure form: takes the object back from the program and lets it rest. `state` is that which an
  * object must have to be freed in this way. Returns the pointer to free now: one whose rest is
  * over, NULL if there is none, or `pointer` if it lies in no slab. */
-#if HAK_SECURE
 HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
 {
     size_t slice = window_slice_of(pointer);
-    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
+    if (!HAK_SECURE || HAK_UNLIKELY(slice >= window_limit_seen())) {
         return pointer;
     }
     uint32_t class_index = owner_class(window_owner(slice));
@@ -120,13 +119,6 @@ HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
     }
     return pointer;
 }
-#else
-HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
-{
-    (void)state;
-    return pointer;
-}
-#endif
 
 /* Frees any pointer, which has rested. Keeps errno. */
 HAK_INLINE void free_rested(void *pointer)

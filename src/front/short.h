@@ -22,8 +22,8 @@ HAK_INLINE bool short_code_is_class(uint32_t code)
     return code - 1 < OWNER_CODE_END - 1;
 }
 
-/* Usable bytes of an object of the class with this code. The code is the index of the first half of a
- * table entry, so that the processor scales it in the load. */
+/* Usable bytes of an object of the class with this code. The code is the index of the first half of
+ * a table entry, so that the processor scales it in the load. */
 HAK_INLINE uint32_t short_code_bytes(uint32_t code)
 {
     const char *table = (const char *)hak__size_classes;

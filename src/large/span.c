@@ -81,8 +81,8 @@ size_t hak__span_good_size(size_t size)
 static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
 {
     size_t end = slices * SLICE_SIZE - hak__os_page_size();
-    return (uint32_t)bits_align_down(end - size, alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT
-                                                                             : alignment);
+    return (uint32_t)bits_align_down(end - size,
+                                     alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment);
 }
 
 static void span_close_end(size_t slice, uint32_t slices)
@@ -233,21 +233,20 @@ static void span_give(size_t slice, uint32_t slices)
     }
 }
 
-#if HAK_SECURE
-/* Closes a freed span, if the heap may close one more. False: it did not. */
-static bool span_rest(struct span_cache *cache, size_t slice, uint32_t slices)
+/* Secure form: closes a freed span, if the heap may close one more. False: it did not. */
+static bool span_rest(struct span_rests *rests, size_t slice, uint32_t slices)
 {
     uint32_t now = hak__os_clock_ms();
-    if (now - cache->closed_ms >= 1000) {
-        cache->closed_ms = now;
-        cache->closed_count = 0;
+    if (now - rests->closed_ms >= 1000) {
+        rests->closed_ms = now;
+        rests->closed_count = 0;
     }
-    if (cache->closed_count == SPANS_CLOSED_MAX ||
+    if (rests->closed_count == SPANS_CLOSED_MAX ||
         !hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
         return false;
     }
-    cache->closed_count++;
-    struct span_entry *place = &cache->resting[cache->next_resting++ % SPANS_RESTING];
+    rests->closed_count++;
+    struct span_entry *place = &rests->spans[rests->next++ % SPANS_RESTING];
     if (place->slices != 0) {
         span_give(place->slice, place->slices);
     }
@@ -255,11 +254,11 @@ static bool span_rest(struct span_cache *cache, size_t slice, uint32_t slices)
     return true;
 }
 
-static uint32_t span_end_rests(struct span_cache *cache)
+static uint32_t span_end_rests(struct span_rests *rests)
 {
     uint32_t slices = 0;
     for (uint32_t i = 0; i < SPANS_RESTING; i++) {
-        struct span_entry *entry = &cache->resting[i];
+        struct span_entry *entry = &rests->spans[i];
         if (entry->slices != 0) {
             span_give(entry->slice, entry->slices);
             slices += entry->slices;
@@ -268,21 +267,6 @@ static uint32_t span_end_rests(struct span_cache *cache)
     }
     return slices;
 }
-#else
-static bool span_rest(struct span_cache *cache, size_t slice, uint32_t slices)
-{
-    (void)cache;
-    (void)slice;
-    (void)slices;
-    return false;
-}
-
-static uint32_t span_end_rests(struct span_cache *cache)
-{
-    (void)cache;
-    return 0;
-}
-#endif
 
 /* An entry for a newly freed span. If none is empty, the next in turn returns its span. */
 static struct span_entry *span_cache_entry(struct span_cache *cache)
@@ -311,7 +295,7 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
         hak__superslab_give_run(slice, slices / SUPERSLAB_SLICES);
         return;
     }
-    if (cache != NULL && span_rest(cache, slice, slices)) {
+    if (HAK_SECURE && cache != NULL && span_rest(cache->rests, slice, slices)) {
         return;
     }
     if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES) {
@@ -335,7 +319,8 @@ void *hak__span_resize(size_t slice, size_t size)
 {
     struct span_metadata *metadata = span_metadata(slice);
     size_t bytes = hak__span_bytes(slice);
-    /* A long span is too rare for more than this. The end of a block of the secure form is fixed. */
+    /* A long span is too rare for more than this. The end of a block of the secure form is fixed.
+     */
     if (HAK_SECURE || metadata->slices > SPAN_SLICES_MAX) {
         return size <= bytes && size >= bytes / 2 ? hak__span_pointer(slice) : NULL;
     }
@@ -362,7 +347,7 @@ void *hak__span_resize(size_t slice, size_t size)
 
 uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
 {
-    uint32_t slices = everything ? span_end_rests(cache) : 0;
+    uint32_t slices = HAK_SECURE && everything ? span_end_rests(cache->rests) : 0;
     for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
         struct span_entry *entry = &cache->entries[i];
         if (entry->slices != 0 && (everything || !entry->used)) {

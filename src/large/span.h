@@ -44,19 +44,22 @@ struct span_totals {
     uint64_t bytes; /* usable */
 };
 
-/* One in each heap, under the heap's lock. */
-struct span_cache {
-#if HAK_SECURE
-    struct span_entry resting[SPANS_RESTING];
-    uint32_t next_resting;
+/* Secure form: spans that were closed last. */
+struct span_rests {
+    struct span_entry spans[SPANS_RESTING];
+    uint32_t next;
     uint32_t closed_count; /* spans closed since closed_ms */
     uint32_t closed_ms;
-#endif
+};
+
+/* One in each heap, under the heap's lock. */
+struct span_cache {
     struct span_entry entries[SPAN_CACHE_ENTRIES];
     uint32_t slices;      /* in all entries; reports read it without the lock */
     uint16_t next_victim; /* the entry that the next free replaces if none is empty */
     uint16_t last;        /* the entry that the last free filled */
     struct span_totals totals;
+    struct span_rests rests[HAK_SECURE];
 };
 
 struct span {

@@ -409,11 +409,11 @@ void *hak__whale_resize(void *pointer, size_t size)
         }
         size_t kept = resized.address != 0 ? resized.size : old_size;
         if (whale.size > kept) {
-            /* In the secure form the tails move: that of the whale to the place where the rest began.
-             * The rest is larger than a tail (whale_fits). */
+            /* In the secure form the tails move: that of the whale to the place where the rest
+             * began. The rest is larger than a tail (whale_fits). */
             whale_close_tail(whale.address + kept);
-            rest = (struct whale){whale.address + kept + WHALE_TAIL,
-                                  whale.size - kept - WHALE_TAIL, whale.origin};
+            rest = (struct whale){whale.address + kept + WHALE_TAIL, whale.size - kept - WHALE_TAIL,
+                                  whale.origin};
             whale.size = kept;
         }
     }

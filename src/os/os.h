@@ -195,9 +195,9 @@ HAK_HIDDEN bool hak__os_catch_default(int signal, void (*handler)(int));
  * does not end this process, which is process 1 of a container. */
 HAK_HIDDEN void hak__os_end_by_signal(int signal);
 
-/* Switches memory tags on (base/tags.h) for this thread and those that it will start: a wrong access
- * faults at once. What is mapped from now on can have tags. False: the processor or the kernel has
- * none. Called once, before the first mapping that shall have tags. */
+/* Switches memory tags on (base/tags.h) for this thread and those that it will start: a wrong
+ * access faults at once. What is mapped from now on can have tags. False: the processor or the
+ * kernel has none. Called once, before the first mapping that shall have tags. */
 HAK_HIDDEN bool hak__os_start_tags(void);
 
 /* Reserves `size` bytes of addresses whose pages are all closed: each access faults. It counts as

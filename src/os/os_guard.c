@@ -107,8 +107,8 @@ static uint32_t shared_os_closed; /* ranges closed by their protection */
 static bool os_mark(void *address, size_t size)
 {
     uint32_t marks = atomic_load_relaxed(&shared_os_marks);
-    bool marked = HAK_LEVEL < 2 && marks != MARKS_NOTHING &&
-                  madvise(address, size, MADV_GUARD_INSTALL) == 0;
+    bool marked =
+        HAK_LEVEL < 2 && marks != MARKS_NOTHING && madvise(address, size, MADV_GUARD_INSTALL) == 0;
     if (marks == MARKS_UNKNOWN) { /* an emulator may accept what it does not know */
         marked = marked && !hak__os_is_readable((uintptr_t)address);
         atomic_store_relaxed(&shared_os_marks, marked ? MARKS_GUARDS : MARKS_NOTHING);

@@ -46,8 +46,8 @@ static const char *secure_what(enum secure_state state, enum secure_state wanted
 
 void hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure_state wanted)
 {
-    enum secure_state state = (uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ? SECURE_NOTHING
-                                                                         : secure_state_of(pointer);
+    enum secure_state state =
+        (uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ? SECURE_NOTHING : secure_state_of(pointer);
     hak__diagnose_fatal(secure_what(state, wanted), pointer,
                         size_class_bytes(class_index) - OBJECT_TAIL, 0);
 }

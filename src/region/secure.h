@@ -8,14 +8,15 @@
  *   keys     one random number for each slice; all slices of a slab have the same one. Links of
  *            free objects are XORed with it.
  *
- *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> RESTING --> FREE --malloc--> ...
+ *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> RESTING --> FREE --malloc-->
+ * ...
  *
- * malloc  hands out an object only if it is FREE or FRESH, starts in a slab of its class, and begins
- *         with SECURE_LOOK_MAX zeroes. So no object ever has two owners, and a link that the program has
- *         overwritten leads to a free object of the class, or ends in a report.
- * free    takes an object only in one of the three states of use. So it reports every double free
- *         and every pointer at which no object starts, however long ago the object was freed. It
- *         looks at the canary, the last OBJECT_TAIL bytes, and clears the object.
+ * malloc  hands out an object only if it is FREE or FRESH, starts in a slab of its class, and
+ * begins with SECURE_LOOK_MAX zeroes. So no object ever has two owners, and a link that the program
+ * has overwritten leads to a free object of the class, or ends in a report. free    takes an object
+ * only in one of the three states of use. So it reports every double free and every pointer at
+ * which no object starts, however long ago the object was freed. It looks at the canary, the last
+ * OBJECT_TAIL bytes, and clears the object.
  *
  * The states are plain bytes, without locked operations: two threads that free one object at the
  * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,
@@ -25,8 +26,9 @@
  * neighbours do not have, and so has its pointer. A free object has tag 0. An access through a
  * dangling pointer, or beyond the object, then faults. hakmem itself uses pointers without a tag.
  *
- * Sources: metadata apart from the objects, zero on free, canaries and quarantine are from OpenBSD's
- * malloc and hardened_malloc; links with a key are from glibc 2.32 (safe linking) and snmalloc. */
+ * Sources: metadata apart from the objects, zero on free, canaries and quarantine are from
+ * OpenBSD's malloc and hardened_malloc; links with a key are from glibc 2.32 (safe linking) and
+ * snmalloc. */
 #ifndef HAK_REGION_SECURE_H
 #define HAK_REGION_SECURE_H
 
@@ -57,13 +59,16 @@ HAK_HIDDEN extern struct secure hak__secure;
 #define SECURE_KEY_SIZE sizeof(uint64_t)
 
 /* Report an object and abort. */
-HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const void *object, uint32_t class_index);
-HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overflow(const void *object, uint32_t class_index);
-HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_free(const void *pointer, uint32_t class_index,
-                                              enum secure_state wanted);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const void *object,
+                                                                       uint32_t class_index);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overflow(const void *object,
+                                                                        uint32_t class_index);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
+hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure_state wanted);
 
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_rest(const void *object);
-HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const void *pointer, uint32_t class_index);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const void *pointer,
+                                                                       uint32_t class_index);
 
 /* Called by the window when the tables exist. */
 HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
@@ -87,8 +92,8 @@ HAK_INLINE uint32_t secure_random(uint64_t *state)
 /* The pointer lies in the window. Accesses are relaxed: see above. */
 HAK_INLINE unsigned char *secure_state_at(const void *pointer)
 {
-    return &hak__secure.states[(uintptr_t)(HAK_TAGS ? tag_strip(pointer) : pointer) /
-                               OBJECT_ALIGNMENT];
+    return &hak__secure
+                .states[(uintptr_t)(HAK_TAGS ? tag_strip(pointer) : pointer) / OBJECT_ALIGNMENT];
 }
 
 HAK_INLINE enum secure_state secure_state_of(const void *pointer)
@@ -119,9 +124,9 @@ HAK_INLINE uint64_t *secure_canary(const void *object, size_t bytes)
 /* Two words at once; every object is a multiple of them. */
 typedef uint64_t secure_pair __attribute__((vector_size(16), may_alias));
 
-/* malloc looks whether the first bytes of an object are still zero; so many at most. Twice as many: a
- * malloc of a large object takes up to 60 ns longer. Half: a write after free is noticed in half of
- * the places. */
+/* malloc looks whether the first bytes of an object are still zero; so many at most. Twice as many:
+ * a malloc of a large object takes up to 60 ns longer. Half: a write after free is noticed in half
+ * of the places. */
 #define SECURE_LOOK_MAX 1024u
 /* The length from which the C library's memset is faster. */
 #define SECURE_CLEAR_MIN 512u
@@ -207,10 +212,12 @@ HAK_INLINE void *secure_tag(void *object, size_t bytes)
     return tagged;
 }
 
-/* Checks an object whose rest ends. Its first word becomes a link, so this is the last look at it. */
+/* Checks an object whose rest ends. Its first word becomes a link, so this is the last look at it.
+ */
 HAK_INLINE void secure_end_rest(const void *object)
 {
-    if (HAK_UNLIKELY(secure_state_of(object) != SECURE_RESTING || *(const uintptr_t *)object != 0)) {
+    if (HAK_UNLIKELY(secure_state_of(object) != SECURE_RESTING ||
+                     *(const uintptr_t *)object != 0)) {
         hak__secure_bad_rest(object);
     }
 }

@@ -81,7 +81,8 @@ HAK_HIDDEN void hak__window_skip(size_t slice);
 HAK_HIDDEN size_t hak__window_table_bytes(void);
 
 /* The claimed part of a pair's tables. 0: slices, 1: slab metadata with the room, of which parts
- * may be skipped, 2: the tables of the secure form. False: there is no such pair, or it is not claimed yet. Any thread, no lock. */
+ * may be skipped, 2: the tables of the secure form. False: there is no such pair, or it is not
+ * claimed yet. Any thread, no lock. */
 HAK_HIDDEN bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high);
 
 /* The room: zeroed memory for heap/metadata.c, claimed together with the first tables. It starts at

@@ -82,8 +82,9 @@ static void slab_close_end(struct slab *slab)
 {
     size_t page = hak__os_page_size(), size = size_class_bytes(slab->class_index);
     size_t bytes = slab->slice_count * SLICE_SIZE - slab->first;
-    slab->closed_end = size >= CLOSED_END_MIN && page <= size &&
-                       hak__os_close_pages(slab_end_page(slab_slice(slab), slab->slice_count), page);
+    slab->closed_end =
+        size >= CLOSED_END_MIN && page <= size &&
+        hak__os_close_pages(slab_end_page(slab_slice(slab), slab->slice_count), page);
     if (slab->closed_end && slab->capacity > (bytes - page) / size) {
         slab->capacity = (uint16_t)((bytes - page) / size);
     }
@@ -95,37 +96,24 @@ static void slab_give_slices(struct slice_rest slices)
     hak__superslab_give(slices.slice, slices.count);
 }
 
-#if HAK_SECURE
 /* Lets the slices rest; those that have rested longest go back to the region. */
-static struct slice_rest slab_rest(struct slab_set *set, struct slice_rest slices)
+static struct slice_rest slab_rest(struct slab_rests *rests, struct slice_rest slices)
 {
-    uint32_t place = set->next_resting++ % SLABS_RESTING;
-    struct slice_rest oldest = set->resting[place];
-    set->resting[place] = slices;
+    struct slice_rest *place = &rests->slabs[rests->next++ % SLABS_RESTING], oldest = *place;
+    *place = slices;
     return oldest;
 }
 
 void hak__slab_end_rests(struct slab_set *set)
 {
-    for (uint32_t i = 0; i < SLABS_RESTING; i++) {
-        if (set->resting[i].count != 0) {
-            slab_give_slices(set->resting[i]);
+    for (uint32_t i = 0; HAK_SECURE && i < SLABS_RESTING; i++) {
+        struct slice_rest *place = &set->rests->slabs[i];
+        if (place->count != 0) {
+            slab_give_slices(*place);
         }
-        set->resting[i].count = 0;
+        place->count = 0;
     }
 }
-#else
-static struct slice_rest slab_rest(struct slab_set *set, struct slice_rest slices)
-{
-    (void)set;
-    return slices;
-}
-
-void hak__slab_end_rests(struct slab_set *set)
-{
-    (void)set;
-}
-#endif
 
 /* Places of objects that the closed end takes. */
 static uint64_t slab_lost(const struct slab *slab)
@@ -159,13 +147,13 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     if (HAK_SECURE) {
         hak__secure_new_key(slice, size_class->slab_slices);
         slab_close_end(slab);
+        *slab_totals(set, slab)->lost_count += slab_lost(slab);
     }
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
         window_set_owner(slice + i, set->key | owner_code_of_class(class_index));
     }
     slab_totals(set, slab)->slabs_count++;
-    slab_totals_lose(slab_totals(set, slab), slab_lost(slab));
     slab_totals(set, slab)->not_carved_count += slab->capacity;
     slab_list(set, slab);
     return slab;
@@ -180,7 +168,6 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     }
     struct slab_totals *totals = slab_totals(set, slab);
     totals->slabs_count--;
-    slab_totals_lose(totals, 0 - slab_lost(slab));
     totals->free_count -= (uint64_t)slab->free_count + slab->remote_seen;
     totals->not_carved_count -= slab->capacity - slab->carved_count;
     for (uint32_t i = 0; i < count; i++) {
@@ -188,13 +175,16 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     }
     if (HAK_SECURE) {
         hak__secure_forget(slice, count);
-        if (slab->closed_end && !hak__os_open_pages(slab_end_page(slice, count), hak__os_page_size())) {
+        *totals->lost_count -= slab_lost(slab);
+        if (slab->closed_end &&
+            !hak__os_open_pages(slab_end_page(slice, count), hak__os_page_size())) {
             return; /* no other slab or span could use that page */
         }
     }
-    struct slice_rest rested = slab_rest(set, (struct slice_rest){(uint32_t)slice, count});
-    if (rested.count != 0) {
-        slab_give_slices(rested);
+    struct slice_rest slices = {(uint32_t)slice, count};
+    slices = HAK_SECURE ? slab_rest(set->rests, slices) : slices;
+    if (slices.count != 0) {
+        slab_give_slices(slices);
     }
     counter_add(&set->counters, COUNTER_SLAB_TO_REGION, 1);
 }

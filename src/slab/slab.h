@@ -83,33 +83,22 @@ struct slice_rest {
 struct slab_totals {
     uint64_t free_count; /* free objects in slabs: the sum of free_count and remote_seen */
     uint32_t slabs_count;
-    uint32_t not_carved_count; /* all in one slab: a new slab is taken only at 0 */
-#if HAK_SECURE
-    uint64_t lost_count; /* places of objects that closed ends take */
-#endif
+    uint32_t not_carved_count;       /* all in one slab: a new slab is taken only at 0 */
+    uint64_t lost_count[HAK_SECURE]; /* places of objects that closed ends take */
 };
 
 /* Places in the class's slabs that no object can have. */
 HAK_INLINE uint64_t slab_totals_lost(const struct slab_totals *totals)
 {
-#if HAK_SECURE
-    return atomic_load_relaxed(&totals->lost_count);
-#else
-    (void)totals;
-    return 0;
-#endif
+    return HAK_SECURE ? *totals->lost_count : 0;
 }
 
-/* Adds `count`, which may be negative and wrap. */
-HAK_INLINE void slab_totals_lose(struct slab_totals *totals, uint64_t count)
-{
-#if HAK_SECURE
-    atomic_store_relaxed(&totals->lost_count, totals->lost_count + count);
-#else
-    (void)totals;
-    (void)count;
-#endif
-}
+/* Secure form: slabs that were given back last. They go back to the region later, so that a pointer
+ * into one does not point into another class's slab at once. */
+struct slab_rests {
+    struct slice_rest slabs[SLABS_RESTING];
+    uint32_t next;
+};
 
 /* The slabs of one heap. Everything but the shared words is written under the heap's lock. */
 struct slab_set {
@@ -121,12 +110,7 @@ struct slab_set {
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
     struct slab_totals *totals; /* [class] */
-#if HAK_SECURE
-    /* Slabs that were given back last. They go back to the region later, so that a pointer into one
-     * does not point into another class's slab at once. */
-    struct slice_rest resting[SLABS_RESTING];
-    uint32_t next_resting;
-#endif
+    struct slab_rests rests[HAK_SECURE];
 };
 
 /* A list of `count` objects of one class. The last link is NULL, except in lists that are passed
@@ -163,7 +147,8 @@ HAK_INLINE struct object *refill_pop(struct refill *refill, uint32_t class_index
     return object;
 }
 
-/* The same as refill_link for the secure form: clears the objects and links them in random order. */
+/* The same as refill_link for the secure form: clears the objects and links them in random order.
+ */
 HAK_HIDDEN struct object_list hak__refill_shuffle(struct refill refill);
 
 /* Returns the refill as a linked list. The thread that got the refill calls it, without a lock: the

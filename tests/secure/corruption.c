@@ -1,10 +1,10 @@
 /* corruption.c: programs that overwrite what they have freed, on the secure form of hakmem.
  *
  * Usage: corruption RUNS [SEED], with the library preloaded. Each run is a child process that
- * allocates, frees and resizes blocks of random sizes, and between these steps flips bits and writes
- * words in freed blocks and behind the ends of live ones: random ones, copies of other words, and
- * addresses. It keeps a model of the live blocks. A run must go on to its end, or end by a report
- * and a signal. It fails if malloc returns a block that
+ * allocates, frees and resizes blocks of random sizes, and between these steps flips bits and
+ * writes words in freed blocks and behind the ends of live ones: random ones, copies of other
+ * words, and addresses. It keeps a model of the live blocks. A run must go on to its end, or end by
+ * a report and a signal. It fails if malloc returns a block that
  *
  *   - overlaps a live block, or
  *   - is shorter than asked for, not aligned, or not the library's (hak_owns), or
@@ -25,10 +25,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BLOCKS 256   /* live ones at most */
-#define FREED 256    /* freed ones that are remembered */
-#define STEPS 1500   /* in each run */
-#define EXIT_HARM 9  /* the model was violated */
+#define BLOCKS 256  /* live ones at most */
+#define FREED 256   /* freed ones that are remembered */
+#define STEPS 1500  /* in each run */
+#define EXIT_HARM 9 /* the model was violated */
 
 struct block {
     unsigned char *start;
@@ -83,8 +83,7 @@ static void look(const struct block *block, bool fresh)
     }
     for (size_t i = 0; i < BLOCKS; i++) {
         const struct block *other = &live[i];
-        if (other != block && other->start != NULL &&
-            block->start < other->start + other->size &&
+        if (other != block && other->start != NULL && block->start < other->start + other->size &&
             other->start < block->start + block->size) {
             harm("two live blocks overlap\n");
         }

@@ -47,8 +47,7 @@ int main(int count, char **arguments)
         perror("child");
         return 2;
     }
-    if (!WIFSIGNALED(status) ||
-        (WTERMSIG(status) != SIGABRT && WTERMSIG(status) != SIGSEGV) ||
+    if (!WIFSIGNALED(status) || (WTERMSIG(status) != SIGABRT && WTERMSIG(status) != SIGSEGV) ||
         strstr(text, bug_report) == NULL) {
         fprintf(stderr, "expected a signal and the report \"%s\"; wait status %#x, and\n%s\n",
                 bug_report, (unsigned)status, text);

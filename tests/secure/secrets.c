@@ -1,5 +1,5 @@
-/* A block that was just allocated still holds what another one held. There is nothing to report: the secure form has
- * cleared it, so the program sees zeroes and ends itself. */
+/* A block that was just allocated still holds what another one held. There is nothing to report:
+ * the secure form has cleared it, so the program sees zeroes and ends itself. */
 #include "bug.h"
 
 BUG("the secret is gone")
