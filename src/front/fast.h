@@ -101,8 +101,11 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *
  * over, NULL if there is none, or `pointer` if it lies in no slab. */
 HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
 {
+    if (!HAK_SECURE) {
+        return pointer;
+    }
     size_t slice = window_slice_of(pointer);
-    if (!HAK_SECURE || HAK_UNLIKELY(slice >= window_limit_seen())) {
+    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
         return pointer;
     }
     uint32_t class_index = owner_class(window_owner(slice));
