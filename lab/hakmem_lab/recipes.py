@@ -124,14 +124,16 @@ def cxx_compiler(workshop: Workshop) -> str:
     return need(workshop, "c++")
 
 
-def _build_mimalloc(workshop: Workshop, sources: Path, series: str) -> Built:
-    """The flags of its CMakeLists.txt (the crate lacks CMake's other files), in one unit."""
+def _build_mimalloc(workshop: Workshop, sources: Path, series: str, form: str = "") -> Built:
+    """The flags of its CMakeLists.txt (the crate lacks CMake's other files), in one unit. `form` is
+    a definition more."""
     compiler = need(workshop, "cc")
     flags = (
         "-std=gnu11 -O3 -DNDEBUG -fPIC -fvisibility=hidden -ftls-model=initial-exec"
         " -fno-builtin-malloc -DMI_MALLOC_OVERRIDE -DMI_SHARED_LIB -DMI_SHARED_LIB_EXPORT"
         " -DMI_BUILD_RELEASE -DMI_CMAKE_BUILD_TYPE=release -pthread"
     )
+    flags += form and f" {form}"
     source = sources / "c_src" / "mimalloc" / series
     library = workshop.folder / "libmimalloc.so"
     include = f"-I{source / 'include'}"
@@ -146,6 +148,11 @@ def build_mimalloc3(workshop: Workshop, sources: Path) -> Built:
 
 def build_mimalloc2(workshop: Workshop, sources: Path) -> Built:
     return _build_mimalloc(workshop, sources, "v2")
+
+
+def build_mimalloc_secure(workshop: Workshop, sources: Path) -> Built:
+    """Its MI_SECURE=ON: guard pages, encoded and random free lists, checks of frees."""
+    return _build_mimalloc(workshop, sources, "v3", "-DMI_SECURE=4")
 
 
 def build_jemalloc(workshop: Workshop, sources: Path) -> Built:
@@ -302,6 +309,10 @@ RECIPES = (
     Recipe("scudo", "scudo", "", "Debian libclang-rt-19-dev", find_scudo, is_default=False),
     Recipe(
         "snmalloc-checks", "snmalloc-checks", "0.7.6", SNMALLOC, build_snmalloc_checks, 40,
+        is_default=False,
+    ),
+    Recipe(
+        "mimalloc-secure", "mimalloc-secure", "3.3.2", MIMALLOC, build_mimalloc_secure, 10,
         is_default=False,
     ),
 )

@@ -28,8 +28,11 @@ from .places import BUILD, ROOT, cache_directory
 from .problem import Problem, Usage
 
 SUITES = ("quick", "core", "full")  # each holds those before it
-KINDS = ("programs", "idle")
-"""Suites across these: real programs; what is left when the work has ended."""
+KINDS = ("programs", "idle", "secure", "secure-quick", "bugs")
+"""Suites across these: real programs; what is left when the work has ended; what a hardened
+allocator costs (secure.py), bugs alone have no costs."""
+SECURE = {"secure": ("core", ("lua", "sqlite")), "secure-quick": ("quick", ("gxx", "lua"))}
+"""A suite, and programs besides."""
 FILE = ROOT / "bench" / "workloads.toml"
 STATUS_MISSING = 77
 REST_S = (1.0, 5.0, 10.0)
@@ -138,7 +141,11 @@ def _belongs(workload: Workload, suite: str) -> bool:
         return workload.script is not None and not workload.case.load
     if suite == "idle":
         return workload.idles
-    return SUITES.index(workload.case.suite) <= SUITES.index(suite)
+    if suite in SECURE:
+        suite, programs = SECURE[suite]
+        if workload.case.name in programs:
+            return True
+    return suite in SUITES and SUITES.index(workload.case.suite) <= SUITES.index(suite)
 
 
 def _part(workloads: list[Workload], split: str) -> list[Workload]:
