@@ -93,7 +93,7 @@ def read_bugs() -> list[Case]:
 
 def _title(text: str) -> str:
     for comment in re.findall(r"/\*(.*?)\*/", text, re.S):
-        words = " ".join(comment.split())
+        words = " ".join(re.sub(r"^ \*", "", comment, flags=re.M).split())
         if not words.startswith("ctest:"):
             return re.split(r"\.(?: |$)", words)[0]
     return ""
