@@ -218,8 +218,10 @@ def _short_name(path: Path) -> str:
 
 def _arm_of_name(word: str) -> Arm:
     plain = plain_name(word)
-    if plain in (OURS, OURS_SECURE):
-        return our_arm(plain)
+    if plain == OURS:
+        return our_arm()
+    if plain == OURS_SECURE:
+        return our_arm(OURS_SECURE)
     if plain == SYSTEM:
         return glibc_arm()
     entries = read_manifest()

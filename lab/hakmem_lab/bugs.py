@@ -28,9 +28,11 @@ TRIES = 5
 TIMEOUT_S = 20.0
 STATUS_HARMED, STATUS_NO_MEMORY = 3, 4
 
-REPORT, ENDED, NOTHING, HARM, FAILED = "report", "ended", "nothing", "harm", "failed"
+REPORT, WARNING, ENDED = "report", "warning", "ended"
+NOTHING, HARM, FAILED = "nothing", "harm", "failed"
 VERDICTS = {
-    REPORT: "the allocator noticed the bug and said so on standard error",
+    REPORT: "the allocator wrote a message, and the program ended",
+    WARNING: "the allocator wrote a message, and the program went on unharmed",
     ENDED: "a signal or another status ended the program without a word",
     NOTHING: "the program went on and nothing happened",
     HARM: "the program went on and was harmed, such as by a block with two owners",
@@ -72,7 +74,7 @@ class BugTotal:
     """One allocator over all bugs it was tried with. A mixed bug counts as its worst run."""
 
     bugs: int = 0
-    reported: int = 0  # in every run
+    noticed: int = 0  # in every run: a report or a warning
     stopped: int = 0  # in every run, with or without a report
     harmed: int = 0  # in any run
 
@@ -155,7 +157,7 @@ def judge(outcome: Outcome, bug: Case) -> tuple[str, str]:
     if (end, status) == ("exit", STATUS_HARMED):
         return HARM, said
     if said:
-        return REPORT, said
+        return (WARNING if (end, status) == ("exit", 0) else REPORT), said
     if (end, status) == ("exit", STATUS_NO_MEMORY):
         return FAILED, "malloc had no memory for it"
     return (NOTHING, "") if (end, status) == ("exit", 0) else (ENDED, "")
@@ -185,7 +187,7 @@ def bug_total(rows: Sequence[BugRow], arm: str) -> BugTotal:
     cells = [row.cells[arm] for row in rows if arm in row.cells]
     return BugTotal(
         bugs=len(cells),
-        reported=sum(cell.is_always(REPORT) for cell in cells),
+        noticed=sum(cell.is_always(REPORT, WARNING) for cell in cells),
         stopped=sum(cell.is_always(REPORT, ENDED) for cell in cells),
         harmed=sum(HARM in cell.counts for cell in cells),
     )

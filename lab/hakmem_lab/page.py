@@ -16,9 +16,9 @@ import jinja2
 
 from .bugs import HARM, REPORT, VERDICTS, BugCell
 from .model import Arm, Session
-from .overhead import CaseCost, Costs, MeanCost
+from .overhead import Costs
 from .secure_report import Report
-from .secure_tables import TOTALS, mean_rows, sentence
+from .secure_tables import TOTALS, VIEWS, figure, mean_rows, sentence
 from .summary import Cell, Ratio, Row, Summary, Total, summarise
 from .tables import (
     counted,
@@ -145,35 +145,28 @@ def _bug_cell(cell: BugCell | None, arm: Arm) -> dict[str, str]:
 def _cost_views(costs: Costs, arms: list[Arm]) -> list[dict[str, Any]]:
     """Time and memory of each case over the reference, in the form of the tables of ratios."""
 
-    def view(
-        what: str, ratios: Callable[[CaseCost], dict[str, Ratio]],
-        mean: Callable[[MeanCost], float | None], worst: Callable[[MeanCost], float | None],
-    ) -> dict[str, Any]:  # fmt: skip
-        means = [costs.means[arm.name] for arm in arms]
-        lines = (("geometric mean", mean), ("worst row", worst))
-        return {
-            "anchor": f"cost-{what.split()[-1]}",
-            "heading": f"{what.capitalize()} over {costs.reference}: lower is better",
+    means = [costs.means[arm.name] for arm in arms]
+    return [
+        {
+            "anchor": f"cost-{view.what.split()[-1].lower()}",
+            "heading": f"{view.what} over {costs.reference}: lower is better",
             "note": f"1.00 is {costs.reference}.",
             "rows": [
                 {
                     "case": row.case,
                     "title": row.title,
-                    "cells": [_cost_cell(ratios(row).get(arm.name), arm) for arm in arms],
+                    "cells": [_cost_cell(view.ratios(row).get(arm.name), arm) for arm in arms],
                     "noise": "",
                     "noise_value": "",
                 }
                 for row in costs.rows
             ],
             "totals": [
-                (name, ["-" if value(m) is None else number(value(m) or 0) for m in means])
-                for name, value in lines
+                ("geometric mean", [figure(view.mean(mean)) for mean in means]),
+                ("worst row", [figure(view.worst(mean)[0]) for mean in means]),
             ],
         }
-
-    return [
-        view("time", lambda row: row.time, lambda m: m.time, lambda m: m.slowest),
-        view("peak memory", lambda row: row.memory, lambda m: m.memory, lambda m: m.fattest),
+        for view in VIEWS
     ]
 
 

@@ -349,5 +349,7 @@ RECIPES = (
     Recipe(
         "mimalloc-secure", "mimalloc-secure", "3.3.2", MIMALLOC, build_mimalloc_secure, 10,
         is_default=False,
+        # It only tells of the errors it notices if it is asked to.
+        environment={"MIMALLOC_SHOW_ERRORS": "1"},
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
@@ -11,7 +12,17 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .bugs import ENDED, FAILED, HARM, NOTHING, REPORT, VERDICTS, BugCell, BugTotal
+from .bugs import (
+    ENDED,
+    FAILED,
+    HARM,
+    NOTHING,
+    REPORT,
+    VERDICTS,
+    WARNING,
+    BugCell,
+    BugTotal,
+)
 from .model import Arm, Session
 from .overhead import CaseCost, Costs, MeanCost
 from .secure_report import Report
@@ -28,15 +39,37 @@ from .tables import (
     title_text,
 )
 
-STYLES = {REPORT: "green", ENDED: "", NOTHING: "dim", HARM: "bold red", FAILED: "yellow"}
+STYLES = {
+    REPORT: "green", WARNING: "green", ENDED: "", NOTHING: "dim", HARM: "bold red",
+    FAILED: "yellow",
+}  # fmt: skip
 TOTALS: list[tuple[str, Callable[[BugTotal], int]]] = [
-    ("always a report", lambda total: total.reported),
+    ("always noticed", lambda total: total.noticed),
     ("always stopped", lambda total: total.stopped),
     ("harm in a run", lambda total: total.harmed),
 ]
 """The rows below the bugs."""
 HEADING_BUGS = "Bugs, and what comes of them"
 HEADING_COSTS = "What it costs: time and peak memory, geometric means, lower is better"
+
+
+@dataclass(frozen=True)
+class View:
+    """What the tables of time and of memory do not share."""
+
+    what: str
+    ratios: Callable[[CaseCost], dict[str, Ratio]]
+    mean: Callable[[MeanCost], float | None]
+    worst: Callable[[MeanCost], tuple[float | None, str]]
+
+
+VIEWS = (
+    View("Time", lambda row: row.time, lambda m: m.time, lambda m: (m.slowest, m.slowest_case)),
+    View(
+        "Peak memory", lambda row: row.memory, lambda m: m.memory,
+        lambda m: (m.fattest, m.fattest_case),
+    ),
+)  # fmt: skip
 
 
 def secure_table(session: Session, summary: Summary, report: Report) -> Group:
@@ -59,6 +92,7 @@ def secure_table(session: Session, summary: Summary, report: Report) -> Group:
 def _bug_table(report: Report, arms: Sequence[Arm]) -> list[Any]:
     def make(block: Sequence[Arm], layout: Layout) -> Table:
         table = arms_table(block, layout)
+        table.columns[0].header, table.columns[0].vertical = "bug", "top"
         for row in report.bugs:
             cells = [_bug_text(row.cells.get(arm.name)) for arm in block]
             table.add_row(case_name(row.case, layout.case_max), *cells)
@@ -86,68 +120,69 @@ def _bug_text(cell: BugCell | None) -> Text:
 
 
 def _mean_table(report: Report, arms: Sequence[Arm]) -> list[Any]:
-    head, rows = mean_rows(report, arms)
+    head, rows = mean_rows(report, arms, has_worst=False)
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
     )
-    for at, name in enumerate(head):
-        justify: Any = "right" if at and _is_figure(rows, at) else "left"
-        table.add_column(name.replace(", ", "\n"), justify=justify, vertical="bottom")
+    table.add_column(head[0], overflow="fold", vertical="bottom")
+    for name in head[1:]:
+        table.add_column(name.replace(", ", "\n"), justify="right", no_wrap=True)
     for arm, row in zip(arms, rows, strict=True):
         table.add_row(*row, style="bold" if arm.is_ours else "")
     return [Text(HEADING_COSTS, style="bold"), table]
 
 
 def _case_tables(costs: Costs, arms: Sequence[Arm]) -> list[Any]:
-    views: list[tuple[str, Callable[[CaseCost], dict[str, Ratio]]]] = [
-        ("Time", lambda row: row.time), ("Peak memory", lambda row: row.memory),
-    ]  # fmt: skip
     parts: list[Any] = []
-    for what, ratios in views:
-        heading = f"{what} of each case: 1.00 is {costs.reference}, lower is better"
-        parts += [Text(), Text(heading, style="bold"), _case_table(costs, arms, ratios)]
+    for view in VIEWS:
+        heading = f"{view.what} of each case: 1.00 is {costs.reference}, lower is better"
+        parts += [Text(), Text(heading, style="bold"), _case_table(costs, arms, view)]
     return parts[1:]
 
 
-def _case_table(
-    costs: Costs, arms: Sequence[Arm], ratios: Callable[[CaseCost], dict[str, Ratio]]
-) -> Blocks:
+def _case_table(costs: Costs, arms: Sequence[Arm], view: View) -> Blocks:
     def make(block: Sequence[Arm], layout: Layout) -> Table:
         table = arms_table(block, layout)
         for row in costs.rows:
-            cells = [_figure(ratios(row).get(arm.name)) for arm in block]
+            cells = [figure(view.ratios(row).get(arm.name)) for arm in block]
             table.add_row(case_name(row.case, layout.case_max), *cells)
+        if len(costs.rows) > 1:
+            table.add_section()
+            means = [costs.means[arm.name] for arm in block]
+            table.add_row("geometric mean", *(figure(view.mean(m)) for m in means), style="bold")
+            table.add_row("worst row", *(figure(view.worst(m)[0]) for m in means))
         return table
 
     return Blocks(make, [arm for arm in arms if arm.name != costs.reference])
 
 
-def _figure(ratio: Ratio | None) -> str:
-    return "-" if ratio is None else number(ratio.value)
+def figure(value: Ratio | float | None) -> str:
+    if value is None:
+        return "-"
+    return number(value.value if isinstance(value, Ratio) else value)
 
 
-def mean_rows(report: Report, arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of the table of means; the worst cases are against the first
+def mean_rows(
+    report: Report, arms: Sequence[Arm], has_worst: bool = True
+) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of the table of means. The worst cases are against the first
     reference."""
     first = report.costs[0]
     head = ["allocator"]
-    for what in ("time", "memory"):
-        head += [f"{what}, {costs.reference} = 1" for costs in report.costs]
-    head += [f"most {what}, {first.reference} = 1" for what in ("time", "memory")]
+    for view in VIEWS:
+        head += [f"{view.what.lower()}, {costs.reference} = 1" for costs in report.costs]
+    if has_worst:
+        head += [f"most {view.what.lower()}, {first.reference} = 1" for view in VIEWS]
     head += ["cases"]
     rows = []
     for arm in arms:
         means = [costs.means[arm.name] for costs in report.costs]
-        figures = [mean.time for mean in means] + [mean.memory for mean in means]
-        mean = first.means[arm.name]
-        row = [arm.name, *("-" if value is None else number(value) for value in figures)]
-        row += [_worst(mean.slowest, mean.slowest_case), _worst(mean.fattest, mean.fattest_case)]
-        rows.append([*row, f"{mean.cases}/{len(first.rows)}"])
+        row = [arm.name, *(figure(view.mean(mean)) for view in VIEWS for mean in means)]
+        if has_worst:
+            worst = [view.worst(first.means[arm.name]) for view in VIEWS]
+            row += [f"{figure(value)} {case}".strip() for value, case in worst]
+        rows.append([*row, f"{first.means[arm.name].cases}/{len(first.rows)}"])
     return head, rows
-
-
-def _worst(value: float | None, case: str) -> str:
-    return "-" if value is None else f"{number(value)} {case}"
 
 
 # ---- A sentence. ----
@@ -162,14 +197,14 @@ def sentence(session: Session, report: Report) -> str:
         harm = f"{total.harmed} do" if total.harmed != 1 else "one does"
         harm = "none does" if not total.harmed else harm
         parts.append(
-            f"Of {counted(total.bugs, 'bug')}, {arm} reports {total.reported} in every run and "
-            f"stops {total.stopped}; {harm} harm."
+            f"Of {counted(total.bugs, 'bug')}, {arm} notices {total.noticed} and stops "
+            f"{total.stopped} in every run; {harm} harm."
         )
     for costs in report.costs:
         mean = costs.means[arm]
         if costs.reference != arm and mean.time is not None and mean.memory is not None:
             parts.append(
-                f"{arm} takes {number(mean.time)} times the time and {number(mean.memory)} times "
+                f"{'It' if parts else arm} takes {number(mean.time)} times the time and {number(mean.memory)} times "
                 f"the peak memory of {costs.reference} ({_means_of(mean)})."
             )
     return " ".join(parts) or f"No run of {arm} has ended well."
@@ -221,7 +256,7 @@ def _markdown_cases(costs: Costs, arms: Sequence[Arm]) -> str:
     head = f"time / memory, {costs.reference} = 1"
     rows = [
         [f"`{row.case}`",
-         *(f"{_figure(row.time.get(arm))} / {_figure(row.memory.get(arm))}" for arm in shown)]
+         *(f"{figure(row.time.get(arm))} / {figure(row.memory.get(arm))}" for arm in shown)]
         for row in costs.rows
     ]  # fmt: skip
     return _markdown_rows([head, *shown], rows)

@@ -88,7 +88,7 @@ def test_the_bugs_of_this_checkout_have_titles_and_are_looked_for_where_they_are
     ("what", "verdict", "said"),
     [
         ("report", bugs.REPORT, "fake: double free of 0x1"),
-        ("report_and_on", bugs.REPORT, "fake: something is odd"),
+        ("report_and_on", bugs.WARNING, "fake: something is odd"),
         ("ended", bugs.ENDED, ""),
         ("status", bugs.ENDED, ""),
         ("nothing", bugs.NOTHING, ""),
@@ -138,7 +138,7 @@ def test_trying_is_a_part_of_a_session_and_goes_on(programs: Path, tmp_path: Pat
     mixed = rows[0].cells["by_turns"]
     assert mixed.counts == {bugs.REPORT: 2, bugs.NOTHING: 2} and mixed.report == "fake: seen"
     totals = [bug_total(rows, arm.name) for arm in some]
-    assert [(t.bugs, t.reported, t.stopped, t.harmed) for t in totals] == [(2, 2, 2, 0), (2, 0, 0, 0)]
+    assert [(t.bugs, t.noticed, t.stopped, t.harmed) for t in totals] == [(2, 2, 2, 0), (2, 0, 0, 0)]
     (programs / "delete").write_text(FAKE + "true\n")
     assert not trying.is_done(session)  # the program is another one
     with pytest.raises(Problem, match="there is no case to measure"):
@@ -196,9 +196,9 @@ def test_the_terminal_shows_bugs_costs_and_a_sentence(width: int) -> None:
         assert part in text
     said = " ".join(text.split())
     assert (
-        "Of 2 bugs, hakmem-secure reports 2 in every run and stops 2; none does harm. hakmem-secure"
-        " takes 1.50 times the time and 1.20 times the peak memory of hakmem (geometric means of 2"
-        " cases). hakmem-secure takes 0.75 times the time" in said
+        "Of 2 bugs, hakmem-secure notices 2 and stops 2 in every run; none does harm. It takes 1.50"
+        " times the time and 1.20 times the peak memory of hakmem (geometric means of 2 cases). It"
+        " takes 0.75 times the time" in said
     )
 
 
@@ -281,7 +281,7 @@ def test_the_command(
     command = ["bench", "--suite", "bugs", "--runs", "2", *where]
     assert cli.main(command) == 0
     said = capsys.readouterr()
-    assert "Of 2 bugs, report reports 2 in every run" in said.out
+    assert "Of 2 bugs, report notices 2 and stops 2 in every run" in said.out
     assert "hakmem: not installed and left out: hardened_malloc" in said.err
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == {"index.html", "results.json", "secure.md"}
