@@ -29,7 +29,7 @@ def select(
     bugs = read_bugs()
     words = [word.strip() for word in patterns.split(",") if word.strip()]
     if not words:
-        return bugs, workloads.select(known, suite, "", split)
+        return bugs, [one.for_hardened for one in workloads.select(known, suite, "", split)]
     chosen = [bug for bug in bugs if any(fnmatch.fnmatchcase(bug.name, word) for word in words)]
     costly = [] if suite == BUGS else [one.case.name for one in known]
     wanted = [word for word in words if fnmatch.filter(costly, word)]
@@ -37,13 +37,13 @@ def select(
         if not fnmatch.filter([*costly, *(bug.name for bug in bugs)], word):
             raise Usage(f"nothing in suite {suite} matches '{word}'; --list shows its names")
     costs = workloads.select(known, suite, ",".join(wanted), split) if wanted else []
-    return chosen, costs
+    return chosen, [one.for_hardened for one in costs]
 
 
 def default_allocators() -> tuple[str, list[str]]:
     """Both forms of hakmem, glibc and the hardened peers that are installed, as --alloc names them;
-    and the peers that are not."""
+    and the peers that are not. The first one is that which runs twice, so it is a fast one."""
     entries = read_manifest()
     here = [key for key in PEERS if key in entries and not entries[key].fault]
-    names = [OURS_SECURE, OURS, SYSTEM, *here]
+    names = [OURS, OURS_SECURE, SYSTEM, *here]
     return ",".join(names), [key for key in PEERS if key not in here]

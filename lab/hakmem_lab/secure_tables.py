@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from .arms import OURS_SECURE
 from .bugs import (
     ENDED,
     FAILED,
@@ -189,8 +190,9 @@ def mean_rows(
 
 
 def sentence(session: Session, report: Report) -> str:
-    """The result of the first arm."""
-    arm = session.arms[0].name
+    """The result of the secure form, or else of the first arm."""
+    names = [arm.name for arm in session.arms]
+    arm = OURS_SECURE if OURS_SECURE in names else names[0]
     parts = []
     total = report.totals.get(arm)
     if total:

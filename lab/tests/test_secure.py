@@ -236,8 +236,10 @@ def test_other_sessions_have_no_such_sections(tmp_path: Path) -> None:
 
 
 def test_patterns_choose_bugs_and_workloads(programs: Path) -> None:
-    known = [workloads.Workload(Case(name, [name], suite=suite)) for name, suite in
-             (("alpha", "core"), ("lua", "full"), ("beta", "full"))]  # fmt: skip
+    known = [
+        workloads.Workload(Case("alpha", ["alpha", "500"], suite="core"), secure=["5"]),
+        workloads.Workload(Case("lua", ["lua"])), workloads.Workload(Case("beta", ["beta"])),
+    ]  # fmt: skip
 
     def names(suite: str, patterns: str = "") -> tuple[list[str], list[str]]:
         found, costs = secure.select(known, suite, patterns)
@@ -250,6 +252,7 @@ def test_patterns_choose_bugs_and_workloads(programs: Path) -> None:
     assert names("secure", "d*, beta") == (every, ["beta"])
     assert names("secure", "al*") == ([], ["alpha"])
     assert names("bugs", "double*") == (["double_free"], [])
+    assert secure.select(known, "secure")[1][0].case.command == ["alpha", "5"]  # shorter
     for suite, pattern in (("bugs", "alpha"), ("secure", "double_free,gamma")):
         with pytest.raises(Usage, match="nothing in suite"):
             names(suite, pattern)
@@ -259,13 +262,13 @@ def test_allocators_that_are_not_installed_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert secure.default_allocators() == ("hakmem-secure,hakmem,glibc", list(secure.PEERS))
+    assert secure.default_allocators() == ("hakmem,hakmem-secure,glibc", list(secure.PEERS))
     library = tmp_path / "lib.so"
     library.write_text("library\n")
     entry = arms.Entry("scudo", "scudo", str(library), arms.file_sha256(library), recipe="r")
     arms.write_manifest({"scudo": entry})
     spec, missing = secure.default_allocators()
-    assert spec == "hakmem-secure,hakmem,glibc,scudo" and "scudo" not in missing
+    assert spec == "hakmem,hakmem-secure,glibc,scudo" and "scudo" not in missing
 
 
 @needs_measure
