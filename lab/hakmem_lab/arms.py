@@ -233,7 +233,8 @@ def _arm_of_name(word: str) -> Arm:
                 raise Problem(f"{recipe.name} is not installed; {REPEAT} {recipe.key}")
         if ":" in word:
             raise Usage(f"'{word}': after the colon comes NAME=VALUE, such as hakmem:profile=small")
-        known = ", ".join([OURS, OURS_SECURE, *(r.key for r in RECIPES), *_own_keys(entries), SYSTEM])
+        keys = [r.key for r in RECIPES]
+        known = ", ".join([OURS, OURS_SECURE, *keys, *_own_keys(entries), SYSTEM])
         raise Usage(f"there is no allocator '{word}'; there are {known}, or a path of a library")
     if entry.fault:
         raise Problem(f"{entry.fault}; {REPEAT} {entry.key}")

@@ -1,4 +1,4 @@
-"""The tables of secure_report.py, for the terminal and as Markdown for documents, and in a sentence."""
+"""The tables of secure_report.py for the terminal and as Markdown, and the result in words."""
 
 from __future__ import annotations
 
@@ -206,8 +206,9 @@ def sentence(session: Session, report: Report) -> str:
         mean = costs.means[arm]
         if costs.reference != arm and mean.time is not None and mean.memory is not None:
             parts.append(
-                f"{'It' if parts else arm} takes {number(mean.time)} times the time and {number(mean.memory)} times "
-                f"the peak memory of {costs.reference} ({_means_of(mean)})."
+                f"{'It' if parts else arm} takes {number(mean.time)} times the time and "
+                f"{number(mean.memory)} times the peak memory of {costs.reference} "
+                f"({_means_of(mean)})."
             )
     return " ".join(parts) or f"No run of {arm} has ended well."
 

@@ -1,4 +1,4 @@
-"""Suites secure and bugs: verdicts of programs with a bug, costs, tables. The programs are fakes."""
+"""Suites secure and bugs: verdicts of programs with a bug, costs, tables. Programs are fakes."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_trying_is_a_part_of_a_session_and_goes_on(programs: Path, tmp_path: Pat
     mixed = rows[0].cells["by_turns"]
     assert mixed.counts == {bugs.REPORT: 2, bugs.NOTHING: 2} and mixed.report == "fake: seen"
     totals = [bug_total(rows, arm.name) for arm in some]
-    assert [(t.bugs, t.noticed, t.stopped, t.harmed) for t in totals] == [(2, 2, 2, 0), (2, 0, 0, 0)]
+    assert totals == [bugs.BugTotal(2, 2, 2, 0), bugs.BugTotal(2, 0, 0, 0)]
     (programs / "delete").write_text(FAKE + "true\n")
     assert not trying.is_done(session)  # the program is another one
     with pytest.raises(Problem, match="there is no case to measure"):
@@ -148,7 +148,8 @@ def test_trying_is_a_part_of_a_session_and_goes_on(programs: Path, tmp_path: Pat
 def session_with_bugs() -> Session:
     session = synthetic.session(
         ["alpha", "beta"],
-        {"hakmem-secure": (1.5, 1.2), "hakmem": (1.0, 1.0), "glibc": (2.0, 0.5), "scudo": (3.0, 2.0)},
+        {"hakmem-secure": (1.5, 1.2), "hakmem": (1.0, 1.0), "glibc": (2.0, 0.5),
+         "scudo": (3.0, 2.0)},
         again="hakmem-secure", spread=0.0, vary=False, failing=[("beta", "scudo")],
     )  # fmt: skip
     session.command = ["bench", "--suite", "secure"]
@@ -191,8 +192,10 @@ def test_costs_are_relative_to_a_reference() -> None:
 def test_the_terminal_shows_bugs_costs_and_a_sentence(width: int) -> None:
     text = shown(session_with_bugs(), width)
     assert all(len(line.rstrip()) <= width for line in text.splitlines())
-    for part in ("nothing 3/5", "report 2/5", "harm", "ended", "double_free", "always stopped",
-                 "Time of each case: 1.00 is hakmem", "2.00", "1/2", "beta, scudo: ended"):  # fmt: skip
+    for part in (
+        "nothing 3/5", "report 2/5", "harm", "ended", "double_free", "always stopped", "2.00",
+        "Time of each case: 1.00 is hakmem", "1/2", "beta, scudo: ended",
+    ):  # fmt: skip
         assert part in text
     said = " ".join(text.split())
     assert (
@@ -207,7 +210,8 @@ def test_markdown_is_for_documents() -> None:
     text = secure_tables.markdown(summarise(session), report_of(session))
     lines = text.splitlines()
     assert lines[0] == "| bug | hakmem-secure | hakmem | glibc | scudo |"
-    assert "| `double_free`: A block <b> | report | nothing 3 of 5, report 2 of 5 | **harm** | ended |" in lines
+    cells = "report | nothing 3 of 5, report 2 of 5 | **harm** | ended |"
+    assert f"| `double_free`: A block <b> | {cells}" in lines
     assert "| **harm in a run, of 2** | 0 | 0 | 2 | 0 |" in lines
     assert "| `alpha` | 1.50 / 1.20 | 2.00 / 0.50 | 3.00 / 2.00 |" in lines
     assert "| `beta` | 1.50 / 1.20 | 2.00 / 0.50 | - / - |" in lines
