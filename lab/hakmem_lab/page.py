@@ -48,6 +48,10 @@ METHOD = [
     "A small process of its own starts each program and measures it, so that the memory of the "
     "measuring program is not counted.",
 ]
+METHOD_BUGS = (
+    "Each bug is a program of tests/secure. It ran several times under each allocator, and its "
+    "status, its signal and its standard error tell what came of the bug."
+)
 
 
 def write_page(
@@ -65,9 +69,12 @@ def write_page(
     facts |= _secure_facts(secure, shown_arms(summary))
     if secure:
         lead = sentence(session, secure)
+    if secure and secure.bugs:
+        facts["method"].append(METHOD_BUGS)
     if secure and not summary.rows:
         arms = counted(len(shown_arms(summary)), "allocator")
         facts["title"] = f"hakmem {session.command[0]}: {counted(len(secure.bugs), 'bug')}, {arms}"
+        facts |= {"counts": "nothing was timed", "method": [METHOD[0], METHOD_BUGS]}
     facts["headline"] = lead or facts["headline"]
     path.write_text(template.render(facts), encoding="utf-8", errors="replace")
     return path

@@ -228,6 +228,7 @@ def test_the_page_shows_bugs_and_costs(tmp_path: Path) -> None:
     session.cases, session.samples, session.failures = [], [], []
     source = write_page(session, tmp_path, [], secure=report_of(session)).read_text()
     assert "hakmem bench: 2 bugs, 4 allocators" in source
+    assert "nothing was timed" in source and "Ratios are taken" not in source
     assert 'id="speed"' not in source and 'id="details"' not in source
 
 
