@@ -237,23 +237,11 @@ foreach(source IN LISTS sources)
         $<$<IN_LIST:archive,${words}>:hakmem_static> Threads::Threads)
 endforeach()
 
-# Programs with one bug each (tests/secure/bug.h), under the secure form.
+# Programs with one bug each (hakmem_bugs.cmake), and one that corrupts its heap, under the secure form.
 if(NOT CMAKE_CROSSCOMPILING)
-    file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/secure/*.c" "${tests_directory}/secure/*.cc")
-    list(REMOVE_ITEM sources "${tests_directory}/secure/main.c" "${tests_directory}/secure/corruption.c")
-    add_library(secure_main OBJECT "${tests_directory}/secure/main.c")
-    hakmem_set_up_test(secure_main)
-    add_custom_target(hakmem_bugs)
-    foreach(source IN LISTS sources)
-        hakmem_test_name(${source} name)
+    foreach(source IN LISTS HAKMEM_BUGS)
+        get_filename_component(name ${source} NAME_WE)
         hakmem_read_words(${source} words)
-        add_executable(secure_${name} ${source} $<TARGET_OBJECTS:secure_main>)
-        set_target_properties(secure_${name} PROPERTIES
-            OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
-        hakmem_set_up_test(secure_${name})
-        # The bugs are meant, and compilers see some of them.
-        target_compile_options(secure_${name} PRIVATE -Wno-all -Wno-error -w)
-        add_dependencies(hakmem_bugs secure_${name})
         hakmem_register(${name} secure "${words}" "" $<TARGET_FILE:secure_${name}> $<TARGET_FILE:hakmem_secure>)
     endforeach()
     add_executable(secure_corruption "${tests_directory}/secure/corruption.c")

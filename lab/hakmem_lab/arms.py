@@ -23,6 +23,7 @@ from .recipes import RECIPES
 from .toolbox import check_preloadable, peers_directory
 
 OURS, SYSTEM = "hakmem", "glibc"
+OURS_SECURE = "hakmem-secure"
 SETTING = re.compile(r":(?=[A-Za-z_][A-Za-z0-9_]*=)")
 REPEAT = "type: ./hakmem peers install"
 
@@ -116,16 +117,16 @@ def usable_entries() -> list[Entry]:
     return [entry for entry in entries if not entry.fault]
 
 
-def our_arm() -> Arm:
-    """hakmem as this checkout built it."""
-    library = places.BUILD / "libhakmem.so"
+def our_arm(name: str = OURS) -> Arm:
+    """hakmem as this checkout built it: the ordinary form, or the secure one."""
+    library = places.BUILD / f"lib{name}.so"
     if not library.is_file():
-        raise Problem("hakmem is not built yet; type: ./hakmem build")
+        raise Problem(f"{name} is not built yet; type: ./hakmem build")
     check_preloadable(library)
     commit = machine.commit()
     short = f"commit {commit[:12]}{' with changes' if commit.endswith('+') else ''}"
     version = ", ".join(filter(None, (_our_version(), commit and short)))
-    return Arm(OURS, str(library), {}, version, file_sha256(library))
+    return Arm(name, str(library), {}, version, file_sha256(library))
 
 
 def _our_version() -> str:
@@ -219,6 +220,8 @@ def _arm_of_name(word: str) -> Arm:
     plain = plain_name(word)
     if plain == OURS:
         return our_arm()
+    if plain == OURS_SECURE:
+        return our_arm(OURS_SECURE)
     if plain == SYSTEM:
         return glibc_arm()
     entries = read_manifest()
@@ -230,7 +233,8 @@ def _arm_of_name(word: str) -> Arm:
                 raise Problem(f"{recipe.name} is not installed; {REPEAT} {recipe.key}")
         if ":" in word:
             raise Usage(f"'{word}': after the colon comes NAME=VALUE, such as hakmem:profile=small")
-        known = ", ".join([OURS, *(r.key for r in RECIPES), *_own_keys(entries), SYSTEM])
+        keys = [r.key for r in RECIPES]
+        known = ", ".join([OURS, OURS_SECURE, *keys, *_own_keys(entries), SYSTEM])
         raise Usage(f"there is no allocator '{word}'; there are {known}, or a path of a library")
     if entry.fault:
         raise Problem(f"{entry.fault}; {REPEAT} {entry.key}")

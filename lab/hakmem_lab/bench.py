@@ -15,16 +15,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from . import doctor, runner, store, workloads
+from . import doctor, runner, secure, store, workloads
 from .arms import find_arms
+from .bugs import TRIES, Trying, check_built
 from .common_options import ForceBesideOthers, New, Results, Seed
 from .instructions import Counting
 from .model import Arm, Session
 from .places import cache_directory
-from .problem import Problem
+from .problem import Problem, Usage
 from .workloads import Workload
 
-ROUNDS = {"quick": 5, "idle": 3}
+ROUNDS = {"quick": 5, "idle": 3, "secure": 3, "secure-quick": 3}
 ROUNDS_ELSE = 9  # what a verdict needs
 
 _errors = Console(stderr=True)
@@ -32,7 +33,11 @@ _errors = Console(stderr=True)
 
 def run(
     suite: Annotated[
-        str, typer.Option(help="quick, core, full, programs or idle; quick when not given.")
+        str,
+        typer.Option(
+            help="quick, core, full, programs, idle, secure, secure-quick or bugs; quick when not"
+            " given."
+        ),
     ] = "",
     alloc: Annotated[
         str, typer.Option(help="Allocators, by comma; a path is a library of your own.")
@@ -46,7 +51,11 @@ def run(
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(help="Runs of each workload under each allocator; 5 of quick, else 9.", min=1),
+        typer.Option(
+            help="Runs of each workload under each allocator; 5 of quick and bugs, 3 of secure"
+            " ones, else 9.",
+            min=1,
+        ),
     ] = None,
     seed: Seed = None,
     split: Annotated[
@@ -61,14 +70,27 @@ def run(
     results: Results = None,
     output: Annotated[Path | None, typer.Option(help="Where pictures and page go.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="The tables of suite secure or bugs as Markdown.")
+    ] = False,
     new: New = False,
     listing: Annotated[bool, typer.Option("--list", help="Lists workloads, runs nothing.")] = False,
     force: ForceBesideOthers = False,
 ) -> None:
     """Measures workloads under several allocators and shows who is best at what."""
     known = workloads.read_workloads()
+    if as_markdown and suite not in secure.SUITES:
+        raise Usage(f"--markdown is for the suites {', '.join(secure.SUITES)}")
     if listing:
-        show_list(workloads.select(known, suite or "full", workload, split), as_json)
+        show_list(listed(known, suite or "full", workload, split), as_json)
+        return
+    if suite in secure.SUITES:
+        if trace or instructions:
+            raise Usage(f"suite {suite} has neither --trace nor --instructions")
+        run_secure(
+            known, suite, alloc, workload, split, runs, seed, results, new, force,
+            output=output, as_json=as_json, as_markdown=as_markdown,
+        )  # fmt: skip
         return
     words = command_words(suite, alloc, workload, split, runs, trace or ())
     words += [] if rest else ["--no-rest"]
@@ -85,7 +107,7 @@ def run(
         session = runner.run_session(
             [w.case if rest else w.case.without_rest for w in ready], arms,
             runs or ROUNDS.get(suite, ROUNDS_ELSE), seed, words, results=results, new=new,
-            findings=findings, counting=Counting(ready) if instructions else None, shows=True,
+            findings=findings, parts=[Counting(ready)] if instructions else [], shows=True,
         )
     show_session(session, output, as_json)
     store.mark_shown(session, results)
@@ -181,6 +203,43 @@ def only_session(force: bool) -> Iterator[None]:
         os.close(file)
 
 
+def run_secure(
+    known: Sequence[Workload], suite: str, alloc: str, workload: str, split: str,
+    runs: int | None, seed: int | None, results: Path | None, new: bool, force: bool,
+    **show: Any,
+) -> None:
+    """The suites of hardened allocators. Memory after the work is not asked about."""
+    bugs, chosen = secure.select(known, suite, workload, split)
+    spec, missing = secure.default_allocators()
+    arms = find_arms(alloc or spec)
+    check_output(show["output"])
+    check_built(bugs)
+    if missing and not alloc:
+        _errors.print(
+            f"hakmem: not installed and left out: {', '.join(missing)}; type: ./hakmem peers "
+            f"install {' '.join(missing)}", highlight=False, soft_wrap=True,
+        )  # fmt: skip
+    with only_session(force):
+        findings = doctor.warn(_errors) if chosen else []
+        ready = prepared(chosen) if chosen else []
+        session = runner.run_session(
+            [w.case.without_rest for w in ready], arms, runs or ROUNDS.get(suite, ROUNDS_ELSE),
+            seed, command_words(suite, alloc, workload, split, runs), results=results, new=new,
+            again=bool(ready), findings=findings, parts=[Trying(bugs, runs or TRIES)], shows=True,
+        )
+    show_session(session, is_secure=True, **show)
+    store.mark_shown(session, results)
+    if not session.samples and not session.bugs:
+        raise Problem("no run has ended well; the reasons are above")
+
+
+def listed(known: Sequence[Workload], suite: str, workload: str, split: str) -> list[Workload]:
+    if suite not in secure.SUITES:
+        return workloads.select(known, suite, workload, split)
+    bugs, costs = secure.select(known, suite, workload, split)
+    return [*(Workload(bug) for bug in bugs), *costs]
+
+
 def show_list(chosen: Sequence[Workload], as_json: bool) -> None:
     if as_json:
         print(json.dumps([one.case.to_json() for one in chosen]))
@@ -196,22 +255,38 @@ def show_list(chosen: Sequence[Workload], as_json: bool) -> None:
     Console().print(table)
 
 
-def show_session(session: Session, output: Path | None, as_json: bool) -> None:
-    """The table (or JSON) on standard output; files in `output`, by default in the cache folder."""
-    from . import page, plots, tables  # here, as they take a second to load
+def show_session(
+    session: Session, output: Path | None, as_json: bool, as_markdown: bool = False,
+    is_secure: bool = False,
+) -> None:  # fmt: skip
+    """The tables on standard output, as text, JSON or Markdown; files in `output`, by default in
+    the cache folder."""
+    # Here, as they take a second to load.
+    from . import page, plots, secure_tables, tables
+    from .secure_report import report_of
     from .summary import summarise
 
     summary = summarise(session)
+    report = report_of(session) if is_secure else None
     directory = output or cache_directory() / "reports" / session.id
-    text = json.dumps(describe(session, summary.to_json()), indent=1)
+    data = describe(session, summary.to_json())
+    data |= {"secure": report.to_json()} if report else {}
+    text = json.dumps(data, indent=1)
     if as_json:
         print(text)
+    elif report and as_markdown:
+        print(secure_tables.markdown(summary, report), end="")
+    elif report:
+        Console().print(secure_tables.secure_table(session, summary, report))
     else:
         Console().print(tables.session_table(session, summary))
     with writing_to(directory):
         (directory / "results.json").write_text(text + "\n", encoding="utf-8")
-        pictures = plots.write_plots(session, directory, summary)
-        path = page.write_page(session, directory, pictures, summary)
+        if report:
+            markdown = secure_tables.markdown(summary, report)
+            (directory / "secure.md").write_text(markdown, encoding="utf-8")
+        pictures = plots.write_plots(session, directory, summary) if summary.rows else []
+        path = page.write_page(session, directory, pictures, summary, secure=report)
     _errors.print(f"hakmem: page, pictures and JSON: {path}", highlight=False, soft_wrap=True)
 
 

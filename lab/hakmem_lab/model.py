@@ -36,7 +36,7 @@ class Arm(_Record):
 
     @property
     def is_ours(self) -> bool:
-        return self.name.split(" ")[0] == "hakmem"
+        return self.name.split(" ")[0] in ("hakmem", "hakmem-secure")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Case(_Record):
 
     name: str
     command: list[str]  # absolute program path and arguments
-    kind: str = "bench"  # "bench": prints the harness's JSON line; "program": wall time counts
+    kind: str = "bench"
+    """"bench": prints the harness's JSON line; "program": wall time counts; "bug": see bugs.py."""
     suite: str = "full"  # the smallest suite it belongs to: quick, core, full
     threads: int = 1
     load: list[str] = field(default_factory=list)  # command that loads a server, and ends
@@ -148,6 +149,7 @@ class Session(_Record):
     failures: list[Failure] = field(default_factory=list)
     proofs: dict[str, dict[str, str]] = field(default_factory=dict)  # arm -> symbol -> file
     instructions: list[dict[str, Any]] = field(default_factory=list)
+    bugs: list[dict[str, Any]] = field(default_factory=list)  # one bug under one arm (bugs.py)
     is_shown: bool = False  # the user has seen its tables and its page
 
     def of(self, case: str, arm: str) -> list[Sample]:

@@ -14,7 +14,11 @@ from typing import Any
 
 import jinja2
 
+from .bugs import HARM, REPORT, VERDICTS, BugCell
 from .model import Arm, Session
+from .overhead import Costs
+from .secure_report import Report
+from .secure_tables import TOTALS, VIEWS, figure, mean_rows, sentence
 from .summary import Cell, Ratio, Row, Summary, Total, summarise
 from .tables import (
     counted,
@@ -44,19 +48,33 @@ METHOD = [
     "A small process of its own starts each program and measures it, so that the memory of the "
     "measuring program is not counted.",
 ]
+METHOD_BUGS = (
+    "Each bug is a program of tests/secure. It ran several times under each allocator, and its "
+    "status, its signal and its standard error tell what came of the bug."
+)
 
 
 def write_page(
     session: Session, directory: Path, pictures: Sequence[Path], summary: Summary | None = None,
-    lead: str = "",
+    lead: str = "", secure: Report | None = None,
 ) -> Path:  # fmt: skip
     """Writes index.html into the directory; `pictures` as write_plots returns them, `lead` the
-    result in words when the command has better ones than the headline."""
+    result in words when the command has better ones than the headline, `secure` the report of a
+    suite of hardened allocators."""
     summary = summary or summarise(session)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     path = directory / NAME
     facts = _facts(session, summary, pictures)
+    facts |= _secure_facts(secure, shown_arms(summary))
+    if secure:
+        lead = sentence(session, secure)
+    if secure and secure.bugs:
+        facts["method"].append(METHOD_BUGS)
+    if secure and not summary.rows:
+        arms = counted(len(shown_arms(summary)), "allocator")
+        facts["title"] = f"hakmem {session.command[0]}: {counted(len(secure.bugs), 'bug')}, {arms}"
+        facts |= {"counts": "nothing was timed", "method": [METHOD[0], METHOD_BUGS]}
     facts["headline"] = lead or facts["headline"]
     path.write_text(template.render(facts), encoding="utf-8", errors="replace")
     return path
@@ -92,6 +110,81 @@ def _facts(session: Session, summary: Summary, pictures: Sequence[Path]) -> dict
         "command": shlex.join(["./hakmem", *session.command]),
         "raw_file": f"{session.id}.jsonl",
     }
+
+
+def _secure_facts(report: Report | None, arms: list[Arm]) -> dict[str, Any]:
+    """Empty without a report."""
+    facts: dict[str, Any] = {"bugs": [], "bug_totals": [], "verdicts": {}, "means": None}
+    if report is None:
+        return {**facts, "costs": []}
+    if report.bugs:
+        facts["bugs"] = [
+            {
+                "case": row.case,
+                "title": row.title,
+                "cells": [_bug_cell(row.cells.get(arm.name), arm) for arm in arms],
+            }
+            for row in report.bugs
+        ]
+        facts["bug_totals"] = [
+            (f"{name}, of {len(report.bugs)}", [count(report.totals[arm.name]) for arm in arms])
+            for name, count in TOTALS
+        ]
+        facts["verdicts"] = VERDICTS
+    if report.costs:
+        head, rows = mean_rows(report, arms)
+        facts["means"] = {"head": head, "rows": rows}
+    return {**facts, "costs": _cost_views(report.costs[0], arms) if report.costs else []}
+
+
+def _bug_cell(cell: BugCell | None, arm: Arm) -> dict[str, str]:
+    styles = ["ours"] if arm.is_ours else []
+    if cell is None:
+        return {"text": "-", "report": "", "style": " ".join(styles)}
+    styles += ["best"] if cell.is_always(REPORT) else ["bad"] if HARM in cell.counts else []
+    shares = [
+        verdict + (f" {cell.counts[verdict]}/{cell.runs}" if len(cell.counts) > 1 else "")
+        for verdict in cell.verdicts
+    ]
+    return {"text": ", ".join(shares), "report": cell.report, "style": " ".join(styles)}
+
+
+def _cost_views(costs: Costs, arms: list[Arm]) -> list[dict[str, Any]]:
+    """Time and memory of each case over the reference, in the form of the tables of ratios."""
+
+    means = [costs.means[arm.name] for arm in arms]
+    return [
+        {
+            "anchor": f"cost-{view.what.split()[-1].lower()}",
+            "heading": f"{view.what} over {costs.reference}: lower is better",
+            "note": f"1.00 is {costs.reference}.",
+            "rows": [
+                {
+                    "case": row.case,
+                    "title": row.title,
+                    "cells": [_cost_cell(view.ratios(row).get(arm.name), arm) for arm in arms],
+                    "noise": "",
+                    "noise_value": "",
+                }
+                for row in costs.rows
+            ],
+            "totals": [
+                ("geometric mean", [figure(view.mean(mean)) for mean in means]),
+                ("worst row", [figure(view.worst(mean)[0]) for mean in means]),
+            ],
+        }
+        for view in VIEWS
+    ]
+
+
+def _cost_cell(ratio: Ratio | None, arm: Arm) -> dict[str, str]:
+    style = "ours" if arm.is_ours else ""
+    if ratio is None:
+        return {"text": "-", "value": "", "interval": "", "style": style}
+    return {
+        "text": number(ratio.value), "value": f"{ratio.value:.6f}", "interval": _interval(ratio),
+        "style": style,
+    }  # fmt: skip
 
 
 def _names(summary: Summary) -> str:

@@ -29,6 +29,7 @@ from rich.text import Text
 
 from .arms import (
     OURS,
+    OURS_SECURE,
     SYSTEM,
     Entry,
     file_sha256,
@@ -103,7 +104,7 @@ def add(
     """Records a library of your own, after proving that it takes over malloc and operator new."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise Usage(f"'{name}' is no good name: letters, digits, dots, dashes, nothing else")
-    if plain_name(name) in {OURS, SYSTEM, "default", "all"} | _recipe_names():
+    if plain_name(name) in {OURS, OURS_SECURE, SYSTEM, "default", "all"} | _recipe_names():
         raise Usage(f"'{name}' already means another allocator")
     path = Path(os.path.abspath(library))
     if not path.is_file():

@@ -40,8 +40,11 @@ COLOURS = {
     "scudo": "#332288",
     "rpmalloc": "#44AA99",
     "snmalloc-checks": "#B8860B",
+    "hakmem-secure": "#8F3B00",
+    "hardened_malloc": "#117733",
+    "mimalloc-secure": "#1F4E79",
 }
-FURTHER_COLOURS = ["#AA4499", "#661100", "#88CCEE", "#DDCC77", "#117733", "#A0522D"]
+FURTHER_COLOURS = ["#AA4499", "#661100", "#88CCEE", "#DDCC77", "#4B6B2F", "#A0522D"]
 MARKERS = "osD^vP<>Xphd"
 COLUMNS = 4
 PANELS_MAX = 20

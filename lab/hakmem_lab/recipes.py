@@ -43,6 +43,10 @@ SNMALLOC = Crate(
 RPMALLOC = Crate(
     "rpmalloc-sys", "0.2.3", "8d4b7d5e225a53887ee57fcec492eaf114b8e290f7072d035adc6ddd6810b67b"
 )
+HARDENED_MALLOC = Crate(
+    "hardened-malloc-sys", "16.0.2026071503",
+    "8a634cdd17eb2cea9e8ab0977f9b7401a5882db9fadb594d080bc67f230b6ec2",
+)
 
 CLANG = "clang-19"
 """Preferred for C++ peers: snmalloc is 5 to 10 % faster with it than with gcc 12."""
@@ -124,14 +128,16 @@ def cxx_compiler(workshop: Workshop) -> str:
     return need(workshop, "c++")
 
 
-def _build_mimalloc(workshop: Workshop, sources: Path, series: str) -> Built:
-    """The flags of its CMakeLists.txt (the crate lacks CMake's other files), in one unit."""
+def _build_mimalloc(workshop: Workshop, sources: Path, series: str, form: str = "") -> Built:
+    """The flags of its CMakeLists.txt (the crate lacks CMake's other files), in one unit. `form` is
+    a definition more."""
     compiler = need(workshop, "cc")
     flags = (
         "-std=gnu11 -O3 -DNDEBUG -fPIC -fvisibility=hidden -ftls-model=initial-exec"
         " -fno-builtin-malloc -DMI_MALLOC_OVERRIDE -DMI_SHARED_LIB -DMI_SHARED_LIB_EXPORT"
         " -DMI_BUILD_RELEASE -DMI_CMAKE_BUILD_TYPE=release -pthread"
     )
+    flags += form and f" {form}"
     source = sources / "c_src" / "mimalloc" / series
     library = workshop.folder / "libmimalloc.so"
     include = f"-I{source / 'include'}"
@@ -146,6 +152,11 @@ def build_mimalloc3(workshop: Workshop, sources: Path) -> Built:
 
 def build_mimalloc2(workshop: Workshop, sources: Path) -> Built:
     return _build_mimalloc(workshop, sources, "v2")
+
+
+def build_mimalloc_secure(workshop: Workshop, sources: Path) -> Built:
+    """Its MI_SECURE=ON: guard pages, encoded and random free lists, checks of frees."""
+    return _build_mimalloc(workshop, sources, "v3", "-DMI_SECURE=4")
 
 
 def build_jemalloc(workshop: Workshop, sources: Path) -> Built:
@@ -244,6 +255,33 @@ def build_rpmalloc(workshop: Workshop, sources: Path) -> Built:
     return Built(library, compiler=compiler_version(workshop, compiler), flags=flags)
 
 
+def build_hardened_malloc(workshop: Workshop, sources: Path) -> Built:
+    """The flags of its Makefile (the crate lacks it), but not -march=native, which no other peer
+    has; its default configuration, which the crate spells as definitions."""
+    compiler, cxx = need(workshop, "cc"), need(workshop, "c++")
+    shared = (
+        "-D_GNU_SOURCE -O3 -flto -fPIC -fvisibility=hidden -fno-plt -fstack-clash-protection"
+        " -fstack-protector-strong"
+    )
+    shared += " -fcf-protection" if platform.machine() == "x86_64" else ""
+    # gcc 12 knows the alignas of C23 by the header only.
+    languages = {".c": "-std=c2x -include stdalign.h", ".cc": "-std=c++17 -fsized-deallocation"}
+    link = "-Wl,-O1,--as-needed,-z,defs,-z,relro,-z,now,-z,nodlopen,-z,text"
+    text = (sources / "config-default.conf").read_text()
+    settings = [f"-D{line}" for line in re.findall(r"^\w+=\S+", text, re.M)]
+    source = sources / "vendor" / "hardened-malloc"
+    include = [f"-I{source / name}" for name in ("", "include", "third_party")]
+    objects = []
+    for file in sorted([*source.glob("*.c"), *source.glob("*.cc")]):
+        objects.append(workshop.folder / f"{file.name}.o")
+        flags = [*languages[file.suffix].split(), *shared.split(), *settings, *include]
+        used = cxx if file.suffix == ".cc" else compiler
+        workshop.run([used, *flags, "-c", file, "-o", objects[-1]])
+    library = workshop.folder / "libhardened_malloc.so"
+    workshop.run([cxx, *shared.split(), "-shared", link, *objects, "-o", library])
+    return Built(library, compiler=compiler_version(workshop, compiler), flags=f"{shared} {link}")
+
+
 def _from_system(workshop: Workshop, package: str, *patterns: str) -> Built:
     """A library of the system; its package is installed if it is not there."""
 
@@ -303,5 +341,15 @@ RECIPES = (
     Recipe(
         "snmalloc-checks", "snmalloc-checks", "0.7.6", SNMALLOC, build_snmalloc_checks, 40,
         is_default=False,
+    ),
+    Recipe(
+        "hardened_malloc", "hardened_malloc", "16.0.2026071503", HARDENED_MALLOC,
+        build_hardened_malloc, 5, is_default=False,
+    ),
+    Recipe(
+        "mimalloc-secure", "mimalloc-secure", "3.3.2", MIMALLOC, build_mimalloc_secure, 10,
+        is_default=False,
+        # It only tells of the errors it notices if it is asked to.
+        environment={"MIMALLOC_SHOW_ERRORS": "1"},
     ),
 )

@@ -12,10 +12,9 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from . import machine, proof, serving, store
-from .instructions import Counting
 from .measure import Outcome, last_json, measure
 from .model import Arm, Case, Failure, Sample, Session
 from .places import results_directory
@@ -31,6 +30,14 @@ STATUS_INTERRUPTED = 130
 Prove = Callable[[Arm], dict[str, str]]
 
 
+class Part(Protocol):
+    """What a session does beside its measured runs, after them; it goes on where it was stopped."""
+
+    def is_done(self, session: Session) -> bool: ...
+
+    def run(self, store: store.Store, reporter: Reporter) -> None: ...
+
+
 def run_session(
     cases: Sequence[Case],
     arms: Sequence[Arm],
@@ -43,17 +50,17 @@ def run_session(
     again: bool = True,
     findings: Iterable[dict[str, str]] = (),
     prove: Prove = proof.prove,
-    counting: Counting | None = None,
+    parts: Sequence[Part] = (),
     grow: Callable[[Session], int] | None = None,
     shows: bool = False,
 ) -> Session:
     """Measures all cases under all arms, or goes on with what an earlier call began.
 
     `command` is what the user typed, `command[0]` the command's name. `again` adds the A/A arm.
-    Without a seed one is drawn. `counting` adds instruction counts at the end. `grow` is asked when
-    all rounds are done, and says how many there shall be. Who `shows` a session marks it when
-    that is done (store.mark_shown), else the same command is given it again. Raises Problem when
-    an arm does not serve, and when interrupted.
+    Without a seed one is drawn. `parts` follow at the end; with one of them there may be no cases.
+    `grow` is asked when all rounds are done, and says how many there shall be. Who `shows` a
+    session marks it when that is done (store.mark_shown), else the same command is given it again.
+    Raises Problem when an arm does not serve, and when interrupted.
     """
     every_arm = with_again(arms) if again else list(arms)
 
@@ -61,11 +68,11 @@ def run_session(
         return max(session.rounds, grow(session)) if grow else session.rounds
 
     def is_finished(session: Session) -> bool:
-        counted = counting is None or counting.is_done(session)
-        is_measured = session.is_complete and counted and wanted(session) == session.rounds
+        done = all(part.is_done(session) for part in parts)
+        is_measured = session.is_complete and done and wanted(session) == session.rounds
         return is_measured and (session.is_shown or not shows)
 
-    _check(cases, every_arm, rounds)
+    _check(cases, every_arm, rounds, bool(parts))
     plan = _Plan(
         cases, every_arm, rounds, grow is not None, seed, command, results or results_directory()
     )
@@ -73,20 +80,20 @@ def run_session(
         session = opened.session
         try:
             sitting = _Sitting(opened, prove)
-            sitting.run(counting, _greeting(session))
+            sitting.run(parts, _greeting(session))
             while (count := wanted(session)) > session.rounds:
                 news = f"the noise here asks for {count} rounds instead of {session.rounds}"
                 opened.add_rounds(count)
-                sitting.run(counting, news)
+                sitting.run(parts, news)
         except (KeyboardInterrupt, OSError) as error:
             if not is_interrupt(error):
                 raise
             session = store.load(opened.path)  # the last run may be saved but not yet in memory
             done = len(session.samples) + len(session.failures)
             total = session.rounds * len(every_arm) * len(cases)
+            runs = f"{done} of {total} runs are saved, the same command goes on with them"
             raise Problem(
-                f"stopped; {done} of {total} runs are saved, the same command goes on with them",
-                STATUS_INTERRUPTED,
+                f"stopped; {runs if total else 'the same command goes on'}", STATUS_INTERRUPTED
             ) from error
     return session
 
@@ -148,7 +155,7 @@ class _Sitting:
         files += [case.command[0] for case in self._cases.values()]
         self._identities = {file: _identity(file) for file in files}
 
-    def run(self, counting: Counting | None, news: str) -> None:
+    def run(self, parts: Sequence[Part], news: str) -> None:
         """All that is left of the session's rounds; `news` is said first."""
         session = self._session
         done = {(s.case, s.arm, s.round) for s in session.samples}
@@ -170,8 +177,8 @@ class _Sitting:
                 self._run_one(run)
                 self._left = [one for one in self._left if one.key != run.key]
                 self._reporter.end(run, self._left)
-            if counting is not None:
-                counting.run(self._store, self._reporter)
+            for part in parts:
+                part.run(self._store, self._reporter)
 
     def _run_one(self, run: Run) -> None:
         case, arm = self._cases[run.case], self._arms[run.arm]
@@ -283,10 +290,10 @@ def _open(
     return store.Store.create(plan.results, name, key, session)
 
 
-def _check(cases: Sequence[Case], arms: Sequence[Arm], rounds: int) -> None:
+def _check(cases: Sequence[Case], arms: Sequence[Arm], rounds: int, has_parts: bool) -> None:
     for what, names in (("case", [c.name for c in cases]), ("arm", [a.name for a in arms])):
         twice = {name for name in names if names.count(name) > 1}
-        if not names:
+        if not names and not (what == "case" and has_parts):
             raise Problem(f"there is no {what} to measure")
         if twice:
             raise Problem(f"two {what}s are called '{min(twice)}'")

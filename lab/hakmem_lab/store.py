@@ -23,7 +23,8 @@ from .problem import Problem
 ROUNDS_GROW = 0
 """In the key of a session whose number of rounds is not fixed beforehand."""
 
-_LATER = ("samples", "failures", "proofs", "instructions", "is_shown")  # what follows the head
+_LATER = ("samples", "failures", "proofs", "instructions", "bugs", "is_shown")
+"""What follows the head."""
 
 
 def session_key(
@@ -117,6 +118,10 @@ class Store:
     def add_instructions(self, line: dict[str, Any]) -> None:
         self._append("instructions", line)
         self.session.instructions.append(line)
+
+    def add_bug(self, line: dict[str, Any]) -> None:
+        self._append("bug", line)
+        self.session.bugs.append(line)
 
     def add_rounds(self, rounds: int) -> None:
         """The session shall have so many, more than it was begun with."""
@@ -246,6 +251,8 @@ def _add_line(session: Session, kind: str, data: dict[str, Any]) -> None:
         session.is_shown = True
     elif kind == "instructions":
         session.instructions.append(data)
+    elif kind == "bug":
+        session.bugs.append(data)
 
 
 def _create_file(directory: Path, name: str, key: str) -> tuple[Path, int]:

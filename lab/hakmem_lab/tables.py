@@ -56,7 +56,9 @@ def title_text(session: Session, summary: Summary) -> Text:
     text.append(f"\n{machine_line(session.machine)}; {session.created[:16].replace('T', ' ')} UTC")
     text.append(f"; commit {session.commit[:12] or 'unknown'}")
     runs = f"\n{counted(session.rounds, 'round')}, interleaved; seed {session.seed}"
-    if summary.noise is None:
+    if not summary.rows:
+        runs = ""  # nothing was timed
+    elif summary.noise is None:
         runs += "; no A/A arm, so the noise is unknown"
     else:
         runs += f"; noise {percent(summary.noise)} (median difference of an arm from itself)"
@@ -97,7 +99,7 @@ def counted(count: int, noun: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """How much room names may take."""
 
     case_max: int
@@ -105,9 +107,9 @@ class _Layout:
 
 
 _LAYOUTS = [
-    _Layout(NAME_MAX, NAME_MAX),
-    _Layout(NAME_MAX, WORD_MAX),
-    _Layout(NAME_NARROW, WORD_MAX),
+    Layout(NAME_MAX, NAME_MAX),
+    Layout(NAME_MAX, WORD_MAX),
+    Layout(NAME_NARROW, WORD_MAX),
 ]
 """The widest that fits is taken."""
 
@@ -133,11 +135,11 @@ class Fitting:
         yield self.makes[-1]()
 
 
-class _Blocks:
+class Blocks:
     """One table; where it is too wide, with broken names, then in blocks of columns."""
 
     def __init__(
-        self, make: Callable[[Sequence[Arm], _Layout], Table], arms: Sequence[Arm]
+        self, make: Callable[[Sequence[Arm], Layout], Table], arms: Sequence[Arm]
     ) -> None:
         self.make = make
         self.arms = list(arms)
@@ -245,10 +247,10 @@ def _view_table(summary: Summary, view: _View) -> Group:
         if value is not None
     ]
 
-    def make(block: Sequence[Arm], layout: _Layout) -> Table:
+    def make(block: Sequence[Arm], layout: Layout) -> Table:
         return _block(summary, view, block, layout)
 
-    return Group(heading, _Blocks(make, arms), *worst)
+    return Group(heading, Blocks(make, arms), *worst)
 
 
 @dataclass(frozen=True)
@@ -274,8 +276,8 @@ def rest_table(summary: Summary) -> Group:
     """Not as ratios: what matters of idle memory is how many MiB of it there are."""
     rows = rest_rows(summary)
 
-    def make(arms: Sequence[Arm], layout: _Layout) -> Table:
-        table = _arms_table(arms, layout)
+    def make(arms: Sequence[Arm], layout: Layout) -> Table:
+        table = arms_table(arms, layout)
         for row in rows:
             held = [row.held_kib.get(arm.name) for arm in arms]
             name = case_name(f"{row.case}, {row.second:g} s", layout.case_max)
@@ -283,10 +285,10 @@ def rest_table(summary: Summary) -> Group:
         return table
 
     heading = Text("Memory after the work, MiB resident, lower is better", style="bold")
-    return Group(heading, _Blocks(make, shown_arms(summary)))
+    return Group(heading, Blocks(make, shown_arms(summary)))
 
 
-def _arms_table(arms: Sequence[Arm], layout: _Layout) -> Table:
+def arms_table(arms: Sequence[Arm], layout: Layout) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
     )
@@ -305,8 +307,8 @@ def star_note(summary: Summary) -> str:
     return f"fewer than {SAMPLES_MIN} runs tell no best from another"
 
 
-def _block(summary: Summary, view: _View, arms: Sequence[Arm], layout: _Layout) -> Table:
-    table = _arms_table(arms, layout)
+def _block(summary: Summary, view: _View, arms: Sequence[Arm], layout: Layout) -> Table:
+    table = arms_table(arms, layout)
     table.add_column("noise", justify="right", no_wrap=True, style="dim")
     for row in summary.rows:
         cells = [_cell_text(row.cells[arm.name], view) for arm in arms]

@@ -3,7 +3,8 @@
 An entry names a `program` of bench/ (one line of JSON, time per operation) or a `script` of
 bench/programs/ (wall time), its `arguments`, those of a run under a second (`smoke`), the smallest
 `suite` it belongs to, its number of `threads`, and a `title` of a few words. With `rest = true`
-the memory is read again some seconds after the work has ended.
+the memory is read again some seconds after the work has ended. `secure` are shorter arguments for
+the suites of hardened allocators.
 
 A script has two verbs: `prepare DIRECTORY` makes its inputs, once; `run DIRECTORY` becomes the
 program. Status 77 of the first means that the program is not on this machine; its last line says
@@ -13,6 +14,7 @@ command that loads it.
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import hashlib
 import json
@@ -28,8 +30,11 @@ from .places import BUILD, ROOT, cache_directory
 from .problem import Problem, Usage
 
 SUITES = ("quick", "core", "full")  # each holds those before it
-KINDS = ("programs", "idle")
-"""Suites across these: real programs; what is left when the work has ended."""
+KINDS = ("programs", "idle", "secure", "secure-quick", "bugs")
+"""Suites across these: real programs; what is left when the work has ended; what a hardened
+allocator costs (secure.py), bugs alone have no costs."""
+SECURE = {"secure": ("core", ("lua", "sqlite")), "secure-quick": ("quick", ("gxx", "lua"))}
+"""A suite, and programs besides."""
 FILE = ROOT / "bench" / "workloads.toml"
 STATUS_MISSING = 77
 REST_S = (1.0, 5.0, 10.0)
@@ -37,7 +42,7 @@ REST_S = (1.0, 5.0, 10.0)
 PREPARE_TIMEOUT_S = 900
 _KEYS = {
     "program", "script", "arguments", "smoke", "suite", "threads", "title", "timeout_s", "rest",
-    "server",
+    "server", "secure",
 }
 
 
@@ -47,6 +52,7 @@ class Workload:
 
     case: Case
     smoke: list[str] = field(default_factory=list)  # arguments of the short run; bench only
+    secure: list[str] = field(default_factory=list)  # those in the suites of hardened allocators
     script: Path | None = None
     inputs: Path | None = None  # where a script prepares what it needs
     idles: bool = False  # its memory after the work is read
@@ -54,6 +60,14 @@ class Workload:
     @property
     def smoke_command(self) -> list[str]:
         return [self.case.command[0], *self.smoke]
+
+    @property
+    def for_hardened(self) -> Workload:
+        """With its shorter arguments, if it has some."""
+        if not self.secure:
+            return self
+        command = [self.case.command[0], *self.secure]
+        return dataclasses.replace(self, case=dataclasses.replace(self.case, command=command))
 
     def prepare(self) -> str:
         """Makes the inputs if need be; "" or the sentence why this workload cannot run here."""
@@ -138,7 +152,11 @@ def _belongs(workload: Workload, suite: str) -> bool:
         return workload.script is not None and not workload.case.load
     if suite == "idle":
         return workload.idles
-    return SUITES.index(workload.case.suite) <= SUITES.index(suite)
+    if suite in SECURE:
+        suite, programs = SECURE[suite]
+        if workload.case.name in programs:
+            return True
+    return suite in SUITES and SUITES.index(workload.case.suite) <= SUITES.index(suite)
 
 
 def _part(workloads: list[Workload], split: str) -> list[Workload]:
@@ -169,7 +187,9 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
     if "program" in entry:
         command = [str(programs / entry["program"]), *arguments]
         case = Case(command=command, kind="bench", **facts)
-        return Workload(case, list(entry.get("smoke", [])), idles=bool(rests))
+        return Workload(
+            case, list(entry.get("smoke", [])), list(entry.get("secure", [])), idles=bool(rests)
+        )
     script = file.parent / "programs" / entry["script"]
     inputs = _inputs_of(script)
     command = ["/bin/bash", str(script), "run", str(inputs), *arguments]
@@ -205,7 +225,9 @@ def _problem_of(entry: Any) -> str:
         return "rest is not true, or 'itself' of a workload that rests without being told"
     if entry.get("rest") is True and "script" in entry and not is_server:
         return "rests, but a program that is no server has ended when its work has"
-    for key in ("arguments", "smoke"):
+    if "secure" in entry and "script" in entry:
+        return "has arguments for secure, but is a script"
+    for key in ("arguments", "smoke", "secure"):
         words = entry.get(key, [])
         if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
             return f"{key} is not a list of strings"

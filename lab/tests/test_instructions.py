@@ -62,7 +62,8 @@ def test_counting_is_the_last_part_of_a_session(tmp_path: Path) -> None:
         case = small.smoke_command
         one = workloads.Case("random_mixed_400", case)
         return runner.run_session(
-            [one], arms, 1, 1, ["bench"], results=tmp_path, prove=lambda arm: {}, counting=count
+            [one], arms, 1, 1, ["bench"], results=tmp_path, prove=lambda arm: {},
+            parts=[count] if count else [],
         )
 
     first = measured(None)

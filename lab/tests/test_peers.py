@@ -150,9 +150,10 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ours(tmp_path, monkeypatch, make_library):
-    """A build folder with a libhakmem.so."""
+    """A build folder with both forms."""
     (tmp_path / "release").mkdir()
-    shutil.copy(make_library(), tmp_path / "release" / "libhakmem.so")
+    for name in ("libhakmem.so", "libhakmem-secure.so"):
+        shutil.copy(make_library(), tmp_path / "release" / name)
     monkeypatch.setattr(places, "BUILD", tmp_path / "release")
 
 
@@ -200,7 +201,7 @@ def test_library_by_its_path(ours, make_library, tmp_path):
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ("nonsense", "there is no allocator 'nonsense'; there are hakmem, mimalloc3"),
+        ("nonsense", "there is no allocator 'nonsense'; there are hakmem, hakmem-secure, mimalloc3"),
         ("jemalloc", "jemalloc is not installed; type: ./hakmem peers install jemalloc"),
         ("glibc:arena_max=1", "settings in small letters are options of hakmem"),
         ("hakmem:fast", "after the colon comes NAME=VALUE"),
@@ -208,6 +209,7 @@ def test_library_by_its_path(ours, make_library, tmp_path):
         ("/nowhere/lib.so", "there is no library /nowhere/lib.so"),
         (",", "names no allocator"),
         ("hakmem", "hakmem is not built yet"),
+        ("hakmem-secure", "hakmem-secure is not built yet"),
     ],
 )
 def test_bad_lists(monkeypatch, tmp_path, spec, sentence):
@@ -220,6 +222,13 @@ def test_our_arm_says_version_and_hash(ours):
     arm = peers.our_arm()
     assert arm.name == "hakmem" and len(arm.sha256) == 64
     assert arm.version.split(",")[0].count(".") == 2
+
+
+def test_the_secure_form_is_an_arm_of_ours_and_takes_our_options(ours):
+    secure, plain = find_arms("hakmem-secure:purge_delay_ms=0,hakmem")
+    assert secure.name == "hakmem-secure purge_delay_ms=0" and secure.is_ours and plain.is_ours
+    assert Path(secure.library or "").name == "libhakmem-secure.so"
+    assert secure.environment == {"HAKMEM_PURGE_DELAY_MS": "0"}
 
 
 # ---- The manifest. ----

@@ -127,6 +127,8 @@ def test_what_is_not_built_says_so(known: list[workloads.Workload]) -> None:
         ("[a]\nprogram = 'a'\nsuite = 'big'", "no known suite"),
         ("[a]\nprogram = 'a'\narguments = [1]", "not a list of strings"),
         ("[a]\nprogram = 'a'\nthreads = 0", "threads is not a number from 1"),
+        ("[a]\nprogram = 'a'\nsecure = '5'", "secure is not a list of strings"),
+        ("[a]\nscript = 'a'\nsecure = ['5']", "arguments for secure, but is a script"),
         ("[a]\nprogram = 'a'\ntimeout_s = '5'", "timeout_s is not a number"),
         ("a = 5", "is not a table"),
         ("[a", "not valid TOML"),
