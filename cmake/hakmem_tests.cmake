@@ -12,6 +12,7 @@
 #   preload-only      an override test without a statically linked form
 #   static-only       an override test without an LD_PRELOAD form
 #   archive           a plugin that is linked with libhakmem.a
+#   exports           an override test whose preloaded form is linked with -rdynamic, too
 
 get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
 set(slow_kinds model fault programs packaging protocol soak attach)
@@ -210,6 +211,9 @@ foreach(source IN LISTS sources)
     if(NOT "static-only" IN_LIST words)
         hakmem_add_test_program(override_${name} override ${object} hakmem_cmocka)
         set_target_properties(override_${name} PROPERTIES LINKER_LANGUAGE ${language})
+        if("exports" IN_LIST words)
+            set_target_properties(override_${name} PROPERTIES ENABLE_EXPORTS ON)
+        endif()
         hakmem_register(${name} override "${words}" "${preload}" ${preload_launcher} $<TARGET_FILE:override_${name}>)
     endif()
     if(NOT "preload-only" IN_LIST words)
