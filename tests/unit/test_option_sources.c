@@ -1,7 +1,7 @@
 /* test_option_sources.c: core/option_sources: the file of options: its lines, its sections, what is
  * wrong with it, and which source overrides which. Each case is a program of its own that shows its
  * options, one NAME=value a line. The environment names the file. The program's own string of
- * options is in tests/override/test_program_options.c.
+ * options is in tests/override/test_program_options.c. Also: no option is set inside an operation.
  *
  * ctest: no-qemu
  */
@@ -9,6 +9,7 @@
 #include "unit.h"
 
 #include "core/options.h"
+#include "hakmem/control.h"
 
 #include <sys/stat.h>
 
@@ -262,6 +263,23 @@ static void test_profiles_come_first(void **state)
     expect_line(&end, "purge_delay_ms=5");
 }
 
+/* What a signal handler finds that interrupted the allocator: nothing is set, and nobody waits. */
+static void test_inside_an_operation(void **state)
+{
+    char before[32], after[32];
+    (void)state;
+    assert_int_equal(hak_option_get("purge_delay_ms", before, sizeof before), 0);
+    hak__inside = INSIDE_LOCK;
+    assert_int_equal(hak_option_set("purge_delay_ms", "7"), EAGAIN);
+    assert_int_equal(hak_option_set("limit", "1t"), EAGAIN);
+    assert_int_equal(hak_option_set("sample_bytes", "1m"), EAGAIN);
+    assert_int_equal(hak_control("purge", NULL, NULL, 0), EAGAIN);
+    assert_int_equal(hak_option_get("purge_delay_ms", after, sizeof after), 0);
+    hak__inside = 0;
+    assert_string_equal(after, before);
+    assert_int_equal(hak_option_set("purge_delay_ms", before), 0);
+}
+
 static int make_directory(void **state)
 {
     REQUIRE(mkdtemp(directory) != NULL);
@@ -289,6 +307,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_a_pipe),
         cmocka_unit_test(test_the_environment_overrides_the_file),
         cmocka_unit_test(test_profiles_come_first),
+        cmocka_unit_test(test_inside_an_operation),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
