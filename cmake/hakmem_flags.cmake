@@ -47,6 +47,7 @@ target_include_directories(hakmem_internal INTERFACE
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
 # _GNU_SOURCE: the unity file defines it for all, so the many files see the same headers.
 target_compile_definitions(hakmem_internal INTERFACE
-    HAK_LEVEL=${HAKMEM_LEVEL} _GNU_SOURCE $<$<BOOL:${HAKMEM_SECURE}>:HAK_SECURE=1>)
+    HAK_LEVEL=${HAKMEM_LEVEL} HAK_CONFIG_FILE="${HAKMEM_CONFIG_FILE}" _GNU_SOURCE
+    $<$<BOOL:${HAKMEM_SECURE}>:HAK_SECURE=1>)
 target_compile_options(hakmem_internal INTERFACE -fvisibility=hidden -fno-semantic-interposition)
 target_link_libraries(hakmem_internal INTERFACE hakmem_warnings hakmem_no_builtin hakmem_sanitizer)

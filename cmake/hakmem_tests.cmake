@@ -12,6 +12,7 @@
 #   preload-only      an override test without a statically linked form
 #   static-only       an override test without an LD_PRELOAD form
 #   archive           a plugin that is linked with libhakmem.a
+#   exports           an override test whose preloaded form is linked with -rdynamic, too
 
 get_filename_component(HAKMEM_FORM "${PROJECT_BINARY_DIR}" NAME)
 set(slow_kinds model fault programs packaging protocol soak attach)
@@ -52,7 +53,7 @@ function(hakmem_register name kind words variables)
     endif()
     # For tests that hang: a machine that does much else may take ten times as long as a quiet one.
     set(timeout 300)
-    if(kind MATCHES "^(model|threads|fault|programs|packaging|protocol|soak|check|attach|launcher|lab|trace)$")
+    if(kind MATCHES "^(model|threads|fault|programs|packaging|protocol|soak|check|attach|launcher|lab|trace|docs)$")
         set(timeout 900)
     endif()
     set(arguments)
@@ -213,6 +214,9 @@ foreach(source IN LISTS sources)
     if(NOT "static-only" IN_LIST words)
         hakmem_add_test_program(override_${name} override ${object} hakmem_cmocka)
         set_target_properties(override_${name} PROPERTIES LINKER_LANGUAGE ${language})
+        if("exports" IN_LIST words)
+            set_target_properties(override_${name} PROPERTIES ENABLE_EXPORTS ON)
+        endif()
         hakmem_register(${name} override "${words}" "${preload}" ${preload_launcher} $<TARGET_FILE:override_${name}>)
     endif()
     if(NOT "preload-only" IN_LIST words)
@@ -317,7 +321,7 @@ endif()
 
 # The tree itself: once, not in every form.
 if(HAKMEM_CHECKS)
-    foreach(kind model programs launcher packaging protocol probes)
+    foreach(kind model programs launcher packaging protocol probes docs)
         file(GLOB scripts CONFIGURE_DEPENDS "${tests_directory}/${kind}/*.sh")
         foreach(script IN LISTS scripts)
             hakmem_test_name(${script} name)
@@ -337,6 +341,8 @@ if(HAKMEM_CHECKS)
     foreach(name layers docs)
         hakmem_register(${name} check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/check_${name}.py")
     endforeach()
+    # The commands that stand in the documents.
+    hakmem_register(commands docs "slow" "" ${Python3_EXECUTABLE} "${tests_directory}/docs/commands.py")
     hakmem_register(lists check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/write_lists.py" --check)
     foreach(name format tidy tools)
         hakmem_register(${name} check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_${name}.sh")

@@ -25,6 +25,7 @@
 #include "core/diagnose.c"
 #include "core/gate.c"
 #include "core/lock.c"
+#include "core/option_sources.c"
 #include "core/options.c"
 #include "core/options_view.c"
 #include "core/size_class.c"
@@ -105,6 +106,7 @@
 #include "observe/totals.c"
 
 #include "front/aligned.c"
+#include "front/control.c"
 #include "front/free.c"
 #include "front/free_slow.c"
 #include "front/malloc.c"

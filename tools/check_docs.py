@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks that what the documents name exists. Usage: check_docs.py [ROOT]
 
-In README.md, CHANGELOG.md and docs/**/*.md, of everything in `backticks` (and of relative links):
+In README.md, CHANGELOG.md, CONTRIBUTING.md and docs/**/*.md, of everything in `backticks` (and of relative links):
+links                    lead to files and headings that exist
 paths and file names     exist (under the root, src/, include/, or beside the document)
 functions, identifiers   stand somewhere in the code
 HAKMEM_NAME, --option    are known to the code (HAKMEM_NAME: as NAME or as the run option `name`)
@@ -11,7 +12,8 @@ docs/decisions/          each record has a number of its own and its sections, a
 lines                    have at most 120 columns, but for table rows, fenced code, and lines that are one link
 history                  is told in docs/decisions/ and CHANGELOG.md only: HISTORY lists words that betray it, in
                          the other documents, src/ and include/ (where `no longer` may be said of a run)
-Fenced code blocks are examples and not looked at, but for ./hakmem commands and HAKMEM_ names.
+Fenced code blocks are examples and not looked at, but for ./hakmem commands and HAKMEM_ names. In docs/migration.md, the
+first column of a table has names of other allocators, which are not looked for.
 """
 import re
 import sys
@@ -23,6 +25,7 @@ SUFFIXES = r"(?:c|h|cc|cpp|py|sh|md|txt|toml|json|cmake|in|rs|so|a)"
 DESIGN_SECTIONS = ["context", "decision", "consequences"]
 EXPERIMENT_SECTIONS = ["question", "believed", "before the run", "machine", "result", "decision", "learned", "reopen"]
 LINE_MAX = 120
+FOREIGN_NAMES = "migration.md"
 ONE_LINK = re.compile(r"\s*([-*] )?(!?\[[^]]*\]\([^)]*\)|<?\w+://\S+|\[[^]]*\]:\s+\S+)[.,;:]?$")
 HISTORY = ["used to", "once was", "was once", "there was once", "was replaced", "formerly", "previously", "originally",
            "prototype", r"(since|until|before) (record |decision )?\[?0\d{3}\b"]
@@ -84,6 +87,23 @@ def problem_of(token, tree, beside):
     return None
 
 
+def heading_names(path):
+    """What links to the headings of a document call them, as GitHub does."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).strip().replace(" ", "-") for line in re.findall(r"^#+ (.*)", text, re.M)}
+
+
+def problem_of_link(path, target):
+    """None, or what is wrong with a link of the document."""
+    name, _, heading = target.partition("#")
+    place = path.parent / name if name else path
+    if not place.exists():
+        return f"link to {name}, which does not exist"
+    if heading and place.suffix == ".md" and heading not in heading_names(place):
+        return f"link to {target}: there is no such heading"
+    return None
+
+
 def check_document(path, tree):
     problems, fenced = [], False
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -95,10 +115,11 @@ def check_document(path, tree):
         else:
             if len(line) > LINE_MAX and not line.lstrip().startswith("|") and not ONE_LINK.match(line):
                 problems.append((number, f"line of {len(line)} columns, {LINE_MAX} allowed"))
-            tokens = re.findall(r"`([^`]+)`", line)
-            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
-                if "://" not in target and not (path.parent / target).exists():
-                    problems.append((number, f"link to {target}, which does not exist"))
+            own = re.sub(r"^\|[^|]*\|", "|", line) if path.name == FOREIGN_NAMES else line
+            tokens = re.findall(r"`([^`]+)`", own)
+            for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", line):
+                if "://" not in target and (text := problem_of_link(path, target)):
+                    problems.append((number, text))
         for token in tokens:
             if text := problem_of(token.strip(), tree, path.parent):
                 problems.append((number, f"`{token}`: {text}"))
@@ -158,7 +179,7 @@ def check_index(root):
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     tree = Tree(root)
-    documents = [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]
+    documents = [root / "README.md", root / "CHANGELOG.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
     count = 0
     for path in documents:
         if not path.exists():

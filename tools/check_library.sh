@@ -32,6 +32,12 @@ for name in malloc free calloc realloc memalign aligned_alloc posix_memalign mal
     grep -qx "$name" <<<"$exported" || fail "does not export $name"
 done
 
+# What a program may call is in a header, from which docs/api.md is made.
+headers=$(dirname -- "${BASH_SOURCE[0]}")/../include/hakmem
+while read -r name; do
+    grep -qw -- "$name" "$headers"/*.h || fail "exports $name, which no header declares"
+done < <(sed -n 's/^\(hak_[a-z0-9_]*\).*/\1/p' <<<"$exported")
+
 # The loader keeps little static TLS for libraries that are loaded late (512 bytes with default tunables for all).
 tls_bytes=$(($(readelf -l -W -- "$library" | awk '$1 == "TLS" {print $6}') + 0))
 ((tls_bytes <= 64)) || fail "takes $tls_bytes bytes of static TLS, at most 64 expected"

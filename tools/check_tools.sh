@@ -43,7 +43,7 @@ done
 
 cat >"$scratch/README.md" <<'END'
 See `src/base/gone.c`, `gone_function()`, `no_such_name`, `HAKMEM_NOT_THERE`, `--not-there`, `struct not_there`,
-`./hakmem fly` and [this](docs/gone.md). Good: `src/base/low.c`, `low.c`, `f()`.
+`./hakmem fly`, [this](docs/gone.md) and [that](#gone). Good: `src/base/low.c`, `low.c`, `f()`.
 END
 printf '%0130d\n| %0130d |\n[%0130d](README.md)\n```\n%0130d\n```\n' 0 0 0 0 >>"$scratch/README.md"
 printf 'It once\nwas so until\n0001.\n```\nformerly\n```\nno\nlonger\n' >"$scratch/docs/past.md"
@@ -55,7 +55,7 @@ printf '# E\n## Context\n## Decision\n## Consequences\n' >"$scratch/docs/decisio
 row='| [0001](0001-a.md) | question | kept |'
 printf 'The deleted records 0004 and 0005 are gone.\n\n%s\n%s\n' "$row" "$row" >"$scratch/docs/decisions/README.md"
 for pattern in 'src/base/gone.c' 'gone_function' 'no_such_name' 'HAKMEM_NOT_THERE' '--not-there' 'struct not_there' \
-    'no command fly' 'docs/gone.md' 'CHANGELOG.md: missing' "0001-a.md: no section 'consequences'" \
+    'no command fly' 'docs/gone.md' '#gone: there is no such heading' 'CHANGELOG.md: missing' "0001-a.md: no section 'consequences'" \
     "0003-b.md: no section 'reopen'" 'number 3 is also' 'README.md:3: line of 130 columns' \
     "past.md:1: 'once was'" "past.md:2: 'until 0001'" "past.md:7: 'no longer'" "past.h:1: 'was \\* replaced'" \
     'no record 0002' '0005 has a record' '0003-b.md stands in 0 rows' '0001-a.md stands in 2 rows'; do

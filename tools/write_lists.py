@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md, docs/counters.md and docs/observability/probes.md from the tables in the code.
+"""Writes docs/options.md, docs/counters.md, docs/control.md, docs/api.md and docs/observability/probes.md from the tables
+and headers of the code.
 
 Usage: write_lists.py          writes them
-       write_lists.py --check  says which one is out of date, which counter nothing counts and which probe
-                               stands nowhere, status 1
+       write_lists.py --check  says which one is out of date, which counter nothing counts, which probe stands
+                               nowhere and which public function no comment describes, status 1
 """
 import re
 import sys
@@ -14,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 NEVER = "never"
+WHEN = {"START": "at start", "ANY": "any time", "UNLEARNED": "unless learning"}
 
 OPTIONS_PAGE = """\
 # Run options
@@ -21,13 +23,14 @@ OPTIONS_PAGE = """\
 `tools/write_lists.py` writes this page from the tables in `src/core/option_list.h`.
 
 An option is an environment variable: `HAKMEM_` and the name in capitals. hakmem reads all options once, when the
-process starts. With the launcher, write `./hakmem run --set purge_delay_ms=100 -- PROGRAM`.
+process starts. With the launcher, write `./hakmem run --set purge_delay_ms=100 -- PROGRAM`. A file and the program
+itself can set options, too, and change some of them later: [configuration.md](configuration.md).
 
 - Sizes are in bytes. The suffixes k, m, g and t mean KiB, MiB, GiB and TiB: `64m`, `64M` and `64MiB` are equal.
 - Times are in milliseconds and take no suffix.
 - If a name is unknown or a value is not allowed, hakmem writes one line to standard error and ignores the option. In
   that case the launcher does not start the program.
-- Setuid programs ignore all options.
+- Setuid programs ignore all options but those of their own string `hakmem_options`.
 
 ## Options and their values in each profile
 
@@ -41,9 +44,12 @@ option that you set yourself overrides the profile. `--profile` also takes a fil
 - `debug` returns free memory to the OS without delay, and ends the process when it frees memory that hakmem did not
   allocate.
 
-| name | meaning | {profiles} |
+| name | meaning | {profiles} | may change |
 |{rule}
 {table}
+
+The last column says when `hak_option_set` may change the option: at any time, or only at start. `unless learning`
+means: at any time, but with `HAKMEM_LEARN` the learner sets it, and `hak_option_set` returns EBUSY.
 
 A bin holds free objects of one size class for one thread. With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least
 32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs. A container's limit
@@ -89,6 +95,80 @@ is an allocation of 64 KiB to 2 MiB. A huge allocation is larger; the code calls
 | name | counts |
 |---|---|
 {table}
+"""
+
+CONTROL_PAGE = """\
+# Control by name
+
+`tools/write_lists.py` writes this page from the tables in `src/front/control.h`, `src/core/option_list.h` and
+`src/core/counters.h`.
+
+A program calls one function to read a figure, to read or set an option, or to do something:
+
+```c
+#include <hakmem/control.h>
+
+char answer[256];
+hak_control("counters.malloc_slow", NULL, answer, sizeof answer);       /* read a figure */
+hak_control("options.purge_delay_ms", NULL, answer, sizeof answer);     /* read an option */
+hak_control("options.purge_delay_ms", "100", NULL, 0);                  /* set it */
+hak_control("report.json", "/var/log/service.json", NULL, 0);           /* append a report to a file */
+```
+
+Use it for a console or an admin command of your program: pass the words of the user to `hak_control` and print the
+answer. It returns 0 or an errno value. [control.h](../include/hakmem/control.h) lists these.
+
+Names come from the same tables as the options and the report, so a new option or counter is in `hak_control` at once.
+`hak_control("list", NULL, answer, size)` lists all names of the library that the program runs on. Each line has the
+name, what it takes, and a help text, with tabs between them.
+
+## Actions
+
+The second argument, `value`, is NULL or what the second column says.
+
+| name | value | what it does |
+|---|---|---|
+{actions}
+
+## Options
+
+`options.NAME` reads an option if `value` is NULL, and sets it otherwise. [options.md](options.md) says what the options
+mean. These may change while the program runs:
+
+| name | may change |
+|---|---|
+{options}
+
+All others change at start only: they decide whether a thread starts, a file opens or a table is made. A new value works
+within the next 50 ms of allocations of each thread. Lower limits of thread caches, too: the surplus objects go back at
+the thread's next frees. Memory that was returned, huge pages that exist and blocks in use stay as they are.
+
+## Figures
+
+Each number of the JSON report has a name: the keys that lead to it, with dots between them.
+
+| names | what they are |
+|---|---|
+| `summary.NAME` | what the resident memory is used for ([observability/summary.md](observability/summary.md)) |
+| `totals.NAME` | the fields of `struct hak_stats` ([stats.h](../include/hakmem/stats.h)) |
+| `tiers.NAME` | slabs, spans, huge allocations and tables, in bytes |
+| `classes.BYTES.NAME` | objects of one size, such as `classes.64.in_use` |
+| `heaps.ID.NAME` | one heap, such as `heaps.1.threads` |
+| `os_calls.NAME` | system calls so far |
+| `locks.lock_waits` | times that a thread found a lock taken |
+| `hakmem.process`, `hakmem.level` | the process id; the assertions that are compiled in, 0 to 2 |
+| `counters.NAME` | slow paths so far ([counters.md](counters.md)): {counters} |
+"""
+
+API_PAGE = """\
+# Functions
+
+`tools/write_lists.py` writes this page from the headers in `include/hakmem`.
+
+The table has each function that a program may call besides those of the C library and of C++, and the first sentence
+of its description. The header has the rest: arguments, errors, and what is promised.
+
+{tables}
 """
 
 PROBES_PAGE = """\
@@ -194,11 +274,13 @@ def first_settings():
     """What the settings that are not 0 at first begin with."""
     text = (ROOT / "src/core/options.c").read_text()
     body = re.search(r"struct settings hak__settings = \{(.*?)\};", text, re.S).group(1)
-    return {field: c_number(value) for field, value in re.findall(r"\.(\w+) = (\w+)", body)}
+    return {field: c_number(value) for field, value in re.findall(r"\.(\w+) = (\w+)", body) if value != "HAK_CONFIG_FILE"}
 
 
 def shown(kind, place, profile, knobs, settings):
     """The value of an option in a profile, as a user would write it."""
+    if kind == "INPUT":
+        return re.search(r'#define HAK_CONFIG_FILE "(.*)"', (ROOT / "src/core/limits.h").read_text()).group(1)
     if kind in ("PROFILE", "STATS", "PATH"):
         return {"PROFILE": profile, "STATS": "none", "PATH": "not set"}[kind]
     values = knobs if place.startswith("hak__knobs.") else settings
@@ -215,13 +297,13 @@ def shown(kind, place, profile, knobs, settings):
 def options():
     by_profile, settings = dict(profiles()), first_settings()
     rows, advices = [], []
-    for kind, name, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
+    for kind, name, when, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
         values = " | ".join(shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items())
-        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} |")
+        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} | {WHEN[when]} |")
         advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)
     return OPTIONS_PAGE.format(
         profiles=" | ".join(by_profile),
-        rule="---|" * (2 + len(by_profile)),
+        rule="---|" * (3 + len(by_profile)),
         table="\n".join(rows),
         advice="\n".join(advices),
     )
@@ -230,6 +312,43 @@ def options():
 def counters():
     rows = [f"| {name} | {text} |" for _, name, text in table("src/core/counters.h", "HAK_COUNTERS")]
     return COUNTERS_PAGE.format(table="\n".join(rows))
+
+
+def control():
+    actions = [f'| `"{name}"` | {value} | {help_text} |'
+               for name, _, value, help_text in table("src/front/control.h", "CONTROL_ACTIONS")]
+    options = [f"| `options.{name}` | {WHEN[when]} |"
+               for _, name, when, *_ in table("src/core/option_list.h", "OPTIONS") if when != "START"]
+    names = ", ".join(f"`{key}`" for _, key, _ in table("src/core/counters.h", "HAK_COUNTERS"))
+    return CONTROL_PAGE.format(actions="\n".join(actions), options="\n".join(options), counters=names)
+
+
+def functions(header):
+    """Each public name of a header with the comment before it, which also stands for names right after it."""
+    text = header.read_text()
+    comment = ""
+    for match in re.finditer(r"^/\*(.*?)\*/|^(?:HAK_API|static inline) ([^;{]*)|^\n", text, re.S | re.M):
+        if match.group(1) is not None:
+            comment = " ".join(re.sub(r"\n \*", " ", match.group(1)).split())
+        elif match.group(2) is None:
+            comment = ""
+        elif name := re.search(r"\b(hak(?:mem)?_\w+)\s*[(\[]", match.group(2)):
+            if name.group(1)[-1] != "_" and name.group(1) != "hak_site_keep":
+                yield name.group(1), comment
+
+
+def api():
+    tables = []
+    for header in sorted((ROOT / "include/hakmem").glob("*.h")):
+        rows = [f"| `{name}` | {re.split(r'(?<=[.]) ', text + ' ')[0].strip()} |" for name, text in functions(header)]
+        tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n| name | what it does |\n|---|---|\n"
+                      + "\n".join(rows))
+    return API_PAGE.format(tables="\n\n".join(tables))
+
+
+def described_by_nothing():
+    return [f"include/hakmem/{header.name}: no comment describes {name}"
+            for header in sorted((ROOT / "include/hakmem").glob("*.h")) for name, text in functions(header) if not text]
 
 
 def probes():
@@ -266,7 +385,8 @@ def main():
     if sys.argv[1:] and not check:
         sys.exit("write_lists: unknown argument; see the head of this file")
     stale = False
-    pages = {"docs/options.md": options(), "docs/counters.md": counters(), "docs/observability/probes.md": probe_page()}
+    pages = {"docs/options.md": options(), "docs/counters.md": counters(), "docs/control.md": control(), "docs/api.md": api(),
+             "docs/observability/probes.md": probe_page()}
     for name, text in pages.items():
         path = ROOT / name
         if not check:
@@ -280,6 +400,9 @@ def main():
         stale = True
     for name in fired_nowhere() if check else []:
         print(f"src/base/probe.h: nothing calls {name}")
+        stale = True
+    for problem in described_by_nothing() if check else []:
+        print(problem)
         stale = True
     sys.exit(1 if stale else 0)
 

@@ -56,6 +56,7 @@ struct hak_stats {
 /* Fills `*stats`, at most `size` bytes of it. Waits for the end of a fork that is under way. */
 HAK_API void hak_stats_read(struct hak_stats *stats, size_t size) HAK_NOEXCEPT;
 
+/* hak_stats_read with the struct that the program was compiled with. */
 static inline void hak_stats_get(struct hak_stats *stats) HAK_NOEXCEPT
 {
     hak_stats_read(stats, sizeof *stats);

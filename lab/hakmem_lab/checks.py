@@ -244,6 +244,14 @@ def check_counters(system: System) -> Iterator[Finding]:
         )
 
 
+def check_options_file(system: System) -> Iterator[Finding]:
+    if system.text("etc/hakmem.conf"):
+        yield Finding(
+            "options", "warning", "/etc/hakmem.conf sets options of hakmem, in measurements, too.",
+            "Set HAKMEM_CONFIG_FILE=/dev/null for hakmem: --alloc hakmem:config_file=/dev/null.",
+        )
+
+
 def check_valgrind(system: System) -> Iterator[Finding]:
     if shutil.which("valgrind") is None:
         yield Finding(
@@ -255,7 +263,7 @@ def check_valgrind(system: System) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     check_cores, check_busy, check_load, check_steal, check_quota, check_governor, check_turbo,
     check_throttling, check_power, check_clock, check_memory, check_swap, check_huge_pages,
-    check_aslr, check_limits, check_counters, check_valgrind,
+    check_aslr, check_limits, check_counters, check_options_file, check_valgrind,
 )
 
 

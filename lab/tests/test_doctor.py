@@ -58,6 +58,7 @@ def test_a_machine_without_faults(tmp_path: Path) -> None:
          "[always] madvise never", "note"),
         (checks.check_aslr, "proc/sys/kernel/randomize_va_space", "0", "warning"),
         (checks.check_limits, "proc/sys/vm/overcommit_memory", "2", "warning"),
+        (checks.check_options_file, "etc/hakmem.conf", "limit=1g", "warning"),
         (checks.check_steal, "proc/cpuinfo", "flags : fpu hypervisor", "note"),
     ],
 )

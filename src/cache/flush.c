@@ -48,7 +48,8 @@ static void cache_set_limit(struct cache *cache, uint32_t class_index, uint32_t 
 static bool cache_affords(const struct cache *cache, uint64_t growth)
 {
     return cache->charged + growth <= atomic_load_relaxed(&hak__knobs.cache_bytes) &&
-           atomic_load_relaxed(&hak__cache_charged) + growth <= hak__knobs.cache_bytes_total;
+           atomic_load_relaxed(&hak__cache_charged) + growth <=
+               atomic_load_relaxed(&hak__knobs.cache_bytes_total);
 }
 
 static uint32_t cache_limit_most(uint32_t class_index)

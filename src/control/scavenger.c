@@ -67,11 +67,16 @@ static bool pressure_look(struct pressure *pressure)
     return group || machine;
 }
 
-static void *scavenger_run(void *argument)
+/* Half the purge delay, which the program may change. */
+static uint32_t scavenger_usual_ms(void)
 {
     uint32_t usual_ms = atomic_load_relaxed(&hak__knobs.purge_delay_ms) / 2;
     usual_ms = usual_ms < SCAVENGER_PERIOD_MS_MIN ? SCAVENGER_PERIOD_MS_MIN : usual_ms;
-    usual_ms = usual_ms > SCAVENGER_PERIOD_MS_MAX ? SCAVENGER_PERIOD_MS_MAX : usual_ms;
+    return usual_ms > SCAVENGER_PERIOD_MS_MAX ? SCAVENGER_PERIOD_MS_MAX : usual_ms;
+}
+
+static void *scavenger_run(void *argument)
+{
     struct pressure pressure = {.group_us = UINT64_MAX, .machine_us = UINT64_MAX};
     hak__os_name_thread("hakmem");
     /* The scavenger must not touch the program's descriptors: a number that is in use for a moment
@@ -82,6 +87,7 @@ static void *scavenger_run(void *argument)
         bool pressed = watches && pressure_look(&pressure);
         hak__heap_set_pressed(pressed);
         hak__heap_scavenge();
+        uint32_t usual_ms = scavenger_usual_ms();
         period_ms = pressed && usual_ms > SCAVENGER_LOOK_MS ? SCAVENGER_LOOK_MS : usual_ms;
     }
     hak__heap_set_pressed(false);

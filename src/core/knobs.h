@@ -1,10 +1,11 @@
-/* knobs.h: the numbers that steer the slow paths. The options set them when the process starts;
- * hak_limit_set may change the two limits later, and the learner those of learn/point.h. Any thread
- * reads them, relaxed. UINT32_MAX and UINT64_MAX mean never or no limit. */
+/* knobs.h: the numbers that steer the slow paths. The options set them when the process starts.
+ * Later, hak_option_set and hak_limit_set may change those that core/option_list.h lets change, and
+ * the learner those of learn/point.h. Any thread reads them, relaxed. UINT32_MAX and UINT64_MAX
+ * mean never or no limit. */
 #ifndef HAK_CORE_KNOBS_H
 #define HAK_CORE_KNOBS_H
 
-#include "base/compiler.h"
+#include "base/atomics.h"
 
 struct knobs {
     uint32_t purge_delay_ms;    /* free dirty memory is purged after this time */
@@ -22,5 +23,14 @@ struct knobs {
 };
 
 HAK_HIDDEN extern struct knobs hak__knobs;
+
+/* How often knobs were turned since the start. A thread that finds another number at its tick
+ * lowers the limits of its bins, which would else stay as large as the former knobs let them. */
+HAK_HIDDEN extern uint32_t hak__knobs_turns;
+/* Whoever turned knobs calls this after it. */
+HAK_INLINE void knobs_turned(void)
+{
+    atomic_add_release(&hak__knobs_turns, 1u); /* pairs with the acquire in heap/collect.c */
+}
 
 #endif

@@ -11,6 +11,12 @@
 
 #define HAK_TINY_LIMITS (HAK_LEVEL >= 2)
 
+/* The file of options that each process reads at its start (core/option_sources.c); "": none. The
+ * build may name another one: -DHAKMEM_CONFIG_FILE=PATH for cmake. */
+#ifndef HAK_CONFIG_FILE
+#define HAK_CONFIG_FILE "/etc/hakmem.conf"
+#endif
+
 /* Slice: the unit of ownership, and the smallest slab. A heap has a slab for each class that it
  * uses, and half of that slab is unused on average. Twice the size: larson with 16 threads needs
  * about a quarter more memory (docs/decisions/0003). Half the size: twice the tables, which take 68

@@ -3,125 +3,131 @@
 #ifndef HAK_CORE_OPTION_LIST_H
 #define HAK_CORE_OPTION_LIST_H
 
-/* X(kind, name, place, help, advice): HAKMEM_NAME sets `place`. In the order of a report, which
- * prints `help`. tools/write_lists.py writes `help` and `advice`, when to change the option, to
+/* X(kind, name, when, place, help, advice): HAKMEM_NAME sets `place`. In the order of a report,
+ * which prints `help`. `when` says when the option may change (core/option_table.h).
+ * tools/write_lists.py writes it, `help` and `advice`, when to change the option, to
  * docs/options.md; the launcher's help comes from there. */
 #define OPTIONS(X)                                                                                 \
-    X(PROFILE, profile, hak__settings.profile,                                                     \
+    X(PROFILE, profile, START, hak__settings.profile,                                              \
       "Set of values that the other options start from: default, fast, small or debug.",           \
       "Use fast if memory is plentiful and small if it is scarce. Use debug to find invalid "      \
       "frees. Options that you set yourself override the profile.")                                \
-    X(MILLISECONDS, purge_delay_ms, hak__knobs.purge_delay_ms,                                     \
+    X(MILLISECONDS, purge_delay_ms, UNLEARNED, hak__knobs.purge_delay_ms,                          \
       "Free memory unused for this long, in milliseconds, is returned to the OS; never: keep "     \
       "it.",                                                                                       \
       "Lower it if the process must shrink soon after a burst of work. Raise it if bursts are "    \
       "further apart than the delay and each one needs the same memory again.")                    \
-    X(BYTES_32, bin_bytes, hak__knobs.bin_bytes_max,                                               \
+    X(BYTES_32, bin_bytes, UNLEARNED, hak__knobs.bin_bytes_max,                                    \
       "Size limit of a bin (one thread, one size class), in bytes; a quarter for objects to 1 "    \
       "KiB.",                                                                                      \
       "Lower it if the threads cache too much memory. Raise it if the counter free_overflow "      \
       "grows fast, because threads free many objects of one class in a row.")                      \
-    X(BYTES, cache_bytes, hak__knobs.cache_bytes,                                                  \
+    X(BYTES, cache_bytes, UNLEARNED, hak__knobs.cache_bytes,                                       \
       "Size limit of all bins of one thread, in bytes; each bin also counts one slab.",            \
       "Lower it if the program has many threads and little memory. Raise it only together with "   \
       "bin_bytes: the default is enough for all bins at their limits.")                            \
-    X(BYTES, cache_bytes_total, hak__knobs.cache_bytes_total,                                      \
+    X(BYTES, cache_bytes_total, ANY, hak__knobs.cache_bytes_total,                                 \
       "Size limit of the bins of all threads, in bytes; 0: 1/64 of RAM or of a container's "       \
       "limit.",                                                                                    \
       "Lower it if the program shares the machine with others. Raise it if hundreds of threads "   \
       "are busy at the same time and memory is plentiful.")                                        \
-    X(BYTES_OR_NEVER, whale_cache_bytes, hak__knobs.whale_cache_bytes,                             \
+    X(BYTES_OR_NEVER, whale_cache_bytes, UNLEARNED, hak__knobs.whale_cache_bytes,                  \
       "Limit on freed huge allocations (over 2 MiB) kept for reuse, in bytes; never: no fixed "    \
       "limit.",                                                                                    \
       "Lower it if resident memory matters more than speed. Without a fixed limit, kept memory "   \
       "and memory in use together stay below the recent peak of memory in use.")                   \
-    X(BYTES_OR_NEVER, huge_threshold, hak__knobs.huge_threshold,                                   \
+    X(BYTES_OR_NEVER, huge_threshold, UNLEARNED, hak__knobs.huge_threshold,                        \
       "Heap size, in bytes, from which hakmem may use transparent huge pages; never: use "         \
       "none.",                                                                                     \
       "Set it to never if resident memory matters more than speed. Above the threshold, hakmem "   \
       "asks for huge pages only while the program fills the memory that it takes.")                \
-    X(BYTES_OR_NEVER, limit, hak__knobs.limit,                                                     \
+    X(BYTES_OR_NEVER, limit, ANY, hak__knobs.limit,                                                \
       "Soft limit, in bytes mapped by hakmem: above it, free memory is returned after 10 ms; "     \
       "never: none.",                                                                              \
       "Set it below the memory limit of a container or service, so that hakmem returns free "      \
       "memory before the limit is reached.")                                                       \
-    X(BYTES_OR_NEVER, limit_hard, hak__knobs.limit_hard,                                           \
+    X(BYTES_OR_NEVER, limit_hard, ANY, hak__knobs.limit_hard,                                      \
       "Hard limit, in bytes mapped by hakmem, not by the program: beyond it, allocations fail; "   \
       "never: none.",                                                                              \
       "Set it if the program handles failed allocations and must not use up the machine. "         \
       "It also helps to test how the program handles failed allocations.")                         \
-    X(NUMBER, heaps, hak__knobs.heaps_max,                                                         \
+    X(NUMBER, heaps, START, hak__knobs.heaps_max,                                                  \
       "Number of heaps that threads share; 0: one per CPU, or fewer under a container's CPU "      \
       "quota.",                                                                                    \
       "Lower it to save memory if few threads allocate at the same time. hakmem uses up to "       \
       "twice this number while threads wait for each other's locks.")                              \
-    X(NUMBER, guard, hak__knobs.guard,                                                             \
+    X(NUMBER, guard, START, hak__knobs.guard,                                                      \
       "One of this many allocations, on average, gets pages of its own between closed pages; 0: "  \
       "none.",                                                                                     \
       "Set 1000 to find rare memory errors of a program in production, and 1 to check a short "    \
       "run. A bad access then ends the process with a report. See docs/guard.md.")                 \
-    X(SWITCH, abort_on_foreign, hak__knobs.abort_on_foreign,                                       \
+    X(SWITCH, abort_on_foreign, ANY, hak__knobs.abort_on_foreign,                                  \
       "1: freeing memory that hakmem did not allocate ends the process; 0: hakmem reports it.",    \
       "Set 1 while you search for the wrong call to free: the process then stops there. With "     \
       "0, hakmem names the first ten pointers and ignores the calls.")                             \
-    X(SWITCH, keep_deepbind, hak__settings.keep_deepbind,                                          \
+    X(SWITCH, keep_deepbind, ANY, hak__settings.keep_deepbind,                                     \
       "1: a library loaded with RTLD_DEEPBIND uses the C library's malloc; 0: it uses hakmem.",    \
       "Set 1 if a plug-in works only with RTLD_DEEPBIND. Memory must then be freed on the side "   \
       "that allocated it: in the plug-in or in the program.")                                      \
-    X(SWITCH, scavenger, hak__settings.scavenger,                                                  \
+    X(SWITCH, scavenger, START, hak__settings.scavenger,                                           \
       "1: a background thread returns free memory to the OS while the program is idle; 0: none.",  \
       "Set 1 for a server whose threads all sleep between bursts. Keep 0 if the program must "     \
       "have a single thread, for example to call unshare for a user namespace.")                   \
-    X(SWITCH, observe, hak__settings.observe,                                                      \
+    X(SWITCH, observe, START, hak__settings.observe,                                               \
       "1: a background thread lets ./hakmem top and stat look into the process; 0: none.",         \
       "Set 1 for a process that you may want to look into and that a tool may not attach to, "     \
       "such as one in a container. ./hakmem observe PID does the same for a running process.")     \
-    X(STATS, stats, hak__settings.stats,                                                           \
+    X(STATS, stats, START, hak__settings.stats,                                                    \
       "Report that the process writes when it exits: none, summary, full, json or prometheus.",    \
       "Use summary to see what the resident memory is used for, full for all figures, and json "   \
       "or prometheus to read the report with a tool. text is another name for full, 1 for "        \
       "summary.")                                                                                  \
-    X(PATH, stats_file, hak__settings.stats_file,                                                  \
+    X(PATH, stats_file, START, hak__settings.stats_file,                                           \
       "File that the report is appended to, opened at start; %p: process id; not set: standard "   \
       "error.",                                                                                    \
       "Set it if the program's own messages must stay apart from the report, or if several "       \
       "processes report. With %p in the name, each process has a file of its own; write %% for "   \
       "a percent sign.")                                                                           \
-    X(BYTES_OR_NEVER, sample_bytes, hak__settings.sample_bytes,                                    \
+    X(BYTES_OR_NEVER, sample_bytes, ANY, hak__settings.sample_bytes,                               \
       "Average number of bytes from one sampled allocation to the next; never: sample none.",      \
       "Set 512k to have a heap profile. A smaller value shows smaller leaks and costs more time.") \
-    X(PATH, profile_file, hak__settings.profile_file,                                              \
+    X(PATH, profile_file, START, hak__settings.profile_file,                                       \
       "File that the heap profile is appended to when the process exits; %p: process id; not "     \
       "set: no profile.",                                                                          \
       "Set it to find the call stacks that hold memory. sample_bytes is then 512k if not set.")    \
-    X(SIGNAL, profile_signal, hak__settings.profile_signal,                                        \
+    X(SIGNAL, profile_signal, START, hak__settings.profile_signal,                                 \
       "Number of a signal at which the heap profile is appended to profile_file, too; 0: none.",   \
       "Set 12 (SIGUSR2) for a service that runs for long: each kill -USR2 adds a profile of that " \
       "moment. A background thread writes it. A handler of the program takes the signal's place.") \
-    X(PROCESS, stats_pid, hak__settings.stats_process,                                             \
+    X(PROCESS, stats_pid, START, hak__settings.stats_process,                                      \
       "Process id of the only process that reports; 0: every process reports.",                    \
       "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \
       "the launcher instead of changing it.")                                                      \
-    X(SWITCH, stats_signal, hak__settings.stats_signal,                                            \
+    X(SWITCH, stats_signal, START, hak__settings.stats_signal,                                     \
       "1: SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM and SIGXCPU write the report before they "     \
       "end the process; 0: they do not.",                                                          \
       "Set 1 for a server that has no handler for SIGTERM. The process then has handlers where "   \
       "it had none, which some programs notice.")                                                  \
-    X(PATH, learn, hak__settings.learn,                                                            \
+    X(PATH, learn, START, hak__settings.learn,                                                     \
       "on: hakmem tries other settings while the program runs and keeps what is better; a "        \
       "file: the same, and remembers it there; off: neither.",                                     \
       "Name a file for a long-running program whose work is the same each time. See "              \
       "docs/learning.md for what it can gain.")                                                    \
-    X(NUMBER, learn_memory_percent, hak__settings.learn_memory_percent,                            \
+    X(NUMBER, learn_memory_percent, START, hak__settings.learn_memory_percent,                     \
       "How much learn values memory, in percent of how much it values processor time.",            \
       "With 100 neither may get worse for the other. Raise it if time may pay for memory: with "   \
       "400, 1 % of memory may cost up to 4 % of time. Lower it if memory may pay for time.")       \
-    X(PATH, heap_map_file, hak__settings.heap_map_file,                                            \
+    X(PATH, heap_map_file, START, hak__settings.heap_map_file,                                     \
       "File that the heap map is written to when the process exits; %p in it becomes the "         \
       "process id.",                                                                               \
       "Set it to see where the memory of a program is: ./hakmem heap FILE makes a page of the "    \
       "map.")                                                                                      \
-    X(PROCESS, announce, hak__settings.announce_process,                                           \
+    X(INPUT, config_file, START, hak__settings.config_file,                                        \
+      "File of options for all programs or for some, read when the process starts; only the "      \
+      "environment sets it.",                                                                      \
+      "Name another file to try settings before they go into /etc/hakmem.conf, or /dev/null to "   \
+      "ignore that file.")                                                                         \
+    X(PROCESS, announce, START, hak__settings.announce_process,                                    \
       "Process id of the process that says at start that hakmem serves it; 0: none.",              \
       "The launcher sets it. Pass --quiet to the launcher instead of changing it.")
 

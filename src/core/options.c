@@ -1,10 +1,10 @@
-/* options.c: the table of run options, and the profiles. A profile is a value for every knob. See
- * options.h.
+/* options.c: the table of run options, their values, and the profiles. A profile is a value for
+ * every knob. See options.h.
  *
- * This code runs before the C library is ready: no getenv, no allocation, no printf. A variable
- * with an empty value counts as not set. Names that start with HAKMEM_TEST_ belong to the tests. */
+ * This code runs before the C library is ready: no getenv, no allocation, no printf. */
 #include "core/options.h"
 
+#include "base/atomics.h"
 #include "base/text.h"
 #include "core/knobs.h"
 #include "core/limits.h"
@@ -87,10 +87,14 @@ struct knobs hak__knobs = KNOBS_DEFAULT;
 
 /* learn_memory_percent: 1 % of memory weighs as much as 1 % of time. */
 
-struct settings hak__settings = {
-    .profile = "default", .sample_bytes = UINT64_MAX, .learn_memory_percent = 100};
+struct settings hak__settings = {.profile = "default",
+                                 .config_file = HAK_CONFIG_FILE,
+                                 .sample_bytes = UINT64_MAX,
+                                 .learn_memory_percent = 100};
 
-#define X(kind, name, place, help, advice) {#name, help, &(place), KIND_##kind},
+uint32_t hak__knobs_turns;
+
+#define X(kind, name, when, place, help, advice) {#name, help, &(place), KIND_##kind, WHEN_##when},
 const struct option hak__option_table[] = {OPTIONS(X)};
 #undef X
 const uint32_t hak__option_count = sizeof hak__option_table / sizeof hak__option_table[0];
@@ -99,26 +103,7 @@ const uint32_t hak__option_count = sizeof hak__option_table / sizeof hak__option
 const char *const hak__option_stats_names[] = {"none", "summary", "full", "json", "prometheus"};
 
 /* Copies, because programs that rename themselves (setproctitle) write over the environment. */
-#define OPTION_PATH_SIZE 1024 /* option_allowed says so, too */
-/* One for each path option: see option_set_path. */
-static char option_paths[4][OPTION_PATH_SIZE];
-
-#define OPTION_PREFIX "HAKMEM_"
-#define OPTION_TEST_PREFIX "HAKMEM_TEST_"
-
-/* The value in "NAME=value" when NAME is `name` in capitals, else NULL. */
-static const char *option_value_of(const char *string, const char *name)
-{
-    while (*name != '\0') {
-        char capital = *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name;
-        if (*string != capital) {
-            return NULL;
-        }
-        string++;
-        name++;
-    }
-    return *string == '=' ? string + 1 : NULL;
-}
+static char option_paths[5][OPTION_VALUE_SIZE]; /* one for each path option: see option_set_path */
 
 /* The values that each kind allows. The message says "must be" before them. */
 static const char *const option_allowed[] = {
@@ -131,6 +116,7 @@ static const char *const option_allowed[] = {
     [KIND_SWITCH] = "0 or 1",
     [KIND_STATS] = "none, summary, full, json or prometheus",
     [KIND_PATH] = "a path shorter than 1024 bytes, with %p for the process id and %% for a percent",
+    [KIND_INPUT] = "a path shorter than 1024 bytes",
     [KIND_PROCESS] = "a process id, or 0",
     [KIND_SIGNAL] = "the number of a signal that programs are free to use, such as 12, or 0",
 };
@@ -159,9 +145,9 @@ static bool option_set_number(void *place, const char *value, bool wide, bool ne
         }
     }
     if (wide) {
-        *(uint64_t *)place = number;
+        atomic_store_relaxed((uint64_t *)place, number);
     } else {
-        *(uint32_t *)place = (uint32_t)number;
+        atomic_store_relaxed((uint32_t *)place, (uint32_t)number);
     }
     return true;
 }
@@ -182,7 +168,7 @@ static bool option_set_switch(bool *place, const char *value)
     if ((value[0] != '0' && value[0] != '1') || value[1] != '\0') {
         return false;
     }
-    *place = value[0] == '1';
+    atomic_store_relaxed(place, value[0] == '1');
     return true;
 }
 
@@ -219,22 +205,24 @@ static bool option_set_stats(const char *value)
     return false;
 }
 
-static bool option_set_path(const char **place, const char *value)
+/* `escapes`: %p and %% stand in it, and no other percent sign. */
+static bool option_set_path(const char **place, const char *value, bool escapes)
 {
     const char **const places[] = {&hak__settings.stats_file, &hak__settings.profile_file,
-                                   &hak__settings.heap_map_file, &hak__settings.learn};
+                                   &hak__settings.heap_map_file, &hak__settings.learn,
+                                   &hak__settings.config_file};
     char *copy = option_paths[0];
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         copy = places[i] == place ? option_paths[i] : copy;
     }
     size_t length = 0;
-    while (length < OPTION_PATH_SIZE && value[length] != '\0') {
+    while (length < OPTION_VALUE_SIZE && value[length] != '\0') {
         length++;
     }
-    if (length == OPTION_PATH_SIZE) { /* looked at first: a refused value changes nothing */
+    if (length == OPTION_VALUE_SIZE) { /* looked at first: a refused value changes nothing */
         return false;
     }
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; escapes && i < length; i++) {
         if (value[i] == '%' && value[++i] != 'p' && value[i] != '%') {
             return false;
         }
@@ -246,73 +234,66 @@ static bool option_set_path(const char **place, const char *value)
     return true;
 }
 
-static bool option_set(const struct option *option, const char *value)
+bool hak__option_store(const struct option *option, void *place, const char *value)
 {
     switch (option->kind) {
     case KIND_PROFILE:
         return option_set_profile(value);
     case KIND_MILLISECONDS:
-        return option_set_plain_number(option->place, value, false, true);
+        return option_set_plain_number(place, value, false, true);
     case KIND_NUMBER:
-        return option_set_plain_number(option->place, value, false, false);
+        return option_set_plain_number(place, value, false, false);
     case KIND_BYTES_32:
-        return option_set_number(option->place, value, false, false);
+        return option_set_number(place, value, false, false);
     case KIND_BYTES:
-        return option_set_number(option->place, value, true, false);
+        return option_set_number(place, value, true, false);
     case KIND_BYTES_OR_NEVER:
-        return option_set_number(option->place, value, true, true);
+        return option_set_number(place, value, true, true);
     case KIND_SWITCH:
-        return option_set_switch(option->place, value);
+        return option_set_switch(place, value);
     case KIND_STATS:
         return option_set_stats(value);
     case KIND_PATH:
-        return option_set_path(option->place, value);
+    case KIND_INPUT:
+        return option_set_path(place, value, option->kind == KIND_PATH);
     case KIND_PROCESS:
-        return option_set_plain_number(option->place, value, true, false);
+        return option_set_plain_number(place, value, true, false);
     case KIND_SIGNAL:
-        return option_set_signal(option->place, value);
+        return option_set_signal(place, value);
     }
     return false;
 }
 
-/* Writes one line. A question mark replaces each unprintable character, and a long value is cut. */
-static void option_refuse(const char *string, const char *reason, const char *allowed)
+const char *hak__option_allowed(const struct option *option)
 {
-    char line[260];
-    struct text text = {line, 140, 0};
-    hak__text_put(&text, "hakmem: ");
-    for (; *string != '\0' && text.length < text.size; string++) {
-        hak__text_put_part(&text, *string >= ' ' && *string <= '~' ? string : "?", 1);
-    }
-    text.size = sizeof line; /* the reason always fits */
-    hak__text_put(&text, " ignored: ");
-    hak__text_put(&text, reason);
-    hak__text_put(&text, allowed);
-    hak__text_put(&text, "\n");
-    hak__os_write_error(line, text.length);
+    return option_allowed[option->kind];
 }
 
-/* Reads one "NAME=value". The profile has a pass of its own, before the other options. */
-static void option_read(const char *string, bool profile_pass)
+/* True if the two names are equal but for the case of letters. `own` is in lower case. */
+static bool option_has_name(const char *own, const char *name, size_t length)
 {
-    const char *name = hak__text_after(string, OPTION_PREFIX);
-    if (name == NULL || hak__text_after(string, OPTION_TEST_PREFIX) != NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i < hak__option_count; i++) {
-        const char *value = option_value_of(name, hak__option_table[i].name);
-        if (value != NULL) {
-            bool due =
-                (hak__option_table[i].kind == KIND_PROFILE) == profile_pass && *value != '\0';
-            if (due && !option_set(&hak__option_table[i], value)) {
-                option_refuse(string, "must be ", option_allowed[hak__option_table[i].kind]);
-            }
-            return;
+    for (size_t i = 0; i < length; i++, own++) {
+        char lower = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
+        if (*own == '\0' || *own != lower) {
+            return false;
         }
     }
-    if (!profile_pass) {
-        option_refuse(string, "unknown option", "");
+    return *own == '\0';
+}
+
+const struct option *hak__option_find(const char *name, size_t length)
+{
+    const size_t prefix = sizeof "hakmem_" - 1;
+    if (length > prefix && option_has_name("hakmem_", name, prefix)) {
+        name += prefix;
+        length -= prefix;
     }
+    for (uint32_t i = 0; i < hak__option_count; i++) {
+        if (option_has_name(hak__option_table[i].name, name, length)) {
+            return &hak__option_table[i];
+        }
+    }
+    return NULL;
 }
 
 /* CPUs and memory for this process. Reading the container's limits takes some ten microseconds.
@@ -344,25 +325,4 @@ void hak__options_settle(void)
     }
     uint64_t crowded = (uint64_t)HEAPS_CROWDED_FACTOR * hak__knobs.heaps_max;
     hak__knobs.heaps_crowded_max = crowded < HEAP_ID_MAX ? (uint32_t)crowded : HEAP_ID_MAX;
-}
-
-static void options_read_all(char *const *environment)
-{
-    for (char *const *string = environment; *string != NULL; string++) {
-        option_read(*string, true);
-    }
-    for (char *const *string = environment; *string != NULL; string++) {
-        option_read(*string, false);
-    }
-}
-
-void hak__options_read(char *const *environment)
-{
-    static bool options_done;
-    if (environment != NULL && !options_done) {
-        options_done = true;
-        if (!hak__os_is_secure()) {
-            options_read_all(environment);
-        }
-    }
 }

@@ -1,9 +1,6 @@
-/* options.h: the run options, which the environment sets once: HAKMEM_<NAME>=value.
- *
- * A program that runs with more rights than its caller (setuid) ignores them. hakmem reports a bad
- * value or an unknown name in one line on standard error and ignores it. HAKMEM_PROFILE is applied
- * first, the single options after it.
- */
+/* options.h: the run options. Three sources set them when the process starts
+ * (core/option_sources.c), and the program may change some of them later (hakmem/control.h).
+ * hakmem reports a bad value or an unknown name in one line on standard error and ignores it. */
 #ifndef HAK_CORE_OPTIONS_H
 #define HAK_CORE_OPTIONS_H
 
@@ -21,6 +18,7 @@ struct settings {
     uint64_t sample_bytes;     /* bytes from one sample to the next on average; UINT64_MAX: none */
     const char *learn;         /* NULL or "off", "on", or the name of a state file; a copy */
     const char *heap_map_file; /* NULL: none. A copy, too; "%p" stands for the process id */
+    const char *config_file;   /* file of options; a copy, or a constant */
     uint64_t stats_process;    /* id of the only process that reports; 0: every process */
     uint64_t announce_process; /* id of the process that announces hakmem at start; 0: none */
     uint32_t stats;            /* enum stats_format */
@@ -32,9 +30,10 @@ struct settings {
 };
 HAK_HIDDEN extern struct settings hak__settings;
 
-/* Reads the options from `environment`: strings "NAME=value", NULL at the end. Only the first call
- * with an environment has an effect; a call with NULL does nothing. Not thread-safe: heap/start.c
- * and control/life.c call it before there are threads, or under START. */
+/* Reads the options from the file, from the program's hakmem_options and from `environment`:
+ * strings "NAME=value", NULL at the end. Only the first call with an environment has an effect; a
+ * call with NULL does nothing. Not thread-safe: heap/start.c and control/life.c call it before
+ * there are threads, or under START. */
 HAK_HIDDEN void hak__options_read(char *const *environment);
 
 /* Sets the options whose default depends on the machine: heaps and cache_bytes_total. Called at

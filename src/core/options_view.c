@@ -18,12 +18,13 @@ static void option_put_bytes(struct text *text, uint64_t bytes)
     hak__text_put(text, suffixes[unit]);
 }
 
-static void option_put_value(struct text *text, const struct option *option)
+void hak__option_put_value(struct text *text, const struct option *option)
 {
     const char *string = NULL;
     switch (option->kind) {
     case KIND_PROFILE:
     case KIND_PATH:
+    case KIND_INPUT:
         string = *(const char *const *)option->place;
         hak__text_put(text, string != NULL ? string : "");
         break;
@@ -54,7 +55,7 @@ static void option_put_value(struct text *text, const struct option *option)
         break;
     }
     case KIND_SWITCH:
-        hak__text_put(text, *(const bool *)option->place ? "1" : "0");
+        hak__text_put(text, atomic_load_relaxed((const bool *)option->place) ? "1" : "0");
         break;
     case KIND_STATS:
         hak__text_put(text, hak__option_stats_names[*(const uint32_t *)option->place]);
@@ -73,7 +74,7 @@ bool hak__options_view(uint32_t index, struct option_view *view)
     view->name = hak__option_table[index].name;
     view->help = hak__option_table[index].help;
     struct text text = {view->value, sizeof view->value - 1, 0};
-    option_put_value(&text, &hak__option_table[index]);
+    hak__option_put_value(&text, &hak__option_table[index]);
     view->value[text.length] = '\0';
     return true;
 }

@@ -157,6 +157,11 @@ static void tick_struct(struct thread *thread, uint32_t now, uint32_t delay)
 {
     thread->ticked_ms = now;
     thread->operations = 0;
+    uint32_t turns = atomic_load_acquire(&hak__knobs_turns); /* pairs with knobs_turned */
+    if (HAK_UNLIKELY(turns != thread->turns)) {
+        thread->turns = turns;
+        hak__cache_lower_limits(&thread->cache);
+    }
     /* The thread may make no remote frees for a while. Objects that wait in its remote buffer keep
      * slabs of other heaps from becoming empty, so all of them are sent now. */
     hak__remote_flush(&thread->cache);
@@ -209,7 +214,7 @@ void hak__heap_scavenge(void)
         hak__heap_collect(heap, false);
     }
     uint32_t delay = collect_delay();
-    if (collect_is_due(hak__os_clock_ms(), delay)) {
+    if (delay != UINT32_MAX && collect_is_due(hak__os_clock_ms(), delay)) {
         collect_for_purge(delay);
         hak__superslab_purge(false);
     }

@@ -72,6 +72,7 @@ struct thread {
     uint32_t waits;             /* for the heap's lock to return a full bin, since waits_ms */
     uint32_t waits_ms;          /* clock when the count last started */
     uint32_t epoch;      /* forks before it was last taken; an older one: its thread is gone */
+    uint32_t turns;      /* hak__knobs_turns at the last tick */
     bool apart;          /* draws from the heap for long-lived objects */
     struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
     struct sampler sampler;
@@ -278,6 +279,9 @@ HAK_HIDDEN size_t hak__heap_reclaim(bool unmap);
  * lock held. */
 HAK_HIDDEN void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback,
                                void *argument);
+/* Sets one limit, or both, and leaves a limit that is NULL and the callback as they are. False:
+ * this thread is inside an operation, and nothing changes. Any thread, no lock held. */
+HAK_HIDDEN bool hak__limit_change(const uint64_t *soft, const uint64_t *hard);
 /* True if more than the soft limit is mapped. Any thread. */
 HAK_HIDDEN bool hak__limit_is_exceeded(void);
 /* Calls the callback if the soft limit has just been exceeded. A thread of the program, no lock

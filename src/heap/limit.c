@@ -24,9 +24,28 @@ void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, 
     atomic_store_relaxed(&hak__knobs.limit, soft);
     atomic_store_relaxed(&hak__knobs.limit_hard, hard);
     atomic_store_relaxed(&shared_limit_exceeded, 0u);
+    hak__os_set_limit(hard);
     lock_release(&hak__heaps_lock);
     hak__gate_leave();
-    hak__os_set_limit(hard);
+}
+
+bool hak__limit_change(const uint64_t *soft, const uint64_t *hard)
+{
+    if (!hak__gate_enter_patiently()) {
+        return false;
+    }
+    lock_acquire(&hak__heaps_lock);
+    if (soft != NULL) {
+        atomic_store_relaxed(&hak__knobs.limit, *soft);
+        atomic_store_relaxed(&shared_limit_exceeded, 0u);
+    }
+    if (hard != NULL) {
+        atomic_store_relaxed(&hak__knobs.limit_hard, *hard);
+        hak__os_set_limit(*hard);
+    }
+    lock_release(&hak__heaps_lock);
+    hak__gate_leave();
+    return true;
 }
 
 /* Calls the callback, without a lock. */

@@ -157,12 +157,10 @@ static void learner_look(void)
     }
 }
 
-/* Called at each tick of a thread, inside the gate and without a lock. The limits of its bins would
- * else stay as large as another setting has let them. */
+/* Called at each tick of a thread, inside the gate and without a lock. */
 static void learner_tick(struct thread *thread)
 {
     atomic_add_relaxed(&learner->shared_bytes, hak__sampling_take_bytes(thread));
-    hak__cache_lower_limits(&thread->cache);
     if (learner_enter()) {
         if (HAK_UNLIKELY(learner->unsaved)) {
             learner_save_sites();

@@ -48,6 +48,7 @@ void hak__learn_point_set(const struct learn_point *point)
     atomic_store_relaxed(&hak__knobs.cache_bytes, point->cache_bytes);
     atomic_store_relaxed(&hak__knobs.whale_cache_bytes, point->whale_cache_bytes);
     atomic_store_relaxed(&hak__knobs.huge_threshold, point->huge_threshold);
+    knobs_turned();
 }
 
 bool hak__learn_point_equal(const struct learn_point *a, const struct learn_point *b)

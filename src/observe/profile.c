@@ -33,13 +33,16 @@ static int profile_start(size_t period, bool load)
     return found ? 0 : ENOSYS;
 }
 
+/* The option shows what is in force. */
 int hak_profile_start(size_t period)
 {
+    atomic_store_relaxed(&hak__settings.sample_bytes, (uint64_t)period);
     return profile_start(period, true);
 }
 
 void hak_profile_stop(void)
 {
+    atomic_store_relaxed(&hak__settings.sample_bytes, UINT64_MAX);
     hak__sampling_set(0, false);
 }
 
@@ -183,7 +186,8 @@ static struct exit_file profile_file = {
 
 static bool profile_is_wanted(void)
 {
-    return hak__settings.sample_bytes != UINT64_MAX || hak__settings.profile_file != NULL;
+    return atomic_load_relaxed(&hak__settings.sample_bytes) != UINT64_MAX ||
+           hak__settings.profile_file != NULL;
 }
 
 /* 102: after control/life.c has read the options. */

@@ -275,3 +275,13 @@ bool hak_stats_value(const char *name, uint64_t *value)
     }
     return writer.found;
 }
+
+void hak__report_names(hak_report_sink *sink, void *argument)
+{
+    struct report report;
+    struct report_writer writer;
+    hak__census_take(&report.census);
+    report_take(&report);
+    hak__report_list_names(&writer, sink, argument);
+    report_write_all(&writer, &report);
+}

@@ -21,4 +21,7 @@ struct report_counter {
 };
 HAK_HIDDEN extern const struct report_counter hak__report_counters[COUNTER_COUNT];
 
+/* Tells `sink` the names of hak_stats_value, as hak__report_list_names says it. */
+HAK_HIDDEN void hak__report_names(hak_report_sink *sink, void *argument);
+
 #endif

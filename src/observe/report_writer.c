@@ -117,6 +117,13 @@ void hak__report_find(struct report_writer *writer, const char *wanted)
     writer->wanted = wanted;
 }
 
+void hak__report_list_names(struct report_writer *writer, hak_report_sink *sink, void *argument)
+{
+    hak__report_find(writer, "");
+    writer->tell = sink;
+    writer->tell_argument = argument;
+}
+
 static void find_enter(struct report_writer *writer, const char *name)
 {
     if (writer->group.length != 0) {
@@ -135,12 +142,37 @@ static void find_leave(struct report_writer *writer)
     writer->group_name[length] = '\0';
 }
 
+/* For hak__report_list_names. Records begin with a number for a name, so inside one the group's
+ * name has a part that is a number. */
+static void find_tell_name(const struct report_writer *writer, const char *key, const char *help)
+{
+    char line[2 * REPORT_NAME_SIZE + 160];
+    struct text text = {line, sizeof line - 2, 0};
+    for (const char *at = writer->group_name; *at != '\0'; at++) {
+        if (*at == '.' && at[1] >= '0' && at[1] <= '9') {
+            return;
+        }
+    }
+    hak__text_put(&text, writer->group_name);
+    hak__text_put(&text, ".");
+    hak__text_put(&text, key);
+    hak__text_put(&text, "\t\t");
+    hak__text_put(&text, help);
+    line[text.length++] = '\n';
+    line[text.length] = '\0';
+    writer->tell(writer->tell_argument, line, text.length);
+}
+
 static void find_look_at(struct report_writer *writer, const char *key, const char *digits,
-                         uint64_t value)
+                         uint64_t value, const char *help)
 {
     if (writer->names) {
         find_enter(writer, digits);
         writer->names = false;
+    }
+    if (writer->tell != NULL) {
+        find_tell_name(writer, key, help);
+        return;
     }
     const char *rest = hak__text_after(writer->wanted, writer->group_name);
     if (!writer->found && rest != NULL && *rest == '.' && hak__text_equal(rest + 1, key)) {
@@ -181,6 +213,7 @@ void hak__report_begin(struct report_writer *writer, enum hak_report_format form
     writer->first = true;
     writer->wanted = NULL;
     writer->found = writer->names = false;
+    writer->tell = NULL;
     writer->group = (struct text){writer->group_name, REPORT_NAME_SIZE, 0};
     writer->group_name[0] = '\0';
     writer->text = (struct text){writer->buffer, sizeof writer->buffer, 0};
@@ -320,7 +353,7 @@ static void report_value(struct report_writer *writer, const char *key, uint64_t
         report_json_next(writer, key);
         report_put(writer, digits);
         if (writer->wanted != NULL) {
-            find_look_at(writer, key, digits, value);
+            find_look_at(writer, key, digits, value, help);
         }
         return;
     }
@@ -359,6 +392,9 @@ void hak__report_unknown(struct report_writer *writer, const char *key, const ch
     if (report_is_json(writer)) {
         report_json_next(writer, key);
         report_put(writer, "null");
+        if (writer->wanted != NULL && writer->tell != NULL) {
+            find_tell_name(writer, key, help);
+        }
         return;
     }
     report_put_field(writer, key, "unknown", "", help);

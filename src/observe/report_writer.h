@@ -36,8 +36,10 @@ struct report_writer {
     bool first;         /* the next field or record is the first of its group */
     const char *wanted; /* find the number of this name and write nothing; NULL: write */
     bool found;
-    uint64_t value; /* if it was found */
-    bool names;     /* the next number is the name of its record */
+    uint64_t value;        /* if it was found */
+    bool names;            /* the next number is the name of its record */
+    hak_report_sink *tell; /* of hak__report_list_names, with its argument; NULL: find */
+    void *tell_argument;
     struct text group;
     char group_name[REPORT_NAME_SIZE + 1]; /* of the groups that are open, zero-terminated */
     struct text text;
@@ -53,6 +55,11 @@ HAK_HIDDEN void hak__report_end(struct report_writer *writer);
  * its groups and its own key, with dots between them, such as "counters.malloc_slow". In a record
  * the first number stands for the key: "classes.64.in_use". Then `found` and `value` tell. */
 HAK_HIDDEN void hak__report_find(struct report_writer *writer, const char *wanted);
+
+/* Begins a report that tells `sink` the names by which hak__report_find knows numbers, without
+ * those in records: a line for each, with two tabs and its help behind the name. */
+HAK_HIDDEN void hak__report_list_names(struct report_writer *writer, hak_report_sink *sink,
+                                       void *argument);
 
 /* Begins a group of fields under `key`. Inside a record its fields stay on the record's line. */
 HAK_HIDDEN void hak__report_section_begin(struct report_writer *writer, const char *key);

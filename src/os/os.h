@@ -278,6 +278,8 @@ HAK_HIDDEN void hak__os_name_thread(const char *name);
 HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 /* Why a file could not be opened or written, in words. `error` is -errno. */
 HAK_HIDDEN const char *hak__os_file_error(int error);
+/* The same for a file that could not be read. */
+HAK_HIDDEN const char *hak__os_read_error(int error);
 HAK_HIDDEN void hak__os_close(int descriptor);
 HAK_HIDDEN uint32_t hak__os_process_id(void);
 /* The name space in which that number counts: its inode number. 0: the machine's own, or unknown.

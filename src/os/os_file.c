@@ -55,6 +55,11 @@ const char *hak__os_file_error(int error)
     }
 }
 
+const char *hak__os_read_error(int error)
+{
+    return error == -ENOENT ? "there is no such file" : hak__os_file_error(error);
+}
+
 /* The file that a descriptor refers to. */
 struct os_file {
     bool known;

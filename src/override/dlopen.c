@@ -11,6 +11,7 @@
 #endif
 #include <dlfcn.h>
 
+#include "base/atomics.h"
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 
@@ -25,5 +26,6 @@ HAK_API void *dlopen(const char *file, int mode)
     if (next == NULL) {
         return NULL;
     }
-    return next(file, hak__settings.keep_deepbind ? mode : mode & ~RTLD_DEEPBIND);
+    bool keep = atomic_load_relaxed(&hak__settings.keep_deepbind);
+    return next(file, keep ? mode : mode & ~RTLD_DEEPBIND);
 }

@@ -1,16 +1,27 @@
-/* test_secure.c: a setuid program ignores the options: who calls it chooses its environment, and
- * HAKMEM_STATS_FILE would let them append to any file. A copy of this program is made setuid root
- * and started by nobody; the same copy without the bit shows that the options are read otherwise.
- * Needs root; LD_PRELOAD is the loader's business and not let through.
+/* test_secure.c: a setuid program ignores the options of the environment and the file that these
+ * name: who calls it chooses its environment, and HAKMEM_STATS_FILE would let them append to any
+ * file. Its own hakmem_options count. A copy of this program is made setuid root and started by
+ * nobody; the same copy without the bit shows that the options are read otherwise. Needs root;
+ * LD_PRELOAD is the loader's business and not let through.
  *
  * ctest: static-only no-qemu
  */
 #include "override.h"
 
+#include "hakmem/control.h"
+
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
 enum { NOBODY = 65534 };
+
+const char hakmem_options[] = "purge_delay_ms=77,bin_bytes=8k";
+
+static bool has_value(const char *name, const char *wanted)
+{
+    char value[64];
+    return hak_option_get(name, value, sizeof value) == 0 && strcmp(value, wanted) == 0;
+}
 
 static void copy_file(const char *from, const char *to)
 {
@@ -26,7 +37,7 @@ static void copy_file(const char *from, const char *to)
 
 /* Starts the copy as nobody, with a good and a bad option; its exit status, and whether it printed
  * anything, to standard error or to the file of the option. */
-static int run_copy(const char *copy, const char *report, bool *printed)
+static int run_copy(const char *copy, const char *report, const char *config, bool *printed)
 {
     int channel[2];
     char text[4096];
@@ -38,6 +49,8 @@ static int run_copy(const char *copy, const char *report, bool *printed)
         close(channel[0]);
         close(channel[1]);
         CHECK(setenv("HAKMEM_BOGUS", "1", 1) == 0);
+        CHECK(setenv("HAKMEM_CONFIG_FILE", config, 1) == 0);
+        CHECK(setenv("HAKMEM_BIN_BYTES", "16k", 1) == 0);
         CHECK(setenv("HAKMEM_STATS", "text", 1) == 0);
         CHECK(setenv("HAKMEM_STATS_FILE", report, 1) == 0);
         CHECK(setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0);
@@ -60,7 +73,11 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0) {
         give_back(get_memory(100));
-        return getauxval(AT_SECURE) != 0 ? 2 : 0;
+        CHECK(has_value("purge_delay_ms", "77"));
+        bool secure = getauxval(AT_SECURE) != 0;
+        CHECK(has_value("bin_bytes", secure ? "8k" : "16k"));
+        CHECK(has_value("limit", secure ? "never" : "5t"));
+        return secure ? 2 : 0;
     }
     prove_served();
     if (geteuid() != 0) {
@@ -70,20 +87,25 @@ int main(int argc, char **argv)
     char self[TEST_PATH_SIZE];
     char copy[64];
     char report[64];
+    char config[64];
     char directory[] = "/tmp/test_secure_XXXXXX";
     own_path(self);
     CHECK(mkdtemp(directory) != NULL && chmod(directory, 0755) == 0);
     snprintf(copy, sizeof copy, "%s/copy", directory);
     snprintf(report, sizeof report, "%s/report", directory);
+    snprintf(config, sizeof config, "%s/config", directory);
     copy_file(self, copy);
+    int options = open(config, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    CHECK(options >= 0 && write(options, "limit=5t\n", 9) == 9 && close(options) == 0);
+    CHECK(chmod(config, 0644) == 0);
     int file = open(report, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     CHECK(file >= 0 && fchmod(file, 0666) == 0 && close(file) == 0);
     bool printed_plain, printed_secure;
-    int plain = run_copy(copy, report, &printed_plain);
+    int plain = run_copy(copy, report, config, &printed_plain);
     CHECK(truncate(report, 0) == 0);
     CHECK(chown(copy, 0, 0) == 0 && chmod(copy, 04755) == 0);
-    int secure = run_copy(copy, report, &printed_secure);
-    CHECK(unlink(copy) == 0 && unlink(report) == 0 && rmdir(directory) == 0);
+    int secure = run_copy(copy, report, config, &printed_secure);
+    CHECK(unlink(copy) == 0 && unlink(report) == 0 && unlink(config) == 0 && rmdir(directory) == 0);
     CHECK_EQUAL(plain, 0);
     CHECK(printed_plain);
     if (secure == 0) {

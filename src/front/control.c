@@ -1,0 +1,410 @@
+/* control.c: hak_option_set, hak_option_get and hak_control.
+ *
+ * An option that is a number or a switch is stored where the slow paths read it, and threads lower
+ * the limits of their bins at their next tick (core/knobs.h). The limits and sample_bytes go
+ * through the functions that set them otherwise. */
+#include "front/control.h"
+
+#include "core/gate.h"
+#include "core/knobs.h"
+#include "core/option_table.h"
+#include "core/options.h"
+#include "hakmem/control.h"
+#include "hakmem/observe.h"
+#include "hakmem/profile.h"
+#include "heap/heap.h"
+#include "learn/learner.h"
+#include "observe/report.h"
+#include "os/os.h"
+
+#include <errno.h>
+
+#define CONTROL_OPTIONS "options."
+
+static size_t control_length(const char *string)
+{
+    size_t length = 0;
+    while (string[length] != '\0') {
+        length++;
+    }
+    return length;
+}
+
+/* The start reads the options, and a later start would replace what is set now. */
+static bool control_start(void)
+{
+    if (!hak__gate_enter_patiently()) {
+        return false;
+    }
+    bool started = hak__start();
+    hak__gate_leave();
+    return started;
+}
+
+/* --- options --- */
+
+static int control_set_samples(uint64_t bytes)
+{
+    if (bytes == UINT64_MAX) {
+        hak_profile_stop();
+        return 0;
+    }
+    return hak_profile_start(bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX);
+}
+
+/* Sets an option whose change does not stay alone; `*done` says whether this is one. */
+static int control_set_elsewhere(const struct option *option, const char *value, bool *done)
+{
+    bool soft = option->place == &hak__knobs.limit, hard = option->place == &hak__knobs.limit_hard;
+    bool samples = option->place == &hak__settings.sample_bytes;
+    uint64_t number;
+    *done = soft || hard || samples;
+    if (*done && !hak__option_store(option, &number, value)) {
+        return EINVAL;
+    }
+    if (samples) {
+        return control_set_samples(number);
+    }
+    bool set = !*done || hak__limit_change(soft ? &number : NULL, hard ? &number : NULL);
+    return set ? 0 : EAGAIN;
+}
+
+static int control_set(const struct option *option, const char *value)
+{
+    bool done;
+    uint64_t number;
+    if (option->when == WHEN_START) {
+        return EPERM;
+    }
+    if (option->when == WHEN_UNLEARNED && hak__learner_runs()) {
+        return EBUSY;
+    }
+    if (!control_start()) {
+        return EAGAIN;
+    }
+    int error = control_set_elsewhere(option, value, &done);
+    if (done) {
+        return error;
+    }
+    /* 0 stands for a share of the machine's memory, which only the start looks up. */
+    if (option->place == &hak__knobs.cache_bytes_total &&
+        (!hak__option_store(option, &number, value) || number == 0)) {
+        return EINVAL;
+    }
+    if (!hak__option_store(option, option->place, value)) {
+        return EINVAL;
+    }
+    knobs_turned();
+    return 0;
+}
+
+int hak_option_set(const char *name, const char *value)
+{
+    const struct option *option = hak__option_find(name, control_length(name));
+    if (option == NULL) {
+        return ENOENT;
+    }
+    return value == NULL ? EINVAL : control_set(option, value);
+}
+
+/* Ends an answer with a zero. */
+static int control_finish(const struct control_answer *answer)
+{
+    bool fits = answer->length < answer->size;
+    if (answer->size != 0) {
+        answer->data[fits ? answer->length : answer->size - 1] = '\0';
+    }
+    return fits || (answer->size == 0 && answer->length == 0) ? 0 : ERANGE;
+}
+
+/* A hak_report_sink, whose argument is a struct control_answer. */
+static void control_put_part(void *argument, const char *text, size_t size)
+{
+    struct control_answer *answer = argument;
+    for (size_t i = 0; i < size; i++, answer->length++) {
+        if (answer->length < answer->size) {
+            answer->data[answer->length] = text[i];
+        }
+    }
+}
+
+static void control_put(struct control_answer *answer, const char *string)
+{
+    control_put_part(answer, string, control_length(string));
+}
+
+static void control_put_option(struct control_answer *answer, const struct option *option)
+{
+    char value[OPTION_VALUE_SIZE];
+    struct text text = {value, sizeof value, 0};
+    hak__option_put_value(&text, option);
+    control_put_part(answer, value, text.length);
+}
+
+int hak_option_get(const char *name, char *value, size_t size)
+{
+    struct control_answer answer = {value, size, 0};
+    const struct option *option = hak__option_find(name, control_length(name));
+    if (option == NULL) {
+        return ENOENT;
+    }
+    (void)control_start(); /* so that it shows what the environment says */
+    control_put_option(&answer, option);
+    return control_finish(&answer);
+}
+
+/* --- actions --- */
+
+static void control_put_number(struct control_answer *answer, uint64_t value)
+{
+    char digits[24];
+    struct text text = {digits, sizeof digits, 0};
+    hak__text_put_unsigned(&text, value);
+    control_put_part(answer, digits, text.length);
+}
+
+/* The sink of a file. */
+struct control_file {
+    int descriptor;
+    int error; /* the first one, 0 or -errno */
+};
+
+static void control_write_part(void *argument, const char *text, size_t size)
+{
+    struct control_file *file = argument;
+    if (file->error == 0) {
+        file->error = hak__os_write(file->descriptor, text, size);
+    }
+}
+
+typedef void control_writer(hak_report_sink *sink, void *argument);
+
+/* Lets `writer` write to the answer, or to a file. */
+static int control_write(control_writer *writer, const char *path, bool appends,
+                         struct control_answer *answer)
+{
+    if (path == NULL) {
+        writer(control_put_part, answer);
+        return 0;
+    }
+    struct control_file file = {appends ? hak__os_open_append(path) : hak__os_open_new(path), 0};
+    if (file.descriptor < 0) {
+        return -file.descriptor;
+    }
+    writer(control_write_part, &file);
+    hak__os_close(file.descriptor);
+    return -file.error;
+}
+
+static int control_trim(const char *value, struct control_answer *answer)
+{
+    uint64_t keep = 0;
+    if (value != NULL && (!hak__text_parse_size(value, &keep) || keep > SIZE_MAX)) {
+        return EINVAL;
+    }
+    control_put_number(answer, hak_trim((size_t)keep));
+    return 0;
+}
+
+static int control_purge(const char *value, struct control_answer *answer)
+{
+    (void)value;
+    (void)answer;
+    if (!control_start()) {
+        return EAGAIN;
+    }
+    hak__heap_scavenge();
+    return 0;
+}
+
+static int control_reset_peaks(const char *value, struct control_answer *answer)
+{
+    (void)value;
+    (void)answer;
+    hak_stats_reset_peaks();
+    return 0;
+}
+
+static void control_write_summary(hak_report_sink *sink, void *argument)
+{
+    hak_report(HAK_REPORT_SUMMARY, sink, argument);
+}
+
+static void control_write_text(hak_report_sink *sink, void *argument)
+{
+    hak_report(HAK_REPORT_TEXT, sink, argument);
+}
+
+static void control_write_json(hak_report_sink *sink, void *argument)
+{
+    hak_report(HAK_REPORT_JSON, sink, argument);
+}
+
+static void control_write_prometheus(hak_report_sink *sink, void *argument)
+{
+    hak_report(HAK_REPORT_PROMETHEUS, sink, argument);
+}
+
+static int control_report_summary(const char *path, struct control_answer *answer)
+{
+    return control_write(control_write_summary, path, true, answer);
+}
+
+static int control_report_text(const char *path, struct control_answer *answer)
+{
+    return control_write(control_write_text, path, true, answer);
+}
+
+static int control_report_json(const char *path, struct control_answer *answer)
+{
+    return control_write(control_write_json, path, true, answer);
+}
+
+static int control_report_prometheus(const char *path, struct control_answer *answer)
+{
+    return control_write(control_write_prometheus, path, true, answer);
+}
+
+static int control_heap_map(const char *path, struct control_answer *answer)
+{
+    return control_write(hak_heap_map, path, false, answer);
+}
+
+static int control_profile_start(const char *value, struct control_answer *answer)
+{
+    uint64_t period = 0;
+    (void)answer;
+    if (value != NULL && !hak__text_parse_size(value, &period)) {
+        return EINVAL;
+    }
+    return control_start() ? control_set_samples(period < UINT64_MAX ? period : UINT64_MAX - 1)
+                           : EAGAIN;
+}
+
+static int control_profile_stop(const char *value, struct control_answer *answer)
+{
+    (void)value;
+    (void)answer;
+    return control_start() ? control_set_samples(UINT64_MAX) : EAGAIN;
+}
+
+static int control_profile_write(const char *path, struct control_answer *answer)
+{
+    return control_write(hak_profile_write, path, true, answer);
+}
+
+static int control_observe_start(const char *value, struct control_answer *answer)
+{
+    (void)value;
+    (void)answer;
+    return hak_observe_start();
+}
+
+static int control_observe_stop(const char *value, struct control_answer *answer)
+{
+    (void)value;
+    (void)answer;
+    return hak_observe_stop();
+}
+
+static int control_version(const char *value, struct control_answer *answer)
+{
+    (void)value;
+    control_put(answer, hak_version());
+    return 0;
+}
+
+static int control_list(const char *prefix, struct control_answer *answer);
+
+struct control_name {
+    const char *name;
+    control_action *action;
+    const char *value;
+    const char *help;
+};
+#define X(name, function, value, help) {name, function, value, help},
+static const struct control_name control_names[] = {CONTROL_ACTIONS(X)};
+#undef X
+#define CONTROL_NAMES (sizeof control_names / sizeof control_names[0])
+
+/* Where the action "list" writes: whole lines, each zero-terminated behind its line break. */
+struct control_listing {
+    struct control_answer *answer;
+    const char *prefix;
+};
+
+static void control_list_line(void *argument, const char *line, size_t size)
+{
+    struct control_listing *listing = argument;
+    if (hak__text_after(line, listing->prefix) != NULL) {
+        control_put_part(listing->answer, line, size);
+    }
+}
+
+static void control_list_name(struct control_listing *listing, const char *group, const char *name,
+                              const char *takes, const char *help)
+{
+    char line[400]; /* the longest help of an option has some 110 characters */
+    const char *const parts[] = {group, name, "\t", takes, "\t", help};
+    struct text text = {line, sizeof line - 2, 0};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        hak__text_put(&text, parts[i]);
+    }
+    line[text.length++] = '\n';
+    line[text.length] = '\0';
+    control_list_line(listing, line, text.length);
+}
+
+static int control_list(const char *prefix, struct control_answer *answer)
+{
+    struct control_listing listing = {answer, prefix != NULL ? prefix : ""};
+    for (size_t i = 0; i < CONTROL_NAMES; i++) {
+        const struct control_name *name = &control_names[i];
+        control_list_name(&listing, "", name->name, name->value, name->help);
+    }
+    for (uint32_t i = 0; i < hak__option_count; i++) {
+        const struct option *option = &hak__option_table[i];
+        const char *takes = option->when == WHEN_START ? "" : "VALUE";
+        control_list_name(&listing, CONTROL_OPTIONS, option->name, takes, option->help);
+    }
+    hak__report_names(control_list_line, &listing);
+    return 0;
+}
+
+/* --- names --- */
+
+static int control_do(const char *name, const char *value, struct control_answer *answer)
+{
+    const char *option_name = hak__text_after(name, CONTROL_OPTIONS);
+    if (option_name != NULL) {
+        const struct option *option = hak__option_find(option_name, control_length(option_name));
+        if (option == NULL || value != NULL) {
+            return option == NULL ? ENOENT : control_set(option, value);
+        }
+        control_put_option(answer, option);
+        return 0;
+    }
+    for (size_t i = 0; i < CONTROL_NAMES; i++) {
+        if (hak__text_equal(name, control_names[i].name)) {
+            bool refused = value != NULL && control_names[i].value[0] == '\0';
+            return refused ? EINVAL : control_names[i].action(value, answer);
+        }
+    }
+    uint64_t number;
+    if (!hak_stats_value(name, &number)) {
+        return ENOENT;
+    }
+    if (value != NULL) {
+        return EPERM;
+    }
+    control_put_number(answer, number);
+    return 0;
+}
+
+int hak_control(const char *name, const char *value, char *answer, size_t size)
+{
+    struct control_answer into = {answer, size, 0};
+    int error = control_do(name, value, &into);
+    int fits = control_finish(&into);
+    return error != 0 ? error : answer == NULL ? 0 : fits;
+}

@@ -1,0 +1,3 @@
+const zlib = require('zlib');
+const text = Buffer.alloc(1 << 20, 'some text ');
+console.log(zlib.gunzipSync(zlib.gzipSync(text)).length);

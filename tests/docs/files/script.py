@@ -1,0 +1,2 @@
+table = {str(i): "x" * (i % 100) for i in range(20000)}
+print(len(table))

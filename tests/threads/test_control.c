@@ -1,0 +1,116 @@
+/* test_control.c: threads set options, read figures, trim and list names while others allocate, and
+ * the process forks meanwhile. No block is damaged, no call fails, and under ThreadSanitizer no
+ * access races.
+ *
+ * ctest: no-qemu
+ */
+#include "../child.h"
+#include "hakmem/control.h"
+#include "threads.h"
+
+enum { WORKERS = 3, SETTERS = 2, SLOTS = 256, ROUNDS = SUPPORT_SLOW ? 60 : 300, FORKS = 20 };
+
+static int shared_stop;
+
+/* Replaces blocks of all tiers, each with a mark at its ends. */
+static void *replace(void *argument)
+{
+    unsigned char *blocks[SLOTS] = {NULL};
+    size_t sizes[SLOTS] = {0};
+    uint64_t random = (uintptr_t)argument;
+    for (uint32_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
+        size_t slot = random_below(&random, SLOTS);
+        if (blocks[slot] != NULL) {
+            REQUIRE(blocks[slot][0] == (unsigned char)slot);
+            REQUIRE(blocks[slot][sizes[slot] - 1] == (unsigned char)slot);
+            hak_free(blocks[slot]);
+        }
+        sizes[slot] = 1 + random_below(&random, i % 1024 == 0 ? 3 * MIB : 2 * KIB);
+        blocks[slot] = hak_malloc(sizes[slot]);
+        REQUIRE(blocks[slot] != NULL);
+        blocks[slot][0] = blocks[slot][sizes[slot] - 1] = (unsigned char)slot;
+    }
+    for (size_t slot = 0; slot < SLOTS; slot++) {
+        hak_free(blocks[slot]);
+    }
+    return NULL;
+}
+
+static const char *const settings[][2] = {
+    {"purge_delay_ms", "1"},
+    {"bin_bytes", "4k"},
+    {"cache_bytes", "64k"},
+    {"cache_bytes_total", "1m"},
+    {"whale_cache_bytes", "0"},
+    {"huge_threshold", "never"},
+    {"limit", "1m"},
+    {"limit_hard", "4t"},
+    {"abort_on_foreign", "1"},
+    {"keep_deepbind", "1"},
+    {"purge_delay_ms", "never"},
+    {"bin_bytes", "512k"},
+    {"cache_bytes", "32m"},
+    {"cache_bytes_total", "1g"},
+    {"limit", "never"},
+    {"whale_cache_bytes", "never"},
+};
+
+static void *change(void *argument)
+{
+    static const char *const names[] = {"trim",          "purge",       "counters.malloc_slow",
+                                        "options.limit", "reset_peaks", "totals.bytes_mapped"};
+    uint64_t random = (uintptr_t)argument;
+    for (size_t i = 0; i < ROUNDS; i++) {
+        const char *const *setting = settings[random_below(&random, COUNT_OF(settings))];
+        char value[32];
+        REQUIRE(hak_option_set(setting[0], setting[1]) == 0);
+        REQUIRE(hak_option_get(setting[0], value, sizeof value) == 0 && value[0] != '\0');
+        REQUIRE(hak_control(names[random_below(&random, COUNT_OF(names))], NULL, value,
+                            sizeof value) == 0);
+    }
+    char *list = support_map(MIB);
+    REQUIRE(hak_control("list", NULL, list, MIB) == 0 && list[0] != '\0');
+    munmap(list, MIB);
+    return NULL;
+}
+
+static void in_child(void *argument)
+{
+    (void)argument;
+    REQUIRE(hak_option_set("limit", "2t") == 0);
+    REQUIRE(hak_option_set("bin_bytes", "8k") == 0);
+    REQUIRE(hak_control("trim", NULL, NULL, 0) == 0);
+    void *block = hak_malloc(100);
+    REQUIRE(block != NULL);
+    hak_free(block);
+}
+
+static void test_options_beside_allocations(void **state)
+{
+    pthread_t workers[WORKERS], setters[SETTERS];
+    (void)state;
+    for (size_t i = 0; i < WORKERS; i++) {
+        workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
+    }
+    for (size_t i = 0; i < SETTERS; i++) {
+        setters[i] = thread_start(change, (void *)(uintptr_t)(i + 100));
+    }
+    for (size_t i = 0; i < FORKS && !SUPPORT_SANITIZED; i++) {
+        REQUIRE_LIFE(in_child, NULL, NULL);
+    }
+    for (size_t i = 0; i < SETTERS; i++) {
+        thread_join(setters[i]);
+    }
+    __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < WORKERS; i++) {
+        thread_join(workers[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options_beside_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
