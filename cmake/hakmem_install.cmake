@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS hakmem_shared hakmem_static hakmem_secure EXPORT hakmemTargets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hakmem" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-    FILES_MATCHING PATTERN "*.h")
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 
 set(config_directory "${CMAKE_INSTALL_LIBDIR}/cmake/hakmem")
 install(EXPORT hakmemTargets NAMESPACE hakmem:: DESTINATION ${config_directory})

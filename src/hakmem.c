@@ -66,6 +66,14 @@
 #include "heap/start.c"
 #include "heap/thread.c"
 
+#include "zone/zone.c"
+#include "zone/zone_blocks.c"
+#include "zone/zone_cache.c"
+#include "zone/zone_calls.c"
+#include "zone/zone_runs.c"
+#include "zone/zone_slab.c"
+#include "zone/zone_views.c"
+
 #include "control/background.c"
 #include "control/census.c"
 #include "control/ending.c"

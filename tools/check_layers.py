@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], ["heap"], ["control"], ["learn"], ["observe"],
+LAYERS = [["base"], ["os"], ["core"], ["region"], ["slab", "large"], ["cache"], ["heap"], ["zone"], ["control"], ["learn"], ["observe"],
           ["front"], ["override"]]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 IF_ALLOWED = re.compile(r"src/(base/(compiler|arch|tags)\.h|core/limits\.h|os/.*|override/.*)$")
@@ -25,7 +25,7 @@ CALL = re.compile(r"(?<![\w.>])(?:v?(?:f|d|s|sn|as)?printf|puts|(?:secure_)?gete
 FAMILY_CALL = re.compile(rf"(?<![\w.>])(?:{FAMILY})\s*\(")
 # Written in two parts so that this file passes its own check.
 MARKERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|/(?:ro" r"ot|wo" r"rk)/")
-C_SUFFIXES = {".c", ".h", ".cc"}
+C_SUFFIXES = {".c", ".h", ".hpp", ".cc"}
 MARKED_PLACES = ["src", "include", "bench", "trace", "tests", "tools", "cmake", "packaging", "lab", "observe", "bindings",
                  "hakmem", "CMakeLists.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", ".ci", "docs"]
 

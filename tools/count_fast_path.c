@@ -43,6 +43,10 @@ enum function {
     NEW_ALIGNED,
     DELETE,
     DELETE_SIZED,
+    HEAP_CREATE,
+    HEAP_MALLOC,
+    HEAP_FREE,
+    HEAP_FREE_SIZED,
     FUNCTION_COUNT
 };
 static const struct {
@@ -59,23 +63,27 @@ static const struct {
     [NEW_ALIGNED] = {"new_aligned", "_ZnwmSt11align_val_t"},
     [DELETE] = {"delete", "_ZdlPv"},
     [DELETE_SIZED] = {"delete_sized", "_ZdlPvm"},
+    [HEAP_CREATE] = {"heap_create", "hak_heap_create"},
+    [HEAP_MALLOC] = {"heap_malloc", "hak_heap_malloc"},
+    [HEAP_FREE] = {"heap_free", "hak_heap_free"},
+    [HEAP_FREE_SIZED] = {"heap_free_sized", "hak_heap_free_sized"},
 };
 
 #define ALIGNMENT 128u
 
-typedef void *any_function(uintptr_t first, uintptr_t second);
+typedef void *any_function(uintptr_t first, uintptr_t second, uintptr_t third, uintptr_t fourth);
 static any_function *bound[FUNCTION_COUNT];
 
 static void *call(enum function function, uintptr_t first, uintptr_t second)
 {
-    return bound[function](first, second);
+    return bound[function](first, second, 0, 0);
 }
 
 /* Stops for the tracer, which finds in registers what is called, then calls it. */
 static void *call_counted(enum function function, uintptr_t first, uintptr_t second, size_t size)
 {
     __asm__ volatile("int3" : : "D"(bound[function]), "S"((size_t)function), "d"(size) : "memory");
-    return bound[function](first, second);
+    return bound[function](first, second, size, 1); /* size and alignment, for a sized free */
 }
 
 /* Leaves an object in the bin that the counted calls take and put back. The result is another. */
@@ -112,6 +120,20 @@ static void count_size(size_t size)
     call(FREE, held, 0);
 }
 
+/* Objects of a first-class heap. Its first object stays, so that the bin holds a second one. */
+static void count_heap(uintptr_t heap, size_t size)
+{
+    uintptr_t held = (uintptr_t)call(HEAP_MALLOC, heap, size);
+    for (int i = 0; i < WARM_ROUNDS; i++) {
+        call(HEAP_FREE, heap, (uintptr_t)call(HEAP_MALLOC, heap, size));
+    }
+    uintptr_t object = (uintptr_t)call_counted(HEAP_MALLOC, heap, size, size);
+    call_counted(HEAP_FREE, heap, object, size);
+    object = (uintptr_t)call(HEAP_MALLOC, heap, size);
+    call_counted(HEAP_FREE_SIZED, heap, object, size);
+    call(HEAP_FREE, heap, held);
+}
+
 static int run_child(void)
 {
     for (int i = 0; i < FUNCTION_COUNT; i++) {
@@ -121,7 +143,9 @@ static int run_child(void)
             return 1;
         }
     }
+    uintptr_t heap = (uintptr_t)call(HEAP_CREATE, 0, 0);
     for (size_t i = 0; i < HITS * SIZES; i++) {
+        count_heap(heap, sizes[i % SIZES]);
         count_size(sizes[i % SIZES]);
         count_size(0);
     }

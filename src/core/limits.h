@@ -270,6 +270,40 @@
  * SPAN_CACHE_SLICES in large/span.c limits the bytes of these spans. */
 #define SPAN_CACHE_ENTRIES (HAK_TINY_LIMITS ? 2u : 4u)
 
+/* First-class heaps (zone/zone.h). Their unit of allocation is a page of 4 KiB whatever the OS page
+ * is: a heap in a small static array needs one for each size class. Doubled: half as many classes.
+ * Halved: twice the entries, 1.6 % of the memory. */
+#define ZONE_PAGE_SHIFT 12u
+#define ZONE_PAGE_SIZE ((size_t)1 << ZONE_PAGE_SHIFT)
+/* A chunk: its entries fill one page. Doubled: a heap with one object takes 1 MiB of addresses.
+ * Halved: half as many objects between two calls of the provider. */
+#define ZONE_CHUNK_SIZE ((size_t)512 << 10)
+/* Pages of a chunk: the last one has no entry, and is not touched, or header and entries would need
+ * a second page. */
+#define ZONE_CHUNK_PAGES ((ZONE_CHUNK_SIZE >> ZONE_PAGE_SHIFT) - 1)
+/* The least size of a slab, and the objects in it: ZONE_SLAB_MANY up to ZONE_SLAB_MANY_SIZE bytes,
+ * else ZONE_SLAB_FEW. Twice the size: half as many slabs are made and given back, and one object in
+ * use keeps twice the memory. */
+#define ZONE_SLAB_BYTES 16384u
+#define ZONE_SLAB_MANY_SIZE 8320u
+#define ZONE_SLAB_MANY 8u
+#define ZONE_SLAB_FEW 4u
+/* The largest limit of a bin for a zone, bytes, and an eighth of it for objects that share cache
+ * lines; the first limit. Twice: threads may keep twice as much; half: they take the zone's lock
+ * twice as often. */
+#define ZONE_BIN_BYTES (HAK_TINY_LIMITS ? 4096u : 262144u)
+#define ZONE_BIN_SMALL_SHIFT 3u
+#define ZONE_BIN_START_BYTES (HAK_TINY_LIMITS ? 64u : 1024u)
+/* In a zone with a bound, a bin may have a 512th of it, and a slab a 64th. Twice the parts: less is
+ * out of use, but the lock is taken more often. */
+#define ZONE_BIN_PART 512u
+#define ZONE_SLAB_PART 64u
+/* Zones that a thread finds without a lock. Twice: 2 KiB for each thread that uses zones, not 1. */
+#define ZONE_SLOTS 64u
+/* Slabs that are looked at for a fuller one to move an object to. Twice: better choices, and the
+ * lock is held twice as long. */
+#define ZONE_MOVE_LOOKS 64u
+
 /* The most parts of freed whales that a new whale is joined from. Twice as many: fewer page faults
  * if the cache holds many small ranges, and an array on the stack of 1.5 KiB, not 776 bytes. */
 #define WHALE_PARTS_MAX (HAK_TINY_LIMITS ? 4u : 32u)

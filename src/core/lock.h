@@ -28,6 +28,8 @@
 
 enum lock_rank {
     LOCK_RANK_FORK = 1, /* heap/fork.c: one fork at a time */
+    LOCK_RANK_ZONES,    /* zone/: caches of first-class heaps, and what waits to be used again */
+    LOCK_RANK_ZONE,     /* zone/: one first-class heap */
     LOCK_RANK_SAMPLES,  /* observe/samples.c: live samples and their stacks */
     LOCK_RANK_HEAPS,    /* heap/heap.c: the list of heaps and the parked ones */
     LOCK_RANK_HEAP,     /* one heap's slow paths */

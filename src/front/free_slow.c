@@ -13,6 +13,7 @@
  *                  sampled object        -> observe/samples.h
  *                  whale                 -> the whale cache, or unmapped
  *                  guarded block         -> observe/guard.h
+ *                  heap's object         -> zone/zone.h (hakmem/heap.h)
  *                  NULL                  -> nothing
  *                  foreign pointer       -> reported
  *                  no allocation there   -> fatal report
@@ -28,6 +29,7 @@
 #include "observe/guard.h"
 #include "observe/samples.h"
 #include "region/superslab.h"
+#include "zone/zone.h"
 
 #include <errno.h>
 
@@ -146,6 +148,17 @@ struct location hak__locate(const void *pointer)
     return location;
 }
 
+/* Inside a block of hakmem that is a chunk of a first-class heap, or in no block: which one? */
+static HAK_COLD bool locate_in_zone(const void *pointer, struct location *location)
+{
+    struct hak_heap *zone = hak__zone_of(pointer);
+    if (zone != NULL) {
+        location->place = PLACE_ZONE;
+        location->bytes = hak_heap_usable_size(zone, pointer);
+    }
+    return zone != NULL;
+}
+
 struct location hak__locate_allocation(const void *pointer)
 {
     struct location location = hak__locate(pointer);
@@ -154,6 +167,11 @@ struct location hak__locate_allocation(const void *pointer)
         return location;
     }
     bool inside_span = location.place == PLACE_SPAN && hak__span_pointer(location.slice) != pointer;
+    if (HAK_UNLIKELY(location.place == PLACE_NOBODY || location.place == PLACE_FOREIGN ||
+                     inside_span) &&
+        locate_in_zone(pointer, &location)) {
+        return location;
+    }
     if (HAK_UNLIKELY(location.place == PLACE_NOBODY || inside_span)) {
         hak__diagnose_fatal(
             "invalid pointer (no allocation starts here: double free, or inside one)", pointer,
@@ -315,6 +333,9 @@ static HAK_NOINLINE void free_slow(void *pointer)
         break;
     case PLACE_WHALE:
         free_whale(pointer, location.bytes);
+        break;
+    case PLACE_ZONE:
+        hak_heap_free(hak__zone_of(pointer), pointer);
         break;
     case PLACE_FOREIGN:
     case PLACE_NOBODY:

@@ -6,6 +6,7 @@
 #include "hakmem/hakmem.h"
 #include "large/emergency.h"
 #include "observe/samples.h"
+#include "zone/zone.h"
 
 #include <errno.h>
 #include <string.h>
@@ -93,6 +94,9 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         }
         hak__diagnose_fatal("realloc of a foreign pointer (not allocated by hakmem)", pointer, 0,
                             0);
+    }
+    if (HAK_UNLIKELY(location.place == PLACE_ZONE)) {
+        return hak_heap_realloc(hak__zone_of(pointer), pointer, size);
     }
     if (location.bytes == OBJECT_ALIGNMENT - OBJECT_TAIL && size <= location.bytes) {
         return pointer; /* it has the smallest class already */

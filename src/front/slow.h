@@ -25,6 +25,7 @@ enum place {
     PLACE_SAMPLED, /* inside a slice of sampled objects */
     PLACE_NOBODY,  /* in a free slice of a superslab, or in a further slice of a span */
     PLACE_WHALE,   /* the first byte of a whale */
+    PLACE_ZONE,    /* in a chunk of a first-class heap (zone/zone.h); not for hak__locate */
     PLACE_GUARDED  /* in the addresses of guarded blocks (observe/guard.h) */
 };
 

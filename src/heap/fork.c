@@ -164,6 +164,9 @@ void hak__fork_child(void)
     }
     struct thread *own = hak__thread;
     hak__thread_abandon_others(own);
+    if (hak__thread_listener != NULL) {
+        hak__thread_listener->forked();
+    }
     hak__heap_part_all_but(own->heap, own->twin != NULL ? own->twin->heap : NULL);
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         fork_free_lock(&heap->lock);

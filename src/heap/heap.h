@@ -157,6 +157,16 @@ HAK_HIDDEN void hak__thread_flush(struct thread *thread);
 HAK_HIDDEN void hak__thread_park(struct thread *thread);
 /* The first of all thread structs; follow `next`. Any thread. */
 HAK_HIDDEN struct thread *hak__thread_first(void);
+/* Forks from the first process to this one; wraps. Any thread. */
+HAK_HIDDEN uint32_t hak__thread_epoch(void);
+/* Who wants to know of the end of threads, and of fork in the child. `ended` is called outside the
+ * gate, when the thread still has its struct; `forked` inside fork, when other threads are gone and
+ * the epoch has changed. NULL: nobody. A thread sees at least what it has stored itself. */
+struct thread_listener {
+    void (*ended)(void);
+    void (*forked)(void);
+};
+HAK_HIDDEN extern const struct thread_listener *hak__thread_listener;
 /* True if a thread of this process uses the struct. Any thread; for other threads the answer is a
  * hint. */
 HAK_HIDDEN bool hak__thread_is_used(const struct thread *thread);

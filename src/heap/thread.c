@@ -21,6 +21,13 @@ static struct thread *thread_parked;       /* stack, under HEAPS */
 static uint32_t shared_thread_epoch;
 static struct thread *thread_inherited; /* from here on some may have an older epoch; under HEAPS */
 
+const struct thread_listener *hak__thread_listener;
+
+uint32_t hak__thread_epoch(void)
+{
+    return atomic_load_relaxed(&shared_thread_epoch);
+}
+
 struct thread *hak__thread_first(void)
 {
     /* acquire: pairs with the release in thread_make */
@@ -274,6 +281,10 @@ void hak__thread_end(void *value)
     struct thread *thread = hak__thread;
     if (thread == &hak__thread_none || thread == &hak__thread_ended) {
         return;
+    }
+    const struct thread_listener *listener = atomic_load_relaxed(&hak__thread_listener);
+    if (listener != NULL) {
+        listener->ended();
     }
     /* Destructors that run later, and the C library's own clean-up, still allocate and free. They
      * borrow. */

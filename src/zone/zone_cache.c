@@ -1,0 +1,366 @@
+/* zone_cache.c: the caches that threads have for zones. See zone.h.
+ *
+ * A bin's limit begins at ZONE_BIN_START_BYTES of objects. Each refill and each overflow doubles
+ * it, up to the zone's bin_bytes, or an eighth of that for objects that share cache lines. A refill
+ * brings half the limit, an overflow at the largest limit returns half of it. So a bin of a thread
+ * that only allocates, only frees, or does both in turn takes the lock once for many objects.
+ *
+ * When a thread ends, the listener returns the objects of all its caches, and the caches wait to be
+ * used again. A destroyed zone takes its caches away from their threads. */
+#include "zone/zone.h"
+
+#include "heap/heap.h"
+
+#include <errno.h>
+#include <string.h>
+
+const struct zone_thread hak__zone_thread_none = {.caches = NULL};
+HAK_TLS struct zone_thread *hak__zone_thread =
+    (struct zone_thread *)(uintptr_t)&hak__zone_thread_none;
+
+struct lock hak__zones_lock = LOCK_INITIAL(LOCK_RANK_ZONES);
+static struct zone_thread *zone_threads_free; /* these two under ZONES */
+static struct zone_cache *zone_caches_free;
+
+static bool zone_thread_is_none(void)
+{
+    return hak__zone_thread == &hak__zone_thread_none;
+}
+
+/* The largest limit of a bin, objects. */
+static uint32_t bin_limit_max(const struct hak_heap *zone, uint32_t class_index)
+{
+    size_t bytes = zone->bin_bytes;
+    bytes >>= size_class_has_own_lines(class_index) ? 0 : ZONE_BIN_SMALL_SHIFT;
+    size_t objects = bytes / size_class_bytes(class_index);
+    return objects < BIN_OBJECTS_MAX ? (uint32_t)objects : BIN_OBJECTS_MAX;
+}
+
+static uint32_t bin_limit_next(const struct hak_heap *zone, uint32_t class_index, uint32_t limit)
+{
+    uint32_t most = bin_limit_max(zone, class_index);
+    uint32_t start = ZONE_BIN_START_BYTES / size_class_bytes(class_index);
+    uint32_t next = limit == 0 ? start : 2 * limit;
+    next = next == 0 ? 1 : next;
+    return next < most ? next : most;
+}
+
+static void bin_raise_limit(struct zone_cache *cache, uint32_t class_index)
+{
+    struct bin *bin = &cache->bins[class_index];
+    uint32_t next = bin_limit_next(cache->zone, class_index, bin->limit);
+    if (next > bin->limit) {
+        bin->room += (int32_t)(next - bin->limit);
+        bin->limit = next;
+    }
+}
+
+uint32_t hak__zone_cache_wants(const struct zone_cache *cache, uint32_t class_index)
+{
+    uint32_t limit = bin_limit_next(cache->zone, class_index, cache->bins[class_index].limit);
+    return limit / 2 + 1;
+}
+
+void hak__zone_cache_fill(struct zone_cache *cache, uint32_t class_index, struct object_list list)
+{
+    struct bin *bin = &cache->bins[class_index];
+    HAK_ASSERT(bin->head == NULL);
+    bin_raise_limit(cache, class_index);
+    bin->head = list.head;
+    bin->room -= (int32_t)list.count;
+}
+
+/* The slab of an object from a bin of the class. Under the zone's lock. */
+static struct zone_page *bin_slab_of(const struct hak_heap *zone, const struct object *object,
+                                     uint32_t class_index)
+{
+    struct zone_page *page = zone_page_of(zone, zone_chunk_of(zone, object), object);
+    page = page != NULL ? zone_page_first(page) : NULL;
+    if (HAK_UNLIKELY(page == NULL || page->kind != PAGE_SLAB || page->class_index != class_index)) {
+        hak__object_is_wrong(object);
+    }
+    return page;
+}
+
+/* Returns up to `most` of the first objects of a bin, as far as they are of the same slab: they are
+ * linked already. Returns how many. Under the zone's lock. */
+static uint32_t bin_return_run(struct zone_cache *cache, uint32_t class_index, uint32_t most)
+{
+    struct bin *bin = &cache->bins[class_index];
+    struct object *first = bin->head, *last, *object = first;
+    struct zone_page *slab = bin_slab_of(cache->zone, first, class_index);
+    uintptr_t start = (uintptr_t)zone_page_start(zone_chunk_of(cache->zone, first), slab);
+    size_t bytes = size_class_bytes(class_index), length = slab->capacity * bytes;
+    uint32_t count = 0;
+    do {
+        size_t offset = (uintptr_t)object - start;
+        bool starts = size_class_divide(offset, class_index) * bytes == offset;
+        if (HAK_UNLIKELY(!starts || !object_is_marked(object) || count == slab->used_count)) {
+            hak__object_is_wrong(object);
+        }
+        last = object;
+        object = object->next;
+        count++;
+    } while (count < most && (uintptr_t)object - start < length);
+    bin->head = object;
+    bin->room += (int32_t)count;
+    hak__zone_slab_return(cache->zone, slab, (struct object_list){first, count}, last);
+    return count;
+}
+
+/* Returns the `count` objects that were freed last. Under the zone's lock. */
+static void bin_return(struct zone_cache *cache, uint32_t class_index, uint32_t count)
+{
+    const struct bin *bin = &cache->bins[class_index];
+    while (count != 0 && bin->head != NULL) {
+        count -= bin_return_run(cache, class_index, count);
+    }
+}
+
+void hak__zone_cache_overflow(struct zone_cache *cache, uint32_t class_index)
+{
+    struct bin *bin = &cache->bins[class_index];
+    bin_raise_limit(cache, class_index);
+    if (bin->room >= 0) {
+        return;
+    }
+    int saved = errno;
+    if (hak__zone_enter(cache->zone)) { /* if refused, the next free tries again */
+        bin_return(cache, class_index, bin->limit / 2 + 1);
+        hak__zone_leave(cache->zone);
+    }
+    errno = saved;
+}
+
+void hak__zone_cache_flush(struct zone_cache *cache)
+{
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        struct bin *bin = &cache->bins[class_index];
+        bin_return(cache, class_index, UINT32_MAX);
+        bin->limit = 0;
+        bin->room = 0;
+    }
+}
+
+bool hak__zone_cache_holds(const struct zone_cache *cache, uint32_t class_index,
+                           const void *pointer)
+{
+    const struct object *object = cache->bins[class_index].head;
+    while (object != NULL && object != pointer) {
+        object = object->next;
+    }
+    return object != NULL;
+}
+
+/* False: the cache's thread existed in fork's parent only, and may have been changing a bin. */
+static bool cache_is_whole(const struct zone_cache *cache)
+{
+    return cache->epoch == hak__thread_epoch();
+}
+
+void hak__zone_cache_flush_all(struct hak_heap *zone)
+{
+    for (struct zone_cache *cache = zone->caches; cache != NULL; cache = cache->next_in_zone) {
+        if (cache_is_whole(cache)) {
+            hak__zone_cache_flush(cache);
+        }
+    }
+}
+
+/* A bin that its thread is changing may seem to hold less than nothing. */
+static HAK_RACY_READER size_t cache_objects(const struct zone_cache *cache, uint32_t class_index)
+{
+    const struct bin *bin = &cache->bins[class_index];
+    int32_t count = (int32_t)bin->limit - bin->room;
+    return count > 0 ? (size_t)count : 0;
+}
+
+size_t hak__zone_cache_objects(const struct hak_heap *zone, uint32_t class_index)
+{
+    size_t count = 0;
+    for (const struct zone_cache *cache = zone->caches; cache != NULL;
+         cache = cache->next_in_zone) {
+        count += cache_is_whole(cache) ? cache_objects(cache, class_index) : 0;
+    }
+    return count;
+}
+
+/* --- lists; all under ZONES --- */
+
+static void cache_link(struct zone_cache *cache)
+{
+    struct zone_cache *in_zone = cache->zone->caches, *in_thread = cache->thread->caches;
+    cache->previous_in_zone = cache->previous_in_thread = NULL;
+    cache->next_in_zone = in_zone;
+    cache->next_in_thread = in_thread;
+    if (in_zone != NULL) {
+        in_zone->previous_in_zone = cache;
+    }
+    if (in_thread != NULL) {
+        in_thread->previous_in_thread = cache;
+    }
+    cache->zone->caches = cache->thread->caches = cache;
+}
+
+static void cache_unlink(struct zone_cache *cache)
+{
+    if (cache->previous_in_zone != NULL) {
+        cache->previous_in_zone->next_in_zone = cache->next_in_zone;
+    } else {
+        cache->zone->caches = cache->next_in_zone;
+    }
+    if (cache->next_in_zone != NULL) {
+        cache->next_in_zone->previous_in_zone = cache->previous_in_zone;
+    }
+    if (cache->previous_in_thread != NULL) {
+        cache->previous_in_thread->next_in_thread = cache->next_in_thread;
+    } else {
+        cache->thread->caches = cache->next_in_thread;
+    }
+    if (cache->next_in_thread != NULL) {
+        cache->next_in_thread->previous_in_thread = cache->previous_in_thread;
+    }
+}
+
+static void cache_retire(struct zone_cache *cache)
+{
+    cache_unlink(cache);
+    cache->next_in_zone = zone_caches_free;
+    zone_caches_free = cache;
+}
+
+void hak__zone_cache_drop_all(struct hak_heap *zone)
+{
+    while (zone->caches != NULL) {
+        cache_retire(zone->caches);
+    }
+}
+
+/* This thread's cache for the zone, which its table does not know. */
+static struct zone_cache *cache_find(const struct hak_heap *zone)
+{
+    struct zone_cache *cache = zone->caches;
+    while (cache != NULL && cache->thread != hak__zone_thread) {
+        cache = cache->next_in_zone;
+    }
+    return cache;
+}
+
+/* --- the end of a thread, and fork's child --- */
+
+/* Chunks that become empty stay in the zone's `released` until its next operation: a provider is
+ * called by those who use the heap, and never by a thread that just ends, perhaps after the program
+ * has destroyed the heap and its provider. */
+static void zone_thread_ended(void)
+{
+    struct zone_thread *thread = hak__zone_thread;
+    if (zone_thread_is_none() || !hak__gate_enter_patiently()) {
+        return;
+    }
+    hak__zone_thread = (struct zone_thread *)(uintptr_t)&hak__zone_thread_none;
+    lock_acquire(&hak__zones_lock); /* nobody destroys a zone meanwhile */
+    while (thread->caches != NULL) {
+        struct zone_cache *cache = thread->caches;
+        lock_acquire(&cache->zone->lock);
+        hak__zone_cache_flush(cache);
+        lock_release(&cache->zone->lock);
+        cache_retire(cache);
+    }
+    memset(thread->slots, 0, sizeof thread->slots);
+    thread->next_free = zone_threads_free;
+    zone_threads_free = thread;
+    lock_release(&hak__zones_lock);
+    hak__gate_leave();
+}
+
+/* The caches of this thread go on; those of others stay as they were. */
+static void zone_thread_forked(void)
+{
+    for (struct zone_cache *cache = hak__zone_thread->caches; cache != NULL;
+         cache = cache->next_in_thread) {
+        cache->epoch = hak__thread_epoch();
+    }
+}
+
+static const struct thread_listener zone_listener = {zone_thread_ended, zone_thread_forked};
+
+/* --- making caches --- */
+
+/* Inside the gate, no lock held. NULL: no memory. */
+static struct zone_thread *zone_thread_make(void)
+{
+    lock_acquire(&hak__zones_lock);
+    struct zone_thread *thread = zone_threads_free;
+    if (thread != NULL) {
+        zone_threads_free = thread->next_free;
+    }
+    lock_release(&hak__zones_lock);
+    return thread != NULL ? thread : hak__metadata_allocate(sizeof *thread);
+}
+
+static struct zone_cache *cache_make(struct hak_heap *zone)
+{
+    lock_acquire(&hak__zones_lock);
+    struct zone_cache *cache = zone_caches_free;
+    if (cache != NULL) {
+        zone_caches_free = cache->next_in_zone;
+    }
+    lock_release(&hak__zones_lock);
+    if (cache == NULL) {
+        cache = hak__metadata_allocate(sizeof *cache);
+    }
+    if (cache != NULL) {
+        memset(cache->bins, 0, sizeof cache->bins);
+        cache->zone = zone;
+        cache->thread = hak__zone_thread;
+        cache->epoch = hak__thread_epoch();
+    }
+    return cache;
+}
+
+/* Inside the gate, no lock held. */
+static struct zone_cache *cache_find_or_make(struct hak_heap *zone)
+{
+    if (zone_thread_is_none()) {
+        struct zone_thread *thread = zone_thread_make();
+        if (thread == NULL) {
+            return NULL;
+        }
+        hak__zone_thread = thread;
+        /* relaxed: each thread that reads it in hak__thread_end has stored it here itself */
+        atomic_store_relaxed(&hak__thread_listener, &zone_listener);
+    }
+    lock_acquire(&hak__zones_lock);
+    struct zone_cache *cache = cache_find(zone);
+    lock_release(&hak__zones_lock);
+    if (cache != NULL) {
+        return cache;
+    }
+    cache = cache_make(zone); /* only this thread makes its caches, so none has come between */
+    if (cache != NULL) {
+        lock_acquire(&hak__zones_lock);
+        cache_link(cache);
+        lock_release(&hak__zones_lock);
+    }
+    return cache;
+}
+
+struct zone_cache *hak__zone_cache(struct hak_heap *zone)
+{
+    struct zone_slot *slot = zone_slot(zone);
+    if (HAK_LIKELY(slot->id == zone->id)) {
+        return slot->cache;
+    }
+    hak__zone_check_alive(zone);
+    /* Without a struct the thread's end would not be told. */
+    if (hak__thread_current() == NULL || !hak__gate_enter()) {
+        return NULL;
+    }
+    struct zone_cache *cache = cache_find_or_make(zone);
+    hak__gate_leave();
+    if (cache != NULL) {
+        slot = zone_slot(zone); /* in the table that the thread may just have got */
+        *slot = (struct zone_slot){zone->id, cache};
+    }
+    return cache;
+}

@@ -1,0 +1,204 @@
+/* zone_calls.c: the functions of hakmem/heap.h that use a heap. Allocation and free begin with a
+ * fast path: the thread's slot for the zone, then a bin. Everything else is in zone_blocks.c. */
+#include "zone/zone.h"
+
+#include "core/diagnose.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Takes an object from this thread's bin at `offset`; NULL: it has none, or the first is corrupt.
+ */
+HAK_INLINE void *call_pop(const struct hak_heap *zone, size_t offset)
+{
+    const struct zone_slot *slot = zone_slot(zone);
+    if (HAK_UNLIKELY(slot->id != zone->id)) {
+        return NULL;
+    }
+    struct bin *bin = zone_bin_at(slot->cache, offset);
+    return HAK_LIKELY(bin->head != NULL) ? bin_pop(bin) : NULL;
+}
+
+static HAK_NOINLINE void *call_malloc_slow(struct hak_heap *zone, size_t size)
+{
+    return hak__zone_allocate(zone, size <= MID_SIZE_MAX ? size_class_of(size) : 0, size, 1);
+}
+
+/* The offset of the bin for `size`. 0, whose bin is always empty: for size 0, or a block. */
+HAK_INLINE size_t call_offset_of(size_t size)
+{
+    if (HAK_LIKELY(size <= TINY_SIZE_MAX)) {
+        return size_class_round_tiny(size);
+    }
+    return HAK_LIKELY(size <= MID_SIZE_MAX) ? bin_offset(size_class_of_mid(size)) : 0;
+}
+
+HAK_FAST_PATH void *hak_heap_malloc(hak_heap *zone, size_t size)
+{
+    void *object = call_pop(zone, call_offset_of(size));
+    return HAK_LIKELY(object != NULL) ? object : call_malloc_slow(zone, size);
+}
+
+void *hak_heap_calloc(hak_heap *zone, size_t count, size_t size)
+{
+    size_t total;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    void *object = hak_heap_malloc(zone, total);
+    return HAK_LIKELY(object != NULL) ? memset(object, 0, total) : NULL;
+}
+
+/* The class that serves a request aligned to more than OBJECT_ALIGNMENT; 0: whole pages do. Slabs
+ * begin at pages of 4 KiB. */
+HAK_INLINE uint32_t call_class_of(size_t size, size_t alignment)
+{
+    uint32_t class_index =
+        alignment <= ZONE_PAGE_SIZE ? size_class_of_aligned(size, alignment) : CLASS_COUNT;
+    return class_index < CLASS_COUNT ? class_index : 0;
+}
+
+void *hak_heap_aligned_alloc(hak_heap *zone, size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(!bits_is_power_of_two(alignment) || alignment > HAK_HEAP_ALIGNMENT_MAX)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (alignment <= OBJECT_ALIGNMENT) {
+        return hak_heap_malloc(zone, size);
+    }
+    uint32_t class_index = call_class_of(size, alignment);
+    void *object = call_pop(zone, bin_offset(class_index));
+    return HAK_LIKELY(object != NULL) ? object
+                                      : hak__zone_allocate(zone, class_index, size, alignment);
+}
+
+/* Debug builds: is it an object of the class, and not free? */
+static void call_check(const struct hak_heap *zone, const struct zone_cache *cache,
+                       uint32_t class_index, const void *pointer)
+{
+    struct zone_place place = hak__zone_locate(zone, pointer);
+    if (place.page == NULL || place.page->class_index != class_index) {
+        hak__diagnose_fatal("sized free with a size or pointer that is not the heap's", pointer,
+                            size_class_bytes(class_index), 0);
+    }
+    if (HAK_LEVEL >= 2 && hak__zone_cache_holds(cache, class_index, pointer)) {
+        hak__diagnose_fatal("double free", pointer, place.bytes, 0);
+    }
+}
+
+/* Frees an object of the class. False: the object was freed just before. */
+HAK_INLINE bool call_push(const struct zone_slot *slot, size_t offset, void *pointer)
+{
+    if (HAK_UNLIKELY(zone_bin_at(slot->cache, offset)->head == pointer)) {
+        return false;
+    }
+    zone_cache_push(slot->cache, offset, pointer);
+    return true;
+}
+
+HAK_FAST_PATH void hak_heap_free(hak_heap *zone, void *pointer)
+{
+    const struct zone_slot *slot = zone_slot(zone);
+    /* Without a cache for the zone the heap may be a destroyed one, without memory to look at. */
+    if (HAK_UNLIKELY(pointer == NULL || slot->id != zone->id || HAK_LEVEL >= 1)) {
+        hak__zone_free(zone, pointer);
+        return;
+    }
+    struct zone_chunk *chunk = zone_chunk_of(zone, pointer);
+    const struct zone_page *page = zone_page_of(zone, chunk, pointer);
+    uint32_t class_index = page != NULL ? page->class_index : 0;
+    if (HAK_UNLIKELY(class_index == 0 || !call_push(slot, bin_offset(class_index), pointer))) {
+        hak__zone_free(zone, pointer);
+    }
+}
+
+HAK_FAST_PATH void hak_heap_free_sized(hak_heap *zone, void *pointer, size_t size, size_t alignment)
+{
+    const struct zone_slot *slot = zone_slot(zone);
+    size_t offset = HAK_LIKELY(alignment <= OBJECT_ALIGNMENT)
+                        ? call_offset_of(size)
+                        : bin_offset(call_class_of(size, alignment));
+    if (HAK_UNLIKELY(pointer == NULL || slot->id != zone->id || offset == 0)) {
+        hak__zone_free(zone, pointer);
+        return;
+    }
+    if (HAK_LEVEL >= 1) {
+        call_check(zone, slot->cache, (uint32_t)(offset / sizeof(struct bin)), pointer);
+    }
+    if (HAK_UNLIKELY(!call_push(slot, offset, pointer))) {
+        hak__zone_free(zone, pointer);
+    }
+}
+
+size_t hak_heap_usable_size(hak_heap *zone, const void *pointer)
+{
+    if (pointer == NULL) {
+        return 0;
+    }
+    hak__zone_check_alive(zone);
+    struct zone_place place = hak__zone_locate(zone, pointer);
+    if (place.page == NULL) {
+        hak__zone_bad_pointer(zone, pointer,
+                              "invalid pointer (no object of this heap starts here)");
+    }
+    return place.bytes;
+}
+
+void *hak_heap_realloc(hak_heap *zone, void *pointer, size_t size)
+{
+    if (pointer == NULL) {
+        return hak_heap_malloc(zone, size);
+    }
+    if (size == 0) {
+        hak_heap_free(zone, pointer);
+        return NULL;
+    }
+    size_t bytes = hak_heap_usable_size(zone, pointer);
+    if (bytes == 0) { /* a bad pointer that the event function has allowed */
+        errno = EINVAL;
+        return NULL;
+    }
+    if (size <= bytes && (size >= bytes / 2 || bytes == OBJECT_ALIGNMENT)) {
+        return pointer;
+    }
+    int saved = errno;
+    void *object = hak_heap_malloc(zone, size);
+    if (object == NULL) {
+        if (size > bytes) {
+            return NULL;
+        }
+        errno = saved; /* to shrink never fails */
+        return pointer;
+    }
+    memcpy(object, pointer, bytes < size ? bytes : size);
+    hak_heap_free(zone, pointer);
+    return object;
+}
+
+bool hak_heap_owns(hak_heap *zone, const void *pointer)
+{
+    bool found = false;
+    if (hak__zone_enter(zone)) {
+        for (const struct zone_chunk *chunk = zone->chunks; chunk != NULL; chunk = chunk->next) {
+            found = found || (uintptr_t)pointer - (uintptr_t)chunk < chunk->size;
+        }
+        hak__zone_leave(zone);
+    }
+    return found;
+}
+
+const char *hak_heap_name(hak_heap *zone)
+{
+    hak__zone_check_alive(zone);
+    return zone->name;
+}
+
+void hak_heap_limit_set(hak_heap *zone, size_t limit)
+{
+    if (!zone->fixed && hak__zone_enter(zone)) {
+        zone->limit = limit != 0 ? limit : SIZE_MAX;
+        hak__zone_leave(zone);
+    }
+}

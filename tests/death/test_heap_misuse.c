@@ -1,0 +1,171 @@
+/* test_heap_misuse.c: mistakes with first-class heaps (hakmem/heap.h) end the process with a
+ * message that names them. */
+#include "../child.h"
+
+#include <hakmem/heap.h>
+
+static void destroyed(void *argument)
+{
+    hak_heap *heap = hak_heap_create(NULL);
+    void *object = hak_heap_malloc(heap, 100);
+    hak_heap_destroy(heap);
+    switch (*(int *)argument) {
+    case 0:
+        (void)!hak_heap_malloc(heap, 100);
+        break;
+    case 1:
+        (void)!hak_heap_malloc(heap, 100000);
+        break;
+    case 2:
+        hak_heap_free(heap, object);
+        break;
+    case 3:
+        hak_heap_free_sized(heap, object, 100, 1);
+        break;
+    case 4:
+        hak_heap_trim(heap);
+        break;
+    case 5:
+        hak_heap_destroy(heap);
+        break;
+    default:
+        (void)hak_heap_usable_size(heap, object);
+    }
+}
+
+static void test_use_of_a_destroyed_heap(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 7; i++) {
+        REQUIRE_DEATH(destroyed, &i,
+                      "^hakmem: fatal: use of a destroyed heap: pointer 0x[0-9a-f]+");
+    }
+}
+
+static void free_twice(void *argument)
+{
+    size_t size = *(size_t *)argument;
+    hak_heap *heap = hak_heap_create(NULL);
+    void *object = hak_heap_malloc(heap, size);
+    hak_heap_free(heap, object);
+    hak_heap_free(heap, hide(object));
+}
+
+static void free_twice_apart(void *argument)
+{
+    size_t size = *(size_t *)argument;
+    hak_heap *heap = hak_heap_create(NULL);
+    void *objects[40];
+    for (size_t i = 0; i < COUNT_OF(objects); i++) {
+        objects[i] = hide(hak_heap_malloc(heap, size));
+    }
+    for (size_t i = 0; i < COUNT_OF(objects); i++) {
+        hak_heap_free(heap, objects[i]);
+    }
+    hak_heap_free(heap, hide(objects[20]));
+    hak_heap_trim(heap);
+    for (size_t i = 0; i < 10 * COUNT_OF(objects); i++) {
+        (void)!hak_heap_malloc(heap, size);
+    }
+}
+
+static void test_double_free(void **state)
+{
+    (void)state;
+    static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536, 100000, MIB};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        if (sizes[i] < 100000) {
+            REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free");
+        }
+    }
+    for (size_t i = 0; i < 4; i++) {
+        REQUIRE_DEATH(free_twice_apart, &sizes[i], "^hakmem: fatal: .*");
+    }
+}
+
+static void free_block_twice(void *argument)
+{
+    (void)argument;
+    hak_heap *heap = hak_heap_create(NULL);
+    void *keep = hak_heap_malloc(heap, 10); /* else the chunk goes back, and with it its memory */
+    void *block = hak_heap_malloc(heap, 100000);
+    hak_heap_free(heap, block);
+    hak_heap_free(heap, hide(block));
+    hak_heap_free(heap, keep);
+}
+
+static void wrong_heap(void *argument)
+{
+    (void)argument;
+    hak_heap *heap = hak_heap_create(NULL), *other = hak_heap_create(NULL);
+    void *object = hak_heap_malloc(heap, 100);
+    (void)!hak_heap_malloc(other, 100);
+    hak_heap_free(other, object);
+}
+
+static void inside(void *argument)
+{
+    (void)argument;
+    hak_heap *heap = hak_heap_create(NULL);
+    char *block = hak_heap_malloc(heap, 100000);
+    hak_free(hide(block + 4096)); /* by the plain function, too */
+}
+
+/* Debug builds check at the free, the ordinary one when the bin is returned. */
+static void inside_object(void *argument)
+{
+    hak_heap *heap = hak_heap_create(NULL);
+    char *first = hak_heap_malloc(heap, 100), *second = hak_heap_malloc(heap, 100);
+    if (*(int *)argument == 0) {
+        hak_heap_free(heap, hide(first + 64));
+    }
+    memset(second, 0, 100);
+    hak_heap_free(heap, first);
+    hak_heap_free(heap, hide(second + 16));
+    hak_heap_trim(heap);
+}
+
+static void test_invalid_pointers(void **state)
+{
+    (void)state;
+    const char *said = "^hakmem: fatal: invalid pointer \\(no object of this heap starts here\\)";
+    REQUIRE_DEATH(free_block_twice, NULL, said);
+    REQUIRE_DEATH(wrong_heap, NULL, said);
+    REQUIRE_DEATH(inside, NULL, said);
+    int way = 1;
+    REQUIRE_DEATH(inside_object, &way, "^hakmem: fatal: ");
+    way = 0;
+    REQUIRE_DEATH(inside_object, &way, "^hakmem: fatal: ");
+}
+
+static void *map_unaligned(void *argument, size_t size, size_t alignment)
+{
+    (void)argument;
+    return (char *)hak_aligned_alloc(alignment, size + alignment) + 4096;
+}
+
+static void unaligned(void *argument)
+{
+    (void)argument;
+    struct hak_heap_pages pages = {map_unaligned, NULL, NULL, NULL};
+    struct hak_heap_options options = {.size = sizeof options, .pages = &pages};
+    (void)!hak_heap_malloc(hak_heap_create(&options), 10);
+}
+
+static void test_provider_that_does_not_align(void **state)
+{
+    (void)state;
+    REQUIRE_DEATH(unaligned, NULL,
+                  "^hakmem: fatal: a heap's page provider returned memory that is not aligned");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_use_of_a_destroyed_heap),
+        cmocka_unit_test(test_double_free),
+        cmocka_unit_test(test_invalid_pointers),
+        cmocka_unit_test(test_provider_that_does_not_align),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,159 @@
+/* test_cxx_heaps.cc: hakmem.hpp: containers with its allocators and memory resources, on hakmem and
+ * in heaps; failures throw.
+ * ctest: static-only */
+#include "override.h"
+
+#include <hakmem/hakmem.hpp>
+#include <hakmem/stats.h>
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace
+{
+
+struct alignas(128) wide {
+    int values[40];
+};
+
+template <typename Vector>
+void fill(Vector &numbers)
+{
+    for (int i = 0; i < 10000; i++) {
+        numbers.push_back(i);
+    }
+    for (int i = 0; i < 10000; i++) {
+        CHECK_EQUAL(numbers[static_cast<size_t>(i)], i);
+    }
+}
+
+void allocators()
+{
+    std::vector<int, hakmem::allocator<int>> numbers;
+    fill(numbers);
+    CHECK(hak_owns(numbers.data()));
+    auto copy = numbers;
+    copy.swap(numbers);
+    std::map<int, std::string, std::less<int>, hakmem::allocator<std::pair<const int, std::string>>>
+        names;
+    names[3] = "three";
+    CHECK(hak_owns(&names[3]));
+    std::vector<wide, hakmem::allocator<wide>> wides(5);
+    CHECK_EQUAL(reinterpret_cast<uintptr_t>(wides.data()) % 128, 0);
+    CHECK(hakmem::allocator<int>() == hakmem::allocator<char>());
+    CHECK(!(hakmem::allocator<int>() != hakmem::allocator<char>()));
+}
+
+void resources()
+{
+    hakmem::memory_resource resource, same;
+    CHECK(resource == same);
+    CHECK(!(resource == *std::pmr::new_delete_resource()));
+    std::pmr::vector<int> numbers(&resource);
+    fill(numbers);
+    CHECK(hak_owns(numbers.data()));
+    std::pmr::vector<wide> wides(5, &resource);
+    CHECK_EQUAL(reinterpret_cast<uintptr_t>(wides.data()) % 128, 0);
+}
+
+void heaps()
+{
+    hakmem::heap heap, other;
+    CHECK(heap == heap);
+    CHECK(!(heap == other));
+    {
+        std::pmr::vector<int> numbers(&heap);
+        fill(numbers);
+        CHECK(hak_heap_owns(heap.get(), numbers.data()));
+        std::pmr::unordered_map<int, std::pmr::string> names(&heap);
+        for (int i = 0; i < 1000; i++) {
+            names[i] = std::pmr::string(100, 'x');
+        }
+        std::pmr::vector<wide> wides(5, &heap);
+        CHECK_EQUAL(reinterpret_cast<uintptr_t>(wides.data()) % 128, 0);
+        std::list<int, hakmem::heap_allocator<int>> list{hakmem::heap_allocator<int>(heap)};
+        std::deque<int, hakmem::heap_allocator<int>> deque{hakmem::heap_allocator<int>(heap)};
+        std::thread worker([&] {
+            for (int i = 0; i < 1000; i++) {
+                list.push_back(i);
+            }
+        });
+        worker.join();
+        fill(deque);
+        CHECK(list.get_allocator() == deque.get_allocator());
+        std::list<int, hakmem::heap_allocator<int>> elsewhere{hakmem::heap_allocator<int>(other)};
+        CHECK(list.get_allocator() != elsewhere.get_allocator());
+        elsewhere = list; /* copies into the other heap */
+        CHECK(hak_heap_owns(other.get(), &elsewhere.front()));
+        elsewhere = std::move(list); /* takes over nodes and allocator */
+        CHECK(hak_heap_owns(heap.get(), &elsewhere.front()));
+        CHECK(heap.stats().objects_in_use_count > 3000);
+    }
+    hak_heap_trim(heap.get());
+    CHECK_EQUAL(heap.stats().objects_in_use_count, 0);
+    CHECK_EQUAL(other.stats().objects_in_use_count, 0);
+}
+
+/* Objects that nobody destroys are freed by the heap's destructor. */
+void arena()
+{
+    struct hak_stats before, after;
+    hak_stats_get(&before);
+    for (int round = 0; round < 10; round++) {
+        hakmem::heap heap;
+        for (int i = 0; i < 10000; i++) {
+            hakmem::heap_allocator<char> allocator(heap);
+            new (allocator.allocate(100)) char[100];
+        }
+    }
+    hak_stats_get(&after);
+    CHECK_EQUAL(after.bytes_in_use, before.bytes_in_use);
+}
+
+template <typename Action>
+bool throws(Action action)
+{
+    try {
+        action();
+    } catch (const std::bad_alloc &) {
+        return true;
+    }
+    return false;
+}
+
+void failures()
+{
+    static char memory[64 * 1024 + 3];
+    hakmem::heap heap(memory + 3, sizeof memory - 3);
+    CHECK(throws([&] { std::pmr::vector<int>(100000, &heap); }));
+    CHECK(throws([&] { hakmem::heap_allocator<int>(heap).allocate(SIZE_MAX / 2); }));
+    CHECK(throws([&] { hakmem::allocator<int>().allocate(SIZE_MAX / 2); }));
+    volatile size_t much = SIZE_MAX / 2 + 1; /* no warning about it */
+    CHECK(throws([&] { hakmem::allocator<char>().allocate(much); }));
+    CHECK(throws([&] { hakmem::heap small(memory, 100); }));
+    hak_heap_options options = {};
+    CHECK(throws([&] { hakmem::heap none(options); }));
+    std::pmr::vector<char> bytes(20000, 'x', &heap);
+    CHECK(bytes.data() >= memory && bytes.data() + 20000 <= memory + sizeof memory);
+}
+
+} // namespace
+
+int main()
+{
+    prove_served();
+    allocators();
+    resources();
+    heaps();
+    arena();
+    failures();
+    return 0;
+}

@@ -1,0 +1,333 @@
+/* test_heap_threads.c: first-class heaps (hakmem/heap.h) that more threads than processors use at
+ * once: objects go from thread to thread, threads end, heaps are destroyed while living threads
+ * have objects of them in their caches, and the process forks. */
+#include "threads.h"
+
+#include <hakmem/heap.h>
+
+#include <sys/wait.h>
+
+enum { WORKERS = 8, SLOTS = 512, LIVES = 4 };
+
+struct shared {
+    hak_heap *heap;
+    void *slots[SLOTS];
+    bool plain; /* frees go through hak_free, too */
+};
+
+static void *exchange(struct shared *shared, size_t slot, void *object)
+{
+    return __atomic_exchange_n(&shared->slots[slot], object, __ATOMIC_ACQ_REL);
+}
+
+static void object_free(struct shared *shared, uint64_t *object, uint64_t *random)
+{
+    if (object == NULL) {
+        return;
+    }
+    size_t size = object[0];
+    REQUIRE_SIZE(hak_heap_usable_size(shared->heap, object), >=, size);
+    REQUIRE(((unsigned char *)object)[size - 1] == (unsigned char)size);
+    switch (random_below(random, 3)) {
+    case 0:
+        hak_heap_free_sized(shared->heap, object, size, 1);
+        break;
+    case 1:
+        if (shared->plain) {
+            hak_free(object);
+            break;
+        }
+        /* fall through */
+    default:
+        hak_heap_free(shared->heap, object);
+    }
+}
+
+static void use(struct shared *shared, uint64_t seed, size_t rounds)
+{
+    uint64_t random = seed;
+    for (size_t i = 0; i < rounds; i++) {
+        size_t size = 16 + random_size(&random, i % 64 == 0 ? 19 : 11);
+        uint64_t *object = hak_heap_malloc(shared->heap, size);
+        REQUIRE(object != NULL);
+        object[0] = size;
+        ((unsigned char *)object)[size - 1] = (unsigned char)size;
+        object_free(shared, exchange(shared, random_below(&random, SLOTS), object), &random);
+    }
+}
+
+static void *live(void *argument)
+{
+    struct shared *shared = argument;
+    use(shared, (uintptr_t)&shared, SUPPORT_SLOW ? 1000 : 3000);
+    return NULL;
+}
+
+static void *work(void *argument)
+{
+    for (size_t i = 0; i < LIVES; i++) {
+        thread_join(thread_start(live, argument));
+    }
+    return NULL;
+}
+
+static void check_empty(struct shared *shared)
+{
+    uint64_t random = 1;
+    struct hak_heap_stats stats;
+    for (size_t i = 0; i < SLOTS; i++) {
+        object_free(shared, exchange(shared, i, NULL), &random);
+    }
+    hak_heap_trim(shared->heap);
+    hak_heap_stats_read(shared->heap, &stats, sizeof stats);
+    REQUIRE_SIZE(stats.objects_in_use_count, ==, 0);
+    REQUIRE_SIZE(stats.bytes_cached, ==, 0); /* all other threads have ended */
+    REQUIRE_SIZE(stats.threads_count, ==, 1);
+    REQUIRE_SIZE(stats.bytes_free_in_slabs, ==, 0);
+}
+
+static void share(struct shared *shared)
+{
+    pthread_t workers[WORKERS];
+    for (size_t i = 0; i < WORKERS; i++) {
+        workers[i] = thread_start(work, shared);
+    }
+    use(shared, 1, SUPPORT_SLOW ? 2000 : 6000);
+    for (size_t i = 0; i < WORKERS; i++) {
+        thread_join(workers[i]);
+    }
+    check_empty(shared);
+}
+
+static void test_objects_go_from_thread_to_thread(void **state)
+{
+    (void)state;
+    static struct shared shared;
+    shared = (struct shared){.heap = hak_heap_create(NULL), .plain = true};
+    share(&shared);
+    hak_heap_destroy(shared.heap);
+}
+
+static void test_in_the_programs_memory(void **state)
+{
+    (void)state;
+    static struct shared shared;
+    size_t size = 256 * MIB;
+    void *memory = support_map(size);
+    struct hak_heap_options options = {
+        .size = sizeof options, .memory = memory, .memory_size = size};
+    shared = (struct shared){.heap = hak_heap_create(&options)};
+    share(&shared);
+    hak_heap_destroy(shared.heap);
+    munmap(memory, size);
+}
+
+/* --- heaps come and go; threads that used them live on, with objects of them in their caches ---
+ */
+
+enum { HEAPS = 60 };
+static pthread_barrier_t barrier;
+static hak_heap *current;
+
+static void *keep_using(void *argument)
+{
+    uint64_t random = (uintptr_t)argument + 1;
+    for (size_t i = 0; i < HEAPS; i++) {
+        pthread_barrier_wait(&barrier); /* the heap is there */
+        for (size_t round = 0; round < 300; round++) {
+            size_t size = 16 + random_size(&random, 12);
+            void *object = hak_heap_malloc(current, size);
+            REQUIRE(object != NULL);
+            memset(object, 1, size);
+            if (round % 3 != 0) {
+                hak_heap_free(current, object); /* the others are in use when the heap goes */
+            }
+        }
+        pthread_barrier_wait(&barrier); /* the heap goes */
+    }
+    return NULL;
+}
+
+static void test_destroyed_under_living_threads(void **state)
+{
+    (void)state;
+    pthread_t workers[WORKERS];
+    struct hak_stats before, after;
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, WORKERS + 1), 0);
+    hak_stats_get(&before);
+    for (size_t i = 0; i < WORKERS; i++) {
+        workers[i] = thread_start(keep_using, (void *)i);
+    }
+    for (size_t i = 0; i < HEAPS; i++) {
+        current = hak_heap_create(NULL);
+        REQUIRE(current != NULL);
+        pthread_barrier_wait(&barrier);
+        pthread_barrier_wait(&barrier);
+        struct hak_heap_stats stats;
+        hak_heap_stats_read(current, &stats, sizeof stats);
+        REQUIRE_SIZE(stats.objects_in_use_count, ==, WORKERS * 100);
+        hak_heap_destroy(current);
+    }
+    for (size_t i = 0; i < WORKERS; i++) {
+        thread_join(workers[i]);
+    }
+    hak_stats_get(&after);
+    assert_true(after.bytes_in_use <= before.bytes_in_use + 64 * KIB);
+    pthread_barrier_destroy(&barrier);
+}
+
+/* A thread that ends while its heap is destroyed: nobody has ordered the two. */
+static void *use_and_end(void *argument)
+{
+    hak_heap *heap = *(hak_heap **)argument;
+    for (size_t i = 0; i < 50; i++) {
+        hak_heap_free(heap, hak_heap_malloc(heap, 16 * i));
+    }
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+static void test_destroyed_beside_a_threads_end(void **state)
+{
+    (void)state;
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
+    for (size_t i = 0; i < (SUPPORT_SLOW ? 200 : 1000); i++) {
+        hak_heap *heap = hak_heap_create(NULL);
+        pthread_t thread = thread_start(use_and_end, &heap);
+        pthread_barrier_wait(&barrier);
+        hak_heap_destroy(heap);
+        thread_join(thread);
+    }
+    pthread_barrier_destroy(&barrier);
+}
+
+/* --- destructors of thread-specific data run after the caches of the thread have gone --- */
+
+static pthread_key_t key;
+
+static void use_late(void *value)
+{
+    hak_heap *heap = value;
+    void *object = hak_heap_malloc(heap, 100), *block = hak_heap_malloc(heap, 100000);
+    REQUIRE(object != NULL && block != NULL);
+    memset(object, 1, 100);
+    hak_heap_free_sized(heap, object, 100, 1);
+    hak_heap_free(heap, block);
+    (void)!hak_heap_malloc(heap, 50); /* stays */
+}
+
+static void *end_late(void *argument)
+{
+    use_late(argument);
+    REQUIRE(pthread_setspecific(key, argument) == 0);
+    return NULL;
+}
+
+static void test_used_after_a_threads_end(void **state)
+{
+    (void)state;
+    enum { THREADS = 50 };
+    assert_int_equal(pthread_key_create(&key, use_late), 0); /* hakmem's key is older */
+    hak_heap *heap = hak_heap_create(NULL);
+    for (size_t i = 0; i < THREADS; i++) {
+        thread_join(thread_start(end_late, heap));
+    }
+    struct hak_heap_stats stats;
+    hak_heap_stats_read(heap, &stats, sizeof stats);
+    assert_int_equal(stats.objects_in_use_count, 2 * THREADS);
+    assert_int_equal(stats.threads_count, 0);
+    assert_int_equal(stats.bytes_cached, 0);
+    hak_heap_destroy(heap);
+    pthread_key_delete(key);
+}
+
+/* --- fork --- */
+
+static volatile bool stop;
+
+static void *use_until_stopped(void *argument)
+{
+    for (uint64_t i = 0; !__atomic_load_n(&stop, __ATOMIC_RELAXED); i++) {
+        use(argument, i, 500);
+    }
+    return NULL;
+}
+
+static bool count_objects(void *object, size_t bytes, void *argument)
+{
+    (void)object;
+    *(size_t *)argument += bytes != 0;
+    return true;
+}
+
+static void in_child(struct shared *shared, hak_heap *own, uint64_t *kept)
+{
+    alarm(SUPPORT_SLOW ? 300 : 60);
+    /* What the other threads wrote during the fork may be there in part, so their slots are not. */
+    static struct shared mine;
+    mine.heap = shared->heap;
+    mine.plain = true;
+    use(&mine, 5, 1000);
+    REQUIRE(kept[0] == 77);
+    hak_heap_free(own, kept);
+    size_t count = 0;
+    REQUIRE(hak_heap_walk(own, count_objects, &count));
+    REQUIRE_SIZE(count, ==, 9);
+    count = 0;
+    REQUIRE(hak_heap_walk(shared->heap, count_objects, &count)); /* free ones of lost caches, too */
+    hak_heap_destroy(shared->heap);
+    hak_heap_destroy(own);
+    hak_heap *heap = hak_heap_create(NULL);
+    REQUIRE(hak_heap_malloc(heap, 100) != NULL);
+    hak_heap_destroy(heap);
+    _exit(0);
+}
+
+static void test_fork(void **state)
+{
+    (void)state;
+    static struct shared shared;
+    pthread_t workers[WORKERS];
+    shared = (struct shared){.heap = hak_heap_create(NULL), .plain = true};
+    for (size_t i = 0; i < WORKERS; i++) {
+        workers[i] = thread_start(use_until_stopped, &shared);
+    }
+    hak_heap *own = hak_heap_create(NULL);
+    uint64_t *kept = hak_heap_malloc(own, 100);
+    kept[0] = 77;
+    for (size_t i = 0; i < 9; i++) {
+        hak_heap_free(own, hak_heap_malloc(own, 5000));
+        REQUIRE(hak_heap_malloc(own, 100 * (i + 1)) != NULL);
+    }
+    for (size_t i = 0; i < (SUPPORT_SLOW ? 10 : 30); i++) {
+        pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            in_child(&shared, own, kept);
+        }
+        use(&shared, i, 200);
+        int status;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        REQUIRE(status == 0);
+    }
+    __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < WORKERS; i++) {
+        thread_join(workers[i]);
+    }
+    check_empty(&shared);
+    hak_heap_destroy(shared.heap);
+    hak_heap_destroy(own);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_objects_go_from_thread_to_thread),
+        cmocka_unit_test(test_in_the_programs_memory),
+        cmocka_unit_test(test_destroyed_under_living_threads),
+        cmocka_unit_test(test_destroyed_beside_a_threads_end),
+        cmocka_unit_test(test_used_after_a_threads_end),
+        cmocka_unit_test(test_fork),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+/* test_zone.c: first-class heaps in a signal handler that interrupted an operation of its thread:
+ * nothing hangs or is lost. And many empty and full runs of pages, which the checks of assertion
+ * level 2 look at. */
+#include "../support.h"
+
+#include "hakmem/heap.h"
+#include "zone/zone.h"
+
+static size_t objects_in_use(hak_heap *heap)
+{
+    struct hak_heap_stats stats;
+    hak_heap_stats_read(heap, &stats, sizeof stats);
+    return stats.objects_in_use_count;
+}
+
+/* As a handler finds the thread that it interrupted inside the gate. */
+static void test_inside_an_operation(void **state)
+{
+    (void)state;
+    enum { OBJECTS = 3000 };
+    static void *objects[OBJECTS];
+    hak_heap *heap = hak_heap_create(NULL), *unused = hak_heap_create(NULL);
+    void *block = hak_heap_malloc(heap, 100000), *huge = hak_heap_malloc(heap, MIB);
+    void *strange = hak_heap_malloc(unused, 100);
+    for (size_t i = 0; i < OBJECTS; i++) {
+        objects[i] = hak_heap_malloc(heap, 200);
+        assert_non_null(objects[i]);
+    }
+    struct zone_slot *slot = zone_slot(unused);
+    hak__inside = INSIDE_GATE;
+    errno = 0;
+    assert_null(hak_heap_malloc(heap, 100001)); /* needs the lock */
+    assert_int_equal(errno, ENOMEM);
+    assert_null(hak_heap_create(NULL));
+    hak_heap_free(heap, block);
+    hak_heap_free(heap, huge);
+    slot->id = 0; /* a thread without a cache for the heap */
+    hak_heap_free(unused, strange);
+    for (size_t i = 0; i < OBJECTS; i++) {
+        hak_heap_free(heap, objects[i]); /* beyond the limit of the bin */
+    }
+    hak_heap_trim(heap);
+    hak_heap_destroy(heap); /* not now */
+    assert_false(hak_heap_owns(heap, objects[0]));
+    assert_false(hak_heap_move_helps(heap, objects[0]));
+    hak__inside = 0;
+    hak_heap_trim(heap);
+    hak_heap_trim(unused);
+    assert_int_equal(objects_in_use(heap), 0);
+    assert_int_equal(objects_in_use(unused), 0);
+    assert_null(heap->chunks);
+    hak_heap_destroy(heap);
+    hak_heap_destroy(unused);
+}
+
+/* Blocks of whole pages in memory of the program: after each step the checks hold, and in the end
+ * all is one run. */
+static void test_runs(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 200 };
+    size_t size = 8 * MIB;
+    void *memory = support_map(size);
+    struct hak_heap_options options = {
+        .size = sizeof options, .memory = memory, .memory_size = size};
+    hak_heap *heap = hak_heap_create(&options);
+    size_t pages = heap->free_pages;
+    void *blocks[BLOCKS] = {NULL};
+    uint64_t random = 9;
+    for (size_t i = 0; i < (HAK_LEVEL >= 2 ? 2000 : 20000); i++) {
+        size_t at = random_below(&random, BLOCKS);
+        if (blocks[at] != NULL) {
+            hak_heap_free(heap, blocks[at]);
+            blocks[at] = NULL;
+        } else {
+            size_t alignment = (size_t)4096 << random_below(&random, 7);
+            size_t bytes = 65665 + random_size(&random, 20);
+            blocks[at] = hak_heap_aligned_alloc(heap, alignment, bytes);
+            assert_true(blocks[at] == NULL || is_aligned(blocks[at], alignment));
+        }
+        if (i % 16 == 0) {
+            hak__zone_check(heap);
+        }
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        hak_heap_free(heap, blocks[i]);
+    }
+    assert_int_equal(heap->free_pages, pages);
+    void *all = hak_heap_malloc(heap, pages << ZONE_PAGE_SHIFT);
+    assert_non_null(all);
+    assert_int_equal(heap->free_pages, 0);
+    hak_heap_free(heap, all);
+    hak_heap_destroy(heap);
+    munmap(memory, size);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_inside_an_operation),
+        cmocka_unit_test(test_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
