@@ -40,6 +40,24 @@
 #include "core/gate.h"
 #include "hakmem/heap.h"
 
+/* Free objects are linked and marked as region/object.h says, in the secure form, too: what that
+ * form knows about an object goes by its place in the window, where zones need not lie. */
+HAK_INLINE void zone_object_set_free(struct object *object, struct object *next)
+{
+    object->next = next;
+    object->mark = hak__window.mark;
+}
+HAK_INLINE bool zone_object_is_marked(const struct object *object)
+{
+    return object->mark == hak__window.mark;
+}
+/* Takes the mark away. False: it had none. */
+HAK_INLINE bool zone_object_set_used(struct object *object)
+{
+    object->mark -= hak__window.mark;
+    return object->mark == 0;
+}
+
 enum zone_page_kind {
     PAGE_INSIDE, /* of a slab or block, but not its first page; or never used */
     PAGE_FREE,   /* first or last page of a free run */
@@ -316,11 +334,26 @@ HAK_INLINE struct bin *zone_bin_at(struct zone_cache *cache, size_t offset)
 {
     return (struct bin *)(void *)((char *)cache->bins + offset);
 }
+/* Takes the first object of a bin that is not empty. NULL: it has no mark, and the bin stays as it
+ * is. Owner thread, no lock. */
+HAK_INLINE struct object *zone_bin_pop(struct bin *bin)
+{
+    struct object *object = bin->head, *next = object->next;
+    HAK_PREFETCH(next);
+    if (HAK_UNLIKELY(!zone_object_set_used(object))) {
+        return NULL;
+    }
+    bin->head = next;
+    bin->room++;
+    return object;
+}
+/* As zone_bin_pop, but aborts if the object has no mark. */
+HAK_HIDDEN struct object *hak__zone_bin_pop(struct bin *bin);
 /* Frees an object into the bin at `offset`. Owner thread, no lock. */
 HAK_INLINE void zone_cache_push(struct zone_cache *cache, size_t offset, void *pointer)
 {
     struct bin *bin = zone_bin_at(cache, offset);
-    object_set_free((struct object *)pointer, bin->head);
+    zone_object_set_free((struct object *)pointer, bin->head);
     bin->head = (struct object *)pointer;
     if (HAK_UNLIKELY(--bin->room < 0)) {
         hak__zone_cache_overflow(cache, (uint32_t)(offset / sizeof(struct bin)));

@@ -76,7 +76,7 @@ static void *allocate_try(struct hak_heap *zone, const struct request *request,
     if (object != NULL) {
         list->head = object->next;
         list->count--;
-        (void)object_set_used(object);
+        (void)zone_object_set_used(object);
     }
     return object;
 }
@@ -202,7 +202,7 @@ void *hak__zone_allocate(struct hak_heap *zone, uint32_t class_index, size_t siz
     struct zone_cache *cache = class_index != 0 ? hak__zone_cache(zone) : NULL;
     if (cache != NULL && cache->bins[class_index].head != NULL) {
         /* Another zone had the slot; or the object is corrupt, which this reports. */
-        return hak__bin_pop(&cache->bins[class_index]);
+        return hak__zone_bin_pop(&cache->bins[class_index]);
     }
     struct request request = {class_index, size, pages == 0 ? 1 : pages, aligned == 0 ? 1 : aligned,
                               cache};
@@ -261,7 +261,7 @@ void hak__zone_return(struct hak_heap *zone, void *pointer)
     if (page->kind == PAGE_BLOCK) {
         block_end(zone, page);
     } else {
-        object_set_free(pointer, NULL);
+        zone_object_set_free(pointer, NULL);
         hak__zone_slab_return(zone, page, (struct object_list){pointer, 1}, pointer);
     }
 }
@@ -272,7 +272,7 @@ static HAK_COLD void zone_free_late(struct hak_heap *zone, void *pointer)
 {
     struct object *object = pointer, *first = atomic_load_relaxed(&zone->shared_late);
     do {
-        object_set_free(object, first);
+        zone_object_set_free(object, first);
         /* release: pairs with the acquire in zone_settle */
     } while (!atomic_cas_weak_release(&zone->shared_late, &first, object));
 }

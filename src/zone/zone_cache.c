@@ -70,6 +70,15 @@ void hak__zone_cache_fill(struct zone_cache *cache, uint32_t class_index, struct
     bin->room -= (int32_t)list.count;
 }
 
+struct object *hak__zone_bin_pop(struct bin *bin)
+{
+    struct object *object = zone_bin_pop(bin);
+    if (HAK_UNLIKELY(object == NULL)) {
+        hak__object_is_wrong(bin->head);
+    }
+    return object;
+}
+
 /* The slab of an object from a bin of the class. Under the zone's lock. */
 static struct zone_page *bin_slab_of(const struct hak_heap *zone, const struct object *object,
                                      uint32_t class_index)
@@ -95,7 +104,7 @@ static uint32_t bin_return_run(struct zone_cache *cache, uint32_t class_index, u
     do {
         size_t offset = (uintptr_t)object - start;
         bool starts = size_class_divide(offset, class_index) * bytes == offset;
-        if (HAK_UNLIKELY(!starts || !object_is_marked(object) || count == slab->used_count)) {
+        if (HAK_UNLIKELY(!starts || !zone_object_is_marked(object) || count == slab->used_count)) {
             hak__object_is_wrong(object);
         }
         last = object;

@@ -16,12 +16,7 @@ HAK_INLINE void *call_pop(const struct hak_heap *zone, size_t offset)
         return NULL;
     }
     struct bin *bin = zone_bin_at(slot->cache, offset);
-    return HAK_LIKELY(bin->head != NULL) ? bin_pop(bin) : NULL;
-}
-
-static HAK_NOINLINE void *call_malloc_slow(struct hak_heap *zone, size_t size)
-{
-    return hak__zone_allocate(zone, size <= MID_SIZE_MAX ? size_class_of(size) : 0, size, 1);
+    return HAK_LIKELY(bin->head != NULL) ? zone_bin_pop(bin) : NULL;
 }
 
 /* The offset of the bin for `size`. 0, whose bin is always empty: for size 0, or a block. */
@@ -31,6 +26,13 @@ HAK_INLINE size_t call_offset_of(size_t size)
         return size_class_round_tiny(size);
     }
     return HAK_LIKELY(size <= MID_SIZE_MAX) ? bin_offset(size_class_of_mid(size)) : 0;
+}
+
+/* Size 0 gets an object of class 1. */
+static HAK_NOINLINE void *call_malloc_slow(struct hak_heap *zone, size_t size)
+{
+    size_t class_index = call_offset_of(size == 0 ? 1 : size) / sizeof(struct bin);
+    return hak__zone_allocate(zone, (uint32_t)class_index, size, 1);
 }
 
 HAK_FAST_PATH void *hak_heap_malloc(hak_heap *zone, size_t size)

@@ -94,7 +94,7 @@ static void zone_slab_cut(struct zone_page *slab, uint32_t most, struct object_l
     struct object *first = slab->free_list, *last = NULL, *object = first;
     uint32_t count = 0;
     for (; object != NULL && count < most; count++) {
-        if (HAK_UNLIKELY(!object_is_marked(object))) {
+        if (HAK_UNLIKELY(!zone_object_is_marked(object))) {
             hak__object_is_wrong(object);
         }
         last = object;
@@ -117,7 +117,7 @@ static void zone_slab_carve(const struct hak_heap *zone, struct zone_page *slab,
     unsigned char *start = zone_page_start(zone_chunk_of(zone, slab), slab);
     for (uint32_t i = slab->carved_count + count; i > slab->carved_count; i--) {
         struct object *object = (struct object *)(void *)(start + (i - 1) * bytes);
-        object_set_free(object, list->head);
+        zone_object_set_free(object, list->head);
         list->head = object;
     }
     slab->carved_count = (uint16_t)(slab->carved_count + count);
