@@ -306,6 +306,8 @@ endforeach()
 find_program(BASH bash REQUIRED)
 hakmem_register(library check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_library.sh"
     $<TARGET_FILE:hakmem_shared>)
+hakmem_register(library_secure check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_library.sh"
+    $<TARGET_FILE:hakmem_secure>)
 hakmem_register(probes check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_probes.sh" "${CMAKE_STRIP}"
     $<TARGET_FILE:hakmem_shared> $<TARGET_FILE:override_names_static>)
 if(HAKMEM_LEVEL EQUAL 0 AND HAKMEM_UNITY AND NOT HAKMEM_SECURE)
@@ -343,7 +345,10 @@ if(HAKMEM_CHECKS)
     endforeach()
     # The commands that stand in the documents.
     hakmem_register(commands docs "slow" "" ${Python3_EXECUTABLE} "${tests_directory}/docs/commands.py")
-    hakmem_register(lists check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/write_lists.py" --check)
+    foreach(name lists man)
+        hakmem_register(${name} check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/write_${name}.py" --check)
+    endforeach()
+    hakmem_register(abi check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_abi.sh" $<TARGET_FILE:hakmem_shared>)
     foreach(name format tidy tools)
         hakmem_register(${name} check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_${name}.sh")
     endforeach()
