@@ -200,7 +200,7 @@ def page_3():
 def page_7():
     by_profile, settings = dict(profiles()), first_settings()
     options = ""
-    for kind, name, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
+    for kind, name, _when, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
         values = {profile: shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items()}
         value = values.pop("default")
         others = "".join(f"; {other} in the profile {profile}" for profile, other in values.items() if other != value)
