@@ -93,9 +93,9 @@ struct hak_heap_options {
     void *event_argument;
 };
 
-/* Creates a heap. `options` NULL: all defaults. A new heap has no chunk yet. Returns NULL with
- * errno EINVAL if an option is wrong (memory too small or with a limit or provider, a provider
- * without map, an unknown size of the struct), or ENOMEM. */
+/* Creates a heap with the options; NULL: with all defaults. A new heap has no chunk yet. Returns
+ * NULL with errno EINVAL if an option is wrong (memory too small or with a limit or provider, a
+ * provider without map, an unknown size of the struct), or ENOMEM. */
 HAK_API hak_heap *
 hak_heap_create(const struct hak_heap_options *options) HAK_NOEXCEPT HAK_ATTR_RESULT;
 
@@ -103,24 +103,29 @@ hak_heap_create(const struct hak_heap_options *options) HAK_NOEXCEPT HAK_ATTR_RE
  * may use the heap meanwhile. Other threads' caches need no preparation. NULL does nothing. */
 HAK_API void hak_heap_destroy(hak_heap *heap) HAK_NOEXCEPT;
 
-/* As their namesakes in hakmem.h, for objects of the heap. Alignments are powers of two up to
- * HAK_HEAP_ALIGNMENT_MAX; all objects are aligned to 16. */
+/* Allocates at least `size` bytes in the heap, aligned to 16, with undefined contents. Size 0 gives
+ * an object of its own. */
 HAK_API void *hak_heap_malloc(hak_heap *heap, size_t size) HAK_NOEXCEPT
     HAK_ATTR_ALLOC(alloc_size(2));
+/* Allocates `count * size` zeroed bytes in the heap. */
 HAK_API void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) HAK_NOEXCEPT
     HAK_ATTR_ALLOC(alloc_size(2, 3));
+/* Allocates `size` bytes in the heap at a multiple of `alignment`, a power of two up to
+ * HAK_HEAP_ALIGNMENT_MAX. */
 HAK_API void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size) HAK_NOEXCEPT
     HAK_ATTR_ALLOC(alloc_size(3));
-/* `pointer` NULL: like hak_heap_malloc. Size 0 with a pointer: frees it and returns NULL. */
+/* Resizes an object of the heap to at least `size` bytes and keeps the first min(old, new) bytes;
+ * it may move. `pointer` NULL: like hak_heap_malloc. Size 0 with a pointer: frees it and returns
+ * NULL. On failure the old object stays as it was. */
 HAK_API void *hak_heap_realloc(hak_heap *heap, void *pointer,
                                size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
 
 /* Frees an object of the heap; NULL does nothing. For an object of a heap with the default
  * provider, free, hak_free, hak_realloc and hak_usable_size work, too, but take longer. */
 HAK_API void hak_heap_free(hak_heap *heap, void *pointer) HAK_NOEXCEPT;
-/* The same, and faster: `size` and `alignment` (1 if the object came from hak_heap_malloc or
- * calloc) are those of its allocation. Debug builds abort if they are not; release builds trust
- * them. Not for objects that hak_heap_realloc or hak_heap_move returned. */
+/* Frees an object of the heap faster: `size` and `alignment` (1 if the object came from
+ * hak_heap_malloc or calloc) are those of its allocation. Debug builds abort if they are not;
+ * release builds trust them. Not for objects that hak_heap_realloc or hak_heap_move returned. */
 HAK_API void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t size,
                                  size_t alignment) HAK_NOEXCEPT;
 
@@ -129,7 +134,7 @@ HAK_API size_t hak_heap_usable_size(hak_heap *heap, const void *pointer) HAK_NOE
 /* True if `pointer`, any value, points into a chunk of the heap. The time grows with the number of
  * its chunks. */
 HAK_API bool hak_heap_owns(hak_heap *heap, const void *pointer) HAK_NOEXCEPT;
-/* The name given at creation. */
+/* Returns the name that the heap was given at creation. */
 HAK_API const char *hak_heap_name(hak_heap *heap) HAK_NOEXCEPT;
 
 /* Changes the limit, bytes; 0: no limit. A limit below what the heap has stops its growth. Has no
@@ -149,9 +154,9 @@ typedef bool hak_heap_visitor(void *object, size_t bytes, void *argument);
  * heap. */
 HAK_API bool hak_heap_walk(hak_heap *heap, hak_heap_visitor *visitor, void *argument) HAK_NOEXCEPT;
 
-/* For programs that can move their objects (caches, interpreters). True: memory would become denser
- * if this object moved: its slab is emptier than another slab of the same size with room. Large
- * objects never profit. A hint: other threads may change it. */
+/* True if memory would become denser by moving this object, for caches and interpreters: its slab
+ * is emptier than another slab of the same size with room. Large objects never profit. A hint:
+ * other threads may change it. */
 HAK_API bool hak_heap_move_helps(hak_heap *heap, const void *pointer) HAK_NOEXCEPT;
 /* Moves the object if that helps: copies it into a fuller slab, frees the old one and returns the
  * new address. Otherwise returns `pointer`. Bypasses the thread's cache, which would hand out the
@@ -179,7 +184,8 @@ struct hak_heap_stats {
     size_t peak_bytes_mapped; /* since creation */
     size_t failures_count;    /* allocations that returned NULL */
 };
-/* Fills at most `size` bytes of `*stats`. Exact while nobody uses the heap. */
+/* Fills at most `size` bytes of `*stats` with the figures of the heap. Exact while nobody uses the
+ * heap. */
 HAK_API void hak_heap_stats_read(hak_heap *heap, struct hak_heap_stats *stats,
                                  size_t size) HAK_NOEXCEPT;
 
