@@ -76,7 +76,9 @@ set_target_properties(hakmem_static PROPERTIES EXPORT_NAME static)
 # initfirst: fork handlers that are registered first run last before a fork, when no other handler and no thread that
 # another handler waits for needs memory any more
 # noseparate-code: constants beside the code, two mappings instead of four at each start (docs/decisions/0054)
-target_link_options(hakmem_shared PRIVATE
+set(version_script "${PROJECT_SOURCE_DIR}/src/hakmem.map")
+set_target_properties(hakmem_shared PROPERTIES LINK_DEPENDS "${version_script}")
+target_link_options(hakmem_shared PRIVATE "-Wl,--version-script=${version_script}"
     -Wl,-z,defs -Wl,-z,lazy -Wl,-z,nodelete -Wl,-z,initfirst -Wl,-z,noexecstack -Wl,-z,noseparate-code -Wl,--as-needed)
 target_link_options(hakmem_secure PRIVATE
     -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,initfirst -Wl,-z,noexecstack -Wl,-z,separate-code

@@ -24,12 +24,12 @@ family='malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_mem
 family+='|free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo2?|mallopt'
 family+='|dlopen|_exit|_Exit'
 family+='|__libc_(malloc|free|calloc|realloc|reallocarray|memalign|valloc|pvalloc|cfree)|__posix_memalign'
-exported=$(readelf --dyn-syms -W -- "$library" | awk '$4 != "SECTION" && $7 != "UND" && $7 ~ /^([0-9]+|ABS)$/ {print $8}')
+exported=$(readelf --dyn-syms -W -- "$library" | awk '$4 != "SECTION" && $7 != "UND" && $7 ~ /^([0-9]+|ABS)$/ && $8 !~ /^HAKMEM_[0-9.]+$/ {print $8}')
 others=$(grep -Ev "^(($family)|hak_[a-z0-9_]+|_Zn[wa][A-Za-z0-9_]+|_Zd[la][A-Za-z0-9_]+)(@.*)?$" <<<"$exported" | tr '\n' ' ')
 [[ -z $others ]] || fail "exports more than it should: $others"
 for name in malloc free calloc realloc memalign aligned_alloc posix_memalign malloc_usable_size hak_malloc hak_free \
     _Znwm _ZdlPv _exit _Exit; do
-    grep -qx "$name" <<<"$exported" || fail "does not export $name"
+    grep -qE "^$name(@@HAKMEM_.*)?$" <<<"$exported" || fail "does not export $name"
 done
 
 # What a program may call is in a header, from which docs/api.md is made.
@@ -37,6 +37,12 @@ headers=$(dirname -- "${BASH_SOURCE[0]}")/../include/hakmem
 while read -r name; do
     grep -qw -- "$name" "$headers"/*.h || fail "exports $name, which no header declares"
 done < <(sed -n 's/^\(hak_[a-z0-9_]*\).*/\1/p' <<<"$exported")
+# hakmem's own names have a version, and no other name has one (src/hakmem.map).
+wrong=$({ grep '^hak_' <<<"$exported" | grep -Ev '@@HAKMEM_[0-9]+\.[0-9]+$'; grep -v '^hak_' <<<"$exported" | grep @; } |
+    tr '\n' ' ')
+[[ -z $wrong ]] || fail "has symbols with the wrong version: $wrong"
+soname=$(readelf -d -W -- "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+[[ $soname =~ ^libhakmem\.so\.[0-9]+$ ]] || fail "has the soname '$soname'"
 
 # The loader keeps little static TLS for libraries that are loaded late (512 bytes with default tunables for all).
 tls_bytes=$(($(readelf -l -W -- "$library" | awk '$1 == "TLS" {print $6}') + 0))

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Compares the binary interface of libhakmem.so (functions, and the types that they take) with the one that was recorded.
+# Usage: check_abi.sh LIBRARY            status 1: it has changed; 77: there is no record for this processor, or no tool
+#        check_abi.sh LIBRARY --record   records it, after a change that is meant
+# A change that only adds functions goes into the newest version block of src/hakmem.map. Any other change needs a new
+# soname, because programs that are built already would break.
+set -u
+library=$1
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+record=$root/tests/golden/abi-$(uname -m).xml
+
+for tool in abidw abidiff; do
+    type -P "$tool" >/dev/null || { echo "skipped: no $tool here (Debian: abigail-tools)"; exit 77; }
+done
+
+# FILE of malloc_info is the C library's: what is in it is no business of hakmem's.
+suppressions=$(mktemp)
+trap 'rm -f "$suppressions" "$suppressions.xml"' EXIT
+printf '[suppress_type]\nname_regexp = ^_IO_\n' >"$suppressions"
+
+# Without what says where and by what it was built.
+describe() {
+    abidw --no-corpus-path --no-comp-dir-path --no-show-locs --no-architecture --no-elf-needed --no-write-default-sizes \
+        --exported-interfaces-only --drop-undefined-syms --headers-dir "$root/include" --drop-private-types "$library" >"$1"
+}
+
+if [[ ${2:-} == --record ]]; then
+    describe "$record" && echo "${record#"$root/"} is written; commit it"
+    exit
+fi
+[[ -e $record ]] || { echo "skipped: no record for $(uname -m)"; exit 77; }
+describe "$suppressions.xml" || exit 1
+said=$(abidiff --suppressions "$suppressions" "$record" "$suppressions.xml")
+status=$?
+((status == 0)) && echo "the binary interface is the recorded one" && exit 0
+printf '%s\n' "$said"
+echo "check_abi: the binary interface differs from ${record#"$root/"}; see the head of this file" >&2
+exit 1
