@@ -1,30 +1,79 @@
-# hakmem_install.cmake: headers, both libraries, pkg-config and CMake files.
+# hakmem_install.cmake: what is installed, in three components:
+#   runtime   the shared library
+#   dev       headers, the static library, pkg-config and CMake files, hakmem(3)
+#   tools     the command hakmem with all that it needs, hakmem(1), hakmem(7)
 
 include(CMakePackageConfigHelpers)
 
-install(TARGETS hakmem_shared hakmem_static hakmem_secure EXPORT hakmemTargets
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hakmem" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+install(TARGETS hakmem_shared EXPORT hakmemTargets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
+install(TARGETS hakmem_static EXPORT hakmemTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hakmem" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
     FILES_MATCHING PATTERN "*.h")
 
 set(config_directory "${CMAKE_INSTALL_LIBDIR}/cmake/hakmem")
-install(EXPORT hakmemTargets NAMESPACE hakmem:: DESTINATION ${config_directory})
+install(EXPORT hakmemTargets NAMESPACE hakmem:: DESTINATION ${config_directory} COMPONENT dev)
 file(WRITE "${PROJECT_BINARY_DIR}/hakmemConfig.cmake"
     "include(CMakeFindDependencyMacro)\nfind_dependency(Threads)\n"
     "include(\"\${CMAKE_CURRENT_LIST_DIR}/hakmemTargets.cmake\")\n")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/hakmemConfigVersion.cmake"
     COMPATIBILITY SameMajorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/hakmemConfig.cmake" "${PROJECT_BINARY_DIR}/hakmemConfigVersion.cmake"
-    DESTINATION ${config_directory})
+    DESTINATION ${config_directory} COMPONENT dev)
 
 # The .pc file finds its prefix from where it lies, so that an installed tree can be moved.
 file(RELATIVE_PATH PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file("${PROJECT_SOURCE_DIR}/packaging/hakmem.pc.in" "${PROJECT_BINARY_DIR}/hakmem.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/hakmem.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES "${PROJECT_BINARY_DIR}/hakmem.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)
 
-# The tools that look into processes: PREFIX/share/hakmem/hakmem_observe finds PREFIX/libexec/hakmem/hakmem-attach.
+# The launcher lies beside the programs that it starts. The file `installed` tells it where the other parts are, relative
+# to itself, so that this tree can be moved, too.
+set(private_directory "${CMAKE_INSTALL_LIBEXECDIR}/hakmem")
+set(private_libraries "${CMAKE_INSTALL_LIBDIR}/hakmem")
+set(shared_files "${CMAKE_INSTALL_DATADIR}/hakmem")
+function(hakmem_note_part name path)
+    if(NOT IS_ABSOLUTE "${path}")
+        file(RELATIVE_PATH path "/${private_directory}" "/${path}")
+    endif()
+    file(APPEND "${PROJECT_BINARY_DIR}/installed.new" "${name}=${path}\n")
+endfunction()
+file(WRITE "${PROJECT_BINARY_DIR}/installed.new" "version=${PROJECT_VERSION}\n")
+hakmem_note_part(library "${CMAKE_INSTALL_LIBDIR}/libhakmem.so.${PROJECT_VERSION_MAJOR}")
+hakmem_note_part(recorder "${private_libraries}/libhakmem-observe.so")
+hakmem_note_part(tracer "${private_directory}/hakmem-trace")
+hakmem_note_part(attach "${private_directory}/hakmem-attach")
+hakmem_note_part(observe "${shared_files}/observe")
+hakmem_note_part(options "${shared_files}/options")
+configure_file("${PROJECT_BINARY_DIR}/installed.new" "${PROJECT_BINARY_DIR}/installed" COPYONLY)
+
+install(PROGRAMS "${PROJECT_SOURCE_DIR}/hakmem" DESTINATION ${private_directory} COMPONENT tools)
+install(FILES "${PROJECT_BINARY_DIR}/installed" DESTINATION ${private_directory} COMPONENT tools)
+install(FILES "${PROJECT_SOURCE_DIR}/docs/options.md" DESTINATION ${shared_files} RENAME options COMPONENT tools)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/observe/" DESTINATION "${shared_files}/observe" COMPONENT tools
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "requirements.txt" PATTERN "tests" EXCLUDE)
 if(TARGET hakmem_attach)
-    install(TARGETS hakmem_attach RUNTIME DESTINATION libexec/hakmem)
-    install(DIRECTORY "${PROJECT_SOURCE_DIR}/observe/hakmem_observe" DESTINATION share/hakmem
-        FILES_MATCHING PATTERN "*.py")
+    install(TARGETS hakmem_attach RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 endif()
+if(TARGET hakmem_trace) # OPTIONAL: who builds the libraries alone has none
+    install(TARGETS hakmem_observe hakmem_trace
+        LIBRARY DESTINATION ${private_libraries} COMPONENT tools OPTIONAL
+        RUNTIME DESTINATION ${private_directory} COMPONENT tools OPTIONAL)
+endif()
+
+# A wheel cannot hold links: its command is a script of Python's (packaging/python), and its manuals go to where `man`
+# of the environment looks.
+set(manuals "${CMAKE_INSTALL_MANDIR}")
+if(DEFINED SKBUILD_DATA_DIR)
+    set(manuals "${SKBUILD_DATA_DIR}/share/man")
+    set_target_properties(hakmem_shared PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
+else()
+    file(RELATIVE_PATH launcher "/${CMAKE_INSTALL_BINDIR}" "/${private_directory}/hakmem")
+    file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/link")
+    file(CREATE_LINK "${launcher}" "${PROJECT_BINARY_DIR}/link/hakmem" SYMBOLIC)
+    install(FILES "${PROJECT_BINARY_DIR}/link/hakmem" DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+endif()
+set(manual_directory "${PROJECT_SOURCE_DIR}/packaging/man")
+install(FILES "${manual_directory}/hakmem.1" DESTINATION "${manuals}/man1" COMPONENT tools)
+install(FILES "${manual_directory}/hakmem.7" DESTINATION "${manuals}/man7" COMPONENT tools)
+install(FILES "${manual_directory}/hakmem.3" DESTINATION "${manuals}/man3" COMPONENT dev)

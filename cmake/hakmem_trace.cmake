@@ -38,6 +38,3 @@ target_link_libraries(hakmem_trace PRIVATE hakmem_trace_flags Threads::Threads $
 
 add_custom_target(hakmem_tracing)
 add_dependencies(hakmem_tracing hakmem_observe hakmem_trace)
-install(TARGETS hakmem_observe hakmem_trace
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL
-    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL) # who builds the libraries alone has none

@@ -4,7 +4,7 @@ import argparse
 import importlib
 import sys
 
-from .output import status_of
+from .output import status_of, worded
 from .processes import Refusal, STATUS_USAGE
 
 COMMANDS = ("stat", "top", "metrics", "observe", "profile", "heap", "learn")
@@ -18,7 +18,7 @@ class Parser(argparse.ArgumentParser):
         raise Refusal(f"{name}: {message} (./hakmem {name} --help)", STATUS_USAGE)
 
     def _print_message(self, message, file=None):  # argparse's own one takes no notice of errors
-        (file or sys.stderr).write(message)
+        (file or sys.stderr).write(worded(message))
 
 
 def run(words):

@@ -13,7 +13,7 @@ def tool():
     """The path of the program that attaches; builds it if it is not there."""
     path = os.environ.get("HAKMEM_ATTACH_TOOL")
     launcher = os.environ.get("HAKMEM_LAUNCHER")
-    installed = os.path.join(os.path.dirname(__file__), "../../../libexec/hakmem/hakmem-attach")
+    installed = os.path.join(os.path.dirname(__file__), "../../../../libexec/hakmem/hakmem-attach")
     if not path and os.access(installed, os.X_OK):
         return installed
     if not path and launcher:

@@ -4,6 +4,7 @@ import math
 import statistics
 
 from . import learn_file
+from .output import worded
 from .processes import Refusal, STATUS_CANNOT
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -75,7 +76,7 @@ def describe(state):
     if use:
         options = "".join(f" --set {name}={value}" for name, value in state.champion.items() if value != state.options[name])
         yield f"Setting now: {use}"
-        yield f"The same without learning: ./hakmem run{options} -- PROGRAM"
+        yield worded(f"The same without learning: ./hakmem run{options} -- PROGRAM")
     elif moves:
         yield f"Setting now: that of the options; {len(moves)} of {len(MOVES) - 1} changes were tried, and none was adopted."
     else:

@@ -1,5 +1,6 @@
 """./hakmem observe: lets the other commands look into a process that was started without HAKMEM_OBSERVE=1."""
 from .attach import connect
+from .output import worded
 from .processes import parse_pid
 
 
@@ -11,4 +12,4 @@ def add_arguments(parser):
 def run(arguments):
     pid = parse_pid(arguments.pid)
     _, started = connect(pid, verbose=arguments.verbose)
-    print(f"process {pid} is observed{' from now on' if started else ' already'}: ./hakmem top {pid}")
+    print(worded(f"process {pid} is observed{' from now on' if started else ' already'}: ./hakmem top {pid}"))

@@ -1,8 +1,15 @@
 """Output that cannot be written is one sentence and a status, for every command of this folder."""
 import os
 import sys
+from pathlib import Path
 
 from .processes import STATUS_CANNOT, Refusal
+
+
+def worded(text):
+    """Text for the user: an installed hakmem is called by its name."""
+    in_checkout = (Path(__file__).parents[2] / "hakmem").exists()
+    return text if in_checkout else text.replace("./hakmem", "hakmem")
 
 
 def leave_output():
@@ -25,7 +32,7 @@ def status_of(command):
         sys.stdout.flush()
         return status
     except Refusal as refusal:
-        print(f"hakmem: {refusal}", file=sys.stderr)
+        print(f"hakmem: {worded(str(refusal))}", file=sys.stderr)
         return refusal.status
     except KeyboardInterrupt:
         return 130

@@ -214,7 +214,8 @@ def show(profiles, arguments):
 def run_program(words, arguments, path):
     """Runs the program; its exit status, and a Watch."""
     period = arguments.period or ("16k" if arguments.leaks else None)
-    command = [str(Path(__file__).parents[2] / "hakmem"), "run", "--quiet"]
+    launcher = os.environ.get("HAKMEM_LAUNCHER") or str(Path(__file__).parents[2] / "hakmem")
+    command = [launcher, "run", "--quiet"]
     if period:
         command += ["--set", f"sample_bytes={parse_period(period)}"]
     preload = os.environ.get("LD_PRELOAD", "")

@@ -7,6 +7,7 @@ from collections import deque
 from . import view
 from .attach import connect
 from .observer import observed
+from .output import worded
 from .processes import Ended, Refusal, STATUS_USAGE, parse_pid
 from .report import Reporter, is_terminal, size
 
@@ -15,7 +16,7 @@ HELP = {  # below the table of classes, or of sites
     "classes": "q quit  p pause  s sites  sort classes: h held  u in use  w free  c class",
     "sites": "q quit  p pause  s classes  sort sites: u in use  g growth  w rounding  a allocated",
 }
-NO_SITES = "no site was sampled: start the process with HAKMEM_SAMPLE_BYTES=512k, or run ./hakmem profile PID"
+NO_SITES = worded("no site was sampled: start the process with HAKMEM_SAMPLE_BYTES=512k, or run ./hakmem profile PID")
 
 
 def add_arguments(parser):
@@ -29,7 +30,7 @@ def add_arguments(parser):
 def list_processes():
     found = observed()
     if not found:
-        print("no process is observed: ./hakmem top PID attaches to one, HAKMEM_OBSERVE=1 starts one that is")
+        print(worded("no process is observed: ./hakmem top PID attaches to one, HAKMEM_OBSERVE=1 starts one that is"))
     for process in found:
         print(f"{process.pid:>8}  {size(process.rss):>10}  {process.name}")
 
