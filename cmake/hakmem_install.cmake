@@ -1,5 +1,6 @@
-# hakmem_install.cmake: what is installed, in three components:
+# hakmem_install.cmake: what is installed, in four components:
 #   runtime   the shared library
+#   secure    its secure form
 #   dev       headers, the static library, pkg-config and CMake files, hakmem(3)
 #   tools     the command hakmem with all that it needs, hakmem(1), hakmem(7)
 
@@ -7,6 +8,8 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS hakmem_shared EXPORT hakmemTargets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
+install(TARGETS hakmem_secure EXPORT hakmemTargets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT secure NAMELINK_COMPONENT dev)
 install(TARGETS hakmem_static EXPORT hakmemTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/hakmem" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
@@ -40,6 +43,7 @@ function(hakmem_note_part name path)
 endfunction()
 file(WRITE "${PROJECT_BINARY_DIR}/installed.new" "version=${PROJECT_VERSION}\n")
 hakmem_note_part(library "${CMAKE_INSTALL_LIBDIR}/libhakmem.so.${PROJECT_VERSION_MAJOR}")
+hakmem_note_part(library-secure "${CMAKE_INSTALL_LIBDIR}/libhakmem-secure.so.${PROJECT_VERSION_MAJOR}")
 hakmem_note_part(recorder "${private_libraries}/libhakmem-observe.so")
 hakmem_note_part(tracer "${private_directory}/hakmem-trace")
 hakmem_note_part(attach "${private_directory}/hakmem-attach")
@@ -66,7 +70,7 @@ endif()
 set(manuals "${CMAKE_INSTALL_MANDIR}")
 if(DEFINED SKBUILD_DATA_DIR)
     set(manuals "${SKBUILD_DATA_DIR}/share/man")
-    set_target_properties(hakmem_shared PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
+    set_target_properties(hakmem_shared hakmem_secure PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
 else()
     file(RELATIVE_PATH launcher "/${CMAKE_INSTALL_BINDIR}" "/${private_directory}/hakmem")
     file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/link")

@@ -77,8 +77,11 @@ set_target_properties(hakmem_static PROPERTIES EXPORT_NAME static)
 # another handler waits for needs memory any more
 # noseparate-code: constants beside the code, two mappings instead of four at each start (docs/decisions/0054)
 set(version_script "${PROJECT_SOURCE_DIR}/src/hakmem.map")
-set_target_properties(hakmem_shared PROPERTIES LINK_DEPENDS "${version_script}")
-target_link_options(hakmem_shared PRIVATE "-Wl,--version-script=${version_script}"
+foreach(library hakmem_shared hakmem_secure)
+    set_target_properties(${library} PROPERTIES LINK_DEPENDS "${version_script}")
+    target_link_options(${library} PRIVATE "-Wl,--version-script=${version_script}")
+endforeach()
+target_link_options(hakmem_shared PRIVATE
     -Wl,-z,defs -Wl,-z,lazy -Wl,-z,nodelete -Wl,-z,initfirst -Wl,-z,noexecstack -Wl,-z,noseparate-code -Wl,--as-needed)
 target_link_options(hakmem_secure PRIVATE
     -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,initfirst -Wl,-z,noexecstack -Wl,-z,separate-code

@@ -43,19 +43,25 @@ macro(hakmem_package component name section depends summary)
 endmacro()
 
 set(library_package libhakmem${PROJECT_VERSION_MAJOR})
+set(secure_package libhakmem-secure${PROJECT_VERSION_MAJOR})
 set(library_depends "${library_package} (= ${PROJECT_VERSION})")
+set(secure_depends "${secure_package} (= ${PROJECT_VERSION})")
 set(about
     "hakmem is fast, needs little memory, returns freed memory to the system by"
     "itself, and shows where the memory of a program is."
     ".")
 hakmem_package(runtime ${library_package} libs "" "drop-in malloc that shows where memory goes - shared library"
     ${about} "This package holds the library, which LD_PRELOAD gives to any program.")
-hakmem_package(dev libhakmem-dev libdevel "${library_depends}"
+hakmem_package(secure ${secure_package} libs "" "drop-in malloc that shows where memory goes - secure form"
+    ${about} "This package holds the form of the library that ends a program at misuse of"
+    "its heap, and makes attacks on it harder.")
+hakmem_package(dev libhakmem-dev libdevel "${library_depends}, ${secure_depends}"
     "drop-in malloc that shows where memory goes - development files"
     ${about} "This package holds the headers, the static library, and the files of"
     "pkg-config and CMake.")
 hakmem_package(tools hakmem devel "${library_depends}, python3" "drop-in malloc that shows where memory goes - tools"
     ${about} "This package holds the command hakmem: it runs programs on the library,"
     "records their allocations, and shows the heap of a running process.")
-set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS python3-venv) # for what `hakmem top` draws its screen with
+# For `hakmem run --secure`, and for what `hakmem top` draws its screen with.
+set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "${secure_package}, python3-venv")
 include(CPack)

@@ -306,6 +306,8 @@ endforeach()
 find_program(BASH bash REQUIRED)
 hakmem_register(library check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_library.sh"
     $<TARGET_FILE:hakmem_shared>)
+hakmem_register(library_secure check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_library.sh"
+    $<TARGET_FILE:hakmem_secure>)
 hakmem_register(probes check "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_probes.sh" "${CMAKE_STRIP}"
     $<TARGET_FILE:hakmem_shared> $<TARGET_FILE:override_names_static>)
 if(HAKMEM_LEVEL EQUAL 0 AND HAKMEM_UNITY AND NOT HAKMEM_SECURE)

@@ -42,7 +42,7 @@ wrong=$({ grep '^hak_' <<<"$exported" | grep -Ev '@@HAKMEM_[0-9]+\.[0-9]+$'; gre
     tr '\n' ' ')
 [[ -z $wrong ]] || fail "has symbols with the wrong version: $wrong"
 soname=$(readelf -d -W -- "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
-[[ $soname =~ ^libhakmem\.so\.[0-9]+$ ]] || fail "has the soname '$soname'"
+[[ $soname =~ ^libhakmem(-secure)?\.so\.[0-9]+$ ]] || fail "has the soname '$soname'"
 
 # The loader keeps little static TLS for libraries that are loaded late (512 bytes with default tunables for all).
 tls_bytes=$(($(readelf -l -W -- "$library" | awk '$1 == "TLS" {print $6}') + 0))

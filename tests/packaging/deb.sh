@@ -26,7 +26,7 @@ for package in packages/*; do
     cmp "$package" "the second/build/package/${package##*/}" || fail "two builds differ"
     count=$((count + 1))
 done
-((count == 5)) || fail "$count packages: $(ls packages)"
+((count == 7)) || fail "$count packages: $(ls packages)"
 echo "two builds are equal: $(cd packages && echo *)"
 
 mkdir tree
@@ -50,13 +50,16 @@ gcc -I"tree/usr/include" program.c "$libraries/libhakmem.a" -pthread -o static
 expect "$served" "$(./static)"
 readelf -n -W static | grep -q stapsdt || fail "stripping the archive has taken its probes"
 readelf -S -W static | grep -q ' hakmem_text ' || fail "the archive's code has no section of its own"
-bash "$TEST_ROOT/tools/check_library.sh" "$libraries/libhakmem.so" || fail "the packaged library"
+for library in libhakmem libhakmem-secure; do
+    bash "$TEST_ROOT/tools/check_library.sh" "$libraries/$library.so" || fail "the packaged $library"
+done
+expect '.*libhakmem-secure\.so\.0.*' "$(hakmem run --quiet --secure -- grep libhakmem /proc/self/maps)"
 echo "the unpacked packages work"
 
 # Stripped; a debugger finds the symbols by the build id.
 id=$(readelf -n "$libraries/libhakmem.so.0" | sed -n 's/.*Build ID: //p')
 [[ -e tree/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug ]] || fail "no debug symbols of $id"
-for file in "$libraries/libhakmem.so.0" "$libraries"/hakmem/*.so tree/usr/libexec/hakmem/hakmem-*; do
+for file in "$libraries"/libhakmem*.so.0 "$libraries"/hakmem/*.so tree/usr/libexec/hakmem/hakmem-*; do
     if readelf -S -W "$file" | grep -qE ' \.(debug_info|symtab) '; then
         fail "$file is not stripped"
     fi
@@ -66,7 +69,7 @@ depends() {
 }
 [[ $(depends libhakmem0) =~ ^libc6\ \(\>=\ [0-9.]+\)$ ]] || fail "libhakmem0 depends on $(depends libhakmem0)"
 [[ $(depends hakmem) == *'libhakmem0 (= '*python3*libc6* ]] || fail "hakmem depends on $(depends hakmem)"
-[[ $(depends libhakmem-dev) == 'libhakmem0 (= '* ]] || fail "libhakmem-dev depends on $(depends libhakmem-dev)"
+[[ $(depends libhakmem-dev) == 'libhakmem0 (= '*'libhakmem-secure0 (= '* ]] || fail "libhakmem-dev depends on $(depends libhakmem-dev)"
 dpkg-deb -I packages/libhakmem0_*.deb shlibs | grep -q '^libhakmem 0 libhakmem0' || fail "no shlibs"
 if command -v man >/dev/null; then
     for page in tree/usr/share/man/man?/*; do

@@ -29,6 +29,7 @@ cc -shared hakmem.o -o libsingle.so
 if nm -D --defined-only libsingle.so | grep hak__; then
     fail "libsingle.so exports these"
 fi
+cc -O0 -DHAK_SECURE=1 -fsyntax-only single/hakmem.c || fail "the secure form does not compile"
 LD_PRELOAD=$PWD/libsingle.so grep -q libsingle /proc/self/maps || fail "the library cannot be preloaded"
 expect '.*hakmem [0-9.]+, process.*' "$(HAKMEM_STATS=summary LD_PRELOAD=$PWD/libsingle.so sort --version 2>&1 >/dev/null)"
 cat >sites.cc <<'END_OF_PROGRAM'

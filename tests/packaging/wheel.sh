@@ -33,6 +33,7 @@ END_OF_PROGRAM
 status=0
 said=$(hakmem run --quiet -- python app.py) || status=$?
 [[ $status == 7 && $said == *' True True' ]] || fail "status $status: $said"
+hakmem run --quiet --secure -- python -c 'print(1)' >/dev/null || fail "run --secure: $?"
 python -m hakmem run --quiet --stats -- python -c 'print(1)' >/dev/null 2>report
 grep -q 'in use' report || fail "no report: $(<report)"
 hakmem record -o trace sort --version >/dev/null 2>/dev/null
