@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADERS = ["hakmem", "stats", "profile", "site", "observe"]  # in the order in which they include each other
+# Each includes only those before it.
+FIRST_HEADERS = ["hakmem", "stats"]
+HEADERS = FIRST_HEADERS + sorted({path.stem for path in (ROOT / "include/hakmem").glob("*.h")} - set(FIRST_HEADERS))
 INCLUDE = re.compile(r'\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 
 HEAD = """\

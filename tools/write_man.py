@@ -11,12 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from write_lists import ROOT, first_settings, profiles, shown, table
+from write_lists import ROOT, WHEN, first_settings, profiles, shown, table
 
 sys.path.insert(0, str(ROOT / "observe"))
 sys.dont_write_bytecode = True
 
-HEADERS = ["hakmem", "stats", "profile", "site", "observe"]
+FIRST_HEADERS = ["hakmem", "stats"]
+HEADERS = FIRST_HEADERS + sorted({path.stem for path in (ROOT / "include/hakmem").glob("*.h")} - set(FIRST_HEADERS))
 OWN_COMMANDS = ["run", "record", "replay"]  # the launcher's, whose help says all
 OBSERVE_COMMANDS = ["stat", "top", "profile", "heap", "metrics", "observe", "learn"]  # argparse has theirs
 
@@ -200,12 +201,13 @@ def page_3():
 def page_7():
     by_profile, settings = dict(profiles()), first_settings()
     options = ""
-    for kind, name, _when, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
+    for kind, name, when, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
         values = {profile: shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items()}
         value = values.pop("default")
         others = "".join(f"; {other} in the profile {profile}" for profile, other in values.items() if other != value)
         options += entry(f"HAKMEM_{name.upper()}", help_text)
-        options += f".br\nDefault: {plain(value)}{plain(others) if kind != 'PROFILE' else ''}.\n.br\n{plain(advice)}\n"
+        options += f".br\nDefault: {plain(value)}{plain(others) if kind != 'PROFILE' else ''}. "
+        options += f"May change: {WHEN[when]}.\n.br\n{plain(advice)}\n"
     body = ".SH NAME\nhakmem \\- a drop\\-in malloc for Linux, and its environment variables\n"
     body += (".SH DESCRIPTION\nhakmem replaces malloc, free, their relatives, and the operators new and delete of C++. A "
              "program uses it in one of these ways:\n"
@@ -216,7 +218,9 @@ def page_7():
              "a process writes what its memory was used for when it exits.\n")
     body += (".SH OPTIONS\nhakmem reads these environment variables once, when the process starts. Sizes are in bytes and take "
              "the suffixes k, m, g and t; times are in milliseconds. If a name is unknown or a value is not allowed, hakmem "
-             "writes one line to standard error and ignores the option. Setuid programs ignore all options.\n" + options)
+             "writes one line to standard error and ignores the option. Setuid programs ignore the variables.\n.PP\nThe file "
+             "/etc/hakmem.conf has lines NAME=VALUE, which the environment overrides. A program sets options by a string "
+             "hakmem_options, and by hak_option_set; see hakmem(3).\n" + options)
     body += (".SH FILES\n" + entry("/dev/shm/hakmem.UID.PID", "A process that is observed answers through this file, of mode 0600. "
              "It is removed when the process exits."))
     return page(7, "Miscellaneous", body + ".SH \"SEE ALSO\"\n.BR hakmem (1),\n.BR hakmem (3),\n.BR malloc (3),\n.BR ld.so (8)\n")
