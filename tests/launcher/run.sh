@@ -18,6 +18,10 @@ try "$launcher" run -- bash -c 'cat /proc/self/maps'
 LD_PRELOAD=/nonexistent/other.so try "$launcher" run --quiet -- bash -c 'echo "$LD_PRELOAD"'
 [[ $output == *libhakmem*.so:/nonexistent/other.so ]] || fail "an existing LD_PRELOAD became '$output'"
 
+# The environment is the program's, also where the launcher has variables of the same names.
+expect 0 'a b c d' '^$' env root=a path=b settings=c magic=d "$launcher" run --quiet -- \
+    bash -c 'echo "$root $path $settings $magic"'
+
 expect 0 '' '^$' bash -c 'trap "" PIPE; exec "$1" run --quiet -- bash -c true' _ "$launcher" # bash is larger than a pipe
 
 # Options become variables of the library.
