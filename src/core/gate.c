@@ -24,8 +24,13 @@
 #define GATE_THREAD 2u
 
 HAK_TLS uint32_t hak__inside;
-static HAK_TLS bool gate_refused;
-static HAK_TLS uint32_t gate_waits_left = UINT32_MAX; /* UINT32_MAX: any number */
+/* One word: a library that is loaded late has little room for such variables. */
+static HAK_TLS struct {
+    uint16_t waits_left; /* if it hurries */
+    bool hurries;
+    bool refused;
+} gate_own;
+HAK_STATIC_ASSERT(GATE_HURRY_WAITS <= UINT16_MAX, "the waits fit");
 static uint32_t shared_gate;
 /* 1: a thread has waited GATE_WAIT_MS for this fork in vain, so others are refused at once.
  * Relaxed: a hint. */
@@ -38,19 +43,19 @@ static uint32_t shared_gate_inner;
 bool hak__gate_refuse(void)
 {
     probe_hakmem_gate_refused(hak__inside);
-    gate_refused = true;
+    gate_own.refused = true;
     return false;
 }
 
 bool hak__gate_is_refusal_noted(void)
 {
-    return gate_refused;
+    return gate_own.refused;
 }
 
 bool hak__gate_was_refused(void)
 {
-    bool refused = gate_refused;
-    gate_refused = false;
+    bool refused = gate_own.refused;
+    gate_own.refused = false;
     return refused;
 }
 
@@ -98,8 +103,10 @@ bool hak__gate_wait_for(struct lock *lock)
 /* Takes one of the waits that a patient thread has left. False: there is none. */
 static bool gate_may_wait(void)
 {
-    bool may = gate_waits_left != 0;
-    gate_waits_left -= may && gate_waits_left != UINT32_MAX ? 1 : 0;
+    bool may = !gate_own.hurries || gate_own.waits_left != 0;
+    if (may && gate_own.hurries) {
+        gate_own.waits_left--;
+    }
     return may;
 }
 
@@ -141,7 +148,8 @@ bool hak__gate_enter_patiently(void)
 
 void hak__gate_hurry(bool hurries)
 {
-    gate_waits_left = hurries ? GATE_HURRY_WAITS : UINT32_MAX;
+    gate_own.hurries = hurries;
+    gate_own.waits_left = GATE_HURRY_WAITS;
 }
 
 void hak__gate_leave(void)
