@@ -2,7 +2,7 @@
 # path of the allocator at a time (./hakmem cost). hakmem_lab builds all that measuring needs.
 
 add_custom_target(hakmem_lab)
-add_dependencies(hakmem_lab hakmem_libraries)
+add_dependencies(hakmem_lab hakmem_libraries hakmem_secure)
 if(TARGET hakmem_tracing)
     add_dependencies(hakmem_lab hakmem_tracing)
 endif()

@@ -38,6 +38,7 @@ target_include_directories(hakmem_api PUBLIC "${PROJECT_SOURCE_DIR}/include")
 if(HAKMEM_SANITIZE)
     add_custom_target(hakmem_libraries)
     add_dependencies(hakmem_libraries hakmem_api)
+    add_custom_target(hakmem_forms DEPENDS hakmem_libraries)
     return()
 endif()
 
@@ -64,7 +65,10 @@ target_link_libraries(hakmem_secure PRIVATE $<BUILD_INTERFACE:hakmem_internal> P
 target_include_directories(hakmem_secure PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 add_custom_target(hakmem_libraries)
-add_dependencies(hakmem_libraries hakmem_shared hakmem_static hakmem_secure)
+add_dependencies(hakmem_libraries hakmem_shared hakmem_static)
+# All that is installed. The first run of a program needs no secure form, which takes as long again to compile.
+add_custom_target(hakmem_forms)
+add_dependencies(hakmem_forms hakmem_libraries hakmem_secure)
 set_target_properties(hakmem_shared PROPERTIES
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME hakmem)
 set_target_properties(hakmem_secure PROPERTIES

@@ -183,7 +183,7 @@ inline drain()
 /* A list of `count` objects of `slab`, from its free list or its word: the first `most` are taken, the others stay. */
 /*= slab/slab.c slab_take_part: slab_set_free_count(set, slab, list.count > most ? list.count - most : 0); */
 /*= slab/slab.c slab_take_part: if (list.count > most) */
-/*= slab/slab.c slab_take_part: slab->free_list = slab_follow(slab, last); last->next = NULL; */
+/*= slab/slab.c slab_take_part: slab->free_list = slab_follow(slab, last); object_link(last, NULL); */
 inline take_part(from)
 {
     d_step {
@@ -325,7 +325,7 @@ inline refill()
 }
 
 /* Under the lock. Lists of one object, those that a bin holds. */
-/*= slab/slab.c hak__slab_return: tail->next = slab->free_list; slab->free_list = list.head; */
+/*= slab/slab.c hak__slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
 /*= slab/slab.c hak__slab_return: if (!slab->listed) { slab_list(set, slab); } slab_give_back_if_idle(set, slab); */
 inline return_one()
 {
@@ -440,7 +440,7 @@ proctype Owner(byte me)
 inline return_remote()
 {
     /*= slab/slab_remote.c hak__slab_return_remote: atomic_load_relaxed(&slab->shared_remote); */
-    /*= slab/slab_remote.c hak__slab_return_remote: tail->next = remote_head(slab, word); */
+    /*= slab/slab_remote.c hak__slab_return_remote: object_link(tail, remote_head(slab, word)); */
     /*= slab/slab_remote.c hak__slab_return_remote: granule << REMOTE_HEAD_SHIFT | REMOTE_NOTIFIED | count; */
     /*= slab/slab_remote.c hak__slab_return_remote: A1, release */
     /*= slab/slab_remote.c hak__slab_return_remote: while (!atomic_cas_weak_release(&slab->shared_remote, &word, joined)); */
