@@ -14,7 +14,7 @@
  *   - every block freed carried its pattern to the last byte looked at
  *   - the library counts exactly the store's objects; at level 2 all its walkers find nothing
  *   - resident memory is noted; the least of the last two fifths of the cycles is at most PER_MILLE
- *     above the most of the first two fifths (drift). Single cycles may differ by a quarter: a few
+ *     above the most of the second fifth (drift). Single cycles may differ by a quarter: a few
  *     slabs that are not purged yet, or that the store fragments
  * One in 64 calls of malloc and free in small, mixed, hand over and grow is timed. The last lines
  * have the figures.
@@ -386,13 +386,13 @@ static void latency_print(const char *name, const struct latency *latency)
 static void report(size_t cycles, uint64_t seconds, long drift_max)
 {
     size_t part = cycles * 2 / 5;
-    size_t early = resident_most(0, part), late = resident_least(cycles - part, cycles);
+    size_t early = resident_most(part / 2, part), late = resident_least(cycles - part, cycles);
     double drift = ((double)late - (double)early) * 1000 / (double)early;
     latencies_collect();
     latency_print("malloc", &totals[0]);
     latency_print("free", &totals[1]);
     printf("soak: %zu cycles in %llu s, %llu blocks by %zu threads at a time; resident at most %zu "
-           "KiB in the first two fifths, at least %zu KiB in the last: drift %.1f per mille\n",
+           "KiB in the second fifth, at least %zu KiB in the last two: drift %.1f per mille\n",
            cycles, (unsigned long long)seconds, (unsigned long long)operations, worker_count,
            early / KIB, late / KIB, drift);
     if (drift > (double)drift_max) {
