@@ -66,7 +66,7 @@ target_include_directories(hakmem_secure PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 add_custom_target(hakmem_libraries)
 add_dependencies(hakmem_libraries hakmem_shared hakmem_static)
-# All that is installed. The first run of a program needs no secure form, which takes as long again to compile.
+# All that is installed.
 add_custom_target(hakmem_forms)
 add_dependencies(hakmem_forms hakmem_libraries hakmem_secure)
 set_target_properties(hakmem_shared PROPERTIES

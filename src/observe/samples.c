@@ -8,6 +8,7 @@
 #include "heap/heap.h"
 #include "large/emergency.h"
 #include "large/sampled.h"
+#include "observe/stacks.h"
 #include "os/os.h"
 #include "region/window.h"
 
@@ -41,16 +42,15 @@ static size_t samples_count;
 static struct sample_record *samples_unused;
 uint64_t hak__sample_blocks; /* read relaxed */
 
-/* Numbers threads, from 1, as they first allocate or free a sample. */
-static HAK_TLS uint32_t samples_own_number;
 static uint32_t shared_samples_threads;
 
 static uint32_t samples_thread(void)
 {
-    if (samples_own_number == 0) {
-        samples_own_number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
+    if (hak__observe_own.number == 0) {
+        uint32_t number = 1 + atomic_add_relaxed(&shared_samples_threads, 1u);
+        hak__observe_own.number = number & INT32_MAX;
     }
-    return samples_own_number;
+    return hak__observe_own.number;
 }
 
 /* Milliseconds that do not wrap: a profile may run for months. */

@@ -77,8 +77,7 @@ static struct unwinder unwinder_of(void *library)
     return found;
 }
 
-/* True while the unwinder of the compiler's runtime runs in this thread. */
-static HAK_TLS bool stack_is_walking;
+HAK_TLS struct observe_own hak__observe_own;
 
 /* Looks up a function of hakmem. False: the unwinder does not know it. A static program's unwinder
  * allocates at its first look, and holds a mutex meanwhile: better here than below a throw of the
@@ -86,11 +85,11 @@ static HAK_TLS bool stack_is_walking;
 static bool unwinder_is_ready(const struct unwinder *found)
 {
     struct unwind_bases bases;
-    stack_is_walking = true;
+    hak__observe_own.is_walking = 1;
     atomic_fence_signal();
     bool ready = found->table((char *)(uintptr_t)hak__stacks_start + 1, &bases) != NULL;
     atomic_fence_signal();
-    stack_is_walking = false;
+    hak__observe_own.is_walking = 0;
     return ready;
 }
 
@@ -205,14 +204,15 @@ static uint32_t stack_walk(uintptr_t *frames)
 uint32_t hak__stack_capture(uintptr_t *frames)
 {
     /* acquire: pairs with the release in hak__stacks_start */
-    if (stack_is_walking || atomic_load_acquire(&shared_unwinder_state) != UNWINDER_FOUND) {
+    if (hak__observe_own.is_walking != 0 ||
+        atomic_load_acquire(&shared_unwinder_state) != UNWINDER_FOUND) {
         return 0;
     }
-    stack_is_walking = true;
+    hak__observe_own.is_walking = 1;
     atomic_fence_signal();
     uint32_t depth = stack_walk(frames);
     atomic_fence_signal();
-    stack_is_walking = false;
+    hak__observe_own.is_walking = 0;
     return depth;
 }
 

@@ -58,6 +58,14 @@ struct stack {
     uintptr_t frames[]; /* return addresses, innermost first */
 };
 
+/* What layer observe keeps for each thread, in one word: a library that is loaded late has little
+ * room for such variables. */
+struct observe_own {
+    uint32_t is_walking : 1; /* the unwinder of the compiler's runtime runs */
+    uint32_t number : 31;    /* from 1, as threads first allocate or free a sample; 0: none yet */
+};
+HAK_HIDDEN extern HAK_TLS struct observe_own hak__observe_own;
+
 /* Looks for the unwinder. False: the program has none, or a static program has not announced its
  * code to it yet (its own constructors do), and all stacks are empty. With `load` it
  * opens libgcc_s if the program has not, so it must run where dlopen may: not inside malloc, and
