@@ -6,35 +6,9 @@
  */
 #include "../child.h"
 #include "hakmem/control.h"
-#include "threads.h"
+#include "replace.h"
 
-enum { WORKERS = 3, SETTERS = 2, SLOTS = 256, ROUNDS = SUPPORT_SLOW ? 60 : 300, FORKS = 20 };
-
-static int shared_stop;
-
-/* Replaces blocks of all tiers, each with a mark at its ends. */
-static void *replace(void *argument)
-{
-    unsigned char *blocks[SLOTS] = {NULL};
-    size_t sizes[SLOTS] = {0};
-    uint64_t random = (uintptr_t)argument;
-    for (uint32_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
-        size_t slot = random_below(&random, SLOTS);
-        if (blocks[slot] != NULL) {
-            REQUIRE(blocks[slot][0] == (unsigned char)slot);
-            REQUIRE(blocks[slot][sizes[slot] - 1] == (unsigned char)slot);
-            hak_free(blocks[slot]);
-        }
-        sizes[slot] = 1 + random_below(&random, i % 1024 == 0 ? 3 * MIB : 2 * KIB);
-        blocks[slot] = hak_malloc(sizes[slot]);
-        REQUIRE(blocks[slot] != NULL);
-        blocks[slot][0] = blocks[slot][sizes[slot] - 1] = (unsigned char)slot;
-    }
-    for (size_t slot = 0; slot < SLOTS; slot++) {
-        hak_free(blocks[slot]);
-    }
-    return NULL;
-}
+enum { WORKERS = 3, SETTERS = 2, ROUNDS = SUPPORT_SLOW ? 60 : 300, FORKS = 20 };
 
 static const char *const settings[][2] = {
     {"purge_delay_ms", "1"},

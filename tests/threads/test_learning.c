@@ -6,37 +6,9 @@
  */
 #include "../child.h"
 #include "../report.h"
-#include "threads.h"
+#include "replace.h"
 
-enum { WORKERS = 3, SLOTS = 256, TURNS = 4 };
-
-static int shared_stop;
-
-/* Replaces blocks of all tiers, each with a mark at its ends. */
-static void *replace(void *argument)
-{
-    unsigned char *blocks[SLOTS] = {NULL};
-    size_t sizes[SLOTS] = {0};
-    uint64_t random = (uintptr_t)argument;
-    for (uint32_t i = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        size_t slot = (size_t)(random >> 33) % SLOTS;
-        if (blocks[slot] != NULL) {
-            REQUIRE(blocks[slot][0] == (unsigned char)slot);
-            REQUIRE(blocks[slot][sizes[slot] - 1] == (unsigned char)slot);
-            hak_free(blocks[slot]);
-        }
-        size_t most = i % 4096 == 0 ? 3 * MIB : i % 64 == 0 ? 200 * KIB : 2 * KIB;
-        sizes[slot] = 1 + (size_t)(random >> 20) % most;
-        blocks[slot] = hak_malloc(sizes[slot]);
-        REQUIRE(blocks[slot] != NULL);
-        blocks[slot][0] = blocks[slot][sizes[slot] - 1] = (unsigned char)slot;
-    }
-    for (size_t slot = 0; slot < SLOTS; slot++) {
-        hak_free(blocks[slot]);
-    }
-    return NULL;
-}
+enum { WORKERS = 3, TURNS = 4 };
 
 /* The value of the option as the report has it now. */
 static void read_option(const char *name, char value[32])

@@ -5,51 +5,14 @@
  *
  * ctest: no-qemu
  */
-#include "../child.h"
-#include "unit.h"
+#include "options.h"
 
-#include "core/options.h"
 #include "hakmem/control.h"
 
 #include <sys/stat.h>
 
-enum { VARIABLES_MAX = 8 };
-
-extern char **environ;
-
 static char directory[] = "/tmp/test_option_sources_XXXXXX";
 static char file_path[64];
-
-static void show(void *argument)
-{
-    struct option_view view;
-    (void)argument;
-    REQUIRE(hak__start());
-    for (uint32_t i = 0; hak__options_view(i, &view); i++) {
-        fprintf(stderr, "%s=%s\n", view.name, view.value);
-    }
-}
-
-static void set_environment(void *argument)
-{
-    environ = argument;
-}
-
-static struct child_end run_with(const char *const *variables)
-{
-    static char copies[VARIABLES_MAX][256];
-    char *pointers[VARIABLES_MAX + 2] = {NULL};
-    struct child_end end;
-    size_t count = 0;
-    for (; variables[count] != NULL; count++) {
-        REQUIRE(count < VARIABLES_MAX && strlen(variables[count]) < sizeof copies[count]);
-        strcpy(copies[count], variables[count]);
-        pointers[count] = copies[count];
-    }
-    child_exec("show", set_environment, pointers, &end);
-    REQUIRE(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
-    return end;
-}
 
 /* The program's options when the file has this text. Its name is FILE in messages. */
 static struct child_end with_bytes(const char *text, size_t length, const char *variable)
@@ -59,7 +22,7 @@ static struct child_end with_bytes(const char *text, size_t length, const char *
     REQUIRE(descriptor >= 0 && write(descriptor, text, length) == (ssize_t)length);
     REQUIRE(close(descriptor) == 0);
     snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s", file_path);
-    struct child_end end = run_with((const char *const[]){name, variable, NULL});
+    struct child_end end = run_with("show", (const char *const[]){name, variable, NULL});
     for (char *at; (at = strstr(end.text, file_path)) != NULL;) {
         memmove(at + 4, at + strlen(file_path), strlen(at + strlen(file_path)) + 1);
         memcpy(at, "FILE", 4);
@@ -72,32 +35,10 @@ static struct child_end with_file(const char *text)
     return with_bytes(text, strlen(text), NULL);
 }
 
-static bool has_line(const struct child_end *end, const char *line)
-{
-    size_t length = strlen(line);
-    for (const char *at = strstr(end->text, line); at != NULL; at = strstr(at + 1, line)) {
-        if ((at == end->text || at[-1] == '\n') && at[length] == '\n') {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void expect_line(const struct child_end *end, const char *line)
-{
-    if (!has_line(end, line)) {
-        fail_msg("no line <%s> in <%s>", line, end->text);
-    }
-}
-
 static void expect_complaints(const struct child_end *end, size_t count)
 {
-    size_t found = 0;
-    for (const char *at = end->text; (at = strstr(at, "hakmem: ")) != NULL; at++) {
-        found++;
-    }
-    if (found != count) {
-        fail_msg("%zu complaints, not %zu, in <%s>", found, count, end->text);
+    if (complaints_count(end) != count) {
+        fail_msg("%zu complaints, not %zu, in <%s>", complaints_count(end), count, end->text);
     }
 }
 
@@ -214,15 +155,15 @@ static void test_bad_files(void **state)
     expect_complaints(&end, 0);
 
     snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s/none", directory);
-    end = run_with((const char *const[]){name, NULL});
+    end = run_with("show", (const char *const[]){name, NULL});
     assert_true(text_matches(end.text, "^hakmem: .*/none ignored: there is no such file$"));
     expect_complaints(&end, 1);
     snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s", directory);
-    end = run_with((const char *const[]){name, NULL});
+    end = run_with("show", (const char *const[]){name, NULL});
     assert_true(text_matches(end.text, "^hakmem: .* ignored: it is a directory$"));
-    end = run_with((const char *const[]){"HAKMEM_CONFIG_FILE=/dev/null", NULL});
+    end = run_with("show", (const char *const[]){"HAKMEM_CONFIG_FILE=/dev/null", NULL});
     expect_complaints(&end, 0);
-    end = run_with((const char *const[]){"HAKMEM_CONFIG_FILE=/dev/zero", NULL});
+    end = run_with("show", (const char *const[]){"HAKMEM_CONFIG_FILE=/dev/zero", NULL});
     expect_complaints(&end, 1);
 }
 
@@ -234,7 +175,7 @@ static void test_a_pipe(void **state)
     snprintf(path, sizeof path, "%s/pipe", directory);
     snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s", path);
     REQUIRE(mkfifo(path, 0600) == 0);
-    struct child_end end = run_with((const char *const[]){name, NULL});
+    struct child_end end = run_with("show", (const char *const[]){name, NULL});
     expect_complaints(&end, 0);
     REQUIRE(unlink(path) == 0);
 }
