@@ -173,11 +173,21 @@ print("good")
     print(f"python: {ROUNDS // 10} attached")
 
 
+def is_stopped(pid):
+    """True if all threads of the process are stopped by a signal."""
+    states = [status.read_text().split("\nState:")[1].split()[0] for status in Path(f"/proc/{pid}/task").glob("*/status")]
+    return set(states) == {"T"}
+
+
 def case_refusals():
-    plain = subprocess.Popen(["sleep", "60"])
+    plain = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(0.1)
     stopped = start([TARGET, "allocate"])
     os.kill(stopped.pid, signal.SIGSTOP)
+    until = time.monotonic() + 60
+    while not is_stopped(stopped.pid):  # each thread stops when it runs next: on a busy machine, not at once
+        require(time.monotonic() < until, "the process does not stop")
+        time.sleep(0.001)
     for pid, wanted, words in ((plain.pid, 126, "does not run on hakmem"), (stopped.pid, 126, "is stopped"),
                                (2**22 + 5, 127, "there is no process"), (2, 126, "the kernel's")):
         status, said = run_tool(pid)
