@@ -260,7 +260,9 @@ struct object_list hak__refill_shuffle(struct refill refill)
     }
     struct object_list list = {NULL, count};
     for (uint32_t i = 0; i < count; i++) { /* R. Fisher, F. Yates; in the form of R. Durstenfeld */
-        uint32_t place = (uint32_t)((uint64_t)secure_random(&random) * (i + 1) >> 32);
+        uint32_t group = i - i % SHUFFLED_OBJECTS;
+        uint32_t place =
+            group + (uint32_t)((uint64_t)secure_random(&random) * (i - group + 1) >> 32);
         order[i] = order[place];
         order[place] = (unsigned char)i;
     }

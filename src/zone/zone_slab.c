@@ -115,11 +115,12 @@ static void zone_slab_carve(const struct hak_heap *zone, struct zone_page *slab,
     uint32_t left = (uint32_t)slab->capacity - slab->carved_count;
     uint32_t count = left < most ? left : most;
     unsigned char *start = zone_page_start(zone_chunk_of(zone, slab), slab);
-    for (uint32_t i = slab->carved_count + count; i > slab->carved_count; i--) {
-        struct object *object = (struct object *)(void *)(start + (i - 1) * bytes);
-        zone_object_set_free(object, list->head);
-        list->head = object;
+    unsigned char *first = start + slab->carved_count * bytes, *last = first + (count - 1) * bytes;
+    for (unsigned char *at = first; at != last; at += bytes) {
+        zone_object_set_free((struct object *)(void *)at, (struct object *)(void *)(at + bytes));
     }
+    zone_object_set_free((struct object *)(void *)last, list->head);
+    list->head = (struct object *)(void *)first;
     slab->carved_count = (uint16_t)(slab->carved_count + count);
     list->count += count;
 }
