@@ -28,6 +28,7 @@
 #include "core/option_sources.c"
 #include "core/options.c"
 #include "core/options_view.c"
+#include "core/seal.c"
 #include "core/size_class.c"
 
 #include "region/huge.c"

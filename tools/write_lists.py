@@ -272,8 +272,8 @@ def profiles():
 
 def first_settings():
     """What the settings that are not 0 at first begin with."""
-    text = (ROOT / "src/core/options.c").read_text()
-    body = re.search(r"struct settings hak__settings = \{(.*?)\};", text, re.S).group(1)
+    text = (ROOT / "src/core/options.c").read_text().replace("\\\n", " ")
+    body = re.search(r"#define SETTINGS_DEFAULT\s*\{(.*?)\}", text, re.S).group(1)
     return {field: c_number(value) for field, value in re.findall(r"\.(\w+) = (\w+)", body) if value != "HAK_CONFIG_FILE"}
 
 

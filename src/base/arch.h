@@ -13,6 +13,13 @@
 #error "hakmem supports x86-64 and aarch64"
 #endif
 
+/* Bytes: the largest page that a kernel for this processor may have. */
+#if defined(__x86_64__)
+#define ARCH_PAGE_SIZE_MAX 4096u
+#else
+#define ARCH_PAGE_SIZE_MAX 65536u
+#endif
+
 /* Number of the frame pointer's register in unwind tables: the DWARF numbers of both processors. */
 #if defined(__x86_64__)
 #define ARCH_FRAME_POINTER 6

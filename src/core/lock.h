@@ -16,6 +16,7 @@
  *   HUGE    to look which of 2 MiB of pages are resident (a few microseconds)
  *   PURGE   to purge one part of a pass: 6 MiB, at most 34; only trims wait for this lock
  *   START   once, at the start
+ *   SEAL    in the secure form, to make the options' pages writable and read-only again
  *
  * A thread that waits for a lock that fork holds is refused after a while: core/gate.h.
  */
@@ -39,7 +40,8 @@ enum lock_rank {
     LOCK_RANK_GROWTH,   /* region/: the window's frontier, where superslabs are claimed */
     LOCK_RANK_HUGE,     /* region/huge.c: the evidence for huge pages */
     LOCK_RANK_REGION,   /* region/: the maps of free slices */
-    LOCK_RANK_START     /* heap/start.c: first use; no lock is taken under it */
+    LOCK_RANK_START,    /* heap/start.c: first use; only SEAL is taken under it */
+    LOCK_RANK_SEAL      /* core/seal.c: writes of options; no lock is taken under it */
 };
 
 struct lock {

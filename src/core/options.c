@@ -83,14 +83,24 @@ static const struct option_profile option_profiles[] = {{"default", KNOBS_DEFAUL
                                                         {"small", KNOBS_SMALL},
                                                         {"debug", KNOBS_DEBUG}};
 
-struct knobs hak__knobs = KNOBS_DEFAULT;
+/* Each object fills its pages in the secure form (core/seal.h). */
+static _Alignas(SEAL_ALIGNMENT) union {
+    struct knobs knobs;
+    char pages[SEAL_BYTES(sizeof(struct knobs))];
+} option_knobs = {.knobs = KNOBS_DEFAULT};
+extern struct knobs hak__knobs __attribute__((alias("option_knobs")));
 
 /* learn_memory_percent: 1 % of memory weighs as much as 1 % of time. */
-
-struct settings hak__settings = {.profile = "default",
-                                 .config_file = HAK_CONFIG_FILE,
-                                 .sample_bytes = UINT64_MAX,
-                                 .learn_memory_percent = 100};
+#define SETTINGS_DEFAULT                                                                           \
+    {                                                                                              \
+        .profile = "default", .config_file = HAK_CONFIG_FILE, .sample_bytes = UINT64_MAX,          \
+        .learn_memory_percent = 100                                                                \
+    }
+static _Alignas(SEAL_ALIGNMENT) union {
+    struct settings settings;
+    char pages[SEAL_BYTES(sizeof(struct settings))];
+} option_settings = {.settings = SETTINGS_DEFAULT};
+extern struct settings hak__settings __attribute__((alias("option_settings")));
 
 uint32_t hak__knobs_turns;
 
@@ -103,7 +113,21 @@ const uint32_t hak__option_count = sizeof hak__option_table / sizeof hak__option
 const char *const hak__option_stats_names[] = {"none", "summary", "full", "json", "prometheus"};
 
 /* Copies, because programs that rename themselves (setproctitle) write over the environment. */
-static char option_paths[5][OPTION_VALUE_SIZE]; /* one for each path option: see option_set_path */
+static _Alignas(SEAL_ALIGNMENT) union {
+    char at[5][OPTION_VALUE_SIZE]; /* one for each path option: see option_set_path */
+    char pages[SEAL_BYTES(5 * OPTION_VALUE_SIZE)];
+} option_paths;
+
+struct seal_pages hak__options_pages(uint32_t part)
+{
+    if (!HAK_SECURE) {
+        return (struct seal_pages){NULL, 0};
+    }
+    const struct seal_pages parts[] = {{&option_knobs, sizeof option_knobs},
+                                       {&option_settings, sizeof option_settings},
+                                       {&option_paths, sizeof option_paths}};
+    return part < sizeof parts / sizeof parts[0] ? parts[part] : (struct seal_pages){NULL, 0};
+}
 
 /* The values that each kind allows. The message says "must be" before them. */
 static const char *const option_allowed[] = {
@@ -211,9 +235,9 @@ static bool option_set_path(const char **place, const char *value, bool escapes)
     const char **const places[] = {&hak__settings.stats_file, &hak__settings.profile_file,
                                    &hak__settings.heap_map_file, &hak__settings.learn,
                                    &hak__settings.config_file};
-    char *copy = option_paths[0];
+    char *copy = option_paths.at[0];
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        copy = places[i] == place ? option_paths[i] : copy;
+        copy = places[i] == place ? option_paths.at[i] : copy;
     }
     size_t length = 0;
     while (length < OPTION_VALUE_SIZE && value[length] != '\0') {

@@ -4,7 +4,7 @@
 #ifndef HAK_CORE_OPTIONS_H
 #define HAK_CORE_OPTIONS_H
 
-#include "base/compiler.h"
+#include "core/seal.h"
 
 /* STATS_SUMMARY: the summary for people; STATS_FULL: and all other figures after it. */
 enum stats_format { STATS_NONE = 0, STATS_SUMMARY, STATS_FULL, STATS_JSON, STATS_PROMETHEUS };
@@ -39,6 +39,9 @@ HAK_HIDDEN void hak__options_read(char *const *environment);
 /* Sets the options whose default depends on the machine: heaps and cache_bytes_total. Called at
  * start, and again if options are read after it. Not thread-safe. */
 HAK_HIDDEN void hak__options_settle(void);
+
+/* For core/seal.c: the pages that hold the options, part by part from 0. Size 0: no such part. */
+HAK_HIDDEN struct seal_pages hak__options_pages(uint32_t part);
 
 /* For reports: fills `view` with the name, the help text and the present value of option `index`,
  * counted from 0. False: there is no such option. Any thread. */

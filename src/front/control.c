@@ -91,7 +91,12 @@ static int control_set(const struct option *option, const char *value)
         (!hak__option_store(option, &number, value) || number == 0)) {
         return EINVAL;
     }
-    if (!hak__option_store(option, option->place, value)) {
+    if (!seal_open()) {
+        return EAGAIN;
+    }
+    bool stored = hak__option_store(option, option->place, value);
+    seal_close();
+    if (!stored) {
         return EINVAL;
     }
     knobs_turned();

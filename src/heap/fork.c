@@ -21,6 +21,7 @@
  * docs/guarantees.md. */
 #include "heap/heap.h"
 
+#include "core/seal.h"
 #include "large/emergency.h"
 #include "os/os.h"
 
@@ -156,6 +157,9 @@ static void fork_free_lock(struct lock *lock)
 
 void hak__fork_child(void)
 {
+    if (HAK_SECURE) {
+        hak__seal_fork_child();
+    }
     fork_inner = 0;
     hak__gate_forget_inner();
     if (fork_interrupts()) {

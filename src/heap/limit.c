@@ -3,6 +3,7 @@
  * refused it. */
 #include "base/probe.h"
 #include "core/knobs.h"
+#include "core/seal.h"
 #include "heap/heap.h"
 #include "os/os.h"
 
@@ -19,12 +20,15 @@ void hak__limit_set(uint64_t soft, uint64_t hard, hak_limit_function *callback, 
         return;
     }
     lock_acquire(&hak__heaps_lock);
-    limit_callback = callback;
-    limit_argument = argument;
-    atomic_store_relaxed(&hak__knobs.limit, soft);
-    atomic_store_relaxed(&hak__knobs.limit_hard, hard);
-    atomic_store_relaxed(&shared_limit_exceeded, 0u);
-    hak__os_set_limit(hard);
+    if (seal_open()) {
+        limit_callback = callback;
+        limit_argument = argument;
+        atomic_store_relaxed(&hak__knobs.limit, soft);
+        atomic_store_relaxed(&hak__knobs.limit_hard, hard);
+        atomic_store_relaxed(&shared_limit_exceeded, 0u);
+        hak__os_set_limit(hard);
+        seal_close();
+    }
     lock_release(&hak__heaps_lock);
     hak__gate_leave();
 }
@@ -35,17 +39,21 @@ bool hak__limit_change(const uint64_t *soft, const uint64_t *hard)
         return false;
     }
     lock_acquire(&hak__heaps_lock);
-    if (soft != NULL) {
+    bool opened = seal_open();
+    if (opened && soft != NULL) {
         atomic_store_relaxed(&hak__knobs.limit, *soft);
         atomic_store_relaxed(&shared_limit_exceeded, 0u);
     }
-    if (hard != NULL) {
+    if (opened && hard != NULL) {
         atomic_store_relaxed(&hak__knobs.limit_hard, *hard);
         hak__os_set_limit(*hard);
     }
+    if (opened) {
+        seal_close();
+    }
     lock_release(&hak__heaps_lock);
     hak__gate_leave();
-    return true;
+    return opened;
 }
 
 /* Calls the callback, without a lock. */

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "core/options.h"
+#include "core/seal.h"
 #include "heap/heap.h"
 #include "os/os.h"
+#include "region/secure.h"
 #include "region/window.h"
 
 static struct lock start_lock = LOCK_INITIAL(LOCK_RANK_START);
@@ -20,10 +22,16 @@ static HAK_COLD bool start_first(void)
     bool started = atomic_load_relaxed(&shared_started);
     if (!started) {
         hak__os_init();
+        (void)seal_open(); /* nothing is closed yet */
         /* environ may be NULL so early in a preloaded process. The constructor then reads it. */
         hak__options_read(environ);
         hak__options_settle();
         started = hak__window_start() == 0;
+        if (HAK_SECURE && started) {
+            hak__secure_seal();
+            hak__seal_begin();
+        }
+        seal_close();
         if (started && !start_has_key) {
             start_has_key = pthread_key_create(&start_key, hak__thread_end) == 0;
         }
@@ -44,9 +52,12 @@ void hak__start_read_options(char *const *environment)
 {
     lock_acquire(&start_lock);
     hak__os_init();
-    hak__options_read(environment);
-    if (atomic_load_relaxed(&shared_started)) {
-        hak__options_settle();
+    if (seal_open()) {
+        hak__options_read(environment);
+        if (atomic_load_relaxed(&shared_started)) {
+            hak__options_settle();
+        }
+        seal_close();
     }
     lock_release(&start_lock);
 }

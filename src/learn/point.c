@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "core/limits.h"
+#include "core/seal.h"
 
 /* The ends of each knob. Below BINS_LEAST a refill brings one object of many classes, and each
  * malloc of them is slow. Above BINS_MOST a bin holds more than a superslab takes. */
@@ -43,11 +44,15 @@ struct learn_point hak__learn_point_now(void)
 
 void hak__learn_point_set(const struct learn_point *point)
 {
+    if (!seal_open()) {
+        return;
+    }
     atomic_store_relaxed(&hak__knobs.purge_delay_ms, point->purge_delay_ms);
     atomic_store_relaxed(&hak__knobs.bin_bytes_max, point->bin_bytes_max);
     atomic_store_relaxed(&hak__knobs.cache_bytes, point->cache_bytes);
     atomic_store_relaxed(&hak__knobs.whale_cache_bytes, point->whale_cache_bytes);
     atomic_store_relaxed(&hak__knobs.huge_threshold, point->huge_threshold);
+    seal_close();
     knobs_turned();
 }
 

@@ -34,15 +34,23 @@ static int profile_start(size_t period, bool load)
 }
 
 /* The option shows what is in force. */
+static void profile_note(uint64_t period)
+{
+    if (seal_open()) {
+        atomic_store_relaxed(&hak__settings.sample_bytes, period);
+        seal_close();
+    }
+}
+
 int hak_profile_start(size_t period)
 {
-    atomic_store_relaxed(&hak__settings.sample_bytes, (uint64_t)period);
+    profile_note(period);
     return profile_start(period, true);
 }
 
 void hak_profile_stop(void)
 {
-    atomic_store_relaxed(&hak__settings.sample_bytes, UINT64_MAX);
+    profile_note(UINT64_MAX);
     hak__sampling_set(0, false);
 }
 

@@ -150,6 +150,15 @@ bool hak__os_open_pages(void *address, size_t size)
     return opened;
 }
 
+bool hak__os_write_protect(void *address, size_t size, bool closed)
+{
+    int saved = errno;
+    bool done =
+        HAK_SECURE && os_protect(address, size, closed ? PROT_READ : PROT_READ | PROT_WRITE);
+    errno = saved;
+    return done;
+}
+
 bool hak__os_keep_addresses(void *address, size_t size)
 {
     int saved = errno;

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "control/census.h"
 #include "core/knobs.h"
+#include "core/seal.h"
 #include "hakmem/hakmem.h"
 #include "hakmem/stats.h"
 #include "os/os.h"
@@ -226,8 +227,9 @@ HAK_API int mallopt(int parameter, int value)
 {
     switch (parameter) {
     case M_TRIM_THRESHOLD: /* negative: free memory is never returned to the OS */
-        if (value < 0) {
+        if (value < 0 && seal_open()) {
             atomic_store_relaxed(&hak__knobs.purge_delay_ms, UINT32_MAX);
+            seal_close();
         }
         return 1;
     case M_MXFAST:

@@ -5,9 +5,17 @@
 
 #include "base/bits.h"
 #include "core/diagnose.h"
+#include "core/seal.h"
 #include "os/os.h"
 
-struct secure hak__secure;
+/* It fills its page (core/seal.h). */
+static _Alignas(SEAL_ALIGNMENT) union {
+    struct secure secure;
+    char pages[SEAL_BYTES(sizeof(struct secure))];
+} secure_sealed;
+extern struct secure hak__secure __attribute__((alias("secure_sealed")));
+
+static uint64_t shared_secure_secret; /* for hak__secure_draw; relaxed */
 
 void hak__secure_written(const void *object, uint32_t class_index)
 {
@@ -73,14 +81,20 @@ void hak__secure_tables(uintptr_t meet, uint64_t seed)
     hak__secure.states = (unsigned char *)(meet - hak__window.base / OBJECT_ALIGNMENT);
     hak__secure.keys = (uint64_t *)meet;
     hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03));
-    hak__secure.secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
+    shared_secure_secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
     hak__secure.tags = HAK_TAGS && hak__os_start_tags();
+}
+
+void hak__secure_seal(void)
+{
+    /* If the kernel refuses, the page stays open. */
+    (void)hak__os_write_protect(&secure_sealed, sizeof secure_sealed, true);
 }
 
 uint64_t hak__secure_draw(void)
 {
     /* relaxed: a counter */
-    uint64_t number = atomic_add_relaxed(&hak__secure.secret, UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t number = atomic_add_relaxed(&shared_secure_secret, UINT64_C(0x9e3779b97f4a7c15));
     return bits_mix(bits_mix(number) ^ hak__secure.canary);
 }
 

@@ -45,11 +45,11 @@ enum secure_state {
     SECURE_NEW_ARRAY
 };
 
+/* Constant once the process has started: hak__secure_seal makes it read-only. */
 struct secure {
     unsigned char *states; /* the byte of `address` is states[address / OBJECT_ALIGNMENT] */
     uint64_t *keys;        /* [~slice] */
     uint64_t canary;       /* random; XORed with an object's address it is the object's canary */
-    uint64_t secret;       /* for hak__secure_draw; relaxed */
     bool tags;             /* objects get memory tags (base/tags.h) */
 };
 HAK_HIDDEN extern struct secure hak__secure;
@@ -72,6 +72,9 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const voi
 
 /* Called by the window when the tables exist. */
 HAK_HIDDEN void hak__secure_tables(uintptr_t meet, uint64_t seed);
+
+/* Called once, when the window stands. */
+HAK_HIDDEN void hak__secure_seal(void);
 
 /* A new random number. Any thread. */
 HAK_HIDDEN uint64_t hak__secure_draw(void);
