@@ -254,6 +254,46 @@ if(NOT CMAKE_CROSSCOMPILING)
     hakmem_set_up_test(secure_corruption)
     hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
         $<TARGET_FILE:secure_corruption>)
+    # Settings in read-only pages: preloaded, and linked where the static library has the secure form.
+    add_executable(secure_sealed "${tests_directory}/secure/sealed.c")
+    set_target_properties(secure_sealed PROPERTIES
+        OUTPUT_NAME sealed RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
+    hakmem_set_up_test(secure_sealed)
+    hakmem_register(sealed secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>;HAKMEM_BIN_BYTES=8k"
+        $<TARGET_FILE:secure_sealed>)
+    if(HAKMEM_SECURE)
+        add_executable(secure_sealed_static "${tests_directory}/secure/sealed.c")
+        set_target_properties(secure_sealed_static PROPERTIES ENABLE_EXPORTS ON
+            OUTPUT_NAME sealed_static RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
+        hakmem_set_up_test(secure_sealed_static
+            -Wl,--whole-archive $<TARGET_FILE:hakmem_static> -Wl,--no-whole-archive)
+        add_dependencies(secure_sealed_static hakmem_static)
+        set_target_properties(secure_sealed_static PROPERTIES LINK_DEPENDS $<TARGET_FILE:hakmem_static>)
+        hakmem_register(sealed_static secure "" "HAKMEM_BIN_BYTES=8k" $<TARGET_FILE:secure_sealed_static>)
+    endif()
+endif()
+
+# Memory tags (src/base/tags.h), by bugs under the secure form and an emulator that plays a processor with them.
+if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+    add_library(tags_main OBJECT "${tests_directory}/secure/main.c")
+    target_link_libraries(tags_main PRIVATE hakmem_warnings hakmem_no_builtin)
+    hakmem_add_test_program(tags_has_tags secure "${tests_directory}/secure/tags/has_tags.c")
+    # The bug, and the report.
+    set(tagged
+        write_after_free "memory tag: use after free"
+        overflow_16 "memory tag: use after free, or access beyond a block"
+        double_free "double free"
+        tags/read_after_free "memory tag: use after free"
+        tags/free_of_new_owner "its memory tag has changed")
+    while(tagged)
+        list(POP_FRONT tagged source report)
+        get_filename_component(name ${source} NAME)
+        hakmem_add_test_program(tags_${name} secure "${tests_directory}/secure/${source}.c" $<TARGET_OBJECTS:tags_main>)
+        target_compile_options(tags_${name} PRIVATE -w) # the bugs are meant, and compilers see some of them
+        hakmem_register(tags_${name} secure "" "" bash "${tests_directory}/secure/emulated.sh" "${report}"
+            $<TARGET_FILE:tags_has_tags> ${launcher} -cpu max -E "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
+            $<TARGET_FILE:tags_${name}>)
+    endwhile()
 endif()
 
 # Attaching to processes that do not expect it: one test for each case_ of the scripts.
