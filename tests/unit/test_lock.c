@@ -250,8 +250,7 @@ static void test_order_of_ranks(void **state)
 {
     static const enum lock_rank order[] = {
         LOCK_RANK_FORK,   LOCK_RANK_HEAPS, LOCK_RANK_HEAP,   LOCK_RANK_PURGE, LOCK_RANK_WHALES,
-        LOCK_RANK_GROWTH, LOCK_RANK_HUGE,  LOCK_RANK_REGION, LOCK_RANK_START,
-        LOCK_RANK_SEAL,
+        LOCK_RANK_GROWTH, LOCK_RANK_HUGE,  LOCK_RANK_REGION, LOCK_RANK_START, LOCK_RANK_SEAL,
     };
     (void)state;
     for (size_t i = 1; i < COUNT_OF(order); i++) {
