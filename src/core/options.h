@@ -1,6 +1,7 @@
 /* options.h: the run options. Three sources set them when the process starts
  * (core/option_sources.c), and the program may change some of them later (hakmem/control.h).
- * hakmem reports a bad value or an unknown name in one line on standard error and ignores it. */
+ * hakmem reports a bad value or an unknown name in one line on standard error and ignores it.
+ * Whoever changes one later calls seal_open before (core/seal.h). */
 #ifndef HAK_CORE_OPTIONS_H
 #define HAK_CORE_OPTIONS_H
 

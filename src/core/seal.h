@@ -2,8 +2,8 @@
  *
  * The options (core/options.h, core/knobs.h) have pages of their own. The start closes these pages
  * for writes. Whoever changes an option later, calls hak__seal_open, writes, and calls
- * hak__seal_close. So an overflow or a wrong pointer cannot change an option. The tables of
- * region/secure.h have such a page, too, which never opens again.
+ * hak__seal_close. So an overflow or a wrong pointer cannot change an option. The addresses of
+ * the tables of region/secure.h have such a page, too, which never opens again.
  *
  * State: one thread at a time has the pages open, under SEAL. Its signals are blocked meanwhile, so
  * no handler of that thread forks or sets an option. A fork in another thread may copy open pages;
