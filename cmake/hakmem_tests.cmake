@@ -9,6 +9,7 @@
 #   no-repeat         not in a form that repeats release
 #   no-tsan, no-asan  not under that sanitizer
 #   no-qemu           not under qemu-user, by which other processors' forms run: it wants what that does not play
+#   no-secure         not in the secure form: it asks how much memory can be had, or frees what `new` made
 #   preload-only      an override test without a statically linked form
 #   static-only       an override test without an LD_PRELOAD form
 #   archive           a plugin that is linked with libhakmem.a
@@ -48,6 +49,7 @@ function(hakmem_register name kind words variables)
     if(("no-tsan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "thread")
        OR ("no-asan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "address")
        OR ("no-qemu" IN_LIST words AND CMAKE_CROSSCOMPILING)
+       OR ("no-secure" IN_LIST words AND HAKMEM_SECURE)
        OR ("no-repeat" IN_LIST words AND repeats_release))
         return()
     endif()
@@ -254,6 +256,12 @@ if(NOT CMAKE_CROSSCOMPILING)
     hakmem_set_up_test(secure_corruption)
     hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
         $<TARGET_FILE:secure_corruption>)
+    add_executable(secure_closed_pages "${tests_directory}/secure/closed_pages.c")
+    set_target_properties(secure_closed_pages PROPERTIES ENABLE_EXPORTS ON
+        OUTPUT_NAME closed_pages RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
+    hakmem_set_up_test(secure_closed_pages)
+    hakmem_register(closed_pages secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
+        $<TARGET_FILE:secure_closed_pages>)
     # Settings in read-only pages: preloaded, and linked where the static library has the secure form.
     add_executable(secure_sealed "${tests_directory}/secure/sealed.c")
     set_target_properties(secure_sealed PROPERTIES

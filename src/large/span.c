@@ -209,7 +209,9 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
 
 struct span hak__span_allocate_long(struct counters *counters, size_t size)
 {
-    size_t superslabs = size / SUPERSLAB_SIZE + (size % SUPERSLAB_SIZE != 0);
+    /* A single superslab is an ordinary span, whose last page the secure form closes. */
+    size_t tailed = size + (HAK_SECURE ? hak__os_page_size() : 0);
+    size_t superslabs = tailed / SUPERSLAB_SIZE + (tailed % SUPERSLAB_SIZE != 0);
     if (superslabs > hak__window.size / SUPERSLAB_SIZE) {
         return (struct span){NULL, false};
     }

@@ -136,14 +136,17 @@ bool hak__os_close_pages(void *address, size_t size)
 bool hak__os_open_pages(void *address, size_t size)
 {
     int saved = errno;
-    bool opened = true;
-    if (atomic_load_relaxed(&shared_os_marks) == MARKS_GUARDS) {
+    bool marks = atomic_load_relaxed(&shared_os_marks) == MARKS_GUARDS, opened = true;
+    if (marks) {
         opened = madvise(address, size, MADV_GUARD_REMOVE) == 0;
     }
-    /* A range may have been closed in either way. The count may get too low, not too high. */
+    /* Which ranges were closed by their protection is not known. With marks these are the few of
+     * locked memory, and the count stays as it is. Without marks it may get too low. */
     uint32_t closed = atomic_load_relaxed(&shared_os_closed);
-    if (closed != 0) {
+    if (!marks || closed != 0) {
         opened = os_protect(address, size, PROT_READ | PROT_WRITE) && opened;
+    }
+    if (!marks && closed != 0) {
         (void)atomic_cas_acquire(&shared_os_closed, &closed, closed - 1);
     }
     errno = saved;

@@ -1,7 +1,7 @@
 /* test_address_space.c: `ulimit -v` of 64 MiB, 512 MiB and 2 GiB from the start, and limits set
  * while running.
  *
- * ctest: no-qemu
+ * ctest: no-qemu no-secure
  */
 #include "exhaust.h"
 

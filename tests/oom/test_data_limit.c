@@ -1,6 +1,6 @@
 /* test_data_limit.c: RLIMIT_DATA, which since Linux 4.7 counts private writable mappings, too.
  *
- * ctest: no-qemu
+ * ctest: no-qemu no-secure
  */
 #include "exhaust.h"
 

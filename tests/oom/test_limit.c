@@ -1,5 +1,6 @@
 /* test_limit.c: hak_limit_set: the hard limit holds whatever is asked for, and everything below it
- * can be had in any shape; the soft one gives memory back and tells. */
+ * can be had in any shape; the soft one gives memory back and tells.
+ * ctest: no-secure */
 #include "exhaust.h"
 
 static size_t mapped_bytes(void)

@@ -2,7 +2,7 @@
  * function of the family once), in constructors of libraries before and after it, in C++ static
  * initialisers; the memory is freed in main and after it.
  *
- * ctest: no-qemu
+ * ctest: no-qemu no-secure
  */
 #include "override.h"
 
