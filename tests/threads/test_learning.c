@@ -1,6 +1,5 @@
 /* test_learning.c: the learner turns the knobs while threads allocate (HAKMEM_LEARN). No block is
- * damaged, and under ThreadSanitizer no access races. The first change that is tried is one of
- * bin_bytes, which reports show.
+ * damaged, and under ThreadSanitizer no access races. Reports show the knobs.
  *
  * ctest: no-qemu
  */
@@ -10,35 +9,45 @@
 
 enum { WORKERS = 3, TURNS = 4 };
 
-/* The value of the option as the report has it now. */
-static void read_option(const char *name, char value[32])
+/* The values of all knobs that the learner turns, as the report has them now. */
+struct knob_values {
+    char at[5][32];
+};
+
+static struct knob_values read_knobs(void)
 {
-    char quoted[64];
-    snprintf(quoted, sizeof quoted, "\"%s\":", name);
-    const char *at = strstr(report_now()->text, quoted);
-    REQUIRE(at != NULL);
-    snprintf(value, 32, "%.*s", (int)strcspn(at + strlen(quoted), ",}"), at + strlen(quoted));
+    static const char *const names[] = {"\"purge_delay_ms\":", "\"bin_bytes\":", "\"cache_bytes\":",
+                                        "\"whale_cache_bytes\":", "\"huge_threshold\":"};
+    struct knob_values values;
+    memset(&values, 0, sizeof values);
+    const char *text = report_now()->text;
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        const char *at = strstr(text, names[i]);
+        REQUIRE(at != NULL);
+        at += strlen(names[i]);
+        snprintf(values.at[i], sizeof values.at[i], "%.*s", (int)strcspn(at, ",}"), at);
+    }
+    return values;
 }
 
 static void allocate_and_learn(void *argument)
 {
     pthread_t workers[WORKERS];
-    char before[32], now[32];
     size_t turns = 0;
     (void)argument;
     for (size_t i = 0; i < WORKERS; i++) {
         workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
     }
-    for (read_option("bin_bytes", before); turns < TURNS; usleep(10000)) {
-        read_option("bin_bytes", now);
-        turns += strcmp(now, before) != 0;
-        memcpy(before, now, sizeof before);
+    for (struct knob_values before = read_knobs(); turns < TURNS; usleep(10000)) {
+        struct knob_values now = read_knobs();
+        turns += memcmp(&now, &before, sizeof now) != 0;
+        before = now;
     }
     __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
     for (size_t i = 0; i < WORKERS; i++) {
         thread_join(workers[i]);
     }
-    fprintf(stderr, "bin_bytes was turned %zu times\n", turns);
+    fprintf(stderr, "the knobs were turned %zu times\n", turns);
 }
 
 static void set_learn(void *argument)
@@ -52,7 +61,7 @@ static void test_learning(void **state)
     struct child_end end;
     (void)state;
     child_exec("learn", set_learn, NULL, &end);
-    REQUIRE_EXIT(&end, "was turned");
+    REQUIRE_EXIT(&end, "were turned");
 }
 
 int main(int argc, char **arguments)
