@@ -64,6 +64,16 @@ static void *malloc_hand_out(void *object, uint32_t class_index)
     return HAK_SECURE ? secure_hand_out(object, class_index) : object;
 }
 
+/* Takes the first object of the bin, which is not empty. */
+static struct object *malloc_pop_slow(struct thread *thread, uint32_t class_index)
+{
+    struct bin *bin = &thread->cache.bins[class_index];
+    if (HAK_LEVEL >= 2) {
+        hak__malloc_check(thread, bin->head, class_index); /* as the fast path does */
+    }
+    return hak__bin_pop(bin, class_index);
+}
+
 static void *malloc_class_once(uint32_t class_index)
 {
     struct thread *thread = thread_enter();
@@ -75,7 +85,7 @@ static void *malloc_class_once(uint32_t class_index)
     /* The bin may have objects. valloc comes here without a look at it. And the first slow
      * operation of a thread calls pthread_setspecific, which may allocate and so fill the bin. */
     if (bin->head != NULL) {
-        struct object *object = hak__bin_pop(bin, class_index);
+        struct object *object = malloc_pop_slow(thread, class_index);
         hak__thread_leave(thread);
         return malloc_hand_out(object, class_index);
     }
@@ -179,7 +189,7 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     }
     struct bin *bin = &thread->cache.bins[class_index];
     if (counted && bin->head != NULL) { /* NULL: a tick has emptied the bin */
-        return malloc_hand_out(hak__bin_pop(bin, class_index), class_index);
+        return malloc_hand_out(malloc_pop_slow(thread, class_index), class_index);
     }
     (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
     void *object = malloc_class_once(class_index);
