@@ -2,6 +2,7 @@
 #include "observe/guard.h"
 
 #include "base/bits.h"
+#include "core/diagnose.h"
 #include "core/gate.h"
 #include "core/knobs.h"
 #include "observe/stacks.h"
@@ -169,6 +170,18 @@ static bool guard_is_full(size_t size)
     return atomic_load_relaxed(&hak__guard.open_bytes) + size > GUARD_OPEN_BYTES_MAX;
 }
 
+/* Says once that the guard finds nothing more for now: else a run that is clean would look like a
+ * proof. */
+static HAK_COLD void guard_say_full(void)
+{
+    static uint32_t shared_said;
+    if (atomic_exchange_acquire(&shared_said, 1) == 0) {
+        hak__diagnose_warn("the guard is full: no new block is guarded until a guarded one is "
+                           "freed; a larger HAKMEM_GUARD guards fewer",
+                           NULL);
+    }
+}
+
 /* Takes a slot and opens its pages. NULL: not this time. Inside the gate. */
 static struct guard_slot *guard_open(size_t size, size_t alignment)
 {
@@ -212,8 +225,11 @@ void *hak__guard_allocate(size_t size, size_t alignment, const void *caller)
     int saved = errno;
     struct guard_slot *slot = NULL;
     size = size == 0 ? 1 : size;
-    if (size > GUARD_SIZE_MAX || bits_align_up(size, alignment) > GUARD_SIZE_MAX ||
-        guard_is_full(size)) {
+    if (size > GUARD_SIZE_MAX || bits_align_up(size, alignment) > GUARD_SIZE_MAX) {
+        return NULL;
+    }
+    if (HAK_UNLIKELY(guard_is_full(size))) {
+        guard_say_full();
         return NULL;
     }
     hak__guard_note(&event, caller); /* before the gate: the unwinder may take the loader's lock */

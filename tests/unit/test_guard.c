@@ -1,6 +1,7 @@
 /* test_guard.c: observe/guard, and the choice of guarded requests in heap/sampling.c. Generators
  * start from fixed seeds, so each run guards the same requests.
  */
+#include "../child.h"
 #include "unit.h"
 
 #include "observe/guard.h"
@@ -173,6 +174,22 @@ static void test_bounds(void **state)
     assert_true(GUARD_OPEN_BYTES_MAX + GUARD_SLOTS * sizeof(struct guard_slot) < 4 * MIB);
 }
 
+/* A full guard says so, and once only. */
+static void fill_guard(void *argument)
+{
+    start_guarding(1);
+    for (size_t i = 0; i < 4 * (size_t)GUARD_SLOTS; i++) {
+        hide(hak_malloc(GUARD_SIZE_MAX));
+    }
+    (void)argument;
+}
+
+static void test_full(void **state)
+{
+    (void)state;
+    REQUIRE_LIFE(fill_guard, NULL, "^hakmem: warning: the guard is full[^\n]*\n$");
+}
+
 /* At the hard limit no pages are opened, and the request is served as ever. */
 static void test_limit(void **state)
 {
@@ -265,6 +282,7 @@ int main(void)
         UNIT_TEST_WITH_KNOBS(test_what_is_not_guarded),
         UNIT_TEST_WITH_KNOBS(test_calloc_and_realloc),
         UNIT_TEST_WITH_KNOBS(test_queue),
+        UNIT_TEST_WITH_KNOBS(test_full),
         UNIT_TEST_WITH_KNOBS(test_bounds),
         UNIT_TEST_WITH_KNOBS(test_limit),
         UNIT_TEST_WITH_KNOBS(test_inside_an_operation),
