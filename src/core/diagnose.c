@@ -26,8 +26,7 @@ static void diagnose_place(void)
     const char *program = hak__os_program();
     hak__text_put(&text, "hakmem: in process ");
     hak__text_put_unsigned(&text, hak__os_process_id());
-    hak__text_put(&text,
-                  "; a library of ./hakmem build --preset debug notices mistakes sooner; program ");
+    hak__text_put(&text, "; HAKMEM_GUARD=1 may show who allocated and freed it; program ");
     hak__text_put(&text, program != NULL ? program : "unknown");
     text.length -= text.length == sizeof line; /* cut: room for the end of the line */
     hak__text_put(&text, "\n");
