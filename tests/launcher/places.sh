@@ -47,6 +47,15 @@ sed -i 's/^#define HAKMEM_VERSION_PATCH .*/#define HAKMEM_VERSION_PATCH 98/' "$s
 expect 0 seven 'hakmem: [0-9]+\.[0-9]+\.98 serves' "$scratch/copied/hakmem" run -- echo seven
 expect 0 six 'hakmem: [0-9]+\.[0-9]+\.99 serves' "$plain/hakmem" run -- echo six
 
+# Somebody else's checkout, which was built without the recorder: the recorder is built in the cache. For root, who may
+# write everywhere, the other user is nobody.
+cp -R "$TEST_ROOT/trace" "$plain"
+chmod -R a+rX "$scratch" && chmod -R a-w "$plain/build" && mkdir -m 777 "$scratch/other"
+other=(env HOME="$scratch/other")
+((EUID != 0)) || other=(setpriv --reuid 65534 --regid 65534 --clear-groups "${other[@]}")
+expect 0 ten 'calls of 1 thread' "${other[@]}" "$plain/hakmem" record -o "$scratch/other/trace" -- echo ten
+chmod -R u+w "$plain/build"
+
 # No build directory possible (a plain file is in its place, so that root cannot write either).
 rm -rf "$plain/build"
 touch "$plain/build"

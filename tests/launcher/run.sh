@@ -27,7 +27,7 @@ expect 0 '' '^$' bash -c 'trap "" PIPE; exec "$1" run --quiet -- bash -c true' _
 # Options become variables of the library.
 expect 0 'small 5' '^$' "$launcher" run --quiet --profile small --set purge_delay_ms=5 -- \
     bash -c 'echo "$HAKMEM_PROFILE $HAKMEM_PURGE_DELAY_MS"'
-expect 0 '1m never' '^$' "$launcher" run --quiet --set BIN_BYTES=1m --set=limit=never -- \
+expect 0 '1m never' '^$' "$launcher" run --quiet --set BIN_BYTES=1m --set=HAKMEM_LIMIT=never -- \
     bash -c 'echo "$HAKMEM_BIN_BYTES $HAKMEM_LIMIT"'
 
 # A profile may be a file: its settings are variables, those of --set win, and so do the file's over the environment.
