@@ -289,7 +289,8 @@ def profile_process(pid, arguments):
         time.sleep(seconds if arguments.seconds else 0)
         text = observer.ask("profile")
     else:
-        print(f"sampling process {pid} for {seconds} s", file=sys.stderr)
+        print(f"sampling process {pid} for {seconds} s; blocks that exist already are not counted "
+              "(HAKMEM_SAMPLE_BYTES=512k samples from the start)", file=sys.stderr)
         observer.ask(f"profile_start {period if arguments.period or arguments.leaks else ''}".strip())
         try:
             time.sleep(seconds)

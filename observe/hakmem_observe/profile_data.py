@@ -1,6 +1,7 @@
 """Profiles as hak_profile_write writes them: reading, checking, and giving names to their stacks."""
 import os
 import re
+import shutil
 from dataclasses import dataclass
 
 from .document import parse
@@ -20,6 +21,11 @@ ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|po
 
 def numbers(text):
     return [int(word) for word in text.split()]
+
+
+def hint_of(path):
+    """What was meant, if the path is that of a program."""
+    return f"; a program goes behind --: ./hakmem profile -- {path}" if shutil.which(path) else ""
 
 
 @dataclass
@@ -72,7 +78,7 @@ def parse_document(line, path):
         if not isinstance(head["process"], int) or not isinstance(head["program"], str):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise Refusal(f"'{path}' is no profile of hakmem, or it is cut") from None
+        raise Refusal(f"'{path}' is no profile of hakmem, or it is cut{hint_of(path)}") from None
     return head, stacks, mappings
 
 
@@ -102,7 +108,7 @@ def read_profiles(path, nth=None):
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = [line for line in file if line.strip()]
     except OSError as error:
-        raise Refusal(f"cannot read '{path}': {error.strerror}") from None
+        raise Refusal(f"cannot read '{path}': {error.strerror}{hint_of(path)}") from None
     if not lines:
         raise Refusal(f"'{path}' is empty: no process that writes its profile there has ended")
     return parse_profiles(lines, path, nth)

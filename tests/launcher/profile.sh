@@ -124,6 +124,8 @@ refuse 2 'taken for the file of a profile' "$launcher" profile --period 4k kept
 refuse 127 'there is no process' "$launcher" profile 2147483000
 refuse 2 'unrecognized' "$launcher" profile --what kept
 refuse 126 'cannot read .none.: No such file' "$launcher" profile none
+refuse 126 'cannot read .ls.: No such file.*profile -- ls' "$launcher" profile --leaks ls
+refuse 126 'no profile of hakmem, or it is cut; .*profile -- ./leak' "$launcher" profile ./leak
 refuse 126 'cannot write' "$launcher" profile --folded none/folded kept
 refuse 126 'cannot write' "$launcher" profile --html none/page -- ./leak
 refuse 126 'cannot write' "$launcher" profile --html '' kept
