@@ -262,6 +262,17 @@ if(NOT CMAKE_CROSSCOMPILING)
     hakmem_set_up_test(secure_closed_pages)
     hakmem_register(closed_pages secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
         $<TARGET_FILE:secure_closed_pages>)
+    add_library(secure_plugin_new MODULE "${tests_directory}/secure/plugin_new.cc")
+    set_target_properties(secure_plugin_new PROPERTIES
+        PREFIX "" OUTPUT_NAME plugin_new LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
+    target_link_libraries(secure_plugin_new PRIVATE stdc++)
+    add_executable(secure_static_cxx "${tests_directory}/secure/static_cxx.cc")
+    set_target_properties(secure_static_cxx PROPERTIES LINKER_LANGUAGE CXX
+        OUTPUT_NAME static_cxx RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
+    target_link_libraries(secure_static_cxx PRIVATE -static-libstdc++ -static-libgcc ${CMAKE_DL_LIBS})
+    add_dependencies(secure_static_cxx secure_plugin_new)
+    hakmem_register(static_cxx secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
+        $<TARGET_FILE:secure_static_cxx> $<TARGET_FILE:secure_plugin_new>)
     # Settings in read-only pages: preloaded, and linked where the static library has the secure form.
     add_executable(secure_sealed "${tests_directory}/secure/sealed.c")
     set_target_properties(secure_sealed PROPERTIES

@@ -287,9 +287,12 @@ static struct span_entry *span_cache_entry(struct span_cache *cache)
 
 void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice)
 {
+    if (HAK_UNLIKELY(window_take_owner(slice, OWNER_NOBODY) != OWNER_SPAN)) {
+        /* Another thread has freed it since the caller looked. */
+        hak__diagnose_fatal("double free", window_slice_address(slice), 0, 0);
+    }
     uint32_t slices = span_metadata(slice)->slices;
     span_account(cache, 0 - UINT64_C(1), 0 - (uint64_t)hak__span_bytes(slice));
-    window_set_owner(slice, OWNER_NOBODY);
     if (counters != NULL) {
         counter_add(counters, COUNTER_SPAN_FREED, 1);
     }

@@ -79,6 +79,9 @@ static size_t whale_alignment(size_t size)
  * the small pages at the end would stay small when the whale grows. */
 static size_t whale_wanted_size(size_t size, bool huge)
 {
+    if (HAK_SECURE) {
+        return size; /* its tail follows the last page that was asked for */
+    }
     size_t excess = bits_align_up(size, HUGE_PAGE_SIZE) - size;
     bool huge_end = huge && excess <= size / 4 && excess <= HUGE_PAGE_SIZE - WHALE_END_MIN;
     bool adds_little = size >= 2 * HUGE_PAGE_SIZE && excess <= size / WHALE_EXCESS_DIVISOR;

@@ -98,11 +98,13 @@ CXX_BOUND(bound_delete_array_aligned, cxx_delete_array_aligned);
 
 /* --- kinds: the secure form knows whether an object is from malloc, new or new[] --- */
 
-/* False: the program has its own new or delete, which may use malloc or free. */
+/* False: the program has its own new or delete, which may use malloc or free. Or it started without
+ * a C++ library: then it may contain one (-static-libstdc++), whose delete only it sees, and get
+ * objects from plug-ins, whose new is this one. */
 inline bool cxx_has_kinds()
 {
 #if HAK_SECURE
-    return bound_new == cxx_own_new && bound_delete == cxx_own_delete;
+    return bound_new == cxx_own_new && bound_delete == cxx_own_delete && cxx_throw != nullptr;
 #else
     return false;
 #endif

@@ -176,6 +176,12 @@ HAK_INLINE void window_set_owner(size_t slice, uint32_t owner)
     atomic_store_relaxed(&hak__window.owners[slice], owner);
 }
 
+/* Sets the owner word and returns the old one. Of several threads that do so, one gets it. */
+HAK_INLINE uint32_t window_take_owner(size_t slice, uint32_t owner)
+{
+    return atomic_exchange_acquire(&hak__window.owners[slice], owner);
+}
+
 /* The slice's entry in the slab metadata. The tables must cover the slice. */
 HAK_INLINE struct slab *window_slab_metadata(size_t slice)
 {

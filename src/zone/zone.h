@@ -160,6 +160,7 @@ struct zone_cache {
     struct hak_heap *zone;
     struct zone_thread *thread;
     uint32_t epoch; /* of hak__thread_epoch when its thread was last known to exist */
+    bool inherited; /* by a fork's child, of a zone whose memory it may share with the parent */
     /* Under ZONES. A cache that waits to be used again is linked by next_in_zone. */
     struct zone_cache *next_in_zone;
     struct zone_cache *previous_in_zone;

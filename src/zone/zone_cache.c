@@ -270,9 +270,11 @@ static void zone_thread_ended(void)
     lock_acquire(&hak__zones_lock); /* nobody destroys a zone meanwhile */
     while (thread->caches != NULL) {
         struct zone_cache *cache = thread->caches;
-        lock_acquire(&cache->zone->lock);
-        hak__zone_cache_flush(cache);
-        lock_release(&cache->zone->lock);
+        if (!cache->inherited) {
+            lock_acquire(&cache->zone->lock);
+            hak__zone_cache_flush(cache);
+            lock_release(&cache->zone->lock);
+        }
         cache_retire(cache);
     }
     memset(thread->slots, 0, sizeof thread->slots);
@@ -282,12 +284,15 @@ static void zone_thread_ended(void)
     hak__gate_leave();
 }
 
-/* The caches of this thread go on; those of others stay as they were. */
+/* The caches of this thread go on; those of others stay as they were. Memory that is not hakmem's
+ * may be shared with the parent, or not be there at all (MADV_DONTFORK): the child does not touch
+ * it unless the program does. */
 static void zone_thread_forked(void)
 {
     for (struct zone_cache *cache = hak__zone_thread->caches; cache != NULL;
          cache = cache->next_in_thread) {
         cache->epoch = hak__thread_epoch();
+        cache->inherited = !cache->zone->own_pages;
     }
 }
 
@@ -323,6 +328,7 @@ static struct zone_cache *cache_make(struct hak_heap *zone)
         cache->zone = zone;
         cache->thread = hak__zone_thread;
         cache->epoch = hak__thread_epoch();
+        cache->inherited = false;
     }
     return cache;
 }

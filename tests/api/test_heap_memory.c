@@ -2,6 +2,11 @@
  * alignments, and with page providers, each call of which fails once. */
 #include "../support.h"
 
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <hakmem/heap.h>
 
 static hak_heap *create_in(void *memory, size_t size)
@@ -273,12 +278,50 @@ static void test_purge_is_told_of_free_pages(void **state)
     assert_int_equal(provider.bytes, 0);
 }
 
+/* The end of a thread gives what it has cached back to its heaps. In a fork's child that would be
+ * the parent's heap. */
+static void test_shared_mapping_and_a_child(void **state)
+{
+    enum { SIZE = 1 << 20, OBJECTS = 1000 };
+    static void *objects[OBJECTS];
+    int status;
+    (void)state;
+    void *memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    hak_heap *heap = create_in(memory, SIZE);
+    for (size_t i = 0; i < OBJECTS; i++) {
+        objects[i] = hak_heap_malloc(heap, 50);
+        assert_non_null(objects[i]);
+    }
+    for (size_t i = 0; i < OBJECTS; i += 2) {
+        hak_heap_free(heap, objects[i]);
+    }
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        pthread_exit(NULL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i < OBJECTS; i += 2) { /* the free ones are still this thread's alone */
+        objects[i] = hak_heap_malloc(heap, 50);
+        assert_non_null(objects[i]);
+        memset(objects[i], (int)i, 50);
+    }
+    for (size_t i = 0; i < OBJECTS; i++) {
+        hak_heap_free(heap, objects[i]);
+    }
+    hak_heap_destroy(heap);
+    assert_int_equal(munmap(memory, SIZE), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_of_odd_size),
         cmocka_unit_test(test_static_array),
         cmocka_unit_test(test_shared_mapping),
+        cmocka_unit_test(test_shared_mapping_and_a_child),
         cmocka_unit_test(test_each_call_of_the_provider_fails),
         cmocka_unit_test(test_purge_is_told_of_free_pages),
     };

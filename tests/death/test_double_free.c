@@ -116,6 +116,41 @@ static void test_never_two_owners(void **state)
     }
 }
 
+enum { RACERS = 2 };
+static uint32_t shared_racers;
+
+static void *free_at_once(void *block)
+{
+    __atomic_add_fetch(&shared_racers, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&shared_racers, __ATOMIC_RELAXED) != RACERS) {
+    }
+    hak_free(block);
+    return NULL;
+}
+
+static void free_by_two_threads(void *argument)
+{
+    pthread_t threads[RACERS];
+    void *block = hide(hak_malloc(*(size_t *)argument));
+    REQUIRE(block != NULL);
+    for (size_t i = 0; i < RACERS; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, free_at_once, block) == 0);
+    }
+    for (size_t i = 0; i < RACERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+/* Both threads look before either has freed: only one of them gets the span. */
+static void test_span_by_two_threads(void **state)
+{
+    static size_t size = 200000;
+    (void)state;
+    for (size_t i = 0; i < 50; i++) {
+        REQUIRE_DEATH(free_by_two_threads, &size, "^hakmem: fatal: .*double free.*pointer 0x");
+    }
+}
+
 static void test_span(void **state)
 {
     static size_t sizes[] = {65665, 131072, 800000, 2 * MIB};
@@ -242,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_small_with_others_between),
         cmocka_unit_test(test_never_two_owners),
         cmocka_unit_test(test_span),
+        cmocka_unit_test(test_span_by_two_threads),
         cmocka_unit_test(test_whale),
         cmocka_unit_test(test_realloc_after_free),
         cmocka_unit_test(test_by_another_thread),
