@@ -10,7 +10,8 @@
  *     number of objects.
  *   - No two heaps share a page. A heap takes no memory from the program's ordinary objects, except
  *     the chunks that the default provider allocates with hak_aligned_alloc.
- *   - A heap never has more memory than its limit.
+ *   - A heap never has more memory than its limit. Chunks that it gave back do not count, also
+ *     where the provider has no unmap.
  *   - A heap in the program's memory writes nothing outside that memory but its own struct and the
  *     caches of its threads, which hakmem allocates. It takes no further memory for objects.
  *
@@ -26,7 +27,8 @@
  *
  * Errors: a failed allocation returns NULL with errno ENOMEM, or EINVAL for a bad argument. A free
  * keeps errno. A pointer that is no object of the heap ends the process with a message, unless the
- * heap's event function says otherwise. */
+ * heap's event function says otherwise; where no memory is near the pointer, by SIGSEGV. Lists that
+ * a wrong free has damaged end it without the event function. */
 #ifndef HAKMEM_HEAP_H
 #define HAKMEM_HEAP_H
 
