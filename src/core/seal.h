@@ -1,7 +1,7 @@
 /* seal.h: the secure form keeps its settings in read-only pages.
  *
  * The options (core/options.h, core/knobs.h) have pages of their own. The start closes these pages
- * for writes. Whoever changes an option later, calls hak__seal_open, writes, and calls
+ * for writes. Whoever changes an option later calls hak__seal_open, writes, and calls
  * hak__seal_close. So an overflow or a wrong pointer cannot change an option. The addresses of
  * the tables of region/secure.h have such a page, too, which never opens again.
  *
