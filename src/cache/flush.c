@@ -91,8 +91,8 @@ uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
 }
 
 /* Frees an object of a bin through the remote buffer, because it lies in no slab of this heap and
- * class: it was kept (remote_keep) or borrowed. Aborts if it can be neither. Returns the next
- * object of the list. */
+ * class: it was kept (remote_keep) or borrowed. Aborts if it can be neither, or if the list is
+ * shorter than its count (NULL). Returns the next object of the list. */
 static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32_t class_index,
                                                      struct object *object)
 {
@@ -101,7 +101,8 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
         bool empty = window_contains_slice(slice) && window_owner(slice) == OWNER_NOBODY;
         hak__diagnose_fatal(empty ? "double free (more objects freed than the slab holds)"
                                   : "corrupted free list (written after free?)",
-                            object, size_class_bytes(class_index), cache_heap_id(cache));
+                            object != NULL ? object : cache->bins[class_index].head,
+                            size_class_bytes(class_index), cache_heap_id(cache));
     }
     struct object *next = object_next(object);
     hak__remote_free(cache, slice, object);
@@ -112,19 +113,6 @@ static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class
                                        const char *what, const struct object *object)
 {
     hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache_heap_id(cache));
-}
-
-/* Aborts if a bin's list is shorter or longer than its count. `object` is the next one, and `left`
- * objects are left by the count. */
-static void cache_check_list(const struct cache *cache, uint32_t class_index,
-                             const struct object *object, uint32_t left)
-{
-    if (HAK_UNLIKELY((object == NULL) != (left == 0))) {
-        cache_list_broken(cache, class_index,
-                          object != NULL ? "corrupted free list (double free?)"
-                                         : "corrupted free list (written after free?)",
-                          cache->bins[class_index].head);
-    }
 }
 
 /* Takes the `count` objects that were freed last out of a bin; at most FLUSH_PART_OBJECTS. Stores
@@ -147,7 +135,13 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
             objects[own++] = object;
             object = object_next(object);
         }
-        cache_check_list(cache, class_index, object, --left);
+        left--;
+    }
+    if (HAK_UNLIKELY((object == NULL) != (left == 0))) {
+        cache_list_broken(cache, class_index,
+                          object != NULL ? "corrupted free list (double free?)"
+                                         : "corrupted free list (written after free?)",
+                          bin->head);
     }
     for (uint32_t i = 0; i < own; i++) { /* a list that leads back to an object just taken */
         if (HAK_UNLIKELY(objects[i] == object)) {
@@ -159,16 +153,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
     return own;
 }
 
-HAK_INLINE void cache_check_object(const struct slab *slab, struct slab_grid grid,
-                                   const struct object *object)
-{
-    if (HAK_UNLIKELY(!slab_grid_has(grid, object))) {
-        hak__slab_not_object(slab, object);
-    }
-}
-
-/* Returns the `count` objects of a bin that were freed last to their slabs. Neighbours in the list
- * that lie in one slab are a run, and go back together. */
+/* Returns the `count` objects of a bin that were freed last to their slabs. */
 static void cache_return(struct cache *cache, uint32_t class_index, uint32_t count)
 {
     struct object *objects[FLUSH_PART_OBJECTS];
@@ -177,27 +162,7 @@ static void cache_return(struct cache *cache, uint32_t class_index, uint32_t cou
     while (count != 0) {
         uint32_t part = count < FLUSH_PART_OBJECTS ? count : FLUSH_PART_OBJECTS;
         uint32_t own = cache_take(cache, class_index, part, objects);
-        for (uint32_t i = 0; i < own;) {
-            struct object_list run = {objects[i], 0};
-            size_t slice = window_slice_of(run.head);
-            if (HAK_UNLIKELY(window_owner(slice) != cache_owner_word(cache, class_index))) {
-                /* An earlier run has emptied this slab, and it was given back. */
-                cache_list_broken(cache, class_index,
-                                  "double free (more objects freed than the slab holds)", run.head);
-            }
-            struct slab *slab = slab_of_slice(slice);
-            uintptr_t start = (uintptr_t)slab_start(slab);
-            size_t size = slab->slice_count * SLICE_SIZE;
-            uint32_t first = i;
-            struct slab_grid grid = slab_grid_of(slab);
-            cache_check_object(slab, grid, run.head);
-            while (++i < own && (uintptr_t)objects[i] - start < size) {
-                cache_check_object(slab, grid, objects[i]);
-                object_link(objects[i - 1], objects[i]); /* kept objects may have lain between */
-            }
-            run.count = i - first;
-            hak__slab_return(cache->slabs, slab, run, objects[i - 1]);
-        }
+        hak__slab_return(cache->slabs, class_index, objects, own);
         count -= part;
     }
 }
@@ -259,7 +224,7 @@ static void cache_end_rests(struct cache *cache, struct rests *rests)
             continue;
         }
         object_set_free(object, NULL);
-        hak__slab_return(cache->slabs, slab, (struct object_list){object, 1}, object);
+        hak__slab_return(cache->slabs, slab->class_index, &object, 1);
     }
 }
 

@@ -243,9 +243,20 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
     if (HAK_LEVEL >= 2) {
         slab_check(set, slab);
     }
+    if (HAK_LIKELY(slab->free_count + slab->remote_seen != slab->carved_count)) {
+        return; /* idle slabs have N clear, so the remote objects that were seen are all (invariant
+                   4) */
+    }
     if (hak__slab_is_idle(slab)) {
         slab_give_back(set, slab);
     }
+}
+
+static HAK_COLD void slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
+                                          const struct object *object)
+{
+    hak__diagnose_fatal("double free (more objects freed than the slab holds)", object,
+                        size_class_bytes(class_index), set->key >> OWNER_CODE_BITS);
 }
 
 struct object_list hak__refill_shuffle(struct refill refill)
@@ -414,13 +425,13 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
     return list;
 }
 
-void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,
-                      struct object *tail)
+/* Adds a list of `slab`'s objects to its free list. */
+HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_list list,
+                         struct object *tail)
 {
-    HAK_ASSERT(slab->owner == set && list.count != 0);
-    if (HAK_UNLIKELY(slab->free_count + list.count > slab->carved_count)) {
-        hak__diagnose_fatal("double free (more objects freed than the slab holds)", list.head,
-                            size_class_bytes(slab->class_index), set->key >> OWNER_CODE_BITS);
+    uint32_t free_count = slab->free_count + list.count;
+    if (HAK_UNLIKELY(free_count > slab->carved_count)) {
+        slab_freed_too_often(set, slab->class_index, list.head);
     }
     if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed and returned, twice in a row */
         hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),
@@ -428,11 +439,43 @@ void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_lis
     }
     object_link(tail, slab->free_list);
     slab->free_list = list.head;
-    slab_set_free_count(set, slab, slab->free_count + list.count);
+    slab->free_count = free_count;
     if (!slab->listed) {
         slab_list(set, slab);
     }
     slab_give_back_if_idle(set, slab);
+}
+
+void hak__slab_return(struct slab_set *set, uint32_t class_index, struct object *const *objects,
+                      uint32_t count)
+{
+    struct object *const *end = objects + count;
+    uint32_t owner = set->key | owner_code_of_class(class_index);
+    set->totals[class_index].free_count += count;
+    while (objects != end) {
+        struct object_list run = {*objects, 0};
+        struct object *tail;
+        size_t slice = window_slice_of(run.head);
+        if (HAK_UNLIKELY(window_owner(slice) != owner)) { /* an earlier run has emptied the slab */
+            slab_freed_too_often(set, class_index, run.head);
+        }
+        struct slab *slab = slab_of_slice(slice);
+        struct slab_grid grid = slab_grid_of(slab, class_index);
+        uintptr_t start = (uintptr_t)slab_start(slab);
+        size_t size = slab->slice_count * SLICE_SIZE;
+        for (;;) {
+            tail = *objects++;
+            if (HAK_UNLIKELY(!slab_grid_has(grid, tail))) {
+                hak__slab_not_object(slab, tail);
+            }
+            run.count++;
+            if (objects == end || (uintptr_t)*objects - start >= size) {
+                break;
+            }
+            object_link(tail, *objects);
+        }
+        slab_add(set, slab, run, tail);
+    }
 }
 
 uint32_t hak__slab_drain(struct slab_set *set)

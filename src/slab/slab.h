@@ -198,10 +198,10 @@ struct slab_grid {
 
 /* Any thread. relaxed: the caller may be without the heap's lock. A valid object was carved before
  * the caller got its address. */
-HAK_INLINE struct slab_grid slab_grid_of(const struct slab *slab)
+HAK_INLINE struct slab_grid slab_grid_of(const struct slab *slab, uint32_t class_index)
 {
     return (struct slab_grid){slab_start(slab) + slab->first,
-                              atomic_load_relaxed(&slab->carved_count), slab->class_index};
+                              atomic_load_relaxed(&slab->carved_count), class_index};
 }
 
 /* True if an object starts at `pointer`, which may be any address. For an address outside the slab
@@ -216,7 +216,7 @@ HAK_INLINE bool slab_grid_has(struct slab_grid grid, const void *pointer)
 /* True if a carved object of the slab starts at `pointer`, which may be any address. Any thread. */
 HAK_INLINE bool slab_is_object(const struct slab *slab, const void *pointer)
 {
-    return slab_grid_has(slab_grid_of(slab), pointer);
+    return slab_grid_has(slab_grid_of(slab, slab->class_index), pointer);
 }
 
 /* Aborts if no carved object of the slab starts at `pointer`. It stands at the slow doors that
@@ -259,15 +259,17 @@ HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
            atomic_load_relaxed(&set->shared_notified) != 0;
 }
 
-/* Returns the objects of `list` to `slab`, which the set owns. The list is not empty and ends in
- * `tail`. The slab is given back if it is idle now. Aborts if it notices a double free. Under the
- * heap's lock. */
-HAK_HIDDEN void hak__slab_return(struct slab_set *set, struct slab *slab, struct object_list list,
-                                 struct object *tail);
+/* Returns `count` objects of slabs of the class to their slabs, which the set owned when the caller
+ * looked. Neighbours in the array that lie in one slab go back together. Slabs that are idle now
+ * are given back. Aborts if it notices a double free, or that no object starts at an address. Under
+ * the heap's lock. */
+HAK_HIDDEN void hak__slab_return(struct slab_set *set, uint32_t class_index,
+                                 struct object *const *objects, uint32_t count);
 
-/* The same for a thread that does not hold the owner's lock: one atomic operation, or three if the
- * owner must be notified. Any thread, no lock. Returns NULL, or the owner if this call notified it
- * and at least shared_patience notifications are unread: the caller should drain for it. */
+/* Returns a list of objects of one slab for a thread that does not hold the owner's lock: one
+ * atomic operation, or three if the owner must be notified. Any thread, no lock. Returns NULL, or
+ * the owner if this call notified it and at least shared_patience notifications are unread: the
+ * caller should drain for it. */
 HAK_HIDDEN struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list list,
                                                     struct object *tail);
 

@@ -325,8 +325,8 @@ inline refill()
 }
 
 /* Under the lock. Lists of one object, those that a bin holds. */
-/*= slab/slab.c hak__slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
-/*= slab/slab.c hak__slab_return: if (!slab->listed) { slab_list(set, slab); } slab_give_back_if_idle(set, slab); */
+/*= slab/slab.c slab_add: object_link(tail, slab->free_list); slab->free_list = list.head; */
+/*= slab/slab.c slab_add: if (!slab->listed) { slab_list(set, slab); } slab_give_back_if_idle(set, slab); */
 inline return_one()
 {
     atomic {

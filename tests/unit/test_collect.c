@@ -23,9 +23,7 @@ static struct owner owner_create_of(uint32_t class_index)
     struct object_list others = {list.head->next, list.count - 1};
     owner.object = list.head;
     owner.slab = unit_slab_of(owner.object);
-    if (others.count != 0) {
-        hak__slab_return(&owner.heap->slabs, owner.slab, others, unit_list_tail(others));
-    }
+    unit_return_list(&owner.heap->slabs, others);
     lock_release(&owner.heap->lock);
     return owner;
 }
