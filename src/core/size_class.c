@@ -55,10 +55,9 @@
 const struct size_class hak__size_classes[CLASS_COUNT] = {{0, 0, 0, 1}, CLASSES};
 
 #undef CLASS_IN_COLORS
-#define CLASS_IN_COLORS(size, colors)                                                              \
-    (uint32_t)(((UINT64_C(1) << 31) * OBJECT_ALIGNMENT + (size)-1) / (size))
+#define CLASS_IN_COLORS(size, colors) UINT64_MAX / (size) + 1
 
-const uint32_t hak__size_reciprocals[CLASS_COUNT] = {0, CLASSES};
+const uint64_t hak__size_reciprocals[CLASS_COUNT] = {0, CLASSES};
 
 HAK_STATIC_ASSERT(MID_SKEW == 1u << MID_STEP_SHIFT, "one entry of hak__mid_class");
 

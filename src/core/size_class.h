@@ -75,23 +75,19 @@ HAK_INLINE uint32_t size_class_usable(uint32_t class_index)
     return size_class_bytes(class_index) - OBJECT_TAIL;
 }
 
-/* For size_class_divide: 2^31 divided by the object size in units of OBJECT_ALIGNMENT, rounded up.
- */
-HAK_HIDDEN extern const uint32_t hak__size_reciprocals[CLASS_COUNT];
+/* 2^64 divided by the object size of the class, rounded up. */
+HAK_HIDDEN extern const uint64_t hak__size_reciprocals[CLASS_COUNT];
 
-/* `offset`, below SLAB_SLICES_MAX slices of bytes, divided by the object size of the class, rounded
- * down; for larger offsets any number. A multiplication takes 4 cycles where a division takes 10
- * to 26. It is exact: both are taken in units of OBJECT_ALIGNMENT, so the offset is below 2^15 and
- * the error of the reciprocal below 2^13, and their product below 2^31 (Granlund, Montgomery:
- * Division by invariant integers using multiplication, 1994). */
-HAK_INLINE size_t size_class_divide(size_t offset, uint32_t class_index)
+/* True if an object starts `offset` bytes, any number, after the first of `count` in a row.
+ * `reciprocal` is that of their class. The product's high half is the object's number, and its low
+ * half is below the reciprocal if nothing remains (D. Lemire, O. Kaser, N. Kurz: Faster remainder
+ * by direct computation, 2019). It is exact for offsets below 2^64 / size, and what is above has a
+ * number above each count. */
+HAK_INLINE bool size_class_starts(size_t offset, uint64_t reciprocal, uint32_t count)
 {
-    return (offset / OBJECT_ALIGNMENT * hak__size_reciprocals[class_index]) >> 31;
+    __extension__ unsigned __int128 product = (unsigned __int128)offset * reciprocal;
+    return (uint64_t)product < reciprocal && (uint64_t)(product >> 64) < count;
 }
-
-HAK_STATIC_ASSERT(SLAB_SLICES_MAX *SLICE_SIZE / OBJECT_ALIGNMENT <= 1u << 15 &&
-                      MID_SIZE_MAX / OBJECT_ALIGNMENT < 1u << 13,
-                  "size_class_divide is exact");
 
 /* True: no two objects of the class share a cache line. Slabs start at a slice, and object sizes
  * above TINY_SIZE_MAX are multiples of 128 bytes. */

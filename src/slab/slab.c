@@ -243,10 +243,6 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
     if (HAK_LEVEL >= 2) {
         slab_check(set, slab);
     }
-    if (HAK_LIKELY(slab->free_count + slab->remote_seen != slab->carved_count)) {
-        return; /* idle slabs have N clear, so the remote objects that were seen are all (invariant
-                   4) */
-    }
     if (hak__slab_is_idle(slab)) {
         slab_give_back(set, slab);
     }
@@ -430,7 +426,10 @@ HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_
                          struct object *tail)
 {
     uint32_t free_count = slab->free_count + list.count;
-    if (HAK_UNLIKELY(free_count > slab->carved_count)) {
+    /* N is clear in an idle slab, and so the remote objects that were seen are all (invariant 4).
+     */
+    bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count;
+    if (HAK_UNLIKELY(may_be_idle && free_count > slab->carved_count)) {
         slab_freed_too_often(set, slab->class_index, list.head);
     }
     if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed and returned, twice in a row */
@@ -440,10 +439,12 @@ HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_
     object_link(tail, slab->free_list);
     slab->free_list = list.head;
     slab->free_count = free_count;
-    if (!slab->listed) {
+    if (HAK_UNLIKELY(!slab->listed)) {
         slab_list(set, slab);
     }
-    slab_give_back_if_idle(set, slab);
+    if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) {
+        slab_give_back_if_idle(set, slab);
+    }
 }
 
 void hak__slab_return(struct slab_set *set, uint32_t class_index, struct object *const *objects,
@@ -453,7 +454,7 @@ void hak__slab_return(struct slab_set *set, uint32_t class_index, struct object 
     uint32_t owner = set->key | owner_code_of_class(class_index);
     set->totals[class_index].free_count += count;
     while (objects != end) {
-        struct object_list run = {*objects, 0};
+        struct object_list run = {*objects, 1};
         struct object *tail;
         size_t slice = window_slice_of(run.head);
         if (HAK_UNLIKELY(window_owner(slice) != owner)) { /* an earlier run has emptied the slab */
@@ -461,18 +462,12 @@ void hak__slab_return(struct slab_set *set, uint32_t class_index, struct object 
         }
         struct slab *slab = slab_of_slice(slice);
         struct slab_grid grid = slab_grid_of(slab, class_index);
-        uintptr_t start = (uintptr_t)slab_start(slab);
-        size_t size = slab->slice_count * SLICE_SIZE;
-        for (;;) {
-            tail = *objects++;
-            if (HAK_UNLIKELY(!slab_grid_has(grid, tail))) {
-                hak__slab_not_object(slab, tail);
-            }
-            run.count++;
-            if (objects == end || (uintptr_t)*objects - start >= size) {
-                break;
-            }
+        if (HAK_UNLIKELY(!slab_grid_has(grid, run.head))) {
+            hak__slab_not_object(slab, run.head);
+        }
+        for (tail = run.head; ++objects != end && slab_grid_has(grid, *objects); tail = *objects) {
             object_link(tail, *objects);
+            run.count++;
         }
         slab_add(set, slab, run, tail);
     }

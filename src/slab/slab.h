@@ -192,25 +192,23 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
  * objects of one slab. */
 struct slab_grid {
     const unsigned char *first;
+    uint64_t reciprocal;
     uint32_t carved;
-    uint32_t class_index;
 };
 
 /* Any thread. relaxed: the caller may be without the heap's lock. A valid object was carved before
  * the caller got its address. */
 HAK_INLINE struct slab_grid slab_grid_of(const struct slab *slab, uint32_t class_index)
 {
-    return (struct slab_grid){slab_start(slab) + slab->first,
-                              atomic_load_relaxed(&slab->carved_count), class_index};
+    return (struct slab_grid){slab_start(slab) + slab->first, hak__size_reciprocals[class_index],
+                              atomic_load_relaxed(&slab->carved_count)};
 }
 
-/* True if an object starts at `pointer`, which may be any address. For an address outside the slab
- * the number is nonsense: too large, or no divisor of the distance. */
+/* True if an object starts at `pointer`, which may be any address. */
 HAK_INLINE bool slab_grid_has(struct slab_grid grid, const void *pointer)
 {
-    size_t distance = (size_t)((const unsigned char *)pointer - grid.first);
-    size_t number = size_class_divide(distance, grid.class_index);
-    return number < grid.carved && number * size_class_bytes(grid.class_index) == distance;
+    size_t offset = (size_t)((const unsigned char *)pointer - grid.first);
+    return size_class_starts(offset, grid.reciprocal, grid.carved);
 }
 
 /* True if a carved object of the slab starts at `pointer`, which may be any address. Any thread. */

@@ -99,11 +99,11 @@ static uint32_t bin_return_run(struct zone_cache *cache, uint32_t class_index, u
     struct object *first = bin->head, *last, *object = first;
     struct zone_page *slab = bin_slab_of(cache->zone, first, class_index);
     uintptr_t start = (uintptr_t)zone_page_start(zone_chunk_of(cache->zone, first), slab);
-    size_t bytes = size_class_bytes(class_index), length = slab->capacity * bytes;
+    size_t length = slab->capacity * size_class_bytes(class_index);
+    uint64_t reciprocal = hak__size_reciprocals[class_index];
     uint32_t count = 0;
     do {
-        size_t offset = (uintptr_t)object - start;
-        bool starts = size_class_divide(offset, class_index) * bytes == offset;
+        bool starts = size_class_starts((uintptr_t)object - start, reciprocal, slab->carved_count);
         if (HAK_UNLIKELY(!starts || !zone_object_is_marked(object) || count == slab->used_count)) {
             hak__object_is_wrong(object);
         }

@@ -175,6 +175,30 @@ static void test_aligned_extremes(void **state)
     }
 }
 
+static void test_where_objects_start(void **state)
+{
+    (void)state;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        uint64_t reciprocal = hak__size_reciprocals[class_index];
+        size_t size = size_class_bytes(class_index), number = 0, rest = 0;
+        uint32_t count = hak__size_classes[class_index].objects_per_slab;
+        for (size_t offset = 0; offset < (count + 1) * size; offset++) {
+            bool starts = rest == 0 && number < count;
+            assert_int_equal(size_class_starts(offset, reciprocal, count), starts);
+            rest = rest + 1 == size ? 0 : rest + 1;
+            number += rest == 0;
+        }
+        for (uint32_t bits = 20; bits < 64; bits++) { /* what lies outside of the slab */
+            size_t offset = (size_t)1 << bits;
+            for (size_t distance = 0; distance <= 2 * size; distance += OBJECT_ALIGNMENT / 2) {
+                assert_false(size_class_starts(offset + distance, reciprocal, count));
+                assert_false(size_class_starts(0 - distance - 1, reciprocal, count));
+                assert_false(size_class_starts(0 - offset - distance, reciprocal, count));
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_usual_sizes_waste_little),
         cmocka_unit_test(test_neighbours_start_at_other_lines),
         cmocka_unit_test(test_tables_are_consistent),
+        cmocka_unit_test(test_where_objects_start),
         cmocka_unit_test(test_the_fast_functions_agree),
         cmocka_unit_test(test_aligned_classes),
         cmocka_unit_test(test_aligned_objects_waste_less_than_a_quarter),
