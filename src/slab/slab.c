@@ -90,12 +90,6 @@ static void slab_close_end(struct slab *slab)
     }
 }
 
-/* Gives slices back to the region. Owner words are 0. */
-static void slab_give_slices(struct slice_rest slices)
-{
-    hak__superslab_give(slices.slice, slices.count);
-}
-
 /* Lets the slices rest; those that have rested longest go back to the region. */
 static struct slice_rest slab_rest(struct slab_rests *rests, struct slice_rest slices)
 {
@@ -109,7 +103,7 @@ void hak__slab_end_rests(struct slab_set *set)
     for (uint32_t i = 0; HAK_SECURE && i < SLABS_RESTING; i++) {
         struct slice_rest *place = &set->rests->slabs[i];
         if (place->count != 0) {
-            slab_give_slices(*place);
+            hak__superslab_give(place->slice, place->count);
         }
         place->count = 0;
     }
@@ -184,7 +178,7 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     struct slice_rest slices = {(uint32_t)slice, count};
     slices = HAK_SECURE ? slab_rest(set->rests, slices) : slices;
     if (slices.count != 0) {
-        slab_give_slices(slices);
+        hak__superslab_give(slices.slice, slices.count);
     }
     counter_add(&set->counters, COUNTER_SLAB_TO_REGION, 1);
 }
