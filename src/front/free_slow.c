@@ -62,16 +62,28 @@ void hak__malloc_check(const struct thread *thread, const struct object *object,
     }
 }
 
-static HAK_COLD bool list_contains(const struct thread *thread, const struct object *object,
+/* The list should have `count` objects. A longer one may have no end. */
+static HAK_COLD bool list_contains(const struct thread *thread, struct object_list list,
                                    const void *pointer, uint32_t class_index)
 {
-    for (; object != NULL; object = object_next(object)) {
+    for (const struct object *object = list.head; object != NULL; object = object_next(object)) {
         object_check(thread, object, class_index);
+        if (list.count-- == 0) {
+            hak__object_is_wrong(object);
+        }
         if (object == pointer) {
             return true;
         }
     }
     return false;
+}
+
+static HAK_COLD bool bin_contains(const struct thread *thread, const void *pointer,
+                                  uint32_t class_index)
+{
+    const struct bin *bin = &thread->cache.bins[class_index];
+    struct object_list list = {bin->head, bin_count(bin)};
+    return list_contains(thread, list, pointer, class_index);
 }
 
 void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_index)
@@ -84,9 +96,9 @@ void hak__free_check(struct thread *thread, const void *pointer, uint32_t class_
     if (!gate_lock(&thread->heap->lock)) { /* it guards the slab's free list */
         return;
     }
-    bool found =
-        list_contains(thread, thread->cache.bins[class_index].head, pointer, class_index) ||
-        list_contains(thread, slab->free_list, pointer, class_index);
+    struct object_list list = {slab->free_list, slab->free_count};
+    bool found = bin_contains(thread, pointer, class_index) ||
+                 list_contains(thread, list, pointer, class_index);
     thread_unlock(thread);
     if (found) {
         hak__diagnose_fatal("double free", pointer, size_class_bytes(class_index),
@@ -225,8 +237,7 @@ static void free_object(void *pointer, struct location location)
         return;
     }
     uint32_t class_index = location.class_index;
-    if (HAK_LEVEL >= 2 &&
-        list_contains(thread, thread->cache.bins[class_index].head, pointer, class_index)) {
+    if (HAK_LEVEL >= 2 && bin_contains(thread, pointer, class_index)) {
         hak__diagnose_fatal("double free", pointer, location.bytes,
                             slab->owner->key >> OWNER_CODE_BITS);
     }

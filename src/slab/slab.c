@@ -433,7 +433,7 @@ HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_
     object_link(tail, slab->free_list);
     slab->free_list = list.head;
     slab->free_count = free_count;
-    if (HAK_UNLIKELY(!slab->listed)) {
+    if (!slab->listed) {
         slab_list(set, slab);
     }
     if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) {

@@ -154,8 +154,12 @@ void hak__zone_cache_flush(struct zone_cache *cache)
 bool hak__zone_cache_holds(const struct zone_cache *cache, uint32_t class_index,
                            const void *pointer)
 {
-    const struct object *object = cache->bins[class_index].head;
-    while (object != NULL && object != pointer) {
+    const struct bin *bin = &cache->bins[class_index];
+    const struct object *object = bin->head;
+    for (uint32_t left = bin_count(bin); object != NULL && object != pointer; left--) {
+        if (HAK_UNLIKELY(left == 0)) { /* the list may have no end */
+            hak__object_is_wrong(object);
+        }
         object = object->next;
     }
     return object != NULL;

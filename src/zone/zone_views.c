@@ -47,8 +47,13 @@ static bool walk_slab(const struct walk *walk, const struct zone_chunk *chunk,
     uint64_t is_free[WALK_OBJECTS / 64] = {0};
     unsigned char *start = zone_page_start(chunk, slab);
     size_t bytes = size_class_bytes(slab->class_index);
+    uint64_t reciprocal = hak__size_reciprocals[slab->class_index];
     for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
-        size_t index = (size_t)((const unsigned char *)object - start) / bytes;
+        size_t offset = (size_t)((const unsigned char *)object - start), index = offset / bytes;
+        if (HAK_UNLIKELY(!size_class_starts(offset, reciprocal, slab->carved_count) ||
+                         (is_free[index / 64] >> index % 64 & 1) != 0)) {
+            hak__object_is_wrong(object); /* the program has written to a free object */
+        }
         is_free[index / 64] |= UINT64_C(1) << index % 64;
     }
     for (size_t index = 0; index < slab->carved_count; index++) {

@@ -2,6 +2,7 @@
  * is to be handed out again, and no address that a program has written there is ever handed out. */
 #include "../child.h"
 
+#include <hakmem/heap.h>
 #include <pthread.h>
 
 struct corruption {
@@ -76,6 +77,53 @@ static void test_forged_link(void **state)
     REQUIRE_DEATH(forge_link, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x[0-9a-f]+");
 }
 
+/* Links that lead in a circle: no check follows them for ever. */
+static void close_circle(void *argument)
+{
+    char *blocks[12], *other = hide(hak_malloc(64)), *last = hide(hak_malloc(64));
+    (void)argument;
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hide(hak_malloc(64));
+        REQUIRE(blocks[i] != NULL && other != NULL && last != NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+    *(char **)hide(blocks[0]) = blocks[COUNT_OF(blocks) - 1];
+    alarm(60);
+    hak_free(last);
+    for (size_t i = 0; i < 2 * COUNT_OF(blocks); i++) {
+        blocks[0] = hide(hak_malloc(64));
+    }
+}
+
+static void close_circle_in_heap(void *argument)
+{
+    hak_heap *heap = hak_heap_create(NULL);
+    char *blocks[12], *last = hide(hak_heap_malloc(heap, 64));
+    (void)argument;
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hide(hak_heap_malloc(heap, 64));
+        REQUIRE(blocks[i] != NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+        hak_heap_free(heap, blocks[i]);
+    }
+    *(char **)hide(blocks[0]) = blocks[COUNT_OF(blocks) - 1];
+    alarm(60);
+    hak_heap_free(heap, last);
+    for (size_t i = 0; i < 2 * COUNT_OF(blocks); i++) {
+        blocks[0] = hide(hak_heap_malloc(heap, 64));
+    }
+}
+
+static void test_circle(void **state)
+{
+    (void)state;
+    REQUIRE_DEATH(close_circle, NULL, "^hakmem: fatal: .*(corrupted|double free).*pointer 0x");
+    REQUIRE_DEATH(close_circle_in_heap, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x");
+}
+
 /* One word of a freed object is overwritten: with a forged link, or with what an overflow of the
  * object before would put there. The program must end before malloc returns the forged address. */
 struct one_word {
@@ -135,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_write_after_free),
         cmocka_unit_test(test_one_word),
         cmocka_unit_test(test_forged_link),
+        cmocka_unit_test(test_circle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

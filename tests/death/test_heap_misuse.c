@@ -159,6 +159,43 @@ static void test_provider_that_does_not_align(void **state)
                   "^hakmem: fatal: a heap's page provider returned memory that is not aligned");
 }
 
+static bool visit(void *object, size_t size, void *argument)
+{
+    (void)object;
+    (void)size;
+    (void)argument;
+    return true;
+}
+
+/* A walk follows the links of free objects, which the program has overwritten. */
+static void walk_over(void *argument)
+{
+    hak_heap *heap = hak_heap_create(NULL);
+    char *objects[40];
+    for (size_t i = 0; i < COUNT_OF(objects); i++) {
+        objects[i] = hide(hak_heap_malloc(heap, 64));
+        REQUIRE(objects[i] != NULL);
+    }
+    for (size_t i = 1; i < COUNT_OF(objects); i++) {
+        hak_heap_free(heap, objects[i]);
+    }
+    hak_heap_trim(heap); /* from the bin to the slab */
+    char *target = *(int *)argument == 0 ? objects[0] + 8 : objects[COUNT_OF(objects) / 2];
+    for (size_t i = 1; i < COUNT_OF(objects); i++) {
+        *(char **)hide(objects[i]) = target;
+    }
+    alarm(60);
+    hak_heap_walk(heap, visit, NULL);
+}
+
+static void test_walk_over_a_corrupted_list(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        REQUIRE_DEATH(walk_over, &i, "^hakmem: fatal: ");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +203,7 @@ int main(void)
         cmocka_unit_test(test_double_free),
         cmocka_unit_test(test_invalid_pointers),
         cmocka_unit_test(test_provider_that_does_not_align),
+        cmocka_unit_test(test_walk_over_a_corrupted_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
