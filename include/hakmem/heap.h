@@ -75,7 +75,8 @@ enum hak_heap_event {
 /* Called for each event, without any lock, in the thread that causes it. `size` is the size of the
  * failed request in bytes, or 0; `pointer` is the bad pointer, or NULL. The function may use the
  * heap, throw away caches, or raise the limit.
- *   OUT_OF_MEMORY, OVER_LIMIT   true: try the allocation again; false: it fails
+ *   OUT_OF_MEMORY, OVER_LIMIT   true: try the allocation again; false: it fails. A function that
+ *                               always returns true hangs at a request that no memory can meet.
  *   BAD_POINTER                 true: the call does nothing; false: the process aborts */
 typedef bool hak_heap_event_function(hak_heap *heap, enum hak_heap_event event, size_t size,
                                      void *pointer, void *argument);

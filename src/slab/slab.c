@@ -415,13 +415,12 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
     return list;
 }
 
-/* Adds a list of `slab`'s objects to its free list. */
+/* Adds objects of the slab to its free list. The list ends in `tail`. */
 HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_list list,
                          struct object *tail)
 {
     uint32_t free_count = slab->free_count + list.count;
-    /* N is clear in an idle slab, and so the remote objects that were seen are all (invariant 4).
-     */
+    /* In an idle slab N is clear. So remote_seen, which costs no atomic load, is exact. */
     bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count;
     if (HAK_UNLIKELY(may_be_idle && free_count > slab->carved_count)) {
         slab_freed_too_often(set, slab->class_index, list.head);

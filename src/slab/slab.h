@@ -257,10 +257,9 @@ HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
            atomic_load_relaxed(&set->shared_notified) != 0;
 }
 
-/* Returns `count` objects of slabs of the class to their slabs, which the set owned when the caller
- * looked. Neighbours in the array that lie in one slab go back together. Slabs that are idle now
- * are given back. Aborts if it notices a double free, or that no object starts at an address. Under
- * the heap's lock. */
+/* Returns `count` objects to their slabs, which are of this set and class. Neighbours in the array
+ * that lie in one slab go back together. Slabs that are idle now are given back. Aborts if it
+ * notices a double free, or that no object starts at an address. Under the heap's lock. */
 HAK_HIDDEN void hak__slab_return(struct slab_set *set, uint32_t class_index,
                                  struct object *const *objects, uint32_t count);
 

@@ -80,11 +80,11 @@ static void test_forged_link(void **state)
 /* Links that lead in a circle: no check follows them for ever. */
 static void close_circle(void *argument)
 {
-    char *blocks[12], *other = hide(hak_malloc(64)), *last = hide(hak_malloc(64));
+    char *blocks[12], *last = hide(hak_malloc(64));
     (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hide(hak_malloc(64));
-        REQUIRE(blocks[i] != NULL && other != NULL && last != NULL);
+        REQUIRE(blocks[i] != NULL);
     }
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         hak_free(blocks[i]);
