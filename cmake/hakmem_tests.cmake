@@ -10,6 +10,7 @@
 #   no-tsan, no-asan  not under that sanitizer
 #   no-qemu           not under qemu-user, by which other processors' forms run: it wants what that does not play
 #   no-secure         not in the secure form: it asks how much memory can be had, or frees what `new` made
+#   own-shm           with a /dev/shm of its own, where that is permitted (tests/own_shm.sh)
 #   preload-only      an override test without a statically linked form
 #   static-only       an override test without an LD_PRELOAD form
 #   archive           a plugin that is linked with libhakmem.a
@@ -77,7 +78,11 @@ function(hakmem_register name kind words variables)
     endif()
     set(test ${HAKMEM_FORM}/${kind}/${name})
     list(APPEND environment ${variables})
-    add_test(NAME ${test} COMMAND ${ARGN} ${arguments} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set(wrapper)
+    if("own-shm" IN_LIST words)
+        set(wrapper "${tests_directory}/own_shm.sh")
+    endif()
+    add_test(NAME ${test} COMMAND ${wrapper} ${ARGN} ${arguments} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${test} PROPERTIES
         LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
     if(kind IN_LIST costly_kinds)
@@ -328,10 +333,11 @@ if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
         set(rounds 50)
     endif()
     foreach(script IN ITEMS test_attach.py test_attach_apart.py)
+        hakmem_read_words("${tests_directory}/attach/${script}" words)
         file(STRINGS "${tests_directory}/attach/${script}" cases REGEX "^def case_")
         foreach(case IN LISTS cases)
             string(REGEX REPLACE "^def case_([a-z_]+).*" "\\1" name "${case}")
-            hakmem_register(${name} attach "" "TEST_ROUNDS=${rounds}" ${PYTHON3} "${tests_directory}/attach/${script}"
+            hakmem_register(${name} attach "${words}" "TEST_ROUNDS=${rounds}" ${PYTHON3} "${tests_directory}/attach/${script}"
                 "${PROJECT_BINARY_DIR}" ${name})
         endforeach()
     endforeach()
