@@ -151,8 +151,8 @@
 #define SPANS_CLOSED_MAX 64u
 /* Secure form: neighbours of a page that are handed out in random order, before the next so many. A
  * whole page: a program that walks along what it has allocated waits for memory at each step;
- * cppcheck took 3.2 times as long, now 2.1. Half: an attacker guesses the block behind the last one
- * in one of four tries instead of eight. */
+ * cppcheck took 3.2 times as long, now 2.1 (docs/decisions/0093). Half: an attacker guesses the
+ * block behind the last one in one of four tries instead of eight. */
 #define SHUFFLED_OBJECTS 8u
 /* Secure form: closed spans of a heap whose slices nobody gets yet. Twice as many: a use after free
  * faults for twice as long. They take addresses only. */
