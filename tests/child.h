@@ -40,7 +40,7 @@ static inline void child_prepare(int stderr_descriptor)
         signal(signals[i], SIG_DFL);
     }
     dup2(stderr_descriptor, STDERR_FILENO);
-    alarm(SUPPORT_SLOW ? 300 : 60);
+    alarm(280);
 }
 
 static inline void child_wait(pid_t pid, int descriptor, struct child_end *end)

@@ -80,7 +80,9 @@ void hak__secure_tables(uintptr_t meet, uint64_t seed)
 {
     hak__secure.states = (unsigned char *)(meet - hak__window.base / OBJECT_ALIGNMENT);
     hak__secure.keys = (uint64_t *)meet;
-    hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03));
+    /* Odd, so the first byte of each object's canary is odd, too (objects lie at multiples of 16):
+     * a string's end behind its block is always noticed. */
+    hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03)) | 1;
     shared_secure_secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
     hak__secure.tags = HAK_TAGS && hak__os_start_tags();
 }

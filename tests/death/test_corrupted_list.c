@@ -90,7 +90,7 @@ static void close_circle(void *argument)
         hak_free(blocks[i]);
     }
     *(char **)hide(blocks[0]) = blocks[COUNT_OF(blocks) - 1];
-    alarm(60);
+    alarm(240);
     hak_free(last);
     for (size_t i = 0; i < 2 * COUNT_OF(blocks); i++) {
         blocks[0] = hide(hak_malloc(64));
@@ -110,7 +110,7 @@ static void close_circle_in_heap(void *argument)
         hak_heap_free(heap, blocks[i]);
     }
     *(char **)hide(blocks[0]) = blocks[COUNT_OF(blocks) - 1];
-    alarm(60);
+    alarm(240);
     hak_heap_free(heap, last);
     for (size_t i = 0; i < 2 * COUNT_OF(blocks); i++) {
         blocks[0] = hide(hak_heap_malloc(heap, 64));

@@ -188,7 +188,7 @@ static void walk_over(void *argument)
     for (size_t i = 1; i < COUNT_OF(objects); i++) {
         *(char **)hide(objects[i]) = target;
     }
-    alarm(60);
+    alarm(240);
     hak_heap_walk(heap, visit, NULL);
 }
 

@@ -131,7 +131,7 @@ static void play_fork(void)
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        alarm(SUPPORT_SLOW ? 200 : 100);
+        alarm(200);
         fault_arm(plan, 0);
         play_in_child(NULL);
         fault_disarm();

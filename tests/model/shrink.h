@@ -20,7 +20,7 @@ struct program {
     uint8_t bytes[PROGRAM_BYTES_MAX];
 };
 
-/* Runs `program` in a process of its own: true when it fails, also by a signal or after a minute.
+/* Runs `program` in a process of its own: true when it fails, also by a signal or after minutes.
  */
 static bool program_fails(const struct program *program, bool quiet)
 {
@@ -28,7 +28,7 @@ static bool program_fails(const struct program *program, bool quiet)
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        alarm(60);
+        alarm(280);
         if (quiet) {
             int nothing = open("/dev/null", O_WRONLY);
             dup2(nothing, STDOUT_FILENO);

@@ -168,7 +168,7 @@ int main(int argc, char **argv)
 {
     prove_served();
     if (argc == 3 && strcmp(argv[1], "end") == 0) {
-        alarm(60);
+        alarm(240);
         end(argv[2]);
         return 0;
     }

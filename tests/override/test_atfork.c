@@ -74,7 +74,7 @@ static void run_forks(void)
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(30);
+            alarm(240);
             CHECK(prepared == NULL);
             CHECK_EQUAL(plugin_forks(), i + 1);
             for (size_t j = 0; j < 100; j++) {
@@ -95,7 +95,7 @@ static void run_forks(void)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "fork") == 0) {
-        alarm(100); /* the deadlock is in the parent as well */
+        alarm(280); /* the deadlock is in the parent as well */
         prove_served();
         run_forks();
         return 0;

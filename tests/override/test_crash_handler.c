@@ -65,7 +65,7 @@ static void run(void *link, bool by_malloc)
     if (child == 0) {
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
-        alarm(60);
+        alarm(240);
         signal(SIGABRT, report);
         signal(SIGSEGV, report);
         signal(SIGBUS, report);

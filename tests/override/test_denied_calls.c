@@ -113,7 +113,7 @@ static bool run_self(const char *self, int first, int last, int error)
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        alarm(60);
+        alarm(240);
         bool done = first == NO_FILES ? hide_files() : install_filter(first, last, error);
         if (!done) {
             _exit(TEST_SKIPPED);

@@ -91,7 +91,7 @@ int main(void)
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(60);
+            alarm(240);
             /* the C library of another name space knows of no fork: its locks may be held */
             give_back(get_memory(1000));
             _exit(0);

@@ -253,7 +253,7 @@ static pid_t start(const char *what, bool asked, bool only_own)
 
 static struct outcome finish(pid_t child)
 {
-    alarm(60); /* an end that hangs fails the test */
+    alarm(240); /* an end that hangs fails the test */
     wait_for_status(child);
     alarm(0);
     own_count = 0;
@@ -285,17 +285,21 @@ static void test_each_way(void)
     }
 }
 
-/* Four threads end the process. The pipe has no room for the first one's report, so the others come
- * while it is being written. The report is whole all the same. */
+/* Four threads end the process. The pipe is full but for a page, which is no room for the first
+ * one's report, so the others come while it is being written. The report is whole all the same.
+ * (They wait for it for two seconds, so the rest of it must fit into the pipe at once.) */
 static void test_whole_report(void)
 {
+    enum { PIPE = 256 << 10, FILLED = PIPE - 4096 };
     static char text[1 << 20];
     char self[TEST_PATH_SIZE];
     int ends[2], waiting = 0;
     size_t length = 0;
     ssize_t got;
     own_path(self);
-    CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 4096);
+    CHECK(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, PIPE) == PIPE);
+    memset(text, '.', FILLED);
+    CHECK(write(ends[1], text, FILLED) == FILLED);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -306,11 +310,12 @@ static void test_whole_report(void)
         _exit(126);
     }
     close(ends[1]);
-    alarm(60);
-    while (waiting == 0) {
+    alarm(240);
+    while (waiting <= FILLED) {
         CHECK(ioctl(ends[0], FIONREAD, &waiting) == 0);
         usleep(1000);
     }
+    usleep(20000); /* the others come */
     while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
         length += (size_t)got;
     }

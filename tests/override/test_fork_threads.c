@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-enum { THREADS_COUNT = 8, SLOTS_COUNT = 256, SHARED_COUNT = 512, HANG_SECONDS = 60 };
+enum { THREADS_COUNT = 8, SLOTS_COUNT = 256, SHARED_COUNT = 512, HANG_SECONDS = 240 };
 
 /* Blocks any thread may take and free: remote frees are under way at every fork. */
 static _Atomic(unsigned char *) shared_blocks[SHARED_COUNT];

@@ -44,7 +44,7 @@ static void run(void)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0) {
-        alarm(50);
+        alarm(240);
         prove_served();
         run();
         return 0;

@@ -108,7 +108,7 @@ int main(void)
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(30);
+            alarm(240);
             run_threads();
             exit(0);
         }

@@ -132,28 +132,23 @@ static int end(const struct program *program)
  * the process forks write one at their end. */
 static size_t profiles_count(pid_t process)
 {
-    static char text[8 << 20];
-    static const char head[] = "{\"hakmem_profile\": ";
-    size_t count = 0;
-    int file = open(profile, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
+    static const char head[] = "{\"hakmem_profile\": ", id[] = "\"process\": ";
+    size_t count = 0, room = 0;
+    char *line = NULL;
+    FILE *file = fopen(profile, "re");
+    if (file == NULL) {
         return 0;
     }
-    ssize_t length = read(file, text, sizeof text - 1);
-    CHECK(length >= 0 && (size_t)length < sizeof text - 1);
-    close(file);
-    text[length] = '\0';
-    for (char *line = text, *next; *line != '\0'; line = next + 1) {
-        next = strchr(line, '\n');
-        if (next == NULL) { /* under way */
-            break;
-        }
-        CHECK(strncmp(line, head, strlen(head)) == 0 && next[-1] == '}');
-        static const char id[] = "\"process\": ";
+    ssize_t length;
+    while ((length = getline(&line, &room, file)) > 0 &&
+           line[length - 1] == '\n') { /* else under way */
+        CHECK(strncmp(line, head, strlen(head)) == 0 && line[length - 2] == '}');
         const char *number = strstr(line, id);
-        CHECK(number != NULL && number < next);
+        CHECK(number != NULL);
         count += process == 0 || atoi(number + strlen(id)) == process;
     }
+    give_back(line);
+    CHECK(fclose(file) == 0);
     return count;
 }
 

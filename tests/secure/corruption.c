@@ -247,7 +247,7 @@ static struct outcome run_child(uint64_t seed)
         setrlimit(RLIMIT_CORE, &none);
         dup2(ends[1], STDOUT_FILENO);
         dup2(ends[1], STDERR_FILENO);
-        alarm(120);
+        alarm(280);
         run(seed);
     }
     close(ends[1]);

@@ -12,7 +12,7 @@ static void child(const char *program, const char *library, int output)
     setrlimit(RLIMIT_CORE, &none);
     dup2(output, STDERR_FILENO);
     setenv("LD_PRELOAD", library, 1);
-    alarm(60);
+    alarm(240);
     execl(program, program, "--bug", (char *)NULL);
     _exit(5);
 }

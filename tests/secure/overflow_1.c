@@ -5,7 +5,7 @@ BUG("overflow")
 {
     unsigned char *block = make(24);
     for (int i = 0; i < 1; i++) {
-        block[24 + i] = 'o';
+        block[24 + i] = 'n'; /* even, which the canary's first byte never is */
     }
     free(hide(block));
 }

@@ -126,7 +126,7 @@ static int in_child(void (*function)(void))
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(60);
+        alarm(240);
         function();
         _exit(0);
     }

@@ -10,4 +10,7 @@ BUG("freed object was written")
     for (int i = 0; i < 100; i++) {
         work(80);
     }
+    for (int i = 0; i < 5000; i++) { /* whichever free object it is now, it is handed out */
+        make(80);
+    }
 }

@@ -262,7 +262,7 @@ static bool count_objects(void *object, size_t bytes, void *argument)
 
 static void in_child(struct shared *shared, hak_heap *own, uint64_t *kept)
 {
-    alarm(SUPPORT_SLOW ? 300 : 60);
+    alarm(280);
     /* What the other threads wrote during the fork may be there in part, so their slots are not. */
     static struct shared mine;
     mine.heap = shared->heap;

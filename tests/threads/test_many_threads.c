@@ -11,12 +11,12 @@
  * a machine with 1 GiB of RAM; what else is in the slabs of these objects; and OS pages of a
  * thread, two of its stack and three of its struct. How much is in the slabs is the schedule's: 3
  * to 5 times what is cached, the more threads were preempted between their allocations and their
- * frees.
+ * frees; the bound leaves room for more.
  */
 #define BUDGET_NAME "HAKMEM_CACHE_BYTES_TOTAL"
 #define BUDGET_VALUE "16m"
 #define CACHES_MAX (16 * MIB)
-#define SLABS_MAX(cached) (16 * MIB + 4 * (cached))
+#define SLABS_MAX(cached) (16 * MIB + 8 * (cached))
 #define THREAD_COST (20 * KIB)
 #define TABLES_MAX MIB
 

@@ -75,7 +75,7 @@ static void fork_once(uint64_t *random)
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        alarm(SUPPORT_SLOW ? 300 : 60);
+        alarm(280);
         parcel_free(kept);
         for (size_t round = 0; round < 100; round++) {
             work_once(random);

@@ -50,7 +50,7 @@ static inline long fork_and_run(void (*body)(void))
     long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
         hak__fork_child();
-        alarm(60);
+        alarm(280);
         body();
         _exit(0);
     }

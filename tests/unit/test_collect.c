@@ -251,10 +251,15 @@ static void test_a_tick_after_the_delay(void **state)
     (void)state;
     struct thread *thread = adopt();
     const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
-    uint64_t before = *ticks;
+    uint64_t before;
+    uint32_t start;
     hak__knobs.purge_delay_ms = 100;
-    thread->trimmed_ms = hak__os_clock_ms();
-    hak__heap_tick(thread);
+    do { /* again if the machine was so busy that the pass was due */
+        before = *ticks;
+        start = thread->trimmed_ms = hak__os_clock_ms();
+        hak__heap_tick(thread);
+    } while (hak__os_clock_ms() - start >= 50);
+    assert_true(*ticks == before);
     usleep(80000); /* over half of it */
     hak__heap_tick(thread);
     assert_true(*ticks == before + 1);

@@ -42,7 +42,7 @@ static void test_the_inner_child_ends_the_outer_fork(void **state)
     hak__fork_prepare();
     long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
-        alarm(60);
+        alarm(280);
         hak__fork_child();
         check_blocks();
         long outer = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -74,7 +74,7 @@ static void test_a_fork_inside_an_operation(void **state)
     hak__fork_prepare();
     long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
-        alarm(60);
+        alarm(280);
         hak__fork_child();
     } else {
         hak__fork_parent();

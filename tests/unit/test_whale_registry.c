@@ -104,7 +104,7 @@ static void remove_all(void)
 static int set_alarm(void **state)
 {
     (void)state;
-    alarm(60);
+    alarm(280);
     return 0;
 }
 
