@@ -1,7 +1,9 @@
 /* test_statistics.c: the statistics equal a shadow model's at rest, after each of 1,000 random
  * workloads: threads that allocate, resize and free, blocks that one thread allocates and another
  * frees, objects, spans, whales, alignments. Some threads have ended then, others sleep with what
- * they have cached. */
+ * they have cached.
+ *
+ * ctest: no-secure */
 #include "../report.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * for a sleeping owner (mimalloc #214, #1117), what a sleeping thread had freed for others, the
  * free memory of a process that idles (jemalloc #1127).
  *
- * ctest: no-qemu
+ * ctest: no-qemu no-secure
  */
 #include "../child.h"
 #include "threads.h"

@@ -1,6 +1,8 @@
 /* test_migration.c: in each round every thread gives half of its objects to its neighbour, frees
  * some of what it got and allocates anew. After enough rounds an object was carried far from its
- * owner; RSS follows the live set. */
+ * owner; RSS follows the live set.
+ *
+ * ctest: no-secure */
 #include "threads.h"
 
 enum { THREADS = 4, ROUNDS = SUPPORT_SLOW ? 10 : 40 };
