@@ -44,13 +44,13 @@ form() {
     shift
     c++ -std=c++17 -O2 -Wall -Wextra -Wpedantic -Werror -I"$TEST_ROOT/include" "$example" -o "example-$name" "$@" \
         2>errors || { fail "$name: site_example.cc does not compile: $(<errors)"; return; }
-    try env LD_LIBRARY_PATH="$TEST_BUILD" timeout 60 "./example-$name" alpha beta gamma
+    try env LD_LIBRARY_PATH="$TEST_BUILD" timeout 240 "./example-$name" alpha beta gamma
     [[ $status == 0 ]] || fail "$name: status $status: $errors"
     [[ $output =~ $'\n'"largest sites: buffer with 2.00 MiB, index with 0."[0-9]+" MiB, index.text with 0."[0-9]+" MiB ("estimated ]] ||
         fail "$name: $output"
     cc -O2 -Wall -Wextra -fno-builtin -I"$TEST_ROOT/include" plain.c -o "plain-$name" "$@" "${unwinder[@]}" 2>errors ||
         { fail "$name: plain.c does not compile: $(<errors)"; return; }
-    try env LD_LIBRARY_PATH="$TEST_BUILD" timeout 60 "./plain-$name"
+    try env LD_LIBRARY_PATH="$TEST_BUILD" timeout 240 "./plain-$name"
     [[ $output =~ $'\n'"largest sites: plain-$name+0x"[0-9a-f]+" with 5.00 MiB, plain-$name+0x"[0-9a-f]+" with 4.00 MiB, "\
 "plain-$name+0x"[0-9a-f]+" with 3.00 MiB (" ]] || fail "$name: $output"
 }
@@ -62,7 +62,7 @@ if [[ -e $(cc -print-file-name=libc.a) && -e $(c++ -print-file-name=libstdc++.a)
     unwinder=(-lgcc_eh)
     form static -static "$TEST_BUILD/libhakmem.a"
     # Sampling from the start: the unwinder of a static program is ready only in its constructors.
-    try env HAKMEM_SAMPLE_BYTES=1 timeout 60 ./example-static alpha
+    try env HAKMEM_SAMPLE_BYTES=1 timeout 240 ./example-static alpha
     [[ $status == 0 && -z $errors ]] || fail "static, sampled from the start: status $status: $errors"
 fi
 finish

@@ -143,7 +143,7 @@ for mode in exchange=0 quick=9; do
     summarise "$trace"
     expect_text 'The trace ends early: the recorder could not write it \(File too large\)'
     [[ $summary != *'The file is cut'* ]] || fail "a part of a frame was left: $summary"
-    try timeout 300 "$tracer" replay "$trace" 1 libc '' ''
+    try timeout 800 "$tracer" replay "$trace" 1 libc '' ''
     [[ $status == 0 && $output == *'The trace ends early'* ]] || fail "replay of a trace that ends early: $status: $output $errors"
 done
 errors=$(ulimit -f 0 && "$tracer" record "$trace" "$recorder" "$program" entries 2>&1)

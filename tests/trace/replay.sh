@@ -16,7 +16,7 @@ for mode in entries exchange tight crowd failing late large; do
         continue
     fi
     record 0 "$recorder:$hakmem" "$mode"
-    try timeout 300 "$tracer" replay "$trace" 2 "${arms[@]}"
+    try timeout 800 "$tracer" replay "$trace" 2 "${arms[@]}"
     ((status == 0)) || fail "replay of $mode: status $status: $errors"
     peak=$(peak_of "$trace")
     (($(grep -cE "^(hakmem|libc) .* $peak\$" <<<"$output") == 2)) || fail "replay of $mode: not $peak bytes: $output"
@@ -56,7 +56,7 @@ for lost in no yes; do
         type -P python3 >/dev/null || break
         lose_frames "$trace"
     fi
-    try timeout 300 "$tracer" replay "$trace" 1 "${arms[@]}"
+    try timeout 800 "$tracer" replay "$trace" 1 "${arms[@]}"
     ((status == 0)) || fail "replay of a killed program: status $status: $errors"
     [[ $output == *'did not end in order'* ]] || fail "replay of a killed program says '$output'"
     [[ $lost == no || $output == *'The trace lacks calls: '[1-9]* ]] || fail "replay of a trace with holes says '$output'"
