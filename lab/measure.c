@@ -9,15 +9,16 @@
  *   --stdin FILE, --stdout FILE, --stderr FILE     of the program (/dev/null)
  *   --load WORD         a word of the command that loads the program; may be repeated
  *   --load-stdout FILE  what the load prints (/dev/null)
- *   --ready-ms N        a load that fails this soon after the program's start is tried again, as
- *                       the program may not listen yet (10000)
+ *   --ready-ms N        how long the program may take until it is ready: the load waits so long for
+ *                       a socket that listens, and is tried again if it fails this soon (10000)
  *   --stop-ms N         how long a loaded program may take to stop (10000)
  *   --rest-s N          reads the memory N seconds after the load's end, before the program is
  *                       stopped; may be repeated with rising N
  *
  * With a load the program is a server: the load starts when it accepts connections (TCP or Unix
- * sockets), or after two seconds if it accepts none. Its time is that of the load, its memory at
- * the end is that at the load's end. Then it rests if --rest-s asks for that, and SIGTERM stops it.
+ * sockets), or after the time of --ready-ms if it accepts none. Its time is that of the load, its
+ * memory at the end is that at the load's end. Then it rests if --rest-s asks for that, and SIGTERM
+ * stops it.
  * Time, peak, mean and series end with the load; processor time, faults and switches are those of
  * the whole process, the rest included.
  *
@@ -45,7 +46,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOAD_PAUSE_MS = 50, KILL_PAUSE_MS = 10, LISTEN_PAUSE_MS = 5, LISTEN_WAIT_MS = 2000 };
+enum { LOAD_PAUSE_MS = 50, KILL_PAUSE_MS = 10, LISTEN_PAUSE_MS = 5 };
 
 static struct run {
     pid_t program;   /* 0: ended */
@@ -161,11 +162,10 @@ static void program_start(char **command)
  * may be no server of sockets at all. */
 static bool load_is_due(uint64_t now_ns)
 {
-    uint64_t wait_ms = options.ready_ms < LISTEN_WAIT_MS ? options.ready_ms : LISTEN_WAIT_MS;
     if (now_ns < run.load_next_ns) {
         return false;
     }
-    if (now_ns < run.start_ns + wait_ms * MEASURE_MS && !server_listens(run.program)) {
+    if (now_ns < run.start_ns + options.ready_ms * MEASURE_MS && !server_listens(run.program)) {
         run.load_next_ns = now_ns + LISTEN_PAUSE_MS * MEASURE_MS;
         return false;
     }

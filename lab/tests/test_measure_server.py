@@ -11,44 +11,41 @@ from hakmem_lab.measure import MEASURE
 
 SERVER = """
 import socket, sys, time
-time.sleep(0.6)
-family, address = (socket.AF_UNIX, sys.argv[1]) if "/" in sys.argv[1] else (
-    socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, (sys.argv[1], int(sys.argv[2])))
-s = socket.socket(family)
-s.bind(address)
+kind, path, after_s = sys.argv[1:]
+time.sleep(float(after_s))
+s = socket.socket({"unix": socket.AF_UNIX, "tcp": socket.AF_INET, "tcp6": socket.AF_INET6}[kind])
+s.bind(path if kind == "unix" else ("127.0.0.1" if kind == "tcp" else "::1", 0))
+if kind != "unix":
+    with open(path, "w") as file:
+        file.write(repr(s.getsockname()[:2]))
 s.listen()
-time.sleep(30)
+time.sleep(600)
 """
 # As impatient as redis-benchmark: a first refusal is final, and it never ends.
 LOAD = """
-import socket, sys, time
-family, address = (socket.AF_UNIX, sys.argv[1]) if "/" in sys.argv[1] else (
-    socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, (sys.argv[1], int(sys.argv[2])))
+import ast, socket, sys, time
+kind, path, _ = sys.argv[1:]
+family = {"unix": socket.AF_UNIX, "tcp": socket.AF_INET, "tcp6": socket.AF_INET6}[kind]
 try:
+    address = path if kind == "unix" else ast.literal_eval(open(path).read())
     socket.socket(family).connect(address)
 except OSError:
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
-def free_port(family: socket.AddressFamily, host: str) -> str:
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        return str(probe.getsockname()[1])
-
-
-@pytest.mark.parametrize("kind", ["tcp", "tcp6", "unix"])
+@pytest.mark.parametrize(("kind", "after_s"), [("tcp", "0.1"), ("tcp6", "0.1"), ("unix", "2.2")])
 @pytest.mark.skipif(not MEASURE.exists(), reason="lab/measure is not built")
-def test_an_impatient_load_waits_for_the_server(kind: str, tmp_path: Path):
-    if kind == "unix":
-        where = [str(tmp_path / "socket")]
-    else:
-        host = "127.0.0.1" if kind == "tcp" else "::1"
+def test_an_impatient_load_waits_for_the_server(kind: str, after_s: str, tmp_path: Path):
+    if kind == "tcp6":
         try:
-            where = [host, free_port(socket.AF_INET if kind == "tcp" else socket.AF_INET6, host)]
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
         except OSError:
             pytest.skip("this machine has no such addresses")
-    load = [word for part in (sys.executable, "-c", LOAD, *where) for word in ("--load", part)]
-    command = [str(MEASURE), "--timeout-s", "10", *load, "--", sys.executable, "-c", SERVER, *where]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    words = [kind, str(tmp_path / "place"), after_s]
+    load = [word for part in (sys.executable, "-c", LOAD, *words) for word in ("--load", part)]
+    command = [str(MEASURE), "--timeout-s", "120", "--ready-ms", "60000", *load]
+    command += ["--", sys.executable, "-c", SERVER, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert json.loads(done.stdout)["end"] == "stopped"
