@@ -25,7 +25,7 @@ MEASURED = "paths_measured"
 
 LINE_BYTES = 64
 STACK_BYTES = 8 << 20
-LIMIT_S = 120.0
+LIMIT_S = 600.0
 
 
 @dataclass(frozen=True)

@@ -136,12 +136,15 @@ def test_the_same_work_is_repeated(monkeypatch) -> None:
 def test_a_busy_process_is_named() -> None:
     spinner = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
     try:
-        system = doctor.observe(1.0)
+        for _ in range(60):  # it may get none of a second where many others are busy
+            system = doctor.observe(1.0)
+            (finding,) = checks.check_busy(system)
+            if spinner.pid in [one.pid for one in system.busy] and finding.level != "ok":
+                break
     finally:
         spinner.kill()
         spinner.wait()
     assert spinner.pid in [one.pid for one in system.busy]
-    (finding,) = checks.check_busy(system)
     assert finding.level in ("warning", "bad")
     assert os.getpid() not in [one.pid for one in system.busy]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,10 +18,23 @@ from hakmem_lab.measure import MEASURE, Outcome, clean_environment, last_json, m
 from hakmem_lab.model import Arm, Case
 
 NONE = Arm("glibc")
-ALLOCATE = "x = bytearray(100 << 20); import time; time.sleep({0}); del x; time.sleep({1})"
+# For measured programs and loads, whose parent is measure: until it has slept, and so looked, that
+# many times more. Programs that wait so hold for what measure sees, however busy the machine is.
+WATCHED = """
+import os, sys, time
+def parent(file, key):
+    with open(f"/proc/{os.getppid()}/{file}") as text:
+        return text.read().rpartition(key)[2].split()[0]
+def watched(count):
+    key = "\\nvoluntary_ctxt_switches:"
+    end = int(parent("status", key)) + count
+    while int(parent("status", key)) < end:
+        time.sleep(0.002)
+"""
+HANG_S = 120  # only against hangs
 
 
-def raw(*words: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+def raw(*words: str, timeout: float = HANG_S) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(MEASURE), *words], capture_output=True, text=True, timeout=timeout)
 
 
@@ -40,7 +53,7 @@ def alive(marker: str) -> list[int]:
     return [p.pid for p in psutil.process_iter(["cmdline"]) if marker in (p.info["cmdline"] or [])]
 
 
-def wait_until(condition: object, seconds: float = 10) -> bool:
+def wait_until(condition: object, seconds: float = HANG_S) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():  # type: ignore[operator]
@@ -84,8 +97,9 @@ def test_who_cannot_start_never_takes_measure_along() -> None:
 
 
 def test_time_and_cpu() -> None:
+    start = time.monotonic_ns()
     asleep = report("--", "sleep", "0.3")
-    assert 0.3e9 <= asleep["wall_ns"] < 3e9
+    assert 0.3e9 <= asleep["wall_ns"] <= time.monotonic_ns() - start
     assert asleep["user_ns"] + asleep["system_ns"] < 0.1e9
     spin = "import time\nwhile time.process_time() < 0.3: pass"
     busy = report("--", *python(spin))
@@ -93,15 +107,20 @@ def test_time_and_cpu() -> None:
 
 
 def test_memory_over_time() -> None:
-    seen = report("--", *python(ALLOCATE.format(0.4, 0.4)))
+    held = f"{WATCHED}x = bytearray(100 << 20); watched(40); del x; watched(40)"
+    seen = report("--", *python(held))
     assert 100 << 10 <= seen["rss_peak_kib"] < 140 << 10
     assert seen["rss_end_kib"] < 40 << 10
-    assert 30 << 10 < seen["rss_mean_kib"] < 100 << 10
     assert seen["lazyfree_end_kib"] == 0
     series = seen["rss_series"]
     assert [point[0] for point in series] == sorted(point[0] for point in series)
     assert max(point[1] for point in series) >= 100 << 10
-    assert len(series) > 30
+    assert 60 < len(series) <= 512
+    # A point stands for the time since the one before. A full series keeps the larger of two.
+    steps = [end[0] - start[0] for start, end in itertools.pairwise([[0, 0], *series])]
+    mean = sum(step * point[1] for step, point in zip(steps, series)) / series[-1][0]
+    blurred = 3 * max(steps) / series[-1][0] * seen["rss_peak_kib"]
+    assert seen["rss_mean_kib"] == pytest.approx(mean, abs=blurred)
 
 
 def test_our_own_memory_is_not_the_programs() -> None:
@@ -111,10 +130,15 @@ def test_our_own_memory_is_not_the_programs() -> None:
     assert held
 
 
-def test_the_series_stays_short() -> None:
-    seen = report("--interval-ms", "1", "--", "sleep", "2")
-    assert 100 < len(seen["rss_series"]) <= 512
-    assert seen["rss_series"][-1][0] > 1500
+def test_the_series_stays_short(tmp_path: Path) -> None:
+    code = (
+        f"{WATCHED}start = time.monotonic(); watched(800)\n"
+        "print(time.monotonic() - start); watched(5)"
+    )
+    output = tmp_path / "output"
+    seen = report("--interval-ms", "1", "--stdout", str(output), "--", *python(code))
+    assert 256 <= len(seen["rss_series"]) <= 512
+    assert seen["rss_series"][-1][0] > float(output.read_text()) * 1000  # to the program's end
 
 
 def test_lazily_freed_pages_are_counted() -> None:
@@ -123,21 +147,30 @@ def test_lazily_freed_pages_are_counted() -> None:
         "m = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
         "m.write(b'x' * (64 << 20))\n"
         "m.madvise(8)\n"  # MADV_FREE
-        "time.sleep(1)\n"
+        "time.sleep({0})\n"
         "os._exit(0)"  # Python's own end unmaps first, and the last look may fall behind that
     )
-    seen = report("--", *python(code))
+    for seconds in (1, 4, 16, 60):  # looks are rare where they cost much
+        seen = report("--", *python(code.format(seconds)))
+        if seen["lazyfree_end_kib"]:
+            break
     assert 60 << 10 <= seen["lazyfree_end_kib"] <= 65 << 10
 
 
 def test_memory_of_the_whole_tree() -> None:
-    held = ALLOCATE.format(1, 0).replace('"', "'")
+    held = "x = bytearray(100 << 20); print(1, flush=True); input()"
     code = (
-        "import subprocess, sys\n"
-        f'c = [subprocess.Popen([sys.executable, "-S", "-c", "{held}"]) for _ in range(2)]\n'
-        "[one.wait() for one in c]"
+        "import subprocess\n"
+        f"c = [subprocess.Popen([sys.executable, '-S', '-c', '{held}'], stdin=-1, stdout=-1)\n"
+        "     for _ in range(2)]\n"
+        "[one.stdout.readline() for one in c]\n"
+        "watched({0})\n"
+        "[one.communicate(b'\\n') for one in c]"
     )
-    seen = report("--", *python(code))
+    for count in (30, 120, 480, 1920):  # looks for new processes are rare where they cost much
+        seen = report("--", *python(WATCHED + code.format(count)))
+        if seen["processes"] == 3:
+            break
     assert seen["rss_peak_kib"] >= 200 << 10
     assert seen["processes"] == 3
 
@@ -169,7 +202,7 @@ def test_a_killed_measure_leaves_nothing(number: signal.Signals) -> None:
     process = subprocess.Popen([str(MEASURE), "--", "sleep", marker], stdout=subprocess.PIPE)
     assert wait_until(lambda: len(alive(marker)) == 2)  # it and its parent
     process.send_signal(number)
-    said, _ = process.communicate(timeout=10)
+    said, _ = process.communicate(timeout=HANG_S)
     assert said == b""
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     assert wait_until(lambda: alive(marker) == [])
@@ -185,25 +218,24 @@ def test_measure_dies_with_its_parent() -> None:
     assert wait_until(lambda: alive(marker) == [])
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 SERVER = (
     "import socket, sys, time\n"
     "time.sleep(0.4)\n"
     "held = bytearray(50 << 20)\n"
-    "s = socket.create_server(('127.0.0.1', {port}))\n"
+    "s = socket.socket()\n"
+    "s.bind(('127.0.0.1', 0))\n"
+    "print(s.getsockname()[1], time.monotonic_ns(), flush=True)\n"
+    "s.listen()\n"
     "while True:\n"
     "    c, _ = s.accept(); c.recv(9); time.sleep(0.1); c.close()\n"
 )
 LOAD = (
-    "import socket, os\n"
+    f"{WATCHED}import socket\n"
     "assert 'LD_PRELOAD' not in os.environ and 'ONLY_SERVER' not in os.environ\n"
+    "port = int(open('{output}').read().split()[0])\n"
     "for _ in range(4):\n"
-    "    c = socket.create_connection(('127.0.0.1', {port})); c.send(b'x'); c.recv(1)\n"
+    "    c = socket.create_connection(('127.0.0.1', port)); c.send(b'x'); c.recv(1)\n"
+    "watched(20)\n"
 )
 
 
@@ -211,58 +243,82 @@ def load_words(command: list[str]) -> list[str]:
     return [word for part in command for word in ("--load", part)]
 
 
-def test_a_server_is_timed_by_its_load() -> None:
-    port = free_port()
-    load = load_words(python(LOAD.format(port=port)))
-    seen = report("--env", "ONLY_SERVER=1", *load, "--", *python(SERVER.format(port=port)))
+def test_a_server_is_timed_by_its_load(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    load = load_words(python(filled(LOAD, output=output)))
+    words = ["--ready-ms", "60000", "--env", "ONLY_SERVER=1", "--stdout", str(output)]
+    seen = report(*words, *load, "--", *python(SERVER))
+    end = time.monotonic_ns()
     assert seen["end"] == "stopped"
-    assert 0.4e9 <= seen["wall_ns"] < 3e9  # without the time until it listens
+    # Without the time until it listens.
+    assert 0.4e9 <= seen["wall_ns"] <= end - int(output.read_text().split()[1])
     assert seen["rss_end_kib"] >= 50 << 10
 
 
 def test_a_load_that_never_succeeds() -> None:
-    seen = report("--ready-ms", "300", "--load", "false", "--", "sleep", "30")
+    seen = report("--ready-ms", "300", "--load", "false", "--", "sleep", "300")
     assert (seen["end"], seen["status"]) == ("load", 1)
-    seen = report("--load", "/no/such/load", "--", "sleep", "30")
+    seen = report("--ready-ms", "300", "--load", "/no/such/load", "--", "sleep", "300")
     assert (seen["end"], seen["status"]) == ("load", 127)
 
 
-RESTING = """
-import socket, time
+RESTING = WATCHED + """
+import socket
 held = bytearray(100 << 20)
-s = socket.create_server(('127.0.0.1', {port}))
-s.accept()[0].recv(1)  # until the load has ended
-time.sleep(1)
+s = socket.socket(socket.AF_UNIX)
+s.bind("{path}")
+s.listen()
+load = s.accept()[0].recv(9).decode()
+# Until measure has read the memory at the load's end: it has reaped the load, and sleeps again.
+while os.path.exists("/proc/" + load) or parent("stat", ")") != "S":
+    time.sleep(0.002)
 del held
 time.sleep({lives})
 raise SystemExit({status})
 """
-# It stays for some samples of the memory.
-ENDING = (
-    "import os, socket, time\n"
-    "c = socket.create_connection(('127.0.0.1', {port})); time.sleep(0.5); os._exit(0)"
-)
+ENDING = WATCHED + """
+import socket
+c = socket.socket(socket.AF_UNIX)
+c.connect("{path}")
+c.send(str(os.getpid()).encode())
+watched(20)
+os._exit(0)
+"""
 
 
-def resting(rest_s: int, lives: float, status: int = 0) -> dict[str, object]:
-    """A server that lets go of 100 MiB a second after its load."""
-    port = free_port()
-    server = python(RESTING.format(port=port, lives=lives, status=status))
-    load = load_words(python(ENDING.format(port=port)))
-    return report("--rest-s", str(rest_s), *load, "--", *server)
+def resting(place: Path, rest_s: int, lives: float, status: int = 0) -> dict[str, object]:
+    """A server that lets go of 100 MiB after its load."""
+    path = place / f"{rest_s}-{status}"
+    server = python(filled(RESTING, path=path, lives=lives, status=status))
+    load = load_words(python(filled(ENDING, path=path)))
+    return report("--ready-ms", "60000", "--rest-s", str(rest_s), *load, "--", *server)
 
 
-def test_a_server_rests_after_its_load() -> None:
-    seen = resting(rest_s=3, lives=60)
-    assert seen["end"] == "stopped"
-    ((second, rss_kib, _),) = seen["rest"]
-    assert second == 3 and rss_kib < 50 << 10
-    # The time and the memory at the end are the load's.
-    assert seen["wall_ns"] < 3e9 and seen["rss_end_kib"] >= 100 << 10
+def filled(code: str, **values: object) -> str:
+    for name, value in values.items():
+        code = code.replace(f"{{{name}}}", str(value))
+    return code
 
 
-def test_a_server_that_ends_in_its_rest() -> None:
-    asked, failed = resting(rest_s=60, lives=0), resting(rest_s=60, lives=0, status=3)
+def test_a_server_rests_after_its_load(tmp_path: Path) -> None:
+    for rest_s in (1, 4, 16, 60):  # a busy machine may not let it let go in the shorter ones
+        start = time.monotonic_ns()
+        seen = resting(tmp_path, rest_s=rest_s, lives=600)
+        elapsed_ns = time.monotonic_ns() - start
+        assert seen["end"] == "stopped"
+        # The time and the memory at the end are the load's.
+        assert seen["wall_ns"] <= elapsed_ns - rest_s * 1e9
+        assert seen["rss_end_kib"] >= 100 << 10
+        ((second, rss_kib, _),) = seen["rest"]
+        assert second == rest_s
+        if rss_kib < 50 << 10:
+            break
+    assert rss_kib < 50 << 10
+
+
+def test_a_server_that_ends_in_its_rest(tmp_path: Path) -> None:
+    asked = resting(tmp_path, rest_s=600, lives=0)
+    failed = resting(tmp_path, rest_s=600, lives=0, status=3)
     assert (asked["end"], asked["rest"]) == ("stopped", [])
     assert (failed["end"], failed["status"]) == ("exit", 3)
 
@@ -273,16 +329,19 @@ def test_no_load_no_rest() -> None:
 
 
 def test_a_server_that_ends_before_its_load() -> None:
-    seen = report("--load", "sleep", "--load", "30", "--", "sh", "-c", "exit 3")
+    seen = report("--load", "sleep", "--load", "300", "--", "sh", "-c", "exit 3")
     assert (seen["end"], seen["status"]) == ("exit", 3)
 
 
 def test_a_server_that_does_not_stop_is_killed() -> None:
     stubborn = "trap '' TERM; while :; do sleep 0.1; done"
-    start = time.monotonic()
-    seen = report("--stop-ms", "300", "--load", "true", "--", "sh", "-c", stubborn)
-    assert seen["end"] == "stopped"
-    assert time.monotonic() - start < 10
+    words = ["--ready-ms", "300", "--stop-ms", "300", "--load", "true", "--", "sh", "-c", stubborn]
+    seconds = []
+    while len(seconds) < 5 and min(seconds, default=10) >= 10:  # 10 are the default of --stop-ms
+        start = time.monotonic()
+        assert report(*words)["end"] == "stopped"
+        seconds.append(time.monotonic() - start)
+    assert min(seconds) < 10
 
 
 def test_input_output_and_place(tmp_path: Path) -> None:

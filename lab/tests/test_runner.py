@@ -24,6 +24,7 @@ from hakmem_lab.problem import Problem
 
 GLIBC = Arm("glibc")
 SCRIPT = Path(__file__).with_name("session_to_kill.py")
+HANG_S = 120  # only against hangs
 
 
 def fine(arm: Arm) -> dict[str, str]:
@@ -40,8 +41,8 @@ def run(cases: list[Case], arms: list[Arm], rounds: int, results: Path, **more: 
     )
 
 
-def start_session(results: Path, log: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, str(SCRIPT), str(results), str(log)]
+def start_session(results: Path, log: Path, runs: int = 1000) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCRIPT), str(results), str(log), str(runs)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
@@ -50,7 +51,7 @@ def saved(results: Path) -> int:
 
 
 def wait_for_runs(results: Path, count: int) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + HANG_S
     while time.monotonic() < end:
         try:
             if saved(results) >= count:
@@ -61,23 +62,32 @@ def wait_for_runs(results: Path, count: int) -> None:
     raise AssertionError("no runs are saved")
 
 
+def end_by(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """What it said. Python drops an interrupt that comes in a destructor: then another is sent."""
+    for _ in range(5):
+        process.send_signal(number)
+        try:
+            return process.communicate(timeout=HANG_S / 4)[1]
+        except subprocess.TimeoutExpired:
+            assert number == signal.SIGINT
+    raise AssertionError(f"it does not end by {number.name}")
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_kill_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """Bar d: killed twice in the middle, the same command goes on; no run twice, none missing."""
     results, log = tmp_path / "results", tmp_path / "log"
     for count in (3, 8):
-        process = start_session(results, log)
+        process = start_session(results, log, count + 8)
         wait_for_runs(results, count)
         before = saved(results)
-        process.send_signal(number)
-        process.wait(10)
-        said = process.stderr.read() if process.stderr else ""
+        said = end_by(process, number)
         assert process.returncode == (130 if number == signal.SIGINT else -number), said
         assert saved(results) >= before
         if number == signal.SIGINT:
             assert f"{saved(results)} of 24 runs are saved, the same command goes on" in said
     process = start_session(results, log)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=HANG_S)
     assert process.returncode == 0
     assert "going on with the session of" in said
     (path,) = results.glob("*.jsonl")
@@ -285,8 +295,11 @@ def test_mistakes_in_what_is_asked(tmp_path: Path) -> None:
 
 
 def test_what_a_sample_holds(tmp_path: Path) -> None:
-    session = run([program("a", "sleep 0.2")], [GLIBC], 1, tmp_path, again=False)
-    (sample,) = session.samples
+    for _ in range(10):  # a busy machine may not let measure look at it in time
+        session = run([program("a", "sleep 0.2")], [GLIBC], 1, tmp_path, again=False)
+        (sample,) = session.samples
+        if sample.rss_series:
+            break
     assert sample.wall_ns >= 0.2e9 and sample.cost_ns == sample.wall_ns
     assert sample.rss_peak_kib > 0 and sample.rss_series and 0 <= sample.padding < 4096
     assert sample.started.endswith("Z") and sample.status == 0
