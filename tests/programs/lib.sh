@@ -160,22 +160,30 @@ wait_until() {
     done
 }
 
-# A free TCP port of the loopback.
-free_port() {
-    local port
-    for port in $(shuf -i 20000-32000 -n 50); do
-        if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-            echo "$port"
-            return
-        fi
-    done
-    fail "no free port"
-}
-
 # The place for what takes long to fetch and build.
 cache_directory() {
     local place=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/hakmem
     mkdir -p "$place" && echo "$place"
+}
+
+# A free TCP port of the loopback: the next one after the last that a test was given, so that no two have the same. The
+# kernel gives none of these to others.
+free_port() {
+    local file port tries
+    file=$(cache_directory)/port || fail "there is no place to count ports"
+    (
+        flock 9
+        read -r port <"$file"
+        for ((tries = 0; tries < 1000; tries++)); do
+            [[ $port =~ ^[0-9]{5}$ ]] && ((port >= 20000 && port < 32000)) && ((++port)) || port=20000
+            if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+                echo "$port" >"$file"
+                echo "$port"
+                exit 0
+            fi
+        done
+        exit 1
+    ) 9>>"$file" || fail "no free port"
 }
 
 clean_up() {

@@ -71,10 +71,29 @@ load() {
     fail "requests of $1 failed"
 }
 
+# Three reloads one after the other, each ended: no worker from before it is left. A reload ends kept connections, so the
+# next load must not begin before that.
+reload_thrice() {
+    local i before
+    for i in 1 2 3; do
+        sleep 0.3
+        before=$(pgrep -P "$server_pid")
+        kill -HUP "$server_pid"
+        wait_until 120 all_new "$before" || return 1
+    done
+}
+
+# all_new PIDS: whether nginx has two workers, none of which is one of these.
+all_new() {
+    local workers
+    workers=$(pgrep -P "$server_pid")
+    (($(wc -w <<<"$workers") == 2)) && ! grep -qxF "$1" <<<"$workers"
+}
+
 serve() {
     start "$work/nginx/output" \
         "$@" nginx -e "$work/nginx/error.log" -p "$work" -c "$work/nginx.conf"
-    wait_until 20 curl -s "http://127.0.0.1:$port/text" ||
+    wait_until 120 curl -s "http://127.0.0.1:$port/text" ||
         fail "nginx does not start: $(cat "$work/nginx/output" "$work/nginx/error.log")"
 }
 
@@ -92,8 +111,10 @@ for run in 1 2; do
     ask_everything >"$work/actual"
     alike "answers of run $run" "$work/reference" "$work/actual"
     load page2.html keep-alive
-    for i in 1 2 3; do (sleep "0.$((i * 3))"; kill -HUP "$server_pid") & done
+    reload_thrice &
+    reloads=$!
     load again/page1.html close
+    wait "$reloads" || fail "run $run: a reload does not end"
     load text keep-alive
     ask_everything >"$work/actual"
     alike "answers of run $run after the load" "$work/reference" "$work/actual"

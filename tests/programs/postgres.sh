@@ -68,7 +68,7 @@ run_server() {
     export PGUSER=tester
     start "$log" "${as_user[@]}" "$@" postgres -D "$work/data" -h '' -k "$work/socket" -p "$port" \
         -c fsync=off -c shared_buffers=32MB -c max_connections=40
-    wait_until 30 pg_isready -q -d postgres "${to[@]}" || give_up "postgres does not start: $*"
+    wait_until 120 pg_isready -q -d postgres "${to[@]}" || give_up "postgres does not start: $*"
     if [[ $1 != env ]]; then
         prove_process "$server_pid"
         for backend in $(pgrep -P "$server_pid"); do

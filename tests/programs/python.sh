@@ -2,6 +2,7 @@
 # Python: a program with threads, processes and C extensions, then parts of python's own test suite:
 # what passes without hakmem passes with it. Half of the runs turn python's own allocator for small
 # objects off, so that everything comes to hakmem.
+# ctest: timeout=2400
 . "$(dirname "$0")/lib.sh"
 need python3
 # The interpreter itself, not a script that chooses one.
@@ -87,16 +88,23 @@ run_parts() {
     shift
     rm -rf "$to".part*
     for part in "${parts[@]}"; do
-        mkdir "$to.part$i"
-        (cd "$to.part$i" && exec_or_call "$@" "$python" "$suite" results "$part") \
-            >"$to.part$i/log" 2>&1 </dev/null &
+        run_part "$to.part$i" "$part" "$@" &
         ((++i % 3)) || wait
     done
     wait
     cat "$to".part*/results 2>/dev/null | grep ' passed$' | sort >"$to"
-    # A part that did not come to its end.
-    for part in "$to".part*; do
-        [[ -s $part/results ]] || tail -30 "$part/log"
+}
+
+# run_part DIRECTORY PART COMMAND...: a part that does not come to its end, so that it has no results, runs once more.
+run_part() {
+    local to=$1 part=$2 try
+    shift 2
+    mkdir "$to"
+    for try in 1 2; do
+        (cd "$to" && exec_or_call "$@" "$python" "$suite" results "$part") >"$to/log" 2>&1 </dev/null
+        [[ -e $to/results ]] && return
+        say "$part: no results of run $try"
+        tail -30 "$to/log"
     done
 }
 

@@ -83,7 +83,7 @@ def select(selection, modules):
 
 
 def main():
-    faulthandler.dump_traceback_later(240, exit=True)
+    faulthandler.dump_traceback_later(600, exit=True)
     modules = {}  # of each test
     suite = unittest.TestSuite()
     for selection in sys.argv[2:]:

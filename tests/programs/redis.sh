@@ -39,7 +39,7 @@ serve() {
     start "$work/log" "$@" "$redis/redis-server" --port 0 --unixsocket "$work/socket" \
         --dir "$work/data" --save '' --appendonly no --enable-debug-command local \
         --io-threads 2 --io-threads-do-reads yes --hz 50
-    wait_until 20 cli ping || fail "redis does not start: $(tail -3 "$work/log")"
+    wait_until 120 cli ping || fail "redis does not start: $(tail -3 "$work/log")"
 }
 
 # Work whose outcome does not depend on time or order.
@@ -64,7 +64,7 @@ END
             -d 300 -r 5000 -t set,get,lpush,lpop,sadd,hset,spop,zadd,lrange_100,mset \
             >"$work/benchmark" 2>&1 ||
             fail "redis-benchmark: $(tail -3 "$work/benchmark")"
-        wait_until 60 saved || fail "the background save does not end"
+        wait_until 120 saved || fail "the background save does not end"
         cli info persistence | grep -o 'rdb_last_bgsave_status:[a-z]*'
     done
     # What the benchmark leaves behind is random.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The parts of the summary are the kernel's RSS, within 1 %, in up to ten real programs at three moments each: while
-# they work, a thread in them takes summaries between two looks at /proc/self/smaps_rollup. Prints a line for each.
+# they work, a thread in them takes summaries between two looks at /proc/self/smaps_rollup. Prints a line for each, with
+# how often the moment was taken until the sum fitted (summary_helper.c says why).
 #
 . "$(dirname "$0")/lib.sh"
 need gcc python3
@@ -18,7 +19,7 @@ seen=0
 watch() {
     local program=$1
     shift
-    (cd "$work" && SUMMARY_PROGRAM=$program LD_PRELOAD="$library:$work/helper.so" timeout -k 10 60 "$@" >/dev/null 2>&1 </dev/null)
+    (cd "$work" && SUMMARY_PROGRAM=$program LD_PRELOAD="$library:$work/helper.so" timeout -k 10 300 "$@" >/dev/null 2>&1 </dev/null)
     local count
     count=$(grep -c "^$program " "$SUMMARY_OUTPUT" 2>/dev/null)
     ((count == 3)) || fail "$program: $count summaries instead of 3"
@@ -111,9 +112,9 @@ python3 - "$SUMMARY_OUTPUT" <<'END' || fail "a summary and the kernel differ by 
 import sys
 
 worst, bad = 0, 0
-print(f"{'program':14}{'kernel MiB':>11}{'sum MiB':>10}{'differ %':>10}   in use, rounding, caches, slabs, kept, tables, other (MiB)")
+print(f"{'program':14}{'kernel MiB':>11}{'sum MiB':>10}{'differ %':>10}{'tries':>7}   in use, rounding, caches, slabs, kept, tables, other (MiB)")
 for line in open(sys.argv[1]):
-    name, moment, known, before, after, rss, *parts = line.split()
+    name, moment, known, tries, before, after, rss, *parts = line.split()
     *parts, requests = map(int, parts)
     before, after, rss, total = int(before), int(after), int(rss), sum(parts)
     low, high = min(before, after), max(before, after)
@@ -121,7 +122,7 @@ for line in open(sys.argv[1]):
     worst = max(worst, differ)
     bad += differ > 1 or known != "1" or total != rss
     shown = ", ".join(f"{part / 2**20:.1f}" for part in parts)
-    print(f"{name:14}{(low + high) / 2**21:11.1f}{total / 2**20:10.1f}{differ:10.3f}   {shown}")
+    print(f"{name:14}{(low + high) / 2**21:11.1f}{total / 2**20:10.1f}{differ:10.3f}{tries:>7}   {shown}")
 print(f"worst difference {worst:.3f} %")
 sys.exit(bad != 0)
 END

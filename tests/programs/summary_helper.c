@@ -1,6 +1,9 @@
 /* summary_helper.c: preloaded beside hakmem by summary.sh. In programs of the name that
  * SUMMARY_PROGRAM says, a thread takes three summaries, each between two looks at the kernel's own
- * count of resident pages, appends them to the file SUMMARY_OUTPUT, and ends the process. */
+ * count of resident pages, appends them to the file SUMMARY_OUTPUT, and ends the process.
+ *
+ * Memory that the program takes and gives back between the two looks may be in the sum of neither.
+ * So a sum that does not fit is taken again, up to TRIES times. One that is wrong never fits. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -14,6 +17,8 @@
 
 #include "hakmem/stats.h"
 
+enum { TRIES = 10 };
+
 static size_t kernel_rss(void)
 {
     char text[512];
@@ -25,16 +30,33 @@ static size_t kernel_rss(void)
     return line == NULL ? 0 : (size_t)strtoull(line + 5, NULL, 10) << 10;
 }
 
+/* Whether the RSS is between the looks, or within 1 %, as summary.sh asks of the sum of the parts.
+ */
+static bool fits(size_t before, size_t after, size_t rss)
+{
+    size_t low = before < after ? before : after;
+    size_t high = before < after ? after : before;
+    size_t margin = low / 100;
+    return rss + margin >= low && rss <= high + margin;
+}
+
 static void take(int moment)
 {
     struct hak_summary summary;
     char line[400];
-    size_t before = kernel_rss();
-    bool known = hak_summary_read(&summary, sizeof summary);
-    size_t after = kernel_rss();
+    size_t before;
+    size_t after;
+    bool known;
+    int tries = 0;
+    do {
+        before = kernel_rss();
+        known = hak_summary_read(&summary, sizeof summary);
+        after = kernel_rss();
+        tries++;
+    } while (known && !fits(before, after, (size_t)summary.rss) && tries < TRIES);
     int length = snprintf(
-        line, sizeof line, "%s %d %d %zu %zu %llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
-        program_invocation_short_name, moment, known, before, after,
+        line, sizeof line, "%s %d %d %d %zu %zu %llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
+        program_invocation_short_name, moment, known, tries, before, after,
         (unsigned long long)summary.rss, (unsigned long long)summary.in_use,
         (unsigned long long)summary.rounding, (unsigned long long)summary.thread_caches,
         (unsigned long long)summary.free_in_slabs, (unsigned long long)summary.kept,
