@@ -96,11 +96,17 @@ void entries()
     }
 }
 
-/* Each thread puts a block into a slot and frees or resizes what it finds there. */
+/* Each thread puts a block into a slot and frees or resizes what it finds there. A slot holds the
+ * number of its block's thread as well, in bits that addresses of programs do not use. Prints how
+ * many blocks other threads freed and resized: that is up to the schedule, but the main thread
+ * frees those that are left in the slots. */
 void exchange_until(int killed_at)
 {
+    constexpr unsigned THREAD_SHIFT = 56;
+    constexpr uintptr_t BLOCK_MASK = (uintptr_t(1) << THREAD_SHIFT) - 1;
     static std::atomic<int> done;
-    static std::atomic<void *> slots[SLOTS];
+    static std::atomic<uintptr_t> slots[SLOTS];
+    static std::atomic<int> freed, freed_elsewhere, resized_elsewhere;
     static std::atomic<unsigned> ready;
     std::vector<std::thread> threads;
     for (unsigned number = 0; number < THREADS; number++) {
@@ -114,11 +120,17 @@ void exchange_until(int killed_at)
                     std::this_thread::yield(); /* few processors: threads take turns */
                 }
                 random = random * 6364136223846793005 + 1442695040888963407;
-                void *fresh = malloc(random >> 33 & 127);
-                void *found = slots[(random >> 42) % SLOTS].exchange(fresh);
+                uintptr_t fresh = reinterpret_cast<uintptr_t>(malloc(random >> 33 & 127)) |
+                                  uintptr_t(number) << THREAD_SHIFT;
+                uintptr_t held = slots[(random >> 42) % SLOTS].exchange(fresh);
+                void *found = reinterpret_cast<void *>(held & BLOCK_MASK);
+                bool is_other = found != nullptr && held >> THREAD_SHIFT != number;
                 if ((random >> 50) % 8 == 0) {
                     found = realloc(found, 1 + (random >> 53) % 500);
+                    resized_elsewhere += is_other;
                 }
+                freed += found != nullptr;
+                freed_elsewhere += is_other;
                 free(found);
                 if (++done == killed_at) {
                     raise(SIGKILL);
@@ -129,9 +141,14 @@ void exchange_until(int killed_at)
     for (std::thread &thread : threads) {
         thread.join();
     }
-    for (std::atomic<void *> &slot : slots) {
-        free(slot.load());
+    for (std::atomic<uintptr_t> &slot : slots) {
+        void *found = reinterpret_cast<void *>(slot & BLOCK_MASK);
+        freed += found != nullptr;
+        freed_elsewhere += found != nullptr;
+        free(found);
     }
+    dprintf(STDOUT_FILENO, "%d of %d freed elsewhere, %d resized\n", freed_elsewhere.load(),
+            freed.load(), resized_elsewhere.load());
 }
 
 void exchange()
