@@ -20,6 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from hakmem_observe import __main__ as commands, heap, heap_map, processes, sites  # noqa: E402
 
 
+STARTS = 3
+"""A browser sometimes hangs or crashes by itself: it is started again. What a page does is looked at once."""
+
+
 def small_map():
     """Two superslabs: slabs of two classes and heaps, two spans, kept, free and sampled slices; three whales."""
     return {
@@ -367,12 +371,17 @@ class Browser(unittest.TestCase):
     def browse(self, page, *words, fragment=""):
         path = Path(self.place.name, "page.html")
         path.write_text(page)
-        profile = Path(self.place.name, "profile")
-        done = subprocess.run(
-            [os.environ["BROWSER"], "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
-             "--window-size=1200,1500", "--hide-scrollbars", "--virtual-time-budget=8000", *words, f"file://{path}{fragment}"],
-            capture_output=True, timeout=120, check=True)
-        return done.stdout.decode()
+        for start in range(STARTS):
+            profile = Path(self.place.name, f"profile{start}")
+            try:
+                done = subprocess.run(
+                    [os.environ["BROWSER"], "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
+                     "--window-size=1200,1500", "--hide-scrollbars", "--virtual-time-budget=8000", *words, f"file://{path}{fragment}"],
+                    capture_output=True, timeout=240, check=True)
+                return done.stdout.decode()
+            except subprocess.SubprocessError:
+                if start == STARTS - 1:
+                    raise
 
     def dom(self, maps, fragment=""):
         dom = self.browse(heap.render(maps), "--dump-dom", fragment=fragment)

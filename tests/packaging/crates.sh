@@ -17,6 +17,7 @@ rm -rf target hakmem-sys/vendor Cargo.lock
 if ! cargo fetch 2>log; then
     skip "cargo cannot get the crate cc: $(tail -n 1 log)"
 fi
+export CARGO_NET_OFFLINE=true # all is there now
 
 # As a user has it: another package, in a checkout without the generated file.
 mkdir -p "$scratch/user/src"

@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 commands=$(block 'Python wheel' sh)
 last=$(tail -n 1 <<<"$commands")
 if ! bash -euo pipefail -c "${commands%$'\n'*}" >log 2>&1; then
-    if grep -qiE 'no matching distribution|connection|temporary failure|retrying' log; then
+    if grep -qiE 'no matching distribution|connection|temporary failure|retrying|timed out|incompleteread|http error|sslerror' log; then
         skip "pip cannot get scikit-build-core"
     fi
     cat log >&2
