@@ -6,6 +6,7 @@
 #include "attach.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,9 @@
 #define DYNAMIC_MAX 128
 #define CHAIN_MAX 4096
 #define STACK_MIN ((size_t)8192)
-/* How long the loader may need for a library whose first part is mapped already. Doubled: a process
- * on an older version of hakmem is refused later. Halved: one that just starts is refused. */
+/* How long the loader may need for a library whose first part is mapped already, or was when its
+ * mappings were read. Doubled: a process on an older version of hakmem is refused later. Halved:
+ * one that just starts is refused. */
 #define LOAD_US 1000000u
 
 struct reader {
@@ -270,7 +272,7 @@ static uint64_t program_inode(pid_t pid)
     return stat(path, &about) == 0 ? about.st_ino : 0;
 }
 
-enum found { FOUND_NOTHING, FOUND_SYMBOLS, FOUND_ANOTHER_VERSION };
+enum found { FOUND_NOTHING, FOUND_SYMBOLS, FOUND_ANOTHER_VERSION, FOUND_CHANGE };
 
 static enum found symbols_look(const struct target *target, struct symbols *symbols)
 {
@@ -291,7 +293,10 @@ static enum found symbols_look(const struct target *target, struct symbols *symb
             }
             char byte;
             if (target_memory(target->pid, mapping->start, &byte, 1) == 0) {
-                target_changed(target->pid);
+                if (errno == EPERM || errno == ENOSYS) { /* mappings may be read, memory not */
+                    target_refused(target->pid, errno);
+                }
+                return FOUND_CHANGE; /* unmapped since the mappings were read */
             }
             if (named) {
                 return FOUND_ANOTHER_VERSION;
@@ -305,13 +310,17 @@ struct symbols symbols_find(struct target *target)
 {
     struct symbols symbols = {0};
     uint64_t until_us = clock_us() + LOAD_US;
-    enum found found;
-    while ((found = symbols_look(target, &symbols)) == FOUND_ANOTHER_VERSION &&
-           clock_us() < until_us) {
+    enum found found = symbols_look(target, &symbols);
+    bool is_loading = found != FOUND_NOTHING; /* between two mappings there may be none */
+    while (is_loading && found != FOUND_SYMBOLS && clock_us() < until_us) {
         sleep_us(5000);
         if (!target_read(target)) {
             target_ended(target->pid);
         }
+        found = symbols_look(target, &symbols);
+    }
+    if (found == FOUND_CHANGE) {
+        target_changed(target->pid);
     }
     if (found == FOUND_ANOTHER_VERSION) {
         refuse(STATUS_CANNOT, "process %d runs on a version of hakmem that cannot be observed",

@@ -337,7 +337,9 @@ if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
         file(STRINGS "${tests_directory}/attach/${script}" cases REGEX "^def case_")
         foreach(case IN LISTS cases)
             string(REGEX REPLACE "^def case_([a-z_]+).*" "\\1" name "${case}")
-            hakmem_register(${name} attach "${words}" "TEST_ROUNDS=${rounds}" ${PYTHON3} "${tests_directory}/attach/${script}"
+            string(REGEX MATCH "# ctest: (.+)$" own "${case}") # a case may say words, too
+            string(REPLACE " " ";" own "${CMAKE_MATCH_1}")
+            hakmem_register(${name} attach "${words};${own}" "TEST_ROUNDS=${rounds}" ${PYTHON3} "${tests_directory}/attach/${script}"
                 "${PROJECT_BINARY_DIR}" ${name})
         endforeach()
     endforeach()

@@ -1,12 +1,14 @@
 """Starts the observer of a process that was started without one. The program beside the library (attach/) does it."""
+import glob
 import os
 import subprocess
 import time
 
 from .observer import NotObserved, Observer, remove_stale_files
-from .processes import Refusal, STATUS_FAILED, look, require_rights, require_running
+from .processes import Refusal, STATUS_FAILED, look, read_text, require_rights, require_running
 
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 30.0  # for the file of an observer's thread that runs, on a busy machine
+START_SECONDS = 5.0  # for such a thread
 
 
 def tool():
@@ -37,6 +39,16 @@ def attach(process, verbose=False):
         raise Refusal(said[-1].removeprefix("hakmem: "), status)
 
 
+def has_observer_thread(pid):
+    for path in glob.glob(f"/proc/{pid}/task/*/comm"):
+        try:
+            if read_text(path) == "hakmem-observe\n":
+                return True
+        except OSError:  # that thread has ended
+            pass
+    return False
+
+
 def connect(pid, verbose=False, may_attach=True):
     """An Observer of the process, started if need be. Returns it and whether it was started now."""
     remove_stale_files()
@@ -49,12 +61,13 @@ def connect(pid, verbose=False, may_attach=True):
         if not may_attach:
             raise
     attach(process, verbose)
-    until = time.monotonic() + WAIT_SECONDS
+    began = time.monotonic()
     while True:
         try:
             return Observer(look(pid)), True
         except NotObserved:
-            if time.monotonic() > until:
+            waited = time.monotonic() - began
+            if waited > WAIT_SECONDS or (waited > START_SECONDS and not has_observer_thread(pid)):
                 raise Refusal(f"process {pid} was attached to, but it could not make its file in /dev/shm",
                               STATUS_FAILED) from None
             time.sleep(0.005)

@@ -4,8 +4,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from .attach import connect
+from .observer import ASK_SECONDS
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid
 
+SCRAPE_SECONDS = 5.0  # for each process; Prometheus waits 10 s for all of them
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -48,12 +50,12 @@ def prometheus(texts):
     return "".join(f"{line}\n" for metric in heads for line in heads[metric] + samples.get(metric, []))
 
 
-def ask_all(observers, lock):
+def ask_all(observers, lock, seconds):
     texts = {}
     with lock:  # an Observer is for one thread at a time
         for pid, observer in observers.items():
             try:
-                texts[pid] = (observer.process.name, observer.ask("prometheus").decode("utf-8", "replace"))
+                texts[pid] = (observer.process.name, observer.ask("prometheus", seconds).decode("utf-8", "replace"))
             except Refusal:
                 texts[pid] = None
     return texts
@@ -67,7 +69,7 @@ def make_handler(observers):
             if self.path.partition("?")[0] not in ("/", "/metrics"):
                 self.send_error(404)
                 return
-            body = prometheus(ask_all(observers, lock)).encode()
+            body = prometheus(ask_all(observers, lock, SCRAPE_SECONDS)).encode()
             self.send_response(200)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(body)))
@@ -85,7 +87,7 @@ def run(arguments):
         raise Refusal("metrics: --port needs a number from 0 to 65535 (./hakmem metrics --help)", STATUS_USAGE)
     observers = {pid: connect(pid)[0] for pid in dict.fromkeys(map(parse_pid, arguments.pids))}
     if arguments.once:
-        sys.stdout.write(prometheus(ask_all(observers, threading.Lock())))
+        sys.stdout.write(prometheus(ask_all(observers, threading.Lock(), ASK_SECONDS)))
         return
     try:
         server = ThreadingHTTPServer(("127.0.0.1", arguments.port), make_handler(observers))

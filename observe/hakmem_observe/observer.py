@@ -9,6 +9,7 @@ import platform
 import signal
 import stat
 import struct
+import sys
 import time
 
 from .processes import Ended, Refusal, STATUS_FAILED, inner_uids, look, maps_file, pid_space, require_running
@@ -19,6 +20,8 @@ REQUEST_WORD, REPLY_WORD = 24, 28
 HEAD = struct.Struct("=8sIIQIIQI")  # magic, version, process, start time, request, reply, reply size, status
 WORD = struct.Struct("=I")
 REPLY_MAX = 256 << 20
+ASK_SECONDS = 30.0  # a busy machine lets a thread wait for seconds; what has ended or stopped is noticed much sooner
+NOTE_SECONDS = 5.0  # then the user is told what is waited for
 TRACED_SECONDS = 1.0  # a process that a debugger has held for as long does not answer; strace holds it for moments
 LINKS_MAX = 40  # as the kernel follows
 FUTEX_WAIT, FUTEX_WAKE, EVERYBODY = 0, 1, 0x7FFFFFFF
@@ -40,6 +43,9 @@ class Observer:
         self.process = process
         self.descriptor = self.path = None
         self.traced_since = None  # a debugger has held the process at each look since then
+        self.is_interrupted = lambda: False  # whether to give up a question
+        self.may_note = sys.stderr is not None and sys.stderr.isatty()
+        self.note_at = 0.0
         for path in candidates(process):
             if self._open(path):
                 return
@@ -84,10 +90,11 @@ class Observer:
             os.close(self.descriptor)
             self.descriptor = None
 
-    def ask(self, request, seconds=5.0):
+    def ask(self, request, seconds=ASK_SECONDS):
         """The reply to a request, as bytes. Raises Ended, Refusal, or KeyError if the process does not know the
         request."""
         until = time.monotonic() + seconds
+        self.note_at = until - seconds + NOTE_SECONDS
         self.traced_since = None
         self._check(until, "")
         self._lock(until)
@@ -131,17 +138,20 @@ class Observer:
             process = look(pid)
         except Refusal:
             raise Ended(pid) from None
-        if process.start == self.process.start and process.stack != self.process.stack:
+        if process.start == self.process.start and 0 != process.stack != self.process.stack != 0:
             raise Refusal(f"process {pid} has become another program, {process.name}, by exec; what was known of "
                           f"the one before, {self.process.name}, is gone")
-        if os.fstat(self.descriptor).st_nlink == 0 or process.start != self.process.start:
+        if os.fstat(self.descriptor).st_nlink == 0 or process.start != self.process.start or not process.has_memory:
             raise Ended(pid)
         require_running(process)
         self.traced_since = (self.traced_since or now) if process.state == "t" else None
         if self.traced_since and now - self.traced_since > TRACED_SECONDS:
             raise Refusal(f"process {pid} is stopped by a debugger; let it go on first")
-        if now > until:
+        if now > until or self.is_interrupted():
             raise Refusal(f"process {pid} gives no report: {why}", STATUS_FAILED)
+        if now > self.note_at and self.may_note:
+            self.may_note = False
+            print(f"hakmem: process {pid} gives no report yet: {why}; waiting {until - now:.0f} s more", file=sys.stderr)
 
     def _reply(self, request):
         size, status = HEAD.unpack(os.pread(self.descriptor, HEAD.size, 0))[6:8]

@@ -32,6 +32,7 @@ class Process:
     rss: int  # bytes
     start: int  # clock ticks after boot; 0: unknown, as in a container whose clock is another one
     stack: int  # address at which its stack starts, another one after each exec; 0: the kernel does not tell us
+    has_memory: bool  # False: it is the kernel's, or ends
 
 
 def parse_pid(text):
@@ -99,6 +100,7 @@ def look(pid):
         rss=int(fields.get("VmRSS", "0 kB").split()[0]) * 1024,
         start=start if shares_clock(pid) else 0,
         stack=stack,
+        has_memory="VmSize" in fields,
     )
 
 

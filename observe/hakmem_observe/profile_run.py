@@ -9,32 +9,37 @@ from .observer import Observer, remove_stale_files
 from .processes import Refusal, look
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25  # seconds between two questions; they grow
-TIME_SHARE = 50  # answers take at most one part in so many of the time
-ANSWER_SECONDS = 1.0
+TIME_SHARE = 50  # answers take at most one part in so many of the time,
+LONGEST_SHARED = 0.1  # where they take at most as many seconds
+ANSWER_SECONDS = 30.0  # unless a signal comes, or the program ends
+LAST_ANSWER_SECONDS = 1.0  # before a signal is passed on
 OWN_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 class Watch:
     """The newest profile of a process, if it could be had."""
 
-    def __init__(self, pid):
+    def __init__(self, pid, signals):
         self.pid = pid
+        self.signals = signals  # that wait for this process to look
         self.text = b""
         self.taken = 0.0  # when, on time.monotonic()
         self.pause = FIRST_PAUSE
         self.observer = None
 
-    def ask(self):
+    def ask(self, seconds=ANSWER_SECONDS):
         began = time.monotonic()
         try:
             if self.observer is None:
                 self.observer = Observer(look(self.pid))
-            self.text = self.observer.ask("profile", ANSWER_SECONDS)
+                self.observer.may_note = False
+                self.observer.is_interrupted = lambda: bool(self.signals & signal.sigpending())
+            self.text = self.observer.ask("profile", seconds)
             self.taken = time.monotonic()
         except (Refusal, KeyError, OSError):  # not started yet, stopped, or another program now
             self.close()
         took = time.monotonic() - began
-        self.pause = max(min(2 * self.pause, LONGEST_PAUSE), TIME_SHARE * min(took, ANSWER_SECONDS / 10))
+        self.pause = max(min(2 * self.pause, LONGEST_PAUSE), TIME_SHARE * min(took, LONGEST_SHARED))
 
     def close(self):
         if self.observer is not None:
@@ -53,7 +58,7 @@ def wait(child, watch, signals):
         came = signal.sigtimedwait(signals, watch.pause)
         if came is not None and came.si_signo == signal.SIGCHLD:
             continue
-        watch.ask()
+        watch.ask(ANSWER_SECONDS if came is None else LAST_ANSWER_SECONDS)
         if came is not None and came.si_code <= 0:  # not from the kernel
             child.send_signal(came.si_signo)
 
@@ -65,7 +70,7 @@ def run_watched(command, environment):
     try:
         child = subprocess.Popen(command, env=environment,
                                  preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before))
-        watch = Watch(child.pid)
+        watch = Watch(child.pid, signals)
         try:
             wait(child, watch, signals)
         finally:

@@ -142,6 +142,7 @@ def show_screen(reporter, delay):
     from rich.live import Live
 
     console = Console()
+    reporter.observer.may_note = False  # it would stand in the picture
     before, report, history = None, reporter.take(), deque(maxlen=view.HISTORY)
     history.append(report)
     choice, paused, due = Choice(), False, time.monotonic() + delay

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # HAKMEM_LEARN in a real process, and `./hakmem learn show`: decisions are kept though the process is killed; a planted bad
 # setting goes; files that are damaged, hostile or another program's change nothing.
-#
+# ctest: timeout=2700
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
 library=$("$launcher" build)
@@ -40,7 +40,7 @@ learn_until() {
     local process i
     LD_PRELOAD=$library HAKMEM_LEARN=$1 ./steady 2>errors.learn &
     process=$!
-    for ((i = 0; i < 2400; i++)); do
+    for ((i = 0; i < 7200; i++)); do
         grep -qs "$2" "$1" && break
         sleep 0.1
     done
@@ -83,12 +83,12 @@ END
 { sed 's/^int main(/static int execute(/; s/^    }$/    }\n    return 0;/' steady.c; cat forker.c; } >forked.c
 cc -O1 -fno-builtin forked.c -o forked || fail "forked.c does not compile"
 
-# forked_until FILE: runs parent and child until the file is there, for some minutes at most. Sets `lasted`.
+# forked_until FILE: runs parent and child until the file is there, for twelve minutes at most. Sets `lasted`.
 forked_until() {
     local process i
     LD_PRELOAD=$library HAKMEM_LEARN=$1 setsid ./forked &
     process=$!
-    for ((i = 0; i < ${2:-2400}; i++)); do
+    for ((i = 0; i < ${2:-7200}; i++)); do
         compgen -G "$scratch/forked.state*" >/dev/null && break
         sleep 0.1
     done

@@ -18,8 +18,8 @@ refuse() {
 start() {
     env "$@" LD_PRELOAD="$library" sleep 1000 &
     pid=$!
-    for ((i = 0; i < 1000; i++)); do
-        grep -q libhakmem "/proc/$pid/maps" 2>/dev/null && break
+    for ((i = 0; i < 12000; i++)); do # its part that is written comes last
+        grep -q ' rw.*libhakmem' "/proc/$pid/maps" 2>/dev/null && break
         sleep 0.01
     done
     sleep 0.1
@@ -82,7 +82,7 @@ done
 # Served on loopback, until the tool ends; a process that is gone is down.
 "$launcher" metrics --port 0 "$observed" "$pid" >"$scratch/served" &
 server=$!
-for ((i = 0; i < 500; i++)); do
+for ((i = 0; i < 6000; i++)); do
     [[ -s $scratch/served ]] && break
     sleep 0.02
 done
@@ -91,7 +91,10 @@ url=$(sed 's/.* //' "$scratch/served")
 fetch() {
     python3 -c 'import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())' "$url"
 }
-try fetch
+for ((i = 0; i < 20; i++)); do # a process that cannot answer in 5 s is down until the next time
+    try fetch
+    [[ $output == *"hakmem_up{pid=\"$pid\"} 1"* ]] && break
+done
 [[ $output == *"hakmem_up{pid=\"$pid\"} 1"*"# TYPE hakmem_malloc_slow_total counter"* ]] || fail "metrics served: $output"
 
 # Processes that end meanwhile.
@@ -146,7 +149,7 @@ for ((i = 0; i < 6000; i++)); do
 done
 if [[ -s $scratch/held ]]; then
     for command in stat heap; do
-        refuse 126 "process $observed is stopped by a debugger" timeout 50 "$launcher" $command "$observed"
+        refuse 126 "process $observed is stopped by a debugger" timeout 300 "$launcher" $command "$observed"
     done
     kill $debugger
 else
@@ -154,8 +157,8 @@ else
 fi
 wait $debugger 2>/dev/null
 
-# Every tool says at once that a process is stopped, observed or not. `timeout` is shorter than the time that heap waits
-# for a map.
+# Every tool says that a process is stopped, observed or not, and does not wait until it gives no report; that it says so
+# at once is tried by observe/tests/test_observer.py.
 start NOTHING=1
 plain=$pid
 start HAKMEM_OBSERVE=1
@@ -167,7 +170,7 @@ done
 for process in "$pid" "$plain"; do
     for command in stat top metrics observe heap profile; do
         [[ $process == "$pid" && $command == observe ]] && continue
-        refuse 126 "process $process is stopped; let it go on first \(kill -CONT $process\)" timeout 50 "$launcher" $command "$process"
+        refuse 126 "process $process is stopped; let it go on first \(kill -CONT $process\)" timeout 300 "$launcher" $command "$process"
     done
 done
 kill -CONT "$pid" "$plain"
@@ -205,7 +208,7 @@ elif leases; then
     python3 -c 'import mmap, signal, sys; file = open(sys.argv[1], "r+b"); page = mmap.mmap(file.fileno(), 0); file.close()
 print("mapped", flush=True); signal.pause()' "$left" >"$scratch/mapped" &
     holder=$!
-    for ((i = 0; i < 1000; i++)); do
+    for ((i = 0; i < 12000; i++)); do
         [[ -s $scratch/mapped ]] && break
         sleep 0.01
     done
@@ -219,4 +222,6 @@ else
     echo "stale files are not tried: the kernel grants no leases here"
 fi
 finish_process "$observed"
+
+PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_observer.py" || fail "observe/tests/test_observer.py"
 finish

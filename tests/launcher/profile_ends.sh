@@ -118,7 +118,7 @@ ended 130 'MiB in use' 'KeyboardInterrupt.*hakmem: SIGINT ended the program'
 
 # Ctrl-C reaches the program and the tool.
 for words in "./ends" "./ends argument handler"; do
-    rm -f ready go
+    rm -f ready go pressed
     "${plainly[@]}" python3 - "$launcher" $words >output 2>errors <<'END' &
 import os, pty, sys
 child, terminal = pty.fork()
@@ -135,7 +135,6 @@ except OSError:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 END
     tool=$!
-    rm -f pressed
     wait_for_program
     touch pressed
     if [[ $words == ./ends ]]; then
@@ -153,9 +152,14 @@ until [[ -e started ]]; do sleep 0.02; done
 cat >ask.py <<'END'
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from hakmem_observe.observer import Observer
+from hakmem_observe.observer import NotObserved, Observer
 from hakmem_observe.processes import Refusal, look
-observer = Observer(look(int(sys.argv[2])))
+while True:
+    try:
+        observer = Observer(look(int(sys.argv[2])))
+        break
+    except NotObserved:
+        time.sleep(0.01)
 observer.ask("profile", 60)
 open("gate", "w").write("go\n")
 while look(int(sys.argv[2])).name != "sleep":

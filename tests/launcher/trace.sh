@@ -21,7 +21,7 @@ expect 0 'a b' "$recorded" "$launcher" record -o other ./script a b
 expect 0 x '^hakmem: [0-9]+ calls .*/with space,' "$launcher" record -o "with space" /bin/echo x
 expect 0 '' '^hakmem: 0 calls: nothing was recorded' "$launcher" record -o other true # which makes no call
 expect 0 "$scratch" "$recorded" "$launcher" record -o other pwd
-try "$launcher" record -o other -- bash -c 'kill -TERM $PPID; sleep 5'
+try "$launcher" record -o other -- bash -c 'kill -TERM $PPID; sleep 100'
 ((status == 143)) || fail "a signal to the recorder's parent is not passed on: status $status"
 
 "$launcher" record -o sample -- bash -c 'for i in {1..2000}; do x[i]=$i; done' 2>/dev/null
