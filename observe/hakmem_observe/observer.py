@@ -138,7 +138,8 @@ class Observer:
             process = look(pid)
         except Refusal:
             raise Ended(pid) from None
-        if process.start == self.process.start and 0 != process.stack != self.process.stack != 0:
+        stacks = {process.stack, self.process.stack}
+        if process.start == self.process.start and len(stacks) == 2 and 0 not in stacks:
             raise Refusal(f"process {pid} has become another program, {process.name}, by exec; what was known of "
                           f"the one before, {self.process.name}, is gone")
         if os.fstat(self.descriptor).st_nlink == 0 or process.start != self.process.start or not process.has_memory:

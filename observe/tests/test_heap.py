@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -17,11 +16,8 @@ import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from browser import browse  # noqa: E402
 from hakmem_observe import __main__ as commands, heap, heap_map, processes, sites  # noqa: E402
-
-
-STARTS = 3
-"""A browser sometimes hangs or crashes by itself: it is started again. What a page does is looked at once."""
 
 
 def small_map():
@@ -369,19 +365,7 @@ class Browser(unittest.TestCase):
         self.addCleanup(self.place.cleanup)
 
     def browse(self, page, *words, fragment=""):
-        path = Path(self.place.name, "page.html")
-        path.write_text(page)
-        for start in range(STARTS):
-            profile = Path(self.place.name, f"profile{start}")
-            try:
-                done = subprocess.run(
-                    [os.environ["BROWSER"], "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
-                     "--window-size=1200,1500", "--hide-scrollbars", "--virtual-time-budget=8000", *words, f"file://{path}{fragment}"],
-                    capture_output=True, timeout=240, check=True)
-                return done.stdout.decode()
-            except subprocess.SubprocessError:
-                if start == STARTS - 1:
-                    raise
+        return browse(self.place.name, page, *words, fragment=fragment)
 
     def dom(self, maps, fragment=""):
         dom = self.browse(heap.render(maps), "--dump-dom", fragment=fragment)

@@ -8,21 +8,19 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from browser import browse  # noqa: E402
 from hakmem_observe import profile_page  # noqa: E402
 from hakmem_observe.processes import Refusal  # noqa: E402
 from hakmem_observe.profile_data import SUMS, Profile, Stack, read_profiles  # noqa: E402
 from hakmem_observe.symbols import Frame  # noqa: E402
 
 EVIL = "</script><script>x()</script><!--\"quoted\" & 'single' <b>\\u0041\x00\x1b\ud800"
-STARTS = 3
-"""A browser sometimes hangs or crashes by itself: it is started again. What a page does is looked at once."""
 MEASURES = ["live_bytes", "live_count", "allocated_bytes", "allocated_count"]
 
 
@@ -220,19 +218,7 @@ class Browser(unittest.TestCase):
         self.addCleanup(self.place.cleanup)
 
     def browse(self, page, *words, fragment=""):
-        path = Path(self.place.name, "page.html")
-        path.write_text(page)
-        for start in range(STARTS):
-            user = Path(self.place.name, f"user{start}")
-            try:
-                done = subprocess.run(
-                    [os.environ["BROWSER"], "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={user}",
-                     "--window-size=1200,1500", "--hide-scrollbars", "--virtual-time-budget=5000", *words, f"file://{path}{fragment}"],
-                    capture_output=True, timeout=240, check=True)
-                return done.stdout.decode()
-            except subprocess.SubprocessError:
-                if start == STARTS - 1:
-                    raise
+        return browse(self.place.name, page, *words, fragment=fragment)
 
     def dom(self, profiles, fragment="", script="", words=()):
         """The page after its script, and then `script`, which may note() what it sees in self.noted."""

@@ -124,8 +124,8 @@ static void run_all(struct legacy *legacies, void *(*run)(void *), size_t shift)
 
 int main(int argc, char **argv)
 {
-    if (getenv("HAKMEM_PURGE_DELAY_MS") ==
-        NULL) { /* purges by the clock would move what is resident */
+    /* Purges by the clock would change what is resident. */
+    if (getenv("HAKMEM_PURGE_DELAY_MS") == NULL) {
         CHECK(setenv("HAKMEM_PURGE_DELAY_MS", "0", 1) == 0);
         execv("/proc/self/exe", argv);
         FAIL("exec");

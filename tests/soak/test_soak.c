@@ -14,10 +14,12 @@
  *   - every block freed carried its pattern to the last byte looked at
  *   - the library counts exactly the store's objects; at level 2 all its walkers find nothing
  *   - resident memory is noted; the least of the last two fifths of the cycles is at most PER_MILLE
- *     above the most of the second fifth (drift). Single cycles may differ by a quarter (a few
- *     slabs that are not purged yet, or that the store fragments), and in 20 s there are so few
- * that a fifth of them is one or two: there 300 are allowed. Hours are run with 100 One in 64 calls
- * of malloc and free in small, mixed, hand over and grow is timed. The last lines have the figures.
+ *     above the most of the second fifth (drift). Single cycles may differ by a quarter: a few
+ *     slabs that are not purged yet, or that the store fragments. In 20 s a fifth of the cycles is
+ *     one or two, so 300 are allowed there; `./hakmem test --soak` allows 100.
+ *
+ * One in 64 calls of malloc and free in small, mixed, hand over and grow is timed. The last lines
+ * have the figures.
  *
  * Built as soak_libc it does the same on the program's malloc, whichever that is, and counts
  * nothing: to time other allocators (docs/testing.md).
