@@ -12,6 +12,8 @@
 #define atomic_load_acquire(address) __atomic_load_n((address), __ATOMIC_ACQUIRE)
 #define atomic_store_relaxed(address, value) __atomic_store_n((address), (value), __ATOMIC_RELAXED)
 #define atomic_store_release(address, value) __atomic_store_n((address), (value), __ATOMIC_RELEASE)
+#define atomic_exchange_relaxed(address, value)                                                    \
+    __atomic_exchange_n((address), (value), __ATOMIC_RELAXED)
 #define atomic_exchange_acquire(address, value)                                                    \
     __atomic_exchange_n((address), (value), __ATOMIC_ACQUIRE)
 #define atomic_exchange_release(address, value)                                                    \
@@ -33,6 +35,10 @@
                                 __ATOMIC_RELAXED)
 #define atomic_cas_acquire(address, expected, value)                                               \
     __atomic_compare_exchange_n((address), (expected), (value), false, __ATOMIC_ACQUIRE,           \
+                                __ATOMIC_RELAXED)
+
+#define atomic_cas_release(address, expected, value)                                               \
+    __atomic_compare_exchange_n((address), (expected), (value), false, __ATOMIC_RELEASE,           \
                                 __ATOMIC_RELAXED)
 
 #endif

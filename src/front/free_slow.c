@@ -223,7 +223,7 @@ static void free_object(void *pointer, struct location location)
     /* This thread has ended, or cannot have a struct now: the object goes straight to its slab. */
     if (HAK_UNLIKELY(thread == NULL)) {
         struct object *object = pointer;
-        object_set_free(object, NULL);
+        object_set_free(object, NULL, object_mark_of(slab->owner->key));
         hak__slab_return_remote(slab, (struct object_list){object, 1}, object);
         return;
     }
@@ -248,20 +248,21 @@ static void free_object(void *pointer, struct location location)
 
 static HAK_NOINLINE void free_span(size_t slice)
 {
-    int saved = errno; /* free must keep errno (POSIX 2024) */
+    int saved = errno;     /* free must keep errno (POSIX 2024) */
+    hak__span_take(slice); /* before the thread may be refused: the span has one owner at a time */
     if (sample_has_blocks()) {
         hak__sample_forget(hak__span_pointer(slice));
     }
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
-        hak__span_free(&thread->heap->spans, &thread->cache.counters, slice);
+        hak__span_free_taken(&thread->heap->spans, &thread->cache.counters, slice);
         thread_unlock(thread);
         hak__thread_left(thread);
     } else if (hak__gate_enter()) {
-        hak__span_free(NULL, NULL, slice);
+        hak__span_free_taken(NULL, NULL, slice);
         hak__gate_leave();
     } else {
-        hak__emergency_free(hak__span_pointer(slice));
+        (void)hak__emergency_free(hak__span_pointer(slice));
     }
     errno = saved;
 }
@@ -269,6 +270,15 @@ static HAK_NOINLINE void free_span(size_t slice)
 static bool thread_has_struct(void)
 {
     return hak__thread != &hak__thread_none && hak__thread != &hak__thread_ended;
+}
+
+/* `keep`: it must stay mapped until a later operation. */
+static HAK_COLD void free_whale_later(void *pointer, bool keep)
+{
+    bool waits = keep ? hak__emergency_free(pointer) : hak__emergency_free_whale(pointer);
+    if (!waits) {
+        hak__diagnose_fatal("double free", pointer, 0, 0);
+    }
 }
 
 static void free_whale(void *pointer, size_t bytes)
@@ -282,12 +292,8 @@ static void free_whale(void *pointer, size_t bytes)
      * all whales no larger than a span. So a thread that has ended only lists such a whale, and so
      * does one that has no struct: its end cannot be told. */
     bool keep = bytes <= SPAN_SIZE_MAX && !thread_has_struct();
-    if (keep) {
-        hak__emergency_free(pointer);
-        return;
-    }
-    if (!hak__gate_enter()) {
-        hak__emergency_free_whale(pointer);
+    if (keep || !hak__gate_enter()) {
+        free_whale_later(pointer, keep);
         return;
     }
     hak__emergency_settle(); /* registers the block if it is an unregistered emergency block */
@@ -298,7 +304,7 @@ static void free_whale(void *pointer, size_t bytes)
         hak__diagnose_fatal("double free", pointer, 0, 0);
     }
     if (!freed) { /* an emergency block, and no memory to register it */
-        hak__emergency_free(pointer);
+        free_whale_later(pointer, true);
         return;
     }
     struct thread *thread = hak__thread_enter();
@@ -327,8 +333,8 @@ static HAK_NOINLINE void free_slow(void *pointer)
     if (HAK_UNLIKELY((hak__inside & INSIDE_OPERATION) != 0) &&
         !window_contains_slice(window_slice_of(pointer))) {
         /* A signal handler has interrupted an operation of this thread, which may hold any lock.
-         * The pointer goes on a list, until a later operation finds out what it is. */
-        hak__emergency_free(pointer);
+         * The pointer waits until a later operation finds out what it is. */
+        (void)hak__emergency_free(pointer);
         return;
     }
     struct location location = hak__locate_allocation(pointer);

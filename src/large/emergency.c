@@ -15,13 +15,18 @@ struct unregistered {
     struct whale whale;
 };
 
-/* The first word of a block that waits to be freed. */
+/* Places for blocks that wait to be freed; NULL: an empty one. More are mapped where these do not
+ * suffice, and stay. A page each. */
+#define WAITING_PLACES 510u
 struct waiting {
-    struct waiting *next;
+    void *shared_places[WAITING_PLACES];
+    struct waiting *shared_next;
 };
 
 static struct unregistered *shared_unregistered; /* entries are taken off under WHALES */
-static struct waiting *shared_waiting;           /* a thread takes all entries at once */
+static struct waiting waiting_first;
+/* 1: some place may be filled. Set after the place, cleared before a look at all places. */
+static uint32_t shared_waits;
 
 void *hak__emergency_allocate(size_t size, size_t alignment)
 {
@@ -45,14 +50,52 @@ void *hak__emergency_allocate(size_t size, size_t alignment)
     return address;
 }
 
-void hak__emergency_free(void *pointer)
+/* More places after `last`, the last ones so far. NULL: no memory. */
+static struct waiting *waiting_more(struct waiting *last)
 {
-    struct waiting *block = pointer;
-    struct waiting *first = atomic_load_relaxed(&shared_waiting);
+    size_t bytes = bits_align_up(sizeof *last, hak__os_page_size());
+    struct waiting *next = NULL;
+    void *made;
+    if (hak__os_map(bytes, hak__os_page_size(), &made) != 0) {
+        return NULL;
+    }
+    /* release: pairs with the acquire in hak__emergency_free and hak__emergency_settle */
+    if (!atomic_cas_release(&last->shared_next, &next, (struct waiting *)made)) {
+        hak__os_discard(made, bytes); /* another thread was faster */
+        return atomic_load_acquire(&last->shared_next);
+    }
+    return made;
+}
+
+bool hak__emergency_free(void *pointer)
+{
+    void *found, **empty;
     do {
-        block->next = first;
+        struct waiting *last, *at = &waiting_first;
+        empty = NULL;
+        do {
+            for (uint32_t i = 0; i < WAITING_PLACES; i++) {
+                found = atomic_load_relaxed(&at->shared_places[i]);
+                if (found == pointer) {
+                    return false;
+                }
+                empty = found == NULL && empty == NULL ? &at->shared_places[i] : empty;
+            }
+            last = at;
+            at = atomic_load_acquire(&last->shared_next); /* pairs with waiting_more */
+        } while (at != NULL);
+        if (empty == NULL) {
+            at = waiting_more(last);
+            if (at == NULL) {
+                return true;
+            }
+            empty = &at->shared_places[0];
+        }
+        found = NULL;
         /* release: pairs with the acquire in hak__emergency_settle */
-    } while (!atomic_cas_weak_release(&shared_waiting, &first, block));
+    } while (!atomic_cas_release(empty, &found, pointer));
+    atomic_store_release(&shared_waits, 1u); /* pairs with the same */
+    return true;
 }
 
 /* Takes the address's entry off the list. Under WHALES. */
@@ -78,7 +121,7 @@ static bool emergency_unlink(uintptr_t address, struct whale *whale)
     return false;
 }
 
-void hak__emergency_free_whale(void *pointer)
+bool hak__emergency_free_whale(void *pointer)
 {
     struct whale whale;
     bool found = false;
@@ -91,17 +134,17 @@ void hak__emergency_free_whale(void *pointer)
         }
         hak__inside = inside;
     }
-    if (found) {
-        hak__os_discard(pointer, whale.size + WHALE_TAIL);
-    } else {
-        hak__emergency_free(pointer);
+    if (!found) {
+        return hak__emergency_free(pointer);
     }
+    hak__os_discard(pointer, whale.size + WHALE_TAIL);
+    return true;
 }
 
 bool hak__emergency_waits(void)
 {
     return atomic_load_relaxed(&shared_unregistered) != NULL ||
-           atomic_load_relaxed(&shared_waiting) != NULL;
+           atomic_load_relaxed(&shared_waits) != 0;
 }
 
 struct whale hak__emergency_find(uintptr_t address)
@@ -136,30 +179,44 @@ static bool emergency_register(void)
     return first != NULL;
 }
 
+static void emergency_free_waiting(void *block)
+{
+    size_t slice = window_slice_of(block);
+    uint32_t owner = window_contains_slice(slice) ? window_owner(slice) : OWNER_NOBODY;
+    if (owner == OWNER_SPAN_TAKEN && hak__span_pointer(slice) == block) {
+        hak__span_free_taken(NULL, NULL, slice);
+    } else if (owner == OWNER_SAMPLED) {
+        hak__sampled_free(block);
+    } else if (!hak__whale_free(block)) {
+        lock_acquire(&hak__whale_lock);
+        bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;
+        lock_release(&hak__whale_lock);
+        if (unregistered) { /* the registry had no memory for it: the next settle tries again */
+            (void)hak__emergency_free(block);
+        }
+    }
+}
+
 void hak__emergency_settle(void)
 {
     while (emergency_register()) {
     }
-    if (atomic_load_relaxed(&shared_waiting) == NULL) {
+    /* acquire: pairs with the release in hak__emergency_free. A block that comes to a place behind
+     * this look sets the word again. */
+    if (atomic_load_relaxed(&shared_waits) == 0 ||
+        atomic_exchange_acquire(&shared_waits, 0u) == 0) {
         return;
     }
-    /* acquire: pairs with the release in hak__emergency_free */
-    struct waiting *block = atomic_exchange_acquire(&shared_waiting, NULL);
-    while (block != NULL) {
-        struct waiting *next = block->next;
-        size_t slice = window_slice_of(block);
-        if (window_contains_slice(slice) && window_owner(slice) == OWNER_SPAN) {
-            hak__span_free(NULL, NULL, slice);
-        } else if (window_contains_slice(slice) && window_owner(slice) == OWNER_SAMPLED) {
-            hak__sampled_free(block);
-        } else if (!hak__whale_free(block)) {
-            lock_acquire(&hak__whale_lock);
-            bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;
-            lock_release(&hak__whale_lock);
-            if (unregistered) { /* the registry had no memory for it: the next settle tries again */
-                hak__emergency_free(block);
+    for (struct waiting *at = &waiting_first; at != NULL;
+         at = atomic_load_acquire(&at->shared_next)) { /* pairs with waiting_more */
+        for (uint32_t i = 0; i < WAITING_PLACES; i++) {
+            void **place = &at->shared_places[i];
+            /* acquire: pairs with the release in hak__emergency_free; one thread gets the block */
+            void *block =
+                atomic_load_relaxed(place) == NULL ? NULL : atomic_exchange_acquire(place, NULL);
+            if (block != NULL) {
+                emergency_free_waiting(block);
             }
         }
-        block = next;
     }
 }

@@ -3,14 +3,15 @@
  *
  *   allocate   maps the block by itself, and pushes it on the list of unregistered whales; such a
  *              whale may have any size
- *   free       pushes a span or whale on the list of blocks that wait to be freed; objects of slabs
+ *   free       puts a span or whale into a place for blocks that wait to be freed; objects of slabs
  *              do not come here, because their remote free needs no lock
  *
  * Later, a thread that is inside the gate settles: it registers the new whales and frees the
- * waiting blocks. Both lists are lock-free stacks (R. K. Treiber, IBM RJ 5118, 1986) onto which any
- * thread pushes. They are whole in the child of a fork: the child sees each other thread stopped
- * between two instructions, because the kernel write-protects all pages while it copies the address
- * space.
+ * waiting blocks. The list of new whales is a lock-free stack (R. K. Treiber, IBM RJ 5118, 1986)
+ * onto which any thread pushes. Places for waiting blocks are words that threads change with one
+ * atomic instruction each; the blocks are not written to, because they may be anybody's. Both are
+ * whole in the child of a fork: the child sees each other thread stopped between two instructions,
+ * because the kernel write-protects all pages while it copies the address space.
  */
 #ifndef HAK_LARGE_EMERGENCY_H
 #define HAK_LARGE_EMERGENCY_H
@@ -20,12 +21,13 @@
 /* Maps a block of `size` bytes, at least 1, at a multiple of `alignment`, a power of two. All bytes
  * are 0. NULL: no memory. Any thread, also in a signal handler. */
 HAK_HIDDEN void *hak__emergency_allocate(size_t size, size_t alignment);
-/* Lets the next settle free a span or a whale. A pointer that turns out to be neither is ignored.
- * Writes to the block's first word. Any thread, also in a signal handler. */
-HAK_HIDDEN void hak__emergency_free(void *pointer);
+/* Lets the next settle free a taken span, a sampled object or a whale. A pointer that turns out to
+ * be none of them is ignored. False: the pointer waits already. If there is no memory for one more
+ * place, the block is lost. Any thread, also in a signal handler. */
+HAK_HIDDEN bool hak__emergency_free(void *pointer);
 /* The same for a whale. An unregistered one is unmapped at once if possible: a fork may take long,
  * and a program that allocates and frees meanwhile must not grow. */
-HAK_HIDDEN void hak__emergency_free_whale(void *pointer);
+HAK_HIDDEN bool hak__emergency_free_whale(void *pointer);
 
 /* Registers the unregistered whales and frees the waiting blocks. The caller is inside the gate and
  * holds no lock. */

@@ -285,12 +285,24 @@ static struct span_entry *span_cache_entry(struct span_cache *cache)
     return victim;
 }
 
-void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice)
+void hak__span_take(size_t slice)
 {
-    if (HAK_UNLIKELY(window_take_owner(slice, OWNER_NOBODY) != OWNER_SPAN)) {
-        /* Another thread has freed it since the caller looked. */
+    if (HAK_UNLIKELY(window_take_owner(slice, OWNER_SPAN_TAKEN) != OWNER_SPAN)) {
+        /* Another thread has freed it, or is resizing it, since the caller looked. */
         hak__diagnose_fatal("double free", window_slice_address(slice), 0, 0);
     }
+}
+
+void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice)
+{
+    hak__span_take(slice);
+    hak__span_free_taken(cache, counters, slice);
+}
+
+void hak__span_free_taken(struct span_cache *cache, struct counters *counters, size_t slice)
+{
+    HAK_ASSERT(window_owner(slice) == OWNER_SPAN_TAKEN);
+    window_set_owner(slice, OWNER_NOBODY);
     uint32_t slices = span_metadata(slice)->slices;
     span_account(cache, 0 - UINT64_C(1), 0 - (uint64_t)hak__span_bytes(slice));
     if (counters != NULL) {
@@ -320,7 +332,8 @@ static void span_move_down(size_t slice)
     atomic_store_relaxed(&span_metadata(slice)->offset, 0u); /* reports read it */
 }
 
-void *hak__span_resize(size_t slice, size_t size)
+/* The span is taken. */
+static void *span_resize(size_t slice, size_t size)
 {
     struct span_metadata *metadata = span_metadata(slice);
     size_t bytes = hak__span_bytes(slice);
@@ -348,6 +361,14 @@ void *hak__span_resize(size_t slice, size_t size)
         span_account(NULL, 0, hak__span_bytes(slice) - bytes);
     }
     return hak__span_pointer(slice);
+}
+
+void *hak__span_resize(size_t slice, size_t size)
+{
+    hak__span_take(slice);
+    void *pointer = span_resize(slice, size);
+    window_set_owner(slice, OWNER_SPAN);
+    return pointer;
 }
 
 uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)

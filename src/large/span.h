@@ -74,8 +74,15 @@ HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct count
 /* Allocates more than SPAN_SIZE_MAX bytes in whole superslabs side by side, at a multiple of
  * SUPERSLAB_SIZE: for when the kernel allows no mapping for a whale. */
 HAK_HIDDEN struct span hak__span_allocate_long(struct counters *counters, size_t size);
-/* Frees the span whose first slice is `slice`, into `cache` if there is room. If `cache` is NULL or
+/* Takes the span whose first slice is `slice` away from the program, which frees or resizes it. Of
+ * several threads that do so at the same time one gets it; the process of the others aborts. Any
+ * thread, no lock. */
+HAK_HIDDEN void hak__span_take(size_t slice);
+/* Frees a span that was taken, into `cache` if there is room. If `cache` is NULL or
  * the span is a long one, its slices go back to their superslabs. `counters` may be NULL. */
+HAK_HIDDEN void hak__span_free_taken(struct span_cache *cache, struct counters *counters,
+                                     size_t slice);
+/* Both in one. */
 HAK_HIDDEN void hak__span_free(struct span_cache *cache, struct counters *counters, size_t slice);
 /* Address and usable bytes of the block in the span whose first slice is `slice`. Any thread, while
  * the span is in use. */

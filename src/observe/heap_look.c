@@ -76,7 +76,7 @@ static uint64_t look_slabs(struct heap_look *look, uint64_t *sampled)
     *sampled = 0;
     for (uint32_t i = 0; i < look->claimed; i++) {
         uint32_t code = window_owner(look->index * SUPERSLAB_SLICES + i) & OWNER_CODE_MASK;
-        spans |= (uint64_t)(code == OWNER_SPAN) << i;
+        spans |= (uint64_t)(code == OWNER_SPAN || code == OWNER_SPAN_TAKEN) << i;
         *sampled |= (uint64_t)(code == OWNER_SAMPLED) << i;
         slabs |= (uint64_t)(code != OWNER_NOBODY && code < OWNER_CODE_END) << i;
     }

@@ -109,7 +109,7 @@ static uint64_t *look_owner(struct resident *resident, const struct look_run *ru
                             size_t *span_end)
 {
     uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
-    if (code == OWNER_SPAN) {
+    if (code == OWNER_SPAN || code == OWNER_SPAN_TAKEN) {
         *span_end = slice + hak__span_slices(slice);
         return &resident->spans;
     }

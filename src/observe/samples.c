@@ -313,8 +313,8 @@ static bool sample_free(void *pointer)
 void hak__sample_free(void *pointer)
 {
     int saved = errno;
-    if (!sample_free(pointer)) {
-        hak__emergency_free(pointer);
+    if (!sample_free(pointer) && !hak__emergency_free(pointer)) {
+        hak__diagnose_fatal("double free", pointer, 0, 0);
     }
     errno = saved;
 }

@@ -22,6 +22,7 @@
  *   code         2 x class: a slab of that class. Doubled, it is a bin's offset in units of 8
  *                bytes, which the processor scales in the same instruction.
  *                OWNER_SPAN: first slice of a span (heap id 0)
+ *                OWNER_SPAN_TAKEN: the same while it is resized or waits to be freed
  *                OWNER_SAMPLED: a slice of sampled objects (heap id 0; large/sampled.h)
  *   0            nobody: a free slice, or a further slice of a span
  *
@@ -40,12 +41,13 @@
 #define OWNER_NOBODY 0u
 #define OWNER_SPAN 0xFEu
 #define OWNER_SAMPLED 0xFDu
+#define OWNER_SPAN_TAKEN 0xFCu
 #define OWNER_CODE_MASK ((1u << OWNER_CODE_BITS) - 1)
 #define OWNER_CLASS_SHIFT 1u /* a code is twice a class */
 /* Codes from here on belong to no slab. */
 #define OWNER_CODE_END (CLASS_COUNT << OWNER_CLASS_SHIFT)
 
-HAK_STATIC_ASSERT(OWNER_CODE_END <= OWNER_SAMPLED, "no code has two meanings");
+HAK_STATIC_ASSERT(OWNER_CODE_END <= OWNER_SPAN_TAKEN, "no code has two meanings");
 
 struct slab; /* slab/slab.h; one for each slice */
 /* Bytes of slab metadata for each slice: one cache line, so that no two slabs share one. Doubled,

@@ -1,5 +1,6 @@
 /* test_emergency.c: large/emergency: blocks of any size and alignment without a lock; they become
  * whales, and what was freed meanwhile is free, when somebody settles. */
+#include "../child.h"
 #include "../threads/threads.h"
 #include "unit.h"
 
@@ -47,9 +48,10 @@ static void test_frees_wait(void **state)
     void *whale = hak_malloc(3 * MIB), *span = hak_malloc(200000);
     void *block = hak__emergency_allocate(100, 16);
     uint64_t free_before = hak__superslab_bytes_free();
-    hak__emergency_free(whale);
-    hak__emergency_free(span);
-    hak__emergency_free(block); /* is not even registered */
+    hak__span_take(window_slice_of(span));
+    assert_true(hak__emergency_free(whale) && hak__emergency_free(span));
+    assert_true(hak__emergency_free(block));  /* is not even registered */
+    assert_false(hak__emergency_free(whale)); /* it waits already */
     assert_int_equal(live_count(), before + 1);
     assert_true(hak__superslab_bytes_free() == free_before);
     hak__emergency_settle();
@@ -57,6 +59,97 @@ static void test_frees_wait(void **state)
     assert_true(hak__superslab_bytes_free() > free_before);
     assert_true(hak__whale_was_freed(whale) && hak__whale_was_freed(block));
     assert_false(hak__emergency_waits());
+}
+
+/* A free during a fork, then a second one, during the fork or after it. */
+struct twice {
+    size_t size;
+    bool after;
+};
+
+static void free_twice(void *argument)
+{
+    const struct twice *twice = argument;
+    void *block = hide(hak_malloc(twice->size));
+    REQUIRE(block != NULL);
+    hak__gate_close();
+    hak_free(block);
+    if (twice->after) {
+        hak__gate_open();
+    }
+    hak_free(hide(block));
+}
+
+static void test_freed_twice(void **state)
+{
+    static struct twice cases[] = {
+        {200000, false}, {200000, true}, {3 * MIB, false}, {3 * MIB, true}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        REQUIRE_DEATH(free_twice, &cases[i], "^hakmem: fatal: .*double free.*pointer 0x");
+    }
+}
+
+/* One thread resizes a span, or has freed it, and another comes with the same pointer. */
+static void free_taken(void *block)
+{
+    hak__span_take(window_slice_of(block));
+    hak_free(block);
+}
+
+static void resize_taken(void *block)
+{
+    hak__span_take(window_slice_of(block));
+    (void)hide(hak_realloc(block, 100000));
+}
+
+static void resize_taken_late(void *block) /* it has looked before */
+{
+    hak__span_take(window_slice_of(block));
+    hak__span_resize(window_slice_of(block), 100000);
+}
+
+static void test_a_taken_span(void **state)
+{
+    (void)state;
+    void *block = hide(hak_malloc(200000));
+    REQUIRE_DEATH(free_taken, block, "^hakmem: fatal: .*double free.*pointer 0x");
+    REQUIRE_DEATH(resize_taken, block, "^hakmem: fatal: .*double free.*pointer 0x");
+    REQUIRE_DEATH(resize_taken_late, block, "^hakmem: fatal: .*double free.*pointer 0x");
+    hak_free(block);
+}
+
+/* A signal handler that interrupted an operation frees a pointer of somebody else. */
+static void test_foreign_memory_is_not_written(void **state)
+{
+    static const char foreign[64] __attribute__((aligned(16))) = "not hakmem's";
+    (void)state;
+    hak__inside |= INSIDE_LOCK;
+    hak_free(hide((void *)(uintptr_t)foreign)); /* in memory that is read-only */
+    hak_free(hide((void *)(uintptr_t)foreign));
+    hak__inside &= ~INSIDE_LOCK;
+    assert_true(hak__emergency_waits());
+    hak__emergency_settle();
+    assert_false(hak__emergency_waits());
+    assert_string_equal(foreign, "not hakmem's");
+}
+
+/* More blocks than one page has places for. */
+static void test_many_wait(void **state)
+{
+    enum { COUNT = 1500 };
+    void *blocks[COUNT];
+    (void)state;
+    size_t before = live_count();
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak__emergency_allocate(100, 16);
+        assert_non_null(blocks[i]);
+        assert_true(hak__emergency_free(blocks[i]));
+    }
+    assert_false(hak__emergency_free(blocks[COUNT - 1]));
+    hak__emergency_settle();
+    assert_false(hak__emergency_waits());
+    assert_int_equal(live_count(), before);
 }
 
 static size_t mapped_bytes(void)
@@ -201,6 +294,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_and_alignments),
         cmocka_unit_test(test_frees_wait),
+        cmocka_unit_test(test_freed_twice),
+        cmocka_unit_test(test_a_taken_span),
+        cmocka_unit_test(test_foreign_memory_is_not_written),
+        cmocka_unit_test(test_many_wait),
         cmocka_unit_test(test_a_long_fork),
         cmocka_unit_test(test_a_table_of_keys_stays_mapped),
         cmocka_unit_test(test_small_ones_are_unmapped),
