@@ -14,7 +14,9 @@
  * the heap has one thread, no other thread gets a part of a cache line that this thread uses.
  *
  * How large bins and refills are (docs/design/cache.md says why):
- *   1. The limit of a bin is 0 until its first overflow, which makes it 2 KiB of objects.
+ *   1. The limit of a bin is 0 until its first overflow. In the first three overflows it becomes
+ * what the bin holds, so each of the first frees takes the slow path, which checks the pointer.
+ * Then it is 2 KiB of objects, or 4 KiB if the bin of a class up to 1 KiB has as many already.
  *   2. An overflow doubles the limit if there was a refill since the previous overflow. The largest
  *      limit is HAKMEM_BIN_BYTES, or a quarter of it for objects up to 1 KiB, as far as the budgets
  *      allow.
@@ -88,6 +90,7 @@ struct rests {
 
 struct cache {
     uint64_t key;             /* = slabs->key; read by free, which saves an extension to 64 bits */
+    uintptr_t mark;           /* of the objects in the bins (region/object.h) */
     int32_t countdown;        /* bytes that malloc hands out before it takes the slow path */
     struct slab_set *slabs;   /* of the heap that this thread draws from */
     uint64_t charged;         /* the sum of the charges of all bin limits, in bytes */
@@ -97,6 +100,7 @@ struct cache {
     /* No bin lies across two cache lines. bins[0] stays empty, so malloc(0) takes the slow path. */
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
     uint8_t refills[CLASS_COUNT]; /* since the last overflow or flush, up to 32 KiB (rule 3) */
+    uint8_t frees[CLASS_COUNT];   /* first overflows, up to FREES_CHECKED + 1 (rule 1) */
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
     struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
@@ -126,15 +130,15 @@ HAK_INLINE size_t bin_offset_of_code(size_t code)
 /* Takes the first object of a bin that is not empty. NULL: it has no mark, and the bin stays
  * as it is. The caller takes its slow path, where hak__bin_pop reports it. Owner thread.
  */
-HAK_INLINE struct object *bin_pop(struct bin *bin, uint32_t class_index)
+HAK_INLINE struct object *bin_pop(const struct cache *cache, struct bin *bin, uint32_t class_index)
 {
     struct object *object = bin->head;
-    if (HAK_SECURE && HAK_UNLIKELY(!object_set_used(object, class_index))) {
+    if (HAK_SECURE && HAK_UNLIKELY(!object_set_used(object, class_index, 0))) {
         return NULL; /* it may be no address at all */
     }
     struct object *next = object_next(object);
     HAK_PREFETCH(next); /* the next malloc of the class usually returns it */
-    if (!HAK_SECURE && HAK_UNLIKELY(!object_set_used(object, class_index))) {
+    if (!HAK_SECURE && HAK_UNLIKELY(!object_set_used(object, class_index, cache->mark))) {
         return NULL;
     }
     bin->head = next;
@@ -142,8 +146,8 @@ HAK_INLINE struct object *bin_pop(struct bin *bin, uint32_t class_index)
     return object;
 }
 
-/* As bin_pop, but aborts if the bin is corrupt. For slow paths. */
-HAK_HIDDEN struct object *hak__bin_pop(struct bin *bin, uint32_t class_index);
+/* As bin_pop from the bin of the class, but aborts if the bin is corrupt. For slow paths. */
+HAK_HIDDEN struct object *hak__bin_pop(struct cache *cache, uint32_t class_index);
 
 /* Secure form: lets an object rest. Returns one whose rest ends now; NULL: none. Owner thread. */
 HAK_INLINE void *cache_rest(struct cache *cache, void *object, uint32_t class_index)
@@ -177,14 +181,25 @@ HAK_INLINE void cache_note_request(struct cache *cache, uint32_t class_index, si
 /* The sum of `charged` over all caches. All accesses are relaxed. */
 HAK_HIDDEN extern uint64_t hak__cache_charged;
 
-/* Lets an empty cache draw from `slabs` from now on. */
+/* Lets an empty cache draw from `slabs` from now on. Under HEAPS. */
 HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
+/* An empty cache, which may have been started, draws from no slabs any more. Under HEAPS. */
+HAK_HIDDEN void hak__cache_stop(struct cache *cache);
 
 /* Takes objects for the empty bin of the class from the heap's slabs. Count 0: no memory. Under the
  * heap's lock. */
 HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_index);
-/* Returns the first object of `refill` and puts the others into the empty bin of the class. NULL:
- * the refill has no object. Owner thread, no lock. */
+/* Gives the free objects of a heap's list, at least one, the mark of this cache, so that its bins
+ * may take them. Aborts if an object does not have the heap's mark. Owner thread, no lock. */
+HAK_HIDDEN void hak__cache_take_over(const struct cache *cache, struct object_list list);
+/* True if lists of the cache's heap have the cache's mark already. Owner thread. */
+HAK_INLINE bool cache_is_first(const struct cache *cache)
+{
+    return HAK_LIKELY(cache->slabs->first_cache == cache);
+}
+/* Returns the first object of `refill`, whose linked objects have the mark of the cache, and puts
+ * the others into the empty bin of the class. NULL: the refill has no object. Owner thread, no
+ * lock. */
 HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill);
 
 /* The most objects that the next refill of the class may take (rule 3). */
@@ -230,7 +245,7 @@ HAK_INLINE bool remote_push(struct cache *cache, size_t slice, void *pointer)
     if (HAK_UNLIKELY(entry->link != (uint32_t)slice + 1 || room <= 1)) {
         return false;
     }
-    object_set_free(object, entry->head);
+    object_set_free(object, entry->head, object_mark_of(window_owner(slice)));
     entry->head = object;
     atomic_store_relaxed(&entry->room, (uint8_t)(room - 1));
     return true;
@@ -266,7 +281,7 @@ HAK_INLINE bool remote_keep(struct cache *cache, uint32_t class_index, void *poi
         return false;
     }
     struct object *object = (struct object *)pointer;
-    object_set_free(object, bin->head);
+    object_set_free(object, bin->head, cache->mark);
     bin->head = object;
     bin->room--;
     return true;

@@ -13,8 +13,20 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 {
     cache->key = slabs->key;
     cache->slabs = slabs;
+    if (slabs->first_cache == NULL) {
+        slabs->first_cache = cache;
+    }
+    cache->mark =
+        cache_is_first(cache) ? object_mark_of(slabs->key) : hak__window.mark ^ (uintptr_t)cache;
     if (HAK_SECURE) {
         cache->rests->random = hak__secure_draw();
+    }
+}
+
+void hak__cache_stop(struct cache *cache)
+{
+    if (cache->slabs != NULL && cache_is_first(cache)) {
+        cache->slabs->first_cache = NULL;
     }
 }
 
@@ -58,13 +70,26 @@ static uint32_t cache_limit_most(uint32_t class_index)
     return cache_limit_for(class_index, atomic_load_relaxed(&hak__knobs.bin_bytes_max) >> shift);
 }
 
-/* Rules 1 and 2 of cache.h. Threads that do this at the same time may exceed the budget of the
- * process, each by one step. */
-static void cache_grow_limit(struct cache *cache, uint32_t class_index)
+/* The limit that rules 1 and 2 of cache.h want for a bin that overflows. */
+static uint32_t cache_limit_wanted(struct cache *cache, uint32_t class_index)
+{
+    const struct bin *bin = &cache->bins[class_index];
+    if (cache->frees[class_index] > FREES_CHECKED) {
+        return cache->refills[class_index] != 0 ? 2 * bin->limit : bin->limit;
+    }
+    uint32_t count = bin_count(bin), start = cache_limit_for(class_index, BIN_BYTES_START);
+    if (count >= start && !size_class_has_own_lines(class_index)) { /* what refills brought */
+        start = 2 * start;
+    }
+    return cache->frees[class_index]++ < FREES_CHECKED && count < start ? count : start;
+}
+
+/* Sets the limit if it is larger, as far as the budgets allow. Threads that do this at the same
+ * time may exceed the budget of the process, each by one step. */
+static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t larger)
 {
     uint32_t limit = cache->bins[class_index].limit;
     uint32_t most = cache_limit_most(class_index);
-    uint32_t larger = limit == 0 ? cache_limit_for(class_index, BIN_BYTES_START) : 2 * limit;
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
     if (larger > limit && cache_affords(cache, growth)) {
@@ -125,6 +150,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
     struct object *object = bin->head;
     uint32_t left = bin_count(bin), own = 0;
     uint32_t owner = cache_owner_word(cache, class_index);
+    uintptr_t mark = object_mark_of(owner);
     HAK_ASSERT(count <= FLUSH_PART_OBJECTS);
     for (uint32_t end = left - count; left != end;) {
         size_t slice = window_slice_of(object);
@@ -133,6 +159,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
         } else {
             HAK_PREFETCH(window_slab_metadata(slice));
             objects[own++] = object;
+            object_set_mark(object, mark);
             object = object_next(object);
         }
         left--;
@@ -174,8 +201,27 @@ static void cache_flush_class(struct cache *cache, uint32_t class_index)
         cache_return(cache, class_index, bin_count(bin));
     }
     cache->refills[class_index] = 0;
+    cache->frees[class_index] = 0;
     if (bin->limit != 0) { /* a change costs an atomic operation */
         cache_set_limit(cache, class_index, 0);
+    }
+}
+
+/* Checks the object that was freed last: it is one, and not one of those freed just before. */
+static void cache_check_freed(const struct cache *cache, uint32_t class_index,
+                              const struct object *object)
+{
+    slab_check_object(slab_of_slice(window_slice_of(object)), object);
+    uint32_t left = bin_count(&cache->bins[class_index]) - 1;
+    left = left < FREES_CHECKED ? left : FREES_CHECKED;
+    for (const struct object *at = object; left != 0; left--) {
+        at = object_next(at);
+        if (HAK_UNLIKELY(at == object)) {
+            cache_list_broken(cache, class_index, "double free", object);
+        }
+        if (HAK_UNLIKELY(!cache_may_hold(cache, class_index, at))) {
+            return; /* overwritten: found when the list is used */
+        }
     }
 }
 
@@ -184,12 +230,10 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     struct bin *bin = &cache->bins[class_index];
     cache->active[class_index] = true;
     counter_add(&cache->counters, COUNTER_FREE_OVERFLOW, 1);
-    if (bin->limit == 0 && bin->head != NULL) { /* the class's first free */
-        slab_check_object(slab_of_slice(window_slice_of(bin->head)), bin->head);
+    if (cache->frees[class_index] < FREES_CHECKED && bin->head != NULL) {
+        cache_check_freed(cache, class_index, bin->head);
     }
-    if (bin->limit == 0 || cache->refills[class_index] != 0) {
-        cache_grow_limit(cache, class_index);
-    }
+    cache_grow_limit(cache, class_index, cache_limit_wanted(cache, class_index));
     cache->refills[class_index] = 0;
     if (bin->room >= 0) {
         return;
@@ -223,7 +267,7 @@ static void cache_end_rests(struct cache *cache, struct rests *rests)
             hak__remote_free(cache, slice, object);
             continue;
         }
-        object_set_free(object, NULL);
+        object_set_free(object, NULL, 0);
         hak__slab_return(cache->slabs, slab->class_index, &object, 1);
     }
 }
@@ -257,6 +301,7 @@ void hak__cache_abandon(struct cache *cache)
     for (uint32_t class_index = 0; class_index < CLASS_COUNT; class_index++) {
         cache->bins[class_index] = (struct bin){NULL, 0, 0};
     }
+    memset(cache->frees, 0, sizeof cache->frees);
     memset(cache->rests, 0, sizeof cache->rests);
     cache->charged = 0;
     cache->lagging = NULL;

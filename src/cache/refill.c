@@ -9,13 +9,29 @@ struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
     return hak__slab_refill(cache->slabs, class_index, hak__cache_refill_most(cache, class_index));
 }
 
-struct object *hak__bin_pop(struct bin *bin, uint32_t class_index)
+struct object *hak__bin_pop(struct cache *cache, uint32_t class_index)
 {
-    struct object *object = bin_pop(bin, class_index);
+    struct bin *bin = &cache->bins[class_index];
+    struct object *object = bin_pop(cache, bin, class_index);
     if (HAK_UNLIKELY(object == NULL)) {
         hak__object_is_wrong(bin->head);
     }
     return object;
+}
+
+/* An exchange, because a thread that has one of the objects in its bin, too, may take the old mark
+ * away at this moment: then either this thread finds no mark, or that thread's store destroys the
+ * new one. Relaxed: the mark alone decides. */
+void hak__cache_take_over(const struct cache *cache, struct object_list list)
+{
+    uintptr_t mark = object_mark_of(window_owner(window_slice_of(list.head)));
+    struct object *object = list.head;
+    for (uint32_t i = 0; !HAK_SECURE && i < list.count; i++, object = object->next) {
+        if (HAK_UNLIKELY(object == NULL ||
+                         atomic_exchange_relaxed(&object->mark, cache->mark) != mark)) {
+            hak__object_is_wrong(object);
+        }
+    }
 }
 
 void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill)
@@ -35,12 +51,12 @@ void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill r
         cache->refills[class_index]++;
     }
     if (HAK_SECURE) {
-        bin->head = refill_link(refill).head; /* the first one is drawn by lot, too */
+        bin->head = refill_link(refill, 0).head; /* the first one is drawn by lot, too */
         bin->room -= (int32_t)refill.list.count;
-        return hak__bin_pop(bin, class_index);
+        return hak__bin_pop(cache, class_index);
     }
-    struct object *object = refill_pop(&refill, class_index);
-    bin->head = refill_link(refill).head;
+    struct object *object = refill_pop(&refill, class_index, cache->mark);
+    bin->head = refill_link(refill, cache->mark).head;
     bin->room -= (int32_t)refill.list.count;
     return object;
 }

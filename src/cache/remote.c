@@ -78,7 +78,7 @@ bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
         }
         remote_start(cache, entry, slice, object);
     }
-    object_set_free(object, entry->head);
+    object_set_free(object, entry->head, object_mark_of(window_owner(slice)));
     entry->head = object;
     uint32_t room = entry->room - 1u;
     atomic_store_relaxed(&entry->room, (uint8_t)room);

@@ -176,6 +176,9 @@
 #define BIN_BYTES_START (2 * REFILL_BYTES_START)
 #define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 4096u)
 #define BIN_OBJECTS_MIN 2u
+/* So many first frees of a class are checked, each against so many before it. Twice: short programs
+ * take longer, by some 100 instructions a free. Half: less of what small programs do is noticed. */
+#define FREES_CHECKED 3u
 /* Objects whose slab metadata is fetched together when a bin is flushed. Twice as many: a larger
  * array on the stack. Half: a flush of a long bin waits for metadata twice as often. */
 #define FLUSH_PART_OBJECTS 24u
@@ -188,9 +191,9 @@
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)
 #define FLUSH_LARGE_OBJECTS_MAX (HAK_TINY_LIMITS ? 1u : 4u)
 
-/* The most bytes of objects that one refill carves. A refill links these objects and so touches
- * their OS pages. In untouched memory, the first object that starts in a page is carved alone, so
- * that the program touches the page first. The next refill carves the other objects that start in
+/* The most bytes of objects that one refill carves of untouched memory. A refill links these objects
+ * and so touches their OS pages. The first object that starts in a page is carved alone, so that the
+ * program touches the page first. The next refill carves the other objects that start in
  * the page (docs/decisions/0060). Twice: a malloc may touch two pages, at 1.3 microseconds each.
  * Half: twice the refills while a slab is new. */
 #define CARVE_BYTES 4096u

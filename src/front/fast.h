@@ -50,7 +50,7 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size)
         hak__malloc_check(thread, object, (uint32_t)(bin - thread->cache.bins));
     }
     uint32_t class_index = (uint32_t)(offset / sizeof(struct bin));
-    object = bin_pop(bin, class_index);
+    object = bin_pop(&thread->cache, bin, class_index);
     return HAK_SECURE && HAK_LIKELY(object != NULL) ? secure_hand_out(object, class_index) : object;
 }
 
@@ -146,7 +146,7 @@ HAK_INLINE void free_rested(void *pointer)
         hak__free_slow(pointer); /* reports the double free */
         return;
     }
-    object_set_free(object, bin->head);
+    object_set_free(object, bin->head, thread->cache.mark);
     bin->head = object;
     if (HAK_UNLIKELY(--bin->room < 0)) {
         hak__free_overflow(thread, owner_class((uint32_t)code));

@@ -48,6 +48,7 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
         if (list.count != 0) {
             gate_end();
             counter_add(&cache->counters, COUNTER_REFILL_BORROWED, 1);
+            hak__cache_take_over(cache, list);
             return (struct refill){list, 0, false};
         }
         if (!gate_finish(&heap->lock)) {
@@ -56,6 +57,9 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
     }
     struct refill refill = hak__cache_refill(cache, class_index);
     thread_unlock(thread);
+    if (!cache_is_first(cache) && refill.stride == 0 && refill.list.count != 0) {
+        hak__cache_take_over(cache, refill.list);
+    }
     return refill;
 }
 
@@ -71,7 +75,7 @@ static struct object *malloc_pop_slow(struct thread *thread, uint32_t class_inde
     if (HAK_LEVEL >= 2) {
         hak__malloc_check(thread, bin->head, class_index); /* as the fast path does */
     }
-    return hak__bin_pop(bin, class_index);
+    return hak__bin_pop(&thread->cache, class_index);
 }
 
 static void *malloc_class_once(uint32_t class_index)

@@ -2,13 +2,19 @@
  *
  * Free objects are linked through their first word. A program that frees an object twice, or writes
  * to it after it has freed it, or beyond the end of the object before, breaks the list. So free
- * writes a mark into the second word: a random number of the process. malloc takes the mark away
- * when it hands out the object, and reports an object that does not have it:
+ * writes a mark into the second word. malloc takes the mark away when it hands out the object, and
+ * reports an object that does not have it:
  *
  *   in a list twice      The mark is gone when the object comes up the second time. Not if its slab
  *                        was emptied and cut anew between.
+ *   in two lists         It has the mark of the list it came to last. The other list's thread finds
+ *                        a wrong mark, even if both threads take the object at the same moment.
  *   an overwritten link  What it leads to has no mark, unless a free object starts there.
  *   an overwritten mark  Somebody has written to the object since it was freed.
+ *
+ * Marks are random numbers. Each heap has one, for its slabs' lists and for the bins of its first
+ * thread. Each further thread of a heap has one of its own, and changes the marks of objects that
+ * it takes from slabs or returns to them (docs/design/slab.md).
  *
  * Cost: two instructions in free, three in malloc; object and mark lie in one cache line. Free does
  * not look for the mark, because it would wait for that line (docs/decisions/0088).
@@ -23,7 +29,7 @@
 
 struct object {
     struct object *next; /* by object_next and object_link only. NULL: the last of its list */
-    uintptr_t mark;      /* hak__window.mark */
+    uintptr_t mark;      /* that of the list it is in */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct object) <= OBJECT_ALIGNMENT, "it fits into the smallest object");
@@ -45,31 +51,44 @@ HAK_INLINE void object_link(struct object *object, struct object *next)
     object->next = HAK_SECURE ? (struct object *)((uintptr_t)next ^ secure_key(object)) : next;
 }
 
-/* Makes the object a free one, the first of a list that goes on with `next`. */
-HAK_INLINE void object_set_free(struct object *object, struct object *next)
+/* The mark of a heap's lists. `owner`: an owner word of the heap, or its key. */
+HAK_INLINE uintptr_t object_mark_of(uint32_t owner)
+{
+    return hak__window.mark ^ (owner & ~OWNER_CODE_MASK);
+}
+
+/* Makes the object a free one, the first of a list that has `mark` and goes on with `next`. */
+HAK_INLINE void object_set_free(struct object *object, struct object *next, uintptr_t mark)
 {
     object_link(object, next);
     if (HAK_SECURE) {
         secure_set_state(object, SECURE_FREE);
     } else {
-        object->mark = hak__window.mark;
+        object->mark = mark;
     }
 }
 
-HAK_INLINE bool object_is_marked(const struct object *object)
+/* Gives an object of a list another mark, for another list. */
+HAK_INLINE void object_set_mark(struct object *object, uintptr_t mark)
 {
-    return HAK_SECURE ? secure_state_is_free(secure_state_of(object))
-                      : object->mark == hak__window.mark;
+    if (!HAK_SECURE) {
+        object->mark = mark;
+    }
 }
 
-/* Takes the mark of an object of the class that is about to be handed out. False: it had none. One
- * instruction subtracts and tests. */
-HAK_INLINE bool object_set_used(struct object *object, uint32_t class_index)
+HAK_INLINE bool object_is_marked(const struct object *object, uintptr_t mark)
+{
+    return HAK_SECURE ? secure_state_is_free(secure_state_of(object)) : object->mark == mark;
+}
+
+/* Takes the mark of an object of the class that is about to be handed out. False: it had another
+ * one, or none. One instruction subtracts and tests. */
+HAK_INLINE bool object_set_used(struct object *object, uint32_t class_index, uintptr_t mark)
 {
     if (HAK_SECURE) {
         return secure_is_free(object, class_index); /* secure_hand_out does the rest */
     }
-    object->mark -= hak__window.mark;
+    object->mark -= mark;
     return object->mark == 0;
 }
 

@@ -269,31 +269,31 @@ struct object_list hak__refill_shuffle(struct refill refill)
     }
     for (uint32_t i = 0; i < count; i++) {
         struct object *object = (struct object *)(void *)(first + order[i] * (size_t)refill.stride);
-        object_set_free(object, list.head);
+        object_set_free(object, list.head, 0);
         secure_set_state(object, SECURE_FRESH);
         list.head = object;
     }
     return list;
 }
 
-/* How many objects to carve, from `first` on. In an untouched slab the program should touch each
+/* The most objects to carve, from `first` on. In an untouched slab the program should touch each
  * page before malloc does, so that no malloc pays for the page fault. So the first object that
  * starts in a page is carved alone. The next refill carves the page's other objects, and linking
- * touches them. */
+ * touches them. In other slabs only the secure form has a bound, the length of its shuffle. */
 static uint32_t slab_carve_count(const struct slab *slab, const unsigned char *first, size_t size)
 {
-    size_t bytes = CARVE_BYTES;
+    size_t bytes = HAK_SECURE ? CARVE_BYTES : SIZE_MAX;
     if (slab->untouched) {
         size_t offset = (uintptr_t)first % CARVE_BYTES;
         /* offset < size: no object starts before `first` in its page. Otherwise carve all that
          * start in the rest of the page. */
         bytes = offset < size ? 1 : CARVE_BYTES - offset + size - 1;
     }
-    return bytes < size ? 1 : (uint32_t)(bytes / size);
+    size_t count = bytes / size;
+    return count == 0 ? 1 : count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
 }
 
-/* Cuts the next objects and does not touch them. It cuts at most those that start in CARVE_BYTES of
- * memory. The slab has at least one object left to carve. */
+/* Cuts the next objects and does not touch them. The slab has at least one object left to carve. */
 static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_t most)
 {
     size_t size = size_class_bytes(slab->class_index);
@@ -314,7 +314,8 @@ static struct object *slab_follow(const struct slab *slab, const struct object *
 {
     struct object *next = object_next(object);
     uintptr_t distance = (uintptr_t)next - (uintptr_t)slab_start(slab);
-    if (HAK_UNLIKELY(distance >= slab->slice_count * SLICE_SIZE || !object_is_marked(object))) {
+    if (HAK_UNLIKELY(distance >= slab->slice_count * SLICE_SIZE ||
+                     !object_is_marked(object, object_mark_of(slab->owner->key)))) {
         hak__object_is_wrong(object);
     }
     return next;

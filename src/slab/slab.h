@@ -110,6 +110,7 @@ struct slab_set {
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
     struct slab_totals *totals; /* [class] */
+    const void *first_cache;    /* its bins have the heap's mark; NULL: none. Under HEAPS */
     struct slab_rests rests[HAK_SECURE];
 };
 
@@ -128,16 +129,16 @@ struct refill {
     bool used; /* the carved memory may hold anything; else it is zero */
 };
 
-/* Takes the first object; list.count is not 0. A carved object is not touched. So memory that the
- * program never writes costs nothing, and the program's first write causes the page fault, not
- * malloc. The refill belongs to one thread; no lock. */
-HAK_INLINE struct object *refill_pop(struct refill *refill, uint32_t class_index)
+/* Takes the first object; list.count is not 0. Those of a linked list have `mark`. A carved object
+ * is not touched. So memory that the program never writes costs nothing, and the program's first
+ * write causes the page fault, not malloc. The refill belongs to one thread; no lock. */
+HAK_INLINE struct object *refill_pop(struct refill *refill, uint32_t class_index, uintptr_t mark)
 {
     struct object *object = refill->list.head;
     refill->list.count--;
     if (refill->stride == 0) {
         refill->list.head = object_next(object);
-        if (HAK_UNLIKELY(!object_set_used(object, class_index))) {
+        if (HAK_UNLIKELY(!object_set_used(object, class_index, mark))) {
             hak__object_is_wrong(object);
         }
     } else {
@@ -151,10 +152,10 @@ HAK_INLINE struct object *refill_pop(struct refill *refill, uint32_t class_index
  */
 HAK_HIDDEN struct object_list hak__refill_shuffle(struct refill refill);
 
-/* Returns the refill as a linked list. The thread that got the refill calls it, without a lock: the
- * first touch of a page takes the kernel a microsecond or more, and no other thread should wait for
- * that. */
-HAK_INLINE struct object_list refill_link(struct refill refill)
+/* Returns the refill as a linked list. Carved objects get `mark`. The thread that got the refill
+ * calls it, without a lock: the first touch of a page takes the kernel a microsecond or more, and
+ * no other thread should wait for that. */
+HAK_INLINE struct object_list refill_link(struct refill refill, uintptr_t mark)
 {
     if (HAK_SECURE && refill.stride != 0) {
         return hak__refill_shuffle(refill);
@@ -163,9 +164,9 @@ HAK_INLINE struct object_list refill_link(struct refill refill)
         unsigned char *at = (unsigned char *)refill.list.head;
         for (uint32_t i = 1; i < refill.list.count; i++, at += refill.stride) {
             object_set_free((struct object *)(void *)at,
-                            (struct object *)(void *)(at + refill.stride));
+                            (struct object *)(void *)(at + refill.stride), mark);
         }
-        object_set_free((struct object *)(void *)at, NULL);
+        object_set_free((struct object *)(void *)at, NULL, mark);
     }
     return refill.list;
 }

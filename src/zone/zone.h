@@ -41,20 +41,17 @@
 #include "hakmem/heap.h"
 
 /* Free objects are linked and marked as region/object.h says, in the secure form, too: what that
- * form knows about an object goes by its place in the window, where zones need not lie. */
-HAK_INLINE void zone_object_set_free(struct object *object, struct object *next)
+ * form knows about an object goes by its place in the window, where zones need not lie. Lists of
+ * slabs have the mark of the process, and the bins of each cache have one of their own. */
+HAK_INLINE void zone_object_set_free(struct object *object, struct object *next, uintptr_t mark)
 {
     object->next = next;
-    object->mark = hak__window.mark;
+    object->mark = mark;
 }
-HAK_INLINE bool zone_object_is_marked(const struct object *object)
+/* Takes the mark away. False: it had another one, or none. */
+HAK_INLINE bool zone_object_set_used(struct object *object, uintptr_t mark)
 {
-    return object->mark == hak__window.mark;
-}
-/* Takes the mark away. False: it had none. */
-HAK_INLINE bool zone_object_set_used(struct object *object)
-{
-    object->mark -= hak__window.mark;
+    object->mark -= mark;
     return object->mark == 0;
 }
 
@@ -159,6 +156,7 @@ struct zone_cache {
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
     struct hak_heap *zone;
     struct zone_thread *thread;
+    uintptr_t mark; /* of the objects in the bins; constant */
     uint32_t epoch; /* of hak__thread_epoch when its thread was last known to exist */
     bool inherited; /* by a fork's child, of a zone whose memory it may share with the parent */
     /* Under ZONES. A cache that waits to be used again is linked by next_in_zone. */
@@ -264,10 +262,10 @@ HAK_HIDDEN void hak__zone_check(struct hak_heap *zone);
 
 /* --- zone_slab.c: slabs. All under the zone's lock. --- */
 
-/* Takes up to `most` objects of the class, marked and linked. Count 0: no run for a slab. */
+/* Takes up to `most` objects of the class, linked and with `mark`. Count 0: no run for a slab. */
 HAK_HIDDEN struct object_list hak__zone_slab_take(struct hak_heap *zone, uint32_t class_index,
-                                                  uint32_t most);
-/* Returns marked objects, of which `last` is the last one, to their slab. */
+                                                  uint32_t most, uintptr_t mark);
+/* Returns objects with the mark of the process, of which `last` is the last one, to their slab. */
 HAK_HIDDEN void hak__zone_slab_return(struct hak_heap *zone, struct zone_page *slab,
                                       struct object_list list, struct object *last);
 /* Gives back the slabs that are empty but were kept. */
@@ -337,11 +335,11 @@ HAK_INLINE struct bin *zone_bin_at(struct zone_cache *cache, size_t offset)
 }
 /* Takes the first object of a bin that is not empty. NULL: it has no mark, and the bin stays as it
  * is. Owner thread, no lock. */
-HAK_INLINE struct object *zone_bin_pop(struct bin *bin)
+HAK_INLINE struct object *zone_bin_pop(const struct zone_cache *cache, struct bin *bin)
 {
     struct object *object = bin->head, *next = object->next;
     HAK_PREFETCH(next);
-    if (HAK_UNLIKELY(!zone_object_set_used(object))) {
+    if (HAK_UNLIKELY(!zone_object_set_used(object, cache->mark))) {
         return NULL;
     }
     bin->head = next;
@@ -349,12 +347,12 @@ HAK_INLINE struct object *zone_bin_pop(struct bin *bin)
     return object;
 }
 /* As zone_bin_pop, but aborts if the object has no mark. */
-HAK_HIDDEN struct object *hak__zone_bin_pop(struct bin *bin);
+HAK_HIDDEN struct object *hak__zone_bin_pop(const struct zone_cache *cache, struct bin *bin);
 /* Frees an object into the bin at `offset`. Owner thread, no lock. */
 HAK_INLINE void zone_cache_push(struct zone_cache *cache, size_t offset, void *pointer)
 {
     struct bin *bin = zone_bin_at(cache, offset);
-    zone_object_set_free((struct object *)pointer, bin->head);
+    zone_object_set_free((struct object *)pointer, bin->head, cache->mark);
     bin->head = (struct object *)pointer;
     if (HAK_UNLIKELY(--bin->room < 0)) {
         hak__zone_cache_overflow(cache, (uint32_t)(offset / sizeof(struct bin)));

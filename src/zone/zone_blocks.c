@@ -69,14 +69,15 @@ static void *allocate_try(struct hak_heap *zone, const struct request *request,
         struct zone_page *first = hak__zone_run_take(zone, request->pages, request->alignment);
         return first != NULL ? block_begin(zone, first, request->pages) : NULL;
     }
-    uint32_t most =
-        request->cache == NULL ? 1 : hak__zone_cache_wants(request->cache, request->class_index);
-    *list = hak__zone_slab_take(zone, request->class_index, most);
+    const struct zone_cache *cache = request->cache;
+    uint32_t most = cache == NULL ? 1 : hak__zone_cache_wants(cache, request->class_index);
+    uintptr_t mark = cache == NULL ? hak__window.mark : cache->mark;
+    *list = hak__zone_slab_take(zone, request->class_index, most, mark);
     struct object *object = list->head;
     if (object != NULL) {
         list->head = object->next;
         list->count--;
-        (void)zone_object_set_used(object);
+        (void)zone_object_set_used(object, mark);
     }
     return object;
 }
@@ -202,7 +203,7 @@ void *hak__zone_allocate(struct hak_heap *zone, uint32_t class_index, size_t siz
     struct zone_cache *cache = class_index != 0 ? hak__zone_cache(zone) : NULL;
     if (cache != NULL && cache->bins[class_index].head != NULL) {
         /* Another zone had the slot; or the object is corrupt, which this reports. */
-        return hak__zone_bin_pop(&cache->bins[class_index]);
+        return hak__zone_bin_pop(cache, &cache->bins[class_index]);
     }
     struct request request = {class_index, size, pages == 0 ? 1 : pages, aligned == 0 ? 1 : aligned,
                               cache};
@@ -261,7 +262,7 @@ void hak__zone_return(struct hak_heap *zone, void *pointer)
     if (page->kind == PAGE_BLOCK) {
         block_end(zone, page);
     } else {
-        zone_object_set_free(pointer, NULL);
+        zone_object_set_free(pointer, NULL, hak__window.mark);
         hak__zone_slab_return(zone, page, (struct object_list){pointer, 1}, pointer);
     }
 }
@@ -272,7 +273,7 @@ static HAK_COLD void zone_free_late(struct hak_heap *zone, void *pointer)
 {
     struct object *object = pointer, *first = atomic_load_relaxed(&zone->shared_late);
     do {
-        zone_object_set_free(object, first);
+        zone_object_set_free(object, first, hak__window.mark);
         /* release: pairs with the acquire in zone_settle */
     } while (!atomic_cas_weak_release(&zone->shared_late, &first, object));
 }

@@ -70,9 +70,9 @@ void hak__zone_cache_fill(struct zone_cache *cache, uint32_t class_index, struct
     bin->room -= (int32_t)list.count;
 }
 
-struct object *hak__zone_bin_pop(struct bin *bin)
+struct object *hak__zone_bin_pop(const struct zone_cache *cache, struct bin *bin)
 {
-    struct object *object = zone_bin_pop(bin);
+    struct object *object = zone_bin_pop(cache, bin);
     if (HAK_UNLIKELY(object == NULL)) {
         hak__object_is_wrong(bin->head);
     }
@@ -104,9 +104,10 @@ static uint32_t bin_return_run(struct zone_cache *cache, uint32_t class_index, u
     uint32_t count = 0;
     do {
         bool starts = size_class_starts((uintptr_t)object - start, reciprocal, slab->carved_count);
-        if (HAK_UNLIKELY(!starts || !zone_object_is_marked(object) || count == slab->used_count)) {
+        if (HAK_UNLIKELY(!starts || object->mark != cache->mark || count == slab->used_count)) {
             hak__object_is_wrong(object);
         }
+        object->mark = hak__window.mark;
         last = object;
         object = object->next;
         count++;
@@ -333,6 +334,7 @@ static struct zone_cache *cache_make(struct hak_heap *zone)
         cache->thread = hak__zone_thread;
         cache->epoch = hak__thread_epoch();
         cache->inherited = false;
+        cache->mark = hak__window.mark ^ (uintptr_t)cache;
     }
     return cache;
 }

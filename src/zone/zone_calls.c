@@ -16,7 +16,7 @@ HAK_INLINE void *call_pop(const struct hak_heap *zone, size_t offset)
         return NULL;
     }
     struct bin *bin = zone_bin_at(slot->cache, offset);
-    return HAK_LIKELY(bin->head != NULL) ? zone_bin_pop(bin) : NULL;
+    return HAK_LIKELY(bin->head != NULL) ? zone_bin_pop(slot->cache, bin) : NULL;
 }
 
 /* The offset of the bin for `size`. 0, whose bin is always empty: for size 0, or a block. */

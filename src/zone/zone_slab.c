@@ -88,15 +88,19 @@ static void zone_slab_release(struct hak_heap *zone, struct zone_page *slab)
     hak__zone_run_give(zone, slab, pages);
 }
 
-/* Takes up to `most` free objects of the slab's list, before those of `list`. They stay marked. */
-static void zone_slab_cut(struct zone_page *slab, uint32_t most, struct object_list *list)
+/* Takes up to `most` free objects of the slab's list, before those of `list`, and gives them
+ * `mark`.
+ */
+static void zone_slab_cut(struct zone_page *slab, uint32_t most, struct object_list *list,
+                          uintptr_t mark)
 {
     struct object *first = slab->free_list, *last = NULL, *object = first;
     uint32_t count = 0;
     for (; object != NULL && count < most; count++) {
-        if (HAK_UNLIKELY(!zone_object_is_marked(object))) {
+        if (HAK_UNLIKELY(object->mark != hak__window.mark)) {
             hak__object_is_wrong(object);
         }
+        object->mark = mark;
         last = object;
         object = object->next;
     }
@@ -107,9 +111,10 @@ static void zone_slab_cut(struct zone_page *slab, uint32_t most, struct object_l
     }
 }
 
-/* Carves up to `most` objects, before those of `list`. Their order is that of their addresses. */
+/* Carves up to `most` objects, before those of `list`, and gives them `mark`. Their order is that
+ * of their addresses. */
 static void zone_slab_carve(const struct hak_heap *zone, struct zone_page *slab, uint32_t most,
-                            struct object_list *list)
+                            struct object_list *list, uintptr_t mark)
 {
     size_t bytes = size_class_bytes(slab->class_index);
     uint32_t left = (uint32_t)slab->capacity - slab->carved_count;
@@ -117,9 +122,10 @@ static void zone_slab_carve(const struct hak_heap *zone, struct zone_page *slab,
     unsigned char *start = zone_page_start(zone_chunk_of(zone, slab), slab);
     unsigned char *first = start + slab->carved_count * bytes, *last = first + (count - 1) * bytes;
     for (unsigned char *at = first; at != last; at += bytes) {
-        zone_object_set_free((struct object *)(void *)at, (struct object *)(void *)(at + bytes));
+        zone_object_set_free((struct object *)(void *)at, (struct object *)(void *)(at + bytes),
+                             mark);
     }
-    zone_object_set_free((struct object *)(void *)last, list->head);
+    zone_object_set_free((struct object *)(void *)last, list->head, mark);
     list->head = (struct object *)(void *)first;
     slab->carved_count = (uint16_t)(slab->carved_count + count);
     list->count += count;
@@ -127,14 +133,14 @@ static void zone_slab_carve(const struct hak_heap *zone, struct zone_page *slab,
 
 /* Takes up to `most` objects of a slab with room, at least one, before those of `list`. */
 static void zone_slab_pop(struct hak_heap *zone, struct zone_page *slab, uint32_t most,
-                          struct object_list *list)
+                          struct object_list *list, uintptr_t mark)
 {
     struct zone_class *zone_class = &zone->classes[slab->class_index];
     uint32_t before = list->count;
     if (slab->free_list != NULL) {
-        zone_slab_cut(slab, most, list);
+        zone_slab_cut(slab, most, list, mark);
     } else {
-        zone_slab_carve(zone, slab, most, list);
+        zone_slab_carve(zone, slab, most, list, mark);
     }
     zone_class->out_count += list->count - before;
     slab->used_count = (uint16_t)(slab->used_count + list->count - before);
@@ -143,7 +149,8 @@ static void zone_slab_pop(struct hak_heap *zone, struct zone_page *slab, uint32_
     }
 }
 
-struct object_list hak__zone_slab_take(struct hak_heap *zone, uint32_t class_index, uint32_t most)
+struct object_list hak__zone_slab_take(struct hak_heap *zone, uint32_t class_index, uint32_t most,
+                                       uintptr_t mark)
 {
     struct object_list list = {NULL, 0};
     struct zone_class *zone_class = &zone->classes[class_index];
@@ -151,7 +158,7 @@ struct object_list hak__zone_slab_take(struct hak_heap *zone, uint32_t class_ind
         (void)zone_slab_make(zone, class_index);
     }
     while (zone_class->first != NULL && list.count < most) {
-        zone_slab_pop(zone, zone_class->first, most - list.count, &list);
+        zone_slab_pop(zone, zone_class->first, most - list.count, &list, mark);
     }
     return list;
 }
@@ -203,7 +210,7 @@ struct object *hak__zone_slab_take_fuller(struct hak_heap *zone, struct zone_pag
     }
     struct object_list list = {NULL, 0};
     if (really) {
-        zone_slab_pop(zone, best, 1, &list);
+        zone_slab_pop(zone, best, 1, &list, hak__window.mark);
     }
     return really ? list.head : (struct object *)(void *)best;
 }

@@ -159,7 +159,7 @@ void *hak_heap_move(hak_heap *zone, void *pointer)
     }
     if (object != NULL) {
         memcpy(object, pointer, place.bytes);
-        zone_object_set_free(pointer, NULL);
+        zone_object_set_free(pointer, NULL, hak__window.mark);
         hak__zone_slab_return(zone, place.page, (struct object_list){pointer, 1}, pointer);
     }
     hak__zone_leave(zone);

@@ -2,6 +2,8 @@
  * was freed between, else at the latest before it would have two owners. */
 #include "../child.h"
 
+#include "hakmem/heap.h"
+
 #include <pthread.h>
 
 static void free_twice(void *argument)
@@ -116,7 +118,7 @@ static void test_never_two_owners(void **state)
     }
 }
 
-enum { RACERS = 2 };
+enum { RACERS = 2, RACES = SUPPORT_SLOW ? 5 : 60 };
 static uint32_t shared_racers;
 
 static void *free_at_once(void *block)
@@ -126,6 +128,82 @@ static void *free_at_once(void *block)
     }
     hak_free(block);
     return NULL;
+}
+
+/* The same, and when both frees are over, each thread allocates. */
+static struct race {
+    size_t size;
+    struct hak_heap *heap; /* NULL: malloc's */
+    void *block;
+    uint32_t shared_freed;
+    void *shared_got[RACERS];
+} race;
+
+static void *race_allocate(void)
+{
+    return race.heap != NULL ? hak_heap_malloc(race.heap, race.size) : hak_malloc(race.size);
+}
+
+static void race_free(void *block)
+{
+    if (race.heap != NULL) {
+        hak_heap_free(race.heap, block);
+    } else {
+        hak_free(block);
+    }
+}
+
+static void *free_and_allocate(void *got)
+{
+    for (int i = 0; i < 64; i++) {
+        race_free(race_allocate());
+    }
+    __atomic_add_fetch(&shared_racers, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&shared_racers, __ATOMIC_RELAXED) != RACERS) {
+    }
+    race_free(hide(race.block));
+    __atomic_add_fetch(&race.shared_freed, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&race.shared_freed, __ATOMIC_RELAXED) != RACERS) {
+    }
+    *(void **)got = hide(race_allocate());
+    return NULL;
+}
+
+static void race_for_a_block(void *heap_or_null)
+{
+    pthread_t threads[RACERS];
+    race.heap = heap_or_null;
+    race.block = hide(race_allocate());
+    REQUIRE(race.block != NULL);
+    for (size_t i = 0; i < RACERS; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, free_and_allocate, &race.shared_got[i]) == 0);
+    }
+    for (size_t i = 0; i < RACERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    REQUIRE(race.shared_got[0] != race.shared_got[1]);
+}
+
+/* The process aborts, or the threads get different blocks. */
+static void test_two_threads_never_both_own(void **state)
+{
+    static const size_t sizes[] = {64, 1000, 2000, 40000, 200000};
+    struct hak_heap *heap = hak_heap_create(NULL);
+    (void)state;
+    REQUIRE(heap != NULL);
+    for (size_t i = 0; i < COUNT_OF(sizes) * 2; i++) {
+        race.size = sizes[i / 2];
+        for (size_t trial = 0; trial < RACES; trial++) {
+            struct child_end end;
+            child_fork(race_for_a_block, i % 2 == 0 ? NULL : heap, &end);
+            bool right = WIFEXITED(end.status) ? WEXITSTATUS(end.status) == 0
+                                               : text_matches(end.text, "^hakmem: fatal: ");
+            if (!right) {
+                support_fail("%zu bytes: %s\n", race.size, end.text);
+            }
+        }
+    }
+    hak_heap_destroy(heap);
 }
 
 static void free_by_two_threads(void *argument)
@@ -277,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_small_with_others_between),
         cmocka_unit_test(test_never_two_owners),
         cmocka_unit_test(test_span),
+        cmocka_unit_test(test_two_threads_never_both_own),
         cmocka_unit_test(test_span_by_two_threads),
         cmocka_unit_test(test_whale),
         cmocka_unit_test(test_realloc_after_free),

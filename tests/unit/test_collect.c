@@ -104,7 +104,9 @@ static struct owner owner_create_kept(struct thread *thread)
 {
     uint32_t class_index = size_class_of(5000);
     struct owner owner = owner_create_of(class_index);
-    thread_free(thread, class_index, thread_allocate(thread, class_index)); /* makes room */
+    thread_free(thread, class_index, thread_allocate(thread, class_index)); /* sets a limit */
+    struct object *object = thread_allocate(thread, class_index);           /* makes room */
+    unit_return_list(&thread->heap->slabs, (struct object_list){object, 1});
     REQUIRE(remote_keep(&thread->cache, class_index, owner.object));
     return owner;
 }

@@ -31,6 +31,13 @@ static uint32_t limit_for(uint32_t class_index, uint32_t bytes)
     return limit > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : limit;
 }
 
+/* The first limit of a bin that holds `count` objects. */
+static uint32_t first_limit(uint32_t class_index, uint32_t count)
+{
+    uint32_t limit = limit_for(class_index, BIN_BYTES_START);
+    return count >= limit && size_class_bytes(class_index) <= TINY_SIZE_MAX ? 2 * limit : limit;
+}
+
 /* Of bins of a class when the option is `bytes`. */
 static uint32_t bin_bytes(uint32_t class_index, uint32_t bytes)
 {
@@ -89,6 +96,44 @@ static bool free_overflows(uint32_t class_index, void *object)
     return cache->counters.values[COUNTER_FREE_OVERFLOW] != before;
 }
 
+/* The first frees of a class are slow: an object that was freed a few frees before is noticed. */
+static void free_again(void *object)
+{
+    uint32_t class_index = unit_slab_of(object)->class_index;
+    struct bin *bin = &cache->bins[class_index];
+    object_set_free(object, bin->head, cache->mark);
+    bin->head = object;
+    if (--bin->room < 0) {
+        hak__cache_overflow(cache, class_index);
+    }
+}
+
+static void test_the_first_frees_are_checked(void **state)
+{
+    static const size_t sizes[] = {16, 64, 100}; /* bins of larger objects hold too few */
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t class_index = size_class_of(sizes[i]);
+        struct bin *bin = &cache->bins[class_index];
+        allocate_all(class_index, 8);
+        uint32_t held = bin_count(bin);
+        for (uint32_t j = 0; j < FREES_CHECKED; j++) {
+            for (uint32_t k = 0; k < j; k++) {
+                REQUIRE_DEATH(free_again, objects[k], "^hakmem: fatal: double free");
+            }
+            free_again(objects[j]);
+            assert_int_equal(bin_count(bin), held + j + 1);
+            assert_int_equal(bin->room, 0); /* so that the next free is slow */
+            check_cache();
+        }
+        for (uint32_t j = FREES_CHECKED; j < 8; j++) {
+            free_again(objects[j]);
+        }
+        assert_true(bin->limit >= limit_for(class_index, BIN_BYTES_START));
+        check_cache();
+    }
+}
+
 /* Allocating alone sets no limit, and freeing alone sets the first one only, or the option. */
 static void test_one_direction_does_not_grow(void **state)
 {
@@ -98,12 +143,12 @@ static void test_one_direction_does_not_grow(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i / 2]);
-        uint32_t bytes = bin_bytes(class_index, options[i % 2]);
-        uint32_t limit =
-            limit_for(class_index, bytes < BIN_BYTES_START ? bytes : (uint32_t)BIN_BYTES_START);
+        uint32_t most = limit_for(class_index, bin_bytes(class_index, options[i % 2]));
         hak__knobs.bin_bytes_max = options[i % 2];
         allocate_all(class_index, COUNT);
         uint32_t refilled = bin_count(&cache->bins[class_index]);
+        uint32_t limit = first_limit(class_index, refilled + 1);
+        limit = limit < most ? limit : most;
         assert_int_equal(cache->bins[class_index].limit, 0);
         for (uint32_t j = 0; j < COUNT; j++) {
             bool overflow = free_overflows(class_index, objects[j]);
@@ -129,10 +174,11 @@ static void test_both_directions_double(void **state)
             allocate_all(class_index, count);
             assert_true(cache->refills[class_index] != 0);
             assert_int_equal(bin->limit, limit);
+            uint32_t held = bin_count(bin) + 1;
             while (!free_overflows(class_index, objects[used++])) {
                 assert_int_equal(bin->limit, limit);
             }
-            uint32_t expected = limit == 0 ? limit_for(class_index, BIN_BYTES_START) : 2 * limit;
+            uint32_t expected = limit == 0 ? first_limit(class_index, held) : 2 * limit;
             expected = expected < most ? expected : most;
             assert_int_equal(cache->refills[class_index], 0);
             assert_int_equal(bin->limit, expected);
@@ -224,10 +270,10 @@ static void test_the_budget_of_all_threads(void **state)
     uint64_t step = charge_for(class_index, limit_for(class_index, BIN_BYTES_START));
     hak__knobs.cache_bytes_total = step + 1000;
     hak__cache_charged += 1001; /* somebody else's */
-    fill_and_empty(class_index);
+    unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
     assert_int_equal(cache->bins[class_index].limit, 0);
     hak__cache_charged -= 1;
-    fill_and_empty(class_index);
+    unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
     assert_int_equal(cache->bins[class_index].limit, limit_for(class_index, BIN_BYTES_START));
     hak__cache_charged -= 1000;
     check_cache();
@@ -426,6 +472,7 @@ static void test_abandon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        FLUSH_TEST(test_the_first_frees_are_checked),
         FLUSH_TEST(test_one_direction_does_not_grow),
         FLUSH_TEST(test_both_directions_double),
         FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),

@@ -154,6 +154,7 @@ static inline void unit_cache_destroy_on(struct cache *cache)
     hak__remote_flush(cache);
     hak__cache_flush(cache);
     REQUIRE_SIZE(cache->charged, ==, 0);
+    hak__cache_stop(cache);
     munmap(cache, sizeof *cache);
 }
 
@@ -176,13 +177,17 @@ static inline uint32_t unit_small_slab_class(void)
 static inline struct object_list unit_slab_refill(struct slab_set *set, uint32_t class_index,
                                                   uint32_t most)
 {
-    return refill_link(hak__slab_refill(set, class_index, most));
+    return refill_link(hak__slab_refill(set, class_index, most), object_mark_of(set->key));
 }
 
 /* What malloc's slow path does where the bin is empty. */
 static inline void *unit_cache_refill(struct cache *cache, uint32_t class_index)
 {
-    return hak__cache_fill(cache, class_index, hak__cache_refill(cache, class_index));
+    struct refill refill = hak__cache_refill(cache, class_index);
+    if (!cache_is_first(cache) && refill.stride == 0 && refill.list.count != 0) {
+        hak__cache_take_over(cache, refill.list);
+    }
+    return hak__cache_fill(cache, class_index, refill);
 }
 
 /* What the fast paths do, on a cache that belongs to no thread. */
@@ -192,14 +197,18 @@ static inline void *unit_cache_allocate(struct cache *cache, uint32_t class_inde
     if (bin->head == NULL) {
         return unit_cache_refill(cache, class_index);
     }
-    return hak__bin_pop(bin, class_index);
+    return hak__bin_pop(cache, class_index);
 }
 
+/* The first frees of a class, which are checked, have a test of their own (test_flush.c). */
 static inline void unit_cache_free(struct cache *cache, uint32_t class_index, void *pointer)
 {
+    if (cache->frees[class_index] == 0) {
+        cache->frees[class_index] = FREES_CHECKED;
+    }
     struct bin *bin = &cache->bins[class_index];
     struct object *object = pointer;
-    object_set_free(object, bin->head);
+    object_set_free(object, bin->head, cache->mark);
     bin->head = object;
     if (--bin->room < 0) {
         hak__cache_overflow(cache, class_index);
@@ -230,7 +239,7 @@ static inline struct object_list unit_list_of(void *const *objects, uint32_t cou
     struct object *next = NULL;
     for (uint32_t i = count; i-- > 0;) {
         struct object *object = objects[i];
-        object_set_free(object, next);
+        object_set_free(object, next, object_mark_of(window_owner(window_slice_of(object))));
         next = object;
     }
     return (struct object_list){next, count};

@@ -1,0 +1,124 @@
+/* test_marks.c: region/object: of two lists that hold one object, one hands it out, even if two
+ * threads take it at the same moment. */
+#include "../child.h"
+#include "unit.h"
+
+/* Two threads of one heap, and one of another. */
+static struct cache *first, *second, *stranger;
+
+static int create_caches(void **state)
+{
+    unit_save_knobs(state);
+    hak__knobs.cache_bytes = UINT64_MAX / 2;
+    first = unit_cache_create();
+    second = unit_cache_create_on(first->slabs);
+    stranger = unit_cache_create();
+    return 0;
+}
+
+static int destroy_caches(void **state)
+{
+    unit_restore_knobs(state);
+    unit_cache_destroy(stranger);
+    unit_cache_destroy_on(second);
+    unit_cache_destroy(first);
+    return 0;
+}
+
+#define MARK_TEST(test) cmocka_unit_test_setup_teardown(test, create_caches, destroy_caches)
+
+static struct object *pop(struct cache *cache, uint32_t class_index)
+{
+    return bin_pop(cache, &cache->bins[class_index], class_index);
+}
+
+/* Frees the object in the cache's thread, whose bin is empty and has room for one. */
+static void put(struct cache *cache, uint32_t class_index, struct object *object)
+{
+    cache->bins[class_index] = (struct bin){NULL, 1, 1};
+    if (cache == stranger) {
+        REQUIRE(remote_keep(cache, class_index, object));
+    } else {
+        unit_cache_free(cache, class_index, object);
+    }
+}
+
+/* Both threads free one object, and then take it: the second reads the mark before the first has
+ * taken it away. */
+static void in_two_bins(struct cache *one, struct cache *other, size_t size)
+{
+    uint32_t class_index = size_class_of(size);
+    struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
+    put(one, class_index, object);
+    put(other, class_index, object);
+    uintptr_t mark = object->mark;
+    bool one_has = pop(one, class_index) == object;
+    object->mark = mark;
+    bool other_has = pop(other, class_index) == object;
+    assert_int_equal(one_has + other_has, 1);
+    one->bins[class_index] = other->bins[class_index] = (struct bin){NULL, 0, 0};
+    unit_return(first->slabs, (void *[]){object}, 1);
+}
+
+static void test_two_threads_of_a_heap(void **state)
+{
+    (void)state;
+    in_two_bins(first, second, 64);
+    in_two_bins(second, first, 64);
+    in_two_bins(first, second, 5000);
+}
+
+static void test_threads_of_two_heaps(void **state)
+{
+    (void)state;
+    in_two_bins(first, stranger, 5000);
+    in_two_bins(stranger, first, 5000);
+    in_two_bins(second, stranger, 40000);
+}
+
+static void take_over(void *list)
+{
+    hak__cache_take_over(second, *(struct object_list *)list);
+}
+
+/* One thread's bin has the object, and so has the slab, where another thread takes it. */
+static void test_a_bin_and_the_slab(void **state)
+{
+    uint32_t class_index = size_class_of(64);
+    (void)state;
+    struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
+    put(first, class_index, object);
+    unit_return(first->slabs, (void *[]){object}, 1);
+    struct object_list list = unit_slab_refill(first->slabs, class_index, 1);
+    uintptr_t mark = object->mark;
+    hak__cache_take_over(second, list);
+    assert_null(pop(first, class_index));
+    object->mark = mark; /* the other order */
+    assert_ptr_equal(pop(first, class_index), object);
+    REQUIRE_DEATH(take_over, &list, "corrupted free list .double free");
+    first->bins[class_index] = (struct bin){NULL, 0, 0};
+    unit_return(first->slabs, (void *[]){object}, 1);
+}
+
+/* A thread sends the object to its slab, another has it in its bin. */
+static void test_a_bin_and_a_remote_free(void **state)
+{
+    uint32_t class_index = size_class_of(64);
+    (void)state;
+    struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
+    put(second, class_index, object);
+    hak__remote_free(stranger, window_slice_of(object), object);
+    assert_null(pop(second, class_index));
+    second->bins[class_index] = (struct bin){NULL, 0, 0};
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MARK_TEST(test_two_threads_of_a_heap),
+        MARK_TEST(test_threads_of_two_heaps),
+        MARK_TEST(test_a_bin_and_the_slab),
+        MARK_TEST(test_a_bin_and_a_remote_free),
+    };
+    return cmocka_run_group_tests(tests, unit_start, NULL);
+}
