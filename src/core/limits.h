@@ -191,9 +191,9 @@
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)
 #define FLUSH_LARGE_OBJECTS_MAX (HAK_TINY_LIMITS ? 1u : 4u)
 
-/* The most bytes of objects that one refill carves of untouched memory. A refill links these objects
- * and so touches their OS pages. The first object that starts in a page is carved alone, so that the
- * program touches the page first. The next refill carves the other objects that start in
+/* The most bytes of objects that one refill carves of untouched memory. A refill links these
+ * objects and so touches their OS pages. The first object that starts in a page is carved alone, so
+ * that the program touches the page first. The next refill carves the other objects that start in
  * the page (docs/decisions/0060). Twice: a malloc may touch two pages, at 1.3 microseconds each.
  * Half: twice the refills while a slab is new. */
 #define CARVE_BYTES 4096u
