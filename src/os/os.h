@@ -115,7 +115,8 @@ HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, si
  * memory at `to`, which the caller has lost. Any other error: nothing changes. */
 HAK_HIDDEN int hak__os_move(void *from, size_t size, void *to, bool leaves);
 /* Returns the pages to the OS; the addresses stay usable and read as zero. On an error the contents
- * may be unchanged. */
+ * may be unchanged. It is an error, too, if the kernel says that it did so and did not. No other
+ * thread may use the memory meanwhile. */
 HAK_HIDDEN int hak__os_purge(void *address, size_t size);
 /* Asks for huge pages. The kernel may refuse, which is harmless. */
 HAK_HIDDEN int hak__os_huge(void *address, size_t size);

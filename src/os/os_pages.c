@@ -31,9 +31,40 @@ static int os_advise(enum os_call call, void *address, size_t size, int advice)
     return error;
 }
 
+/* qemu-user before 7.1 and some sandboxes answer 0 and do nothing. So the first purge is looked at:
+ * it decides for all of them. Relaxed: each thread may find it out itself. */
+enum { PURGES_UNKNOWN, PURGES_DONE, PURGES_IGNORED };
+static uint32_t shared_os_purges;
+
+/* As hak__os_purge, for memory that is the caller's. A mark shows whether that empties it. */
+static int os_purge_first(void *address, size_t size)
+{
+    int saved = errno;
+    volatile uint64_t *word = address;
+    uint64_t before = *word;
+    *word = UINT64_MAX; /* a mark */
+    int error = os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
+    bool kept = *word != 0;
+    if (kept) {
+        *word = before;
+    } else { /* the look has made a page of zeroes resident */
+        (void)madvise(address, hak__os_page_size(), MADV_DONTNEED);
+    }
+    errno = saved;
+    if (error == 0) {
+        atomic_store_relaxed(&shared_os_purges, (uint32_t)(kept ? PURGES_IGNORED : PURGES_DONE));
+    }
+    return error == 0 && kept ? -ENOSYS : error;
+}
+
 int hak__os_purge(void *address, size_t size)
 {
-    int error = os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
+    uint32_t purges = atomic_load_relaxed(&shared_os_purges);
+    if (HAK_UNLIKELY(purges == PURGES_IGNORED)) {
+        return -ENOSYS;
+    }
+    int error = purges == PURGES_UNKNOWN ? os_purge_first(address, size)
+                                         : os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
     if (error == 0) {
         probe_hakmem_purge((uintptr_t)address, size);
     }
