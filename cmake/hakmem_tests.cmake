@@ -261,6 +261,9 @@ if(NOT CMAKE_CROSSCOMPILING)
     hakmem_set_up_test(secure_corruption)
     hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
         $<TARGET_FILE:secure_corruption>)
+    foreach(name filter_kills purge_lies)
+        hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
+    endforeach()
     add_executable(secure_closed_pages "${tests_directory}/secure/closed_pages.c")
     set_target_properties(secure_closed_pages PROPERTIES ENABLE_EXPORTS ON
         OUTPUT_NAME closed_pages RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")

@@ -11,6 +11,7 @@
 #include "os/os_clock.c"
 #include "os/os_discard.c"
 #include "os/os_file.c"
+#include "os/os_filter.c"
 #include "os/os_guard.c"
 #include "os/os_machine.c"
 #include "os/os_map.c"
@@ -127,4 +128,5 @@
 #include "override/exit_now.c"
 #include "override/libc.c"
 #include "override/libc_reports.c"
+#include "override/prctl.c"
 #endif

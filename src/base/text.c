@@ -90,6 +90,19 @@ const char *hak__text_after(const char *string, const char *prefix)
     return *prefix == '\0' ? string : NULL;
 }
 
+const char *hak__text_line(const char *text, const char *key)
+{
+    while (*text != '\0') {
+        const char *after = hak__text_after(text, key);
+        if (after != NULL) {
+            return after;
+        }
+        while (*text != '\0' && *text++ != '\n') {
+        }
+    }
+    return NULL;
+}
+
 bool hak__text_equal(const char *a, const char *b)
 {
     while (*a != '\0' && *a == *b) {

@@ -28,5 +28,7 @@ HAK_HIDDEN bool hak__text_parse_size(const char *string, uint64_t *value);
 HAK_HIDDEN bool hak__text_equal(const char *a, const char *b);
 /* The rest of `string` after `prefix`; NULL if `string` does not begin with it. */
 HAK_HIDDEN const char *hak__text_after(const char *string, const char *prefix);
+/* What follows `key` in the first line that begins with it; NULL: there is no such line. */
+HAK_HIDDEN const char *hak__text_line(const char *text, const char *key);
 
 #endif

@@ -26,7 +26,10 @@ static struct {
 
 void hak__ending_want(void)
 {
-    atomic_store_relaxed(&hak__ending_wanted, true);
+    if (!atomic_load_relaxed(&hak__ending_wanted)) {
+        hak__ending_note_process();
+        atomic_store_relaxed(&hak__ending_wanted, true);
+    }
 }
 
 void hak__ending_note_process(void)

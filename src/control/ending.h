@@ -26,7 +26,7 @@
 HAK_HIDDEN extern bool hak__ending_wanted;
 HAK_HIDDEN void hak__ending_want(void);
 
-/* Notes the process: at its start, and in the child of a fork. */
+/* Notes the process: when an end is first wanted, and then in the child of a fork. */
 HAK_HIDDEN void hak__ending_note_process(void);
 /* True: the calling process is the one noted. */
 HAK_HIDDEN bool hak__ending_is_own_process(void);

@@ -157,7 +157,9 @@ static void life_fork_child(void)
     hak__stacks_fork_child(atomic_load_relaxed(&shared_life_threads) != 0);
     hak__background_fork_child();
     hak__scavenger_start(); /* the first process has reported what it cannot do */
-    hak__ending_note_process();
+    if (atomic_load_relaxed(&hak__ending_wanted)) {
+        hak__ending_note_process();
+    }
     hak__observer_fork_child();
     hak__learn_fork_child();
     hak__last_report_fork_child();
@@ -178,7 +180,6 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     (void)argv;
     char **environment = hak__os_environment(handed);
     hak__start_read_options(environment);
-    hak__ending_note_process();
     if (hak__settings.stats != STATS_NONE || hak__settings.profile_file != NULL ||
         hak__settings.heap_map_file != NULL) {
         hak__ending_want();
@@ -198,7 +199,8 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
     struct life_search own = life_own_object();
     life_stay(&own);
     hak__last_report_begin();
-    if (hak__settings.announce_process == hak__os_process_id()) {
+    if (hak__settings.announce_process != 0 &&
+        hak__settings.announce_process == hak__os_process_id()) {
         life_announce(own.path);
         life_forget_announce(environment);
     }
@@ -208,7 +210,7 @@ __attribute__((constructor(101))) static void life_begin(int argc, char **argv, 
 
 __attribute__((destructor)) static void life_end(void)
 {
-    if (hak__ending_take()) {
+    if (atomic_load_relaxed(&hak__ending_wanted) && hak__ending_take()) {
         hak__ending_write(false);
     }
 }

@@ -117,6 +117,11 @@
       "How much learn values memory, in percent of how much it values processor time.",            \
       "With 100 neither may get worse for the other. Raise it if time may pay for memory: with "   \
       "400, 1 % of memory may cost up to 4 % of time. Lower it if memory may pay for time.")       \
+    X(SWITCH, ignore_filter, START, hak__settings.ignore_filter,                                   \
+      "1: hakmem makes all its system calls although a filter (seccomp) watches the process; 0: "  \
+      "not.",                                                                                      \
+      "Set 1 in a container whose filter refuses calls instead of ending the process, as the "     \
+      "default filters of Docker and Kubernetes do: hakmem then uses huge pages there.")           \
     X(PATH, heap_map_file, START, hak__settings.heap_map_file,                                     \
       "File that the heap map is written to when the process exits; %p in it becomes the "         \
       "process id.",                                                                               \

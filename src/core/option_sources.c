@@ -363,4 +363,7 @@ void hak__options_read(char *const *environment)
             options_read_environment(environment, pass);
         }
     }
+    if (hak__settings.ignore_filter) {
+        hak__os_ignore_filters();
+    }
 }

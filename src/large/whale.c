@@ -216,7 +216,11 @@ static size_t whale_resident(struct whale whale, size_t room)
     }
     for (size_t at = 0, part; at < whale.size && resident <= most; at += part) {
         part = whale.size - at < OS_RESIDENT_SIZE_MAX ? whale.size - at : OS_RESIDENT_SIZE_MAX;
-        resident += hak__os_resident((const void *)(whale.address + at), part);
+        size_t bytes = hak__os_resident((const void *)(whale.address + at), part);
+        if (bytes == SIZE_MAX) { /* unknown: all of it may be resident */
+            return whale.size;
+        }
+        resident += bytes;
     }
     resident = resident < least ? least : resident;
     return resident > most ? whale.size : resident;

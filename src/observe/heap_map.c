@@ -221,7 +221,8 @@ static size_t map_resident(uintptr_t address, size_t size)
     size_t resident = 0;
     for (size_t part; size != 0; address += part, size -= part) {
         part = size < OS_RESIDENT_SIZE_MAX ? size : OS_RESIDENT_SIZE_MAX;
-        resident += hak__os_resident((const void *)address, part);
+        size_t bytes = hak__os_resident((const void *)address, part);
+        resident += bytes != SIZE_MAX ? bytes : 0;
     }
     return resident;
 }

@@ -62,5 +62,7 @@ void hak__secure_fault(const struct os_fault *fault)
 
 void hak__secure_watch(void)
 {
-    hak__os_fault_watch(hak__guard_fault);
+    if (!hak__os_is_filtered()) {
+        hak__os_fault_watch(hak__guard_fault);
+    }
 }

@@ -1,4 +1,5 @@
-/* charge.h: counts mapped bytes and enforces the hard limit on them. For the files of os/ only. */
+/* charge.h: what the files of os/ share: the count of mapped bytes and its limit, and other parts
+ * of contracts in os.h. */
 #ifndef HAK_OS_CHARGE_H
 #define HAK_OS_CHARGE_H
 
@@ -12,5 +13,18 @@ HAK_HIDDEN void hak__os_uncharge(size_t size);
 
 /* After a call that has mapped memory: notes a new peak of mapped bytes. Any thread. */
 HAK_HIDDEN void hak__os_note_peak(void);
+
+/* Puts new memory in place of mapped pages: it is zero and open, whatever they were. It may cost
+ * two mappings. Any thread. */
+HAK_HIDDEN bool hak__os_replace(void *address, size_t size);
+
+/* For hak__os_init: the clock, the filter, and what descriptor 2 is. */
+HAK_HIDDEN void hak__os_init_clock(void);
+HAK_HIDDEN void hak__os_init_filter(void);
+HAK_HIDDEN void hak__os_note_error_file(void);
+
+/* Read from files of /proc, for processes with a filter. 0, and UINT64_MAX: unknown. */
+HAK_HIDDEN uint32_t hak__os_processors_by_file(void);
+HAK_HIDDEN uint64_t hak__os_ram_by_file(void);
 
 #endif

@@ -32,10 +32,22 @@ HAK_INLINE void os_count(enum os_call call)
     atomic_add_relaxed(&hak__os_calls[call], UINT64_C(1)); /* pairs with nothing: a counter */
 }
 
-/* Reads the page size, finds the vDSO's clock and notes what descriptor 2 is. Later calls do
- * nothing. The first call comes before the functions that need these, and before there are two
- * threads or under a lock. */
+/* Reads the page size, finds the vDSO's clock, looks for a filter of system calls and notes what
+ * descriptor 2 is. Later calls do nothing. The first call comes before the functions that need
+ * these, and before there are two threads or under a lock. */
 HAK_HIDDEN void hak__os_init(void);
+/* A filter of system calls (seccomp) may end the process at a call that programs with the C
+ * library's malloc do not make. With a filter, hakmem makes only brk, mmap, munmap, mremap,
+ * mprotect, futex and madvise with MADV_DONTNEED by itself, and others only for what the user has
+ * switched on. True: there is a filter, or the kernel does not say. */
+HAK_HIDDEN bool hak__os_is_filtered(void);
+/* True: no filter is there at this moment, so that any call may be made. A system call. */
+HAK_HIDDEN bool hak__os_may_ask(void);
+/* The program is about to set a filter. */
+HAK_HIDDEN void hak__os_note_filter(void);
+/* From now on no filter counts, because the user says so. */
+HAK_HIDDEN void hak__os_ignore_filters(void);
+
 /* Bytes of an OS page: 4 KiB on most machines, up to OS_PAGE_SIZE_MAX. */
 HAK_HIDDEN size_t hak__os_page_size(void);
 /* Bytes of RAM of the machine; 16 GiB if the kernel does not say. */
@@ -62,8 +74,6 @@ HAK_HIDDEN uint64_t hak__os_pressure_stalled_us(const char *path);
 /* Gives the calling thread an empty table of descriptors of its own, so that files it opens and
  * closes do not concern other threads. False: the kernel cannot (before 5.9); nothing changes. */
 HAK_HIDDEN bool hak__os_leave_descriptors(void);
-/* For hak__os_init: finds the vDSO's clock. */
-HAK_HIDDEN void hak__os_init_clock(void);
 /* The environment, at any time of a process's start. glibc gives constructors a pointer to it
  * before it sets `environ`; musl sets `environ` first and gives them nothing. `handed` is the third
  * argument of a constructor. */
@@ -115,17 +125,19 @@ HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, si
  * memory at `to`, which the caller has lost. Any other error: nothing changes. */
 HAK_HIDDEN int hak__os_move(void *from, size_t size, void *to, bool leaves);
 /* Returns the pages to the OS; the addresses stay usable and read as zero. On an error the contents
- * may be unchanged. */
+ * may be unchanged. It is an error, too, if the kernel says that it did so and did not. No other
+ * thread may use the memory meanwhile. */
 HAK_HIDDEN int hak__os_purge(void *address, size_t size);
-/* Asks for huge pages. The kernel may refuse, which is harmless. */
+/* Asks for huge pages. The kernel may refuse, which is harmless. With a filter this function, the
+ * next two and those about residency fail without a call. */
 HAK_HIDDEN int hak__os_huge(void *address, size_t size);
 /* Asks for small pages, also if the machine prefers huge ones. Resident pages stay as they are. */
 HAK_HIDDEN int hak__os_small(void *address, size_t size);
 /* Makes memory resident now, without a change of its contents. Needs Linux 5.14. */
 HAK_HIDDEN int hak__os_populate(void *address, size_t size);
 
-/* Resident bytes of a range of at most OS_RESIDENT_SIZE_MAX bytes; 0 if the kernel does not say.
- * The page map lies on the stack: 512 bytes for 2 MiB. Twice: 1 KiB. Half: twice the calls. */
+/* Resident bytes of a range of at most OS_RESIDENT_SIZE_MAX bytes; SIZE_MAX: the kernel does not
+ * say. The page map lies on the stack: 512 bytes for 2 MiB. Twice: 1 KiB. Half: twice the calls. */
 #define OS_RESIDENT_SIZE_MAX ((size_t)2 << 20)
 HAK_HIDDEN size_t hak__os_resident(const void *address, size_t size);
 /* The same for each part of such a range: bytes[i] becomes the resident bytes of part i. `size` is
@@ -208,11 +220,12 @@ HAK_HIDDEN bool hak__os_guard_open(void *address, size_t size);
 /* Closes them and gives their memory back. */
 HAK_HIDDEN void hak__os_guard_close(void *address, size_t size);
 
-/* Closes OS pages of a mapping: their contents are lost, and each access faults. They stay mapped.
- * False: the process may have no further mapping; then nothing was closed, but the contents may be
- * lost. Any thread. */
+/* Closes OS pages of a mapping: their contents may be lost, and each access faults. They stay
+ * mapped. False: the process may have no further mapping; then nothing was closed, but the contents
+ * may be lost. Any thread. */
 HAK_HIDDEN bool hak__os_close_pages(void *address, size_t size);
-/* Opens pages that were closed; they read as zero. False: they may still be closed. */
+/* Opens pages that were closed. They read as zero, except where the kernel does not purge. False:
+ * they may still be closed. */
 HAK_HIDDEN bool hak__os_open_pages(void *address, size_t size);
 
 /* Makes pages of a library's data read-only, or writable again. In the secure form only. False:
@@ -236,7 +249,7 @@ struct os_fault {
 typedef void os_fault_function(const struct os_fault *fault);
 /* Puts hakmem's handler of SIGSEGV before the present one, if it is not there already. A program
  * may set a handler at any time, so this is called again and again; each time it costs a system
- * call. `function` is always the same. */
+ * call. With a filter only the first call does something. `function` is always the same. */
 HAK_HIDDEN void hak__os_fault_watch(os_fault_function *function);
 /* The kernel's number of the calling thread. */
 HAK_HIDDEN uint32_t hak__os_thread_id(void);
@@ -246,8 +259,6 @@ HAK_HIDDEN uint32_t hak__os_thread_id(void);
  * was at start, the same file as descriptor 1, a pipe, a terminal, or a file opened for appending.
  */
 HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
-/* For hak__os_init: notes what descriptor 2 is now. */
-HAK_HIDDEN void hak__os_note_error_file(void);
 /* Opens `path` for appending, and creates it with mode 0644. Returns a descriptor that the caller
  * closes, or -errno. */
 HAK_HIDDEN int hak__os_open_append(const char *path);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #endif
 #include "os/os.h"
+#include "os/charge.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +90,9 @@ static bool os_is_same_file(struct os_file a, struct os_file b)
 
 void hak__os_note_error_file(void)
 {
-    os_error_file = os_identify(STDERR_FILENO);
+    if (!hak__os_is_filtered()) {
+        os_error_file = os_identify(STDERR_FILENO);
+    }
 }
 
 /* True: the descriptor is open for appending, as logs usually are and data files seldom. */
@@ -104,6 +107,10 @@ static bool os_appends(int descriptor)
 void hak__os_write_error(const char *text, size_t size)
 {
     hak__os_init();
+    if (hak__os_is_filtered()) { /* the C library's malloc does not look either */
+        hak__os_write(STDERR_FILENO, text, size);
+        return;
+    }
     struct os_file now = os_identify(STDERR_FILENO);
     if (S_ISFIFO(now.mode) || S_ISCHR(now.mode) || os_is_same_file(now, os_error_file) ||
         os_is_same_file(now, os_identify(STDOUT_FILENO)) || os_appends(STDERR_FILENO)) {

@@ -26,8 +26,10 @@
 
 /* --- memory --- */
 
+enum { MARKS_UNKNOWN, MARKS_GUARDS, MARKS_NOTHING };
+static uint32_t shared_os_marks; /* relaxed: each thread may find it out itself */
 /* Written by the one call of hak__os_guard_reserve. */
-static bool os_guard_marks; /* the kernel marks pages */
+static bool os_guard_marks; /* its pages are marked */
 /* 1: a page was closed by its protection although the kernel marks pages: it does not mark locked
  * memory (mlock, mlockall). From then on pages are opened both ways. */
 static uint32_t shared_os_guard_mixed;
@@ -36,6 +38,38 @@ static uint32_t shared_os_guard_mixed;
 static bool os_protect(void *address, size_t size, int protection)
 {
     return syscall(SYS_mprotect, address, size, protection) == 0;
+}
+
+/* Closes pages by marks. False: the kernel does not mark them, or may not be asked. */
+static bool os_mark(void *address, size_t size)
+{
+    uint32_t marks = atomic_load_relaxed(&shared_os_marks);
+    bool marked = HAK_LEVEL < 2 && marks != MARKS_NOTHING && hak__os_may_ask() &&
+                  madvise(address, size, MADV_GUARD_INSTALL) == 0;
+    if (marks == MARKS_UNKNOWN) {
+        /* An emulator may accept what it does not know. What is not seen to be closed is opened:
+         * from now on nobody would remove a mark. Assertion level 2 tests the other way. */
+        if (marked && hak__os_is_readable((uintptr_t)address)) {
+            (void)madvise(address, size, MADV_GUARD_REMOVE);
+            marked = false;
+        }
+        (void)atomic_cas_acquire(&shared_os_marks, &marks,
+                                 (uint32_t)(marked ? MARKS_GUARDS : MARKS_NOTHING));
+    }
+    return marked;
+}
+
+/* Opens pages closed by marks. With a filter the kernel may not be asked for that: memory that was
+ * marked before the filter is replaced. The last page may be marked without the others. */
+static bool os_unmark(void *address, size_t size)
+{
+    if (hak__os_may_ask()) {
+        return madvise(address, size, MADV_GUARD_REMOVE) == 0;
+    }
+    uintptr_t first = (uintptr_t)address, last = first + size - hak__os_page_size();
+    return os_protect(address, size, PROT_READ | PROT_WRITE) &&
+           ((hak__os_is_readable(first) && hak__os_is_readable(last)) ||
+            hak__os_replace(address, size));
 }
 
 int hak__os_guard_reserve(size_t size, void **address)
@@ -47,10 +81,7 @@ int hak__os_guard_reserve(size_t size, void **address)
     if (result == MAP_FAILED) {
         error = -errno;
     } else {
-        /* An emulator may accept what it does not know, so the result is looked at. Assertion level
-         * 2 tests the other way. */
-        os_guard_marks = HAK_LEVEL < 2 && madvise(result, size, MADV_GUARD_INSTALL) == 0 &&
-                         !hak__os_is_readable((uintptr_t)result);
+        os_guard_marks = os_mark(result, size);
         if (!os_guard_marks && !os_protect(result, size, PROT_NONE)) {
             error = -errno;
             munmap(result, size);
@@ -68,7 +99,7 @@ bool hak__os_guard_open(void *address, size_t size)
         return false;
     }
     int saved = errno;
-    bool opened = !os_guard_marks || madvise(address, size, MADV_GUARD_REMOVE) == 0;
+    bool opened = !os_guard_marks || os_unmark(address, size);
     if (!os_guard_marks || atomic_load_relaxed(&shared_os_guard_mixed) != 0) {
         opened = opened && os_protect(address, size, PROT_READ | PROT_WRITE);
     }
@@ -85,9 +116,9 @@ void hak__os_guard_close(void *address, size_t size)
 {
     int saved = errno;
     os_count(OS_CALL_PURGE);
-    if (!os_guard_marks || madvise(address, size, MADV_GUARD_INSTALL) != 0) {
+    if (!os_guard_marks || !os_mark(address, size)) {
         atomic_store_relaxed(&shared_os_guard_mixed, 1u);
-        (void)madvise(address, size, MADV_DONTNEED);
+        (void)hak__os_replace(address, size);
         (void)os_protect(address, size, PROT_NONE);
     }
     hak__os_uncharge(size);
@@ -99,22 +130,7 @@ void hak__os_guard_close(void *address, size_t size)
  * many blocks end in a closed page. */
 #define OS_CLOSED_MAX 16384u
 
-enum { MARKS_UNKNOWN, MARKS_GUARDS, MARKS_NOTHING };
-static uint32_t shared_os_marks;  /* relaxed: each thread may find it out itself */
 static uint32_t shared_os_closed; /* ranges closed by their protection */
-
-/* Closes pages by marks. False: the kernel does not mark them. */
-static bool os_mark(void *address, size_t size)
-{
-    uint32_t marks = atomic_load_relaxed(&shared_os_marks);
-    bool marked =
-        HAK_LEVEL < 2 && marks != MARKS_NOTHING && madvise(address, size, MADV_GUARD_INSTALL) == 0;
-    if (marks == MARKS_UNKNOWN) { /* an emulator may accept what it does not know */
-        marked = marked && !hak__os_is_readable((uintptr_t)address);
-        atomic_store_relaxed(&shared_os_marks, marked ? MARKS_GUARDS : MARKS_NOTHING);
-    }
-    return marked;
-}
 
 bool hak__os_close_pages(void *address, size_t size)
 {
@@ -138,15 +154,15 @@ bool hak__os_open_pages(void *address, size_t size)
     int saved = errno;
     bool marks = atomic_load_relaxed(&shared_os_marks) == MARKS_GUARDS, opened = true;
     if (marks) {
-        opened = madvise(address, size, MADV_GUARD_REMOVE) == 0;
+        opened = os_unmark(address, size);
     }
     /* Which ranges were closed by their protection is not known. With marks these are the few of
-     * locked memory, and the count stays as it is. Without marks it may get too low. */
+     * locked memory, and the count stays as it is. Otherwise it may get too low. */
     uint32_t closed = atomic_load_relaxed(&shared_os_closed);
     if (!marks || closed != 0) {
         opened = os_protect(address, size, PROT_READ | PROT_WRITE) && opened;
     }
-    if (!marks && closed != 0) {
+    if ((!marks || hak__os_is_filtered()) && closed != 0) {
         (void)atomic_cas_acquire(&shared_os_closed, &closed, closed - 1);
     }
     errno = saved;
@@ -326,6 +342,9 @@ void hak__os_fault_watch(os_fault_function *function)
 {
     struct sigaction now;
     int saved = errno;
+    if (hak__os_is_filtered() && atomic_load_relaxed(&shared_fault_function) != NULL) {
+        return;
+    }
     /* acquire, release: each thread sees what the last one has done */
     if (atomic_exchange_acquire(&shared_fault_busy, 1u) == 0) {
         /* release: pairs with the acquire in fault_act */

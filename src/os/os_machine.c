@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "os/charge.h"
 
 /* Of a set; the largest machines have fewer. */
 #define OS_PROCESSORS_MAX 8192u
@@ -37,6 +38,7 @@ void hak__os_init(void)
     unsigned long page = getauxval(AT_PAGESZ);
     os_page = page != 0 ? (size_t)page : 4096;
     hak__os_init_clock();
+    hak__os_init_filter();
     hak__os_note_error_file();
 }
 
@@ -47,18 +49,30 @@ size_t hak__os_page_size(void)
 
 uint64_t hak__os_ram_size(void)
 {
+    static uint64_t shared_size; /* 0: never asked for; relaxed: a value */
+    uint64_t size = atomic_load_relaxed(&shared_size);
+    bool filtered = hak__os_is_filtered();
+    if (filtered && size != 0) {
+        return size;
+    }
     int saved = errno;
     struct sysinfo info;
-    uint64_t size = UINT64_C(16) << 30; /* a plausible machine, if the kernel does not say */
-    if (syscall(SYS_sysinfo, &info) == 0) {
+    size = filtered ? hak__os_ram_by_file() : UINT64_MAX;
+    if (size == UINT64_MAX && syscall(SYS_sysinfo, &info) == 0) {
         size = (uint64_t)info.totalram * info.mem_unit;
     }
+    size = size != UINT64_MAX ? size : UINT64_C(16) << 30; /* a plausible machine */
     errno = saved;
+    atomic_store_relaxed(&shared_size, size);
     return size;
 }
 
 uint32_t hak__os_processors(void)
 {
+    uint32_t by_file = hak__os_is_filtered() ? hak__os_processors_by_file() : 0;
+    if (by_file != 0) {
+        return by_file;
+    }
     int saved = errno;
     uint64_t set[OS_PROCESSORS_MAX / 64];
     /* Returns the bytes written. It fails on a machine with more processors than the set holds. */

@@ -102,6 +102,16 @@ bool hak__os_start_tags(void)
     return on;
 }
 
+bool hak__os_replace(void *address, size_t size)
+{
+    int saved = errno;
+    os_count(OS_CALL_MAP);
+    bool replaced = mmap(address, size, os_protection,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == address;
+    errno = saved;
+    return replaced;
+}
+
 /* mmap that keeps errno. Returns the address, or NULL, and sets *error to 0 or -errno. */
 static void *os_mmap(void *address, size_t size, int extra_flags, int *error)
 {

@@ -2,6 +2,7 @@
 #include "os/os.h"
 
 #include "base/text.h"
+#include "os/charge.h"
 
 /* A smaller process is counted page by page: /proc/self/status may be off by 32 OS pages or more
  * for each processor before Linux 6.17, and the count takes the kernel some 20 ms a GiB. Twice as
@@ -37,15 +38,15 @@ static void memory_read(const char *path, char text[MEMORY_TEXT_SIZE])
 /* The bytes in the line "<key> <number> kB"; UINT64_MAX: there is no such line. */
 static uint64_t memory_line(const char *text, const char *key)
 {
-    for (const char *line = text; *line != '\0';) {
-        const char *after = hak__text_after(line, key);
-        if (after != NULL) {
-            return memory_number(after) << 10;
-        }
-        while (*line != '\0' && *line++ != '\n') {
-        }
-    }
-    return UINT64_MAX;
+    const char *after = hak__text_line(text, key);
+    return after != NULL ? memory_number(after) << 10 : UINT64_MAX;
+}
+
+uint64_t hak__os_ram_by_file(void)
+{
+    char text[MEMORY_TEXT_SIZE];
+    memory_read("/proc/meminfo", text);
+    return memory_line(text, "MemTotal:");
 }
 
 uint64_t hak__os_rss(void)

@@ -24,6 +24,9 @@
 
 static int os_advise(enum os_call call, void *address, size_t size, int advice)
 {
+    if (call != OS_CALL_PURGE && !hak__os_may_ask()) {
+        return -EPERM;
+    }
     int saved = errno;
     os_count(call);
     int error = madvise(address, size, advice) == 0 ? 0 : -errno;
@@ -31,9 +34,40 @@ static int os_advise(enum os_call call, void *address, size_t size, int advice)
     return error;
 }
 
+/* qemu-user before 7.1 and some sandboxes answer 0 and do nothing. So the first purge is looked at:
+ * it decides for all of them. Relaxed: each thread may find it out itself. */
+enum { PURGES_UNKNOWN, PURGES_DONE, PURGES_IGNORED };
+static uint32_t shared_os_purges;
+
+/* As hak__os_purge, for memory that is the caller's. A mark shows whether that empties it. */
+static int os_purge_first(void *address, size_t size)
+{
+    int saved = errno;
+    volatile uint64_t *word = address;
+    uint64_t before = *word;
+    *word = UINT64_MAX; /* a mark */
+    int error = os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
+    bool kept = *word != 0;
+    if (kept) {
+        *word = before;
+    } else { /* the look has made a page of zeroes resident */
+        (void)madvise(address, hak__os_page_size(), MADV_DONTNEED);
+    }
+    errno = saved;
+    if (error == 0) {
+        atomic_store_relaxed(&shared_os_purges, (uint32_t)(kept ? PURGES_IGNORED : PURGES_DONE));
+    }
+    return error == 0 && kept ? -ENOSYS : error;
+}
+
 int hak__os_purge(void *address, size_t size)
 {
-    int error = os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
+    uint32_t purges = atomic_load_relaxed(&shared_os_purges);
+    if (HAK_UNLIKELY(purges == PURGES_IGNORED)) {
+        return -ENOSYS;
+    }
+    int error = purges == PURGES_UNKNOWN ? os_purge_first(address, size)
+                                         : os_advise(OS_CALL_PURGE, address, size, MADV_DONTNEED);
     if (error == 0) {
         probe_hakmem_purge((uintptr_t)address, size);
     }
@@ -55,12 +89,20 @@ int hak__os_populate(void *address, size_t size)
     return os_advise(OS_CALL_POPULATE, address, size, MADV_POPULATE_WRITE);
 }
 
-int hak__os_look(const void *address, size_t size, unsigned char *pages)
+static int os_mincore(const void *address, size_t size, unsigned char *pages)
 {
     int saved = errno;
     int error = mincore((void *)(uintptr_t)address, size, pages) == 0 ? 0 : -errno;
     errno = saved;
     return error;
+}
+
+int hak__os_look(const void *address, size_t size, unsigned char *pages)
+{
+    if (!hak__os_may_ask()) {
+        return -EPERM;
+    }
+    return os_mincore(address, size, pages);
 }
 
 /* One byte for each OS page; its lowest bit says that the page is resident. */
@@ -71,18 +113,22 @@ struct residency {
 static int os_look(const void *address, size_t size, struct residency *residency)
 {
     HAK_ASSERT(size <= OS_RESIDENT_SIZE_MAX);
+    if (!hak__os_may_ask()) {
+        return -EPERM;
+    }
     os_count(OS_CALL_RESIDENT);
-    return hak__os_look(address, size, residency->pages);
+    return os_mincore(address, size, residency->pages);
 }
 
 size_t hak__os_resident(const void *address, size_t size)
 {
     struct residency residency;
     size_t resident = 0;
-    if (os_look(address, size, &residency) == 0) {
-        for (size_t i = 0; i < size / hak__os_page_size(); i++) {
-            resident += residency.pages[i] & 1;
-        }
+    if (os_look(address, size, &residency) != 0) {
+        return SIZE_MAX;
+    }
+    for (size_t i = 0; i < size / hak__os_page_size(); i++) {
+        resident += residency.pages[i] & 1;
     }
     return resident * hak__os_page_size();
 }
@@ -124,7 +170,10 @@ static void clear_part(unsigned char *start, size_t size)
     struct residency residency;
     size_t page = hak__os_page_size(), count = size / page, cleared = 0;
     if (os_look(start, size, &residency) != 0) {
-        memset(start, 0, size);
+        /* Large blocks may be sparse: clearing would make all of one resident. */
+        if (size < OS_RESIDENT_SIZE_MAX || hak__os_purge(start, size) != 0) {
+            memset(start, 0, size);
+        }
         return;
     }
     for (size_t i = 0, end; i < count; i = end) {
@@ -168,5 +217,6 @@ uint32_t hak__os_resident_percent(const void *address, size_t size)
     if (start >= end) {
         return 0;
     }
-    return (uint32_t)(hak__os_resident((const void *)start, end - start) * 100 / (end - start));
+    size_t resident = hak__os_resident((const void *)start, end - start);
+    return resident == SIZE_MAX ? 0 : (uint32_t)(resident * 100 / (end - start));
 }

@@ -121,7 +121,7 @@ void hak__os_wait_shared(uint32_t *word, uint32_t value, uint32_t duration_ms)
     os_count(OS_CALL_FUTEX);
     if (syscall(SYS_futex, word, FUTEX_WAIT, value, &duration, NULL, 0) != 0 && errno != EAGAIN &&
         errno != EINTR && errno != ETIMEDOUT) {
-        hak__os_sleep_ms(duration_ms); /* futex is missing or denied: requests wait until then */
+        syscall(SYS_sched_yield); /* futex is missing or denied: the caller tries again */
     }
     errno = saved;
 }

@@ -53,7 +53,6 @@ enum fault_call {
     FAULT_READ,
     FAULT_READLINK,
     FAULT_STAT,
-    FAULT_SLEEP,
     FAULT_NAME,
     FAULT_LEAVE,
     FAULT_FCNTL,
@@ -105,7 +104,6 @@ static const struct fault_kind fault_kinds[FAULT_CALLS] = {
     [FAULT_READ] = {"read", {EIO, EINTR, EISDIR, EPERM}, false},
     [FAULT_READLINK] = {"readlinkat", {ENOENT, EACCES, EPERM, ENOSYS}, false},
     [FAULT_STAT] = {"newfstatat", {ENOENT, EACCES, EPERM, ENOSYS}, false},
-    [FAULT_SLEEP] = {"nanosleep", {EINTR, EPERM, ENOSYS}, false},
     [FAULT_NAME] = {"prctl", {EINVAL, EPERM, ENOSYS}, false},
     [FAULT_FCNTL] = {"fcntl", {EMFILE, EINVAL, EPERM, ENOSYS}, false},
     [FAULT_FSTAT] = {"fstat", {EBADF, EIO, EPERM, ENOSYS}, false},
@@ -429,8 +427,6 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_READLINK;
     case SYS_newfstatat:
         return FAULT_STAT;
-    case SYS_nanosleep:
-        return FAULT_SLEEP;
     case SYS_prctl:
         return FAULT_NAME;
     case SYS_fstat:

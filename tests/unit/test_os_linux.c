@@ -8,6 +8,8 @@
 
 #include <sys/stat.h>
 
+#include "os/charge.h"
+
 static size_t page;
 
 static int setup(void **state)
@@ -245,7 +247,7 @@ static void test_resident(void **state)
     assert_int_equal(hak__os_purge(place + page, 5 * page), 0);
     assert_int_equal(hak__os_resident(place, most), most - 5 * page);
     assert_int_equal(hak__os_unmap(place + 3 * page, page), 0);
-    assert_int_equal(hak__os_resident(place, most), 0); /* the kernel will not say */
+    assert_int_equal(hak__os_resident(place, most), SIZE_MAX); /* the kernel will not say */
     assert_int_equal(errno, ERRNO_UNTOUCHED);
     assert_int_equal(hak__os_unmap(place, most), 0);
 }
@@ -523,6 +525,51 @@ static void test_calls_are_counted(void **state)
     }
 }
 
+/* Nothing that a filter could punish is called; what was closed before it opens. Last: from here on
+ * this process counts as one with a filter, and then as one whose filter does not matter. */
+static void test_filter(void **state)
+{
+    void *place;
+    (void)state;
+    if (!hak__os_may_ask() || hak__os_processors_by_file() == 0) {
+        skip(); /* there is a filter already, or no /proc */
+    }
+    size_t size = OS_RESIDENT_SIZE_MAX;
+    uint32_t processors = hak__os_processors();
+    assert_int_equal(hak__os_map(2 * size, size, &place), 0);
+    char *end = (char *)place + size - page;
+    assert_true(hak__os_close_pages(end, page));
+    assert_int_equal(hak__os_processors_by_file(), processors);
+    assert_int_equal(hak__os_ram_by_file(), hak__os_ram_size());
+    uint64_t looks = hak__os_calls[OS_CALL_RESIDENT], advice = hak__os_calls[OS_CALL_HUGE];
+
+    hak__os_note_filter();
+    assert_true(hak__os_is_filtered() && !hak__os_may_ask());
+    assert_int_equal(hak__os_processors(), processors);
+    assert_false(hak__os_is_readable((uintptr_t)end));
+    assert_true(hak__os_open_pages(end, page) && hak__os_is_readable((uintptr_t)end));
+    memset(place, 'x', 2 * size);
+    assert_int_equal(hak__os_huge(place, size), -EPERM);
+    assert_int_equal(hak__os_small(place, size), -EPERM);
+    assert_int_equal(hak__os_populate(place, size), -EPERM);
+    assert_int_equal(hak__os_resident(place, size), SIZE_MAX);
+    assert_int_equal(hak__os_resident_percent(place, size), 0);
+    hak__os_clear((char *)place + 1, 2 * size - 2);
+    assert_true(*(char *)place == 'x' && ((char *)place)[2 * size - 1] == 'x');
+    assert_int_equal(nonzero_offset((char *)place + 1, 2 * size - 2), SIZE_MAX);
+    assert_true(hak__os_close_pages(end, page) && !hak__os_is_readable((uintptr_t)end));
+    assert_true(hak__os_open_pages(end, page) && hak__os_is_readable((uintptr_t)end));
+    assert_int_equal(hak__os_calls[OS_CALL_RESIDENT], looks);
+    assert_int_equal(hak__os_calls[OS_CALL_HUGE], advice);
+
+    hak__os_ignore_filters();
+    hak__os_note_filter();
+    assert_true(!hak__os_is_filtered() && hak__os_may_ask());
+    memset(place, 'y', size);
+    assert_int_equal(hak__os_resident(place, size), size);
+    assert_int_equal(hak__os_unmap(place, 2 * size), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -547,6 +594,7 @@ int main(void)
         OS_TEST(test_update_file),
         OS_TEST(test_abort),
         OS_TEST(test_calls_are_counted),
+        OS_TEST(test_filter),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -189,6 +189,17 @@ static void test_equal(void **state)
     }
 }
 
+static void test_lines(void **state)
+{
+    const char *text = "one: 1\nkey one: 2\n\nkey: 3\nkey: 4";
+    (void)state;
+    assert_string_equal(hak__text_line(text, "key: "), "3\nkey: 4");
+    assert_string_equal(hak__text_line(text, "one"), ": 1\nkey one: 2\n\nkey: 3\nkey: 4");
+    assert_null(hak__text_line(text, "two"));
+    assert_null(hak__text_line(text, "key: 45"));
+    assert_null(hak__text_line("", "key"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_parse_size_accepts),
         cmocka_unit_test(test_parse_size_refuses),
         cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
