@@ -52,6 +52,13 @@ static int pair_claim(uintptr_t from, uintptr_t to)
     return from < to ? hak__os_map_at((void *)from, to - from) : 0;
 }
 
+/* True: the upper table is that of states, of which parts go back while others are in use. It has
+ * small pages, because the kernel may make a purged part of a huge page resident again. */
+static bool pair_goes_back(const struct table_pair *pair)
+{
+    return HAK_SECURE && pair == &window_pairs[PAIR_COUNT - 1];
+}
+
 /* Extends a pair's upper table to `high`. In a large heap the table gets huge pages if huge pages
  * come quickly: all of the table is touched, and fork copies a page-table entry for each small page
  * (docs/decisions/0069). */
@@ -61,7 +68,8 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     uintptr_t first = bits_align_up(pair->high, HUGE_PAGE_SIZE);
     /* The table's length is not enough: a long table may cover skipped superslabs. */
     size_t claimed = hak__superslab_bytes_claimed();
-    bool huge = high > pair->high && high - pair->meet > TABLE_HUGE_BYTES &&
+    bool huge = !pair_goes_back(pair) && high > pair->high &&
+                high - pair->meet > TABLE_HUGE_BYTES &&
                 claimed >= TABLE_HUGE_HEAP_BYTES &&
                 claimed >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
                 hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__huge_is_quick();
@@ -74,6 +82,9 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
         if (error != 0) {
             return error;
         }
+    }
+    if (pair_goes_back(pair) && pair->high < high) {
+        hak__os_small((void *)pair->high, high - pair->high);
     }
     if (huge && first < whole) {
         hak__os_huge((void *)first, bits_align_down(whole - first, HUGE_PAGE_SIZE));
@@ -118,6 +129,23 @@ void hak__window_skip(size_t slice)
     if (high > pair->high) {
         atomic_store_relaxed(&window_skipped_bytes, window_skipped_bytes + (high - pair->high));
         atomic_store_relaxed(&pair->high, high);
+    }
+}
+
+static void table_purge(uintptr_t table, size_t entry, size_t slice, size_t count)
+{
+    uintptr_t from = bits_align_up(table + slice * entry, hak__os_page_size());
+    uintptr_t to = bits_align_down(table + (slice + count) * entry, hak__os_page_size());
+    if (from < to) {
+        (void)hak__os_purge((void *)from, to - from);
+    }
+}
+
+void hak__window_purge_tables(size_t slice, size_t count)
+{
+    table_purge(window_pairs[PAIR_SLABS].meet, SLAB_METADATA_SIZE, slice, count);
+    if (HAK_SECURE) {
+        table_purge(window_pairs[PAIR_COUNT - 1].meet, SECURE_STATES_SIZE, slice, count);
     }
 }
 
@@ -169,7 +197,8 @@ static void window_drop_tables(void)
 
 /* Lays the tables out from `low` on, with a gap of at least one OS page after each pair, and claims
  * their first step. The first group begins at an OS page, so that the first owner words share that
- * page. 0 or -errno. */
+ * page. The other upper tables begin at an OS page, so that whole pages of them can go back. 0 or
+ * -errno. */
 static int window_try(uintptr_t low, size_t size)
 {
     size_t superslabs = size / SUPERSLAB_SIZE;
@@ -178,8 +207,10 @@ static int window_try(uintptr_t low, size_t size)
         struct table_sides most = table_sides(i, superslabs);
         struct table_sides least = table_sides(i, 1);
         uintptr_t first = at + bits_align_up(most.below - least.below, OS_PAGE_SIZE_MAX);
-        window_pairs[i] = (struct table_pair){first + least.below, first, first};
-        at = bits_align_up(first + least.below + most.above, OS_PAGE_SIZE_MAX) + OS_PAGE_SIZE_MAX;
+        uintptr_t meet = first + least.below;
+        meet = i == PAIR_SLICES ? meet : bits_align_up(meet, hak__os_page_size());
+        window_pairs[i] = (struct table_pair){meet, first, first};
+        at = bits_align_up(meet + most.above, OS_PAGE_SIZE_MAX) + OS_PAGE_SIZE_MAX;
     }
     int error = hak__window_grow_tables(1);
     if (error != 0) {

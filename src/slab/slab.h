@@ -184,6 +184,13 @@ HAK_INLINE struct slab *slab_of_slice(size_t slice)
     return window_slab_metadata(slice - slab->slices_back);
 }
 
+/* The id of the slab's heap, for reports. 0: there is no slab; the metadata of free slices may have
+ * gone back to the kernel. */
+HAK_INLINE uint32_t slab_heap_id(const struct slab *slab)
+{
+    return slab->owner != NULL ? slab->owner->key >> OWNER_CODE_BITS : 0;
+}
+
 HAK_INLINE unsigned char *slab_start(const struct slab *slab)
 {
     return (unsigned char *)window_slice_address(slab_slice(slab));
