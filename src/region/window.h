@@ -71,7 +71,8 @@ HAK_HIDDEN extern struct window hak__window;
  * error it may be called again. Under START (heap/start.c). */
 HAK_HIDDEN int hak__window_start(void);
 
-/* Makes the tables cover slices [0, slice_count). 0 or -errno. Under GROWTH. */
+/* Makes the tables cover slices [0, slice_count), and some more if no limit is near. 0 or -errno.
+ * Under GROWTH. */
 HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
 
 /* Called when the frontier skips ahead to `slice`. No slab will ever lie in the skipped slices, so
@@ -94,7 +95,7 @@ HAK_HIDDEN bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high)
 
 /* The room: zeroed memory for heap/metadata.c, claimed together with the first tables. It starts at
  * an OS page. hak__window_room_bytes returns its size: METADATA_CHUNK_SIZE, or 0 before the window
- * has started. */
+ * has started, or if it started near a limit. */
 HAK_HIDDEN void *hak__window_room(void);
 HAK_HIDDEN size_t hak__window_room_bytes(void);
 
