@@ -12,6 +12,7 @@
 #include "os/os_discard.c"
 #include "os/os_file.c"
 #include "os/os_guard.c"
+#include "os/os_left.c"
 #include "os/os_machine.c"
 #include "os/os_map.c"
 #include "os/os_memory.c"
@@ -32,6 +33,7 @@
 #include "core/size_class.c"
 
 #include "region/huge.c"
+#include "region/left.c"
 #include "region/object.c"
 #include "region/purge.c"
 #include "region/secure.c"
@@ -50,6 +52,7 @@
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
+#include "large/whale_left.c"
 #include "large/whale_list.c"
 #include "large/whale_registry.c"
 
@@ -125,6 +128,7 @@
 
 #if HAK_OVERRIDE
 #include "override/exit_now.c"
+#include "override/left_calls.c"
 #include "override/libc.c"
 #include "override/libc_reports.c"
 #endif

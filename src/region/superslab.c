@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "core/knobs.h"
 #include "os/os.h"
+#include "region/left.h"
 #include "region/secure.h"
 #include "region/window.h"
 
@@ -432,6 +433,9 @@ void hak__superslab_give(size_t slice, uint32_t count)
 {
     size_t index = slice / SUPERSLAB_SLICES;
     uint64_t mask = bits_mask(slice % SUPERSLAB_SLICES, count);
+    if (left_may_be_in(slice, count) && !hak__left_renew(slice, count)) {
+        return; /* nobody could use them */
+    }
     lock_acquire(&hak__region_lock);
     superslab_add_free(index, mask);
     hak__superslab_index_grown(index, mask);

@@ -70,8 +70,7 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     /* The table's length is not enough: a long table may cover skipped superslabs. */
     size_t claimed = hak__superslab_bytes_claimed();
     bool huge = !pair_goes_back(pair) && high > pair->high &&
-                high - pair->meet > TABLE_HUGE_BYTES &&
-                claimed >= TABLE_HUGE_HEAP_BYTES &&
+                high - pair->meet > TABLE_HUGE_BYTES && claimed >= TABLE_HUGE_HEAP_BYTES &&
                 claimed >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
                 hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__huge_is_quick();
     if (!huge || pair_claim(pair->high, whole) != 0) {
@@ -202,8 +201,8 @@ static void window_drop_tables(void)
 
 /* Lays the tables out from `low` on, with a gap of at least one OS page after each pair, and claims
  * their first step. The first group begins at an OS page, so that the first owner words share that
- * page. The other upper tables begin at an OS page, so that whole pages of them can go back. `room`:
- * bytes for the room. 0 or -errno. */
+ * page. The other upper tables begin at an OS page, so that whole pages of them can go back.
+ * `room`: bytes for the room. 0 or -errno. */
 static int window_try(uintptr_t low, size_t size, size_t room)
 {
     uintptr_t at = low;

@@ -58,8 +58,12 @@ static void run_fill(int kind, size_t bytes, bool late)
     set_limit(kind, bytes);
     static const size_t sizes[] = {1000, 40, 16000, 1000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (bytes < 2 * MIB && sizes[i] > 1000) {
+            continue; /* a slab of them takes a quarter of it */
+        }
         /* Less tables, the first heap and thread, and rests: these adapt, and do not take all. */
         size_t least = bytes < 2 * MIB ? bytes / 4 : bytes - bytes / 8 - MIB;
+        least = HAK_LEVEL >= 2 ? least / 4 * 3 : least; /* more is mapped for the checks */
         size_t total = fill(sizes[i]);
         if (total < least * 3 / 4 || (sizes[i] == 1000 && total < least)) {
             dprintf(2, "limit %zu KiB: only %zu KiB of blocks of %zu bytes\n", bytes >> 10,
