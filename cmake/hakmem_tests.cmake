@@ -13,6 +13,7 @@
 #   own-shm           with a /dev/shm of its own, where that is permitted (tests/own_shm.sh)
 #   preload-only      an override test without a statically linked form
 #   static-only       an override test without an LD_PRELOAD form
+#   secure-too        an override test whose LD_PRELOAD form runs with libhakmem-secure.so as well
 #   archive           a plugin that is linked with libhakmem.a
 #   exports           an override test whose preloaded form is linked with -rdynamic, too
 
@@ -225,6 +226,10 @@ foreach(source IN LISTS sources)
             set_target_properties(override_${name} PROPERTIES ENABLE_EXPORTS ON)
         endif()
         hakmem_register(${name} override "${words}" "${preload}" ${preload_launcher} $<TARGET_FILE:override_${name}>)
+        if("secure-too" IN_LIST words AND NOT CMAKE_CROSSCOMPILING)
+            hakmem_register(${name}_secure override "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
+                $<TARGET_FILE:override_${name}>)
+        endif()
     endif()
     if(NOT "preload-only" IN_LIST words)
         set(target override_${name}_static)

@@ -13,6 +13,7 @@
 #include "os/os_file.c"
 #include "os/os_filter.c"
 #include "os/os_guard.c"
+#include "os/os_left.c"
 #include "os/os_machine.c"
 #include "os/os_map.c"
 #include "os/os_memory.c"
@@ -33,6 +34,7 @@
 #include "core/size_class.c"
 
 #include "region/huge.c"
+#include "region/left.c"
 #include "region/object.c"
 #include "region/purge.c"
 #include "region/secure.c"
@@ -51,6 +53,7 @@
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
+#include "large/whale_left.c"
 #include "large/whale_list.c"
 #include "large/whale_registry.c"
 
@@ -126,6 +129,7 @@
 
 #if HAK_OVERRIDE
 #include "override/exit_now.c"
+#include "override/left_calls.c"
 #include "override/libc.c"
 #include "override/libc_reports.c"
 #include "override/prctl.c"

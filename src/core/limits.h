@@ -60,10 +60,10 @@
 #define WINDOW_SMALL_BASE_HIGH UINT64_C(0x3000000000)
 #define WINDOW_SMALL_SIZE (UINT64_C(1) << 37)
 
-/* Superslabs whose tables are claimed together. 64 need 276 KiB of addresses; only touched pages
- * take memory. Twice as many: half the system calls for tables while the heap grows. At least 16:
- * their slab metadata, 4 KiB each, fills the largest OS page. */
-#define TABLE_STEP_SUPERSLABS (HAK_TINY_LIMITS ? 16u : 64u)
+/* Superslabs whose tables are claimed together, if no limit is near. 64 need 276 KiB of addresses,
+ * and 4 in the secure form 529 KiB; only touched pages take memory, but all pages under
+ * mlockall(MCL_FUTURE). Twice as many: half the system calls for tables while the heap grows. */
+#define TABLE_STEP_SUPERSLABS (HAK_SECURE ? 4u : HAK_TINY_LIMITS ? 16u : 64u)
 
 /* The most superslabs that one search for an aligned run looks at. A request makes at most four
  * such searches while it holds REGION. A long enough free run may still have no aligned start.

@@ -228,8 +228,7 @@ static void free_object(void *pointer, struct location location)
         return;
     }
     if (HAK_UNLIKELY(thread->cache.bins[location.class_index].head == pointer)) {
-        hak__diagnose_fatal("double free", pointer, location.bytes,
-                            slab->owner->key >> OWNER_CODE_BITS);
+        hak__diagnose_fatal("double free", pointer, location.bytes, slab_heap_id(slab));
     }
     /* hak__thread_current may have let this thread join the object's heap. */
     if (HAK_UNLIKELY(slab->owner == thread->cache.slabs)) {
@@ -238,8 +237,7 @@ static void free_object(void *pointer, struct location location)
     }
     uint32_t class_index = location.class_index;
     if (HAK_LEVEL >= 2 && bin_contains(thread, pointer, class_index)) {
-        hak__diagnose_fatal("double free", pointer, location.bytes,
-                            slab->owner->key >> OWNER_CODE_BITS);
+        hak__diagnose_fatal("double free", pointer, location.bytes, slab_heap_id(slab));
     }
     if (!remote_keep(&thread->cache, class_index, pointer)) {
         free_remotely(thread, location.slice, pointer);

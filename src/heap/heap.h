@@ -197,10 +197,11 @@ HAK_HIDDEN struct heap *hak__heap_first(void);
 HAK_HIDDEN void *hak__metadata_allocate(size_t size);
 /* Bytes mapped for such memory. Any thread. */
 HAK_HIDDEN size_t hak__metadata_bytes(void);
-/* The chunks of METADATA_CHUNK_SIZE bytes that were mapped for it, without the first: the newest
- * one, and the one before `chunk`. NULL: there are no more. Any thread. */
+/* The chunks that were mapped for it, without the first: the newest one, and the one before
+ * `chunk`. NULL: there are no more. The third function returns a chunk's bytes. Any thread. */
 HAK_HIDDEN const void *hak__metadata_newest(void);
 HAK_HIDDEN const void *hak__metadata_before(const void *chunk);
+HAK_HIDDEN size_t hak__metadata_size(const void *chunk);
 
 /* The heap whose slab set this is. */
 HAK_INLINE struct heap *heap_of_slabs(struct slab_set *slabs)

@@ -1,5 +1,6 @@
 /* metadata.c: memory for heaps and thread structs, which are never freed. It comes in chunks of
- * METADATA_CHUNK_SIZE. The first chunk is the room beside the window's tables. */
+ * METADATA_CHUNK_SIZE, or near a limit of a struct's size. The first chunk is the room beside the
+ * window's tables, if there is one. */
 #include "heap/heap.h"
 
 #include "base/bits.h"
@@ -15,6 +16,7 @@ static struct metadata_head *shared_metadata_newest; /* read without the lock */
 /* At the start of each chunk but the first. Constant once the chunk is listed. */
 struct metadata_head {
     struct metadata_head *before;
+    size_t size; /* of the chunk, with the head */
 };
 
 size_t hak__metadata_bytes(void)
@@ -33,20 +35,20 @@ const void *hak__metadata_before(const void *chunk)
     return ((const struct metadata_head *)chunk)->before;
 }
 
-/* Begins a chunk whose first `used` bytes are taken. Under HEAPS. */
-static void metadata_begin(void *chunk, size_t used)
+size_t hak__metadata_size(const void *chunk)
 {
-    metadata_chunk = (unsigned char *)chunk + used;
-    metadata_left = METADATA_CHUNK_SIZE - used;
+    return ((const struct metadata_head *)chunk)->size;
 }
 
 /* Under HEAPS. */
-static void metadata_list(void *chunk)
+static void metadata_list(void *chunk, size_t size)
 {
     struct metadata_head *head = chunk;
     head->before = shared_metadata_newest;
-    metadata_begin(chunk, HAK_CACHE_LINE);
-    atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + METADATA_CHUNK_SIZE);
+    head->size = size;
+    metadata_chunk = (unsigned char *)chunk + HAK_CACHE_LINE;
+    metadata_left = size - HAK_CACHE_LINE;
+    atomic_store_relaxed(&shared_metadata_bytes, shared_metadata_bytes + size);
     /* release: pairs with the acquire in hak__metadata_newest */
     atomic_store_release(&shared_metadata_newest, head);
 }
@@ -56,7 +58,8 @@ static void *metadata_take(size_t size)
     void *memory = NULL;
     lock_acquire(&hak__heaps_lock);
     if (metadata_chunk == NULL) {
-        metadata_begin(hak__window_room(), 0);
+        metadata_chunk = hak__window_room();
+        metadata_left = hak__window_room_bytes();
     }
     if (metadata_left >= size) {
         memory = metadata_chunk;
@@ -68,12 +71,12 @@ static void *metadata_take(size_t size)
 }
 
 /* False: another thread has added a chunk meanwhile, and this one is not needed. */
-static bool metadata_add_chunk(void *chunk, size_t size)
+static bool metadata_add_chunk(void *chunk, size_t chunk_size, size_t size)
 {
     lock_acquire(&hak__heaps_lock);
     bool wanted = metadata_left < size;
     if (wanted) {
-        metadata_list(chunk);
+        metadata_list(chunk, chunk_size);
     }
     lock_release(&hak__heaps_lock);
     return wanted;
@@ -89,11 +92,15 @@ void *hak__metadata_allocate(size_t size)
             return memory;
         }
         void *chunk;
-        if (hak__os_map(METADATA_CHUNK_SIZE, hak__os_page_size(), &chunk) != 0) {
-            return NULL;
+        size_t page = hak__os_page_size(), chunk_size = METADATA_CHUNK_SIZE;
+        if (hak__os_map(chunk_size, page, &chunk) != 0) { /* near a limit: only what is needed */
+            chunk_size = bits_align_up(size + HAK_CACHE_LINE, page);
+            if (hak__os_map(chunk_size, page, &chunk) != 0) {
+                return NULL;
+            }
         }
-        if (!metadata_add_chunk(chunk, size)) {
-            hak__os_discard(chunk, METADATA_CHUNK_SIZE);
+        if (!metadata_add_chunk(chunk, chunk_size, size)) {
+            hak__os_discard(chunk, chunk_size);
         }
     }
 }

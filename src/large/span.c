@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "core/diagnose.h"
 #include "os/os.h"
+#include "region/left.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -27,8 +28,7 @@ struct span_metadata {
     uint32_t offset; /* bytes from the span's start to the block's */
     uint32_t tail;   /* secure form: bytes of the last page, if it is closed */
 };
-HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_METADATA_SIZE,
-                  "stored in a slab's metadata");
+HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_LEFT_OFFSET, "stored in a slab's metadata");
 
 static struct span_metadata *span_metadata(size_t slice)
 {
@@ -315,7 +315,8 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
     if (HAK_SECURE && cache != NULL && span_rest(cache->rests, slice, slices)) {
         return;
     }
-    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES) {
+    if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES ||
+        left_may_be_in(slice, slices)) {
         span_give(slice, slices);
         return;
     }

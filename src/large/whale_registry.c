@@ -5,6 +5,7 @@
 #include "large/whale_registry.h"
 
 #include "base/bits.h"
+#include "large/whale_left.h"
 #include "os/os.h"
 #include "region/superslab.h"
 
@@ -34,6 +35,7 @@ static void registry_store(struct whale whale)
         at = (at + 1) & (registry_capacity - 1);
     }
     registry_table[at] = whale;
+    hak__whale_left_cover(whale);
     registry_count++;
     registry_small += whale.size <= SPAN_SIZE_MAX;
     registry_bytes += whale.size;
@@ -166,6 +168,17 @@ struct whale hak__whale_registry_containing(uintptr_t address)
         const struct whale *whale = &registry_table[i];
         if (whale->address != 0 && address - whale->address < whale->size) {
             return *whale;
+        }
+    }
+    return (struct whale){0};
+}
+
+struct whale hak__whale_registry_next(size_t *place)
+{
+    while (registry_count != 0 && *place < registry_capacity) {
+        struct whale whale = registry_table[(*place)++];
+        if (whale.address != 0) {
+            return whale;
         }
     }
     return (struct whale){0};

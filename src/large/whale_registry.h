@@ -26,6 +26,9 @@ HAK_HIDDEN void hak__whale_registry_put_back(struct whale whale);
 HAK_HIDDEN struct whale hak__whale_registry_remove(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_find(uintptr_t address);
 HAK_HIDDEN struct whale hak__whale_registry_containing(uintptr_t address);
+/* The next whale of the table from *place on, which becomes the place after it. Address 0: there is
+ * no other. */
+HAK_HIDDEN struct whale hak__whale_registry_next(size_t *place);
 /* Offers all whales to the list (whale_list.h). */
 HAK_HIDDEN void hak__whale_registry_list(struct whale_list *list);
 /* The table itself; size 0: there is none yet. */

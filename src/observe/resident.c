@@ -221,7 +221,7 @@ static void look_at_tables(struct look *look)
     }
     const void *chunk = hak__metadata_newest();
     for (; chunk != NULL && !look->refused; chunk = hak__metadata_before(chunk)) {
-        *tables += look_range(look, (uintptr_t)chunk, (uintptr_t)chunk + METADATA_CHUNK_SIZE);
+        *tables += look_range(look, (uintptr_t)chunk, (uintptr_t)chunk + hak__metadata_size(chunk));
     }
     if (look_goes_on(look)) {
         struct whale_tables of_whales = hak__whale_tables();

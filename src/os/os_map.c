@@ -89,6 +89,11 @@ bool hak__os_charge(size_t size)
 
 static int os_protection = PROT_READ | PROT_WRITE; /* written before there are threads */
 
+int hak__os_protection(void)
+{
+    return os_protection;
+}
+
 bool hak__os_start_tags(void)
 {
     if (!HAK_TAGS || (getauxval(AT_HWCAP2) & OS_HWCAP2_TAGS) == 0) {

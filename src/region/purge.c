@@ -10,6 +10,7 @@
 #include "core/gate.h"
 #include "os/os.h"
 #include "region/huge.h"
+#include "region/secure.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -30,26 +31,56 @@ static uint64_t purge_run(size_t index, uint32_t first, uint32_t count)
     return run & ~bits_mask(start, end - start);
 }
 
+/* Takes the lowest run of slices out of *map, which is not 0. Returns its length. */
+static uint32_t purge_take_run(uint64_t *map, uint32_t *first)
+{
+    *first = bits_lowest(*map);
+    uint64_t above = ~(*map >> *first);
+    uint32_t count = above == 0 ? 64 - *first : bits_lowest(above);
+    *map &= ~bits_mask(*first, count);
+    return count;
+}
+
 /* Purges the runs of `map`; returns the slices that were not purged. */
 static uint64_t purge_runs(size_t index, uint64_t map)
 {
     uint64_t failed = 0;
     while (map != 0) {
-        uint32_t first = bits_lowest(map);
-        uint64_t above = ~(map >> first);
-        uint32_t count = above == 0 ? 64 - first : bits_lowest(above);
+        uint32_t first, count = purge_take_run(&map, &first);
         failed |= purge_run(index, first, count);
-        map &= ~bits_mask(first, count);
     }
     return failed;
+}
+
+static void purge_tables(size_t index, uint64_t map)
+{
+    while (map != 0) {
+        uint32_t first, count = purge_take_run(&map, &first);
+        hak__window_purge_tables(index * SUPERSLAB_SLICES + first, count);
+    }
+}
+
+/* Secure form: an OS page has the states of several slices, its group. Returns the groups that have
+ * a slice of `due` and else only free clean slices: their states go back, too. */
+static uint64_t purge_groups(uint64_t due, uint64_t clean)
+{
+    uint64_t groups = 0;
+    uint32_t length = (uint32_t)(hak__os_page_size() / SECURE_STATES_SIZE);
+    for (uint32_t first = 0; HAK_SECURE && first < SUPERSLAB_SLICES; first += length) {
+        uint64_t group = bits_mask(first, length);
+        bool goes = (due & group) != 0 && ((due | clean) & group) == group;
+        groups |= goes ? group : 0;
+    }
+    return groups;
 }
 
 /* A superslab with slices to purge. */
 struct purge_work {
     size_t index;   /* SIZE_MAX: none was found */
     uint64_t due;   /* slices to purge */
-    uint64_t taken; /* slices taken out of the free map: those due; all, if all are free and the
-                       dirty ones due */
+    uint64_t taken; /* slices taken out of the free map: those due and those of purge_groups; all,
+                       if `whole` */
+    bool whole;     /* all slices are free, and the dirty ones due */
     bool split;     /* the superslab is split, so it may be joined */
 };
 
@@ -71,9 +102,9 @@ static struct purge_work purge_take_next(size_t *next, bool everything)
         uint64_t free = superslab->free, dirty = free & superslab->dirty;
         uint64_t due = dirty & (everything ? ~UINT64_C(0) : superslab->aged);
         if (due != 0) {
-            work =
-                (struct purge_work){index, due, due == dirty && free == ~UINT64_C(0) ? free : due,
-                                    superslab->split != 0};
+            bool whole = due == dirty && free == ~UINT64_C(0);
+            uint64_t taken = whole ? free : due | purge_groups(due, free & ~dirty);
+            work = (struct purge_work){index, due, taken, whole, superslab->split != 0};
             hak__superslab_mark_taken(index, work.taken);
         }
         superslab->aged = superslab->free & superslab->dirty;
@@ -90,10 +121,10 @@ static size_t purge_next(size_t *next, bool everything)
     if (work.index == SIZE_MAX) {
         return 0;
     }
-    bool whole = work.taken == ~UINT64_C(0);
-    bool stays_away = whole || hak__superslab_split(work.index);
+    bool stays_away = work.whole || hak__superslab_split(work.index);
     uint64_t failed = purge_runs(work.index, work.due);
-    if (whole && work.split && failed == 0) {
+    purge_tables(work.index, work.taken);
+    if (work.whole && work.split && failed == 0) {
         hak__superslab_join(work.index);
     }
     lock_acquire(&hak__region_lock);
@@ -181,6 +212,7 @@ static size_t release_one(size_t index)
     void *start = window_slice_address(index * SUPERSLAB_SLICES);
     hak__huge_unwatch(start);
     bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
+    hak__window_purge_tables(index * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
     lock_acquire(&hak__region_lock);
     if (unmapped) {
         superslab_at(index)->dirty = 0;

@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "core/knobs.h"
 #include "os/os.h"
+#include "region/left.h"
 #include "region/secure.h"
 #include "region/window.h"
 
@@ -347,6 +348,18 @@ static size_t superslab_behind(size_t taken)
     return free;
 }
 
+/* Maps slices at the frontier, and the tables that describe them. 0 or -errno. Under GROWTH. */
+static int superslab_claim(size_t first, uint32_t count)
+{
+    void *start = window_slice_address(first);
+    int error = hak__os_map_at(start, count * SLICE_SIZE);
+    if (error == 0 && (error = hak__window_grow_tables(first + count)) != 0) {
+        hak__os_discard(start, count * SLICE_SIZE);
+        error = -ENOMEM; /* not -EEXIST, which would concern the slices */
+    }
+    return error;
+}
+
 /* Maps slices at the frontier, enough for `count` at `alignment`. False: no memory. Under GROWTH.
  */
 static bool superslab_advance(uint32_t count, uint32_t alignment)
@@ -361,19 +374,18 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
             table->frontier = first + left;
             continue;
         }
-        if ((first + left) * SLICE_SIZE > hak__window.size ||
-            hak__window_grow_tables(first + left) != 0) {
+        if ((first + left) * SLICE_SIZE > hak__window.size) {
             return false;
         }
         uint32_t claim = first == 0 ? CLAIM_FIRST : CLAIM_SLICES < left ? CLAIM_SLICES : left;
         uint32_t page = (uint32_t)((hak__os_page_size() + SLICE_SIZE - 1) / SLICE_SIZE);
         needed = (uint32_t)bits_align_up(needed, page); /* an OS page may be two slices */
         claim = claim < needed ? needed : claim;
-        int error = hak__os_map_at(window_slice_address(first), claim * SLICE_SIZE);
+        int error = superslab_claim(first, claim);
         if (error != 0 && error != -EEXIST &&
             needed < claim) { /* near a limit: only what is needed */
             claim = needed;
-            error = hak__os_map_at(window_slice_address(first), claim * SLICE_SIZE);
+            error = superslab_claim(first, claim);
         }
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */
             size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
@@ -421,6 +433,9 @@ void hak__superslab_give(size_t slice, uint32_t count)
 {
     size_t index = slice / SUPERSLAB_SLICES;
     uint64_t mask = bits_mask(slice % SUPERSLAB_SLICES, count);
+    if (left_may_be_in(slice, count) && !hak__left_renew(slice, count)) {
+        return; /* nobody could use them */
+    }
     lock_acquire(&hak__region_lock);
     superslab_add_free(index, mask);
     hak__superslab_index_grown(index, mask);

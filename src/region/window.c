@@ -25,6 +25,7 @@ struct table_pair {
 enum { PAIR_SLICES, PAIR_SLABS, PAIR_SECURE, PAIR_COUNT = HAK_SECURE ? 3 : 2 };
 static struct table_pair window_pairs[PAIR_COUNT];
 static size_t window_skipped_bytes; /* slab metadata of skipped slices: never claimed */
+static size_t window_room_bytes;    /* constant once the window has started */
 
 /* The sizes in bytes of a pair's two tables. */
 struct table_sides {
@@ -32,24 +33,31 @@ struct table_sides {
     size_t above;
 };
 
-/* The sizes that a pair's tables need to cover `superslabs` superslabs. */
-static struct table_sides table_sides(int pair, size_t superslabs)
+/* The sizes that a pair's tables need to cover slices [0, slices). */
+static struct table_sides table_sides(int pair, size_t slices)
 {
-    size_t groups = (superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
-    size_t slices = superslabs * SUPERSLAB_SLICES;
+    const size_t group_slices = SUPERSLAB_GROUP * SUPERSLAB_SLICES;
+    size_t groups = (slices + group_slices - 1) / group_slices;
     if (pair == PAIR_SECURE) {
         return (struct table_sides){slices * SECURE_KEY_SIZE, slices * SECURE_STATES_SIZE};
     }
     return pair == PAIR_SLICES
                ? (struct table_sides){groups * sizeof(struct superslab_group),
                                       slices * sizeof(uint32_t)}
-               : (struct table_sides){METADATA_CHUNK_SIZE, slices * SLAB_METADATA_SIZE};
+               : (struct table_sides){window_room_bytes, slices * SLAB_METADATA_SIZE};
 }
 
 /* Maps [from, to), which may be empty. 0 or -errno. */
 static int pair_claim(uintptr_t from, uintptr_t to)
 {
     return from < to ? hak__os_map_at((void *)from, to - from) : 0;
+}
+
+/* True: the upper table is that of states, of which parts go back while others are in use. It has
+ * small pages, because the kernel may make a purged part of a huge page resident again. */
+static bool pair_goes_back(const struct table_pair *pair)
+{
+    return HAK_SECURE && pair == &window_pairs[PAIR_COUNT - 1];
 }
 
 /* Extends a pair's upper table to `high`. In a large heap the table gets huge pages if huge pages
@@ -61,8 +69,8 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     uintptr_t first = bits_align_up(pair->high, HUGE_PAGE_SIZE);
     /* The table's length is not enough: a long table may cover skipped superslabs. */
     size_t claimed = hak__superslab_bytes_claimed();
-    bool huge = high > pair->high && high - pair->meet > TABLE_HUGE_BYTES &&
-                claimed >= TABLE_HUGE_HEAP_BYTES &&
+    bool huge = !pair_goes_back(pair) && high > pair->high &&
+                high - pair->meet > TABLE_HUGE_BYTES && claimed >= TABLE_HUGE_HEAP_BYTES &&
                 claimed >= atomic_load_relaxed(&hak__knobs.huge_threshold) &&
                 hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__huge_is_quick();
     if (!huge || pair_claim(pair->high, whole) != 0) {
@@ -74,6 +82,9 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
         if (error != 0) {
             return error;
         }
+    }
+    if (pair_goes_back(pair) && pair->high < high) {
+        hak__os_small((void *)pair->high, high - pair->high);
     }
     if (huge && first < whole) {
         hak__os_huge((void *)first, bits_align_down(whole - first, HUGE_PAGE_SIZE));
@@ -98,17 +109,21 @@ static int pair_extend(struct table_pair *pair, struct table_sides sides)
     return error;
 }
 
+/* Makes the tables cover slices [0, slices). 0 or -errno. */
+static int window_cover(size_t slices)
+{
+    int error = 0;
+    for (int i = 0; i < PAIR_COUNT && error == 0; i++) {
+        error = pair_extend(&window_pairs[i], table_sides(i, slices));
+    }
+    return error;
+}
+
 int hak__window_grow_tables(size_t slice_count)
 {
-    size_t superslabs = (slice_count + SUPERSLAB_SLICES - 1) / SUPERSLAB_SLICES;
-    superslabs = bits_align_up(superslabs, TABLE_STEP_SUPERSLABS);
-    for (int i = 0; i < PAIR_COUNT; i++) {
-        int error = pair_extend(&window_pairs[i], table_sides(i, superslabs));
-        if (error != 0) {
-            return error;
-        }
-    }
-    return 0;
+    size_t step = bits_align_up(slice_count, TABLE_STEP_SUPERSLABS * SUPERSLAB_SLICES);
+    int error = window_cover(step);
+    return error == 0 ? 0 : window_cover(slice_count); /* near a limit: only what is needed */
 }
 
 void hak__window_skip(size_t slice)
@@ -118,6 +133,23 @@ void hak__window_skip(size_t slice)
     if (high > pair->high) {
         atomic_store_relaxed(&window_skipped_bytes, window_skipped_bytes + (high - pair->high));
         atomic_store_relaxed(&pair->high, high);
+    }
+}
+
+static void table_purge(uintptr_t table, size_t entry, size_t slice, size_t count)
+{
+    uintptr_t from = bits_align_up(table + slice * entry, hak__os_page_size());
+    uintptr_t to = bits_align_down(table + (slice + count) * entry, hak__os_page_size());
+    if (from < to) {
+        (void)hak__os_purge((void *)from, to - from);
+    }
+}
+
+void hak__window_purge_tables(size_t slice, size_t count)
+{
+    table_purge(window_pairs[PAIR_SLABS].meet, SLAB_METADATA_SIZE, slice, count);
+    if (HAK_SECURE) {
+        table_purge(window_pairs[PAIR_COUNT - 1].meet, SECURE_STATES_SIZE, slice, count);
     }
 }
 
@@ -131,7 +163,7 @@ static size_t pair_bytes(const struct table_pair *pair)
 size_t hak__window_table_bytes(void)
 {
     size_t slabs = pair_bytes(&window_pairs[PAIR_SLABS]);
-    slabs -= slabs == 0 ? 0 : METADATA_CHUNK_SIZE + atomic_load_relaxed(&window_skipped_bytes);
+    slabs -= slabs == 0 ? 0 : window_room_bytes + atomic_load_relaxed(&window_skipped_bytes);
     return pair_bytes(&window_pairs[PAIR_SLICES]) + slabs +
            (HAK_SECURE ? pair_bytes(&window_pairs[PAIR_COUNT - 1]) : 0);
 }
@@ -148,12 +180,12 @@ bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high)
 
 size_t hak__window_room_bytes(void)
 {
-    return pair_bytes(&window_pairs[PAIR_SLABS]) == 0 ? 0 : METADATA_CHUNK_SIZE;
+    return pair_bytes(&window_pairs[PAIR_SLABS]) == 0 ? 0 : window_room_bytes;
 }
 
 void *hak__window_room(void)
 {
-    return hak__window.slabs - METADATA_CHUNK_SIZE;
+    return hak__window.slabs - window_room_bytes;
 }
 
 static void window_drop_tables(void)
@@ -169,17 +201,20 @@ static void window_drop_tables(void)
 
 /* Lays the tables out from `low` on, with a gap of at least one OS page after each pair, and claims
  * their first step. The first group begins at an OS page, so that the first owner words share that
- * page. 0 or -errno. */
-static int window_try(uintptr_t low, size_t size)
+ * page. The other upper tables begin at an OS page, so that whole pages of them can go back.
+ * `room`: bytes for the room. 0 or -errno. */
+static int window_try(uintptr_t low, size_t size, size_t room)
 {
-    size_t superslabs = size / SUPERSLAB_SIZE;
     uintptr_t at = low;
+    window_room_bytes = room;
     for (int i = 0; i < PAIR_COUNT; i++) {
-        struct table_sides most = table_sides(i, superslabs);
+        struct table_sides most = table_sides(i, size / SLICE_SIZE);
         struct table_sides least = table_sides(i, 1);
         uintptr_t first = at + bits_align_up(most.below - least.below, OS_PAGE_SIZE_MAX);
-        window_pairs[i] = (struct table_pair){first + least.below, first, first};
-        at = bits_align_up(first + least.below + most.above, OS_PAGE_SIZE_MAX) + OS_PAGE_SIZE_MAX;
+        uintptr_t meet = first + least.below;
+        meet = i == PAIR_SLICES ? meet : bits_align_up(meet, hak__os_page_size());
+        window_pairs[i] = (struct table_pair){meet, first, first};
+        at = bits_align_up(meet + most.above, OS_PAGE_SIZE_MAX) + OS_PAGE_SIZE_MAX;
     }
     int error = hak__window_grow_tables(1);
     if (error != 0) {
@@ -221,7 +256,9 @@ int hak__window_start(void)
         uintptr_t low = small
                             ? window_candidate(seed, WINDOW_SMALL_BASE_LOW, WINDOW_SMALL_BASE_HIGH)
                             : window_candidate(seed, WINDOW_BASE_LOW, WINDOW_BASE_HIGH);
-        error = window_try(low, small ? WINDOW_SMALL_SIZE : size);
+        uint64_t wanted = small ? WINDOW_SMALL_SIZE : size;
+        error = window_try(low, wanted, METADATA_CHUNK_SIZE);
+        error = error == 0 ? 0 : window_try(low, wanted, 0); /* a limit may be near */
         if (error == 0) {
             return 0;
         }

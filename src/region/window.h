@@ -53,6 +53,8 @@ struct slab; /* slab/slab.h; one for each slice */
 /* Bytes of slab metadata for each slice: one cache line, so that no two slabs share one. Doubled,
  * the tables take another 0.2 % of the heap. Halved, it is too small for struct slab. */
 #define SLAB_METADATA_SIZE 64u
+/* The byte of each slice's slab metadata that belongs to region/left.h, whatever the slice is. */
+#define SLAB_LEFT_OFFSET 59u
 
 struct window {
     uintptr_t base;       /* first byte of superslab 0; WINDOW_NOWHERE before start */
@@ -71,13 +73,19 @@ HAK_HIDDEN extern struct window hak__window;
  * error it may be called again. Under START (heap/start.c). */
 HAK_HIDDEN int hak__window_start(void);
 
-/* Makes the tables cover slices [0, slice_count). 0 or -errno. Under GROWTH. */
+/* Makes the tables cover slices [0, slice_count), and some more if no limit is near. 0 or -errno.
+ * Under GROWTH. */
 HAK_HIDDEN int hak__window_grow_tables(size_t slice_count);
 
 /* Called when the frontier skips ahead to `slice`. No slab will ever lie in the skipped slices, so
  * their slab metadata is not needed: the part of it that is not claimed yet stays unclaimed. Under
  * GROWTH. */
 HAK_HIDDEN void hak__window_skip(size_t slice);
+
+/* Returns the OS pages of large tables to the kernel that describe only slices of this run: slab
+ * metadata, and in the secure form states. The caller has taken the slices out of the free map, and
+ * they have no owner. Their entries then read as zero, or stay as they are. */
+HAK_HIDDEN void hak__window_purge_tables(size_t slice, size_t count);
 
 /* Bytes claimed for the tables, without the room. Any thread, no lock. */
 HAK_HIDDEN size_t hak__window_table_bytes(void);
@@ -89,7 +97,7 @@ HAK_HIDDEN bool hak__window_pair(uint32_t pair, uintptr_t *low, uintptr_t *high)
 
 /* The room: zeroed memory for heap/metadata.c, claimed together with the first tables. It starts at
  * an OS page. hak__window_room_bytes returns its size: METADATA_CHUNK_SIZE, or 0 before the window
- * has started. */
+ * has started, or if it started near a limit. */
 HAK_HIDDEN void *hak__window_room(void);
 HAK_HIDDEN size_t hak__window_room_bytes(void);
 

@@ -17,7 +17,7 @@
 void hak__slab_not_object(const struct slab *slab, const void *pointer)
 {
     hak__diagnose_fatal("invalid free (no object starts here)", pointer,
-                        size_class_bytes(slab->class_index), slab->owner->key >> OWNER_CODE_BITS);
+                        size_class_bytes(slab->class_index), slab_heap_id(slab));
 }
 
 static struct slab_totals *slab_totals(struct slab_set *set, const struct slab *slab)

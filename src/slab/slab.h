@@ -65,13 +65,15 @@ struct slab {
     uint8_t slice_count;
     uint8_t slices_back; /* set for each slice of the slab: its distance from the first one */
     bool listed;
-    bool untouched;       /* none of its pages was resident when the slab was taken */
-    bool closed_end;      /* secure form: no access survives its last page */
+    bool untouched : 1;   /* none of its pages was resident when the slab was taken */
+    bool closed_end : 1;  /* secure form: no access survives its last page */
+    uint8_t shared_left;  /* set for each slice, by any thread: see region/left.h */
     uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
     uint16_t remote_seen; /* remote objects that the set's totals include */
 };
 
 HAK_STATIC_ASSERT(sizeof(struct slab) <= SLAB_METADATA_SIZE, "slab metadata is one cache line");
+HAK_STATIC_ASSERT(offsetof(struct slab, shared_left) == SLAB_LEFT_OFFSET, "all slices have it");
 
 /* Slices of a slab that was given back; count 0: none. */
 struct slice_rest {
@@ -182,6 +184,13 @@ HAK_INLINE struct slab *slab_of_slice(size_t slice)
 {
     struct slab *slab = window_slab_metadata(slice);
     return window_slab_metadata(slice - slab->slices_back);
+}
+
+/* The id of the slab's heap, for reports. 0: there is no slab; the metadata of free slices may have
+ * gone back to the kernel. */
+HAK_INLINE uint32_t slab_heap_id(const struct slab *slab)
+{
+    return slab->owner != NULL ? slab->owner->key >> OWNER_CODE_BITS : 0;
 }
 
 HAK_INLINE unsigned char *slab_start(const struct slab *slab)

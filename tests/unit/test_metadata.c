@@ -84,6 +84,26 @@ static void test_nothing_is_lost(void **state)
     assert_int_equal(hak__metadata_bytes(), before + CHUNKS * (size_t)CHUNK);
 }
 
+/* Under a limit that no whole chunk fits below, what fits can be had. */
+static void test_near_a_limit(void **state)
+{
+    enum { SIZE = 10624, ROOM = CHUNK / 2, EACH = 3 * 4096 };
+    (void)state;
+    take(CHUNK_MOST, 1);
+    uint64_t before = hak__os_mapped_bytes(), metadata = hak__metadata_bytes();
+    hak__os_set_limit(before + ROOM);
+    size_t count = 0;
+    for (; hak__os_mapped_bytes() + EACH <= before + ROOM; count++) {
+        take(SIZE, 1);
+    }
+    assert_null(hak__metadata_allocate(SIZE));
+    assert_int_equal(hak__metadata_bytes() - metadata, hak__os_mapped_bytes() - before);
+    hak__os_set_limit(UINT64_MAX);
+    assert_true(hak__os_page_size() != 4096 || count == ROOM / EACH);
+    take(SIZE, 1);
+    assert_true(hak__metadata_bytes() - metadata > CHUNK);
+}
+
 static void *take_many(void *argument)
 {
     size_t self = (uintptr_t)argument;
@@ -183,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_thread),
         cmocka_unit_test(test_nothing_is_lost),
+        cmocka_unit_test(test_near_a_limit),
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_many_threads_add_no_more_than_one),
         cmocka_unit_test(test_no_memory),

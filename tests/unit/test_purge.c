@@ -175,6 +175,27 @@ static void test_far_superslabs(void **state)
     assert_true(hak__superslab_release(SIZE_MAX) >= FAR * SUPERSLAB_SIZE);
 }
 
+/* The slab metadata of a superslab goes with the last of its slices, purged or unmapped, and not
+ * while one of them is in use. */
+static void test_metadata_goes_with_the_superslab(void **state)
+{
+    (void)state;
+    const size_t bytes = SUPERSLAB_SLICES * SLAB_METADATA_SIZE;
+    for (int unmap = 0; unmap < 2; unmap++) {
+        size_t slice = take(SUPERSLAB_SLICES);
+        void *metadata = window_slab_metadata(slice);
+        memset(metadata, 1, bytes);
+        hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 1);
+        hak__superslab_purge(true);
+        assert_int_equal(hak__os_resident(metadata, bytes), bytes);
+        assert_int_equal(*(unsigned char *)window_slab_metadata(slice), 1);
+        fill(slice, 1, 'x');
+        hak__superslab_give(slice, 1);
+        unmap == 0 ? hak__superslab_purge(true) : hak__superslab_release(SIZE_MAX);
+        assert_int_equal(hak__os_resident(metadata, bytes), 0);
+    }
+}
+
 /* Memory that cannot be given back (locked by the program) stays dirty, free and usable. */
 static void test_a_failed_purge(void **state)
 {
@@ -327,6 +348,7 @@ int main(void)
         PURGE_TEST(test_holes),
         PURGE_TEST(test_a_failed_purge),
         PURGE_TEST(test_far_superslabs),
+        PURGE_TEST(test_metadata_goes_with_the_superslab),
         PURGE_TEST(test_a_pass_in_parts),
         PURGE_TEST(test_a_pass_waits_for_nobody),
         PURGE_TEST(test_purging_beside_use),

@@ -238,7 +238,7 @@ static void start_again(void *argument)
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
     rlim_t before = limit.rlim_cur;
     size_t size = address_space_bytes();
-    limit.rlim_cur = size + 64 * KIB; /* the first pair fits, the other does not */
+    limit.rlim_cur = size + hak__os_page_size(); /* the first pair fits, the other does not */
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
     errno = ERRNO_UNTOUCHED;
     REQUIRE(hak__window_start() == -ENOMEM);
