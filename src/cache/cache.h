@@ -195,7 +195,7 @@ HAK_HIDDEN void hak__cache_take_over(const struct cache *cache, struct object_li
 /* True if lists of the cache's heap have the cache's mark already. Owner thread. */
 HAK_INLINE bool cache_is_first(const struct cache *cache)
 {
-    return HAK_LIKELY(cache->slabs->first_cache == cache);
+    return HAK_LIKELY(atomic_load_relaxed(&cache->slabs->shared_first_cache) == cache);
 }
 /* Returns the first object of `refill`, whose linked objects have the mark of the cache, and puts
  * the others into the empty bin of the class. NULL: the refill has no object. Owner thread, no

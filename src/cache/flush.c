@@ -13,8 +13,8 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 {
     cache->key = slabs->key;
     cache->slabs = slabs;
-    if (slabs->first_cache == NULL) {
-        slabs->first_cache = cache;
+    if (atomic_load_relaxed(&slabs->shared_first_cache) == NULL) {
+        atomic_store_relaxed(&slabs->shared_first_cache, (const void *)cache);
     }
     cache->mark =
         cache_is_first(cache) ? object_mark_of(slabs->key) : hak__window.mark ^ (uintptr_t)cache;
@@ -26,7 +26,7 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 void hak__cache_stop(struct cache *cache)
 {
     if (cache->slabs != NULL && cache_is_first(cache)) {
-        cache->slabs->first_cache = NULL;
+        atomic_store_relaxed(&cache->slabs->shared_first_cache, (const void *)NULL);
     }
 }
 

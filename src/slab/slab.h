@@ -112,7 +112,9 @@ struct slab_set {
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
     struct slab_totals *totals; /* [class] */
-    const void *first_cache;    /* its bins have the heap's mark; NULL: none. Under HEAPS */
+    /* The cache whose bins have the heap's mark; NULL: none. Written under HEAPS. Each cache looks,
+     * relaxed, whether it is the one: only it makes itself that, and only it ends that. */
+    const void *shared_first_cache;
     struct slab_rests rests[HAK_SECURE];
 };
 
