@@ -17,7 +17,7 @@ from .sites import SCRIPT, is_of_interpreter, own_frame
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
 
-OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_TOP_PLAIN")  # of the launcher for these tools
+OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_TOP_PLAIN", "HAKMEM_CALLER_PATH")  # of the launcher for these tools
 
 MEASURES = {
     "live": ("live_bytes", "live_count", "in use"),
@@ -221,6 +221,8 @@ def run_program(words, arguments, path):
     preload = os.environ.get("LD_PRELOAD", "")
     environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     environment["HAKMEM_PROFILE_FILE"] = path
+    if "HAKMEM_CALLER_PATH" in os.environ:
+        environment["PATH"] = os.environ["HAKMEM_CALLER_PATH"]
     environment["LD_PRELOAD"] = f"{preload} libgcc_s.so.1".strip()  # the unwinder, for C programs
     if os.access("/dev/shm", os.W_OK):
         environment.setdefault("HAKMEM_OBSERVE", "1")
