@@ -10,7 +10,7 @@ from .processes import Refusal
 
 INPUT_MAX = 256 << 20  # bytes of a report, a profile or a map
 INPUT_SECONDS = 60  # for a pipe's next bytes
-STREAMS = ("/dev/std", "/dev/fd/")  # the system's links, which name what this process has open
+STREAMS = ("/dev/std", "/dev/fd/", "/proc/self/fd/")  # the system's links, which name what this process has open
 
 
 def open_regular(path, users=None):
