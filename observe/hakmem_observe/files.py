@@ -72,6 +72,8 @@ def open_new(path):
     """A descriptor, and the name under which the file is written before it takes the place of `path`; None: `path` itself,
     which is the user's own in a folder that is not."""
     folder, name = os.path.split(path)
+    if not name:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if os.path.isdir(path):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if os.path.lexists(path) and not os.path.islink(path) and not os.access(path, os.W_OK):

@@ -69,7 +69,7 @@ def load_segments(path):
                 return []
             file.seek(table)
             data = file.read(entry_size * count)
-    except (OSError, OverflowError):
+    except (OSError, ValueError):  # an offset beyond all files
         return []
     segments = []
     for at in range(0, len(data) - SEGMENT_SIZE + 1, SEGMENT_SIZE):
