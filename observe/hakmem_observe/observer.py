@@ -180,11 +180,14 @@ def file_name(uid, pid, space):
 
 
 def candidates(process):
-    """Paths that may be the process's file, in /dev/shm as the process sees it; if we may not look there, in ours."""
+    """Paths that may be the process's file, in /dev/shm as the process sees it; if we may not look there, in ours. Where
+    another user has taken the name, a number stands behind it."""
     directory = own_directory(process.pid)
     for space in dict.fromkeys([process.space, 0]):  # 0 in a container, too, if that has no /proc
         for uid in dict.fromkeys([*inner_uids(process), 0]):
-            yield os.path.join(directory, file_name(uid, process.inner_pid, space))
+            path = os.path.join(directory, file_name(uid, process.inner_pid, space))
+            yield path
+            yield from glob.glob(f"{glob.escape(path)}-*")
 
 
 def own_directory(pid):
@@ -258,9 +261,10 @@ def observed():
     user = "*" if os.geteuid() == 0 else str(os.geteuid())
     space = pid_space("self")
     found = {}
-    for path in glob.glob(f"/dev/shm/{file_name(user, '*', space)}"):
-        number = path.split(".")[2]
-        if os.path.basename(path) != file_name(path.split(".")[1], number, space) or not is_number(number):
+    for path in glob.glob(f"/dev/shm/{file_name(user, '*', space)}*"):
+        name = os.path.basename(path).partition("-")[0]
+        number = name.split(".")[2]
+        if name != file_name(name.split(".")[1], number, space) or not is_number(number):
             continue
         try:
             process = look(int(number))

@@ -54,6 +54,58 @@ done
 [[ $(PATH=$PWD:$PATH "$launcher" run --quiet -- sh -c 'echo "$PATH"') == "$PWD:$PATH" ]] || fail "the program's PATH is another one"
 rm -f "$scratch/ran"
 
+# --- names in /dev/shm, and reports into what was planted ---
+
+# victim COMMAND...: a third user's.
+victim=$((stranger + 1))
+victim() { setpriv --reuid $victim --regid $victim --clear-groups "$@"; }
+library=$("$launcher" build)
+mkdir -m 1777 "$scratch/public"
+cp "$library" "$scratch/public/libhakmem.so" # where every user can read it
+library=$scratch/public/libhakmem.so
+mkfifo "$scratch/gate"
+(
+    victim bash -c 'echo $$; read -r _; exec env LD_PRELOAD="$1" HAKMEM_OBSERVE=1 sleep 1000' - "$library" <"$scratch/gate" >"$scratch/number"
+) &
+exec {gate}>"$scratch/gate"
+until [[ -s $scratch/number ]]; do sleep 0.1; done
+process=$(<"$scratch/number")
+"${as_stranger[@]}" touch "/dev/shm/hakmem.$victim.$process"
+"${as_stranger[@]}" mkfifo "/dev/shm/hakmem.$stranger.1"
+"${as_stranger[@]}" touch "/dev/shm/hakmem.0.²" "/dev/shm/hakmem.0.1"
+echo >&$gate
+for ((i = 0; i < 600; i++)); do
+    [[ $("$launcher" top --once </dev/null) != *" $process "* ]] || break
+    sleep 0.1
+done
+try "$launcher" top --once
+[[ $status == 0 && $output == *" $process "* && $errors != *Traceback* ]] || fail "a name that was taken: top: $status $output $errors"
+expect 0 "$("$launcher" stat --full "$process" >"$scratch/said" && head -c 0 "$scratch/said")" '^$' grep -q '^hakmem' "$scratch/said"
+kill -9 "$process"
+rm -f "/dev/shm/hakmem.$victim.$process"* "/dev/shm/hakmem.$stranger.1" "/dev/shm/hakmem.0."{²,1}
+exec {gate}>&-
+
+# What is planted under a report's name is neither followed nor waited for.
+cd "$scratch/public" || exit 1
+"${as_stranger[@]}" ln -s "$scratch/precious" link
+"${as_stranger[@]}" mkfifo -m 666 pipe
+"${as_stranger[@]}" sh -c 'exec cat pipe >/dev/null' &
+for name in link pipe; do
+    for variable in HAKMEM_STATS_FILE HAKMEM_PROFILE_FILE HAKMEM_HEAP_MAP_FILE HAKMEM_LEARN; do
+        try timeout 60 env LD_PRELOAD="$library" HAKMEM_STATS=full HAKMEM_SAMPLE_BYTES=4k $variable="$PWD/$name" ls /
+        [[ $status == 0 ]] || fail "$variable in a planted $name: $status $errors"
+        untouched "$variable in a planted $name"
+    done
+done
+(umask 0 && LD_PRELOAD=$library HAKMEM_STATS=full HAKMEM_STATS_FILE=$PWD/report HAKMEM_HEAP_MAP_FILE=$PWD/map HAKMEM_SAMPLE_BYTES=4k \
+    HAKMEM_PROFILE_FILE=$PWD/profile ls / >/dev/null 2>&1)
+[[ $(stat -c %a report map profile) == $'600\n600\n600' ]] || fail "modes: $(stat -c '%a %n' report map profile)"
+# The page, under the names that it once had while it was written.
+try "${BASH}" -c 'ln -s "$1/precious" "page.$$" && exec "$2" heap map -o page' - "$scratch" "$launcher"
+[[ $status == 0 && $(stat -c %a page) == 600 ]] || fail "a page: $status $errors"
+untouched "a page"
+cd -- "$scratch/planted" || exit 1
+
 # --- a home folder of another user ---
 
 theirs=$scratch/planted/home
