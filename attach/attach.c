@@ -425,7 +425,7 @@ static void attach(pid_t pid)
     struct target target = {.pid = pid};
     alarm(READ_SECONDS);
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* who asked for this has ended */
-    lock_target(pid); /* first: another tool's work looks like a debugger's */
+    lock_target(pid);                 /* first: another tool's work looks like a debugger's */
     target_check(pid);
     if (!target_read(&target)) {
         target_refused(pid, ESRCH);

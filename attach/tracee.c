@@ -56,7 +56,8 @@
 #define CALL_URGENT_US 200000u
 /* How long a wait goes on after a signal to this process, and for the thread that is put back. */
 #define END_WAIT_US 1000000u
-/* How often a wait looks at the clock and at signals. Doubled: a thread that does not stop is let go later. */
+/* How often a wait looks at the clock and at signals. Doubled: a thread that does not stop is let
+ * go later. */
 #define ALARM_US 5000
 /* Bytes of vector registers, with room for all extensions there are. */
 #define VECTOR_SIZE 65536u

@@ -98,7 +98,8 @@ static const char *add_frame(struct trace_file *file, const struct trace_frame *
 void trace_make_plain(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at != 0; at++) {
-        /* In UTF-8, 0x80 to 0x9f are c2 80 to c2 9f. A quotation mark would end a string of JSON. */
+        /* In UTF-8, 0x80 to 0x9f are c2 80 to c2 9f. A quotation mark would end a string of JSON.
+         */
         if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) {
             *at++ = '?';
             *at = '?';

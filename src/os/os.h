@@ -249,8 +249,8 @@ HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
 /* For hak__os_init: notes what descriptor 2 is now. */
 HAK_HIDDEN void hak__os_note_error_file(void);
 /* Opens `path` for appending, and creates it with mode 0600. Follows no symbolic link but those of
- * /dev and /proc to what is open. -ENXIO: a pipe that nobody reads; -EPERM: also another user's pipe. Returns
- * a descriptor that the caller closes, or -errno. */
+ * /dev and /proc to what is open. -ENXIO: a pipe that nobody reads; -EPERM: also another user's
+ * pipe. Returns a descriptor that the caller closes, or -errno. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
 /* Opens `path` for writing, and creates it or makes it empty. As above. */
 HAK_HIDDEN int hak__os_open_new(const char *path);

@@ -87,10 +87,9 @@ static int os_no_follow(const char *path)
 static int os_open(const char *path, int flags)
 {
     int saved = errno;
-    int result = open(path,
-                      O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | os_no_follow(path) |
-                          flags,
-                      0600);
+    int result = open(
+        path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | os_no_follow(path) | flags,
+        0600);
     struct os_file file = os_identify(result);
     if (result < 0) {
         result = -errno;
@@ -223,10 +222,9 @@ long hak__os_read_file(const char *path, char *buffer, size_t size)
 int hak__os_update_file(const char *path, const char *data, size_t size)
 {
     int saved = errno;
-    long descriptor = syscall(SYS_openat, AT_FDCWD, path,
-                              O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
-                                  os_no_follow(path),
-                              0600);
+    long descriptor =
+        syscall(SYS_openat, AT_FDCWD, path,
+                O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | os_no_follow(path), 0600);
     int error = descriptor < 0 ? -errno : hak__os_write((int)descriptor, data, size);
     if (descriptor >= 0) {
         syscall(SYS_ftruncate, descriptor, (long)size); /* fails for devices, which have no rest */

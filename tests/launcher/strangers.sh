@@ -81,7 +81,8 @@ done
 try "$launcher" top --once
 [[ $status == 0 && $output == *" $process "* && $errors != *Traceback* ]] || fail "a name that was taken: top: $status $output $errors"
 expect 0 "$("$launcher" stat --full "$process" >"$scratch/said" && head -c 0 "$scratch/said")" '^$' grep -q '^hakmem' "$scratch/said"
-kill -9 "$process"
+kill -9 "$process" 2>/dev/null
+wait 2>/dev/null
 rm -f "/dev/shm/hakmem.$victim.$process"* "/dev/shm/hakmem.$stranger.1" "/dev/shm/hakmem.0."{²,1}
 exec {gate}>&-
 
