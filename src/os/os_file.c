@@ -96,8 +96,10 @@ static int os_open(const char *path, int flags)
     } else if (S_ISFIFO(file.mode) && file.user != geteuid()) { /* who reads it? */
         close(result);
         result = -EPERM;
-    } else {
-        syscall(SYS_fcntl, result, F_SETFL, flags & O_APPEND);
+    } else if (syscall(SYS_fcntl, result, F_SETFL, flags & O_APPEND) != 0) {
+        int error = errno;
+        close(result);
+        result = -error;
     }
     errno = saved;
     return result;
