@@ -20,15 +20,16 @@
 #include "attach.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,6 +48,12 @@
 #define CODE_CHUNK ((size_t)1 << 20)
 #define CODE_MAX ((size_t)256 << 20)
 #define LOCK_WAIT_US 5000000u
+/* How long the process may take to let itself be read. A program can let that take forever. */
+#define READ_SECONDS 60u
+/* How long the process that attaches may take in all (its waits end in 35 s at the latest), and how
+ * long after a signal. Then it is killed. */
+#define CHILD_SECONDS 60
+#define CHILD_END_SECONDS 5
 
 static bool verbose;
 static pid_t only_thread; /* 0: any */
@@ -73,21 +80,16 @@ void sleep_us(long duration_us)
     nanosleep(&duration, NULL);
 }
 
-/* One tool at a time works on a process: two calls would share a stack. The name goes when this
- * process ends. */
+/* One tool at a time works on a process: two calls would share a stack. The lock is on a file that
+ * only those who may attach can open. It goes with the last process that has it. */
 static void lock_target(pid_t pid)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    char path[64];
     uint64_t until_us = clock_us() + LOCK_WAIT_US;
-    int length =
-        snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "hakmem-attach-%d", (int)pid);
-    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-    int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (file < 0) {
-        refuse(STATUS_FAILED, "cannot make a socket: %s", strerror(errno));
-    }
-    while (bind(file, (struct sockaddr *)&name, size) != 0) {
-        if (errno != EADDRINUSE || clock_us() > until_us) {
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) { /* target_check says why not */
+        if (errno != EWOULDBLOCK || clock_us() > until_us) {
             refuse(STATUS_CANNOT, "another tool is attaching to process %d", (int)pid);
         }
         sleep_us(2000);
@@ -215,6 +217,7 @@ static bool is_good(const struct target *target, const struct symbols *symbols, 
 }
 
 struct result {
+    struct urgency urgency; /* of the thread that is stopped */
     bool done;
     int error; /* of the process */
     unsigned stops;
@@ -241,7 +244,6 @@ static void refuse_filtered(pid_t pid, enum filtered filtered)
 static void try_thread(const struct target *target, const struct symbols *symbols, pid_t tid,
                        struct state *state, struct result *result)
 {
-    struct urgency before;
     int error = tracee_seize(tid);
     if (error == ESRCH || (error == EPERM && target_task_ends(target->pid, tid))) {
         return;
@@ -250,7 +252,7 @@ static void try_thread(const struct target *target, const struct symbols *symbol
         target_refused(target->pid, error);
     }
     enum filtered filtered = target_filtered(target->pid, tid);
-    urgent_begin(tid, &before);
+    urgent_begin(tid, &result->urgency);
     uint64_t began_us = clock_us();
     enum stop stop = tracee_stop(tid);
     why_not = stop == STOP_DONE ? "" : "does not stop";
@@ -259,14 +261,15 @@ static void try_thread(const struct target *target, const struct symbols *symbol
     }
     if (filtered == FILTERED_HARMLESS && stop == STOP_DONE && tracee_read(tid, state) &&
         is_good(target, symbols, tid, state)) {
-        result->error = tracee_call(tid, symbols, state);
+        result->error = tracee_call(tid, symbols, &result->urgency, state);
         result->done = result->error >= 0 && result->error != EBUSY;
         why_not = result->error == EBUSY ? "is in hakmem" : "has ended";
     }
     tracee_release(tid);
     uint64_t stopped_us = clock_us() - began_us;
     tracee_finish();
-    urgent_end(tid, &before);
+    urgent_end(&result->urgency);
+    result->urgency.known = false;
     if (stop == STOP_STOPPED) {
         refuse(STATUS_CANNOT, "process %d is stopped; let it go on first (kill -CONT %d)",
                (int)target->pid, (int)target->pid);
@@ -284,29 +287,88 @@ static void try_thread(const struct target *target, const struct symbols *symbol
     }
 }
 
+/* Ends this process as the signal would that it has got and blocks. */
+static void end_by_signal(int number)
+{
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    signal(number, SIG_DFL);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+    exit(128 + number);
+}
+
+static void end_if_told(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t pending;
+    sigpending(&pending);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        if (sigismember(&pending, ends[i]) == 1) {
+            end_by_signal(ends[i]);
+        }
+    }
+}
+
+/* Waits for the child, passes a signal on to it, and kills it when it takes too long. Returns its
+ * status. */
+static int await_child(pid_t child)
+{
+    sigset_t wakes;
+    int status;
+    uint64_t until_us = clock_us() + CHILD_SECONDS * UINT64_C(1000000);
+    bool told = false;
+    sigemptyset(&wakes);
+    sigaddset(&wakes, SIGCHLD);
+    while (waitpid(child, &status, WNOHANG) != child) {
+        struct timespec pause = {0, 20000000};
+        if (!told && is_told_to_end()) {
+            told = true;
+            until_us = clock_us() + CHILD_END_SECONDS * UINT64_C(1000000);
+            kill(child, SIGTERM);
+        }
+        if (clock_us() > until_us) {
+            kill(child, SIGKILL);
+        }
+        sigtimedwait(&wakes, NULL, &pause);
+    }
+    return status;
+}
+
+/* If one of the two processes is killed, the other puts the thread's urgency back: the child gets a
+ * signal when this one ends, and is in a session of its own, where no signal to the terminal's
+ * processes or to the group reaches it. */
 static void try_apart(const struct target *target, const struct symbols *symbols, pid_t tid,
                       struct state *state, struct result *result)
 {
     struct urgency mine;
-    int status;
+    pid_t parent = getpid();
     fflush(NULL);
     pid_t child = fork();
     if (child < 0) {
         refuse(STATUS_FAILED, "cannot start a process: %s", strerror(errno));
     }
     if (child == 0) {
+        setsid();
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent) {
+            exit(STATUS_FAILED);
+        }
         urgent_begin(0, &mine);
         tracee_prepare();
         try_thread(target, symbols, tid, state, result);
         exit(0);
     }
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) {
-            refuse(STATUS_FAILED, "lost the process that attaches");
-        }
+    int status = await_child(child);
+    urgent_end(&result->urgency);
+    end_if_told();
+    if (WIFSIGNALED(status)) {
+        refuse(STATUS_FAILED, "the process that attached to process %d was killed",
+               (int)target->pid);
     }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        exit(WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_FAILED); /* it has said why */
+    if (WEXITSTATUS(status) != 0) {
+        exit(WEXITSTATUS(status)); /* it has said why */
     }
 }
 
@@ -333,6 +395,7 @@ static struct result try_threads(struct target *target, const struct symbols *sy
         }
         if (!shared->done) {
             sleep_us(pause_us);
+            end_if_told();
             pause_us = pause_us < 20000 ? pause_us * 2 : pause_us;
             if (!target_read(target)) {
                 target_ended(target->pid);
@@ -360,7 +423,9 @@ static void block_signals(void)
 static void attach(pid_t pid)
 {
     struct target target = {.pid = pid};
-    lock_target(pid); /* first: another tool's work looks like a debugger's */
+    alarm(READ_SECONDS);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* who asked for this has ended */
+    lock_target(pid);                 /* first: another tool's work looks like a debugger's */
     target_check(pid);
     if (!target_read(&target)) {
         target_refused(pid, ESRCH);
@@ -370,7 +435,8 @@ static void attach(pid_t pid)
         target.mappings[i].is_hakmem = target.mappings[i].inode == symbols.object;
     }
     find_handler_ends(&target);
-    /* From here on this process should not end at a bad moment. */
+    /* From here on this process should not end at a bad moment. Signals are looked for instead. */
+    alarm(0);
     block_signals();
     struct result result = try_threads(&target, &symbols);
     if (verbose) {
@@ -380,6 +446,11 @@ static void attach(pid_t pid)
         refuse(STATUS_CANNOT,
                "process %d has no thread that could be used: all are busy in the C library, the "
                "kernel or signal handlers; try again, or start it with HAKMEM_OBSERVE=1",
+               (int)pid);
+    }
+    if (result.error == ETIMEDOUT) {
+        refuse(STATUS_CANNOT,
+               "process %d did not come back from starting the observer; it goes on as before",
                (int)pid);
     }
     if (result.error != 0) {

@@ -100,6 +100,8 @@ struct symbols symbols_find(struct target *target);
 
 /* --- tracee.c --- */
 
+struct urgency;
+
 enum stop { STOP_DONE, STOP_ENDED, STOP_STOPPED, STOP_LATE };
 struct state; /* of a stopped thread */
 
@@ -123,20 +125,25 @@ struct state *state_make(void);
 bool tracee_is_in_sequence(pid_t tid);
 /* Calls hak_observe_enter in the stopped thread and puts it back; it is stopped then as before.
  * Fills the rest of `before`.
- * Returns 0, an errno value from the process, or -1: the thread is gone. */
-int tracee_call(pid_t tid, const struct symbols *symbols, struct state *before);
+ * Returns 0, an errno value from the process, ETIMEDOUT: the call did not come back, or -1: the
+ * thread is gone. */
+int tracee_call(pid_t tid, const struct symbols *symbols, const struct urgency *urgency,
+                struct state *before);
+/* True: this process, which blocks all signals, has got one that ends it. */
+bool is_told_to_end(void);
 /* Lets it run on, untraced. */
 void tracee_release(pid_t tid);
 
 /* --- urgent.c --- */
 
 struct urgency {
-    bool known;
+    bool known; /* false: there is nothing to put back */
+    pid_t tid;
     _Alignas(8) unsigned char bytes[128];
 };
 /* Lets the thread run as soon as it can (0: the calling one). Fills `before` for urgent_end. */
-bool urgent_begin(pid_t tid, struct urgency *before);
-void urgent_end(pid_t tid, const struct urgency *before);
+void urgent_begin(pid_t tid, struct urgency *before);
+void urgent_end(const struct urgency *before);
 
 /* The end of a signal handler, to which it returns, as bytes of a program. */
 struct pattern {

@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@
 #define DYNAMIC_MAX 128
 #define CHAIN_MAX 4096
 #define STACK_MIN ((size_t)8192)
+/* Of a program's file, which may say that it has any number: the largest programs have a few. */
+#define FILE_SYMBOLS_MAX ((size_t)16 << 20)
 /* How long the loader may need for a library whose first part is mapped already, or was when its
  * mappings were read. Doubled: a process on an older version of hakmem is refused later. Halved:
  * one that just starts is refused. */
@@ -190,6 +193,7 @@ static void image_symbols(const struct image *image, const Elf64_Shdr *table,
                           const Elf64_Shdr *strings, uintptr_t base, struct symbols *symbols)
 {
     size_t count = table->sh_size / sizeof(Elf64_Sym);
+    count = count < FILE_SYMBOLS_MAX ? count : FILE_SYMBOLS_MAX;
     const Elf64_Sym *all = image_at(image, table->sh_offset, count, sizeof *all);
     if (all == NULL || strings->sh_offset > image->size ||
         strings->sh_size > image->size - strings->sh_offset || strings->sh_size == 0 ||
@@ -231,9 +235,20 @@ static bool symbols_in_image(const struct image *image, uintptr_t start, struct 
     for (size_t i = 0; i < header->e_shnum; i++) {
         if (sections[i].sh_type == SHT_SYMTAB && sections[i].sh_link < header->e_shnum) {
             image_symbols(image, &sections[i], &sections[sections[i].sh_link], base, symbols);
+            break; /* there is one */
         }
     }
     return symbols_are_found(symbols);
+}
+
+/* The file was cut while it was read. */
+static void file_is_cut(int number)
+{
+    (void)number;
+    static const char said[] = "hakmem: the file of the program is being changed; try again\n";
+    ssize_t unused = write(2, said, sizeof said - 1);
+    (void)unused;
+    _exit(STATUS_CANNOT);
 }
 
 static bool symbols_in_program(pid_t pid, const struct mapping *mapping, struct symbols *symbols)
@@ -246,6 +261,7 @@ static bool symbols_in_program(pid_t pid, const struct mapping *mapping, struct 
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0 && fstat(file, &about) == 0 && about.st_size > 0) {
         struct image image = {NULL, (size_t)about.st_size};
+        signal(SIGBUS, file_is_cut);
         void *bytes = mmap(NULL, image.size, PROT_READ, MAP_PRIVATE, file, 0);
         image.bytes = bytes;
         found = bytes != MAP_FAILED && symbols_in_image(&image, mapping->start, symbols);

@@ -16,7 +16,11 @@
  * The stop. Between INTERRUPT and DETACH there are two waits, one for the stop and one for the
  * call, twelve requests, and one read of the stack. All else is done before or after.
  *
- * If this program is killed during the call, the kernel lets the thread run on. It then comes to
+ * A call that does not come back, as of a program that lies about its functions, has an end: the
+ * thread is stopped where it is and gets back what was saved. A signal to this process ends the
+ * call in the same way, but lets it come back first if it does so in a second.
+ *
+ * If this process is killed during the call, the kernel lets the thread run on. It then comes to
  * the end of hak_observe_enter, and the SIGTRAP ends the process. */
 #include "attach.h"
 
@@ -45,7 +49,15 @@
 
 /* How long to wait for a thread to stop: one in an uninterruptible wait does so much later. */
 #define STOP_WAIT_US 50000u
-/* How often a wait looks at the clock. Doubled: a thread that does not stop is let go later. */
+/* How long to wait for the call: a busy machine needs a few milliseconds. Halved: a process on a
+ * machine that swaps is put back in the middle of the call, and may hold a lock for good. */
+#define CALL_WAIT_US 30000000u
+/* From when on a thread that still makes the call is as urgent as it was before. */
+#define CALL_URGENT_US 200000u
+/* How long a wait goes on after a signal to this process, and for the thread that is put back. */
+#define END_WAIT_US 1000000u
+/* How often a wait looks at the clock and at signals. Doubled: a thread that does not stop is let
+ * go later. */
 #define ALARM_US 5000
 /* Bytes of vector registers, with room for all extensions there are. */
 #define VECTOR_SIZE 65536u
@@ -260,14 +272,33 @@ void tracee_finish(void)
     set_alarm(0);
 }
 
-/* Waits for the thread to stop, until then if that is not 0. It sleeps, so that the thread may have
- * this processor at once. False: it did not stop, or is gone; then *status is -1. */
+bool is_told_to_end(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
+            sigismember(&pending, SIGHUP) == 1 || sigismember(&pending, SIGQUIT) == 1);
+}
+
+/* True from then on, and from a second after a signal on. */
+static bool is_late(uint64_t until_us)
+{
+    static uint64_t end_us;
+    uint64_t now_us = clock_us();
+    if (end_us == 0 && is_told_to_end()) {
+        end_us = now_us + END_WAIT_US;
+    }
+    return now_us >= until_us || (end_us != 0 && now_us >= end_us);
+}
+
+/* Waits for the thread to stop, until then. It sleeps, so that the thread may have this processor
+ * at once. False: it did not stop, or is gone; then *status is -1. */
 static bool wait_stop(pid_t tid, uint64_t until_us, int *status)
 {
     pid_t got;
     do {
         got = waitpid(tid, status, __WALL);
-    } while (got < 0 && errno == EINTR && (until_us == 0 || clock_us() < until_us));
+    } while (got < 0 && errno == EINTR && !is_late(until_us));
     bool interrupted = got < 0 && errno == EINTR;
     if (got == tid && WIFSTOPPED(*status)) {
         return true;
@@ -297,6 +328,10 @@ enum stop tracee_stop(pid_t tid)
         }
         /* A signal comes first: the thread gets it and stops at the start of its handler. */
         int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+        if (is_late(until_us)) {
+            request(PTRACE_DETACH, tid, 0, (uintptr_t)signal);
+            return STOP_LATE;
+        }
         request(PTRACE_CONT, tid, 0, (uintptr_t)signal);
     }
 }
@@ -338,25 +373,67 @@ bool tracee_is_in_sequence(pid_t tid)
            current != 0;
 }
 
+enum run { RUN_MARKED, RUN_ENDED, RUN_LATE };
+
+/* The signal of the thread's last stop: it gets that when it is let go. */
+static int kept_signal;
+
+/* Waits for a stop during the call, and ends the thread's urgency when that takes long. */
+static bool wait_call(pid_t tid, uint64_t until_us, const struct urgency *urgency, int *status)
+{
+    uint64_t urgent_us = clock_us() + CALL_URGENT_US;
+    if (wait_stop(tid, urgent_us < until_us ? urgent_us : until_us, status) || *status == -1) {
+        return *status != -1;
+    }
+    urgent_end(urgency);
+    return wait_stop(tid, until_us, status);
+}
+
+/* Stops a thread that is late. False: it is gone, or does not stop: the end of this process lets it
+ * go. */
+static bool halt(pid_t tid, int *status)
+{
+    uint64_t until_us = clock_us() + END_WAIT_US;
+    request(PTRACE_INTERRUPT, tid, 0, 0);
+    do {
+        if (wait_stop(tid, until_us, status)) {
+            return true;
+        }
+    } while (*status == 0 && clock_us() < until_us);
+    return false;
+}
+
 /* Lets the thread run until it sends itself the marked signal, which it does not get. Other signals
- * are passed on. False: it is gone. */
-static bool run_to_mark(pid_t tid, long *error)
+ * are passed on. Afterwards it is stopped, unless it has ended. */
+static enum run run_to_mark(pid_t tid, const struct urgency *urgency, long *error)
 {
     registers now;
-    int status, signal = 0;
-    for (;;) {
-        if (request(PTRACE_CONT, tid, 0, (uintptr_t)signal) != 0 || !wait_stop(tid, 0, &status)) {
-            return false;
+    int status;
+    uint64_t until_us = clock_us() + CALL_WAIT_US;
+    for (kept_signal = 0;;) {
+        if (request(PTRACE_CONT, tid, 0, (uintptr_t)kept_signal) != 0) {
+            return RUN_ENDED;
+        }
+        if (!wait_call(tid, until_us, urgency, &status)) {
+            until_us = 0;
+            if (status == -1 || !halt(tid, &status)) {
+                return RUN_ENDED;
+            }
         }
         /* Stops of the whole process wait until we are gone. */
-        signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
-        if (signal == SIGTRAP && get_registers(tid, &now) && registers_mark(&now, error)) {
-            return true;
+        kept_signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+        if (kept_signal == SIGTRAP && get_registers(tid, &now) && registers_mark(&now, error)) {
+            kept_signal = 0;
+            return RUN_MARKED;
+        }
+        if (is_late(until_us)) {
+            return RUN_LATE;
         }
     }
 }
 
-int tracee_call(pid_t tid, const struct symbols *symbols, struct state *before)
+int tracee_call(pid_t tid, const struct symbols *symbols, const struct urgency *urgency,
+                struct state *before)
 {
     registers now = before->now;
     long error = 0;
@@ -369,7 +446,8 @@ int tracee_call(pid_t tid, const struct symbols *symbols, struct state *before)
         !put_registers(tid, &now)) {
         return -1;
     }
-    if (!run_to_mark(tid, &error)) {
+    enum run run = run_to_mark(tid, urgency, &error);
+    if (run == RUN_ENDED) {
         return -1;
     }
     now = before->now;
@@ -379,10 +457,10 @@ int tracee_call(pid_t tid, const struct symbols *symbols, struct state *before)
         request(PTRACE_SETSIGMASK, tid, KERNEL_SIGSET_SIZE, (uintptr_t)&before->signals) != 0) {
         return -1;
     }
-    return (int)error;
+    return run == RUN_LATE ? ETIMEDOUT : (int)error;
 }
 
 void tracee_release(pid_t tid)
 {
-    request(PTRACE_DETACH, tid, 0, 0);
+    request(PTRACE_DETACH, tid, 0, (uintptr_t)kept_signal);
 }

@@ -16,7 +16,7 @@
 /* The shortest that the kernel takes. */
 #define SLICE_NS 100000u
 
-bool urgent_begin(pid_t tid, struct urgency *before)
+void urgent_begin(pid_t tid, struct urgency *before)
 {
     struct sched_attr now;
     before->known = false;
@@ -24,25 +24,25 @@ bool urgent_begin(pid_t tid, struct urgency *before)
     now.size = sizeof now;
     if (syscall(SYS_sched_getattr, tid, &now, (unsigned)sizeof now, 0) != 0 ||
         now.sched_policy != SCHED_NORMAL) {
-        return false;
+        return;
     }
     _Static_assert(sizeof now <= sizeof before->bytes, "room for the kernel's struct");
     memcpy(before->bytes, &now, sizeof now);
+    before->tid = tid;
+    before->known = true; /* first: whoever is left when this process is killed puts it back */
     struct sched_attr urgent = {.size = sizeof urgent,
                                 .sched_policy = SCHED_FIFO,
                                 .sched_flags = SCHED_FLAG_RESET_ON_FORK,
                                 .sched_priority = PRIORITY};
-    before->known = syscall(SYS_sched_setattr, tid, &urgent, 0) == 0;
-    if (!before->known) {
+    if (syscall(SYS_sched_setattr, tid, &urgent, 0) != 0) {
         now.sched_runtime = SLICE_NS;
-        before->known = syscall(SYS_sched_setattr, tid, &now, 0) == 0;
+        syscall(SYS_sched_setattr, tid, &now, 0);
     }
-    return before->known;
 }
 
-void urgent_end(pid_t tid, const struct urgency *before)
+void urgent_end(const struct urgency *before)
 {
     if (before->known) {
-        syscall(SYS_sched_setattr, tid, before->bytes, 0);
+        syscall(SYS_sched_setattr, before->tid, before->bytes, 0);
     }
 }

@@ -336,11 +336,16 @@ if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
         OUTPUT_NAME target RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/attach")
     target_compile_options(attach_target PRIVATE -Wall -Wextra) # with more, gcc 12 complains of std::vector
     target_link_libraries(attach_target PRIVATE Threads::Threads ${CMAKE_DL_LIBS} stdc++)
+    add_executable(attach_silent "${tests_directory}/attach/silent_program.c")
+    add_library(attach_silent_library SHARED "${tests_directory}/attach/silent.c")
+    set_target_properties(attach_silent attach_silent_library PROPERTIES OUTPUT_NAME silent
+        RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/attach"
+        LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/attach")
     set(rounds 20)
     if(HAKMEM_CHECKS)
         set(rounds 50)
     endif()
-    foreach(script IN ITEMS test_attach.py test_attach_apart.py)
+    foreach(script IN ITEMS test_attach.py test_attach_apart.py test_attach_silent.py)
         hakmem_read_words("${tests_directory}/attach/${script}" words)
         file(STRINGS "${tests_directory}/attach/${script}" cases REGEX "^def case_")
         foreach(case IN LISTS cases)

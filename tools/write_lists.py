@@ -73,7 +73,8 @@ up root. Without a file, the process keeps a copy of standard error, because pro
 before they end. The descriptor of the file or copy has a number of 512 or more. exec closes it, and so does a
 forked child that does not report. If the name has a `%p`, a forked child opens a file of its own.
 
-In three cases the process opens the file by its name when it exits:
+In three cases the process opens the file by its name when it exits (a pipe that nobody reads then gets no report, and a
+sentence says so):
 
 - The program has closed the descriptor.
 - The process's limit of open files is too low for descriptor 512.

@@ -15,6 +15,8 @@
 #endif
 
 #define THREADS_MAX (1u << 24)
+/* Of threads at the same time: the recorder has a buffer for each. */
+#define LANES_MAX (1u << 16)
 
 /* --- the file --- */
 
@@ -67,7 +69,7 @@ static bool is_sound(const struct trace_frame *frame)
     }
     return trace_padded(stored) == frame->payload_bytes && frame->events <= TRACE_EVENTS_MAX &&
            frame->shapes <= frame->events && frame->unstamped <= frame->events &&
-           frame->lane >= 1 && frame->lane <= THREADS_MAX && frame->thread >= 1 &&
+           frame->lane >= 1 && frame->lane <= LANES_MAX && frame->thread >= 1 &&
            frame->thread <= frame->threads && frame->threads <= THREADS_MAX;
 }
 
@@ -93,6 +95,20 @@ static const char *add_frame(struct trace_file *file, const struct trace_frame *
     return NULL;
 }
 
+void trace_make_plain(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at != 0; at++) {
+        /* In UTF-8, 0x80 to 0x9f are c2 80 to c2 9f. A quotation mark would end a string of JSON.
+         */
+        if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) {
+            *at++ = '?';
+            *at = '?';
+        } else if (*at < 0x20 || *at == 0x7f || *at == '"' || *at == '\\') {
+            *at = '?';
+        }
+    }
+}
+
 const char *trace_open(struct trace_file *file, const char *name)
 {
     const char *problem;
@@ -103,6 +119,7 @@ const char *trace_open(struct trace_file *file, const char *name)
     }
     memcpy(&file->header, file->bytes, sizeof file->header);
     file->header.program[sizeof file->header.program - 1] = 0;
+    trace_make_plain(file->header.program);
     if (memcmp(file->header.magic, TRACE_MAGIC, sizeof file->header.magic) != 0) {
         return "is no trace of hakmem record";
     }

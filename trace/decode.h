@@ -20,6 +20,8 @@ struct trace_file {
 
 /* Opens and checks it. NULL, or one sentence that says what is wrong, after `name: `. */
 const char *trace_open(struct trace_file *file, const char *name);
+/* Puts question marks for what a terminal obeys, and for what ends a string of JSON. */
+void trace_make_plain(char *text);
 void trace_close(struct trace_file *file);
 
 static inline const unsigned char *frame_payload(const struct trace_frame *frame)

@@ -62,6 +62,7 @@ void site_name(const struct sites *sites, uint64_t site, char *text, size_t room
         if (site - module->start < module->end - module->start) {
             snprintf(text, room, "%.*s+0x%" PRIx64, (int)module->path_length, module->path,
                      site - module->start + module->offset);
+            trace_make_plain(text);
             return;
         }
     }

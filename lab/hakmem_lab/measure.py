@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .model import Arm, Case
-from .places import BUILD, ROOT
+from .places import BUILD
 from .problem import Problem
 from .store import file_hash
 
@@ -80,16 +80,11 @@ class Outcome:
 
 def clean_environment() -> dict[str, str]:
     """The user's environment without settings of allocators and of the laboratory."""
-    kept = {
+    return {
         name: value
         for name, value in os.environ.items()
         if name not in _FOREIGN_NAMES and not name.startswith(_FOREIGN_PREFIXES)
     }
-    # The launcher put the laboratory in front of what was there.
-    paths = [path for path in kept.pop("PYTHONPATH", "").split(":") if path != str(ROOT / "lab")]
-    if any(paths):
-        kept["PYTHONPATH"] = ":".join(paths)
-    return kept
 
 
 def arm_environment(arm: Arm) -> dict[str, str]:

@@ -368,15 +368,6 @@ def test_python_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert here.output == f"{tmp_path}\n"
 
 
-def test_the_laboratory_is_not_on_the_programs_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hakmem_lab.places import ROOT
-
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/lab:/mine")
-    assert clean_environment()["PYTHONPATH"] == "/mine"
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/lab")
-    assert "PYTHONPATH" not in clean_environment()
-
-
 def test_sentences_of_failures() -> None:
     def said(command: list[str], timeout_s: float = 20, load: list[str] | None = None) -> str:
         case = Case("c", command, timeout_s=timeout_s, load=load or [])

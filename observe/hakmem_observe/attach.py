@@ -9,6 +9,8 @@ from .processes import Refusal, STATUS_FAILED, look, read_text, require_rights, 
 
 WAIT_SECONDS = 30.0  # for the file of an observer's thread that runs, on a busy machine
 START_SECONDS = 5.0  # for such a thread
+TOOL_SECONDS = 150  # for the program that attaches, whose own waits end sooner
+END_SECONDS = 10  # for its end after a signal: it lets the process go first
 
 
 def tool():
@@ -31,12 +33,28 @@ def tool():
 def attach(process, verbose=False):
     """Runs the tool. What it says, a sentence, becomes the Refusal."""
     words = [tool(), *(["--verbose"] if verbose else []), str(process.pid)]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=None if verbose else subprocess.DEVNULL,
-                          stderr=subprocess.PIPE, text=True, errors="replace")
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"the program that attaches ended with {done.returncode}"]
-        status = done.returncode if done.returncode > 0 else STATUS_FAILED
-        raise Refusal(said[-1].removeprefix("hakmem: "), status)
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=None if verbose else subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, errors="replace") as child:
+        try:
+            said = child.communicate(timeout=TOOL_SECONDS)[1].strip().splitlines()
+        except BaseException as error:  # Ctrl-C, too
+            end(child)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            said = []
+    if child.returncode < 0:
+        said = [f"process {process.pid} could not be attached to in time"]
+    if child.returncode != 0:
+        said = said or [f"the program that attaches ended with {child.returncode}"]
+        raise Refusal(said[-1].removeprefix("hakmem: "), child.returncode if child.returncode > 0 else STATUS_FAILED)
+
+
+def end(child):
+    child.terminate()
+    try:
+        child.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
 
 
 def has_observer_thread(pid):

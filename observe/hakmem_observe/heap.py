@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 from .attach import connect
+from .files import written
 from .heap_map import MapError, from_text, load, percent_text, size_text
-from .processes import Refusal, STATUS_USAGE, parse_pid
+from .processes import Refusal, STATUS_USAGE, is_number, parse_pid
 from .report import duration
+from .text import plain
 
 TEMPLATE = Path(__file__).with_name("heap_page.html")
 PARTS = [
@@ -24,7 +26,7 @@ RETURNABLE = ["kept", "slices"]
 
 
 def escape(text):
-    return html.escape(str(text), quote=True)
+    return html.escape(plain(str(text)), quote=True)
 
 
 def object_text(size):
@@ -372,7 +374,7 @@ ASK_SECONDS = 60  # the map of a very large heap takes a few
 
 
 def is_process(word):
-    return word.isdecimal() and len(word) < 11 and not os.path.exists(word)
+    return is_number(word) and not os.path.exists(word)
 
 
 def read_source(word):
@@ -384,7 +386,7 @@ def read_source(word):
         text = observer.ask("map", seconds=ASK_SECONDS)
     except KeyError:
         raise MapError(f"process {word} runs on a hakmem that writes no heap maps") from None
-    return from_text(text.decode("utf-8", "replace"), f"the map of process {word}")
+    return from_text(text.decode("utf-8", "replace"), f"the map of process {word}", observer.process)
 
 
 def page_name(arguments):
@@ -397,30 +399,14 @@ def page_name(arguments):
     return str(page if page != path else path.with_name(path.name + ".html"))
 
 
-def write_page(name, text):
-    """Under another name first: a page that is being looked at is never half written."""
-    if os.path.exists(name) and not os.path.isfile(name):  # a pipe or a terminal; a directory is refused
-        with open(name, "w", encoding="utf-8") as file:
-            file.write(text)
-        return
-    new = f"{name}.{os.getpid()}"
-    try:
-        with open(new, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(new, name)
-    except OSError:
-        if os.path.exists(new):
-            os.unlink(new)
-        raise
-
-
 def run(arguments):
     if not arguments.map:
         raise Refusal("heap: which map? (./hakmem heap --help)", STATUS_USAGE)
     name = page_name(arguments)
     maps = [read_source(word) for word in [arguments.map, arguments.compare] if word is not None]
     try:
-        write_page(name, render(maps))
+        with written(name) as file:
+            file.write(render(maps))
     except (OSError, ValueError) as error:
         raise Refusal(f"cannot write {name}: {getattr(error, 'strerror', None) or 'it cannot be a file name'}") from None
     for line in summary(maps[-1]):

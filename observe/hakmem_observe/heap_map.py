@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from .document import parse
+from .files import read_input
 from .processes import Refusal
 from .sites import FIELDS as SITE, SiteNames, check_texts, named_sites
 
@@ -209,13 +210,11 @@ def check_sums(name, heap_map):
         fail(name, "is damaged: its slices do not add up")
 
 
-def from_text(text, name):
-    def constant(word):
-        raise ValueError(word)
-
+def from_text(text, name, process=None):
+    """The map in a document. `process`: it is of this living process."""
     try:
-        data = parse(text, parse_constant=constant)
-    except (ValueError, RecursionError):
+        data = parse(text)
+    except ValueError:
         if text.lstrip().startswith('{"heap_map"'):
             fail(name, "is cut or damaged: it begins as a heap map and does not end as one")
         fail(name, "is not a heap map; ./hakmem run --heap-map FILE writes one")
@@ -239,11 +238,11 @@ def from_text(text, name):
     if list(heap_map.slices) != KINDS or len({c.index for c in heap_map.classes}) != len(heap_map.classes):
         fail(name, "is damaged: its sums are not those of a heap map")
     check_sums(name, heap_map)
-    heap_map.sites = read_sites(name, data)
+    heap_map.sites = read_sites(name, data, process)
     return heap_map
 
 
-def read_sites(name, data):
+def read_sites(name, data, process):
     """The sites, with names; none if the process took no samples."""
     if "sites" not in data:  # a hakmem without sites wrote the map
         return []
@@ -251,14 +250,13 @@ def read_sites(name, data):
     for i, record in enumerate(data["sites"]):
         if not check_texts(record):
             fail(name, f"is damaged: sites[{i}] is not a place of a program")
-    return named_sites(data["sites"], SiteNames(data["heap_map"]["process"]))
+    return named_sites(data["sites"], SiteNames(data["heap_map"]["process"], process))
 
 
 def load(path):
     """Reads a file. Raises MapError with one sentence."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_input(path).decode("utf-8")
     except UnicodeDecodeError:
         fail(path, "is not a heap map; ./hakmem run --heap-map FILE writes one")
     except (OSError, ValueError) as error:

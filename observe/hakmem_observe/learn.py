@@ -4,6 +4,7 @@ import math
 import statistics
 
 from . import learn_file
+from .files import written
 from .output import worded
 from .processes import Refusal, STATUS_CANNOT
 
@@ -142,7 +143,7 @@ def run(arguments):
         print(text)
     if arguments.html:
         try:
-            with open(arguments.html, "w", encoding="utf-8", errors="backslashreplace") as file:
+            with written(arguments.html) as file:
                 file.write(page(state))
         except OSError as error:
             raise Refusal(f"cannot write '{arguments.html}': {error.strerror}", STATUS_CANNOT) from None

@@ -1,6 +1,7 @@
 """The state file of the learner. src/learn/state_file.h defines the format."""
 import re
 
+from .files import read_input
 from .processes import Refusal, STATUS_CANNOT
 
 HEADER = "hakmem-learn 1"
@@ -8,6 +9,7 @@ KNOBS = ("purge_delay_ms", "bin_bytes", "cache_bytes", "whale_cache_bytes", "hug
 POINT = " ".join(rf"{name}=(?P<{name}>never|\d+)" for name in KNOBS)
 LINE = re.compile(rf"decision (?P<verdict>\w+) (?P<move>\w+) run=(?P<run>\d+) s=(?P<s>\d+) {POINT} "
                   r"time=(?P<time>[-\d,]*) memory=(?P<memory>[-\d,]*)")
+FILE_MAX = 1 << 20  # bytes
 SITES_MAX = 32  # LEARN_SITES_MAX in src/learn/learner.h
 SITE = re.compile(r"apart ([ -~]{1,63})")
 GAIN_MIN = 1.0  # percent: LEARN_GAIN_MIN in src/learn/tournament.c
@@ -75,8 +77,7 @@ def parse(data):
 
 def read(path):
     try:
-        with open(path, "rb") as file:
-            data = file.read(1 << 20)
+        data = read_input(path)[:FILE_MAX]
     except OSError as error:
         raise Refusal(f"cannot read '{path}': {error.strerror}", STATUS_CANNOT) from None
     state = parse(data)

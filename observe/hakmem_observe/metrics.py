@@ -1,75 +1,125 @@
 """./hakmem metrics: serves the figures of living processes to Prometheus, on this machine only (127.0.0.1)."""
+import hmac
+import re
+import socket
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from .attach import connect
+from .files import open_regular
 from .observer import ASK_SECONDS
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid
 
-SCRAPE_SECONDS = 5.0  # for each process; Prometheus waits 10 s for all of them
+SCRAPE_SECONDS = 8.0  # for all processes, one after the other; Prometheus waits 10 s
+REQUEST_SECONDS = 15.0  # for a request and its answer, however slowly the other side talks
+REQUESTS_MAX = 16  # at once
+TEXT_MAX = 1 << 20  # bytes that a process may say
+TOKEN_MAX = 4096  # bytes
+HOSTS = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)  # a page of a browser has another one
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+NAME = r"hakmem_[a-z0-9_]{1,100}"
+LABEL = re.compile(r'([a-z_]{1,40})="((?:[^"\\\n]|\\[\\"n]){0,200})",?')
+SAMPLE = re.compile(rf"({NAME})(?:\{{(.{{0,2000}})\}})? (-?[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?)")
+HEAD = re.compile(rf"# (HELP|TYPE) ({NAME}) ([ -~]{{1,300}})")
+TYPES = ("counter", "gauge")
+OWN_LABELS, OWN_METRIC = ("pid", "name"), "hakmem_up"  # of this tool: no process may say them
 
 
 def add_arguments(parser):
     parser.add_argument("pids", metavar="PID", nargs="+", help="the processes")
     parser.add_argument("--port", metavar="P", type=int, default=9464, help="the port (9464); 0: any, which is printed")
     parser.add_argument("--once", action="store_true", help="print the text once and serve nothing")
+    parser.add_argument("--token-file", metavar="FILE",
+                        help="answer only requests with the token in this file (Authorization: Bearer TOKEN)")
 
 
 def escape(text):
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def label(line, labels):
-    """A sample's line with these labels before its own."""
-    name, brace, rest = line.partition("{")
-    if brace:
-        return f"{name}{{{labels},{rest}"
-    name, _, value = line.partition(" ")
-    return f"{name}{{{labels}}} {value}"
+def read_sample(line, labels):
+    """(metric, the line with these labels before its own); None: it is no sample that a process may give."""
+    match = SAMPLE.fullmatch(line)
+    if match is None or match[1] == OWN_METRIC:
+        return None
+    own = LABEL.findall(match[2] or "")
+    names = [name for name, _ in own]
+    written = ",".join(f'{name}="{value}"' for name, value in own)
+    if (match[2] or "").rstrip(",") != written or len(set(names)) != len(names) or set(names) & set(OWN_LABELS):
+        return None
+    return match[1], f"{match[1]}{{{labels}{',' if written else ''}{written}}} {match[3]}"
 
 
 def prometheus(texts):
     """One text of the texts of several processes, each (name, text) or None if the process is gone. The format wants all
-    samples of a metric together, below its help and type."""
-    heads, samples = {"hakmem_up": ["# TYPE hakmem_up gauge"]}, {"hakmem_up": []}
+    samples of a metric together, below its help and type. What is neither is dropped, and a second sample of one name."""
+    heads, samples = {OWN_METRIC: {"TYPE": f"# TYPE {OWN_METRIC} gauge"}}, {OWN_METRIC: {}}
     for pid, found in texts.items():
-        samples["hakmem_up"].append(f'hakmem_up{{pid="{pid}"}} {int(found is not None)}')
+        samples[OWN_METRIC][pid] = f'{OWN_METRIC}{{pid="{pid}"}} {int(found is not None)}'
         if found is None:
             continue
         labels = f'pid="{pid}",name="{escape(found[0])}"'
-        for line in found[1].splitlines():
-            if line.startswith("#"):
-                metric = line.split(" ", 3)[2]
-                head = heads.setdefault(metric, [])
-                if line not in head:
-                    head.append(line)
-            else:
-                samples.setdefault(metric, []).append(label(line, labels))
-    return "".join(f"{line}\n" for metric in heads for line in heads[metric] + samples.get(metric, []))
+        for line in found[1][:TEXT_MAX].split("\n"):
+            head = HEAD.fullmatch(line)
+            if head and head[2] != OWN_METRIC and (head[1] == "HELP" or head[3] in TYPES):
+                heads.setdefault(head[2], {}).setdefault(head[1], line)
+            elif sample := read_sample(line, labels):
+                samples.setdefault(sample[0], {}).setdefault(sample[1].rpartition(" ")[0], sample[1])
+    return "".join(f"{line}\n" for metric in dict.fromkeys([*heads, *samples])
+                   for line in [*heads.get(metric, {}).values(), *samples.get(metric, {}).values()])
 
 
-def ask_all(observers, lock, seconds):
-    texts = {}
-    with lock:  # an Observer is for one thread at a time
-        for pid, observer in observers.items():
-            try:
-                texts[pid] = (observer.process.name, observer.ask("prometheus", seconds).decode("utf-8", "replace"))
-            except Refusal:
-                texts[pid] = None
+def ask_all(observers, seconds):
+    """Each process has an equal part of the time that is left: one that does not answer leaves the others theirs."""
+    texts, until = {}, time.monotonic() + seconds
+    for number, (pid, observer) in enumerate(observers.items()):
+        part = max(until - time.monotonic(), 0) / (len(observers) - number)
+        try:
+            texts[pid] = (observer.process.name, observer.ask("prometheus", part)[:TEXT_MAX].decode("utf-8", "replace"))
+        except (Refusal, KeyError, OSError):
+            texts[pid] = None
     return texts
 
 
-def make_handler(observers):
-    lock = threading.Lock()
+def read_token(path):
+    try:
+        with open_regular(path) as file:
+            token = file.read(TOKEN_MAX).strip()
+    except OSError as error:
+        raise Refusal(f"metrics: cannot read the token in '{path}': {error.strerror}", STATUS_USAGE) from None
+    if not token.isascii() or not 16 <= len(token) < TOKEN_MAX or b"\n" in token:
+        raise Refusal(f"metrics: the token in '{path}' must be one line of 16 ASCII characters or more", STATUS_USAGE)
+    return token
+
+
+def make_handler(observers, token):
+    lock = threading.Lock()  # an Observer is for one thread at a time
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_SECONDS
+
+        def refusal(self):
+            if not HOSTS.fullmatch(self.headers.get("Host", "")):
+                return 421
+            given = self.headers.get("Authorization", "").encode("utf-8", "replace")
+            if token is not None and not hmac.compare_digest(given, b"Bearer " + token):
+                return 401
+            return None if self.path.partition("?")[0] in ("/", "/metrics") else 404
+
         def do_GET(self):
-            if self.path.partition("?")[0] not in ("/", "/metrics"):
-                self.send_error(404)
+            if status := self.refusal():
+                self.send_error(status)
                 return
-            body = prometheus(ask_all(observers, lock, SCRAPE_SECONDS)).encode()
+            if not lock.acquire(timeout=SCRAPE_SECONDS):
+                self.send_error(503)
+                return
+            try:
+                body = prometheus(ask_all(observers, SCRAPE_SECONDS)).encode()
+            finally:
+                lock.release()
             self.send_response(200)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(body)))
@@ -82,17 +132,52 @@ def make_handler(observers):
     return Handler
 
 
+class Server(ThreadingHTTPServer):
+    """Few requests at once, each with an end."""
+    daemon_threads = True
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.free = threading.BoundedSemaphore(REQUESTS_MAX)
+
+    def process_request(self, request, client_address):
+        if self.free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request, client_address):
+        end = threading.Timer(REQUEST_SECONDS, cut, [request])
+        end.daemon = True
+        end.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            end.cancel()
+            self.free.release()
+
+    def handle_error(self, *_):
+        pass  # the other side has gone
+
+
+def cut(request):
+    try:
+        request.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it has ended
+        pass
+
+
 def run(arguments):
     if not 0 <= arguments.port <= 65535:
         raise Refusal("metrics: --port needs a number from 0 to 65535 (./hakmem metrics --help)", STATUS_USAGE)
+    token = read_token(arguments.token_file) if arguments.token_file else None
     observers = {pid: connect(pid)[0] for pid in dict.fromkeys(map(parse_pid, arguments.pids))}
     if arguments.once:
-        sys.stdout.write(prometheus(ask_all(observers, threading.Lock(), ASK_SECONDS)))
+        sys.stdout.write(prometheus(ask_all(observers, len(observers) * ASK_SECONDS)))
         return
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", arguments.port), make_handler(observers))
+        server = Server(("127.0.0.1", arguments.port), make_handler(observers, token))
     except OSError as error:
         raise Refusal(f"cannot serve on port {arguments.port}: {error.strerror}", STATUS_CANNOT) from None
-    server.daemon_threads = True
     print(f"serving {len(observers)} process{'es' * (len(observers) != 1)} on http://127.0.0.1:{server.server_address[1]}/metrics", flush=True)
     server.serve_forever()

@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-from .processes import Ended, Refusal, STATUS_FAILED, inner_uids, look, maps_file, pid_space, require_running
+from .processes import Ended, Refusal, STATUS_FAILED, inner_uids, is_number, look, maps_file, pid_space, require_running
 
 MAGIC, VERSION = b"hakmem\0O", 1
 PAGE_SIZE, REPLY_OFFSET, REQUEST_OFFSET, REQUEST_SIZE = 4096, 4096, 56, 960
@@ -53,10 +53,14 @@ class Observer:
 
     def _open(self, path):
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
-        if not self._is_the_process(descriptor, path):
+        try:
+            is_the_process = self._is_the_process(descriptor, path)
+        except OSError:  # a pipe, or a file that becomes another one meanwhile
+            is_the_process = False
+        if not is_the_process:
             os.close(descriptor)
             return False
         self.descriptor, self.path = descriptor, path
@@ -68,10 +72,10 @@ class Observer:
     def _is_the_process(self, descriptor, path):
         """Whether the file is of this process and somebody serves it. Removes it if it is a dead one of ours."""
         about = os.fstat(descriptor)
-        head = os.pread(descriptor, HEAD.size, 0)
         # Anybody may make a file of this name. Only the process's own users and root are believed.
         if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, *self.process.uids):
             return False
+        head = os.pread(descriptor, HEAD.size, 0)
         if len(head) < HEAD.size or about.st_size < PAGE_SIZE:
             return False
         magic, version, pid, start = HEAD.unpack(head)[:4]
@@ -176,11 +180,14 @@ def file_name(uid, pid, space):
 
 
 def candidates(process):
-    """Paths that may be the process's file, in /dev/shm as the process sees it; if we may not look there, in ours."""
+    """Paths that may be the process's file, in /dev/shm as the process sees it; if we may not look there, in ours. Where
+    another user has taken the name, a number stands behind it."""
     directory = own_directory(process.pid)
     for space in dict.fromkeys([process.space, 0]):  # 0 in a container, too, if that has no /proc
         for uid in dict.fromkeys([*inner_uids(process), 0]):
-            yield os.path.join(directory, file_name(uid, process.inner_pid, space))
+            path = os.path.join(directory, file_name(uid, process.inner_pid, space))
+            yield path
+            yield from glob.glob(f"{glob.escape(path)}-*")
 
 
 def own_directory(pid):
@@ -254,17 +261,15 @@ def observed():
     user = "*" if os.geteuid() == 0 else str(os.geteuid())
     space = pid_space("self")
     found = {}
-    for path in glob.glob(f"/dev/shm/{file_name(user, '*', space)}"):
-        number = path.split(".")[2]
-        if os.path.basename(path) != file_name(path.split(".")[1], number, space) or not number.isdigit():
+    for path in glob.glob(f"/dev/shm/{file_name(user, '*', space)}*"):
+        name = os.path.basename(path).partition("-")[0]
+        number = name.split(".")[2]
+        if name != file_name(name.split(".")[1], number, space) or not is_number(number):
             continue
         try:
             process = look(int(number))
-        except Refusal:
-            continue
-        try:
             Observer(process).close()
             found[process.pid] = process
-        except Refusal:
+        except (Refusal, OSError):  # of another user where /proc hides processes, too
             pass
     return [found[pid] for pid in sorted(found)]

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from .processes import STATUS_CANNOT, Refusal
+from .text import Plain
 
 
 def worded(text):
@@ -24,6 +25,9 @@ def status_of(command):
     if sys.stdout is None:
         print("hakmem: standard output is closed", file=sys.stderr)
         return STATUS_CANNOT
+    before = sys.stdout, sys.stderr
+    sys.stdout = Plain(sys.stdout)
+    sys.stderr = Plain(sys.stderr) if sys.stderr is not None else None
     try:
         try:
             status = command() or 0
@@ -44,3 +48,5 @@ def status_of(command):
         what = f"cannot use '{error.filename}'" if error.filename else "cannot write the output"
         print(f"hakmem: {what}: {error.strerror}", file=sys.stderr)
         return STATUS_CANNOT
+    finally:
+        sys.stdout, sys.stderr = before

@@ -2,6 +2,7 @@
 import gzip
 import os
 
+from .text import plain
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 TYPES = {"int64": 3, "uint64": 4, "bool": 8, "string": 9, "message": 11}
@@ -24,6 +25,7 @@ MESSAGES = {  # name: (field, number, type, repeated)
                 ("string_table", 6, "string", True), ("period_type", 11, "ValueType", False),
                 ("period", 12, "int64", False), ("default_sample_type", 14, "int64", False)],
 }
+VALUE_MAX, ADDRESS_MAX = (1 << 63) - 1, (1 << 64) - 1  # of int64 and uint64
 VALUES = (("alloc_objects", "count", "allocated_count"), ("alloc_space", "bytes", "allocated_bytes"),
           ("inuse_objects", "count", "live_count"), ("inuse_space", "bytes", "live_bytes"))
 
@@ -53,6 +55,7 @@ class Builder:
         self.string("")
 
     def string(self, text):
+        text = plain(text)
         if text not in self.strings:
             self.strings[text] = len(self.strings)
             self.profile.string_table.append(text)
@@ -79,7 +82,7 @@ class Builder:
     def location(self, frame):
         """One location for each frame, inlined or not: pprof shows the same stacks."""
         def fields():
-            return {"mapping_id": self.mapping(frame.module), "address": frame.offset,
+            return {"mapping_id": self.mapping(frame.module), "address": frame.offset & ADDRESS_MAX,
                     "line": [{"function_id": self.function(frame), "line": frame.line}]}
         return self.number("location", frame, fields)
 
@@ -97,7 +100,7 @@ def write_pprof(profiles, file):
         builder.profile.period = profile.period
         for stack in profile.stacks:
             sample = builder.profile.sample.add(location_id=[builder.location(frame) for frame in stack.shown_frames()],
-                                                value=[stack.sums[name] for _, _, name in VALUES])
+                                                value=[min(stack.sums[name], VALUE_MAX) for _, _, name in VALUES])
             if stack.site_name:
                 sample.label.add(key=builder.string("site"), str=builder.string(stack.site_name))
             if len(profiles) > 1:

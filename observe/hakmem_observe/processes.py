@@ -36,9 +36,14 @@ class Process:
 
 
 def parse_pid(text):
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 1 << 31:
+    if not is_number(text) or not 0 < int(text) < 1 << 31:
         raise Refusal(f"a process id is a number, not '{printable(text)}'", STATUS_USAGE)
     return int(text)
+
+
+def is_number(text):
+    """Of ASCII digits, and few: int takes others, too, and refuses very many."""
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 def printable(text):

@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .attach import connect
-from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid
+from .files import check_writable, written
+from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles
 from .profile_run import run_watched
 from .sites import SCRIPT, is_of_interpreter, own_frame
+from .text import plain
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
 
-OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_TOP_PLAIN")  # of the launcher for these tools
+OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_TOP_PLAIN", "HAKMEM_CALLER_PATH")  # of the launcher for these tools
 
 MEASURES = {
     "live": ("live_bytes", "live_count", "in use"),
@@ -51,7 +53,7 @@ def add_arguments(parser):
 
 
 def parse_count(text, name):
-    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+    if not is_number(text) or int(text) == 0:
         raise Refusal(f"profile: {name} takes a number from 1 on, not '{text[:40]}'", STATUS_USAGE)
     return int(text)
 
@@ -174,19 +176,19 @@ def print_python_hint(profile):
 
 
 def write_folded(profiles, path, measure):
-    with open_output(path, "w") as file:
+    with open_output(path) as file:
         for profile in profiles:
             for stack in profile.stacks:
                 size = stack.sums[measure]
                 if size > 0:
-                    frames = [frame.label().replace(";", ":") for frame in reversed(stack.shown_frames())] or ["unknown"]
+                    frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames())] or ["unknown"]
                     file.write(f"{';'.join(frames)} {size}\n")
 
 
 @contextmanager
-def open_output(path, mode):
+def open_output(path, binary=False):
     try:
-        with open(path, mode, encoding=None if "b" in mode else "utf-8") as file:
+        with written(path, binary) as file:
             yield file
     except OSError as error:
         raise Refusal(f"cannot write '{path}': {error.strerror}") from None
@@ -204,7 +206,7 @@ def show(profiles, arguments):
         write_folded(profiles, arguments.folded, MEASURES["allocated" if arguments.allocated else "live"][0])
     if arguments.pprof:
         from .pprof import write_pprof
-        with open_output(arguments.pprof, "wb") as file:
+        with open_output(arguments.pprof, binary=True) as file:
             write_pprof(profiles, file)
     if arguments.html:
         from .profile_page import write_page
@@ -221,6 +223,8 @@ def run_program(words, arguments, path):
     preload = os.environ.get("LD_PRELOAD", "")
     environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     environment["HAKMEM_PROFILE_FILE"] = path
+    if "HAKMEM_CALLER_PATH" in os.environ:
+        environment["PATH"] = os.environ["HAKMEM_CALLER_PATH"]
     environment["LD_PRELOAD"] = f"{preload} libgcc_s.so.1".strip()  # the unwinder, for C programs
     if os.access("/dev/shm", os.W_OK):
         environment.setdefault("HAKMEM_OBSERVE", "1")
@@ -240,8 +244,11 @@ def add_watched(watch, status, path):
     """Adds the last answer of a program that ended without a profile. False: there is none."""
     if not watch.text:
         return False
-    with open_output(path, "ab") as file:
-        file.write(watch.text)
+    try:
+        with open(path, "ab") as file:
+            file.write(watch.text)
+    except OSError as error:
+        raise Refusal(f"cannot write '{path}': {error.strerror}") from None
     what = f"{signal.Signals(-status).name} ended the program" if status < 0 else "the program wrote no profile at its end"
     print(f"hakmem: {what}; this is its profile of {time.monotonic() - watch.taken:.1f} s before", file=sys.stderr)
     return True
@@ -252,10 +259,10 @@ def profile_program(words, arguments):
     try:
         path = os.path.abspath(arguments.output) if arguments.output else os.path.join(folder, "profile")
         if arguments.output:
-            with open_output(path, "w"):
-                pass
-            if not os.path.isfile(path):  # it is read again
+            if os.path.lexists(path) and not os.path.islink(path) and not os.path.isfile(path):  # it is read again
                 raise Refusal(f"cannot keep the profile in '{arguments.output}', which is no file")
+            with open_output(path):
+                pass
         status, watch = run_program(words, arguments, path)
         if not has_profile_of(watch.pid, path) and add_watched(watch, status, path):
             arguments.when = "until shortly before its end"
@@ -266,7 +273,7 @@ def profile_program(words, arguments):
                           "written (./hakmem profile PID looks at a living process)",
                           128 - status if status < 0 else status or STATUS_CANNOT)
         sys.stdout.flush()
-        show(read_profiles(path), arguments)
+        show(read_profiles(path, is_own=True), arguments)
         return status if status >= 0 else 128 - status
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -298,10 +305,10 @@ def profile_process(pid, arguments):
         finally:
             observer.ask("profile_stop")
     if arguments.output:
-        with open_output(arguments.output, "wb") as file:
+        with open_output(arguments.output, binary=True) as file:
             file.write(text)
     arguments.living, arguments.when = True, "until now"
-    show(parse_profiles([text.decode("utf-8", "replace")], name), arguments)
+    show(parse_profiles([text.decode("utf-8", "replace")], name, process=observer.process), arguments)
     return 0
 
 
@@ -309,8 +316,10 @@ def check_outputs(arguments):
     """What cannot be written is refused before the work."""
     for path in (arguments.output, arguments.html, arguments.pprof, arguments.folded):
         if path is not None:
-            with open_output(path, "a"):
-                pass
+            try:
+                check_writable(path)
+            except OSError as error:
+                raise Refusal(f"cannot write '{path}': {error.strerror}") from None
 
 
 def run(arguments):
@@ -321,11 +330,12 @@ def run(arguments):
     if bool(arguments.program) == bool(arguments.file):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
-    if nth and (arguments.program or (arguments.file.isdigit() and not os.path.exists(arguments.file))):
+    is_process = not arguments.program and is_number(arguments.file) and not os.path.exists(arguments.file)
+    if nth and (arguments.program or is_process):
         raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
     if arguments.program:
         return profile_program(arguments.program, arguments)
-    if arguments.file.isdigit() and not os.path.exists(arguments.file):
+    if is_process:
         return profile_process(parse_pid(arguments.file), arguments)
     if arguments.period or arguments.output or arguments.seconds or arguments.stop:
         raise Refusal(f"profile: --period, --output, --seconds and --stop are not for '{arguments.file}', which is taken "

@@ -4,13 +4,22 @@ import re
 import shutil
 from dataclasses import dataclass
 
-from .document import parse
+from .document import check, parse, parse_whole
+from .files import read_input
 from .processes import Refusal
-from .symbols import Frame, Symbols
+from .symbols import Files, Frame, Symbols
 
 VERSION = 1
 SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
+
+HEAD = {"hakmem_profile": {"version": int}}
+SHAPE = {
+    "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int},
+    "history": {"ago_ms": str},
+    "mappings": [{"line": str}],
+    "stacks": [{"frames": str, "history_bytes": str, "site?": str} | dict.fromkeys(SUMS, int)],
+}
 
 SITE_MODULE = "named site"  # stands for the file of a frame that is the name of a site
 
@@ -20,7 +29,13 @@ ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|po
 
 
 def numbers(text):
-    return [int(word) for word in text.split()]
+    return [parse_whole(word) for word in text.split()]
+
+
+def address(word):
+    if len(word) > 18:  # 0x and 64 bits
+        raise ValueError
+    return int(word, 16)
 
 
 def hint_of(path):
@@ -62,22 +77,20 @@ def parse_document(line, path):
     """One line of a profile file, checked."""
     try:
         document = parse(line)
+        check(document, HEAD)
         head = document["hakmem_profile"]
-        stacks, mappings = document["stacks"], [entry["line"] for entry in document["mappings"]]
         if head["version"] != VERSION:
             raise Refusal(f"'{path}' is a profile of version {head['version']}; this hakmem reads version {VERSION}")
+        check(document, SHAPE)
+        stacks, mappings = document["stacks"], [entry["line"] for entry in document["mappings"]]
         for stack in stacks:
             stack["history"] = numbers(stack["history_bytes"])
             stack["site"] = str(stack.get("site", ""))
-            stack["addresses"] = [int(word, 16) for word in stack["frames"].split()]
-            if not all(isinstance(stack[name], int) for name in SUMS):
-                raise ValueError
+            stack["addresses"] = [address(word) for word in stack["frames"].split()]
         head["history"] = numbers(document["history"]["ago_ms"])
         if any(len(stack["history"]) != len(head["history"]) for stack in stacks):
             raise ValueError
-        if not isinstance(head["process"], int) or not isinstance(head["program"], str):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except ValueError:
         raise Refusal(f"'{path}' is no profile of hakmem, or it is cut{hint_of(path)}") from None
     return head, stacks, mappings
 
@@ -86,8 +99,8 @@ def is_of_allocator(frame):
     return os.path.basename(frame.module).startswith(("libhakmem", "libgcc_s")) or bool(ALLOCATOR.match(frame.function))
 
 
-def name_stacks(head, stacks, mappings):
-    symbols = Symbols(mappings, head["process"])
+def name_stacks(head, stacks, mappings, **origin):
+    symbols = Symbols(mappings, Files(head["process"], **origin))
     symbols.resolve(address for stack in stacks for address in stack["addresses"])
     named = {}
     for stack in stacks:
@@ -102,19 +115,18 @@ def name_stacks(head, stacks, mappings):
     return list(named.values())
 
 
-def read_profiles(path, nth=None):
-    """A profile of each process that appended to the file: the nth that it wrote, or the last."""
+def read_profiles(path, nth=None, **origin):
+    """A profile of each process that appended to the file: the nth that it wrote, or the last. `origin`: see Files."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = [line for line in file if line.strip()]
+        lines = [line for line in read_input(path).decode("utf-8", "replace").split("\n") if line.strip()]
     except OSError as error:
         raise Refusal(f"cannot read '{path}': {error.strerror}{hint_of(path)}") from None
     if not lines:
         raise Refusal(f"'{path}' is empty: no process that writes its profile there has ended")
-    return parse_profiles(lines, path, nth)
+    return parse_profiles(lines, path, nth, **origin)
 
 
-def parse_profiles(lines, path, nth=None):
+def parse_profiles(lines, path, nth=None, **origin):
     processes = {}
     for number, line in enumerate(lines):
         document = parse_document(line, path)
@@ -127,7 +139,7 @@ def parse_profiles(lines, path, nth=None):
         if number <= len(documents):
             head, stacks, mappings = documents[number - 1]
             found.append(Profile(head["program"], head["process"], head["period"], head["history"],
-                                 name_stacks(head, stacks, mappings), number, len(documents)))
+                                 name_stacks(head, stacks, mappings, **origin), number, len(documents)))
     if not found:
         most = max(len(documents) for documents in processes.values())
         raise Refusal(f"'{path}' has no profile number {nth}: no process wrote more than {most}")

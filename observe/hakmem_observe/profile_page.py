@@ -5,8 +5,10 @@ import os
 import re
 from pathlib import Path
 
+from .files import written
 from .processes import Refusal
 from .profile import in_words, sites_of
+from .text import plain
 
 TEMPLATE = Path(__file__).with_name("profile_page.html")
 FIELDS = ("samples", "allocated_count", "allocated_bytes", "freed_count", "freed_remote_count", "lifetime_ms",
@@ -17,11 +19,6 @@ NO_STACK = "unknown (no stack)"
 CUT_STACK = "outer frames cut"  # stands for the outermost frames of a stack that is deeper than a profile's stacks
 STARTS = {"_start", "clone", "__clone", "clone3", "__clone3"}  # nothing calls these
 CUT_DEPTH = 56  # a profile has 64 frames a stack, those of the allocator among them
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # has no place in a page
-
-
-def plain(text):
-    return CONTROL.sub("\ufffd", text)
 
 
 def escape(text):
@@ -322,7 +319,7 @@ def write_page(profiles, path, title):
     """Writes a page that needs no other file and no network."""
     text = render(profiles, title)
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with written(path) as file:
             file.write(text)
     except OSError as error:
         raise Refusal(f"cannot write '{path}': {error.strerror}") from None

@@ -2,9 +2,24 @@
 import os
 import time
 
-from .document import parse
-from .processes import Ended, Refusal, look
-from .sites import SiteNames, parse_sites
+from .document import check, parse
+from .processes import Ended, Refusal, STATUS_FAILED, look
+from .sites import FIELDS as SITE, SiteNames, check_texts, parse_sites
+
+COUNTERS = {str: int}
+SHAPE = {
+    "hakmem": {"version": str},
+    "totals": dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
+                             "heaps_count", "superslabs_count", "whales_count"), int),
+    "summary?": {"in_use_bytes?": int},
+    "tiers?": {"whales_small_count?": int},
+    "counters?": COUNTERS,
+    "os_calls?": COUNTERS,
+    "classes?": [dict.fromkeys(("object_bytes", "slab_bytes", "in_use", "cached"), int)],
+    "heaps?": [{"id": int, "threads": int, "span_cached_bytes": int, "counters?": COUNTERS}],
+    "threads?": [{"heap": int, "cached_bytes": int, "counters?": COUNTERS}],
+    "sites?": [SITE],
+}
 
 
 class Report:
@@ -23,10 +38,22 @@ class Report:
         self.sites = parse_sites(figures.get("sites", []))
 
 
+def read_figures(text, pid):
+    """The document of a report, checked."""
+    try:
+        figures = parse(text.decode("utf-8", "replace"))
+        check(figures, SHAPE)
+        if not all(map(check_texts, figures.get("sites", []))):
+            raise ValueError("a site is no place of a program")
+    except ValueError as error:
+        raise Refusal(f"the report of process {pid} is not one of hakmem: {error}", STATUS_FAILED) from None
+    return figures
+
+
 def take(observer):
     """Asks the process. Raises Ended when it is not there any more."""
     started = observer.process.start
-    figures = parse(observer.ask("json"))
+    figures = read_figures(observer.ask("json"), observer.process.pid)
     try:
         process = look(observer.process.pid)
     except Refusal:
@@ -41,7 +68,7 @@ class Reporter:
 
     def __init__(self, observer):
         self.observer = observer
-        self.names = SiteNames(observer.process.pid)
+        self.names = SiteNames(observer.process.pid, observer.process)
 
     def take(self):
         report = take(self.observer)

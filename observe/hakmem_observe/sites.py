@@ -3,7 +3,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from .symbols import Frame, GeneratedCode, frames_in_module
+from .symbols import Files, Frame, frames_in_module
 
 # Not the program's own: the C++ library's functions, and wrappers of malloc such as xmalloc and PyObject_Malloc.
 LIBRARY = re.compile(r"^(\w*(?i:m|re|c)(?i:alloc)\w*$|std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
@@ -93,22 +93,25 @@ def own_frame(frames):
 class SiteNames:
     """Gives names to sites that are addresses. Remembers them: a program's addresses stay what they are."""
 
-    def __init__(self, pid):
-        self.pid = pid
+    def __init__(self, pid, process=None):
+        self.pid, self.process = pid, process  # None: it may have ended
         self.known = {}  # key of a site: Frame
 
     def resolve(self, sites):
         addresses = [site for site in sites if site.kind == "address" and site.key not in self.known]
+        if not addresses:
+            return
+        files = Files(self.pid, self.process)
         by_module = {}
         for site in addresses:
             by_module.setdefault(site.module, []).append(site)
         for module, found in by_module.items():
             if not module.startswith("/"):
-                generated = GeneratedCode(self.pid)
+                generated = files.generated()
                 for site in found:
                     self.known[site.key] = Frame(generated.name(site.address - 1), "", 0, module, site.address - 1)
             else:  # the call ends where the return address begins
-                frames = frames_in_module(module, {site.offset: site.offset - 1 for site in found})
+                frames = frames_in_module(module, {site.offset: site.offset - 1 for site in found}, files)
                 for site in found:
                     self.known[site.key] = own_frame(frames[site.offset])
 

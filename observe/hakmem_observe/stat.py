@@ -4,7 +4,7 @@ import sys
 from . import view
 from .attach import connect
 from .processes import parse_pid
-from .report import Reporter
+from .report import Reporter, read_figures
 
 SITES_SHOWN = 10
 
@@ -18,7 +18,10 @@ def add_arguments(parser):
 def run(arguments):
     observer, _ = connect(parse_pid(arguments.pid))
     name = "json" if arguments.json else "full" if arguments.full else "summary"
-    sys.stdout.buffer.write(observer.ask(name))
+    text = observer.ask(name)
+    if name == "json":
+        read_figures(text, observer.process.pid)
+    sys.stdout.write(text.decode("utf-8", "replace"))
     sys.stdout.flush()
     if name == "summary":
         table = view.sites_table(Reporter(observer).take(), None, "u")

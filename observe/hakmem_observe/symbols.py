@@ -3,13 +3,24 @@ and /tmp/perf-PID.map, in which runtimes such as Python (-X perf) and node name 
 import bisect
 import os
 import re
+import resource
 import shutil
+import stat
 import struct
 import subprocess
+import tempfile
 from dataclasses import dataclass
+
+from .files import open_regular
+from .processes import is_number
+from .text import plain
 
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)")
 ELF_LOAD = 1  # p_type of a segment that is mapped
+SEGMENT_SIZE, SEGMENTS_MAX = 56, 4096  # bytes of a program header, and how many a file may have
+PERF_MAP_MAX = 64 << 20  # bytes
+TOOL_SECONDS, TOOL_OUTPUT_MAX = 60, 256 << 20  # of a run of binutils, for the largest programs there are
+NOBODY = 65534
 
 
 @dataclass(frozen=True)
@@ -48,18 +59,20 @@ def parse_mappings(lines):
 def load_segments(path):
     """(file offset, size in the file, address) of the segments that the loader maps; [] if it is no 64-bit ELF file."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             head = file.read(64)
             if len(head) < 64 or head[:5] != b"\x7fELF\x02":
                 return []
             table, = struct.unpack_from("<Q", head, 32)
             entry_size, count = struct.unpack_from("<HH", head, 54)
+            if entry_size != SEGMENT_SIZE or count > SEGMENTS_MAX:
+                return []
             file.seek(table)
             data = file.read(entry_size * count)
-    except OSError:
+    except (OSError, ValueError):  # an offset beyond all files
         return []
     segments = []
-    for at in range(0, len(data) - 55, entry_size):
+    for at in range(0, len(data) - SEGMENT_SIZE + 1, SEGMENT_SIZE):
         kind, _, offset, address, _, size = struct.unpack_from("<IIQQQQ", data, at)
         if kind == ELF_LOAD:
             segments.append((offset, size, address))
@@ -73,12 +86,83 @@ def module_address(segments, file_offset):
     return file_offset
 
 
-def run_tool(words, text=""):
-    """The tool's output; "" if it is not installed or fails."""
-    if shutil.which(words[0]) is None:
-        return ""
-    done = subprocess.run(words, input=text, capture_output=True, text=True, errors="replace", check=False)
-    return done.stdout
+def is_roots(path):
+    """Whether nobody but root can put another file there."""
+    while True:
+        about = os.lstat(path)
+        if about.st_uid != 0 or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX:
+            return False
+        if path == "/":
+            return True
+        path = os.path.dirname(path)
+
+
+def rights_for(path):
+    """With whose rights binutils reads the file: as root, with those of its owner, who knows what is in it. binutils was not
+    made for files of strangers."""
+    if os.geteuid() != 0:
+        return {}
+    user = os.lstat(path).st_uid
+    if user == 0 and is_roots(path):
+        return {}
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+    return {"user": user or NOBODY, "group": NOBODY, "extra_groups": [], "env": environment}
+
+
+def limit_tool():
+    for what, most in ((resource.RLIMIT_FSIZE, TOOL_OUTPUT_MAX), (resource.RLIMIT_CPU, TOOL_SECONDS), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(what)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
+
+
+def run_tool(words, path, text=""):
+    """The lines that the tool says of the file; none if it is not installed, fails, or takes too long."""
+    tool = shutil.which(words[0])
+    if tool is None:
+        return []
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+        given.write(text.encode())
+        given.seek(0)
+        try:
+            subprocess.run([tool, *words[1:], path], stdin=given, stdout=said, stderr=subprocess.DEVNULL, cwd="/",
+                           timeout=TOOL_SECONDS, preexec_fn=limit_tool, **rights_for(path))
+        except (OSError, subprocess.SubprocessError):
+            return []
+        said.seek(0)
+        return [plain(line) for line in said.read().decode("utf-8", "replace").split("\n")]
+
+
+HEXADECIMAL = re.compile("(0x)?[0-9a-fA-F]{1,16}")
+
+
+class Files:
+    """Which files may be opened for the names of a process: what it really maps. If it has ended, there are only its own
+    words, or those of whoever wrote the file that has them: then no file of a third user, unless binutils gets that with
+    its owner's rights, or we have just run the program (`is_own`)."""
+
+    def __init__(self, pid, process=None, is_own=False):
+        self.pid = pid
+        self.is_trusted = is_own or os.geteuid() == 0
+        self.users = {0, os.geteuid(), *(process.uids if process is not None else ())}
+        self.mapped = None
+        if process is not None:
+            try:
+                with open(f"/proc/{process.pid}/maps", encoding="utf-8", errors="replace") as file:
+                    self.mapped = {mapping.path for mapping in parse_mappings(file)}
+            except OSError:
+                self.mapped = set()
+
+    def may_open(self, path):
+        if self.mapped is not None:
+            return path in self.mapped
+        try:
+            return self.is_trusted or os.lstat(path).st_uid in self.users
+        except OSError:
+            return False
+
+    def generated(self):
+        return GeneratedCode(self.pid, self.users)
 
 
 class FunctionTable:
@@ -87,9 +171,9 @@ class FunctionTable:
     def __init__(self, path):
         found = {}
         for table in ([], ["-D"]):
-            for line in run_tool(["nm", "-CS", "--defined-only", *table, path]).splitlines():
+            for line in run_tool(["nm", "-CS", "--defined-only", *table], path):
                 words = line.split(maxsplit=3)
-                if len(words) == 4 and words[2] in "TtWwiVv":
+                if len(words) == 4 and words[2] in "TtWwiVv" and all(map(HEXADECIMAL.fullmatch, words[:2])):
                     found[int(words[0], 16)] = (int(words[1], 16), words[3].partition("@")[0])
         self.starts = sorted(found)
         self.functions = [found[start] for start in self.starts]
@@ -111,7 +195,7 @@ def parse_inlined(block):
         place = re.sub(r" \(discriminator \d+\)$", "", place)
         file, _, line = place.rpartition(":")
         known = function if function != "??" else ""
-        places.append((known, "" if file == "??" else file, int(line) if line.isdigit() else 0))
+        places.append((known, "" if file == "??" else file, int(line) if is_number(line) else 0))
     return places
 
 
@@ -120,10 +204,10 @@ def lines_of_module(path, addresses):
     if not addresses:
         return {}
     marks = "".join(f"{address:#x}\n" for address in addresses)
-    output = run_tool(["addr2line", "-afiCe", path], marks).splitlines()
+    output = run_tool(["addr2line", "-afiCe"], path, marks)
     found, block, at = {}, [], None
     for line in output + ["0x0"]:
-        if re.fullmatch(r"0x[0-9a-f]+", line):
+        if re.fullmatch(r"0x[0-9a-f]{1,16}", line):
             if at is not None:
                 found[at] = parse_inlined(block)
             at, block = int(line, 16), []
@@ -133,18 +217,20 @@ def lines_of_module(path, addresses):
 
 
 class GeneratedCode:
-    """/tmp/perf-PID.map: "start size name" a line, hexadecimal."""
+    """/tmp/perf-PID.map: "start size name" a line, hexadecimal. Anybody may make a file of this name: it must be of one of
+    these users."""
 
-    def __init__(self, pid):
+    def __init__(self, pid, users):
         self.ranges = []
         try:
-            with open(f"/tmp/perf-{pid}.map", encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    words = line.rstrip("\n").split(" ", 2)
-                    if len(words) == 3:
-                        self.ranges.append((int(words[0], 16), int(words[1], 16), words[2]))
-        except (OSError, ValueError):
-            pass
+            with open_regular(f"/tmp/perf-{pid}.map", users) as file:
+                lines = file.read(PERF_MAP_MAX).decode("utf-8", "replace").split("\n")
+        except OSError:
+            lines = []
+        for line in lines:
+            words = line.split(" ", 2)
+            if len(words) == 3 and all(map(HEXADECIMAL.fullmatch, words[:2])):
+                self.ranges.append((int(words[0], 16), int(words[1], 16), plain(words[2])))
         self.ranges.sort()
 
     def name(self, address):
@@ -156,8 +242,10 @@ class GeneratedCode:
         return ""
 
 
-def frames_in_module(path, file_offsets):
+def frames_in_module(path, file_offsets, files):
     """{key: [Frame, ...], innermost first} of {key: offset in the file}."""
+    if not files.may_open(path):
+        return {key: [Frame("", "", 0, path, offset)] for key, offset in file_offsets.items()}
     segments = load_segments(path)
     where = {key: module_address(segments, offset) for key, offset in file_offsets.items()}
     lines = lines_of_module(path, sorted(set(where.values())))
@@ -174,10 +262,11 @@ def frames_in_module(path, file_offsets):
 class Symbols:
     """Frames of the return addresses of one process."""
 
-    def __init__(self, mapping_lines, pid):
+    def __init__(self, mapping_lines, files):
         self.mappings = parse_mappings(mapping_lines)
         self.starts = [mapping.start for mapping in self.mappings]
-        self.generated = GeneratedCode(pid)
+        self.files = files
+        self.generated = files.generated()
         self.frames = {}
 
     def mapping_of(self, address):
@@ -202,4 +291,4 @@ class Symbols:
 
     def resolve_module(self, path, pairs):
         offsets = {address: address - 1 - mapping.start + mapping.offset for address, mapping in pairs}
-        self.frames.update(frames_in_module(path, offsets))
+        self.frames.update(frames_in_module(path, offsets, self.files))

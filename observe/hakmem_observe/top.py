@@ -10,6 +10,7 @@ from .observer import observed
 from .output import worded
 from .processes import Ended, Refusal, STATUS_USAGE, parse_pid
 from .report import Reporter, is_terminal, size
+from .text import plain
 
 ROWS_PLAIN = 15
 HELP = {  # below the table of classes, or of sites
@@ -114,7 +115,7 @@ def draw(report, before, history, choice, paused, screen):
     from rich.table import Table
     from rich.text import Text
 
-    lines = view.summary(report, before, history)
+    lines = list(map(plain, view.summary(report, before, history)))
     parts = [Text(line, no_wrap=True, overflow="ellipsis", style="bold" if number == 0 else "")
              for number, line in enumerate(lines)]
     shown = [choice.make(report, before), view.heaps_table(report), view.counters_table(report, before)]
@@ -128,7 +129,7 @@ def draw(report, before, history, choice, paused, screen):
             else:
                 drawn.add_column(column, justify="right", no_wrap=True)
         for row in table.rows[: max(rows, 1)]:
-            drawn.add_row(*map(Text, row))  # in a plain string, rich takes [brackets] for markup
+            drawn.add_row(*map(Text, map(plain, row)))  # in a plain string, rich takes [brackets] for markup
         if table.rows:
             parts += ["", drawn]
         elif table.title == NO_SITES:
@@ -141,7 +142,7 @@ def show_screen(reporter, delay):
     from rich.console import Console
     from rich.live import Live
 
-    console = Console()
+    console = Console(file=sys.__stdout__)  # it writes what a terminal obeys; the texts in it are plain
     reporter.observer.may_note = False  # it would stand in the picture
     before, report, history = None, reporter.take(), deque(maxlen=view.HISTORY)
     history.append(report)

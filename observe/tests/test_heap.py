@@ -315,6 +315,8 @@ class FakeObserver:
     def __init__(self, reply):
         self.reply = reply
 
+    process = None  # as if it had ended: nobody maps anything
+
     def ask(self, request, seconds):
         if request != "map" or self.reply is None:
             raise KeyError(request)

@@ -158,7 +158,7 @@ class Profiles(unittest.TestCase):
     def test_folded(self):
         with tempfile.NamedTemporaryFile("r") as file:
             profile.write_folded(profiles(), file.name, "live_bytes")
-            self.assertEqual(sorted(file.read().splitlines()), ["[cache] 7", "unknown+0x1f;unknown+0xf 35",
+            self.assertEqual(sorted(Path(file.name).read_text().splitlines()), ["[cache] 7", "unknown+0x1f;unknown+0xf 35",
                                                                "unknown+0x1f;unknown+0xf;[parser:<nodes>] 100"])
 
     def test_page(self):

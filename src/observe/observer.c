@@ -221,8 +221,10 @@ static uint64_t observer_start_time(void)
     return value;
 }
 
-/* Containers may share /dev/shm, as those of a Kubernetes pod do, and each has a process 1. */
-static void observer_name_file(void)
+/* Containers may share /dev/shm, as those of a Kubernetes pod do, and each has a process 1.
+ * `again`: another user has made a file of that name, so this one gets a name that nobody can know
+ * before. */
+static void observer_name_file(bool again)
 {
     struct text text = {observer.path, sizeof observer.path - 1, 0};
     uint64_t space = hak__os_process_space();
@@ -234,6 +236,13 @@ static void observer_name_file(void)
         hak__text_put(&text, ".");
         hak__text_put_unsigned(&text, space);
     }
+    if (again) {
+        hak__text_put(&text, "-");
+        /* Of the seed, which others must not learn, too little is left to tell it. */
+        hak__text_put_unsigned(
+            &text,
+            ((hak__os_random_seed() ^ hak__os_clock_us()) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+    }
     observer.path[text.length] = '\0';
 }
 
@@ -244,9 +253,14 @@ static int observer_open(struct os_shared *shared)
     /* In the program's table, a number that is in use for a moment would change what the program's
      * next open returns, and a program that closes all descriptors would close the file's. */
     bool grows = hak__os_leave_descriptors();
-    observer_name_file();
-    size_t size = grows ? OBSERVER_SIZE_GROWS : OBSERVER_SIZE_FIXED;
-    int error = hak__os_share(observer.path, bits_align_up(size, hak__os_page_size()), shared);
+    size_t size =
+        bits_align_up(grows ? OBSERVER_SIZE_GROWS : OBSERVER_SIZE_FIXED, hak__os_page_size());
+    observer_name_file(false);
+    int error = hak__os_share(observer.path, size, shared);
+    if (error == -EEXIST) {
+        observer_name_file(true);
+        error = hak__os_share(observer.path, size, shared);
+    }
     if (error != 0) {
         return error;
     }

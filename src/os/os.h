@@ -274,10 +274,11 @@ HAK_HIDDEN uint32_t hak__os_thread_id(void);
  * was at start, the same file as descriptor 1, a pipe, a terminal, or a file opened for appending.
  */
 HAK_HIDDEN void hak__os_write_error(const char *text, size_t size);
-/* Opens `path` for appending, and creates it with mode 0644. Returns a descriptor that the caller
- * closes, or -errno. */
+/* Opens `path` for appending, and creates it with mode 0600. Follows no symbolic link but those of
+ * /dev and /proc to what is open. -ENXIO: a pipe that nobody reads; -EPERM: also another user's
+ * pipe. Returns a descriptor that the caller closes, or -errno. */
 HAK_HIDDEN int hak__os_open_append(const char *path);
-/* Opens `path` for writing, and creates it with mode 0644 or makes it empty. Returns as above. */
+/* Opens `path` for writing, and creates it or makes it empty. As above. */
 HAK_HIDDEN int hak__os_open_new(const char *path);
 /* A file that stays open in the process and its forked children. */
 struct os_kept {
@@ -297,7 +298,7 @@ HAK_HIDDEN bool hak__os_is_kept(const struct os_kept *kept);
 /* Reads the first `size` bytes of a file at most. Returns the bytes read, or -errno. */
 HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
 /* Writes these bytes to the file instead of what it has, which others never see empty. Makes it if
- * there is none. No cancellation point. Returns 0, or -errno. */
+ * there is none, with mode 0600. Follows no link. No cancellation point. Returns 0, or -errno. */
 HAK_HIDDEN int hak__os_update_file(const char *path, const char *data, size_t size);
 /* True: apart from `others_count` threads and the remains of an ended main thread, the calling
  * thread is the only one left. Also true if there is no /proc, which would say so. */

@@ -8,28 +8,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-static int os_open(const char *path, int flags)
-{
-    int saved = errno;
-    int result = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
-    result = result < 0 ? -errno : result;
-    errno = saved;
-    return result;
-}
-
-int hak__os_open_append(const char *path)
-{
-    return os_open(path, O_APPEND);
-}
-
-int hak__os_open_new(const char *path)
-{
-    return os_open(path, O_TRUNC);
-}
 
 const char *hak__os_file_error(int error)
 {
@@ -48,6 +30,10 @@ const char *hak__os_file_error(int error)
     case ENOSPC:
     case EDQUOT:
         return "no space left";
+    case ELOOP:
+        return "it is a symbolic link";
+    case ENXIO:
+        return "it is a pipe that nobody reads";
     case EMFILE:
     case ENFILE:
         return "too many open files";
@@ -68,6 +54,7 @@ struct os_file {
     dev_t device;
     ino_t inode;
     nlink_t links;
+    uid_t user;
 };
 static struct os_file os_error_file; /* descriptor 2 when the process started */
 
@@ -77,10 +64,56 @@ static struct os_file os_identify(int descriptor)
     int saved = errno;
     struct os_file found = {.known = false};
     if (syscall(SYS_fstat, descriptor, &file) == 0) {
-        found = (struct os_file){true, file.st_mode, file.st_dev, file.st_ino, file.st_nlink};
+        found = (struct os_file){true,        file.st_mode,  file.st_dev,
+                                 file.st_ino, file.st_nlink, file.st_uid};
     }
     errno = saved;
     return found;
+}
+
+/* The flag that keeps an open from following a link, which anybody may have made. The system's own
+ * links to what the process has open are meant. */
+static int os_no_follow(const char *path)
+{
+    static const char *const open_files[] = {"/dev/std", "/dev/fd/", "/proc/self/fd/"};
+    for (size_t i = 0; i < sizeof open_files / sizeof open_files[0]; i++) {
+        if (strncmp(path, open_files[i], strlen(open_files[i])) == 0) {
+            return 0;
+        }
+    }
+    return O_NOFOLLOW;
+}
+
+/* Does not wait for a pipe's reader. Writes to a pipe or device do. */
+static int os_open(const char *path, int flags)
+{
+    int saved = errno;
+    int result = open(
+        path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | os_no_follow(path) | flags,
+        0600);
+    struct os_file file = os_identify(result);
+    if (result < 0) {
+        result = -errno;
+    } else if (S_ISFIFO(file.mode) && file.user != geteuid()) { /* who reads it? */
+        close(result);
+        result = -EPERM;
+    } else if (syscall(SYS_fcntl, result, F_SETFL, flags & O_APPEND) != 0) {
+        int error = errno;
+        close(result);
+        result = -error;
+    }
+    errno = saved;
+    return result;
+}
+
+int hak__os_open_append(const char *path)
+{
+    return os_open(path, O_APPEND);
+}
+
+int hak__os_open_new(const char *path)
+{
+    return os_open(path, O_TRUNC);
 }
 
 static bool os_is_same_file(struct os_file a, struct os_file b)
@@ -134,14 +167,8 @@ struct os_kept hak__os_keep(int descriptor)
 struct os_kept hak__os_keep_append(const char *path)
 {
     struct os_kept kept = {-1, 0, 0};
-    int low =
-        os_open(path, O_APPEND | O_NONBLOCK); /* a pipe without a reader must not block here */
+    int low = os_open(path, O_APPEND);
     if (low >= 0) {
-        if (S_ISFIFO(os_identify(low).mode)) {
-            int saved = errno;
-            syscall(SYS_fcntl, low, F_SETFL, O_APPEND); /* later writes wait for the reader */
-            errno = saved;
-        }
         kept = hak__os_keep(low);
         hak__os_close(low);
     }
@@ -204,8 +231,9 @@ long hak__os_read_file(const char *path, char *buffer, size_t size)
 int hak__os_update_file(const char *path, const char *data, size_t size)
 {
     int saved = errno;
-    long descriptor = syscall(SYS_openat, AT_FDCWD, path,
-                              O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+    long descriptor =
+        syscall(SYS_openat, AT_FDCWD, path,
+                O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | os_no_follow(path), 0600);
     int error = descriptor < 0 ? -errno : hak__os_write((int)descriptor, data, size);
     if (descriptor >= 0) {
         syscall(SYS_ftruncate, descriptor, (long)size); /* fails for devices, which have no rest */

@@ -16,6 +16,7 @@ echo 'package==1' >"$place/lab/requirements.txt"
 # python3 as the launcher calls it; what it makes is itself. Files in $scratch change what it does.
 cat >"$scratch/bin/python3" <<END
 #!/usr/bin/env bash
+[[ \$1 != -I ]] || shift
 case \$* in
 -V) cat "$scratch/version" ;;
 -c*version_info*) [[ ! -e "$scratch/is-old" ]] ;;
@@ -25,9 +26,9 @@ case \$* in
     echo pip >>"$scratch/calls"
     [[ ! -e "$scratch/kill-us" ]] || kill -9 \$PPID
     [[ ! -e "$scratch/no-network" ]] || { echo 'no route to anywhere' >&2; exit 1; } ;;
-'-m hakmem_lab '*)
-    shift 2
-    echo "lab \$# \$* root=\$LABORATORY_ROOT build=\$LABORATORY_BUILD path=\$PYTHONPATH"
+*/checkout/lab' '*)
+    shift
+    echo "lab \$# \$* root=\$LABORATORY_ROOT build=\$LABORATORY_BUILD"
     exit 7 ;;
 *) echo "unexpected: \$*" >&2; exit 99 ;;
 esac
@@ -52,7 +53,7 @@ done
 calls 0 'help'
 [[ ! -e $place/build ]] || fail "help made a build directory"
 
-lab="lab 2 doctor --json root=$place build=$place/build path=$place/lab"
+lab="lab 2 doctor --json root=$place build=$place/build"
 touch "$scratch/is-old"
 expect 125 '' '^hakmem: the laboratory needs Python 3.11 or newer' "$place/hakmem" doctor --json
 rm "$scratch/is-old"
@@ -73,13 +74,13 @@ calls 3 'after a kill'
 touch "$scratch/no-network"
 expect 7 "$lab" '^$' "$place/hakmem" doctor --json
 calls 3 'it is there'
-PYTHONPATH=/mine LD_PRELOAD=/nonexistent.so expect 7 "$lab:/mine" '' "$place/hakmem" doctor --json
+LD_PRELOAD=/nonexistent.so expect 7 "$lab" '' "$place/hakmem" doctor --json
 rm "$scratch/no-network"
 
 # Arguments arrive as they are; --help needs no build.
-expect 7 "lab 2 bench --help root=$place build=$place/build path=$place/lab" '^$' "$place/hakmem" bench --help
-expect 7 "lab 2 bench --help root=$place build=$place/build path=$place/lab" '^$' "$place/hakmem" bench -h
-expect 7 "lab 4 peers add a  b  root=$place build=$place/build path=$place/lab" '' "$place/hakmem" peers add 'a ' 'b '
+expect 7 "lab 2 bench --help root=$place build=$place/build" '^$' "$place/hakmem" bench --help
+expect 7 "lab 2 bench --help root=$place build=$place/build" '^$' "$place/hakmem" bench -h
+expect 7 "lab 4 peers add a  b  root=$place build=$place/build" '' "$place/hakmem" peers add 'a ' 'b '
 [[ ! -e $place/build/release ]] || fail "help and peers have built something"
 
 # Other packages, or another Python, are another environment; two first runs at once make one.

@@ -223,5 +223,7 @@ else
 fi
 finish_process "$observed"
 
-PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_observer.py" || fail "observe/tests/test_observer.py"
+for name in observer strangers; do
+    PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_$name.py" || fail "observe/tests/test_$name.py"
+done
 finish

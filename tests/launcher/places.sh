@@ -52,6 +52,7 @@ expect 0 six 'hakmem: [0-9]+\.[0-9]+\.99 serves' "$plain/hakmem" run -- echo six
 cp -R "$TEST_ROOT/trace" "$plain"
 chmod -R a+rX "$scratch" && chmod -R a-w "$plain/build" && mkdir -m 777 "$scratch/other"
 other=(env HOME="$scratch/other")
+((EUID != 0)) || chown 65534 "$scratch/other"
 ((EUID != 0)) || other=(setpriv --reuid 65534 --regid 65534 --clear-groups "${other[@]}")
 expect 0 ten 'calls of 1 thread' "${other[@]}" "$plain/hakmem" record -o "$scratch/other/trace" -- echo ten
 chmod -R u+w "$plain/build"

@@ -69,10 +69,12 @@ try "$launcher" run --quiet --stats=prometheus -- true
 [[ $errors == '# HELP hakmem_'* ]] || fail "--stats=prometheus: $errors"
 expect 143 '' 'resident memory' "$launcher" run --quiet --stats --set stats_signal=1 -- bash -c 'kill -TERM $$; sleep 1'
 mkfifo "$scratch/pipe"
-cat "$scratch/pipe" >"$scratch/from-pipe" &
+exec {reader}<>"$scratch/pipe"
 expect 0 '' '^$' "$launcher" run --quiet --stats=json --stats-file "$scratch/pipe" true
-wait $!
-[[ $(<"$scratch/from-pipe") == '{"hakmem"'* ]] || fail "--stats-file wrote nothing to a pipe"
+read -r -t 60 -u $reader line
+[[ $line == '{"hakmem"'* ]] || fail "--stats-file wrote nothing to a pipe"
+exec {reader}>&-
+expect 0 '' 'cannot write the report .*: it is a pipe that nobody reads$' "$launcher" run --quiet --stats-file "$scratch/pipe" true
 
 # refuse STATUS WORDS COMMAND...: one sentence on standard error in which the words, a regular expression, are; the
 # program does not start.

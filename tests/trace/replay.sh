@@ -102,6 +102,15 @@ record 0 "$recorder" entries
 cp "$trace" "$scratch/damaged"
 printf 'damage' | dd of="$scratch/damaged" bs=1 seek=3000 conv=notrunc 2>/dev/null
 refuse "$scratch/damaged"
+# 184 bytes that say that there were very many threads.
+for words in '65537 65537' '16777216 16777216' '1 16777216'; do
+    python3 -I "${0%/*}/lying_trace.py" "$scratch/lies" $words
+    (ulimit -v 600000; "$tracer" summary "$scratch/lies" >"$scratch/said" 2>&1 </dev/null)
+    case $? in
+    0) [[ $words == 1* && $words != 16* ]] || fail "a trace with threads $words has a summary" ;;
+    *) grep -q '^hakmem: .* is damaged' "$scratch/said" || fail "a trace with threads $words: $(<"$scratch/said")" ;;
+    esac
+done
 head -c 3000 "$trace" >"$scratch/cut"
 summarise "$scratch/cut"
 expect_text 'The file is cut'

@@ -465,6 +465,43 @@ static void test_write(void **state)
     errno = ERRNO_UNTOUCHED;
 }
 
+static void test_open(void **state)
+{
+    char directory[] = "/tmp/unit.XXXXXX", path[64], link[64];
+    struct stat about;
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/file", directory);
+    snprintf(link, sizeof link, "%s/link", directory);
+    errno = ERRNO_UNTOUCHED;
+    for (int replaces = 0; replaces < 2; replaces++) {
+        int (*open_file)(const char *) = replaces ? hak__os_open_new : hak__os_open_append;
+        int file = open_file(path);
+        assert_int_equal(fstat(file, &about), 0);
+        assert_int_equal(about.st_mode, S_IFREG | 0600);
+        assert_int_equal(fcntl(file, F_GETFL) & (O_NONBLOCK | O_APPEND), replaces ? 0 : O_APPEND);
+        hak__os_close(file);
+        assert_int_equal(symlink(path, link), 0);
+        assert_int_equal(open_file(link), -ELOOP);
+        unlink(link);
+        assert_int_equal(mkfifo(link, 0600), 0);
+        assert_int_equal(open_file(link), -ENXIO); /* nobody reads: no wait */
+        int reader = open(link, O_RDONLY | O_NONBLOCK);
+        file = open_file(link);
+        assert_int_equal(fcntl(file, F_GETFL) & O_NONBLOCK, 0); /* writes wait */
+        hak__os_close(file);
+        if (geteuid() == 0) {
+            assert_int_equal(chown(link, 64125, 64125), 0);
+            assert_int_equal(open_file(link), -EPERM);
+        }
+        close(reader);
+        unlink(link);
+        unlink(path);
+    }
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    rmdir(directory);
+}
+
 static void test_update_file(void **state)
 {
     char directory[] = "/tmp/unit.XXXXXX", path[64], text[64];
@@ -487,6 +524,9 @@ static void test_update_file(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(hak__os_update_file(path, "text", 4), -ENXIO); /* nobody reads: no wait */
     assert_int_equal(hak__os_read_file(path, text, sizeof text), 0);
+    unlink(path);
+    assert_int_equal(symlink("/dev/null", path), 0);
+    assert_int_equal(hak__os_update_file(path, "text", 4), -ELOOP);
     unlink(path);
     rmdir(directory);
     errno = ERRNO_UNTOUCHED;
@@ -591,6 +631,7 @@ int main(void)
         OS_TEST(test_wait_and_wake),
         OS_TEST(test_keep),
         OS_TEST(test_write),
+        OS_TEST(test_open),
         OS_TEST(test_update_file),
         OS_TEST(test_abort),
         OS_TEST(test_calls_are_counted),

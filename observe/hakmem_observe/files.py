@@ -1,0 +1,116 @@
+"""Files that a process or a stranger names, opened so that nothing hangs, and files that these tools write."""
+import errno
+import os
+import select
+import stat
+import tempfile
+from contextlib import contextmanager
+
+from .processes import Refusal
+
+INPUT_MAX = 256 << 20  # bytes of a report, a profile or a map
+INPUT_SECONDS = 60  # for a pipe's next bytes
+STREAMS = ("/dev/std", "/dev/fd/", "/proc/self/fd/")  # the system's links, which name what this process has open
+
+
+def open_regular(path, users=None):
+    """A file for reading; OSError if it is none, is a link, or belongs to none of these users. Devices and pipes are not even
+    opened: that may block, or do something."""
+    seen = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        about = os.fstat(seen)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        if users is not None and about.st_uid not in users:
+            raise OSError(errno.EPERM, "it belongs to another user", path)
+        return os.fdopen(os.open(f"/proc/self/fd/{seen}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    finally:
+        os.close(seen)
+
+
+def read_input(path):
+    """The bytes of a file that the user names, which may be a pipe. OSError, or Refusal if it has no end."""
+    pieces, size = [], 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        while size <= INPUT_MAX:
+            ready = is_file or select.select([descriptor], [], [], INPUT_SECONDS)[0]
+            if not ready:
+                raise Refusal(f"cannot read '{path}': nothing came for {INPUT_SECONDS} seconds")
+            piece = os.read(descriptor, 1 << 20)
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+            size += len(piece)
+    finally:
+        os.close(descriptor)
+    raise Refusal(f"cannot read '{path}': it has more than {INPUT_MAX >> 20} MiB")
+
+
+def is_stream(path):
+    """Whether the name is a pipe or a device. A pipe of another user is refused: who reads it?"""
+    try:
+        about = os.stat(path) if path.startswith(STREAMS) else os.lstat(path)
+    except OSError:
+        return False
+    if stat.S_ISFIFO(about.st_mode) and about.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, "the pipe belongs to another user", path)
+    return path.startswith(STREAMS) or stat.S_ISFIFO(about.st_mode) or stat.S_ISCHR(about.st_mode)
+
+
+def open_stream(path):
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, "nobody reads the pipe" if error.errno == errno.ENXIO else error.strerror, path) from None
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def open_new(path):
+    """A descriptor, and the name under which the file is written before it takes the place of `path`; None: `path` itself,
+    which is the user's own in a folder that is not."""
+    folder, name = os.path.split(path)
+    if not name:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if os.path.isdir(path):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if os.path.lexists(path) and not os.path.islink(path) and not os.access(path, os.W_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
+    try:
+        return tempfile.mkstemp(prefix=f".{name[:100]}.", dir=folder or ".")
+    except PermissionError:
+        return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), None
+
+
+def check_writable(path):
+    """OSError if a file of this name could not be written later. A pipe's reader would take a try for the end."""
+    if not is_stream(path):
+        descriptor, new = open_new(path)
+        os.close(descriptor)
+        if new is not None:
+            os.unlink(new)
+
+
+@contextmanager
+def written(path, binary=False):
+    """A file to write, with mode 0600. It appears whole, under a name that cannot be guessed until then: a link of its name
+    is replaced and not followed. A pipe or a terminal gets the text as it comes."""
+    new = None
+    if is_stream(path):
+        descriptor = open_stream(path)
+    else:
+        descriptor, new = open_new(path)
+        if new is None:
+            os.ftruncate(descriptor, 0)
+    text = {} if binary else {"encoding": "utf-8", "errors": "backslashreplace"}
+    try:
+        with os.fdopen(descriptor, "wb" if binary else "w", **text) as file:
+            yield file
+        if new is not None:
+            os.replace(new, path)
+    except BaseException:
+        if new is not None:
+            os.unlink(new)
+        raise

@@ -1,0 +1,10 @@
+/* silent.c: a library that says that it is hakmem, and never comes back when its program is
+ * attached to: see silent_program.c. */
+char hak_observe_stack[65536];
+
+void hak_observe_enter(void);
+void hak_observe_enter(void)
+{
+    for (volatile unsigned turn = 0;; turn++) {
+    }
+}
