@@ -41,6 +41,7 @@
 #include "region/superslab.c"
 #include "region/superslab_index.c"
 #include "region/superslab_pages.c"
+#include "region/superslab_late.c"
 #include "region/superslab_run.c"
 #include "region/window.c"
 

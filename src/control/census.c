@@ -113,16 +113,24 @@ static void census_add_counters(struct census *census, const struct counters *co
     }
 }
 
-/* Adds the slabs and spans of one heap. The drain makes its totals include what other threads
- * freed. */
-static void census_count_slabs(struct census *census, struct heap *heap)
+/* Makes the totals of a heap include what other threads freed. Counters are for the program's work.
+ * The drain is the report's, so they are put back. Under the heap's lock. */
+static void census_drain(struct heap *heap)
 {
-    lock_acquire(&heap->lock);
     struct counters *counters = &heap->slabs.counters, before = *counters;
     hak__slab_drain(&heap->slabs);
-    /* Counters are for the program's work. The drain was the report's, so they are put back. */
     for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
         atomic_store_relaxed(&counters->values[i], before.values[i]);
+    }
+}
+
+/* Adds the slabs and spans of one heap. If a stopped thread has the heap's lock, they are as that
+ * thread left them. */
+static HAK_RACY_READER void census_count_slabs(struct census *census, struct heap *heap)
+{
+    bool locked = lock_acquire_soon(&heap->lock);
+    if (locked) {
+        census_drain(heap);
     }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct slab_totals *totals = &heap->slabs.totals[class_index];
@@ -137,8 +145,11 @@ static void census_count_slabs(struct census *census, struct heap *heap)
     }
     census->spans_count += heap->spans.totals.count;
     census->span_bytes += heap->spans.totals.bytes;
-    census_add_counters(census, counters); /* under the lock: another report may put them back */
-    lock_release(&heap->lock);
+    /* under the lock: another report may put them back */
+    census_add_counters(census, &heap->slabs.counters);
+    if (locked) {
+        lock_release(&heap->lock);
+    }
 }
 
 static void census_count_heaps(struct census *census)
@@ -172,7 +183,8 @@ static void census_count_threads(struct census *census)
         census_add_counters(census, &thread->cache.counters);
         census_add_requests(census, &thread->cache);
         if (hak__thread_is_used(thread)) { /* others are empty, or lost to fork's child */
-            census->threads_count += !atomic_load_relaxed(&thread->apart);
+            census->threads_count +=
+                !atomic_load_relaxed(&thread->apart) && !atomic_load_relaxed(&thread->left_behind);
             census_add_cached(&thread->cache, cached_counts);
         }
     }

@@ -8,12 +8,11 @@
  * so nobody is refused there. Twice: fork beside a thread that holds a lock of the C library takes
  * longer. Half: more blocks come from emergency memory, which takes at least an OS page each. */
 #define GATE_WAIT_MS 1u
-/* Milliseconds after which a thread that waits for a lock looks again for a fork. Fork wakes the
- * waiters, but a thread that is just falling asleep misses that. Twice: such a thread may hold up a
- * fork for longer. With one millisecond, thousands of waiters leave no time for the lock's holder.
- */
+/* Milliseconds after which a thread that waits at the gate, or for a lock that nobody holds for
+ * long, looks again for a fork. Fork wakes the waiters, but a thread that is just falling asleep
+ * misses that. Twice: such a thread may hold up a fork for longer. With one millisecond, thousands
+ * of waiters leave no time for the lock's holder. */
 #define GATE_LOOK_MS 1000u
-
 /* Waits of GATE_WAIT_MS, in all, that a thread makes for forks once it hurries. Twice: _exit takes
  * up to 0.2 seconds longer if a fork waits for a lock that this thread holds. Half: a report at
  * _exit is lost if another thread's fork takes 0.1 seconds. */
@@ -24,13 +23,16 @@
 #define GATE_THREAD 2u
 
 HAK_TLS uint32_t hak__inside;
-/* One word: a library that is loaded late has little room for such variables. */
+/* What the thread's signals were when it came in. While it is inside the gate. */
+static HAK_TLS uint64_t gate_signals;
+/* Two bytes: a library that is loaded late has little room for such variables. */
 static HAK_TLS struct {
-    uint16_t waits_left; /* if it hurries */
-    bool hurries;
-    bool refused;
+    uint8_t waits_left; /* if it hurries */
+    bool hurries : 1;
+    bool pinned : 1;
+    bool refused : 1;
 } gate_own;
-HAK_STATIC_ASSERT(GATE_HURRY_WAITS <= UINT16_MAX, "the waits fit");
+HAK_STATIC_ASSERT(GATE_HURRY_WAITS <= UINT8_MAX, "the waits fit");
 static uint32_t shared_gate;
 /* 1: a thread has waited GATE_WAIT_MS for this fork in vain, so others are refused at once.
  * Relaxed: a hint. */
@@ -59,6 +61,16 @@ bool hak__gate_was_refused(void)
     return refused;
 }
 
+void hak__gate_pin(bool pinned)
+{
+    gate_own.pinned = pinned;
+}
+
+bool hak__gate_is_pinned(void)
+{
+    return gate_own.pinned;
+}
+
 static bool gate_lets_in(uint32_t gate)
 {
     return (gate & GATE_CLOSED) == 0 && atomic_load_relaxed(&shared_gate_inner) == 0;
@@ -69,15 +81,15 @@ static bool gate_is_closed(void)
     return !gate_lets_in(atomic_load_relaxed(&shared_gate));
 }
 
-/* Sleeps while *word == value, or until it is time to look again. False: a fork is under way, and
+/* Sleeps while *word == value, but no longer than `look_ms`. False: a fork is under way, and
  * threads have waited for it as long as they may. */
-static bool gate_sleep(uint32_t *word, uint32_t value)
+static bool gate_sleep(uint32_t *word, uint32_t value, uint32_t look_ms)
 {
     bool closed = gate_is_closed();
     if (closed && atomic_load_relaxed(&shared_gate_slow) != 0) {
         return false;
     }
-    if (hak__os_wait_ms(word, value, closed ? GATE_WAIT_MS : GATE_LOOK_MS) || !closed ||
+    if (hak__os_wait_ms(word, value, closed ? GATE_WAIT_MS : look_ms) || !closed ||
         !gate_is_closed()) {
         return true;
     }
@@ -90,11 +102,20 @@ bool hak__gate_wait_for(struct lock *lock)
     if (hak__lock_spin(lock)) {
         return true;
     }
+    bool may_stick = lock->rank == LOCK_RANK_HEAP;
+    uint32_t sleeps = 0;
     /* acquire, and 2 as the new state: see hak__lock_wait */
     while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) {
-        if (!gate_sleep(&lock->shared_state, 2)) {
+        if (may_stick && hak__lock_give_up(lock)) {
             return hak__gate_refuse();
         }
+        uint32_t look_ms = may_stick ? hak__lock_sleep_ms(sleeps++) : GATE_LOOK_MS;
+        if (!gate_sleep(&lock->shared_state, 2, look_ms)) {
+            return hak__gate_refuse();
+        }
+    }
+    if (may_stick) {
+        atomic_store_relaxed(&lock->shared_since_ms, 0u);
     }
     lock_note_held(lock);
     return true;
@@ -110,30 +131,44 @@ static bool gate_may_wait(void)
     return may;
 }
 
+static void gate_let_signals(void)
+{
+    atomic_fence_signal();
+    hak__inside &= ~INSIDE_GATE;
+    hak__os_restore_signals(gate_signals);
+}
+
+/* Goes in if the gate is open. Else `*now` is its word. */
+static bool gate_try(uint32_t *now)
+{
+    gate_signals = hak__lock_block_signals(); /* before the thread counts: it must not be stopped */
+    hak__inside = INSIDE_GATE;
+    atomic_fence_signal();
+    *now = atomic_load_relaxed(&shared_gate);
+    while (gate_lets_in(*now)) {
+        /* acquire: pairs with the release in hak__gate_open */
+        if (atomic_cas_weak_acquire(&shared_gate, now, *now + GATE_THREAD)) {
+            return true;
+        }
+    }
+    gate_let_signals();
+    return false;
+}
+
 static bool gate_enter(bool patiently)
 {
+    uint32_t now;
     if (hak__inside != 0) {
         return hak__gate_refuse();
     }
-    hak__inside = INSIDE_GATE;
-    atomic_fence_signal();
-    uint32_t now = atomic_load_relaxed(&shared_gate);
-    for (;;) {
-        if (gate_lets_in(now)) {
-            /* acquire: pairs with the release in hak__gate_open */
-            if (atomic_cas_weak_acquire(&shared_gate, &now, now + GATE_THREAD)) {
-                return true;
-            }
-        } else if (patiently && gate_may_wait()) {
+    while (!gate_try(&now)) {
+        if (patiently && gate_may_wait()) {
             hak__os_wait_ms(&shared_gate, now, GATE_WAIT_MS);
-            now = atomic_load_relaxed(&shared_gate);
-        } else if (gate_sleep(&shared_gate, now)) {
-            now = atomic_load_relaxed(&shared_gate);
-        } else {
-            hak__inside = 0;
+        } else if (!gate_sleep(&shared_gate, now, GATE_LOOK_MS)) {
             return hak__gate_refuse();
         }
     }
+    return true;
 }
 
 bool hak__gate_enter(void)
@@ -164,13 +199,12 @@ void hak__gate_leave(void)
     if (now == (GATE_THREAD | GATE_CLOSED)) {
         hak__os_wake_all(&shared_gate); /* wakes fork, and threads that are about to be refused */
     }
-    atomic_fence_signal();
-    hak__inside &= ~INSIDE_GATE;
+    gate_let_signals();
 }
 
 bool hak__gate_let_pass(void)
 {
-    if ((hak__inside & INSIDE_GATE) == 0 || !gate_is_closed()) {
+    if ((hak__inside & INSIDE_GATE) == 0 || (alone() && !gate_is_closed())) {
         return true;
     }
     hak__gate_leave();

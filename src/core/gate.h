@@ -18,6 +18,11 @@
  * handler has interrupted a slow operation, which may hold any lock; the thread is in fork itself;
  * or it has reported a fatal error.
  *
+ * While a thread is inside the gate its signals are blocked, unless the process has one thread: no
+ * handler stops it there, so it holds up neither a fork nor a thread that needs one of the locks
+ * that are taken inside the gate only (core/lock.h). Every wait inside the gate has an end. A long
+ * operation lets signals in between its parts (hak__gate_let_pass).
+ *
  * Only functions of front/, and those of heap/ for which heap.h says so, begin a slow operation.
  * The functions below them take their locks without a look at the gate.
  */
@@ -46,8 +51,8 @@ HAK_HIDDEN bool hak__gate_enter_patiently(void);
 HAK_HIDDEN void hak__gate_hurry(bool hurries);
 /* Ends an operation that began at the gate. Does nothing if the thread is not inside the gate. */
 HAK_HIDDEN void hak__gate_leave(void);
-/* Between two parts of a long operation: lets a fork that waits go first. False: the fork takes
- * long, and this thread was refused and is not inside now. */
+/* Between two parts of a long operation, with no lock held: lets a fork that waits go first, and
+ * signals in. False: the fork takes long, and this thread was refused and is not inside now. */
 HAK_HIDDEN bool hak__gate_let_pass(void);
 
 /* Notes that this thread was refused. Always returns false. */
@@ -56,8 +61,14 @@ HAK_HIDDEN HAK_COLD bool hak__gate_refuse(void);
 HAK_HIDDEN bool hak__gate_is_refusal_noted(void);
 HAK_HIDDEN bool hak__gate_was_refused(void);
 
+/* While this thread is pinned, it keeps its struct (hak__thread_escape): for a callback in the
+ * middle of an operation. */
+HAK_HIDDEN void hak__gate_pin(bool pinned);
+HAK_HIDDEN bool hak__gate_is_pinned(void);
+
 /* Waits for a lock that another thread holds, and takes it. The calling thread is inside. False:
- * refused, because a fork takes too long; the lock is not taken. */
+ * refused, because a fork takes too long, or the holder of a heap's lock seems to be stopped; the
+ * lock is not taken. */
 HAK_HIDDEN bool hak__gate_wait_for(struct lock *lock);
 
 /* For fork only. Close returns when no thread is inside; open is also called in the child. */

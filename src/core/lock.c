@@ -2,6 +2,7 @@
 #include "core/lock.h"
 
 #include "base/arch.h"
+#include "core/gate.h"
 #include "os/os.h"
 
 /* Pauses of a waiter before it sleeps: about one microsecond, less than it takes to sleep and be
@@ -12,9 +13,12 @@
  * woken, and may wait for a fork that waits for this lock. Twice: such a lock stays free, and all
  * others asleep, for twice as long. With one, thousands of waiters leave the holder no time. */
 #define LOCK_LOOK_MS 1000u
-
 uint64_t hak__lock_waits;
 HAK_TLS uint32_t hak__lock_held;
+/* The low bits of shared_since_ms of the lock for which this thread last gave up waiting: as long
+ * as the lock has that value, it does not wait again. Another lock rarely has it, and then the
+ * thread gives up too early. */
+static HAK_TLS uint16_t lock_gave_up;
 
 bool hak__lock_spin(struct lock *lock)
 {
@@ -40,7 +44,81 @@ void hak__lock_wait(struct lock *lock)
     lock_note_held(lock);
 }
 
+/* The count begins anew at each release that wakes a waiter. Nobody gives up with a state other
+ * than 2, so the release after that is such a one. A store that is late or lost only makes one
+ * thread give up too early, or wait a little longer. */
 void hak__lock_wake(struct lock *lock)
 {
+    atomic_store_relaxed(&lock->shared_since_ms, 0u);
     hak__os_wake(&lock->shared_state);
+}
+
+/* Milliseconds from `since` to now. The clock wraps, and `since` may be 1 ms ahead of it. */
+static uint32_t lock_waited_ms(uint32_t since)
+{
+    int32_t waited_ms = (int32_t)(hak__os_clock_ms() - since);
+    return waited_ms > 0 ? (uint32_t)waited_ms : 0;
+}
+
+bool hak__lock_is_stuck(const struct lock *lock)
+{
+    uint32_t since = atomic_load_relaxed(&lock->shared_since_ms);
+    return since != 0 && lock_waited_ms(since) >= LOCK_STUCK_MS &&
+           atomic_load_relaxed(&lock->shared_state) == 2;
+}
+
+bool hak__lock_give_up(struct lock *lock)
+{
+    static uint32_t shared_gave_up_ms; /* when a waiter last gave up. Relaxed: a hint */
+    uint32_t since = atomic_load_relaxed(&lock->shared_since_ms), now = hak__os_clock_ms();
+    if (since == 0 && atomic_cas_acquire(&lock->shared_since_ms, &since, now | 1u)) {
+        return false; /* 0 would mean that it is unknown */
+    }
+    if (lock_waited_ms(since) < LOCK_STUCK_MS) {
+        return false;
+    }
+    if (lock_gave_up == (uint16_t)since) {
+        return true;
+    }
+    uint32_t last = atomic_load_relaxed(&shared_gave_up_ms);
+    if (now - last < LOCK_GIVE_UP_MS || !atomic_cas_acquire(&shared_gave_up_ms, &last, now)) {
+        return false;
+    }
+    lock_gave_up = (uint16_t)since;
+    return true;
+}
+
+uint32_t hak__lock_sleep_ms(uint32_t sleeps)
+{
+    return sleeps == 0 ? LOCK_STUCK_MS : sleeps == 1 ? LOCK_GIVE_UP_MS : LOCK_LOOK_MS;
+}
+
+bool hak__lock_wait_soon(struct lock *lock)
+{
+    if (hak__lock_spin(lock)) {
+        return true;
+    }
+    uint32_t sleeps = 0;
+    while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) { /* as in hak__lock_wait */
+        if (hak__lock_give_up(lock)) {
+            return false;
+        }
+        hak__os_wait_ms(&lock->shared_state, 2, hak__lock_sleep_ms(sleeps++));
+    }
+    atomic_store_relaxed(&lock->shared_since_ms, 0u);
+    lock_note_held(lock);
+    return true;
+}
+
+uint64_t hak__lock_block_signals(void)
+{
+    return alone() ? OS_SIGNALS_UNCHANGED : hak__os_block_signals();
+}
+
+void hak__lock_check_signals(const struct lock *lock)
+{
+    /* Outside of an operation only tests take locks, and the start. */
+    HAK_ASSERT(lock->rank == LOCK_RANK_HEAP || lock->rank == LOCK_RANK_REGION || alone() ||
+               hak__inside == 0 || hak__os_signals_are_blocked());
+    (void)lock;
 }

@@ -19,6 +19,19 @@
  *   SEAL    in the secure form, to make the options' pages writable and read-only again
  *
  * A thread that waits for a lock that fork holds is refused after a while: core/gate.h.
+ *
+ * Stopped threads: a signal handler may stop a thread at any point and wait until the thread that
+ * sent the signal goes on (a collector). If that one allocates, it must not wait for a lock of the
+ * stopped thread. So there are two kinds of locks:
+ *   HEAP, REGION  Signals may arrive while a thread holds them, because blocking signals costs two
+ *                 system calls. Nobody waits for them without end: a waiter gives up when nobody
+ *                 has released the lock for LOCK_STUCK_MS. It then leaves its work out, puts it
+ *                 off, or is refused as beside a fork. A preempted holder looks the same, so only
+ *                 one more waiter gives up in each LOCK_GIVE_UP_MS; what it gives up once, it does
+ *                 not wait for again until there is a release.
+ *   all others    Whoever takes them has blocked signals, unless the process has one thread: the
+ *                 gate does that (core/gate.h), or hak__lock_block_signals. So no holder is
+ *                 stopped. Every wait of a holder ends, so waits for these locks need no bound.
  */
 #ifndef HAK_CORE_LOCK_H
 #define HAK_CORE_LOCK_H
@@ -47,12 +60,39 @@ enum lock_rank {
 struct lock {
     uint32_t shared_state;
     uint32_t rank;
+    uint32_t shared_since_ms; /* since when threads wait in vain; 0: unknown. Relaxed: a hint */
 };
 
 #define LOCK_INITIAL(lock_rank)                                                                    \
     {                                                                                              \
-        0, (lock_rank)                                                                             \
+        0, (lock_rank), 0                                                                          \
     }
+
+/* Milliseconds without a release after which a lock is stuck: its holder may be stopped. Twice: a
+ * collector that finds its heap's lock taken waits that much longer. Half: more waits for holders
+ * that are only preempted are given up. */
+#define LOCK_STUCK_MS 50u
+/* Then one waiter of the process gives up, and the next one after this time. Twice: several threads
+ * that run beside stopped ones wait longer for each other. Half: where a machine is overloaded,
+ * twice as many threads change their heap or get emergency memory for nothing. */
+#define LOCK_GIVE_UP_MS 100u
+
+/* True if the lock is taken and stuck. A hint. */
+HAK_HIDDEN bool hak__lock_is_stuck(const struct lock *lock);
+/* For a thread that has just found the lock taken and set its state to 2: starts the count of
+ * milliseconds if this is the first such thread. True: the thread should give up. */
+HAK_HIDDEN bool hak__lock_give_up(struct lock *lock);
+/* Milliseconds for which such a thread sleeps after `sleeps` sleeps. A thread looks twice soon, and
+ * then seldom: thousands of waiters that look often leave the lock's holder no time. */
+HAK_HIDDEN uint32_t hak__lock_sleep_ms(uint32_t sleeps);
+/* The slow half of lock_acquire_soon. */
+HAK_HIDDEN bool hak__lock_wait_soon(struct lock *lock);
+
+/* Blocks signals, unless the process has one thread. Returns the argument for
+ * hak__os_restore_signals. */
+HAK_HIDDEN uint64_t hak__lock_block_signals(void);
+/* Assertion level 1: a lock that needs blocked signals is taken with blocked signals. */
+HAK_HIDDEN void hak__lock_check_signals(const struct lock *lock);
 
 /* The slow half of lock_acquire: spins, then sleeps until the lock is free, and takes it. */
 HAK_HIDDEN void hak__lock_wait(struct lock *lock);
@@ -70,6 +110,7 @@ HAK_INLINE void lock_note_held(const struct lock *lock)
 {
     if (HAK_LEVEL >= 1) {
         hak__lock_held |= 1u << lock->rank;
+        hak__lock_check_signals(lock);
     }
 }
 
@@ -107,12 +148,17 @@ HAK_INLINE bool lock_acquire(struct lock *lock)
     return false;
 }
 
-/* For fork, which takes the locks of all heaps: the same without the check of ranks. */
-HAK_INLINE void lock_acquire_another(struct lock *lock)
+/* For HEAP and REGION: takes the lock, unless its holder seems to be stopped (false). */
+HAK_INLINE bool lock_acquire_soon(struct lock *lock)
 {
-    if (!lock_try(lock)) {
-        hak__lock_wait(lock);
-    }
+    HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
+    return HAK_LIKELY(lock_try(lock)) || hak__lock_wait_soon(lock);
+}
+
+/* For fork, which takes the locks of all heaps: the same without the check of ranks. */
+HAK_INLINE bool lock_acquire_another(struct lock *lock)
+{
+    return lock_try(lock) || hak__lock_wait_soon(lock);
 }
 
 HAK_INLINE void lock_release(struct lock *lock)

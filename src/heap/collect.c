@@ -15,7 +15,9 @@ static struct heap *shared_lender; /* the next heap to borrow from; NULL: the fi
 
 void hak__heap_collect(struct heap *heap, bool everything)
 {
-    lock_acquire(&heap->lock);
+    if (!lock_acquire_soon(&heap->lock)) {
+        return; /* a stopped thread has the lock */
+    }
     hak__slab_drain(&heap->slabs);
     hak__span_cache_trim(&heap->spans, everything);
     if (everything) {
@@ -38,10 +40,15 @@ void hak__heap_help(struct thread *thread)
     }
 }
 
-/* False: the lock is taken and the caller does not want to wait, or this thread was refused. */
+/* False: the lock is taken and the caller does not want to wait, or this thread was refused, which
+ * does not concern the allocation: its own heap comes next. */
 static bool heap_lock(struct heap *heap, bool wait)
 {
-    return lock_try(&heap->lock) || (wait && hak__gate_wait_for(&heap->lock));
+    if (lock_try(&heap->lock) || (wait && hak__gate_wait_for(&heap->lock))) {
+        return true;
+    }
+    (void)hak__gate_was_refused();
+    return false;
 }
 
 struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index, uint32_t most)
@@ -226,13 +233,13 @@ size_t hak__heap_reclaim(bool unmap)
     if (!hak__gate_enter()) {
         return 0;
     }
-    hak__emergency_settle();
+    hak__thread_settle();
     struct thread *own = hak__thread;
     if (own->heap != NULL) {
-        hak__thread_flush(own);
+        (void)hak__thread_flush(own);
     }
     if (own->twin != NULL) {
-        hak__thread_flush(own->twin);
+        (void)hak__thread_flush(own->twin);
     }
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         hak__heap_collect(heap, true);

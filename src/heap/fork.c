@@ -10,6 +10,9 @@
  * objects stay out of use in the child: at most what those threads had cached, in pages shared with
  * the parent. The child goes on with all heaps and touches no struct of another thread.
  *
+ * If a thread with a heap's lock is stopped by a signal (core/lock.h), fork waits until it goes on.
+ * Meanwhile it opens the gate again and again, so that others work, and lets signals in.
+ *
  * Several threads may fork at once. They hold the heaps together, and the last one releases them. A
  * second thread first waits a moment, so that forks in a row do not keep the gate closed.
  *
@@ -51,29 +54,35 @@ static void fork_wake_waiters(struct heap *heap)
     }
 }
 
-/* Brings the heaps to rest: nobody is inside the gate, and this thread has all heaps' locks. */
-static void fork_hold(void)
+/* Lets go of the heaps before `end`; NULL: of all. */
+static void fork_let_go(const struct heap *end)
 {
-    hak__gate_close();
-    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        lock_acquire_another(&heap->lock);
-        fork_wake_waiters(heap);
-    }
-}
-
-static void fork_let_go(void)
-{
-    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+    for (struct heap *heap = hak__heap_first(); heap != end; heap = heap->next) {
         lock_release(&heap->lock);
     }
     hak__gate_open();
 }
 
+/* Brings the heaps to rest: nobody is inside the gate, and this thread has all heaps' locks. False:
+ * a thread with a heap's lock seems to be stopped, and this thread holds nothing. */
+static bool fork_hold(void)
+{
+    hak__gate_close();
+    for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        if (!lock_acquire_another(&heap->lock)) {
+            fork_let_go(heap);
+            return false;
+        }
+        fork_wake_waiters(heap);
+    }
+    return true;
+}
+
 /* Registers and frees the blocks of emergency memory that came into being during the fork. */
 static void fork_settle(void)
 {
-    if (hak__emergency_waits() && hak__gate_enter()) {
-        hak__emergency_settle();
+    if (hak__thread_settle_waits() && hak__gate_enter()) {
+        hak__thread_settle();
         hak__gate_leave();
     }
 }
@@ -103,6 +112,23 @@ static void fork_end_inner(void)
     }
 }
 
+/* Joins the forks that are under way, or brings the heaps to rest. False: not yet. */
+static bool fork_begin(void)
+{
+    uint64_t signals = hak__os_block_signals(); /* a handler's fork finds all heaps held, or none */
+    hak__inside = INSIDE_FORK;
+    lock_acquire(&fork_lock);
+    bool begun = shared_fork_count != 0 || fork_hold();
+    if (begun) {
+        atomic_store_relaxed(&shared_fork_count, shared_fork_count + 1);
+    }
+    lock_release(&fork_lock);
+    hak__lock_held = 0; /* all threads that fork hold the heaps together */
+    hak__inside = begun ? INSIDE_FORK : 0;
+    hak__os_restore_signals(signals);
+    return begun;
+}
+
 void hak__fork_prepare(void)
 {
     if (hak__inside != 0) {
@@ -110,16 +136,9 @@ void hak__fork_prepare(void)
         return;
     }
     fork_wait_for_others();
-    uint64_t signals = hak__os_block_signals(); /* a handler's fork finds all heaps held, or none */
-    hak__inside = INSIDE_FORK;
-    lock_acquire(&fork_lock);
-    if (shared_fork_count == 0) {
-        fork_hold();
+    while (!fork_begin()) {
+        hak__os_sleep_ms(FORK_WAIT_MS); /* with signals: this thread may have to be stopped, too */
     }
-    atomic_store_relaxed(&shared_fork_count, shared_fork_count + 1);
-    lock_release(&fork_lock);
-    hak__lock_held = 0; /* all threads that fork hold the heaps together */
-    hak__os_restore_signals(signals);
 }
 
 void hak__fork_parent(void)
@@ -136,7 +155,7 @@ void hak__fork_parent(void)
     uint32_t left = shared_fork_count - 1;
     atomic_store_relaxed(&shared_fork_count, left);
     if (left == 0) {
-        fork_let_go();
+        fork_let_go(NULL);
     }
     lock_release(&fork_lock);
     hak__inside = 0;

@@ -46,11 +46,35 @@ bool hak__heap_is_to_spare(void)
     return spare;
 }
 
+/* Chooses a heap for a thread that found its own stuck (HEAP_ESCAPE): the one with the fewest
+ * threads that is not stuck. The result is NULL, for a new heap, if that one has threads and there
+ * may be more heaps; if all are stuck there may be one more than usual. Else it is any. Under
+ * HEAPS. */
+static struct heap *heap_choose_free(void)
+{
+    struct heap *best = NULL, *any = NULL;
+    uint32_t most = hak__knobs.heaps_crowded_max;
+    for (struct heap *heap = shared_heap_first; heap != NULL; heap = heap->next) {
+        if (!heap->apart && !hak__lock_is_stuck(&heap->lock) &&
+            (best == NULL || heap->threads_count < best->threads_count)) {
+            best = heap;
+        }
+        any = heap->apart ? any : heap;
+    }
+    if (best != NULL) {
+        return best->threads_count != 0 && heap_count < most ? NULL : best;
+    }
+    return heap_count <= most ? NULL : any;
+}
+
 /* Chooses a heap for one more thread. A heap without threads comes first. Else the result is NULL,
  * for a new heap, while there are fewer than `heaps_max`. Else it is the next heap in turn with no
  * more threads than the average: there is always one, usually after a step or two. Under HEAPS. */
 static struct heap *heap_choose(uint32_t heaps_max)
 {
+    if (HAK_UNLIKELY(heaps_max == HEAP_ESCAPE)) {
+        return heap_choose_free();
+    }
     if (heap_without_threads == 0 && heap_count < heaps_max) {
         return NULL;
     }
@@ -85,7 +109,7 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
     heap->slabs.totals = totals;
     heap->id = heap_next_id++;
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
-    heap->lock = (struct lock){0, LOCK_RANK_HEAP};
+    heap->lock = (struct lock)LOCK_INITIAL(LOCK_RANK_HEAP);
     heap->next = shared_heap_first;
     if (!heap->apart) {
         heap_count++;

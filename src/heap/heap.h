@@ -74,6 +74,7 @@ struct thread {
     uint32_t epoch;      /* forks before it was last taken; an older one: its thread is gone */
     uint32_t turns;      /* hak__knobs_turns at the last tick */
     bool apart;          /* draws from the heap for long-lived objects */
+    bool left_behind;    /* no thread uses it, but its objects are not flushed yet */
     struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
     struct sampler sampler;
     struct cache cache; /* last, because its end is seldom touched */
@@ -101,6 +102,11 @@ HAK_HIDDEN bool hak__start_watch_thread(struct thread *thread);
 /* thread.c. Begins a slow operation. Returns this thread's struct with its heap's lock held, or a
  * borrowed struct for a thread that has ended. NULL: no memory, or refused (core/gate.h). */
 HAK_HIDDEN struct thread *hak__thread_enter(void);
+/* For a thread that was refused its heap's lock. If the lock's holder seems to be stopped by a
+ * signal (core/lock.h), the thread goes on with another struct, which draws from another heap. The
+ * old one, with what it has cached, waits for hak__thread_settle. Returns the new struct with its
+ * heap's lock held. NULL: still refused. */
+HAK_HIDDEN HAK_COLD struct thread *hak__thread_escape(struct thread *thread);
 /* As hak__thread_enter, without a call if the thread has a struct. */
 HAK_INLINE struct thread *thread_enter(void)
 {
@@ -108,8 +114,11 @@ HAK_INLINE struct thread *thread_enter(void)
     if (HAK_UNLIKELY(thread->cache.key == CACHE_KEY_NONE)) {
         return hak__thread_enter();
     }
-    return gate_lock(&thread->heap->lock) ? thread : NULL;
+    return HAK_LIKELY(gate_lock(&thread->heap->lock)) ? thread : hak__thread_escape(thread);
 }
+/* Ends a slow operation: releases the heap's lock and counts the operation, which may tick. No
+ * other lock held. */
+HAK_HIDDEN void hak__thread_leave(struct thread *thread);
 /* Begins an operation that returns objects of a full bin, and counts the waits for the lock. False:
  * refused. Allocations do not count waits: a thread that only allocates would move away from the
  * heap that others return its objects to (docs/decisions/0021). */
@@ -123,11 +132,15 @@ HAK_INLINE bool thread_lock_heap(struct thread *thread)
         return true;
     }
     thread->waits++;
-    return gate_finish(lock);
+    if (HAK_LIKELY(gate_finish(lock))) {
+        return true;
+    }
+    struct thread *other = hak__thread_escape(thread); /* its bins are empty: nothing to return */
+    if (other != NULL) {
+        hak__thread_leave(other);
+    }
+    return false;
 }
-/* Ends a slow operation: releases the heap's lock and counts the operation, which may tick. No
- * other lock held. */
-HAK_HIDDEN void hak__thread_leave(struct thread *thread);
 /* The first part of hak__thread_leave: releases the lock. */
 HAK_INLINE void thread_unlock(struct thread *thread)
 {
@@ -151,10 +164,17 @@ HAK_HIDDEN void hak__thread_move(struct thread *thread);
  * held. */
 HAK_HIDDEN struct thread *hak__thread_adopt(void);
 /* Returns all cached objects of `thread` to their slabs. It is this thread's struct, or one that no
- * thread uses. No lock held. */
-HAK_HIDDEN void hak__thread_flush(struct thread *thread);
-/* Flushes and parks a struct that no thread uses any more. No lock held. */
+ * thread uses. False: a stopped thread holds the heap's lock, and nothing was returned. The caller
+ * is inside the gate and holds no lock. */
+HAK_HIDDEN bool hak__thread_flush(struct thread *thread);
+/* Flushes and parks a struct that no thread uses any more; if that cannot be done now, a settle
+ * does it later. The caller is inside the gate and holds no lock. */
 HAK_HIDDEN void hak__thread_park(struct thread *thread);
+/* Does what was put off: parks structs that were left behind, marks slices free, registers and
+ * frees blocks of emergency memory. The caller is inside the gate and holds no lock. */
+HAK_HIDDEN void hak__thread_settle(void);
+/* True: there is something to settle. A hint. */
+HAK_HIDDEN bool hak__thread_settle_waits(void);
 /* The first of all thread structs; follow `next`. Any thread. */
 HAK_HIDDEN struct thread *hak__thread_first(void);
 /* Forks from the first process to this one; wraps. Any thread. */
@@ -176,7 +196,10 @@ HAK_HIDDEN void hak__thread_abandon_others(struct thread *own);
 /* heap.c. Guards the lists of heaps and threads; rank HEAPS. */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
 /* Chooses or makes a heap for one more thread, which draws from it now. At most `heaps_max` heaps
- * are made. NULL: no memory. No lock held. */
+ * are made. NULL: no memory. No lock held.
+ * HEAP_ESCAPE: a heap that no stopped thread holds, for a thread that found its own so. Only if all
+ * others are held it may be one more than the most. */
+#define HEAP_ESCAPE 0u
 HAK_HIDDEN struct heap *hak__heap_join(uint32_t heaps_max);
 /* The heap for long-lived objects, from which one more thread draws now. Makes it at the first
  * call. NULL: no memory. No lock held. */

@@ -71,8 +71,8 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
     if (thread->twin != NULL && thread->twin->cache.lagging != NULL) { /* the tick found it */
         hak__heap_help(thread->twin);
     }
-    if (hak__emergency_waits()) {
-        hak__emergency_settle();
+    if (hak__thread_settle_waits()) {
+        hak__thread_settle();
     }
     hak__gate_leave();
 }

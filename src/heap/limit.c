@@ -70,7 +70,9 @@ static HAK_COLD void limit_tell(uint64_t mapped)
     hak__gate_leave();
     probe_hakmem_limit_exceeded(mapped, atomic_load_relaxed(&hak__knobs.limit));
     if (callback != NULL) {
+        hak__gate_pin(true); /* the caller goes on with this thread's struct */
         callback((size_t)mapped, argument);
+        hak__gate_pin(false);
     }
 }
 

@@ -50,6 +50,7 @@ bool hak__start(void)
 
 void hak__start_read_options(char *const *environment)
 {
+    uint64_t signals = hak__lock_block_signals();
     lock_acquire(&start_lock);
     hak__os_init();
     if (seal_open()) {
@@ -60,6 +61,7 @@ void hak__start_read_options(char *const *environment)
         seal_close();
     }
     lock_release(&start_lock);
+    hak__os_restore_signals(signals);
 }
 
 bool hak__start_has_key(void)

@@ -5,6 +5,7 @@
 #include "heap/heap.h"
 #include "large/emergency.h"
 #include "os/os.h"
+#include "region/superslab.h"
 
 /* Both are constant. hak__thread has no const in its type, because every other struct it may point
  * to is written. */
@@ -14,6 +15,9 @@ HAK_TLS struct thread *hak__thread = (struct thread *)(uintptr_t)&hak__thread_no
 
 static struct thread *shared_thread_first; /* pushed under HEAPS, read by any thread */
 static struct thread *thread_parked;       /* stack, under HEAPS */
+/* Structs that no thread uses, and whose objects are not flushed yet: a stack. Written under HEAPS,
+ * read relaxed as a hint. */
+static struct thread *thread_left_behind;
 
 /* Number of forks from the first process to this one. Structs with an older epoch belong to threads
  * that are gone. Each is reset only when a thread takes it, so that fork's child does not touch
@@ -115,7 +119,8 @@ static struct thread *thread_adopt_from(struct heap *heap)
         hak__heap_part(heap);
         return NULL;
     }
-    thread->twin = NULL;                               /* a parked struct still has its last one */
+    thread->twin = NULL; /* a parked struct still has its last one */
+    atomic_store_relaxed(&thread->left_behind, false);
     atomic_store_relaxed(&thread->apart, heap->apart); /* reports read it */
     thread_draw_from(thread, heap);
     thread->trimmed_ms = thread->ticked_ms = hak__os_clock_ms();
@@ -127,9 +132,22 @@ struct thread *hak__thread_adopt(void)
     return thread_adopt_from(hak__heap_join(hak__knobs.heaps_max));
 }
 
-void hak__thread_flush(struct thread *thread)
+/* A heap that no stopped thread holds. NULL: there is none. */
+static struct heap *thread_free_heap(void)
 {
-    lock_acquire(&thread->heap->lock);
+    struct heap *heap = hak__heap_join(HEAP_ESCAPE);
+    if (heap != NULL && hak__lock_is_stuck(&heap->lock)) {
+        hak__heap_part(heap);
+        return NULL;
+    }
+    return heap;
+}
+
+bool hak__thread_flush(struct thread *thread)
+{
+    if (!lock_acquire_soon(&thread->heap->lock)) {
+        return false;
+    }
     hak__cache_flush(&thread->cache);
     lock_release(&thread->heap->lock);
     hak__remote_flush(&thread->cache); /* after the bins, which may put objects into it */
@@ -137,31 +155,72 @@ void hak__thread_flush(struct thread *thread)
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
         hak__heap_help(thread);
     }
+    return true;
+}
+
+static void thread_leave_behind(struct thread *thread)
+{
+    lock_acquire(&hak__heaps_lock);
+    atomic_store_relaxed(&thread->left_behind, true); /* reports read it */
+    thread->next_parked = thread_left_behind;
+    atomic_store_relaxed(&thread_left_behind, thread);
+    lock_release(&hak__heaps_lock);
 }
 
 void hak__thread_park(struct thread *thread)
 {
     struct heap *heap = thread->heap;
-    hak__thread_flush(thread);
+    if (!hak__thread_flush(thread)) {
+        thread_leave_behind(thread);
+        return;
+    }
     lock_acquire(&hak__heaps_lock);
     thread_push_parked(thread);
     lock_release(&hak__heaps_lock);
     hak__heap_part(heap);
 }
 
+bool hak__thread_settle_waits(void)
+{
+    return hak__emergency_waits() || hak__superslab_waits() ||
+           atomic_load_relaxed(&thread_left_behind) != NULL;
+}
+
+void hak__thread_settle(void)
+{
+    hak__superslab_settle();
+    hak__emergency_settle();
+    if (atomic_load_relaxed(&thread_left_behind) == NULL) {
+        return;
+    }
+    lock_acquire(&hak__heaps_lock);
+    struct thread *thread = thread_left_behind;
+    atomic_store_relaxed(&thread_left_behind, NULL);
+    lock_release(&hak__heaps_lock);
+    while (thread != NULL) {
+        struct thread *next = thread->next_parked;
+        hak__thread_park(thread); /* leaves it behind again if its heap is still stuck */
+        thread = next;
+    }
+}
+
 void hak__thread_move(struct thread *thread)
 {
     struct heap *heap = thread->heap, *other = hak__heap_join(hak__knobs.heaps_crowded_max);
-    if (other != NULL) {
-        hak__thread_flush(thread);
-        thread_draw_from(thread, other);
-        hak__heap_part(heap);
+    if (other == NULL) {
+        return;
     }
+    if (hak__thread_flush(thread)) {
+        thread_draw_from(thread, other);
+        other = heap;
+    }
+    hak__heap_part(other);
 }
 
 void hak__thread_abandon_others(struct thread *own)
 {
     thread_parked = NULL; /* all parked structs have an older epoch now */
+    thread_left_behind = NULL;
     thread_inherited = hak__thread_first();
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
     uint64_t charged = own->cache.charged;
@@ -241,23 +300,75 @@ void hak__thread_turn(bool apart)
     }
 }
 
+/* A struct for one operation, with its heap's lock held. NULL: no memory, or refused. */
+static struct thread *thread_borrow(struct heap *heap)
+{
+    struct thread *thread = thread_adopt_from(heap);
+    if (thread != NULL && !lock_acquire_soon(&heap->lock)) {
+        lock_acquire(&hak__heaps_lock);
+        thread_push_parked(thread); /* it has cached nothing */
+        lock_release(&hak__heaps_lock);
+        hak__heap_part(heap);
+        (void)hak__gate_refuse();
+        thread = NULL;
+    }
+    return thread;
+}
+
 struct thread *hak__thread_enter(void)
 {
     struct thread *thread = hak__thread_current();
     if (HAK_LIKELY(thread != NULL)) {
-        return gate_lock(&thread->heap->lock) ? thread : NULL;
+        return gate_lock(&thread->heap->lock) ? thread : hak__thread_escape(thread);
     }
     /* The thread borrows a struct and stays inside until it has parked that again. */
     if (!hak__gate_enter()) {
         return NULL;
     }
-    thread = hak__start() ? hak__thread_adopt() : NULL;
+    thread = hak__start() ? thread_borrow(hak__heap_join(hak__knobs.heaps_max)) : NULL;
+    if (thread == NULL && hak__gate_is_refusal_noted()) {
+        (void)hak__gate_was_refused();
+        thread = thread_borrow(thread_free_heap());
+    }
     if (thread == NULL) {
         hak__gate_leave();
+    }
+    return thread;
+}
+
+/* Exchanges this thread's struct for one of a heap that no stopped thread holds. NULL: there is
+ * none. Inside the gate. */
+static struct thread *thread_exchange(struct thread *thread)
+{
+    struct thread *other = thread_adopt_from(thread_free_heap());
+    if (other != NULL) {
+        other->twin = thread->twin;
+        if (other->twin != NULL) {
+            other->twin->twin = other;
+            thread->twin = NULL;
+        }
+        hak__thread = other;
+        thread_leave_behind(thread);
+    }
+    return other;
+}
+
+struct thread *hak__thread_escape(struct thread *thread)
+{
+    struct thread *other = NULL;
+    bool may = !thread->apart && thread == hak__thread && !hak__gate_is_pinned();
+    if (hak__inside != 0 || !may || !hak__lock_is_stuck(&thread->heap->lock)) {
+        return NULL; /* refused beside a fork, or in a signal handler */
+    }
+    if (hak__gate_enter()) {
+        other = thread_exchange(thread);
+        hak__gate_leave();
+    }
+    if (other == NULL || !gate_lock(&other->heap->lock)) {
         return NULL;
     }
-    lock_acquire(&thread->heap->lock);
-    return thread;
+    (void)hak__gate_was_refused();
+    return other;
 }
 
 void hak__thread_leave(struct thread *thread)

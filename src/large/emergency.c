@@ -127,12 +127,14 @@ bool hak__emergency_free_whale(void *pointer)
     bool found = false;
     uint32_t inside = hak__inside;
     if ((inside & INSIDE_OPERATION) == 0) { /* else this thread may hold the lock */
+        uint64_t signals = hak__lock_block_signals();
         hak__inside |= INSIDE_LOCK;
         if (lock_try(&hak__whale_lock) || hak__lock_spin(&hak__whale_lock)) {
             found = emergency_unlink((uintptr_t)pointer, &whale);
             lock_release(&hak__whale_lock);
         }
         hak__inside = inside;
+        hak__os_restore_signals(signals);
     }
     if (!found) {
         return hak__emergency_free(pointer);

@@ -320,13 +320,19 @@ bool hak__whale_free(void *pointer)
     return true;
 }
 
+/* What the thread was doing before a look. */
+struct whale_look {
+    uint32_t inside;
+    uint64_t signals;
+};
+
 /* Takes the lock to look. A look need not begin at the gate, because no thread writes while the
  * gate is closed. False: this is a signal handler that may have interrupted its own thread under
  * the lock, and the lock did not become free. */
-static bool whale_lock_to_look(uint32_t *inside)
+static bool whale_lock_to_look(struct whale_look *look)
 {
-    *inside = hak__inside;
-    if ((*inside & INSIDE_OPERATION) == 0) {
+    *look = (struct whale_look){hak__inside, hak__lock_block_signals()};
+    if ((look->inside & INSIDE_OPERATION) == 0) {
         hak__inside |= INSIDE_LOCK;
         lock_acquire(&hak__whale_lock);
         return true;
@@ -337,19 +343,21 @@ static bool whale_lock_to_look(uint32_t *inside)
         }
         hak__os_sleep_ms(1);
     }
+    hak__os_restore_signals(look->signals);
     return false;
 }
 
-static void whale_unlock_after_look(uint32_t inside)
+static void whale_unlock_after_look(const struct whale_look *look)
 {
     lock_release(&hak__whale_lock);
-    hak__inside = inside;
+    hak__inside = look->inside;
+    hak__os_restore_signals(look->signals);
 }
 
 size_t hak__whale_bytes(const void *pointer)
 {
-    uint32_t inside;
-    if (!whale_lock_to_look(&inside)) {
+    struct whale_look look;
+    if (!whale_lock_to_look(&look)) {
         return 0;
     }
     size_t size = hak__whale_registry_find((uintptr_t)pointer).size;
@@ -357,33 +365,33 @@ size_t hak__whale_bytes(const void *pointer)
         struct whale whale = hak__emergency_find((uintptr_t)pointer);
         size = whale.address == (uintptr_t)pointer ? whale.size : 0;
     }
-    whale_unlock_after_look(inside);
+    whale_unlock_after_look(&look);
     return size;
 }
 
 bool hak__whale_was_freed(const void *pointer)
 {
-    uint32_t inside;
+    struct whale_look look;
     bool found = false;
-    if (!whale_lock_to_look(&inside)) {
+    if (!whale_lock_to_look(&look)) {
         return false;
     }
     for (uint32_t i = 0; i < WHALE_GRAVES; i++) {
         found |= whale_graves[i] == (uintptr_t)pointer;
     }
-    whale_unlock_after_look(inside);
+    whale_unlock_after_look(&look);
     return found;
 }
 
 struct whale hak__whale_containing(const void *pointer)
 {
-    uint32_t inside;
-    if (!whale_lock_to_look(&inside)) {
+    struct whale_look look;
+    if (!whale_lock_to_look(&look)) {
         return (struct whale){0};
     }
     struct whale whale = hak__whale_registry_containing((uintptr_t)pointer);
     whale = whale.address == 0 ? hak__emergency_find((uintptr_t)pointer) : whale;
-    whale_unlock_after_look(inside);
+    whale_unlock_after_look(&look);
     return whale;
 }
 

@@ -17,9 +17,11 @@ size_t hak__heap_look_count(void)
     if (!hak__gate_enter_patiently()) {
         return 0;
     }
-    lock_acquire(&hak__region_lock);
-    size_t count = hak__superslabs.count;
-    lock_release(&hak__region_lock);
+    size_t count = 0;
+    if (lock_acquire_soon(&hak__region_lock)) {
+        count = hak__superslabs.count;
+        lock_release(&hak__region_lock);
+    }
     hak__gate_leave();
     return count;
 }
@@ -47,11 +49,13 @@ static struct slab_look look_slab(const struct slab *slab, uint32_t heap_id)
 }
 
 /* Copies the slabs that `heap` has in the slices of `wanted`. Under its lock their owner words do
- * not change. Returns the slices that were looked at. */
+ * not change. Returns the slices that were looked at; none if a stopped thread has the lock. */
 static uint64_t look_slabs_of(struct heap_look *look, struct heap *heap, uint64_t wanted)
 {
     uint64_t seen = 0;
-    lock_acquire(&heap->lock);
+    if (!lock_acquire_soon(&heap->lock)) {
+        return 0;
+    }
     for (uint64_t rest = wanted; rest != 0; rest &= rest - 1) {
         uint32_t i = bits_lowest(rest);
         size_t slice = look->index * SUPERSLAB_SLICES + i;
@@ -152,11 +156,14 @@ static void look_decide(struct heap_look *look, const struct superslab *maps, ui
     }
 }
 
+/* A copy in no state at all: a stopped thread has the lock. */
 static struct superslab look_copy_maps(size_t index)
 {
-    lock_acquire(&hak__region_lock);
-    struct superslab maps = *superslab_at(index);
-    lock_release(&hak__region_lock);
+    struct superslab maps = {.state = SUPERSLAB_NEW};
+    if (lock_acquire_soon(&hak__region_lock)) {
+        maps = *superslab_at(index);
+        lock_release(&hak__region_lock);
+    }
     return maps;
 }
 

@@ -79,11 +79,15 @@ struct look_run {
     uint64_t free[LOOK_SUPERSLABS];
 };
 
-/* The first run at superslab `from` or behind it. count 0: there is none. */
-static struct look_run look_next_run(size_t from, uint32_t most)
+/* The first run at superslab `from` or behind it. count 0: there is none, or a stopped thread has
+ * the lock. */
+static struct look_run look_next_run(struct look *look, size_t from, uint32_t most)
 {
     struct look_run run = {.first = from};
-    lock_acquire(&hak__region_lock);
+    if (!lock_acquire_soon(&hak__region_lock)) {
+        look->refused = true;
+        return run;
+    }
     size_t count = hak__superslabs.count;
     for (size_t index = from; index < count && run.count < most; index++) {
         const struct superslab *superslab = superslab_at(index);
@@ -151,7 +155,7 @@ static void look_at_superslabs(struct look *look)
     uint32_t most = in_look < LOOK_SUPERSLABS ? (uint32_t)in_look : LOOK_SUPERSLABS;
     size_t next = 0, span_end = 0;
     while (look_goes_on(look)) {
-        struct look_run run = look_next_run(next, most);
+        struct look_run run = look_next_run(look, next, most);
         if (run.count == 0) {
             break;
         }

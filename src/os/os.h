@@ -204,9 +204,15 @@ HAK_HIDDEN bool hak__os_wait_ms(uint32_t *word, uint32_t value, uint32_t duratio
 HAK_HIDDEN void hak__os_wake(uint32_t *word);
 HAK_HIDDEN void hak__os_wake_all(uint32_t *word);
 
-/* Blocks the calling thread's signals, except those that its own instructions raise and those that
- * the C library uses. Returns the argument for hak__os_restore_signals. */
+/* Blocks the calling thread's signals, except those that its own instructions raise. The C
+ * library's own signals wait, too, so the caller restores the signals soon. Returns the argument
+ * for hak__os_restore_signals. */
 HAK_HIDDEN uint64_t hak__os_block_signals(void);
+/* Says that blocking failed, or that none was asked for. No thread's set has this value, because
+ * SIGKILL cannot be blocked. */
+#define OS_SIGNALS_UNCHANGED UINT64_MAX
+/* True if the calling thread's signals are blocked, or the kernel does not say. For assertions. */
+HAK_HIDDEN bool hak__os_signals_are_blocked(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
 
 /* True: the 8 bytes at a multiple of 8 can be read. They are not touched. Other threads may unmap

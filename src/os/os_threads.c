@@ -73,17 +73,13 @@ void hak__os_wake_all(uint32_t *word)
 
 /* In the kernel's set of signals, bit 0 is signal 1. */
 #define OS_SIGNAL(number) (UINT64_C(1) << ((number)-1))
-/* Says that blocking failed. No thread's set has this value, because SIGKILL cannot be blocked. */
-#define OS_SIGNALS_UNCHANGED UINT64_MAX
-
 uint64_t hak__os_block_signals(void)
 {
     int saved = errno;
     uint64_t blocked, own = OS_SIGNAL(SIGSEGV) | OS_SIGNAL(SIGBUS) | OS_SIGNAL(SIGILL) |
                             OS_SIGNAL(SIGFPE) | OS_SIGNAL(SIGTRAP) | OS_SIGNAL(SIGSYS) |
                             OS_SIGNAL(SIGABRT);
-    /* The C libraries use signals 32 to 34 to cancel threads and to change their rights. */
-    uint64_t all = ~(own | OS_SIGNAL(32) | OS_SIGNAL(33) | OS_SIGNAL(34));
+    uint64_t all = ~own; /* those of the C library, too: glibc gives programs one of them, 34 */
     if (hak__os_is_filtered() ||
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &blocked, sizeof blocked) != 0) {
         blocked = OS_SIGNALS_UNCHANGED;
@@ -111,6 +107,15 @@ bool hak__os_is_readable(uintptr_t address)
                     errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR;
     errno = saved;
     return readable;
+}
+
+bool hak__os_signals_are_blocked(void)
+{
+    int saved = errno;
+    uint64_t blocked = 0, usual = OS_SIGNAL(SIGUSR1) | OS_SIGNAL(SIGUSR2) | OS_SIGNAL(SIGPWR);
+    bool known = syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, sizeof blocked) == 0;
+    errno = saved;
+    return !known || (blocked & usual) == usual;
 }
 
 bool hak__os_is_main_thread(void)

@@ -5,7 +5,7 @@
  *
  * Locks: a whole pass holds PURGE for one superslab at a time; a pass in parts holds it for a whole
  * part. Both hold it over system calls. A release holds GROWTH. REGION is held only while maps are
- * read or changed. */
+ * read or changed. If it is stuck (superslab.h), the rest of a pass is left out. */
 #include "base/bits.h"
 #include "core/gate.h"
 #include "os/os.h"
@@ -90,7 +90,10 @@ struct purge_work {
 static struct purge_work purge_take_next(size_t *next, bool everything)
 {
     struct purge_work work = {.index = SIZE_MAX};
-    lock_acquire(&hak__region_lock);
+    if (!lock_acquire_soon(&hak__region_lock)) {
+        *next = SIZE_MAX; /* a later pass purges */
+        return work;
+    }
     for (uint32_t looks = 0; looks < PURGE_LOOKS && work.index == SIZE_MAX; looks++) {
         size_t index = hak__superslab_index_find(INDEX_DIRTY, 1, *next);
         if (index == INDEX_NONE) {
@@ -127,10 +130,13 @@ static size_t purge_next(size_t *next, bool everything)
     if (work.whole && work.split && failed == 0) {
         hak__superslab_join(work.index);
     }
-    lock_acquire(&hak__region_lock);
-    superslab_at(work.index)->dirty &= ~(stays_away ? work.due & ~failed : 0);
-    hak__superslab_mark_free(work.index, work.taken);
-    lock_release(&hak__region_lock);
+    if (lock_acquire_soon(&hak__region_lock)) {
+        superslab_at(work.index)->dirty &= ~(stays_away ? work.due & ~failed : 0);
+        hak__superslab_mark_free(work.index, work.taken);
+        lock_release(&hak__region_lock);
+    } else {
+        hak__superslab_give_late(work.index, work.taken); /* they stay dirty */
+    }
     return bits_count(work.due & ~failed) * SLICE_SIZE;
 }
 
@@ -139,10 +145,11 @@ static size_t purge_next(size_t *next, bool everything)
 static void purge_forget_most(void)
 {
     struct superslab_table *table = &hak__superslabs;
-    lock_acquire(&hak__region_lock);
-    atomic_store_relaxed(&table->taken_most, table->claimed_slices - table->free_slices);
-    HAK_ASSERT_FULL(hak__superslab_index_is_right());
-    lock_release(&hak__region_lock);
+    if (lock_acquire_soon(&hak__region_lock)) {
+        atomic_store_relaxed(&table->taken_most, table->claimed_slices - table->free_slices);
+        HAK_ASSERT_FULL(hak__superslab_index_is_right());
+        lock_release(&hak__region_lock);
+    }
 }
 
 size_t hak__superslab_purge(bool everything)
@@ -196,13 +203,25 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
  * none. */
 static size_t release_take_next(size_t next)
 {
-    lock_acquire(&hak__region_lock);
+    if (!lock_acquire_soon(&hak__region_lock)) {
+        return INDEX_NONE;
+    }
     size_t index = hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, next);
     if (index != INDEX_NONE) {
         hak__superslab_mark_taken(index, ~UINT64_C(0));
     }
     lock_release(&hak__region_lock);
     return index;
+}
+
+/* REGION is stuck: the superslab cannot be noted as released, so it is mapped again. If that fails,
+ * its addresses stay out of use. */
+static void release_undo(size_t index, bool unmapped)
+{
+    if (!unmapped ||
+        hak__os_map_at(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0) {
+        hak__superslab_give_late(index, ~UINT64_C(0));
+    }
 }
 
 /* Unmaps a superslab that is out of the free map. Returns the bytes unmapped. Under GROWTH. */
@@ -213,7 +232,10 @@ static size_t release_one(size_t index)
     hak__huge_unwatch(start);
     bool unmapped = hak__os_unmap(start, SUPERSLAB_SIZE) == 0;
     hak__window_purge_tables(index * SUPERSLAB_SLICES, SUPERSLAB_SLICES);
-    lock_acquire(&hak__region_lock);
+    if (!lock_acquire_soon(&hak__region_lock)) {
+        release_undo(index, unmapped);
+        return 0;
+    }
     if (unmapped) {
         superslab_at(index)->dirty = 0;
         hak__superslab_set_pages(index, SUPERSLAB_SMALL);

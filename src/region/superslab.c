@@ -244,12 +244,16 @@ static void superslab_note_taken(void)
     }
 }
 
-/* Takes a fitting run of free slices, dirty ones first. SLICE_NONE: there is none. */
-static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
+/* Takes a fitting run of free slices, dirty ones first. SLICE_NONE: there is none, or the thread
+ * was refused, which clears `*goes_on`. */
+static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment, bool *goes_on)
 {
     struct slice_run run = {SLICE_NONE, false};
     struct superslab_wish wish = {count, alignment, true};
-    lock_acquire(&hak__region_lock);
+    if (HAK_UNLIKELY(!hak__superslab_lock())) {
+        *goes_on = false;
+        return run;
+    }
     if (hak__superslabs.dirty_free_slices >= count) {
         run.slice = superslab_find(&wish);
     }
@@ -269,11 +273,14 @@ static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
     return run;
 }
 
-void hak__superslab_publish(size_t first, uint32_t count)
+bool hak__superslab_publish(size_t first, uint32_t count)
 {
     size_t index = first / SUPERSLAB_SLICES;
     uint32_t offset = (uint32_t)(first % SUPERSLAB_SLICES);
-    lock_acquire(&hak__region_lock);
+    if (!hak__superslab_lock()) {
+        hak__os_discard(window_slice_address(first), count * SLICE_SIZE);
+        return false;
+    }
     struct superslab_table *table = &hak__superslabs;
     hak__superslab_index_reach(index);
     hak__superslab_set_state(index, SUPERSLAB_CLAIMED, offset + count);
@@ -285,29 +292,31 @@ void hak__superslab_publish(size_t first, uint32_t count)
         atomic_store_release(&hak__window.shared_limit, limit);
     }
     lock_release(&hak__region_lock);
+    return true;
 }
 
-/* Maps a released superslab again, for a run of `count` slices. False: there is none, or an error.
- * Under GROWTH. */
+/* Maps a released superslab again, for a run of `count` slices. False: there is none, an error, or
+ * refused. Under GROWTH. */
 static bool superslab_reclaim(uint32_t count)
 {
     struct superslab_table *table = &hak__superslabs;
     while (table->released_count != 0) { /* states change under GROWTH only, so one is found */
-        lock_acquire(&hak__region_lock);
+        if (!hak__superslab_lock()) {
+            return false;
+        }
         size_t index = hak__superslab_index_find(INDEX_RELEASED, 1, 0);
         lock_release(&hak__region_lock);
         size_t first = index * SUPERSLAB_SLICES;
         int error = hak__os_map_at(window_slice_address(first), SUPERSLAB_SIZE);
         if (error == 0) {
-            table->released_count--;
             hak__superslab_choose_pages(first, SUPERSLAB_SLICES, count);
-            hak__superslab_publish(first, SUPERSLAB_SLICES);
-            return true;
+            bool published = hak__superslab_publish(first, SUPERSLAB_SLICES);
+            table->released_count -= published;
+            return published;
         }
-        if (error != -EEXIST) {
+        if (error != -EEXIST || !hak__superslab_lock()) {
             return false;
         }
-        lock_acquire(&hak__region_lock);
         hak__superslab_set_state(index, SUPERSLAB_LOST, 0);
         lock_release(&hak__region_lock);
         table->released_count--;
@@ -400,30 +409,31 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         if (error != 0) {
             return false;
         }
-        table->frontier = first + claim;
         hak__superslab_choose_pages(first, claim, count);
-        hak__superslab_publish(first, claim);
-        return true;
+        bool published = hak__superslab_publish(first, claim);
+        table->frontier += published ? claim : 0;
+        return published;
     }
 }
 
 struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment)
 {
     HAK_ASSERT(count >= 1 && count <= SUPERSLAB_SLICES && alignment <= SUPERSLAB_SLICES);
-    struct slice_run run = superslab_take_free(count, alignment);
+    bool goes_on = true;
+    struct slice_run run = superslab_take_free(count, alignment, &goes_on);
     /* Another thread may take the slices of a claim before this one does. Then this thread claims
      * again, until it gets slices or a claim fails. */
-    while (run.slice == SLICE_NONE) {
+    while (run.slice == SLICE_NONE && goes_on) {
+        uint64_t signals = hak__lock_block_signals();
         lock_acquire(&hak__growth_lock);
-        run = superslab_take_free(count, alignment); /* another thread may have claimed meanwhile */
-        bool grown = run.slice != SLICE_NONE || superslab_reclaim(count) ||
-                     superslab_advance(count, alignment);
+        /* another thread may have claimed meanwhile */
+        run = superslab_take_free(count, alignment, &goes_on);
+        goes_on = goes_on && (run.slice != SLICE_NONE || superslab_reclaim(count) ||
+                              superslab_advance(count, alignment));
         lock_release(&hak__growth_lock);
-        if (!grown) {
-            break;
-        }
-        if (run.slice == SLICE_NONE) {
-            run = superslab_take_free(count, alignment);
+        hak__os_restore_signals(signals);
+        if (run.slice == SLICE_NONE && goes_on) {
+            run = superslab_take_free(count, alignment, &goes_on);
         }
     }
     return run;
@@ -436,7 +446,10 @@ void hak__superslab_give(size_t slice, uint32_t count)
     if (left_may_be_in(slice, count) && !hak__left_renew(slice, count)) {
         return; /* nobody could use them */
     }
-    lock_acquire(&hak__region_lock);
+    if (HAK_UNLIKELY(!lock_acquire_soon(&hak__region_lock))) {
+        hak__superslab_give_late(index, mask);
+        return;
+    }
     superslab_add_free(index, mask);
     hak__superslab_index_grown(index, mask);
     lock_release(&hak__region_lock);
@@ -451,7 +464,9 @@ bool hak__superslab_take_exact(size_t slice, uint32_t count)
     }
     size_t index = slice / SUPERSLAB_SLICES;
     uint64_t mask = bits_mask(offset, count);
-    lock_acquire(&hak__region_lock);
+    if (!lock_acquire_soon(&hak__region_lock)) {
+        return false;
+    }
     struct superslab *superslab = superslab_at(index);
     bool all_free = (superslab->free & mask) == mask;
     if (all_free) {

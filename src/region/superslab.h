@@ -68,7 +68,8 @@ struct slice_run {
  * the other groups lie below that group. */
 HAK_HIDDEN void hak__superslab_tables(struct superslab_group *groups_end);
 
-/* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab. The number of the first
+/* Takes `count` (1 to SUPERSLAB_SLICES) adjacent slices of one superslab. SLICE_NONE: no memory, or
+ * refused. The number of the first
  * one is a multiple of `alignment` (slices, a power of two up to SUPERSLAB_SLICES). Claims more
  * memory if no free run fits. The owner words stay 0. Any thread; it holds no lock but a heap's. */
 HAK_HIDDEN struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment);
@@ -86,8 +87,22 @@ HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
  */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
-/* Makes newly claimed slices [first, first + count) of one superslab free. Under GROWTH. */
-HAK_HIDDEN void hak__superslab_publish(size_t first, uint32_t count);
+/* Makes newly claimed slices [first, first + count) of one superslab free. False: refused; the
+ * slices are unmapped again. Under GROWTH. */
+HAK_HIDDEN bool hak__superslab_publish(size_t first, uint32_t count);
+
+/* REGION may be stuck: its holder may be stopped by a signal (core/lock.h). Then nobody gets slices
+ * (hak__superslab_lock refuses, as beside a fork), and slices that become free are put on a
+ * lock-free stack. They are free after the next settle.
+ *
+ * Takes REGION for an operation that needs slices. False: refused. */
+HAK_HIDDEN bool hak__superslab_lock(void);
+/* Lets the next settle mark slices of one superslab free. Nobody uses them. Any thread. */
+HAK_HIDDEN void hak__superslab_give_late(size_t index, uint64_t mask);
+/* Marks the waiting slices free, if REGION can be had. The caller is inside the gate. */
+HAK_HIDDEN void hak__superslab_settle(void);
+/* True: there is something to settle. A hint. */
+HAK_HIDDEN bool hak__superslab_waits(void);
 
 /* Bytes of claimed slices; of free dirty ones; of free ones. Hints: relaxed reads, no lock. */
 HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);

@@ -47,14 +47,17 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
     if (!huge && whole) {
         hak__huge_watch(kind, start, SUPERSLAB_SIZE, bytes);
     }
-    lock_acquire(&hak__region_lock);
-    hak__superslab_set_pages(first / SUPERSLAB_SLICES, huge ? SUPERSLAB_HUGE : SUPERSLAB_SMALL);
-    lock_release(&hak__region_lock);
+    if (lock_acquire_soon(&hak__region_lock)) { /* else the slices cannot be published either */
+        hak__superslab_set_pages(first / SUPERSLAB_SLICES, huge ? SUPERSLAB_HUGE : SUPERSLAB_SMALL);
+        lock_release(&hak__region_lock);
+    }
 }
 
 bool hak__superslab_split(size_t index)
 {
-    lock_acquire(&hak__region_lock);
+    if (!lock_acquire_soon(&hak__region_lock)) {
+        return false;
+    }
     bool huge = superslab_at(index)->huge != 0;
     lock_release(&hak__region_lock);
     if (!huge) {
@@ -65,7 +68,9 @@ bool hak__superslab_split(size_t index)
         return false;
     }
     /* after the call: while `huge` is set, a thread that takes a slice makes all slices dirty */
-    lock_acquire(&hak__region_lock);
+    if (!lock_acquire_soon(&hak__region_lock)) {
+        return false;
+    }
     hak__superslab_set_pages(index, SUPERSLAB_SPLIT);
     lock_release(&hak__region_lock);
     return true;
@@ -73,10 +78,14 @@ bool hak__superslab_split(size_t index)
 
 void hak__superslab_join(size_t index)
 {
-    if (hak__huge_is_quick() &&
-        hak__os_huge(window_slice_address(index * SUPERSLAB_SLICES), SUPERSLAB_SIZE) == 0) {
-        lock_acquire(&hak__region_lock);
-        hak__superslab_set_pages(index, SUPERSLAB_HUGE);
-        lock_release(&hak__region_lock);
+    void *start = window_slice_address(index * SUPERSLAB_SLICES);
+    if (!hak__huge_is_quick() || hak__os_huge(start, SUPERSLAB_SIZE) != 0) {
+        return;
     }
+    if (!lock_acquire_soon(&hak__region_lock)) {
+        hak__os_small(start, SUPERSLAB_SIZE);
+        return;
+    }
+    hak__superslab_set_pages(index, SUPERSLAB_HUGE);
+    lock_release(&hak__region_lock);
 }

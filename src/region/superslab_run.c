@@ -27,11 +27,13 @@ static size_t run_find(size_t count)
     return SIZE_MAX;
 }
 
-/* Takes `count` wholly free superslabs. SLICE_NONE: there are none. */
+/* Takes `count` wholly free superslabs. SLICE_NONE: there are none, or refused. */
 static struct slice_run run_take_free(size_t count)
 {
     struct slice_run run = {SLICE_NONE, true};
-    lock_acquire(&hak__region_lock);
+    if (!hak__superslab_lock()) {
+        return run;
+    }
     size_t first = run_find(count);
     for (size_t i = 0; first != SIZE_MAX && i < count; i++) {
         struct superslab *superslab = superslab_at(first + i);
@@ -83,12 +85,16 @@ static bool run_claim(size_t superslabs)
     if (error != 0) {
         return false;
     }
-    table->frontier = end;
     for (size_t slice = first; slice < end;) {
         uint32_t count = SUPERSLAB_SLICES - (uint32_t)(slice % SUPERSLAB_SLICES);
         hak__superslab_choose_pages(slice, count, SUPERSLAB_SLICES);
-        hak__superslab_publish(slice, count);
+        bool published = hak__superslab_publish(slice, count);
         slice += count;
+        if (!published) {
+            hak__os_discard(window_slice_address(slice), (end - slice) * SLICE_SIZE);
+            return false;
+        }
+        table->frontier = slice;
     }
     return true;
 }
@@ -98,10 +104,12 @@ struct slice_run hak__superslab_take_run(size_t superslabs)
     struct slice_run run = {SLICE_NONE, false};
     bool grown = true;
     for (uint32_t i = 0; run.slice == SLICE_NONE && grown && i < RUN_TRIES; i++) {
+        uint64_t signals = hak__lock_block_signals();
         lock_acquire(&hak__growth_lock);
         run = run_take_free(superslabs);
         grown = run.slice != SLICE_NONE || run_claim(superslabs);
         lock_release(&hak__growth_lock);
+        hak__os_restore_signals(signals);
     }
     return run.slice != SLICE_NONE ? run : run_take_free(superslabs);
 }

@@ -29,12 +29,13 @@ static inline void thread_join(pthread_t thread)
 }
 
 /* The most heaps a process has, however many threads and however often they wait: two for each
- * processor it may run on, at level 2 four. */
+ * processor it may run on, at level 2 four. One more if the threads that hold the locks of all of
+ * them seem to be stopped: on an overloaded machine they may be preempted for so long. */
 static inline size_t heaps_most(void)
 {
     cpu_set_t set;
     REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
-    return HAK_LEVEL >= 2 ? 4 : 2 * (size_t)CPU_COUNT(&set);
+    return 1 + (HAK_LEVEL >= 2 ? 4 : 2 * (size_t)CPU_COUNT(&set));
 }
 
 /* A bounded queue of pointers, any number of threads at both ends. pthread's lock takes no memory.

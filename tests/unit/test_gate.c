@@ -4,6 +4,8 @@
 #include "../threads/threads.h"
 #include "unit.h"
 
+#include <signal.h>
+
 #include "core/gate.h"
 
 static struct lock heap_lock = LOCK_INITIAL(LOCK_RANK_HEAP);
@@ -106,8 +108,9 @@ static void *hold_and_let_go(void *argument)
     return NULL;
 }
 
-/* While no fork is under way a lock is waited for as long as it takes. */
-static void test_an_open_gate_refuses_nobody(void **state)
+/* A holder that releases nothing may be stopped by a signal: who waits is refused, here for as long
+ * as the test likes. Who gave up once does not wait again, until there was a release. */
+static void test_a_stuck_lock_refuses(void **state)
 {
     bool shared_end = false;
     (void)state;
@@ -115,12 +118,49 @@ static void test_an_open_gate_refuses_nobody(void **state)
     while (__atomic_load_n(&heap_lock.shared_state, __ATOMIC_RELAXED) == 0) {
         usleep(1000);
     }
-    pthread_t ender = thread_start(enter_patiently, &shared_end); /* sets it */
+    assert_false(hak__lock_is_stuck(&heap_lock));
+    for (int round = 0; round < 100; round++) {
+        assert_false(gate_lock(&heap_lock));
+        assert_true(hak__gate_was_refused() && hak__inside == 0);
+        assert_true(hak__lock_is_stuck(&heap_lock));
+        assert_false(lock_acquire_soon(&heap_lock));
+    }
+    assert_true(hak__gate_enter()); /* nothing else is refused */
+    hak__gate_leave();
+    __atomic_store_n(&shared_end, true, __ATOMIC_RELEASE);
+    thread_join(holder);
+    assert_false(hak__lock_is_stuck(&heap_lock));
     assert_true(gate_lock(&heap_lock));
     lock_release(&heap_lock);
     gate_end();
-    thread_join(ender);
-    thread_join(holder);
+}
+
+static volatile sig_atomic_t signals_count;
+
+static void count_signal(int number)
+{
+    (void)number;
+    signals_count++;
+}
+
+/* Inside the gate no handler stops a thread; between two parts of a long operation one may. */
+static void test_signals_wait_for_the_gate(void **state)
+{
+    bool shared_end = false;
+    (void)state;
+    signal(SIGUSR1, count_signal);
+    pthread_t other = thread_start(hold_and_let_go, &shared_end); /* so that this is not alone */
+    assert_true(hak__gate_enter());
+    pthread_kill(pthread_self(), SIGUSR1);
+    assert_int_equal(signals_count, 0);
+    assert_true(hak__gate_let_pass());
+    assert_int_equal(signals_count, 1);
+    pthread_kill(pthread_self(), SIGUSR1);
+    assert_int_equal(signals_count, 1);
+    hak__gate_leave();
+    assert_int_equal(signals_count, 2);
+    __atomic_store_n(&shared_end, true, __ATOMIC_RELEASE);
+    thread_join(other);
 }
 
 static void test_a_long_operation_lets_a_fork_pass(void **state)
@@ -207,7 +247,8 @@ int main(void)
         cmocka_unit_test(test_who_comes_to_a_closed_gate_is_refused),
         cmocka_unit_test(test_the_patient_wait),
         cmocka_unit_test(test_who_is_inside_is_refused_at_once),
-        cmocka_unit_test(test_an_open_gate_refuses_nobody),
+        cmocka_unit_test(test_a_stuck_lock_refuses),
+        cmocka_unit_test(test_signals_wait_for_the_gate),
         cmocka_unit_test(test_a_trim_inside_changes_nothing),
         cmocka_unit_test(test_a_refusal_is_forgotten),
         cmocka_unit_test(test_a_long_operation_lets_a_fork_pass),
