@@ -17,6 +17,7 @@ size_t hak__heap_look_count(void)
     if (!hak__gate_enter_patiently()) {
         return 0;
     }
+    hak__inherited_settle();
     lock_acquire(&hak__region_lock);
     size_t count = hak__superslabs.count;
     lock_release(&hak__region_lock);

@@ -243,10 +243,22 @@ static void superslab_note_taken(void)
     }
 }
 
+/* In a small child of fork, the first touch of a superslab from the parent should not bring a whole
+ * huge page. If another thread purges, it may. */
+static HAK_COLD void superslab_stay_small(size_t index)
+{
+    if (hak__superslab_bytes_grown() < atomic_load_relaxed(&hak__knobs.huge_threshold) &&
+        lock_try(&hak__purge_lock)) {
+        (void)hak__superslab_split(index);
+        lock_release(&hak__purge_lock);
+    }
+}
+
 /* Takes a fitting run of free slices, dirty ones first. SLICE_NONE: there is none. */
 static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
 {
     struct slice_run run = {SLICE_NONE, false};
+    bool new_huge = false;
     struct superslab_wish wish = {count, alignment, true};
     lock_acquire(&hak__region_lock);
     if (hak__superslabs.dirty_free_slices >= count) {
@@ -262,9 +274,13 @@ static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment)
         hak__superslab_mark_taken(index, mask);
         superslab_note_taken();
         run.zeroed = (superslab_at(index)->dirty & mask) == 0;
+        new_huge = superslab_at(index)->huge != 0 && run.zeroed;
         superslab_make_dirty(index, mask);
     }
     lock_release(&hak__region_lock);
+    if (HAK_UNLIKELY(new_huge) && window_inherits()) {
+        superslab_stay_small(run.slice / SUPERSLAB_SLICES);
+    }
     return run;
 }
 
@@ -458,6 +474,13 @@ bool hak__superslab_would_grow(uint32_t count)
 size_t hak__superslab_bytes_claimed(void)
 {
     return atomic_load_relaxed(&hak__superslabs.claimed_slices) * SLICE_SIZE;
+}
+
+size_t hak__superslab_bytes_grown(void)
+{
+    size_t claimed = atomic_load_relaxed(&hak__superslabs.claimed_slices);
+    size_t inherited = hak__superslabs.inherited_slices;
+    return claimed > inherited ? (claimed - inherited) * SLICE_SIZE : 0;
 }
 
 size_t hak__superslab_bytes_dirty(void)
