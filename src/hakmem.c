@@ -46,6 +46,7 @@
 #include "region/window.c"
 
 #include "slab/slab.c"
+#include "slab/slab_inherited.c"
 #include "slab/slab_remote.c"
 
 #include "large/emergency.c"
@@ -66,6 +67,7 @@
 #include "heap/fork.c"
 #include "heap/heap.c"
 #include "heap/heartbeat.c"
+#include "heap/inherited.c"
 #include "heap/limit.c"
 #include "heap/metadata.c"
 #include "heap/sampling.c"

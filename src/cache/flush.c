@@ -306,7 +306,9 @@ void hak__cache_abandon(struct cache *cache)
     cache->charged = 0;
     cache->lagging = NULL;
     for (uint32_t i = 0; i < REMOTE_ENTRIES; i++) {
-        cache->remote[i] = (struct remote_entry){NULL, 0, 0, 0, 0};
+        if (cache->remote[i].link != 0) { /* else the pages may be untouched, or a parent's */
+            cache->remote[i] = (struct remote_entry){NULL, 0, 0, 0, 0};
+        }
     }
     cache->remote_waiting = 0;
 }

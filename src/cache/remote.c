@@ -13,6 +13,7 @@
 #include "cache/cache.h"
 
 #include "base/probe.h"
+#include "slab/slab_inherited.h"
 
 /* Sends the entry, which is not empty, to its slab and empties it. */
 static void remote_send(struct cache *cache, struct remote_entry *entry)
@@ -63,6 +64,10 @@ static void remote_start(struct cache *cache, struct remote_entry *entry, size_t
 bool hak__remote_free(struct cache *cache, size_t slice, void *pointer)
 {
     if (remote_push(cache, slice, pointer)) {
+        return false;
+    }
+    if (HAK_SECURE && HAK_UNLIKELY(window_is_inherited(window_owner(slice)))) { /* it has rested */
+        hak__slab_free_inherited(slice, pointer);
         return false;
     }
     struct remote_entry *entry = remote_entry_of(cache, slice);

@@ -200,6 +200,7 @@ void hak__census_take(struct census *census)
         return;
     }
     hak__emergency_settle();
+    hak__inherited_settle();
     census_count_heaps(census);
     census_count_threads(census);
     census->superslabs_count = atomic_load_relaxed(&hak__superslabs.claimed_count);

@@ -6,8 +6,9 @@
  * it.
  *
  * Ranks: a thread that holds a lock of rank r takes only locks of a higher rank. All heaps have the
- * same rank. Only fork holds the locks of several heaps; it takes them in the order of the list of
- * heaps while the gate is closed (core/gate.h). Assertion level 1 checks the order.
+ * same rank, except those that a fork's child has from its parent. Only fork holds the locks of
+ * several heaps of a rank; it takes them in the order of the list of heaps while the gate is closed
+ * (core/gate.h). Assertion level 1 checks the order.
  *
  * Only these locks are held over system calls (reads of the clock apart):
  *   SAMPLES to map more memory for samples and stacks, which is rare
@@ -23,7 +24,8 @@
  * Stopped threads: a signal handler may stop a thread at any point and wait until the thread that
  * sent the signal goes on (a collector). If that one allocates, it must not wait for a lock of the
  * stopped thread. So there are two kinds of locks:
- *   HEAP, REGION  Signals may arrive while a thread holds them, because blocking signals costs two
+ *   HEAP, INHERITED, REGION
+ *                 Signals may arrive while a thread holds them, because blocking signals costs two
  *                 system calls. Nobody waits for them without end: a waiter gives up when nobody
  *                 has released the lock for LOCK_STUCK_MS. It then leaves its work out, puts it
  *                 off, or is refused as beside a fork. A preempted holder looks the same, so only
@@ -41,20 +43,21 @@
 #include "base/check.h"
 
 enum lock_rank {
-    LOCK_RANK_FORK = 1, /* heap/fork.c: one fork at a time */
-    LOCK_RANK_ZONES,    /* zone/: caches of first-class heaps, and what waits to be used again */
-    LOCK_RANK_ZONE,     /* zone/: one first-class heap */
-    LOCK_RANK_SAMPLES,  /* observe/samples.c: live samples and their stacks */
-    LOCK_RANK_HEAPS,    /* heap/heap.c: the list of heaps and the parked ones */
-    LOCK_RANK_HEAP,     /* one heap's slow paths */
-    LOCK_RANK_PURGE,    /* region/purge.c: one thread at a time purges */
-    LOCK_RANK_WHALES,   /* large/whale.c: the registry and the cache of whales */
-    LOCK_RANK_SAMPLED,  /* large/sampled.c: memory of sampled objects */
-    LOCK_RANK_GROWTH,   /* region/: the window's frontier, where superslabs are claimed */
-    LOCK_RANK_HUGE,     /* region/huge.c: the evidence for huge pages */
-    LOCK_RANK_REGION,   /* region/: the maps of free slices */
-    LOCK_RANK_START,    /* heap/start.c: first use; only SEAL is taken under it */
-    LOCK_RANK_SEAL      /* core/seal.c: writes of options; no lock is taken under it */
+    LOCK_RANK_FORK = 1,  /* heap/fork.c: one fork at a time */
+    LOCK_RANK_ZONES,     /* zone/: caches of first-class heaps, and what waits to be used again */
+    LOCK_RANK_ZONE,      /* zone/: one first-class heap */
+    LOCK_RANK_SAMPLES,   /* observe/samples.c: live samples and their stacks */
+    LOCK_RANK_HEAPS,     /* heap/heap.c: the list of heaps and the parked ones */
+    LOCK_RANK_HEAP,      /* one heap's slow paths */
+    LOCK_RANK_INHERITED, /* in fork's child: a heap of the parent (slab/slab_inherited.h) */
+    LOCK_RANK_PURGE,     /* region/purge.c: one thread at a time purges */
+    LOCK_RANK_WHALES,    /* large/whale.c: the registry and the cache of whales */
+    LOCK_RANK_SAMPLED,   /* large/sampled.c: memory of sampled objects */
+    LOCK_RANK_GROWTH,    /* region/: the window's frontier, where superslabs are claimed */
+    LOCK_RANK_HUGE,      /* region/huge.c: the evidence for huge pages */
+    LOCK_RANK_REGION,    /* region/: the maps of free slices */
+    LOCK_RANK_START,     /* heap/start.c: first use; only SEAL is taken under it */
+    LOCK_RANK_SEAL       /* core/seal.c: writes of options; no lock is taken under it */
 };
 
 struct lock {

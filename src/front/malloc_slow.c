@@ -133,8 +133,8 @@ static HAK_COLD void *malloc_class_again(uint32_t class_index)
 /* Counts a request that the fast path did not count. Returns the period of the sample, or 0. */
 static HAK_COLD uint64_t malloc_count_sample(size_t size)
 {
-    struct thread *thread = hak__thread;
-    return thread->cache.key != CACHE_KEY_NONE ? hak__sampling_count(thread, size) : 0;
+    struct thread *thread = hak__thread_current();
+    return thread != NULL ? hak__sampling_count(thread, size) : 0;
 }
 
 HAK_COLD void hak__malloc_sample_block(void *pointer, size_t size)

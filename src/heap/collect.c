@@ -65,7 +65,7 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     /* acquire: pairs with the release below. The words of the heap are visible, as in
      * hak__heap_first. */
     struct heap *start = atomic_load_acquire(&shared_lender);
-    start = start != NULL ? start : hak__heap_first();
+    start = start != NULL && !heap_is_inherited(start) ? start : hak__heap_first();
     struct heap *heap = start;
     for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
         if (heap != own && slab_may_lend(&heap->slabs, class_index) && heap_lock(heap, wait)) {
@@ -75,7 +75,8 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
         if (list.count != 0) {
             break;
         }
-        heap = heap->next != NULL ? heap->next : hak__heap_first();
+        heap = heap->next; /* inherited heaps are the last of the list, and lend nothing */
+        heap = heap != NULL && !heap_is_inherited(heap) ? heap : hak__heap_first();
         if (heap == start) {
             break;
         }
@@ -199,6 +200,9 @@ void hak__heap_tick(struct thread *thread)
     if (HAK_UNLIKELY(thread->twin != NULL)) {
         tick_struct(thread->twin, now, delay); /* it may not be in use for long */
     }
+    if (HAK_UNLIKELY(hak__inherited_waits())) {
+        (void)hak__inherited_settle_one(UINT32_MAX);
+    }
     hak__whale_cache_trim(UINT32_MAX); /* the more is in use, the fewer are kept */
     if (delay == UINT32_MAX) {
         return;
@@ -234,6 +238,7 @@ size_t hak__heap_reclaim(bool unmap)
         return 0;
     }
     hak__thread_settle();
+    hak__inherited_settle();
     struct thread *own = hak__thread;
     if (own->heap != NULL) {
         (void)hak__thread_flush(own);

@@ -6,9 +6,10 @@
  * hakmem's structures (large/emergency.h). They may not wait longer: fork itself may be waiting for
  * a lock of the C library that they hold.
  *
- * No lock guards the bins and remote buffers of other threads, so the child abandons them. Their
- * objects stay out of use in the child: at most what those threads had cached, in pages shared with
- * the parent. The child goes on with all heaps and touches no struct of another thread.
+ * The child begins with heaps and a thread struct of its own, at its first allocation. Those of the
+ * parent are inherited: their memory is shared with the parent, and a free must not write to it
+ * (slab/slab_inherited.h). What the parent's threads had cached is counted later (inherited.c), so
+ * fork's own work in the child does not depend on it.
  *
  * If a thread with a heap's lock is stopped by a signal (core/lock.h), fork waits until it goes on.
  * Meanwhile it opens the gate again and again, so that others work, and lets signals in.
@@ -185,12 +186,11 @@ void hak__fork_child(void)
         hak__gate_reset();
         return;
     }
-    struct thread *own = hak__thread;
-    hak__thread_abandon_others(own);
+    hak__thread_inherit_all();
     if (hak__thread_listener != NULL) {
         hak__thread_listener->forked();
     }
-    hak__heap_part_all_but(own->heap, own->twin != NULL ? own->twin->heap : NULL);
+    hak__heap_inherit_all();
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         fork_free_lock(&heap->lock);
     }

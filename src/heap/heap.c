@@ -3,13 +3,15 @@
 
 #include "core/knobs.h"
 #include "os/os.h"
+#include "region/superslab.h"
+#include "slab/slab_inherited.h"
 
 struct lock hak__heaps_lock = LOCK_INITIAL(LOCK_RANK_HEAPS);
 static struct heap *shared_heap_first; /* pushed under HEAPS, read by any thread */
 /* The rest is under HEAPS. */
 static uint32_t heap_next_id = 1; /* id 0 means no heap */
 static struct heap *heap_apart;   /* for long-lived objects; NULL: not made yet */
-/* These do not count that one. */
+/* These do not count that one, nor inherited ones. */
 static uint32_t heap_count;            /* heaps */
 static uint32_t heap_without_threads;  /* heaps that no thread draws from */
 static uint32_t heap_joined_count;     /* threads that draw from a heap */
@@ -29,9 +31,14 @@ static void heap_set_threads(struct heap *heap, uint32_t count)
     atomic_store_relaxed(&heap->threads_count, count);
 }
 
+static bool heap_is_counted(const struct heap *heap)
+{
+    return !heap->apart && !heap_is_inherited(heap);
+}
+
 static void heap_add_thread(struct heap *heap)
 {
-    if (!heap->apart) {
+    if (heap_is_counted(heap)) {
         heap_without_threads -= heap->threads_count == 0;
         heap_joined_count++;
     }
@@ -82,7 +89,7 @@ static struct heap *heap_choose(uint32_t heaps_max)
     for (;;) {
         struct heap *heap = heap_next_to_join != NULL ? heap_next_to_join : shared_heap_first;
         heap_next_to_join = heap->next;
-        if (!heap->apart && heap->threads_count <= most) {
+        if (heap_is_counted(heap) && heap->threads_count <= most) {
             return heap;
         }
     }
@@ -110,6 +117,7 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
     heap->id = heap_next_id++;
     heap->slabs.key = heap->id << OWNER_CODE_BITS;
     heap->lock = (struct lock)LOCK_INITIAL(LOCK_RANK_HEAP);
+    heap->slabs.lock = &heap->lock;
     heap->next = shared_heap_first;
     if (!heap->apart) {
         heap_count++;
@@ -119,6 +127,19 @@ static void heap_list(struct heap *heap, struct slab_totals *totals)
     heap_next_to_join = heap->next; /* the next thread joins another one */
     /* release: pairs with the acquire in hak__heap_first */
     atomic_store_release(&shared_heap_first, heap);
+}
+
+/* If there can be no further heap: any heap that exists, an inherited one if there is no other. */
+static struct heap *heap_join_any(void)
+{
+    struct heap *heap = heap_join_existing(1);
+    if (heap == NULL && window_inherits()) {
+        lock_acquire(&hak__heaps_lock);
+        heap = shared_heap_first;
+        heap_add_thread(heap);
+        lock_release(&hak__heaps_lock);
+    }
+    return heap;
 }
 
 struct heap *hak__heap_join(uint32_t heaps_max)
@@ -132,7 +153,7 @@ struct heap *hak__heap_join(uint32_t heaps_max)
     struct slab_totals *totals =
         first ? heap_first_totals : hak__metadata_allocate(sizeof heap_first_totals);
     if (made == NULL || totals == NULL) {
-        return heap_join_existing(1); /* any heap, if one exists */
+        return heap_join_any();
     }
     lock_acquire(&hak__heaps_lock);
     /* Other threads may have joined or added heaps meanwhile, so the choice is made again. */
@@ -146,7 +167,10 @@ struct heap *hak__heap_join(uint32_t heaps_max)
         heap_list(heap, totals);
     }
     lock_release(&hak__heaps_lock);
-    return heap != NULL || !first ? heap : hak__heap_join(heaps_max);
+    if (heap != NULL) {
+        return heap;
+    }
+    return first ? hak__heap_join(heaps_max) : heap_join_any(); /* not first: no id is left */
 }
 
 /* Memory for the heap of long-lived objects. */
@@ -181,9 +205,10 @@ void hak__heap_part(struct heap *heap)
 {
     lock_acquire(&hak__heaps_lock);
     uint32_t left = heap->threads_count - 1;
-    heap_joined_count -= heap->apart ? 0 : 1;
+    bool counted = heap_is_counted(heap);
+    heap_joined_count -= counted ? 1 : 0;
     heap_set_threads(heap, left);
-    if (left == 0 && !heap->apart) {
+    if (left == 0 && counted) {
         heap_without_threads++;
         heap_next_to_join = heap; /* its memory was used last, so it is warm */
     }
@@ -193,15 +218,20 @@ void hak__heap_part(struct heap *heap)
     }
 }
 
-void hak__heap_part_all_but(const struct heap *own, const struct heap *second)
+void hak__heap_inherit_all(void)
 {
-    heap_joined_count = 0;
-    heap_without_threads = 0;
+    bool first = true;
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         heap_set_threads(heap, 0);
-        heap_without_threads += heap->apart ? 0 : 1;
-        if (heap == own || heap == second) {
-            heap_add_thread(heap);
-        }
+        heap->lock.rank = LOCK_RANK_INHERITED;
+        hak__slab_inherit(&heap->slabs, first);
+        first = false;
     }
+    heap_apart = NULL;
+    heap_count = 0;
+    heap_without_threads = 0;
+    heap_joined_count = 0;
+    heap_next_to_join = NULL;
+    hak__window.inherited = (heap_next_id - 1) << OWNER_CODE_BITS;
+    hak__superslab_inherit();
 }

@@ -14,6 +14,10 @@
  * ends, the objects in its bins go back to their slabs, and objects in use stay where they are: no
  * owner word changes. Heaps and thread structs are never freed, so reading one needs no lock.
  *
+ * Fork's child begins with no heap and no thread struct of its own. Those of the parent are
+ * inherited: nobody draws from such a heap, and its memory is used again piece by piece
+ * (slab/slab_inherited.h).
+ *
  *   struct thread:  made -> used by a thread <-> parked (used by none)
  *                   parked -> borrowed -> parked (one operation of a thread that has ended)
  *
@@ -75,6 +79,7 @@ struct thread {
     uint32_t turns;      /* hak__knobs_turns at the last tick */
     bool apart;          /* draws from the heap for long-lived objects */
     bool left_behind;    /* no thread uses it, but its objects are not flushed yet */
+    bool forked;         /* its thread made the fork from which this process came */
     struct thread *twin; /* the thread's other struct, of the other kind; NULL: it has none */
     struct sampler sampler;
     struct cache cache; /* last, because its end is seldom touched */
@@ -190,8 +195,21 @@ HAK_HIDDEN extern const struct thread_listener *hak__thread_listener;
 /* True if a thread of this process uses the struct. Any thread; for other threads the answer is a
  * hint. */
 HAK_HIDDEN bool hak__thread_is_used(const struct thread *thread);
-/* In fork's child: all other threads are gone, and so is what they had cached. */
-HAK_HIDDEN void hak__thread_abandon_others(struct thread *own);
+/* In fork's child: the structs of all threads belong to threads of the parent. This thread has
+ * none, unless it has ended. */
+HAK_HIDDEN void hak__thread_inherit_all(void);
+/* For inherited.c: takes the next struct of a thread of the parent, which the caller then empties
+ * and parks. NULL: there is none left, or it has more than `objects_max` objects. *last: this call
+ * is the first that finds none left. Inside the gate, no lock held. */
+HAK_HIDDEN struct thread *hak__thread_take_inherited(uint32_t objects_max, bool *last);
+HAK_HIDDEN void hak__thread_park_inherited(struct thread *thread);
+/* True: there is something to settle. A hint. */
+HAK_HIDDEN bool hak__inherited_waits(void);
+/* inherited.c. In fork's child: counts what a thread of the parent had cached, if that is at most
+ * `objects_max` objects, or what all had. False: nothing was done. Inside the gate, no lock held.
+ */
+HAK_HIDDEN bool hak__inherited_settle_one(uint32_t objects_max);
+HAK_HIDDEN void hak__inherited_settle(void);
 
 /* heap.c. Guards the lists of heaps and threads; rank HEAPS. */
 HAK_HIDDEN extern struct lock hak__heaps_lock;
@@ -209,9 +227,8 @@ HAK_HIDDEN bool hak__heap_is_to_spare(void);
 /* A thread stops drawing from `heap`. The last thread's part also gives back what the heap keeps.
  * No lock held. */
 HAK_HIDDEN void hak__heap_part(struct heap *heap);
-/* In fork's child: only this thread is left. It draws from `own` and from `second`; NULL: from no
- * heap. */
-HAK_HIDDEN void hak__heap_part_all_but(const struct heap *own, const struct heap *second);
+/* In fork's child: all heaps are inherited now (slab/slab_inherited.h). */
+HAK_HIDDEN void hak__heap_inherit_all(void);
 /* The first of all heaps; follow `next`. Any thread. */
 HAK_HIDDEN struct heap *hak__heap_first(void);
 
@@ -225,6 +242,12 @@ HAK_HIDDEN size_t hak__metadata_bytes(void);
 HAK_HIDDEN const void *hak__metadata_newest(void);
 HAK_HIDDEN const void *hak__metadata_before(const void *chunk);
 HAK_HIDDEN size_t hak__metadata_size(const void *chunk);
+
+/* True: it was a heap of fork's parent. */
+HAK_INLINE bool heap_is_inherited(const struct heap *heap)
+{
+    return window_is_inherited(heap->slabs.key);
+}
 
 /* The heap whose slab set this is. */
 HAK_INLINE struct heap *heap_of_slabs(struct slab_set *slabs)

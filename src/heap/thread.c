@@ -24,6 +24,7 @@ static struct thread *thread_left_behind;
  * them all. */
 static uint32_t shared_thread_epoch;
 static struct thread *thread_inherited; /* from here on some may have an older epoch; under HEAPS */
+static uint32_t shared_inherited;       /* 1: there is something to settle */
 
 const struct thread_listener *hak__thread_listener;
 
@@ -53,18 +54,48 @@ bool hak__thread_is_used(const struct thread *thread)
            atomic_load_relaxed(&thread->epoch) == atomic_load_relaxed(&shared_thread_epoch);
 }
 
-/* Takes a struct of a thread that exists only in fork's parent. NULL: none is left. Under HEAPS. */
-static struct thread *thread_pop_inherited(void)
+static uint32_t thread_cached_objects(const struct thread *thread)
 {
-    while (thread_inherited != NULL) {
-        struct thread *thread = thread_inherited;
-        thread_inherited = thread->next;
-        if (thread->epoch != shared_thread_epoch) {
-            hak__cache_abandon(&thread->cache);
-            return thread;
-        }
+    uint32_t count = 0;
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        count += hak__cache_objects(&thread->cache, class_index);
     }
-    return NULL;
+    return count;
+}
+
+struct thread *hak__thread_take_inherited(uint32_t objects_max, bool *last)
+{
+    struct thread *taken = NULL;
+    *last = false;
+    if (!hak__inherited_waits()) {
+        return NULL;
+    }
+    lock_acquire(&hak__heaps_lock);
+    while (thread_inherited != NULL && thread_inherited->epoch == shared_thread_epoch) {
+        thread_inherited = thread_inherited->next;
+    }
+    if (thread_inherited == NULL) {
+        *last = shared_inherited != 0;
+        atomic_store_relaxed(&shared_inherited, 0u);
+    } else if (thread_cached_objects(thread_inherited) <= objects_max) {
+        taken = thread_inherited;
+        thread_inherited = taken->next;
+    }
+    lock_release(&hak__heaps_lock);
+    return taken;
+}
+
+void hak__thread_park_inherited(struct thread *thread)
+{
+    hak__cache_abandon(&thread->cache);
+    lock_acquire(&hak__heaps_lock);
+    thread_push_parked(thread);
+    lock_release(&hak__heaps_lock);
+}
+
+bool hak__inherited_waits(void)
+{
+    return atomic_load_relaxed(&shared_inherited) != 0;
 }
 
 static struct thread *thread_pop_parked(void)
@@ -73,8 +104,6 @@ static struct thread *thread_pop_parked(void)
     struct thread *thread = thread_parked;
     if (thread != NULL) {
         thread_parked = thread->next_parked;
-    } else {
-        thread = thread_pop_inherited();
     }
     lock_release(&hak__heaps_lock);
     return thread;
@@ -99,10 +128,16 @@ static void thread_draw_from(struct thread *thread, struct heap *heap)
     lock_acquire(&hak__heaps_lock);
     hak__cache_stop(&thread->cache); /* in case that it drew from another heap */
     hak__cache_start(&thread->cache, &heap->slabs);
+    thread->forked = false;
     atomic_store_relaxed(&thread->epoch, shared_thread_epoch); /* reports read this and heap */
     atomic_store_relaxed(&thread->heap, heap);
     lock_release(&hak__heaps_lock);
 }
+
+/* A thread begins with a struct of fork's parent if it has at most so many cached objects: they are
+ * counted first. Doubled: the first allocation of a forked child may take 10 microseconds longer.
+ * Halved: more processes of a chain of forks need a struct of their own. */
+#define INHERITED_FEW 128u
 
 /* The heap comes first: in a small process the touched parts of heap and struct then share a page.
  */
@@ -112,8 +147,15 @@ static struct thread *thread_adopt_from(struct heap *heap)
         return NULL;
     }
     struct thread *thread = thread_pop_parked();
+    /* A chain of forks whose processes do little goes on with the same struct. */
+    if (thread == NULL && hak__inherited_settle_one(INHERITED_FEW)) {
+        thread = thread_pop_parked();
+    }
     if (thread == NULL) {
         thread = thread_make();
+    }
+    if (thread == NULL && hak__inherited_settle_one(UINT32_MAX)) {
+        thread = thread_pop_parked();
     }
     if (thread == NULL) {
         hak__heap_part(heap);
@@ -217,21 +259,23 @@ void hak__thread_move(struct thread *thread)
     hak__heap_part(other);
 }
 
-void hak__thread_abandon_others(struct thread *own)
+void hak__thread_inherit_all(void)
 {
-    thread_parked = NULL; /* all parked structs have an older epoch now */
+    struct thread *own = hak__thread;
+    thread_parked = NULL; /* all structs have an older epoch now */
     thread_left_behind = NULL;
     thread_inherited = hak__thread_first();
+    shared_inherited = thread_inherited != NULL;
     atomic_store_relaxed(&shared_thread_epoch, shared_thread_epoch + 1);
-    uint64_t charged = own->cache.charged;
-    if (own->heap != NULL) {
-        atomic_store_relaxed(&own->epoch, shared_thread_epoch);
+    atomic_store_relaxed(&hak__cache_charged, UINT64_C(0));
+    if (own == &hak__thread_none || own == &hak__thread_ended) {
+        return;
     }
+    own->forked = true;
     if (own->twin != NULL) {
-        atomic_store_relaxed(&own->twin->epoch, shared_thread_epoch);
-        charged += own->twin->cache.charged;
+        own->twin->forked = true;
     }
-    atomic_store_relaxed(&hak__cache_charged, charged);
+    hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
 }
 
 void hak__thread_give_up(void)
@@ -380,8 +424,12 @@ void hak__thread_leave(struct thread *thread)
 void hak__thread_left(struct thread *thread)
 {
     if (HAK_UNLIKELY(thread != hak__thread)) {
-        hak__thread_park(thread); /* a borrowed one */
-        hak__gate_leave();
+        /* Borrowed; or a signal handler forked just before the operation, and in the child the
+         * struct is the parent's. */
+        if (thread->epoch == shared_thread_epoch) {
+            hak__thread_park(thread);
+            hak__gate_leave();
+        }
         return;
     }
     hak__thread_count_operation(thread);
@@ -392,12 +440,15 @@ void hak__thread_end(void *value)
     /* `value` may be foreign: another C library in the process (dlmopen) may use the same key. */
     (void)value;
     struct thread *thread = hak__thread;
-    if (thread == &hak__thread_none || thread == &hak__thread_ended) {
+    if (thread == &hak__thread_ended) {
         return;
     }
     const struct thread_listener *listener = atomic_load_relaxed(&hak__thread_listener);
     if (listener != NULL) {
         listener->ended();
+    }
+    if (thread == &hak__thread_none) { /* in fork's child, which has not allocated yet */
+        return;
     }
     /* Destructors that run later, and the C library's own clean-up, still allocate and free. They
      * borrow. */

@@ -17,6 +17,7 @@ size_t hak__heap_look_count(void)
     if (!hak__gate_enter_patiently()) {
         return 0;
     }
+    hak__inherited_settle();
     size_t count = 0;
     if (lock_acquire_soon(&hak__region_lock)) {
         count = hak__superslabs.count;

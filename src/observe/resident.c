@@ -10,6 +10,7 @@
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
+#include "slab/slab_inherited.h"
 
 /* Pages that one system call looks at: as many as the kernel looks at under one hold of its lock.
  * Twice: 4 KiB more stack and no fewer holds. Half: twice the system calls. */
@@ -226,6 +227,11 @@ static void look_at_tables(struct look *look)
     const void *chunk = hak__metadata_newest();
     for (; chunk != NULL && !look->refused; chunk = hak__metadata_before(chunk)) {
         *tables += look_range(look, (uintptr_t)chunk, (uintptr_t)chunk + hak__metadata_size(chunk));
+    }
+    size_t size;
+    const void *bits = hak__slab_bits_before(NULL, &size);
+    for (; bits != NULL && !look->refused; bits = hak__slab_bits_before(bits, &size)) {
+        *tables += look_range(look, (uintptr_t)bits, (uintptr_t)bits + size);
     }
     if (look_goes_on(look)) {
         struct whale_tables of_whales = hak__whale_tables();

@@ -5,6 +5,7 @@
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"
+#include "slab/slab_inherited.h"
 
 #include <string.h>
 
@@ -23,8 +24,8 @@ void hak__stats_from_census(struct hak_stats *stats, const struct census *census
     stats->bytes_discarded = hak__os_discarded_bytes();
     stats->bytes_mapped = hak__superslab_bytes_claimed() + census->whales.live_bytes +
                           census->whales.cached_bytes + stats->bytes_discarded;
-    stats->bytes_metadata =
-        hak__window_table_bytes() + hak__metadata_bytes() + census->whales.metadata_bytes;
+    stats->bytes_metadata = hak__window_table_bytes() + hak__metadata_bytes() +
+                            hak__slab_bits_bytes() + census->whales.metadata_bytes;
     /* The parts of a running program are of different moments. One that does not fit into what the
      * others leave is cut, so that the sum is exact. */
     size_t left = stats->bytes_mapped - stats->bytes_discarded;

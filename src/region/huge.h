@@ -2,7 +2,8 @@
  *
  *   1. A new superslab gets small pages, even if the machine prefers huge ones. A new whale gets
  *      what the machine prefers.
- *   2. If the heap has at least knobs.huge_threshold bytes, a new block is judged by an earlier
+ *   2. If the heap has at least knobs.huge_threshold bytes (for a superslab in a fork's child:
+ *      without those of the parent), a new block is judged by an earlier
  *      block of its kind: of those with small pages, the last but one (or the only one). If three
  *      quarters of that block are resident, it counts as filled. The new block then gets huge
  *      pages, as far as rule 3 allows.
@@ -41,7 +42,7 @@ enum huge_kind {
 };
 
 /* True if a new block of `size` bytes should get huge pages, by rules 2 and 3. `live`: bytes of all
- * superslabs, or of all whales, without the new block. `heap`: bytes of the whole heap. */
+ * superslabs, or of all whales, without the new block. `heap`: bytes of the heap, rule 2. */
 HAK_HIDDEN bool hak__huge_is_earned(enum huge_kind kind, size_t size, size_t live, size_t heap);
 
 /* Watches a new block that has small pages: later blocks of its kind are judged by it. `live` as

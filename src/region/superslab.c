@@ -244,11 +244,27 @@ static void superslab_note_taken(void)
     }
 }
 
+/* In a small child of fork, the first touch of a superslab from the parent should not bring a whole
+ * huge page. If another thread purges, it may. */
+static HAK_COLD void superslab_stay_small(size_t index)
+{
+    if (hak__superslab_bytes_grown() >= atomic_load_relaxed(&hak__knobs.huge_threshold)) {
+        return;
+    }
+    uint64_t signals = hak__lock_block_signals();
+    if (lock_try(&hak__purge_lock)) {
+        (void)hak__superslab_split(index);
+        lock_release(&hak__purge_lock);
+    }
+    hak__os_restore_signals(signals);
+}
+
 /* Takes a fitting run of free slices, dirty ones first. SLICE_NONE: there is none, or the thread
  * was refused, which clears `*goes_on`. */
 static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment, bool *goes_on)
 {
     struct slice_run run = {SLICE_NONE, false};
+    bool new_huge = false;
     struct superslab_wish wish = {count, alignment, true};
     if (HAK_UNLIKELY(!hak__superslab_lock())) {
         *goes_on = false;
@@ -267,9 +283,13 @@ static struct slice_run superslab_take_free(uint32_t count, uint32_t alignment, 
         hak__superslab_mark_taken(index, mask);
         superslab_note_taken();
         run.zeroed = (superslab_at(index)->dirty & mask) == 0;
+        new_huge = superslab_at(index)->huge != 0 && run.zeroed;
         superslab_make_dirty(index, mask);
     }
     lock_release(&hak__region_lock);
+    if (HAK_UNLIKELY(new_huge) && window_inherits()) {
+        superslab_stay_small(run.slice / SUPERSLAB_SLICES);
+    }
     return run;
 }
 
@@ -488,6 +508,13 @@ bool hak__superslab_would_grow(uint32_t count)
 size_t hak__superslab_bytes_claimed(void)
 {
     return atomic_load_relaxed(&hak__superslabs.claimed_slices) * SLICE_SIZE;
+}
+
+size_t hak__superslab_bytes_grown(void)
+{
+    size_t claimed = atomic_load_relaxed(&hak__superslabs.claimed_slices);
+    size_t inherited = hak__superslabs.inherited_slices;
+    return claimed > inherited ? (claimed - inherited) * SLICE_SIZE : 0;
 }
 
 size_t hak__superslab_bytes_dirty(void)

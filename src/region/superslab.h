@@ -108,6 +108,12 @@ HAK_HIDDEN bool hak__superslab_waits(void);
 HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
 HAK_HIDDEN size_t hak__superslab_bytes_free(void);
+/* As the first, without what a fork's child has from its parent. */
+HAK_HIDDEN size_t hak__superslab_bytes_grown(void);
+
+/* In fork's child, before it has two threads: memory claimed so far is shared with the parent, and
+ * is no part of the heap that huge.h's rule 2 asks for. A small child gets small pages. */
+HAK_HIDDEN void hak__superslab_inherit(void);
 
 /* Tells how many bytes live whales have, for the peak below. Under WHALES. */
 HAK_HIDDEN void hak__superslab_note_whales(size_t bytes);
@@ -173,6 +179,7 @@ struct superslab_table {
     size_t whale_bytes;      /* of live whales (large/whale_registry.c); relaxed */
     size_t peak_bytes;       /* the most bytes in slices in use and live whales; relaxed */
     size_t split_count;      /* superslabs that are split; under REGION, relaxed readers */
+    size_t inherited_slices; /* in fork's child: claimed at the fork */
 };
 HAK_HIDDEN extern struct superslab_table hak__superslabs;
 

@@ -29,6 +29,11 @@ static bool superslab_may_split(void)
     return atomic_load_relaxed(&hak__superslabs.split_count) < SPLIT_SUPERSLABS_MAX;
 }
 
+void hak__superslab_inherit(void)
+{
+    hak__superslabs.inherited_slices = hak__superslabs.claimed_slices;
+}
+
 void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
 {
     void *start = window_slice_address(first);
@@ -36,7 +41,7 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
     enum huge_kind kind = count == 1 ? HUGE_SLABS : HUGE_SPANS;
     size_t bytes = hak__superslab_bytes_claimed();
     bool huge = whole && superslab_may_split() &&
-                hak__huge_is_earned(kind, SUPERSLAB_SIZE, bytes, bytes) &&
+                hak__huge_is_earned(kind, SUPERSLAB_SIZE, bytes, hak__superslab_bytes_grown()) &&
                 hak__huge_ask_untouched(start) == 0;
     /* Small pages, even if the machine prefers huge ones. The first half of a superslab needs no
      * call: no huge page fits into it, and the second half gets small pages. If the call fails, the

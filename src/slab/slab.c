@@ -10,6 +10,9 @@
 #include "core/diagnose.h"
 #include "os/os.h"
 #include "region/superslab.h"
+#include "slab/slab_inherited.h"
+#include "slab/slab_lists.h"
+#include "slab/slab_lists.h"
 #include "slab/slab_remote.h"
 
 #include <string.h>
@@ -18,17 +21,6 @@ void hak__slab_not_object(const struct slab *slab, const void *pointer)
 {
     hak__diagnose_fatal("invalid free (no object starts here)", pointer,
                         size_class_bytes(slab->class_index), slab_heap_id(slab));
-}
-
-static struct slab_totals *slab_totals(struct slab_set *set, const struct slab *slab)
-{
-    return &set->totals[slab->class_index];
-}
-
-static void slab_set_free_count(struct slab_set *set, struct slab *slab, uint32_t count)
-{
-    slab_totals(set, slab)->free_count += (uint64_t)count - slab->free_count;
-    slab->free_count = count;
 }
 
 static void slab_set_remote_seen(struct slab_set *set, struct slab *slab, uint32_t count)
@@ -44,31 +36,6 @@ static struct object_list slab_take_remote(struct slab_set *set, struct slab *sl
         slab_set_remote_seen(set, slab, 0);
     }
     return list;
-}
-
-static void slab_list(struct slab_set *set, struct slab *slab)
-{
-    struct slab **first = &set->partial[slab->class_index];
-    slab->previous = NULL;
-    slab->next = *first;
-    if (slab->next != NULL) {
-        slab->next->previous = slab;
-    }
-    atomic_store_relaxed(first, slab); /* slab_may_lend reads it without the lock */
-    slab->listed = true;
-}
-
-static void slab_unlist(struct slab_set *set, struct slab *slab)
-{
-    if (slab->previous != NULL) {
-        slab->previous->next = slab->next;
-    } else {
-        atomic_store_relaxed(&set->partial[slab->class_index], slab->next);
-    }
-    if (slab->next != NULL) {
-        slab->next->previous = slab->previous;
-    }
-    slab->listed = false;
 }
 
 static void *slab_end_page(size_t slice, uint32_t count)
@@ -107,12 +74,6 @@ void hak__slab_end_rests(struct slab_set *set)
         }
         place->count = 0;
     }
-}
-
-/* Places of objects that the closed end takes. */
-static uint64_t slab_lost(const struct slab *slab)
-{
-    return (uint64_t)hak__size_classes[slab->class_index].objects_per_slab - slab->capacity;
 }
 
 /* Takes slices and makes them a new, listed slab of the class. NULL: no memory. */
@@ -164,6 +125,9 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
     totals->slabs_count--;
     totals->free_count -= (uint64_t)slab->free_count + slab->remote_seen;
     totals->not_carved_count -= slab->capacity - slab->carved_count;
+    if (HAK_UNLIKELY(window_is_inherited(set->key))) {
+        hak__slab_forget_counted(slab);
+    }
     for (uint32_t i = 0; i < count; i++) {
         window_set_owner(slice + i, OWNER_NOBODY);
     }
@@ -187,7 +151,8 @@ static void slab_give_back(struct slab_set *set, struct slab *slab)
 static void slab_check(const struct slab_set *set, const struct slab *slab)
 {
     size_t slice = slab_slice(slab);
-    HAK_ASSERT_FULL(slab->owner == set && slab->listed && slab->slices_back == 0);
+    bool inherited = window_is_inherited(set->key);
+    HAK_ASSERT_FULL(slab->owner == set && (slab->listed || inherited) && slab->slices_back == 0);
     HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
     if (HAK_UNLIKELY(hak__slab_free_objects(slab) > slab->carved_count)) {
         hak__diagnose_fatal("double free (more objects freed than were handed out)",
@@ -198,7 +163,7 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
         HAK_ASSERT_FULL(window_owner(slice + i) ==
                         (set->key | owner_code_of_class(slab->class_index)));
     }
-    uint32_t count = 0;
+    uint32_t count = inherited ? hak__slab_counted(slab) : 0;
     const struct object *object = slab->free_list, *last = object;
     for (; object != NULL; object = object_next(object)) {
         size_t offset = (size_t)((const unsigned char *)object - slab_start(slab));
@@ -214,8 +179,12 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     }
 }
 
+/* Slabs of inherited heaps may have objects to give and not be listed (slab_inherited.h). */
 static void slab_check_class(const struct slab_set *set, uint32_t class_index)
 {
+    if (window_is_inherited(set->key)) {
+        return;
+    }
     uint64_t free_count = 0;
     uint32_t not_carved_count = 0;
     for (const struct slab *slab = set->partial[class_index]; slab != NULL; slab = slab->next) {
@@ -229,10 +198,7 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
     HAK_ASSERT_FULL(set->totals[class_index].not_carved_count == not_carved_count);
 }
 
-/* Gives the slab back if it is idle, even if it is the last of its class: a loop around a few
- * objects uses only its bin, and so empties no slab. The free list and the remote word keep their
- * contents; slab_new overwrites them. */
-static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
+void hak__slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
 {
     if (HAK_LEVEL >= 2) {
         slab_check(set, slab);
@@ -242,8 +208,8 @@ static void slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
     }
 }
 
-static HAK_COLD void slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
-                                          const struct object *object)
+void hak__slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
+                               const struct object *object)
 {
     hak__diagnose_fatal("double free (more objects freed than the slab holds)", object,
                         size_class_bytes(class_index), set->key >> OWNER_CODE_BITS);
@@ -367,6 +333,20 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
     return refill;
 }
 
+/* A slab for a set that has none of the class with objects to give, listed. NULL: no memory. */
+static struct slab *slab_more(struct slab_set *set, uint32_t class_index)
+{
+    bool inherits = window_inherits();
+    struct slab *slab = inherits ? hak__slab_take_over(set, class_index) : NULL;
+    if (slab == NULL) {
+        slab = slab_new(set, class_index);
+    }
+    if (slab == NULL && inherits) {
+        slab = hak__slab_take_over_any(set, class_index);
+    }
+    return slab;
+}
+
 struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint32_t most)
 {
     hak__slab_drain(set);
@@ -379,10 +359,13 @@ struct refill hak__slab_refill(struct slab_set *set, uint32_t class_index, uint3
     while (refill.list.count == 0) {
         struct slab *slab = set->partial[class_index];
         if (slab == NULL) {
-            slab = slab_new(set, class_index);
+            slab = slab_more(set, class_index);
             if (slab == NULL) {
                 break;
             }
+        }
+        if (HAK_UNLIKELY(window_is_inherited(set->key))) {
+            hak__slab_link_counted(slab);
         }
         refill = slab_take_objects(set, slab, most);
         slab_unlist_used_up(set, slab);
@@ -424,7 +407,7 @@ HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_
     /* In an idle slab N is clear. So remote_seen, which costs no atomic load, is exact. */
     bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count;
     if (HAK_UNLIKELY(may_be_idle && free_count > slab->carved_count)) {
-        slab_freed_too_often(set, slab->class_index, list.head);
+        hak__slab_freed_too_often(set, slab->class_index, list.head);
     }
     if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed and returned, twice in a row */
         hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),
@@ -437,7 +420,7 @@ HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_
         slab_list(set, slab);
     }
     if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) {
-        slab_give_back_if_idle(set, slab);
+        hak__slab_give_back_if_idle(set, slab);
     }
 }
 
@@ -452,7 +435,7 @@ void hak__slab_return(struct slab_set *set, uint32_t class_index, struct object 
         struct object *tail;
         size_t slice = window_slice_of(run.head);
         if (HAK_UNLIKELY(window_owner(slice) != owner)) { /* an earlier run has emptied the slab */
-            slab_freed_too_often(set, class_index, run.head);
+            hak__slab_freed_too_often(set, class_index, run.head);
         }
         struct slab *slab = slab_of_slice(slice);
         struct slab_grid grid = slab_grid_of(slab, class_index);
@@ -477,7 +460,7 @@ uint32_t hak__slab_drain(struct slab_set *set)
         if (!slab->listed) {
             slab_list(set, slab);
         }
-        slab_give_back_if_idle(set, slab);
+        hak__slab_give_back_if_idle(set, slab);
         slab = next;
     }
     if (drained != 0) {

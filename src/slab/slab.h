@@ -46,6 +46,7 @@
 #include "base/atomics.h"
 #include "base/check.h"
 #include "core/counters.h"
+#include "core/lock.h"
 #include "core/size_class.h"
 #include "region/object.h"
 
@@ -85,7 +86,7 @@ struct slice_rest {
 struct slab_totals {
     uint64_t free_count; /* free objects in slabs: the sum of free_count and remote_seen */
     uint32_t slabs_count;
-    uint32_t not_carved_count;       /* all in one slab: a new slab is taken only at 0 */
+    uint32_t not_carved_count;       /* in one slab, and in those taken over from a fork's parent */
     uint64_t lost_count[HAK_SECURE]; /* places of objects that closed ends take */
 };
 
@@ -111,7 +112,9 @@ struct slab_set {
     struct counters counters;
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
-    struct slab_totals *totals; /* [class] */
+    struct slab_totals *totals;      /* [class] */
+    struct lock *lock;               /* the heap's; constant */
+    struct slab_set *next_inherited; /* slab_inherited.h; written in fork's child at its start */
     /* The cache whose bins have the heap's mark; NULL: none. Written under HEAPS. Each cache looks,
      * relaxed, whether it is the one: only it makes itself that, and only it ends that. */
     const void *shared_first_cache;

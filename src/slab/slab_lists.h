@@ -1,0 +1,59 @@
+/* slab_lists.h: a set's lists and totals, for the files of slab/. Locks: the caller holds the lock
+ * of the set's heap. */
+#ifndef HAK_SLAB_SLAB_LISTS_H
+#define HAK_SLAB_SLAB_LISTS_H
+
+#include "slab/slab.h"
+
+HAK_INLINE struct slab_totals *slab_totals(struct slab_set *set, const struct slab *slab)
+{
+    return &set->totals[slab->class_index];
+}
+
+HAK_INLINE void slab_set_free_count(struct slab_set *set, struct slab *slab, uint32_t count)
+{
+    slab_totals(set, slab)->free_count += (uint64_t)count - slab->free_count;
+    slab->free_count = count;
+}
+
+HAK_INLINE void slab_list(struct slab_set *set, struct slab *slab)
+{
+    struct slab **first = &set->partial[slab->class_index];
+    slab->previous = NULL;
+    slab->next = *first;
+    if (slab->next != NULL) {
+        slab->next->previous = slab;
+    }
+    atomic_store_relaxed(first, slab); /* slab_may_lend reads it without the lock */
+    slab->listed = true;
+}
+
+HAK_INLINE void slab_unlist(struct slab_set *set, struct slab *slab)
+{
+    if (slab->previous != NULL) {
+        slab->previous->next = slab->next;
+    } else {
+        atomic_store_relaxed(&set->partial[slab->class_index], slab->next);
+    }
+    if (slab->next != NULL) {
+        slab->next->previous = slab->previous;
+    }
+    slab->listed = false;
+}
+
+/* Places of objects that the closed end takes. */
+HAK_INLINE uint64_t slab_lost(const struct slab *slab)
+{
+    return (uint64_t)hak__size_classes[slab->class_index].objects_per_slab - slab->capacity;
+}
+
+/* Gives the slab back if it is idle, even if it is the last of its class: a loop around a few
+ * objects uses only its bin, and so empties no slab. The free list and the remote word keep their
+ * contents; slab_new overwrites them. In slab.c. */
+HAK_HIDDEN void hak__slab_give_back_if_idle(struct slab_set *set, struct slab *slab);
+
+/* Reports a double free that made a slab's count too high, and aborts. In slab.c. */
+HAK_HIDDEN HAK_COLD void hak__slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
+                                                   const struct object *object);
+
+#endif

@@ -1,0 +1,533 @@
+/* test_inherited.c: slab/slab_inherited and heap/inherited: what a fork's child does with the
+ * blocks and the free memory of its parent.
+ *
+ * Each test fills slabs of a class that the other tests do not use, forks, and looks at the slabs
+ * in the child. */
+#include "forks.h"
+
+#include "slab/slab_inherited.h"
+
+enum { BLOCKS_MAX = 20000 };
+
+static void *blocks[BLOCKS_MAX];
+static size_t blocks_count, block_size;
+
+static uint32_t block_class(void)
+{
+    return size_class_of(block_size);
+}
+
+static size_t objects_per_slab(void)
+{
+    return hak__size_classes[block_class()].objects_per_slab;
+}
+
+/* Fills about so many slabs of the class. All bytes of a block say which it is. */
+static void fill_slabs(size_t size, size_t slabs)
+{
+    block_size = size;
+    blocks_count = slabs * objects_per_slab();
+    REQUIRE_SIZE(blocks_count, <=, BLOCKS_MAX);
+    for (size_t i = 0; i < blocks_count; i++) {
+        blocks[i] = hak_malloc(size);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], (int)(i % 251), size);
+    }
+}
+
+static void check_block(size_t i)
+{
+    const unsigned char *block = blocks[i];
+    REQUIRE(block[0] == i % 251 && block[block_size - 1] == i % 251);
+}
+
+static void free_block(size_t i)
+{
+    check_block(i);
+    hak_free(blocks[i]);
+    blocks[i] = NULL;
+}
+
+static void free_all(void)
+{
+    for (size_t i = 0; i < blocks_count; i++) {
+        if (blocks[i] != NULL) {
+            free_block(i);
+        }
+    }
+}
+
+static bool is_inherited(const void *block)
+{
+    return window_is_inherited(window_owner(window_slice_of(block)));
+}
+
+/* Slabs of the class that all heaps have. */
+static size_t slabs_left(void)
+{
+    size_t count = 0;
+    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        count += heap->slabs.totals[block_class()].slabs_count;
+    }
+    return count;
+}
+
+static uint64_t in_use(void)
+{
+    struct hak_stats stats;
+    hak_stats_get(&stats);
+    return stats.bytes_in_use;
+}
+
+static long faults(void)
+{
+    struct rusage usage;
+    REQUIRE(getrusage(RUSAGE_SELF, &usage) == 0);
+    return usage.ru_minflt;
+}
+
+/* --- wholly free slabs --- */
+
+static void free_all_untouched(void)
+{
+    size_t pages = slabs_left() * hak__size_classes[block_class()].slab_slices * SLICE_SIZE / 4096;
+    long before = faults();
+    for (size_t i = 0; i < blocks_count; i++) {
+        hak_free(blocks[i]); /* it does not read the blocks, which would be a fault, too */
+    }
+    size_t touched = (size_t)(faults() - before);
+    if (!HAK_SECURE && !SUPPORT_SANITIZED && sysconf(_SC_PAGESIZE) == 4096) {
+        REQUIRE_SIZE(touched, <=, 100 + pages / 8); /* bits, metadata; the rest only by reading */
+    }
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), ==, 0);
+    REQUIRE(hak__thread == &hak__thread_none || hak__thread->heap != NULL);
+}
+
+static void test_free_slabs_go_back(void **state)
+{
+    static const size_t sizes[] = {16, 200, 1500, 9000};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        fill_slabs(sizes[i], sizes[i] == 16 ? 8 : 30);
+        fork_and_run(free_all_untouched);
+        free_all();
+    }
+}
+
+/* --- take-over --- */
+
+static void *again[BLOCKS_MAX];
+
+/* Allocates so many blocks, and returns how many lie where blocks of the parent lay. No block in
+ * use is handed out. */
+static size_t allocate_again(size_t count, const uintptr_t *freed, size_t freed_count)
+{
+    size_t reused = 0;
+    for (size_t i = 0; i < count; i++) {
+        again[i] = hak_malloc(block_size);
+        REQUIRE(again[i] != NULL);
+        for (size_t k = 0; k < freed_count; k++) {
+            reused += (uintptr_t)again[i] == freed[k];
+        }
+        memset(again[i], 255, block_size);
+    }
+    for (size_t i = 0; i < blocks_count; i++) {
+        if (blocks[i] != NULL) {
+            check_block(i);
+        }
+    }
+    return reused;
+}
+
+static void free_again(size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        hak_free(again[i]);
+    }
+}
+
+static uintptr_t freed[BLOCKS_MAX];
+
+static size_t free_part(size_t of, size_t part)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < blocks_count; i++) {
+        if (i % of < part) {
+            freed[count++] = (uintptr_t)blocks[i];
+            free_block(i);
+        }
+    }
+    return count;
+}
+
+static void reuse_half_free_slabs(void)
+{
+    size_t slabs = slabs_left(), count = free_part(3, 2);
+    hak_free(hak_malloc(1)); /* it has a heap */
+    size_t reused = allocate_again(count, freed, count);
+    /* Slabs at the ends may be shared with other blocks of the class. */
+    REQUIRE_SIZE(reused, >=, count / 2);
+    REQUIRE_SIZE(slabs_left(), <=, slabs + slabs / 2 + 2);
+    free_all(); /* remote or own frees now, where the slab was taken over */
+    free_again(count);
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), ==, 0);
+}
+
+static void test_half_free_slabs_are_taken_over(void **state)
+{
+    static const size_t sizes[] = {48, 250, 2500};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        fill_slabs(sizes[i], 12);
+        fork_and_run(reuse_half_free_slabs);
+        free_all();
+        hak_trim(0);
+    }
+}
+
+static void leave_fuller_slabs(void)
+{
+    size_t count = free_part(4, 1);
+    hak_trim(0); /* what lay in bins is counted, too */
+    size_t slabs = slabs_left();
+    size_t reused = allocate_again(count, freed, count);
+    REQUIRE_SIZE(reused, <=, 3 * objects_per_slab()); /* the last slabs are not full */
+    REQUIRE_SIZE(slabs_left(), >, slabs);
+    /* Without further memory they serve as well. */
+    hak__os_set_limit(hak__os_mapped_bytes());
+    size_t more = 0;
+    for (void *block; (block = hak_malloc(block_size)) != NULL; more++) {
+        memset(block, 255, block_size);
+    }
+    hak__os_set_limit(UINT64_MAX);
+    REQUIRE_SIZE(more, >=, count * 3 / 4);
+    for (size_t i = 0; i < blocks_count; i++) {
+        if (blocks[i] != NULL) {
+            check_block(i);
+        }
+    }
+}
+
+static void test_fuller_slabs_are_the_last_resort(void **state)
+{
+    (void)state;
+    fill_slabs(330, 12);
+    fork_and_run(leave_fuller_slabs);
+    free_all();
+    hak_trim(0);
+}
+
+/* --- what the parent had cached --- */
+
+static uint64_t use_before;
+
+static void know_what_was_free(void)
+{
+    REQUIRE(in_use() == use_before);
+    free_all();
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), ==, 0);
+    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        REQUIRE(heap->spans.slices == 0 || !heap_is_inherited(heap));
+    }
+}
+
+static void test_cached_objects_are_counted(void **state)
+{
+    (void)state;
+    fill_slabs(420, 10);
+    hak_free(hak_malloc(100000)); /* a kept span */
+    free_part(2, 1);              /* some in bins, some in slabs */
+    use_before = in_use();
+    fork_and_run(know_what_was_free);
+    free_all();
+    hak_trim(0);
+}
+
+static void *free_and_wait(void *argument)
+{
+    (void)argument;
+    for (size_t i = 0; i < blocks_count; i++) {
+        blocks[i] = hak_malloc(block_size); /* of this thread's heap */
+        REQUIRE(blocks[i] != NULL);
+    }
+    for (size_t i = 0; i < blocks_count; i++) {
+        hak_free(blocks[i]);
+    }
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+static void know_what_others_had(void)
+{
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), ==, 0);
+}
+
+static void test_objects_of_other_threads_are_counted(void **state)
+{
+    (void)state;
+    REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    block_size = 530;
+    blocks_count = 100;
+    pthread_t thread = thread_start(free_and_wait, NULL);
+    pthread_barrier_wait(&barrier);
+    fork_and_run(know_what_others_had);
+    pthread_barrier_wait(&barrier);
+    thread_join(thread);
+}
+
+/* --- children of children --- */
+
+static void free_third_part(void)
+{
+    for (size_t i = 0; i < blocks_count; i += 2) {
+        hak_free(again[i]); /* of the parent */
+    }
+    free_all();
+    for (size_t i = 1; i < blocks_count; i += 2) {
+        hak_free(again[i]);
+    }
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), ==, 0);
+}
+
+static void free_second_part(void)
+{
+    free_part(5, 3);
+    allocate_again(blocks_count, freed, 0);
+    fork_and_run(free_third_part);
+    fork_and_run(free_third_part);
+    free_third_part();
+}
+
+static void test_grandchildren(void **state)
+{
+    static const size_t sizes[] = {64, 640, 3000};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        fill_slabs(sizes[i], 9);
+        fork_and_run(free_second_part);
+        fork_and_run(free_second_part);
+        free_all();
+        hak_trim(0);
+    }
+}
+
+static uint32_t generations;
+
+static void go_on(void)
+{
+    hak_free(hak_malloc(50));
+    if (++generations < 40) {
+        fork_and_run(go_on);
+    } else {
+        REQUIRE_SIZE(threads_count(), <=, 4 + 40 / 2); /* structs are used again */
+        free_all();
+        hak_trim(0);
+        REQUIRE_SIZE(slabs_left(), ==, 0);
+    }
+}
+
+static void test_a_long_chain(void **state)
+{
+    (void)state;
+    fill_slabs(720, 4);
+    generations = 0;
+    fork_and_run(go_on);
+    free_all();
+}
+
+/* --- misuse, refusals, no memory --- */
+
+static void free_twice(void *argument)
+{
+    size_t kind = *(size_t *)argument;
+    fill_slabs(800, 3);
+    void *block = blocks[kind == 2 ? 0 : 5];
+    if (kind == 1) {
+        hak_free(block); /* by the parent: into its bin */
+    } else if (kind == 2) {
+        free_part(2, 1); /* or its slab */
+        hak_trim(0);
+    } else if (kind == 3) {
+        block = hak_malloc(3333); /* the only one of its slab */
+        hak_free(block);
+    }
+    hak__fork_prepare();
+    hak__fork_child(); /* as the child */
+    if (kind == 0) {
+        hak_free(block);
+        hak_free(hak_malloc(10));
+    }
+    hak_free(hide(block));
+}
+
+static void test_double_free(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < 4; kind++) {
+        REQUIRE_DEATH(free_twice, &kind, "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
+    }
+}
+
+static void free_inside(void *argument)
+{
+    fill_slabs(860, 1);
+    hak__fork_prepare();
+    hak__fork_child();
+    hak_free((char *)blocks[3] + *(size_t *)argument);
+}
+
+static void test_invalid_free(void **state)
+{
+    static size_t offsets[] = {8, 16, 32};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(offsets); i++) {
+        REQUIRE_DEATH(free_inside, &offsets[i], "^hakmem: fatal: .*invalid.*pointer 0x[0-9a-f]+");
+    }
+}
+
+/* In a signal handler that interrupted an operation the lock may not be taken: the free is done
+ * later. */
+static void free_while_inside(void)
+{
+    hak__inside = INSIDE_LOCK;
+    for (size_t i = 0; i + 1 < blocks_count; i++) {
+        free_block(i);
+    }
+    hak__inside = 0;
+    (void)hak__gate_was_refused();
+    REQUIRE_SIZE(slabs_left(), !=, 0);
+    free_block(blocks_count - 1);
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), ==, 0);
+}
+
+static void test_refused_frees(void **state)
+{
+    (void)state;
+    fill_slabs(900, 6);
+    fork_and_run(free_while_inside);
+    free_all();
+}
+
+static void free_without_bits(void)
+{
+    hak__os_set_limit(hak__os_mapped_bytes());
+    size_t mapped = hak__slab_bits_bytes();
+    free_part(2, 1);
+    REQUIRE_SIZE(hak__slab_bits_bytes(), ==, mapped);
+    hak__os_set_limit(UINT64_MAX);
+    free_all(); /* these are counted */
+    REQUIRE_SIZE(hak__slab_bits_bytes(), >, mapped);
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), ==, 0);
+}
+
+static void test_no_memory_for_bits(void **state)
+{
+    (void)state;
+    fill_slabs(960, 6);
+    fork_and_run(free_without_bits);
+    free_all();
+}
+
+/* No heap can be made: the child's thread draws from an inherited one. */
+static void draw_from_the_parents_heap(void)
+{
+    size_t slabs = slabs_left(), count = free_part(3, 2);
+    struct heap *heap = hak__heap_first();
+    struct thread *thread = hak__thread_adopt();
+    REQUIRE(thread != NULL && thread->heap != heap);
+    hak__thread_park(thread); /* its struct: now there is one to be had */
+    thread = hak__thread_adopt();
+    hak__cache_start(&thread->cache, &heap->slabs);
+    thread->heap = heap;
+    hak__thread = thread;
+    REQUIRE(is_inherited(blocks[2]));
+    allocate_again(count, freed, count);
+    free_all();
+    free_again(count);
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), <=, slabs);
+}
+
+static void test_a_thread_of_an_inherited_heap(void **state)
+{
+    (void)state;
+    fill_slabs(1010, 6);
+    fork_and_run(draw_from_the_parents_heap);
+    free_all();
+}
+
+/* --- threads of the child --- */
+
+enum { CHILD_THREADS = 4 };
+
+static void *use_inherited(void *argument)
+{
+    size_t first = (size_t)(uintptr_t)argument;
+    void *own[64] = {NULL};
+    for (size_t i = first; i < blocks_count; i += CHILD_THREADS) {
+        void **slot = &own[i % COUNT_OF(own)];
+        free_block(i);
+        hak_free(*slot);
+        *slot = hak_malloc(block_size);
+        REQUIRE(*slot != NULL);
+        memset(*slot, 254, block_size);
+    }
+    for (size_t i = 0; i < COUNT_OF(own); i++) {
+        hak_free(own[i]);
+    }
+    return NULL;
+}
+
+static void use_inherited_together(void)
+{
+    pthread_t threads[CHILD_THREADS];
+    for (size_t i = 0; i < CHILD_THREADS; i++) {
+        threads[i] = thread_start(use_inherited, (void *)(uintptr_t)i);
+    }
+    for (size_t i = 0; i < CHILD_THREADS; i++) {
+        thread_join(threads[i]);
+    }
+    hak_trim(0);
+    REQUIRE_SIZE(slabs_left(), ==, 0);
+    REQUIRE(none_is_held());
+}
+
+static void test_threads_of_the_child(void **state)
+{
+    static const size_t sizes[] = {80, 300, 2200};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        fill_slabs(sizes[i], 12);
+        fork_and_run(use_inherited_together);
+        free_all();
+        hak_trim(0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_free_slabs_go_back),
+        cmocka_unit_test(test_half_free_slabs_are_taken_over),
+        cmocka_unit_test(test_fuller_slabs_are_the_last_resort),
+        cmocka_unit_test(test_cached_objects_are_counted),
+        cmocka_unit_test(test_objects_of_other_threads_are_counted),
+        cmocka_unit_test(test_grandchildren),
+        cmocka_unit_test(test_a_long_chain),
+        cmocka_unit_test(test_double_free),
+        cmocka_unit_test(test_invalid_free),
+        cmocka_unit_test(test_refused_frees),
+        cmocka_unit_test(test_no_memory_for_bits),
+        cmocka_unit_test(test_a_thread_of_an_inherited_heap),
+        cmocka_unit_test(test_threads_of_the_child),
+    };
+    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+}
