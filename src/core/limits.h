@@ -241,9 +241,9 @@
  * slows down notices it later. Half: 4 %. */
 #define LOOK_MALLOCS (HAK_TINY_LIMITS ? 4u : 256u)
 /* After FREED_MUCH_SLICES more (4 MiB) have become free, the program may be about to idle. So each
- * of a thread's next LOOK_EAGER mallocs looks at the clock (docs/decisions/0067). Twice the slices:
- * an idle program may keep up to 8 MiB. Half the slices, or twice LOOK_EAGER: busy programs look at
- * the clock more often. */
+ * of a thread's next LOOK_EAGER mallocs and slow operations looks at the clock (0067). Twice the
+ * slices: an idle program may keep up to 8 MiB. Half the slices, or twice LOOK_EAGER: busy programs
+ * look at the clock more often. */
 #define FREED_MUCH_SLICES (HAK_TINY_LIMITS ? 4u : 128u)
 #define LOOK_EAGER (HAK_TINY_LIMITS ? 4u : 64u)
 
@@ -254,9 +254,18 @@
 /* Milliseconds from one tick to the next while a purge pass is under way. Twice as many: free
  * memory goes back at half the rate. Half: the pauses follow each other more closely. */
 #define PURGE_TICK_MS (HAK_TINY_LIMITS ? 1u : 4u)
-/* A tick that comes late purges up to this many times PURGE_BYTES_AT_ONCE: 32 MiB. Twice: pauses of
- * a thread that ticks seldom may be twice as long. Half: such a program shrinks more slowly. */
-#define PURGE_PARTS_MAX 8u
+/* If more than this many times PURGE_BYTES_AT_ONCE wait (2 GiB), ticks purge more at once, so that
+ * these ticks, 4 ms apart, purge most of it within 2 s. Twice: memory goes back half as fast. Half:
+ * pauses grow when 1 GiB waits. */
+#define PURGE_TICKS 500u
+/* A tick that comes TICK_MS or more after the thread's last one purges PURGE_BYTES_AT_ONCE for each
+ * PURGE_PART_MS between, at least PURGE_PARTS_MIN times (32 MiB) and at most PURGE_PARTS_MAX times
+ * (256 MiB, 13 ms). Twice PURGE_PART_MS: 1 GB takes 6 s in a program that allocates each 100 ms.
+ * Half PURGE_PARTS_MAX: idle redis, which allocates once a second, keeps 260 MB a second longer.
+ * Twice the bounds: the pauses of such programs are twice as long. */
+#define PURGE_PART_MS 10u
+#define PURGE_PARTS_MIN 8u
+#define PURGE_PARTS_MAX 64u
 
 /* Above the soft limit (HAKMEM_LIMIT) and under memory pressure, free memory goes back after this
  * many milliseconds. Twice as many: the process stays above its limit longer. Half: memory that is

@@ -256,13 +256,13 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
     if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
         return (struct span){NULL, false};
     }
-    struct span large = {NULL, false};
-    if (size > SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE && size <= hak__os_ram_size()) {
+    /* The reclaim comes first: a long span takes more addresses than the whale, and free superslabs
+     * that it leaves between others are of no use to the next one. */
+    hak__heap_reclaim(true);
+    struct span large = malloc_large_once(size, alignment, want_zero);
+    if (large.pointer == NULL && size > SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE &&
+        size <= hak__os_ram_size()) {
         large = malloc_long_span(size); /* the kernel may allow no further mapping */
-    }
-    if (large.pointer == NULL) {
-        hak__heap_reclaim(true);
-        large = malloc_large_once(size, alignment, want_zero);
     }
     return large;
 }

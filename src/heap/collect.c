@@ -141,12 +141,22 @@ uint32_t hak__heap_tick_period_ms(void)
     return half < TICK_MS ? half : TICK_MS;
 }
 
-/* Bytes that a tick may purge, `elapsed` milliseconds after the thread's last tick. A thread that
- * ticks rarely purges more at each tick. */
-static size_t collect_part(uint32_t elapsed)
+/* Does a tick's part of the pass, `elapsed` milliseconds after the thread's last tick: one part,
+ * more if very much waits, and at a late tick one for each PURGE_PART_MS. Between steps of
+ * PURGE_PARTS_MIN a fork goes first, and so does a trim that waits for PURGE. */
+static void collect_purge(bool begin, uint32_t elapsed)
 {
-    uint32_t parts = 1 + elapsed / TICK_MS;
-    return (parts < PURGE_PARTS_MAX ? parts : PURGE_PARTS_MAX) * PURGE_BYTES_AT_ONCE;
+    size_t parts = hak__superslab_bytes_dirty() / (PURGE_TICKS * PURGE_BYTES_AT_ONCE), done = 0;
+    parts = parts < 1 ? 1 : parts < PURGE_PARTS_MIN ? parts : PURGE_PARTS_MIN;
+    if (elapsed >= TICK_MS) {
+        parts = elapsed / PURGE_PART_MS;
+        parts = parts < PURGE_PARTS_MIN ? PURGE_PARTS_MIN : parts;
+        parts = parts < PURGE_PARTS_MAX ? parts : PURGE_PARTS_MAX;
+    }
+    for (size_t step; done < parts && hak__gate_let_pass(); done += step, begin = false) {
+        step = parts - done < PURGE_PARTS_MIN ? parts - done : PURGE_PARTS_MIN;
+        hak__superslab_purge_part(begin, step * PURGE_BYTES_AT_ONCE);
+    }
 }
 
 /* A tick may be left out, so it waits no longer than a fork allows: the thread may hold a lock of
@@ -212,7 +222,7 @@ void hak__heap_tick(struct thread *thread)
         collect_for_purge(delay);
     }
     if (due || hak__superslab_purge_is_under_way()) {
-        hak__superslab_purge_part(due, collect_part(elapsed));
+        collect_purge(due, elapsed);
     }
 }
 

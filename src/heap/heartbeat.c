@@ -8,8 +8,8 @@
  *
  * The countdown follows the clock. A look before the next tick is due doubles the countdown, to at
  * most LOOK_MALLOCS times the size of the request. A late look shortens it in proportion. After
- * much memory has become free, each of the thread's next LOOK_EAGER mallocs looks: the program may
- * be about to idle, and may make no other calls (docs/design/heap.md).
+ * much memory has become free, each of the thread's next LOOK_EAGER mallocs and slow operations
+ * looks: the program may be about to idle, and may make no other calls (docs/design/heap.md).
  *
  * The countdown also ends where the thread's next sample is due (heap/sampling.c).
  *
@@ -90,7 +90,8 @@ static HAK_NOINLINE void thread_look_after_operations(struct thread *thread)
     thread_look(thread, hak__os_clock_ms() - thread->ticked_ms, hak__heap_tick_period_ms());
 }
 
-/* Much memory has become free: each of the thread's next LOOK_EAGER mallocs looks. */
+/* Much memory has become free: each of the thread's next LOOK_EAGER mallocs and operations looks.
+ */
 static void thread_become_eager(struct thread *thread, uint32_t freed_much)
 {
     thread->freed_much = freed_much;
@@ -130,7 +131,11 @@ void hak__thread_count_operation(struct thread *thread)
     if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
         thread_become_eager(thread, freed_much);
     }
-    if (HAK_UNLIKELY(++thread->operations % LOOK_OPERATIONS == 0)) {
+    thread->operations++;
+    if (HAK_UNLIKELY(thread->eager_looks != 0)) { /* it may use spans and huge allocations only */
+        thread->eager_looks--;
+        thread_look_after_operations(thread);
+    } else if (HAK_UNLIKELY(thread->operations % LOOK_OPERATIONS == 0)) {
         thread_look_after_operations(thread);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {

@@ -188,11 +188,15 @@ void hak__superslab_purge_part(bool begin, size_t bytes)
         return; /* another thread purges */
     }
     size_t next = shared_purge_next;
-    if (next == SIZE_MAX && begin) {
-        purge_forget_most();
-        next = 0;
-    }
-    for (size_t purged = 0; next != SIZE_MAX && purged < bytes;) {
+    for (size_t purged = 0; purged < bytes;) {
+        if (next == SIZE_MAX && !begin) {
+            break;
+        }
+        if (next == SIZE_MAX) {
+            purge_forget_most();
+            next = 0;
+            begin = false;
+        }
         purged += SLICE_SIZE + purge_next(&next, false); /* looking takes time, too */
     }
     atomic_store_relaxed(&shared_purge_next, next);

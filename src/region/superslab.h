@@ -134,8 +134,8 @@ HAK_HIDDEN bool hak__superslab_would_grow(uint32_t count);
  */
 HAK_HIDDEN size_t hak__superslab_purge(bool everything);
 /* Does a part of a pass over aged slices: goes on where the last part stopped. If no pass is under
- * way, it begins one if `begin`, else does nothing. Stops as soon as it has purged `bytes`; its
- * last step may purge up to a superslab more. Each search for the next slices to purge counts as
+ * way, or that one ends, it begins one if `begin`. Stops as soon as it has purged `bytes`; its last
+ * step may purge up to a superslab more. Each search for the next slices to purge counts as
  * one purged slice, because it takes time. Does nothing if another thread purges. Any thread. */
 HAK_HIDDEN void hak__superslab_purge_part(bool begin, size_t bytes);
 /* True if such a pass is under way. A hint. */

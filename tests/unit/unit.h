@@ -284,7 +284,7 @@ static inline struct slab_set *unit_return_remote(void *const *objects, uint32_t
 /* So many whole superslabs that are free and dirty, taken at once and so different ones. */
 static inline void unit_free_superslabs(size_t count)
 {
-    enum { SUPERSLABS_MAX = 32 };
+    enum { SUPERSLABS_MAX = 512 };
     size_t slices[SUPERSLABS_MAX];
     REQUIRE_SIZE(count, <=, SUPERSLABS_MAX);
     for (size_t i = 0; i < count; i++) {
