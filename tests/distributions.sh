@@ -29,18 +29,17 @@ read_machine() {
     machine=()
     while IFS= read -r line; do
         machine+=("$line")
-    done < <(env | grep -iE '^(ssl_cert_file|pip_cert|pip_index_url|pip_default_timeout|[a-z]+_proxy)=')
+    done < <(env | grep -iE '^(pip_index_url|pip_default_timeout|[a-z]+_proxy)=')
+    # By a name that the package ca-certificates does not write to.
+    [[ ! -f ${SSL_CERT_FILE:-} ]] || machine+=(SSL_CERT_FILE=/etc/machine.pem PIP_CERT=/etc/machine.pem)
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -m 1 '/debian/$')
 }
 
 copy_machine() {
-    local file
     cp -L /etc/resolv.conf /etc/hosts "$tree/etc/"
     apt-config dump | grep -E '^Acquire::(http|https|Check|Retries)' >"$tree/etc/apt/apt.conf.d/99machine"
-    for file in "${SSL_CERT_FILE:-}" "${PIP_CERT:-}" /etc/pip.conf; do
-        [[ -f $file ]] || continue
-        mkdir -p "$tree${file%/*}" && cp -L "$file" "$tree$file"
-    done
+    [[ ! -f ${SSL_CERT_FILE:-} ]] || cp -L "$SSL_CERT_FILE" "$tree/etc/machine.pem"
+    [[ ! -f /etc/pip.conf ]] || cp -L /etc/pip.conf "$tree/etc/"
 }
 
 # say WHAT STATUS SECONDS
