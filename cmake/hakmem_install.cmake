@@ -55,7 +55,7 @@ install(PROGRAMS "${PROJECT_SOURCE_DIR}/hakmem" DESTINATION ${private_directory}
 install(FILES "${PROJECT_BINARY_DIR}/installed" DESTINATION ${private_directory} COMPONENT tools)
 install(FILES "${PROJECT_SOURCE_DIR}/docs/options.md" DESTINATION ${shared_files} RENAME options COMPONENT tools)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/observe/" DESTINATION "${shared_files}/observe" COMPONENT tools
-    FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "requirements.txt" PATTERN "tests" EXCLUDE)
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "tests" EXCLUDE)
 if(TARGET hakmem_attach)
     install(TARGETS hakmem_attach RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 endif()

@@ -424,7 +424,7 @@ if(HAKMEM_CHECKS)
         hakmem_register(${name} lab "${words}" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_lab.sh" ${script})
     endforeach()
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
-    foreach(name layers docs)
+    foreach(name layers docs figures)
         hakmem_register(${name} check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/check_${name}.py")
     endforeach()
     # The commands that stand in the documents.

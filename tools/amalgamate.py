@@ -4,7 +4,8 @@
 Usage: amalgamate.py [--meson] DIRECTORY
 
 `cc -O2 program.c hakmem.c -pthread` then makes a program that runs on hakmem. --meson adds meson.build, so that the
-directory is a Meson subproject. The output depends on the sources alone.
+directory is a Meson subproject. The output depends on the sources alone. The folder hakmem has the names that programs
+include elsewhere, such as hakmem/hakmem.h, so that those of an installed hakmem are not taken for them.
 """
 import re
 import sys
@@ -23,7 +24,9 @@ HEAD = """\
  *   cc -O2 -DHAK_OVERRIDE=0 ...               only the hak_ functions of hakmem.h are
  *
  * A shared library wants -fvisibility=hidden as well, so that it exports nothing else.
- * Needs gcc or clang, C11 with GNU extensions, and Linux on x86-64 or aarch64. */
+ * Needs gcc or clang, C11 with GNU extensions, and Linux on x86-64 or aarch64.
+ *
+{licence} */
 #ifndef HAK_OVERRIDE
 #define HAK_OVERRIDE 1
 #endif
@@ -43,9 +46,15 @@ def version():
     return ".".join(re.findall(r"^#define HAKMEM_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", text, re.M))
 
 
+def licence():
+    """The text as lines of a comment."""
+    return "\n".join(f" * {line}".rstrip() for line in (ROOT / "LICENSE").read_text().splitlines())
+
+
 def public_header():
     """The public headers one behind the other; each keeps its guard."""
-    text = f"/* hakmem.h: the functions of hakmem {version()}. tools/amalgamate.py wrote this file. */\n"
+    text = (f"/* hakmem.h: the functions of hakmem {version()}. tools/amalgamate.py wrote this file.\n"
+            " * SPDX-License-Identifier: MIT; hakmem.c has the text. */\n")
     for name in HEADERS:
         source = (ROOT / f"include/hakmem/{name}.h").read_text()
         text += "\n" + re.sub(r'^#include "hakmem/\w+\.h"\n\n?', "", source, flags=re.M)
@@ -118,7 +127,7 @@ def source():
     body = re.sub(r"\n{3,}", "\n\n", body)
     headers = "".join(f"#include <{name}>\n" for name in sorted(unit.system))
     guard = "#ifndef _GNU_SOURCE\n#define _GNU_SOURCE 1\n#endif\n"
-    return (HEAD.format(version=version()) + "#define HAK_UNITY 1\n" + guard + "\n" + headers +
+    return (HEAD.format(version=version(), licence=licence()) + "#define HAK_UNITY 1\n" + guard + "\n" + headers +
             '\n#include "hakmem.h"\n' + body)
 
 
@@ -130,11 +139,14 @@ def main():
         fail("usage: amalgamate.py [--meson] DIRECTORY")
     directory = Path(places[0])
     files = {"hakmem.c": source(), "hakmem.h": public_header()}
+    for name in HEADERS:
+        files[f"hakmem/{name}.h"] = '#include "../hakmem.h"\n'
+    files["hakmem/hakmem.hpp"] = (ROOT / "include/hakmem/hakmem.hpp").read_text()
     if meson:
         text = (ROOT / "packaging/meson/meson.build").read_text()
         files["meson.build"] = text.replace("@VERSION@", version())
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "hakmem").mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (directory / name).write_text(text)
     except OSError as error:

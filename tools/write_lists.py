@@ -65,8 +65,8 @@ Most programs need no change. Measure first: `./hakmem run --stats -- PROGRAM` s
 ## Where the report goes
 
 With `HAKMEM_STATS`, the process writes a report when it exits ([observability/summary.md](observability/summary.md)
-explains it). A process that ends by `_exit` or by a signal writes none, but see `HAKMEM_STATS_SIGNAL`. For example,
-dash ends by `_exit`, so a shell script that dash runs writes no report.
+explains it), also by `_exit` or `quick_exit`, as shells do. A process that a signal ends writes none, unless
+`HAKMEM_STATS_SIGNAL` is 1.
 
 The process opens the file of `HAKMEM_STATS_FILE` when it starts, so the workers of a server can report after they gave
 up root. Without a file, the process keeps a copy of standard error, because programs such as `ls` close standard error

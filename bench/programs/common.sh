@@ -3,7 +3,7 @@
 #
 #   NAME.sh prepare DIRECTORY        makes the inputs there, the same each time; nothing is done
 #                                    where this version of the script has made them before; installs
-#                                    what it needs when root on Debian may
+#                                    what it needs, as root on Debian, if LABORATORY_INSTALL=yes
 #   NAME.sh run DIRECTORY [WORD]     becomes the program, so that an LD_PRELOAD of the caller
 #                                    serves it, and nothing else but this shell on the way there
 #   NAME.sh load DIRECTORY [WORD]    loads the program when it is a server, and ends
@@ -40,18 +40,12 @@ find_absent() {
     absent=
 }
 
-# apt_get WORD...: its output is the log's; never asks.
-apt_get() {
-    DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"
-} >>"$inputs/log" 2>&1 </dev/null
-
 install_absent() {
     local packages
     read -r -a packages < <(sed -n 's/^# packages: //p' "$script")
     find_absent
-    if [[ -n $absent && $EUID == 0 ]] && command -v apt-get >/dev/null; then
-        apt_get update
-        apt_get install -y --no-install-recommends "${packages[@]}"
+    if [[ -n $absent && $EUID == 0 && ${LABORATORY_INSTALL:-} == yes ]] && command -v apt-get >/dev/null; then
+        "$root/tools/install_packages.sh" "${packages[@]}" >>"$inputs/log" 2>&1 </dev/null
         find_absent
     fi
     [[ -z $absent ]] || stop 77 "$absent is not installed; on Debian: apt-get install ${packages[*]}"
@@ -61,8 +55,8 @@ prepare() {
     local version
     unset LD_PRELOAD
     mkdir -p "$inputs" 2>/dev/null || stop 1 "cannot make the directory $inputs"
-    install_absent
     root=$(cd -- "${BASH_SOURCE[0]%"${BASH_SOURCE[0]##*/}"}../.." && pwd) || exit 1
+    install_absent
     version=$(cat "${BASH_SOURCE[0]}" "$script" | cksum)
     [[ -e $inputs/prepared && $(<"$inputs/prepared") == "$version" ]] && exit 0
     rm -f "$inputs/prepared"

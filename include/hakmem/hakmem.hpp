@@ -2,8 +2,9 @@
  *
  *   hakmem::memory_resource   a std::pmr::memory_resource on hak_aligned_alloc and hak_free
  *   hakmem::allocator<T>      an allocator for containers on the same functions; it has no state
- *   hakmem::heap              a first-class heap (hakmem/heap.h) that its destructor destroys; it
- * is a std::pmr::memory_resource hakmem::heap_allocator<T> an allocator for containers in a heap
+ *   hakmem::heap              a first-class heap (hakmem/heap.h), which its destructor destroys;
+ *                             a std::pmr::memory_resource, too
+ *   hakmem::heap_allocator<T> an allocator for containers in a heap
  *
  *     hakmem::heap heap;
  *     std::pmr::vector<int> numbers(&heap);

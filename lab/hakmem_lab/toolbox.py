@@ -124,26 +124,17 @@ def need(workshop: Workshop, command: str) -> str:
 
 
 def install_packages(workshop: Workshop, *packages: str) -> None:
-    """As root on Debian and Ubuntu; else a Problem that says what to type."""
+    """As root on Debian and Ubuntu with --install; else a Problem that says what to type."""
     names = " ".join(packages)
     if shutil.which("apt-get") is None:
         raise Problem(f"{names} is missing; install it with the system's package manager")
     if os.geteuid() != 0:
         raise Problem(f"{names} is missing; type: sudo apt-get install -y {names}")
+    if os.environ.get("LABORATORY_INSTALL") != "yes":
+        raise Problem(f"{names} is missing; type: apt-get install -y {names}")
     workshop.tell(f"apt-get install {names}")
-    install = ("install", "-y", "--no-install-recommends", *packages)
-    try:
-        _apt(workshop, *install)
-    except Problem:  # a fresh machine has no lists of packages, an old one lists of what is gone
-        _apt(workshop, "update")
-        _apt(workshop, *install)
-
-
-def _apt(workshop: Workshop, *words: str) -> None:
-    options = ("-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::http::Timeout=30")
-    workshop.run(
-        ["apt-get", *options, *words], environment={"DEBIAN_FRONTEND": "noninteractive"}
-    )
+    # It goes on after its caller has been ended: a dpkg must not stop halfway.
+    workshop.run([ROOT / "tools" / "install_packages.sh", *packages])
 
 
 def find_cargo(workshop: Workshop) -> str:

@@ -288,7 +288,7 @@ def test_without_valgrind_there_is_time_only(monkeypatch, capsys):
     assert found["path"] == "free_hit" and found["nanoseconds"] > 0
     assert found["beliefs"]["instructions"]["measured"] is None
     assert cli.main(["cost", "--paths", "free_hit"]) == 0
-    assert "21 ?" in capsys.readouterr().out
+    assert "24 ?" in capsys.readouterr().out
 
 
 @needs_driver

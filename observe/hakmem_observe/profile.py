@@ -19,7 +19,7 @@ from .text import plain
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
 
-OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_TOP_PLAIN", "HAKMEM_CALLER_PATH")  # of the launcher for these tools
+OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_CALLER_PATH")  # of the launcher for these tools
 
 MEASURES = {
     "live": ("live_bytes", "live_count", "in use"),

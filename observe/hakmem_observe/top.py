@@ -1,7 +1,10 @@
 """./hakmem top: a living process, again and again."""
+import os
 import select
+import shutil
 import sys
 import time
+import unicodedata
 from collections import deque
 
 from . import view
@@ -17,6 +20,7 @@ HELP = {  # below the table of classes, or of sites
     "classes": "q quit  p pause  s sites  sort classes: h held  u in use  w free  c class",
     "sites": "q quit  p pause  s classes  sort sites: u in use  g growth  w rounding  a allocated",
 }
+STYLES = {"": "", "bold": "\x1b[1m", "dim": "\x1b[2m", "reverse": "\x1b[7m", "end": "\x1b[0m"}
 NO_SITES = worded("no site was sampled: start the process with HAKMEM_SAMPLE_BYTES=512k, or run ./hakmem profile PID")
 
 
@@ -109,47 +113,69 @@ class Choice:
         return table
 
 
-def draw(report, before, history, choice, paused, screen):
-    """The screen as rich draws it."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
+def fit(text, width):
+    """The text without what would move the cursor, cut to a number of columns."""
+    shown, room = "", width
+    for character in text:
+        character = character if character.isprintable() else "?"
+        if not unicodedata.combining(character):
+            room -= 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if room < 0:
+            while shown and unicodedata.combining(shown[-1]):
+                shown = shown[:-1]
+            return shown[:-1] + "…"
+        shown += character
+    return shown
 
-    lines = list(map(plain, view.summary(report, before, history)))
-    parts = [Text(line, no_wrap=True, overflow="ellipsis", style="bold" if number == 0 else "")
-             for number, line in enumerate(lines)]
+
+def draw(report, before, history, choice, paused, columns, rows):
+    """The lines of a screen of that size."""
+    lines = view.summary(report, before, history)
+    lines[0] = ("bold", lines[0])
     shown = [choice.make(report, before), view.heaps_table(report), view.counters_table(report, before)]
-    room = max(screen.height - len(lines) - 2 - 4 * len(shown), 3)
-    for table, rows in zip(shown, (room - min(room // 2, len(shown[1].rows) + len(shown[2].rows)), room // 4, room // 4)):
-        drawn = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
-        widths = [max(map(len, cells)) + 2 for cells in zip(table.columns, *table.rows)]
-        for column in table.columns:
-            if column == "site":  # a name that is too long is cut, not the figures
-                drawn.add_column(column, no_wrap=True, max_width=max(screen.width - sum(widths[:-1]), 10))
-            else:
-                drawn.add_column(column, justify="right", no_wrap=True)
-        for row in table.rows[: max(rows, 1)]:
-            drawn.add_row(*map(Text, map(plain, row)))  # in a plain string, rich takes [brackets] for markup
+    room = max(rows - len(lines) - 1 - 3 * len(shown), 3)
+    smaller = len(shown[1].rows) + len(shown[2].rows)
+    for table, most in zip(shown, (room - min(room // 2, smaller), room // 4, room // 4)):
         if table.rows:
-            parts += ["", drawn]
+            lines += ["", *view.plain(table, max(most, 1))]
         elif table.title == NO_SITES:
-            parts += ["", Text(NO_SITES)]
-    parts.append(Text(("paused   " if paused else "") + HELP[choice.table], style="reverse" if paused else "dim"))
-    return Group(*parts)
+            lines += ["", NO_SITES]
+    lines = lines[: rows - 1]
+    lines.append(("reverse" if paused else "dim", ("paused   " if paused else "") + HELP[choice.table]))
+    drawn = []
+    for line in lines:
+        style, text = line if isinstance(line, tuple) else ("", line)
+        drawn.append(STYLES[style] + fit(text, columns - 1) + (STYLES["end"] if style else ""))
+    return drawn
+
+
+class Screen:
+    """The terminal's other screen, which leaves no trace of itself."""
+
+    def write(self, text):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def __enter__(self):
+        self.write("\x1b[?1049h\x1b[?25l")
+        return self
+
+    def __exit__(self, *_):
+        self.write("\x1b[?25h\x1b[?1049l")
+
+    def show(self, lines):
+        self.write("\x1b[H" + "\r\n".join(f"\x1b[2K{line}" for line in lines) + "\x1b[J")
 
 
 def show_screen(reporter, delay):
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console(file=sys.__stdout__)  # it writes what a terminal obeys; the texts in it are plain
     reporter.observer.may_note = False  # it would stand in the picture
     before, report, history = None, reporter.take(), deque(maxlen=view.HISTORY)
     history.append(report)
     choice, paused, due = Choice(), False, time.monotonic() + delay
-    with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+    with Keys() as keys, Screen() as screen:
         while True:
-            live.update(draw(report, before, history, choice, paused, console.size), refresh=True)
+            columns, rows = shutil.get_terminal_size()
+            screen.show(draw(report, before, history, choice, paused, columns, rows))
             key = keys.wait(due - time.monotonic() if not paused else 3600)
             if key in ("q", "Q", "\x1b"):
                 return
@@ -167,7 +193,7 @@ def run(arguments):
         raise Refusal("top: --batch needs a number from 1 to 1000000 (./hakmem top --help)", STATUS_USAGE)
     if not 0.05 <= arguments.delay <= 3600:
         raise Refusal("top: --delay needs seconds from 0.05 to 3600 (./hakmem top --help)", STATUS_USAGE)
-    has_screen = is_terminal(sys.stdout) and is_terminal(sys.stdin)
+    has_screen = is_terminal(sys.stdout) and is_terminal(sys.stdin) and os.environ.get("TERM", "dumb") != "dumb"
     is_plain = arguments.once or arguments.batch is not None or not has_screen
     if arguments.pid is None and is_plain:
         return list_processes()

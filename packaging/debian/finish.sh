@@ -27,11 +27,7 @@ add_documents() {
     mkdir -p "$directory"
     gzip -9nc "$log" >"$directory/changelog.gz"
     cp "$here/copyright" "$directory/copyright"
-    if [[ -e $licence ]]; then
-        cat "$licence" >>"$directory/copyright"
-    else
-        echo 'This version of the source tree holds none: all rights are reserved.' >>"$directory/copyright"
-    fi
+    cat "$licence" >>"$directory/copyright"
 }
 
 # The loader's cache is renewed by a trigger instead of by scripts.

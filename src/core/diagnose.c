@@ -19,21 +19,22 @@ void hak__diagnose_abort(void)
 
 /* Which process it is, and how to learn more. A second line, so that a log's first line says what
  * happened. */
-static void diagnose_place(void)
+static void diagnose_place(bool is_ours)
 {
     char line[LINE_SIZE];
     struct text text = {line, sizeof line, 0};
     const char *program = hak__os_program();
     hak__text_put(&text, "hakmem: in process ");
     hak__text_put_unsigned(&text, hak__os_process_id());
-    hak__text_put(&text, "; HAKMEM_GUARD=1 may show who allocated and freed it; program ");
+    hak__text_put(&text, is_ours ? "; HAKMEM_GUARD=1 may show who allocated and freed it; program "
+                                 : "; program ");
     hak__text_put(&text, program != NULL ? program : "unknown");
     text.length -= text.length == sizeof line; /* cut: room for the end of the line */
     hak__text_put(&text, "\n");
     hak__os_write_error(line, text.length);
 }
 
-void hak__diagnose_report(const char *what, const void *pointer, size_t object_size,
+static void diagnose_what(const char *what, const void *pointer, size_t object_size,
                           uint32_t heap_id)
 {
     char line[LINE_SIZE];
@@ -53,7 +54,20 @@ void hak__diagnose_report(const char *what, const void *pointer, size_t object_s
     }
     hak__text_put(&text, "\n");
     hak__os_write_error(line, text.length);
-    diagnose_place();
+}
+
+void hak__diagnose_report(const char *what, const void *pointer, size_t object_size,
+                          uint32_t heap_id)
+{
+    diagnose_what(what, pointer, object_size, heap_id);
+    diagnose_place(true);
+}
+
+void hak__diagnose_foreign(const char *what, const void *pointer)
+{
+    diagnose_what(what, pointer, 0, 0);
+    diagnose_place(false);
+    hak__diagnose_abort();
 }
 
 void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size,

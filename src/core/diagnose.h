@@ -10,7 +10,10 @@
  * `heap_id` is 0, it is unknown and left out. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__diagnose_fatal(const char *what, const void *pointer, size_t object_size, uint32_t heap_id);
-/* The same without the end, for a process that ends for another reason. */
+/* The same for what no allocation of hakmem has to do with, so that the guard cannot tell more. */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__diagnose_foreign(const char *what,
+                                                                         const void *pointer);
+/* The first without the end, for a process that ends for another reason. */
 HAK_HIDDEN HAK_COLD void hak__diagnose_report(const char *what, const void *pointer,
                                               size_t object_size, uint32_t heap_id);
 /* Writes "hakmem: warning: WHAT: pointer 0x.." to standard error and returns. If `pointer` is NULL,

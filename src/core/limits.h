@@ -65,10 +65,10 @@
  * mlockall(MCL_FUTURE). Twice as many: half the system calls for tables while the heap grows. */
 #define TABLE_STEP_SUPERSLABS (HAK_SECURE ? 4u : HAK_TINY_LIMITS ? 16u : 64u)
 
-/* The most superslabs that one search for an aligned run looks at. A request makes at most four
- * such searches while it holds REGION. A long enough free run may still have no aligned start.
- * Twice as many: such a request may hold REGION twice as long. Half: it claims memory more often
- * although a run fits. */
+/* The most superslabs that one look for an aligned run visits. A search makes two such looks and
+ * visits one superslab between them; a request makes at most two searches while it holds REGION. A
+ * long enough free run may still have no aligned start. Twice as many: such a request may hold
+ * REGION twice as long. Half: it claims memory more often although a run fits. */
 #define ALIGNED_LOOKS 64u
 
 /* Superslabs that a purge pass looks at before it releases REGION. Twice as many: other threads may
@@ -362,7 +362,6 @@
 /* A first touch may take long because the program was slow. So hakmem takes the kernel for slow
  * only after this many slow touches in a row. */
 #define HUGE_SLOW_COUNT 3u
-HAK_STATIC_ASSERT(CLASS_COUNT < 0xF0, "class codes and the special owner codes must not meet");
 HAK_STATIC_ASSERT((REMOTE_ENTRIES & (REMOTE_ENTRIES - 1)) == 0,
                   "remote entries are chosen by a mask");
 HAK_STATIC_ASSERT(SPAN_SLICES_MAX <= SUPERSLAB_SLICES, "a span lies inside one superslab");

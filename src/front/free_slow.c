@@ -116,7 +116,7 @@ static uint32_t shared_foreign_count;
 void hak__report_foreign(const void *pointer)
 {
     if (atomic_load_relaxed(&hak__knobs.abort_on_foreign)) {
-        hak__diagnose_fatal("free of a foreign pointer (not allocated by hakmem)", pointer, 0, 0);
+        hak__diagnose_foreign("free of a foreign pointer (not allocated by hakmem)", pointer);
     }
     uint32_t count = 1 + atomic_add_relaxed(&shared_foreign_count, 1u); /* relaxed: a counter */
     if (count <= FOREIGN_REPORTS_MAX) {

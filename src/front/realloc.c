@@ -92,8 +92,7 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
             errno = ENOMEM;
             return NULL;
         }
-        hak__diagnose_fatal("realloc of a foreign pointer (not allocated by hakmem)", pointer, 0,
-                            0);
+        hak__diagnose_foreign("realloc of a foreign pointer (not allocated by hakmem)", pointer);
     }
     if (HAK_UNLIKELY(location.place == PLACE_ZONE)) {
         return hak_heap_realloc(hak__zone_of(pointer), pointer, size);

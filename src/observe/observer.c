@@ -460,5 +460,5 @@ void hak_observe_enter(void)
     int error = observer_start_beside();
     errno = saved;
     hak__os_tell_tracer(HAK_OBSERVE_MARK, (uint64_t)error);
-    hak__diagnose_fatal("the tool that attached to the process was killed", NULL, 0, 0);
+    hak__diagnose_foreign("the tool that attached to the process was killed", NULL);
 }

@@ -8,15 +8,15 @@
  *   keys     one random number for each slice; all slices of a slab have the same one. Links of
  *            free objects are XORed with it.
  *
- *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> RESTING --> FREE --malloc-->
- * ...
+ *   carved --> FRESH --malloc--> MALLOC, NEW or NEW_ARRAY --free--> RESTING --> FREE
+ *                                            ^-------------malloc-------------------'
  *
- * malloc  hands out an object only if it is FREE or FRESH, starts in a slab of its class, and
- * begins with SECURE_LOOK_MAX zeroes. So no object ever has two owners, and a link that the program
- * has overwritten leads to a free object of the class, or ends in a report. free    takes an object
- * only in one of the three states of use. So it reports every double free and every pointer at
- * which no object starts, however long ago the object was freed. It looks at the canary, the last
- * OBJECT_TAIL bytes, and clears the object.
+ *   malloc  hands out an object only if it is FREE or FRESH, starts in a slab of its class, and
+ *           begins with SECURE_LOOK_MAX zeroes. So no object ever has two owners, and a link that
+ *           the program has overwritten leads to a free object of the class, or ends in a report.
+ *   free    takes an object only in one of the three states of use. So it reports every double
+ *           free and every pointer at which no object starts, however long ago the object was
+ *           freed. It looks at the canary, the last OBJECT_TAIL bytes, and clears the object.
  *
  * The states are plain bytes, without locked operations: two threads that free one object at the
  * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,

@@ -127,8 +127,7 @@ static enum hak_heap_event chunk_get(struct hak_heap *zone, const struct request
         return HAK_HEAP_OUT_OF_MEMORY;
     }
     if (HAK_UNLIKELY(((uintptr_t)memory & (ZONE_CHUNK_SIZE - 1)) != 0)) {
-        hak__diagnose_fatal("a heap's page provider returned memory that is not aligned", memory, 0,
-                            0);
+        hak__diagnose_foreign("a heap's page provider returned memory that is not aligned", memory);
     }
     hak__zone_chunk_init(zone, memory, size, huge);
     if (!hak__zone_enter(zone)) { /* cannot happen: this thread was outside a moment ago */

@@ -55,12 +55,14 @@ PKG_CONFIG_PATH=$(dirname "$(find "$scratch/installed" -name hakmem.pc)")
 expect 0 '' '^$' gcc program.c -o program $(pkg-config --cflags --libs hakmem)
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir hakmem) expect 0 1 '^$' ./program
 
-# The same after a run alone: both libraries are built anew, and nothing that installing wants is missing.
+# The same after a run, which builds only the library that it needs.
 rm -rf build "$scratch/installed"
 build_quickly "$place"
 expect 0 hello '^$' ./hakmem run --quiet echo hello
+[[ ! -e build/release/libhakmem.a && ! -e build/release/libhakmem-secure.so ]] || fail "run builds more than its library"
+expect 0 "$place/build/release/libhakmem.so" '^$' ./hakmem build
 try cmake --install build/release --prefix "$scratch/installed"
-[[ $status == 0 && -z $errors ]] || fail "cmake --install after run: $status '$output' '$errors'"
+[[ $status == 0 && -z $errors ]] || fail "cmake --install after run and build: $status '$output' '$errors'"
 [[ -n $(find "$scratch/installed" -name libhakmem.a) ]] || fail "cmake --install leaves out libhakmem.a"
 
 # A build that fails shows the compiler's words and prints no path.

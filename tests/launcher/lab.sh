@@ -55,21 +55,28 @@ calls 0 'help'
 
 lab="lab 2 doctor --json root=$place build=$place/build"
 touch "$scratch/is-old"
-expect 125 '' '^hakmem: the laboratory needs Python 3.11 or newer' "$place/hakmem" doctor --json
+expect 125 '' '^hakmem: the laboratory needs Python 3.11 or newer' "$place/hakmem" --install doctor --json
 rm "$scratch/is-old"
 calls 0
 
+# Not without a yes.
+for words in 'doctor --json' '--no-install doctor' 'doctor --no-install' 'bench' 'peers list'; do
+    expect 125 '' '^hakmem: the laboratory needs Python packages .*; type: ./hakmem --install (doctor|bench|peers)$' \
+        "$place/hakmem" $words </dev/null
+done
+calls 0 'without a yes'
+
 touch "$scratch/no-network"
-expect 125 '' 'no route to anywhere.*the Python packages could not be installed' "$place/hakmem" doctor --json
+expect 125 '' 'no route to anywhere.*the Python packages could not be installed' "$place/hakmem" doctor --json --install
 calls 1 'without network'
 rm "$scratch/no-network"
 
 touch "$scratch/kill-us"
-"$place/hakmem" doctor --json >/dev/null 2>&1
+"$place/hakmem" --install doctor --json >/dev/null 2>&1
 calls 2 'killed'
 rm "$scratch/kill-us"
 
-expect 7 "$lab" '^hakmem: preparing Python packages' "$place/hakmem" doctor --json
+expect 7 "$lab" '^hakmem: preparing Python packages' "$place/hakmem" --install doctor --json
 calls 3 'after a kill'
 touch "$scratch/no-network"
 expect 7 "$lab" '^$' "$place/hakmem" doctor --json
@@ -85,12 +92,12 @@ expect 7 "lab 4 peers add a  b  root=$place build=$place/build" '' "$place/hakme
 
 # Other packages, or another Python, are another environment; two first runs at once make one.
 echo 'package==2' >"$place/lab/requirements.txt"
-"$place/hakmem" doctor >/dev/null 2>&1 &
-"$place/hakmem" doctor >/dev/null 2>&1
+"$place/hakmem" --install doctor >/dev/null 2>&1 &
+"$place/hakmem" --install doctor >/dev/null 2>&1
 wait
 calls 4 'other packages'
 echo 'Python 3.12.0' >"$scratch/version"
-"$place/hakmem" doctor >/dev/null 2>&1
+"$place/hakmem" --install doctor >/dev/null 2>&1
 calls 5 'another Python'
 
 # The real thing.

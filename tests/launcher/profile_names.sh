@@ -144,6 +144,6 @@ if type -P go >/dev/null && try "$launcher" profile --pprof heap.pb.gz kept && [
     has "$top" '9\.[0-9]+MB .* libstripped\.so\+0x[0-9a-f]+'
     has "$top" ' native_fill'
 else
-    echo "pprof was not tried: there is no Go, or no protobuf package"
+    echo "pprof was not tried: there is no Go"
 fi
 finish

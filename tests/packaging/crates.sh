@@ -37,6 +37,9 @@ fi
 run_block "$commands" || fail "the crates cannot be packed"
 cd bindings/rust
 tar -tzf "$CARGO_TARGET_DIR"/package/hakmem-sys-*.crate | grep -q /vendor/hakmem.c$ || fail "the package has no C file"
+for file in "$CARGO_TARGET_DIR"/package/hakmem-*.crate; do
+    tar -xOf "$file" --wildcards '*/Cargo.toml' | grep -qx 'license = "MIT"' || fail "$file names no licence"
+done
 echo "the crates can be packed"
 
 cargo test -p hakmem --features override >log 2>&1 || { cat log >&2; fail "cargo test"; }

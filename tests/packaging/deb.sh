@@ -41,6 +41,9 @@ expect '.*libhakmem\.so\.0.*' "$(run_block "$(block 'Debian packages' sh 2)" 2>/
 [[ $(command -v hakmem) == "$scratch/tree/usr/bin/hakmem" ]] || fail "the command is $(command -v hakmem)"
 hakmem record -o trace sort --version >/dev/null 2>/dev/null
 expect '.*calls.*' "$(hakmem replay trace --summary)"
+for file in tree/usr/share/doc/{libhakmem0,libhakmem-secure0,libhakmem-dev,hakmem}/copyright; do
+    grep -q '^License: MIT$' "$file" && grep -q '^Permission is hereby granted' "$file" || fail "$file has no licence"
+done
 libraries=$(dirname "$(find tree -name libhakmem.a)")
 program .
 read -r -a flags < <(PKG_CONFIG_PATH=$libraries/pkgconfig pkg-config --cflags --libs hakmem)

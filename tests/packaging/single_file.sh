@@ -7,6 +7,13 @@ link_checkout "$place"
 program "$place" '"hakmem.h"'
 cd "$place"
 
+# An installed hakmem of another version, whose headers are not to be taken.
+mkdir -p "$scratch/installed/hakmem"
+for name in hakmem.h stats.h site.h hakmem.hpp; do
+    echo "#error $name of another hakmem" >"$scratch/installed/hakmem/$name"
+done
+export CPATH=$scratch/installed
+
 commands=$(block 'One C file' sh | sed "s/-O2/-O0/")
 expect "$served" "$(run_block "$commands")"
 python3 tools/amalgamate.py --meson again
@@ -20,6 +27,9 @@ if cp single/hakmem.h alone.h && ! cc -std=c99 -Wall -Wextra -Werror -x c -fsynt
     fail "hakmem.h does not stand alone"
 fi
 g++ -std=c++11 -Wall -Wextra -Werror -x c++ -fsyntax-only alone.h || fail "hakmem.h is no C++"
+for name in hakmem/{hakmem,stats,site}.h hakmem/hakmem.hpp hakmem.h; do
+    echo "#include <$name>" | g++ -std=c++17 -Isingle -x c++ -fsyntax-only - || fail "<$name> is not the one beside hakmem.c"
+done
 ! python3 tools/amalgamate.py 2>/dev/null || fail "no directory is accepted"
 echo "one C file makes a program"
 
@@ -63,7 +73,7 @@ echo "hakmem's own names pass the model, by $("$compiler" --version | head -n 1)
 
 if command -v meson >/dev/null; then
     mkdir user && cd user
-    program . '"hakmem.h"'
+    program . '<hakmem/hakmem.h>'
     block Meson meson >meson.build
     sed -i 's/optimization=2/optimization=0/' "$place/again/meson.build"
     # The subproject that is built is the one that was made above.

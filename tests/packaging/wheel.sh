@@ -21,6 +21,7 @@ expect 'hakmem: [0-9.]+ serves process .*' "$(<said)"
 rm -rf src build # nothing of the checkout is needed any more
 cd "$scratch"
 [[ $(hakmem version) == "hakmem $(python -c 'import hakmem; print(hakmem.__version__)')" ]] || fail "$(hakmem version)"
+grep -rqx 'License-Expression: MIT' checkout/environment/lib/python3*/site-packages/hakmem-*/METADATA || fail "the wheel names no licence"
 cat >app.py <<'END_OF_PROGRAM'
 import hakmem, os, subprocess, sys
 words = [str(number) for number in range(100000)]

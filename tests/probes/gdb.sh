@@ -18,12 +18,16 @@ breakpoint() {
     done
     expression=$(added '$_probe_arg')
     breakpoint remap "(${expression//int64/long})"
-    echo run
+    # At the end, by a breakpoint: newer versions of gdb go on behind `run` while the program runs.
+    printf '%s\n' 'set breakpoint pending on' 'break _exit' commands silent
     for probe in "${!summed[@]}" remap; do
         printf 'printf "counted %s %%ld %%ld\\n", $%s_hits, $%s_sum\n' "$probe" "$probe" "$probe"
     done
+    printf '%s\n' continue end run
 } >"$work/commands"
 gdb -nx -batch -x "$work/commands" "$work/worked" >"$work/said" 2>&1 || fail "gdb: $(tail -n 5 "$work/said")"
+# gdb 18 takes the first stop of another thread for the end of `run`, and of the script.
+grep -qE 'exited|received signal|^counted' "$work/said" || skip "$(gdb --version | head -n 1) leaves the program before its end"
 grep -q 'exited normally' "$work/said" || fail "the program did not end well: $(tail -n 5 "$work/said")"
 sed -n 's/^counted //p' "$work/said" >"$work/counted"
 compare

@@ -143,8 +143,10 @@ ends_early() {
 }
 
 # A limit of the file's size, in blocks of 1 KiB: the signal is not the program's.
+"$tracer" record "$trace" "$recorder:$hakmem" "$program" quick 2>/dev/null
+half=$(($(stat -c %s "$trace") / 2048)) # some frames, with zstd or without
 for mode in exchange=0 quick=9; do
-    [[ $mode == exchange* ]] && blocks=100 || blocks=2
+    [[ $mode == exchange* ]] && blocks=100 || blocks=$half
     ends_early 'File too large' "${mode#*=}" bash -c 'ulimit -f "$1" && shift && "$@" | cat; exit "${PIPESTATUS[0]}"' _ \
         "$blocks" "$tracer" record "$trace" "$recorder:$hakmem" "$program" "${mode%=*}"
     summarise "$trace"

@@ -16,7 +16,7 @@ fn find_source() -> PathBuf {
     if !tool.exists() {
         panic!("vendor/hakmem.c is missing: tools/amalgamate.py of hakmem's source tree writes it");
     }
-    for part in ["src", "include", "tools/amalgamate.py"] {
+    for part in ["src", "include", "tools/amalgamate.py", "LICENSE"] {
         println!("cargo:rerun-if-changed={}", checkout.join(part).display());
     }
     let made = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("source");

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# ctest: slow
+# A first build that SIGINT ends at ten moments goes on where it stopped: what is there then is whole, no process is left,
+# and the program runs. And without a network every command does its work or says in a sentence what it needs.
+source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
+unset LD_PRELOAD ${!HAKMEM_*}
+export HOME=$scratch/home XDG_CACHE_HOME=$scratch/home/cache
+mkdir -p "$HOME" "$scratch/bin"
+place=$scratch/checkout
+copy_checkout "$place"
+cp -R "$TEST_ROOT/trace" "$TEST_ROOT/lab" "$place"
+build_quickly "$place"
+
+# cmake, ninja and gcc count their calls in all; at the chosen one the launcher's group gets the signal.
+for name in cmake ninja gcc g++; do
+    program=$(type -P "$name")
+    cat >"$scratch/bin/$name" <<END
+#!/usr/bin/env bash
+echo "$name \$*" >>"$scratch/calls"
+if [[ -e $scratch/moment && \$(wc -l <"$scratch/calls") -ge \$(<"$scratch/moment") ]]; then
+    rm -f "$scratch/moment"
+    kill -INT -- "-\$(<"$scratch/group")"
+fi
+exec "$program" "\$@"
+END
+    chmod +x "$scratch/bin/$name"
+done
+
+# start COMMAND...: in a group of its own, whose number stands in a file, and with SIGINT as a terminal's programs have it.
+start() {
+    python3 -c '
+import os, signal, sys
+os.setsid()
+open(sys.argv[1], "w").write(str(os.getpid()))
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[2], sys.argv[2:])' "$scratch/group" "$@"
+}
+
+for moment in 1 2 3 5 8 12 15 18 20 22; do
+    rm -f "$scratch/calls"
+    echo "$moment" >"$scratch/moment"
+    PATH=$scratch/bin:$PATH try start "$place/hakmem" run --quiet -- echo hello
+    if [[ -e $scratch/moment ]]; then # fewer calls than that were left
+        [[ $status == 0 && $output == hello ]] || fail "a build that was interrupted does not go on: $status $errors"
+        break
+    fi
+    [[ $status == 130 && -z $output ]] || fail "moment $moment: $status '$output' '$errors'"
+    for ((i = 0; i < 600; i++)); do # whoever waits for nobody may end a little later
+        left=$(cat /proc/[0-9]*/stat 2>/dev/null | awk -v session="$(<"$scratch/group")" '$6 == session && $3 != "Z" { print $2 }')
+        [[ -n $left ]] || break
+        sleep 0.1
+    done
+    [[ -z $left ]] || fail "moment $moment: left are $left"
+done
+rm -f "$scratch/moment"
+expect 0 hello '^$' "$place/hakmem" run --quiet -- echo hello
+[[ ! -e $place/build/release/libhakmem.a && ! -e $place/build/release/hakmem-attach ]] || fail "run builds more than one library"
+expect 0 secure '^$' "$place/hakmem" run --quiet --secure -- echo secure
+expect 0 "$place/build/release/libhakmem.so" '' "$place/hakmem" build
+[[ -e $place/build/release/libhakmem.a ]] || fail "build makes no archive"
+
+# On a terminal it says what it does.
+touch "$place/src/hakmem.c"
+said=$(python3 -c '
+import os, pty, sys
+def read(terminal):
+    return os.read(terminal, 4096)
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], read)))' "$place/hakmem" run -- true </dev/null)
+[[ $said == *'hakmem: building in '*'/build/release, once; 15 s on an idle machine'* ]] || fail "a terminal sees '$said'"
+
+# --- without a network ---
+
+alone=()
+unshare --net true 2>/dev/null && alone=(unshare --net)
+"$place/hakmem" run --quiet --set observe=1 -- sleep 1000 &
+pid=$!
+for ((i = 0; i < 6000; i++)); do
+    grep -q libhakmem "/proc/$pid/maps" && [[ -n $(find /dev/shm -name "hakmem*$pid*" 2>/dev/null) ]] && break
+    sleep 0.01
+done
+cd "$scratch" || exit 1
+without() {
+    PATH=$path_without try "${alone[@]}" "$place/hakmem" "$@" </dev/null
+    [[ $errors != *Traceback* && $output != *Traceback* ]] || fail "$*: $errors"
+}
+path_without=$PATH
+for words in 'run --stats -- true' 'record -o trace -- sort --version' 'replay trace' 'profile -o kept --pprof pprof.gz -- true' \
+    'profile --pprof pprof.gz kept' "profile --seconds 1 --pprof pprof.gz $pid" 'profile --html page.html --folded folded kept' \
+    "stat $pid" "top --once $pid" 'top' "metrics --once $pid" "heap -o heap.html $pid" "observe $pid" 'version' 'help' 'build'; do
+    without $words
+    [[ $status == 0 ]] || fail "without network: $words: $status $errors"
+done
+[[ -s kept && -s pprof.gz && -s page.html && -s heap.html ]] || fail "files are missing: $(ls -l)"
+for words in bench doctor score cost 'compare -- true' 'tune -- true' 'ab --b heaps=1 -- true' 'peers install' 'peers list' replicate; do
+    without $words
+    [[ $status == 125 && $errors == *'needs Python packages'*'type: ./hakmem --install '* ]] || fail "without network: $words: $status $errors"
+    [[ -z $(find "$HOME/cache" -name 'python-*') ]] || fail "$words has begun to install"
+done
+kill "$pid"
+
+# The screen of `top`, which needs no packages either: one picture, and the terminal as it was.
+"$place/hakmem" run --quiet --set observe=1 -- sleep 1000 &
+pid=$!
+sleep 1
+screen=$(TERM=xterm python3 - "$place/hakmem" top --delay 0.1 "$pid" <<'END'
+import fcntl
+import os
+import pty
+import struct
+import sys
+import termios
+
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+text, asked = b"", False
+try:
+    while data := os.read(terminal, 4096):
+        text += data
+        if not asked and b"quit" in text:
+            os.write(terminal, b"q")
+            asked = True
+except OSError:
+    pass
+sys.stdout.buffer.write(text)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+END
+) || fail "top on a terminal: $?"
+[[ $screen == *$'\e[?1049h'*"process $pid (sleep)"*'size classes, by held'*'q quit'*$'\e[?1049l' ]] || fail "top shows '$screen'"
+kill "$pid"
+finish

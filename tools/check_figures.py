@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Checks figures and lists of the documents against their sources: golden files, headers, tables of the code.
+
+Usage: check_figures.py [ROOT]
+
+FACTS: a page must state the figure, in the words of the pattern, and each match must have the right one. FALSE: words that
+no page may say, because the code says otherwise. The functions named check_... compare lists.
+"""
+import ast
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
+PAST = {"CHANGELOG.md", "decisions"}  # a record states what was measured then
+
+
+def read(name):
+    return (ROOT / name).read_text()
+
+
+def defines(text):
+    """The #defines of a header that are constant expressions, by name."""
+    found = {"HAK_TINY_LIMITS": 0, "HAK_SECURE": 0, "HAK_LEVEL": 0}
+    text = re.sub(r"/\*.*?\*/", "", text.replace("\\\n", " "), flags=re.S)
+    for name, words in re.findall(r"^#define (\w+) +(.+)$", text, re.M):
+        words = re.sub(r"\b(\d+|0x[0-9A-Fa-f]+)[uU]\b", r"\1", words)
+        words = re.sub(r"\((\w+) \? ([^:]+) : ([^:]+)\)", r"(\2 if \1 else \3)", words).replace("/", "//")
+        try:
+            found.setdefault(name, eval(words, {"__builtins__": {}}, found))
+        except (SyntaxError, NameError, TypeError):
+            pass
+    return found
+
+
+GOLDEN = dict(re.findall(r"^gcc-12 (\S+) (\d+)$", read("tests/golden/fast_path.txt"), re.M))
+HIT = [GOLDEN["malloc(100)"], GOLDEN["malloc(2000)"], GOLDEN["free(100)"]]
+LIMITS = defines(read("src/core/limits.h"))
+OWNER = defines(read("src/region/window.h"))
+CLASSES, CLASSES_MAX = LIMITS["CLASS_COUNT"], OWNER["OWNER_SAMPLED"] // 2
+SEARCH = 2 * LIMITS["ALIGNED_LOOKS"] + 1
+RULES = read("lab/hakmem_lab/verdict.py")
+ROUNDS = re.search(r"^ROUNDS, ROUNDS_MAX = (\d+), (\d+)", RULES, re.M).groups()
+BEHIND = re.search(r"hakmem is 8 % or more behind the fastest in ([^.]*)\.", read("docs/performance.md"))[1].count("`") // 2
+MEAN, WORST, PEAK = re.findall(r"^\| (?:processor time, mean|worst program) \| ([\d.]+)", read("docs/performance.md"), re.M)
+WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+FACTS = [  # page, pattern with a group for each figure, figures
+    ("docs/performance.md", r"instructions of malloc up to 1,040 bytes, above, and of free \(gcc 12\) \| (\d+), (\d+), (\d+)", HIT),
+    ("docs/performance.md", r"In (\w+) workloads it is 8 % or more\s+behind", [WORDS[BEHIND]]),
+    ("docs/design/cost_model.md", r"takes (\d+) instructions now, above 1,040 bytes (\d+),\s+and a hit of free (\d+)", HIT),
+    ("lab/cost_model.toml", r"\[part.malloc_hit\]\ninstructions = (\d+)", HIT[:1]),
+    ("lab/cost_model.toml", r"\[part.malloc_hit_mid\]\ninstructions = (\d+)", HIT[1:2]),
+    ("lab/cost_model.toml", r"\[part.free_hit\]\ninstructions = (\d+)", HIT[2:]),
+    ("docs/design/sizes.md", r"must be at most (\d+) .* It is (\d+), so (\d+) more classes fit",
+     [CLASSES_MAX, CLASSES, CLASSES_MAX - CLASSES]),
+    ("docs/guarantees.md", r"all objects of the thread's bins, (\d+) classes", [CLASSES - 1]),
+    ("docs/guarantees.md", r"look at (\d+) superslabs", [2 * SEARCH]),
+    ("docs/design/region.md", r"looks at up to (\d+) superslabs, and a request makes two searches: (\d+)", [SEARCH, 2 * SEARCH]),
+    ("docs/design/laboratory.md", r"a verdict needs at least (\d+) samples", [re.search(r"samples_min: int = (\d+)", RULES)[1]]),
+    ("docs/benchmarking.md", r"(?:5 to) (\d+) runs", ROUNDS[1:]),
+    ("docs/benchmarking.md", r"mean processor time \|[^|]*\| [\d.]+ \| ([\d.]+)", [MEAN]),
+    ("docs/benchmarking.md", r"the worst program \|[^|]*\| [\d.]+ \| ([\d.]+)", [WORST]),
+    ("docs/benchmarking.md", r"worst peak memory \|[^|]*\| [\d.]+ \| ([\d.]+)", [PEAK]),
+    ("docs/security.md", r"a free and a malloc, with the benchmark's own step \(hakmem: (\d+)\)",
+     re.findall(r"ordinary form: (\d+)\)", read("docs/decisions/0093-cost-of-each-protection.md"))),
+    ("docs/decisions/README.md", r"with the benchmark's own step: \d+ instructions, ordinary (\d+)",
+     re.findall(r"take (\d+) instructions in the ordinary form", read("docs/decisions/0089-the-secure-form.md"))),
+    ("docs/design/remote_free.md", r"one locked operation, or (\w+) if the owner",
+     re.findall(r"costs one atomic operation, or (\w+) if", " ".join(read("src/cache/remote.c").replace("\n *", " ").split()))),
+]
+FALSE = [
+    (r"owner word[^.|]* (?:holds|has) [^.|]*(?:heap|owner heap) and the\s+size class\b|owner word: a size class",
+     "an owner word has twice the size class"),
+    (r"(?:XOR key|, the result)\s+is the\s+size class", "the result is twice the size class"),
+    (r"the\s+size class in the owner word", "an owner word has twice the size class"),
+    (r"(?:below|less than) 240", "window.h bounds the number of classes"),
+    (r"malloc takes the slow path[^.]*in two cases", "src/front/fast.h has three exits"),
+    (r"compare-and-swap\s+tells it", "src/cache/remote.c: three atomic operations"),
+    (r"(?:[Nn]ineteen|[Ee]ighteen|[Tt]wenty) (?:short )?(?:answers|questions)", "the table grows"),
+    (r"ends by `_exit`[^.]*writes none|dash ends by `_exit`", "docs/observability/summary.md: reports are written at _exit"),
+    (r'^\| "free of a foreign pointer" in the log', "the log says: foreign pointer not freed"),
+    (r"installs (?:the Python package )?rich\b", "observe/ imports the standard library only"),
+    (r"there are \d+ samples", "verdict.py has a least and a most number"),
+    (r"all rights are reserved", "LICENSE is MIT"),
+    (r"includes only files that stand above it", "the drawing lacks files, and its groups use each other"),
+    (r"every mechanism in `src/`", "the page has those of the allocator alone"),
+    (r"It says that nobody will notice", "INCONCLUSIVE says that the runs could not tell"),
+    (r"[Tt]he other locks: [A-Z]+,", "overview.md has the list of locks"),
+    (r"\d+ of \d+ test files", "each new test changes it"),
+    (r"\bL2\.5\b", "the code knows no such name"),
+    (r"one pool of memory for all threads", "docs/design/heap.md: a few heaps"),
+    (r"the only lock that allocation holds over the kernel", "overview.md: HUGE is held over mincore"),
+    (r"less time than the fastest of seven others in each", "performance.md: a mean, and it names workloads behind"),
+    (r"Each bound [^.]* and the test that fails", "some rows name no test"),
+    (r"many writes to freed memory", "guarantees.md: writes to the first 16 bytes"),
+]
+
+
+def documents():
+    return [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name not in PAST)]
+
+
+def check_facts():
+    for page, pattern, figures in FACTS:
+        found = re.findall(pattern, read(page))
+        wanted = tuple(str(figure) for figure in figures)
+        if not found:
+            yield f"{page}: does not say: {pattern}"
+        for match in found:
+            match = match if isinstance(match, tuple) else (match,)
+            if match != wanted:
+                yield f"{page}: says {', '.join(match)}, and the code {', '.join(wanted)}: {pattern}"
+
+
+def check_false():
+    for path in [*documents(), ROOT / "packaging/debian/finish.sh", ROOT / "tools/write_lists.py"]:
+        text = path.read_text()
+        for pattern, why in FALSE:
+            for match in re.finditer(pattern, text, re.M):
+                line = text.count("\n", 0, match.start()) + 1
+                yield f"{path.relative_to(ROOT)}:{line}: '{' '.join(match[0].split())}', but {why}"
+
+
+def check_locks():
+    page = read("docs/design/overview.md")
+    rows = re.findall(r"^\| (\d+) \| ([A-Z]+)\b[^|]*\|[^|]*\| ([^|]*) \|$", page, re.M)
+    ranks = re.findall(r"^ +LOCK_RANK_([A-Z]+)\b", read("src/core/lock.h"), re.M)
+    if [(int(number), name) for number, name, _ in rows] != list(enumerate(ranks, 1)):
+        yield f"docs/design/overview.md: the table of locks is not that of src/core/lock.h: {', '.join(ranks)}"
+    held = [name for _, name, over in rows if over.startswith("yes")]
+    words = ", ".join(held[:-1]) + f" and {held[-1]} are held over a system call"
+    if words not in page:
+        yield f"docs/design/overview.md: the table says: only {words}"
+
+
+def check_glossary():
+    page = read("docs/glossary.md")
+    letters = re.findall(r"^## (.*)$", page, re.M)
+    terms = [re.sub(r"[^a-z0-9 ]", "", term.lower()) for term in re.findall(r"^- \*\*([^*]*)\*\*", page, re.M)]
+    for kind, names in (("section", letters), ("term", terms)):
+        for first, second in zip(names, names[1:]):
+            if first >= second:
+                yield f"docs/glossary.md: {kind} '{second}' stands behind '{first}'"
+
+
+def check_test_folders():
+    page = read("docs/testing.md")
+    for path in {path.parent for path in (ROOT / "tests").glob("*/*") if path.parent.name != "__pycache__"}:
+        if f"| `tests/{path.name}` |" not in page:
+            yield f"docs/testing.md: the table of folders has no row of tests/{path.name}"
+
+
+def check_records():
+    """A record that two pages give a figure of: `NAME` 0.62 of the time."""
+    index = dict(re.findall(r"^\| \[(\d{4})\]\([^)]*\) \|(.*)$", read("docs/decisions/README.md"), re.M))
+    for number, text in re.findall(r"\[(\d{4})\]\([^)]*\): ([^|]*)\|", read("docs/design/mechanisms.md")):
+        for name, figure, what in re.findall(r"\b(\w+) (\d\.\d+) of the (\w+)", text):
+            for other in re.findall(rf"`{name}`: ([\d.]+) of the {what}", index.get(number, "")):
+                if other != figure:
+                    yield f"docs/decisions/README.md: record {number}: `{name}` {other}, docs/design/mechanisms.md {figure}"
+
+
+def check_imports():
+    """What live-view.md says: the tools that look into processes need Python alone."""
+    for path in (ROOT / "observe/hakmem_observe").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else \
+                [node.module] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            for name in names:
+                if name.split(".")[0] not in sys.stdlib_module_names | {"hakmem_observe"}:
+                    yield f"{path.relative_to(ROOT)}: imports {name}, which is not of the standard library"
+
+
+def check_release():
+    released = re.search(r"^## ([\d.]+) \(([\d-]+)\)", read("CHANGELOG.md"), re.M).groups()
+    log = read("packaging/debian/changelog")
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    day, month, year = re.search(r"^ -- .*>  \w+, (\d+) (\w+) (\d+)", log, re.M).groups()
+    packed = (re.match(r"hakmem \(([\d.]+)\)", log)[1], f"{year}-{months.index(month) + 1:02}-{int(day):02}")
+    if packed != released:
+        yield f"packaging/debian/changelog: {packed[0]} of {packed[1]}, CHANGELOG.md {released[0]} of {released[1]}"
+
+
+def main():
+    checks = [check for name, check in sorted(globals().items()) if name.startswith("check_")]
+    problems = [problem for check in checks for problem in check()]
+    print("\n".join(problems), end="\n" if problems else "")
+    print(f"check_figures: {len(FACTS)} figures, {len(problems)} problems")
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()
