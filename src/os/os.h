@@ -228,9 +228,9 @@ HAK_HIDDEN bool hak__os_close_pages(void *address, size_t size);
  * they may still be closed. */
 HAK_HIDDEN bool hak__os_open_pages(void *address, size_t size);
 
-/* Makes pages of a library's data read-only, or writable again. In the secure form only. False:
+/* Makes pages of a library read-only, or writable again. `code`: they may hold instructions. False:
  * nothing has changed. Any thread. */
-HAK_HIDDEN bool hak__os_write_protect(void *address, size_t size, bool closed);
+HAK_HIDDEN bool hak__os_write_protect(void *address, size_t size, bool closed, bool code);
 
 /* Unmaps memory but keeps its addresses: each access faults, and no new mapping gets them. False:
  * nothing has changed. hak__os_release_addresses gives them up. Any thread. */
