@@ -289,7 +289,7 @@ HAK_HIDDEN int hak__os_update_file(const char *path, const char *data, size_t si
 HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);
 /* Sets the calling thread's name for debuggers and /proc, at most 15 characters. */
 HAK_HIDDEN void hak__os_name_thread(const char *name);
-/* Writes all `size` bytes to a descriptor. */
+/* Writes all `size` bytes to a descriptor. What fails sends no signal (SIGXFSZ, SIGPIPE). */
 HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 /* Why a file could not be opened or written, in words. `error` is -errno. */
 HAK_HIDDEN const char *hak__os_file_error(int error);

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "os/quiet.h"
+
 /* Headers older than the kernel they run on lack these; the values are part of the kernel's ABI. */
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -71,8 +73,6 @@ void hak__os_wake_all(uint32_t *word)
     os_wake(word, INT_MAX);
 }
 
-/* In the kernel's set of signals, bit 0 is signal 1. */
-#define OS_SIGNAL(number) (UINT64_C(1) << ((number)-1))
 /* Says that blocking failed. No thread's set has this value, because SIGKILL cannot be blocked. */
 #define OS_SIGNALS_UNCHANGED UINT64_MAX
 

@@ -432,6 +432,9 @@ static inline enum fault_call fault_call_of(long number, long second)
     case SYS_fstat:
         return FAULT_FSTAT;
     case SYS_rt_sigprocmask:
+    case SYS_rt_sigpending: /* the signal of a write that failed: it ends the process at the worst
+                             */
+    case SYS_rt_sigtimedwait:
         return FAULT_SIGMASK;
     case SYS_close_range:
         return FAULT_LEAVE;

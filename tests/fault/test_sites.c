@@ -565,7 +565,8 @@ static void test_no_number_is_new(void **state)
         "SYS_fstat",         "SYS_rt_sigprocmask", "SYS_fallocate",
         "SYS_unlinkat",      "SYS_madvise",        "SYS_ftruncate",
         "SYS_geteuid",       "SYS_gettid",         "SYS_tgkill",
-        "SYS_exit_group",    "SYS_mprotect"};
+        "SYS_exit_group",    "SYS_mprotect",
+        "SYS_rt_sigpending", "SYS_rt_sigtimedwait"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");
