@@ -426,6 +426,7 @@ static inline enum fault_call fault_call_of(long number, long second)
     case SYS_readlinkat:
         return FAULT_READLINK;
     case SYS_newfstatat:
+    case SYS_process_vm_readv: /* asked where there is no /proc */
         return FAULT_STAT;
     case SYS_prctl:
         return FAULT_NAME;
