@@ -11,6 +11,7 @@
 #define HAK_OS_OS_H
 
 #include "base/atomics.h"
+#include "os/bound.h"
 
 enum os_call {
     OS_CALL_MAP,
@@ -285,7 +286,7 @@ HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
  * there is none. No cancellation point. Returns 0, or -errno. */
 HAK_HIDDEN int hak__os_update_file(const char *path, const char *data, size_t size);
 /* True: apart from `others_count` threads and the remains of an ended main thread, the calling
- * thread is the only one left. Also true if there is no /proc, which would say so. */
+ * thread is the only one left. Without /proc: true if the main thread has ended. */
 HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);
 /* Sets the calling thread's name for debuggers and /proc, at most 15 characters. */
 HAK_HIDDEN void hak__os_name_thread(const char *name);
