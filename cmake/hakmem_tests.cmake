@@ -266,7 +266,7 @@ if(NOT CMAKE_CROSSCOMPILING)
     hakmem_set_up_test(secure_corruption)
     hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
         $<TARGET_FILE:secure_corruption>)
-    foreach(name filter_kills purge_lies)
+    foreach(name filter_kills purge_lies deepbind deepbind_cxx)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
     endforeach()
     add_executable(secure_closed_pages "${tests_directory}/secure/closed_pages.c")

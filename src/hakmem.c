@@ -30,6 +30,7 @@
 #include "core/option_sources.c"
 #include "core/options.c"
 #include "core/options_view.c"
+#include "core/own_stack.c"
 #include "core/seal.c"
 #include "core/size_class.c"
 

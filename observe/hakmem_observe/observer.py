@@ -180,22 +180,24 @@ def file_name(uid, pid, space):
 
 
 def candidates(process):
-    """Paths that may be the process's file, in /dev/shm as the process sees it; if we may not look there, in ours. Where
-    another user has taken the name, a number stands behind it."""
-    directory = own_directory(process.pid)
-    for space in dict.fromkeys([process.space, 0]):  # 0 in a container, too, if that has no /proc
-        for uid in dict.fromkeys([*inner_uids(process), 0]):
-            path = os.path.join(directory, file_name(uid, process.inner_pid, space))
-            yield path
-            yield from glob.glob(f"{glob.escape(path)}-*")
+    """Paths that may be the process's file: in /dev/shm as the process sees it now, and in ours, where it was made if
+    the process has left its root directory since (chroot). Where another user has taken the name, a number stands
+    behind it."""
+    for directory in directories(process.pid):
+        for space in dict.fromkeys([process.space, 0]):  # 0 in a container, too, if that has no /proc
+            for uid in dict.fromkeys([*inner_uids(process), 0]):
+                path = os.path.join(directory, file_name(uid, process.inner_pid, space))
+                yield path
+                yield from glob.glob(f"{glob.escape(path)}-*")
 
 
-def own_directory(pid):
-    """The directory /dev/shm as the process sees it."""
+def directories(pid):
+    """The directory /dev/shm as the process sees it, if we may look there, and as we do."""
     try:
-        return inside(f"/proc/{pid}/root", "dev/shm")
+        yield inside(f"/proc/{pid}/root", "dev/shm")
     except OSError:
-        return "/dev/shm"
+        pass
+    yield "/dev/shm"
 
 
 def inside(root, path):

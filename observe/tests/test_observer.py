@@ -12,7 +12,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from hakmem_observe import processes  # noqa: E402
-from hakmem_observe.observer import TRACED_SECONDS, Observer  # noqa: E402
+from hakmem_observe.observer import TRACED_SECONDS, Observer, candidates  # noqa: E402
 from hakmem_observe.processes import Ended, Refusal  # noqa: E402
 
 PID = os.getpid()
@@ -105,6 +105,16 @@ class Checks(unittest.TestCase):
             self.check(STATUS, with_stack(1 << 40))
             self.check(STATUS, with_stack(1 << 40))
         self.assertRegex(said.getvalue(), rf"^hakmem: process {PID} gives no report yet: it is asked; waiting \d+ s more\n$")
+
+
+class Places(unittest.TestCase):
+    """Where the file of a process may be."""
+
+    def test_also_where_it_was_before_chroot(self):
+        process = processes.look(PID)
+        folders = [os.path.dirname(path) for path in candidates(process)]
+        self.assertEqual(folders[-1], "/dev/shm")
+        self.assertTrue(folders[0].startswith(f"/proc/{PID}/root"), folders)
 
 
 if __name__ == "__main__":

@@ -48,32 +48,27 @@ HAK_INLINE void arch_relax(void)
 #endif
 }
 
-/* Goes on with function(argument) on the stack whose upper end is `top`, a multiple of 16. The
- * function must not return. */
-HAK_INLINE __attribute__((noreturn)) void arch_go_on_at(void *top, void (*function)(uintptr_t),
-                                                        uintptr_t argument)
-{
+/* ARCH_CALL_ON(NAME): defines the function NAME(top, function, argument), which calls
+ * function(argument) on the stack whose upper end is `top`, a multiple of 16. Its own frame hangs
+ * on the frame pointer, so unwinders find the caller. */
+#define ARCH_FUNCTION(name, body)                                                                  \
+    __asm__(".pushsection .text\n\t.p2align 4\n\t.globl " name "\n\t.hidden " name                 \
+            "\n\t.type " name ", %function\n" name ":\n\t.cfi_startproc\n\t" body                  \
+            "\n\tret\n\t.cfi_endproc\n\t.size " name ", . - " name "\n\t.popsection")
 #if defined(__x86_64__)
-    __asm__ volatile("mov %0, %%rsp\n\t"
-                     "xor %%ebp, %%ebp\n\t" /* the last frame, for those that walk the stack */
-                     "call *%1\n\t"
-                     "ud2"
-                     :
-                     : "a"(top), "d"(function), "D"(argument)
-                     : "memory");
+#define ARCH_CALL_ON(name)                                                                         \
+    ARCH_FUNCTION(name, "push %rbp\n\t.cfi_def_cfa_offset 16\n\t.cfi_offset %rbp, -16\n\t"         \
+                        "mov %rsp, %rbp\n\t.cfi_def_cfa_register %rbp\n\t"                         \
+                        "mov %rdi, %rsp\n\tmov %rdx, %rdi\n\tcall *%rsi\n\t"                       \
+                        "mov %rbp, %rsp\n\tpop %rbp\n\t.cfi_def_cfa %rsp, 8")
 #else
-    register uintptr_t first __asm__("x0") = argument;
-    register void (*called)(uintptr_t) __asm__("x1") = function;
-    register void *end __asm__("x2") = top;
-    __asm__ volatile("mov sp, %0\n\t"
-                     "mov x29, xzr\n\t"
-                     "blr %1\n\t"
-                     "brk #1"
-                     :
-                     : "r"(end), "r"(called), "r"(first)
-                     : "memory");
+#define ARCH_CALL_ON(name)                                                                         \
+    ARCH_FUNCTION(name, "stp x29, x30, [sp, #-16]!\n\t.cfi_def_cfa_offset 16\n\t"                  \
+                        ".cfi_offset x29, -16\n\t.cfi_offset x30, -8\n\t"                          \
+                        "mov x29, sp\n\t.cfi_def_cfa_register x29\n\t"                             \
+                        "mov sp, x0\n\tmov x0, x2\n\tblr x1\n\t"                                   \
+                        "mov sp, x29\n\t.cfi_def_cfa_register sp\n\tldp x29, x30, [sp], #16\n\t"   \
+                        ".cfi_def_cfa_offset 0\n\t.cfi_restore x29\n\t.cfi_restore x30")
 #endif
-    __builtin_unreachable();
-}
 
 #endif

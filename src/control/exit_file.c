@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "core/gate.h"
+#include "core/own_stack.h"
 
 #include <string.h>
 
@@ -189,14 +190,29 @@ static void exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
     }
 }
 
-void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
+struct exit_request {
+    struct exit_file *file;
+    exit_file_writer *writer;
+    void *context;
+};
+
+static void exit_serve(void *argument)
 {
+    const struct exit_request *request = argument;
     if (!exit_may_begin()) {
-        exit_say(file, "hakmem: no ", ": the process ends inside hakmem, or while it forks");
+        exit_say(request->file, "hakmem: no ",
+                 ": the process ends inside hakmem, or while it forks");
         return;
     }
-    exit_write_file(file, writer, context);
+    exit_write_file(request->file, request->writer, request->context);
     if (hak__gate_was_refused()) {
-        exit_say(file, "hakmem: the ", " is not complete: the process forked meanwhile");
+        exit_say(request->file, "hakmem: the ", " is not complete: the process forked meanwhile");
     }
+}
+
+/* On a stack of its own: a signal's handler or a thread that ends the process may have little. */
+void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
+{
+    struct exit_request request = {file, writer, context};
+    hak__own_stack_try(exit_serve, &request);
 }

@@ -67,8 +67,8 @@
       "0, hakmem names the first ten pointers and ignores the calls.")                             \
     X(SWITCH, keep_deepbind, ANY, hak__settings.keep_deepbind,                                     \
       "1: a library loaded with RTLD_DEEPBIND uses the C library's malloc; 0: it uses hakmem.",    \
-      "Set 1 if a plug-in works only with RTLD_DEEPBIND. Memory must then be freed on the side "   \
-      "that allocated it: in the plug-in or in the program.")                                      \
+      "Set 1 if hakmem says that it leaves the flag out, and a plug-in needs it. Memory must "     \
+      "then be freed on the side that allocated it: in the plug-in or in the program.")            \
     X(SWITCH, scavenger, START, hak__settings.scavenger,                                           \
       "1: a background thread returns free memory to the OS while the program is idle; 0: none.",  \
       "Set 1 for a server whose threads all sleep between bursts. Keep 0 if the program must "     \

@@ -25,7 +25,7 @@ struct settings {
     uint32_t stats;            /* enum stats_format */
     uint32_t learn_memory_percent; /* weight of memory, beside 100 for time */
     bool ignore_filter;            /* filters of system calls do not count */
-    bool keep_deepbind;            /* dlopen keeps RTLD_DEEPBIND */
+    bool keep_deepbind;            /* RTLD_DEEPBIND gives another malloc */
     bool stats_signal;             /* a signal that ends the process lets it report first */
     bool scavenger; /* a background thread returns free memory while the program idles */
     bool observe;   /* a background thread answers tools that look at the process */

@@ -16,7 +16,7 @@ static bool seal_open_parts(void)
     for (uint32_t i = 0; seal_closed >> i != 0; i++) {
         struct seal_pages part = hak__options_pages(i);
         if ((seal_closed >> i & 1) != 0) {
-            if (!hak__os_write_protect(part.address, part.size, false)) {
+            if (!hak__os_write_protect(part.address, part.size, false, false)) {
                 return false;
             }
             seal_closed &= ~(1u << i);
@@ -29,7 +29,7 @@ static void seal_close_parts(void)
 {
     struct seal_pages part;
     for (uint32_t i = 0; (part = hak__options_pages(i)).size != 0; i++) {
-        if (hak__os_write_protect(part.address, part.size, true)) {
+        if (hak__os_write_protect(part.address, part.size, true, false)) {
             seal_closed |= 1u << i;
         }
     }

@@ -6,6 +6,7 @@
 #include "control/life.h"
 #include "core/diagnose.h"
 #include "core/options.h"
+#include "core/own_stack.h"
 #include "learn/state_file.h"
 #include "os/os.h"
 
@@ -95,9 +96,10 @@ static void learn_put(void *argument, const char *piece, size_t size)
     hak__text_put_part(argument, piece, size);
 }
 
-void hak__learn_save(const struct learn_state *state)
+static void learn_save(void *argument)
 {
     static bool complained;
+    const struct learn_state *state = argument;
     /* A forked child that has no file of its own leaves its parent's alone. */
     bool own = learn_process == hak__os_process_id() || hak__exit_file_varies(&learn_file);
     void *memory;
@@ -114,4 +116,10 @@ void hak__learn_save(const struct learn_state *state)
         complained = true; /* at each decision would be too often */
         hak__exit_file_complain(&learn_file, path, error);
     }
+}
+
+/* On a stack of its own: a tick may come in any malloc of the program. */
+void hak__learn_save(const struct learn_state *state)
+{
+    hak__own_stack_try(learn_save, (void *)(uintptr_t)state);
 }

@@ -5,6 +5,7 @@
 #include "core/diagnose.h"
 #include "core/gate.h"
 #include "core/knobs.h"
+#include "core/own_stack.h"
 #include "observe/stacks.h"
 
 #include <errno.h>
@@ -121,18 +122,25 @@ uint32_t hak__guard_nearest(uintptr_t address)
                                                                                  : index;
 }
 
-void hak__guard_note(struct guard_event *event, const void *caller)
+/* On a stack of its own, since the program's may be small. */
+static void guard_walk(void *argument)
 {
+    struct guard_event *event = argument;
     uintptr_t frames[STACK_DEPTH_MAX];
-    uint32_t depth = hak__stack_capture(frames);
-    if (depth == 0) {
-        frames[depth++] = (uintptr_t)caller;
-    }
-    uint32_t own = hak__stack_own(frames, depth);
-    event->time_us = hak__os_clock_us();
-    event->thread = hak__os_thread_id();
+    uint32_t depth = hak__stack_capture(frames), own = hak__stack_own(frames, depth);
     event->depth = depth - own < GUARD_DEPTH_MAX ? depth - own : GUARD_DEPTH_MAX;
     memcpy(event->frames, frames + own, event->depth * sizeof *frames);
+}
+
+void hak__guard_note(struct guard_event *event, const void *caller)
+{
+    event->time_us = hak__os_clock_us();
+    event->thread = hak__os_thread_id();
+    event->depth = 0;
+    (void)hak__own_stack_call(guard_walk, event);
+    if (event->depth == 0) {
+        event->frames[event->depth++] = (uintptr_t)caller;
+    }
 }
 
 /* --- allocate --- */

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "core/diagnose.h"
+#include "core/own_stack.h"
 #include "observe/modules.h"
 #include "observe/secure_report.h"
 #include "observe/stacks.h"
@@ -169,12 +170,26 @@ static void guard_report(const char *what, const char *access, uint32_t index, u
     atomic_store_release(&hak__guard.reported, 2u);
 }
 
+struct guard_finding {
+    const char *what;
+    uint32_t slot;
+    uintptr_t address;
+    const void *caller;
+};
+
+static void guard_report_finding(void *argument)
+{
+    const struct guard_finding *finding = argument;
+    struct guard_event event;
+    hak__guard_note(&event, finding->caller);
+    guard_report(finding->what, "", finding->slot, finding->address, "found", &event);
+}
+
 void hak__guard_fatal(const char *what, uint32_t slot, uintptr_t address, const void *caller)
 {
-    struct guard_event event;
+    struct guard_finding finding = {what, slot, address, caller};
     if (guard_report_may_begin()) {
-        hak__guard_note(&event, caller);
-        guard_report(what, "", slot, address, "found", &event);
+        hak__own_stack_try(guard_report_finding, &finding);
     }
     hak__diagnose_abort();
 }
@@ -197,18 +212,12 @@ static void guard_note_fault(struct guard_event *event, uintptr_t code)
     }
 }
 
-void hak__guard_fault(const struct os_fault *fault)
+static void guard_report_fault(void *argument)
 {
     static const char *const accesses[] = {
         [OS_ACCESS_UNKNOWN] = "", [OS_ACCESS_READ] = " (read)", [OS_ACCESS_WRITE] = " (write)"};
+    const struct os_fault *fault = argument;
     struct guard_event event;
-    if (HAK_SECURE && !guard_contains((const void *)fault->address)) {
-        hak__secure_fault(fault);
-        return;
-    }
-    if (!guard_contains((const void *)fault->address) || !guard_report_may_begin()) {
-        return;
-    }
     uint32_t index = hak__guard_nearest(fault->address);
     uint64_t state = guard_state_of(index);
     const char *what = state >= GUARD_FREED    ? "use after free"
@@ -217,4 +226,15 @@ void hak__guard_fault(const struct os_fault *fault)
                                                                           : "overflow";
     guard_note_fault(&event, fault->code);
     guard_report(what, accesses[fault->access], index, fault->address, "accessed", &event);
+}
+
+/* The handler may have an alternate stack of 8 KiB, of which the kernel has taken a half. */
+void hak__guard_fault(const struct os_fault *fault)
+{
+    struct os_fault copy = *fault;
+    if (HAK_SECURE && !guard_contains((const void *)fault->address)) {
+        hak__secure_fault(fault);
+    } else if (guard_contains((const void *)fault->address) && guard_report_may_begin()) {
+        hak__own_stack_try(guard_report_fault, &copy);
+    }
 }

@@ -3,27 +3,47 @@
 
 #include "os/os.h"
 
+#include <string.h>
+
 /* Bytes of the list that are tried first: some 3,000 mappings. It doubles until all fit. Half: a
  * large program needs one attempt more. */
 #define MODULES_SIZE_START ((size_t)256 << 10)
 
-void hak__modules_open(struct modules *modules)
+static struct modules modules_kept; /* constant once the process has started */
+
+/* False: the list cannot be read, or there is no memory. */
+static bool modules_read(struct modules *modules)
 {
     *modules = (struct modules){NULL, 0};
     for (size_t size = MODULES_SIZE_START;; size *= 2) {
         void *memory;
         if (hak__os_map(size, hak__os_page_size(), &memory) != 0) {
-            return;
+            return false;
         }
         long length = hak__os_read_file("/proc/self/maps", memory, size - 1);
         if (length >= 0 && (size_t)length < size - 1) {
             *modules = (struct modules){memory, size};
-            return;
+            return true;
         }
         hak__os_discard(memory, size);
         if (length < 0) {
-            return;
+            return false;
         }
+    }
+}
+
+void hak__modules_keep(void)
+{
+    (void)modules_read(&modules_kept);
+}
+
+void hak__modules_open(struct modules *modules)
+{
+    void *memory;
+    if (!modules_read(modules) && modules_kept.text != NULL &&
+        hak__os_map(modules_kept.size, hak__os_page_size(), &memory) == 0) {
+        memcpy(memory, modules_kept.text, modules_kept.size);
+        *modules = (struct modules){memory, modules_kept.size};
     }
 }
 

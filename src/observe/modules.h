@@ -21,7 +21,10 @@ struct module_place {
     uintptr_t base; /* where the file's start is mapped: tools count addresses from there */
 };
 
-/* Maps a copy of the list, 256 KiB or more. */
+/* Keeps the list as it is now, for a time when the process cannot read it any more: after chroot,
+ * or without rights. Called once, at the start, before there are threads. */
+HAK_HIDDEN void hak__modules_keep(void);
+/* Maps a copy of the list, 256 KiB or more; of the kept one if there is no other. */
 HAK_HIDDEN void hak__modules_open(struct modules *modules);
 HAK_HIDDEN void hak__modules_close(struct modules *modules);
 

@@ -6,6 +6,7 @@
 #include "control/exit_file.h"
 #include "control/life.h"
 #include "core/diagnose.h"
+#include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
 #include "observe/modules.h"
@@ -202,6 +203,9 @@ static bool profile_is_wanted(void)
 __attribute__((constructor(102))) static void profile_begin(void)
 {
     uint64_t period = hak__settings.sample_bytes;
+    if (profile_is_wanted() || hak__knobs.guard != 0 || hak__settings.observe) {
+        hak__modules_keep();
+    }
     if (profile_is_wanted()) {
         (void)profile_start(period == UINT64_MAX ? 0 : (size_t)period, false);
     }

@@ -5,6 +5,7 @@
 #include "base/probe.h"
 #include "core/diagnose.h"
 #include "core/lock.h"
+#include "core/own_stack.h"
 #include "heap/heap.h"
 #include "large/emergency.h"
 #include "large/sampled.h"
@@ -246,20 +247,34 @@ void hak__samples_leave(void)
     hak__gate_leave();
 }
 
-static void *sample_take(struct sample_record like, uint32_t class_index)
+struct sample_request {
+    struct sample_record like;
+    uint32_t class_index;
+    void *pointer; /* the result */
+};
+
+/* On a stack of its own, since the program's may be small. */
+static void sample_serve(void *argument)
 {
+    struct sample_request *request = argument;
     uintptr_t frames[STACK_DEPTH_MAX];
-    int saved = errno;
     uint32_t depth = hak__stack_capture(frames), own = hak__stack_own(frames, depth);
-    void *pointer = NULL;
-    like.thread = samples_thread();
-    like.allocated_ms = hak__samples_clock_ms();
+    request->like.thread = samples_thread();
+    request->like.allocated_ms = hak__samples_clock_ms();
     if (hak__samples_enter(false)) { /* else the request goes on without a sample */
-        pointer = samples_add(like, class_index, frames + own, depth - own);
+        request->pointer =
+            samples_add(request->like, request->class_index, frames + own, depth - own);
         hak__samples_leave();
     }
+}
+
+static void *sample_take(struct sample_record like, uint32_t class_index)
+{
+    struct sample_request request = {like, class_index, NULL};
+    int saved = errno;
+    (void)hak__own_stack_call(sample_serve, &request); /* without memory there is no sample */
     errno = saved;
-    return pointer;
+    return request.pointer;
 }
 
 void *hak__sample_object(uint32_t class_index, size_t size, uint64_t period)

@@ -11,6 +11,7 @@
 #define HAK_OS_OS_H
 
 #include "base/atomics.h"
+#include "os/bound.h"
 
 enum os_call {
     OS_CALL_MAP,
@@ -249,9 +250,9 @@ HAK_HIDDEN bool hak__os_close_pages(void *address, size_t size);
  * they may still be closed. */
 HAK_HIDDEN bool hak__os_open_pages(void *address, size_t size);
 
-/* Makes pages of a library's data read-only, or writable again. In the secure form only. False:
+/* Makes pages of a library read-only, or writable again. `code`: they may hold instructions. False:
  * nothing has changed. Any thread. */
-HAK_HIDDEN bool hak__os_write_protect(void *address, size_t size, bool closed);
+HAK_HIDDEN bool hak__os_write_protect(void *address, size_t size, bool closed, bool code);
 
 /* Unmaps memory but keeps its addresses: each access faults, and no new mapping gets them. False:
  * nothing has changed. hak__os_release_addresses gives them up. Any thread. */
@@ -307,11 +308,11 @@ HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
  * there is none, with mode 0600. Follows no link. No cancellation point. Returns 0, or -errno. */
 HAK_HIDDEN int hak__os_update_file(const char *path, const char *data, size_t size);
 /* True: apart from `others_count` threads and the remains of an ended main thread, the calling
- * thread is the only one left. Also true if there is no /proc, which would say so. */
+ * thread is the only one left. Without /proc: true if the main thread has ended. */
 HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);
 /* Sets the calling thread's name for debuggers and /proc, at most 15 characters. */
 HAK_HIDDEN void hak__os_name_thread(const char *name);
-/* Writes all `size` bytes to a descriptor. */
+/* Writes all `size` bytes to a descriptor. What fails sends no signal (SIGXFSZ, SIGPIPE). */
 HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 /* Why a file could not be opened or written, in words. `error` is -errno. */
 HAK_HIDDEN const char *hak__os_file_error(int error);

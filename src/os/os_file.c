@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "os/quiet.h"
+
 const char *hak__os_file_error(int error)
 {
     switch (-error) {
@@ -34,6 +36,10 @@ const char *hak__os_file_error(int error)
         return "it is a symbolic link";
     case ENXIO:
         return "it is a pipe that nobody reads";
+    case EFBIG:
+        return "it reaches the limit of the file size";
+    case EPIPE:
+        return "nobody reads the other end";
     case EMFILE:
     case ENFILE:
         return "too many open files";
@@ -192,6 +198,7 @@ int hak__os_write(int descriptor, const char *text, size_t size)
 {
     int saved = errno;
     int error = 0;
+    struct os_quiet quiet = os_quiet_begin();
     while (size != 0) {
         ssize_t written = syscall(SYS_write, descriptor, text, size);
         if (written < 0 && errno == EINTR) {
@@ -204,6 +211,7 @@ int hak__os_write(int descriptor, const char *text, size_t size)
         text += written;
         size -= (size_t)written;
     }
+    os_quiet_end(&quiet, error);
     errno = saved;
     return error;
 }
@@ -235,8 +243,10 @@ int hak__os_update_file(const char *path, const char *data, size_t size)
         syscall(SYS_openat, AT_FDCWD, path,
                 O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | os_no_follow(path), 0600);
     int error = descriptor < 0 ? -errno : hak__os_write((int)descriptor, data, size);
-    if (descriptor >= 0) {
+    if (error == 0) {
         syscall(SYS_ftruncate, descriptor, (long)size); /* fails for devices, which have no rest */
+    }
+    if (descriptor >= 0) {
         syscall(SYS_close, descriptor);
     }
     errno = saved;

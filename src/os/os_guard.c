@@ -169,11 +169,11 @@ bool hak__os_open_pages(void *address, size_t size)
     return opened;
 }
 
-bool hak__os_write_protect(void *address, size_t size, bool closed)
+bool hak__os_write_protect(void *address, size_t size, bool closed, bool code)
 {
     int saved = errno;
-    bool done =
-        HAK_SECURE && os_protect(address, size, closed ? PROT_READ : PROT_READ | PROT_WRITE);
+    int protection = PROT_READ | (closed ? 0 : PROT_WRITE) | (code ? PROT_EXEC : 0);
+    bool done = os_protect(address, size, protection);
     errno = saved;
     return done;
 }

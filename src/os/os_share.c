@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "os/quiet.h"
+
 static int os_open_new(const char *path)
 {
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -26,11 +28,13 @@ static int os_open_new(const char *path)
  * the process with SIGBUS. */
 static int os_reserve(int descriptor, size_t size)
 {
-    long result;
+    int error;
+    struct os_quiet quiet = os_quiet_begin();
     do {
-        result = syscall(SYS_fallocate, descriptor, 0, (off_t)0, (off_t)size);
-    } while (result != 0 && errno == EINTR);
-    return result != 0 ? -errno : 0;
+        error = syscall(SYS_fallocate, descriptor, 0, (off_t)0, (off_t)size) != 0 ? -errno : 0;
+    } while (error == -EINTR);
+    os_quiet_end(&quiet, error);
+    return error;
 }
 
 static int os_map_shared(struct os_shared *shared, size_t size)

@@ -13,8 +13,11 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "os/quiet.h"
 
 /* Headers older than the kernel they run on lack these; the values are part of the kernel's ABI. */
 #ifndef SYS_close_range
@@ -71,8 +74,6 @@ void hak__os_wake_all(uint32_t *word)
     os_wake(word, INT_MAX);
 }
 
-/* In the kernel's set of signals, bit 0 is signal 1. */
-#define OS_SIGNAL(number) (UINT64_C(1) << ((number)-1))
 uint64_t hak__os_block_signals(void)
 {
     int saved = errno;
@@ -123,6 +124,15 @@ bool hak__os_is_main_thread(void)
     return syscall(SYS_gettid) == syscall(SYS_getpid);
 }
 
+/* The kernel reads nothing for a main thread that has ended, because it has no memory any more. */
+static bool os_main_thread_lives(void)
+{
+    char from = 0, to;
+    struct iovec local = {&to, 1}, remote = {&from, 1};
+    long process = syscall(SYS_getpid);
+    return syscall(SYS_process_vm_readv, process, &local, 1L, &remote, 1L, 0L) == 1;
+}
+
 bool hak__os_is_last_thread(uint32_t others_count)
 {
     int saved = errno;
@@ -130,9 +140,13 @@ bool hak__os_is_last_thread(uint32_t others_count)
     struct stat tasks;
     /* It opens no file: an open file would change the descriptor that an open in another thread
      * returns. If the main thread has ended, the link to the program's file is gone. */
-    bool last = syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0 ||
-                (tasks.st_nlink <= OS_TASKS_LINKS + 2 + others_count &&
-                 syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0);
+    bool last;
+    if (syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0) != 0) {
+        last = !os_main_thread_lives(); /* after chroot, for example */
+    } else {
+        last = tasks.st_nlink <= OS_TASKS_LINKS + 2 + others_count &&
+               syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path) < 0;
+    }
     errno = saved;
     return last;
 }

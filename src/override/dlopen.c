@@ -1,31 +1,284 @@
-/* dlopen.c: dlopen without RTLD_DEEPBIND, a flag that would give a library another malloc.
+/* dlopen.c: dlopen and dlmopen with RTLD_DEEPBIND, a flag that would give a library another malloc.
  *
- * With the flag, a library's own calls of malloc and free go to the C library. Blocks that it gets
- * from others (strdup, asprintf, the program) are hakmem's, and freeing them with the C library's
- * free ends the process or corrupts its memory. So dlopen drops the flag, unless
- * HAKMEM_KEEP_DEEPBIND=1 (docs/decisions/0006-deepbind.md).
+ * With the flag, a library finds names in the libraries that it needs before those of the program.
+ * One of these is the C library, whose malloc and free must never meet hakmem's blocks. So before
+ * the first such library is loaded, the C library's own table of symbols is changed: its malloc is
+ * hakmem's. Whoever looks the name up there, at any time and in any way, finds hakmem.
+ *
+ * If the table cannot be changed, the flag is left out, and one line says so. Nothing of this
+ * happens with HAKMEM_KEEP_DEEPBIND=1 (docs/decisions/0006-deepbind.md).
  *
  * This file is in the shared library only: a static program must use the C library's own dlopen. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <dlfcn.h>
+#include <link.h>
 
 #include "base/atomics.h"
+#include "base/text.h"
+#include "core/diagnose.h"
 #include "core/options.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
 
-typedef void *dlopen_function(const char *file, int mode);
+/* Names that a library must share with the program, each with its end. One string, because a table
+ * of pointers would cost each start of a process its relocation. */
+static const char shared_names[] =
+    "malloc\0calloc\0realloc\0free\0cfree\0memalign\0valloc\0pvalloc\0aligned_alloc\0"
+    "posix_memalign\0reallocarray\0free_sized\0free_aligned_sized\0malloc_usable_size\0"
+    "__libc_malloc\0__libc_calloc\0__libc_realloc\0__libc_free\0__libc_cfree\0__libc_memalign\0"
+    "__libc_valloc\0__libc_pvalloc\0malloc_trim\0malloc_stats\0malloc_info\0mallinfo\0mallinfo2\0"
+    "mallopt\0_exit\0_Exit\0"
+    "_Znwm\0_ZnwmRKSt9nothrow_t\0_ZnwmSt11align_val_t\0_ZnwmSt11align_val_tRKSt9nothrow_t\0"
+    "_Znam\0_ZnamRKSt9nothrow_t\0_ZnamSt11align_val_t\0_ZnamSt11align_val_tRKSt9nothrow_t\0"
+    "_ZdlPv\0_ZdlPvm\0_ZdlPvRKSt9nothrow_t\0_ZdlPvSt11align_val_t\0_ZdlPvmSt11align_val_t\0"
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t\0"
+    "_ZdaPv\0_ZdaPvm\0_ZdaPvRKSt9nothrow_t\0_ZdaPvSt11align_val_t\0_ZdaPvmSt11align_val_t\0"
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t\0";
+enum { SHARED_NAMES = 50 };
+
+/* --- an object's table of symbols --- */
+
+struct symbol_table {
+    uintptr_t base; /* of the object: the values of its symbols count from here */
+    ElfW(Sym) * symbols;
+    const char *strings;
+    const uint32_t *hash; /* GNU hash table: 4 numbers, the filter, the buckets, the chains */
+};
+
+/* The loader has changed the addresses of this section to real ones, but not on each machine. */
+static uintptr_t table_address(uintptr_t base, const ElfW(Dyn) * entry)
+{
+    return entry->d_un.d_ptr < base ? base + entry->d_un.d_ptr : entry->d_un.d_ptr;
+}
+
+/* False: the object has no table that this file can read. */
+static bool table_read(const struct dl_phdr_info *object, struct symbol_table *table)
+{
+    *table = (struct symbol_table){.base = object->dlpi_addr};
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        const ElfW(Dyn) *entry = (const void *)(table->base + header->p_vaddr);
+        for (; header->p_type == PT_DYNAMIC && entry->d_tag != DT_NULL; entry++) {
+            uintptr_t address = table_address(table->base, entry);
+            switch (entry->d_tag) {
+            case DT_SYMTAB:
+                table->symbols = (ElfW(Sym) *)address;
+                break;
+            case DT_STRTAB:
+                table->strings = (const char *)address;
+                break;
+            case DT_GNU_HASH:
+                table->hash = (const uint32_t *)address;
+                break;
+            default:
+                break;
+            }
+        }
+    }
+    return table->symbols != NULL && table->strings != NULL && table->hash != NULL;
+}
+
+/* The next symbol of this name from place `at` of the chains on; 0: none. Symbols of one name
+ * differ in their versions. `hash` is that of the name. */
+static uint32_t table_next(const struct symbol_table *table, const char *name, uint32_t hash,
+                           uint32_t at)
+{
+    uint32_t buckets = table->hash[0];
+    uint32_t first = table->hash[1];
+    const uint32_t *bucket = table->hash + 4 + table->hash[2] * (sizeof(ElfW(Addr)) / 4);
+    const uint32_t *chain = bucket + buckets;
+    if (at == 0) {
+        at = bucket[hash % buckets];
+    } else if ((chain[at++ - first] & 1) != 0) { /* the last one of its chain */
+        return 0;
+    }
+    for (; at >= first; at++) {
+        if ((chain[at - first] | 1) == (hash | 1) &&
+            hak__text_equal(table->strings + table->symbols[at].st_name, name)) {
+            return at;
+        }
+        if ((chain[at - first] & 1) != 0) {
+            break;
+        }
+    }
+    return 0;
+}
+
+/* --- sharing --- */
+
+/* Hidden names of the linker: the beginning and the end of this library. */
+HAK_HIDDEN extern const ElfW(Ehdr) __ehdr_start;
+HAK_HIDDEN extern const char _end[];
+
+/* The C++ library has operator new. NULL: the program started without one; then the new of a later
+ * one calls malloc. */
+__attribute__((weak)) void dlopen_throw(void) __asm__("__cxa_throw");
+
+struct sharing {
+    uintptr_t wanted[SHARED_NAMES]; /* hakmem's function; 0: the program uses another one */
+    uintptr_t marks[2];             /* an address inside each of the libraries to change */
+    bool failed;
+};
+
+/* Looks up who serves the program. False: hakmem serves it nothing. */
+static bool sharing_look_up(struct sharing *sharing)
+{
+    const char *name = shared_names;
+    bool any = false;
+    for (uint32_t i = 0; i < SHARED_NAMES; i++) {
+        uintptr_t found = (uintptr_t)dlsym(RTLD_DEFAULT, name);
+        bool own = found - (uintptr_t)&__ehdr_start < (uintptr_t)_end - (uintptr_t)&__ehdr_start;
+        sharing->wanted[i] = own ? found : 0;
+        any = any || own;
+        while (*name++ != '\0') {
+        }
+    }
+    sharing->marks[0] = (uintptr_t)dlsym(RTLD_NEXT, "gnu_get_libc_version");
+    sharing->marks[1] = (uintptr_t)dlopen_throw;
+    return any;
+}
+
+/* Calls `act` for each symbol that does not have the wanted address. */
+static void sharing_walk(const struct sharing *sharing, const struct symbol_table *table,
+                         void (*act)(ElfW(Sym) * symbol, uintptr_t value, void *argument),
+                         void *argument)
+{
+    const char *name = shared_names;
+    for (uint32_t i = 0; i < SHARED_NAMES; i++) {
+        const char *end = name;
+        uint32_t hash = 5381;
+        for (; *end != '\0'; end++) {
+            hash = hash * 33 + (unsigned char)*end;
+        }
+        uintptr_t value = sharing->wanted[i] - table->base;
+        uint32_t at = sharing->wanted[i] != 0 ? table_next(table, name, hash, 0) : 0;
+        for (; at != 0; at = table_next(table, name, hash, at)) {
+            ElfW(Sym) *symbol = &table->symbols[at];
+            if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
+                symbol->st_value != value) {
+                act(symbol, value, argument);
+            }
+        }
+        name = end + 1;
+    }
+}
+
+struct sharing_span {
+    uintptr_t from;
+    uintptr_t to;
+};
+
+static void sharing_measure(ElfW(Sym) * symbol, uintptr_t value, void *argument)
+{
+    struct sharing_span *span = argument;
+    uintptr_t address = (uintptr_t)symbol;
+    (void)value;
+    span->from = address < span->from ? address : span->from;
+    span->to = address + sizeof *symbol > span->to ? address + sizeof *symbol : span->to;
+}
+
+/* relaxed: another thread's loader finds the old function or the new one, and both are whole */
+static void sharing_change(ElfW(Sym) * symbol, uintptr_t value, void *argument)
+{
+    (void)argument;
+    atomic_store_relaxed(&symbol->st_value, value);
+}
+
+/* The segment of the object that holds the address; NULL: none. */
+static const ElfW(Phdr) * sharing_segment(const struct dl_phdr_info *object, uintptr_t address)
+{
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        if (header->p_type == PT_LOAD &&
+            address - object->dlpi_addr - header->p_vaddr < header->p_memsz) {
+            return header;
+        }
+    }
+    return NULL;
+}
+
+/* Callback of dl_iterate_phdr. It runs under a lock of the loader, so one thread at a time changes
+ * a table. Returns 0, which goes on with the next object. */
+static int sharing_visit(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    struct sharing *sharing = argument;
+    struct sharing_span span = {UINTPTR_MAX, 0};
+    struct symbol_table table;
+    (void)size;
+    if (sharing_segment(object, sharing->marks[0]) == NULL &&
+        sharing_segment(object, sharing->marks[1]) == NULL) {
+        return 0;
+    }
+    if (!table_read(object, &table)) {
+        sharing->failed = true;
+        return 0;
+    }
+    sharing_walk(sharing, &table, sharing_measure, &span);
+    if (span.to == 0) {
+        return 0; /* an earlier call has done it */
+    }
+    const ElfW(Phdr) *segment = sharing_segment(object, span.from);
+    uintptr_t page = hak__os_page_size();
+    void *start = (void *)(span.from & ~(page - 1));
+    size_t bytes = ((span.to + page - 1) & ~(page - 1)) - (uintptr_t)start;
+    bool code = segment != NULL && (segment->p_flags & PF_X) != 0;
+    if (segment == NULL || !hak__os_write_protect(start, bytes, false, code)) {
+        sharing->failed = true;
+        return 0;
+    }
+    sharing_walk(sharing, &table, sharing_change, NULL);
+    if ((segment->p_flags & PF_W) == 0) {
+        (void)hak__os_write_protect(start, bytes, true, code); /* else it stays writable */
+    }
+    return 0;
+}
+
+/* The flags with which the library is to be opened. */
+static int sharing_mode(int mode)
+{
+    static bool shared_said;
+    struct sharing sharing = {.failed = false};
+    if ((mode & RTLD_DEEPBIND) == 0 || atomic_load_relaxed(&hak__settings.keep_deepbind) ||
+        !sharing_look_up(&sharing)) {
+        return mode;
+    }
+    dl_iterate_phdr(sharing_visit, &sharing);
+    if (!sharing.failed) {
+        return mode;
+    }
+    if (!atomic_exchange_acquire(&shared_said, true)) {
+        hak__diagnose_warn(
+            "RTLD_DEEPBIND is left out, because the C library's table of symbols "
+            "cannot be changed: plug-ins may get functions of the program instead of "
+            "their own; HAKMEM_KEEP_DEEPBIND=1 keeps the flag",
+            NULL);
+    }
+    return mode & ~RTLD_DEEPBIND;
+}
 
 /* The loader finds the search path and the namespace of the caller by the return address. So the
  * last call must be a jump, which returns to hakmem's caller. That is why this file is compiled
  * with -O2 in every form; tests/override/test_deepbind.c checks it. */
+typedef void *dlopen_function(const char *file, int mode);
+typedef void *dlmopen_function(Lmid_t space, const char *file, int mode);
+
 HAK_API void *dlopen(const char *file, int mode)
 {
     dlopen_function *next = (dlopen_function *)(uintptr_t)dlsym(RTLD_NEXT, "dlopen");
     if (next == NULL) {
         return NULL;
     }
-    bool keep = atomic_load_relaxed(&hak__settings.keep_deepbind);
-    return next(file, keep ? mode : mode & ~RTLD_DEEPBIND);
+    return next(file, sharing_mode(mode));
+}
+
+/* A new namespace has a C library of its own, which stays as it is. */
+HAK_API void *dlmopen(Lmid_t space, const char *file, int mode)
+{
+    dlmopen_function *next = (dlmopen_function *)(uintptr_t)dlsym(RTLD_NEXT, "dlmopen");
+    if (next == NULL) {
+        return NULL;
+    }
+    return next(space, file, space == LM_ID_BASE ? sharing_mode(mode) : mode);
 }

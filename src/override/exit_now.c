@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/arch.h"
 #include "base/atomics.h"
 #include "control/ending.h"
 #include "hakmem/hakmem.h"
@@ -21,11 +20,6 @@
 #pragma weak _exit
 #pragma weak _Exit
 #pragma weak dlsym /* a static program may lack it */
-
-/* Bytes of the stack on which the end is written: _exit itself needs hardly any stack, and its
- * caller may have little left, as in a handler on an alternate stack of 8 KiB. Twice: more address
- * space, no more memory. Half: twice what a heap map needs. */
-#define EXIT_NOW_STACK_SIZE ((size_t)128 << 10)
 
 typedef void exit_now_function(int status);
 
@@ -48,23 +42,11 @@ static __attribute__((noreturn)) void exit_now_pass(int status)
     hak__os_exit(status);
 }
 
-static void exit_now_write(uintptr_t status)
-{
-    hak__ending_write(true);
-    exit_now_pass((int)status);
-}
-
 static __attribute__((noreturn)) void exit_now_end(int status)
 {
-    void *stack;
-    if (HAK_LIKELY(!atomic_load_relaxed(&hak__ending_wanted)) || !hak__ending_take()) {
-        exit_now_pass(status);
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__ending_wanted)) && hak__ending_take()) {
+        hak__ending_write(true);
     }
-    if (hak__os_map(EXIT_NOW_STACK_SIZE, hak__os_page_size(), &stack) == 0) {
-        arch_go_on_at((char *)stack + EXIT_NOW_STACK_SIZE, exit_now_write,
-                      (uintptr_t)(unsigned)status);
-    }
-    exit_now_write((uintptr_t)(unsigned)status);
     exit_now_pass(status);
 }
 

@@ -90,7 +90,7 @@ void hak__secure_tables(uintptr_t meet, uint64_t seed)
 void hak__secure_seal(void)
 {
     /* If the kernel refuses, the page stays open. */
-    (void)hak__os_write_protect(&secure_sealed, sizeof secure_sealed, true);
+    (void)hak__os_write_protect(&secure_sealed, sizeof secure_sealed, true, false);
 }
 
 uint64_t hak__secure_draw(void)

@@ -426,12 +426,16 @@ static inline enum fault_call fault_call_of(long number, long second)
     case SYS_readlinkat:
         return FAULT_READLINK;
     case SYS_newfstatat:
+    case SYS_process_vm_readv: /* asked where there is no /proc */
         return FAULT_STAT;
     case SYS_prctl:
         return FAULT_NAME;
     case SYS_fstat:
         return FAULT_FSTAT;
     case SYS_rt_sigprocmask:
+    case SYS_rt_sigpending: /* the signal of a write that failed: it ends the process at the worst
+                             */
+    case SYS_rt_sigtimedwait:
         return FAULT_SIGMASK;
     case SYS_close_range:
         return FAULT_LEAVE;

@@ -1,7 +1,9 @@
 /* plugin_deepbind.c: a library as test_deepbind loads it, with RTLD_DEEPBIND: it passes memory to
- * and fro, frees what the C library allocated for it, and loads a neighbour by its plain name. */
+ * and fro, also in its constructor, frees what the C library allocated for it, loads a neighbour by
+ * its plain name, and has a function of the same name as the program. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,43 @@ EXPORT void *plugin_deepbind_grow(void *pointer, size_t size);
 EXPORT void plugin_deepbind_free(void *pointer);
 EXPORT int plugin_deepbind_use_c_library(void);
 EXPORT void *plugin_deepbind_load(const char *name);
+EXPORT int codec_version(void);
+EXPORT int plugin_deepbind_version(void);
+EXPORT size_t plugin_deepbind_usable(void *pointer);
+EXPORT void *plugin_deepbind_aligned(size_t alignment, size_t size);
+EXPORT extern void *plugin_deepbind_made[2];
+
+void *plugin_deepbind_made[2];
+
+__attribute__((constructor)) static void make(void)
+{
+    if (getenv("HAKMEM_KEEP_DEEPBIND") == NULL) { /* else it is the C library's free */
+        free(strdup("freed while the library is loaded"));
+    }
+    plugin_deepbind_made[0] = malloc(1000);
+    plugin_deepbind_made[1] = strdup("kept");
+}
+
+int codec_version(void)
+{
+    return 2;
+}
+
+int plugin_deepbind_version(void)
+{
+    return codec_version();
+}
+
+size_t plugin_deepbind_usable(void *pointer)
+{
+    return malloc_usable_size(pointer);
+}
+
+void *plugin_deepbind_aligned(size_t alignment, size_t size)
+{
+    void *result = NULL;
+    return posix_memalign(&result, alignment, size) == 0 ? result : NULL;
+}
 
 void *plugin_deepbind_get(size_t size)
 {

@@ -1,24 +1,49 @@
 /* test_deepbind.c: libraries loaded with RTLD_DEEPBIND (PHP and APR load all of theirs so) have the
- * same malloc as everybody else; HAKMEM_KEEP_DEEPBIND=1 lets them have the C library's. The loader
- * still searches as for whoever called dlopen.
- * ctest: preload-only no-qemu */
+ * same malloc as everybody else, from their constructors on, and else their own functions.
+ * HAKMEM_KEEP_DEEPBIND=1 lets them have the C library's malloc. Where the C library's table cannot
+ * be changed they get the program's functions, and one line says so. The loader still searches as
+ * for whoever called dlopen.
+ * ctest: preload-only no-qemu exports */
 #include "override.h"
+
+#include <link.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+int codec_version(void);
+
+int codec_version(void) /* the library has another one */
+{
+    return 1;
+}
+
+typedef void *open_function(const char *path, int mode);
+
+static void *open_with_dlmopen(const char *path, int mode)
+{
+    return dlmopen(LM_ID_BASE, path, mode);
+}
 
 static void *library;
 
-static void *find(const char *name)
+static uintptr_t find(const char *name)
 {
     void *found = dlsym(library, name);
     CHECK(found != NULL);
-    return found;
+    return (uintptr_t)found;
 }
 
-static void load(void)
+static void load(open_function *open_it, int mode)
 {
     char path[TEST_PATH_SIZE];
     plugin_path("deepbind", path);
-    CHECK(dlopen("no such library", RTLD_NOW | RTLD_DEEPBIND) == NULL && dlerror() != NULL);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    CHECK(open_it("no such library", mode | RTLD_DEEPBIND) == NULL && dlerror() != NULL);
+    library = open_it(path, mode | RTLD_LOCAL | RTLD_DEEPBIND);
     if (library == NULL) {
         dprintf(2, "%s\n", dlerror());
     }
@@ -31,38 +56,91 @@ static bool is_ours(const void *pointer)
     return owns(pointer);
 }
 
-static void run_with_our_malloc(void)
+static int plugin_version(void)
 {
-    void *(*get)(size_t) = (void *(*)(size_t))(uintptr_t)find("plugin_deepbind_get");
-    void *(*grow)(void *, size_t) =
-        (void *(*)(void *, size_t))(uintptr_t)find("plugin_deepbind_grow");
-    void (*release)(void *) = (void (*)(void *))(uintptr_t)find("plugin_deepbind_free");
-    int (*use_c_library)(void) = (int (*)(void))(uintptr_t)find("plugin_deepbind_use_c_library");
+    return ((int (*)(void))find("plugin_deepbind_version"))();
+}
+
+static void exchange(void)
+{
+    void *(*get)(size_t) = (void *(*)(size_t))find("plugin_deepbind_get");
+    void *(*grow)(void *, size_t) = (void *(*)(void *, size_t))find("plugin_deepbind_grow");
+    void (*release)(void *) = (void (*)(void *))find("plugin_deepbind_free");
+    int (*use_c_library)(void) = (int (*)(void))find("plugin_deepbind_use_c_library");
+    size_t (*usable)(void *) = (size_t(*)(void *))find("plugin_deepbind_usable");
+    void *(*aligned)(size_t, size_t) = (void *(*)(size_t, size_t))find("plugin_deepbind_aligned");
+    void **made = (void **)find("plugin_deepbind_made");
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(is_ours(made[i]));
+        give_back(made[i]);
+        made[i] = get(100);
+    }
     for (size_t size = 1; size < 10000000; size = size * 3 + 1) {
         void *theirs = get(size);
         CHECK(is_ours(theirs));
         give_back(realloc(theirs, 2 * size));
         void *ours = grow(get_memory(size), 2 * size);
-        CHECK(is_ours(ours));
+        CHECK(is_ours(ours) && usable(ours) >= 2 * size);
         release(ours);
+        theirs = aligned(4096, size);
+        CHECK(is_ours(theirs) && (uintptr_t)theirs % 4096 == 0);
+        give_back(theirs);
     }
     CHECK_EQUAL(use_c_library(), 0);
 }
 
+/* The page of the C library's table that was changed is read-only again. */
+static void check_closed(void)
+{
+    Dl_info info;
+    void *symbol = NULL;
+    void *known = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
+    char line[TEST_PATH_SIZE];
+    CHECK(dladdr1(known, &info, &symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL);
+    const char *libc = strrchr(info.dli_fname, '/');
+    size_t seen = 0;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        uintptr_t from = strtoul(line, NULL, 16);
+        uintptr_t to = strtoul(strchr(line, '-') + 1, NULL, 16);
+        /* what lies before the first page of data is not writable */
+        if (strstr(line, libc) != NULL && from <= (uintptr_t)known) {
+            CHECK(strchr(line, ' ')[2] == '-');
+            seen += from <= (uintptr_t)symbol && (uintptr_t)symbol < to;
+        }
+    }
+    CHECK_EQUAL(seen, 1);
+    fclose(maps);
+}
+
+static void run_shared(open_function *open_it, int mode)
+{
+    load(open_it, mode);
+    CHECK_EQUAL(codec_version(), 1);
+    CHECK_EQUAL(plugin_version(), 2);
+    exchange();
+    /* by a handle, as interpreters call functions */
+    void (*release)(void *) = (void (*)(void *))find("free");
+    release(strdup("a string"));
+    check_closed();
+}
+
 static void run_with_their_malloc(void)
 {
-    void *(*get)(size_t) = (void *(*)(size_t))(uintptr_t)find("plugin_deepbind_get");
-    void (*release)(void *) = (void (*)(void *))(uintptr_t)find("plugin_deepbind_free");
+    load(dlopen, RTLD_NOW);
+    void *(*get)(size_t) = (void *(*)(size_t))find("plugin_deepbind_get");
+    void (*release)(void *) = (void (*)(void *))find("plugin_deepbind_free");
     void *theirs = get(1000);
     CHECK(theirs != NULL && !is_ours(theirs));
     release(theirs);
+    CHECK_EQUAL(plugin_version(), 2);
 }
 
 /* tests/override is in the plugin's RUNPATH, not in the program's. */
 static void run_search(void)
 {
-    void *(*load_neighbour)(const char *) =
-        (void *(*)(const char *))(uintptr_t)find("plugin_deepbind_load");
+    void *(*load_neighbour)(const char *) = (void *(*)(const char *))find("plugin_deepbind_load");
     CHECK(dlopen("plugin_tls.so", RTLD_NOW) == NULL);
     void *neighbour = load_neighbour("plugin_tls.so");
     if (neighbour == NULL) {
@@ -72,25 +150,106 @@ static void run_search(void)
     CHECK(dlclose(neighbour) == 0);
 }
 
+static void *load_in_thread(void *argument)
+{
+    char path[TEST_PATH_SIZE];
+    plugin_path("deepbind", path);
+    pthread_barrier_wait(argument);
+    CHECK(dlopen(path, RTLD_LAZY | RTLD_DEEPBIND) != NULL);
+    return NULL;
+}
+
+static void run_threads(void)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    pthread_barrier_t barrier;
+    CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, load_in_thread, &barrier) == 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    run_shared(dlopen, RTLD_NOW);
+}
+
+/* From here on no page becomes writable. */
+static void forbid_writable_pages(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_WRITE, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+        _exit(TEST_SKIPPED);
+    }
+}
+
+static void run_refused(void)
+{
+    int ends[2];
+    char said[1000];
+    int error_file = dup(2);
+    get_memory(1);
+    CHECK(pipe(ends) == 0 && dup2(ends[1], 2) == 2);
+    forbid_writable_pages();
+    load(dlopen, RTLD_NOW);
+    load(dlopen, RTLD_NOW);
+    CHECK(dup2(error_file, 2) == 2 && close(ends[1]) == 0);
+    ssize_t length = read(ends[0], said, sizeof said - 1);
+    CHECK(length > 0);
+    said[length] = '\0';
+    const char *name = strstr(said, "HAKMEM_KEEP_DEEPBIND=1");
+    CHECK(name != NULL && strstr(said, "RTLD_DEEPBIND is left out") != NULL);
+    CHECK(strchr(name, '\n') == said + length - 1);
+    CHECK_EQUAL(plugin_version(), 1);
+    exchange();
+}
+
+static void run(const char *what)
+{
+    if (strcmp(what, "now") == 0) {
+        run_shared(dlopen, RTLD_NOW);
+        run_search();
+    } else if (strcmp(what, "lazy") == 0) {
+        run_shared(dlopen, RTLD_LAZY);
+    } else if (strcmp(what, "dlmopen") == 0) {
+        run_shared(open_with_dlmopen, RTLD_NOW);
+    } else if (strcmp(what, "threads") == 0) {
+        run_threads();
+    } else if (strcmp(what, "refused") == 0) {
+        run_refused();
+    } else {
+        run_with_their_malloc();
+    }
+}
+
 int main(int argc, char **argv)
 {
+    static const char *const kinds[] = {"now", "lazy", "dlmopen", "threads", "refused", "keep"};
     prove_preloaded();
-    load();
-    if (argc > 1 && strcmp(argv[1], "keep") == 0) {
-        run_with_their_malloc();
+    if (argc > 1) {
+        run(argv[1]);
         return 0;
     }
-    run_with_our_malloc();
-    run_search();
     char self[TEST_PATH_SIZE];
     own_path(self);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        CHECK(setenv("HAKMEM_KEEP_DEEPBIND", "1", 1) == 0);
-        execl(self, self, "keep", (char *)NULL);
-        _exit(126);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            CHECK(strcmp(kinds[i], "keep") != 0 || setenv("HAKMEM_KEEP_DEEPBIND", "1", 1) == 0);
+            execl(self, self, kinds[i], (char *)NULL);
+            _exit(126);
+        }
+        wait_for_success(child, kinds[i]);
     }
-    wait_for_success(child, "HAKMEM_KEEP_DEEPBIND=1");
     return 0;
 }

@@ -1,76 +1,157 @@
-/* test_small_stack.c: threads with the smallest stack the system allows use every tier and every
- * slow path: hakmem needs little stack (large ones are how many a coroutine library dies). */
+/* test_small_stack.c: what works on a small stack still works with samples, guarded blocks and the
+ * learner: a coroutine of 4 KiB allocates and frees. A thread with the smallest stack that pthreads
+ * have ends the process by exit, _exit or a signal, and the report is whole.
+ * ctest: no-qemu */
 #include "override.h"
 
-#include <malloc.h>
+#include <limits.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 
-enum { ROUNDS_COUNT = 30, THREADS_COUNT = 4, BLOCKS_COUNT = 200 };
+/* Level 2 checks invariants in functions that are not optimised. */
+enum { PAGE = 4096, STACK = HAK_LEVEL >= 2 ? 2 * PAGE : PAGE, BLOCKS = 64 };
 
-static void *run_thread(void *argument)
+static ucontext_t main_context, small_context;
+static void *blocks[BLOCKS];
+
+/* Of all kinds: small, spans, mappings of their own. */
+static void work(void)
 {
-    uint64_t state = (uintptr_t)argument + 1;
-    void *blocks[BLOCKS_COUNT] = {0};
-    const size_t bounds[] = {64, 1024, 65536, 2 << 20, 16 << 20};
-    for (size_t i = 0; i < 5000; i++) {
-        uint64_t number = random_next(&state);
-        size_t slot = number % BLOCKS_COUNT;
-        size_t bound = bounds[i % 100 == 0 ? (i / 100) % 5 : (i % 10 == 0 ? 2 : 1)];
-        size_t size = (number >> 8) % bound;
-        void *block = blocks[slot];
-        switch (number >> 60) {
-        case 0:
-            give_back(block);
-            block = calloc(opaque_size(size), 1);
-            break;
-        case 1:
-            give_back(block);
-            block = memalign((size_t)1 << (number >> 40) % 16, size);
-            break;
-        case 2:
-        case 3:
-        case 4:
-            block = realloc(opaque_pointer(block), opaque_size(size + 1));
-            break;
-        case 5:
-            give_back(block);
-            block = get_memory(1);
-            break;
-        default:
-            give_back(block);
-            block = get_memory(size);
-            break;
-        }
-        CHECK(block != NULL);
-        blocks[slot] = block;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        size_t size = (size_t)1 << (i % 22);
+        blocks[i] = i % 3 == 0 ? get_memory(size) : opaque_pointer(calloc(1, size));
+        CHECK(blocks[i] != NULL);
+        blocks[i] = realloc(blocks[i], size + 3000 * (i % 5));
+        CHECK(blocks[i] != NULL);
     }
-    CHECK(malloc_trim(0) >= 0);
-    CHECK(mallinfo2().uordblks > 0);
-    CHECK(malloc(opaque_size(SIZE_MAX)) == NULL);
-    for (size_t i = 0; i < BLOCKS_COUNT; i++) {
+    for (size_t i = 0; i < BLOCKS; i++) {
+        give_back(blocks[i]);
+        CHECK(posix_memalign(&blocks[i], 64, 1 + i * 100) == 0);
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
         give_back(blocks[i]);
     }
-    return NULL;
 }
 
-int main(void)
+/* Long enough for ticks, also while pages are purged. */
+static void work_often(void)
 {
-    prove_served();
+    for (size_t i = 0; i < 30; i++) {
+        work();
+    }
+}
+
+static void run_coroutine(void)
+{
+    char *map = mmap(NULL, STACK + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(map != MAP_FAILED && mprotect(map + PAGE, STACK, PROT_READ | PROT_WRITE) == 0);
+    work(); /* the loader binds functions at their first call, on the caller's stack */
+    CHECK(getcontext(&small_context) == 0);
+    small_context.uc_stack.ss_sp = map + PAGE;
+    small_context.uc_stack.ss_size = STACK;
+    small_context.uc_link = &main_context;
+    makecontext(&small_context, work_often, 0);
+    CHECK(swapcontext(&main_context, &small_context) == 0);
+}
+
+static const char *how_to_end;
+
+static void *end(void *argument)
+{
+    work();
+    if (strcmp(how_to_end, "exit") == 0) {
+        exit(0);
+    } else if (strcmp(how_to_end, "_exit") == 0) {
+        _exit(0);
+    }
+    raise(SIGTERM);
+    return argument;
+}
+
+static void run_thread(void)
+{
     pthread_attr_t attributes;
+    pthread_t thread;
     CHECK(pthread_attr_init(&attributes) == 0);
-    long smallest = sysconf(_SC_THREAD_STACK_MIN);
-    CHECK(smallest > 0);
-    CHECK(pthread_attr_setstacksize(&attributes, (size_t)smallest) == 0);
-    for (uintptr_t round = 0; round < ROUNDS_COUNT; round++) {
-        pthread_t threads[THREADS_COUNT];
-        for (uintptr_t i = 0; i < THREADS_COUNT; i++) {
-            void *argument = (void *)(round * THREADS_COUNT + i);
-            CHECK(pthread_create(&threads[i], &attributes, run_thread, argument) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN) == 0);
+    CHECK(pthread_create(&thread, &attributes, end, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* Runs this program again. Returns how it ended, and the last byte that it wrote to the file. */
+static int run_self(const char *what, const char *names[], const char *path, char *last)
+{
+    char self[TEST_PATH_SIZE];
+    int status;
+    own_path(self);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        for (size_t i = 0; names[i] != NULL; i += 2) {
+            CHECK(setenv(names[i], names[i + 1], 1) == 0);
         }
-        for (size_t i = 0; i < THREADS_COUNT; i++) {
-            CHECK(pthread_join(threads[i], NULL) == 0);
+        CHECK(path == NULL || setenv("HAKMEM_STATS_FILE", path, 1) == 0);
+        execl(self, self, what, (char *)NULL);
+        _exit(126);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    *last = '\0';
+    if (path != NULL) {
+        char text[10000];
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t length;
+        while (file >= 0 && (length = read(file, text, sizeof text)) > 0) {
+            *last = text[length - 1];
+        }
+        close(file);
+        unlink(path);
+    }
+    return status;
+}
+
+static void run_all(void)
+{
+    static const char *settings[][5] = {
+        {NULL},
+        {"HAKMEM_SAMPLE_BYTES", "1", NULL},
+        {"HAKMEM_GUARD", "1", NULL},
+        {"HAKMEM_GUARD", "2", "HAKMEM_SAMPLE_BYTES", "1000", NULL},
+        {"HAKMEM_LEARN", "/tmp/hakmem-small-stack-learned", NULL},
+    };
+    static const char *ends[] = {"exit", "_exit", "signal"};
+    char path[] = "/tmp/small_stack_XXXXXX", last;
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        int status = run_self("coroutine", settings[i], NULL, &last);
+        if (status != 0) {
+            dprintf(2, "%s: status %d\n", settings[i][0] != NULL ? settings[i][0] : "-", status);
+            FAIL("the small stack was not enough");
         }
     }
-    CHECK(pthread_attr_destroy(&attributes) == 0);
+    unlink("/tmp/hakmem-small-stack-learned");
+    int file = mkstemp(path);
+    CHECK(file >= 0 && close(file) == 0);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        const char *names[] = {"HAKMEM_STATS", "json", "HAKMEM_STATS_SIGNAL", "1", NULL};
+        int status = run_self(ends[i], names, path, &last);
+        if (status != (strcmp(ends[i], "signal") == 0 ? SIGTERM : 0) || last != '\n') {
+            dprintf(2, "%s: status %d, last byte %d\n", ends[i], status, last);
+            FAIL("the thread's end was not as it should be");
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    prove_served();
+    if (argc == 1) {
+        run_all();
+    } else if (strcmp(argv[1], "coroutine") == 0) {
+        run_coroutine();
+    } else {
+        how_to_end = argv[1];
+        run_thread();
+    }
     return 0;
 }

@@ -1,10 +1,13 @@
 /* test_stack_use.c: how much stack the functions need, measured on stacks that were painted before:
- * at most 2 KiB, whatever the path, so that coroutines and threads of 16 KiB can allocate. Reports,
- * which write into buffers on the stack, and a fatal message are not among them.
+ * at most 2 KiB, whatever the path, so that coroutines of 4 KiB can allocate, also when blocks are
+ * sampled or guarded. Reports, which write into buffers on the stack, and a fatal message are not
+ * among them.
  *
  * ctest: no-tsan no-asan
  */
 #include "threads.h"
+
+#include "hakmem/profile.h"
 
 #include <limits.h>
 
@@ -147,8 +150,25 @@ static void test_every_path(void **state)
     }
 }
 
+/* In a process of its own with HAKMEM_GUARD: every second block is guarded, every one sampled. */
+static void test_observed(void **state)
+{
+    if (getenv("HAKMEM_GUARD") == NULL) {
+        skip();
+    }
+    REQUIRE(hak_profile_start(1) == 0);
+    test_every_path(state);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_path)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_path),
+                                       cmocka_unit_test(test_observed)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed == 0 && getenv("HAKMEM_GUARD") == NULL) {
+        REQUIRE(setenv("HAKMEM_GUARD", "2", 1) == 0);
+        execl("/proc/self/exe", "test_stack_use", (char *)NULL);
+        failed = 126;
+    }
+    return failed;
 }
