@@ -245,6 +245,7 @@ file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/plugin_*.c" "${
 foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     add_library(${name} MODULE ${source})
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsized-deallocation>)
     set_target_properties(${name} PROPERTIES
         PREFIX "" BUILD_RPATH "\$ORIGIN" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/override")
     target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/include")

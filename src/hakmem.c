@@ -44,6 +44,7 @@
 #include "region/superslab_pages.c"
 #include "region/superslab_late.c"
 #include "region/superslab_run.c"
+#include "region/superslab_sums.c"
 #include "region/window.c"
 
 #include "slab/slab.c"

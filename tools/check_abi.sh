@@ -25,7 +25,7 @@ describe() {
 }
 
 if [[ ${2:-} == --record ]]; then
-    describe "$record" && echo "${record#"$root/"} is written; commit it"
+    describe "$record" && sed -i "s|path='$root/|path='|" "$record" && echo "${record#"$root/"} is written; commit it"
     exit
 fi
 [[ -e $record ]] || { echo "skipped: no record for $(uname -m)"; exit 77; }

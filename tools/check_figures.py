@@ -124,7 +124,7 @@ def check_false():
 
 def check_locks():
     page = read("docs/design/overview.md")
-    rows = re.findall(r"^\| (\d+) \| ([A-Z]+)\b[^|]*\|[^|]*\| ([^|]*) \|$", page, re.M)
+    rows = re.findall(r"^\| (\d+) \| ([A-Z]+)\b[^|]*\|[^|]*\| ([^|]*) \|", page, re.M)
     ranks = re.findall(r"^ +LOCK_RANK_([A-Z]+)\b", read("src/core/lock.h"), re.M)
     if [(int(number), name) for number, name, _ in rows] != list(enumerate(ranks, 1)):
         yield f"docs/design/overview.md: the table of locks is not that of src/core/lock.h: {', '.join(ranks)}"

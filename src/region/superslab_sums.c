@@ -1,0 +1,53 @@
+/* superslab_sums.c: bytes of superslabs, and their peak. See superslab.h. */
+#include "region/superslab.h"
+
+void hak__superslab_note_peak(void)
+{
+    struct superslab_table *table = &hak__superslabs;
+    size_t claimed = atomic_load_relaxed(&table->claimed_slices);
+    size_t free = atomic_load_relaxed(&table->free_slices);
+    size_t taken = claimed > free ? claimed - free : 0; /* they are read at different moments */
+    size_t bytes = taken * SLICE_SIZE + atomic_load_relaxed(&table->whale_bytes);
+    size_t peak = atomic_load_relaxed(&table->peak_bytes);
+    while (bytes > peak && !atomic_cas_acquire(&table->peak_bytes, &peak, bytes)) {
+    }
+}
+
+void hak__superslab_note_whales(size_t bytes)
+{
+    atomic_store_relaxed(&hak__superslabs.whale_bytes, bytes);
+    hak__superslab_note_peak();
+}
+
+size_t hak__superslab_peak_bytes(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.peak_bytes);
+}
+
+void hak__superslab_reset_peak(void)
+{
+    atomic_store_relaxed(&hak__superslabs.peak_bytes, (size_t)0);
+    hak__superslab_note_peak();
+}
+
+size_t hak__superslab_bytes_claimed(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.claimed_slices) * SLICE_SIZE;
+}
+
+size_t hak__superslab_bytes_grown(void)
+{
+    size_t claimed = atomic_load_relaxed(&hak__superslabs.claimed_slices);
+    size_t inherited = hak__superslabs.inherited_slices;
+    return claimed > inherited ? (claimed - inherited) * SLICE_SIZE : 0;
+}
+
+size_t hak__superslab_bytes_dirty(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.dirty_free_slices) * SLICE_SIZE;
+}
+
+size_t hak__superslab_bytes_free(void)
+{
+    return atomic_load_relaxed(&hak__superslabs.free_slices) * SLICE_SIZE;
+}
