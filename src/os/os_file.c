@@ -100,7 +100,8 @@ static int os_open(const char *path, int flags)
     struct os_file file = os_identify(result);
     if (result < 0) {
         result = -errno;
-    } else if (S_ISFIFO(file.mode) && file.user != geteuid()) { /* who reads it? */
+    } else if (S_ISFIFO(file.mode) &&
+               file.user != (uint64_t)syscall(SYS_geteuid)) { /* who reads it? */
         close(result);
         result = -EPERM;
     } else if (syscall(SYS_fcntl, result, F_SETFL, flags & O_APPEND) != 0) {

@@ -446,6 +446,10 @@ static inline enum fault_call fault_call_of(long number, long second)
     case SYS_unlinkat:
         return FAULT_UNLINK;
     case SYS_mprotect:
+    case SYS_pkey_mprotect: /* these four are the program's own calls, which are passed on */
+    case SYS_mlock:
+    case SYS_mlock2:
+    case SYS_munlock:
         return FAULT_GUARD;
     case SYS_madvise: /* of the observer's file: its children inherit it, at the worst */
     case SYS_ftruncate:
