@@ -122,9 +122,7 @@ uint64_t hak__lock_block_signals(void)
 void hak__lock_check_signals(const struct lock *lock)
 {
     /* Outside of an operation only tests take locks, and the start. */
-    bool may_get_stuck = lock->rank == LOCK_RANK_HEAP || lock->rank == LOCK_RANK_INHERITED ||
-                         lock->rank == LOCK_RANK_REGION;
-    HAK_ASSERT(may_get_stuck || alone() || hak__inside == 0 || hak__os_is_filtered() ||
+    HAK_ASSERT(lock_may_get_stuck(lock) || alone() || hak__inside == 0 || hak__os_is_filtered() ||
                hak__os_signals_are_blocked());
-    (void)may_get_stuck;
+    (void)lock;
 }
