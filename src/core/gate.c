@@ -102,7 +102,7 @@ bool hak__gate_wait_for(struct lock *lock)
     if (hak__lock_spin(lock)) {
         return true;
     }
-    bool may_stick = lock->rank == LOCK_RANK_HEAP;
+    bool may_stick = lock_may_get_stuck(lock);
     uint32_t sleeps = 0;
     /* acquire, and 2 as the new state: see hak__lock_wait */
     while (atomic_exchange_acquire(&lock->shared_state, 2u) != 0) {

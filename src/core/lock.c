@@ -13,12 +13,15 @@
  * woken, and may wait for a fork that waits for this lock. Twice: such a lock stays free, and all
  * others asleep, for twice as long. With one, thousands of waiters leave the holder no time. */
 #define LOCK_LOOK_MS 1000u
+/* Milliseconds for which a thread that has given up does not wait for any stuck lock: several
+ * threads may be stopped, each with a lock. Twice: after a holder that was only preempted, a thread
+ * gives up others like it for longer. Half: a slow collector waits again. */
+#define LOCK_GAVE_UP_MS 1000u
 uint64_t hak__lock_waits;
 HAK_TLS uint32_t hak__lock_held;
-/* The low bits of shared_since_ms of the lock for which this thread last gave up waiting: as long
- * as the lock has that value, it does not wait again. Another lock rarely has it, and then the
- * thread gives up too early. */
-static HAK_TLS uint16_t lock_gave_up;
+/* The low bits of the clock when this thread last gave up outside of the gate. They wrap, so once a
+ * minute, and at first, a thread may take another time for a late one: it gives up too early. */
+static HAK_TLS uint16_t lock_gave_up_ms;
 
 bool hak__lock_spin(struct lock *lock)
 {
@@ -77,14 +80,15 @@ bool hak__lock_give_up(struct lock *lock)
     if (lock_waited_ms(since) < LOCK_STUCK_MS) {
         return false;
     }
-    if (lock_gave_up == (uint16_t)since) {
+    if ((hak__inside & INSIDE_GATE) != 0) { /* whoever wants to stop this thread waits for it */
         return true;
     }
     uint32_t last = atomic_load_relaxed(&shared_gave_up_ms);
-    if (now - last < LOCK_GIVE_UP_MS || !atomic_cas_acquire(&shared_gave_up_ms, &last, now)) {
+    if ((uint16_t)(now - lock_gave_up_ms) >= LOCK_GAVE_UP_MS &&
+        (now - last < LOCK_GIVE_UP_MS || !atomic_cas_acquire(&shared_gave_up_ms, &last, now))) {
         return false;
     }
-    lock_gave_up = (uint16_t)since;
+    lock_gave_up_ms = (uint16_t)now;
     return true;
 }
 
@@ -118,9 +122,7 @@ uint64_t hak__lock_block_signals(void)
 void hak__lock_check_signals(const struct lock *lock)
 {
     /* Outside of an operation only tests take locks, and the start. */
-    bool may_get_stuck = lock->rank == LOCK_RANK_HEAP || lock->rank == LOCK_RANK_INHERITED ||
-                         lock->rank == LOCK_RANK_REGION;
-    HAK_ASSERT(may_get_stuck || alone() || hak__inside == 0 || hak__os_is_filtered() ||
+    HAK_ASSERT(lock_may_get_stuck(lock) || alone() || hak__inside == 0 || hak__os_is_filtered() ||
                hak__os_signals_are_blocked());
-    (void)may_get_stuck;
+    (void)lock;
 }

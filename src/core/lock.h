@@ -29,8 +29,8 @@
  *                 system calls. Nobody waits for them without end: a waiter gives up when nobody
  *                 has released the lock for LOCK_STUCK_MS. It then leaves its work out, puts it
  *                 off, or is refused as beside a fork. A preempted holder looks the same, so only
- *                 one more waiter gives up in each LOCK_GIVE_UP_MS; what it gives up once, it does
- *                 not wait for again until there is a release.
+ *                 one more waiter gives up in each LOCK_GIVE_UP_MS. That limit does not hold for
+ *                 threads at the gate, nor for one that has given up within the last second.
  *   all others    Whoever takes them has blocked signals, unless the process has one thread: the
  *                 gate does that (core/gate.h), or hak__lock_block_signals. So no holder is
  *                 stopped. Every wait of a holder ends, so waits for these locks need no bound.
@@ -79,6 +79,13 @@ struct lock {
  * that run beside stopped ones wait longer for each other. Half: where a machine is overloaded,
  * twice as many threads change their heap or get emergency memory for nothing. */
 #define LOCK_GIVE_UP_MS 100u
+
+/* A lock that a stopped thread may hold. */
+HAK_INLINE bool lock_may_get_stuck(const struct lock *lock)
+{
+    return lock->rank == LOCK_RANK_HEAP || lock->rank == LOCK_RANK_INHERITED ||
+           lock->rank == LOCK_RANK_REGION;
+}
 
 /* True if the lock is taken and stuck. A hint. */
 HAK_HIDDEN bool hak__lock_is_stuck(const struct lock *lock);
@@ -151,7 +158,7 @@ HAK_INLINE bool lock_acquire(struct lock *lock)
     return false;
 }
 
-/* For HEAP and REGION: takes the lock, unless its holder seems to be stopped (false). */
+/* For HEAP, INHERITED and REGION: takes the lock, unless its holder seems to be stopped (false). */
 HAK_INLINE bool lock_acquire_soon(struct lock *lock)
 {
     HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */

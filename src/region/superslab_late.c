@@ -46,8 +46,8 @@ bool hak__superslab_waits(void)
 
 void hak__superslab_settle(void)
 {
-    if (!hak__superslab_waits() || !lock_acquire_soon(&hak__region_lock)) {
-        return;
+    if (!hak__superslab_waits() || !lock_try(&hak__region_lock)) {
+        return; /* a later settle does it, too */
     }
     /* acquire: pairs with the release in hak__superslab_give_late */
     struct superslab_late *late = atomic_exchange_acquire(&shared_late, NULL);
