@@ -96,7 +96,9 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
 /* Extends both tables of a pair to these sizes. 0 or -errno. */
 static int pair_extend(struct table_pair *pair, struct table_sides sides)
 {
-    uintptr_t low = bits_align_down(pair->meet - sides.below, hak__os_page_size());
+    /* Where the kernel allows no further mapping, the upper table can be extended, but not the
+     * lower one. So that one has room to spare: 64 KiB are the maps of 1,700 superslabs. */
+    uintptr_t low = bits_align_down(pair->meet - sides.below, OS_PAGE_SIZE_MAX);
     uintptr_t high = bits_align_up(pair->meet + sides.above, hak__os_page_size());
     /* The lower table grows first. If the upper one then cannot grow, the lower one keeps what it
      * got. At start the upper table's claim begins at pair->low: it is the only claim and maps both
@@ -201,8 +203,9 @@ static void window_drop_tables(void)
 
 /* Lays the tables out from `low` on, with a gap of at least one OS page after each pair, and claims
  * their first step. The first group begins at an OS page, so that the first owner words share that
- * page. The other upper tables begin at an OS page, so that whole pages of them can go back.
- * `room`: bytes for the room. 0 or -errno. */
+ * page, which is the last of the room that the lower table claims at once. The other upper tables
+ * begin at an OS page, so that whole pages of them can go back. `room`: bytes for the room. 0 or
+ * -errno. */
 static int window_try(uintptr_t low, size_t size, size_t room)
 {
     uintptr_t at = low;
@@ -211,9 +214,11 @@ static int window_try(uintptr_t low, size_t size, size_t room)
         struct table_sides most = table_sides(i, size / SLICE_SIZE);
         struct table_sides least = table_sides(i, 1);
         uintptr_t first = at + bits_align_up(most.below - least.below, OS_PAGE_SIZE_MAX);
+        first += i == PAIR_SLABS ? 0 : OS_PAGE_SIZE_MAX - hak__os_page_size();
+        uintptr_t start = bits_align_down(first, OS_PAGE_SIZE_MAX);
         uintptr_t meet = first + least.below;
         meet = i == PAIR_SLICES ? meet : bits_align_up(meet, hak__os_page_size());
-        window_pairs[i] = (struct table_pair){meet, first, first};
+        window_pairs[i] = (struct table_pair){meet, start, start};
         at = bits_align_up(meet + most.above, OS_PAGE_SIZE_MAX) + OS_PAGE_SIZE_MAX;
     }
     int error = hak__window_grow_tables(1);
