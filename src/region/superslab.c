@@ -385,6 +385,10 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
             claim = needed;
             error = superslab_claim(first, claim);
         }
+        if (error != 0 && error != -EEXIST && !hak__mappings_are_short() &&
+            hak__window_give_spare(first + claim)) {
+            error = superslab_claim(first, claim);
+        }
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */
             size_t behind = superslab_behind(first / SUPERSLAB_SLICES) * SUPERSLAB_SLICES;
             if (behind * SLICE_SIZE == hak__window.size) { /* the rest of the window is taken */

@@ -179,6 +179,39 @@ static void test_pairs_grow_after_a_failure(void **state)
                      SIZE_MAX);
 }
 
+/* The lowest byte of the lower table's last group when it covers `superslabs`. */
+static uintptr_t last_group(size_t superslabs)
+{
+    return (uintptr_t)superslab_group((superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP - 1);
+}
+
+/* Near a limit a lower table gives back what it has to spare, and grows by what is needed. */
+static void test_spare_is_given_back(void **state)
+{
+    (void)state;
+    size_t page = hak__os_page_size(), more = tables_cover;
+    uintptr_t used = bits_align_down(last_group(tables_cover), page), low, high;
+    lock_acquire(&hak__growth_lock);
+    bool given = hak__window_give_spare(tables_cover * SUPERSLAB_SLICES);
+    assert_false(hak__window_give_spare(tables_cover * SUPERSLAB_SLICES));
+    lock_release(&hak__growth_lock);
+    assert_true(hak__window_pair(0, &low, &high));
+    assert_int_equal(low, used);
+    assert_true(unit_is_mapped(low) && (!given || !unit_is_mapped(low - 1)));
+    void *stranger = unit_occupy(used - 2 * page, page); /* a page below can be had, no more */
+    while (last_group(more) >= used) {
+        more += SUPERSLAB_GROUP;
+    }
+    assert_int_equal(grow_tables(more * SUPERSLAB_SLICES), 0);
+    assert_true(hak__window_pair(0, &low, &high));
+    assert_int_equal(low, used - page);
+    munmap(stranger, page);
+    more += (size_t)32 * SUPERSLAB_GROUP;
+    assert_int_equal(grow_tables(more * SUPERSLAB_SLICES), 0);
+    tables_cover = covered_superslabs(more * SUPERSLAB_SLICES);
+    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+}
+
 /* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
 static void test_tables_grow_after_a_failure(void **state)
 {
@@ -298,6 +331,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_tables_grow),
         cmocka_unit_test(test_tables_grow_after_a_failure),
         cmocka_unit_test(test_pairs_grow_after_a_failure),
+        cmocka_unit_test(test_spare_is_given_back),
         UNIT_TEST_WITH_KNOBS(test_tables_of_huge_pages),
         cmocka_unit_test(test_start_after_a_failure),
         cmocka_unit_test(test_the_place_is_random),
