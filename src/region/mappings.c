@@ -47,10 +47,16 @@ static bool mappings_follows(size_t first)
                               SUPERSLAB_CLAIMED);
 }
 
-/* Extends a mapping where a new one was refused. 0: done, so it is not memory that is short. */
+/* Extends a mapping where a new one was refused. 0: done, so it is not memory that is short. If the
+ * mapping's last page is closed by its protection (secure form), the new ones are closed, too, and
+ * to open them takes the mapping that was refused. */
 static int mappings_extend(void *start, size_t size)
 {
     int error = hak__os_extend(start, size);
+    if (HAK_SECURE && error == 0 && !hak__os_is_readable((uintptr_t)start)) {
+        (void)hak__os_unmap(start, size);
+        return -ENOMEM;
+    }
     if (error == 0) {
         atomic_store_relaxed(&shared_refused_ms, hak__os_clock_ms());
         atomic_store_relaxed(&shared_refused, 1u);
