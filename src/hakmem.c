@@ -37,6 +37,7 @@
 #include "region/huge.c"
 #include "region/left.c"
 #include "region/object.c"
+#include "region/mappings.c"
 #include "region/purge.c"
 #include "region/secure.c"
 #include "region/superslab.c"

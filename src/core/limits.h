@@ -344,6 +344,11 @@
  * 65,530 mappings. Twice as many: they may use half of the mappings, not a quarter. */
 #define SPLIT_SUPERSLABS_MAX 8192u
 
+/* The mappings that hakmem may have: nine tenths of the 65,530 that Linux allows a process by
+ * default. More: fewer are left for threads and files. Fewer: more whales lie in superslabs, where
+ * they take whole ones and realloc copies them. */
+#define MAPPINGS_MAX (HAK_TINY_LIMITS ? 256u : 58977u)
+
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
 /* hakmem asks for huge pages only if the OS page has this size. With OS pages of 16 or 64 KiB a
  * huge page has 32 or 512 MiB and would cover many superslabs. */

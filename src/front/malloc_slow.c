@@ -20,6 +20,7 @@
 #include "observe/guard.h"
 #include "observe/samples.h"
 #include "os/os.h"
+#include "region/mappings.h"
 
 #include <errno.h>
 #include <string.h>
@@ -236,12 +237,15 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
     return whale;
 }
 
-/* A huge allocation in whole superslabs, without a mapping of its own. */
-static struct span malloc_long_span(size_t size)
+/* A huge allocation in whole superslabs, without a mapping of its own. `if_short`: only if mappings
+ * are short, not memory. */
+static struct span malloc_long_span(size_t size, bool if_short)
 {
     struct span span = {NULL, false};
     struct thread *thread = thread_enter();
-    if (thread != NULL) {
+    if (thread != NULL && if_short && !hak__mappings_are_short() && !hak__mappings_probe()) {
+        hak__thread_leave(thread);
+    } else if (thread != NULL) {
         span = hak__span_allocate_long(&thread->cache.counters, size);
         thread_unlock(thread);
         hak__thread_left(thread);
@@ -256,13 +260,19 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
     if (size >= WINDOW_SIZE_MAX || hak__gate_is_refusal_noted()) {
         return (struct span){NULL, false};
     }
-    /* The reclaim comes first: a long span takes more addresses than the whale, and free superslabs
-     * that it leaves between others are of no use to the next one. */
-    hak__heap_reclaim(true);
-    struct span large = malloc_large_once(size, alignment, want_zero);
-    if (large.pointer == NULL && size > SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE &&
-        size <= hak__os_ram_size()) {
-        large = malloc_long_span(size); /* the kernel may allow no further mapping */
+    struct span large = {NULL, false};
+    bool may_be_span = whale_may_be_span(size, alignment);
+    if (may_be_span) {
+        large = malloc_long_span(size, true);
+    }
+    /* Otherwise the reclaim comes first: a long span takes more addresses than the whale, and free
+     * superslabs that it leaves between others are of no use to the next one. */
+    if (large.pointer == NULL) {
+        hak__heap_reclaim(true);
+        large = malloc_large_once(size, alignment, want_zero);
+    }
+    if (large.pointer == NULL && may_be_span) {
+        large = malloc_long_span(size, false);
     }
     return large;
 }

@@ -113,6 +113,7 @@ static void collect_for_purge(uint32_t delay)
 {
     collect_notified();
     hak__whale_cache_trim(delay / 2);
+    hak__os_discard_again();
     if (hak__limit_is_exceeded()) {
         hak__superslab_release(PURGE_BYTES_AT_ONCE);
     }

@@ -18,6 +18,7 @@
 #include "large/whale_registry.h"
 #include "os/os.h"
 #include "region/huge.h"
+#include "region/mappings.h"
 #include "region/superslab.h"
 
 /* realloc keeps the whale as it is if the new size fits and leaves at most an eighth unused. Twice
@@ -273,10 +274,11 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
         whale = grown;
     }
     bool zeroed = whale.address == 0;
-    if (zeroed) {
+    if (zeroed && !(whale_may_be_span(size, alignment) && hak__mappings_are_short())) {
         whale = whale_map(size, alignment, want_zero);
     }
     if (whale.address != 0 && !hak__whale_registry_insert(whale)) {
+        (void)hak__mappings_probe(); /* while the whale has what may be the last mapping */
         hak__whale_unmap(whale);
         whale.address = 0;
     }

@@ -29,12 +29,19 @@ struct whale {
     uint64_t origin;   /* number of the mapping it is a part of; 0: joined from several mappings */
 };
 
+/* True: whole superslabs side by side can serve such a request, too (large/span.h). */
+HAK_INLINE bool whale_may_be_span(size_t size, size_t alignment)
+{
+    return size > SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE && size <= hak__os_ram_size();
+}
+
 struct whale_result {
     void *pointer; /* NULL: no memory */
     bool zeroed;   /* all bytes are 0 */
 };
 
-/* Allocates `size` bytes, 0 to REQUEST_SIZE_MAX, at a multiple of `alignment`, any power of two.
+/* Allocates `size` bytes, 0 to REQUEST_SIZE_MAX, at a multiple of `alignment`, any power of two. If
+ * mappings are short (region/mappings.h), what may be a span gets cached ranges only.
  * `want_zero` prefers a new mapping to a range that would take long to clear; it clears nothing. */
 HAK_HIDDEN struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero);
 /* Frees the whale that starts at `pointer`. False: no whale starts there, and nothing is done. */

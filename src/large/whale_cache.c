@@ -5,6 +5,7 @@
 #include "core/knobs.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
+#include "region/mappings.h"
 #include "region/superslab.h"
 
 /* If less than this would be left of a range, the whale gets the whole range. A joined whale takes
@@ -108,6 +109,7 @@ static struct whale_range cache_remove(size_t index)
     cache_size -= range.whale.size;
     cache_resident -= range.resident;
     cache_count_set(cache_count - 1);
+    mappings_remove_whales(1);
     for (size_t i = index; i < cache_count; i++) {
         cache_table[i] = cache_table[i + 1];
     }
@@ -122,6 +124,7 @@ static void cache_insert(size_t index, struct whale_range range)
     }
     cache_table[index] = range;
     cache_count_set(cache_count + 1);
+    mappings_add_whales(1);
     cache_size += range.whale.size;
     cache_resident += range.resident;
 }

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "large/whale_left.h"
 #include "os/os.h"
+#include "region/mappings.h"
 #include "region/superslab.h"
 
 /* Places of the first table. 256 are 6 KiB, two OS pages. Twice: a program with few whales touches
@@ -90,6 +91,7 @@ bool hak__whale_registry_lock(void)
 void hak__whale_registry_add(struct whale whale)
 {
     registry_promised++;
+    mappings_add_whales(1);
     registry_store(whale);
     hak__superslab_note_whales(registry_bytes);
 }
@@ -149,6 +151,7 @@ struct whale hak__whale_registry_remove(uintptr_t address)
     registry_table[hole] = (struct whale){0};
     registry_count--;
     registry_promised--;
+    mappings_remove_whales(1);
     registry_small -= whale.size <= SPAN_SIZE_MAX;
     registry_bytes -= whale.size;
     hak__superslab_note_whales(registry_bytes);
@@ -159,6 +162,7 @@ struct whale hak__whale_registry_lift(uintptr_t address)
 {
     struct whale whale = hak__whale_registry_remove(address);
     registry_promised += whale.address != 0;
+    mappings_add_whales(whale.address != 0);
     return whale;
 }
 

@@ -109,6 +109,8 @@ HAK_HIDDEN int hak__os_unmap(void *address, size_t size);
  * tries at once and returns the bytes unmapped. */
 HAK_HIDDEN void hak__os_discard(void *address, size_t size);
 HAK_HIDDEN size_t hak__os_discard_again(void);
+/* True: memory waits to be unmapped, which the kernel has refused. Any thread. */
+HAK_HIDDEN bool hak__os_is_discarding(void);
 /* Bytes that wait to be unmapped. */
 HAK_HIDDEN size_t hak__os_discarded_bytes(void);
 /* Makes a call that the program asks for by a name of the C library, with its arguments as they
@@ -249,6 +251,9 @@ HAK_HIDDEN bool hak__os_close_pages(void *address, size_t size);
 /* Opens pages that were closed. They read as zero, except where the kernel does not purge. False:
  * they may still be closed. */
 HAK_HIDDEN bool hak__os_open_pages(void *address, size_t size);
+
+/* Ranges of pages that were closed by a change of their protection: up to two mappings each. */
+HAK_HIDDEN uint32_t hak__os_closed_ranges(void);
 
 /* Makes pages of a library read-only, or writable again. `code`: they may hold instructions. False:
  * nothing has changed. Any thread. */

@@ -63,6 +63,11 @@ size_t hak__os_discard_again(void)
     return bytes;
 }
 
+bool hak__os_is_discarding(void)
+{
+    return atomic_load_relaxed(&shared_discarded) != NULL;
+}
+
 size_t hak__os_discarded_bytes(void)
 {
     return atomic_load_relaxed(&shared_discarded_bytes);

@@ -132,6 +132,11 @@ void hak__os_guard_close(void *address, size_t size)
 
 static uint32_t shared_os_closed; /* ranges closed by their protection */
 
+uint32_t hak__os_closed_ranges(void)
+{
+    return atomic_load_relaxed(&shared_os_closed);
+}
+
 bool hak__os_close_pages(void *address, size_t size)
 {
     int saved = errno;

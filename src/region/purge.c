@@ -10,6 +10,7 @@
 #include "core/gate.h"
 #include "os/os.h"
 #include "region/huge.h"
+#include "region/mappings.h"
 #include "region/secure.h"
 #include "region/superslab.h"
 #include "region/window.h"
@@ -244,7 +245,7 @@ static size_t release_one(size_t index)
         superslab_at(index)->dirty = 0;
         hak__superslab_set_pages(index, SUPERSLAB_SMALL);
         hak__superslab_set_state(index, SUPERSLAB_RELEASED, 0);
-        table->released_count++;
+        atomic_store_relaxed(&table->released_count, table->released_count + 1);
         atomic_store_relaxed(&table->claimed_slices, table->claimed_slices - SUPERSLAB_SLICES);
     } else { /* the kernel refuses if it would have to split a mapping and there are too many */
         hak__superslab_mark_free(index, ~UINT64_C(0));
@@ -258,7 +259,7 @@ size_t hak__superslab_release(size_t bytes)
     size_t released = 0;
     purge_forget_most();
     lock_acquire(&hak__growth_lock);
-    for (size_t next = 0; released < bytes;) {
+    for (size_t next = 0; released < bytes && !hak__mappings_are_short();) {
         size_t index = release_take_next(next);
         if (index == INDEX_NONE) {
             break;

@@ -10,6 +10,7 @@
 #include "core/knobs.h"
 #include "os/os.h"
 #include "region/left.h"
+#include "region/mappings.h"
 #include "region/secure.h"
 #include "region/window.h"
 
@@ -286,9 +287,7 @@ bool hak__superslab_publish(size_t first, uint32_t count)
     return true;
 }
 
-/* Maps a released superslab again, for a run of `count` slices. False: there is none, an error, or
- * refused. Under GROWTH. */
-static bool superslab_reclaim(uint32_t count)
+bool hak__superslab_reclaim(uint32_t count)
 {
     struct superslab_table *table = &hak__superslabs;
     while (table->released_count != 0) { /* states change under GROWTH only, so one is found */
@@ -298,11 +297,11 @@ static bool superslab_reclaim(uint32_t count)
         size_t index = hak__superslab_index_find(INDEX_RELEASED, 1, 0);
         lock_release(&hak__region_lock);
         size_t first = index * SUPERSLAB_SLICES;
-        int error = hak__os_map_at(window_slice_address(first), SUPERSLAB_SIZE);
+        int error = hak__mappings_claim(first, SUPERSLAB_SLICES);
         if (error == 0) {
             hak__superslab_choose_pages(first, SUPERSLAB_SLICES, count);
             bool published = hak__superslab_publish(first, SUPERSLAB_SLICES);
-            table->released_count -= published;
+            atomic_store_relaxed(&table->released_count, table->released_count - published);
             return published;
         }
         if (error != -EEXIST || !hak__superslab_lock()) {
@@ -310,7 +309,7 @@ static bool superslab_reclaim(uint32_t count)
         }
         hak__superslab_set_state(index, SUPERSLAB_LOST, 0);
         lock_release(&hak__region_lock);
-        table->released_count--;
+        atomic_store_relaxed(&table->released_count, table->released_count - 1);
     }
     return false;
 }
@@ -351,10 +350,9 @@ static size_t superslab_behind(size_t taken)
 /* Maps slices at the frontier, and the tables that describe them. 0 or -errno. Under GROWTH. */
 static int superslab_claim(size_t first, uint32_t count)
 {
-    void *start = window_slice_address(first);
-    int error = hak__os_map_at(start, count * SLICE_SIZE);
+    int error = hak__mappings_claim(first, count);
     if (error == 0 && (error = hak__window_grow_tables(first + count)) != 0) {
-        hak__os_discard(start, count * SLICE_SIZE);
+        hak__os_discard(window_slice_address(first), count * SLICE_SIZE);
         error = -ENOMEM; /* not -EEXIST, which would concern the slices */
     }
     return error;
@@ -385,6 +383,10 @@ static bool superslab_advance(uint32_t count, uint32_t alignment)
         if (error != 0 && error != -EEXIST &&
             needed < claim) { /* near a limit: only what is needed */
             claim = needed;
+            error = superslab_claim(first, claim);
+        }
+        if (error != 0 && error != -EEXIST && !hak__mappings_are_short() &&
+            hak__window_give_spare(first + claim)) {
             error = superslab_claim(first, claim);
         }
         if (error == -EEXIST) { /* another mapping is there: skip the superslab */
@@ -419,7 +421,7 @@ struct slice_run hak__superslab_take(uint32_t count, uint32_t alignment)
         lock_acquire(&hak__growth_lock);
         /* another thread may have claimed meanwhile */
         run = superslab_take_free(count, alignment, &goes_on);
-        goes_on = goes_on && (run.slice != SLICE_NONE || superslab_reclaim(count) ||
+        goes_on = goes_on && (run.slice != SLICE_NONE || hak__superslab_reclaim(count) ||
                               superslab_advance(count, alignment));
         lock_release(&hak__growth_lock);
         hak__os_restore_signals(signals);

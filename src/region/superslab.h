@@ -87,6 +87,9 @@ HAK_HIDDEN bool hak__superslab_take_exact(size_t slice, uint32_t count);
  */
 HAK_HIDDEN struct slice_run hak__superslab_take_run(size_t superslabs);
 HAK_HIDDEN void hak__superslab_give_run(size_t slice, size_t superslabs);
+/* Maps a released superslab again, for a run of `count` slices. False: there is none, an error, or
+ * refused. Under GROWTH. */
+HAK_HIDDEN bool hak__superslab_reclaim(uint32_t count);
 /* Makes newly claimed slices [first, first + count) of one superslab free. False: refused; the
  * slices are unmapped again. Under GROWTH. */
 HAK_HIDDEN bool hak__superslab_publish(size_t first, uint32_t count);
@@ -165,11 +168,11 @@ HAK_HIDDEN extern struct lock hak__purge_lock;
 
 struct superslab_table {
     struct superslab_group *groups_end;
-    size_t frontier;      /* slices claimed or skipped so far */
-    size_t count;         /* superslabs up to and including the highest one claimed so far */
-    size_t claimed_count; /* superslabs in state CLAIMED; relaxed readers */
-    size_t released_count;
-    size_t aligned_next; /* superslab at which step 3 of superslab_find_aligned goes on */
+    size_t frontier;       /* slices claimed or skipped so far */
+    size_t count;          /* superslabs up to and including the highest one claimed so far */
+    size_t claimed_count;  /* superslabs in state CLAIMED; relaxed readers */
+    size_t released_count; /* relaxed readers */
+    size_t aligned_next;   /* superslab at which step 3 of superslab_find_aligned goes on */
     size_t claimed_slices;
     size_t free_slices;
     size_t dirty_free_slices;

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "os/os.h"
+#include "region/mappings.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -13,18 +14,21 @@
  * claimed superslabs. Doubled, it gets past more foreign mappings; halved, it gives up earlier. */
 #define RUN_TRIES 16u
 
-/* The first of `count` adjacent superslabs that are wholly free. SIZE_MAX: there are none. Under
+/* The first of `count` adjacent superslabs that are wholly free. INDEX_NONE: there are none. Under
  * REGION. */
 static size_t run_find(size_t count)
 {
-    size_t found = 0;
-    for (size_t index = 0; index < hak__superslabs.count; index++) {
-        found = superslab_at(index)->free == ~UINT64_C(0) ? found + 1 : 0;
-        if (found == count) {
-            return index + 1 - count;
+    size_t first = hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, 0), found = 0;
+    while (first != INDEX_NONE && found < count) {
+        size_t index = first + found;
+        if (index < hak__superslabs.count && superslab_at(index)->free == ~UINT64_C(0)) {
+            found++;
+        } else {
+            first = hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, index);
+            found = 0;
         }
     }
-    return SIZE_MAX;
+    return first;
 }
 
 /* Takes `count` wholly free superslabs. SLICE_NONE: there are none, or refused. */
@@ -35,7 +39,7 @@ static struct slice_run run_take_free(size_t count)
         return run;
     }
     size_t first = run_find(count);
-    for (size_t i = 0; first != SIZE_MAX && i < count; i++) {
+    for (size_t i = 0; first != INDEX_NONE && i < count; i++) {
         struct superslab *superslab = superslab_at(first + i);
         hak__superslab_mark_taken(first + i, ~UINT64_C(0));
         run.zeroed = run.zeroed && superslab->dirty == 0;
@@ -43,43 +47,30 @@ static struct slice_run run_take_free(size_t count)
     }
     hak__superslab_note_peak();
     lock_release(&hak__region_lock);
-    if (first != SIZE_MAX) {
+    if (first != INDEX_NONE) {
         run.slice = first * SUPERSLAB_SLICES;
     }
     return run;
 }
 
-/* True if the slice before `first` is claimed: then its mapping can be extended. Under GROWTH. */
-static bool run_follows(size_t first)
-{
-    return first % SUPERSLAB_SLICES != 0 ||
-           (first != 0 && atomic_load_relaxed(&superslab_at(first / SUPERSLAB_SLICES - 1)->state) ==
-                              SUPERSLAB_CLAIMED);
-}
-
-/* Claims the rest of the superslab at the frontier and `superslabs` whole ones after it. If the
- * kernel allows no further mapping, it extends the mapping before the frontier. False: no memory.
- * True: they are claimed, or another mapping was there and the caller should try again. Under
- * GROWTH. */
+/* Claims the rest of the superslab at the frontier and `superslabs` whole ones after it. False: no
+ * memory. True: they are claimed, or another mapping was there and the caller should try again.
+ * Under GROWTH. */
 static bool run_claim(size_t superslabs)
 {
     struct superslab_table *table = &hak__superslabs;
     size_t first = table->frontier, next = bits_align_up(first, SUPERSLAB_SLICES);
-    size_t end = next + superslabs * SUPERSLAB_SLICES, size = (end - first) * SLICE_SIZE;
+    size_t end = next + superslabs * SUPERSLAB_SLICES;
     if (end * SLICE_SIZE > hak__window.size) {
         return false;
     }
-    void *start = window_slice_address(first);
-    int error = hak__os_map_at(start, size);
-    if (error == -ENOMEM && run_follows(first)) {
-        error = hak__os_extend(start, size);
-    }
+    int error = hak__mappings_claim(first, end - first);
     if (error == -EEXIST) { /* another mapping is there: skip a superslab */
         table->frontier = next + (next == first ? SUPERSLAB_SLICES : 0);
         return true;
     }
     if (error == 0 && hak__window_grow_tables(end) != 0) {
-        hak__os_discard(start, size);
+        hak__os_discard(window_slice_address(first), (end - first) * SLICE_SIZE);
         return false;
     }
     if (error != 0) {
@@ -111,7 +102,16 @@ struct slice_run hak__superslab_take_run(size_t superslabs)
         lock_release(&hak__growth_lock);
         hak__os_restore_signals(signals);
     }
-    return run.slice != SLICE_NONE ? run : run_take_free(superslabs);
+    /* Superslabs that were unmapped can be extended into, when the frontier can not. */
+    for (grown = true; run.slice == SLICE_NONE && grown;) {
+        uint64_t signals = hak__lock_block_signals();
+        lock_acquire(&hak__growth_lock);
+        grown = hak__superslab_reclaim(SUPERSLAB_SLICES);
+        run = run_take_free(superslabs);
+        lock_release(&hak__growth_lock);
+        hak__os_restore_signals(signals);
+    }
+    return run;
 }
 
 void hak__superslab_give_run(size_t slice, size_t superslabs)

@@ -93,6 +93,27 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
     return 0;
 }
 
+/* Extends a pair's lower table to `low`. Where the kernel allows no further mapping, the upper
+ * table can be extended, but not the lower one. So that one has bytes to spare, if no limit is
+ * near: 64 KiB are the maps of 1,700 superslabs. 0 or -errno. */
+static int pair_claim_below(struct table_pair *pair, uintptr_t low)
+{
+    if (low >= pair->low) {
+        return 0;
+    }
+    uintptr_t with_spare = bits_align_down(low, OS_PAGE_SIZE_MAX);
+    int error = pair_claim(with_spare, pair->low);
+    if (error == 0) {
+        low = with_spare;
+    } else if (with_spare < low) {
+        error = pair_claim(low, pair->low);
+    }
+    if (error == 0) {
+        atomic_store_relaxed(&pair->low, low);
+    }
+    return error;
+}
+
 /* Extends both tables of a pair to these sizes. 0 or -errno. */
 static int pair_extend(struct table_pair *pair, struct table_sides sides)
 {
@@ -101,12 +122,8 @@ static int pair_extend(struct table_pair *pair, struct table_sides sides)
     /* The lower table grows first. If the upper one then cannot grow, the lower one keeps what it
      * got. At start the upper table's claim begins at pair->low: it is the only claim and maps both
      * tables. Reports read pair->low and pair->high without a lock. */
-    int error = pair_claim(low, pair->low);
-    if (error == 0) {
-        atomic_store_relaxed(&pair->low, low < pair->low ? low : pair->low);
-        error = pair_claim_above(pair, high);
-    }
-    return error;
+    int error = pair_claim_below(pair, low);
+    return error == 0 ? pair_claim_above(pair, high) : error;
 }
 
 /* Makes the tables cover slices [0, slices). 0 or -errno. */
@@ -124,6 +141,22 @@ int hak__window_grow_tables(size_t slice_count)
     size_t step = bits_align_up(slice_count, TABLE_STEP_SUPERSLABS * SUPERSLAB_SLICES);
     int error = window_cover(step);
     return error == 0 ? 0 : window_cover(slice_count); /* near a limit: only what is needed */
+}
+
+bool hak__window_give_spare(size_t slice_count)
+{
+    bool given = false;
+    for (int i = 0; i < PAIR_COUNT; i++) {
+        struct table_pair *pair = &window_pairs[i];
+        size_t below = table_sides(i, slice_count).below;
+        uintptr_t low = bits_align_down(pair->meet - below, hak__os_page_size());
+        /* the end of a mapping: no further one is needed */
+        if (pair->low < low && hak__os_unmap((void *)pair->low, low - pair->low) == 0) {
+            atomic_store_relaxed(&pair->low, low);
+            given = true;
+        }
+    }
+    return given;
 }
 
 void hak__window_skip(size_t slice)
@@ -201,8 +234,9 @@ static void window_drop_tables(void)
 
 /* Lays the tables out from `low` on, with a gap of at least one OS page after each pair, and claims
  * their first step. The first group begins at an OS page, so that the first owner words share that
- * page. The other upper tables begin at an OS page, so that whole pages of them can go back.
- * `room`: bytes for the room. 0 or -errno. */
+ * page, which is the last of the room that the lower table claims at once. The other upper tables
+ * begin at an OS page, so that whole pages of them can go back. `room`: bytes for the room. 0 or
+ * -errno. */
 static int window_try(uintptr_t low, size_t size, size_t room)
 {
     uintptr_t at = low;
@@ -211,9 +245,11 @@ static int window_try(uintptr_t low, size_t size, size_t room)
         struct table_sides most = table_sides(i, size / SLICE_SIZE);
         struct table_sides least = table_sides(i, 1);
         uintptr_t first = at + bits_align_up(most.below - least.below, OS_PAGE_SIZE_MAX);
+        first += i == PAIR_SLABS ? 0 : OS_PAGE_SIZE_MAX - hak__os_page_size();
+        uintptr_t start = bits_align_down(first, OS_PAGE_SIZE_MAX);
         uintptr_t meet = first + least.below;
         meet = i == PAIR_SLICES ? meet : bits_align_up(meet, hak__os_page_size());
-        window_pairs[i] = (struct table_pair){meet, first, first};
+        window_pairs[i] = (struct table_pair){meet, start, start};
         at = bits_align_up(meet + most.above, OS_PAGE_SIZE_MAX) + OS_PAGE_SIZE_MAX;
     }
     int error = hak__window_grow_tables(1);

@@ -1,5 +1,5 @@
-/* test_mappings_used_up.c: a process with all the mappings that the kernel allows still gets large
- * blocks: they lie in superslabs side by side, which are one mapping together.
+/* test_mappings_used_up.c: a process with all the mappings that the kernel allows still gets blocks
+ * of all sizes, past a step of the tables, too: superslabs lie side by side, and are one mapping.
  *
  * ctest: no-qemu
  */
@@ -90,6 +90,25 @@ static void use_blocks(size_t blocks_count)
     }
 }
 
+/* 300 MiB: the tables' first step is 128. */
+static void use_small_blocks(size_t size)
+{
+    struct node {
+        struct node *next;
+    } *head = NULL;
+    for (size_t bytes = 0; bytes < 300 * MIB; bytes += size) {
+        struct node *node = hak_malloc(size);
+        REQUIRE(node != NULL);
+        node->next = head;
+        head = node;
+    }
+    while (head != NULL) {
+        struct node *next = head->next;
+        hak_free(head);
+        head = next;
+    }
+}
+
 static void work_without_mappings(void *argument)
 {
     bool *over = argument;
@@ -97,10 +116,10 @@ static void work_without_mappings(void *argument)
     if (!use_up_mappings(*over)) {
         return;
     }
-    /* one over, the superslabs' tables grow no more, and so they end at 64 superslabs at least */
-    size_t count = *over ? 10 : BLOCKS;
-    use_blocks(count);
-    use_blocks(count);
+    use_small_blocks(12000);
+    use_small_blocks(300000);
+    use_blocks(BLOCKS);
+    use_blocks(BLOCKS);
 }
 
 static void test_exactly(void **state)

@@ -123,7 +123,7 @@ static void test_smaller_ones_are_stretched(void **state)
 /* Neither entries nor bytes have a bound of their own: all that was in use may stay. */
 static void test_the_peak_may_stay(void **state)
 {
-    enum { COUNT = 300 };
+    enum { COUNT = 200 };
     static char *whales[COUNT];
     (void)state;
     hak__knobs.whale_cache_bytes = UINT64_MAX;

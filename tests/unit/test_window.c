@@ -11,13 +11,15 @@ static size_t covered_superslabs(size_t slice_count)
     return bits_align_up(superslabs, TABLE_STEP_SUPERSLABS);
 }
 
-/* Claimed bytes of the tables when they cover `superslabs`. The first two meet inside a page. */
+/* Claimed bytes of the tables when they cover `superslabs`. The first two meet inside a page, the
+ * last of the 64 KiB by which the lower one grows. */
 static size_t expected_table_bytes(size_t superslabs)
 {
     size_t page = hak__os_page_size();
     size_t groups = (superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP;
     size_t slices = superslabs * SUPERSLAB_SLICES;
-    size_t below = bits_align_up((groups - 1) * sizeof(struct superslab_group), page);
+    size_t lower = (groups - 1) * sizeof(struct superslab_group) + page;
+    size_t below = bits_align_up(lower, OS_PAGE_SIZE_MAX) - page;
     size_t above = sizeof(struct superslab_group) + slices * sizeof(uint32_t);
     return below + bits_align_up(above, page) + bits_align_up(slices * SLAB_METADATA_SIZE, page);
 }
@@ -57,7 +59,8 @@ static void test_layout(void **state)
     assert_int_equal(hak__window.base % SUPERSLAB_SIZE, 0);
     assert_int_equal(hak__window.size % SUPERSLAB_SIZE, 0);
     assert_int_equal(owners, groups_end);
-    assert_int_equal((uintptr_t)superslab_group(0) % OS_PAGE_SIZE_MAX, 0); /* a page for both */
+    uintptr_t behind = (uintptr_t)superslab_group(0) + hak__os_page_size(); /* a page for both */
+    assert_int_equal(behind % OS_PAGE_SIZE_MAX, 0);
     assert_int_equal((room | slabs) % OS_PAGE_SIZE_MAX, 0);
     assert_int_equal(slabs - room, METADATA_CHUNK_SIZE);
     assert_true(owners + count * SUPERSLAB_SLICES * sizeof(uint32_t) + OS_PAGE_SIZE_MAX <= room);
@@ -160,7 +163,7 @@ static void test_pairs_grow_after_a_failure(void **state)
 {
     (void)state;
     size_t end = tables_cover * SUPERSLAB_SLICES;
-    size_t more = end + (size_t)8 * SUPERSLAB_GROUP * SUPERSLAB_SLICES;
+    size_t more = end + (size_t)32 * SUPERSLAB_GROUP * SUPERSLAB_SLICES;
     uintptr_t next = bits_align_up((uintptr_t)&hak__window.owners[end], hak__os_page_size());
     size_t before = hak__window_table_bytes();
     void *stranger = unit_occupy(next, hak__os_page_size());
@@ -174,6 +177,39 @@ static void test_pairs_grow_after_a_failure(void **state)
     assert_int_equal(nonzero_offset(superslab_group(tables_cover / SUPERSLAB_GROUP - 1),
                                     sizeof(struct superslab_group)),
                      SIZE_MAX);
+}
+
+/* The lowest byte of the lower table's last group when it covers `superslabs`. */
+static uintptr_t last_group(size_t superslabs)
+{
+    return (uintptr_t)superslab_group((superslabs + SUPERSLAB_GROUP - 1) / SUPERSLAB_GROUP - 1);
+}
+
+/* Near a limit a lower table gives back what it has to spare, and grows by what is needed. */
+static void test_spare_is_given_back(void **state)
+{
+    (void)state;
+    size_t page = hak__os_page_size(), more = tables_cover;
+    uintptr_t used = bits_align_down(last_group(tables_cover), page), low, high;
+    lock_acquire(&hak__growth_lock);
+    bool given = hak__window_give_spare(tables_cover * SUPERSLAB_SLICES);
+    assert_false(hak__window_give_spare(tables_cover * SUPERSLAB_SLICES));
+    lock_release(&hak__growth_lock);
+    assert_true(hak__window_pair(0, &low, &high));
+    assert_int_equal(low, used);
+    assert_true(unit_is_mapped(low) && (!given || !unit_is_mapped(low - 1)));
+    void *stranger = unit_occupy(used - 2 * page, page); /* a page below can be had, no more */
+    while (last_group(more) >= used) {
+        more += SUPERSLAB_GROUP;
+    }
+    assert_int_equal(grow_tables(more * SUPERSLAB_SLICES), 0);
+    assert_true(hak__window_pair(0, &low, &high));
+    assert_int_equal(low, used - page);
+    munmap(stranger, page);
+    more += (size_t)32 * SUPERSLAB_GROUP;
+    assert_int_equal(grow_tables(more * SUPERSLAB_SLICES), 0);
+    tables_cover = covered_superslabs(more * SUPERSLAB_SLICES);
+    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
 }
 
 /* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
@@ -295,6 +331,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_tables_grow),
         cmocka_unit_test(test_tables_grow_after_a_failure),
         cmocka_unit_test(test_pairs_grow_after_a_failure),
+        cmocka_unit_test(test_spare_is_given_back),
         UNIT_TEST_WITH_KNOBS(test_tables_of_huge_pages),
         cmocka_unit_test(test_start_after_a_failure),
         cmocka_unit_test(test_the_place_is_random),
