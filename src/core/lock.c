@@ -18,7 +18,7 @@
  * gives up others like it for longer. Half: a slow collector waits again. */
 #define LOCK_GAVE_UP_MS 1000u
 uint64_t hak__lock_waits;
-HAK_TLS uint32_t hak__lock_held;
+HAK_TLS uint16_t hak__lock_held;
 /* The low bits of the clock when this thread last gave up outside of the gate. They wrap, so once a
  * minute, and at first, a thread may take another time for a late one: it gives up too early. */
 static HAK_TLS uint16_t lock_gave_up_ms;

@@ -114,12 +114,12 @@ HAK_HIDDEN void hak__lock_wake(struct lock *lock);
 HAK_HIDDEN extern uint64_t hak__lock_waits;
 
 /* Bit r: this thread holds a lock of rank r. Kept at assertion level 1 and above only. */
-HAK_HIDDEN extern HAK_TLS uint32_t hak__lock_held;
+HAK_HIDDEN extern HAK_TLS uint16_t hak__lock_held;
 
 HAK_INLINE void lock_note_held(const struct lock *lock)
 {
     if (HAK_LEVEL >= 1) {
-        hak__lock_held |= 1u << lock->rank;
+        hak__lock_held = (uint16_t)(hak__lock_held | 1u << lock->rank);
         hak__lock_check_signals(lock);
     }
 }
@@ -175,7 +175,7 @@ HAK_INLINE void lock_release(struct lock *lock)
 {
     HAK_ASSERT(atomic_load_relaxed(&lock->shared_state) != 0);
     if (HAK_LEVEL >= 1) {
-        hak__lock_held &= ~(1u << lock->rank);
+        hak__lock_held = (uint16_t)(hak__lock_held & ~(1u << lock->rank));
     }
     if (alone()) {
         atomic_store_release(&lock->shared_state, 0u);

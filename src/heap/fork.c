@@ -36,7 +36,7 @@
 
 static struct lock fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
 static uint32_t shared_fork_count;  /* threads that hold the heaps; written under fork_lock */
-static HAK_TLS uint32_t fork_inner; /* this thread's forks that began inside */
+static HAK_TLS uint16_t fork_inner; /* this thread's forks that began inside */
 
 /* Waits until the number of forks under way changes, FORK_WAIT_MS at most. */
 static void fork_wait_for_others(void)

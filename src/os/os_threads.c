@@ -74,6 +74,8 @@ void hak__os_wake_all(uint32_t *word)
     os_wake(word, INT_MAX);
 }
 
+static bool shared_os_cannot_block; /* the kernel has refused it once; relaxed */
+
 uint64_t hak__os_block_signals(void)
 {
     int saved = errno;
@@ -84,6 +86,7 @@ uint64_t hak__os_block_signals(void)
     if (hak__os_is_filtered() ||
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &blocked, sizeof blocked) != 0) {
         blocked = OS_SIGNALS_UNCHANGED;
+        atomic_store_relaxed(&shared_os_cannot_block, true);
     }
     errno = saved;
     return blocked;
@@ -116,7 +119,7 @@ bool hak__os_signals_are_blocked(void)
     uint64_t blocked = 0, usual = OS_SIGNAL(SIGUSR1) | OS_SIGNAL(SIGUSR2) | OS_SIGNAL(SIGPWR);
     bool known = syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, sizeof blocked) == 0;
     errno = saved;
-    return !known || (blocked & usual) == usual;
+    return !known || (blocked & usual) == usual || atomic_load_relaxed(&shared_os_cannot_block);
 }
 
 bool hak__os_is_main_thread(void)

@@ -62,7 +62,8 @@ HAK_API int mprotect(void *address, size_t size, int protection)
     return left_end(result, address, size, LEFT_PROTECTION, undone);
 }
 
-HAK_API int pkey_mprotect(void *address, size_t size, int protection, int key);
+/* Not every C library's header has these two. */
+HAK_API int pkey_mprotect(void *, size_t, int, int); /* NOLINT(readability-redundant-declaration) */
 int pkey_mprotect(void *address, size_t size, int protection, int key)
 {
     if (key == -1) {
@@ -116,7 +117,7 @@ HAK_API int mlock(const void *address, size_t size)
     return left_end(result, address, size, LEFT_LOCK, false);
 }
 
-HAK_API int mlock2(const void *address, size_t size, unsigned flags);
+HAK_API int mlock2(const void *, size_t, unsigned); /* NOLINT(readability-redundant-declaration) */
 int mlock2(const void *address, size_t size, unsigned flags)
 {
     if (flags == 0) { /* kernels before 4.4 have mlock only */

@@ -153,7 +153,7 @@ int hak__huge_ask(void *address, size_t size, size_t used)
     return error;
 }
 
-const uint32_t *hak__huge_watcher;
+const uint16_t *hak__huge_watcher;
 
 /* About the thread that hak__huge_watcher names. Hints, relaxed: if two threads use them at the
  * same time, one watch is lost or judged wrongly. */
@@ -168,7 +168,7 @@ int hak__huge_ask_untouched(void *address)
     int error = hak__os_huge(address, HUGE_PAGE_SIZE);
     if (error == 0 && hak__huge_page_us_max != UINT64_MAX) {
         atomic_store_relaxed(&shared_watched_us, UINT64_C(0));
-        atomic_store_relaxed(&hak__huge_watcher, (const uint32_t *)&hak__lock_held);
+        atomic_store_relaxed(&hak__huge_watcher, (const uint16_t *)&hak__lock_held);
     }
     return error;
 }

@@ -68,7 +68,7 @@ HAK_HIDDEN int hak__huge_ask(void *address, size_t size, size_t used);
 HAK_HIDDEN int hak__huge_ask_untouched(void *address);
 
 /* The thread whose first touch is timed, as the address of its hak__lock_held; NULL: none. */
-HAK_HIDDEN extern const uint32_t *hak__huge_watcher;
+HAK_HIDDEN extern const uint16_t *hak__huge_watcher;
 
 HAK_INLINE bool huge_is_watched(void)
 {

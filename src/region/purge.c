@@ -66,8 +66,11 @@ static void purge_tables(size_t index, uint64_t map)
 static uint64_t purge_groups(uint64_t due, uint64_t clean)
 {
     uint64_t groups = 0;
+    if (!HAK_SECURE) {
+        return 0;
+    }
     uint32_t length = (uint32_t)(hak__os_page_size() / SECURE_STATES_SIZE);
-    for (uint32_t first = 0; HAK_SECURE && first < SUPERSLAB_SLICES; first += length) {
+    for (uint32_t first = 0; first < SUPERSLAB_SLICES; first += length) {
         uint64_t group = bits_mask(first, length);
         bool goes = (due & group) != 0 && ((due | clean) & group) == group;
         groups |= goes ? group : 0;

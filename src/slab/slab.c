@@ -12,7 +12,6 @@
 #include "region/superslab.h"
 #include "slab/slab_inherited.h"
 #include "slab/slab_lists.h"
-#include "slab/slab_lists.h"
 #include "slab/slab_remote.h"
 
 #include <string.h>

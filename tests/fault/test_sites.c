@@ -452,6 +452,7 @@ static const char *const harmless[] = {
     "memcmp",
     "bcmp", /* clang's, for memcmp */
     "strlen",
+    "strncmp",
     "pthread_key_create",
     "pthread_setspecific",
     "pthread_atfork",
