@@ -189,11 +189,10 @@ static void carve_start(const struct path *path, unsigned rounds)
  * since the thread freed objects of the class; the others, one a round, are measured. */
 static void carve_prepare(const struct path *path, unsigned round)
 {
-    if (round % CARVES_A_SLAB == 0) {
-        paths_release(0, next_held);
-        paths_hold(0, CARVED_FIRST, path->size);
-        next_held = CARVED_FIRST;
-    }
+    (void)round; /* each further refill would carve twice as many */
+    paths_release(0, next_held);
+    paths_hold(0, CARVED_FIRST, path->size);
+    next_held = CARVED_FIRST;
 }
 
 /* The first carve of a slab comes with the slab; the others, one a round, are measured. */

@@ -14,6 +14,7 @@ from attaching import BUILD, HANG, ROOT, TOOL, others_reach, require, run_cases,
 
 STRANGER = 64124
 PROGRAM = str(BUILD / "tests/attach/silent")
+NICE = os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def start_silent():
@@ -41,8 +42,13 @@ def wait_until(condition, what):
         time.sleep(0.005)
 
 
+def is_ordinary(target):
+    """It has the scheduling with which it was started."""
+    return os.sched_getscheduler(target.pid) == os.SCHED_OTHER and os.getpriority(os.PRIO_PROCESS, target.pid) == NICE
+
+
 def is_usual(target):
-    return os.sched_getscheduler(target.pid) == os.SCHED_OTHER and tracer(target) == 0
+    return is_ordinary(target) and tracer(target) == 0
 
 
 def is_calling(target):
@@ -66,7 +72,7 @@ def case_never():
         return
     target = start_silent()
     tool = attach_in([TOOL, str(target.pid)], target)
-    wait_until(lambda: os.sched_getscheduler(target.pid) == os.SCHED_OTHER, "the program stays urgent")
+    wait_until(lambda: is_ordinary(target), "the program stays urgent")
     said, errors = tool.communicate(timeout=HANG)
     require(tool.returncode == 126 and "did not come back" in errors, f"never: {tool.returncode} {said} {errors}")
     require(is_usual(target), "never: the program is not as before")
