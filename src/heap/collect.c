@@ -154,9 +154,13 @@ static void collect_purge(bool begin, uint32_t elapsed)
         parts = parts < PURGE_PARTS_MIN ? PURGE_PARTS_MIN : parts;
         parts = parts < PURGE_PARTS_MAX ? parts : PURGE_PARTS_MAX;
     }
-    for (size_t step; done < parts && hak__gate_let_pass(); done += step, begin = false) {
+    for (size_t step; done < parts && (done == 0 || hak__gate_let_pass());
+         done += step, begin = false) {
         step = parts - done < PURGE_PARTS_MIN ? parts - done : PURGE_PARTS_MIN;
         hak__superslab_purge_part(begin, step * PURGE_BYTES_AT_ONCE);
+    }
+    if (done < parts) { /* refused, which does not concern the operation that the tick is part of */
+        (void)hak__gate_was_refused();
     }
 }
 
