@@ -24,7 +24,7 @@ family='malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_mem
 family+='|free_sized|free_aligned_sized|malloc_usable_size|malloc_trim|malloc_stats|malloc_info|mallinfo2?|mallopt'
 family+='|dlopen|dlmopen|_exit|_Exit|prctl|mprotect|pkey_mprotect|madvise|mlock|mlock2|munlock'
 family+='|__libc_(malloc|free|calloc|realloc|reallocarray|memalign|valloc|pvalloc|cfree)|__posix_memalign'
-exported=$(readelf --dyn-syms -W -- "$library" | awk '$4 != "SECTION" && $7 != "UND" && $7 ~ /^([0-9]+|ABS)$/ && $8 !~ /^HAKMEM_[0-9.]+$/ {print $8}')
+exported=$(readelf --dyn-syms -W -- "$library" | awk '$4 != "SECTION" && $5 != "LOCAL" && $7 != "UND" && $7 ~ /^([0-9]+|ABS)$/ && $8 !~ /^HAKMEM_[0-9.]+$/ {print $8}')
 others=$(grep -Ev "^(($family)|hak_[a-z0-9_]+|_Zn[wa][A-Za-z0-9_]+|_Zd[la][A-Za-z0-9_]+)(@.*)?$" <<<"$exported" | tr '\n' ' ')
 [[ -z $others ]] || fail "exports more than it should: $others"
 for name in malloc free calloc realloc memalign aligned_alloc posix_memalign malloc_usable_size hak_malloc hak_free \
