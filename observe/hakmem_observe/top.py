@@ -153,8 +153,9 @@ class Screen:
     """The terminal's other screen, which leaves no trace of itself."""
 
     def write(self, text):
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        stream = getattr(sys.stdout, "stream", sys.stdout)  # not text.Plain: fit() has cleaned the names
+        stream.write(text)
+        stream.flush()
 
     def __enter__(self):
         self.write("\x1b[?1049h\x1b[?25l")

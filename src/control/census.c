@@ -124,14 +124,9 @@ static void census_drain(struct heap *heap)
     }
 }
 
-/* Adds the slabs and spans of one heap. If a stopped thread has the heap's lock, they are as that
- * thread left them. */
-static HAK_RACY_READER void census_count_slabs(struct census *census, struct heap *heap)
+/* Without the heap's lock, they are as a stopped thread left them. */
+static HAK_RACY_READER void census_add_slabs(struct census *census, const struct heap *heap)
 {
-    bool locked = lock_acquire_soon(&heap->lock);
-    if (locked) {
-        census_drain(heap);
-    }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct slab_totals *totals = &heap->slabs.totals[class_index];
         const struct size_class *size_class = &hak__size_classes[class_index];
@@ -145,6 +140,16 @@ static HAK_RACY_READER void census_count_slabs(struct census *census, struct hea
     }
     census->spans_count += heap->spans.totals.count;
     census->span_bytes += heap->spans.totals.bytes;
+}
+
+/* Adds the slabs and spans of one heap, with its lock if no stopped thread has it. */
+static void census_count_slabs(struct census *census, struct heap *heap)
+{
+    bool locked = lock_acquire_soon(&heap->lock);
+    if (locked) {
+        census_drain(heap);
+    }
+    census_add_slabs(census, heap);
     /* under the lock: another report may put them back */
     census_add_counters(census, &heap->slabs.counters);
     if (locked) {

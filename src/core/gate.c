@@ -23,8 +23,6 @@
 #define GATE_THREAD 2u
 
 HAK_TLS uint32_t hak__inside;
-/* What the thread's signals were when it came in. While it is inside the gate. */
-static HAK_TLS uint64_t gate_signals;
 /* Two bytes: a library that is loaded late has little room for such variables. */
 static HAK_TLS struct {
     uint8_t waits_left; /* if it hurries */
@@ -32,6 +30,8 @@ static HAK_TLS struct {
     bool pinned : 1;
     bool refused : 1;
 } gate_own;
+/* What the thread's signals were when it came in. While it is inside the gate. */
+static HAK_TLS uint64_t gate_signals;
 HAK_STATIC_ASSERT(GATE_HURRY_WAITS <= UINT8_MAX, "the waits fit");
 static uint32_t shared_gate;
 /* 1: a thread has waited GATE_WAIT_MS for this fork in vain, so others are refused at once.

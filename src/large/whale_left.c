@@ -131,7 +131,7 @@ static void left_change(struct left_whale *left, const struct left_change *chang
     left->kinds |= (uint32_t)change->kind;
 }
 
-/* Takes WHALES. hak__inside tells a signal handler of this thread that the lock may be held, and
+/* Takes WHALES, with signals blocked. hak__inside tells a signal handler of this thread that the lock may be held, and
  * fork frees the lock in the child, as for threads that only look (whale.c). */
 static bool left_lock(void)
 {
@@ -193,6 +193,7 @@ void hak__whale_left_note(const struct left_change *change)
     if (!left_may_meet(change->from, change->to)) {
         return;
     }
+    uint64_t signals = hak__lock_block_signals();
     uint32_t inside = hak__inside;
     hak__inside |= INSIDE_LOCK;
     if (left_lock()) {
@@ -203,4 +204,5 @@ void hak__whale_left_note(const struct left_change *change)
         atomic_store_relaxed(&hak__whale_left_used, 1u);
     }
     hak__inside = inside;
+    hak__os_restore_signals(signals);
 }

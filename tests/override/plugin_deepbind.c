@@ -15,7 +15,7 @@ EXPORT void *plugin_deepbind_grow(void *pointer, size_t size);
 EXPORT void plugin_deepbind_free(void *pointer);
 EXPORT int plugin_deepbind_use_c_library(void);
 EXPORT void *plugin_deepbind_load(const char *name);
-EXPORT int codec_version(void);
+EXPORT int codec_version(void) __attribute__((weak)); /* else clang puts it into its caller */
 EXPORT int plugin_deepbind_version(void);
 EXPORT size_t plugin_deepbind_usable(void *pointer);
 EXPORT void *plugin_deepbind_aligned(size_t alignment, size_t size);

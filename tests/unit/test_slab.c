@@ -526,13 +526,12 @@ static void refill_without_memory(void *argument)
     struct rlimit limit;
     struct slab_set *set = unit_set_create();
     (void)argument;
-    while (hak__superslab_bytes_free() != 0) {
-        hak__superslab_take(1, 1);
-    }
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = address_space_bytes();
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    while (hak__superslab_take(1, 1).slice != SLICE_NONE) {
+    }
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
         REQUIRE(list.head == NULL && list.count == 0);
