@@ -131,8 +131,9 @@ static void left_change(struct left_whale *left, const struct left_change *chang
     left->kinds |= (uint32_t)change->kind;
 }
 
-/* Takes WHALES, with signals blocked. hak__inside tells a signal handler of this thread that the lock may be held, and
- * fork frees the lock in the child, as for threads that only look (whale.c). */
+/* Takes WHALES, with signals blocked. hak__inside tells a signal handler of this thread that the
+ * lock may be held, and fork frees the lock in the child, as for threads that only look (whale.c).
+ */
 static bool left_lock(void)
 {
     for (uint32_t i = 0; i < LEFT_LOCK_TRIES; i++) {

@@ -110,7 +110,7 @@ inline give_back(s)
     }
 }
 
-/*= slab/slab.c slab_give_back_if_idle: if (hak__slab_is_idle(slab)) { slab_give_back(set, slab); } */
+/*= slab/slab.c hak__slab_give_back_if_idle: if (hak__slab_is_idle(slab)) { slab_give_back(set, slab); } */
 /*= slab/slab_remote.c hak__slab_is_idle: atomic_load_acquire(&slab->shared_remote); */
 /*= slab/slab_remote.c hak__slab_is_idle: (word & REMOTE_NOTIFIED) == 0 && */
 /*= slab/slab_remote.c hak__slab_is_idle: free_count + (word & REMOTE_COUNT_MASK) == slab->carved_count; */
@@ -166,7 +166,7 @@ inline drain()
 #endif
             /* What is counted for reports between the two plays no part here. */
             /*= slab/slab.c hak__slab_drain: slab_set_remote_seen(set, slab, hak__slab_remote_count(slab)); if (!slab->listed) { slab_list(set, slab); } */
-            /*= slab/slab.c hak__slab_drain: slab_list(set, slab); } slab_give_back_if_idle(set, slab); slab = next; */
+            /*= slab/slab.c hak__slab_drain: slab_list(set, slab); } hak__slab_give_back_if_idle(set, slab); slab = next; */
             atomic {
 #ifndef BUG_B2_WITHOUT_LIST
                 listed[at - 1] = true;
@@ -214,7 +214,8 @@ inline take_part(from)
 }
 
 /*= slab/slab.c hak__slab_refill: hak__slab_drain(set); */
-/*= slab/slab.c hak__slab_refill: slab = slab_new(set, class_index); */
+/*= slab/slab.c slab_more: slab = slab_new(set, class_index); */
+/*= slab/slab.c hak__slab_refill: slab = slab_more(set, class_index); */
 /*= slab/slab.c hak__slab_refill: slab_take_objects(set, slab, most); */
 /* Lending is a refill by another heap's thread that holds this heap's lock, without the carving:
  * OWNERS=2. */
@@ -330,7 +331,7 @@ inline refill()
 /*= slab/slab.c slab_add: bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count; */
 /*= slab/slab.c slab_add: object_link(tail, slab->free_list); slab->free_list = list.head; */
 /*= slab/slab.c slab_add: if (!slab->listed) { slab_list(set, slab); } */
-/*= slab/slab.c slab_add: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { slab_give_back_if_idle(set, slab); } */
+/*= slab/slab.c slab_add: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { hak__slab_give_back_if_idle(set, slab); } */
 inline return_one()
 {
     atomic {
@@ -354,7 +355,8 @@ inline return_one()
     give_back_if_idle(slab)
 }
 
-/*= heap/collect.c hak__heap_collect: lock_acquire(&heap->lock); hak__slab_drain(&heap->slabs); */
+/* A lock that a stopped thread has is not taken: the next collection does the work. */
+/*= heap/collect.c hak__heap_collect: if (!lock_acquire_soon(&heap->lock)) { return; } hak__slab_drain(&heap->slabs); */
 inline collect()
 {
     lock_heap();
@@ -383,8 +385,9 @@ proctype Owner(byte me)
         unlock_heap()
     :: break
     od;
-    /*= heap/thread.c hak__thread_park: hak__thread_flush(thread); */
-    /*= heap/thread.c hak__thread_flush: lock_acquire(&thread->heap->lock); hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); */
+    /* A thread that cannot have the lock keeps its lists and parks later (thread_leave_behind). */
+    /*= heap/thread.c hak__thread_park: if (!hak__thread_flush(thread)) { */
+    /*= heap/thread.c hak__thread_flush: if (!lock_acquire_soon(&thread->heap->lock)) { return false; } hak__cache_flush(&thread->cache); lock_release(&thread->heap->lock); */
     if
     :: HAS_ONE(me) ->
         lock_heap();
@@ -564,7 +567,7 @@ proctype Freer(byte me)
 
     do
     :: atomic {
-        /*= cache/remote.c hak__remote_free: object_set_free(object, entry->head); entry->head = object; */
+        /*= cache/remote.c hak__remote_free: object_set_free(object, entry->head, object_mark_of(window_owner(slice))); entry->head = object; */
         if
         :: CAN_GATHER(1) -> o = 1
         :: CAN_GATHER(2) -> o = 2
