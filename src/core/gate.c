@@ -23,9 +23,9 @@
 #define GATE_THREAD 2u
 
 HAK_TLS uint32_t hak__inside;
-/* Two bytes: a library that is loaded late has little room for such variables. */
 static HAK_TLS struct {
-    uint8_t waits_left; /* if it hurries */
+    uint16_t inner_forks; /* this thread's forks that began inside */
+    uint8_t waits_left;   /* if it hurries */
     bool hurries : 1;
     bool pinned : 1;
     bool refused : 1;
@@ -230,19 +230,30 @@ void hak__gate_open(void)
     }
 }
 
-void hak__gate_begin_inner(void)
+void hak__gate_begin_inner(bool interrupts)
 {
-    atomic_store_relaxed(&shared_gate_slow, 0u);
-    atomic_add_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
+    gate_own.inner_forks++;
+    if (interrupts) {
+        atomic_store_relaxed(&shared_gate_slow, 0u);
+        atomic_add_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
+    }
 }
 
-void hak__gate_end_inner(void)
+bool hak__gate_end_inner(bool interrupts)
 {
-    atomic_sub_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
+    if (gate_own.inner_forks == 0) {
+        return false;
+    }
+    gate_own.inner_forks--;
+    if (interrupts) {
+        atomic_sub_relaxed(&shared_gate_inner, 1u); /* pairs with nothing: see its declaration */
+    }
+    return true;
 }
 
 void hak__gate_forget_inner(void)
 {
+    gate_own.inner_forks = 0;
     atomic_store_relaxed(&shared_gate_inner, 0u);
 }
 

@@ -74,10 +74,11 @@ HAK_HIDDEN bool hak__gate_wait_for(struct lock *lock);
 /* For fork only. Close returns when no thread is inside; open is also called in the child. */
 HAK_HIDDEN void hak__gate_close(void);
 HAK_HIDDEN void hak__gate_open(void);
-/* Around a fork in a signal handler that interrupted an operation. Its child, and that of a fork
+/* Around a fork that begins inside another one or, if it `interrupts`, in a signal handler that
+ * interrupted an operation. End: false: this thread has no such fork. The child, and that of a fork
  * beside it, forgets all such forks. */
-HAK_HIDDEN void hak__gate_begin_inner(void);
-HAK_HIDDEN void hak__gate_end_inner(void);
+HAK_HIDDEN void hak__gate_begin_inner(bool interrupts);
+HAK_HIDDEN bool hak__gate_end_inner(bool interrupts);
 HAK_HIDDEN void hak__gate_forget_inner(void);
 /* For the child of such a fork: forgets the threads inside, none of which exists in the child. */
 HAK_HIDDEN void hak__gate_reset(void);
@@ -103,7 +104,7 @@ HAK_INLINE void gate_end(void)
 /* Takes a lock. The calling thread is inside. False: refused. */
 HAK_INLINE bool gate_acquire(struct lock *lock)
 {
-    HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
+    HAK_ASSERT((hak__lock_own.held >> lock->rank) == 0); /* ranks rise */
     return HAK_LIKELY(lock_try(lock)) || hak__gate_wait_for(lock);
 }
 

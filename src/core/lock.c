@@ -18,10 +18,7 @@
  * gives up others like it for longer. Half: a slow collector waits again. */
 #define LOCK_GAVE_UP_MS 1000u
 uint64_t hak__lock_waits;
-HAK_TLS uint16_t hak__lock_held;
-/* The low bits of the clock when this thread last gave up outside of the gate. They wrap, so once a
- * minute, and at first, a thread may take another time for a late one: it gives up too early. */
-static HAK_TLS uint16_t lock_gave_up_ms;
+HAK_TLS struct lock_own hak__lock_own;
 
 bool hak__lock_spin(struct lock *lock)
 {
@@ -84,11 +81,11 @@ bool hak__lock_give_up(struct lock *lock)
         return true;
     }
     uint32_t last = atomic_load_relaxed(&shared_gave_up_ms);
-    if ((uint16_t)(now - lock_gave_up_ms) >= LOCK_GAVE_UP_MS &&
+    if ((uint16_t)(now - hak__lock_own.gave_up_ms) >= LOCK_GAVE_UP_MS &&
         (now - last < LOCK_GIVE_UP_MS || !atomic_cas_acquire(&shared_gave_up_ms, &last, now))) {
         return false;
     }
-    lock_gave_up_ms = (uint16_t)now;
+    hak__lock_own.gave_up_ms = (uint16_t)now;
     return true;
 }
 

@@ -113,13 +113,20 @@ HAK_HIDDEN void hak__lock_wake(struct lock *lock);
 /* How often a thread found a lock taken, since start. Relaxed: a counter. */
 HAK_HIDDEN extern uint64_t hak__lock_waits;
 
-/* Bit r: this thread holds a lock of rank r. Kept at assertion level 1 and above only. */
-HAK_HIDDEN extern HAK_TLS uint16_t hak__lock_held;
+/* Two bytes each: a library that is loaded late has little room for such variables. */
+struct lock_own {
+    uint16_t held; /* bit r: this thread holds a lock of rank r. At assertion level 1 and above */
+    /* The low bits of the clock when this thread last gave up outside of the gate. They wrap, so
+     * once a minute, and at first, a thread may take another time for a late one: it gives up too
+     * early. */
+    uint16_t gave_up_ms;
+};
+HAK_HIDDEN extern HAK_TLS struct lock_own hak__lock_own;
 
 HAK_INLINE void lock_note_held(const struct lock *lock)
 {
     if (HAK_LEVEL >= 1) {
-        hak__lock_held = (uint16_t)(hak__lock_held | 1u << lock->rank);
+        hak__lock_own.held = (uint16_t)(hak__lock_own.held | 1u << lock->rank);
         hak__lock_check_signals(lock);
     }
 }
@@ -150,7 +157,7 @@ HAK_INLINE bool lock_try(struct lock *lock)
 /* Takes the lock, and waits for it if necessary. True: the thread had to wait. */
 HAK_INLINE bool lock_acquire(struct lock *lock)
 {
-    HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
+    HAK_ASSERT((hak__lock_own.held >> lock->rank) == 0); /* ranks rise */
     if (HAK_UNLIKELY(!lock_try(lock))) {
         hak__lock_wait(lock);
         return true;
@@ -161,7 +168,7 @@ HAK_INLINE bool lock_acquire(struct lock *lock)
 /* For HEAP, INHERITED and REGION: takes the lock, unless its holder seems to be stopped (false). */
 HAK_INLINE bool lock_acquire_soon(struct lock *lock)
 {
-    HAK_ASSERT((hak__lock_held >> lock->rank) == 0); /* ranks rise */
+    HAK_ASSERT((hak__lock_own.held >> lock->rank) == 0); /* ranks rise */
     return HAK_LIKELY(lock_try(lock)) || hak__lock_wait_soon(lock);
 }
 
@@ -175,7 +182,7 @@ HAK_INLINE void lock_release(struct lock *lock)
 {
     HAK_ASSERT(atomic_load_relaxed(&lock->shared_state) != 0);
     if (HAK_LEVEL >= 1) {
-        hak__lock_held = (uint16_t)(hak__lock_held & ~(1u << lock->rank));
+        hak__lock_own.held = (uint16_t)(hak__lock_own.held & ~(1u << lock->rank));
     }
     if (alone()) {
         atomic_store_release(&lock->shared_state, 0u);

@@ -35,8 +35,7 @@
 #define FORK_WAIT_MS 1u
 
 static struct lock fork_lock = LOCK_INITIAL(LOCK_RANK_FORK);
-static uint32_t shared_fork_count;  /* threads that hold the heaps; written under fork_lock */
-static HAK_TLS uint16_t fork_inner; /* this thread's forks that began inside */
+static uint32_t shared_fork_count; /* threads that hold the heaps; written under fork_lock */
 
 /* Waits until the number of forks under way changes, FORK_WAIT_MS at most. */
 static void fork_wait_for_others(void)
@@ -96,20 +95,12 @@ static bool fork_interrupts(void)
 
 static void fork_begin_inner(void)
 {
-    fork_inner++;
-    if (fork_interrupts()) {
-        hak__gate_begin_inner();
+    bool interrupts = fork_interrupts();
+    hak__gate_begin_inner(interrupts);
+    if (interrupts) {
         for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
             fork_wake_waiters(heap);
         }
-    }
-}
-
-static void fork_end_inner(void)
-{
-    fork_inner--;
-    if (fork_interrupts()) {
-        hak__gate_end_inner();
     }
 }
 
@@ -124,7 +115,7 @@ static bool fork_begin(void)
         atomic_store_relaxed(&shared_fork_count, shared_fork_count + 1);
     }
     lock_release(&fork_lock);
-    hak__lock_held = 0; /* all threads that fork hold the heaps together */
+    hak__lock_own.held = 0; /* all threads that fork hold the heaps together */
     hak__inside = begun ? INSIDE_FORK : 0;
     hak__os_restore_signals(signals);
     return begun;
@@ -144,8 +135,7 @@ void hak__fork_prepare(void)
 
 void hak__fork_parent(void)
 {
-    if (fork_inner != 0) {
-        fork_end_inner();
+    if (hak__gate_end_inner(fork_interrupts())) {
         return;
     }
     if (hak__inside != INSIDE_FORK) {
@@ -180,7 +170,6 @@ void hak__fork_child(void)
     if (HAK_SECURE) {
         hak__seal_fork_child();
     }
-    fork_inner = 0;
     hak__gate_forget_inner();
     if (fork_interrupts()) {
         hak__gate_reset();

@@ -168,14 +168,14 @@ int hak__huge_ask_untouched(void *address)
     int error = hak__os_huge(address, HUGE_PAGE_SIZE);
     if (error == 0 && hak__huge_page_us_max != UINT64_MAX) {
         atomic_store_relaxed(&shared_watched_us, UINT64_C(0));
-        atomic_store_relaxed(&hak__huge_watcher, (const uint16_t *)&hak__lock_held);
+        atomic_store_relaxed(&hak__huge_watcher, (const uint16_t *)&hak__lock_own.held);
     }
     return error;
 }
 
 void hak__huge_look(void)
 {
-    if (atomic_load_relaxed(&hak__huge_watcher) != &hak__lock_held) {
+    if (atomic_load_relaxed(&hak__huge_watcher) != &hak__lock_own.held) {
         return;
     }
     uint64_t now_us = hak__os_clock_us(), since_us = atomic_load_relaxed(&shared_watched_us);

@@ -67,7 +67,7 @@ HAK_HIDDEN int hak__huge_ask(void *address, size_t size, size_t used);
  * the end of the calling thread's slow operation to the end of its next one. Under GROWTH. */
 HAK_HIDDEN int hak__huge_ask_untouched(void *address);
 
-/* The thread whose first touch is timed, as the address of its hak__lock_held; NULL: none. */
+/* The thread whose first touch is timed, as the address of its hak__lock_own.held; NULL: none. */
 HAK_HIDDEN extern const uint16_t *hak__huge_watcher;
 
 HAK_INLINE bool huge_is_watched(void)

@@ -9,7 +9,9 @@ struct node {
 static void test_share_of_the_heap(void **state)
 {
     static const size_t sizes[] = {16, 100, 1000, 10000, 60000, 500000};
-    enum { STEP = 64 * 69 * 64 }; /* tables are claimed for 64 superslabs of 64 slices at once */
+    /* tables are claimed for 64 superslabs of 64 slices at once, the maps to a multiple of 64 KiB
+     */
+    enum { STEP = 64 * 69 * 64 + 64 * KIB };
     size_t total = SUPPORT_SLOW ? 4 * MIB : 512 * MIB;
     (void)state;
     size_t fixed = stats_now().bytes_metadata + 256 * KIB; /* and one chunk of heaps and threads */

@@ -100,13 +100,13 @@ forget
 
 # What `test` prepares beside its builds ends with it.
 for name in cmake ninja gcc g++; do
-    printf '#!/bin/sh\nwhile [ ! -s %s/preparing ]; do sleep 0.1; done\nexit 1\n' "$scratch" >"$scratch/bin/$name"
+    printf '#!/bin/sh\nfor i in $(seq 600); do [ ! -s %s/preparing ] || break; sleep 0.1; done\nexit 1\n' "$scratch" >"$scratch/bin/$name"
     chmod +x "$scratch/bin/$name"
 done
 cat >"$scratch/bin/python3" <<END
 #!/bin/sh
 case \$* in
-'-m venv'*) echo \$\$ >"$scratch/preparing"; exec sleep 1000 ;;
+*'-m venv'*) echo \$\$ >"$scratch/preparing"; exec sleep 1000 ;;
 esac
 END
 try "$hakmem" test --quick

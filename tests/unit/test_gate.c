@@ -39,7 +39,7 @@ static void test_who_comes_to_a_closed_gate_is_refused(void **state)
     (void)state;
     hak__gate_close();
     lock_acquire(&heap_lock);
-    hak__lock_held = 0; /* fork's */
+    hak__lock_own.held = 0; /* fork's */
     for (int round = 0; round < 3; round++) {
         assert_false(hak__gate_enter());
         assert_true(hak__gate_was_refused());

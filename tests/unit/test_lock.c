@@ -212,7 +212,7 @@ static void test_a_wake_that_is_lost(void **state)
         usleep(1000);
     }
     usleep(20000); /* so that it is in the kernel */
-    hak__lock_held = 0;
+    hak__lock_own.held = 0;
     __atomic_store_n(&lock.shared_state, 0, __ATOMIC_RELEASE);
     thread_join(thread);
     assert_int_equal(shared_done, 1);
@@ -235,15 +235,15 @@ static void test_held_ranks_are_noted(void **state)
 {
     (void)state;
     bool noted = HAK_LEVEL >= 1;
-    assert_int_equal(hak__lock_held, 0);
+    assert_int_equal(hak__lock_own.held, 0);
     lock_acquire(&lower);
-    assert_int_equal(hak__lock_held, noted ? 1u << LOCK_RANK_HEAP : 0);
+    assert_int_equal(hak__lock_own.held, noted ? 1u << LOCK_RANK_HEAP : 0);
     assert_true(lock_try(&lock));
-    assert_int_equal(hak__lock_held, noted ? 1u << LOCK_RANK_HEAP | 1u << LOCK_RANK_REGION : 0);
+    assert_int_equal(hak__lock_own.held, noted ? 1u << LOCK_RANK_HEAP | 1u << LOCK_RANK_REGION : 0);
     lock_release(&lower);
-    assert_int_equal(hak__lock_held, noted ? 1u << LOCK_RANK_REGION : 0);
+    assert_int_equal(hak__lock_own.held, noted ? 1u << LOCK_RANK_REGION : 0);
     lock_release(&lock);
-    assert_int_equal(hak__lock_held, 0);
+    assert_int_equal(hak__lock_own.held, 0);
 }
 
 static void test_order_of_ranks(void **state)
@@ -304,9 +304,9 @@ static void test_ranks_are_checked(void **state)
     (void)state;
     REQUIRE_LIFE(acquire_rising, NULL, NULL);
     if (HAK_LEVEL >= 1) {
-        REQUIRE_DEATH(acquire_falling, NULL, "assertion failed: .*hak__lock_held");
-        REQUIRE_DEATH(acquire_falling_after_try, NULL, "assertion failed: .*hak__lock_held");
-        REQUIRE_DEATH(acquire_equal, NULL, "assertion failed: .*hak__lock_held");
+        REQUIRE_DEATH(acquire_falling, NULL, "assertion failed: .*hak__lock_own.held");
+        REQUIRE_DEATH(acquire_falling_after_try, NULL, "assertion failed: .*hak__lock_own.held");
+        REQUIRE_DEATH(acquire_equal, NULL, "assertion failed: .*hak__lock_own.held");
         REQUIRE_DEATH(release_free, NULL, "assertion failed: .*shared_state");
     } else {
         REQUIRE_LIFE(acquire_falling, NULL, NULL);
