@@ -25,6 +25,7 @@ struct waiting {
 
 static struct unregistered *shared_unregistered; /* entries are taken off under WHALES */
 static struct waiting waiting_first;
+static size_t shared_waiting_bytes; /* mapped for more of them; relaxed, for reports */
 /* 1: some place may be filled. Set after the place, cleared before a look at all places. */
 static uint32_t shared_waits;
 
@@ -64,7 +65,13 @@ static struct waiting *waiting_more(struct waiting *last)
         hak__os_discard(made, bytes); /* another thread was faster */
         return atomic_load_acquire(&last->shared_next);
     }
+    atomic_add_relaxed(&shared_waiting_bytes, bytes);
     return made;
+}
+
+size_t hak__emergency_metadata_bytes(void)
+{
+    return atomic_load_relaxed(&shared_waiting_bytes);
 }
 
 bool hak__emergency_free(void *pointer)

@@ -35,6 +35,9 @@ HAK_HIDDEN void hak__emergency_settle(void);
 /* True: there is something to settle. A hint. */
 HAK_HIDDEN bool hak__emergency_waits(void);
 
+/* Bytes mapped for more places than the first ones. Any thread. */
+HAK_HIDDEN size_t hak__emergency_metadata_bytes(void);
+
 /* The unregistered whale that contains `address`; its size is the usable bytes. Address 0: there is
  * none. Under WHALES. */
 HAK_HIDDEN struct whale hak__emergency_find(uintptr_t address);

@@ -457,7 +457,7 @@ struct whale_totals hak__whale_totals(void)
     struct whale_totals totals = hak__whale_registry_totals();
     struct whale_cache_totals cache = hak__whale_cache_totals();
     totals.cached_bytes = cache.bytes;
-    totals.metadata_bytes += cache.metadata_bytes;
+    totals.metadata_bytes += cache.metadata_bytes + hak__emergency_metadata_bytes();
     lock_release(&hak__whale_lock);
     return totals;
 }

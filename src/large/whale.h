@@ -76,7 +76,7 @@ struct whale_totals {
     size_t small_count; /* of these, at most SPAN_SIZE_MAX: emergency memory, large alignments */
     size_t live_bytes;
     size_t cached_bytes;   /* of the address ranges in the cache */
-    size_t metadata_bytes; /* of the tables of registry and cache */
+    size_t metadata_bytes; /* of the tables of registry and cache, and of large/emergency.h */
 };
 HAK_HIDDEN struct whale_totals hak__whale_totals(void);
 

@@ -23,36 +23,40 @@
 #pragma weak mlock2
 #pragma weak munlock
 
-/* Of the kernel's ABI; older headers lack some. */
-enum {
-    LEFT_DONTFORK = 10,
-    LEFT_DOFORK = 11,
-    LEFT_MERGEABLE = 12,
-    LEFT_UNMERGEABLE = 13,
-    LEFT_DONTDUMP = 16,
-    LEFT_DODUMP = 17,
-    LEFT_WIPEONFORK = 18,
-    LEFT_KEEPONFORK = 19,
-    LEFT_GUARD_INSTALL = 102,
-    LEFT_GUARD_REMOVE = 103
+/* Advice that stays on memory, and what undoes it. The numbers are of the kernel's ABI; older
+ * headers lack some names. */
+static const struct left_advice {
+    int advice, undone_by;
+    enum left_kind kind;
+} left_advices[] = {
+    {10, 11, LEFT_FORK},   /* MADV_DONTFORK, MADV_DOFORK */
+    {12, 13, LEFT_MERGE},  /* MADV_MERGEABLE, MADV_UNMERGEABLE */
+    {16, 17, LEFT_DUMP},   /* MADV_DONTDUMP, MADV_DODUMP */
+    {18, 19, LEFT_WIPE},   /* MADV_WIPEONFORK, MADV_KEEPONFORK */
+    {102, 103, LEFT_GUARD} /* MADV_GUARD_INSTALL, MADV_GUARD_REMOVE */
 };
 
-/* Returns the result of a call. After a success it notes the change. */
-static int left_end(long result, const void *address, size_t size, enum left_kind kind, bool undone)
+static int left_result(long result)
 {
     if (HAK_UNLIKELY(result < 0)) {
         errno = (int)-result;
         return -1;
     }
+    return (int)result;
+}
+
+/* Returns the result of a call. After a success it notes the change. */
+static int left_end(long result, const void *address, size_t size, enum left_kind kind, bool undone)
+{
     size_t page = hak__os_page_size();
     uintptr_t from = bits_align_down((uintptr_t)address, page);
     uintptr_t to = bits_align_up((uintptr_t)address + size, page);
-    if (from < to && kind != 0) {
+    if (result >= 0 && from < to) {
         struct left_change change = {from, to, kind, undone};
         hak__left_note(&change);
         hak__whale_left_note(&change);
     }
-    return (int)result;
+    return left_result(result);
 }
 
 HAK_API int mprotect(void *address, size_t size, int protection)
@@ -77,38 +81,16 @@ int pkey_mprotect(void *address, size_t size, int protection, int key)
 HAK_API int madvise(void *address, size_t size, int advice)
 {
     long result = hak__os_pass(OS_PASS_ADVISE, address, size, advice, 0);
-    int kind = 0;
-    bool undone = false;
-    switch (advice) {
-    case LEFT_DONTFORK:
-    case LEFT_DOFORK:
-        kind = LEFT_FORK;
-        undone = advice == LEFT_DOFORK;
-        break;
-    case LEFT_WIPEONFORK:
-    case LEFT_KEEPONFORK:
-        kind = LEFT_WIPE;
-        undone = advice == LEFT_KEEPONFORK;
-        break;
-    case LEFT_DONTDUMP:
-    case LEFT_DODUMP:
-        kind = LEFT_DUMP;
-        undone = advice == LEFT_DODUMP;
-        break;
-    case LEFT_MERGEABLE:
-    case LEFT_UNMERGEABLE:
-        kind = LEFT_MERGE;
-        undone = advice == LEFT_UNMERGEABLE;
-        break;
-    case LEFT_GUARD_INSTALL:
-    case LEFT_GUARD_REMOVE:
-        kind = HAK_SECURE ? 0 : LEFT_GUARD; /* the secure form calls it by this name */
-        undone = advice == LEFT_GUARD_REMOVE;
-        break;
-    default:
-        break;
+    for (size_t i = 0; i < sizeof left_advices / sizeof left_advices[0]; i++) {
+        const struct left_advice *left = &left_advices[i];
+        if (HAK_SECURE && left->kind == LEFT_GUARD) { /* that form itself calls it by this name */
+            continue;
+        }
+        if (advice == left->advice || advice == left->undone_by) {
+            return left_end(result, address, size, left->kind, advice == left->undone_by);
+        }
     }
-    return left_end(result, address, size, (enum left_kind)kind, undone);
+    return left_result(result);
 }
 
 HAK_API int mlock(const void *address, size_t size)

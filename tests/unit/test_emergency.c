@@ -141,6 +141,7 @@ static void test_many_wait(void **state)
     void *blocks[COUNT];
     (void)state;
     size_t before = live_count();
+    uint64_t mapped = hak__os_mapped_bytes() - stats_now().bytes_metadata;
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hak__emergency_allocate(100, 16);
         assert_non_null(blocks[i]);
@@ -150,6 +151,8 @@ static void test_many_wait(void **state)
     hak__emergency_settle();
     assert_false(hak__emergency_waits());
     assert_int_equal(live_count(), before);
+    /* the places for so many count as metadata */
+    assert_true(hak__os_mapped_bytes() - stats_now().bytes_metadata == mapped);
 }
 
 static size_t mapped_bytes(void)
