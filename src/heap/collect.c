@@ -15,8 +15,9 @@ static struct heap *shared_lender; /* the next heap to borrow from; NULL: the fi
 
 void hak__heap_collect(struct heap *heap, bool everything)
 {
+    /* refused: a stopped thread has the lock */
     if (!lock_acquire_soon(&heap->lock)) {
-        return; /* a stopped thread has the lock */
+        return;
     }
     hak__slab_drain(&heap->slabs);
     hak__span_cache_trim(&heap->spans, everything);
