@@ -183,19 +183,20 @@ HAK_HIDDEN extern uint64_t hak__cache_charged;
 
 /* Lets an empty cache draw from `slabs` from now on. Under HEAPS. */
 HAK_HIDDEN void hak__cache_start(struct cache *cache, struct slab_set *slabs);
-/* An empty cache, which may have been started, draws from no slabs any more. Under HEAPS. */
-HAK_HIDDEN void hak__cache_stop(struct cache *cache);
 
 /* Takes objects for the empty bin of the class from the heap's slabs. Count 0: no memory. Under the
  * heap's lock. */
 HAK_HIDDEN struct refill hak__cache_refill(struct cache *cache, uint32_t class_index);
-/* Gives the free objects of a heap's list, at least one, the mark of this cache, so that its bins
- * may take them. Aborts if an object does not have the heap's mark. Owner thread, no lock. */
+/* Gives the free objects of another heap's list, at least one, the mark of this cache, so that its
+ * bins may take them. Aborts if an object does not have that heap's mark. Owner thread, no lock. */
 HAK_HIDDEN void hak__cache_take_over(const struct cache *cache, struct object_list list);
-/* True if lists of the cache's heap have the cache's mark already. Owner thread. */
-HAK_INLINE bool cache_is_first(const struct cache *cache)
+/* Gives the cache and the objects of its bins the mark of its heap, so that the bins may take the
+ * lists of the heap's slabs as they are. Aborts as above. Owner thread, no lock. */
+HAK_HIDDEN HAK_COLD void hak__cache_join(struct cache *cache);
+/* False: hak__cache_join comes before the bins take a list of the heap's slabs. Owner thread. */
+HAK_INLINE bool cache_has_joined(const struct cache *cache)
 {
-    return HAK_LIKELY(atomic_load_relaxed(&cache->slabs->shared_first_cache) == cache);
+    return HAK_SECURE || HAK_LIKELY(cache->mark == object_mark_of(cache->slabs->key));
 }
 /* Returns the first object of `refill`, whose linked objects have the mark of the cache, and puts
  * the others into the empty bin of the class. NULL: the refill has no object. Owner thread, no

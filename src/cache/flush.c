@@ -13,20 +13,9 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 {
     cache->key = slabs->key;
     cache->slabs = slabs;
-    if (atomic_load_relaxed(&slabs->shared_first_cache) == NULL) {
-        atomic_store_relaxed(&slabs->shared_first_cache, (const void *)cache);
-    }
-    cache->mark =
-        cache_is_first(cache) ? object_mark_of(slabs->key) : hak__window.mark ^ (uintptr_t)cache;
+    cache->mark = hak__window.mark ^ (uintptr_t)cache;
     if (HAK_SECURE) {
         cache->rests->random = hak__secure_draw();
-    }
-}
-
-void hak__cache_stop(struct cache *cache)
-{
-    if (cache->slabs != NULL && cache_is_first(cache)) {
-        atomic_store_relaxed(&cache->slabs->shared_first_cache, (const void *)NULL);
     }
 }
 

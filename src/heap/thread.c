@@ -42,7 +42,6 @@ struct thread *hak__thread_first(void)
 /* Under HEAPS. */
 static void thread_push_parked(struct thread *thread)
 {
-    hak__cache_stop(&thread->cache);
     atomic_store_relaxed(&thread->heap, NULL);
     thread->next_parked = thread_parked;
     thread_parked = thread;
@@ -126,7 +125,6 @@ static struct thread *thread_make(void)
 static void thread_draw_from(struct thread *thread, struct heap *heap)
 {
     lock_acquire(&hak__heaps_lock);
-    hak__cache_stop(&thread->cache); /* in case that it drew from another heap */
     hak__cache_start(&thread->cache, &heap->slabs);
     thread->forked = false;
     atomic_store_relaxed(&thread->epoch, shared_thread_epoch); /* reports read this and heap */

@@ -115,9 +115,6 @@ struct slab_set {
     struct slab_totals *totals;      /* [class] */
     struct lock *lock;               /* the heap's; constant */
     struct slab_set *next_inherited; /* slab_inherited.h; written in fork's child at its start */
-    /* The cache whose bins have the heap's mark; NULL: none. Written under HEAPS. Each cache looks,
-     * relaxed, whether it is the one: only it makes itself that, and only it ends that. */
-    const void *shared_first_cache;
     struct slab_rests rests[HAK_SECURE];
 };
 

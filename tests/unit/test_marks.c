@@ -78,26 +78,55 @@ static void test_threads_of_two_heaps(void **state)
 
 static void take_over(void *list)
 {
-    hak__cache_take_over(second, *(struct object_list *)list);
+    hak__cache_take_over(stranger, *(struct object_list *)list);
 }
 
-/* One thread's bin has the object, and so has the slab, where another thread takes it. */
+/* One thread's bin has the object, and so has a slab's list, which a thread of another heap
+ * borrows, or a thread of the heap takes. */
 static void test_a_bin_and_the_slab(void **state)
 {
     uint32_t class_index = size_class_of(64);
     (void)state;
     struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
     put(first, class_index, object);
+    uintptr_t mark = object->mark;
     unit_return(first->slabs, (void *[]){object}, 1);
     struct object_list list = unit_slab_refill(first->slabs, class_index, 1);
-    uintptr_t mark = object->mark;
-    hak__cache_take_over(second, list);
     assert_null(pop(first, class_index));
     object->mark = mark; /* the other order */
-    assert_ptr_equal(pop(first, class_index), object);
     REQUIRE_DEATH(take_over, &list, "corrupted free list .double free");
     first->bins[class_index] = (struct bin){NULL, 0, 0};
+    object_set_free(object, NULL, object_mark_of(first->slabs->key));
+    hak__cache_take_over(stranger, list);
+    assert_true(object_is_marked(object, stranger->mark));
     unit_return(first->slabs, (void *[]){object}, 1);
+}
+
+static void join(void *cache)
+{
+    hak__cache_join(cache);
+}
+
+/* A thread takes the heap's mark with its first list of a slab, and its bins' objects with it. */
+static void test_joining(void **state)
+{
+    uint32_t class_index = size_class_of(64), other = size_class_of(5000);
+    (void)state;
+    assert_false(cache_has_joined(first) || cache_has_joined(second));
+    struct object *objects[2] = {unit_slab_refill(first->slabs, class_index, 1).head,
+                                 unit_slab_refill(first->slabs, other, 1).head};
+    put(first, class_index, objects[0]);
+    put(first, other, objects[1]);
+    object_set_mark(objects[1], second->mark); /* another thread has freed it, too */
+    REQUIRE_DEATH(join, first, "corrupted free list .double free");
+    object_set_mark(objects[1], first->mark);
+    hak__cache_join(first);
+    assert_true(cache_has_joined(first) && !cache_has_joined(second));
+    assert_ptr_equal(pop(first, class_index), objects[0]);
+    assert_ptr_equal(pop(first, other), objects[1]);
+    first->bins[class_index] = first->bins[other] = (struct bin){NULL, 0, 0};
+    unit_return(first->slabs, (void *[]){objects[0]}, 1);
+    unit_return(first->slabs, (void *[]){objects[1]}, 1);
 }
 
 /* A thread sends the object to its slab, another has it in its bin. */
@@ -115,9 +144,8 @@ static void test_a_bin_and_a_remote_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MARK_TEST(test_two_threads_of_a_heap),
-        MARK_TEST(test_threads_of_two_heaps),
-        MARK_TEST(test_a_bin_and_the_slab),
+        MARK_TEST(test_two_threads_of_a_heap),   MARK_TEST(test_threads_of_two_heaps),
+        MARK_TEST(test_a_bin_and_the_slab),      MARK_TEST(test_joining),
         MARK_TEST(test_a_bin_and_a_remote_free),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);

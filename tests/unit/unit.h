@@ -154,7 +154,6 @@ static inline void unit_cache_destroy_on(struct cache *cache)
     hak__remote_flush(cache);
     hak__cache_flush(cache);
     REQUIRE_SIZE(cache->charged, ==, 0);
-    hak__cache_stop(cache);
     munmap(cache, sizeof *cache);
 }
 
@@ -184,8 +183,8 @@ static inline struct object_list unit_slab_refill(struct slab_set *set, uint32_t
 static inline void *unit_cache_refill(struct cache *cache, uint32_t class_index)
 {
     struct refill refill = hak__cache_refill(cache, class_index);
-    if (!cache_is_first(cache) && refill.stride == 0 && refill.list.count != 0) {
-        hak__cache_take_over(cache, refill.list);
+    if (!cache_has_joined(cache) && refill.stride == 0 && refill.list.count != 0) {
+        hak__cache_join(cache);
     }
     return hak__cache_fill(cache, class_index, refill);
 }
