@@ -3,6 +3,7 @@
 
 #include "base/probe.h"
 #include "core/diagnose.h"
+#include "os/os.h"
 
 struct refill hak__cache_refill(struct cache *cache, uint32_t class_index)
 {
@@ -41,12 +42,15 @@ void hak__cache_take_over(const struct cache *cache, struct object_list list)
 void hak__cache_join(struct cache *cache)
 {
     uintptr_t mark = object_mark_of(cache->slabs->key);
+    /* A handler that allocates meanwhile would find objects of both marks. */
+    uint64_t signals = hak__os_block_signals();
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct bin *bin = &cache->bins[class_index];
         struct object_list list = {bin->head, bin_count(bin)};
         cache_change_marks(list, cache->mark, mark);
     }
     cache->mark = mark;
+    hak__os_restore_signals(signals);
 }
 
 void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill)
