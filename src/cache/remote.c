@@ -13,6 +13,7 @@
 #include "cache/cache.h"
 
 #include "base/probe.h"
+#include "core/diagnose.h"
 #include "slab/slab_inherited.h"
 
 /* Sends the entry, which is not empty, to its slab and empties it. */
@@ -50,7 +51,12 @@ static void remote_make_room(struct cache *cache)
 static void remote_start(struct cache *cache, struct remote_entry *entry, size_t slice,
                          struct object *object)
 {
-    uint32_t size = size_class_bytes(owner_class(window_owner(slice)));
+    uint32_t class_index = owner_class(window_owner(slice));
+    /* Another thread has freed the object, too, and with it its slab. */
+    if (HAK_UNLIKELY(class_index == 0 || class_index >= CLASS_COUNT)) {
+        hak__diagnose_fatal("double free", object, 0, 0);
+    }
+    uint32_t size = size_class_bytes(class_index);
     uint32_t limit = (REMOTE_BYTES_MAX + size - 1) / size;
     limit = limit < REMOTE_OBJECTS_MAX ? limit : REMOTE_OBJECTS_MAX;
     atomic_store_relaxed(&entry->limit, (uint8_t)limit); /* atomic: reports read all three */
