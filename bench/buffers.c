@@ -1,5 +1,5 @@
 /* buffers.c: buffers of 64 KiB, 256 KiB or 2 MiB come and go, a few at a time. The workloads json,
- * mir and vm of the earlier system as far as they are about one size.
+ * mir and vm of hakmem's predecessor as far as they are about one size.
  *
  * Imitates, by KIND:
  *   document   64 KiB: a server reads a document, answers, drops it

@@ -1,5 +1,5 @@
 /* fragment_stress.c: sizes change while half of the older objects stay. The workload of this name
- * of the earlier system.
+ * of hakmem's predecessor.
  *
  * Imitates: a long-running program whose load changes character: caches keep what they have while
  * new requests need other sizes. Each round fills the free half of BLOCKS slots with blocks of BASE

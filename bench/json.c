@@ -1,5 +1,5 @@
 /* json.c: documents of 64 KiB are read, parsed into trees, visited and dropped. The workload of
- * this name of the earlier system, with the tree that such a document becomes.
+ * this name of hakmem's predecessor, with the tree that such a document becomes.
  *
  * Imitates: a server that takes JSON (RFC 8259) and answers from it. The document is an array of
  * records of eight members: strings, whole numbers, literals, a list of strings; blanks fill it up

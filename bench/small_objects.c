@@ -1,5 +1,5 @@
 /* small_objects.c: a graph of small objects is built, walked and torn down, again and again. The
- * workload of this name of the earlier system.
+ * workload of this name of hakmem's predecessor.
  *
  * Imitates: what an interpreter, a compiler's front end or a request handler in an object-oriented
  * language does: each round makes OBJECTS objects of 24 to 96 bytes (three quarters of them

@@ -1,5 +1,5 @@
 /* soak.c: days of growing, working, handing over and shrinking, every block checked. The workload
- * of this name of the earlier system.
+ * of this name of hakmem's predecessor.
  *
  * Imitates: weeks of a server in short. A round is a day of each thread:
  *   grow        all empty ones of its BLOCKS slots are filled; the sizes are those of the day, one

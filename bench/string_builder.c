@@ -1,5 +1,5 @@
 /* string_builder.c: strings that grow by doubling, 8, 16, 32 and 64 bytes, then freed in that
- * order. The workload of this name of the earlier system.
+ * order. The workload of this name of hakmem's predecessor.
  *
  * Imitates: a program that puts messages, keys or paths together from pieces, in a language whose
  * strings do not change: each longer string is a new block, the shorter one is copied into it and

@@ -1,5 +1,5 @@
 /* token_stream.c: tokens are made, wait in a queue and are freed in order; a few stay longer. The
- * workload of this name of the earlier system, with lengths as source text has them.
+ * workload of this name of hakmem's predecessor, with lengths as source text has them.
  *
  * Imitates: the lexer of a compiler or interpreter, a log shipper, a protocol decoder. Each token
  * is a block of a 16-byte head and its text, all written: two in five are signs of 1 or 2 bytes,

@@ -1,4 +1,4 @@
-"""`replicate`: the experiments of the earlier system, tried again with today's statistics.
+"""`replicate`: the experiments of hakmem's predecessor, tried again with today's statistics.
 
 bench/replications/replications.toml names the experiments. Variants are arms of a session, and the
 first variant is arm a: each other one is judged against it, as `ab` judges its arm b.
@@ -82,7 +82,7 @@ def run(
     listing: Annotated[bool, typer.Option("--list", help="Names the experiments.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The verdicts as JSON.")] = False,
 ) -> None:
-    """Tries the earlier system's experiments again: tables with intervals, verdicts, pictures.
+    """Tries the experiments of hakmem's predecessor again: tables with intervals, verdicts, pictures.
 
     Variants run one after the other in random order, the first one twice (A/A).
     """

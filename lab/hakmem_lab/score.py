@@ -242,7 +242,7 @@ def _bar_table(bars: Sequence[Bar]) -> list[Any]:
         return table
 
     heading = _heading(
-        "Bars c to f of stage A: speed at least so many times the best of mimalloc 3 and 2, "
+        "Milestones of the benchmarks (c to f): speed at least so many times the best of mimalloc 3 and 2, "
         "jemalloc, gperftools and glibc (random_mixed_400: mimalloc 3); peak memory at most 1.00 "
         "times mimalloc 3's; '?' where the 95 % interval holds both outcomes"
     )

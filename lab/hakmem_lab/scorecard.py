@@ -8,7 +8,7 @@ M4           the fastest peer of each workload, in the geometric mean
 M5           that, and the leanest peer of each workload in peak memory
 
 Programs that nobody here wrote come first: their processor time against the best peer of each, and
-their peak memory against the leanest, glibc included (bar f of stage E).
+their peak memory against the leanest, glibc included.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .summary import (
 
 OURS = "hakmem"
 RIVAL = "mimalloc 3"
-STAGE_A_PEERS = ("mimalloc 3", "mimalloc 2", "jemalloc", "gperftools", "glibc")
+BENCHMARK_PEERS = ("mimalloc 3", "mimalloc 2", "jemalloc", "gperftools", "glibc")
 CPU_MEAN_MAX, CPU_MAX, PEAK_MAX = 0.98, 1.05, 1.05
-"""Of programs: bar f of stage E."""
+"""What is asked for programs."""
 STARTUP = "startup"
 STARTUP_KB_MAX = 300
 
@@ -76,7 +76,7 @@ class Milestone:
 
 @dataclass(frozen=True)
 class Bar:
-    """One row of the bars of stage A, or of bar f of stage E."""
+    """One thing that is asked for benchmarks or for programs."""
 
     letter: str
     case: str
@@ -129,7 +129,7 @@ def _counts(session: Session, case: str) -> bool:
 def _card(machine: dict[str, Any], cells: dict[str, tuple[Session, Case]]) -> Card:
     scores = [_score(session, case) for session, case in cells.values()]
     scores.sort(key=lambda score: _natural(score.case))
-    return Card(machine, scores, stage_a_bars(cells), milestones(scores), program_bars(scores))
+    return Card(machine, scores, benchmark_bars(cells), milestones(scores), program_bars(scores))
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
@@ -254,7 +254,7 @@ def program_bars(scores: Sequence[Score]) -> list[Bar]:
     ]
 
 
-# ---- Stage A's bars. ----
+# ---- What is asked for benchmarks. ----
 
 _Cells = dict[str, tuple[Session, Case]]
 _PATTERNS = ("lifo", "fifo", "shuffled", "interleaved", "long_short")
@@ -264,14 +264,14 @@ _COMPREHENSIVE = [
 ]
 _SPEED_BARS: list[tuple[str, str, float, tuple[str, ...]]] = [
     ("c", "random_mixed_400", 1.02, (RIVAL,)),
-    ("c", "replace_400", 1.15, STAGE_A_PEERS),
-    ("c", "replace_20000", 1.25, STAGE_A_PEERS),
-    *(("d", f"larson_{threads}", 1.0, STAGE_A_PEERS) for threads in (1, 2, 4, 16)),
-    *(("e", case, 1.0, STAGE_A_PEERS) for case in _COMPREHENSIVE),
+    ("c", "replace_400", 1.15, BENCHMARK_PEERS),
+    ("c", "replace_20000", 1.25, BENCHMARK_PEERS),
+    *(("d", f"larson_{threads}", 1.0, BENCHMARK_PEERS) for threads in (1, 2, 4, 16)),
+    *(("e", case, 1.0, BENCHMARK_PEERS) for case in _COMPREHENSIVE),
 ]
 
 
-def stage_a_bars(cells: _Cells) -> list[Bar]:
+def benchmark_bars(cells: _Cells) -> list[Bar]:
     """Bars c, d and e (speed) and f (memory) row by row; what was not measured as such."""
     bars = [_speed_bar(cells, *row) for row in _SPEED_BARS]
     bars += [_memory_bar(cells, case) for _, case, _, _ in _SPEED_BARS]

@@ -75,7 +75,7 @@ def end_by(process: subprocess.Popen[str], number: signal.Signals) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_kill_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    """Bar d: killed twice in the middle, the same command goes on; no run twice, none missing."""
+    """Killed twice in the middle, the same command goes on; no run twice, none missing."""
     results, log = tmp_path / "results", tmp_path / "log"
     for count in (3, 8):
         process = start_session(results, log, count + 8)

@@ -87,7 +87,7 @@ def test_too_few_runs_or_no_rival_do_not_count():
     assert make_cards([few, no_rival]) == []
 
 
-def test_stage_a_bars_row_by_row():
+def test_benchmark_bars_row_by_row():
     names = ["random_mixed_400", "replace_400", "comprehensive_lifo_16", "startup"]
     (card,) = make_cards([measured(0.75, 1.0, names)])
     bars = {(bar.letter, bar.case): bar for bar in card.bars}

@@ -1,4 +1,4 @@
-"""Bar c: how often verdicts are wrong, of sessions drawn from recorded samples of equal arms.
+"""How often verdicts are wrong, of sessions drawn from recorded samples of equal arms.
 
 A new recording, on a quiet machine, in ten minutes:
     PYTHONPATH=lab python -m hakmem_lab.recording lab/tests/data/equal_arms.json
@@ -23,7 +23,7 @@ SAME, SLOWER, FASTER, FATTER = simulate.plants(slowdown=0.02, fat=0.05)
 RULES = Rules(resamples=499)
 
 
-# ---- Bar c. ----
+# ---- Wrong verdicts. ----
 
 
 def verdicts(plant: Plant) -> Counter[str]:

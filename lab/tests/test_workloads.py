@@ -201,7 +201,7 @@ def test_who_cannot_rest(tmp_path: Path, line: str, said: str) -> None:
 
 
 def test_the_suite_of_programs_is_large_enough() -> None:
-    """Bar f of stage E is about them: each has a script and a name of its own."""
+    """Each has a script and a name of its own."""
     programs = workloads.select(workloads.read_workloads(), "programs")
     assert len({one.script for one in programs}) >= 20
     assert all(one.case.kind == "program" and one.case.title for one in programs)
