@@ -140,7 +140,7 @@ target_link_libraries(hakmem_cmocka INTERFACE "${CMOCKA_LIBRARY}")
 # The hak_ API and the modules.
 set(api_kinds unit api model threads oom death soak fault)
 # By these the library enters the kernel, but for getauxval, which tells where the vDSO is; the programs of fault/ put
-# their own functions before them. test_sites.c compares the list with what the library refers to.
+# their own functions before them. tests/unit/test_kernel_calls.c compares the list with what the library refers to.
 set(kernel_calls mmap munmap mremap madvise mincore open close syscall getauxval)
 list(TRANSFORM kernel_calls PREPEND "-Wl,--wrap=" OUTPUT_VARIABLE wrap_options)
 if(HAKMEM_SANITIZE)

@@ -185,8 +185,8 @@ static void carve_start(const struct path *path, unsigned rounds)
     next_held = 0;
 }
 
-/* The slab before goes back to its superslab and comes from there. Its first carves are small,
- * since the thread freed objects of the class; the others, one a round, are measured. */
+/* The slab before goes back to its superslab and comes from there. Its first carves are small;
+ * the next one is measured. */
 static void carve_prepare(const struct path *path, unsigned round)
 {
     (void)round; /* each further refill would carve twice as many */

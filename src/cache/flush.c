@@ -104,6 +104,15 @@ uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index)
     return limit < least ? least : limit;
 }
 
+/* An object that is returned must have the bin's mark. Else another thread has it, too, and may
+ * have handed it out, or the program has written to it. */
+static void cache_check_mark(const struct cache *cache, const struct object *object)
+{
+    if (!HAK_SECURE && HAK_UNLIKELY(!object_is_marked(object, cache->mark))) {
+        hak__object_is_wrong(object);
+    }
+}
+
 /* Frees an object of a bin through the remote buffer, because it lies in no slab of this heap and
  * class: it was kept (remote_keep) or borrowed. Aborts if it can be neither, or if the list is
  * shorter than its count (NULL). Returns the next object of the list. */
@@ -118,6 +127,7 @@ static HAK_NOINLINE struct object *cache_return_kept(struct cache *cache, uint32
                             object != NULL ? object : cache->bins[class_index].head,
                             size_class_bytes(class_index), cache_heap_id(cache));
     }
+    cache_check_mark(cache, object);
     struct object *next = object_next(object);
     hak__remote_free(cache, slice, object);
     return next;
@@ -148,6 +158,7 @@ static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t c
         } else {
             HAK_PREFETCH(window_slab_metadata(slice));
             objects[own++] = object;
+            cache_check_mark(cache, object);
             object_set_mark(object, mark);
             object = object_next(object);
         }

@@ -42,7 +42,8 @@ void hak__cache_take_over(const struct cache *cache, struct object_list list)
 void hak__cache_join(struct cache *cache)
 {
     uintptr_t mark = object_mark_of(cache->slabs->key);
-    /* A handler that allocates meanwhile would find objects of both marks. */
+    /* A handler that allocates and does not return would find objects of both marks. The child of
+     * one that forks may give them new marks before this goes on. */
     uint64_t signals = hak__os_block_signals();
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct bin *bin = &cache->bins[class_index];

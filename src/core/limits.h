@@ -195,7 +195,8 @@
  * objects and so touches their OS pages. The first object that starts in a page is carved alone, so
  * that the program touches the page first. The next refill carves the other objects that start in
  * the page (docs/decisions/0060). Twice: a malloc may touch two pages, at 1.3 microseconds each.
- * Half: twice the refills while a slab is new. */
+ * Half: twice the refills while a slab is new. Of used memory a refill carves twice as much; the
+ * secure form carves as much, and shuffles it. */
 #define CARVE_BYTES 4096u
 
 /* Entries of a thread's remote buffer. Each gathers the freed objects of one slice, and is sent

@@ -124,7 +124,9 @@ static bool fork_begin(void)
 void hak__fork_prepare(void)
 {
     if (hak__inside != 0) {
+        uint64_t signals = hak__os_block_signals(); /* a handler's fork would forget half of it */
         fork_begin_inner();
+        hak__os_restore_signals(signals);
         return;
     }
     fork_wait_for_others();
@@ -135,13 +137,12 @@ void hak__fork_prepare(void)
 
 void hak__fork_parent(void)
 {
-    if (hak__gate_end_inner(fork_interrupts())) {
+    uint64_t signals = hak__os_block_signals(); /* first: a handler's fork ends all in its child */
+    if (hak__gate_end_inner(fork_interrupts()) ||
+        hak__inside != INSIDE_FORK) { /* in the child of an inner fork, which has released all */
+        hak__os_restore_signals(signals);
         return;
     }
-    if (hak__inside != INSIDE_FORK) {
-        return; /* in the child of an inner fork, which has released all */
-    }
-    uint64_t signals = hak__os_block_signals();
     lock_acquire(&fork_lock);
     uint32_t left = shared_fork_count - 1;
     atomic_store_relaxed(&shared_fork_count, left);

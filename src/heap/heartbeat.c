@@ -60,6 +60,9 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
     }
     if (tick) {
         hak__heap_tick(thread);
+        if (HAK_UNLIKELY((hak__inside & INSIDE_GATE) == 0)) {
+            return; /* refused between two parts of the purge; a later look does the rest */
+        }
         thread_tell_listener(thread);
         if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
             thread_move_if_crowded(thread);

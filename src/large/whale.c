@@ -322,6 +322,20 @@ bool hak__whale_free(void *pointer)
     return true;
 }
 
+bool hak__whale_lock_soon(void)
+{
+    for (uint32_t i = 0; i < WHALE_LOOKS_MAX; i++) {
+        if (hak__lock_spin(&hak__whale_lock)) {
+            return true;
+        }
+        if (alone()) { /* a handler has interrupted its own thread under the lock */
+            return false;
+        }
+        hak__os_sleep_ms(1);
+    }
+    return false;
+}
+
 /* What the thread was doing before a look. */
 struct whale_look {
     uint32_t inside;
@@ -339,11 +353,8 @@ static bool whale_lock_to_look(struct whale_look *look)
         lock_acquire(&hak__whale_lock);
         return true;
     }
-    for (uint32_t i = 0; i < WHALE_LOOKS_MAX; i++) {
-        if (hak__lock_spin(&hak__whale_lock)) {
-            return true;
-        }
-        hak__os_sleep_ms(1);
+    if (hak__whale_lock_soon()) {
+        return true;
     }
     hak__os_restore_signals(look->signals);
     return false;

@@ -11,9 +11,6 @@
  * addresses: fewer calls look in vain, but a large whale sets more bits. */
 #define LEFT_GRANULE_SHIFT 25u
 #define LEFT_GRANULES 4096u
-/* How often a call spins for the lock, a microsecond each. Twice: a handler that has interrupted
- * its own thread under the lock loses 2 ms. */
-#define LEFT_LOCK_TRIES 1000u
 
 struct left_whale {
     struct whale whale;
@@ -131,19 +128,6 @@ static void left_change(struct left_whale *left, const struct left_change *chang
     left->kinds |= (uint32_t)change->kind;
 }
 
-/* Takes WHALES, with signals blocked. hak__inside tells a signal handler of this thread that the
- * lock may be held, and fork frees the lock in the child, as for threads that only look (whale.c).
- */
-static bool left_lock(void)
-{
-    for (uint32_t i = 0; i < LEFT_LOCK_TRIES; i++) {
-        if (hak__lock_spin(&hak__whale_lock)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Searches all whales. Under WHALES. */
 static void left_search(const struct left_change *change)
 {
@@ -191,13 +175,14 @@ static void left_note(const struct left_change *change)
 
 void hak__whale_left_note(const struct left_change *change)
 {
-    if (!left_may_meet(change->from, change->to)) {
+    if ((change->undone && atomic_load_relaxed(&hak__whale_left_used) == 0) || /* no change yet */
+        !left_may_meet(change->from, change->to)) {
         return;
     }
     uint64_t signals = hak__lock_block_signals();
     uint32_t inside = hak__inside;
-    hak__inside |= INSIDE_LOCK;
-    if (left_lock()) {
+    hak__inside |= INSIDE_LOCK; /* for a handler of this thread, and for fork's child */
+    if (hak__whale_lock_soon()) {
         left_note(change);
         lock_release(&hak__whale_lock);
     } else if (!change->undone) {

@@ -214,7 +214,8 @@ HAK_HIDDEN uint64_t hak__os_block_signals(void);
 /* Says that blocking failed, or that none was asked for. No thread's set has this value, because
  * SIGKILL cannot be blocked. */
 #define OS_SIGNALS_UNCHANGED UINT64_MAX
-/* True if the calling thread's signals are blocked, or the kernel does not say. For assertions. */
+/* True if the calling thread's signals are blocked, or the kernel does not say, or has
+ * once refused to block them. For assertions. */
 HAK_HIDDEN bool hak__os_signals_are_blocked(void);
 HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
 

@@ -83,10 +83,11 @@ uint64_t hak__os_block_signals(void)
                             OS_SIGNAL(SIGFPE) | OS_SIGNAL(SIGTRAP) | OS_SIGNAL(SIGSYS) |
                             OS_SIGNAL(SIGABRT);
     uint64_t all = ~own; /* those of the C library, too: glibc gives programs one of them, 34 */
-    if (!hak__os_may_ask() ||
-        syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &blocked, sizeof blocked) != 0) {
+    if (!hak__os_may_ask()) {
         blocked = OS_SIGNALS_UNCHANGED;
-        atomic_store_relaxed(&shared_os_cannot_block, true);
+    } else if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &blocked, sizeof blocked) != 0) {
+        blocked = OS_SIGNALS_UNCHANGED;
+        atomic_store_relaxed(&shared_os_cannot_block, true); /* assertions read it */
     }
     errno = saved;
     return blocked;

@@ -8,14 +8,14 @@
  *   in a list twice      The mark is gone when the object comes up the second time. Not if its slab
  *                        was emptied and cut anew between.
  *   in two lists         It has the mark of the list it came to last. The other list's thread finds
- *                        a wrong mark, even if both threads take the object at the same moment,
- *                        unless both lists have the mark of one heap.
+ *                        a wrong one, even at the same moment. If both lists have the mark of one
+ *                        heap, the second thread finds none, but not at the same moment.
  *   an overwritten link  What it leads to has no mark, unless a free object starts there.
  *   an overwritten mark  Somebody has written to the object since it was freed.
  *
  * Marks are random numbers. Each heap has one, for its slabs' lists. Each thread's bins have one of
- * their own, until the thread first takes a list from a slab; then they have the heap's
- * (docs/design/slab.md).
+ * their own, until the thread first takes a list from a slab of its heap; then they have the
+ * heap's. The caches of first-class heaps keep their own (docs/design/slab.md).
  *
  * Cost: two instructions in free, three in malloc; object and mark lie in one cache line. Free does
  * not look for the mark, because it would wait for that line (docs/decisions/0088).

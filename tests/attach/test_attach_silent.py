@@ -73,6 +73,7 @@ def case_never():
     target = start_silent()
     tool = attach_in([TOOL, str(target.pid)], target)
     wait_until(lambda: is_ordinary(target), "the program stays urgent")
+    require(tracer(target) != 0, "never: the program was urgent until the tool gave up")
     said, errors = tool.communicate(timeout=HANG)
     require(tool.returncode == 126 and "did not come back" in errors, f"never: {tool.returncode} {said} {errors}")
     require(is_usual(target), "never: the program is not as before")

@@ -1,7 +1,8 @@
 /* fault.h: system calls that fail on purpose.
  *
  * The programs of this folder are linked with --wrap for every function by which the library enters
- * the kernel (cmake/hakmem_tests.cmake lists them; test_sites.c sees that none is missing). What is
+ * the kernel (cmake/hakmem_tests.cmake lists them; tests/unit/test_kernel_calls.c sees that none
+ * is missing). What is
  * here stands in between: it counts each call, keeps a ledger of the bytes that are mapped, and
  * lets the plan's calls fail. The calls of the tests themselves come here too, so none is made
  * while calls are counted but by __real_ names.

@@ -111,6 +111,7 @@ esac
 END
 try "$hakmem" test --quick
 [[ $status == 1 && $output == *'release does not build'* || $errors == *'release does not build'* ]] || fail "test: $status $errors"
+[[ -s $scratch/preparing ]] || fail "test prepares nothing beside its builds"
 for ((i = 0; i < 600; i++)); do
     kill -0 "$(<"$scratch/preparing")" 2>/dev/null || break
     sleep 0.1

@@ -102,6 +102,29 @@ static void test_a_bin_and_the_slab(void **state)
     unit_return(first->slabs, (void *[]){object}, 1);
 }
 
+static void flush(void *cache)
+{
+    hak__cache_flush(cache);
+}
+
+/* Two threads have freed it. One has got it back when the other returns what its bins have. */
+static void test_a_flush_beside_the_owner(void **state)
+{
+    uint32_t class_index = size_class_of(5000);
+    struct cache *freers[][2] = {{first, stranger}, {stranger, first}, {first, second}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(freers); i++) {
+        struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
+        put(freers[i][0], class_index, object);
+        put(freers[i][1], class_index, object);
+        assert_ptr_equal(pop(freers[i][1], class_index), object);
+        REQUIRE_DEATH(flush, freers[i][0], "corrupted free list .double free");
+        freers[i][0]->bins[class_index] = freers[i][1]->bins[class_index] =
+            (struct bin){NULL, 0, 0};
+        unit_return(first->slabs, (void *[]){object}, 1);
+    }
+}
+
 static void join(void *cache)
 {
     hak__cache_join(cache);
@@ -146,7 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MARK_TEST(test_two_threads_of_a_heap),   MARK_TEST(test_threads_of_two_heaps),
         MARK_TEST(test_a_bin_and_the_slab),      MARK_TEST(test_joining),
-        MARK_TEST(test_a_bin_and_a_remote_free),
+        MARK_TEST(test_a_bin_and_a_remote_free), MARK_TEST(test_a_flush_beside_the_owner),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }

@@ -6,8 +6,6 @@
 #include "../threads/threads.h"
 #include "unit.h"
 
-#include <sys/stat.h>
-
 #include "os/charge.h"
 
 static size_t page;
@@ -20,22 +18,6 @@ static int setup(void **state)
     page = hak__os_page_size();
     return page == (size_t)sysconf(_SC_PAGESIZE) ? 0 : -1;
 }
-
-/* Each test runs with an errno nobody sets. */
-static int poison_errno(void **state)
-{
-    (void)state;
-    errno = ERRNO_UNTOUCHED;
-    return 0;
-}
-
-static int errno_is_kept(void **state)
-{
-    (void)state;
-    return errno == ERRNO_UNTOUCHED ? 0 : -1;
-}
-
-#define OS_TEST(test) cmocka_unit_test_setup_teardown(test, poison_errno, errno_is_kept)
 
 /* An address at which `size` bytes are free now. */
 static void *free_place(size_t size)
@@ -390,148 +372,6 @@ static void test_wait_and_wake(void **state)
     thread_join(thread);
 }
 
-/* The number is high, fork's child has it, and another file under the number is noticed. */
-static void test_keep(void **state)
-{
-    char path[] = "/tmp/test_os_linux_XXXXXX", text[64];
-    (void)state;
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    errno = ERRNO_UNTOUCHED;
-    struct os_kept kept = hak__os_keep_append(path);
-    assert_true(kept.descriptor >= OS_KEPT_MIN);
-    assert_true(hak__os_is_kept(&kept));
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    assert_int_equal(fcntl(kept.descriptor, F_GETFD), FD_CLOEXEC);
-    hak__os_write(kept.descriptor, "kept", 4);
-    support_read_file(path, text, sizeof text);
-    assert_string_equal(text, "kept");
-    int other = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    assert_true(other >= 0 && dup2(other, kept.descriptor) == kept.descriptor);
-    errno = ERRNO_UNTOUCHED;
-    assert_false(hak__os_is_kept(&kept));
-    close(kept.descriptor);
-    assert_false(hak__os_is_kept(&kept));
-    kept = hak__os_keep_append(path);
-    assert_true(hak__os_is_kept(&kept));
-    unlink(path); /* it is to be made again */
-    assert_false(hak__os_is_kept(&kept));
-    close(kept.descriptor);
-    kept = hak__os_keep_append("/dev/null/none");
-    assert_int_equal(kept.descriptor, -1);
-    assert_false(hak__os_is_kept(&kept));
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    close(other);
-    close(file);
-}
-
-static void write_error(void *argument)
-{
-    (void)argument;
-    errno = ERRNO_UNTOUCHED;
-    hak__os_write_error("some words\nand more", 10);
-    close(STDERR_FILENO);
-    hak__os_write_error("nobody hears", 12); /* gives up silently */
-    hak__os_write(-1, "x", 1);
-    hak__os_close(-1);
-    if (errno != ERRNO_UNTOUCHED) {
-        _exit(1);
-    }
-}
-
-static void test_write(void **state)
-{
-    struct child_end end;
-    char path[64], text[64];
-    (void)state;
-    child_fork(write_error, NULL, &end);
-    assert_true(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
-    assert_string_equal(end.text, "some words");
-    int file = memfd_create("unit", 0);
-    assert_true(file >= 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    errno = ERRNO_UNTOUCHED;
-    for (int i = 0; i < 2; i++) { /* appends */
-        int descriptor = hak__os_open_append(path);
-        assert_true(descriptor >= 0);
-        hak__os_write(descriptor, "abcdef", 3);
-        hak__os_close(descriptor);
-        assert_int_equal(hak__os_open_append("/dev/null/none"), -ENOTDIR);
-    }
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    support_read_file(path, text, sizeof text);
-    assert_string_equal(text, "abcabc");
-    close(file);
-    errno = ERRNO_UNTOUCHED;
-}
-
-static void test_open(void **state)
-{
-    char directory[] = "/tmp/unit.XXXXXX", path[64], link[64];
-    struct stat about;
-    (void)state;
-    assert_non_null(mkdtemp(directory));
-    snprintf(path, sizeof path, "%s/file", directory);
-    snprintf(link, sizeof link, "%s/link", directory);
-    errno = ERRNO_UNTOUCHED;
-    for (int replaces = 0; replaces < 2; replaces++) {
-        int (*open_file)(const char *) = replaces ? hak__os_open_new : hak__os_open_append;
-        int file = open_file(path);
-        assert_int_equal(fstat(file, &about), 0);
-        assert_int_equal(about.st_mode, S_IFREG | 0600);
-        assert_int_equal(fcntl(file, F_GETFL) & (O_NONBLOCK | O_APPEND), replaces ? 0 : O_APPEND);
-        hak__os_close(file);
-        assert_int_equal(symlink(path, link), 0);
-        assert_int_equal(open_file(link), -ELOOP);
-        unlink(link);
-        assert_int_equal(mkfifo(link, 0600), 0);
-        assert_int_equal(open_file(link), -ENXIO); /* nobody reads: no wait */
-        int reader = open(link, O_RDONLY | O_NONBLOCK);
-        file = open_file(link);
-        assert_int_equal(fcntl(file, F_GETFL) & O_NONBLOCK, 0); /* writes wait */
-        hak__os_close(file);
-        if (geteuid() == 0) {
-            assert_int_equal(chown(link, 64125, 64125), 0);
-            assert_int_equal(open_file(link), -EPERM);
-        }
-        close(reader);
-        unlink(link);
-        unlink(path);
-    }
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    rmdir(directory);
-}
-
-static void test_update_file(void **state)
-{
-    char directory[] = "/tmp/unit.XXXXXX", path[64], text[64];
-    (void)state;
-    assert_non_null(mkdtemp(directory));
-    snprintf(path, sizeof path, "%s/file", directory);
-    errno = ERRNO_UNTOUCHED;
-    assert_int_equal(hak__os_update_file(path, "a long text", 11), 0);
-    support_read_file(path, text, sizeof text);
-    assert_string_equal(text, "a long text");
-    assert_int_equal(hak__os_update_file(path, "short", 5),
-                     0); /* nothing of the old text is left */
-    assert_int_equal(hak__os_read_file(path, text, sizeof text), 5);
-    assert_memory_equal(text, "short", 5);
-    assert_int_equal(hak__os_update_file("/dev/null", "text", 4), 0);
-    assert_int_equal(hak__os_update_file(directory, "text", 4), -EISDIR);
-    assert_int_equal(hak__os_update_file("/dev/null/none", "text", 4), -ENOTDIR);
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    unlink(path);
-    assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(hak__os_update_file(path, "text", 4), -ENXIO); /* nobody reads: no wait */
-    assert_int_equal(hak__os_read_file(path, text, sizeof text), 0);
-    unlink(path);
-    assert_int_equal(symlink("/dev/null", path), 0);
-    assert_int_equal(hak__os_update_file(path, "text", 4), -ELOOP);
-    unlink(path);
-    rmdir(directory);
-    errno = ERRNO_UNTOUCHED;
-}
-
 static void abort_here(void *argument)
 {
     (void)argument;
@@ -629,10 +469,6 @@ int main(void)
         OS_TEST(test_huge_is_harmless),
         OS_TEST(test_clock),
         OS_TEST(test_wait_and_wake),
-        OS_TEST(test_keep),
-        OS_TEST(test_write),
-        OS_TEST(test_open),
-        OS_TEST(test_update_file),
         OS_TEST(test_abort),
         OS_TEST(test_calls_are_counted),
         OS_TEST(test_filter),

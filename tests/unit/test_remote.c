@@ -1,4 +1,5 @@
 /* test_remote.c: cache/remote: how many frees make a batch, what a collision sends, who is told. */
+#include "../child.h"
 #include "unit.h"
 
 #include "slab/slab_remote.h"
@@ -298,6 +299,21 @@ static void test_a_lagging_owner_is_remembered(void **state)
     free_slabs_but_first_objects(SLABS);
 }
 
+static void free_remote_body(void *object)
+{
+    free_remotely(object);
+}
+
+/* Another thread has freed it, too, and its slab went back meanwhile. */
+static void test_its_slab_is_gone(void **state)
+{
+    (void)state;
+    void *object = unit_slab_refill(owner->slabs, size_class_of(40000), 1).head;
+    unit_return(owner->slabs, &object, 1);
+    assert_int_equal(window_owner(window_slice_of(object)), OWNER_NOBODY);
+    REQUIRE_DEATH(free_remote_body, object, "double free");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +324,7 @@ int main(void)
         REMOTE_TEST(test_whole_lines_are_kept),
         REMOTE_TEST(test_one_that_was_kept_is_between),
         REMOTE_TEST(test_a_lagging_owner_is_remembered),
+        REMOTE_TEST(test_its_slab_is_gone),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }

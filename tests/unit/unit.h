@@ -248,6 +248,10 @@ static inline struct object_list unit_list_of(void *const *objects, uint32_t cou
 static inline void unit_fill_bin(struct cache *cache, uint32_t class_index, struct object_list list)
 {
     struct bin *bin = &cache->bins[class_index];
+    struct object *object = list.head;
+    for (uint32_t i = 0; i < list.count; i++, object = object_next(object)) {
+        object_set_mark(object, cache->mark);
+    }
     bin->head = list.head;
     bin->room = (int32_t)(bin->limit - list.count);
 }
@@ -358,5 +362,22 @@ static inline void ledger_destroy(struct ledger *ledger)
     REQUIRE_SIZE(ledger->shared_count, ==, 0);
     munmap(ledger->out, LEDGER_SLICES * SLICE_SIZE / OBJECT_ALIGNMENT);
 }
+
+/* --- tests of layer os, which run with an errno that nobody sets --- */
+
+static inline int poison_errno(void **state)
+{
+    (void)state;
+    errno = ERRNO_UNTOUCHED;
+    return 0;
+}
+
+static inline int errno_is_kept(void **state)
+{
+    (void)state;
+    return errno == ERRNO_UNTOUCHED ? 0 : -1;
+}
+
+#define OS_TEST(test) cmocka_unit_test_setup_teardown(test, poison_errno, errno_is_kept)
 
 #endif
