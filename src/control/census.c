@@ -204,7 +204,9 @@ void hak__census_take(struct census *census)
     if (!hak__gate_enter_patiently()) { /* in a handler that interrupted an operation */
         return;
     }
-    hak__emergency_settle();
+    if (!hak__emergency_settle() && !hak__gate_enter_patiently()) {
+        return;
+    }
     hak__inherited_settle();
     census_count_heaps(census);
     census_count_threads(census);

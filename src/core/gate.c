@@ -61,6 +61,11 @@ bool hak__gate_was_refused(void)
     return refused;
 }
 
+void hak__gate_note_refusal(bool refused)
+{
+    gate_own.refused = refused;
+}
+
 void hak__gate_pin(bool pinned)
 {
     gate_own.pinned = pinned;

@@ -60,6 +60,8 @@ HAK_HIDDEN HAK_COLD bool hak__gate_refuse(void);
 /* Both return whether a refusal of this thread is noted; the second also clears the note. */
 HAK_HIDDEN bool hak__gate_is_refusal_noted(void);
 HAK_HIDDEN bool hak__gate_was_refused(void);
+/* Sets the note. */
+HAK_HIDDEN void hak__gate_note_refusal(bool refused);
 
 /* While this thread is pinned, it keeps its struct (hak__thread_escape): for a callback in the
  * middle of an operation. */

@@ -324,11 +324,11 @@ static void free_whale(void *pointer, size_t bytes)
      * all whales no larger than a span. So a thread that has ended only lists such a whale, and so
      * does one that has no struct: its end cannot be told. */
     bool keep = bytes <= SPAN_SIZE_MAX && !thread_has_struct();
-    if (keep || !hak__gate_enter()) {
+    /* settle registers the block if it is an unregistered emergency block */
+    if (keep || !hak__gate_enter() || !hak__emergency_settle()) {
         free_whale_later(pointer, keep);
         return;
     }
-    hak__emergency_settle(); /* registers the block if it is an unregistered emergency block */
     bool freed = hak__whale_free(pointer);
     hak__gate_leave();
     /* Another thread has freed the block since this one located it. */

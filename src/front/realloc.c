@@ -107,8 +107,7 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         hak__sample_forget(pointer); /* a resized block is drawn anew */
     }
     if (location.place == PLACE_WHALE && size > SPAN_SIZE_MAX && size <= REQUEST_SIZE_MAX &&
-        hak__gate_enter()) {
-        hak__emergency_settle();
+        hak__gate_enter() && hak__emergency_settle()) {
         void *result = hak__whale_resize(pointer, size);
         hak__gate_leave();
         if (result != NULL) {

@@ -160,23 +160,10 @@ static void collect_purge(bool begin, uint32_t elapsed)
         step = parts - done < PURGE_PARTS_MIN ? parts - done : PURGE_PARTS_MIN;
         hak__superslab_purge_part(begin, step * PURGE_BYTES_AT_ONCE);
     }
-    if (done < parts) { /* refused, which does not concern the operation that the tick is part of */
-        (void)hak__gate_was_refused();
-    }
 }
 
-/* A tick may be left out, so it waits no longer than a fork allows: the thread may hold a lock of
- * the C library. False: refused, which does not concern the allocation that the tick is part of. */
-static bool tick_lock(struct heap *heap)
-{
-    if (gate_acquire(&heap->lock)) {
-        return true;
-    }
-    (void)hak__gate_was_refused();
-    return false;
-}
-
-/* The part of a tick that concerns one struct of the calling thread. */
+/* The part of a tick that concerns one struct of the calling thread. It waits for a lock no longer
+ * than a fork allows: the thread may hold a lock of the C library. */
 static void tick_struct(struct thread *thread, uint32_t now, uint32_t delay)
 {
     thread->ticked_ms = now;
@@ -192,14 +179,14 @@ static void tick_struct(struct thread *thread, uint32_t now, uint32_t delay)
     struct heap *heap = thread->heap;
     /* At every tick, whatever the time. The spans that a growing vector leaves behind are wanted
      * for other allocations long before half a delay is over (docs/decisions/0020). */
-    if (atomic_load_relaxed(&heap->spans.slices) != 0 && tick_lock(heap)) {
+    if (atomic_load_relaxed(&heap->spans.slices) != 0 && gate_acquire(&heap->lock)) {
         hak__span_cache_trim(&heap->spans, false);
         lock_release(&heap->lock);
     }
     if (delay != UINT32_MAX && now - thread->trimmed_ms >= delay / 2) {
         thread->trimmed_ms = now;
         counter_add(&thread->cache.counters, COUNTER_TICKS, 1);
-        if (tick_lock(heap)) {
+        if (gate_acquire(&heap->lock)) {
             hak__slab_drain(&heap->slabs);
             hak__cache_trim(&thread->cache);
             lock_release(&heap->lock);
@@ -250,10 +237,9 @@ void hak__heap_scavenge(void)
 
 size_t hak__heap_reclaim(bool unmap)
 {
-    if (!hak__gate_enter()) {
+    if (!hak__gate_enter() || !hak__thread_settle()) {
         return 0;
     }
-    hak__thread_settle();
     hak__inherited_settle();
     struct thread *own = hak__thread;
     if (own->heap != NULL) {

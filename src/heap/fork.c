@@ -82,7 +82,7 @@ static bool fork_hold(void)
 static void fork_settle(void)
 {
     if (hak__thread_settle_waits() && hak__gate_enter()) {
-        hak__thread_settle();
+        (void)hak__thread_settle();
         hak__gate_leave();
     }
 }

@@ -62,11 +62,11 @@ static struct heap *heap_choose_free(void)
     struct heap *best = NULL, *any = NULL;
     uint32_t most = hak__knobs.heaps_crowded_max;
     for (struct heap *heap = shared_heap_first; heap != NULL; heap = heap->next) {
-        if (!heap->apart && !hak__lock_is_stuck(&heap->lock) &&
+        if (heap_is_counted(heap) && !hak__lock_is_stuck(&heap->lock) &&
             (best == NULL || heap->threads_count < best->threads_count)) {
             best = heap;
         }
-        any = heap->apart ? any : heap;
+        any = heap_is_counted(heap) ? heap : any;
     }
     if (best != NULL) {
         return best->threads_count != 0 && heap_count < most ? NULL : best;
@@ -136,6 +136,7 @@ static struct heap *heap_join_any(void)
     if (heap == NULL && window_inherits()) {
         lock_acquire(&hak__heaps_lock);
         heap = shared_heap_first;
+        hak__slab_draw(&heap->slabs);
         heap_add_thread(heap);
         lock_release(&hak__heaps_lock);
     }

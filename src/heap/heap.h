@@ -176,8 +176,9 @@ HAK_HIDDEN bool hak__thread_flush(struct thread *thread);
  * does it later. The caller is inside the gate and holds no lock. */
 HAK_HIDDEN void hak__thread_park(struct thread *thread);
 /* Does what was put off: parks structs that were left behind, marks slices free, registers and
- * frees blocks of emergency memory. The caller is inside the gate and holds no lock. */
-HAK_HIDDEN void hak__thread_settle(void);
+ * frees blocks of emergency memory. The caller is inside the gate and holds no lock. False: it was
+ * refused in between (hak__emergency_settle), and is no longer inside. */
+HAK_HIDDEN bool hak__thread_settle(void);
 /* True: there is something to settle. A hint. */
 HAK_HIDDEN bool hak__thread_settle_waits(void);
 /* The first of all thread structs; follow `next`. Any thread. */

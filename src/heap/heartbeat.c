@@ -50,14 +50,9 @@ static void thread_tell_listener(struct thread *thread)
     }
 }
 
-/* Does the periodic work that is due: a tick if `tick`, a lagging owner's drain, emergency blocks.
- */
-static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
+/* Inside the gate, where this thread may not be any more at the end. */
+static void thread_do_what_is_due(struct thread *thread, bool tick)
 {
-    if (!hak__gate_enter()) {
-        (void)hak__gate_was_refused(); /* no allocation fails for this */
-        return;
-    }
     if (tick) {
         hak__heap_tick(thread);
         if (HAK_UNLIKELY((hak__inside & INSIDE_GATE) == 0)) {
@@ -75,9 +70,21 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
         hak__heap_help(thread->twin);
     }
     if (hak__thread_settle_waits()) {
-        hak__thread_settle();
+        (void)hak__thread_settle();
     }
-    hak__gate_leave();
+}
+
+/* Does the periodic work that is due: a tick if `tick`, a lagging owner's drain, emergency blocks.
+ * It may be refused. That is left out of what the operation notes, of which this is part: if the
+ * operation was refused itself, an allocation still has to take emergency memory. */
+static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
+{
+    bool refused = hak__gate_is_refusal_noted();
+    if (hak__gate_enter()) {
+        thread_do_what_is_due(thread, tick);
+        hak__gate_leave();
+    }
+    hak__gate_note_refusal(refused);
 }
 
 /* One look, `elapsed_ms` after the last tick: ticks if it is late enough. */

@@ -77,10 +77,6 @@ bool hak__inherited_settle_one(uint32_t objects_max)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         const struct bin *bin = &cache->bins[class_index];
         inherited_count_list(bin->head, bin_count(bin) + 1, class_index, cache->mark);
-        if (!cache_has_joined(cache)) { /* at the fork its thread may have been joining */
-            inherited_count_list(bin->head, bin_count(bin) + 1, class_index,
-                                 object_mark_of(cache->slabs->key));
-        }
     }
     if (HAK_SECURE) {
         inherited_count_rests(cache->rests);

@@ -226,12 +226,14 @@ bool hak__thread_settle_waits(void)
            atomic_load_relaxed(&thread_left_behind) != NULL;
 }
 
-void hak__thread_settle(void)
+bool hak__thread_settle(void)
 {
     hak__superslab_settle();
-    hak__emergency_settle();
+    if (!hak__emergency_settle()) {
+        return false;
+    }
     if (atomic_load_relaxed(&thread_left_behind) == NULL) {
-        return;
+        return true;
     }
     lock_acquire(&hak__heaps_lock);
     struct thread *thread = thread_left_behind;
@@ -242,6 +244,7 @@ void hak__thread_settle(void)
         hak__thread_park(thread); /* leaves it behind again if its heap is still stuck */
         thread = next;
     }
+    return true;
 }
 
 void hak__thread_move(struct thread *thread)

@@ -15,19 +15,40 @@ struct unregistered {
     struct whale whale;
 };
 
-/* Places for blocks that wait to be freed; NULL: an empty one. More are mapped where these do not
- * suffice, and stay. A page each. */
-#define WAITING_PLACES 510u
+/* Unregistered blocks and waiting ones are found by a hash of their address. Twice: 4 KiB more are
+ * touched where threads are refused. Half: while a fork takes long, a free looks at twice as many
+ * blocks. */
+#define EMERGENCY_BUCKETS 511u
+/* Blocks that settle registers or frees before it lets a fork pass. Twice: a fork, and a signal of
+ * this thread, wait up to 0.5 ms longer. Half: where forks follow closely, half as many are done
+ * between two. */
+#define SETTLE_BLOCKS 64u
+
+/* Places for blocks that wait to be freed; NULL: an empty one. More are mapped where a bucket has
+ * no empty one, and stay. A page each. */
 struct waiting {
-    void *shared_places[WAITING_PLACES];
+    void *shared_places[EMERGENCY_BUCKETS];
     struct waiting *shared_next;
 };
 
-static struct unregistered *shared_unregistered; /* entries are taken off under WHALES */
+static struct unregistered *shared_unregistered[EMERGENCY_BUCKETS]; /* taken off under WHALES */
 static struct waiting waiting_first;
 static size_t shared_waiting_bytes; /* mapped for more of them; relaxed, for reports */
-/* 1: some place may be filled. Set after the place, cleared before a look at all places. */
-static uint32_t shared_waits;
+/* 1: some list or place may be filled. Set after it, cleared before a look at all. */
+static uint32_t shared_unsettled;
+
+static uint32_t emergency_bucket(uintptr_t address)
+{
+    uint64_t hash = (uint64_t)(address >> 12) * UINT64_C(0x9e3779b97f4a7c15); /* Knuth 6.4 */
+    return (uint32_t)((hash >> 32) * EMERGENCY_BUCKETS >> 32);
+}
+
+static void emergency_note(void)
+{
+    /* release: pairs with the acquire in hak__emergency_settle, which takes part in the same order
+     * of exchanges, so it sees what any thread did before */
+    (void)atomic_exchange_release(&shared_unsettled, 1u);
+}
 
 void *hak__emergency_allocate(size_t size, size_t alignment)
 {
@@ -43,11 +64,13 @@ void *hak__emergency_allocate(size_t size, size_t alignment)
     unsigned char *end = (unsigned char *)address + mapped;
     struct unregistered *made = (struct unregistered *)(void *)(end - sizeof *made);
     made->whale = (struct whale){(uintptr_t)address, mapped, hak__whale_new_origin()};
-    struct unregistered *first = atomic_load_relaxed(&shared_unregistered);
+    struct unregistered **list = &shared_unregistered[emergency_bucket((uintptr_t)address)];
+    struct unregistered *first = atomic_load_relaxed(list);
     do {
         made->next = first;
-        /* release: pairs with the acquire in hak__emergency_find and emergency_register */
-    } while (!atomic_cas_weak_release(&shared_unregistered, &first, made));
+        /* release: pairs with the acquire in emergency_find_in and emergency_register */
+    } while (!atomic_cas_weak_release(list, &first, made));
+    emergency_note();
     return address;
 }
 
@@ -76,18 +99,17 @@ size_t hak__emergency_metadata_bytes(void)
 
 bool hak__emergency_free(void *pointer)
 {
+    uint32_t bucket = emergency_bucket((uintptr_t)pointer);
     void *found, **empty;
     do {
         struct waiting *last, *at = &waiting_first;
         empty = NULL;
         do {
-            for (uint32_t i = 0; i < WAITING_PLACES; i++) {
-                found = atomic_load_relaxed(&at->shared_places[i]);
-                if (found == pointer) {
-                    return false;
-                }
-                empty = found == NULL && empty == NULL ? &at->shared_places[i] : empty;
+            found = atomic_load_relaxed(&at->shared_places[bucket]);
+            if (found == pointer) {
+                return false;
             }
+            empty = found == NULL && empty == NULL ? &at->shared_places[bucket] : empty;
             last = at;
             at = atomic_load_acquire(&last->shared_next); /* pairs with waiting_more */
         } while (at != NULL);
@@ -96,26 +118,27 @@ bool hak__emergency_free(void *pointer)
             if (at == NULL) {
                 return true;
             }
-            empty = &at->shared_places[0];
+            empty = &at->shared_places[bucket];
         }
         found = NULL;
-        /* release: pairs with the acquire in hak__emergency_settle */
+        /* release: pairs with the acquire in settle_places */
     } while (!atomic_cas_release(empty, &found, pointer));
-    atomic_store_release(&shared_waits, 1u); /* pairs with the same */
+    emergency_note();
     return true;
 }
 
-/* Takes the address's entry off the list. Under WHALES. */
+/* Takes the address's entry off its list. Under WHALES. */
 static bool emergency_unlink(uintptr_t address, struct whale *whale)
 {
+    struct unregistered **list = &shared_unregistered[emergency_bucket(address)];
     /* acquire: pairs with the release in hak__emergency_allocate */
-    struct unregistered *first = atomic_load_acquire(&shared_unregistered);
+    struct unregistered *first = atomic_load_acquire(list);
     while (first != NULL && first->whale.address == address) {
-        if (atomic_cas_acquire(&shared_unregistered, &first, first->next)) {
+        if (atomic_cas_acquire(list, &first, first->next)) {
             *whale = first->whale;
             return true;
         }
-        first = atomic_load_acquire(&shared_unregistered); /* a failed exchange orders nothing */
+        first = atomic_load_acquire(list); /* a failed exchange orders nothing */
     }
     for (struct unregistered *at = first; at != NULL && at->next != NULL; at = at->next) {
         struct unregistered *next = at->next;
@@ -152,14 +175,14 @@ bool hak__emergency_free_whale(void *pointer)
 
 bool hak__emergency_waits(void)
 {
-    return atomic_load_relaxed(&shared_unregistered) != NULL ||
-           atomic_load_relaxed(&shared_waits) != 0;
+    return atomic_load_relaxed(&shared_unsettled) != 0;
 }
 
-struct whale hak__emergency_find(uintptr_t address)
+/* The whale of the bucket's list that contains `address`; address 0: none. Under WHALES. */
+static struct whale emergency_find_in(uint32_t bucket, uintptr_t address)
 {
     /* acquire: pairs with the release in hak__emergency_allocate */
-    const struct unregistered *at = atomic_load_acquire(&shared_unregistered);
+    const struct unregistered *at = atomic_load_acquire(&shared_unregistered[bucket]);
     for (; at != NULL; at = at->next) {
         size_t usable = at->whale.size - sizeof *at;
         if (address - at->whale.address < usable) {
@@ -169,17 +192,34 @@ struct whale hak__emergency_find(uintptr_t address)
     return (struct whale){0};
 }
 
-/* Registers one whale. False: none is left, or there is no memory to enlarge the registry. */
-static bool emergency_register(void)
+struct whale hak__emergency_find(uintptr_t address)
 {
-    if (atomic_load_relaxed(&shared_unregistered) == NULL || !hak__whale_registry_lock()) {
+    struct whale whale = emergency_find_in(emergency_bucket(address), address);
+    return whale.address == address ? whale : (struct whale){0};
+}
+
+struct whale hak__emergency_containing(uintptr_t address)
+{
+    struct whale whale = {0};
+    for (uint32_t bucket = 0; bucket < EMERGENCY_BUCKETS && whale.address == 0; bucket++) {
+        whale = emergency_find_in(bucket, address);
+    }
+    return whale;
+}
+
+/* Registers one whale of the bucket's list. False: none is left, or there is no memory to enlarge
+ * the registry. */
+static bool emergency_register(uint32_t bucket)
+{
+    struct unregistered **list = &shared_unregistered[bucket];
+    if (atomic_load_relaxed(list) == NULL || !hak__whale_registry_lock()) {
         return false;
     }
     /* acquire: pairs with the release in hak__emergency_allocate. Only the holder of WHALES takes
      * entries off, so there is no ABA: an equal first entry still has the same `next`. */
-    struct unregistered *first = atomic_load_acquire(&shared_unregistered);
-    while (first != NULL && !atomic_cas_acquire(&shared_unregistered, &first, first->next)) {
-        first = atomic_load_acquire(&shared_unregistered); /* a failed exchange orders nothing */
+    struct unregistered *first = atomic_load_acquire(list);
+    while (first != NULL && !atomic_cas_acquire(list, &first, first->next)) {
+        first = atomic_load_acquire(list); /* a failed exchange orders nothing */
     }
     if (first != NULL) {
         hak__whale_registry_add(first->whale);
@@ -194,9 +234,16 @@ static void emergency_free_waiting(void *block)
     uint32_t owner = window_contains_slice(slice) ? window_owner(slice) : OWNER_NOBODY;
     if (owner == OWNER_SPAN_TAKEN && hak__span_pointer(slice) == block) {
         hak__span_free_taken(NULL, NULL, slice);
-    } else if (owner == OWNER_SAMPLED) {
+        return;
+    }
+    if (owner == OWNER_SAMPLED) {
         hak__sampled_free(block);
-    } else if (!hak__whale_free(block)) {
+        return;
+    }
+    uint32_t bucket = emergency_bucket((uintptr_t)block);
+    while (emergency_register(bucket)) { /* it may be newer than the look at the list */
+    }
+    if (!hak__whale_free(block)) {
         lock_acquire(&hak__whale_lock);
         bool unregistered = hak__emergency_find((uintptr_t)block).address != 0;
         lock_release(&hak__whale_lock);
@@ -206,26 +253,59 @@ static void emergency_free_waiting(void *block)
     }
 }
 
-void hak__emergency_settle(void)
+/* After each block. False: refused, and no longer inside. */
+static bool settle_may_go_on(uint32_t *done)
 {
-    while (emergency_register()) {
+    return ++*done % SETTLE_BLOCKS != 0 || hak__gate_let_pass();
+}
+
+static bool settle_lists(uint32_t *done)
+{
+    for (uint32_t bucket = 0; bucket < EMERGENCY_BUCKETS; bucket++) {
+        while (emergency_register(bucket)) {
+            if (!settle_may_go_on(done)) {
+                return false;
+            }
+        }
+        if (atomic_load_relaxed(&shared_unregistered[bucket]) != NULL) {
+            emergency_note(); /* no memory: the next settle tries again */
+        }
     }
-    /* acquire: pairs with the release in hak__emergency_free. A block that comes to a place behind
-     * this look sets the word again. */
-    if (atomic_load_relaxed(&shared_waits) == 0 ||
-        atomic_exchange_acquire(&shared_waits, 0u) == 0) {
-        return;
-    }
+    return true;
+}
+
+static bool settle_places(uint32_t *done)
+{
     for (struct waiting *at = &waiting_first; at != NULL;
          at = atomic_load_acquire(&at->shared_next)) { /* pairs with waiting_more */
-        for (uint32_t i = 0; i < WAITING_PLACES; i++) {
+        for (uint32_t i = 0; i < EMERGENCY_BUCKETS; i++) {
             void **place = &at->shared_places[i];
+            if (atomic_load_relaxed(place) == NULL) {
+                continue;
+            }
             /* acquire: pairs with the release in hak__emergency_free; one thread gets the block */
-            void *block =
-                atomic_load_relaxed(place) == NULL ? NULL : atomic_exchange_acquire(place, NULL);
+            void *block = atomic_exchange_acquire(place, NULL);
             if (block != NULL) {
                 emergency_free_waiting(block);
+                if (!settle_may_go_on(done)) {
+                    return false;
+                }
             }
         }
     }
+    return true;
+}
+
+bool hak__emergency_settle(void)
+{
+    uint32_t done = 0;
+    if (atomic_load_relaxed(&shared_unsettled) == 0 ||
+        atomic_exchange_acquire(&shared_unsettled, 0u) == 0) { /* pairs with emergency_note */
+        return true;
+    }
+    if (settle_lists(&done) && settle_places(&done)) {
+        return true;
+    }
+    emergency_note();
+    return false;
 }

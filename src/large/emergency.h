@@ -1,13 +1,13 @@
 /* emergency.h: how a thread that is refused at the gate (core/gate.h) allocates and frees. It may
  * wait for no lock, and change no data that a lock guards.
  *
- *   allocate   maps the block by itself, and pushes it on the list of unregistered whales; such a
+ *   allocate   maps the block by itself, and pushes it on a list of unregistered whales; such a
  *              whale may have any size
  *   free       puts a span or whale into a place for blocks that wait to be freed; objects of slabs
  *              do not come here, because their remote free needs no lock
  *
  * Later, a thread that is inside the gate settles: it registers the new whales and frees the
- * waiting blocks. The list of new whales is a lock-free stack (R. K. Treiber, IBM RJ 5118, 1986)
+ * waiting blocks. The lists of new whales are lock-free stacks (R. K. Treiber, IBM RJ 5118, 1986)
  * onto which any thread pushes. Places for waiting blocks are words that threads change with one
  * atomic instruction each; the blocks are not written to, because they may be anybody's. Both are
  * whole in the child of a fork: the child sees each other thread stopped between two instructions,
@@ -30,16 +30,19 @@ HAK_HIDDEN bool hak__emergency_free(void *pointer);
 HAK_HIDDEN bool hak__emergency_free_whale(void *pointer);
 
 /* Registers the unregistered whales and frees the waiting blocks. The caller is inside the gate and
- * holds no lock. */
-HAK_HIDDEN void hak__emergency_settle(void);
+ * holds no lock. Forks pass in between; false: the caller was refused then, and is no longer inside
+ * the gate. */
+HAK_HIDDEN bool hak__emergency_settle(void);
 /* True: there is something to settle. A hint. */
 HAK_HIDDEN bool hak__emergency_waits(void);
 
 /* Bytes mapped for more places than the first ones. Any thread. */
 HAK_HIDDEN size_t hak__emergency_metadata_bytes(void);
 
-/* The unregistered whale that contains `address`; its size is the usable bytes. Address 0: there is
- * none. Under WHALES. */
+/* The unregistered whale that starts at `address`; its size is the usable bytes. Address 0: there
+ * is none. Under WHALES. */
 HAK_HIDDEN struct whale hak__emergency_find(uintptr_t address);
+/* The same for the one that contains `address`; takes longer. */
+HAK_HIDDEN struct whale hak__emergency_containing(uintptr_t address);
 
 #endif

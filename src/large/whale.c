@@ -375,8 +375,7 @@ size_t hak__whale_bytes(const void *pointer)
     }
     size_t size = hak__whale_registry_find((uintptr_t)pointer).size;
     if (size == 0) {
-        struct whale whale = hak__emergency_find((uintptr_t)pointer);
-        size = whale.address == (uintptr_t)pointer ? whale.size : 0;
+        size = hak__emergency_find((uintptr_t)pointer).size;
     }
     whale_unlock_after_look(&look);
     return size;
@@ -403,7 +402,7 @@ struct whale hak__whale_containing(const void *pointer)
         return (struct whale){0};
     }
     struct whale whale = hak__whale_registry_containing((uintptr_t)pointer);
-    whale = whale.address == 0 ? hak__emergency_find((uintptr_t)pointer) : whale;
+    whale = whale.address == 0 ? hak__emergency_containing((uintptr_t)pointer) : whale;
     whale_unlock_after_look(&look);
     return whale;
 }

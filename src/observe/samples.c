@@ -307,8 +307,8 @@ static bool sample_free(void *pointer)
     if (!samples_enter()) {
         return false;
     }
-    hak__emergency_settle(); /* frees what waits, so that a second free of it is noticed */
-    if (!samples_acquire()) {
+    /* settle frees what waits, so that a second free of it is noticed */
+    if (!hak__emergency_settle() || !samples_acquire()) {
         return false;
     }
     bool found = sample_end_at(pointer);

@@ -35,8 +35,29 @@ static struct slab_set *shared_asked;   /* where the next take-over begins; a hi
 void hak__slab_inherit(struct slab_set *set, bool first)
 {
     set->next_inherited = first ? NULL : inherited_sets;
+    set->shared_drawn = false;
     inherited_sets = set;
     shared_asked = NULL;
+}
+
+/* Relaxed: the thread's first refill takes the lock of the set's heap, as does each take-over. */
+void hak__slab_draw(struct slab_set *set)
+{
+    atomic_store_relaxed(&set->shared_drawn, true);
+}
+
+/* Takes the lock of a heap of which slabs may be taken over. False: none may be, or the lock is
+ * taken. */
+static bool inherited_lock(const struct slab_set *from)
+{
+    if (!lock_try(from->lock)) {
+        return false;
+    }
+    if (HAK_LIKELY(!atomic_load_relaxed(&from->shared_drawn))) {
+        return true;
+    }
+    lock_release(from->lock);
+    return false;
 }
 
 size_t hak__slab_bits_bytes(void)
@@ -396,7 +417,7 @@ struct slab *hak__slab_take_over(struct slab_set *set, uint32_t class_index)
     struct slab *slab = NULL;
     start = from = start != NULL ? start : inherited_sets;
     for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
-        if (from != set && slab_may_lend(from, class_index) && lock_try(from->lock)) {
+        if (from != set && slab_may_lend(from, class_index) && inherited_lock(from)) {
             slab = inherited_find(from, class_index);
             if (slab != NULL) {
                 slab = inherited_take(from, slab, set);
@@ -426,7 +447,7 @@ struct slab *hak__slab_take_over_any(struct slab_set *set, uint32_t class_index)
         }
         struct slab *slab = slab_of_slice(slice);
         struct slab_set *from = atomic_load_relaxed(&slab->owner);
-        if (from == set || !lock_try(from->lock)) {
+        if (from == set || !inherited_lock(from)) {
             continue;
         }
         if (window_owner(slice) == word && !hak__slab_is_notified(slab) &&

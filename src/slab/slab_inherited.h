@@ -27,7 +27,8 @@
  * rank, after those of other heaps. A free that may not take the lock (core/gate.h) defers: it
  * pushes the object on a stack, and a later free counts it. If no memory for bits is left, objects
  * are linked, as they are outside of such children. If no heap can be made, a thread draws from an
- * inherited one: each refill links the counted objects of its slab first. */
+ * inherited one: each refill links the counted objects of its slab first, and no slab of that heap
+ * is taken over. */
 #ifndef HAK_SLAB_SLAB_INHERITED_H
 #define HAK_SLAB_SLAB_INHERITED_H
 
@@ -36,6 +37,10 @@
 /* In fork's child, before it has two threads: the slabs of this set are inherited now. The first
  * call after a fork has `first`, and forgets the sets of earlier ones. */
 HAK_HIDDEN void hak__slab_inherit(struct slab_set *set, bool first);
+
+/* A thread is about to draw from this inherited set. Its bins will have objects of the slabs, which
+ * are not taken over from now on. */
+HAK_HIDDEN void hak__slab_draw(struct slab_set *set);
 
 /* Frees an object of an inherited slab; `slice` is its slice. Aborts if it notices a double free,
  * or that no object starts there. Any thread, also in a signal handler. */

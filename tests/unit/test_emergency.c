@@ -29,7 +29,7 @@ static void test_sizes_and_alignments(void **state)
             assert_true(hak__whale_containing(block + usable - 1).address == (uintptr_t)block);
             assert_int_equal(hak__whale_bytes(block + 64), 0);
             assert_true(hak__emergency_waits());
-            hak__emergency_settle();
+            (void)hak__emergency_settle();
             assert_false(hak__emergency_waits());
             assert_int_equal(live_count(), before + 1);
             assert_true(hak__whale_bytes(block) >= usable && block[usable - 1] == 7);
@@ -54,7 +54,7 @@ static void test_frees_wait(void **state)
     assert_false(hak__emergency_free(whale)); /* it waits already */
     assert_int_equal(live_count(), before + 1);
     assert_true(hak__superslab_bytes_free() == free_before);
-    hak__emergency_settle();
+    assert_true(hak__emergency_settle());
     assert_int_equal(live_count(), before);
     assert_true(hak__superslab_bytes_free() > free_before);
     assert_true(hak__whale_was_freed(whale) && hak__whale_was_freed(block));
@@ -129,7 +129,7 @@ static void test_foreign_memory_is_not_written(void **state)
     hak_free(hide((void *)(uintptr_t)foreign));
     hak__inside &= ~INSIDE_LOCK;
     assert_true(hak__emergency_waits());
-    hak__emergency_settle();
+    assert_true(hak__emergency_settle());
     assert_false(hak__emergency_waits());
     assert_string_equal(foreign, "not hakmem's");
 }
@@ -148,7 +148,7 @@ static void test_many_wait(void **state)
         assert_true(hak__emergency_free(blocks[i]));
     }
     assert_false(hak__emergency_free(blocks[COUNT - 1]));
-    hak__emergency_settle();
+    assert_true(hak__emergency_settle());
     assert_false(hak__emergency_waits());
     assert_int_equal(live_count(), before);
     /* the places for so many count as metadata */
@@ -188,6 +188,49 @@ static void test_a_long_fork(void **state)
     assert_int_equal(live_count(), before);
 }
 
+static void *close_the_gate(void *unused)
+{
+    (void)unused;
+    hak__gate_close();
+    return NULL;
+}
+
+static void *wait_for_the_closed_gate(void *unused)
+{
+    (void)unused;
+    while (hak__gate_enter()) {
+        hak__gate_leave();
+    }
+    return NULL;
+}
+
+/* A fork that begins while much is settled does not wait for all of it, because others make more
+ * meanwhile: the process grew for as long as threads forked. */
+static void test_a_fork_meanwhile(void **state)
+{
+    enum { COUNT = 1000 };
+    static void *blocks[COUNT];
+    (void)state;
+    size_t before = live_count();
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = hak__emergency_allocate(100, 16);
+        assert_non_null(blocks[i]);
+    }
+    assert_true(hak__gate_enter());
+    pthread_t fork = thread_start(close_the_gate, NULL);
+    thread_join(thread_start(wait_for_the_closed_gate, NULL));
+    assert_false(hak__emergency_settle());
+    assert_true(hak__inside == 0 && hak__emergency_waits());
+    thread_join(fork);
+    hak__gate_open();
+    assert_true(live_count() > before && live_count() < before + COUNT / 2);
+    for (size_t i = 0; i < COUNT; i++) {
+        hak_free(blocks[i]); /* the first settles */
+    }
+    assert_false(hak__emergency_waits());
+    assert_int_equal(live_count(), before);
+}
+
 /* glibc may still write to a thread's table of keys in a child that was forked just when the
  * thread's end had freed it. The thread may never have got a struct. */
 static void *use_during_forks(void *argument)
@@ -209,7 +252,7 @@ static void test_a_table_of_keys_stays_mapped(void **state)
     hak__gate_close();
     thread_join(thread_start(use_during_forks, blocks));
     assert_true(unit_is_mapped((uintptr_t)blocks[0]) && unit_is_mapped((uintptr_t)blocks[1]));
-    hak__emergency_settle();
+    assert_true(hak__emergency_settle());
     assert_false(unit_is_mapped((uintptr_t)blocks[0]) || unit_is_mapped((uintptr_t)blocks[1]));
 }
 
@@ -219,7 +262,7 @@ static void test_small_ones_are_unmapped(void **state)
     (void)state;
     hak__whale_cache_trim(0);
     void *block = hak__emergency_allocate(100, 16);
-    hak__emergency_settle();
+    assert_true(hak__emergency_settle());
     assert_true(hak__whale_free(block));
     assert_int_equal(hak__whale_totals().cached_bytes, 0);
     assert_false(unit_is_mapped((uintptr_t)block));
@@ -237,15 +280,15 @@ static void test_no_memory_for_the_entry(void **state)
         blocks[count] = hak__emergency_allocate(100, 16);
         assert_non_null(blocks[count++]);
         hak__os_set_limit(0);
-        hak__emergency_settle();
+        (void)hak__emergency_settle();
         hak__os_set_limit(UINT64_MAX);
     } while (!hak__emergency_waits());
     hak__os_set_limit(0);
     hak_free(blocks[--count]);
     hak__os_set_limit(UINT64_MAX);
     assert_true(hak__emergency_waits());
-    hak__emergency_settle();
-    hak__emergency_settle();
+    assert_true(hak__emergency_settle());
+    assert_true(hak__emergency_settle());
     while (count != 0) {
         assert_true(hak__whale_free(blocks[--count]));
     }
@@ -270,7 +313,7 @@ static void *allocate_and_free(void *argument)
             REQUIRE(hak__whale_bytes(*slot) != 0); /* on which list it is by now does not matter */
         }
         if (i % 16 == 0) {
-            hak__emergency_settle();
+            (void)hak__emergency_settle();
         }
     }
     return NULL;
@@ -287,8 +330,8 @@ static void test_threads(void **state)
     for (size_t i = 0; i < THREADS; i++) {
         thread_join(threads[i]);
     }
-    hak__emergency_settle();
-    hak__emergency_settle();
+    assert_true(hak__emergency_settle());
+    assert_true(hak__emergency_settle());
     assert_int_equal(live_count(), before);
 }
 
@@ -302,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_foreign_memory_is_not_written),
         cmocka_unit_test(test_many_wait),
         cmocka_unit_test(test_a_long_fork),
+        cmocka_unit_test(test_a_fork_meanwhile),
         cmocka_unit_test(test_a_table_of_keys_stays_mapped),
         cmocka_unit_test(test_small_ones_are_unmapped),
         cmocka_unit_test(test_no_memory_for_the_entry),

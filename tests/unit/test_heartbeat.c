@@ -76,6 +76,28 @@ static void test_a_late_look_ticks(void **state)
     hak__thread_park(thread);
 }
 
+/* An operation's tick keeps the note whether the operation was refused: an allocation that takes
+ * emergency memory for that would fail instead. */
+static void test_a_tick_keeps_the_note(void **state)
+{
+    (void)state;
+    struct thread *thread = adopt();
+    for (uint32_t i = 0; i < 4; i++) {
+        bool noted = i % 2 != 0, closed = i >= 2;
+        if (closed) {
+            hak__gate_close(); /* so the tick is refused */
+        }
+        hak__gate_note_refusal(noted);
+        thread->trimmed_ms = hak__os_clock_ms() - 4000;
+        look(thread, 60);
+        assert_true(hak__gate_was_refused() == noted);
+        if (closed) {
+            hak__gate_open();
+        }
+    }
+    hak__thread_park(thread);
+}
+
 /* When much has become free, each of the next mallocs and slow operations looks, whoever freed it.
  */
 static void test_much_freed_memory_is_waited_for(void **state)
@@ -153,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         UNIT_TEST_WITH_KNOBS(test_the_countdown_sets_itself),
         UNIT_TEST_WITH_KNOBS(test_a_late_look_ticks),
+        UNIT_TEST_WITH_KNOBS(test_a_tick_keeps_the_note),
         UNIT_TEST_WITH_KNOBS(test_much_freed_memory_is_waited_for),
         UNIT_TEST_WITH_KNOBS(test_malloc_counts_down),
     };
