@@ -204,9 +204,11 @@ void hak__census_take(struct census *census)
     if (!hak__gate_enter_patiently()) { /* in a handler that interrupted an operation */
         return;
     }
+    bool refused = hak__gate_is_refusal_noted();
     if (!hak__emergency_settle() && !hak__gate_enter_patiently()) {
         return;
     }
+    hak__gate_note_refusal(refused); /* for the settle alone the census is not incomplete */
     hak__inherited_settle();
     census_count_heaps(census);
     census_count_threads(census);

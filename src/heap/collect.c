@@ -237,7 +237,7 @@ void hak__heap_scavenge(void)
 
 size_t hak__heap_reclaim(bool unmap)
 {
-    if (!hak__gate_enter() || !hak__thread_settle()) {
+    if (!hak__gate_enter() || (!hak__thread_settle() && !hak__gate_enter())) {
         return 0;
     }
     hak__inherited_settle();

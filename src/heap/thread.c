@@ -372,8 +372,10 @@ struct thread *hak__thread_enter(void)
     }
     thread = hak__start() ? thread_borrow(hak__heap_join(hak__knobs.heaps_max)) : NULL;
     if (thread == NULL && hak__gate_is_refusal_noted()) {
-        (void)hak__gate_was_refused();
         thread = thread_borrow(thread_free_heap());
+        if (thread != NULL) {
+            (void)hak__gate_was_refused();
+        }
     }
     if (thread == NULL) {
         hak__gate_leave();

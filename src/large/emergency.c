@@ -256,7 +256,11 @@ static void emergency_free_waiting(void *block)
 /* After each block. False: refused, and no longer inside. */
 static bool settle_may_go_on(uint32_t *done)
 {
-    return ++*done % SETTLE_BLOCKS != 0 || hak__gate_let_pass();
+    if (++*done % SETTLE_BLOCKS != 0) {
+        return true;
+    }
+    emergency_note(); /* the child of a fork that passes has the rest, but not this thread */
+    return hak__gate_let_pass();
 }
 
 static bool settle_lists(uint32_t *done)
@@ -268,7 +272,8 @@ static bool settle_lists(uint32_t *done)
             }
         }
         if (atomic_load_relaxed(&shared_unregistered[bucket]) != NULL) {
-            emergency_note(); /* no memory: the next settle tries again */
+            emergency_note(); /* no memory for the registry: the next settle tries again */
+            break;
         }
     }
     return true;
@@ -303,9 +308,5 @@ bool hak__emergency_settle(void)
         atomic_exchange_acquire(&shared_unsettled, 0u) == 0) { /* pairs with emergency_note */
         return true;
     }
-    if (settle_lists(&done) && settle_places(&done)) {
-        return true;
-    }
-    emergency_note();
-    return false;
+    return settle_lists(&done) && settle_places(&done);
 }

@@ -195,7 +195,7 @@ bool hak__learner_start(const char *program, const struct learn_state *state)
     if (atomic_load_relaxed(&hak__sampling.period) == 0) {
         hak__sampling_set(SAMPLE_PERIOD_MAX, false); /* so that large requests count their bytes */
     }
-    /* release: pairs with the acquire in thread_attend (heap/heartbeat.c) */
+    /* release: pairs with the acquire in thread_tell_listener (heap/heartbeat.c) */
     atomic_store_release(&hak__tick_listener, learner_tick);
     return true;
 }

@@ -40,7 +40,8 @@ void hak__slab_inherit(struct slab_set *set, bool first)
     shared_asked = NULL;
 }
 
-/* Relaxed: the thread's first refill takes the lock of the set's heap, as does each take-over. */
+/* Under HEAPS. Relaxed: threads draw from an inherited set only while there is no other heap, so
+ * whoever takes over has listed one since, under HEAPS. */
 void hak__slab_draw(struct slab_set *set)
 {
     atomic_store_relaxed(&set->shared_drawn, true);

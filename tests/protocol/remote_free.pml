@@ -538,7 +538,7 @@ inline return_remote()
 
 /* Refused at the gate while a fork is under way, it helps after its next batch. */
 /*= heap/heartbeat.c hak__thread_count_batch: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { thread_attend(thread, false); */
-/*= heap/heartbeat.c thread_attend: if (thread->cache.lagging != NULL) { hak__heap_help(thread); */
+/*= heap/heartbeat.c thread_do_what_is_due: if (thread->cache.lagging != NULL) { hak__heap_help(thread); */
 /*= heap/collect.c hak__heap_help: if (lock_try(&owner->lock)) { */
 /*= heap/collect.c hak__heap_help: hak__slab_drain(set); lock_release(&owner->lock); */
 inline help()

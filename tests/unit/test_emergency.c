@@ -149,6 +149,8 @@ static void test_many_wait(void **state)
     }
     assert_false(hak__emergency_free(blocks[COUNT - 1]));
     assert_true(hak__emergency_settle());
+    assert_true(hak__emergency_waits()); /* it let forks pass */
+    assert_true(hak__emergency_settle());
     assert_false(hak__emergency_waits());
     assert_int_equal(live_count(), before);
     /* the places for so many count as metadata */
@@ -192,6 +194,7 @@ static void *close_the_gate(void *unused)
 {
     (void)unused;
     hak__gate_close();
+    REQUIRE(hak__emergency_waits()); /* so in the child of the fork, too, which has the rest */
     return NULL;
 }
 
@@ -216,9 +219,10 @@ static void test_a_fork_meanwhile(void **state)
         blocks[i] = hak__emergency_allocate(100, 16);
         assert_non_null(blocks[i]);
     }
+    pthread_t waits = thread_start(wait_for_the_closed_gate, NULL);
     assert_true(hak__gate_enter());
     pthread_t fork = thread_start(close_the_gate, NULL);
-    thread_join(thread_start(wait_for_the_closed_gate, NULL));
+    thread_join(waits);
     assert_false(hak__emergency_settle());
     assert_true(hak__inside == 0 && hak__emergency_waits());
     thread_join(fork);
