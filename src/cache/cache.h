@@ -15,8 +15,8 @@
  *
  * How large bins and refills are (docs/design/cache.md says why):
  *   1. The limit of a bin is 0 until its first overflow. In the first three overflows it becomes
- * what the bin holds, so each of the first frees takes the slow path, which checks the pointer.
- * Then it is 2 KiB of objects, or 4 KiB if the bin of a class up to 1 KiB has as many already.
+ *      what the bin holds, at most 2 KiB of objects. So each of the first frees takes the slow
+ * path, which checks the pointer. Then it is 2 KiB of objects.
  *   2. An overflow doubles the limit if there was a refill since the previous overflow. The largest
  *      limit is HAKMEM_BIN_BYTES, or a quarter of it for objects up to 1 KiB, as far as the budgets
  *      allow.
@@ -24,8 +24,9 @@
  *      much, up to 32 KiB. An overflow sets this back to 1 KiB. If the limit of the bin is larger,
  *      a refill may bring as many objects as the limit.
  *   4. If the bin still exceeds its limit, the overflow returns the objects that were freed last to
- *      their slabs: at most 24, or 4 if they are above 1 KiB. If there is no budget for a limit, it
- *      returns all objects of the bin.
+ *      their slabs: at most 24, or 4 if they are above 1 KiB. Smaller ones stay in the first three
+ *      overflows, so that the next free is checked against them. If there is no budget for a limit,
+ *      the overflow returns all objects of the bin.
  *   5. A class without a slow operation in half a purge delay returns all its objects and begins
  *      again with rule 1.
  * A number of bytes means as many objects as fit into it, but at least BIN_OBJECTS_MIN and at most

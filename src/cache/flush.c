@@ -67,9 +67,6 @@ static uint32_t cache_limit_wanted(struct cache *cache, uint32_t class_index)
         return cache->refills[class_index] != 0 ? 2 * bin->limit : bin->limit;
     }
     uint32_t count = bin_count(bin), start = cache_limit_for(class_index, BIN_BYTES_START);
-    if (count >= start && !size_class_has_own_lines(class_index)) { /* what refills brought */
-        start = 2 * start;
-    }
     return cache->frees[class_index]++ < FREES_CHECKED && count < start ? count : start;
 }
 
@@ -230,7 +227,8 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
     struct bin *bin = &cache->bins[class_index];
     cache->active[class_index] = true;
     counter_add(&cache->counters, COUNTER_FREE_OVERFLOW, 1);
-    if (cache->frees[class_index] < FREES_CHECKED && bin->head != NULL) {
+    bool checked = cache->frees[class_index] < FREES_CHECKED;
+    if (checked && bin->head != NULL) {
         cache_check_freed(cache, class_index, bin->head);
     }
     cache_grow_limit(cache, class_index, cache_limit_wanted(cache, class_index));
@@ -242,12 +240,15 @@ void hak__cache_overflow(struct cache *cache, uint32_t class_index)
         cache_flush_class(cache, class_index);
         return;
     }
+    bool large = size_class_has_own_lines(class_index);
+    if (checked && !large) { /* the next free is checked against this one, so it stays */
+        return;
+    }
     /* The objects freed last are still in the processor's caches, and each older one would be a
      * cache miss. Work on older ones took a third of the time of the workload fragment_stress
      * (docs/decisions/0012). */
     uint32_t count = bin_count(bin);
-    uint32_t most =
-        size_class_has_own_lines(class_index) ? FLUSH_LARGE_OBJECTS_MAX : FLUSH_OBJECTS_MAX;
+    uint32_t most = large ? FLUSH_LARGE_OBJECTS_MAX : FLUSH_OBJECTS_MAX;
     cache_return(cache, class_index, count < most ? count : most);
 }
 
