@@ -15,8 +15,8 @@
  *
  * How large bins and refills are (docs/design/cache.md says why):
  *   1. The limit of a bin is 0 until its first overflow. In the first three overflows it becomes
- *      what the bin holds, at most 2 KiB of objects. So each of the first frees takes the slow
- * path, which checks the pointer. Then it is 2 KiB of objects.
+ *      what the bin holds, at most 2 KiB of objects: the first frees take the slow path, which
+ *      checks the pointer. Then it is 2 KiB of objects.
  *   2. An overflow doubles the limit if there was a refill since the previous overflow. The largest
  *      limit is HAKMEM_BIN_BYTES, or a quarter of it for objects up to 1 KiB, as far as the budgets
  *      allow.

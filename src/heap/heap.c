@@ -62,11 +62,14 @@ static struct heap *heap_choose_free(void)
     struct heap *best = NULL, *any = NULL;
     uint32_t most = hak__knobs.heaps_crowded_max;
     for (struct heap *heap = shared_heap_first; heap != NULL; heap = heap->next) {
-        if (heap_is_counted(heap) && !hak__lock_is_stuck(&heap->lock) &&
+        if (!heap_is_counted(heap)) {
+            continue;
+        }
+        any = heap;
+        if (!hak__lock_is_stuck(&heap->lock) &&
             (best == NULL || heap->threads_count < best->threads_count)) {
             best = heap;
         }
-        any = heap_is_counted(heap) ? heap : any;
     }
     if (best != NULL) {
         return best->threads_count != 0 && heap_count < most ? NULL : best;

@@ -75,8 +75,8 @@ static void thread_do_what_is_due(struct thread *thread, bool tick)
 }
 
 /* Does the periodic work that is due: a tick if `tick`, a lagging owner's drain, emergency blocks.
- * It may be refused. That is left out of what the operation notes, of which this is part: if the
- * operation was refused itself, an allocation still has to take emergency memory. */
+ * The note of refusals stays as the operation left it: an allocation that was refused must still
+ * take emergency memory, and one that was not must not. */
 static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
 {
     bool refused = hak__gate_is_refusal_noted();

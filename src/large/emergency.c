@@ -45,8 +45,8 @@ static uint32_t emergency_bucket(uintptr_t address)
 
 static void emergency_note(void)
 {
-    /* release: pairs with the acquire in hak__emergency_settle, which takes part in the same order
-     * of exchanges, so it sees what any thread did before */
+    /* release: pairs with the acquire in hak__emergency_settle. An exchange, because after a plain
+     * store of this thread the settle need not see what another thread did before its note. */
     (void)atomic_exchange_release(&shared_unsettled, 1u);
 }
 

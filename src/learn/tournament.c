@@ -4,9 +4,9 @@
 /* Smallest relative gain that is worth a change. Twice: gains of 1 to 2 % are left. Half: changes
  * that nobody notices are adopted. */
 #define LEARN_GAIN_MIN 0.01
-/* What a change may cost, as a part of the time and of the memory: what the bars of this project
- * allow. Twice: programs become slower or larger by that for a gain in the other. Half: the noise
- * of a test refuses good changes. */
+/* What a change may cost, as a part of the time and of the memory: as much as one of hakmem itself.
+ * Twice: programs become slower or larger by that for a gain in the other. Half: the noise of a
+ * test refuses good changes. */
 #define LEARN_TIME_HARM 0.01
 #define LEARN_MEMORY_HARM 0.02
 /* Odds against chance. Twice: one or two pairs more for each decision. Half: twice as many wrong

@@ -115,7 +115,7 @@ struct slab_set {
     struct slab_totals *totals;      /* [class] */
     struct lock *lock;               /* the heap's; constant */
     struct slab_set *next_inherited; /* slab_inherited.h; written in fork's child at its start */
-    bool shared_drawn;               /* the same: a thread draws from it; relaxed */
+    bool shared_drawn;               /* a thread draws from this inherited set; relaxed */
     struct slab_rests rests[HAK_SECURE];
 };
 

@@ -40,8 +40,8 @@ void hak__slab_inherit(struct slab_set *set, bool first)
     shared_asked = NULL;
 }
 
-/* Under HEAPS. Relaxed: threads draw from an inherited set only while there is no other heap, so
- * whoever takes over has listed one since, under HEAPS. */
+/* Under HEAPS. Relaxed: a thread draws from an inherited set only while the child has no heap of
+ * its own. A thread that takes slabs over has one, which was listed later under HEAPS. */
 void hak__slab_draw(struct slab_set *set)
 {
     atomic_store_relaxed(&set->shared_drawn, true);
