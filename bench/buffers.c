@@ -5,6 +5,7 @@
  *   document   64 KiB: a server reads a document, answers, drops it
  *   mir        256 KiB: a compiler has an instruction buffer for each function and each pass
  *   vm         2 MiB: an interpreter starts a machine with a stack and a heap of its own, ends it
+ *
  * Each step allocates a buffer, writes a word in each 4 KiB of it, reads the words of the oldest
  * of LIVE buffers and frees that one: two operations. An allocator that gives such blocks back to
  * the system at each free pays system calls and page faults here; that is the point.

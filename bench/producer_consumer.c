@@ -8,6 +8,7 @@
  *   silent       the same, but the consumer never allocates: what it frees is of no use to it and
  *                must find the way back to the producer
  *   many_to_one  thread 0 consumes, in turn from all the others, and never allocates
+ *
  * A thread that has no partner (one thread, the last of an odd number of pairs) fills its own
  * queue and empties it. Each malloc and each free is one operation; the consumer checks contents.
  *

@@ -9,6 +9,7 @@
  *   hand over   the threads meet, each leaves its blocks to the one before it
  *   work        as above, on the blocks taken over
  *   shrink      19 of 20 blocks are freed
+ *
  * Each block carries its size and a mark at head, end and each 4 KiB between; all are checked when
  * it goes. A malloc is one operation, a free another. Run it with a large ROUNDS to look for what
  * only hours show: memory that creeps, contents that change.

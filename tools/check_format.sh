@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that the C and C++ files are as clang-format writes them. Usage: check_format.sh [--fix]
 # One version formats for all: the machine's when it is that one, else the wheel of the same number.
+# And that no table in a comment has lost its columns, as when a tool reflows it, and no line is longer than 100 columns.
 # Status 77: that version cannot be had here.
 set -u
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit 1
@@ -12,6 +13,12 @@ mapfile -t files < <(find src include attach bench lab trace tests tools -type f
 
 if [[ ${1:-} == --fix ]]; then
     exec "$formatter" -i "${files[@]}"
+fi
+# A row's text in the middle of a line, or a row that goes on at the left edge.
+if grep -HPzo '(?m)^ \* (?! {2}).*\S {3,}\S.*|^ \* {3,}\S+ {2,}\S.*\n \* \S.*' "${files[@]}" | tr '\0' '\n' | grep . ||
+    grep -nP '^.{101}' "${files[@]}"; then
+    echo "check_format: a table in a comment has lost its columns, or a line is longer than 100 columns"
+    exit 1
 fi
 said=$("$formatter" --dry-run -Werror --ferror-limit=1 "${files[@]}" 2>&1) && exit 0
 grep ' error: ' <<<"$said" || printf '%s\n' "$said"

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -156,7 +155,7 @@ def install_peers(recipes: list[Recipe], force: bool, screen: Console) -> Outcom
     """Installs what is not there yet; returns the missing ones with their reasons."""
     missing: Outcome = {}
     check_preloadable(peers_directory())
-    with _alone(screen), _ended_by_sigterm(), _progress(screen) as progress:
+    with _alone(screen), _progress(screen) as progress:
         _sweep()
         bar = progress.add_task("", total=sum(recipe.seconds for recipe in recipes))
         for recipe in recipes:
@@ -258,20 +257,6 @@ def _alone(screen: Console) -> Iterator[None]:
             screen.print("hakmem: waiting for another installation to end", markup=False)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM unwinds, so that compilers and scratch folders go with us."""
-
-    def end(*_: object) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _progress(screen: Console) -> Progress:

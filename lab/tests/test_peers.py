@@ -278,24 +278,34 @@ def test_one_failure_does_not_stop_the_others_and_nothing_is_made_twice(cache, m
     assert len(builds_of(cache)) == 6 and list((cache / "build").iterdir()) == []
 
 
-def test_killed_in_the_middle_then_again(cache, make_library):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_ended_in_the_middle_then_again(cache, make_library, tmp_path, number):
+    """By a signal to the group, as from a terminal: what was whole stays, and the rest goes on."""
     script = (
-        "import sys, time; sys.path[:0] = [sys.argv[1], sys.argv[2]]\n"
+        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[2]]\n"
         "import test_peers as t\n"
         "def slow(workshop, _):\n"
         "    (workshop.folder / 'half.o').write_text('x')\n"
-        "    workshop.run(['sleep', '0.1']); print('building', flush=True); time.sleep(30)\n"
-        "t.peers.install_peers([t.recipe_of('good', sys.argv[3]),\n"
-        "    t.Recipe('slow', 'slow', '1', 'a test', slow)], False, t.quiet())\n"
+        "    workshop.run(['sh', '-c', 'touch \"$1\"; exec sleep 30', '-', sys.argv[4]])\n"
+        "t.peers.RECIPES = (t.recipe_of('good', sys.argv[3]),\n"
+        "    t.Recipe('slow', 'slow', '1', 'a test', slow))\n"
+        "sys.exit(t.cli.main(['peers', 'install']))\n"
     )
     lab, here = str(Path(peers.__file__).parents[1]), str(Path(__file__).parent)
-    words = [sys.executable, "-c", script, lab, here, make_library()]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "building\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    words = [sys.executable, "-c", script, lab, here, make_library(), str(tmp_path / "running")]
+    process = subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not (tmp_path / "running").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    os.killpg(process.pid, number)
+    _, said = process.communicate()
+    assert "Traceback" not in said
     assert [arm.name for arm in peers.installed()] == ["GOOD"]
-    assert len(list((cache / "build").iterdir())) == 1
+    if number != signal.SIGKILL:
+        assert process.returncode == 130
+        assert list((cache / "build").iterdir()) == []
     assert peers.install_peers([recipe_of("slow", make_library())], False, quiet()) == {}
     assert [arm.name for arm in peers.installed()] == ["GOOD", "SLOW"]
     assert list((cache / "build").iterdir()) == []

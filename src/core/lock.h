@@ -27,12 +27,14 @@
  *   HEAP, INHERITED, REGION
  *                 Signals may arrive while a thread holds them, because blocking signals costs
  *                 three system calls. Nobody waits for them without end: a waiter gives up when
- * nobody has released the lock for LOCK_STUCK_MS. It then leaves its work out, puts it off, or is
- * refused as beside a fork. A preempted holder looks the same, so only one more waiter gives up in
- * each LOCK_GIVE_UP_MS. That limit does not hold for threads at the gate, nor for one that has
- * given up within the last second. all others    Whoever takes them has blocked signals, unless the
- * process has one thread: the gate does that (core/gate.h), or hak__lock_block_signals. So no
- * holder is stopped. Every wait of a holder ends, so waits for these locks need no bound.
+ *                 nobody has released the lock for LOCK_STUCK_MS. It then leaves its work out,
+ *                 puts it off, or is refused as beside a fork. A preempted holder looks the same,
+ *                 so only one more waiter gives up in each LOCK_GIVE_UP_MS. That limit does not
+ *                 hold for threads at the gate, nor for one that has given up within the last
+ *                 second.
+ *   all others    Whoever takes them has blocked signals, unless the process has one thread: the
+ *                 gate does that (core/gate.h), or hak__lock_block_signals. So no holder is
+ *                 stopped. Every wait of a holder ends, so waits for these locks need no bound.
  */
 #ifndef HAK_CORE_LOCK_H
 #define HAK_CORE_LOCK_H

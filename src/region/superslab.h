@@ -5,6 +5,7 @@
  *   dirty   the slice may have resident pages or hold anything but zeroes. Slices in use are dirty.
  *           In a superslab with huge pages one dirty slice makes all of them dirty.
  *   aged    the slice was free and dirty at the last purge pass, and has not been used since
+ *
  * Invariants: aged is a subset of free & dirty. In a superslab with huge pages all slices are dirty
  * or none.
  *

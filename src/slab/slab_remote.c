@@ -8,6 +8,7 @@
  *   owner   B1  exchange shared_notified with empty         acquire, pairs with A2
  *           B2  for each slab on the stack: clear N         acq_rel, pairs with A1
  *           B3  take the objects out of the word, keep N    acquire, pairs with A1
+ *
  * The owner is whoever holds the owner heap's lock.
  *
  * There is no ABA problem. A1 only prepends to the list in the word, and B3 takes the whole list.
