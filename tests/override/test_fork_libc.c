@@ -20,8 +20,8 @@
 #include <sys/time.h>
 #include <syslog.h>
 
-/* A process registers handlers and keys for so many forks at most, then a new one goes on. */
-enum { FORKS_MAX = 2000, REGISTERED_MAX = 1000, SHARED_COUNT = 64 };
+/* A process forks so often at most, then a new one goes on. */
+enum { FORKS_MAX = 50, HANDLERS_MAX = 60, AT_EXIT_MAX = 10000, SHARED_COUNT = 64 };
 
 static atomic_bool stop;
 static _Atomic(unsigned char *) shared_blocks[SHARED_COUNT];
@@ -85,10 +85,18 @@ static void nothing(void)
 {
 }
 
+static atomic_size_t forks_done;
+
+/* So few, and one or two beside each fork, that glibc's table, which has room for 48, moves to the
+ * heap beside a fork and never moves again. To read the address of a handler, fork releases the
+ * lock first: if another thread moves the table in between, and frees the old one, fork calls what
+ * stands in freed memory, whatever the allocator. */
 static void register_handlers(uint64_t *state)
 {
     static atomic_size_t count;
-    if (count++ < REGISTERED_MAX) {
+    size_t registered = count;
+    if (registered < HANDLERS_MAX && registered < 2 * (forks_done + 1) &&
+        atomic_compare_exchange_strong(&count, &registered, registered + 1)) {
         CHECK(pthread_atfork(nothing, nothing, nothing) == 0);
     }
     exchange_blocks(state, 1);
@@ -97,7 +105,7 @@ static void register_handlers(uint64_t *state)
 static void register_at_exit(uint64_t *state)
 {
     static atomic_size_t count;
-    if (count++ < 10 * REGISTERED_MAX) {
+    if (count++ < AT_EXIT_MAX) {
         CHECK(atexit(nothing) == 0);
     }
     exchange_blocks(state, 1);
@@ -319,6 +327,7 @@ static void run_forks(const void *argument, size_t count, int progress)
         }
         wait_for_success(child, kind->name);
         note_progress(progress);
+        forks_done++;
     }
     stop = true;
     for (size_t i = 0; i < threads_count; i++) {
