@@ -25,10 +25,15 @@ def read_bindings(text: str) -> dict[str, list[str]]:
 
     A program at a fixed address that takes a function's address stands in for it, as the psABI
     says: libraries bind to a stub in the program, which goes on to what the program itself is bound
-    to. So a file that looks a symbol up elsewhere is not one that serves it (cc1plus and free).
+    to. So a program that looks a symbol up elsewhere is not what serves it (cc1plus and free), and
+    the C library may be, though it looks its own symbol up and finds the program's stub.
     """
     bindings = [found for found in _BINDING.findall(text) if found[2] in _SYMBOLS]
-    seekers = {(file, symbol) for file, target, symbol in bindings if target != file}
+    seekers = {
+        (file, symbol)
+        for file, target, symbol in bindings
+        if target != file and ".so" not in Path(file).name
+    }
     found: dict[str, list[str]] = {}
     for _, target, symbol in bindings:
         name = "operator new" if symbol == "_Znwm" else symbol

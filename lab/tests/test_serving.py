@@ -42,6 +42,8 @@ def test_a_stub_in_the_program_is_not_what_serves() -> None:
         "1: binding file /bin/prog [0] to /a/libmine.so [0]: normal symbol `free' [X]\n"
     )
     assert read_bindings(text) == {"free": ["/a/libmine.so"]}
+    c = text.replace("/lib/libz.so", "/lib/libc.so.6").replace("/a/libmine.so", "/lib/libc.so.6")
+    assert read_bindings(c) == {"free": ["/lib/libc.so.6"]}
     own = text.replace("to /a/libmine.so", "to /bin/prog")
     assert read_bindings(own) == {"free": ["/bin/prog"]}
 

@@ -6,9 +6,8 @@
 static void lock_everything(void)
 {
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
-    setrlimit(RLIMIT_MEMLOCK, &limit);
-    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
-        fprintf(stderr, "skip: mlockall: %s\n", strerror(errno));
+    if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+        fprintf(stderr, "skip: locking all memory: %s\n", strerror(errno));
         _exit(77);
     }
 }
