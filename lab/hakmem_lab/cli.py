@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import signal
 import sys
 from typing import Any
@@ -51,6 +52,7 @@ def main(words: list[str] | None = None) -> int:
         if name not in COMMANDS:
             return _fail(f"there is no command '{name}'", STATUS_USAGE)
         status = _status(command_of(name)(arguments, f"./hakmem {name}", standalone_mode=False))
+        sys.stdout.flush()  # here, where it may fail
         # typer makes a status of an interrupt; nobody has said anything yet.
         return _fail(f"{name}: stopped", status) if status == STATUS_INTERRUPTED else status
     except Problem as problem:
@@ -61,7 +63,7 @@ def main(words: list[str] | None = None) -> int:
         return _fail(f"{name}: stopped", STATUS_INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has seen enough; the interpreter shall not complain at its end.
-        sys.stdout = None
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return STATUS_FAILED
     except OSError as error:
         # A full disk, a folder that went away: whatever nobody nearer to it has a sentence for.
