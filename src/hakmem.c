@@ -60,6 +60,7 @@
 #include "large/whale_join.c"
 #include "large/whale_left.c"
 #include "large/whale_list.c"
+#include "large/whale_ranges.c"
 #include "large/whale_registry.c"
 
 #include "cache/flush.c"

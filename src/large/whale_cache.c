@@ -1,11 +1,10 @@
 /* whale_cache.c: see whale_cache.h. */
 #include "large/whale_cache.h"
 
-#include "base/bits.h"
 #include "core/knobs.h"
+#include "large/whale_ranges.h"
 #include "large/whale_registry.h"
 #include "os/os.h"
-#include "region/mappings.h"
 #include "region/superslab.h"
 
 /* If less than this would be left of a range, the whale gets the whole range. A joined whale takes
@@ -19,23 +18,6 @@
 /* Ranges that a trim takes out of the cache before it unmaps them without the lock. Twice: a larger
  * array on the stack (384 bytes now). Half: it takes the lock twice as often. */
 #define WHALE_DROP_MAX 16u
-/* Entries of the first table. More are mapped when needed, so a larger one only saves that. */
-#define CACHE_CAPACITY_MIN (HAK_TINY_LIMITS ? WHALE_PARTS_MAX + 4u : 128u)
-
-struct whale_range {
-    struct whale whale;
-    size_t resident;   /* bytes that the bound counts; less than the size if it is sparse */
-    uint32_t freed_ms; /* time of the free */
-};
-
-/* The ranges, oldest first: entries 0 to cache_count - 1. Under WHALES. */
-static struct whale_range cache_first_table[CACHE_CAPACITY_MIN];
-static struct whale_range *cache_table = cache_first_table;
-static size_t cache_capacity = CACHE_CAPACITY_MIN;
-static size_t cache_mapped;   /* bytes of the table; 0: it is cache_first_table */
-static size_t cache_count;    /* also read without the lock, relaxed */
-static size_t cache_size;     /* bytes of all ranges */
-static size_t cache_resident; /* bytes of all ranges that the bound counts */
 
 size_t hak__whale_joined_bytes;
 
@@ -91,94 +73,23 @@ static void peak_correct(size_t untouched)
     peak.before -= peak.before < untouched ? peak.before : untouched;
 }
 
-/* --- the table; under WHALES --- */
-
-static uintptr_t whale_end(struct whale whale)
-{
-    return whale.address + whale.size;
-}
-
-static void cache_count_set(size_t count)
-{
-    atomic_store_relaxed(&cache_count, count);
-}
-
-static struct whale_range cache_remove(size_t index)
-{
-    struct whale_range range = cache_table[index];
-    cache_size -= range.whale.size;
-    cache_resident -= range.resident;
-    cache_count_set(cache_count - 1);
-    mappings_remove_whales(1);
-    for (size_t i = index; i < cache_count; i++) {
-        cache_table[i] = cache_table[i + 1];
-    }
-    return range;
-}
-
-static void cache_insert(size_t index, struct whale_range range)
-{
-    HAK_ASSERT(cache_count < cache_capacity);
-    for (size_t i = cache_count; i > index; i--) {
-        cache_table[i] = cache_table[i - 1];
-    }
-    cache_table[index] = range;
-    cache_count_set(cache_count + 1);
-    mappings_add_whales(1);
-    cache_size += range.whale.size;
-    cache_resident += range.resident;
-}
-
-/* Makes room for `count` more entries. Releases WHALES while it maps a table, and holds it again
- * when it returns. False: no memory. */
-static bool cache_reserve(size_t count)
-{
-    while (cache_count + count > cache_capacity) {
-        size_t bytes = bits_align_up(2 * cache_capacity * sizeof *cache_table, hak__os_page_size());
-        lock_release(&hak__whale_lock);
-        void *bigger;
-        bool mapped = hak__os_map(bytes, hak__os_page_size(), &bigger) == 0;
-        lock_acquire(&hak__whale_lock);
-        if (!mapped) {
-            return cache_count + count <= cache_capacity;
-        }
-        void *unused = bigger;
-        size_t unused_bytes = bytes;
-        if (bytes / sizeof *cache_table > cache_capacity) { /* else another thread was faster */
-            for (size_t i = 0; i < cache_count; i++) {
-                ((struct whale_range *)bigger)[i] = cache_table[i];
-            }
-            unused = cache_table == cache_first_table ? NULL : cache_table;
-            unused_bytes = cache_mapped;
-            cache_table = bigger;
-            cache_capacity = bytes / sizeof *cache_table;
-            cache_mapped = bytes;
-        }
-        lock_release(&hak__whale_lock);
-        if (unused != NULL) {
-            hak__os_discard(unused, unused_bytes);
-        }
-        lock_acquire(&hak__whale_lock);
-    }
-    return true;
-}
-
 /* Takes [address, address + size) out of a range. The rests before and behind it stay in the cache.
  */
-static struct whale cache_carve(size_t index, uintptr_t address, size_t size)
+static struct whale cache_carve(uint32_t index, uintptr_t address, size_t size)
 {
-    struct whale_range range = cache_remove(index);
+    struct whale_range range = hak__ranges_remove(index);
     struct whale front = {range.whale.address, address - range.whale.address, range.whale.origin};
     struct whale back = {address + size, whale_end(range.whale) - (address + size),
                          range.whale.origin};
-    size_t resident = range.resident; /* where they are is unknown, so each rest counts them all */
-    if (back.size != 0) {
-        size_t counts = resident < back.size ? resident : back.size;
-        cache_insert(index, (struct whale_range){back, counts, range.freed_ms});
-    }
-    if (front.size != 0) {
-        size_t counts = resident < front.size ? resident : front.size;
-        cache_insert(index, (struct whale_range){front, counts, range.freed_ms});
+    const struct whale rests[] = {front, back};
+    for (uint32_t i = 0; i < 2; i++) {
+        if (rests[i].size != 0) { /* where pages are is unknown, so each rest counts them all */
+            size_t counts = range.resident < rests[i].size ? range.resident : rests[i].size;
+            hak__ranges_add((struct whale_range){.whale = rests[i],
+                                                 .resident = counts,
+                                                 .freed_ms = range.freed_ms},
+                            range.age.after);
+        }
     }
     return (struct whale){address, size, range.whale.origin};
 }
@@ -202,50 +113,54 @@ static uintptr_t range_place(struct whale range, size_t size, size_t alignment)
     return start >= range.address ? start : 0;
 }
 
+/* calloc would have to clear too much of it. */
+static bool range_clears(const struct whale_range *range, const struct range_wish *wish)
+{
+    return wish->want_zero && range->resident > WHALE_CLEAR_MAX;
+}
+
+static bool range_fits(const struct whale_range *range, const struct whale_range *best,
+                       const struct range_wish *wish)
+{
+    return (best == NULL || range->whale.size < best->whale.size) && !range_clears(range, wish) &&
+           range_place(range->whale, wish->size, wish->alignment) != 0;
+}
+
 /* Takes a whale out of the smallest range that it fits into. Of equal ones it takes the youngest,
  * whose contents may still be in the processor's cache. False: there is none. */
-static bool cache_take_whole(struct whale_parts *taken, size_t size, size_t alignment,
-                             bool want_zero)
+static bool cache_take_whole(struct whale_parts *taken, const struct range_wish *wish)
 {
-    size_t best = SIZE_MAX, best_size = SIZE_MAX;
-    for (size_t i = cache_count; i-- != 0;) {
-        const struct whale_range *range = &cache_table[i];
-        bool clears = want_zero && range->resident > WHALE_CLEAR_MAX;
-        if (range->whale.size < best_size && !clears &&
-            range_place(range->whale, size, alignment) != 0) {
-            best = i;
-            best_size = range->whale.size;
-        }
-    }
-    if (best == SIZE_MAX) {
+    size_t size = wish->size;
+    uint32_t best = hak__ranges_search(size, true, range_fits, wish);
+    if (best == 0) {
         return false;
     }
-    struct whale range = cache_table[best].whale;
-    uintptr_t start = range_place(range, size, alignment);
-    bool all = range.size - size < WHALE_REST_MIN && (range.address & (alignment - 1)) == 0 &&
+    struct whale range = hak__ranges.entries[best].whale;
+    uintptr_t start = range_place(range, size, wish->alignment);
+    bool all = range.size - size < WHALE_REST_MIN && (range.address & (wish->alignment - 1)) == 0 &&
                (size < 2 * HUGE_PAGE_SIZE || start == range.address);
-    taken->parts[0] = all ? cache_remove(best).whale : cache_carve(best, start, size);
+    taken->parts[0] = all ? hak__ranges_remove(best).whale : cache_carve(best, start, size);
     taken->count = 1;
     taken->whole = true;
     return true;
 }
 
-/* Bytes of a range in whole huge pages, which can be joined. 0 for a sparse one: moving pages that
- * are not there gains nothing. */
-static size_t range_units(const struct whale_range *range)
+static bool range_has_more_units(const struct whale_range *range, const struct whale_range *best,
+                                 const struct range_wish *wish)
 {
-    uintptr_t start = bits_align_up(range->whale.address, HUGE_PAGE_SIZE);
-    uintptr_t end = bits_align_down(whale_end(range->whale), HUGE_PAGE_SIZE);
-    return range->resident == range->whale.size && start < end ? end - start : 0;
+    (void)wish;
+    return range_units(range) > (best == NULL ? 0 : range_units(best));
 }
 
-/* True: the first `size` bytes of a range can be the end of a joined whale. They must lie in one
- * mapping. In a range of a joined whale, that is sure only inside one huge page's place. */
-static bool range_has_end(const struct whale_range *range, size_t size)
+/* The first bytes of a range can be the end of a joined whale. They must lie in one mapping. In a
+ * range of a joined whale, that is sure only inside one huge page's place. */
+static bool range_has_end(const struct whale_range *range, const struct whale_range *best,
+                          const struct range_wish *wish)
 {
     uintptr_t unit_end = bits_align_up(range->whale.address + 1, HUGE_PAGE_SIZE);
-    return range->resident == range->whale.size && range->whale.size >= size &&
-           (range->whale.origin != 0 || range->whale.address + size <= unit_end);
+    return range->resident == range->whale.size && range->whale.size >= wish->size &&
+           (range->whale.origin != 0 || range->whale.address + wish->size <= unit_end) &&
+           (best == NULL || range->whale.size < best->whale.size);
 }
 
 /* Takes parts for a joined whale: whole huge pages from the ranges that have most of them, and then
@@ -253,49 +168,41 @@ static bool range_has_end(const struct whale_range *range, size_t size)
 static void cache_take_parts(struct whale_parts *taken, size_t size)
 {
     size_t missing = bits_align_down(size, HUGE_PAGE_SIZE);
-    while (missing != 0 && taken->count < WHALE_PARTS_MAX - 1) {
-        size_t best = 0, best_bytes = 0;
-        for (size_t i = 0; i < cache_count; i++) {
-            size_t bytes = range_units(&cache_table[i]);
-            best = bytes > best_bytes ? i : best;
-            best_bytes = bytes > best_bytes ? bytes : best_bytes;
-        }
-        if (best_bytes == 0) {
-            break;
-        }
-        size_t bytes = best_bytes < missing ? best_bytes : missing;
-        uintptr_t start = bits_align_up(cache_table[best].whale.address, HUGE_PAGE_SIZE);
+    uint32_t best = 0;
+    while (missing != 0 && taken->count < WHALE_PARTS_MAX - 1 &&
+           (best = hak__ranges_search(SIZE_MAX, false, range_has_more_units, NULL)) != 0) {
+        const struct whale_range *range = &hak__ranges.entries[best];
+        size_t bytes = range_units(range) < missing ? range_units(range) : missing;
+        uintptr_t start = bits_align_up(range->whale.address, HUGE_PAGE_SIZE);
         taken->parts[taken->count++] = cache_carve(best, start, bytes);
         missing -= bytes;
     }
-    size_t end = size % HUGE_PAGE_SIZE, best = SIZE_MAX;
-    for (size_t i = 0; i < cache_count && end >= WHALE_REST_MIN && taken->count != 0; i++) {
-        bool better = best == SIZE_MAX || cache_table[i].whale.size < cache_table[best].whale.size;
-        best = better && range_has_end(&cache_table[i], end) ? i : best;
-    }
-    if (best != SIZE_MAX) {
-        taken->parts[taken->count++] = cache_carve(best, cache_table[best].whale.address, end);
+    struct range_wish end = {.size = size % HUGE_PAGE_SIZE};
+    if (end.size >= WHALE_REST_MIN && taken->count != 0 &&
+        (best = hak__ranges_search(end.size, true, range_has_end, &end)) != 0) {
+        uintptr_t start = hak__ranges.entries[best].whale.address;
+        taken->parts[taken->count++] = cache_carve(best, start, end.size);
     }
 }
 
-/* Takes the largest range of one mapping, which the caller stretches. False: it has less than half
- * of `size`, or joined parts would bring more. */
-static bool cache_take_to_stretch(struct whale_parts *taken, size_t size, bool want_zero)
+static bool range_stretches(const struct whale_range *range, const struct whale_range *best,
+                            const struct range_wish *wish)
 {
-    size_t units = 0, best = SIZE_MAX;
-    for (size_t i = 0; i < cache_count; i++) {
-        const struct whale_range *range = &cache_table[i];
-        bool better = best == SIZE_MAX || range->whale.size >= cache_table[best].whale.size;
-        bool clears = want_zero && range->resident > WHALE_CLEAR_MAX;
-        best = range->whale.origin != 0 && range->whale.size < size && better && !clears ? i : best;
-        units += range_units(range);
-    }
-    units = units < size ? units : size;
-    if (best == SIZE_MAX || cache_table[best].whale.size < size / 2 ||
-        cache_table[best].whale.size < units) {
+    return (best == NULL || range->whale.size > best->whale.size) && range->whale.origin != 0 &&
+           range->whale.size < wish->size && !range_clears(range, wish);
+}
+
+/* Takes the largest range of one mapping, which the caller stretches. False: it has less than half
+ * of the size, or joined parts would bring more. */
+static bool cache_take_to_stretch(struct whale_parts *taken, const struct range_wish *wish)
+{
+    uint32_t best = hak__ranges_search(wish->size, false, range_stretches, wish);
+    size_t size = hak__ranges.entries[best].whale.size; /* of entry 0: 0 */
+    size_t units = hak__ranges.units < wish->size ? hak__ranges.units : wish->size;
+    if (best == 0 || size < wish->size / 2 || size < units) {
         return false;
     }
-    taken->parts[0] = cache_remove(best).whale;
+    taken->parts[0] = hak__ranges_remove(best).whale;
     taken->count = 1;
     taken->whole = true;
     return true;
@@ -305,16 +212,16 @@ void hak__whale_cache_take(struct whale_parts *taken, size_t size, size_t alignm
 {
     taken->count = 0;
     taken->whole = false;
-    if (atomic_load_relaxed(&cache_count) == 0) {
+    if (atomic_load_relaxed(&hak__ranges.count) == 0) {
         return;
     }
+    const struct range_wish wish = {size, alignment, want_zero};
     lock_acquire(&hak__whale_lock);
     bool joins = size >= 2 * HUGE_PAGE_SIZE && alignment <= HUGE_PAGE_SIZE &&
                  !(want_zero && size > WHALE_CLEAR_MAX) &&
                  atomic_load_relaxed(&hak__whale_joined_bytes) + size <= WHALE_JOINED_MAX;
-    if (cache_reserve(WHALE_PARTS_MAX) && !cache_take_whole(taken, size, alignment, want_zero) &&
-        !(alignment <= hak__os_page_size() && cache_take_to_stretch(taken, size, want_zero)) &&
-        joins) {
+    if (hak__ranges_reserve(WHALE_PARTS_MAX) && !cache_take_whole(taken, &wish) &&
+        !(alignment <= hak__os_page_size() && cache_take_to_stretch(taken, &wish)) && joins) {
         cache_take_parts(taken, size);
     }
     lock_release(&hak__whale_lock);
@@ -322,14 +229,12 @@ void hak__whale_cache_take(struct whale_parts *taken, size_t size, size_t alignm
 
 size_t hak__whale_cache_take_next(struct whale whale, size_t size)
 {
-    size_t bytes = 0;
     lock_acquire(&hak__whale_lock);
-    for (size_t i = 0; i < cache_count && bytes == 0; i++) {
-        struct whale range = cache_table[i].whale;
-        if (range.address == whale_end(whale) && range.origin == whale.origin) {
-            bytes = range.size < size ? range.size : size;
-            cache_carve(i, range.address, bytes);
-        }
+    uint32_t next = hak__ranges_starting_at(whale_end(whale), whale.origin);
+    size_t bytes = next != 0 ? hak__ranges.entries[next].whale.size : 0;
+    bytes = bytes < size ? bytes : size;
+    if (bytes != 0) {
+        cache_carve(next, whale_end(whale), bytes);
     }
     lock_release(&hak__whale_lock);
     return bytes;
@@ -344,7 +249,7 @@ size_t hak__whale_cache_room(void)
     }
     lock_acquire(&hak__whale_lock);
     size_t bound = cache_bound(hak__os_clock_ms());
-    size_t room = bound > cache_resident ? bound - cache_resident : 0;
+    size_t room = bound > hak__ranges.resident ? bound - hak__ranges.resident : 0;
     lock_release(&hak__whale_lock);
     return room;
 }
@@ -354,15 +259,18 @@ size_t hak__whale_cache_room(void)
  * page's place only parts of one mapping can meet. */
 static struct whale_range cache_meet(struct whale_range range)
 {
-    for (size_t i = cache_count; i-- != 0;) {
-        struct whale other = cache_table[i].whale;
-        if (other.origin == range.whale.origin &&
-            (whale_end(other) == range.whale.address || other.address == whale_end(range.whale))) {
-            range.resident += cache_remove(i).resident;
-            range.whale.address =
-                other.address < range.whale.address ? other.address : range.whale.address;
-            range.whale.size += other.size;
-        }
+    uint32_t before = hak__ranges_ending_at(range.whale.address, range.whale.origin);
+    uint32_t after = hak__ranges_starting_at(whale_end(range.whale), range.whale.origin);
+    if (after != 0) {
+        struct whale_range other = hak__ranges_remove(after);
+        range.resident += other.resident;
+        range.whale.size += other.whale.size;
+    }
+    if (before != 0) {
+        struct whale_range other = hak__ranges_remove(before);
+        range.resident += other.resident;
+        range.whale.size += other.whale.size;
+        range.whale.address = other.whale.address;
     }
     return range;
 }
@@ -371,11 +279,11 @@ void hak__whale_cache_put(struct whale whale, size_t resident)
 {
     lock_acquire(&hak__whale_lock);
     peak_correct(whale.size - resident);
-    bool has_entry = cache_reserve(1);
+    bool has_entry = hak__ranges_reserve(1);
     if (has_entry) {
-        struct whale_range range = {whale, resident, hak__os_clock_ms()};
-        range = cache_meet(range);
-        cache_insert(cache_count, range);
+        struct whale_range range = {
+            .whale = whale, .resident = resident, .freed_ms = hak__os_clock_ms()};
+        hak__ranges_add(cache_meet(range), 0);
     }
     lock_release(&hak__whale_lock);
     if (!has_entry) {
@@ -397,15 +305,16 @@ void hak__whale_unmap(struct whale whale)
  * takes only its end, from a huge page's boundary on, so that at least `too_many` bytes go. */
 static struct whale cache_drop_oldest(size_t too_many)
 {
-    struct whale_range range = cache_table[0];
+    uint32_t oldest = hak__ranges.entries[0].age.after;
+    struct whale_range range = hak__ranges.entries[oldest];
     uintptr_t end = whale_end(range.whale);
     if (too_many < range.whale.size && range.resident == range.whale.size) {
         uintptr_t cut = bits_align_down(end - too_many, HUGE_PAGE_SIZE);
         if (cut > range.whale.address) {
-            return cache_carve(0, cut, end - cut);
+            return cache_carve(oldest, cut, end - cut);
         }
     }
-    return cache_remove(0).whale;
+    return hak__ranges_remove(oldest).whale;
 }
 
 size_t hak__whale_cache_trim(uint32_t age_ms)
@@ -420,12 +329,13 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
             peak.now = peak.before = bytes_in_use();
         }
         size_t bound = cache_bound(now);
-        for (count = 0; cache_count != 0 && count < WHALE_DROP_MAX; count++) {
-            bool old = now - cache_table[0].freed_ms >= age_ms;
-            if (!old && cache_resident <= bound) {
+        for (count = 0; hak__ranges.count != 0 && count < WHALE_DROP_MAX; count++) {
+            bool old =
+                now - hak__ranges.entries[hak__ranges.entries[0].age.after].freed_ms >= age_ms;
+            if (!old && hak__ranges.resident <= bound) {
                 break;
             }
-            dropped[count] = cache_drop_oldest(old ? SIZE_MAX : cache_resident - bound);
+            dropped[count] = cache_drop_oldest(old ? SIZE_MAX : hak__ranges.resident - bound);
         }
         lock_release(&hak__whale_lock);
         for (uint32_t i = 0; i < count; i++) {
@@ -442,8 +352,9 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
 void hak__whale_cache_list(struct whale_list *list)
 {
     uint32_t now = hak__os_clock_ms();
-    for (size_t i = 0; i < cache_count; i++) {
-        const struct whale_range *range = &cache_table[i];
+    for (uint32_t i = hak__ranges.entries[0].age.after; i != 0;
+         i = hak__ranges.entries[i].age.after) {
+        const struct whale_range *range = &hak__ranges.entries[i];
         hak__whale_list_offer(list, (struct whale_view){range->whale.address, range->whale.size,
                                                         now - range->freed_ms, true});
     }
@@ -451,10 +362,10 @@ void hak__whale_cache_list(struct whale_list *list)
 
 struct whale_cache_totals hak__whale_cache_totals(void)
 {
-    return (struct whale_cache_totals){cache_size, cache_mapped};
+    return (struct whale_cache_totals){hak__ranges.size, hak__ranges.mapped};
 }
 
 struct whale_view hak__whale_cache_table(void)
 {
-    return (struct whale_view){(uintptr_t)cache_table, cache_mapped, 0, false};
+    return (struct whale_view){(uintptr_t)hak__ranges.entries, hak__ranges.mapped, 0, false};
 }

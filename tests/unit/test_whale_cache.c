@@ -291,6 +291,38 @@ static void test_age(void **state)
     assert_int_equal(hak__whale_cache_trim(0), 0);
 }
 
+/* The cache grows its table several times, merges, carves and finds among many ranges: each whale
+ * keeps its contents, and nothing is lost. */
+static void test_many_ranges(void **state)
+{
+    enum { SLOTS = HAK_TINY_LIMITS ? 48 : 400, STEPS = 20 * SLOTS };
+    static struct {
+        uint64_t *block;
+        size_t size;
+    } slots[SLOTS];
+    uint64_t random = 1;
+    (void)state;
+    hak__knobs.whale_cache_bytes = 16 * GIB;
+    for (size_t i = 0; i < STEPS + SLOTS; i++) {
+        size_t slot = i < STEPS ? random_below(&random, SLOTS) : i - STEPS;
+        uint64_t *block = slots[slot].block;
+        if (block != NULL) {
+            assert_int_equal(block[0], slot);
+            assert_int_equal(block[slots[slot].size / sizeof *block - 1], slot);
+            assert_true(hak__whale_free(block));
+            slots[slot].block = NULL;
+        } else if (i < STEPS) {
+            size_t size = 2 * MIB + page + random_below(&random, 512) * page;
+            slots[slot].block = block = (uint64_t *)(void *)allocate(size);
+            slots[slot].size = size;
+            block[0] = block[size / sizeof *block - 1] = slot;
+        }
+    }
+    size_t kept = hak__whale_totals().cached_bytes;
+    assert_true(kept != 0);
+    assert_int_equal(hak__whale_cache_trim(0), kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +339,7 @@ int main(void)
         WHALE_TEST(test_the_soft_limit),
         WHALE_TEST(test_sparse_whales),
         WHALE_TEST(test_age),
+        WHALE_TEST(test_many_ranges),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }
