@@ -126,7 +126,8 @@ static bool range_fits(const struct whale_range *range, const struct whale_range
            range_place(range->whale, wish->size, wish->alignment) != 0;
 }
 
-/* Takes a whale out of the smallest range that it fits into. Of equal ones it takes the youngest,
+/* Takes a whale out of the smallest range that it fits into, if there are not very many (see
+ * hak__ranges_search; so are the next two). Of equal ones it takes the one that was added last,
  * whose contents may still be in the processor's cache. False: there is none. */
 static bool cache_take_whole(struct whale_parts *taken, const struct range_wish *wish)
 {

@@ -9,9 +9,12 @@
 /* Lists by size, four for each power of two. Twice: a search finds a range that fits more closely,
  * and looks at more empty lists. Half: it takes larger ranges than needed more often. */
 #define RANGE_LISTS (4u * 48u)
-/* Ranges of a list that a search looks at. Twice: a long list may take twice the time. Half: of
- * many ranges of about one size, a request gets one that fits less well. */
-#define RANGE_LOOKS 16u
+/* Ranges of a list that a search looks at while none is suitable, and then. Twice: a long list may
+ * take twice the time. Half: of many ranges of about one size, a request finds none that fits, or
+ * gets one that fits less well. */
+#define RANGE_LOOKS 256u
+#define RANGE_LOOKS_THEN 16u
+HAK_STATIC_ASSERT((RANGES_CAPACITY_MIN & (RANGES_CAPACITY_MIN - 1)) == 0, "hashes are masked");
 
 static struct whale_range ranges_first_table[RANGES_CAPACITY_MIN];
 static uint32_t ranges_lists[RANGE_LISTS];           /* the first of each list by size */
@@ -216,6 +219,7 @@ uint32_t hak__ranges_search(size_t size, bool larger, range_judge *judge,
             if (judge(&hak__ranges.entries[i], best == 0 ? NULL : &hak__ranges.entries[best],
                       wish)) {
                 best = i;
+                looks = looks < RANGE_LOOKS_THEN ? looks : RANGE_LOOKS_THEN;
             }
         }
         list += larger;

@@ -22,12 +22,13 @@ struct range_links {
 
 struct whale_range {
     struct whale whale;
-    size_t resident;         /* bytes that the bound counts; less than the size if it is sparse */
-    uint32_t freed_ms;       /* time of the free */
-    struct range_links age;  /* from the oldest to the youngest; entry 0 is both ends */
-    struct range_links size; /* in its list by size, the youngest first; or the next unused entry */
-    uint32_t next_start;     /* in the chain of ranges whose start has the same hash */
-    uint32_t next_end;       /* the same of ends */
+    size_t resident;        /* bytes that the bound counts; less than the size if it is sparse */
+    uint32_t freed_ms;      /* time of the free */
+    struct range_links age; /* from the oldest to the youngest; entry 0 is both ends */
+    struct range_links
+        size;            /* in its list by size, the last added first; or the next unused entry */
+    uint32_t next_start; /* in the chain of ranges whose start has the same hash */
+    uint32_t next_end;   /* the same of ends */
     uint32_t chain_of_starts; /* the first of the chain of which this entry's number is the hash */
     uint32_t chain_of_ends;
 };
@@ -82,7 +83,7 @@ struct range_wish {
 typedef bool range_judge(const struct whale_range *range, const struct whale_range *best,
                          const struct range_wish *wish);
 /* Goes through the lists by size, from that of `size` on to the larger ones, or to the smaller
- * ones, until one has a suitable range. Returns the best of the youngest RANGE_LOOKS in that list.
+ * ones, until one has a suitable range. Returns the best of those in that list that a search looks at.
  */
 HAK_HIDDEN uint32_t hak__ranges_search(size_t size, bool larger, range_judge *judge,
                                        const struct range_wish *wish);

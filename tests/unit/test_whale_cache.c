@@ -291,6 +291,23 @@ static void test_age(void **state)
     assert_int_equal(hak__whale_cache_trim(0), 0);
 }
 
+/* Many ranges of about one size that are too small are before the one that fits. */
+static void test_one_of_many_fits(void **state)
+{
+    enum { MANY = HAK_TINY_LIMITS ? 12 : 40 };
+    char *blocks[MANY];
+    (void)state;
+    hak__knobs.whale_cache_bytes = GIB;
+    for (size_t i = 0; i < MANY; i++) {
+        blocks[i] = allocate(small_whale + (MANY - i) * page);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        hak__whale_free(blocks[i]);
+    }
+    assert_ptr_equal(allocate(small_whale + MANY * page), blocks[0]);
+    hak__whale_free(blocks[0]);
+}
+
 /* The cache grows its table several times, merges, carves and finds among many ranges: each whale
  * keeps its contents, and nothing is lost. */
 static void test_many_ranges(void **state)
@@ -339,6 +356,7 @@ int main(void)
         WHALE_TEST(test_the_soft_limit),
         WHALE_TEST(test_sparse_whales),
         WHALE_TEST(test_age),
+        WHALE_TEST(test_one_of_many_fits),
         WHALE_TEST(test_many_ranges),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
