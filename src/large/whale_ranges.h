@@ -83,8 +83,7 @@ struct range_wish {
 typedef bool range_judge(const struct whale_range *range, const struct whale_range *best,
                          const struct range_wish *wish);
 /* Goes through the lists by size, from that of `size` on to the larger ones, or to the smaller
- * ones, until one has a suitable range. Returns the best of those in that list that a search looks at.
- */
+ * ones, until one has a suitable range. Returns the best of those that it looks at in that list. */
 HAK_HIDDEN uint32_t hak__ranges_search(size_t size, bool larger, range_judge *judge,
                                        const struct range_wish *wish);
 
