@@ -4,8 +4,9 @@
 #include "os/os.h"
 #include "region/mappings.h"
 
-/* Entries of the first table. More are mapped when needed, so a larger one only saves that. */
-#define RANGES_CAPACITY_MIN (HAK_TINY_LIMITS ? 2 * WHALE_PARTS_MAX : 128u)
+/* Entries of the first table, which is static. Twice: data that every process touches lies on more
+ * pages. Half: programs with few freed whales map a table. */
+#define RANGES_CAPACITY_MIN (HAK_TINY_LIMITS ? 2 * WHALE_PARTS_MAX : 32u)
 /* Lists by size, four for each power of two. Twice: a search finds a range that fits more closely,
  * and looks at more empty lists. Half: it takes larger ranges than needed more often. */
 #define RANGE_LISTS (4u * 48u)
