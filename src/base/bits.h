@@ -24,8 +24,8 @@ HAK_INLINE uint32_t bits_log2(uint64_t value)
     return 63u - (uint32_t)__builtin_clzll(value);
 }
 
-/* The number of ones: sums of 2, 4 and 8 bits side by side. __builtin_popcountll is a call, and
- * takes twice as long, where the compiler may not use the processor's instruction. */
+/* The number of ones: sums of 2, 4 and 8 bits side by side. __builtin_popcountll is
+ * a call of a function where the compiler may not use the processor's instruction. */
 HAK_INLINE uint32_t bits_count(uint64_t map)
 {
     map -= map >> 1 & UINT64_C(0x5555555555555555);

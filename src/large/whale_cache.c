@@ -306,7 +306,7 @@ void hak__whale_unmap(struct whale whale)
  * takes only its end, from a huge page's boundary on, so that at least `too_many` bytes go. */
 static struct whale cache_drop_oldest(size_t too_many)
 {
-    uint32_t oldest = hak__ranges.entries[0].age.after;
+    uint32_t oldest = ranges_oldest();
     struct whale_range range = hak__ranges.entries[oldest];
     uintptr_t end = whale_end(range.whale);
     if (too_many < range.whale.size && range.resident == range.whale.size) {
@@ -331,8 +331,7 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
         }
         size_t bound = cache_bound(now);
         for (count = 0; hak__ranges.count != 0 && count < WHALE_DROP_MAX; count++) {
-            bool old =
-                now - hak__ranges.entries[hak__ranges.entries[0].age.after].freed_ms >= age_ms;
+            bool old = now - hak__ranges.entries[ranges_oldest()].freed_ms >= age_ms;
             if (!old && hak__ranges.resident <= bound) {
                 break;
             }
@@ -353,8 +352,7 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
 void hak__whale_cache_list(struct whale_list *list)
 {
     uint32_t now = hak__os_clock_ms();
-    for (uint32_t i = hak__ranges.entries[0].age.after; i != 0;
-         i = hak__ranges.entries[i].age.after) {
+    for (uint32_t i = ranges_oldest(); i != 0; i = hak__ranges.entries[i].age.after) {
         const struct whale_range *range = &hak__ranges.entries[i];
         hak__whale_list_offer(list, (struct whale_view){range->whale.address, range->whale.size,
                                                         now - range->freed_ms, true});

@@ -61,11 +61,6 @@ static uint32_t ranges_list_before(uint32_t list)
     return RANGE_LISTS;
 }
 
-static void ranges_count_set(size_t count)
-{
-    atomic_store_relaxed(&hak__ranges.count, count);
-}
-
 static void ranges_chain(uint32_t index)
 {
     struct whale_range *range = &hak__ranges.entries[index];
@@ -112,7 +107,7 @@ struct whale_range hak__ranges_remove(uint32_t index)
     hak__ranges.size -= range.whale.size;
     hak__ranges.resident -= range.resident;
     hak__ranges.units -= range_units(&range);
-    ranges_count_set(hak__ranges.count - 1);
+    atomic_store_relaxed(&hak__ranges.count, hak__ranges.count - 1);
     mappings_remove_whales(1);
     return range;
 }
@@ -139,7 +134,7 @@ void hak__ranges_add(struct whale_range range, uint32_t younger)
     ranges_lists[list] = index;
     ranges_map[list / 64] |= UINT64_C(1) << list % 64;
     ranges_chain(index);
-    ranges_count_set(hak__ranges.count + 1);
+    atomic_store_relaxed(&hak__ranges.count, hak__ranges.count + 1);
     mappings_add_whales(1);
     hak__ranges.size += range.whale.size;
     hak__ranges.resident += range.resident;
@@ -155,7 +150,7 @@ static void ranges_move(struct whale_range *bigger, uint32_t capacity)
     }
     hak__ranges.entries = bigger;
     hak__ranges.capacity = capacity;
-    for (uint32_t i = bigger[0].age.after; i != 0; i = bigger[i].age.after) {
+    for (uint32_t i = ranges_oldest(); i != 0; i = bigger[i].age.after) {
         ranges_chain(i);
     }
 }

@@ -51,6 +51,12 @@ HAK_INLINE uintptr_t whale_end(struct whale whale)
     return whale.address + whale.size;
 }
 
+/* The oldest range; 0: there is none. */
+HAK_INLINE uint32_t ranges_oldest(void)
+{
+    return hak__ranges.entries[0].age.after;
+}
+
 /* Bytes of a range in whole huge pages, which can be joined. 0 for a sparse one: moving pages that
  * are not there gains nothing. */
 HAK_INLINE size_t range_units(const struct whale_range *range)
