@@ -21,7 +21,7 @@ void hak__cache_start(struct cache *cache, struct slab_set *slabs)
 
 static uint32_t cache_limit_for(uint32_t class_index, uint32_t bytes)
 {
-    uint32_t limit = bytes / size_class_bytes(class_index);
+    uint32_t limit = size_class_quotient(bytes, class_index);
     limit = limit < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : limit;
     return limit > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : limit;
 }
@@ -55,8 +55,7 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
 
 static uint32_t cache_limit_most(uint32_t class_index)
 {
-    uint32_t shift = size_class_has_own_lines(class_index) ? 0 : BIN_SMALL_SHIFT;
-    return cache_limit_for(class_index, atomic_load_relaxed(&hak__knobs.bin_bytes_max) >> shift);
+    return cache_limit_for(class_index, atomic_load_relaxed(&hak__knobs.bin_bytes_max));
 }
 
 /* The limit that rules 1 and 2 of cache.h want for a bin that overflows. */
@@ -75,6 +74,9 @@ static uint32_t cache_limit_wanted(struct cache *cache, uint32_t class_index)
 static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t larger)
 {
     uint32_t limit = cache->bins[class_index].limit;
+    if (larger <= limit) {
+        return;
+    }
     uint32_t most = cache_limit_most(class_index);
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
@@ -136,57 +138,58 @@ static HAK_COLD void cache_list_broken(const struct cache *cache, uint32_t class
     hak__diagnose_fatal(what, object, size_class_bytes(class_index), cache_heap_id(cache));
 }
 
-/* Takes the `count` objects that were freed last out of a bin; at most FLUSH_PART_OBJECTS. Stores
- * those of this heap in `objects` and returns their number. Prefetches the metadata of their slabs,
- * so that all these cache misses overlap. The others go to the remote buffer. */
-static uint32_t cache_take(struct cache *cache, uint32_t class_index, uint32_t count,
-                           struct object **objects)
+/* Returns the `count` objects of a bin that were freed last, at most FLUSH_PART_OBJECTS, to their
+ * slabs. Objects of one slab that follow each other are linked already, and go back together. Those
+ * of other heaps go to the remote buffer. */
+static void cache_return_part(struct cache *cache, uint32_t class_index, uint32_t count)
 {
+    const struct object *returned[FLUSH_PART_OBJECTS];
     struct bin *bin = &cache->bins[class_index];
     struct object *object = bin->head;
-    uint32_t left = bin_count(bin), own = 0;
-    uint32_t owner = cache_owner_word(cache, class_index);
+    uint32_t owner = cache_owner_word(cache, class_index), done = 0;
     uintptr_t mark = object_mark_of(owner);
     HAK_ASSERT(count <= FLUSH_PART_OBJECTS);
-    for (uint32_t end = left - count; left != end;) {
+    while (done != count) {
         size_t slice = window_slice_of(object);
         if (HAK_UNLIKELY(!window_contains_slice(slice) || window_owner(slice) != owner)) {
+            returned[done++] = object;
             object = cache_return_kept(cache, class_index, object);
-        } else {
-            HAK_PREFETCH(window_slab_metadata(slice));
-            objects[own++] = object;
+            continue;
+        }
+        struct slab *slab = slab_of_slice(slice);
+        struct slab_grid grid = slab_grid_of(slab, class_index);
+        struct object *head = object, *tail = NULL;
+        uint32_t before = done;
+        for (; done != count && slab_grid_has(grid, object); object = object_next(object)) {
             cache_check_mark(cache, object);
             object_set_mark(object, mark);
-            object = object_next(object);
+            returned[done++] = tail = object;
         }
-        left--;
-    }
-    if (HAK_UNLIKELY((object == NULL) != (left == 0))) {
-        cache_list_broken(cache, class_index,
-                          object != NULL ? "corrupted free list (double free?)"
-                                         : "corrupted free list (written after free?)",
-                          bin->head);
-    }
-    for (uint32_t i = 0; i < own; i++) { /* a list that leads back to an object just taken */
-        if (HAK_UNLIKELY(objects[i] == object)) {
-            cache_list_broken(cache, class_index, "corrupted free list (double free?)", object);
-        }
+        hak__slab_return(slab, (struct object_list){head, done - before}, tail);
     }
     bin->head = object;
     bin->room += (int32_t)count;
-    return own;
+    if (HAK_UNLIKELY((object == NULL) != (bin_count(bin) == 0))) {
+        cache_list_broken(cache, class_index,
+                          object != NULL ? "corrupted free list (double free?)"
+                                         : "corrupted free list (written after free?)",
+                          returned[0]);
+    }
+    for (uint32_t i = 0; i < count; i++) { /* a list that leads back to an object just returned */
+        if (HAK_UNLIKELY(returned[i] == object)) {
+            cache_list_broken(cache, class_index, "corrupted free list (double free?)", object);
+        }
+    }
 }
 
 /* Returns the `count` objects of a bin that were freed last to their slabs. */
 static void cache_return(struct cache *cache, uint32_t class_index, uint32_t count)
 {
-    struct object *objects[FLUSH_PART_OBJECTS];
     counter_add(&cache->counters, COUNTER_FREE_FLUSHED_OBJECTS, count);
     probe_hakmem_flush(cache_heap_id(cache), size_class_bytes(class_index), count);
     while (count != 0) {
         uint32_t part = count < FLUSH_PART_OBJECTS ? count : FLUSH_PART_OBJECTS;
-        uint32_t own = cache_take(cache, class_index, part, objects);
-        hak__slab_return(cache->slabs, class_index, objects, own);
+        cache_return_part(cache, class_index, part);
         count -= part;
     }
 }
@@ -269,7 +272,7 @@ static void cache_end_rests(struct cache *cache, struct rests *rests)
             continue;
         }
         object_set_free(object, NULL, 0);
-        hak__slab_return(cache->slabs, slab->class_index, &object, 1);
+        hak__slab_return(slab, (struct object_list){object, 1}, object);
     }
 }
 

@@ -162,19 +162,17 @@
  * ptrdiff_t. */
 #define REQUEST_SIZE_MAX ((size_t)PTRDIFF_MAX)
 
-/* The largest limit of a bin, in bytes; a quarter of it for objects up to 1,040 bytes. That quarter
- * fits into a second-level cache, and holds so many small objects that a refill costs little each.
- * Of larger objects it would be only a few (docs/decisions/0041). Bins start small and grow with
- * use (cache/cache.h), because most classes of most threads need no more. Twice: threads may keep
- * twice as much memory. Half: large objects take the slow path more often. */
+/* The largest limit of a bin, in bytes, and in objects. Bins start small and grow with use
+ * (cache/cache.h), because most classes of most threads need no more. Twice: threads may keep twice
+ * as much memory, and return it in one piece when a class is idle. Half: programs that free
+ * thousands of objects in a row take the slow path for more of them (docs/decisions/0098). */
 #define BIN_BYTES_MAX (HAK_TINY_LIMITS ? 1024u : 524288u)
-#define BIN_SMALL_SHIFT 2u
+#define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 16384u)
 /* Bytes of the first refill of a class, and of the first limit of its bin. A larger first refill:
  * threads that end soon must return more unused objects (docs/decisions/0022). A larger first
  * limit: idle threads keep more memory. */
 #define REFILL_BYTES_START (HAK_TINY_LIMITS ? 64u : 1024u)
 #define BIN_BYTES_START (2 * REFILL_BYTES_START)
-#define BIN_OBJECTS_MAX (HAK_TINY_LIMITS ? 4u : 4096u)
 #define BIN_OBJECTS_MIN 2u
 /* So many first frees of a class are checked, each against so many before it. Twice: short programs
  * take longer, by some 100 instructions a free. Half: less of what small programs do is noticed. */

@@ -89,6 +89,14 @@ HAK_INLINE bool size_class_starts(size_t offset, uint64_t reciprocal, uint32_t c
     return (uint64_t)product < reciprocal && (uint64_t)(product >> 64) < count;
 }
 
+/* `bytes`, at most 2^31, divided by the object size of the class. */
+HAK_INLINE uint32_t size_class_quotient(size_t bytes, uint32_t class_index)
+{
+    __extension__ unsigned __int128 product =
+        (unsigned __int128)bytes * hak__size_reciprocals[class_index];
+    return (uint32_t)(uint64_t)(product >> 64);
+}
+
 /* True: no two objects of the class share a cache line. Slabs start at a slice, and object sizes
  * above TINY_SIZE_MAX are multiples of 128 bytes. */
 HAK_INLINE bool size_class_has_own_lines(uint32_t class_index)

@@ -248,15 +248,15 @@ struct object_list hak__refill_shuffle(struct refill refill)
  * shuffles them. All bytes: larger peaks (docs/decisions/0095). */
 static uint32_t slab_carve_count(const struct slab *slab, const unsigned char *first, size_t size)
 {
-    size_t bytes = HAK_SECURE ? CARVE_BYTES : 2 * CARVE_BYTES;
+    size_t bytes = HAK_SECURE ? CARVE_BYTES : (size < CARVE_BYTES ? 2 * CARVE_BYTES : 2 * size);
     if (slab->untouched) {
         size_t offset = (uintptr_t)first % CARVE_BYTES;
         /* offset < size: no object starts before `first` in its page. Otherwise carve all that
          * start in the rest of the page. */
-        bytes = offset < size ? 1 : CARVE_BYTES - offset + size - 1;
+        bytes = offset < size ? size : CARVE_BYTES - offset + size - 1;
     }
-    size_t count = bytes / size;
-    return count == 0 ? 1 : count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+    uint32_t count = size_class_quotient(bytes, slab->class_index);
+    return count == 0 ? 1 : count;
 }
 
 /* Cuts the next objects and does not touch them. The slab has at least one object left to carve. */
@@ -399,13 +399,15 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
     return list;
 }
 
-/* Adds objects of the slab to its free list. The list ends in `tail`. */
-HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_list list,
-                         struct object *tail)
+void hak__slab_return(struct slab *slab, struct object_list list, struct object *tail)
 {
+    struct slab_set *set = slab->owner;
     uint32_t free_count = slab->free_count + list.count;
     /* In an idle slab N is clear. So remote_seen, which costs no atomic load, is exact. */
     bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count;
+    if (HAK_UNLIKELY(list.count == 0)) {
+        hak__slab_not_object(slab, list.head);
+    }
     if (HAK_UNLIKELY(may_be_idle && free_count > slab->carved_count)) {
         hak__slab_freed_too_often(set, slab->class_index, list.head);
     }
@@ -416,37 +418,12 @@ HAK_INLINE void slab_add(struct slab_set *set, struct slab *slab, struct object_
     object_link(tail, slab->free_list);
     slab->free_list = list.head;
     slab->free_count = free_count;
+    slab_totals(set, slab)->free_count += list.count;
     if (!slab->listed) {
         slab_list(set, slab);
     }
     if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) {
         hak__slab_give_back_if_idle(set, slab);
-    }
-}
-
-void hak__slab_return(struct slab_set *set, uint32_t class_index, struct object *const *objects,
-                      uint32_t count)
-{
-    struct object *const *end = objects + count;
-    uint32_t owner = set->key | owner_code_of_class(class_index);
-    set->totals[class_index].free_count += count;
-    while (objects != end) {
-        struct object_list run = {*objects, 1};
-        struct object *tail;
-        size_t slice = window_slice_of(run.head);
-        if (HAK_UNLIKELY(window_owner(slice) != owner)) { /* an earlier run has emptied the slab */
-            hak__slab_freed_too_often(set, class_index, run.head);
-        }
-        struct slab *slab = slab_of_slice(slice);
-        struct slab_grid grid = slab_grid_of(slab, class_index);
-        if (HAK_UNLIKELY(!slab_grid_has(grid, run.head))) {
-            hak__slab_not_object(slab, run.head);
-        }
-        for (tail = run.head; ++objects != end && slab_grid_has(grid, *objects); tail = *objects) {
-            object_link(tail, *objects);
-            run.count++;
-        }
-        slab_add(set, slab, run, tail);
     }
 }
 

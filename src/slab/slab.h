@@ -270,11 +270,10 @@ HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
            atomic_load_relaxed(&set->shared_notified) != 0;
 }
 
-/* Returns `count` objects to their slabs, which are of this set and class. Neighbours in the array
- * that lie in one slab go back together. Slabs that are idle now are given back. Aborts if it
- * notices a double free, or that no object starts at an address. Under the heap's lock. */
-HAK_HIDDEN void hak__slab_return(struct slab_set *set, uint32_t class_index,
-                                 struct object *const *objects, uint32_t count);
+/* Returns a list of objects, which ends in `tail`, to its slab, and gives the slab back if it is idle
+ * now. Aborts if it notices a double free, or if the list is empty because no object starts at its
+ * head. Under the lock of the slab's heap. */
+HAK_HIDDEN void hak__slab_return(struct slab *slab, struct object_list list, struct object *tail);
 
 /* Returns a list of objects of one slab for a thread that does not hold the owner's lock: one
  * atomic operation, or three if the owner must be notified. Any thread, no lock. Returns NULL, or

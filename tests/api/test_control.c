@@ -189,7 +189,7 @@ static void test_bins_follow_the_option(void **state)
     assert_true(cached * 64 >= 64 * KIB);
     set("bin_bytes", "4k");
     after = cached;
-    for (uint64_t i = 0; after * 64 > 2 * KIB; i++) { /* as long as it takes to tick */
+    for (uint64_t i = 0; after * 64 > 8 * KIB; i++) { /* as long as it takes to tick */
         void *large = hak_malloc(100 * KIB);
         void *small = hak_malloc(64);
         REQUIRE(large != NULL && small != NULL);

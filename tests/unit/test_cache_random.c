@@ -197,7 +197,7 @@ static void flush_too_many(void *argument)
     void *object = objects[0];
     (void)argument;
     objects[1] = objects[0]->next;
-    unit_return(cache->slabs, &object, 1); /* freed another way meanwhile */
+    unit_return(&object, 1); /* freed another way meanwhile */
     for (int i = 1; i < 5; i++) {
         unit_fill_bin(cache, class_index, unit_list_of((void *[]){objects[i % 2]}, 1));
         hak__cache_flush(cache);

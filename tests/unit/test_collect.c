@@ -23,7 +23,7 @@ static struct owner owner_create_of(uint32_t class_index)
     struct object_list others = {list.head->next, list.count - 1};
     owner.object = list.head;
     owner.slab = unit_slab_of(owner.object);
-    unit_return_list(&owner.heap->slabs, others);
+    unit_return_list(others);
     lock_release(&owner.heap->lock);
     return owner;
 }
@@ -106,7 +106,7 @@ static struct owner owner_create_kept(struct thread *thread)
     struct owner owner = owner_create_of(class_index);
     thread_free(thread, class_index, thread_allocate(thread, class_index)); /* sets a limit */
     struct object *object = thread_allocate(thread, class_index);           /* makes room */
-    unit_return_list(&thread->heap->slabs, (struct object_list){object, 1});
+    unit_return_list((struct object_list){object, 1});
     REQUIRE(remote_keep(&thread->cache, class_index, owner.object));
     return owner;
 }

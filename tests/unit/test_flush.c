@@ -31,12 +31,6 @@ static uint32_t limit_for(uint32_t class_index, uint32_t bytes)
     return limit > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : limit;
 }
 
-/* Of bins of a class when the option is `bytes`. */
-static uint32_t bin_bytes(uint32_t class_index, uint32_t bytes)
-{
-    return size_class_bytes(class_index) <= TINY_SIZE_MAX ? bytes / 4 : bytes;
-}
-
 /* What the limits may cost, by the definition in cache.h: their bytes and one slab each. */
 static uint64_t charge_for(uint32_t class_index, uint32_t limit)
 {
@@ -62,7 +56,7 @@ static void check_cache(void)
     assert_true(hak__cache_charged == charged); /* the only cache here */
 }
 
-enum { OBJECTS_MAX = 32 * 1024 };
+enum { OBJECTS_MAX = 128 * 1024 };
 static void *objects[OBJECTS_MAX];
 
 static void allocate_all(uint32_t class_index, uint32_t count)
@@ -141,7 +135,7 @@ static void test_one_direction_does_not_grow(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i / 2]);
-        uint32_t most = limit_for(class_index, bin_bytes(class_index, options[i % 2]));
+        uint32_t most = limit_for(class_index, options[i % 2]);
         hak__knobs.bin_bytes_max = options[i % 2];
         allocate_all(class_index, COUNT);
         uint32_t refilled = bin_count(&cache->bins[class_index]);
@@ -166,7 +160,7 @@ static void test_both_directions_double(void **state)
     (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index += 7) {
         const struct bin *bin = &cache->bins[class_index];
-        uint32_t most = limit_for(class_index, bin_bytes(class_index, BIN_BYTES_MAX));
+        uint32_t most = limit_for(class_index, BIN_BYTES_MAX);
         for (int round = 0; round < 12; round++) {
             uint32_t limit = bin->limit, count = 4 * limit + 8 + CARVE_BYTES / 16, used = 0;
             allocate_all(class_index, count);
@@ -194,7 +188,7 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
 {
     (void)state;
     uint32_t class_index = size_class_of(16);
-    hak__knobs.bin_bytes_max = 4 * 48;
+    hak__knobs.bin_bytes_max = 48;
     for (int round = 0; round < 5; round++) {
         allocate_all(class_index, 100);
         free_all(class_index, 100);
@@ -217,7 +211,7 @@ static void test_a_lower_bound_lowers_limits(void **state)
     assert_true(limit > 3 && bin_count(bin) > 3);
     hak__cache_lower_limits(cache); /* the option stands where it was */
     assert_int_equal(bin->limit, limit);
-    hak__knobs.bin_bytes_max = 4 * 48;
+    hak__knobs.bin_bytes_max = 48;
     hak__cache_lower_limits(cache);
     assert_int_equal(bin->limit, 3);
     check_cache();
@@ -467,7 +461,7 @@ static void test_abandon(void **state)
         }
     }
     assert_int_equal(lost, capacity - hak__slab_free_objects(slab));
-    unit_return(cache->slabs, objects, lost);
+    unit_return(objects, lost);
     unit_cache_destroy(other);
     check_cache();
 }

@@ -105,9 +105,9 @@ static void test_when_a_refill_grows(void **state)
     assert_false(slab_refill_grows(set, lent_class()));
     assert_ptr_equal(unit_slab_refill(set, lent_class(), 1).head, objects[0]);
     assert_true(slab_refill_grows(set, lent_class()));
-    unit_return(set, objects, 1);
+    unit_return(objects, 1);
     assert_false(slab_refill_grows(set, lent_class()));
-    unit_return(set, objects + 1, count - 1); /* the slab's slice is free, as many as were in use */
+    unit_return(objects + 1, count - 1); /* the slab's slice is free, as many as were in use */
     assert_false(slab_refill_grows(set, lent_class()));
     uint32_t long_class = size_class_of(40000); /* a slab of several slices */
     assert_true(slab_refill_grows(set, long_class));
@@ -138,7 +138,7 @@ static void test_what_is_lent(void **state)
         objects[count++] = unit_slab_refill(set, lent_class(), 1).head;
     }
     assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
-    unit_return(set, objects, FREE);
+    unit_return(objects, FREE);
     unit_return_remote(objects + FREE, 1);
     struct object_list list = hak__slab_lend(set, lent_class(), UINT32_MAX);
     assert_int_equal(list.count, FREE); /* those of its own list */
@@ -164,7 +164,7 @@ static void test_a_slab_lent_wholly(void **state)
     void *objects[OBJECTS];
     struct slab_set *set = unit_set_create();
     uint32_t count = slab_in_use(set, objects);
-    unit_return(set, objects, FREE);
+    unit_return(objects, FREE);
     assert_non_null(set->partial[lent_class()]);
     assert_true(slab_may_lend(set, lent_class()));
     assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, FREE);
@@ -173,7 +173,7 @@ static void test_a_slab_lent_wholly(void **state)
     unit_return_remote(objects, FREE);
     assert_true(slab_may_lend(set, lent_class()));
     assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, FREE);
-    unit_return(set, objects, count);
+    unit_return(objects, count);
     unit_set_destroy(set);
 }
 
@@ -186,23 +186,23 @@ static void test_untouched_memory_is_not_lent(void **state)
     uint32_t count = slab_in_use(set, objects);
     void *first = unit_slab_refill(set, lent_class(), 1).head;
     struct slab *untouched = unit_slab_of(first);
-    unit_return(set, objects, 1); /* listed before it */
+    unit_return(objects, 1); /* listed before it */
     assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
-    unit_return(set, objects, 1);
+    unit_return(objects, 1);
     void *second = unit_slab_refill(set, lent_class(), 1).head;
     assert_ptr_equal(second, objects[0]);
     void *third = unit_slab_refill(set, lent_class(), 1).head;
     assert_ptr_equal(unit_slab_of(third), untouched);
-    unit_return(set, objects, 1);
-    unit_return(set, &third, 1); /* in the list already, behind */
+    unit_return(objects, 1);
+    unit_return(&third, 1); /* in the list already, behind */
     assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
     assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, third);
     assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
     unit_return_remote(objects, 1); /* and before it again */
     assert_ptr_equal(set->partial[lent_class()], untouched);
     assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[0]);
-    unit_return(set, objects, count);
-    unit_return(set, (void *[]){first, third}, 2);
+    unit_return(objects, count);
+    unit_return((void *[]){first, third}, 2);
     unit_set_destroy(set);
 }
 
@@ -216,19 +216,19 @@ static void test_a_slab_with_nothing_is_passed_over(void **state)
     uint32_t count = slab_in_use(set, objects[0]);
     slab_in_use(set, objects[1]);
     struct slab *empty = unit_slab_of(objects[0][0]);
-    unit_return(set, objects[0], 1);
+    unit_return(objects[0], 1);
     unit_return_remote(objects[0] + 1, 1);
     uint32_t notified = set->shared_notified;
     set->shared_notified = 0;
     assert_ptr_equal(unit_slab_refill(set, lent_class(), 1).head, objects[0][0]);
     assert_ptr_equal(unit_slab_refill(set, lent_class(), 1).head, objects[0][1]);
     assert_false(empty->listed);
-    unit_return(set, objects[1], 1);
+    unit_return(objects[1], 1);
     set->shared_notified = notified;
     assert_ptr_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).head, objects[1][0]);
     assert_false(empty->listed);
-    unit_return(set, objects[0], count);
-    unit_return(set, objects[1], count);
+    unit_return(objects[0], count);
+    unit_return(objects[1], count);
     unit_set_destroy(set);
 }
 
@@ -286,7 +286,7 @@ static void test_lent_while_it_is_freed(void **state)
         for (uint32_t i = 0; i < race.count; i++) {
             memset(race.objects[i], 0x5b, sizeof(void *)); /* the program's, not links */
         }
-        unit_return(race.set, race.objects, 1);
+        unit_return(race.objects, 1);
         __atomic_store_n(&race.shared_round, round, __ATOMIC_RELEASE);
         race_spin(&random);
         struct object_list list = hak__slab_lend(race.set, lent_class(), UINT32_MAX);
@@ -316,7 +316,7 @@ static void lender_create(struct lender *lender)
     lender->asking = adopt();
     REQUIRE(lender->thread->heap != lender->asking->heap);
     lender->count = slab_in_use(&lender->thread->heap->slabs, lender->objects);
-    unit_return(&lender->thread->heap->slabs, lender->objects, FREE);
+    unit_return(lender->objects, FREE);
 }
 
 static struct object_list lender_ask(const struct lender *lender)
@@ -329,12 +329,12 @@ static void lender_is_next(const struct lender *lender)
 {
     while (lender_ask(lender).count == 0) {
     }
-    unit_return(&lender->thread->heap->slabs, lender->objects, FREE);
+    unit_return(lender->objects, FREE);
 }
 
 static void lender_destroy(struct lender *lender)
 {
-    unit_return(&lender->thread->heap->slabs, lender->objects, lender->count);
+    unit_return(lender->objects, lender->count);
     hak__thread_park(lender->thread);
     hak__thread_park(lender->asking);
 }
@@ -368,9 +368,9 @@ static void test_all_are_asked_in_turn(void **state)
             REQUIRE_SIZE(++asked, <=, most);
         }
         assert_true(asked != 0);
-        unit_return(&lender.thread->heap->slabs, lender.objects, FREE);
+        unit_return(lender.objects, FREE);
         assert_int_equal(lender_ask(&lender).count, FREE); /* who lent last, first */
-        unit_return(&lender.thread->heap->slabs, lender.objects, FREE);
+        unit_return(lender.objects, FREE);
         assert_int_equal(hak__heap_borrow(lender.asking->heap, size_class_of(5000), 1).count, 0);
     }
     lender_is_next(&lender);

@@ -57,7 +57,7 @@ static void in_two_bins(struct cache *one, struct cache *other, size_t size)
     bool other_has = pop(other, class_index) == object;
     assert_int_equal(one_has + other_has, 1);
     one->bins[class_index] = other->bins[class_index] = (struct bin){NULL, 0, 0};
-    unit_return(first->slabs, (void *[]){object}, 1);
+    unit_return((void *[]){object}, 1);
 }
 
 static void test_two_threads_of_a_heap(void **state)
@@ -90,7 +90,7 @@ static void test_a_bin_and_the_slab(void **state)
     struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
     put(first, class_index, object);
     uintptr_t mark = object->mark;
-    unit_return(first->slabs, (void *[]){object}, 1);
+    unit_return((void *[]){object}, 1);
     struct object_list list = unit_slab_refill(first->slabs, class_index, 1);
     assert_null(pop(first, class_index));
     object->mark = mark; /* the other order */
@@ -99,7 +99,7 @@ static void test_a_bin_and_the_slab(void **state)
     object_set_free(object, NULL, object_mark_of(first->slabs->key));
     hak__cache_take_over(stranger, list);
     assert_true(object_is_marked(object, stranger->mark));
-    unit_return(first->slabs, (void *[]){object}, 1);
+    unit_return((void *[]){object}, 1);
 }
 
 static void flush(void *cache)
@@ -121,7 +121,7 @@ static void test_a_flush_beside_the_owner(void **state)
         REQUIRE_DEATH(flush, freers[i][0], "corrupted free list .double free");
         freers[i][0]->bins[class_index] = freers[i][1]->bins[class_index] =
             (struct bin){NULL, 0, 0};
-        unit_return(first->slabs, (void *[]){object}, 1);
+        unit_return((void *[]){object}, 1);
     }
 }
 
@@ -148,8 +148,8 @@ static void test_joining(void **state)
     assert_ptr_equal(pop(first, class_index), objects[0]);
     assert_ptr_equal(pop(first, other), objects[1]);
     first->bins[class_index] = first->bins[other] = (struct bin){NULL, 0, 0};
-    unit_return(first->slabs, (void *[]){objects[0]}, 1);
-    unit_return(first->slabs, (void *[]){objects[1]}, 1);
+    unit_return((void *[]){objects[0]}, 1);
+    unit_return((void *[]){objects[1]}, 1);
 }
 
 /* A thread sends the object to its slab, another has it in its bin. */

@@ -48,7 +48,7 @@ static void test_the_first_refill(void **state)
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct bin *bin = &cache->bins[class_index];
         size_t size = size_class_bytes(class_index);
-        uint32_t carved = size >= 2 * CARVE_BYTES ? 1 : (uint32_t)(2 * CARVE_BYTES / size);
+        uint32_t carved = size >= CARVE_BYTES ? 2 : (uint32_t)(2 * CARVE_BYTES / size);
         uint32_t start = objects_of(REFILL_BYTES_START, size);
         assert_int_equal(hak__cache_refill_most(cache, class_index), start);
         uint32_t batch = carved < start ? carved : start;
@@ -130,7 +130,7 @@ static struct slab *slab_with_free_objects(uint32_t class_index, void **objects,
     }
     struct slab *slab = unit_slab_of(objects[0]);
     assert_int_equal(slab->carved_count, count);
-    unit_return(cache->slabs, objects + 1, count - 1);
+    unit_return(objects + 1, count - 1);
     return slab;
 }
 

@@ -140,7 +140,7 @@ static void pieces_destroy(struct pieces *pieces)
     }
     assert_int_equal(pieces->taken.count, 4);
     size_t slice = slab_slice(pieces->slab);
-    unit_return(pieces->set, pieces->taken.objects, 4);
+    unit_return(pieces->taken.objects, 4);
     assert_int_equal(window_owner(slice), OWNER_NOBODY);
     unit_set_destroy(pieces->set);
 }
@@ -243,7 +243,7 @@ static void whole_check(const struct whole *whole)
 static void whole_return_all(struct whole *whole)
 {
     for (uint32_t i = 0; i < whole->owner.count; i++) {
-        unit_return(whole->set, &whole->owner.objects[i], 1);
+        unit_return(&whole->owner.objects[i], 1);
     }
     whole->owner.count = 0;
 }
@@ -327,7 +327,7 @@ static void test_remote_objects_are_not_stranded(void **state)
     unit_return_remote(objects, 3);
     assert_int_equal(hak__slab_drain(set), 1);
     assert_true(slab->listed && !is_notified(slab));
-    unit_return(set, objects + 3, 2);
+    unit_return(objects + 3, 2);
     struct object_list list = unit_slab_refill(set, slab->class_index, UINT32_MAX);
     assert_int_equal(list.count, 2); /* the free list */
     assert_true(slab->listed);       /* for the remote objects, of which nobody will tell again */
@@ -337,7 +337,7 @@ static void test_remote_objects_are_not_stranded(void **state)
     assert_ptr_equal(unit_slab_of(list.head), slab);
     assert_true(set->counters.values[COUNTER_REFILL_REMOTE] == 1);
     assert_false(slab->listed);
-    unit_return(set, objects, SMALL_SLAB_OBJECTS);
+    unit_return(objects, SMALL_SLAB_OBJECTS);
     unit_set_destroy(set);
 }
 
@@ -352,7 +352,7 @@ static void test_a_slab_waits_for_its_freer(void **state)
     freer.objects[freer.count++] = refill_one(set);
     freer_step_a1(set, &freer, slab);
     assert_true(freer.owes_push);
-    unit_return(set, others, 2);
+    unit_return(others, 2);
     assert_int_equal(hak__slab_free_objects(slab), slab->carved_count);
     assert_false(hak__slab_is_idle(slab));
     assert_int_equal(hak__slab_drain(set), 0);
@@ -403,11 +403,11 @@ static void test_lists_are_joined_in_order(void **state)
         assert_int_equal(list.count, 6);
         assert_true(is_notified(slab)); /* B3 leaves N */
         assert_int_equal(hak__slab_take_remote(slab).count, 0);
-        unit_return(set, objects, 6);
+        unit_return(objects, 6);
         for (struct object *next; spare != NULL; spare = next) {
             next = spare->next;
             void *one = spare;
-            unit_return(set, &one, 1);
+            unit_return(&one, 1);
         }
         unit_set_destroy(set);
     }
@@ -434,7 +434,7 @@ static void test_lagging_owners_are_named(void **state)
     assert_null(unit_return_remote(objects + 2, 1));
     for (uint32_t i = 0; i < SLABS; i++) {
         uint32_t given = i == 0 ? 3 : 2;
-        unit_return(set, objects + i * SMALL_SLAB_OBJECTS + given, SMALL_SLAB_OBJECTS - given);
+        unit_return(objects + i * SMALL_SLAB_OBJECTS + given, SMALL_SLAB_OBJECTS - given);
     }
     unit_set_destroy(set);
 }

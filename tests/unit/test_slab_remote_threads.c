@@ -75,7 +75,7 @@ static void return_own(void **objects, uint32_t count)
         ledger_give(&ledger, objects[i], size_of(objects[i]));
     }
     lock_acquire(&set_lock);
-    unit_return(set, objects, count);
+    unit_return(objects, count);
     lock_release(&set_lock);
 }
 

@@ -256,26 +256,23 @@ static inline void unit_fill_bin(struct cache *cache, uint32_t class_index, stru
     bin->room = (int32_t)(bin->limit - list.count);
 }
 
-/* Gives the objects of a list, all of one slab, back to their owner; `unit_return_part` at once. */
-enum { unit_return_part = 64 };
-static inline void unit_return_list(struct slab_set *set, struct object_list list)
+/* Gives the objects of a list, all of one slab, back to their owner. */
+static inline void unit_return_list(struct object_list list)
 {
-    while (list.count != 0) {
-        struct object *objects[unit_return_part];
-        uint32_t count = 0;
-        for (; count < unit_return_part && list.count != 0; list.count--) {
-            objects[count++] = list.head;
-            list.head = object_next(list.head);
-        }
-        hak__slab_return(set, unit_slab_of(objects[0])->class_index, objects, count);
+    struct object *tail = list.head;
+    for (uint32_t i = 1; i < list.count; i++) {
+        tail = object_next(tail);
+    }
+    if (list.count != 0) {
+        hak__slab_return(unit_slab_of(list.head), list, tail);
     }
 }
 
 /* Gives `count` (not 0) objects of one slab back to its owner, as the owner or as another thread.
  */
-static inline void unit_return(struct slab_set *set, void *const *objects, uint32_t count)
+static inline void unit_return(void *const *objects, uint32_t count)
 {
-    unit_return_list(set, unit_list_of(objects, count));
+    unit_return_list(unit_list_of(objects, count));
 }
 
 static inline struct slab_set *unit_return_remote(void *const *objects, uint32_t count)
