@@ -18,14 +18,13 @@
       "Lower it if the process must shrink soon after a burst of work. Raise it if bursts are "    \
       "further apart than the delay and each one needs the same memory again.")                    \
     X(BYTES_32, bin_bytes, UNLEARNED, hak__knobs.bin_bytes_max,                                    \
-      "Size limit of a bin (one thread, one size class), in bytes; a quarter for objects to 1 "    \
-      "KiB.",                                                                                      \
+      "Size limit of a bin (one thread, one size class), in bytes.",                               \
       "Lower it if the threads cache too much memory. Raise it if the counter free_overflow "      \
       "grows fast, because threads free many objects of one class in a row.")                      \
     X(BYTES, cache_bytes, UNLEARNED, hak__knobs.cache_bytes,                                       \
       "Size limit of all bins of one thread, in bytes; each bin also counts one slab.",            \
-      "Lower it if the program has many threads and little memory. Raise it only together with "   \
-      "bin_bytes: the default is enough for all bins at their limits.")                            \
+      "Lower it if the program has many threads and little memory. Raise it together with "        \
+      "bin_bytes.")                                                                                \
     X(BYTES, cache_bytes_total, ANY, hak__knobs.cache_bytes_total,                                 \
       "Size limit of the bins of all threads, in bytes; 0: 1/64 of RAM or of a container's "       \
       "limit.",                                                                                    \
