@@ -18,7 +18,8 @@
  *      what the bin holds, at most 2 KiB of objects: the first frees take the slow path, which
  *      checks the pointer. Then it is 2 KiB of objects.
  *   2. An overflow doubles the limit if there was a refill since the previous overflow. The largest
- *      limit is HAKMEM_BIN_BYTES, as far as the budgets allow.
+ *      limit is HAKMEM_BIN_BYTES, for objects up to 1 KiB divided by the threads of the heap, as
+ *      far as the budgets allow.
  *   3. The first refill brings at most 1 KiB of objects. Each further refill may bring twice as
  *      much, up to 32 KiB. An overflow sets this back to 1 KiB. If the limit of the bin is larger,
  *      a refill may bring as many objects as the limit.

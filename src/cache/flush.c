@@ -53,9 +53,14 @@ static bool cache_affords(const struct cache *cache, uint64_t growth)
                atomic_load_relaxed(&hak__knobs.cache_bytes_total);
 }
 
-static uint32_t cache_limit_most(uint32_t class_index)
+/* Threads of one heap share the limit of small objects: what is in one's bin the others cannot get,
+ * because only large ones move between bins (docs/decisions/0098). */
+static uint32_t cache_limit_most(const struct cache *cache, uint32_t class_index)
 {
-    return cache_limit_for(class_index, atomic_load_relaxed(&hak__knobs.bin_bytes_max));
+    uint32_t bytes = atomic_load_relaxed(&hak__knobs.bin_bytes_max);
+    uint32_t threads = atomic_load_relaxed(&cache->slabs->shared_threads);
+    bool shares = threads > 1 && !size_class_has_own_lines(class_index);
+    return cache_limit_for(class_index, shares ? bytes / threads : bytes);
 }
 
 /* The limit that rules 1 and 2 of cache.h want for a bin that overflows. */
@@ -77,7 +82,7 @@ static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t
     if (larger <= limit) {
         return;
     }
-    uint32_t most = cache_limit_most(class_index);
+    uint32_t most = cache_limit_most(cache, class_index);
     larger = larger < most ? larger : most;
     uint64_t growth = cache_charge(class_index, larger) - cache_charge(class_index, limit);
     if (larger > limit && cache_affords(cache, growth)) {
@@ -88,7 +93,7 @@ static void cache_grow_limit(struct cache *cache, uint32_t class_index, uint32_t
 void hak__cache_lower_limits(struct cache *cache)
 {
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        uint32_t most = cache_limit_most(class_index);
+        uint32_t most = cache_limit_most(cache, class_index);
         if (cache->bins[class_index].limit > most) {
             cache_set_limit(cache, class_index, most);
         }

@@ -18,7 +18,8 @@
       "Lower it if the process must shrink soon after a burst of work. Raise it if bursts are "    \
       "further apart than the delay and each one needs the same memory again.")                    \
     X(BYTES_32, bin_bytes, UNLEARNED, hak__knobs.bin_bytes_max,                                    \
-      "Size limit of a bin (one thread, one size class), in bytes.",                               \
+      "Size limit of a bin (one thread, one size class), in bytes; for objects to 1 KiB divided "  \
+      "by the threads that share a heap.",                                                         \
       "Lower it if the threads cache too much memory. Raise it if the counter free_overflow "      \
       "grows fast, because threads free many objects of one class in a row.")                      \
     X(BYTES, cache_bytes, UNLEARNED, hak__knobs.cache_bytes,                                       \

@@ -28,6 +28,7 @@ static void heap_set_threads(struct heap *heap, uint32_t count)
 {
     uint32_t patience = count == 0 ? NOTIFIED_PENDING_MAX_PARKED : NOTIFIED_PENDING_MAX;
     atomic_store_relaxed(&heap->slabs.shared_patience, patience);
+    atomic_store_relaxed(&heap->slabs.shared_threads, count);
     atomic_store_relaxed(&heap->threads_count, count);
 }
 

@@ -109,6 +109,7 @@ struct slab_set {
     uint32_t shared_notified; /* A: top of the notify stack: its first slice + 1; 0: empty */
     uint32_t shared_pending;  /* A: about how many slabs were pushed since the last drain */
     uint32_t shared_patience; /* if so many are pending, other threads drain; relaxed */
+    uint32_t shared_threads;  /* that draw from the heap; relaxed */
     struct counters counters;
     /* [class]: the first slab that has objects to give. Other threads read it relaxed. */
     struct slab *partial[CLASS_COUNT];
@@ -270,7 +271,7 @@ HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
            atomic_load_relaxed(&set->shared_notified) != 0;
 }
 
-/* Returns a list of objects, which ends in `tail`, to its slab, and gives the slab back if it is idle
+/* Returns a list of objects, which ends in `tail`, to its slab. Gives the slab back if it is idle
  * now. Aborts if it notices a double free, or if the list is empty because no object starts at its
  * head. Under the lock of the slab's heap. */
 HAK_HIDDEN void hak__slab_return(struct slab *slab, struct object_list list, struct object *tail);

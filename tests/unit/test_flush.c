@@ -196,6 +196,26 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
     }
 }
 
+/* Threads of one heap share the limit of bins of small objects. */
+static void test_threads_share_the_bound(void **state)
+{
+    static const size_t sizes[] = {16, 1024, 5000};
+    (void)state;
+    cache->slabs->shared_threads = 4;
+    hak__knobs.bin_bytes_max = BIN_BYTES_START * 16;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t class_index = size_class_of(sizes[i]);
+        for (int round = 0; round < 12; round++) {
+            allocate_all(class_index, 8000);
+            free_all(class_index, 8000);
+        }
+        uint32_t share = sizes[i] <= TINY_REQUEST_MAX ? BIN_BYTES_START * 4 : BIN_BYTES_START * 16;
+        assert_int_equal(cache->bins[class_index].limit, limit_for(class_index, share));
+        check_cache();
+        hak__cache_flush(cache);
+    }
+}
+
 /* The learner lowers the option while the program runs: limits above it fall at once, the objects
  * go back at the next frees. */
 static void test_a_lower_bound_lowers_limits(void **state)
@@ -473,6 +493,7 @@ int main(void)
         FLUSH_TEST(test_one_direction_does_not_grow),
         FLUSH_TEST(test_both_directions_double),
         FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),
+        FLUSH_TEST(test_threads_share_the_bound),
         FLUSH_TEST(test_a_lower_bound_lowers_limits),
         FLUSH_TEST(test_the_budget_of_a_thread),
         FLUSH_TEST(test_the_budget_of_all_threads),

@@ -86,8 +86,8 @@ static void test_slabs_have_colors(void **state)
 }
 
 /* What one more refill carves of a slab of which `count` objects are: 8 KiB but at least 2 objects,
- * or 4 KiB in the secure form; where no page had been touched, of each page the first object that starts there, then the
- * others. */
+ * or 4 KiB in the secure form; where no page had been touched, of each page the first object that
+ * starts there, then the others. */
 static uint32_t carve_expected(size_t size, uint32_t first, uint32_t count, bool untouched)
 {
     if (!untouched) {
