@@ -24,7 +24,9 @@ OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_CALLER_PATH") 
 MEASURES = {
     "live": ("live_bytes", "live_count", "in use"),
     "allocated": ("allocated_bytes", "allocated_count", "allocated in all"),
+    "peak": ("peak_bytes", "peak_count", "in use at the peak"),
 }
+SAMPLES = {"live": "samples_live", "allocated": "samples", "peak": "peak_samples"}
 SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
 
 
@@ -39,6 +41,7 @@ def add_arguments(parser):
     parser.add_argument("--period", metavar="BYTES", default=None,
                         help="average number of bytes from one sample to the next (default 512k; with --leaks 16k)")
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
+    parser.add_argument("--peak", action="store_true", help="show what was in use when most was, not what is in use at the end")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
     parser.add_argument("--stacks", action="store_true", help="show the whole stack of each site")
     parser.add_argument("--pprof", metavar="FILE", help="write the profile for pprof (gzipped protobuf)")
@@ -130,11 +133,17 @@ def title(profile):
     return f"{profile.program} (process {profile.pid}{number})"
 
 
+def shown_measure(arguments):
+    return "peak" if arguments.peak else "allocated" if arguments.allocated else "live"
+
+
 def print_table(profile, arguments):
-    measure, count, what = MEASURES["allocated" if arguments.allocated else "live"]
+    measure, count, what = MEASURES[shown_measure(arguments)]
     total = profile.total(measure)
-    samples = profile.total("samples" if arguments.allocated else "samples_live")
-    if arguments.living:
+    samples = profile.total(SAMPLES[shown_measure(arguments)])
+    if arguments.peak:
+        what += f", {(profile.peak_ago_ms or 0) / 1000:.1f} s before this profile"
+    elif arguments.living:
         what = "allocated while it was sampled" + ("" if arguments.allocated else ", and still in use")
     print(f"{title(profile)}: about {in_words(total)} {what}, in about "
           f"{profile.total(count)} blocks; estimated from {samples} samples")
@@ -197,13 +206,15 @@ def open_output(path, binary=False):
 def show(profiles, arguments):
     profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
     shown = [profile for profile in profiles if profile.stacks] or profiles[:1]
+    if arguments.peak and any(profile.peak_ago_ms is None for profile in shown):
+        raise Refusal("profile: an older version of hakmem wrote this profile, and noted no peak")
     for number, profile in enumerate(shown):
         if number:
             print()
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
         print_python_hint(profile)
     if arguments.folded:
-        write_folded(profiles, arguments.folded, MEASURES["allocated" if arguments.allocated else "live"][0])
+        write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0])
     if arguments.pprof:
         from .pprof import write_pprof
         with open_output(arguments.pprof, binary=True) as file:
@@ -331,6 +342,8 @@ def run(arguments):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
     is_process = not arguments.program and is_number(arguments.file) and not os.path.exists(arguments.file)
+    if arguments.peak and (arguments.allocated or arguments.leaks):
+        raise Refusal("profile: --peak goes neither with --allocated nor with --leaks", STATUS_USAGE)
     if nth and (arguments.program or is_process):
         raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
     if arguments.program:

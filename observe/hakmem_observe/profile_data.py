@@ -12,13 +12,16 @@ from .symbols import Files, Frame, Symbols
 VERSION = 1
 SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
+PEAK_SUMS = ("peak_samples", "peak_count", "peak_bytes")  # profiles of older versions do not have them
 
 HEAD = {"hakmem_profile": {"version": int}}
 SHAPE = {
     "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int},
     "history": {"ago_ms": str},
     "mappings": [{"line": str}],
-    "stacks": [{"frames": str, "history_bytes": str, "site?": str} | dict.fromkeys(SUMS, int)],
+    "peak?": {"bytes": int, "ago_ms": int},
+    "stacks": [{"frames": str, "history_bytes": str, "site?": str} | dict.fromkeys(SUMS, int)
+               | {f"{name}?": int for name in PEAK_SUMS}],
 }
 
 SITE_MODULE = "named site"  # stands for the file of a frame that is the name of a site
@@ -46,7 +49,7 @@ def hint_of(path):
 @dataclass
 class Stack:
     frames: tuple  # of symbols.Frame, innermost first, without those of the allocator
-    sums: dict  # by the names of SUMS
+    sums: dict  # by the names of SUMS and PEAK_SUMS
     history: list  # live bytes at the moments of the profile's history_ago_ms
     site_name: str = ""  # that the program gave (hakmem/site.h); "" if none
 
@@ -68,6 +71,7 @@ class Profile:
     stacks: list
     number: int = 1  # of the profiles that the process wrote
     count: int = 1
+    peak_ago_ms: int | None = None  # when most was in use, before the profile was written; None: it was not noted
 
     def total(self, name):
         return sum(stack.sums[name] for stack in self.stacks)
@@ -88,6 +92,7 @@ def parse_document(line, path):
             stack["site"] = str(stack.get("site", ""))
             stack["addresses"] = [address(word) for word in stack["frames"].split()]
         head["history"] = numbers(document["history"]["ago_ms"])
+        head["peak_ago_ms"] = document["peak"]["ago_ms"] if "peak" in document else None
         if any(len(stack["history"]) != len(head["history"]) for stack in stacks):
             raise ValueError
     except ValueError:
@@ -108,9 +113,9 @@ def name_stacks(head, stacks, mappings, **origin):
         while frames and is_of_allocator(frames[0]):
             del frames[0]
         key = (stack["site"], *frames)
-        merged = named.setdefault(key, Stack(tuple(frames), dict.fromkeys(SUMS, 0), [0] * len(stack["history"]), stack["site"]))
-        for name in SUMS:
-            merged.sums[name] += stack[name]
+        merged = named.setdefault(key, Stack(tuple(frames), dict.fromkeys(SUMS + PEAK_SUMS, 0), [0] * len(stack["history"]), stack["site"]))
+        for name in SUMS + PEAK_SUMS:
+            merged.sums[name] += stack.get(name, 0)
         merged.history = [a + b for a, b in zip(merged.history, stack["history"])]
     return list(named.values())
 
@@ -139,7 +144,7 @@ def parse_profiles(lines, path, nth=None, **origin):
         if number <= len(documents):
             head, stacks, mappings = documents[number - 1]
             found.append(Profile(head["program"], head["process"], head["period"], head["history"],
-                                 name_stacks(head, stacks, mappings, **origin), number, len(documents)))
+                                 name_stacks(head, stacks, mappings, **origin), number, len(documents), head["peak_ago_ms"]))
     if not found:
         most = max(len(documents) for documents in processes.values())
         raise Refusal(f"'{path}' has no profile number {nth}: no process wrote more than {most}")

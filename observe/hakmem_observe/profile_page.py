@@ -12,7 +12,7 @@ from .text import plain
 
 TEMPLATE = Path(__file__).with_name("profile_page.html")
 FIELDS = ("samples", "allocated_count", "allocated_bytes", "freed_count", "freed_remote_count", "lifetime_ms",
-          "live_count", "live_bytes", "live_age_ms")  # of the sums, what the page shows
+          "live_count", "live_bytes", "live_age_ms", "peak_bytes", "peak_count")  # of the sums, what the page shows
 PROCESSES_MAX = 100  # the largest of a file; the page says how many it leaves out
 SITES_LIVE_MAX, SITES_ALLOCATED_MAX = 150, 50  # rows of the table: by live bytes, and further ones by allocated bytes
 NO_STACK = "unknown (no stack)"
@@ -249,6 +249,8 @@ def sites_table(profile, totals):
 def cards(profile, totals):
     live, count = totals["live_bytes"], totals["live_count"]
     figures = [("in use", in_words(live), f"in {blocks(count)}", "live_bytes", live),
+               ("at the peak", in_words(totals["peak_bytes"]), f"in {blocks(totals['peak_count'])}, "
+                f"{time_in_words(profile.peak_ago_ms or 0)} before", "peak_bytes", totals["peak_bytes"]),
                ("mean block in use", mean_size(live / count) if count else "–",
                 f"{time_in_words(totals['live_age_ms'] / count)} old on average" if count else "", "live_count", count),
                ("allocated in all", in_words(totals["allocated_bytes"]), f"in {blocks(totals['allocated_count'])}",

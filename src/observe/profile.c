@@ -76,6 +76,9 @@ static void profile_write_sums(struct report_writer *writer, const struct stack_
     hak__report_number(writer, "live_bytes",
                        profile_round(sums->allocated_bytes - sums->freed_bytes), "");
     hak__report_number(writer, "live_age_ms", profile_round(sums->live_age_ms), "");
+    hak__report_number(writer, "peak_samples", sums->peak_samples, "");
+    hak__report_number(writer, "peak_count", profile_round(sums->peak_count), "");
+    hak__report_number(writer, "peak_bytes", profile_round(sums->peak_bytes), "");
 }
 
 /* A field with `count` numbers in one string, with spaces between them. */
@@ -130,6 +133,10 @@ static void profile_write_stacks(struct report_writer *writer)
         numbers[i] = history.now_ms - history.times_ms[i];
     }
     profile_write_numbers(writer, "ago_ms", numbers, history.count);
+    hak__report_section_end(writer);
+    hak__report_section_begin(writer, "peak");
+    hak__report_number(writer, "bytes", profile_round(history.peak_bytes), "");
+    hak__report_number(writer, "ago_ms", history.now_ms - history.peak_ms, "");
     hak__report_section_end(writer);
     hak__report_list_begin(writer, "stacks", NULL);
     for (; stack != NULL && hak__samples_copy(stack, &sums, noted); stack = stack->older) {

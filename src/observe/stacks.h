@@ -45,6 +45,12 @@ struct stack_sums {
     double lifetime_ms;  /* of freed blocks, each times its weight */
     uint64_t samples_count; /* not weighted */
     uint64_t samples_live;  /* not weighted: of blocks in use */
+    /* Of the blocks in use when the live bytes of all stacks were highest; kept at the first change
+     * after that moment, which has a number (samples.c). */
+    uint64_t peak_number;
+    uint64_t peak_samples; /* not weighted */
+    double peak_count;
+    double peak_bytes;
 };
 
 struct stack {

@@ -77,6 +77,42 @@ value, unit = re.search(r"about ([0-9.]+) (\w+) in use", sys.stdin.read()).group
 mebibytes = float(value) / {"KiB": 1024, "MiB": 1}[unit]
 sys.exit(not 9.5 < mebibytes < 16)' || fail "totals: $("$launcher" profile kept | head -1)"
 
+# The peak is that of the whole run, not what is left at the end.
+cat >peak.c <<'END'
+#include <stdlib.h>
+#include <string.h>
+static void *volatile blocks[200];
+__attribute__((noinline)) static void most(int count)
+{
+    for (int i = 0; i < count; i++) {
+        blocks[i] = memset(malloc(100000), 1, 100000);
+    }
+}
+__attribute__((noinline)) static void least(int count)
+{
+    for (int i = 0; i < count; i++) {
+        blocks[i] = memset(malloc(50000), 1, 50000);
+    }
+}
+int main(void)
+{
+    most(200);
+    for (int i = 0; i < 200; i++) {
+        free(blocks[i]);
+    }
+    least(20);
+    return 0;
+}
+END
+cc -O2 -g -fno-builtin peak.c -o peak || fail "peak.c does not compile"
+succeed 0 "$launcher" profile --peak --period 1 -o kept_peak -- ./peak
+has "$output" 'about 19\.[0-9] MiB in use at the peak, '
+has "$output" '19\.[0-9] MiB [0-9. %]* 200 blocks  most \(.*peak\.c:[78]\)'
+[[ $output != *least* ]] || fail "least held nothing at the peak: $output"
+succeed 0 "$launcher" profile kept_peak
+has "$output" ' 20 blocks  least '
+refuse 2 'goes neither with' "$launcher" profile --peak --leaks kept_peak
+
 # A C program has stacks, too; each process of a tree has a table; a process without samples has none.
 cat >plain.c <<'END'
 #include <stdlib.h>
