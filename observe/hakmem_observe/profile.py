@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .attach import connect
@@ -40,6 +41,10 @@ def add_arguments(parser):
                         help="show the sites of the memory that was not freed, and name those that only grow")
     parser.add_argument("--period", metavar="BYTES", default=None,
                         help="average number of bytes from one sample to the next (default 512k; with --leaks 16k)")
+    parser.add_argument("--fail-above", metavar="BYTES", default=None,
+                        help="with --leaks: end with status 1 if more than BYTES are not freed and the program itself succeeds")
+    parser.add_argument("--ignore", metavar="FUNCTION", action="append", default=[],
+                        help="leave out stacks with this function, which may have * in its name; may be repeated")
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
     parser.add_argument("--peak", action="store_true", help="show what was in use when most was, not what is in use at the end")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
@@ -61,11 +66,24 @@ def parse_count(text, name):
     return int(text)
 
 
+def parse_size(text, name, least=1):
+    """A number of bytes, which may end in k, m or g."""
+    size = re.fullmatch(r"([0-9]{1,15})([kKmMgG]?)", text)
+    value = int(size[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[size[2].lower()] if size else -1
+    if value < least:
+        raise Refusal(f"profile: {name} takes a number of bytes such as 4096, 64k or 1m, not '{text[:40]}'", STATUS_USAGE)
+    return value
+
+
 def parse_period(text):
-    if not re.fullmatch(r"[1-9][0-9]*[kKmMgG]?", text):
-        raise Refusal(f"profile: --period takes a number of bytes such as 4096, 64k or 1m, not '{text[:40]}'",
-                      STATUS_USAGE)
+    parse_size(text, "--period")
     return text
+
+
+def is_ignored(stack, patterns):
+    """Whether one of the stack's functions is to be left out. C++ names match with or without their arguments."""
+    names = {name for frame in stack.frames for name in (frame.function, frame.function.split("(")[0])}
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def in_words(count):
@@ -204,6 +222,9 @@ def open_output(path, binary=False):
 
 
 def show(profiles, arguments):
+    """Shows them. The exit status: 1 if more is not freed than --fail-above allows, else 0."""
+    for profile in profiles:
+        profile.stacks = [stack for stack in profile.stacks if not is_ignored(stack, arguments.ignore)]
     profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
     shown = [profile for profile in profiles if profile.stacks] or profiles[:1]
     if arguments.peak and any(profile.peak_ago_ms is None for profile in shown):
@@ -222,6 +243,17 @@ def show(profiles, arguments):
     if arguments.html:
         from .profile_page import write_page
         write_page(profiles, arguments.html, f"Heap profile of {os.path.basename(profiles[0].program)}")
+    return fails(profiles, arguments)
+
+
+def fails(profiles, arguments):
+    if arguments.fail_above is None:
+        return 0
+    above = [profile for profile in profiles if profile.total("live_bytes") > arguments.fail_above]
+    for profile in above:
+        print(f"hakmem: {title(profile)} has not freed about {in_words(profile.total('live_bytes'))}, more than "
+              f"{in_words(arguments.fail_above)}", file=sys.stderr)
+    return 1 if above else 0
 
 
 def run_program(words, arguments, path):
@@ -284,8 +316,8 @@ def profile_program(words, arguments):
                           "written (./hakmem profile PID looks at a living process)",
                           128 - status if status < 0 else status or STATUS_CANNOT)
         sys.stdout.flush()
-        show(read_profiles(path, is_own=True), arguments)
-        return status if status >= 0 else 128 - status
+        failed = show(read_profiles(path, is_own=True), arguments)
+        return 128 - status if status < 0 else status or failed
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -319,8 +351,7 @@ def profile_process(pid, arguments):
         with open_output(arguments.output, binary=True) as file:
             file.write(text)
     arguments.living, arguments.when = True, "until now"
-    show(parse_profiles([text.decode("utf-8", "replace")], name, process=observer.process), arguments)
-    return 0
+    return show(parse_profiles([text.decode("utf-8", "replace")], name, process=observer.process), arguments)
 
 
 def check_outputs(arguments):
@@ -342,6 +373,10 @@ def run(arguments):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
     is_process = not arguments.program and is_number(arguments.file) and not os.path.exists(arguments.file)
+    if arguments.fail_above is not None:
+        arguments.fail_above = parse_size(arguments.fail_above, "--fail-above", 0)
+        if not arguments.leaks:
+            raise Refusal("profile: --fail-above goes with --leaks", STATUS_USAGE)
     if arguments.peak and (arguments.allocated or arguments.leaks):
         raise Refusal("profile: --peak goes neither with --allocated nor with --leaks", STATUS_USAGE)
     if nth and (arguments.program or is_process):
@@ -353,5 +388,4 @@ def run(arguments):
     if arguments.period or arguments.output or arguments.seconds or arguments.stop:
         raise Refusal(f"profile: --period, --output, --seconds and --stop are not for '{arguments.file}', which is taken "
                       "for the file of a profile", STATUS_USAGE)
-    show(read_profiles(arguments.file, nth), arguments)
-    return 0
+    return show(read_profiles(arguments.file, nth), arguments)

@@ -77,6 +77,39 @@ value, unit = re.search(r"about ([0-9.]+) (\w+) in use", sys.stdin.read()).group
 mebibytes = float(value) / {"KiB": 1024, "MiB": 1}[unit]
 sys.exit(not 9.5 < mebibytes < 16)' || fail "totals: $("$launcher" profile kept | head -1)"
 
+# In a test: the status says whether more leaks than allowed, beside what is ignored; the program's own status comes first.
+cat >forget.c <<'END'
+#include <stdlib.h>
+#include <string.h>
+static void *volatile kept;
+__attribute__((noinline)) static void load_table(void)
+{
+    kept = memset(malloc(300000), 1, 300000);
+}
+__attribute__((noinline)) static void forget(int count)
+{
+    for (int i = 0; i < count; i++) {
+        kept = memset(malloc(1000), 1, 1000);
+    }
+}
+int main(int argc, char **argv)
+{
+    load_table();
+    forget(100);
+    return argc > 1 ? atoi(argv[1]) : 0;
+}
+END
+cc -O2 -g -fno-builtin forget.c -o forget || fail "forget.c does not compile"
+leaks=("$launcher" profile --leaks --period 1)
+succeed 0 "${leaks[@]}" --fail-above 400k -- ./forget
+refuse 1 'has not freed about 390\.6 KiB, more than 390\.0 KiB' "${leaks[@]}" --fail-above 390k -o kept_leaks -- ./forget
+succeed 0 "${leaks[@]}" --fail-above 98k --ignore 'load_*' -- ./forget
+has "$output" 'about 97\.7 KiB not freed'
+succeed 0 "$launcher" profile --leaks --fail-above 0 --ignore forget --ignore load_table kept_leaks
+refuse 7 'has not freed' "${leaks[@]}" --fail-above 0 -- ./forget 7
+refuse 2 'goes with --leaks' "$launcher" profile --fail-above 0 kept_leaks
+refuse 2 'takes a number of bytes' "$launcher" profile --leaks --fail-above much kept_leaks
+
 # The peak is that of the whole run, not what is left at the end.
 cat >peak.c <<'END'
 #include <stdlib.h>
