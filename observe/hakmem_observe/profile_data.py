@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from .document import check, parse, parse_whole
-from .files import read_input
+from .files import origin_of, read_input
 from .processes import Refusal
 from .symbols import Files, Frame, Symbols
 
@@ -127,8 +127,7 @@ def read_profiles(path, nth=None, **origin):
     """A profile of each process that appended to the file: the nth that it wrote, or the last. `origin`: see Files."""
     try:
         text = read_input(path).decode("utf-8", "replace")
-        if "alive" not in origin and os.path.isfile(path):
-            origin["alive"] = (0.0, os.stat(path).st_mtime)
+        origin = origin or origin_of(path)
     except OSError as error:
         raise Refusal(f"cannot read '{path}': {error.strerror}{hint_of(path)}") from None
     if not text.strip():

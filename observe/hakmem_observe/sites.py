@@ -94,15 +94,16 @@ def own_frame(frames):
 class SiteNames:
     """Gives names to sites that are addresses. Remembers them: a program's addresses stay what they are."""
 
-    def __init__(self, pid, process=None):
+    def __init__(self, pid, process=None, **origin):
         self.pid, self.process = pid, process  # None: it may have ended
+        self.origin = origin  # see files.origin_of
         self.known = {}  # key of a site: Frame
 
     def resolve(self, sites):
         addresses = [site for site in sites if site.kind == "address" and site.key not in self.known]
         if not addresses:
             return
-        files = Files(self.pid, self.process)
+        files = Files(self.pid, self.process, **self.origin)
         by_module = {}
         for site in addresses:
             by_module.setdefault(site.module, []).append(site)

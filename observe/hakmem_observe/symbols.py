@@ -146,9 +146,10 @@ class Files:
     words, or those of whoever wrote the file that has them: then no file of a third user, unless binutils gets that with
     its owner's rights, or we have just run the program (`is_own`)."""
 
-    def __init__(self, pid, process=None, is_own=False, alive=ALWAYS):
+    def __init__(self, pid, process=None, is_own=False, alive=ALWAYS, owner=None):
         self.pid, self.process = pid, process
         self.alive = alive  # a process that has ended lived within these two moments
+        self.owner = owner  # of the file that it wrote; None: not known
         self.is_trusted = is_own or os.geteuid() == 0
         self.users = {0, os.geteuid(), *(process.uids if process is not None else ())}
         self.mapped = None
@@ -170,7 +171,7 @@ class Files:
     def generated(self):
         if self.process is not None:
             return generated_by(self.process)
-        return GeneratedCode(self.pid, self.users, alive=self.alive)
+        return GeneratedCode(self.pid, {*self.users, self.owner}, alive=self.alive)
 
 
 class FunctionTable:

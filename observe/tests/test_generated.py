@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import generated, processes, profile, sites, symbols, view  # noqa: E402
+from hakmem_observe import files, generated, processes, profile, sites, symbols, view  # noqa: E402
 from hakmem_observe.profile_data import SUMS, Profile, Stack  # noqa: E402
 from hakmem_observe.symbols import Frame  # noqa: E402
 
@@ -68,6 +68,16 @@ class Maps(unittest.TestCase):
         self.assertEqual(self.names(alive=(now - 5, now + 5)).name(0x12), "")
         os.utime(path, (now, now + 60))
         self.assertEqual(self.names(alive=(0, now + 5)).name(0x12), "")
+
+    def test_what_a_file_says_of_its_process(self):
+        path = self.write("10 8 name\n")
+        origin = files.origin_of(str(path))
+        with mock.patch.object(symbols, "GeneratedCode") as made:
+            symbols.Files(PID, **origin).generated()
+        about = path.stat()
+        self.assertIn(about.st_uid, made.call_args.args[1])
+        self.assertEqual(made.call_args.kwargs, {"alive": (0.0, about.st_mtime)})
+        self.assertEqual(files.origin_of("/dev/null"), {})
 
     def test_kinds_of_memory(self):
         self.write("1000 3000 name\n")
