@@ -1,7 +1,8 @@
 /* test_stats_signal.c: with HAKMEM_STATS_SIGNAL=1 a signal that ends the process lets it report
- * first, and write its profile and heap map, wherever the signal comes: inside malloc, inside stdio, beside a fork, in a child. The
- * process still ends by the signal. Handlers and ignored signals of the program stay, and without
- * the option nothing changes. With %p in its name, each process has a report file of its own.
+ * first, and write its profile and heap map, wherever the signal comes: inside malloc, inside
+ * stdio, beside a fork, in a child. The process still ends by the signal. Handlers and ignored
+ * signals of the program stay, and without the option nothing changes. With %p in its name, each
+ * process has a report file of its own.
  *
  * ctest: no-qemu
  */
