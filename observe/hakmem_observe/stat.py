@@ -3,6 +3,7 @@ import sys
 
 from . import view
 from .attach import connect
+from .binaries import add_symfs, sentences, use_symfs
 from .processes import parse_pid
 from .report import Reporter, read_figures
 
@@ -13,9 +14,11 @@ def add_arguments(parser):
     parser.add_argument("pid", metavar="PID", help="the process")
     parser.add_argument("--json", action="store_true", help="print the report as one line of JSON")
     parser.add_argument("--full", action="store_true", help="print the whole report, not only its summary")
+    add_symfs(parser)
 
 
 def run(arguments):
+    use_symfs(arguments)
     observer, _ = connect(parse_pid(arguments.pid))
     name = "json" if arguments.json else "full" if arguments.full else "summary"
     text = observer.ask(name)
@@ -24,7 +27,8 @@ def run(arguments):
     sys.stdout.write(text.decode("utf-8", "replace"))
     sys.stdout.flush()
     if name == "summary":
-        table = view.sites_table(Reporter(observer).take(), None, "u")
+        reporter = Reporter(observer)
+        table = view.sites_table(reporter.take(), None, "u")
         table.drop("each second")
         if table.rows:
-            print("\n" + "\n".join(view.plain(table, SITES_SHOWN)))
+            print("\n" + "\n".join([*view.plain(table, SITES_SHOWN), *sentences(reporter.names)]))
