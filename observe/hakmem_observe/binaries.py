@@ -129,32 +129,42 @@ def is_unchanged(module, binary, files):
     return is_same and (files.mappings is not None or 0 < about.st_ctime <= files.recorded + 1)
 
 
+def mappings_of(module, files):
+    place = (module.device, module.inode)
+    return [mapping for mapping in files.mappings or []
+            if mapping.path == module.path or module.inode and (mapping.device, mapping.inode) == place]
+
+
 def living_candidates(module, files):
-    """(path, whether it leads to what is mapped, whatever its name is) in a living process."""
+    """(path, whether it leads to what is mapped, whatever its name is) in a living process. That may see its paths from
+    another root directory than we do."""
     pid = files.process.pid
-    same = [mapping for mapping in files.mappings if mapping.path == module.path]
+    same = mappings_of(module, files)
     if len({(mapping.device, mapping.inode) for mapping in same}) == 1:
         yield f"/proc/{pid}/map_files/{same[0].start:x}-{same[0].end:x}", True
     try:
-        if os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)") == module.path:
+        if module.build_id or os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)") == module.path:
             yield f"/proc/{pid}/exe", True
         yield inside(f"/proc/{pid}/root", module.path), False
     except OSError:
         pass
 
 
+def may_try(module, files):
+    """A living process may have let a file go that the build id tells. Else it may name only what it maps."""
+    return files.may_open(module.path) or bool(module.build_id) and files.is_of_users(module.path)
+
+
 def own_candidates(module, files):
-    if files.mappings is not None:
-        if files.may_open(module.path):
-            yield from living_candidates(module, files)
-            yield module.path, False
-    elif files.may_open(module.path):
-        yield module.path, False
+    if may_try(module, files):
+        yield module.path, False  # first, because tools find more from a path than from an open file
+    if files.mappings is not None and (module.build_id or mappings_of(module, files)):
+        yield from living_candidates(module, files)
 
 
 def find_own(module, files):
     """The module's own file, and why there is none."""
-    same = {(mapping.device, mapping.inode) for mapping in files.mappings or [] if mapping.path == module.path}
+    same = {(mapping.device, mapping.inode) for mapping in mappings_of(module, files)}
     if not module.inode and len(same) == 1:
         module = replace(module, **dict(zip(("device", "inode"), *same)))
     why = "its file is gone"
@@ -170,8 +180,8 @@ def find_own(module, files):
             return binary, ""
         else:
             why = "its build id is not known, so its file may be another one now"
-    if os.path.lexists(module.path) and not files.may_open(module.path):
-        why = "its file belongs to another user"
+    if os.path.lexists(module.path) and not may_try(module, files):
+        why = "its file belongs to another user, or the process does not map it any more"
     return None, why
 
 

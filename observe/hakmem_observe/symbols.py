@@ -147,6 +147,9 @@ class Files:
     def may_open(self, path):
         if self.mapped is not None:
             return path in self.mapped
+        return self.is_of_users(path)
+
+    def is_of_users(self, path):
         try:
             return self.is_trusted or os.lstat(path).st_uid in self.users
         except OSError:
