@@ -1,5 +1,6 @@
 """Names of code addresses: the functions, files and lines of a process's mappings. Uses addr2line and nm of binutils
-on the files that binaries.find allows, and /tmp/perf-PID.map, in which runtimes such as Python (-X perf) and node name the code that they generate."""
+on the files that binaries.find allows, and /tmp/perf-PID.map, in which runtimes such as Python (-X perf) and node name
+the code that they generate."""
 import bisect
 import os
 import re
@@ -43,8 +44,8 @@ class Mapping:
     end: int
     offset: int  # in the file, bytes
     path: str
-    device: int
-    inode: int
+    device: int = 0
+    inode: int = 0
     build_id: str = ""  # of the file; "" if it has none or is not known
     bias: int = None  # what was added to the file's own addresses; None if it is not known
 
