@@ -171,8 +171,8 @@ def find_own(module, files):
     for path, is_mapped in own_candidates(module, files):
         binary = open_binary(path)
         if binary is None:
-            continue
-        if module.build_id:
+            why = "its file cannot be read" if path == module.path and os.path.lexists(path) else why
+        elif module.build_id:
             if binary.elf.build_id() == module.build_id:
                 return binary, ""
             why = "its file is another one now"
@@ -273,7 +273,9 @@ def find(module, files):
         candidates = (open_binary(path) for path in symfs_candidates(module) if module.build_id)
         own = next((binary for binary in candidates if binary and binary.elf.build_id() == module.build_id), None)
     debug = None
-    if own is None or not own.elf.has_lines():
+    if own is None and module.bias is None:  # a debug file does not tell what was mapped where
+        pass
+    elif own is None or not own.elf.has_lines():
         debug = find_debug(module, own, files)
         if debug is None and not (own and own.elf.has(".symtab")):
             debug = download("debuginfo", module, files)

@@ -17,7 +17,8 @@ def notes_of(data, align):
         name_size, size, kind = struct.unpack_from("<III", data, at)
         name = at + 12
         said = name + -(-name_size // align) * align
-        yield kind, data[name:name + name_size], data[said:said + size]
+        if said + size <= len(data):
+            yield kind, data[name:name + name_size], data[said:said + size]
         at = said + -(-size // align) * align
 
 

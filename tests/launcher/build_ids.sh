@@ -149,4 +149,6 @@ if unshare -m true 2>/dev/null; then
 else
     echo "other mount name spaces were not tried: no rights"
 fi
+
+PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_binaries.py" || fail "observe/tests/test_binaries.py"
 finish
