@@ -33,7 +33,8 @@
  * were made while the process had one thread.
  *
  * Frame MODULES: lines "START-END OFFSET PATH" (hexadecimal) of executable mappings; they hold for
- * the frames that follow. Frame END: trace_end; the process ended in order. */
+ * the frames that follow. Behind them lines "build-id ID PATH" of these files, if they have one.
+ * Frame END: trace_end; the process ended in order. */
 #ifndef TRACE_FORMAT_H
 #define TRACE_FORMAT_H
 

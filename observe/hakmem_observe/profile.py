@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .attach import connect
+from .binaries import add_symfs, use_symfs
 from .files import check_writable, written
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
@@ -58,6 +59,7 @@ def add_arguments(parser):
     parser.add_argument("--nth", metavar="N", default=None,
                         help="of several profiles that each process wrote to FILE, show the Nth (default: the last)")
     parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
+    add_symfs(parser)
     parser.add_argument("--stop", action="store_true", help="end the sampling of a living process")
     parser.add_argument("file", nargs="?", metavar="PID or FILE", help="a process to sample, or a profile to show")
 
@@ -243,6 +245,8 @@ def show(profiles, arguments):
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
         print_names_note(profile, MEASURES[shown_measure(arguments)][0])
         print_python_hint(profile)
+        for sentence in profile.remarks:
+            print(sentence)
     if arguments.folded:
         write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0])
     if arguments.pprof:
@@ -372,6 +376,7 @@ def check_outputs(arguments):
 
 
 def run(arguments):
+    use_symfs(arguments)
     arguments.sites = parse_count(arguments.sites, "--sites")
     arguments.living, arguments.when = False, "at exit"
     nth = parse_count(arguments.nth, "--nth") if arguments.nth else None

@@ -9,6 +9,7 @@
 #include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
+#include "observe/build_id.h"
 #include "observe/modules.h"
 #include "observe/profile_dump.h"
 #include "observe/report_writer.h"
@@ -152,26 +153,23 @@ static void profile_write_stacks(struct report_writer *writer)
     hak__report_list_end(writer);
 }
 
-/* Writes the executable mappings of /proc/self/maps, one record a line. `text` ends with a zero. */
-static void profile_write_maps(struct report_writer *writer, char *text)
+/* Writes the executable mappings, one record for each line of the list. */
+static void profile_write_maps(struct report_writer *writer, const struct modules *modules)
 {
-    while (*text != '\0') {
-        char *end = text;
-        while (*end != '\0' && *end != '\n') {
-            end++;
-        }
-        bool last = *end == '\0';
-        *end = '\0';
-        const char *rights = text;
-        while (*rights != '\0' && *rights != ' ') {
-            rights++;
-        }
-        if (*rights == ' ' && rights[1] != '\0' && rights[2] != '\0' && rights[3] == 'x') {
+    struct module_range range = {.end = 0};
+    struct build_id id = {.base = 0};
+    for (char *line = modules->text, *next; *line != '\0'; line = next) {
+        next = line + (hak__modules_next(line, &range) - line);
+        char *end = next[-1] == '\n' ? next - 1 : next, was = *end;
+        if (range.is_code) {
+            hak__build_id_read(&id, range.place.path_length != 0 ? range.place.base : 0);
+            *end = '\0';
             hak__report_record_begin(writer);
-            hak__report_string(writer, "line", text, "");
+            hak__report_string(writer, "line", line, "");
+            hak__build_id_write(writer, &id);
             hak__report_record_end(writer);
+            *end = was; /* the next line is compared with this one */
         }
-        text = last ? end : end + 1;
     }
 }
 
@@ -186,13 +184,14 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
     hak__report_string(&writer, "program", program != NULL ? program : "", "");
     hak__report_number(&writer, "process", hak__os_process_id(), "");
+    hak__report_number(&writer, "time", hak__os_wall_clock_s(), "");
     hak__report_number(&writer, "started_us", atomic_load_relaxed(&shared_profile_started_us), "");
     hak__report_number(&writer, "period", atomic_load_relaxed(&hak__sampling.period), "");
     hak__report_section_end(&writer);
     profile_write_stacks(&writer);
     hak__report_list_begin(&writer, "mappings", NULL);
     if (modules.text != NULL) {
-        profile_write_maps(&writer, modules.text);
+        profile_write_maps(&writer, &modules);
         hak__modules_close(&modules);
     }
     hak__report_list_end(&writer);
