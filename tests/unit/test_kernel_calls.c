@@ -126,6 +126,7 @@ static void test_no_number_is_new(void **state)
                                         "SYS_getpid",
                                         "SYS_openat",
                                         "SYS_read",
+                                        "SYS_lseek",
                                         "SYS_close",
                                         "SYS_readlinkat",
                                         "SYS_newfstatat",
