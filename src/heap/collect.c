@@ -59,24 +59,32 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     if (own->apart) {
         return list; /* a long-lived object would hold a slab of the lender */
     }
+    uint32_t slices = hak__size_classes[class_index].slab_slices;
+    /* Smaller objects share cache lines, so heaps do not exchange them. */
+    bool lendable = size_class_has_own_lines(class_index);
     /* Without enough free slices for a slab the process must map memory, which takes longer than a
      * wait. The thread that holds another heap's lock may be preempted, and its heap may have what
      * is needed. */
-    bool wait =
-        hak__superslab_bytes_free() < hak__size_classes[class_index].slab_slices * SLICE_SIZE;
+    bool wait = hak__superslab_bytes_free() < slices * SLICE_SIZE;
     /* acquire: pairs with the release below. The words of the heap are visible, as in
      * hak__heap_first. */
     struct heap *start = atomic_load_acquire(&shared_lender);
     start = start != NULL && !heap_is_inherited(start) ? start : hak__heap_first();
     struct heap *heap = start;
     for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
-        bool may_have = slab_may_lend(&heap->slabs, class_index) || slab_keeps(&heap->slabs);
-        if (heap != own && may_have && heap_lock(heap, wait)) {
-            list = hak__slab_lend(&heap->slabs, class_index, most);
+        bool keeps = slab_keeps(&heap->slabs);
+        bool lends = lendable && slab_may_lend(&heap->slabs, class_index);
+        if (heap != own && (keeps || lends) && heap_lock(heap, wait)) {
+            if (lends) {
+                list = hak__slab_lend(&heap->slabs, class_index, most);
+            }
+            if (list.count == 0) {
+                hak__slab_give_kept(&heap->slabs, slices);
+            }
             lock_release(&heap->lock);
-        }
-        if (list.count != 0) {
-            break;
+            if (list.count != 0 || keeps) {
+                break;
+            }
         }
         heap = heap->next; /* inherited heaps are the last of the list, and lend nothing */
         heap = heap != NULL && !heap_is_inherited(heap) ? heap : hak__heap_first();

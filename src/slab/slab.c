@@ -195,7 +195,8 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
         free_count += slab->free_count + slab->remote_seen;
         not_carved_count += slab->capacity - slab->carved_count;
     }
-    for (const struct slab *slab = set->kept[class_index]; slab != NULL; slab = slab->next) {
+    for (const struct slab *slab = slab_first_kept(set, class_index); slab != NULL;
+         slab = slab->next) {
         HAK_ASSERT_FULL(slab->kept && !slab->listed && slab->class_index == class_index);
         HAK_ASSERT_FULL(hak__slab_is_idle(slab));
         slab_check(set, slab);
@@ -392,7 +393,7 @@ bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
     hak__slab_drain(set);
     uint32_t slices = hak__size_classes[class_index].slab_slices;
-    return set->partial[class_index] == NULL && set->kept[class_index] == NULL &&
+    return set->partial[class_index] == NULL && set->kept[class_index] == 0 &&
            hak__slab_would_grow(set, slices);
 }
 
@@ -411,9 +412,6 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
             break; /* it has only uncarved memory, and such a slab is the last of its list */
         }
         slab_unlist_used_up(set, slab);
-    }
-    if (list.count == 0) {
-        hak__slab_give_kept(set, hak__size_classes[class_index].slab_slices);
     }
     return list;
 }

@@ -120,7 +120,7 @@ struct slab_set {
     bool shared_drawn;               /* a thread draws from this inherited set; relaxed */
     uint32_t shared_kept;            /* slices of the kept slabs; others read it relaxed */
     uint32_t kept_least;             /* the least of them since the last trim */
-    struct slab *kept[CLASS_COUNT];  /* idle slabs, linked by `next` (slab_kept.c) */
+    uint32_t kept[CLASS_COUNT];      /* slice + 1 of the first idle slab (slab_kept.c); 0: none */
     struct slab_rests rests[HAK_SECURE];
 };
 
@@ -253,19 +253,16 @@ HAK_HIDDEN struct refill hak__slab_refill(struct slab_set *set, uint32_t class_i
                                           uint32_t most);
 
 /* True if a refill of the class needs a new slab, and that slab would raise the peak of slices in
- * use. The caller then tries to borrow from other heaps. The inline form is false for objects up to
- * 1,040 bytes: they share cache lines, so heaps do not exchange them. A hint. Under the heap's
- * lock. */
+ * use. The caller then tries to borrow from other heaps. A hint. Under the heap's lock. */
 HAK_HIDDEN bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index);
 HAK_INLINE bool slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
     return HAK_UNLIKELY(set->partial[class_index] == NULL) &&
-           size_class_has_own_lines(class_index) && hak__slab_refill_grows(set, class_index);
+           hak__slab_refill_grows(set, class_index);
 }
 
 /* Takes up to `most` (at least 1) free objects of one slab of the class, for a thread of another
- * heap. It carves nothing. count 0: there is none, and a part of the kept slabs was given back, so
- * that the other heap can have their slices. Under the lending heap's lock. */
+ * heap. It carves nothing. count 0: there is none. Under the lending heap's lock. */
 HAK_HIDDEN struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index,
                                              uint32_t most);
 

@@ -32,17 +32,17 @@ void hak__slab_keep(struct slab_set *set, struct slab *slab)
         slab_unlist(set, slab);
     }
     slab->kept = true;
-    slab->next = set->kept[slab->class_index];
-    set->kept[slab->class_index] = slab;
+    slab->next = slab_first_kept(set, slab->class_index);
+    set->kept[slab->class_index] = (uint32_t)slab_slice(slab) + 1;
     atomic_store_relaxed(&set->shared_kept, set->shared_kept + slab->slice_count);
 }
 
 struct slab *hak__slab_take_kept(struct slab_set *set, uint32_t class_index)
 {
-    struct slab *slab = set->kept[class_index];
+    struct slab *slab = slab_first_kept(set, class_index);
     if (slab != NULL) {
         uint32_t left = set->shared_kept - slab->slice_count;
-        set->kept[class_index] = slab->next;
+        set->kept[class_index] = slab->next == NULL ? 0 : (uint32_t)slab_slice(slab->next) + 1;
         slab->kept = false;
         atomic_store_relaxed(&set->shared_kept, left);
         set->kept_least = left < set->kept_least ? left : set->kept_least;
@@ -55,7 +55,7 @@ void hak__slab_give_kept(struct slab_set *set, uint32_t slices)
     uint32_t rest = slices < set->shared_kept ? set->shared_kept - slices : 0;
     for (uint32_t class_index = 1; set->shared_kept > rest; class_index++) {
         HAK_ASSERT(class_index < CLASS_COUNT);
-        while (set->shared_kept > rest && set->kept[class_index] != NULL) {
+        while (set->shared_kept > rest && set->kept[class_index] != 0) {
             hak__slab_give_back(set, hak__slab_take_kept(set, class_index));
         }
     }
