@@ -195,10 +195,12 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
         free_count += slab->free_count + slab->remote_seen;
         not_carved_count += slab->capacity - slab->carved_count;
     }
-    for (const struct slab *slab = slab_first_kept(set, class_index); slab != NULL;
-         slab = slab->next) {
-        HAK_ASSERT_FULL(slab->kept && !slab->listed && slab->class_index == class_index);
-        HAK_ASSERT_FULL(hak__slab_is_idle(slab));
+    const struct slab *slab = set->kept[class_index % SLABS_KEPT_LISTS];
+    for (; slab != NULL; slab = slab->next) {
+        HAK_ASSERT_FULL(slab->kept && !slab->listed && hak__slab_is_idle(slab));
+        if (slab->class_index != class_index) {
+            continue;
+        }
         slab_check(set, slab);
         free_count += slab->free_count + slab->remote_seen;
         not_carved_count += slab->capacity - slab->carved_count;
@@ -343,16 +345,24 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
     return refill;
 }
 
-/* A slab for a set that has none of the class with objects to give, listed. NULL: no memory. */
-static struct slab *slab_more(struct slab_set *set, uint32_t class_index)
+/* Lists a kept slab of the class, which is kept no longer. False: none was found. */
+static bool slab_list_kept(struct slab_set *set, uint32_t class_index)
 {
     struct slab *slab = hak__slab_take_kept(set, class_index);
     if (slab != NULL) {
         slab_list(set, slab);
-        return slab;
+    }
+    return slab != NULL;
+}
+
+/* A slab for a set that has none of the class with objects to give, listed. NULL: no memory. */
+static struct slab *slab_more(struct slab_set *set, uint32_t class_index)
+{
+    if (slab_list_kept(set, class_index)) {
+        return set->partial[class_index];
     }
     bool inherits = window_inherits();
-    slab = inherits ? hak__slab_take_over(set, class_index) : NULL;
+    struct slab *slab = inherits ? hak__slab_take_over(set, class_index) : NULL;
     if (slab == NULL) {
         (void)hak__slab_would_grow(set, hak__size_classes[class_index].slab_slices);
         slab = slab_new(set, class_index);
@@ -393,7 +403,7 @@ bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
     hak__slab_drain(set);
     uint32_t slices = hak__size_classes[class_index].slab_slices;
-    return set->partial[class_index] == NULL && set->kept[class_index] == 0 &&
+    return set->partial[class_index] == NULL && !slab_list_kept(set, class_index) &&
            hak__slab_would_grow(set, slices);
 }
 

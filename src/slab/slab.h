@@ -120,7 +120,7 @@ struct slab_set {
     bool shared_drawn;               /* a thread draws from this inherited set; relaxed */
     uint32_t shared_kept;            /* slices of the kept slabs; others read it relaxed */
     uint32_t kept_least;             /* the least of them since the last trim */
-    uint32_t kept[CLASS_COUNT];      /* slice + 1 of the first idle slab (slab_kept.c); 0: none */
+    struct slab *kept[SLABS_KEPT_LISTS]; /* linked by `next`; see slab_kept.c */
     struct slab_rests rests[HAK_SECURE];
 };
 

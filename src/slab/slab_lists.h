@@ -52,13 +52,7 @@ HAK_HIDDEN void hak__slab_give_back(struct slab_set *set, struct slab *slab);
 
 /* slab_kept.c. Keeps the idle slab, or gives it back. */
 HAK_HIDDEN void hak__slab_keep(struct slab_set *set, struct slab *slab);
-/* The slab of the class that was kept last; follow `next`. NULL: there is none. */
-HAK_INLINE struct slab *slab_first_kept(const struct slab_set *set, uint32_t class_index)
-{
-    uint32_t link = set->kept[class_index];
-    return link == 0 ? NULL : slab_of_slice(link - 1);
-}
-/* The same slab, which is kept no longer. */
+/* A slab of the class, which is kept no longer. NULL: none was found. */
 HAK_HIDDEN struct slab *hak__slab_take_kept(struct slab_set *set, uint32_t class_index);
 /* True if `slices` slices more would raise the peak, also when some kept slabs have gone back. A
  * hint. Not all of them go: one malloc would take long. */

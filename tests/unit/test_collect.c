@@ -70,6 +70,22 @@ static void test_collect(void **state)
     hak__thread_park(owner.thread);
 }
 
+/* A heap that would raise the peak gets what another one keeps, of whatever class. */
+static void test_kept_slabs_for_another_heap(void **state)
+{
+    (void)state;
+    struct owner owner = owner_create();
+    struct thread *other = adopt();
+    REQUIRE(other->heap != owner.heap);
+    owner_free_remotely(&owner);
+    hak__heap_collect(owner.heap, false);
+    assert_true(owner.slab->kept);
+    assert_int_equal(hak__heap_borrow(other->heap, size_class_of(5000), 1).count, 0);
+    assert_false(owner_has_slab(&owner));
+    hak__thread_park(owner.thread);
+    hak__thread_park(other);
+}
+
 static void test_help(void **state)
 {
     (void)state;
@@ -448,6 +464,7 @@ int main(int count, char **arguments)
     static const struct child_case children[] = {{"tick", tick_on_one_heap, NULL}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_collect),
+        cmocka_unit_test(test_kept_slabs_for_another_heap),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_help_at_the_end),
         UNIT_TEST_WITH_KNOBS(test_kept_objects_go_back),

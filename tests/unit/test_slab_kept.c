@@ -5,8 +5,6 @@
 #include "../child.h"
 #include "unit.h"
 
-#include "slab/slab_lists.h"
-
 enum { SIZE = 3000, OTHER_SIZE = 600, OBJECTS_MAX = 20000 };
 
 static struct object *objects[OBJECTS_MAX];
@@ -56,10 +54,9 @@ static uint64_t slabs_taken(const struct slab_set *set)
 static uint32_t kept_slices(const struct slab_set *set)
 {
     uint32_t slices = 0;
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        for (const struct slab *slab = slab_first_kept(set, class_index); slab != NULL;
-             slab = slab->next) {
-            REQUIRE(slab->kept && !slab->listed && slab->class_index == class_index);
+    for (uint32_t i = 0; i < SLABS_KEPT_LISTS; i++) {
+        for (const struct slab *slab = set->kept[i]; slab != NULL; slab = slab->next) {
+            REQUIRE(slab->kept && !slab->listed && slab->class_index % SLABS_KEPT_LISTS == i);
             slices += slab->slice_count;
         }
     }
@@ -102,6 +99,24 @@ static void test_no_more_than_the_most(void **state)
     give_objects(take_slabs(set, class_index, slabs));
     assert_int_equal(set->shared_kept, SLABS_KEPT_SLICES / slices * slices);
     assert_int_equal(unit_region_bytes_taken() - taken, set->shared_kept * SLICE_SIZE);
+    set_destroy(set);
+}
+
+/* Two classes whose slabs are in one list. */
+static void test_one_list(void **state)
+{
+    (void)state;
+    struct slab_set *set = set_create();
+    uint32_t one = size_class_of(100), other = one + SLABS_KEPT_LISTS;
+    give_objects(take_slabs(set, one, 1));
+    give_objects(take_slabs(set, other, 1));
+    uint64_t taken = slabs_taken(set);
+    uint32_t count = take_slabs(set, one, 1); /* the second of the list */
+    assert_int_equal(set->shared_kept, slices_of(other));
+    assert_int_equal(kept_slices(set), set->shared_kept);
+    give_objects(count);
+    give_objects(take_slabs(set, other, 1));
+    assert_int_equal(slabs_taken(set), taken);
     set_destroy(set);
 }
 
@@ -177,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_up_and_down),
         cmocka_unit_test(test_no_more_than_the_most),
+        cmocka_unit_test(test_one_list),
         cmocka_unit_test(test_trim),
         cmocka_unit_test(test_room_for_another_class),
         cmocka_unit_test(test_heaps_that_keep_none),
