@@ -71,26 +71,26 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     struct heap *start = atomic_load_acquire(&shared_lender);
     start = start != NULL && !heap_is_inherited(start) ? start : hak__heap_first();
     struct heap *heap = start;
+    struct heap *keeper = NULL;
     for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
-        bool keeps = slab_keeps(&heap->slabs);
-        bool lends = lendable && slab_may_lend(&heap->slabs, class_index);
-        if (heap != own && (keeps || lends) && heap_lock(heap, wait)) {
-            if (lends) {
-                list = hak__slab_lend(&heap->slabs, class_index, most);
-            }
-            if (list.count == 0) {
-                hak__slab_give_kept(&heap->slabs, slices);
-            }
+        keeper = heap != own && slab_keeps(&heap->slabs) ? heap : keeper;
+        if (heap != own && lendable && slab_may_lend(&heap->slabs, class_index) &&
+            heap_lock(heap, wait)) {
+            list = hak__slab_lend(&heap->slabs, class_index, most);
             lock_release(&heap->lock);
-            if (list.count != 0 || keeps) {
-                break;
-            }
+        }
+        if (list.count != 0) {
+            break;
         }
         heap = heap->next; /* inherited heaps are the last of the list, and lend nothing */
         heap = heap != NULL && !heap_is_inherited(heap) ? heap : hak__heap_first();
         if (heap == start) {
             break;
         }
+    }
+    if (list.count == 0 && keeper != NULL && heap_lock(keeper, wait)) {
+        hak__slab_give_kept(&keeper->slabs, slices);
+        lock_release(&keeper->lock);
     }
     atomic_store_release(&shared_lender, heap);
     return list;

@@ -47,7 +47,7 @@
 byte shared_remote[SLABS];
 byte shared_link[SLABS]; /* slab + 1 */
 byte free_list[SLABS], free_count[SLABS], carved_count[SLABS];
-bool listed[SLABS];
+bool listed[SLABS], kept[SLABS];
 byte next[5];          /* the first word of each object */
 byte shared_notified;  /* slab + 1 */
 byte shared_pending, shared_patience = PATIENCE_PARKED, threads_count;
@@ -79,8 +79,8 @@ inline unlock_heap()
         slab = 0;
         do
         :: slab < slabs_made ->
-            assert(given_back[slab] || COUNT(shared_remote[slab]) == 0 || listed[slab] || (shared_remote[slab] & N) != 0);
-            assert(given_back[slab] || listed[slab] || (free_count[slab] == 0 && carved_count[slab] == CAPACITY));
+            assert(given_back[slab] || COUNT(shared_remote[slab]) == 0 || listed[slab] || kept[slab] || (shared_remote[slab] & N) != 0);
+            assert(given_back[slab] || listed[slab] || kept[slab] || (free_count[slab] == 0 && carved_count[slab] == CAPACITY));
             slab++
         :: else -> break
         od;
@@ -89,11 +89,11 @@ inline unlock_heap()
     }
 }
 
-/*= slab/slab.c slab_give_back: slab_unlist(set, slab); */
+/*= slab/slab.c hak__slab_give_back: slab_unlist(set, slab); */
 inline give_back(s)
 {
     d_step {
-        assert(!given_back[s]);         /* not twice */
+        assert(!given_back[s] && !kept[s]); /* not twice */
         assert(freers_inside[s] == 0);  /* not while a freer holds it */
         assert(!notified[s]);           /* not while it is on the stack */
         o = s * CAPACITY + 1;
@@ -110,17 +110,43 @@ inline give_back(s)
     }
 }
 
-/*= slab/slab.c hak__slab_give_back_if_idle: if (hak__slab_is_idle(slab)) { slab_give_back(set, slab); } */
+/* An idle slab that stays with a heap that has threads. It is given back or listed again under the lock. Whether there
+ * is room for it is anything. */
+/*= slab/slab_kept.c slab_may_keep: atomic_load_relaxed(&set->shared_threads) != 0 */
+/*= slab/slab_kept.c hak__slab_keep: if (!slab_may_keep(set, slab)) { hak__slab_give_back(set, slab); return; } */
+/*= slab/slab_kept.c hak__slab_keep: slab_unlist(set, slab); */
+inline keep_or_give_back(s)
+{
+    if
+#ifdef BUG_KEEP_PARKED
+    :: atomic { true -> assert(freers_inside[s] == 0 && !notified[s]); word = 0; listed[s] = false; kept[s] = true }
+#else
+    :: atomic { threads_count != 0 -> assert(freers_inside[s] == 0 && !notified[s]); word = 0; listed[s] = false; kept[s] = true }
+#endif
+    :: give_back(s)
+    fi
+}
+
+/*= slab/slab_kept.c hak__slab_give_kept: hak__slab_give_back(set, kept_take(set, &set->kept[i])); */
+inline give_kept(s)
+{
+    if
+    :: kept[s] -> kept[s] = false; give_back(s)
+    :: else
+    fi
+}
+
+/*= slab/slab.c hak__slab_put_if_idle: if (hak__slab_is_idle(slab)) { hak__slab_keep(set, slab); } */
 /*= slab/slab_remote.c hak__slab_is_idle: atomic_load_acquire(&slab->shared_remote); */
 /*= slab/slab_remote.c hak__slab_is_idle: (word & REMOTE_NOTIFIED) == 0 && */
 /*= slab/slab_remote.c hak__slab_is_idle: free_count + (word & REMOTE_COUNT_MASK) == slab->carved_count; */
-inline give_back_if_idle(s)
+inline put_if_idle(s)
 {
     if
 #ifdef BUG_GIVE_BACK_NOTIFIED
-    :: free_count[s] + COUNT(word) == carved_count[s] -> give_back(s)
+    :: free_count[s] + COUNT(word) == carved_count[s] -> keep_or_give_back(s)
 #else
-    :: (word & N) == 0 && free_count[s] + COUNT(word) == carved_count[s] -> give_back(s)
+    :: (word & N) == 0 && free_count[s] + COUNT(word) == carved_count[s] -> keep_or_give_back(s)
 #endif
     :: else -> word = 0
     fi
@@ -165,15 +191,16 @@ inline drain()
             after = shared_link[at - 1];
 #endif
             /* What is counted for reports between the two plays no part here. */
-            /*= slab/slab.c hak__slab_drain: slab_set_remote_seen(set, slab, hak__slab_remote_count(slab)); if (!slab->listed) { slab_list(set, slab); } */
-            /*= slab/slab.c hak__slab_drain: slab_list(set, slab); } hak__slab_give_back_if_idle(set, slab); slab = next; */
+            /*= slab/slab.c hak__slab_drain: slab_set_remote_seen(set, slab, hak__slab_remote_count(slab)); */
+            /*= slab/slab.c hak__slab_drain: if (!slab->listed) { slab_list(set, slab); } hak__slab_put_if_idle(set, slab); slab = next; */
             atomic {
+                assert(!kept[at - 1]); /* a double free, which the source reports */
 #ifndef BUG_B2_WITHOUT_LIST
                 listed[at - 1] = true;
 #endif
                 word = shared_remote[at - 1]
             };
-            give_back_if_idle((at - 1));
+            put_if_idle((at - 1));
             d_step { at = after; after = 0 }
         :: else -> break
         od
@@ -214,6 +241,7 @@ inline take_part(from)
 }
 
 /*= slab/slab.c hak__slab_refill: hak__slab_drain(set); */
+/*= slab/slab.c slab_more: if (slab_list_kept(set, class_index)) { return set->partial[class_index]; } */
 /*= slab/slab.c slab_more: slab = slab_new(set, class_index); */
 /*= slab/slab.c hak__slab_refill: slab = slab_more(set, class_index); */
 /*= slab/slab.c hak__slab_refill: slab_take_objects(set, slab, most); */
@@ -234,7 +262,9 @@ inline refill()
             :: listed[SLABS - 1] -> slab = SLABS - 1
             :: else ->
                 if
-                :: slabs_made < SLABS -> slab = slabs_made; slabs_made++; listed[slab] = true
+                :: kept[0] -> slab = 0; kept[0] = false; listed[0] = true
+                :: !kept[0] && kept[SLABS - 1] -> slab = SLABS - 1; kept[slab] = false; listed[slab] = true
+                :: !kept[0] && !kept[SLABS - 1] && slabs_made < SLABS -> slab = slabs_made; slabs_made++; listed[slab] = true
                 :: else -> break /* no memory */
                 fi
             fi;
@@ -331,7 +361,7 @@ inline refill()
 /*= slab/slab.c hak__slab_return: bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count; */
 /*= slab/slab.c hak__slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
 /*= slab/slab.c hak__slab_return: if (!slab->listed) { slab_list(set, slab); } */
-/*= slab/slab.c hak__slab_return: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { hak__slab_give_back_if_idle(set, slab); } */
+/*= slab/slab.c hak__slab_return: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { hak__slab_put_if_idle(set, slab); } */
 inline return_one()
 {
     atomic {
@@ -352,15 +382,20 @@ inline return_one()
         o = 0;
         word = shared_remote[slab]
     }
-    give_back_if_idle(slab)
+    put_if_idle(slab)
 }
 
 /* A lock that a stopped thread has is not taken: the next collection does the work. */
 /*= heap/collect.c hak__heap_collect: if (!lock_acquire_soon(&heap->lock)) { return; } hak__slab_drain(&heap->slabs); */
+/*= heap/collect.c hak__heap_collect: if (everything) { hak__slab_give_kept(&heap->slabs, UINT32_MAX); */
 inline collect()
 {
     lock_heap();
     drain();
+#ifndef BUG_PART_KEEPS
+    give_kept(0);
+    if :: SLABS == 2 -> give_kept((SLABS - 1)) :: else fi;
+#endif
     unlock_heap()
 }
 
@@ -614,8 +649,9 @@ proctype Freer(byte me)
     freers_left--
 }
 
-/*= heap/collect.c collect_notified: atomic_load_relaxed(&heap->slabs.shared_notified) != 0 && lock_try(&heap->lock)) */
-/*= heap/collect.c collect_notified: hak__slab_drain(&heap->slabs); lock_release(&heap->lock); */
+/*= heap/collect.c collect_heaps: atomic_load_relaxed(&heap->slabs.shared_notified) != 0; */
+/*= heap/collect.c collect_heaps: lock_try(&heap->lock)) */
+/*= heap/collect.c collect_heaps: hak__slab_drain(&heap->slabs); hak__slab_trim_kept(&heap->slabs); lock_release(&heap->lock); */
 inline purge_pass()
 {
     if
@@ -623,6 +659,7 @@ inline purge_pass()
         if
         :: atomic { !heap_lock -> heap_lock = true }
             drain();
+            give_kept(0);
             unlock_heap()
         :: heap_lock
         fi

@@ -98,7 +98,7 @@ static void test_when_a_refill_grows(void **state)
     struct slab_set *set = unit_set_create();
     grow_by_what_is_in_use();
     assert_true(slab_refill_grows(set, lent_class()));
-    assert_false(slab_refill_grows(set, 1)); /* would share cache lines */
+    assert_true(slab_refill_grows(set, 1)); /* other heaps may give slices back for it */
     uint32_t count = slab_in_use(set, objects);
     assert_true(slab_refill_grows(set, lent_class()));
     unit_return_remote(objects, 1); /* found by draining */
