@@ -11,10 +11,10 @@ from pathlib import Path
 
 from .attach import connect
 from .files import check_writable, written
+from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles
 from .profile_run import run_watched
-from .sites import SCRIPT, is_of_interpreter, own_frame
 from .text import plain
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
@@ -40,6 +40,8 @@ def add_arguments(parser):
                         help="average number of bytes from one sample to the next (default 512k; with --leaks 16k)")
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
+    parser.add_argument("--wrappers", metavar="NAMES",
+                        help="functions that only pass allocations on, as in my_new,pool_*: the site is their caller")
     parser.add_argument("--stacks", action="store_true", help="show the whole stack of each site")
     parser.add_argument("--pprof", metavar="FILE", help="write the profile for pprof (gzipped protobuf)")
     parser.add_argument("--folded", metavar="FILE", help="write folded stacks, for flame graph programs")
@@ -324,6 +326,7 @@ def check_outputs(arguments):
 
 def run(arguments):
     arguments.sites = parse_count(arguments.sites, "--sites")
+    set_wrappers(arguments.wrappers.split(",") if arguments.wrappers else [])
     arguments.living, arguments.when = False, "at exit"
     nth = parse_count(arguments.nth, "--nth") if arguments.nth else None
     check_outputs(arguments)

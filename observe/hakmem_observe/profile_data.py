@@ -4,6 +4,7 @@ import re
 import shutil
 from dataclasses import dataclass
 
+from .closed import SHAPE as CLOSED_SHAPE
 from .document import check, parse, parse_whole
 from .files import read_input
 from .processes import Refusal
@@ -18,6 +19,7 @@ SHAPE = {
     "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int},
     "history": {"ago_ms": str},
     "mappings": [{"line": str}],
+    "modules?": [CLOSED_SHAPE],
     "stacks": [{"frames": str, "history_bytes": str, "site?": str} | dict.fromkeys(SUMS, int)],
 }
 
@@ -88,6 +90,10 @@ def parse_document(line, path):
             stack["site"] = str(stack.get("site", ""))
             stack["addresses"] = [address(word) for word in stack["frames"].split()]
         head["history"] = numbers(document["history"]["ago_ms"])
+        head["modules"] = document.get("modules", [])
+        for module in head["modules"]:
+            for key in ("start", "end", "base", "head"):
+                address(module[key])
         if any(len(stack["history"]) != len(head["history"]) for stack in stacks):
             raise ValueError
     except ValueError:
@@ -100,7 +106,7 @@ def is_of_allocator(frame):
 
 
 def name_stacks(head, stacks, mappings, **origin):
-    symbols = Symbols(mappings, Files(head["process"], **origin))
+    symbols = Symbols(mappings, Files(head["process"], **origin), head["modules"])
     symbols.resolve(address for stack in stacks for address in stack["addresses"])
     named = {}
     for stack in stacks:

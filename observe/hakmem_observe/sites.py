@@ -3,12 +3,10 @@ import os
 import re
 from dataclasses import dataclass
 
+from .owners import own_frame
 from .symbols import Files, Frame, frames_in_module
 
-# Not the program's own: the C++ library's functions, and wrappers of malloc such as xmalloc and PyObject_Malloc.
-LIBRARY = re.compile(r"^(\w*(?i:m|re|c)(?i:alloc)\w*$|std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
-INTERPRETER = re.compile(r"(lib)?python([\d.]+[a-z]*)?(\.so[\d.]*)?$")  # Python's program or library
-SCRIPT = "py::"  # begins the name of a function of Python's, with -X perf
+CLOSED = " (closed)"  # ends the path of a library that was closed (src/observe/site_list.c)
 KINDS = ("named", "number", "address", "other")
 TEXTS = ("kind", "name", "address", "module", "offset")
 NUMBERS = ("live_bytes", "live_count", "live_usable_bytes", "allocated_bytes", "allocated_count", "freed_count", "lifetime_ms",
@@ -72,24 +70,6 @@ def parse_sites(records):
     return sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))
 
 
-def is_of_library(frame):
-    return bool(LIBRARY.match(frame.function)) or frame.file.startswith("/usr/include/")
-
-
-def is_of_interpreter(frame):
-    return bool(INTERPRETER.match(os.path.basename(frame.module)))
-
-
-def own_frame(frames):
-    """The innermost frame that is the program's own; without names the innermost one. What Python's interpreter
-    allocates belongs to the function of the script, if that has a name."""
-    named = [frame for frame in frames if frame.function and not is_of_library(frame)]
-    own = named[0] if named else frames[0] if frames else None
-    if own is not None and is_of_interpreter(own):
-        return next((frame for frame in named if frame.function.startswith(SCRIPT)), own)
-    return own
-
-
 class SiteNames:
     """Gives names to sites that are addresses. Remembers them: a program's addresses stay what they are."""
 
@@ -106,6 +86,8 @@ class SiteNames:
         for site in addresses:
             by_module.setdefault(site.module, []).append(site)
         for module, found in by_module.items():
+            if module.endswith(CLOSED):
+                continue
             if not module.startswith("/"):
                 generated = files.generated()
                 for site in found:

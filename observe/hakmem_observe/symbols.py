@@ -1,6 +1,7 @@
-"""Names of code addresses: the functions, files and lines of a process's mappings. Uses addr2line and nm of binutils,
-and /tmp/perf-PID.map, in which runtimes such as Python (-X perf) and node name the code that they generate."""
+"""Names of code addresses: the functions, files and lines of a process's mappings. Uses llvm-symbolizer if there
+is one, addr2line and nm of binutils, and /tmp/perf-PID.map, in which runtimes such as Python (-X perf) and node name the code that they generate."""
 import bisect
+import itertools
 import os
 import re
 import resource
@@ -11,12 +12,13 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 
+from .closed import SHIFT, ClosedModules, address_of
 from .files import open_regular
 from .processes import is_number
 from .text import plain
 
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)")
-ELF_LOAD = 1  # p_type of a segment that is mapped
+ELF_LOAD, ELF_EXECUTE = 1, 1  # p_type of a segment that is mapped, p_flags of code
 SEGMENT_SIZE, SEGMENTS_MAX = 56, 4096  # bytes of a program header, and how many a file may have
 PERF_MAP_MAX = 64 << 20  # bytes
 TOOL_SECONDS, TOOL_OUTPUT_MAX = 60, 256 << 20  # of a run of binutils, for the largest programs there are
@@ -56,7 +58,7 @@ def parse_mappings(lines):
     return sorted(found, key=lambda mapping: mapping.start)
 
 
-def load_segments(path):
+def load_segments(path, only_code=False):
     """(file offset, size in the file, address) of the segments that the loader maps; [] if it is no 64-bit ELF file."""
     try:
         with open_regular(path) as file:
@@ -73,10 +75,17 @@ def load_segments(path):
         return []
     segments = []
     for at in range(0, len(data) - SEGMENT_SIZE + 1, SEGMENT_SIZE):
-        kind, _, offset, address, _, size = struct.unpack_from("<IIQQQQ", data, at)
-        if kind == ELF_LOAD:
+        kind, flags, offset, address, _, size = struct.unpack_from("<IIQQQQ", data, at)
+        if kind == ELF_LOAD and (not only_code or flags & ELF_EXECUTE):
             segments.append((offset, size, address))
     return segments
+
+
+def file_offset(segments, module_address):
+    for offset, size, address in segments:
+        if address <= module_address < address + size:
+            return module_address - address + offset
+    return module_address
 
 
 def module_address(segments, file_offset):
@@ -189,24 +198,65 @@ class FunctionTable:
 
 
 def parse_inlined(block):
-    """Functions and places of one address as addr2line -fi prints them, innermost first."""
+    """Functions and places of one address as addr2line -fi and llvm-symbolizer print them, innermost first."""
     places = []
     for function, place in zip(block[0::2], block[1::2]):
         place = re.sub(r" \(discriminator \d+\)$", "", place)
         file, _, line = place.rpartition(":")
         known = function if function != "??" else ""
         places.append((known, "" if file == "??" else file, int(line) if is_number(line) else 0))
+    if not any(line for _, _, line in places):  # the symbol table has the files that local symbols come from
+        return [(function, "", 0) for function, _, _ in places]
     return places
 
 
+# They answer alike. addr2line of binutils 2.40 gives an inlined function the line of the function around it, so it is asked
+# only for what the first does not know: debug information that distributions compress with dwz, or all where LLVM is missing.
+LLVM_NAMES = ("llvm-symbolizer", *(f"llvm-symbolizer-{version}" for version in range(25, 12, -1)))
+LLVM_WORDS = ("--output-style=GNU", "--addresses", "--functions=linkage", "--inlines", "--demangle", "--obj")
+BINUTILS = ("addr2line", "-afiCe")
+
+
+def symbolizers():
+    """The commands that tell function, file and line, the best first."""
+    llvm = next(filter(shutil.which, LLVM_NAMES), None)
+    return ([(llvm, *LLVM_WORDS)] if llvm else []) + [BINUTILS]
+
+
 def lines_of_module(path, addresses):
-    """{address: [(function, file, line)], innermost first} by addr2line."""
+    """{address: [(function, file, line)], innermost first}."""
+    found = {}
+    for command in symbolizers():
+        missing = [address for address in addresses if address not in found or not found[address][-1][1]]
+        answers = ask_symbolizer(command, path, missing)
+        found.update((address, places) for address, places in answers.items() if address not in found or places[-1][1])
+    return found
+
+
+RUST_HASH = re.compile("::h[0-9a-f]{16}$")
+RUST_SIGNS = {"SP": "@", "BP": "*", "RF": "&", "LT": "<", "GT": ">", "LP": "(", "RP": ")", "C": ","}
+
+
+def plain_rust(name):
+    """The name as people write it: LLVM takes Rust's older mangled names for C++."""
+    if not RUST_HASH.search(name):
+        return name
+    name = re.sub(r"(^|::)_\$", r"\1$", RUST_HASH.sub("", name)).replace("..", "::")
+    return re.sub(r"\$(u[0-9a-f]{1,5}|[A-Z]{1,2})\$", plain_rust_sign, name)
+
+
+def plain_rust_sign(match):
+    sign = match.group(1)
+    return RUST_SIGNS.get(sign, match.group(0)) if sign[0] != "u" else plain(chr(int(sign[1:], 16)))
+
+
+def ask_symbolizer(command, path, addresses):
     if not addresses:
         return {}
     marks = "".join(f"{address:#x}\n" for address in addresses)
-    output = run_tool(["addr2line", "-afiCe"], path, marks)
+    output = map(plain_rust, run_tool(list(command), path, marks))
     found, block, at = {}, [], None
-    for line in output + ["0x0"]:
+    for line in itertools.chain(output, ["0x0"]):
         if re.fullmatch(r"0x[0-9a-f]{1,16}", line):
             if at is not None:
                 found[at] = parse_inlined(block)
@@ -259,13 +309,26 @@ def frames_in_module(path, file_offsets, files):
     return found
 
 
-class Symbols:
-    """Frames of the return addresses of one process."""
+def frames_in_closed(module, addresses, files):
+    """{address: [Frame, ...]} of addresses in a module that was closed, or in one that is not known (None)."""
+    if module is None:
+        return {address: [Frame("", "", 0, "", address_of(address) - 1)] for address in addresses}
+    where = {address: address_of(address) - 1 - module.base for address in addresses}
+    if not files.may_open(module.path) or not module.is_file():
+        return {address: [Frame("", "", 0, module.path, offset)] for address, offset in where.items()}
+    segments = load_segments(module.path)
+    offsets = {address: file_offset(segments, offset) for address, offset in where.items()}
+    return frames_in_module(module.path, offsets, files)
 
-    def __init__(self, mapping_lines, files):
+
+class Symbols:
+    """Frames of the return addresses of one process, some of which have the number of a module (src/observe/loaded.h)."""
+
+    def __init__(self, mapping_lines, files, closed=()):
         self.mappings = parse_mappings(mapping_lines)
         self.starts = [mapping.start for mapping in self.mappings]
         self.files = files
+        self.closed = ClosedModules(closed)
         self.generated = files.generated()
         self.frames = {}
 
@@ -275,11 +338,30 @@ class Symbols:
             return self.mappings[index]
         return None
 
+    def file_of_moved_code(self, mapping, address):
+        """The mapping as it was: some programs move their code to memory of their own, for huge pages, and back to its place.
+        None: it is something else."""
+        if mapping is None or mapping.path:
+            return None
+        before = self.mapping_of(mapping.start - 1)
+        if before is None or not before.path.startswith("/") or not self.files.may_open(before.path):
+            return None
+        base = before.start - module_address(load_segments(before.path), before.offset)
+        for offset, size, start in load_segments(before.path, only_code=True):
+            if start <= address - base < start + size:
+                return Mapping(mapping.start, mapping.end, offset + mapping.start - base - start, before.path)
+        return None
+
     def resolve(self, addresses):
         """Fills self.frames for all these return addresses: {address: [Frame, ...]}, innermost first."""
-        modules = {}
+        modules, closed = {}, {}
         for address in set(addresses):
+            module = self.closed.find(address)
+            if module is not None or address >> SHIFT:
+                closed.setdefault(module, []).append(address)
+                continue
             mapping = self.mapping_of(address - 1)  # the call ends where the return address begins
+            mapping = self.file_of_moved_code(mapping, address - 1) or mapping
             if mapping is None or not mapping.path.startswith("/"):
                 name = self.generated.name(address - 1)
                 path = mapping.path if mapping else ""
@@ -288,6 +370,8 @@ class Symbols:
                 modules.setdefault(mapping.path, []).append((address, mapping))
         for path, pairs in modules.items():
             self.resolve_module(path, pairs)
+        for module, frames in closed.items():
+            self.frames.update(frames_in_closed(module, frames, self.files))
 
     def resolve_module(self, path, pairs):
         offsets = {address: address - 1 - mapping.start + mapping.offset for address, mapping in pairs}

@@ -47,8 +47,8 @@ def small_profile():
         Stack((again, main, start), sums(1 << 19, 5), [1 << 19] * 3),
         Stack((insert, load, serve, main, start), sums(1 << 18, 100), [0, 0, 1 << 17]),
         Stack((serve, main, start), sums(0, 0, 40), [5000, 0, 0]),
-        Stack((frame(""), frame("near+0x12"), start), sums(4096, 2), [0, 0, 0]),
-        Stack((frame(""), frame("near+0x34"), start), sums(4096, 2), [0, 0, 0]),
+        Stack((frame("", module=""), frame("near+0x12"), start), sums(4096, 2), [0, 0, 0]),
+        Stack((frame("", module=""), frame("near+0x34"), start), sums(4096, 2), [0, 0, 0]),
         Stack((), sums(1000, 1), [0, 0, 0])])
 
 

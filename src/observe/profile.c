@@ -9,7 +9,7 @@
 #include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
-#include "observe/modules.h"
+#include "observe/loaded.h"
 #include "observe/profile_dump.h"
 #include "observe/report_writer.h"
 #include "observe/samples.h"
@@ -78,6 +78,15 @@ static void profile_write_sums(struct report_writer *writer, const struct stack_
     hak__report_number(writer, "live_age_ms", profile_round(sums->live_age_ms), "");
 }
 
+static void profile_write_hex(struct report_writer *writer, const char *key, uint64_t value)
+{
+    char digits[24];
+    struct text text = {digits, sizeof digits - 1, 0};
+    hak__text_put_hex(&text, value);
+    digits[text.length] = '\0';
+    hak__report_string(writer, key, digits, "");
+}
+
 /* A field with `count` numbers in one string, with spaces between them. */
 static void profile_write_numbers(struct report_writer *writer, const char *key,
                                   const uint64_t *numbers, uint32_t count)
@@ -141,9 +150,27 @@ static void profile_write_stacks(struct report_writer *writer)
     hak__report_list_end(writer);
 }
 
-/* Writes the executable mappings of /proc/self/maps, one record a line. `text` ends with a zero. */
+static bool profile_has_file(const char *line)
+{
+    while (*line != '\0' && *line != '/') {
+        line++;
+    }
+    return *line == '/';
+}
+
+static void profile_write_line(struct report_writer *writer, const char *line)
+{
+    hak__report_record_begin(writer);
+    hak__report_string(writer, "line", line, "");
+    hak__report_record_end(writer);
+}
+
+/* Writes the executable mappings of /proc/self/maps, one record a line. Before one without a file
+ * goes the mapping before it: some programs put their code into huge pages. `text` ends with a
+ * zero. */
 static void profile_write_maps(struct report_writer *writer, char *text)
 {
+    const char *before = NULL; /* not written yet */
     while (*text != '\0') {
         char *end = text;
         while (*end != '\0' && *end != '\n') {
@@ -156,12 +183,46 @@ static void profile_write_maps(struct report_writer *writer, char *text)
             rights++;
         }
         if (*rights == ' ' && rights[1] != '\0' && rights[2] != '\0' && rights[3] == 'x') {
-            hak__report_record_begin(writer);
-            hak__report_string(writer, "line", text, "");
-            hak__report_record_end(writer);
+            if (before != NULL && !profile_has_file(text)) {
+                profile_write_line(writer, before);
+            }
+            profile_write_line(writer, text);
+            before = NULL;
+        } else {
+            before = profile_has_file(text) ? text : NULL;
         }
         text = last ? end : end + 1;
     }
+}
+
+/* Where tools find the code of frames that the mappings do not tell, or not any more. `head` is the
+ * FNV-1a hash (G. Fowler, L. C. Noll, K.-P. Vo) of the module's first LOADED_HEAD_SIZE bytes. */
+static void profile_write_module(struct report_writer *writer, const struct loaded *loaded)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t i = 0; i < LOADED_HEAD_SIZE; i++) {
+        hash = (hash ^ loaded->head[i]) * UINT64_C(0x100000001b3);
+    }
+    hak__report_record_begin(writer);
+    hak__report_number(writer, "number", loaded->number, "");
+    profile_write_hex(writer, "start", loaded->start);
+    profile_write_hex(writer, "end", loaded->end);
+    profile_write_hex(writer, "base", loaded->base);
+    profile_write_hex(writer, "head", hash);
+    hak__report_string(writer, "path", loaded->path, "");
+    hak__report_record_end(writer);
+}
+
+static void profile_write_modules(struct report_writer *writer)
+{
+    const struct loaded *loaded = hak__loaded_first();
+    hak__report_list_begin(writer, "modules", NULL);
+    for (; loaded != NULL; loaded = loaded->older) {
+        if (loaded->number != 0 || !hak__loaded_is_there(loaded)) {
+            profile_write_module(writer, loaded);
+        }
+    }
+    hak__report_list_end(writer);
 }
 
 void hak_profile_write(hak_report_sink *sink, void *argument)
@@ -185,6 +246,7 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
         hak__modules_close(&modules);
     }
     hak__report_list_end(&writer);
+    profile_write_modules(&writer);
     hak__report_end(&writer);
 }
 

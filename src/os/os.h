@@ -222,6 +222,9 @@ HAK_HIDDEN void hak__os_restore_signals(uint64_t blocked);
 /* True: the 8 bytes at a multiple of 8 can be read. They are not touched. Other threads may unmap
  * them at any time, so the caller must know that nobody does. */
 HAK_HIDDEN bool hak__os_is_readable(uintptr_t address);
+/* Copies the process's own memory, which other threads may unmap meanwhile. Returns the bytes
+ * copied, 0 if there is no memory any more, or -errno: the kernel does not let the process look. */
+HAK_HIDDEN long hak__os_read_own(uintptr_t address, void *buffer, size_t size);
 /* True: the calling thread is the process's first. */
 HAK_HIDDEN bool hak__os_is_main_thread(void);
 
