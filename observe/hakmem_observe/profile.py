@@ -1,4 +1,5 @@
 """./hakmem profile: the call stacks that hold a program's memory."""
+import math
 import os
 import re
 import shutil
@@ -13,9 +14,10 @@ from pathlib import Path
 from .attach import connect
 from .files import check_writable, written
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
-from .profile_data import SITE_MODULE, parse_profiles, read_profiles
+from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
 from .profile_run import run_watched
 from .sites import SCRIPT, is_of_interpreter, own_frame
+from .symbols import names_note
 from .text import plain
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
@@ -142,7 +144,7 @@ def print_site(site, measure, count, total, whole_stacks):
         for stack in sorted(site.stacks, key=lambda stack: -stack.sums[measure])[:3]:
             print(f"{'':22}{in_words(stack.sums[measure])} by")
             for frame in stack.shown_frames():
-                place = f" ({frame.place()})" if frame.module != SITE_MODULE else ""
+                place = f" ({frame.place()})" if frame.module != SITE_MODULE and frame.place() else ""
                 print(f"{'':24}{frame.label()}{place}")
 
 
@@ -152,7 +154,7 @@ def title(profile):
 
 
 def shown_measure(arguments):
-    return "peak" if arguments.peak else "allocated" if arguments.allocated else "live"
+    return "peak" if arguments.peak else "allocated" if arguments.allocated and not arguments.leaks else "live"
 
 
 def print_table(profile, arguments):
@@ -196,6 +198,12 @@ def print_leaks(profile, arguments):
             print_site(site, "live_bytes", "live_count", total, arguments.stacks)
 
 
+def print_names_note(profile, measure):
+    unnamed = sum(site.total(measure) for site in sites_of(profile, measure) if site.frame and not site.frame.function)
+    if unnamed and (note := names_note(in_words(unnamed))):
+        print(note)
+
+
 def print_python_hint(profile):
     frames = [frame for stack in profile.stacks for frame in stack.frames]
     if any(map(is_of_interpreter, frames)) and not any(frame.function.startswith(SCRIPT) for frame in frames):
@@ -233,6 +241,7 @@ def show(profiles, arguments):
         if number:
             print()
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
+        print_names_note(profile, MEASURES[shown_measure(arguments)][0])
         print_python_hint(profile)
     if arguments.folded:
         write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0])
@@ -280,7 +289,7 @@ def has_profile_of(pid, path):
         return False
     head = re.compile(rf'\{{"hakmem_profile": \{{[^}}]*"process": {pid}\b')
     with open(path, encoding="utf-8", errors="replace") as file:
-        return any(head.match(line) for line in file)
+        return any(head.match(line) and line.endswith("]}") for line in split_documents(file.read()))
 
 
 def add_watched(watch, status, path):
@@ -298,14 +307,9 @@ def add_watched(watch, status, path):
 
 
 def profile_program(words, arguments):
-    folder = tempfile.mkdtemp(prefix="hakmem-profile-")
+    folder, began = tempfile.mkdtemp(prefix="hakmem-profile-"), time.time()
     try:
-        path = os.path.abspath(arguments.output) if arguments.output else os.path.join(folder, "profile")
-        if arguments.output:
-            if os.path.lexists(path) and not os.path.islink(path) and not os.path.isfile(path):  # it is read again
-                raise Refusal(f"cannot keep the profile in '{arguments.output}', which is no file")
-            with open_output(path):
-                pass
+        path = os.path.join(folder, "profile")
         status, watch = run_program(words, arguments, path)
         if not has_profile_of(watch.pid, path) and add_watched(watch, status, path):
             arguments.when = "until shortly before its end"
@@ -315,8 +319,11 @@ def profile_program(words, arguments):
             raise Refusal("the program left no profile: a signal or the exit system call ended it, or the file could not be "
                           "written (./hakmem profile PID looks at a living process)",
                           128 - status if status < 0 else status or STATUS_CANNOT)
+        if arguments.output:
+            with open(path, "rb") as file, open_output(arguments.output, binary=True) as kept:
+                shutil.copyfileobj(file, kept)
         sys.stdout.flush()
-        failed = show(read_profiles(path, is_own=True), arguments)
+        failed = show(read_profiles(path, is_own=True, alive=(began, math.inf)), arguments)
         return 128 - status if status < 0 else status or failed
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -16,9 +16,6 @@ FIELDS = ("samples", "allocated_count", "allocated_bytes", "freed_count", "freed
 PROCESSES_MAX = 100  # the largest of a file; the page says how many it leaves out
 SITES_LIVE_MAX, SITES_ALLOCATED_MAX = 150, 50  # rows of the table: by live bytes, and further ones by allocated bytes
 NO_STACK = "unknown (no stack)"
-CUT_STACK = "outer frames cut"  # stands for the outermost frames of a stack that is deeper than a profile's stacks
-STARTS = {"_start", "clone", "__clone", "clone3", "__clone3"}  # nothing calls these
-CUT_DEPTH = 56  # a profile has 64 frames a stack, those of the allocator among them
 
 
 def escape(text):
@@ -91,14 +88,11 @@ class Tables:
 
 def paths_of(profile, tables):
     """[(numbers of the frames, outermost first, sums)], sorted."""
-    outermost = STARTS | {stack.frames[-1].function for stack in profile.stacks if 0 < len(stack.frames) < CUT_DEPTH}
     paths = []
     for stack in profile.stacks:
         path = tuple(map(tables.frame, reversed(stack.shown_frames())))
         if not path:
             path = (tables.no_frame(NO_STACK),)
-        elif len(path) >= CUT_DEPTH and stack.frames[-1].function not in outermost:
-            path = (tables.no_frame(CUT_STACK), *path)
         paths.append((path, stack.sums))
     return sorted(paths, key=lambda pair: pair[0])
 

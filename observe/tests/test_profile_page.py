@@ -159,7 +159,7 @@ class Pages(unittest.TestCase):
     def test_cut_stacks_have_one_root(self):
         profile = small_profile()
         deep = tuple(frame(f"f{i}") for i in range(60))
-        profile.stacks += [Stack(deep, sums(10, 1), [0] * 3), Stack(deep[:-1] + (frame("_start"),), sums(10, 1), [0] * 3)]
+        profile.stacks += [Stack(deep, sums(10, 1), [0] * 3, is_cut=True), Stack(deep + (frame("_start"),), sums(10, 1), [0] * 3)]
         roots = {labels[0] for labels, _ in stacks_of(script_data(profile_page.render([profile], "t")), 0)}
         self.assertEqual(roots, {"_start", "outer frames cut", "unknown (no stack)"})
 

@@ -102,7 +102,8 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     char line[STACK_DEPTH_MAX * (sizeof "0x0123456789abcdef ") + 1];
     char site[SITE_NAME_SIZE] = "";
     struct text text = {line, sizeof line - 1, 0};
-    for (uint32_t i = 0; i < stack->depth; i++) {
+    bool is_cut = stack->depth != 0 && stack->frames[stack->depth - 1] == STACK_CUT;
+    for (uint32_t i = 0; i < stack->depth - is_cut; i++) {
         if (i != 0) {
             hak__text_put(&text, " ");
         }
@@ -111,6 +112,9 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     line[text.length] = '\0';
     hak__report_record_begin(writer);
     hak__report_string(writer, "frames", line, "");
+    if (is_cut) {
+        hak__report_number(writer, "cut", 1, "");
+    }
     if (stack->site != NULL) {
         hak__site_name(stack->site, site);
     }
