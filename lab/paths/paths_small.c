@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define OPTION_NO_CACHE "HAKMEM_CACHE_BYTES=0"
-#define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=4096"
+#define OPTION_SMALL_BINS "HAKMEM_BIN_BYTES=1024"
 
 enum {
     BIN_LIMIT = 16,            /* objects, with OPTION_SMALL_BINS */

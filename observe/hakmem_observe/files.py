@@ -48,6 +48,12 @@ def read_input(path):
     raise Refusal(f"cannot read '{path}': it has more than {INPUT_MAX >> 20} MiB")
 
 
+def origin_of(path):
+    """What a file that a process has written says of that process, for symbols.Files: whose it was, and when it lived."""
+    about = os.stat(path)
+    return {"owner": about.st_uid, "alive": (0.0, about.st_mtime)} if stat.S_ISREG(about.st_mode) else {}
+
+
 def is_stream(path):
     """Whether the name is a pipe or a device. A pipe of another user is refused: who reads it?"""
     try:

@@ -12,6 +12,7 @@ from .heap_map import MapError, from_text, load, percent_text, size_text
 from .processes import Refusal, STATUS_USAGE, is_number, parse_pid
 from .report import duration
 from .text import plain
+from .view import sites_note
 
 TEMPLATE = Path(__file__).with_name("heap_page.html")
 PARTS = [
@@ -205,7 +206,7 @@ def site_table(heap_map):
             f"<td>{size_text(sum(site.allocated_bytes for site in sites))}</td><td></td><td></td>"
             f"<td>{sum(site.samples for site in sites):,}</td>")
     note = (f'<p class="dim">A site is a place of the program that allocates. All figures of this table are estimates from '
-            f"{sampled_text(heap_map)}. A map has at most {SITES_MAX} sites, the largest.</p>")
+            f"{sampled_text(heap_map)}. A map has at most {SITES_MAX} sites, the largest. {escape(' '.join(sites_note(sites)))}</p>")
     return note + table("sites", heads, rows, foot)
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from .document import parse
-from .files import read_input
+from .files import origin_of, read_input
 from .processes import Refusal
 from .sites import FIELDS as SITE, SiteNames, check_texts, named_sites
 
@@ -210,8 +210,8 @@ def check_sums(name, heap_map):
         fail(name, "is damaged: its slices do not add up")
 
 
-def from_text(text, name, process=None):
-    """The map in a document. `process`: it is of this living process."""
+def from_text(text, name, process=None, **origin):
+    """The map in a document. `process`: it is of this living process. `origin`: see files.origin_of."""
     try:
         data = parse(text)
     except ValueError:
@@ -238,11 +238,11 @@ def from_text(text, name, process=None):
     if list(heap_map.slices) != KINDS or len({c.index for c in heap_map.classes}) != len(heap_map.classes):
         fail(name, "is damaged: its sums are not those of a heap map")
     check_sums(name, heap_map)
-    heap_map.sites = read_sites(name, data, process)
+    heap_map.sites = read_sites(name, data, process, origin)
     return heap_map
 
 
-def read_sites(name, data, process):
+def read_sites(name, data, process, origin):
     """The sites, with names; none if the process took no samples."""
     if "sites" not in data:  # a hakmem without sites wrote the map
         return []
@@ -250,13 +250,13 @@ def read_sites(name, data, process):
     for i, record in enumerate(data["sites"]):
         if not check_texts(record):
             fail(name, f"is damaged: sites[{i}] is not a place of a program")
-    return named_sites(data["sites"], SiteNames(data["heap_map"]["process"], process))
+    return named_sites(data["sites"], SiteNames(data["heap_map"]["process"], process, **origin))
 
 
 def load(path):
     """Reads a file. Raises MapError with one sentence."""
     try:
-        text = read_input(path).decode("utf-8")
+        text, origin = read_input(path).decode("utf-8"), origin_of(path)
     except UnicodeDecodeError:
         fail(path, "is not a heap map; ./hakmem run --heap-map FILE writes one")
     except (OSError, ValueError) as error:
@@ -264,7 +264,7 @@ def load(path):
         raise MapError(f"cannot read {path}: {reason}") from None
     if not text.strip():
         fail(path, "is empty; the process that writes it may not have ended yet")
-    return from_text(text, path)
+    return from_text(text, path, **origin)
 
 
 def size_text(size):

@@ -20,7 +20,8 @@ MESSAGES = {
 }
 VALUE_MAX, ADDRESS_MAX = (1 << 63) - 1, (1 << 64) - 1  # of int64 and uint64
 VALUES = (("alloc_objects", "count", "allocated_count"), ("alloc_space", "bytes", "allocated_bytes"),
-          ("inuse_objects", "count", "live_count"), ("inuse_space", "bytes", "live_bytes"))
+          ("inuse_objects", "count", "live_count"), ("inuse_space", "bytes", "live_bytes"),
+          ("peak_objects", "count", "peak_count"), ("peak_space", "bytes", "peak_bytes"))
 
 
 def varint(number):

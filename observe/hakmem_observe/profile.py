@@ -1,4 +1,5 @@
 """./hakmem profile: the call stacks that hold a program's memory."""
+import math
 import os
 import re
 import shutil
@@ -7,14 +8,16 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .attach import connect
 from .files import check_writable, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
-from .profile_data import SITE_MODULE, parse_profiles, read_profiles
+from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
 from .profile_run import run_watched
+from .symbols import names_note
 from .text import plain
 
 RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
@@ -24,7 +27,9 @@ OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_CALLER_PATH") 
 MEASURES = {
     "live": ("live_bytes", "live_count", "in use"),
     "allocated": ("allocated_bytes", "allocated_count", "allocated in all"),
+    "peak": ("peak_bytes", "peak_count", "in use at the peak"),
 }
+SAMPLES = {"live": "samples_live", "allocated": "samples", "peak": "peak_samples"}
 SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
 
 
@@ -38,7 +43,12 @@ def add_arguments(parser):
                         help="show the sites of the memory that was not freed, and name those that only grow")
     parser.add_argument("--period", metavar="BYTES", default=None,
                         help="average number of bytes from one sample to the next (default 512k; with --leaks 16k)")
+    parser.add_argument("--fail-above", metavar="BYTES", default=None,
+                        help="with --leaks: end with status 1 if more than BYTES are not freed and the program itself succeeds")
+    parser.add_argument("--ignore", metavar="FUNCTION", action="append", default=[],
+                        help="leave out stacks with this function, which may have * in its name; may be repeated")
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
+    parser.add_argument("--peak", action="store_true", help="show what was in use when most was, not what is in use at the end")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
     parser.add_argument("--wrappers", metavar="NAMES",
                         help="functions that only pass allocations on, as in my_new,pool_*: the site is their caller")
@@ -60,11 +70,24 @@ def parse_count(text, name):
     return int(text)
 
 
+def parse_size(text, name, least=1):
+    """A number of bytes, which may end in k, m or g."""
+    size = re.fullmatch(r"([0-9]{1,15})([kKmMgG]?)", text)
+    value = int(size[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[size[2].lower()] if size else -1
+    if value < least:
+        raise Refusal(f"profile: {name} takes a number of bytes such as 4096, 64k or 1m, not '{text[:40]}'", STATUS_USAGE)
+    return value
+
+
 def parse_period(text):
-    if not re.fullmatch(r"[1-9][0-9]*[kKmMgG]?", text):
-        raise Refusal(f"profile: --period takes a number of bytes such as 4096, 64k or 1m, not '{text[:40]}'",
-                      STATUS_USAGE)
+    parse_size(text, "--period")
     return text
+
+
+def is_ignored(stack, patterns):
+    """Whether one of the stack's functions is to be left out. C++ names match with or without their arguments."""
+    names = {name for frame in stack.frames for name in (frame.function, frame.function.split("(")[0])}
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def in_words(count):
@@ -123,7 +146,7 @@ def print_site(site, measure, count, total, whole_stacks):
         for stack in sorted(site.stacks, key=lambda stack: -stack.sums[measure])[:3]:
             print(f"{'':22}{in_words(stack.sums[measure])} by")
             for frame in stack.shown_frames():
-                place = f" ({frame.place()})" if frame.module != SITE_MODULE else ""
+                place = f" ({frame.place()})" if frame.module != SITE_MODULE and frame.place() else ""
                 print(f"{'':24}{frame.label()}{place}")
 
 
@@ -132,11 +155,17 @@ def title(profile):
     return f"{profile.program} (process {profile.pid}{number})"
 
 
+def shown_measure(arguments):
+    return "peak" if arguments.peak else "allocated" if arguments.allocated and not arguments.leaks else "live"
+
+
 def print_table(profile, arguments):
-    measure, count, what = MEASURES["allocated" if arguments.allocated else "live"]
+    measure, count, what = MEASURES[shown_measure(arguments)]
     total = profile.total(measure)
-    samples = profile.total("samples" if arguments.allocated else "samples_live")
-    if arguments.living:
+    samples = profile.total(SAMPLES[shown_measure(arguments)])
+    if arguments.peak:
+        what += f", {(profile.peak_ago_ms or 0) / 1000:.1f} s before this profile"
+    elif arguments.living:
         what = "allocated while it was sampled" + ("" if arguments.allocated else ", and still in use")
     print(f"{title(profile)}: about {in_words(total)} {what}, in about "
           f"{profile.total(count)} blocks; estimated from {samples} samples")
@@ -171,6 +200,12 @@ def print_leaks(profile, arguments):
             print_site(site, "live_bytes", "live_count", total, arguments.stacks)
 
 
+def print_names_note(profile, measure):
+    unnamed = sum(site.total(measure) for site in sites_of(profile, measure) if site.frame and not site.frame.function)
+    if unnamed and (note := names_note(in_words(unnamed))):
+        print(note)
+
+
 def print_python_hint(profile):
     frames = [frame for stack in profile.stacks for frame in stack.frames]
     if any(map(is_of_interpreter, frames)) and not any(frame.function.startswith(SCRIPT) for frame in frames):
@@ -197,15 +232,21 @@ def open_output(path, binary=False):
 
 
 def show(profiles, arguments):
+    """Shows them. The exit status: 1 if more is not freed than --fail-above allows, else 0."""
+    for profile in profiles:
+        profile.stacks = [stack for stack in profile.stacks if not is_ignored(stack, arguments.ignore)]
     profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
     shown = [profile for profile in profiles if profile.stacks] or profiles[:1]
+    if arguments.peak and any(profile.peak_ago_ms is None for profile in shown):
+        raise Refusal("profile: an older version of hakmem wrote this profile, and noted no peak")
     for number, profile in enumerate(shown):
         if number:
             print()
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
+        print_names_note(profile, MEASURES[shown_measure(arguments)][0])
         print_python_hint(profile)
     if arguments.folded:
-        write_folded(profiles, arguments.folded, MEASURES["allocated" if arguments.allocated else "live"][0])
+        write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0])
     if arguments.pprof:
         from .pprof import write_pprof
         with open_output(arguments.pprof, binary=True) as file:
@@ -213,6 +254,17 @@ def show(profiles, arguments):
     if arguments.html:
         from .profile_page import write_page
         write_page(profiles, arguments.html, f"Heap profile of {os.path.basename(profiles[0].program)}")
+    return fails(profiles, arguments)
+
+
+def fails(profiles, arguments):
+    if arguments.fail_above is None:
+        return 0
+    above = [profile for profile in profiles if profile.total("live_bytes") > arguments.fail_above]
+    for profile in above:
+        print(f"hakmem: {title(profile)} has not freed about {in_words(profile.total('live_bytes'))}, more than "
+              f"{in_words(arguments.fail_above)}", file=sys.stderr)
+    return 1 if above else 0
 
 
 def run_program(words, arguments, path):
@@ -239,7 +291,7 @@ def has_profile_of(pid, path):
         return False
     head = re.compile(rf'\{{"hakmem_profile": \{{[^}}]*"process": {pid}\b')
     with open(path, encoding="utf-8", errors="replace") as file:
-        return any(head.match(line) for line in file)
+        return any(head.match(line) and line.endswith("]}") for line in split_documents(file.read()))
 
 
 def add_watched(watch, status, path):
@@ -257,14 +309,9 @@ def add_watched(watch, status, path):
 
 
 def profile_program(words, arguments):
-    folder = tempfile.mkdtemp(prefix="hakmem-profile-")
+    folder, began = tempfile.mkdtemp(prefix="hakmem-profile-"), time.time()
     try:
-        path = os.path.abspath(arguments.output) if arguments.output else os.path.join(folder, "profile")
-        if arguments.output:
-            if os.path.lexists(path) and not os.path.islink(path) and not os.path.isfile(path):  # it is read again
-                raise Refusal(f"cannot keep the profile in '{arguments.output}', which is no file")
-            with open_output(path):
-                pass
+        path = os.path.join(folder, "profile")
         status, watch = run_program(words, arguments, path)
         if not has_profile_of(watch.pid, path) and add_watched(watch, status, path):
             arguments.when = "until shortly before its end"
@@ -274,9 +321,12 @@ def profile_program(words, arguments):
             raise Refusal("the program left no profile: a signal or the exit system call ended it, or the file could not be "
                           "written (./hakmem profile PID looks at a living process)",
                           128 - status if status < 0 else status or STATUS_CANNOT)
+        if arguments.output:
+            with open(path, "rb") as file, open_output(arguments.output, binary=True) as kept:
+                shutil.copyfileobj(file, kept)
         sys.stdout.flush()
-        show(read_profiles(path, is_own=True), arguments)
-        return status if status >= 0 else 128 - status
+        failed = show(read_profiles(path, is_own=True, alive=(began, math.inf)), arguments)
+        return 128 - status if status < 0 else status or failed
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -310,8 +360,7 @@ def profile_process(pid, arguments):
         with open_output(arguments.output, binary=True) as file:
             file.write(text)
     arguments.living, arguments.when = True, "until now"
-    show(parse_profiles([text.decode("utf-8", "replace")], name, process=observer.process), arguments)
-    return 0
+    return show(parse_profiles([text.decode("utf-8", "replace")], name, process=observer.process), arguments)
 
 
 def check_outputs(arguments):
@@ -334,6 +383,12 @@ def run(arguments):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
     is_process = not arguments.program and is_number(arguments.file) and not os.path.exists(arguments.file)
+    if arguments.fail_above is not None:
+        arguments.fail_above = parse_size(arguments.fail_above, "--fail-above", 0)
+        if not arguments.leaks:
+            raise Refusal("profile: --fail-above goes with --leaks", STATUS_USAGE)
+    if arguments.peak and (arguments.allocated or arguments.leaks):
+        raise Refusal("profile: --peak goes neither with --allocated nor with --leaks", STATUS_USAGE)
     if nth and (arguments.program or is_process):
         raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
     if arguments.program:
@@ -343,5 +398,4 @@ def run(arguments):
     if arguments.period or arguments.output or arguments.seconds or arguments.stop:
         raise Refusal(f"profile: --period, --output, --seconds and --stop are not for '{arguments.file}', which is taken "
                       "for the file of a profile", STATUS_USAGE)
-    show(read_profiles(arguments.file, nth), arguments)
-    return 0
+    return show(read_profiles(arguments.file, nth), arguments)

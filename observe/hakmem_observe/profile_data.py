@@ -2,17 +2,20 @@
 import os
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 
 from .closed import SHAPE as CLOSED_SHAPE
 from .document import check, parse, parse_whole
-from .files import read_input
+from .files import origin_of, read_input
 from .processes import Refusal
 from .symbols import Files, Frame, Symbols
 
 VERSION = 1
+CUT_FRAME = Frame("outer frames cut", "", 0, "", 0)  # stands for the outermost frames of a stack that is too deep
 SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable_bytes", "freed_count", "freed_bytes",
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
+PEAK_SUMS = ("peak_samples", "peak_count", "peak_bytes")  # profiles of older versions do not have them
 
 HEAD = {"hakmem_profile": {"version": int}}
 SHAPE = {
@@ -20,9 +23,12 @@ SHAPE = {
     "history": {"ago_ms": str},
     "mappings": [{"line": str}],
     "modules?": [CLOSED_SHAPE],
-    "stacks": [{"frames": str, "history_bytes": str, "site?": str} | dict.fromkeys(SUMS, int)],
+    "peak?": {"bytes": int, "ago_ms": int},
+    "stacks": [{"frames": str, "history_bytes": str, "site?": str, "cut?": int} | dict.fromkeys(SUMS, int)
+               | {f"{name}?": int for name in PEAK_SUMS}],
 }
 
+BEGIN = re.compile(r'(?=\{"hakmem_profile")')  # of a document; in a text the quotes would be escaped
 SITE_MODULE = "named site"  # stands for the file of a frame that is the name of a site
 
 ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|posix_memalign|aligned_alloc|p?valloc|"
@@ -48,13 +54,16 @@ def hint_of(path):
 @dataclass
 class Stack:
     frames: tuple  # of symbols.Frame, innermost first, without those of the allocator
-    sums: dict  # by the names of SUMS
+    sums: dict  # by the names of SUMS and PEAK_SUMS
     history: list  # live bytes at the moments of the profile's history_ago_ms
     site_name: str = ""  # that the program gave (hakmem/site.h); "" if none
+    is_cut: bool = False  # it has more frames than a profile's stacks: the outermost are missing
 
     def shown_frames(self):
-        """With a frame for the site's name, which is innermost: flame graphs show it as the tip."""
-        return (site_frame(self.site_name), *self.frames) if self.site_name else self.frames
+        """With a frame for the site's name, which is innermost: flame graphs show it as the tip. And with one for those
+        that are cut."""
+        site = (site_frame(self.site_name),) if self.site_name else ()
+        return (*site, *self.frames, *((CUT_FRAME,) if self.is_cut else ()))
 
 
 def site_frame(name):
@@ -70,6 +79,7 @@ class Profile:
     stacks: list
     number: int = 1  # of the profiles that the process wrote
     count: int = 1
+    peak_ago_ms: int | None = None  # when most was in use, before the profile was written; None: it was not noted
 
     def total(self, name):
         return sum(stack.sums[name] for stack in self.stacks)
@@ -94,6 +104,7 @@ def parse_document(line, path):
         for module in head["modules"]:
             for key in ("start", "end", "base", "head"):
                 address(module[key])
+        head["peak_ago_ms"] = document["peak"]["ago_ms"] if "peak" in document else None
         if any(len(stack["history"]) != len(head["history"]) for stack in stacks):
             raise ValueError
     except ValueError:
@@ -113,10 +124,12 @@ def name_stacks(head, stacks, mappings, **origin):
         frames = [frame for address in stack["addresses"] for frame in symbols.frames[address]]
         while frames and is_of_allocator(frames[0]):
             del frames[0]
-        key = (stack["site"], *frames)
-        merged = named.setdefault(key, Stack(tuple(frames), dict.fromkeys(SUMS, 0), [0] * len(stack["history"]), stack["site"]))
-        for name in SUMS:
-            merged.sums[name] += stack[name]
+        is_cut = bool(stack.get("cut"))
+        key = (stack["site"], is_cut, *frames)
+        merged = named.setdefault(key, Stack(tuple(frames), dict.fromkeys(SUMS + PEAK_SUMS, 0), [0] * len(stack["history"]),
+                                             stack["site"], is_cut))
+        for name in SUMS + PEAK_SUMS:
+            merged.sums[name] += stack.get(name, 0)
         merged.history = [a + b for a, b in zip(merged.history, stack["history"])]
     return list(named.values())
 
@@ -124,18 +137,40 @@ def name_stacks(head, stacks, mappings, **origin):
 def read_profiles(path, nth=None, **origin):
     """A profile of each process that appended to the file: the nth that it wrote, or the last. `origin`: see Files."""
     try:
-        lines = [line for line in read_input(path).decode("utf-8", "replace").split("\n") if line.strip()]
+        text = read_input(path).decode("utf-8", "replace")
+        origin = origin or origin_of(path)
     except OSError as error:
         raise Refusal(f"cannot read '{path}': {error.strerror}{hint_of(path)}") from None
-    if not lines:
+    if not text.strip():
         raise Refusal(f"'{path}' is empty: no process that writes its profile there has ended")
-    return parse_profiles(lines, path, nth, **origin)
+    return parse_profiles(split_documents(text), path, nth, **origin)
+
+
+def split_documents(text):
+    """A document is a line. Behind one that was cut (a full disk, SIGKILL) the next begins in the same line."""
+    return [part for line in text.split("\n") for part in BEGIN.split(line) if part.strip()]
+
+
+def parse_documents(lines, path):
+    """The whole documents; a note says how many are not. Refusal if none is whole."""
+    documents, damaged = [], None
+    for line in lines:
+        try:
+            documents.append(parse_document(line, path))
+        except Refusal as refusal:
+            damaged = refusal
+    if not documents:
+        raise damaged or Refusal(f"'{path}' has no profile")
+    left_out = len(lines) - len(documents)
+    if left_out:
+        what = "1 profile of it is" if left_out == 1 else f"{left_out} profiles of it are"
+        print(f"hakmem: '{path}': {what} cut or damaged, and left out", file=sys.stderr)
+    return documents
 
 
 def parse_profiles(lines, path, nth=None, **origin):
     processes = {}
-    for number, line in enumerate(lines):
-        document = parse_document(line, path)
+    for number, document in enumerate(parse_documents(lines, path)):
         head = document[0]
         key = (head["process"], head["program"], head.get("started_us", -number))
         processes.setdefault(key, []).append(document)
@@ -145,7 +180,7 @@ def parse_profiles(lines, path, nth=None, **origin):
         if number <= len(documents):
             head, stacks, mappings = documents[number - 1]
             found.append(Profile(head["program"], head["process"], head["period"], head["history"],
-                                 name_stacks(head, stacks, mappings, **origin), number, len(documents)))
+                                 name_stacks(head, stacks, mappings, **origin), number, len(documents), head["peak_ago_ms"]))
     if not found:
         most = max(len(documents) for documents in processes.values())
         raise Refusal(f"'{path}' has no profile number {nth}: no process wrote more than {most}")

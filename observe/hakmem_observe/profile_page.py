@@ -12,13 +12,10 @@ from .text import plain
 
 TEMPLATE = Path(__file__).with_name("profile_page.html")
 FIELDS = ("samples", "allocated_count", "allocated_bytes", "freed_count", "freed_remote_count", "lifetime_ms",
-          "live_count", "live_bytes", "live_age_ms")  # of the sums, what the page shows
+          "live_count", "live_bytes", "live_age_ms", "peak_bytes", "peak_count")  # of the sums, what the page shows
 PROCESSES_MAX = 100  # the largest of a file; the page says how many it leaves out
 SITES_LIVE_MAX, SITES_ALLOCATED_MAX = 150, 50  # rows of the table: by live bytes, and further ones by allocated bytes
 NO_STACK = "unknown (no stack)"
-CUT_STACK = "outer frames cut"  # stands for the outermost frames of a stack that is deeper than a profile's stacks
-STARTS = {"_start", "clone", "__clone", "clone3", "__clone3"}  # nothing calls these
-CUT_DEPTH = 56  # a profile has 64 frames a stack, those of the allocator among them
 
 
 def escape(text):
@@ -91,14 +88,11 @@ class Tables:
 
 def paths_of(profile, tables):
     """[(numbers of the frames, outermost first, sums)], sorted."""
-    outermost = STARTS | {stack.frames[-1].function for stack in profile.stacks if 0 < len(stack.frames) < CUT_DEPTH}
     paths = []
     for stack in profile.stacks:
         path = tuple(map(tables.frame, reversed(stack.shown_frames())))
         if not path:
             path = (tables.no_frame(NO_STACK),)
-        elif len(path) >= CUT_DEPTH and stack.frames[-1].function not in outermost:
-            path = (tables.no_frame(CUT_STACK), *path)
         paths.append((path, stack.sums))
     return sorted(paths, key=lambda pair: pair[0])
 
@@ -249,6 +243,8 @@ def sites_table(profile, totals):
 def cards(profile, totals):
     live, count = totals["live_bytes"], totals["live_count"]
     figures = [("in use", in_words(live), f"in {blocks(count)}", "live_bytes", live),
+               ("at the peak", in_words(totals["peak_bytes"]), f"in {blocks(totals['peak_count'])}, "
+                f"{time_in_words(profile.peak_ago_ms or 0)} before", "peak_bytes", totals["peak_bytes"]),
                ("mean block in use", mean_size(live / count) if count else "–",
                 f"{time_in_words(totals['live_age_ms'] / count)} old on average" if count else "", "live_count", count),
                ("allocated in all", in_words(totals["allocated_bytes"]), f"in {blocks(totals['allocated_count'])}",

@@ -3,6 +3,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from .generated import may_be_generated
 from .owners import own_frame
 from .symbols import Files, Frame, frames_in_module
 
@@ -73,26 +74,29 @@ def parse_sites(records):
 class SiteNames:
     """Gives names to sites that are addresses. Remembers them: a program's addresses stay what they are."""
 
-    def __init__(self, pid, process=None):
+    def __init__(self, pid, process=None, **origin):
         self.pid, self.process = pid, process  # None: it may have ended
+        self.origin = origin  # see files.origin_of
         self.known = {}  # key of a site: Frame
 
     def resolve(self, sites):
         addresses = [site for site in sites if site.kind == "address" and site.key not in self.known]
         if not addresses:
             return
-        files = Files(self.pid, self.process)
+        files = Files(self.pid, self.process, **self.origin)
         by_module = {}
         for site in addresses:
             by_module.setdefault(site.module, []).append(site)
         for module, found in by_module.items():
             if module.endswith(CLOSED):
                 continue
-            if not module.startswith("/"):
-                generated = files.generated()
-                for site in found:
-                    self.known[site.key] = Frame(generated.name(site.address - 1), "", 0, module, site.address - 1)
-            else:  # the call ends where the return address begins
+            generated = files.generated() if may_be_generated(module) else None
+            for site in found if generated else ():  # the call ends where the return address begins
+                name = generated.name(site.address - 1)
+                if name or not module.startswith("/"):
+                    self.known[site.key] = Frame(name, "", 0, module, site.address - 1)
+            found = [site for site in found if site.key not in self.known]
+            if found:
                 frames = frames_in_module(module, {site.offset: site.offset - 1 for site in found}, files)
                 for site in found:
                     self.known[site.key] = own_frame(frames[site.offset])

@@ -24,7 +24,8 @@ def run(arguments):
     sys.stdout.write(text.decode("utf-8", "replace"))
     sys.stdout.flush()
     if name == "summary":
-        table = view.sites_table(Reporter(observer).take(), None, "u")
+        report = Reporter(observer).take()
+        table = view.sites_table(report, None, "u")
         table.drop("each second")
         if table.rows:
-            print("\n" + "\n".join(view.plain(table, SITES_SHOWN)))
+            print("\n" + "\n".join([*view.plain(table, SITES_SHOWN), *view.sites_note(report.sites)]))

@@ -1,5 +1,5 @@
-"""Names of code addresses: the functions, files and lines of a process's mappings. Uses llvm-symbolizer if there
-is one, addr2line and nm of binutils, and /tmp/perf-PID.map, in which runtimes such as Python (-X perf) and node name the code that they generate."""
+"""Names of code addresses: the functions, files and lines of a process's mappings. Uses llvm-symbolizer if there is one,
+and addr2line and nm of binutils."""
 import bisect
 import itertools
 import os
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from .closed import SHIFT, ClosedModules, address_of
 from .files import open_regular
+from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
 from .processes import is_number
 from .text import plain
 
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)")
 ELF_LOAD, ELF_EXECUTE = 1, 1  # p_type of a segment that is mapped, p_flags of code
 SEGMENT_SIZE, SEGMENTS_MAX = 56, 4096  # bytes of a program header, and how many a file may have
-PERF_MAP_MAX = 64 << 20  # bytes
 TOOL_SECONDS, TOOL_OUTPUT_MAX = 60, 256 << 20  # of a run of binutils, for the largest programs there are
 NOBODY = 65534
 
@@ -142,7 +142,14 @@ def run_tool(words, path, text=""):
         return [plain(line) for line in said.read().decode("utf-8", "replace").split("\n")]
 
 
-HEXADECIMAL = re.compile("(0x)?[0-9a-fA-F]{1,16}")
+def names_note(size):
+    """Why so much memory, in words, belongs to no function; "" if nothing is missing here."""
+    needed = ("nm",) if any(map(shutil.which, LLVM_NAMES)) else ("addr2line", "nm")
+    missing = [name for name in needed if shutil.which(name) is None]
+    if not missing:
+        return ""
+    be = "are" if len(missing) > 1 else "is"
+    return f"Names of functions are missing for {size}: {' and '.join(missing)} (package binutils) {be} not installed."
 
 
 class Files:
@@ -150,8 +157,10 @@ class Files:
     words, or those of whoever wrote the file that has them: then no file of a third user, unless binutils gets that with
     its owner's rights, or we have just run the program (`is_own`)."""
 
-    def __init__(self, pid, process=None, is_own=False):
-        self.pid = pid
+    def __init__(self, pid, process=None, is_own=False, alive=ALWAYS, owner=None):
+        self.pid, self.process = pid, process
+        self.alive = alive  # a process that has ended lived within these two moments
+        self.owner = owner  # of the file that it wrote; None: not known
         self.is_trusted = is_own or os.geteuid() == 0
         self.users = {0, os.geteuid(), *(process.uids if process is not None else ())}
         self.mapped = None
@@ -171,7 +180,9 @@ class Files:
             return False
 
     def generated(self):
-        return GeneratedCode(self.pid, self.users)
+        if self.process is not None:
+            return generated_by(self.process)
+        return GeneratedCode(self.pid, {*self.users, self.owner}, alive=self.alive)
 
 
 class FunctionTable:
@@ -266,32 +277,6 @@ def ask_symbolizer(command, path, addresses):
     return found
 
 
-class GeneratedCode:
-    """/tmp/perf-PID.map: "start size name" a line, hexadecimal. Anybody may make a file of this name: it must be of one of
-    these users."""
-
-    def __init__(self, pid, users):
-        self.ranges = []
-        try:
-            with open_regular(f"/tmp/perf-{pid}.map", users) as file:
-                lines = file.read(PERF_MAP_MAX).decode("utf-8", "replace").split("\n")
-        except OSError:
-            lines = []
-        for line in lines:
-            words = line.split(" ", 2)
-            if len(words) == 3 and all(map(HEXADECIMAL.fullmatch, words[:2])):
-                self.ranges.append((int(words[0], 16), int(words[1], 16), plain(words[2])))
-        self.ranges.sort()
-
-    def name(self, address):
-        index = bisect.bisect_right(self.ranges, (address, float("inf"), "")) - 1
-        if index >= 0:
-            start, size, name = self.ranges[index]
-            if address < start + size:
-                return name
-        return ""
-
-
 def frames_in_module(path, file_offsets, files):
     """{key: [Frame, ...], innermost first} of {key: offset in the file}."""
     if not files.may_open(path):
@@ -361,10 +346,12 @@ class Symbols:
                 closed.setdefault(module, []).append(address)
                 continue
             mapping = self.mapping_of(address - 1)  # the call ends where the return address begins
-            mapping = self.file_of_moved_code(mapping, address - 1) or mapping
-            if mapping is None or not mapping.path.startswith("/"):
-                name = self.generated.name(address - 1)
+            path = mapping.path if mapping else ""
+            name = self.generated.name(address - 1) if may_be_generated(path) else ""
+            if not name:
+                mapping = self.file_of_moved_code(mapping, address - 1) or mapping
                 path = mapping.path if mapping else ""
+            if name or not path.startswith("/"):
                 self.frames[address] = [Frame(name, "", 0, path, address - 1)]
             else:
                 modules.setdefault(mapping.path, []).append((address, mapping))

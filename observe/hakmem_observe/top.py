@@ -66,6 +66,7 @@ def print_reports(reporter, times, delay):
         for table in view.tables(report, before):
             if table.rows:
                 lines += ["", *view.plain(table, ROWS_PLAIN)]
+        lines += view.sites_note(report.sites)
         print("\n".join(lines), end="\n\n" if turn + 1 < times else "\n", flush=True)
         before = report
 
@@ -140,6 +141,8 @@ def draw(report, before, history, choice, paused, columns, rows):
             lines += ["", *view.plain(table, max(most, 1))]
         elif table.title == NO_SITES:
             lines += ["", NO_SITES]
+    if choice.table == "sites":
+        lines[len(lines):] = view.sites_note(report.sites)
     lines = lines[: rows - 1]
     lines.append(("reverse" if paused else "dim", ("paused   " if paused else "") + HELP[choice.table]))
     drawn = []

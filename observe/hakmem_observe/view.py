@@ -2,6 +2,7 @@
 from dataclasses import dataclass, field
 
 from .report import count, duration, fastest, rate, size
+from .symbols import names_note
 
 BARS = " ▁▂▃▄▅▆▇█"
 HISTORY = 60  # reports that a sparkline shows
@@ -103,6 +104,13 @@ def sites_table(report, before, sort):
         table.rows.append([size(site.live_bytes), share(site.live_bytes, whole), count(site.live_count), size(site.rounding),
                            size(site.allocated_bytes), life, each_second, site.title()])
     return table
+
+
+def sites_note(sites):
+    """Lines on the bytes in use of the sites without a name; none if it is not for want of a tool."""
+    unnamed = sum(site.live_bytes for site in sites if site.kind == "address" and not site.name)
+    note = names_note(size(unnamed)) if unnamed else ""
+    return [note] if note else []
 
 
 def heaps_table(report):

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from browser import browse  # noqa: E402
 from hakmem_observe import profile_page  # noqa: E402
 from hakmem_observe.processes import Refusal  # noqa: E402
-from hakmem_observe.profile_data import SUMS, Profile, Stack, read_profiles  # noqa: E402
+from hakmem_observe.profile_data import PEAK_SUMS, SUMS, Profile, Stack, read_profiles  # noqa: E402
 from hakmem_observe.symbols import Frame  # noqa: E402
 
 EVIL = "</script><script>x()</script><!--\"quoted\" & 'single' <b>\\u0041\x00\x1b\ud800"
@@ -29,7 +29,7 @@ def frame(function, file="", line=0, module="/usr/bin/program", offset=0x1234):
 
 
 def sums(live_bytes, live_count, freed_count=0, samples=3):
-    return dict.fromkeys(SUMS, 0) | {
+    return dict.fromkeys(SUMS + PEAK_SUMS, 0) | {
         "samples": samples, "samples_live": min(samples, live_count), "allocated_count": live_count + freed_count,
         "allocated_bytes": live_bytes + 100 * freed_count, "usable_bytes": live_bytes + 100 * freed_count, "freed_count": freed_count,
         "freed_bytes": 100 * freed_count, "freed_remote_count": freed_count // 4, "lifetime_ms": 2000 * freed_count,
@@ -159,7 +159,7 @@ class Pages(unittest.TestCase):
     def test_cut_stacks_have_one_root(self):
         profile = small_profile()
         deep = tuple(frame(f"f{i}") for i in range(60))
-        profile.stacks += [Stack(deep, sums(10, 1), [0] * 3), Stack(deep[:-1] + (frame("_start"),), sums(10, 1), [0] * 3)]
+        profile.stacks += [Stack(deep, sums(10, 1), [0] * 3, is_cut=True), Stack(deep + (frame("_start"),), sums(10, 1), [0] * 3)]
         roots = {labels[0] for labels, _ in stacks_of(script_data(profile_page.render([profile], "t")), 0)}
         self.assertEqual(roots, {"_start", "outer frames cut", "unknown (no stack)"})
 

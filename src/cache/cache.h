@@ -13,24 +13,18 @@
  * (docs/decisions/0029). Bins of smaller objects hold only objects of this thread's heap. So while
  * the heap has one thread, no other thread gets a part of a cache line that this thread uses.
  *
- * How large bins and refills are (docs/design/cache.md says why):
- *   1. The limit of a bin is 0 until its first overflow. In the first three overflows it becomes
- *      what the bin holds, at most 2 KiB of objects: the first frees take the slow path, which
- *      checks the pointer. Then it is 2 KiB of objects.
- *   2. An overflow doubles the limit if there was a refill since the previous overflow. The largest
- *      limit is HAKMEM_BIN_BYTES, for objects up to 1 KiB divided by the threads of the heap, as
- *      far as the budgets allow.
- *   3. The first refill brings at most 1 KiB of objects. Each further refill may bring twice as
- *      much, up to 32 KiB. An overflow sets this back to 1 KiB. If the limit of the bin is larger,
- *      a refill may bring as many objects as the limit.
- *   4. If the bin still exceeds its limit, the overflow returns the objects that were freed last to
- *      their slabs: at most 24, or 4 if they are above 1 KiB. Smaller ones stay in the first three
- *      overflows, so that the next free is checked against them. If there is no budget for a limit,
- *      the overflow returns all objects of the bin.
- *   5. A class without a slow operation in half a purge delay returns all its objects and begins
- *      again with rule 1.
- * A number of bytes means as many objects as fit into it, but at least BIN_OBJECTS_MIN and at most
- * BIN_OBJECTS_MAX.
+ * How large bins and refills are (docs/design/cache.md says why). A number of bytes means as many
+ * objects as fit into it, but at least BIN_OBJECTS_MIN and at most BIN_OBJECTS_MAX.
+ *   Limit   The limit of a bin is 2 KiB after its first overflows. Each overflow that a refill came
+ *           before doubles it, up to HAKMEM_BIN_BYTES (divided by the threads of the heap, for
+ *           objects up to 1 KiB) and as far as the budgets allow. A class without a slow operation
+ *           in half a purge delay returns all its objects, and its limit is 0 until the next one.
+ *   Steps   A refill brings as many objects as the limit, or twice as many as the one before if
+ *           that is more: 1 KiB after an overflow, up to 32 KiB. An overflow that leaves the bin
+ *           above its limit returns the objects that were freed last: 24, or 4 above 1 KiB; all if
+ *           there is no budget for a limit.
+ * The first FREES_CHECKED overflows of a class make the limit what the bin holds, so that each of
+ * the first frees takes the slow path. Small objects stay then, and are checked against each other.
  *
  * Budgets: the thread and the process each have one. Both are charged the bytes of a limit and one
  * slab, because a single cached object keeps its slab from being given back. Measured: 400 idle
@@ -100,8 +94,8 @@ struct cache {
     uint32_t remote_hand;     /* if too many entries wait, the search for one to send begins here */
     /* No bin lies across two cache lines. bins[0] stays empty, so malloc(0) takes the slow path. */
     struct bin bins[CLASS_COUNT] __attribute__((aligned(sizeof(struct bin))));
-    uint8_t refills[CLASS_COUNT]; /* since the last overflow or flush, up to 32 KiB (rule 3) */
-    uint8_t frees[CLASS_COUNT];   /* first overflows, up to FREES_CHECKED + 1 (rule 1) */
+    uint8_t refills[CLASS_COUNT]; /* since the last overflow or flush, up to 32 KiB */
+    uint8_t frees[CLASS_COUNT];   /* first overflows, up to FREES_CHECKED + 1 */
     bool active[CLASS_COUNT];     /* the class had a slow operation since the last trim */
     struct counters counters;     /* events of this thread; no lock guards them */
     struct request_sums requests[CLASS_COUNT];  /* seen when the countdown ran out */
@@ -204,10 +198,10 @@ HAK_INLINE bool cache_has_joined(const struct cache *cache)
  * lock. */
 HAK_HIDDEN void *hak__cache_fill(struct cache *cache, uint32_t class_index, struct refill refill);
 
-/* The most objects that the next refill of the class may take (rule 3). */
+/* The most objects that the next refill of the class may take. */
 HAK_HIDDEN uint32_t hak__cache_refill_most(const struct cache *cache, uint32_t class_index);
 
-/* Makes room in the bin of the class, which exceeds its limit (rules 1, 2 and 4). Objects of other
+/* Makes room in the bin of the class, which exceeds its limit. Objects of other
  * heaps go to the remote buffer. Under the heap's lock. */
 HAK_HIDDEN void hak__cache_overflow(struct cache *cache, uint32_t class_index);
 

@@ -63,7 +63,7 @@ static uint32_t cache_limit_most(const struct cache *cache, uint32_t class_index
     return cache_limit_for(class_index, shares ? bytes / threads : bytes);
 }
 
-/* The limit that rules 1 and 2 of cache.h want for a bin that overflows. */
+/* The limit that a bin should have that overflows (cache.h), before bounds and budgets. */
 static uint32_t cache_limit_wanted(struct cache *cache, uint32_t class_index)
 {
     const struct bin *bin = &cache->bins[class_index];

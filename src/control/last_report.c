@@ -49,19 +49,32 @@ static void last_write(void *context, hak_report_sink *sink, void *sink_argument
 static const int last_signals[] = {SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM, SIGXCPU};
 static uint32_t shared_last_begun; /* 1: some thread writes the report, or has written it */
 
+/* The report, and the profile and the heap map unless another thread's exit writes them. */
+static void last_write_all(void)
+{
+    hak__gate_hurry(true);
+    if (last_reports()) {
+        hak__exit_file_write(&last_file, last_write, NULL);
+    }
+    if (hak__ending_take()) {
+        hak__profile_at_end();
+        hak__heap_map_at_end();
+        hak__ending_note_process(); /* process 1 of a container may live on */
+    }
+    hak__gate_hurry(false);
+}
+
 /* The handler. It may have interrupted any code of the program: it takes no lock of the C library,
  * and waits only a moment for a fork, which may be waiting for such a lock that this thread
  * holds. If it has interrupted hakmem, the gate refuses it (core/gate.h). */
 static void last_handle(int signal)
 {
     uint32_t begun = 0;
-    if (hak__ending_is_own_process() && last_reports()) {
+    if (hak__ending_is_own_process()) {
         if (atomic_cas_acquire(&shared_last_begun, &begun, 1u)) {
-            hak__gate_hurry(true);
-            hak__exit_file_write(&last_file, last_write, NULL);
-            hak__gate_hurry(false);
+            last_write_all();
         } else if (hak__inside == 0) {
-            hak__os_sleep_ms(LAST_WAIT_MS); /* another thread's report ends the process */
+            hak__os_sleep_ms(LAST_WAIT_MS); /* another thread's handler ends the process */
         }
     }
     hak__os_end_by_signal(signal);
@@ -81,9 +94,10 @@ void hak__last_report_begin(void)
 {
     if (last_reports()) {
         hak__exit_file_open(&last_file);
-        if (hak__settings.stats_signal) {
-            last_catch_signals();
-        }
+    }
+    if (hak__settings.stats_signal && (last_reports() || hak__settings.profile_file != NULL ||
+                                       hak__settings.heap_map_file != NULL)) {
+        last_catch_signals();
     }
 }
 

@@ -5,8 +5,9 @@
  * one of its own if the name has a %p.
  *
  * A signal that ends the process runs no destructor. With HAKMEM_STATS_SIGNAL=1 hakmem installs
- * handlers where the program's parent left the default action. A handler writes the report and then
- * lets the default action end the process. That is off by default, because it changes what a
+ * handlers where the program's parent left the default action. A handler writes the report, the
+ * profile and the heap map, as far as they are asked for, and then lets the default action end the
+ * process. That is off by default, because it changes what a
  * program sees: sigaction says that there is a handler. There is no way without one: a
  * process that a signal ends runs no more code of its own (docs/observability/summary.md). */
 #ifndef HAK_CONTROL_LAST_REPORT_H

@@ -104,8 +104,8 @@
       "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \
       "the launcher instead of changing it.")                                                      \
     X(SWITCH, stats_signal, START, hak__settings.stats_signal,                                     \
-      "1: SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM and SIGXCPU write the report before they "     \
-      "end the process; 0: they do not.",                                                          \
+      "1: SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM and SIGXCPU write the report, the profile "    \
+      "and the heap map before they end the process; 0: they do not.",                             \
       "Set 1 for a server that has no handler for SIGTERM. The process then has handlers where "   \
       "it had none, which some programs notice.")                                                  \
     X(PATH, learn, START, hak__settings.learn,                                                     \

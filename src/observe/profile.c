@@ -76,6 +76,9 @@ static void profile_write_sums(struct report_writer *writer, const struct stack_
     hak__report_number(writer, "live_bytes",
                        profile_round(sums->allocated_bytes - sums->freed_bytes), "");
     hak__report_number(writer, "live_age_ms", profile_round(sums->live_age_ms), "");
+    hak__report_number(writer, "peak_samples", sums->peak_samples, "");
+    hak__report_number(writer, "peak_count", profile_round(sums->peak_count), "");
+    hak__report_number(writer, "peak_bytes", profile_round(sums->peak_bytes), "");
 }
 
 static void profile_write_hex(struct report_writer *writer, const char *key, uint64_t value)
@@ -108,7 +111,8 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     char line[STACK_DEPTH_MAX * (sizeof "0x0123456789abcdef ") + 1];
     char site[SITE_NAME_SIZE] = "";
     struct text text = {line, sizeof line - 1, 0};
-    for (uint32_t i = 0; i < stack->depth; i++) {
+    bool is_cut = stack->depth != 0 && stack->frames[stack->depth - 1] == STACK_CUT;
+    for (uint32_t i = 0; i < stack->depth - is_cut; i++) {
         if (i != 0) {
             hak__text_put(&text, " ");
         }
@@ -117,6 +121,9 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
     line[text.length] = '\0';
     hak__report_record_begin(writer);
     hak__report_string(writer, "frames", line, "");
+    if (is_cut) {
+        hak__report_number(writer, "cut", 1, "");
+    }
     if (stack->site != NULL) {
         hak__site_name(stack->site, site);
     }
@@ -139,6 +146,10 @@ static void profile_write_stacks(struct report_writer *writer)
         numbers[i] = history.now_ms - history.times_ms[i];
     }
     profile_write_numbers(writer, "ago_ms", numbers, history.count);
+    hak__report_section_end(writer);
+    hak__report_section_begin(writer, "peak");
+    hak__report_number(writer, "bytes", profile_round(history.peak_bytes), "");
+    hak__report_number(writer, "ago_ms", history.now_ms - history.peak_ms, "");
     hak__report_section_end(writer);
     hak__report_list_begin(writer, "stacks", NULL);
     for (; stack != NULL && hak__samples_copy(stack, &sums, noted); stack = stack->older) {

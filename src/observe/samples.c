@@ -42,6 +42,9 @@ static struct sample_record **samples_buckets;
 static size_t samples_buckets_count; /* a power of two, or 0 */
 static size_t samples_count;
 static struct sample_record *samples_unused;
+/* The live bytes of all stacks, their peak, and how often there was a higher one. */
+static double samples_live_bytes, samples_peak_bytes;
+static uint64_t samples_peak_number, samples_peak_ms;
 uint64_t hak__sample_blocks; /* read relaxed */
 
 static uint32_t shared_samples_threads;
@@ -135,9 +138,22 @@ static void sample_count_blocks(const struct sample_record *sample, uint64_t cha
     }
 }
 
+/* Called before the live sums change. If they have not changed since the last peak, they are those
+ * of the peak. So a peak costs nothing for the stacks that it does not change, and is exact. */
+static void sample_keep_peak(struct stack_sums *sums)
+{
+    if (sums->peak_number != samples_peak_number) {
+        sums->peak_number = samples_peak_number;
+        sums->peak_samples = sums->samples_live;
+        sums->peak_count = sums->allocated_count - sums->freed_count;
+        sums->peak_bytes = sums->allocated_bytes - sums->freed_bytes;
+    }
+}
+
 static void sample_end(struct sample_record *sample)
 {
     struct stack_sums *sums = &sample->stack->sums;
+    sample_keep_peak(sums);
     double weight = hak__exponential_weight(sample->size, sample->period);
     uint64_t lifetime_ms = hak__samples_clock_ms() - sample->allocated_ms;
     bool remote = sample->thread != samples_thread();
@@ -149,6 +165,7 @@ static void sample_end(struct sample_record *sample)
     sums->live_age_ms += weight * (double)sample->allocated_ms;
     sums->freed_remote += remote ? weight : 0;
     sums->samples_live--;
+    samples_live_bytes -= weight * (double)sample->size;
     sample_count_blocks(sample, UINT64_MAX); /* minus 1 */
     sample->next = samples_unused;
     samples_unused = sample;
@@ -158,6 +175,7 @@ static void sample_begin(struct sample_record *sample)
 {
     struct stack_sums *sums = &sample->stack->sums;
     double weight = hak__exponential_weight(sample->size, sample->period);
+    sample_keep_peak(sums);
     hak__site_begin(sample->site, weight, sample->size, sample->usable, sample->allocated_ms);
     probe_otel_memory_alloc(sample->address, sample->size,
                             (uint64_t)(weight * (double)sample->size));
@@ -167,6 +185,12 @@ static void sample_begin(struct sample_record *sample)
     sums->live_age_ms -= weight * (double)sample->allocated_ms;
     sums->samples_count++;
     sums->samples_live++;
+    samples_live_bytes += weight * (double)sample->size;
+    if (samples_live_bytes > samples_peak_bytes) {
+        samples_peak_bytes = samples_live_bytes;
+        samples_peak_ms = sample->allocated_ms;
+        samples_peak_number++;
+    }
     sample_count_blocks(sample, 1);
     struct sample_record **bucket = samples_bucket(sample->address);
     sample->next = *bucket;
@@ -354,6 +378,8 @@ const struct stack *hak__samples_first_stack(struct samples_history *history)
     }
     const struct stack *stack = hak__stack_first();
     history->count = hak__stacks_history(history->times_ms);
+    history->peak_bytes = samples_peak_bytes;
+    history->peak_ms = samples_peak_ms;
     hak__samples_leave();
     history->now_ms = hak__samples_clock_ms();
     return stack;
@@ -367,6 +393,7 @@ bool hak__samples_copy(const struct stack *stack, struct stack_sums *sums,
     }
     uint64_t now_ms = hak__samples_clock_ms();
     *sums = stack->sums;
+    sample_keep_peak(sums);
     memcpy(live_bytes, stack->history, sizeof stack->history);
     hak__samples_leave();
     sums->live_age_ms += (sums->allocated_count - sums->freed_count) * (double)now_ms;

@@ -52,6 +52,8 @@ struct samples_history {
     uint64_t times_ms[HISTORY_MAX];
     uint64_t now_ms;
     uint32_t count;
+    double peak_bytes; /* the most live bytes of all stacks together */
+    uint64_t peak_ms;  /* since when; the clock of now_ms */
 };
 /* The newest of all stacks; follow `older`, which is constant. NULL: there is none. This and the
  * next function enter the gate and wait for the end of a fork. Any thread, no lock held. */

@@ -158,6 +158,9 @@ static _Unwind_Reason_Code stack_step(struct _Unwind_Context *context, void *arg
     uintptr_t address = unwinder.address(context, &before);
     if (address == 0 || walk->depth == STACK_DEPTH_MAX) {
         walk->ended = true;
+        if (address != 0) {
+            walk->frames[STACK_DEPTH_MAX - 1] = STACK_CUT;
+        }
         return _URC_END_OF_STACK;
     }
     if (HAK_UNLIKELY(before != 0)) {
@@ -214,7 +217,10 @@ static uint32_t stack_walk(uintptr_t *frames)
     unwinder.backtrace(stack_step, &walk);
     if (HAK_UNLIKELY(!walk.ended) && walk.depth != 0 &&
         !stack_has_table(frames[walk.depth - 1] - 1)) {
-        return stack_capture_rest(frames, walk.depth);
+        walk.depth = stack_capture_rest(frames, walk.depth);
+        if (walk.depth == STACK_DEPTH_MAX) {
+            frames[STACK_DEPTH_MAX - 1] = STACK_CUT;
+        }
     }
     return walk.depth;
 }

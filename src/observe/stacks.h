@@ -8,7 +8,8 @@
  * Where the unwinder comes to code without tables, the rest of the stack is read by frame pointers
  * (observe/frame_pointers.h).
  *
- * Bounds: STACK_DEPTH_MAX frames a stack; further frames, those of main, are cut. The table takes
+ * Bounds: STACK_DEPTH_MAX frames a stack; further frames, those of main, are cut, and STACK_CUT
+ * stands at their place. The table takes
  * STACKS_BYTES_MAX; when it is full, new stacks share one entry without frames. Stacks are never
  * removed: a profile wants the sums of all time.
  *
@@ -21,6 +22,8 @@
 /* Return addresses of one stack. Twice as many: twice the time to unwind deep stacks. Half: the
  * roots of deep stacks are cut, and flame graphs of recursive programs fall apart. */
 #define STACK_DEPTH_MAX 64u
+/* The last frame of a stack whose outer frames are cut. */
+#define STACK_CUT ((uintptr_t)0)
 /* Memory of all stacks, bytes. A stack of 20 frames takes 256 bytes, so 64 MiB hold 250,000; a
  * large program has some 10,000. Half: programs with many more share one entry sooner. */
 #define STACKS_BYTES_MAX ((size_t)64 << 20)
@@ -45,6 +48,12 @@ struct stack_sums {
     double lifetime_ms;  /* of freed blocks, each times its weight */
     uint64_t samples_count; /* not weighted */
     uint64_t samples_live;  /* not weighted: of blocks in use */
+    /* Of the blocks in use when the live bytes of all stacks were highest; kept at the first change
+     * after that moment, which has a number (samples.c). */
+    uint64_t peak_number;
+    uint64_t peak_samples; /* not weighted */
+    double peak_count;
+    double peak_bytes;
 };
 
 struct stack {

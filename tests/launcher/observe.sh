@@ -223,7 +223,7 @@ else
 fi
 finish_process "$observed"
 
-for name in observer strangers; do
+for name in observer strangers generated; do
     PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_$name.py" || fail "observe/tests/test_$name.py"
 done
 finish

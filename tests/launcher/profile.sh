@@ -77,6 +77,75 @@ value, unit = re.search(r"about ([0-9.]+) (\w+) in use", sys.stdin.read()).group
 mebibytes = float(value) / {"KiB": 1024, "MiB": 1}[unit]
 sys.exit(not 9.5 < mebibytes < 16)' || fail "totals: $("$launcher" profile kept | head -1)"
 
+# In a test: the status says whether more leaks than allowed, beside what is ignored; the program's own status comes first.
+cat >forget.c <<'END'
+#include <stdlib.h>
+#include <string.h>
+static void *volatile kept;
+__attribute__((noinline)) static void load_table(void)
+{
+    kept = memset(malloc(300000), 1, 300000);
+}
+__attribute__((noinline)) static void forget(int count)
+{
+    for (int i = 0; i < count; i++) {
+        kept = memset(malloc(1000), 1, 1000);
+    }
+}
+int main(int argc, char **argv)
+{
+    load_table();
+    forget(100);
+    return argc > 1 ? atoi(argv[1]) : 0;
+}
+END
+cc -O2 -g -fno-builtin forget.c -o forget || fail "forget.c does not compile"
+leaks=("$launcher" profile --leaks --period 1)
+succeed 0 "${leaks[@]}" --fail-above 400k -- ./forget
+refuse 1 'has not freed about 390\.6 KiB, more than 390\.0 KiB' "${leaks[@]}" --fail-above 390k -o kept_leaks -- ./forget
+succeed 0 "${leaks[@]}" --fail-above 98k --ignore 'load_*' -- ./forget
+has "$output" 'about 97\.7 KiB not freed'
+succeed 0 "$launcher" profile --leaks --fail-above 0 --ignore forget --ignore load_table kept_leaks
+refuse 7 'has not freed' "${leaks[@]}" --fail-above 0 -- ./forget 7
+refuse 2 'goes with --leaks' "$launcher" profile --fail-above 0 kept_leaks
+refuse 2 'takes a number of bytes' "$launcher" profile --leaks --fail-above much kept_leaks
+
+# The peak is that of the whole run, not what is left at the end.
+cat >peak.c <<'END'
+#include <stdlib.h>
+#include <string.h>
+static void *volatile blocks[200];
+__attribute__((noinline)) static void most(int count)
+{
+    for (int i = 0; i < count; i++) {
+        blocks[i] = memset(malloc(100000), 1, 100000);
+    }
+}
+__attribute__((noinline)) static void least(int count)
+{
+    for (int i = 0; i < count; i++) {
+        blocks[i] = memset(malloc(50000), 1, 50000);
+    }
+}
+int main(void)
+{
+    most(200);
+    for (int i = 0; i < 200; i++) {
+        free(blocks[i]);
+    }
+    least(20);
+    return 0;
+}
+END
+cc -O2 -g -fno-builtin peak.c -o peak || fail "peak.c does not compile"
+succeed 0 "$launcher" profile --peak --period 1 -o kept_peak -- ./peak
+has "$output" 'about 19\.[0-9] MiB in use at the peak, '
+has "$output" '19\.[0-9] MiB [0-9. %]* 200 blocks  most \(.*peak\.c:[78]\)'
+[[ $output != *least* ]] || fail "least held nothing at the peak: $output"
+succeed 0 "$launcher" profile kept_peak
+has "$output" ' 20 blocks  least '
+refuse 2 'goes neither with' "$launcher" profile --peak --leaks kept_peak
+
 # A C program has stacks, too; each process of a tree has a table; a process without samples has none.
 cat >plain.c <<'END'
 #include <stdlib.h>
@@ -125,7 +194,7 @@ refuse 126 'no profile of hakmem, or it is cut; .*profile -- ./leak' "$launcher"
 refuse 126 'cannot write' "$launcher" profile --folded none/folded kept
 refuse 126 'cannot write' "$launcher" profile --html none/page -- ./leak
 refuse 126 'cannot write' "$launcher" profile --html '' kept
-refuse 126 'which is no file' "$launcher" profile -o /dev/full -- ./leak
+refuse 126 'cannot write' "$launcher" profile -o /dev/full -- ./plain
 # Of several profiles of one process the last one counts, in files for other programs, too.
 cat kept kept >twice
 succeed 0 "$launcher" profile --folded folded_twice twice
@@ -136,6 +205,54 @@ has "$output" 'profile 1 of 2'
 refuse 126 'no profile number 3: no process wrote more than 2' "$launcher" profile --nth 3 twice
 refuse 2 'takes a number from 1 on' "$launcher" profile --nth 0 twice
 refuse 2 'nth is for the file' "$launcher" profile --nth 1 -- ./leak
+# What is cut, as by a full disk, is left out, and all else is read, also in the same line.
+{ cat kept; head -c 300 kept; cat kept; } >damaged
+try "$launcher" profile damaged
+[[ $status == 0 && $errors =~ ^hakmem:\ .*\ 1\ profile\ of\ it\ is\ cut[^$'\n']*$ ]] || fail "status $status: a damaged file: $errors"
+has "$output" 'profile 2 of 2'
+# Without a profile no file is made, and an old one stays. A pipe can have the profile.
+echo old >old
+refuse 127 'no program' "$launcher" profile -o none.profile --pprof none.pb.gz --html none.html --folded none.folded -- ./none
+refuse 127 'no program' "$launcher" profile -o old --html old -- ./none
+[[ $(echo none.*) == 'none.*' && $(<old) == old ]] || fail "files without a profile: $(ls)"
+mkfifo pipe
+timeout 60 cat pipe >piped &
+succeed 0 "$launcher" profile -o pipe -- ./plain
+wait $!
+[[ $(head -c 18 piped) == '{"hakmem_profile":' ]] || fail "the pipe's reader has: $(head -c 100 piped)"
+
+# A stack that is too deep says so.
+cat >deep.c <<'END'
+#include <stdlib.h>
+void *keep[1000];
+static int count;
+__attribute__((noinline)) int descend(int depth)
+{
+    keep[count++ % 1000] = depth == 0 ? malloc(10000) : NULL;
+    return depth == 0 ? 1 : 1 + descend(depth - 1);
+}
+int main(void)
+{
+    int sum = 0;
+    for (int i = 0; i < 100; i++) {
+        sum += descend(5) + descend(200);
+    }
+    return sum == 0;
+}
+END
+cc -O1 -fno-optimize-sibling-calls -g deep.c -o deep || fail "deep.c does not compile"
+succeed 0 "$launcher" profile --period 1 --stacks --folded deep.folded -- ./deep
+has "$output" 'descend \([^'$'\n'']*'$'\n'' *outer frames cut'
+[[ $(grep -c '^outer frames cut;descend;' deep.folded)/$(grep -c 'main;descend;' deep.folded) == 1/1 ]] || fail "deep stacks: $(<deep.folded)"
+
+# Without binutils functions have no names, which the table says.
+mkdir bare
+ln -s /usr/bin/* bare/
+ln -sf "$(type -P python3)" bare/python3
+rm -f bare/addr2line bare/nm bare/tail
+PATH=$scratch/bare succeed 0 "$launcher" profile -- ./plain
+has "$output" 'plain\+0x[0-9a-f]+ .*'$'\n''Names of functions are missing for [0-9.]+ MiB: addr2line and nm [^'$'\n'']* not installed\.'
+
 head -c 300 kept >cut
 refuse 126 'no profile of hakmem, or it is cut' "$launcher" profile cut
 : >empty

@@ -55,6 +55,7 @@ aarch64) # stp x29, x30, [sp, #-16]!; mov x29, sp; blr x0; ldp x29, x30, [sp], #
     code='0xfd, 0x7b, 0xbf, 0xa9, 0xfd, 0x03, 0x00, 0x91, 0x00, 0x00, 0x3f, 0xd6, 0xfd, 0x7b, 0xc1, 0xa8, 0xc0, 0x03, 0x5f, 0xd6' ;;
 esac
 cat >generated.c <<END
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,25 +74,34 @@ __attribute__((noinline)) int outer(void (*code)(void (*)(void)))
     code(leaf);
     return keep[999] != NULL;
 }
-int main(void)
+int main(int argc, char **argv)
 {
+    const char *kind = argc > 1 ? argv[1] : "private";
     char name[64];
-    void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int file = *kind == 'm' ? memfd_create("code", 0) : -1;
+    int flags = *kind == 'm' ? MAP_SHARED : (*kind == 's' ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS;
+    if (file >= 0 && ftruncate(file, 4096) != 0) {
+        return 2;
+    }
+    void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, flags, file, 0);
     memcpy(code, bytes, sizeof bytes);
     __builtin___clear_cache(code, (char *)code + sizeof bytes);
     mprotect(code, 4096, PROT_READ | PROT_EXEC);
     snprintf(name, sizeof name, "/tmp/perf-%d.map", (int)getpid());
     FILE *map = fopen(name, "w");
+    fprintf(map, "%lx 100 py::before:script.py\nno entry\n", (unsigned long)code);
     fprintf(map, "%lx %x py::generated_here:script.py\n", (unsigned long)code, (unsigned)sizeof bytes);
     fclose(map);
     return outer((void (*)(void (*)(void)))code) ? 0 : 1;
 }
 END
 cc -O1 -g -fno-omit-frame-pointer generated.c -o generated || fail "generated.c does not compile"
-profile --period 8k --stacks -o generated.profile -- ./generated
-[[ $output =~ process\ ([0-9]+) ]]
-rm -f "/tmp/perf-${BASH_REMATCH[1]}.map"
-has "$output" 'leaf \(.*generated\.c:11\)'$'\n'' *py::generated_here:script\.py \(.*\)'$'\n'' *outer \(.*generated\.c:16\)'$'\n'' *main \(.*\)'
+for kind in private shared memfd; do # two entries share the address: the later one counts
+    profile --period 8k --stacks -o generated.profile -- ./generated $kind
+    [[ $output =~ process\ ([0-9]+) ]]
+    rm -f "/tmp/perf-${BASH_REMATCH[1]}.map"
+    has "$output" 'leaf \(.*generated\.c:12\)'$'\n'' *py::generated_here:script\.py( \(.*\))?'$'\n'' *outer \(.*generated\.c:17\)'$'\n'' *main \(.*\)'
+done
 
 # Python's own generated code, from version 3.12 on.
 if python3 -X perf -c 'import sys; sys.exit(not hasattr(sys, "activate_stack_trampoline"))' 2>/dev/null; then

@@ -1,5 +1,5 @@
 /* test_stats_signal.c: with HAKMEM_STATS_SIGNAL=1 a signal that ends the process lets it report
- * first, wherever the signal comes: inside malloc, inside stdio, beside a fork, in a child. The
+ * first, and write its profile and heap map, wherever the signal comes: inside malloc, inside stdio, beside a fork, in a child. The
  * process still ends by the signal. Handlers and ignored signals of the program stay, and without
  * the option nothing changes. With %p in its name, each process has a report file of its own.
  *
@@ -83,6 +83,8 @@ static int serve(const char *what)
 
 /* --- what the test does with them --- */
 
+static bool reports = true;
+
 static pid_t start(const char *what, const char *file, const char *enabled)
 {
     char self[TEST_PATH_SIZE];
@@ -92,7 +94,7 @@ static pid_t start(const char *what, const char *file, const char *enabled)
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        CHECK(setenv("HAKMEM_STATS", "summary", 1) == 0);
+        CHECK(!reports || setenv("HAKMEM_STATS", "summary", 1) == 0);
         CHECK(setenv("HAKMEM_STATS_FILE", file, 1) == 0);
         CHECK(setenv("HAKMEM_STATS_SIGNAL", enabled, 1) == 0);
         if (strcmp(what, "forks") == 0) { /* its children do not report */
@@ -162,11 +164,48 @@ static void test_each_signal(void)
     CHECK_EQUAL(take_reports(file), 1);
 }
 
+/* Takes the file away. It must be one line of JSON that begins like this. */
+static void take_document(const char *file, const char *begin)
+{
+    static char text[1 << 16];
+    int descriptor = open(file, O_RDONLY | O_CLOEXEC);
+    CHECK(descriptor >= 0);
+    ssize_t length = read(descriptor, text, sizeof text - 1);
+    CHECK(length > 0 && text[length - 1] == '\n');
+    close(descriptor);
+    text[length] = '\0';
+    CHECK(strncmp(text, begin, strlen(begin)) == 0 && strchr(text, '\n') == text + length - 1);
+    CHECK(unlink(file) == 0);
+}
+
+/* The profile and the heap map come, too, with a report and without one. */
+static void test_all_documents(void)
+{
+    char file[100], profile[100], map[100];
+    snprintf(file, sizeof file, "%s/report", directory);
+    snprintf(profile, sizeof profile, "%s/profile", directory);
+    snprintf(map, sizeof map, "%s/map", directory);
+    for (int i = 0; i < 2; i++) {
+        reports = i == 0;
+        CHECK(setenv("HAKMEM_PROFILE_FILE", profile, 1) == 0);
+        CHECK(setenv("HAKMEM_HEAP_MAP_FILE", map, 1) == 0);
+        pid_t child = start("sleep", file, "1");
+        CHECK(unsetenv("HAKMEM_PROFILE_FILE") == 0 && unsetenv("HAKMEM_HEAP_MAP_FILE") == 0);
+        end_by(child, SIGTERM);
+        take_document(profile, "{\"hakmem_profile\": ");
+        take_document(map, "{\"heap_map\": ");
+        if (reports) {
+            CHECK_EQUAL(take_reports(file), 1);
+        }
+    }
+    reports = true;
+}
+
 /* Wherever the signal comes, the process ends, with one report or none. */
 static void test_busy_programs(void)
 {
     char file[100];
-    size_t reports = 0;
+    size_t all = 0;
     enum { ROUNDS = 20 };
     snprintf(file, sizeof file, "%s/report", directory);
     for (int i = 0; i < ROUNDS; i++) {
@@ -175,9 +214,9 @@ static void test_busy_programs(void)
         end_by(child, SIGTERM);
         size_t written = take_reports(file);
         CHECK(written <= 1);
-        reports += written;
+        all += written;
     }
-    CHECK(reports >= 1);
+    CHECK(all >= 1);
 }
 
 /* A process and its three children. */
@@ -214,6 +253,7 @@ int main(int argc, char **argv)
     }
     CHECK(mkdtemp(directory) != NULL);
     test_each_signal();
+    test_all_documents();
     test_busy_programs();
     test_a_file_for_each_process();
     CHECK(rmdir(directory) == 0);

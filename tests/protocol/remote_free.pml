@@ -328,10 +328,10 @@ inline refill()
 /* Under the lock. Lists of one object, those that a bin holds. */
 /* may_be_idle is not modelled: remote_seen is exact while N is clear (slab.h, invariant 4), so the condition only saves
  * calls that would find N set or too few objects. unit/slab_remote tries it in every order. */
-/*= slab/slab.c slab_add: bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count; */
-/*= slab/slab.c slab_add: object_link(tail, slab->free_list); slab->free_list = list.head; */
-/*= slab/slab.c slab_add: if (!slab->listed) { slab_list(set, slab); } */
-/*= slab/slab.c slab_add: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { hak__slab_give_back_if_idle(set, slab); } */
+/*= slab/slab.c hak__slab_return: bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count; */
+/*= slab/slab.c hak__slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
+/*= slab/slab.c hak__slab_return: if (!slab->listed) { slab_list(set, slab); } */
+/*= slab/slab.c hak__slab_return: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { hak__slab_give_back_if_idle(set, slab); } */
 inline return_one()
 {
     atomic {

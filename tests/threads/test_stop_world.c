@@ -305,7 +305,10 @@ static void run_part(size_t count, size_t stops, bool forks)
 
 int main(int argc, char **argv)
 {
-    size_t stops = argc > 1 ? (size_t)atol(argv[1]) : SUPPORT_SANITIZED ? 50 : 400;
+    size_t stops = argc > 1            ? (size_t)atol(argv[1])
+                   : SUPPORT_SANITIZED ? 50
+                   : SUPPORT_SLOW      ? 100
+                                       : 400;
     if (argc <= 1) {
         alarm(HANG_SECONDS);
     }
