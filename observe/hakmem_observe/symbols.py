@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from .closed import SHIFT, ClosedModules, address_of
 from .files import open_regular
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
+from .owners import CLONE
 from .processes import is_number
 from .text import plain
 
@@ -214,7 +215,7 @@ def parse_inlined(block):
     for function, place in zip(block[0::2], block[1::2]):
         place = re.sub(r" \(discriminator \d+\)$", "", place)
         file, _, line = place.rpartition(":")
-        known = function if function != "??" else ""
+        known = CLONE.sub("", function) if function != "??" else ""
         places.append((known, "" if file == "??" else file, int(line) if is_number(line) else 0))
     if not any(line for _, _, line in places):  # the symbol table has the files that local symbols come from
         return [(function, "", 0) for function, _, _ in places]

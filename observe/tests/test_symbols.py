@@ -125,6 +125,7 @@ class Symbolizers(unittest.TestCase):
 
     def test_lines(self):
         self.assertEqual(symbols.parse_inlined(["f", "a.c:3 (discriminator 2)", "??", "??:0"]), [("f", "a.c", 3), ("", "", 0)])
+        self.assertEqual(symbols.parse_inlined(["f.constprop.0.isra.0", "a.c:3"]), [("f", "a.c", 3)])
         self.assertEqual(symbols.parse_inlined(["local", "x.cgu.0:0"]), [("local", "", 0)])  # no line: no debug information
 
     def test_names_of_rust(self):
