@@ -22,7 +22,7 @@ else()
     target_compile_definitions(hakmem_trace_flags INTERFACE TRACE_ZSTD=0)
 endif()
 
-set(recorder_sources encode.c large.c output.c recorder.c wrappers.c wrappers_cxx.c)
+set(recorder_sources build_ids.c encode.c large.c output.c recorder.c wrappers.c wrappers_cxx.c)
 list(TRANSFORM recorder_sources PREPEND "${trace_directory}/")
 add_library(hakmem_observe SHARED ${recorder_sources})
 set_target_properties(hakmem_observe PROPERTIES OUTPUT_NAME hakmem-observe LINKER_LANGUAGE C)

@@ -100,6 +100,7 @@
 #include "learn/state_file.c"
 #include "learn/tournament.c"
 
+#include "observe/build_id.c"
 #include "observe/frame_pointers.c"
 #include "observe/guard.c"
 #include "observe/guard_report.c"

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "build_ids.h"
 #include "lock.h"
 
 #define MODULES_MAX 512
@@ -437,7 +438,7 @@ static bool list_modules(struct encoder *encoder)
         return false;
     }
     maps_text[length] = 0;
-    length = (long)keep_modules(maps_text);
+    length = (long)build_ids_append(maps_text, keep_modules(maps_text), TRACE_MODULES_MAX);
     checksum = trace_checksum(0, maps_text, (size_t)length);
     if (checksum == maps_checksum) {
         return false;

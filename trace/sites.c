@@ -87,6 +87,48 @@ void site_name(const struct sites *sites, uint64_t site, char *text, size_t room
     trace_make_plain(text);
 }
 
+/* Whether one of the names is an offset in this file. */
+static bool is_named(const char *path, size_t length, const char *names, size_t count, size_t room)
+{
+    for (size_t i = length; i-- > 0;) {
+        if (path[i] == '/') {
+            path += i + 1;
+            length -= i + 1;
+            break;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        const char *name = names + i * room;
+        if (strncmp(name, path, length) == 0 && strncmp(name + length, "+0x", 3) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sites_print_ids(const struct trace_file *file, const char *names, size_t count, size_t room)
+{
+    const struct trace_frame *last = NULL;
+    char line[512];
+    for (size_t i = 0; i < file->frame_count; i++) {
+        last = file->frames[i]->type == FRAME_MODULES ? file->frames[i] : last;
+    }
+    const char *at = last != NULL ? (const char *)frame_payload(last) : NULL;
+    const char *end = last != NULL ? at + last->payload_bytes : NULL;
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((stop != NULL ? stop : end) - at);
+        const char *path = memchr(at, '/', length);
+        if (path != NULL && path - at > 9 && memcmp(at, "build-id ", 9) == 0 &&
+            is_named(path, (size_t)(at + length - path), names, count, room)) {
+            snprintf(line, sizeof line, "%.*s", (int)length, at);
+            trace_make_plain(line);
+            printf("%s\n", line);
+        }
+        at += length + 1;
+    }
+}
+
 void sites_free(struct sites *sites)
 {
     free(sites->modules);

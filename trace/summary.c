@@ -272,6 +272,7 @@ static void print_sites(struct summary *summary, const struct trace_file *file)
 {
     struct site_table *table = &summary->sites;
     struct sites names;
+    char shown[SITES_SHOWN][160] = {0};
     sites_read(&names, file);
     if (table->rows != NULL) {
         qsort(table->rows, table->room, sizeof *table->rows, compare_sites);
@@ -279,11 +280,12 @@ static void print_sites(struct summary *summary, const struct trace_file *file)
     printf("\nCall sites        live at peak   live at end  bytes given     blocks\n");
     for (size_t i = 0; i < table->room && i < SITES_SHOWN && table->rows[i].births != 0; i++) {
         const struct site_row *row = &table->rows[i];
-        char name[160];
-        site_name(&names, row->site, name, sizeof name);
+        char *name = shown[i];
+        site_name(&names, row->site, name, sizeof shown[i]);
         printf("%30s  %12s %12s  %9" PRIu64 "  %s\n", SIZE_TEXT(row->peak_bytes),
                SIZE_TEXT(row->live_bytes), SIZE_TEXT(row->bytes), row->births, name);
     }
+    sites_print_ids(file, shown[0], SITES_SHOWN, sizeof shown[0]);
     sites_free(&names);
 }
 

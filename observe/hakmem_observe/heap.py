@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from .attach import connect
+from .binaries import add_symfs, use_symfs
 from .files import written
 from .heap_map import MapError, from_text, load, percent_text, size_text
 from .processes import Refusal, STATUS_USAGE, is_number, parse_pid
@@ -207,6 +208,7 @@ def site_table(heap_map):
             f"<td>{sum(site.samples for site in sites):,}</td>")
     note = (f'<p class="dim">A site is a place of the program that allocates. All figures of this table are estimates from '
             f"{sampled_text(heap_map)}. A map has at most {SITES_MAX} sites, the largest. {escape(' '.join(sites_note(sites)))}</p>")
+    note += "".join(f'<p class="dim">{escape(text)}</p>' for text in heap_map.remarks)
     return note + table("sites", heads, rows, foot)
 
 
@@ -367,6 +369,7 @@ def add_arguments(parser):
     parser.add_argument("-o", "--output", metavar="PAGE",
                         help="the page's file; FILE with the suffix .html, or heap-PID.html, when not given")
     parser.add_argument("--compare", metavar="FILE2", help="a later map of the same program: the page also shows what changed since FILE")
+    add_symfs(parser)
     parser.epilog = ("A map comes from: ./hakmem run --heap-map FILE PROGRAM, HAKMEM_HEAP_MAP_FILE=FILE, or a call of hak_heap_map in the "
                      "program (hakmem/stats.h).")
 
@@ -403,6 +406,7 @@ def page_name(arguments):
 def run(arguments):
     if not arguments.map:
         raise Refusal("heap: which map? (./hakmem heap --help)", STATUS_USAGE)
+    use_symfs(arguments)
     name = page_name(arguments)
     maps = [read_source(word) for word in [arguments.map, arguments.compare] if word is not None]
     try:

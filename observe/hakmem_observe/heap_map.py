@@ -3,6 +3,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
+from .binaries import sentences
 from .document import parse
 from .files import origin_of, read_input
 from .processes import Refusal
@@ -80,6 +81,7 @@ class HeapMap:
     slices: dict = field(default_factory=dict)  # kind: count of slices
     resident: dict = field(default_factory=dict)  # kind: bytes
     sites: list = field(default_factory=list)  # of sites.Site, the one that holds most first
+    remarks: list = field(default_factory=list)  # sentences about names that are missing
 
     @property
     def header(self):
@@ -238,19 +240,20 @@ def from_text(text, name, process=None, **origin):
     if list(heap_map.slices) != KINDS or len({c.index for c in heap_map.classes}) != len(heap_map.classes):
         fail(name, "is damaged: its sums are not those of a heap map")
     check_sums(name, heap_map)
-    heap_map.sites = read_sites(name, data, process, origin)
+    heap_map.sites, heap_map.remarks = read_sites(name, data, process, origin)
     return heap_map
 
 
 def read_sites(name, data, process, origin):
-    """The sites, with names; none if the process took no samples."""
+    """The sites, with names, and what is to be said of those without; none if the process took no samples."""
     if "sites" not in data:  # a hakmem without sites wrote the map
-        return []
+        return [], []
     check_list(name, data, "sites", SITE)
     for i, record in enumerate(data["sites"]):
         if not check_texts(record):
             fail(name, f"is damaged: sites[{i}] is not a place of a program")
-    return named_sites(data["sites"], SiteNames(data["heap_map"]["process"], process, **origin))
+    names = SiteNames(data["heap_map"]["process"], process, **origin)
+    return named_sites(data["sites"], names), list(sentences(names))
 
 
 def load(path):

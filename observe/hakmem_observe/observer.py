@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-from .processes import Ended, Refusal, STATUS_FAILED, inner_uids, is_number, look, maps_file, pid_space, require_running
+from .processes import Ended, Refusal, STATUS_FAILED, inner_uids, inside, is_number, look, maps_file, pid_space, require_running
 
 MAGIC, VERSION = b"hakmem\0O", 1
 PAGE_SIZE, REPLY_OFFSET, REQUEST_OFFSET, REQUEST_SIZE = 4096, 4096, 56, 960
@@ -23,7 +23,6 @@ REPLY_MAX = 256 << 20
 ASK_SECONDS = 30.0  # a busy machine lets a thread wait for seconds; what has ended or stopped is noticed much sooner
 NOTE_SECONDS = 5.0  # then the user is told what is waited for
 TRACED_SECONDS = 1.0  # a process that a debugger has held for as long does not answer; strace holds it for moments
-LINKS_MAX = 40  # as the kernel follows
 FUTEX_WAIT, FUTEX_WAKE, EVERYBODY = 0, 1, 0x7FFFFFFF
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
 
@@ -198,28 +197,6 @@ def directories(pid):
     except OSError:
         pass
     yield "/dev/shm"
-
-
-def inside(root, path):
-    """The path in a process's root directory, whose symbolic links count from there."""
-    at, parts, links = root, path.split("/"), 0
-    os.stat(root)  # raises an error if we may not look
-    while parts:
-        part = parts.pop(0)
-        if part == "..":
-            at = at if at == root else os.path.dirname(at)
-        elif part not in ("", "."):
-            try:
-                target = os.readlink(os.path.join(at, part))
-            except OSError:  # no link
-                at = os.path.join(at, part)
-                continue
-            links += 1
-            if links > LINKS_MAX:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-            at = root if target.startswith("/") else at
-            parts = target.split("/") + parts
-    return at
 
 
 def is_open_elsewhere(descriptor):

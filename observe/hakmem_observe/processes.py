@@ -1,7 +1,9 @@
 """What /proc says of a process. A process that a tool cannot look into is a Refusal: one sentence and a status."""
+import errno
 import os
 from dataclasses import dataclass
 
+LINKS_MAX = 40  # as the kernel follows
 FIRST_SPACE = 0xEFFFFFFC  # the kernel's number for the machine's own name space of process ids
 # Exit statuses of all these tools: docs/observability/README.md.
 STATUS_USAGE, STATUS_FAILED, STATUS_CANNOT, STATUS_NO_PROCESS = 2, 125, 126, 127
@@ -107,6 +109,28 @@ def look(pid):
         stack=stack,
         has_memory="VmSize" in fields,
     )
+
+
+def inside(root, path):
+    """The path in a process's root directory, whose symbolic links count from there."""
+    at, parts, links = root, path.split("/"), 0
+    os.stat(root)  # raises an error if we may not look
+    while parts:
+        part = parts.pop(0)
+        if part == "..":
+            at = at if at == root else os.path.dirname(at)
+        elif part not in ("", "."):
+            try:
+                target = os.readlink(os.path.join(at, part))
+            except OSError:  # no link
+                at = os.path.join(at, part)
+                continue
+            links += 1
+            if links > LINKS_MAX:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            at = root if target.startswith("/") else at
+            parts = target.split("/") + parts
+    return at
 
 
 def maps_file(pid, inode):

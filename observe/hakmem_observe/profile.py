@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .attach import connect
+from .binaries import add_symfs, use_symfs
 from .files import check_writable, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
@@ -60,6 +61,7 @@ def add_arguments(parser):
     parser.add_argument("--nth", metavar="N", default=None,
                         help="of several profiles that each process wrote to FILE, show the Nth (default: the last)")
     parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
+    add_symfs(parser)
     parser.add_argument("--stop", action="store_true", help="end the sampling of a living process")
     parser.add_argument("file", nargs="?", metavar="PID or FILE", help="a process to sample, or a profile to show")
 
@@ -245,6 +247,8 @@ def show(profiles, arguments):
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
         print_names_note(profile, MEASURES[shown_measure(arguments)][0])
         print_python_hint(profile)
+        for sentence in profile.remarks:
+            print(sentence)
     if arguments.folded:
         write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0])
     if arguments.pprof:
@@ -374,6 +378,7 @@ def check_outputs(arguments):
 
 
 def run(arguments):
+    use_symfs(arguments)
     arguments.sites = parse_count(arguments.sites, "--sites")
     set_wrappers(arguments.wrappers.split(",") if arguments.wrappers else [])
     arguments.living, arguments.when = False, "at exit"

@@ -3,8 +3,9 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .binaries import sentences
 from .closed import SHAPE as CLOSED_SHAPE
 from .document import check, parse, parse_whole
 from .files import origin_of, read_input
@@ -17,11 +18,11 @@ SUMS = ("samples", "samples_live", "allocated_count", "allocated_bytes", "usable
         "freed_remote_count", "lifetime_ms", "live_count", "live_bytes", "live_age_ms")
 PEAK_SUMS = ("peak_samples", "peak_count", "peak_bytes")  # profiles of older versions do not have them
 
-HEAD = {"hakmem_profile": {"version": int}}
+HEAD = {"hakmem_profile": {"version": int, "time?": int}}
 SHAPE = {
     "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int},
     "history": {"ago_ms": str},
-    "mappings": [{"line": str}],
+    "mappings": [{"line": str, "build_id?": str, "bias?": str}],
     "modules?": [CLOSED_SHAPE],
     "peak?": {"bytes": int, "ago_ms": int},
     "stacks": [{"frames": str, "history_bytes": str, "site?": str, "cut?": int} | dict.fromkeys(SUMS, int)
@@ -80,6 +81,9 @@ class Profile:
     number: int = 1  # of the profiles that the process wrote
     count: int = 1
     peak_ago_ms: int | None = None  # when most was in use, before the profile was written; None: it was not noted
+    time: int = 0  # at which it was written, seconds since 1970; 0 if it does not say
+    mappings: list = field(default_factory=list)  # of symbols.Mapping, of code
+    remarks: list = field(default_factory=list)  # sentences about missing names
 
     def total(self, name):
         return sum(stack.sums[name] for stack in self.stacks)
@@ -94,7 +98,7 @@ def parse_document(line, path):
         if head["version"] != VERSION:
             raise Refusal(f"'{path}' is a profile of version {head['version']}; this hakmem reads version {VERSION}")
         check(document, SHAPE)
-        stacks, mappings = document["stacks"], [entry["line"] for entry in document["mappings"]]
+        stacks, mappings = document["stacks"], document["mappings"]
         for stack in stacks:
             stack["history"] = numbers(stack["history_bytes"])
             stack["site"] = str(stack.get("site", ""))
@@ -116,8 +120,7 @@ def is_of_allocator(frame):
     return os.path.basename(frame.module).startswith(("libhakmem", "libgcc_s")) or bool(ALLOCATOR.match(frame.function))
 
 
-def name_stacks(head, stacks, mappings, **origin):
-    symbols = Symbols(mappings, Files(head["process"], **origin), head["modules"])
+def name_stacks(profile, stacks, symbols):
     symbols.resolve(address for stack in stacks for address in stack["addresses"])
     named = {}
     for stack in stacks:
@@ -131,7 +134,8 @@ def name_stacks(head, stacks, mappings, **origin):
         for name in SUMS + PEAK_SUMS:
             merged.sums[name] += stack.get(name, 0)
         merged.history = [a + b for a, b in zip(merged.history, stack["history"])]
-    return list(named.values())
+    profile.stacks = list(named.values())
+    profile.remarks = list(sentences(symbols.files))
 
 
 def read_profiles(path, nth=None, **origin):
@@ -179,8 +183,10 @@ def parse_profiles(lines, path, nth=None, **origin):
         number = nth or len(documents)
         if number <= len(documents):
             head, stacks, mappings = documents[number - 1]
-            found.append(Profile(head["program"], head["process"], head["period"], head["history"],
-                                 name_stacks(head, stacks, mappings, **origin), number, len(documents), head["peak_ago_ms"]))
+            symbols = Symbols(mappings, Files(head["process"], recorded=head.get("time", 0), **origin), head["modules"])
+            found.append(Profile(head["program"], head["process"], head["period"], head["history"], [], number,
+                                 len(documents), head["peak_ago_ms"], head.get("time", 0), symbols.mappings))
+            name_stacks(found[-1], stacks, symbols)
     if not found:
         most = max(len(documents) for documents in processes.values())
         raise Refusal(f"'{path}' has no profile number {nth}: no process wrote more than {most}")

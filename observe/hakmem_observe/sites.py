@@ -3,17 +3,20 @@ import os
 import re
 from dataclasses import dataclass
 
+from .binaries import Module
 from .generated import may_be_generated
 from .owners import own_frame
-from .symbols import Files, Frame, frames_in_module
+from .symbols import Files, Frame, frames_in_module, parse_identity
 
 CLOSED = " (closed)"  # ends the path of a library that was closed (src/observe/site_list.c)
 KINDS = ("named", "number", "address", "other")
 TEXTS = ("kind", "name", "address", "module", "offset")
+IDENTITY = ("build_id", "bias")  # of the module; an older hakmem writes none
 NUMBERS = ("live_bytes", "live_count", "live_usable_bytes", "allocated_bytes", "allocated_count", "freed_count", "lifetime_ms",
            "remote_permille", "samples")
 FIELDS = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, int)
 HEXADECIMAL = re.compile(r"(0x[0-9a-f]{1,16})?")
+DIGITS = re.compile(r"(0x)?[0-9a-f]{0,128}")
 
 
 @dataclass
@@ -34,6 +37,8 @@ class Site:
     remote_permille: int  # of the freed blocks, those that another thread freed
     samples: int
     place: str = ""  # file and line of a resolved address
+    build_id: str = ""  # of the module; "" if it has none or is not known
+    bias: int = None  # what was added to the module's own addresses; None if it is not known
 
     @property
     def rounding(self):
@@ -45,7 +50,7 @@ class Site:
         """The same for the same site of another run: addresses differ from run to run."""
         if self.kind != "address":
             return (self.kind, self.name)
-        return (self.module, self.offset) if self.module else ("", self.address)
+        return (self.module, self.build_id, self.offset) if self.module else ("", self.address)
 
     def label(self):
         if self.name:
@@ -61,13 +66,16 @@ class Site:
 
 def check_texts(record):
     """Whether the strings of a record are well-formed."""
-    return record["kind"] in KINDS and all(HEXADECIMAL.fullmatch(record[key]) for key in ("address", "offset"))
+    texts = [record.get(key, "") for key in IDENTITY]
+    return (record["kind"] in KINDS and all(HEXADECIMAL.fullmatch(record[key]) for key in ("address", "offset"))
+            and all(isinstance(text, str) and DIGITS.fullmatch(text) for text in texts))
 
 
 def parse_sites(records):
     """The sites of checked records: the one that holds most comes first."""
-    sites = [Site(record["kind"], record["name"], int(record["address"] or "0", 16), record["module"],
-                  int(record["offset"] or "0", 16), *(record[key] for key in NUMBERS)) for record in records]
+    sites = [Site(record["kind"], record["name"], int(record["address"] or "0", 16), record["module"].removesuffix(" (deleted)"),
+                  int(record["offset"] or "0", 16), *(record[key] for key in NUMBERS), "", *parse_identity(record))
+             for record in records]
     return sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))
 
 
@@ -78,6 +86,7 @@ class SiteNames:
         self.pid, self.process = pid, process  # None: it may have ended
         self.origin = origin  # see files.origin_of
         self.known = {}  # key of a site: Frame
+        self.missing, self.remarks = {}, set()  # what binaries.sentences says
 
     def resolve(self, sites):
         addresses = [site for site in sites if site.kind == "address" and site.key not in self.known]
@@ -86,20 +95,23 @@ class SiteNames:
         files = Files(self.pid, self.process, **self.origin)
         by_module = {}
         for site in addresses:
-            by_module.setdefault(site.module, []).append(site)
+            by_module.setdefault(Module(site.module, site.build_id, site.bias), []).append(site)
         for module, found in by_module.items():
-            if module.endswith(CLOSED):
+            if module.path.endswith(CLOSED):
                 continue
-            generated = files.generated() if may_be_generated(module) else None
+            generated = files.generated() if may_be_generated(module.path) else None
             for site in found if generated else ():  # the call ends where the return address begins
                 name = generated.name(site.address - 1)
-                if name or not module.startswith("/"):
-                    self.known[site.key] = Frame(name, "", 0, module, site.address - 1)
+                if name or not module.path.startswith("/"):
+                    self.known[site.key] = Frame(name, "", 0, module.path, site.address - 1)
             found = [site for site in found if site.key not in self.known]
             if found:
-                frames = frames_in_module(module, {site.offset: site.offset - 1 for site in found}, files)
+                spots = {site.offset: (site.offset - 1, site.address - 1) for site in found}
+                frames = frames_in_module(module, spots, files)
                 for site in found:
                     self.known[site.key] = own_frame(frames[site.offset])
+        self.missing.update(files.missing)
+        self.remarks.update(files.remarks)
 
     def apply(self, sites):
         """Names the sites as far as they are known."""

@@ -3,6 +3,7 @@ import sys
 
 from . import view
 from .attach import connect
+from .binaries import add_symfs, sentences, use_symfs
 from .processes import parse_pid
 from .report import Reporter, read_figures
 
@@ -13,9 +14,11 @@ def add_arguments(parser):
     parser.add_argument("pid", metavar="PID", help="the process")
     parser.add_argument("--json", action="store_true", help="print the report as one line of JSON")
     parser.add_argument("--full", action="store_true", help="print the whole report, not only its summary")
+    add_symfs(parser)
 
 
 def run(arguments):
+    use_symfs(arguments)
     observer, _ = connect(parse_pid(arguments.pid))
     name = "json" if arguments.json else "full" if arguments.full else "summary"
     text = observer.ask(name)
@@ -24,8 +27,10 @@ def run(arguments):
     sys.stdout.write(text.decode("utf-8", "replace"))
     sys.stdout.flush()
     if name == "summary":
-        report = Reporter(observer).take()
+        reporter = Reporter(observer)
+        report = reporter.take()
         table = view.sites_table(report, None, "u")
         table.drop("each second")
         if table.rows:
-            print("\n" + "\n".join([*view.plain(table, SITES_SHOWN), *view.sites_note(report.sites)]))
+            notes = [*view.sites_note(report.sites), *sentences(reporter.names)]
+            print("\n" + "\n".join([*view.plain(table, SITES_SHOWN), *notes]))

@@ -1,5 +1,5 @@
 """Names of code addresses: the functions, files and lines of a process's mappings. Uses llvm-symbolizer if there is one,
-and addr2line and nm of binutils."""
+and addr2line and nm of binutils, on the files that binaries.find allows."""
 import bisect
 import itertools
 import os
@@ -7,21 +7,19 @@ import re
 import resource
 import shutil
 import stat
-import struct
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .binaries import BUILD_ID, Module, find, open_binary
 from .closed import SHIFT, ClosedModules, address_of
-from .files import open_regular
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
 from .owners import CLONE
 from .processes import is_number
 from .text import plain
 
-MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)")
-ELF_LOAD, ELF_EXECUTE = 1, 1  # p_type of a segment that is mapped, p_flags of code
-SEGMENT_SIZE, SEGMENTS_MAX = 56, 4096  # bytes of a program header, and how many a file may have
+MAPPING = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}) (\d{1,20}) *(.*)")
+OPEN_FILE = re.compile(r"/proc/self/fd/(\d+)")
 TOOL_SECONDS, TOOL_OUTPUT_MAX = 60, 256 << 20  # of a run of binutils, for the largest programs there are
 NOBODY = 65534
 
@@ -47,53 +45,34 @@ class Mapping:
     end: int
     offset: int  # in the file, bytes
     path: str
+    device: int = 0
+    inode: int = 0
+    build_id: str = ""  # of the file; "" if it has none or is not known
+    bias: int = None  # what was added to the file's own addresses; None if it is not known
+
+    def module(self):
+        return Module(self.path, self.build_id, self.bias, self.device, self.inode)
 
 
-def parse_mappings(lines):
+def parse_identity(record):
+    """Build id and bias of a record, as far as it has them."""
+    build_id, bias = record.get("build_id", ""), record.get("bias", "")
+    return (build_id if BUILD_ID.fullmatch(build_id) else "",
+            int(bias, 16) if HEXADECIMAL.fullmatch(bias) else None)
+
+
+def parse_mappings(records):
+    """Of lines of /proc/PID/maps, or of records with a line."""
     found = []
-    for line in lines:
-        match = MAPPING.match(line)
+    for record in records:
+        record = {"line": record} if isinstance(record, str) else record
+        match = MAPPING.match(record["line"])
         if match:
-            start, end, _, offset, path = match.groups()
-            found.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), path.removesuffix(" (deleted)")))
+            start, end, _, offset, major, minor, inode, path = match.groups()
+            device = os.makedev(int(major, 16), int(minor, 16))
+            found.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), path.removesuffix(" (deleted)"), device, int(inode),
+                                 *parse_identity(record)))
     return sorted(found, key=lambda mapping: mapping.start)
-
-
-def load_segments(path, only_code=False):
-    """(file offset, size in the file, address) of the segments that the loader maps; [] if it is no 64-bit ELF file."""
-    try:
-        with open_regular(path) as file:
-            head = file.read(64)
-            if len(head) < 64 or head[:5] != b"\x7fELF\x02":
-                return []
-            table, = struct.unpack_from("<Q", head, 32)
-            entry_size, count = struct.unpack_from("<HH", head, 54)
-            if entry_size != SEGMENT_SIZE or count > SEGMENTS_MAX:
-                return []
-            file.seek(table)
-            data = file.read(entry_size * count)
-    except (OSError, ValueError):  # an offset beyond all files
-        return []
-    segments = []
-    for at in range(0, len(data) - SEGMENT_SIZE + 1, SEGMENT_SIZE):
-        kind, flags, offset, address, _, size = struct.unpack_from("<IIQQQQ", data, at)
-        if kind == ELF_LOAD and (not only_code or flags & ELF_EXECUTE):
-            segments.append((offset, size, address))
-    return segments
-
-
-def file_offset(segments, module_address):
-    for offset, size, address in segments:
-        if address <= module_address < address + size:
-            return module_address - address + offset
-    return module_address
-
-
-def module_address(segments, file_offset):
-    for offset, size, address in segments:
-        if offset <= file_offset < offset + size:
-            return file_offset - offset + address
-    return file_offset
 
 
 def is_roots(path):
@@ -112,8 +91,8 @@ def rights_for(path):
     made for files of strangers."""
     if os.geteuid() != 0:
         return {}
-    user = os.lstat(path).st_uid
-    if user == 0 and is_roots(path):
+    user = os.stat(path).st_uid
+    if user == 0 and not OPEN_FILE.fullmatch(path) and is_roots(path):
         return {}
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     return {"user": user or NOBODY, "group": NOBODY, "extra_groups": [], "env": environment}
@@ -135,7 +114,8 @@ def run_tool(words, path, text=""):
         given.write(text.encode())
         given.seek(0)
         try:
-            subprocess.run([tool, *words[1:], path], stdin=given, stdout=said, stderr=subprocess.DEVNULL, cwd="/",
+            kept = [int(number) for number in OPEN_FILE.findall(path)]
+            subprocess.run([tool, *words[1:], path], stdin=given, stdout=said, stderr=subprocess.DEVNULL, cwd="/", pass_fds=kept,
                            timeout=TOOL_SECONDS, preexec_fn=limit_tool, **rights_for(path))
         except (OSError, subprocess.SubprocessError):
             return []
@@ -158,23 +138,29 @@ class Files:
     words, or those of whoever wrote the file that has them: then no file of a third user, unless binutils gets that with
     its owner's rights, or we have just run the program (`is_own`)."""
 
-    def __init__(self, pid, process=None, is_own=False, alive=ALWAYS, owner=None):
+    def __init__(self, pid, process=None, is_own=False, alive=ALWAYS, owner=None, recorded=0):
         self.pid, self.process = pid, process
         self.alive = alive  # a process that has ended lived within these two moments
         self.owner = owner  # of the file that it wrote; None: not known
+        self.recorded = recorded  # when the addresses were written, seconds since 1970; 0 if that is not known
+        self.found, self.missing, self.remarks = {}, {}, set()  # of binaries.find
         self.is_trusted = is_own or os.geteuid() == 0
         self.users = {0, os.geteuid(), *(process.uids if process is not None else ())}
-        self.mapped = None
+        self.mapped = self.mappings = None
         if process is not None:
             try:
                 with open(f"/proc/{process.pid}/maps", encoding="utf-8", errors="replace") as file:
-                    self.mapped = {mapping.path for mapping in parse_mappings(file)}
+                    self.mappings = parse_mappings(file)
             except OSError:
-                self.mapped = set()
+                self.mappings = []
+            self.mapped = {mapping.path for mapping in self.mappings}
 
     def may_open(self, path):
         if self.mapped is not None:
             return path in self.mapped
+        return self.is_of_users(path)
+
+    def is_of_users(self, path):
         try:
             return self.is_trusted or os.lstat(path).st_uid in self.users
         except OSError:
@@ -189,9 +175,9 @@ class Files:
 class FunctionTable:
     """The functions that a module's symbol tables name, with their sizes. A stripped library has those it exports."""
 
-    def __init__(self, path):
+    def __init__(self, paths):
         found = {}
-        for table in ([], ["-D"]):
+        for path, table in [(path, table) for path in reversed(paths) for table in ([], ["-D"])]:
             for line in run_tool(["nm", "-CS", "--defined-only", *table], path):
                 words = line.split(maxsplit=3)
                 if len(words) == 4 and words[2] in "TtWwiVv" and all(map(HEXADECIMAL.fullmatch, words[:2])):
@@ -278,20 +264,21 @@ def ask_symbolizer(command, path, addresses):
     return found
 
 
-def frames_in_module(path, file_offsets, files):
-    """{key: [Frame, ...], innermost first} of {key: offset in the file}."""
-    if not files.may_open(path):
-        return {key: [Frame("", "", 0, path, offset)] for key, offset in file_offsets.items()}
-    segments = load_segments(path)
-    where = {key: module_address(segments, offset) for key, offset in file_offsets.items()}
-    lines = lines_of_module(path, sorted(set(where.values())))
+def frames_in_module(module, spots, files):
+    """{key: [Frame, ...], innermost first} of {key: (offset in the file, address in the process)}."""
+    binary = find(module, files)
+    where = {key: module.address(binary.elf() if binary else None, spot) for key, spot in spots.items()}
+    if binary is None:
+        return {key: [Frame("", "", 0, module.path, offset)] for key, offset in where.items()}
+    teller = binary.lines()
+    lines = lines_of_module(teller.path, sorted(set(where.values()))) if teller else {}
     table, found = None, {}
     for key, offset in where.items():
         places = lines.get(offset) or [("", "", 0)]
         if not places[-1][1]:  # without debug information addr2line takes the nearest name before the address
-            table = table or FunctionTable(path)
+            table = table or FunctionTable(binary.tables())
             places = [(table.name(offset), "", 0)]
-        found[key] = [Frame(function, file, line, path, offset) for function, file, line in places]
+        found[key] = [Frame(function, file, line, module.path, offset) for function, file, line in places]
     return found
 
 
@@ -299,19 +286,19 @@ def frames_in_closed(module, addresses, files):
     """{address: [Frame, ...]} of addresses in a module that was closed, or in one that is not known (None)."""
     if module is None:
         return {address: [Frame("", "", 0, "", address_of(address) - 1)] for address in addresses}
-    where = {address: address_of(address) - 1 - module.base for address in addresses}
-    if not files.may_open(module.path) or not module.is_file():
-        return {address: [Frame("", "", 0, module.path, offset)] for address, offset in where.items()}
-    segments = load_segments(module.path)
-    offsets = {address: file_offset(segments, offset) for address, offset in where.items()}
-    return frames_in_module(module.path, offsets, files)
+    binary = open_binary(module.path) if files.may_open(module.path) and module.is_file() else None
+    if binary is None:
+        return {address: [Frame("", "", 0, module.path, address_of(address) - 1 - module.base)] for address in addresses}
+    about = os.fstat(binary.file.fileno())
+    same = Module(module.path, binary.elf.build_id(), module.base, about.st_dev, about.st_ino)
+    return frames_in_module(same, {address: (0, address_of(address) - 1) for address in addresses}, files)
 
 
 class Symbols:
     """Frames of the return addresses of one process, some of which have the number of a module (src/observe/loaded.h)."""
 
-    def __init__(self, mapping_lines, files, closed=()):
-        self.mappings = parse_mappings(mapping_lines)
+    def __init__(self, mapping_records, files, closed=()):
+        self.mappings = parse_mappings(mapping_records)
         self.starts = [mapping.start for mapping in self.mappings]
         self.files = files
         self.closed = ClosedModules(closed)
@@ -330,12 +317,13 @@ class Symbols:
         if mapping is None or mapping.path:
             return None
         before = self.mapping_of(mapping.start - 1)
-        if before is None or not before.path.startswith("/") or not self.files.may_open(before.path):
+        found = find(before.module(), self.files) if before and before.path.startswith("/") else None
+        if found is None or found.elf() is None:
             return None
-        base = before.start - module_address(load_segments(before.path), before.offset)
-        for offset, size, start in load_segments(before.path, only_code=True):
+        base = before.start - found.elf().address_of(before.offset)
+        for offset, size, start in found.elf().code:
             if start <= address - base < start + size:
-                return Mapping(mapping.start, mapping.end, offset + mapping.start - base - start, before.path)
+                return replace(before, start=mapping.start, end=mapping.end, offset=offset + mapping.start - base - start)
         return None
 
     def resolve(self, addresses):
@@ -355,12 +343,9 @@ class Symbols:
             if name or not path.startswith("/"):
                 self.frames[address] = [Frame(name, "", 0, path, address - 1)]
             else:
-                modules.setdefault(mapping.path, []).append((address, mapping))
-        for path, pairs in modules.items():
-            self.resolve_module(path, pairs)
+                modules.setdefault(mapping.module(), []).append((address, mapping))
+        for module, pairs in modules.items():
+            spots = {address: (address - 1 - mapping.start + mapping.offset, address - 1) for address, mapping in pairs}
+            self.frames.update(frames_in_module(module, spots, self.files))
         for module, frames in closed.items():
             self.frames.update(frames_in_closed(module, frames, self.files))
-
-    def resolve_module(self, path, pairs):
-        offsets = {address: address - 1 - mapping.start + mapping.offset for address, mapping in pairs}
-        self.frames.update(frames_in_module(path, offsets, self.files))

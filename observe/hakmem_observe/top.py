@@ -9,6 +9,7 @@ from collections import deque
 
 from . import view
 from .attach import connect
+from .binaries import add_symfs, sentences, use_symfs
 from .observer import observed
 from .output import worded
 from .processes import Ended, Refusal, STATUS_USAGE, parse_pid
@@ -29,6 +30,7 @@ def add_arguments(parser):
     parser.add_argument("--once", action="store_true", help="print one report as plain text")
     parser.add_argument("--batch", metavar="N", type=int, help="print N reports as plain text")
     parser.add_argument("--delay", metavar="SECONDS", type=float, default=1.0, help="from one report to the next (1)")
+    add_symfs(parser)
     parser.epilog = f"Keys with size classes: {HELP['classes']}. Keys with sites: {HELP['sites']}."
 
 
@@ -66,7 +68,7 @@ def print_reports(reporter, times, delay):
         for table in view.tables(report, before):
             if table.rows:
                 lines += ["", *view.plain(table, ROWS_PLAIN)]
-        lines += view.sites_note(report.sites)
+        lines += [*view.sites_note(report.sites), *sentences(reporter.names)]
         print("\n".join(lines), end="\n\n" if turn + 1 < times else "\n", flush=True)
         before = report
 
@@ -193,6 +195,7 @@ def show_screen(reporter, delay):
 
 
 def run(arguments):
+    use_symfs(arguments)
     if arguments.batch is not None and not 1 <= arguments.batch <= 1_000_000:
         raise Refusal("top: --batch needs a number from 1 to 1000000 (./hakmem top --help)", STATUS_USAGE)
     if not 0.05 <= arguments.delay <= 3600:

@@ -83,7 +83,8 @@ class Maps(unittest.TestCase):
         self.write("1000 3000 name\n")
         lines = ["1000-2000 r-xp 00000000 00:00 0 ", "2000-3000 r-xs 00000000 00:01 7 /memfd:doublemapper (deleted)",
                  "3000-4000 r-xs 00001000 08:01 7 /usr/lib/none.so"]
-        files = mock.Mock(generated=self.names, may_open=lambda path: False)
+        files = symbols.Files(0)
+        files.generated = self.names
         found = symbols.Symbols(lines, files)
         found.resolve([0x1801, 0x2801, 0x3801])
         self.assertEqual([found.frames[at][0].label() for at in (0x1801, 0x2801, 0x3801)], ["name", "name", "none.so+0x1800"])

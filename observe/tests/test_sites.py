@@ -96,14 +96,14 @@ class Names(unittest.TestCase):
         self.assertEqual([site.title() for site in names.apply(found)], ["parser", "work(int) (a.cc:7)"])
 
 
-def profiles():
+def profiles(mappings=(), frames="0x10 0x20", **head):
     def stack(site, frames, held):
         return {"frames": frames, **({} if site is None else {"site": site}), "history_bytes": ""} | dict.fromkeys(profile_data.SUMS, 2) | {
             "live_bytes": held, "allocated_bytes": held}
 
-    document = {"hakmem_profile": {"version": 1, "program": "/bin/prog", "process": 1, "period": 4096}, "history": {"ago_ms": ""},
-                "stacks": [stack("parser;<nodes>", "0x10 0x20", 100), stack("", "0x10 0x20", 30), stack(None, "0x10 0x20", 5),
-                           stack("cache", "", 7)], "mappings": []}
+    document = {"hakmem_profile": {"version": 1, "program": "/bin/prog", "process": 1, "period": 4096} | head, "history": {"ago_ms": ""},
+                "stacks": [stack("parser;<nodes>", frames, 100), stack("", frames, 30), stack(None, frames, 5),
+                           stack("cache", "", 7)], "mappings": list(mappings)}
     return profile_data.parse_profiles([json.dumps(document)], "test")
 
 
@@ -235,7 +235,28 @@ class Profiles(unittest.TestCase):
         locations = {location["id"]: functions[location["line"][0]["function_id"]] for location in read["location"]}
         found = {(text[sample["label"][0]["str"]] if "label" in sample else "", sample["value"][3],
                   locations[sample["location_id"][0]]) for sample in read["sample"]}
+        self.assertNotIn("time_nanos", read)  # an older hakmem wrote no time
         self.assertEqual(found, {("parser;<nodes>", 100, "[parser;<nodes>]"), ("", 35, "unknown+0xf"), ("cache", 7, "[cache]")})
+
+    def test_pprof_mappings(self):
+        """The program comes first, with build ids and the addresses that the process had."""
+        program, library = "/nonexistent/prog", "/nonexistent/lib.so"
+        mappings = [{"line": f"5000-6000 r-xp 00001000 08:02 7 {library}", "build_id": "aabb", "bias": "0x4000"},
+                    {"line": f"8000-9000 r-xp 00001000 08:02 8 {program} (deleted)", "build_id": "ccdd", "bias": "0x7000"}]
+        made = profiles(mappings, "0x5010 0x8020", program=program, time=1700000000)
+        self.assertEqual(made[0].remarks, [f"{name} has offsets instead of names: its file is gone ({path}; --symfs FOLDER names where "
+                                           "the right one is)." for name, path in (("lib.so", library), ("prog", program))])
+        file = io.BytesIO()
+        pprof.write_pprof(made, file)
+        read = decode("Profile", gzip.decompress(file.getvalue()))
+        text = [string.decode() for string in read["string_table"]]
+        self.assertEqual(read["time_nanos"], 1700000000 * 10**9)
+        found = [(text[mapping["filename"]], text[mapping.get("build_id", 0)], mapping.get("memory_start"), mapping.get("memory_limit"),
+                  mapping.get("file_offset"), "has_functions" in mapping) for mapping in read["mapping"]]
+        self.assertEqual(found[0], (program, "ccdd", 0x8000, 0x9000, 0x1000, False))
+        self.assertIn((library, "aabb", 0x5000, 0x6000, 0x1000, False), found)
+        places = {(found[location["mapping_id"] - 1][0], location.get("address")) for location in read["location"]}
+        self.assertLessEqual({(program, 0x801f), (library, 0x500f)}, places)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
 from pathlib import Path
 
@@ -140,8 +139,7 @@ class Closed(unittest.TestCase):
     """Frames with the number of a module, and code in memory that is no file's."""
 
     def resolve(self, mappings, frames, closed=()):
-        files = types.SimpleNamespace(may_open=lambda path: False, generated=lambda: types.SimpleNamespace(name=lambda address: ""))
-        made = symbols.Symbols(mappings, files, closed)
+        made = symbols.Symbols(mappings, symbols.Files(0), closed)
         made.resolve(frames)
         return [made.frames[frame][0].label() for frame in frames]
 

@@ -7,12 +7,15 @@
 #include "base/text.h"
 #include "core/diagnose.h"
 #include "core/own_stack.h"
+#include "observe/build_id.h"
 #include "observe/modules.h"
 #include "observe/secure_report.h"
 #include "observe/stacks.h"
 
 #define GUARD_LINE_SIZE 512 /* the first line with a long path; paths are cut */
 #define GUARD_PATH_MAX 240u /* of a file in a line, characters */
+/* Files whose build ids a report names. Stacks go through some five. Half: some are missing. */
+#define GUARD_FILES_MAX 16u
 /* Longest wait for the thread that reports, milliseconds: then the process ends anyway. */
 #define GUARD_REPORT_WAIT_MS 5000u
 
@@ -67,7 +70,7 @@ static void guard_report_frame(const struct modules *modules, uint32_t number, u
         hak__text_put(text, " ");
         hak__text_put_part(text, place.path, length);
         hak__text_put(text, "+");
-        hak__text_put_hex(text, address - place.base);
+        hak__text_put_hex(text, place.base != 0 ? address - place.base : place.offset);
     }
     guard_line_end(&line);
 }
@@ -86,6 +89,52 @@ static void guard_report_event(const struct modules *modules, const char *what,
     guard_line_end(&line);
     for (uint32_t i = 0; i < event->depth; i++) {
         guard_report_frame(modules, i, event->frames[i]);
+    }
+}
+
+/* The files of one report. */
+struct guard_files {
+    uint32_t count;
+    uintptr_t bases[GUARD_FILES_MAX];
+};
+
+/* True: the file is new, and there is room for it. */
+static bool guard_files_add(struct guard_files *files, uintptr_t base)
+{
+    for (uint32_t i = 0; i < files->count; i++) {
+        if (files->bases[i] == base) {
+            return false;
+        }
+    }
+    if (base == 0 || files->count == GUARD_FILES_MAX) {
+        return false;
+    }
+    files->bases[files->count++] = base;
+    return true;
+}
+
+/* A line for each file of the event's stack: names are right only by the file with this id. */
+static void guard_report_files(const struct modules *modules, struct guard_files *files,
+                               const struct guard_event *event)
+{
+    struct build_id id = {.base = 0};
+    struct module_place place;
+    for (uint32_t i = 0; i < event->depth; i++) {
+        if (!hak__modules_find(modules, event->frames[i] - 1, &place) ||
+            !guard_files_add(files, place.base)) {
+            continue;
+        }
+        hak__build_id_read(&id, place.base);
+        if (id.size != 0) {
+            struct guard_line line;
+            struct text *text = guard_line_begin(&line, "hakmem:   build id ");
+            hak__build_id_put(text, &id);
+            hak__text_put(text, " ");
+            hak__text_put_part(text, place.path,
+                               place.path_length < GUARD_PATH_MAX ? place.path_length
+                                                                  : GUARD_PATH_MAX);
+            guard_line_end(&line);
+        }
     }
 }
 
@@ -156,14 +205,17 @@ static void guard_report(const char *what, const char *access, uint32_t index, u
     struct modules modules;
     const struct guard_slot *slot = &hak__guard.slots[index];
     uint64_t state = guard_state_of(index);
+    struct guard_files files = {.count = 0};
     guard_report_head(what, access, index, address);
     hak__modules_open(&modules);
-    guard_report_event(&modules, action, event);
-    if (state != GUARD_UNUSED) {
-        guard_report_event(&modules, "allocated", &slot->allocated);
+    const struct guard_event *const events[] = {event, &slot->allocated, &slot->freed};
+    static const char *const words[] = {NULL, "allocated", "freed"};
+    uint32_t count = state >= GUARD_FREED ? 3 : state != GUARD_UNUSED ? 2 : 1;
+    for (uint32_t i = 0; i < count; i++) {
+        guard_report_event(&modules, i == 0 ? action : words[i], events[i]);
     }
-    if (state >= GUARD_FREED) {
-        guard_report_event(&modules, "freed", &slot->freed);
+    for (uint32_t i = 0; i < count; i++) {
+        guard_report_files(&modules, &files, events[i]);
     }
     hak__modules_close(&modules);
     /* release: pairs with the acquire in guard_report_may_begin */

@@ -77,31 +77,47 @@ static const char *modules_next_line(const char *at)
     return *at == '\n' ? at + 1 : at;
 }
 
+static bool modules_are_same_file(const struct module_place *a, const struct module_place *b)
+{
+    return a->path_length != 0 && a->path_length == b->path_length &&
+           memcmp(a->path, b->path, a->path_length) == 0;
+}
+
 /* A line: start-end rights offset device inode   /path */
+const char *hak__modules_next(const char *line, struct module_range *range)
+{
+    struct module_place *place = &range->place, before = *place;
+    const char *at = modules_read_hex(modules_read_hex(line, &range->start), &range->end);
+    const char *next = modules_next_line(line);
+    const char *end = next != line && next[-1] == '\n' ? next - 1 : next;
+    while (at < end && *at != ' ') {
+        at++;
+    }
+    range->is_code = at < end && at - line > 2 && at[-2] == 'x';
+    (void)modules_read_hex(at < end ? at + 1 : at, &place->offset);
+    while (at < end && *at != '/') {
+        at++;
+    }
+    place->path = at;
+    place->path_length = (size_t)(end - at);
+    if (place->offset == 0) {
+        place->base = range->start;
+    } else if (!modules_are_same_file(place, &before)) { /* a file's mappings follow each other */
+        place->base = 0;
+    }
+    return next;
+}
+
 bool hak__modules_find(const struct modules *modules, uintptr_t address, struct module_place *place)
 {
-    const char *line = modules->text, *next;
-    uintptr_t base = 0;
-    for (; line != NULL && *line != '\0'; line = next) {
-        uint64_t start, end;
-        const char *at = modules_read_hex(modules_read_hex(line, &start), &end);
-        next = modules_next_line(line);
-        while (at < next && *at != ' ') { /* the rights */
-            at++;
+    struct module_range range = {.end = 0};
+    for (const char *line = modules->text; line != NULL && *line != '\0';) {
+        line = hak__modules_next(line, &range);
+        if (address - range.start < range.end - range.start) {
+            range.place.offset += address - range.start;
+            *place = range.place;
+            return place->path_length != 0;
         }
-        (void)modules_read_hex(at + 1, &place->offset);
-        base = place->offset == 0 ? start : base; /* the mappings of a file follow each other */
-        if (address - start >= end - start) {
-            continue;
-        }
-        place->offset += address - start;
-        place->base = base;
-        while (at < next && *at != '/') {
-            at++;
-        }
-        place->path = at;
-        place->path_length = at < next ? (size_t)(next - at) - 1 : 0; /* without the newline */
-        return place->path_length != 0;
     }
     return false;
 }

@@ -18,8 +18,19 @@ struct module_place {
     const char *path; /* not zero-terminated */
     size_t path_length;
     uint64_t offset;
-    uintptr_t base; /* where the file's start is mapped: tools count addresses from there */
+    uintptr_t
+        base; /* where the file's start is mapped: tools count addresses from there; 0: unknown */
 };
+
+/* A line of the list: a mapping. */
+struct module_range {
+    uint64_t start, end;
+    bool is_code;
+    struct module_place place; /* of its start */
+};
+
+/* Reads a line and returns the next one; `range` is what the line before was, or zero. */
+HAK_HIDDEN const char *hak__modules_next(const char *line, struct module_range *range);
 
 /* Keeps the list as it is now, for a time when the process cannot read it any more: after chroot,
  * or without rights. Called once, at the start, before there are threads. */

@@ -9,6 +9,7 @@
 #include "core/knobs.h"
 #include "core/options.h"
 #include "heap/heap.h"
+#include "observe/build_id.h"
 #include "observe/loaded.h"
 #include "observe/profile_dump.h"
 #include "observe/report_writer.h"
@@ -161,48 +162,40 @@ static void profile_write_stacks(struct report_writer *writer)
     hak__report_list_end(writer);
 }
 
-static bool profile_has_file(const char *line)
+static void profile_write_map(struct report_writer *writer, char *line, char *end, uintptr_t base,
+                              struct build_id *id)
 {
-    while (*line != '\0' && *line != '/') {
-        line++;
-    }
-    return *line == '/';
-}
-
-static void profile_write_line(struct report_writer *writer, const char *line)
-{
+    char was = *end;
+    hak__build_id_read(id, base);
+    *end = '\0';
     hak__report_record_begin(writer);
     hak__report_string(writer, "line", line, "");
+    hak__build_id_write(writer, id);
     hak__report_record_end(writer);
+    *end = was; /* the next line is compared with this one */
 }
 
-/* Writes the executable mappings of /proc/self/maps, one record a line. Before one without a file
- * goes the mapping before it: some programs put their code into huge pages. `text` ends with a
- * zero. */
-static void profile_write_maps(struct report_writer *writer, char *text)
+/* Writes the executable mappings, one record for each line of the list. Before one without a file
+ * goes the mapping before it: some programs put their code into huge pages. */
+static void profile_write_maps(struct report_writer *writer, const struct modules *modules)
 {
-    const char *before = NULL; /* not written yet */
-    while (*text != '\0') {
-        char *end = text;
-        while (*end != '\0' && *end != '\n') {
-            end++;
-        }
-        bool last = *end == '\0';
-        *end = '\0';
-        const char *rights = text;
-        while (*rights != '\0' && *rights != ' ') {
-            rights++;
-        }
-        if (*rights == ' ' && rights[1] != '\0' && rights[2] != '\0' && rights[3] == 'x') {
-            if (before != NULL && !profile_has_file(text)) {
-                profile_write_line(writer, before);
+    struct module_range range = {.end = 0};
+    struct build_id id = {.base = 0};
+    char *before = NULL, *before_end = NULL; /* of a file, not written yet */
+    uintptr_t before_base = 0;
+    for (char *line = modules->text, *next; *line != '\0'; line = next) {
+        next = line + (hak__modules_next(line, &range) - line);
+        char *end = next[-1] == '\n' ? next - 1 : next;
+        bool has_file = range.place.path_length != 0;
+        if (range.is_code) {
+            if (!has_file && before != NULL) {
+                profile_write_map(writer, before, before_end, before_base, &id);
             }
-            profile_write_line(writer, text);
-            before = NULL;
-        } else {
-            before = profile_has_file(text) ? text : NULL;
+            profile_write_map(writer, line, end, has_file ? range.place.base : 0, &id);
         }
-        text = last ? end : end + 1;
+        before = has_file && !range.is_code ? line : NULL;
+        before_end = end;
+        before_base = range.place.base;
     }
 }
 
@@ -247,13 +240,14 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
     hak__report_string(&writer, "program", program != NULL ? program : "", "");
     hak__report_number(&writer, "process", hak__os_process_id(), "");
+    hak__report_number(&writer, "time", hak__os_wall_clock_s(), "");
     hak__report_number(&writer, "started_us", atomic_load_relaxed(&shared_profile_started_us), "");
     hak__report_number(&writer, "period", atomic_load_relaxed(&hak__sampling.period), "");
     hak__report_section_end(&writer);
     profile_write_stacks(&writer);
     hak__report_list_begin(&writer, "mappings", NULL);
     if (modules.text != NULL) {
-        profile_write_maps(&writer, modules.text);
+        profile_write_maps(&writer, &modules);
         hak__modules_close(&modules);
     }
     hak__report_list_end(&writer);

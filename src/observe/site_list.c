@@ -1,6 +1,7 @@
 /* site_list.c: see site_list.h. */
 #include "observe/site_list.h"
 
+#include "observe/build_id.h"
 #include "observe/loaded.h"
 #include "observe/samples.h"
 
@@ -104,9 +105,10 @@ static void site_write_hex(struct report_writer *writer, const char *key, uint64
     hak__report_string(writer, key, digits, "");
 }
 
-/* The address, the file in which it lies, and the offset there; "" where there is none. */
+/* The address, the file in which it lies, and the offset there; "" where there is none. `id` is of
+ * the site before. */
 static void site_write_place(struct report_writer *writer, const struct site *site,
-                             const struct modules *modules)
+                             const struct modules *modules, struct build_id *id)
 {
     char path[SITE_PATH_SIZE];
     struct text text = {path, sizeof path - 1, 0};
@@ -120,6 +122,8 @@ static void site_write_place(struct report_writer *writer, const struct site *si
     site_write_hex(writer, "address", site->is_address ? loaded_address(site->key) : 0);
     hak__report_string(writer, "module", path, "");
     site_write_hex(writer, "offset", place.offset);
+    hak__build_id_read(id, text.length != 0 && !closed ? place.base : 0);
+    hak__build_id_write(writer, id);
 }
 
 static void site_write_sums(struct report_writer *writer, const struct site_sums *sums)
@@ -159,6 +163,7 @@ static void site_write_lifetimes(struct report_writer *writer, const struct site
 void hak__site_list_write(struct report_writer *writer, const struct site_list *list)
 {
     struct modules modules = {NULL, 0};
+    struct build_id id = {.base = 0};
     struct site_sums sums;
     if (list->count != 0) {
         hak__modules_open(&modules);
@@ -174,7 +179,7 @@ void hak__site_list_write(struct report_writer *writer, const struct site_list *
         hak__report_record_begin(writer);
         hak__report_string(writer, "kind", site_kind(site), "");
         hak__report_string(writer, "name", name, "");
-        site_write_place(writer, site, &modules);
+        site_write_place(writer, site, &modules, &id);
         site_write_sums(writer, &sums);
         site_write_lifetimes(writer, &sums);
         hak__report_record_end(writer);

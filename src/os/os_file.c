@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "os/quiet.h"
@@ -235,6 +236,26 @@ long hak__os_read_file(const char *path, char *buffer, size_t size)
     }
     errno = saved;
     return result;
+}
+
+/* The file of /proc needs only calls that programs make, too (os_filter.c). Without /proc, as after
+ * chroot, the kernel copies, which a filter may forbid. */
+bool hak__os_read_memory(uintptr_t from, void *to, size_t size)
+{
+    int saved = errno;
+    long got = -1,
+         descriptor = syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    if (descriptor >= 0) {
+        if (syscall(SYS_lseek, descriptor, from, SEEK_SET) == (long)from) {
+            got = syscall(SYS_read, descriptor, to, size);
+        }
+        syscall(SYS_close, descriptor);
+    } else if (hak__os_may_ask()) {
+        struct iovec local = {to, size}, remote = {(void *)from, size};
+        got = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1L, &remote, 1L, 0L);
+    }
+    errno = saved;
+    return got == (long)size;
 }
 
 int hak__os_update_file(const char *path, const char *data, size_t size)

@@ -352,6 +352,7 @@ static void test_use_after_free(void **state)
     require_end("read_freed", SIGSEGV, "^hakmem:   allocated by thread [0-9]+, ");
     require_end("read_freed", SIGSEGV, "^hakmem:   accessed by thread [0-9]+, ");
     require_end("read_freed", SIGSEGV, "^hakmem:     #0 0x[0-9a-f]+ .*test_guard\\+0x[0-9a-f]+$");
+    require_end("read_freed", SIGSEGV, "^hakmem:   build id [0-9a-f]{16,} .*/test_guard$");
 }
 
 static void test_past_the_ends(void **state)

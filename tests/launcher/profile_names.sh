@@ -74,6 +74,10 @@ __attribute__((noinline)) int outer(void (*code)(void (*)(void)))
     code(leaf);
     return keep[999] != NULL;
 }
+__attribute__((noinline)) int descend(int depth, void (*code)(void (*)(void)))
+{
+    return depth == 0 ? outer(code) : 1 + descend(depth - 1, code);
+}
 int main(int argc, char **argv)
 {
     const char *kind = argc > 1 ? argv[1] : "private";
@@ -92,15 +96,19 @@ int main(int argc, char **argv)
     fprintf(map, "%lx 100 py::before:script.py\nno entry\n", (unsigned long)code);
     fprintf(map, "%lx %x py::generated_here:script.py\n", (unsigned long)code, (unsigned)sizeof bytes);
     fclose(map);
-    return outer((void (*)(void (*)(void)))code) ? 0 : 1;
+    return descend(*kind == 'm' ? 200 : 0, (void (*)(void (*)(void)))code) ? 0 : 1;
 }
 END
-cc -O1 -g -fno-omit-frame-pointer generated.c -o generated || fail "generated.c does not compile"
+cc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls generated.c -o generated || fail "generated.c does not compile"
 for kind in private shared memfd; do # two entries share the address: the later one counts
     profile --period 8k --stacks -o generated.profile -- ./generated $kind
     [[ $output =~ process\ ([0-9]+) ]]
     rm -f "/tmp/perf-${BASH_REMATCH[1]}.map"
-    has "$output" 'leaf \(.*generated\.c:12\)'$'\n'' *py::generated_here:script\.py( \(.*\))?'$'\n'' *outer \(.*generated\.c:17\)'$'\n'' *main \(.*\)'
+    has "$output" 'leaf \(.*generated\.c:12\)'$'\n'' *py::generated_here:script\.py( \(.*\))?'$'\n'' *outer \(.*generated\.c:17\)'$'\n'' *descend \('
+    case $kind in
+    memfd) has "$output" ' descend \([^'$'\n'']*'$'\n'' *outer frames cut'$ ;; # the rest was read by frame pointers
+    *) has "$output" ' descend \([^'$'\n'']*'$'\n'' *main \(.*\)' ;;
+    esac
 done
 
 # Python's own generated code, from version 3.12 on.

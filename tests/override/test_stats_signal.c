@@ -1,7 +1,8 @@
 /* test_stats_signal.c: with HAKMEM_STATS_SIGNAL=1 a signal that ends the process lets it report
- * first, and write its profile and heap map, wherever the signal comes: inside malloc, inside stdio, beside a fork, in a child. The
- * process still ends by the signal. Handlers and ignored signals of the program stay, and without
- * the option nothing changes. With %p in its name, each process has a report file of its own.
+ * first, and write its profile and heap map, wherever the signal comes: inside malloc, inside
+ * stdio, beside a fork, in a child. The process still ends by the signal. Handlers and ignored
+ * signals of the program stay, and without the option nothing changes. With %p in its name, each
+ * process has a report file of its own.
  *
  * ctest: no-qemu
  */
@@ -201,20 +202,36 @@ static void test_all_documents(void)
     reports = true;
 }
 
+/* Takes the file away, if it is there. It must be empty or end with a line. */
+static void take_whole_lines(const char *file)
+{
+    char last = '\n';
+    int descriptor = open(file, O_RDONLY | O_CLOEXEC);
+    if (descriptor >= 0) {
+        CHECK(lseek(descriptor, -1, SEEK_END) < 0 || read(descriptor, &last, 1) == 1);
+        CHECK(last == '\n');
+        CHECK(close(descriptor) == 0 && unlink(file) == 0);
+    }
+}
+
 /* Wherever the signal comes, the process ends, with one report or none. */
 static void test_busy_programs(void)
 {
-    char file[100];
+    char file[100], profile[100];
     size_t all = 0;
     enum { ROUNDS = 20 };
     snprintf(file, sizeof file, "%s/report", directory);
+    snprintf(profile, sizeof profile, "%s/profile", directory);
     for (int i = 0; i < ROUNDS; i++) {
+        CHECK(i % 4 != 2 || setenv("HAKMEM_PROFILE_FILE", profile, 1) == 0); /* no forks */
         pid_t child = start(i % 2 == 0 ? "busy" : "forks", file, "1");
         usleep((useconds_t)(1000 * (i % 5)));
         end_by(child, SIGTERM);
         size_t written = take_reports(file);
         CHECK(written <= 1);
         all += written;
+        CHECK(unsetenv("HAKMEM_PROFILE_FILE") == 0);
+        take_whole_lines(profile);
     }
     CHECK(all >= 1);
 }

@@ -14,6 +14,7 @@ for libraries in "$recorder" "$recorder:$hakmem"; do
     done
     [[ $summary =~ 'free of NULL: 1'[0-9]{3} ]] || fail "free of NULL: $summary"
     expect_text 'program_calls\+0x'
+    expect_text $'\n''build-id [0-9a-f]{16,} /.*/program_calls'
     expect_text 'ended in order'
 
     record 0 "$libraries" exchange

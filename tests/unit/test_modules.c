@@ -1,6 +1,7 @@
 /* test_modules.c: observe/modules: lines of /proc/self/maps, and the program's own. */
 #include "unit.h"
 
+#include "observe/build_id.h"
 #include "observe/modules.h"
 
 static const char maps[] =
@@ -42,6 +43,52 @@ static void test_lines(void **state)
     }
 }
 
+/* The start of the file that holds the address, not that of another file before it. */
+static void test_bases(void **state)
+{
+    static const char lines[] =
+        "1000-2000 r--p 00000000 08:02 1 /a\n2000-3000 r-xp 00001000 08:02 1 /a\n"
+        "4000-5000 r--p 00003000 08:02 2 /data\n5000-6000 rw-p 00000000 00:00 0\n"
+        "6000-7000 r-xp 00000000 08:02 3 /b\n7000-8000 rw-p 00001000 08:02 3 /b\n";
+    static const uintptr_t bases[][2] = {
+        {0x2010, 0x1000}, {0x4010, 0}, {0x6010, 0x6000}, {0x7fff, 0x6000}};
+    char text[sizeof lines];
+    memcpy(text, lines, sizeof lines);
+    struct modules modules = {text, sizeof text};
+    struct module_place place;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(bases); i++) {
+        assert_true(hak__modules_find(&modules, bases[i][0], &place));
+        assert_int_equal(place.base, bases[i][1]);
+    }
+}
+
+/* The program's own headers, nothing, memory without headers, and memory that is not there. */
+static void test_build_ids(void **state)
+{
+    struct modules modules;
+    struct module_place place;
+    struct build_id id = {.base = 0};
+    void *pages;
+    size_t page = hak__os_page_size();
+    (void)state;
+    hak__modules_open(&modules);
+    assert_true(hak__modules_find(&modules, (uintptr_t)test_build_ids, &place));
+    hak__modules_close(&modules);
+    hak__build_id_read(&id, place.base);
+    assert_true(id.is_elf && id.bias <= place.base);
+    assert_true(id.size >= 8); /* the linkers of the test forms write one */
+    assert_int_equal(hak__os_map(2 * page, page, &pages), 0);
+    hak__build_id_read(&id, (uintptr_t)pages);
+    assert_true(!id.is_elf && id.size == 0);
+    hak__build_id_read(&id, place.base);
+    hak__build_id_read(&id, 0);
+    assert_true(!id.is_elf && id.size == 0);
+    hak__os_discard(pages, 2 * page);
+    hak__build_id_read(&id, (uintptr_t)pages + page);
+    assert_true(!id.is_elf && id.size == 0);
+}
+
 static void test_no_list(void **state)
 {
     struct modules modules = {NULL, 0};
@@ -71,8 +118,8 @@ static void test_own_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_no_list),
+        cmocka_unit_test(test_lines),     cmocka_unit_test(test_bases),
+        cmocka_unit_test(test_build_ids), cmocka_unit_test(test_no_list),
         cmocka_unit_test(test_own_list),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);

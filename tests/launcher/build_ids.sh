@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Names come from the file whose build id is that of what ran, wherever it is: a program that was replaced, in another mount
+# name space, or rebuilt since the profile was written has its own names or offsets, never those of the other file.
+#
+source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
+cd -- "$scratch" || exit 1
+library=$("$launcher" build)
+export DEBUGINFOD_URLS=
+
+# Two programs with the same code at the same addresses, and other names.
+cat >program.c <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+void *volatile kept[100];
+__attribute__((noinline)) void FUNCTION(void)
+{
+    for (int i = 0; i < 100; i++) {
+        kept[i] = malloc(20000);
+    }
+}
+int main(int argc, char **argv)
+{
+    (void)argv;
+    FUNCTION();
+    puts("ready");
+    fflush(stdout);
+    return argc > 1 ? getchar() : 0;
+}
+END
+
+# compile FUNCTION OUTPUT FLAG...
+compile() {
+    cc -O1 "${@:3}" "-DFUNCTION=$1" program.c -o "$2" || fail "program.c does not compile"
+}
+
+# shows PATTERN COMMAND...: the command succeeds and says this, and nothing of the stranger.
+shows() {
+    try "${@:2}"
+    [[ $status == 0 ]] || fail "status $status: ${*:2} ($errors)"
+    [[ $output =~ $1 ]] || fail "no '$1' of '${*:2}' in: ${output:0:3000}"
+    [[ ! $output =~ stranger ]] || fail "another program's name: ${output:0:3000}"
+}
+
+# says WORDS
+says() {
+    [[ $output == *"$1"* ]] || fail "no '$1' in: ${output:0:3000}"
+}
+
+compile own_function own -g
+compile stranger other -g
+compile own_function bare -g -Wl,--build-id=none
+compile stranger bare_other -g -Wl,--build-id=none
+compile own_function plain -g0
+mkdir run root safe
+profile="$launcher profile"
+sampled="$launcher profile --period 8k"
+
+# --- the file of a profile, read after a rebuild ---
+cp own run/prog
+$sampled -o kept.profile -- run/prog >/dev/null || fail "profile of run/prog"
+HAKMEM_SAMPLE_BYTES=8k LD_PRELOAD=libgcc_s.so.1 "$launcher" run --quiet --heap-map kept.map run/prog >/dev/null || fail "heap map of run/prog"
+shows 'own_function \(.*program\.c:7\)' $profile kept.profile
+cp --remove-destination other run/prog
+shows 'blocks  prog\+0x[0-9a-f]+ \(prog\)' $profile kept.profile
+says $'\n'"prog has offsets instead of names: its file is another one now ($scratch/run/prog; --symfs FOLDER"
+shows 'The picture is in' "$launcher" heap kept.map -o page.html
+! grep -q stranger page.html || fail "the heap page has another program's name"
+grep -q 'its file is another one now' page.html || fail "the heap page does not say why there is no name"
+cp own safe/prog
+shows 'own_function \(.*program\.c:7\)' $profile --symfs safe kept.profile
+shows 'The picture is in' "$launcher" heap --symfs safe kept.map -o page.html
+grep -q own_function page.html || fail "the heap page has no name from --symfs"
+rm run/prog
+shows 'blocks  prog\+0x' $profile kept.profile
+says 'its file is gone'
+expect 2 "" '^hakmem: --symfs: .nowhere. is no folder$' $profile --symfs nowhere kept.profile
+
+# A folder with only the debug file, by its build id; then the answer of a server.
+id=$(readelf -n own | sed -n 's/.*Build ID: //p')
+mkdir -p "debug/.build-id/${id:0:2}" bin
+debug=$scratch/debug/.build-id/${id:0:2}/${id:2}.debug
+objcopy --only-keep-debug own "$debug"
+shows 'own_function \(.*program\.c:7\)' $profile --symfs debug kept.profile
+printf '#!/bin/sh\n[ "$1 $2" = "debuginfo %s" ] && echo %s\n' "$id" "$debug" >bin/debuginfod-find
+chmod +x bin/debuginfod-find
+shows 'own_function \(.*program\.c:7\)' env "PATH=$scratch/bin:$PATH" DEBUGINFOD_URLS=http://nowhere.invalid $profile kept.profile
+shows 'blocks  prog\+0x' env "PATH=$scratch/bin:$PATH" $profile kept.profile # without DEBUGINFOD_URLS nobody is asked
+
+# --- no build id: the same inode, which nobody has touched ---
+cp bare run/bare
+$sampled -o bare.profile -- run/bare >/dev/null || fail "profile of run/bare"
+shows 'own_function \(.*program\.c:7\)' $profile bare.profile
+cp --remove-destination bare_other run/bare
+touch -d tomorrow run/bare # the inode may be the same again
+shows 'blocks  bare\+0x[0-9a-f]+ \(bare\)' $profile bare.profile
+says 'its build id is not known'
+
+# --- symbols in a file of their own ---
+for form in own plain; do
+    [[ $form == own ]] && wanted='own_function \(.*program\.c:7\)' || wanted='own_function \(split\)'
+    objcopy --only-keep-debug $form run/split.debug
+    strip -s -o run/split $form
+    (cd run && objcopy --add-gnu-debuglink=split.debug split)
+    shows "$wanted" $sampled -- run/split
+    mkdir -p run/.debug && mv run/split.debug run/.debug/
+    shows "$wanted" $sampled -- run/split
+    objcopy --only-keep-debug other run/.debug/split.debug # of another build
+    shows 'blocks  split\+0x' $sampled -- run/split
+    rm run/.debug/split.debug
+done
+objcopy -S --keep-symbol=own_function plain mini
+python3 -c 'import lzma; open("mini.xz", "wb").write(lzma.compress(open("mini", "rb").read()))'
+strip -s -o run/mini plain && objcopy --add-section .gnu_debugdata=mini.xz run/mini
+shows 'own_function \(mini\)' $sampled -- run/mini
+
+# --- a living process whose file is replaced, and one in another mount name space ---
+# living COMMAND...: starts it as `pid`.
+living() {
+    local line
+    coproc service { HAKMEM_OBSERVE=1 HAKMEM_SAMPLE_BYTES=8k exec "$@"; }
+    pid=$service_PID
+    read -r -t 300 line <&"${service[0]}" && [[ $line == ready ]] || fail "'$*' says '$line'"
+}
+
+# names: the process's views have its own names. It is then let go.
+names() {
+    shows 'own_function \(.*program\.c:7\)' $profile "$pid"
+    shows 'own_function \(program\.c:7\)' "$launcher" stat "$pid"
+    echo >&"${service[1]}"
+    wait "$pid" 2>/dev/null
+}
+
+preload="$library libgcc_s.so.1"
+for form in own bare; do
+    cp --remove-destination $form run/prog
+    living env "LD_PRELOAD=$preload" run/prog wait
+    cp --remove-destination other run/prog
+    if [[ $form == own ]]; then # one place names the sites of reports and of maps
+        shows 'own_function \(program\.c:7\)' "$launcher" top --once "$pid"
+        shows 'The picture is in' "$launcher" heap "$pid" -o page.html
+        grep -q own_function page.html || fail "the heap page of a process has no name"
+    fi
+    names
+done
+if unshare -m true 2>/dev/null; then
+    cp own root/prog
+    living unshare -m sh -c "mount --bind root run; LD_PRELOAD='$preload' exec run/prog wait"
+    names
+else
+    echo "other mount name spaces were not tried: no rights"
+fi
+
+PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_binaries.py" || fail "observe/tests/test_binaries.py"
+finish
