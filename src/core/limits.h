@@ -177,8 +177,9 @@
 /* So many first frees of a class are checked, each against so many before it. Twice: short programs
  * take longer, by some 100 instructions a free. Half: less of what small programs do is noticed. */
 #define FREES_CHECKED 3u
-/* Objects whose slab metadata is fetched together when a bin is flushed. Twice as many: a larger
- * array on the stack. Half: a flush of a long bin waits for metadata twice as often. */
+/* Objects of a bin after which a flush looks whether its list leads back to one of them. Twice as
+ * many: a larger array on the stack. Half: a list that leads back farther is found later, by the
+ * count of its slab. */
 #define FLUSH_PART_OBJECTS 24u
 /* The most objects that a full bin with a limit returns. Each takes some 20 ns, and one free pays
  * for all of them (docs/decisions/0058). Objects above 1,040 bytes take longer, because they lie
@@ -193,8 +194,8 @@
  * objects and so touches their OS pages. The first object that starts in a page is carved alone, so
  * that the program touches the page first. The next refill carves the other objects that start in
  * the page (docs/decisions/0060). Twice: a malloc may touch two pages, at 1.3 microseconds each.
- * Half: twice the refills while a slab is new. Of used memory a refill carves twice as much; the
- * secure form carves as much, and shuffles it. */
+ * Half: twice the refills while a slab is new. Of used memory a refill carves twice as much, and
+ * at least two objects; the secure form carves as much, and shuffles it. */
 #define CARVE_BYTES 4096u
 
 /* Entries of a thread's remote buffer. Each gathers the freed objects of one slice, and is sent

@@ -420,6 +420,7 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_GETPID;
     case SYS_openat:
         return FAULT_OPENAT;
+    case SYS_lseek: /* before a read, of memory that may be gone */
     case SYS_read:
         return FAULT_READ;
     case SYS_close:

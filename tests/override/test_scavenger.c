@@ -26,7 +26,7 @@ enum {
     KEPT_OF = 20, /* one in so many is kept */
     DELAY_MS = 100,
     LONG_DELAY_MS = 40000,
-    WAIT_MS = 10000 /* the bar: in ten seconds */
+    WAIT_MS = 10000 /* the bound: ten seconds */
 };
 
 static void *blocks[THREADS][BLOCKS];

@@ -117,39 +117,19 @@ static void test_no_call_is_new(void **state)
 /* syscall() hides which: those named in src/ are those of fault_call_of. */
 static void test_no_number_is_new(void **state)
 {
-    static const char *const known[] = {"SYS_write",
-                                        "SYS_sysinfo",
-                                        "SYS_sched_getaffinity",
-                                        "SYS_clock_gettime",
-                                        "SYS_futex",
-                                        "SYS_sched_yield",
-                                        "SYS_getpid",
-                                        "SYS_openat",
-                                        "SYS_read",
-                                        "SYS_close",
-                                        "SYS_readlinkat",
-                                        "SYS_newfstatat",
-                                        "SYS_prctl",
-                                        "SYS_close_range",
-                                        "SYS_fcntl",
-                                        "SYS_fstat",
-                                        "SYS_rt_sigprocmask",
-                                        "SYS_fallocate",
-                                        "SYS_unlinkat",
-                                        "SYS_madvise",
-                                        "SYS_ftruncate",
-                                        "SYS_geteuid",
-                                        "SYS_gettid",
-                                        "SYS_tgkill",
-                                        "SYS_exit_group",
-                                        "SYS_mprotect",
-                                        "SYS_rt_sigpending",
-                                        "SYS_rt_sigtimedwait",
-                                        "SYS_process_vm_readv",
-                                        "SYS_pkey_mprotect",
-                                        "SYS_mlock",
-                                        "SYS_mlock2",
-                                        "SYS_munlock"};
+    static const char *const known[] = {
+        "SYS_write",         "SYS_sysinfo",         "SYS_sched_getaffinity",
+        "SYS_clock_gettime", "SYS_futex",           "SYS_sched_yield",
+        "SYS_getpid",        "SYS_openat",          "SYS_read",
+        "SYS_lseek",         "SYS_close",           "SYS_readlinkat",
+        "SYS_newfstatat",    "SYS_prctl",           "SYS_close_range",
+        "SYS_fcntl",         "SYS_fstat",           "SYS_rt_sigprocmask",
+        "SYS_fallocate",     "SYS_unlinkat",        "SYS_madvise",
+        "SYS_ftruncate",     "SYS_geteuid",         "SYS_gettid",
+        "SYS_tgkill",        "SYS_exit_group",      "SYS_mprotect",
+        "SYS_rt_sigpending", "SYS_rt_sigtimedwait", "SYS_process_vm_readv",
+        "SYS_pkey_mprotect", "SYS_mlock",           "SYS_mlock2",
+        "SYS_munlock"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");
