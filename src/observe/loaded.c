@@ -199,8 +199,9 @@ bool hak__loaded_is_there(const struct loaded *loaded)
         (uintptr_t)answer.start != loaded->start || (uintptr_t)answer.end != loaded->end) {
         return false;
     }
-    long copied = hak__os_read_own(loaded->start, head, sizeof head);
-    return copied < 0 ? !loaded_is_followed(loaded) : memcmp(head, loaded->head, sizeof head) == 0;
+    long copied = hak__os_read_memory(loaded->start, head, sizeof head);
+    return copied < 0 ? !loaded_is_followed(loaded)
+                      : copied == (long)sizeof head && memcmp(head, loaded->head, sizeof head) == 0;
 }
 
 /* NULL: no entry has the frame. */

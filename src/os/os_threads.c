@@ -114,20 +114,6 @@ bool hak__os_is_readable(uintptr_t address)
     return readable;
 }
 
-long hak__os_read_own(uintptr_t address, void *buffer, size_t size)
-{
-    int saved = errno;
-    long copied = -ENOENT;
-    int descriptor = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-    if (descriptor >= 0) {
-        copied = pread(descriptor, buffer, size, (off_t)address);
-        copied = copied >= 0 ? copied : errno == EIO ? 0 : -errno;
-        close(descriptor);
-    }
-    errno = saved;
-    return copied;
-}
-
 bool hak__os_signals_are_blocked(void)
 {
     int saved = errno;
