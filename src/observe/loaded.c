@@ -1,4 +1,17 @@
-/* loaded.c: see loaded.h. */
+/* loaded.c: see loaded.h.
+ *
+ * Locks: a thread may come here out of malloc with any lock of the C library, as dlopen's, and a
+ * fork waits for the holder of SAMPLES. So nothing here takes a lock of the C library: not dladdr,
+ * nor dl_iterate_phdr, but _dl_find_object. It takes none: dlopen and dlclose write a second table
+ * and then raise a version, whose low bit says which table is in use; readers begin again if the
+ * version has changed. fork's child has no second thread that could change it. The list of entries
+ * is whole there, because a fork waits for the threads inside the gate.
+ *
+ * Lifetimes: what _dl_find_object says of an address is true while its module stays. A frame of the
+ * calling thread's stack will run on, so its module stays: dlclose unmaps it after its destructors
+ * have returned. Frames that were read by frame pointers may be anything; the unwinder's tables are
+ * read for them before, at the same risk. Later, when the module may be gone, its memory and its
+ * link_map are not touched: the kernel copies the first bytes. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -7,6 +20,7 @@
 #include "base/atomics.h"
 #include "base/text.h"
 #include "heap/heap.h"
+#include "observe/stacks.h"
 #include "os/os.h"
 
 #include <dlfcn.h>
@@ -23,7 +37,10 @@ struct loader_answer {
     void *tables;
     unsigned long long reserved[8];
 };
-static int (*loader_find)(void *address, struct loader_answer *answer);
+typedef int loader_find(void *address, struct loader_answer *answer);
+/* NULL: there is none. Relaxed: several threads may look it up, and find the same. The release with
+ * which hak__stacks_start shows the unwinder comes after it. */
+static loader_find *shared_loader_find;
 
 static struct loaded *shared_loaded; /* the newest; written under SAMPLES */
 /* Under SAMPLES. */
@@ -54,10 +71,19 @@ static bool loaded_is_of_library(const char *path)
 
 bool hak__loaded_start(void)
 {
+    loader_find *found = NULL;
     if (dlsym != NULL) {
-        *(void **)&loader_find = dlsym(RTLD_DEFAULT, "_dl_find_object");
+        *(void **)&found = dlsym(RTLD_DEFAULT, "_dl_find_object");
     }
-    return loader_find != NULL;
+    atomic_store_relaxed(&shared_loader_find, found);
+    return found != NULL;
+}
+
+/* False: the address lies in no module. */
+static bool loader_knows(uintptr_t address, struct loader_answer *answer)
+{
+    loader_find *find = atomic_load_relaxed(&shared_loader_find);
+    return find != NULL && find((void *)address, answer) == 0;
 }
 
 const struct loaded *hak__loaded_first(void)
@@ -124,7 +150,7 @@ static bool loaded_is(const struct loaded *loaded, const struct loader_answer *a
 static const struct loaded *loaded_of_running(uintptr_t address)
 {
     struct loader_answer answer;
-    if (loader_find((void *)address, &answer) != 0) {
+    if (!loader_knows(address, &answer)) {
         return NULL;
     }
     if ((uintptr_t)answer.end - (uintptr_t)answer.start < LOADED_HEAD_SIZE) {
@@ -163,7 +189,10 @@ uint32_t hak__loaded_mark(uintptr_t *frames, uint32_t depth)
 {
     const struct loaded *last = NULL;
     uint32_t site = depth;
-    for (uint32_t i = 0; loader_find != NULL && i < depth; i++) {
+    if (atomic_load_relaxed(&shared_loader_find) == NULL) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < depth && frames[i] != STACK_CUT; i++) {
         uintptr_t address = frames[i] - 1; /* in the call */
         if (last == NULL || !loaded_has(last, address)) {
             last = loaded_of_running(address);
@@ -195,8 +224,8 @@ bool hak__loaded_is_there(const struct loaded *loaded)
 {
     unsigned char head[LOADED_HEAD_SIZE];
     struct loader_answer answer;
-    if (loader_find((void *)loaded->start, &answer) != 0 ||
-        (uintptr_t)answer.start != loaded->start || (uintptr_t)answer.end != loaded->end) {
+    if (!loader_knows(loaded->start, &answer) || (uintptr_t)answer.start != loaded->start ||
+        (uintptr_t)answer.end != loaded->end) {
         return false;
     }
     long copied = hak__os_read_memory(loaded->start, head, sizeof head);

@@ -234,7 +234,6 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     struct report_writer writer;
     struct modules modules;
     const char *program = hak__os_program();
-    hak__modules_open(&modules);
     hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
     hak__report_section_begin(&writer, "hakmem_profile");
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
@@ -244,7 +243,10 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_number(&writer, "started_us", atomic_load_relaxed(&shared_profile_started_us), "");
     hak__report_number(&writer, "period", atomic_load_relaxed(&hak__sampling.period), "");
     hak__report_section_end(&writer);
+    /* In this order: a module of a stack that is there in the end was so when the mappings were
+     * read, and one that was closed meanwhile is in the list of modules. */
     profile_write_stacks(&writer);
+    hak__modules_open(&modules);
     hak__report_list_begin(&writer, "mappings", NULL);
     if (modules.text != NULL) {
         profile_write_maps(&writer, &modules);
