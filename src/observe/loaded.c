@@ -99,7 +99,7 @@ static bool loaded_has(const struct loaded *loaded, uintptr_t address)
 /* "" if it is too long. */
 static void loaded_copy_path(char path[LOADED_PATH_SIZE], const struct link_map *link_map)
 {
-    size_t length = strnlen(link_map->l_name, LOADED_PATH_SIZE);
+    size_t length = strlen(link_map->l_name);
     if (length < LOADED_PATH_SIZE) {
         memcpy(path, link_map->l_name, length);
     }
@@ -142,7 +142,7 @@ static bool loaded_is(const struct loaded *loaded, const struct loader_answer *a
 {
     const char *path = answer->link_map->l_name;
     return loaded->start == (uintptr_t)answer->start && loaded->end == (uintptr_t)answer->end &&
-           (loaded->path[0] == '\0' || strcmp(loaded->path, path) == 0) &&
+           (loaded->path[0] == '\0' || hak__text_equal(loaded->path, path)) &&
            memcmp(loaded->head, answer->start, LOADED_HEAD_SIZE) == 0;
 }
 
