@@ -8,7 +8,7 @@
 #   quick-args=WORD   one argument more where the library checks itself less than in debug
 #   no-repeat         not in a form that repeats release
 #   no-tsan, no-asan  not under that sanitizer
-#   no-qemu           not under qemu-user, by which other processors' forms run: it wants what that does not play
+#   no-qemu           not under qemu-user, which runs other processors' forms: it needs what qemu-user does not emulate
 #   no-secure         not in the secure form: it asks how much memory can be had or stays, or frees what `new` made
 #   own-shm           with a /dev/shm of its own, where that is permitted (tests/own_shm.sh)
 #   preload-only      an override test without a statically linked form

@@ -151,16 +151,6 @@ def check_test_folders():
             yield f"docs/testing.md: the table of folders has no row of tests/{path.name}"
 
 
-def check_records():
-    """A record that two pages give a figure of: `NAME` 0.62 of the time."""
-    index = dict(re.findall(r"^\| \[(\d{4})\]\([^)]*\) \|(.*)$", read("docs/decisions/README.md"), re.M))
-    for number, text in re.findall(r"\[(\d{4})\]\([^)]*\): ([^|]*)\|", read("docs/design/mechanisms.md")):
-        for name, figure, what in re.findall(r"\b(\w+) (\d\.\d+) of the (\w+)", text):
-            for other in re.findall(rf"`{name}`: ([\d.]+) of the {what}", index.get(number, "")):
-                if other != figure:
-                    yield f"docs/decisions/README.md: record {number}: `{name}` {other}, docs/design/mechanisms.md {figure}"
-
-
 def check_imports():
     """What live-view.md says: the tools that look into processes need Python alone."""
     for path in (ROOT / "observe/hakmem_observe").glob("*.py"):

@@ -52,8 +52,8 @@ The last column says when `hak_option_set` may change the option: at any time, o
 means: at any time, but with `HAKMEM_LEARN` the learner sets it, and `hak_option_set` returns EBUSY.
 
 A bin holds free objects of one size class for one thread. With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least
-32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs. A container's limit
-above the size of the RAM has no effect.
+32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs, because that takes some
+ten microseconds and changes little with fewer. A container's limit above the size of the RAM has no effect.
 
 ## When to change an option
 
@@ -141,8 +141,8 @@ mean. These may change while the program runs:
 {options}
 
 All others change at start only: they decide whether a thread starts, a file opens or a table is made. A new value works
-within the next 50 ms of allocations of each thread. Lower limits of thread caches, too: the surplus objects go back at
-the thread's next frees. Memory that was returned, huge pages that exist and blocks in use stay as they are.
+within the next 50 ms of allocations of each thread. So does a lower limit of thread caches: the surplus objects go back
+at the thread's next frees. Memory that was returned, huge pages that exist and blocks in use stay as they are.
 
 ## Figures
 

@@ -28,7 +28,8 @@ extern "C" {
  * open libgcc_s, so it must not be called in a signal handler. */
 HAK_API int hak_profile_start(size_t period) HAK_NOEXCEPT;
 
-/* Stops to sample. Live samples are followed on, and the profile keeps its sums. */
+/* Stops sampling. Blocks sampled so far are followed until they are freed, and the profile keeps
+ * its sums. */
 HAK_API void hak_profile_stop(void) HAK_NOEXCEPT;
 
 /* Writes the profile to `sink`, which gets `argument`: one line of JSON with the sums of each

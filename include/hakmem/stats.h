@@ -85,7 +85,8 @@ struct hak_summary {
 
 /* Fills `*summary`, at most `size` bytes of it. It asks the kernel about all of hakmem's pages,
  * which takes about 2 ms for each GiB mapped. False: the parts are unknown, because the kernel does
- * not answer, or because a signal handler asks that interrupted the allocator. */
+ * not answer, because a signal handler asks that interrupted the allocator, or because another
+ * thread holds a lock and has not run for 50 ms. */
 HAK_API bool hak_summary_read(struct hak_summary *summary, size_t size) HAK_NOEXCEPT;
 
 /* The number of that name in the JSON report: the keys that lead to it, with dots between them,

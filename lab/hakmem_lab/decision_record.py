@@ -106,7 +106,7 @@ def _head(plan: Plan, path: Path) -> str:
         f"# {title}",
         "## Question",
         f"Does {plan.b.name} (b) take less time than {plan.a.name} (a), at no loss of memory?",
-        "## Why we believed it",
+        "## Expectation",
         plan.why,
         "## Fixed before the run",
         "\n".join(

@@ -12,7 +12,7 @@ from .files import written
 from .heap_map import MapError, from_text, load, percent_text, size_text
 from .processes import Refusal, STATUS_USAGE, is_number, parse_pid
 from .report import duration
-from .text import plain
+from .text import plain, short_name
 from .view import sites_note
 
 TEMPLATE = Path(__file__).with_name("heap_page.html")
@@ -132,25 +132,29 @@ def size_cell(size):
     return cell(size_text(size) if size else "–", size, "" if size else "dim")
 
 
-def fill_bar(c):
-    whole = max(1, c.slab_bytes)
-    widths = [("in_use", c.in_use_bytes), ("cached", c.cached_bytes), ("in_slabs", c.free * c.object_bytes)]
-    spans = "".join(f'<span class="part {key}" style="width:{100 * size / whole:.2f}%"></span>' for key, size in widths)
-    return f'<td data-value="{c.fill:.6f}"><span class="bar small">{spans}</span>{percent_text(c.fill, 1)}</td>'
+def slab_bar(c, largest):
+    """The slab memory of a class, with a bar whose scale is the same for all: the largest class fills it."""
+    used = c.in_use_bytes, c.cached_bytes, c.free * c.object_bytes
+    widths = zip(("in_use", "cached", "in_slabs", "unused"), (*used, c.slab_bytes - sum(used)))
+    spans = "".join(f'<span class="part {key}" style="width:{100 * size / largest:.2f}%"></span>' for key, size in widths if size > 0)
+    return (f'<td data-value="{c.slab_bytes}" title="in use, in caches, free, never used">'
+            f'<span class="bar small">{spans}</span>{size_text(c.slab_bytes)}</td>')
 
 
 def class_table(heap_map):
+    """The class with the most slab memory comes first."""
     heads = [("object size", ""), ("slabs", ""), ("slab memory", ""), ("filled", "share of the objects that are in use"),
              ("in use", ""), ("in caches", "free objects in thread caches"), ("free", "free objects in slabs"),
              ("never used", "objects that no one has had yet, and the rest of each slab"), ("resident", ""),
              ("resident, free", "resident memory of the slabs that no block in use needs")]
     rows = []
-    for c in heap_map.classes:
+    classes = sorted(heap_map.classes, key=lambda c: (-c.slab_bytes, c.object_bytes))
+    for c in classes:
         free = c.free * c.object_bytes
         rows.append(
             f'<tr data-class="{c.index}" data-slabs="{c.slabs}" data-in-use="{c.in_use}">'
             f'<td data-value="{c.object_bytes}"><button class="pick" data-class="{c.index}">{object_text(c.object_bytes)}'
-            f'</button></td>{cell(f"{c.slabs:,}", c.slabs)}{size_cell(c.slab_bytes)}{fill_bar(c)}{size_cell(c.in_use_bytes)}'
+            f'</button></td>{cell(f"{c.slabs:,}", c.slabs)}{slab_bar(c, max(1, classes[0].slab_bytes))}{cell(percent_text(c.fill, 1), f"{c.fill:.6f}")}{size_cell(c.in_use_bytes)}'
             f"{size_cell(c.cached_bytes)}{size_cell(free)}{size_cell(c.free_bytes - free)}{size_cell(c.resident_bytes)}"
             f"{size_cell(c.resident_parts[2])}</tr>")
     sums = [sum(values) for values in zip(*((c.slabs, c.slab_bytes, c.in_use_bytes, c.cached_bytes, c.free * c.object_bytes,
@@ -174,8 +178,12 @@ SITE_HEAD = ("site", "A name that the program gave (hakmem/site.h), or the funct
 ROUNDING_HEAD = "Bytes of the blocks in use beyond what was requested: sizes are rounded up to size classes and pages."
 
 
+NAME_MAX = 80  # characters of a site's name in a table; the tip has the whole
+
+
 def site_cell(site):
-    return (f'<td class="name" data-value="{escape(site.label())}">{escape(site.label())}'
+    label = site.label()
+    return (f'<td class="name" data-value="{escape(label)}" title="{escape(label)}">{escape(short_name(label, NAME_MAX))}'
             + (f"<small>{escape(site.place)}</small>" if site.place else "") + "</td>")
 
 

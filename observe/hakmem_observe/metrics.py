@@ -1,6 +1,7 @@
 """./hakmem metrics: serves the figures of living processes to Prometheus, on this machine only (127.0.0.1)."""
 import hmac
 import re
+import signal
 import socket
 import sys
 import threading
@@ -11,6 +12,7 @@ from .attach import connect
 from .files import open_regular
 from .observer import ASK_SECONDS
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid
+from .served_profiles import PATHS, ServedProfiles
 
 SCRAPE_SECONDS = 8.0  # for all processes, one after the other; Prometheus waits 10 s
 REQUEST_SECONDS = 15.0  # for a request and its answer, however slowly the other side talks
@@ -34,6 +36,8 @@ def add_arguments(parser):
     parser.add_argument("--once", action="store_true", help="print the text once and serve nothing")
     parser.add_argument("--token-file", metavar="FILE",
                         help="answer only requests with the token in this file (Authorization: Bearer TOKEN)")
+    parser.add_argument("--profile", action="store_true",
+                        help="sample the processes until the end, and serve /debug/pprof/heap and /debug/pprof/allocs for pprof")
 
 
 def escape(text):
@@ -95,7 +99,8 @@ def read_token(path):
     return token
 
 
-def make_handler(observers, token):
+def make_handler(observers, token, profiles=None):
+    """`profiles`: of ServedProfiles."""
     lock = threading.Lock()  # an Observer is for one thread at a time
 
     class Handler(BaseHTTPRequestHandler):
@@ -107,7 +112,15 @@ def make_handler(observers, token):
             given = self.headers.get("Authorization", "").encode("utf-8", "replace")
             if token is not None and not hmac.compare_digest(given, b"Bearer " + token):
                 return 401
-            return None if self.path.partition("?")[0] in ("/", "/metrics") else 404
+            known = ("/", "/metrics", *(PATHS if profiles else ()))
+            return None if self.path.partition("?")[0] in known else 404
+
+        def answer(self):
+            """Status, type and body."""
+            if self.path.partition("?")[0] in PATHS:
+                status, body = profiles.answer(self.path, SCRAPE_SECONDS)
+                return status, "application/octet-stream", body
+            return 200, CONTENT_TYPE, prometheus(ask_all(observers, SCRAPE_SECONDS)).encode()
 
         def do_GET(self):
             if status := self.refusal():
@@ -117,11 +130,14 @@ def make_handler(observers, token):
                 self.send_error(503)
                 return
             try:
-                body = prometheus(ask_all(observers, SCRAPE_SECONDS)).encode()
+                status, kind, body = self.answer()
             finally:
                 lock.release()
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
+            if body is None:
+                self.send_error(status)
+                return
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -173,11 +189,23 @@ def run(arguments):
     token = read_token(arguments.token_file) if arguments.token_file else None
     observers = {pid: connect(pid)[0] for pid in dict.fromkeys(map(parse_pid, arguments.pids))}
     if arguments.once:
+        if arguments.profile:
+            raise Refusal("metrics: --profile goes with serving, not with --once", STATUS_USAGE)
         sys.stdout.write(prometheus(ask_all(observers, len(observers) * ASK_SECONDS)))
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the sampling ends
+    profiles = ServedProfiles(observers) if arguments.profile else None
     try:
-        server = Server(("127.0.0.1", arguments.port), make_handler(observers, token))
+        serve(arguments.port, observers, make_handler(observers, token, profiles))
+    finally:
+        if profiles:
+            profiles.close()
+
+
+def serve(port, observers, handler):
+    try:
+        server = Server(("127.0.0.1", port), handler)
     except OSError as error:
-        raise Refusal(f"cannot serve on port {arguments.port}: {error.strerror}", STATUS_CANNOT) from None
+        raise Refusal(f"cannot serve on port {port}: {error.strerror}", STATUS_CANNOT) from None
     print(f"serving {len(observers)} process{'es' * (len(observers) != 1)} on http://127.0.0.1:{server.server_address[1]}/metrics", flush=True)
     server.serve_forever()

@@ -134,14 +134,14 @@ def add_program(builder, profile):
         builder.mapping(mapping.path, mapping)
 
 
-def write_pprof(profiles, file):
-    """Writes all profiles as one. A sample has a label `site` if the program named one, and a label `process` if there
+def write_pprof(profiles, file, shown_first="inuse_space"):
+    """Writes all profiles as one. `shown_first`: one of VALUES. A sample has a label `site` if the program named one, and a label `process` if there
     are several processes."""
     builder = Builder()
     made = builder.profile
     for kind, unit, _ in VALUES:
         made["sample_type"].append({"type": builder.string(kind), "unit": builder.string(unit)})
-    made["default_sample_type"] = builder.string("inuse_space")
+    made["default_sample_type"] = builder.string(shown_first)
     made["period_type"] = {"type": builder.string("space"), "unit": builder.string("bytes")}
     for profile in profiles:
         made["period"] = profile.period

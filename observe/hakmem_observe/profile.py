@@ -17,6 +17,7 @@ from .files import check_writable, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
+from .profile_compare import folded_lines, print_changes
 from .profile_run import run_watched
 from .symbols import names_note
 from .text import plain
@@ -50,6 +51,8 @@ def add_arguments(parser):
                         help="leave out stacks with this function, which may have * in its name; may be repeated")
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
     parser.add_argument("--peak", action="store_true", help="show what was in use when most was, not what is in use at the end")
+    parser.add_argument("--compare", metavar="OLD",
+                        help="show what the sites have more or less than in the profile OLD, a file that -o has written")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
     parser.add_argument("--wrappers", metavar="NAMES",
                         help="functions that only pass allocations on, as in my_new,pool_*: the site is their caller")
@@ -214,8 +217,11 @@ def print_python_hint(profile):
         print("Functions of Python scripts have names with `python3 -X perf`, from Python 3.12 on.")
 
 
-def write_folded(profiles, path, measure):
+def write_folded(profiles, path, measure, old=None):
     with open_output(path) as file:
+        if old is not None:
+            file.writelines(folded_lines(old, profiles, measure))
+            return
         for profile in profiles:
             for stack in profile.stacks:
                 size = stack.sums[measure]
@@ -233,10 +239,30 @@ def open_output(path, binary=False):
         raise Refusal(f"cannot write '{path}': {error.strerror}") from None
 
 
+def compare(old, profiles, arguments):
+    """Shows the changes from the profiles `old`, of one program or of all processes of one run, to these."""
+    measure, count, what = MEASURES[shown_measure(arguments)]
+    if arguments.peak and any(profile.peak_ago_ms is None for profile in old + profiles):
+        raise Refusal("profile: an older version of hakmem wrote one of the profiles, and noted no peak")
+    print(f"{titles(old)}, then {titles(profiles)}: {what}, estimated from {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in old)} "
+          f"and {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in profiles)} samples")
+    print_changes(old, profiles, measure, count, arguments.sites, in_words)
+    if arguments.folded:
+        write_folded(profiles, arguments.folded, measure, old)
+    return 0
+
+
+def titles(profiles):
+    return title(profiles[0]) if len(profiles) == 1 else f"{len(profiles)} processes"
+
+
 def show(profiles, arguments):
     """Shows them. The exit status: 1 if more is not freed than --fail-above allows, else 0."""
-    for profile in profiles:
+    old = arguments.old
+    for profile in profiles + (old or []):
         profile.stacks = [stack for stack in profile.stacks if not is_ignored(stack, arguments.ignore)]
+    if old is not None:
+        return compare(old, profiles, arguments)
     profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
     shown = [profile for profile in profiles if profile.stacks] or profiles[:1]
     if arguments.peak and any(profile.peak_ago_ms is None for profile in shown):
@@ -396,6 +422,11 @@ def run(arguments):
         raise Refusal("profile: --peak goes neither with --allocated nor with --leaks", STATUS_USAGE)
     if nth and (arguments.program or is_process):
         raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
+    arguments.old = None
+    if arguments.compare:
+        if arguments.leaks or arguments.html or arguments.pprof:
+            raise Refusal("profile: --compare goes with neither --leaks nor --html nor --pprof (pprof -diff_base compares)", STATUS_USAGE)
+        arguments.old = read_profiles(arguments.compare)
     if arguments.program:
         return profile_program(arguments.program, arguments)
     if is_process:

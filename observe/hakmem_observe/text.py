@@ -13,6 +13,36 @@ def plain(text):
     return CONTROL.sub("\ufffd", text)
 
 
+STRING = re.compile(r"std::(?:__cxx11::)?basic_string<char, std::char_traits<char>, std::allocator<char> ?>")
+
+
+def emptied(name, opening, closing):
+    """The name with "…" in place of what stands in its outermost brackets; unchanged if they do not match."""
+    kept, depth = "", 0
+    for character in name:
+        depth -= character == closing
+        if depth == 0:
+            kept += character
+        elif depth < 0:
+            return name
+        if character == opening:
+            kept += "…" if depth == 0 else ""
+            depth += 1
+    return kept if depth == 0 else name
+
+
+def short_name(name, most):
+    """A function's name in at most `most` characters: arguments, then those of templates, then its middle go."""
+    name = STRING.sub("std::string", name).replace("(anonymous namespace)", "{anonymous}")
+    for opening, closing in ("()", "<>"):
+        if len(name) > most and "operator" not in name:
+            name = emptied(name, opening, closing)
+    if len(name) > most:
+        end = (most - 1) // 2
+        name = name[:most - 1 - end] + "…" + name[len(name) - end:]
+    return name
+
+
 class Plain:
     """A stream in place of standard output or standard error: lines, without what a terminal obeys."""
 

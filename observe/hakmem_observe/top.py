@@ -140,7 +140,7 @@ def draw(report, before, history, choice, paused, columns, rows):
     smaller = len(shown[1].rows) + len(shown[2].rows)
     for table, most in zip(shown, (room - min(room // 2, smaller), room // 4, room // 4)):
         if table.rows:
-            lines += ["", *view.plain(table, max(most, 1))]
+            lines += ["", *view.plain(table, max(most, 1), columns)]
         elif table.title == NO_SITES:
             lines += ["", NO_SITES]
     if choice.table == "sites":

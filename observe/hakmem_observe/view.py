@@ -3,8 +3,10 @@ from dataclasses import dataclass, field
 
 from .report import count, duration, fastest, rate, size
 from .symbols import names_note
+from .text import short_name
 
 BARS = " ▁▂▃▄▅▆▇█"
+SITE_MIN = 16  # columns for the name of a site
 HISTORY = 60  # reports that a sparkline shows
 
 # By key: what the classes are sorted by.
@@ -139,15 +141,13 @@ def tables(report, before):
     return [classes_table(report, before, "h"), sites_table(report, before, "u"), heaps_table(report), counters_table(report, before)]
 
 
-def plain(table, most):
-    """The table as text."""
+def plain(table, most, columns=None):
+    """The table as text. Names of sites are shortened to lines of so many columns."""
     rows = [table.columns, *table.rows[:most]]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     yield table.title
+    has_names = table.columns[-1] == "site"
     for row in rows:
-        yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths)) + "  " + last_cell(table, row[-1], widths[-1])
-
-
-def last_cell(table, text, width):
-    """Names stand on the left of their column, numbers on the right."""
-    return text if table.columns[-1] == "site" else text.rjust(width)
+        line = "  " + "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths)) + "  "
+        room = max(columns - len(line) - 1, SITE_MIN) if columns else len(row[-1])
+        yield line + (short_name(row[-1], room) if has_names else row[-1].rjust(widths[-1]))

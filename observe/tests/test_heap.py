@@ -161,6 +161,18 @@ class Maps(unittest.TestCase):
             with self.subTest(place=place, value=value):
                 self.refused(json.dumps(data), "is damaged")
 
+    def test_class_table(self):
+        """The class that takes most comes first, and the bars of all have its scale."""
+        said = read(small_map())
+        table = heap.class_table(said)
+        order = [int(number) for number in re.findall(r'<tr data-class="(\d+)"', table)]
+        self.assertEqual(order, [c.index for c in sorted(said.classes, key=lambda c: -c.slab_bytes)])
+        largest = max(c.slab_bytes for c in said.classes)
+        widths = [sum(map(float, re.findall(r"width:([\d.]+)%", row))) for row in table.split("<tr data-class")[1:]]
+        for width, index in zip(widths, order):
+            c = next(c for c in said.classes if c.index == index)
+            self.assertAlmostEqual(width, 100 * c.slab_bytes / largest, delta=0.1)
+
     def test_sites(self):
         said = read(small_map())
         self.assertEqual([(site.label(), site.live_bytes, site.rounding) for site in said.sites[:2]],

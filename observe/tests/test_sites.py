@@ -11,7 +11,8 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import document, owners, pprof, profile, profile_data, profile_page, report, sites, top, view  # noqa: E402
+from hakmem_observe import (  # noqa: E402
+    document, owners, pprof, profile, profile_data, profile_page, report, sites, text, top, view)
 
 
 def record(kind, name, address="", module="", offset="", **sums):
@@ -77,7 +78,17 @@ class Tables(unittest.TestCase):
         self.assertLessEqual(max(map(len, lines)), 99)
         heads = next(line for line in lines if "allocated  mean life" in line)
         self.assertTrue(heads.rstrip().endswith("site"), heads)
-        self.assertRegex(next(line for line in lines if "nnn" in line), r"^ *2\.9 KiB +75 % +3 +0 B +2\.9 KiB +n+…$")
+        self.assertRegex(next(line for line in lines if "nnn" in line), r"^ *2\.9 KiB +75 % +3 +0 B +2\.9 KiB +n+…n+$")
+
+    def test_short_names(self):
+        """Arguments go first, then those of templates, then the middle; no name is longer than allowed."""
+        string = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
+        for name, most, wanted in ((f"add({string} const&)", 80, "add(std::string const&)"), ("f(int, long)", 6, "f(…)"),
+                                   ("Map<K, L<V> >::get(K, L<V>)", 22, "Map<K, L<V> >::get(…)"), ("Map<K, L<V> >::get(K)", 18, "Map<…>::get(…)"),
+                                   ("A::operator->() const", 10, "A::op…onst"), ("x" * 50, 9, "xxxx…xxxx"), ("f)(", 2, "f…")):
+            with self.subTest(name):
+                self.assertLessEqual(len(text.short_name(name, most)), most)
+                self.assertEqual(text.short_name(name, most), wanted)
 
 
 class Names(unittest.TestCase):

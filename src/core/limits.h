@@ -183,7 +183,7 @@
 #define FLUSH_PART_OBJECTS 24u
 /* The most objects that a full bin with a limit returns. Each takes some 20 ns, and one free pays
  * for all of them (docs/decisions/0058). Objects above 1,040 bytes take longer, because they lie
- * far apart and were freed longer ago. So fewer of them go back at once (0061, 0066). Twice: the
+ * far apart and were freed longer ago. So fewer of them go back at once (0066). Twice: the
  * slowest frees take longer. In a soak, p99.99 of free is 911 ns with 32 small objects, 703 ns with
  * 24 and 623 ns with 16. Half: bins have less room after an overflow, so they hold more on average;
  * larson needs more memory (0066). */

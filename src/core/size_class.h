@@ -10,7 +10,7 @@
  * Steps of 16 bytes waste at most 15 bytes, where most objects are. Eight steps a doubling waste at
  * most about an eighth, as in dlmalloc and jemalloc. From 8 KiB on there are three: each class
  * keeps memory for the most objects that it ever had, so fewer classes keep less, although they
- * waste more in each object (docs/decisions/0046). They are at 10/8, 13/8 and 16/8 of a doubling,
+ * waste more in each object (docs/decisions/0050). They are at 10/8, 13/8 and 16/8 of a doubling,
  * because programs ask for powers of two, 10,000 or 20,000 bytes, each often with a header
  * (MID_SKEW). The tables are constant.
  *

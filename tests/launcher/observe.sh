@@ -55,6 +55,7 @@ refuse 2 '--batch needs a number' "$launcher" top --batch 0 $plain
 refuse 2 "invalid int value: 'x'" "$launcher" top --batch x $plain
 refuse 2 '--delay needs seconds' "$launcher" top --delay 0 $plain
 refuse 2 '--port needs a number' "$launcher" metrics --port 70000 $plain
+refuse 126 "process $plain does not run on hakmem" "$launcher" metrics --profile $plain
 finish_process $plain
 
 # A process that was started to be observed, and one that was not.
@@ -80,7 +81,7 @@ done
     fail "top does not list the observed processes"
 
 # Served on loopback, until the tool ends; a process that is gone is down.
-"$launcher" metrics --port 0 "$observed" "$pid" >"$scratch/served" &
+"$launcher" metrics --profile --port 0 "$observed" "$pid" >"$scratch/served" &
 server=$!
 for ((i = 0; i < 6000; i++)); do
     [[ -s $scratch/served ]] && break
@@ -91,6 +92,21 @@ url=$(sed 's/.* //' "$scratch/served")
 fetch() {
     python3 -c 'import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())' "$url"
 }
+# Heap profiles for pprof: one of all processes, or of one; what cannot be answered is refused.
+python3 - "${url%/metrics}/debug/pprof" "$pid" <<'END' || fail "metrics serves no profiles"
+import gzip, sys, urllib.error, urllib.request
+url, pid = sys.argv[1:]
+def status(path):
+    try:
+        return urllib.request.urlopen(url + path).status
+    except urllib.error.HTTPError as error:
+        return error.code
+for path in ("/heap", "/allocs", f"/heap?pid={pid}", f"/heap?pid={pid}&debug=0"):
+    data = gzip.decompress(urllib.request.urlopen(url + path).read())
+    assert b"inuse_space" in data and b"sleep" in data, (path, data)
+answers = [status(path) for path in ("/heap?pid=1", "/heap?pid=x", "/heap?seconds=3", "/heap?debug=1", "/goroutine")]
+assert answers == [404, 404, 400, 400, 404], answers
+END
 for ((i = 0; i < 20; i++)); do # a process that cannot answer in 5 s is down until the next time
     try fetch
     [[ $output == *"hakmem_up{pid=\"$pid\"} 1"* ]] && break
@@ -109,7 +125,10 @@ wait $top || fail "top of a process that ends: status $?"
 [[ $(<"$scratch/ended") == "hakmem: process $pid has ended" ]] || fail "top of a process that ends: $(<"$scratch/ended")"
 try fetch
 [[ $output == *"hakmem_up{pid=\"$pid\"} 0"* ]] || fail "metrics of a process that is gone: $output"
-finish_process $server
+kill $server
+wait $server
+try "$launcher" profile --stop "$observed"
+[[ $output == "process $observed was not being sampled" ]] || fail "metrics --profile ended, but: $output"
 
 # The thread of an attached observer has emergency memory, which is no huge block.
 start NOTHING=1

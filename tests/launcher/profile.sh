@@ -108,6 +108,32 @@ has "$output" 'about 97\.7 KiB not freed'
 succeed 0 "$launcher" profile --leaks --fail-above 0 --ignore forget --ignore load_table kept_leaks
 refuse 7 'has not freed' "${leaks[@]}" --fail-above 0 -- ./forget 7
 refuse 2 'goes with --leaks' "$launcher" profile --fail-above 0 kept_leaks
+
+# Two versions of a program: what the second has more, less, and new.
+cat >version.c <<'END'
+#include <stdlib.h>
+void *volatile kept[300];
+__attribute__((noinline)) static void more(void) { for (int i = 0; i < N; i++) kept[i] = malloc(10240); }
+__attribute__((noinline)) static void less(void) { for (int i = 100; i < 200 - N; i++) kept[i] = malloc(20480); }
+__attribute__((noinline)) static void same(void) { kept[200] = malloc(3000); }
+__attribute__((noinline)) static void new_in_2(void) { kept[201] = malloc(1 << 20); }
+int main(void)
+{
+    more();
+    less();
+    same();
+    N == 50 ? new_in_2() : (void)0;
+    return 0;
+}
+END
+cc -O1 -fno-builtin -g -DN=20 version.c -o one && cc -O1 -fno-builtin -g -DN=50 version.c -o two || fail "version.c does not compile"
+succeed 0 "$launcher" profile --period 1 -o one.kept -- ./one
+succeed 0 "$launcher" profile --period 1 --compare one.kept --folded difference -- ./two
+has "$output" '  *\+724\.0 KiB  *1\.8 MiB  *2\.5 MiB  *\+1  all sites'$'\n''  *\+1\.0 MiB  *0 bytes  *1\.0 MiB  *\+1  new_in_2'$'\n''  *-600\.0 KiB .* -30  less'$'\n''  *\+300\.0 KiB .* \+30  more$'
+[[ $(sed 's,.*;main;,main;,' difference | LC_ALL=C sort | tr '\n' ' ') == 'main;less 1638400 1024000 main;more 204800 512000 main;new_in_2 0 1048576 main;same 3000 3000 ' ]] ||
+    fail "folded difference: $(<difference)"
+refuse 126 "cannot read 'none'" "$launcher" profile --compare none one.kept
+refuse 2 'goes with neither' "$launcher" profile --compare one.kept --html page one.kept
 refuse 2 'takes a number of bytes' "$launcher" profile --leaks --fail-above much kept_leaks
 
 # The peak is that of the whole run, not what is left at the end.

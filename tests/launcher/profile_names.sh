@@ -273,6 +273,42 @@ if type -P go >/dev/null && try "$launcher" profile --pprof heap.pb.gz kept && [
     top=$(HOME=$scratch GOFLAGS=-mod=mod go tool pprof -top -unit=MB -sample_index=inuse_space heap.pb.gz 2>pprof.err) || fail "pprof: $(<pprof.err)"
     has "$top" '9\.[0-9]+MB .* libstripped\.so\+0x[0-9a-f]+'
     has "$top" ' native_fill'
+    # From a process that lives, over HTTP.
+    cat >alive.c <<'END'
+#include <stdlib.h>
+#include <unistd.h>
+void *volatile keep;
+__attribute__((noinline)) static void take_often(void)
+{
+    free(keep);
+    keep = malloc(1 << 20);
+}
+int main(void)
+{
+    for (;;) {
+        take_often();
+        usleep(1000);
+    }
+}
+END
+    cc -O1 -g alive.c -o alive || fail "alive.c does not compile"
+    LD_PRELOAD="$library libgcc_s.so.1" ./alive &
+    alive=$!
+    "$launcher" metrics --profile --port 0 $alive >served &
+    server=$!
+    for ((i = 0; i < 6000; i++)); do
+        [[ -s served ]] && break
+        sleep 0.02
+    done
+    url=$(sed 's/.* //; s,/metrics$,/debug/pprof/heap,' served)
+    for ((i = 0; i < 600; i++)); do # until it was seen to allocate
+        top=$(HOME=$scratch GOFLAGS=-mod=mod go tool pprof -top "$url" 2>pprof.err) || fail "pprof: $(<pprof.err)"
+        [[ $top == *" take_often"* ]] && break
+        sleep 0.1
+    done
+    has "$top" ' take_often'
+    kill $server $alive
+    wait $server $alive
 else
     echo "pprof was not tried: there is no Go"
 fi

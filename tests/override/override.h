@@ -171,6 +171,13 @@ static inline void prove_preloaded(void)
     }
 }
 
+/* True: the preloaded library is the secure form. */
+static inline bool is_secure(void)
+{
+    const char *path = preloaded_library_path();
+    return path != NULL && strstr(path, "secure") != NULL;
+}
+
 /* --- children and neighbours --------------------------------------------------------------- */
 
 static inline void own_path(char path[TEST_PATH_SIZE])

@@ -58,13 +58,6 @@ static size_t locked_kib(void)
     return line == NULL ? 0 : strtoul(line + 6, NULL, 10);
 }
 
-/* There freed spans rest before they go back. */
-static bool is_secure(void)
-{
-    const char *path = preloaded_library_path();
-    return path != NULL && strstr(path, "secure") != NULL;
-}
-
 /* The whole block can be written, and a child sees it. */
 static void check_block(unsigned char *block, size_t size)
 {

@@ -65,7 +65,10 @@ static void run_fill(int kind, size_t bytes, bool late)
         size_t least = bytes < 2 * MIB ? bytes / 4 : bytes - bytes / 8 - MIB;
         least = HAK_LEVEL >= 2 ? least / 4 * 3 : least; /* more is mapped for the checks */
         size_t total = fill(sizes[i]);
-        if (total < least * 3 / 4 || (sizes[i] == 1000 && total < least)) {
+        /* Slabs of 16,000 bytes take what lies between objects of the phases before that rest; the
+         * secure form draws these: at 4 MiB 2,234 KiB in half of the runs, 1,890 in one of 100. */
+        size_t large = is_secure() ? least / 2 : least * 3 / 4;
+        if (total < (sizes[i] == 1000 ? least : sizes[i] == 16000 ? large : least * 3 / 4)) {
             dprintf(2, "limit %zu KiB: only %zu KiB of blocks of %zu bytes\n", bytes >> 10,
                     total >> 10, sizes[i]);
             _exit(1);

@@ -450,7 +450,7 @@ static void test_the_first_half_has_no_room_for_one(void **state)
     }
 }
 
-/* malloc that claims one touches nothing of it (docs/decisions/0062). */
+/* malloc that claims one touches nothing of it (docs/decisions/0074). */
 static void test_the_first_touch_is_the_programs(void **state)
 {
     enum { SIZE = 30000, OBJECTS_MAX = STOCK * SUPERSLAB_SIZE / SIZE };

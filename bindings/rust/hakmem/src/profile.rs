@@ -9,7 +9,7 @@ pub fn start(period: usize) -> io::Result<()> {
     result_of(unsafe { sys::hak_profile_start(period) })
 }
 
-/// Stops to sample. The profile keeps its sums.
+/// Stops sampling. The profile keeps its sums.
 pub fn stop() {
     unsafe { sys::hak_profile_stop() }
 }
