@@ -50,6 +50,7 @@
 
 #include "slab/slab.c"
 #include "slab/slab_inherited.c"
+#include "slab/slab_kept.c"
 #include "slab/slab_remote.c"
 
 #include "large/emergency.c"

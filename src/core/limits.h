@@ -125,6 +125,14 @@
  * 1.10 (docs/decisions/0020). */
 #define SLAB_SLICES_MAX 9u
 #define SLAB_OBJECTS_MIN 4u
+/* Slices of the idle slabs that a heap keeps (slab/slab_kept.c). Twice as many: programs whose
+ * memory goes up and down by up to 16 MiB take no lock of the process for it, but other heaps may
+ * need more memory. Half: by up to 4 MiB. */
+#define SLABS_KEPT_SLICES (HAK_TINY_LIMITS ? 8u : 256u)
+/* Lists of such slabs, and the slabs of a list that a search looks at. A list for each class would
+ * cost each process a page. */
+#define SLABS_KEPT_LISTS 16u
+#define SLABS_KEPT_LOOKS 8u
 /* Secure form: slabs of objects of at least this size end in a page that no access survives. Half:
  * twice as many classes lose a page and two system calls with each slab. */
 #define CLOSED_END_MIN 8192u

@@ -22,6 +22,7 @@ void hak__heap_collect(struct heap *heap, bool everything)
     hak__slab_drain(&heap->slabs);
     hak__span_cache_trim(&heap->spans, everything);
     if (everything) {
+        hak__slab_give_kept(&heap->slabs, UINT32_MAX);
         hak__slab_end_rests(&heap->slabs);
     }
     if (HAK_LEVEL >= 2 && everything) {
@@ -58,23 +59,32 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     if (own->apart) {
         return list; /* a long-lived object would hold a slab of the lender */
     }
+    uint32_t slices = hak__size_classes[class_index].slab_slices;
+    /* Smaller objects share cache lines, so heaps do not exchange them. */
+    bool lendable = size_class_has_own_lines(class_index);
     /* Without enough free slices for a slab the process must map memory, which takes longer than a
      * wait. The thread that holds another heap's lock may be preempted, and its heap may have what
      * is needed. */
-    bool wait =
-        hak__superslab_bytes_free() < hak__size_classes[class_index].slab_slices * SLICE_SIZE;
+    bool wait = hak__superslab_bytes_free() < slices * SLICE_SIZE;
     /* acquire: pairs with the release below. The words of the heap are visible, as in
      * hak__heap_first. */
     struct heap *start = atomic_load_acquire(&shared_lender);
     start = start != NULL && !heap_is_inherited(start) ? start : hak__heap_first();
     struct heap *heap = start;
     for (uint32_t asked = 0; asked < LENDERS_MAX; asked++) {
-        if (heap != own && slab_may_lend(&heap->slabs, class_index) && heap_lock(heap, wait)) {
-            list = hak__slab_lend(&heap->slabs, class_index, most);
+        bool keeps = slab_keeps(&heap->slabs);
+        bool lends = lendable && slab_may_lend(&heap->slabs, class_index);
+        if (heap != own && (keeps || lends) && heap_lock(heap, wait)) {
+            if (lends) {
+                list = hak__slab_lend(&heap->slabs, class_index, most);
+            }
+            if (list.count == 0) {
+                hak__slab_give_kept(&heap->slabs, slices);
+            }
             lock_release(&heap->lock);
-        }
-        if (list.count != 0) {
-            break;
+            if (list.count != 0 || keeps) {
+                break;
+            }
         }
         heap = heap->next; /* inherited heaps are the last of the list, and lend nothing */
         heap = heap != NULL && !heap_is_inherited(heap) ? heap : hak__heap_first();
@@ -86,13 +96,15 @@ struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index
     return list;
 }
 
-/* Drains every heap with notifications whose lock is free. A heap without threads, or whose threads
- * sleep, does not drain itself. */
-static void collect_notified(void)
+/* Drains every heap with notifications, and trims what it keeps, if its lock is free. A heap
+ * without threads, or whose threads sleep, does not do so itself. */
+static void collect_heaps(void)
 {
     for (struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        if (atomic_load_relaxed(&heap->slabs.shared_notified) != 0 && lock_try(&heap->lock)) {
+        bool has = atomic_load_relaxed(&heap->slabs.shared_notified) != 0;
+        if ((has || slab_keeps(&heap->slabs)) && lock_try(&heap->lock)) {
             hak__slab_drain(&heap->slabs);
+            hak__slab_trim_kept(&heap->slabs);
             lock_release(&heap->lock);
         }
     }
@@ -112,7 +124,7 @@ static bool collect_is_due(uint32_t now, uint32_t delay)
  * pass. */
 static void collect_for_purge(uint32_t delay)
 {
-    collect_notified();
+    collect_heaps();
     hak__whale_cache_trim(delay / 2);
     hak__os_discard_again();
     if (hak__limit_is_exceeded()) {

@@ -309,7 +309,8 @@ HAK_HIDDEN extern tick_listener *hak__tick_listener;
  * since the last time, or all if `everything`. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
 /* Returns up to `most` free objects of the class from another heap than `own`; count 0: none was
- * found. No lock held. */
+ * found. A heap that has none, but keeps idle slabs, gives some back to the region, where `own`
+ * finds them. No lock held. */
 HAK_HIDDEN struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index,
                                                uint32_t most);
 /* Drains the lagging owner that `thread`, the calling one, has found. Inside the gate, no lock

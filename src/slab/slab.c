@@ -96,6 +96,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->slice_count = size_class->slab_slices;
     slab->slices_back = 0;
     slab->untouched = run.zeroed;
+    slab->kept = false;
     slab->remote_seen = 0;
     slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
     if (HAK_SECURE) {
@@ -113,7 +114,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     return slab;
 }
 
-static void slab_give_back(struct slab_set *set, struct slab *slab)
+void hak__slab_give_back(struct slab_set *set, struct slab *slab)
 {
     size_t slice = slab_slice(slab);
     uint32_t count = slab->slice_count;
@@ -151,7 +152,8 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
 {
     size_t slice = slab_slice(slab);
     bool inherited = window_is_inherited(set->key);
-    HAK_ASSERT_FULL(slab->owner == set && (slab->listed || inherited) && slab->slices_back == 0);
+    HAK_ASSERT_FULL(slab->owner == set && (slab->listed || slab->kept || inherited) &&
+                    slab->slices_back == 0);
     HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
     if (HAK_UNLIKELY(hak__slab_free_objects(slab) > slab->carved_count)) {
         hak__diagnose_fatal("double free (more objects freed than were handed out)",
@@ -193,17 +195,27 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
         free_count += slab->free_count + slab->remote_seen;
         not_carved_count += slab->capacity - slab->carved_count;
     }
+    const struct slab *slab = set->kept[class_index % SLABS_KEPT_LISTS];
+    for (; slab != NULL; slab = slab->next) {
+        HAK_ASSERT_FULL(slab->kept && !slab->listed && hak__slab_is_idle(slab));
+        if (slab->class_index != class_index) {
+            continue;
+        }
+        slab_check(set, slab);
+        free_count += slab->free_count + slab->remote_seen;
+        not_carved_count += slab->capacity - slab->carved_count;
+    }
     HAK_ASSERT_FULL(set->totals[class_index].free_count == free_count);
     HAK_ASSERT_FULL(set->totals[class_index].not_carved_count == not_carved_count);
 }
 
-void hak__slab_give_back_if_idle(struct slab_set *set, struct slab *slab)
+void hak__slab_put_if_idle(struct slab_set *set, struct slab *slab)
 {
     if (HAK_LEVEL >= 2) {
         slab_check(set, slab);
     }
     if (hak__slab_is_idle(slab)) {
-        slab_give_back(set, slab);
+        hak__slab_keep(set, slab);
     }
 }
 
@@ -333,12 +345,26 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
     return refill;
 }
 
+/* Lists a kept slab of the class, which is kept no longer. False: none was found. */
+static bool slab_list_kept(struct slab_set *set, uint32_t class_index)
+{
+    struct slab *slab = hak__slab_take_kept(set, class_index);
+    if (slab != NULL) {
+        slab_list(set, slab);
+    }
+    return slab != NULL;
+}
+
 /* A slab for a set that has none of the class with objects to give, listed. NULL: no memory. */
 static struct slab *slab_more(struct slab_set *set, uint32_t class_index)
 {
+    if (slab_list_kept(set, class_index)) {
+        return set->partial[class_index];
+    }
     bool inherits = window_inherits();
     struct slab *slab = inherits ? hak__slab_take_over(set, class_index) : NULL;
     if (slab == NULL) {
+        (void)hak__slab_would_grow(set, hak__size_classes[class_index].slab_slices);
         slab = slab_new(set, class_index);
     }
     if (slab == NULL && inherits) {
@@ -377,7 +403,8 @@ bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
     hak__slab_drain(set);
     uint32_t slices = hak__size_classes[class_index].slab_slices;
-    return set->partial[class_index] == NULL && hak__superslab_would_grow(slices);
+    return set->partial[class_index] == NULL && !slab_list_kept(set, class_index) &&
+           hak__slab_would_grow(set, slices);
 }
 
 struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, uint32_t most)
@@ -423,7 +450,7 @@ void hak__slab_return(struct slab *slab, struct object_list list, struct object 
         slab_list(set, slab);
     }
     if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) {
-        hak__slab_give_back_if_idle(set, slab);
+        hak__slab_put_if_idle(set, slab);
     }
 }
 
@@ -434,10 +461,13 @@ uint32_t hak__slab_drain(struct slab_set *set)
         struct slab *next = hak__slab_next_notified(slab);
         hak__slab_clear_notified(slab);
         slab_set_remote_seen(set, slab, hak__slab_remote_count(slab));
+        if (HAK_UNLIKELY(slab->kept)) {
+            hak__slab_freed_too_often(set, slab->class_index, NULL);
+        }
         if (!slab->listed) {
             slab_list(set, slab);
         }
-        hak__slab_give_back_if_idle(set, slab);
+        hak__slab_put_if_idle(set, slab);
         slab = next;
     }
     if (drained != 0) {

@@ -68,6 +68,7 @@ struct slab {
     bool listed;
     bool untouched : 1;   /* none of its pages was resident when the slab was taken */
     bool closed_end : 1;  /* secure form: no access survives its last page */
+    bool kept : 1;        /* idle, and kept with its class */
     uint8_t shared_left;  /* set for each slice, by any thread: see region/left.h */
     uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
     uint16_t remote_seen; /* remote objects that the set's totals include */
@@ -117,6 +118,9 @@ struct slab_set {
     struct lock *lock;               /* the heap's; constant */
     struct slab_set *next_inherited; /* slab_inherited.h; written in fork's child at its start */
     bool shared_drawn;               /* a thread draws from this inherited set; relaxed */
+    uint32_t shared_kept;            /* slices of the kept slabs; others read it relaxed */
+    uint32_t kept_least;             /* the least of them since the last trim */
+    struct slab *kept[SLABS_KEPT_LISTS]; /* linked by `next`; see slab_kept.c */
     struct slab_rests rests[HAK_SECURE];
 };
 
@@ -249,14 +253,12 @@ HAK_HIDDEN struct refill hak__slab_refill(struct slab_set *set, uint32_t class_i
                                           uint32_t most);
 
 /* True if a refill of the class needs a new slab, and that slab would raise the peak of slices in
- * use. The caller then tries to borrow from other heaps. The inline form is false for objects up to
- * 1,040 bytes: they share cache lines, so heaps do not exchange them. A hint. Under the heap's
- * lock. */
+ * use. The caller then tries to borrow from other heaps. A hint. Under the heap's lock. */
 HAK_HIDDEN bool hak__slab_refill_grows(struct slab_set *set, uint32_t class_index);
 HAK_INLINE bool slab_refill_grows(struct slab_set *set, uint32_t class_index)
 {
     return HAK_UNLIKELY(set->partial[class_index] == NULL) &&
-           size_class_has_own_lines(class_index) && hak__slab_refill_grows(set, class_index);
+           hak__slab_refill_grows(set, class_index);
 }
 
 /* Takes up to `most` (at least 1) free objects of one slab of the class, for a thread of another
@@ -271,9 +273,15 @@ HAK_INLINE bool slab_may_lend(const struct slab_set *set, uint32_t class_index)
            atomic_load_relaxed(&set->shared_notified) != 0;
 }
 
-/* Returns a list of objects, which ends in `tail`, to its slab. Gives the slab back if it is idle
- * now. Aborts if it notices a double free, or if the list is empty because no object starts at its
- * head. Under the lock of the slab's heap. */
+/* True if the heap keeps idle slabs. Any thread, no lock. A hint. */
+HAK_INLINE bool slab_keeps(const struct slab_set *set)
+{
+    return atomic_load_relaxed(&set->shared_kept) != 0;
+}
+
+/* Returns a list of objects, which ends in `tail`, to its slab. Keeps the slab or gives it back if
+ * it is idle now. Aborts if it notices a double free, or if the list is empty because no object
+ * starts at its head. Under the lock of the slab's heap. */
 HAK_HIDDEN void hak__slab_return(struct slab *slab, struct object_list list, struct object *tail);
 
 /* Returns a list of objects of one slab for a thread that does not hold the owner's lock: one
@@ -283,9 +291,15 @@ HAK_HIDDEN void hak__slab_return(struct slab *slab, struct object_list list, str
 HAK_HIDDEN struct slab_set *hak__slab_return_remote(struct slab *slab, struct object_list list,
                                                     struct object *tail);
 
-/* Empties the notify stack: lists the slabs on it and gives idle ones back. Returns the number of
- * slabs that were on it. Any thread, under the heap's lock. */
+/* Empties the notify stack: lists the slabs on it, and keeps idle ones or gives them back. Returns
+ * the number of slabs that were on it. Any thread, under the heap's lock. */
 HAK_HIDDEN uint32_t hak__slab_drain(struct slab_set *set);
+
+/* slab_kept.c. Gives kept slabs back to the region: at least `slices` slices, or all. Under the
+ * heap's lock. */
+HAK_HIDDEN void hak__slab_give_kept(struct slab_set *set, uint32_t slices);
+/* Gives back those that were not needed since the last trim. Under the heap's lock. */
+HAK_HIDDEN void hak__slab_trim_kept(struct slab_set *set);
 
 /* Free objects in the slab: its free list and its remote frees. Under the heap's lock, or while
  * nobody uses the heap. */

@@ -212,7 +212,7 @@ static void inherited_count(struct slab_set *set, struct slab *slab, struct obje
         slab_list(set, slab);
     }
     if (inherited_free_count(slab) == slab->carved_count || HAK_LEVEL >= 2) {
-        hak__slab_give_back_if_idle(set, slab);
+        hak__slab_put_if_idle(set, slab);
     }
 }
 
@@ -451,7 +451,7 @@ struct slab *hak__slab_take_over_any(struct slab_set *set, uint32_t class_index)
         if (from == set || !inherited_lock(from)) {
             continue;
         }
-        if (window_owner(slice) == word && !hak__slab_is_notified(slab) &&
+        if (window_owner(slice) == word && !hak__slab_is_notified(slab) && !slab->kept &&
             (inherited_free_count(slab) != 0 || slab->carved_count != slab->capacity)) {
             taken = inherited_take(from, slab, set);
         }

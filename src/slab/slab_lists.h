@@ -47,10 +47,20 @@ HAK_INLINE uint64_t slab_lost(const struct slab *slab)
     return (uint64_t)hak__size_classes[slab->class_index].objects_per_slab - slab->capacity;
 }
 
-/* Gives the slab back if it is idle, even if it is the last of its class: a loop around a few
- * objects uses only its bin, and so empties no slab. The free list and the remote word keep their
- * contents; slab_new overwrites them. In slab.c. */
-HAK_HIDDEN void hak__slab_give_back_if_idle(struct slab_set *set, struct slab *slab);
+/* Gives the slices of an idle slab back to the region. In slab.c. */
+HAK_HIDDEN void hak__slab_give_back(struct slab_set *set, struct slab *slab);
+
+/* slab_kept.c. Keeps the idle slab, or gives it back. */
+HAK_HIDDEN void hak__slab_keep(struct slab_set *set, struct slab *slab);
+/* A slab of the class, which is kept no longer. NULL: none was found. */
+HAK_HIDDEN struct slab *hak__slab_take_kept(struct slab_set *set, uint32_t class_index);
+/* True if `slices` slices more would raise the peak, also when some kept slabs have gone back. A
+ * hint. Not all of them go: one malloc would take long. */
+HAK_HIDDEN bool hak__slab_would_grow(struct slab_set *set, uint32_t slices);
+
+/* If the slab is idle, keeps it or gives it back, even if it is the last of its class: a loop
+ * around a few objects uses only its bin, and so empties no slab. In slab.c. */
+HAK_HIDDEN void hak__slab_put_if_idle(struct slab_set *set, struct slab *slab);
 
 /* Reports a double free that made a slab's count too high, and aborts. In slab.c. */
 HAK_HIDDEN HAK_COLD void hak__slab_freed_too_often(const struct slab_set *set, uint32_t class_index,

@@ -38,6 +38,11 @@ static bool owner_has_slab(const struct owner *owner)
     return window_owner(slab_slice(owner->slab)) >> OWNER_CODE_BITS == owner->heap->id;
 }
 
+static bool owner_uses_slab(const struct owner *owner)
+{
+    return owner_has_slab(owner) && !owner->slab->kept;
+}
+
 static void owner_free_remotely(struct owner *owner)
 {
     unit_return_remote(&owner->object, 1);
@@ -55,12 +60,30 @@ static void test_collect(void **state)
     assert_int_equal(spans->slices, MIB / SLICE_SIZE);
     owner_free_remotely(&owner);
     hak__heap_collect(owner.heap, false);
-    assert_false(owner_has_slab(&owner));
+    assert_false(owner_uses_slab(&owner));
     assert_int_equal(spans->slices, 0); /* the second look at it */
     keep_a_span(owner.thread);
+    assert_true(owner_has_slab(&owner)); /* for the heap's threads */
     hak__heap_collect(owner.heap, true);
+    assert_false(owner_has_slab(&owner));
     assert_int_equal(spans->slices, 0);
     hak__thread_park(owner.thread);
+}
+
+/* A heap that would raise the peak gets what another one keeps, of whatever class. */
+static void test_kept_slabs_for_another_heap(void **state)
+{
+    (void)state;
+    struct owner owner = owner_create();
+    struct thread *other = adopt();
+    REQUIRE(other->heap != owner.heap);
+    owner_free_remotely(&owner);
+    hak__heap_collect(owner.heap, false);
+    assert_true(owner.slab->kept);
+    assert_int_equal(hak__heap_borrow(other->heap, size_class_of(5000), 1).count, 0);
+    assert_false(owner_has_slab(&owner));
+    hak__thread_park(owner.thread);
+    hak__thread_park(other);
 }
 
 static void test_help(void **state)
@@ -78,7 +101,7 @@ static void test_help(void **state)
     helper->cache.lagging = &owner.heap->slabs;
     hak__thread_count_operation(helper); /* what a thread does after a slow operation */
     assert_null(helper->cache.lagging);
-    assert_false(owner_has_slab(&owner));
+    assert_false(owner_uses_slab(&owner));
     assert_int_equal(owner.heap->lock.shared_state, 0);
     hak__thread_park(owner.thread);
     hak__thread_park(helper);
@@ -95,7 +118,7 @@ static void test_help_at_the_end(void **state)
     hak__remote_free(&thread->cache, window_slice_of(owner.object), owner.object);
     assert_true(owner_has_slab(&owner));
     hak__thread_park(thread);
-    assert_false(owner_has_slab(&owner));
+    assert_false(owner_uses_slab(&owner));
     hak__thread_park(owner.thread);
 }
 
@@ -119,7 +142,7 @@ static void test_kept_objects_go_back(void **state)
     struct owner owner = owner_create_kept(thread);
     owner.heap->slabs.shared_patience = 1;
     hak__thread_park(thread);
-    assert_false(owner_has_slab(&owner));
+    assert_false(owner_uses_slab(&owner));
     hak__thread_park(owner.thread);
 
     thread = adopt();
@@ -128,7 +151,7 @@ static void test_kept_objects_go_back(void **state)
     hak__heap_tick(thread);
     assert_true(owner_has_slab(&owner));
     hak__heap_tick(thread); /* the class was idle */
-    assert_false(owner_has_slab(&owner));
+    assert_false(owner_uses_slab(&owner));
     hak__thread_park(thread);
     hak__thread_park(owner.thread);
 }
@@ -146,15 +169,17 @@ static void test_a_tick_that_is_due(void **state)
     unit_cache_free(&thread->cache, 2, unit_cache_allocate(&thread->cache, 2));
     lock_release(&thread->heap->lock);
     hak__heap_tick(thread);
-    assert_false(owner_has_slab(&idle)); /* one that sleeps */
-    assert_false(owner_has_slab(&busy)); /* the buffer was sent first */
+    assert_false(owner_uses_slab(&idle)); /* one that sleeps */
+    assert_false(owner_uses_slab(&busy)); /* the buffer was sent first */
     assert_true(hak__cache_objects(&thread->cache, 2) != 0);
     hak__heap_tick(thread);
     assert_int_equal(hak__cache_objects(&thread->cache, 2), 0); /* idle between two ticks */
     hak__heap_tick(thread);
     hak__heap_tick(thread);
+    assert_false(owner_has_slab(&idle) || owner_has_slab(&busy)); /* not needed between two */
+    hak__heap_tick(thread);
     assert_int_equal(hak__superslab_bytes_dirty(), 0); /* all that was freed above */
-    assert_true(thread->cache.counters.values[COUNTER_TICKS] == ticks + 4);
+    assert_true(thread->cache.counters.values[COUNTER_TICKS] == ticks + 5);
     hak__thread_park(thread);
     hak__thread_park(busy.thread);
     hak__thread_park(idle.thread);
@@ -178,7 +203,7 @@ static void test_a_tick_that_is_not_due(void **state)
         assert_true(owner_has_slab(&owner));
         assert_true(thread->cache.counters.values[COUNTER_TICKS] == before + 1);
         hak__thread_park(owner.thread);
-        assert_false(owner_has_slab(&owner));
+        assert_false(owner_uses_slab(&owner));
         hak__thread_park(thread);
     }
 }
@@ -439,6 +464,7 @@ int main(int count, char **arguments)
     static const struct child_case children[] = {{"tick", tick_on_one_heap, NULL}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_collect),
+        cmocka_unit_test(test_kept_slabs_for_another_heap),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_help_at_the_end),
         UNIT_TEST_WITH_KNOBS(test_kept_objects_go_back),

@@ -12,7 +12,7 @@ static struct hak_summary summary_now(void)
 {
     struct hak_summary summary;
     bool known = false;
-    /* On a busy machine a lock's holder may not run for long: then there is no answer. */
+    /* On a busy machine a thread that holds a lock may not run for long: then nobody answers. */
     for (uint32_t i = 0; i < 100 && !known; i++) {
         known = hak_summary_read(&summary, sizeof summary);
     }

@@ -1,0 +1,93 @@
+/* slab_kept.c: idle slabs that a heap keeps.
+ *
+ * An idle slab stays with its class, as it is, with its objects in its free list. The heap gives
+ * kept slabs back before it takes slices that would raise the peak, and at each trim as many as
+ * were not needed since the last one. So memory that goes up and down takes no lock of the process,
+ * and no peak is higher for it. Programs' loops do that by slabs of one class, and the objects need
+ * not be carved again. At most SLABS_KEPT_SLICES, so that a trim ends soon.
+ *
+ * All objects of such a slab are free, so whoever frees one makes a mistake: a thread of the heap
+ * is told by hak__slab_return, which counts, another thread by the drain that finds the slab.
+ *
+ * Locks: all of it is under the lock of the set's heap. */
+#include "region/superslab.h"
+#include "slab/slab_lists.h"
+
+/* Only for threads that may use it again: not in a heap without threads, nor in one of a fork's
+ * parent. The secure form lets slabs rest instead. */
+static bool slab_may_keep(const struct slab_set *set, const struct slab *slab)
+{
+    return !HAK_SECURE && atomic_load_relaxed(&set->shared_threads) != 0 &&
+           !window_is_inherited(set->key) &&
+           set->shared_kept + slab->slice_count <= SLABS_KEPT_SLICES;
+}
+
+static struct slab **kept_list(struct slab_set *set, uint32_t class_index)
+{
+    return &set->kept[class_index % SLABS_KEPT_LISTS];
+}
+
+void hak__slab_keep(struct slab_set *set, struct slab *slab)
+{
+    if (!slab_may_keep(set, slab)) {
+        hak__slab_give_back(set, slab);
+        return;
+    }
+    if (slab->listed) {
+        slab_unlist(set, slab);
+    }
+    struct slab **list = kept_list(set, slab->class_index);
+    slab->kept = true;
+    slab->next = *list;
+    *list = slab;
+    atomic_store_relaxed(&set->shared_kept, set->shared_kept + slab->slice_count);
+}
+
+/* Takes the slab to which `*link` leads out of its list. */
+static struct slab *kept_take(struct slab_set *set, struct slab **link)
+{
+    struct slab *slab = *link;
+    uint32_t left = set->shared_kept - slab->slice_count;
+    *link = slab->next;
+    slab->kept = false;
+    atomic_store_relaxed(&set->shared_kept, left);
+    set->kept_least = left < set->kept_least ? left : set->kept_least;
+    return slab;
+}
+
+struct slab *hak__slab_take_kept(struct slab_set *set, uint32_t class_index)
+{
+    struct slab **link = kept_list(set, class_index);
+    for (uint32_t looks = 0; *link != NULL && looks < SLABS_KEPT_LOOKS; looks++) {
+        if ((*link)->class_index == class_index) {
+            return kept_take(set, link);
+        }
+        link = &(*link)->next;
+    }
+    return NULL;
+}
+
+void hak__slab_give_kept(struct slab_set *set, uint32_t slices)
+{
+    uint32_t rest = slices < set->shared_kept ? set->shared_kept - slices : 0;
+    for (uint32_t i = 0; set->shared_kept > rest; i++) {
+        HAK_ASSERT(i < SLABS_KEPT_LISTS);
+        while (set->shared_kept > rest && set->kept[i] != NULL) {
+            hak__slab_give_back(set, kept_take(set, &set->kept[i]));
+        }
+    }
+}
+
+void hak__slab_trim_kept(struct slab_set *set)
+{
+    hak__slab_give_kept(set, set->kept_least);
+    set->kept_least = set->shared_kept;
+}
+
+bool hak__slab_would_grow(struct slab_set *set, uint32_t slices)
+{
+    if (set->shared_kept != 0 && hak__superslab_would_grow(slices)) {
+        hak__slab_give_kept(set, 2 * slices);
+    }
+    return hak__superslab_would_grow(slices);
+}
