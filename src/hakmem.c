@@ -108,6 +108,7 @@
 #include "observe/heap_look.c"
 #include "observe/heap_map.c"
 #include "observe/heap_map_file.c"
+#include "observe/loaded.c"
 #include "observe/modules.c"
 #include "observe/observer.c"
 #include "observe/placement.c"

@@ -32,9 +32,10 @@
  * turn. docs/design/trace.md has the argument. Events without a stamp come before all others: they
  * were made while the process had one thread.
  *
- * Frame MODULES: lines "START-END OFFSET PATH" (hexadecimal) of executable mappings; they hold for
- * the frames that follow. Behind them lines "build-id ID PATH" of these files, if they have one.
- * Frame END: trace_end; the process ended in order. */
+ * Frame MODULES: lines "START-END ADDRESS PATH" (hexadecimal) of executable mappings. ADDRESS is
+ * that of the start in the file's program headers. The lines hold for the frames that follow.
+ * Behind them lines "build-id ID PATH" of these files, if they have one. Frame END: trace_end; the
+ * process ended in order. */
 #ifndef TRACE_FORMAT_H
 #define TRACE_FORMAT_H
 

@@ -4,6 +4,7 @@
 #include "output.h"
 
 #include <errno.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
@@ -342,10 +343,50 @@ static const char *skip_fields(const char *at, unsigned count)
     return at;
 }
 
+/* The address that tools know a file's code by, which linkers may choose apart from its offset in
+ * the file. `head` is where the file begins in the memory that `descriptor` reads: other threads
+ * may unmap it meanwhile. */
+static uint64_t address_in_file(int descriptor, uint64_t head, uint64_t offset)
+{
+    Elf64_Ehdr header;
+    Elf64_Phdr segment;
+    if (head == 0 ||
+        syscall(SYS_pread64, descriptor, &header, sizeof header, head) != sizeof header ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
+        return offset;
+    }
+    for (uint32_t i = 0; i < header.e_phnum; i++) {
+        uint64_t place = head + header.e_phoff + i * sizeof segment;
+        if (syscall(SYS_pread64, descriptor, &segment, sizeof segment, place) != sizeof segment) {
+            return offset;
+        }
+        uint64_t end = segment.p_offset + segment.p_filesz;
+        if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 && offset < end &&
+            offset + (uint64_t)sysconf(_SC_PAGESIZE) > segment.p_offset) {
+            return segment.p_vaddr + offset - segment.p_offset;
+        }
+    }
+    return offset;
+}
+
+static char *put_hex(char *to, uint64_t value)
+{
+    int shift = 60;
+    while (shift > 0 && value >> shift == 0) {
+        shift -= 4;
+    }
+    for (; shift >= 0; shift -= 4) {
+        *to++ = "0123456789abcdef"[value >> shift & 15];
+    }
+    return to;
+}
+
 /* Turns the lines of /proc/self/maps into those of a MODULES frame, in place; fills `ranges`. */
 static uint32_t keep_modules(char *text)
 {
     char *to = text;
+    int memory = (int)os_open("/proc/self/mem", O_RDONLY);
+    uint64_t head = 0;
     range_count = 0;
     for (const char *line = text, *after; *line != 0; line = after) {
         size_t length = strcspn(line, "\n");
@@ -355,22 +396,26 @@ static uint32_t keep_modules(char *text)
         after = line + length + (line[length] == '\n');
         at++;
         end = read_hex(&at);
+        const char *digits = offset;
+        uint64_t file_offset = read_hex(&digits);
+        head = file_offset == 0 ? start : head; /* the mappings of a file follow each other */
         if (rights[2] != 'x' || *path != '/' || range_count == MODULES_MAX) {
             continue;
         }
         ranges[range_count++] = (struct range){start, end};
         /* What is kept of a line is shorter than the line, so nothing unread is written over. */
-        size_t range_bytes = (size_t)(at - line), offset_bytes = strcspn(offset, " ");
-        size_t path_bytes = (size_t)(line + length - path);
+        size_t range_bytes = (size_t)(at - line), path_bytes = (size_t)(line + length - path);
         memmove(to, line, range_bytes);
         to += range_bytes;
         *to++ = ' ';
-        memmove(to, offset, offset_bytes);
-        to += offset_bytes;
+        to = put_hex(to, address_in_file(memory, head, file_offset));
         *to++ = ' ';
         memmove(to, path, path_bytes);
         to += path_bytes;
         *to++ = '\n';
+    }
+    if (memory >= 0) {
+        syscall(SYS_close, memory);
     }
     return (uint32_t)(to - text);
 }

@@ -7,7 +7,8 @@
 #include <string.h>
 
 struct module {
-    uint64_t start, end, offset;
+    uint64_t start, end;
+    uint64_t address; /* of `start`, as tools count */
     const char *path; /* in the file, ends at a newline */
     size_t path_length;
 };
@@ -27,7 +28,7 @@ static const char *read_line(struct sites *sites, const char *line, const char *
         memcpy(numbers, line, (size_t)(slash - line));
         numbers[slash - line] = 0;
         if (sscanf(numbers, "%" SCNx64 "-%" SCNx64 " %" SCNx64 "%n", &module.start, &module.end,
-                   &module.offset, &used) == 3) {
+                   &module.address, &used) == 3) {
             struct module *more = realloc(sites->modules, (sites->count + 1) * sizeof *more);
             if (more != NULL) {
                 while (slash > line && memchr(slash, '/', (size_t)(stop - slash)) != NULL) {
@@ -55,18 +56,35 @@ void sites_read(struct sites *sites, const struct trace_file *file)
     }
 }
 
+static bool is_same_code(const struct module *one, const struct module *other)
+{
+    return one->address - one->start == other->address - other->start &&
+           one->path_length == other->path_length &&
+           memcmp(one->path, other->path, one->path_length) == 0;
+}
+
 void site_name(const struct sites *sites, uint64_t site, char *text, size_t room)
 {
+    const struct module *found = NULL;
+    uint64_t call = site - 1; /* the last byte of the call */
     for (size_t i = sites->count; i-- > 0;) {
         const struct module *module = &sites->modules[i];
-        if (site - module->start < module->end - module->start) {
-            snprintf(text, room, "%.*s+0x%" PRIx64, (int)module->path_length, module->path,
-                     site - module->start + module->offset);
-            trace_make_plain(text);
+        if (call - module->start >= module->end - module->start) {
+            continue;
+        }
+        if (found != NULL && !is_same_code(found, module)) {
+            snprintf(text, room, "0x%" PRIx64 " (in a library that another one replaced)", site);
             return;
         }
+        found = module;
     }
-    snprintf(text, room, "0x%" PRIx64, site);
+    if (found == NULL) {
+        snprintf(text, room, "0x%" PRIx64, site);
+        return;
+    }
+    snprintf(text, room, "%.*s+0x%" PRIx64, (int)found->path_length, found->path,
+             call - found->start + found->address);
+    trace_make_plain(text);
 }
 
 /* Whether one of the names is an offset in this file. */

@@ -11,7 +11,8 @@ struct sites {
 
 /* From the frames of modules; a later frame wins. */
 void sites_read(struct sites *sites, const struct trace_file *file);
-/* "libfoo.so+0x1234", or the address where it is in no module. `text` has `room` bytes. */
+/* "libfoo.so+0x1234", the address of the call as addr2line takes it; or the address alone, where it
+ * is in no module. `text` has `room` bytes. */
 void site_name(const struct sites *sites, uint64_t site, char *text, size_t room);
 /* Prints the build ids of the files of these names, `count` with `room` bytes each. */
 void sites_print_ids(const struct trace_file *file, const char *names, size_t count, size_t room);

@@ -3,6 +3,7 @@ import os
 import struct
 
 ELF_LOAD, ELF_NOTE = 1, 4  # p_type of segments
+ELF_EXECUTE = 1  # in p_flags
 NOTES, NOBITS = 7, 8  # sh_type of sections
 SEGMENT_SIZE, SECTION_SIZE, ENTRIES_MAX = 56, 64, 4096  # bytes of a header; headers of a file
 BYTES_MAX = 1 << 20  # of notes, names of sections and the like
@@ -28,6 +29,7 @@ class Elf:
     def __init__(self, descriptor):
         self.descriptor = descriptor
         self.segments = []  # (type, file offset, size in the file, address, alignment)
+        self.code = []  # (file offset, size in the file, address) of the segments with code
         self.sections = {}  # name: (type, file offset, size)
         try:
             self.read_headers()
@@ -45,8 +47,10 @@ class Elf:
         segment_size, segment_count, section_size, section_count, names = struct.unpack_from("<5H", head, 54)
         if segment_size == SEGMENT_SIZE and segment_count <= ENTRIES_MAX:
             data = self.bytes_at(segments, SEGMENT_SIZE * segment_count)
-            for kind, _, offset, address, _, size, _, align in struct.iter_unpack("<IIQQQQQQ", data[:len(data) // SEGMENT_SIZE * SEGMENT_SIZE]):
+            for kind, flags, offset, address, _, size, _, align in struct.iter_unpack("<IIQQQQQQ", data[:len(data) // SEGMENT_SIZE * SEGMENT_SIZE]):
                 self.segments.append((kind, offset, size, address, align))
+                if kind == ELF_LOAD and flags & ELF_EXECUTE:
+                    self.code.append((offset, size, address))
         if section_size == SECTION_SIZE and names < section_count <= ENTRIES_MAX:
             data = self.bytes_at(sections, SECTION_SIZE * section_count)
             rows = list(struct.iter_unpack("<IIQQQQIIQQ", data[:len(data) // SECTION_SIZE * SECTION_SIZE]))

@@ -14,11 +14,11 @@ from pathlib import Path
 from .attach import connect
 from .binaries import add_symfs, use_symfs
 from .files import check_writable, written
+from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
 from .profile_compare import folded_lines, print_changes
 from .profile_run import run_watched
-from .sites import SCRIPT, is_of_interpreter, own_frame
 from .symbols import names_note
 from .text import plain
 
@@ -54,6 +54,8 @@ def add_arguments(parser):
     parser.add_argument("--compare", metavar="OLD",
                         help="show what the sites have more or less than in the profile OLD, a file that -o has written")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
+    parser.add_argument("--wrappers", metavar="NAMES",
+                        help="functions that only pass allocations on, as in my_new,pool_*: the site is their caller")
     parser.add_argument("--stacks", action="store_true", help="show the whole stack of each site")
     parser.add_argument("--pprof", metavar="FILE", help="write the profile for pprof (gzipped protobuf)")
     parser.add_argument("--folded", metavar="FILE", help="write folded stacks, for flame graph programs")
@@ -404,6 +406,7 @@ def check_outputs(arguments):
 def run(arguments):
     use_symfs(arguments)
     arguments.sites = parse_count(arguments.sites, "--sites")
+    set_wrappers(arguments.wrappers.split(",") if arguments.wrappers else [])
     arguments.living, arguments.when = False, "at exit"
     nth = parse_count(arguments.nth, "--nth") if arguments.nth else None
     check_outputs(arguments)

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, field
 
 from .binaries import sentences
+from .closed import SHAPE as CLOSED_SHAPE
 from .document import check, parse, parse_whole
 from .files import origin_of, read_input
 from .processes import Refusal
@@ -22,6 +23,7 @@ SHAPE = {
     "hakmem_profile": {"process": int, "program": str, "period": int, "started_us?": int},
     "history": {"ago_ms": str},
     "mappings": [{"line": str, "build_id?": str, "bias?": str}],
+    "modules?": [CLOSED_SHAPE],
     "peak?": {"bytes": int, "ago_ms": int},
     "stacks": [{"frames": str, "history_bytes": str, "site?": str, "cut?": int} | dict.fromkeys(SUMS, int)
                | {f"{name}?": int for name in PEAK_SUMS}],
@@ -102,6 +104,10 @@ def parse_document(line, path):
             stack["site"] = str(stack.get("site", ""))
             stack["addresses"] = [address(word) for word in stack["frames"].split()]
         head["history"] = numbers(document["history"]["ago_ms"])
+        head["modules"] = document.get("modules", [])
+        for module in head["modules"]:
+            for key in ("start", "end", "base", "head"):
+                address(module[key])
         head["peak_ago_ms"] = document["peak"]["ago_ms"] if "peak" in document else None
         if any(len(stack["history"]) != len(head["history"]) for stack in stacks):
             raise ValueError
@@ -177,7 +183,7 @@ def parse_profiles(lines, path, nth=None, **origin):
         number = nth or len(documents)
         if number <= len(documents):
             head, stacks, mappings = documents[number - 1]
-            symbols = Symbols(mappings, Files(head["process"], recorded=head.get("time", 0), **origin))
+            symbols = Symbols(mappings, Files(head["process"], recorded=head.get("time", 0), **origin), head["modules"])
             found.append(Profile(head["program"], head["process"], head["period"], head["history"], [], number,
                                  len(documents), head["peak_ago_ms"], head.get("time", 0), symbols.mappings))
             name_stacks(found[-1], stacks, symbols)

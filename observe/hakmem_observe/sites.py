@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 from .binaries import Module
 from .generated import may_be_generated
+from .owners import own_frame
 from .symbols import Files, Frame, frames_in_module, parse_identity
 
-# Not the program's own: the C++ library's functions, and wrappers of malloc such as xmalloc and PyObject_Malloc.
-LIBRARY = re.compile(r"^(\w*(?i:m|re|c)(?i:alloc)\w*$|std::|__gnu_cxx::|boost::|operator |void\* operator |_Zn|__libc_start|_start$)")
-INTERPRETER = re.compile(r"(lib)?python([\d.]+[a-z]*)?(\.so[\d.]*)?$")  # Python's program or library
-SCRIPT = "py::"  # begins the name of a function of Python's, with -X perf
+CLOSED = " (closed)"  # ends the path of a library that was closed (src/observe/site_list.c)
 KINDS = ("named", "number", "address", "other")
 TEXTS = ("kind", "name", "address", "module", "offset")
 IDENTITY = ("build_id", "bias")  # of the module; an older hakmem writes none
@@ -81,24 +79,6 @@ def parse_sites(records):
     return sorted(sites, key=lambda site: (-site.live_bytes, -site.allocated_bytes))
 
 
-def is_of_library(frame):
-    return bool(LIBRARY.match(frame.function)) or frame.file.startswith("/usr/include/")
-
-
-def is_of_interpreter(frame):
-    return bool(INTERPRETER.match(os.path.basename(frame.module)))
-
-
-def own_frame(frames):
-    """The innermost frame that is the program's own; without names the innermost one. What Python's interpreter
-    allocates belongs to the function of the script, if that has a name."""
-    named = [frame for frame in frames if frame.function and not is_of_library(frame)]
-    own = named[0] if named else frames[0] if frames else None
-    if own is not None and is_of_interpreter(own):
-        return next((frame for frame in named if frame.function.startswith(SCRIPT)), own)
-    return own
-
-
 class SiteNames:
     """Gives names to sites that are addresses. Remembers them: a program's addresses stay what they are."""
 
@@ -117,6 +97,8 @@ class SiteNames:
         for site in addresses:
             by_module.setdefault(Module(site.module, site.build_id, site.bias), []).append(site)
         for module, found in by_module.items():
+            if module.path.endswith(CLOSED):
+                continue
             generated = files.generated() if may_be_generated(module.path) else None
             for site in found if generated else ():  # the call ends where the return address begins
                 name = generated.name(site.address - 1)

@@ -1,6 +1,7 @@
-"""Names of code addresses: the functions, files and lines of a process's mappings. Uses addr2line and nm of binutils on the
-files that binaries.find allows."""
+"""Names of code addresses: the functions, files and lines of a process's mappings. Uses llvm-symbolizer if there is one,
+and addr2line and nm of binutils, on the files that binaries.find allows."""
 import bisect
+import itertools
 import os
 import re
 import resource
@@ -8,11 +9,12 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .binaries import BUILD_ID, Module, find
-from .files import open_regular
+from .binaries import BUILD_ID, Module, find, open_binary
+from .closed import SHIFT, ClosedModules, address_of
 from .generated import ALWAYS, HEXADECIMAL, GeneratedCode, generated_by, may_be_generated
+from .owners import CLONE
 from .processes import is_number
 from .text import plain
 
@@ -123,7 +125,8 @@ def run_tool(words, path, text=""):
 
 def names_note(size):
     """Why so much memory, in words, belongs to no function; "" if nothing is missing here."""
-    missing = [name for name in ("addr2line", "nm") if shutil.which(name) is None]
+    needed = ("nm",) if any(map(shutil.which, LLVM_NAMES)) else ("addr2line", "nm")
+    missing = [name for name in needed if shutil.which(name) is None]
     if not missing:
         return ""
     be = "are" if len(missing) > 1 else "is"
@@ -193,24 +196,65 @@ class FunctionTable:
 
 
 def parse_inlined(block):
-    """Functions and places of one address as addr2line -fi prints them, innermost first."""
+    """Functions and places of one address as addr2line -fi and llvm-symbolizer print them, innermost first."""
     places = []
     for function, place in zip(block[0::2], block[1::2]):
         place = re.sub(r" \(discriminator \d+\)$", "", place)
         file, _, line = place.rpartition(":")
-        known = function if function != "??" else ""
+        known = CLONE.sub("", function) if function != "??" else ""
         places.append((known, "" if file == "??" else file, int(line) if is_number(line) else 0))
+    if not any(line for _, _, line in places):  # the symbol table has the files that local symbols come from
+        return [(function, "", 0) for function, _, _ in places]
     return places
 
 
+# They answer alike. addr2line of binutils 2.40 gives an inlined function the line of the function around it, so it is asked
+# only for what the first does not know: debug information that distributions compress with dwz, or all where LLVM is missing.
+LLVM_NAMES = ("llvm-symbolizer", *(f"llvm-symbolizer-{version}" for version in range(25, 12, -1)))
+LLVM_WORDS = ("--output-style=GNU", "--addresses", "--functions=linkage", "--inlines", "--demangle", "--obj")
+BINUTILS = ("addr2line", "-afiCe")
+
+
+def symbolizers():
+    """The commands that tell function, file and line, the best first."""
+    llvm = next(filter(shutil.which, LLVM_NAMES), None)
+    return ([(llvm, *LLVM_WORDS)] if llvm else []) + [BINUTILS]
+
+
 def lines_of_module(path, addresses):
-    """{address: [(function, file, line)], innermost first} by addr2line."""
+    """{address: [(function, file, line)], innermost first}."""
+    found = {}
+    for command in symbolizers():
+        missing = [address for address in addresses if address not in found or not found[address][-1][1]]
+        answers = ask_symbolizer(command, path, missing)
+        found.update((address, places) for address, places in answers.items() if address not in found or places[-1][1])
+    return found
+
+
+RUST_HASH = re.compile("::h[0-9a-f]{16}$")
+RUST_SIGNS = {"SP": "@", "BP": "*", "RF": "&", "LT": "<", "GT": ">", "LP": "(", "RP": ")", "C": ","}
+
+
+def plain_rust(name):
+    """The name as people write it: LLVM takes Rust's older mangled names for C++."""
+    if not RUST_HASH.search(name):
+        return name
+    name = re.sub(r"(^|::)_\$", r"\1$", RUST_HASH.sub("", name)).replace("..", "::")
+    return re.sub(r"\$(u[0-9a-f]{1,5}|[A-Z]{1,2})\$", plain_rust_sign, name)
+
+
+def plain_rust_sign(match):
+    sign = match.group(1)
+    return RUST_SIGNS.get(sign, match.group(0)) if sign[0] != "u" else plain(chr(int(sign[1:], 16)))
+
+
+def ask_symbolizer(command, path, addresses):
     if not addresses:
         return {}
     marks = "".join(f"{address:#x}\n" for address in addresses)
-    output = run_tool(["addr2line", "-afiCe"], path, marks)
+    output = map(plain_rust, run_tool(list(command), path, marks))
     found, block, at = {}, [], None
-    for line in output + ["0x0"]:
+    for line in itertools.chain(output, ["0x0"]):
         if re.fullmatch(r"0x[0-9a-f]{1,16}", line):
             if at is not None:
                 found[at] = parse_inlined(block)
@@ -238,13 +282,26 @@ def frames_in_module(module, spots, files):
     return found
 
 
-class Symbols:
-    """Frames of the return addresses of one process."""
+def frames_in_closed(module, addresses, files):
+    """{address: [Frame, ...]} of addresses in a module that was closed, or in one that is not known (None)."""
+    if module is None:
+        return {address: [Frame("", "", 0, "", address_of(address) - 1)] for address in addresses}
+    binary = open_binary(module.path) if files.may_open(module.path) and module.is_file() else None
+    if binary is None:
+        return {address: [Frame("", "", 0, module.path, address_of(address) - 1 - module.base)] for address in addresses}
+    about = os.fstat(binary.file.fileno())
+    same = Module(module.path, binary.elf.build_id(), module.base, about.st_dev, about.st_ino)
+    return frames_in_module(same, {address: (0, address_of(address) - 1) for address in addresses}, files)
 
-    def __init__(self, mapping_records, files):
+
+class Symbols:
+    """Frames of the return addresses of one process, some of which have the number of a module (src/observe/loaded.h)."""
+
+    def __init__(self, mapping_records, files, closed=()):
         self.mappings = parse_mappings(mapping_records)
         self.starts = [mapping.start for mapping in self.mappings]
         self.files = files
+        self.closed = ClosedModules(closed)
         self.generated = files.generated()
         self.frames = {}
 
@@ -254,13 +311,35 @@ class Symbols:
             return self.mappings[index]
         return None
 
+    def file_of_moved_code(self, mapping, address):
+        """The mapping as it was: some programs move their code to memory of their own, for huge pages, and back to its place.
+        None: it is something else."""
+        if mapping is None or mapping.path:
+            return None
+        before = self.mapping_of(mapping.start - 1)
+        found = find(before.module(), self.files) if before and before.path.startswith("/") else None
+        if found is None or found.elf() is None:
+            return None
+        base = before.start - found.elf().address_of(before.offset)
+        for offset, size, start in found.elf().code:
+            if start <= address - base < start + size:
+                return replace(before, start=mapping.start, end=mapping.end, offset=offset + mapping.start - base - start)
+        return None
+
     def resolve(self, addresses):
         """Fills self.frames for all these return addresses: {address: [Frame, ...]}, innermost first."""
-        modules = {}
+        modules, closed = {}, {}
         for address in set(addresses):
+            module = self.closed.find(address)
+            if module is not None or address >> SHIFT:
+                closed.setdefault(module, []).append(address)
+                continue
             mapping = self.mapping_of(address - 1)  # the call ends where the return address begins
             path = mapping.path if mapping else ""
             name = self.generated.name(address - 1) if may_be_generated(path) else ""
+            if not name:
+                mapping = self.file_of_moved_code(mapping, address - 1) or mapping
+                path = mapping.path if mapping else ""
             if name or not path.startswith("/"):
                 self.frames[address] = [Frame(name, "", 0, path, address - 1)]
             else:
@@ -268,3 +347,5 @@ class Symbols:
         for module, pairs in modules.items():
             spots = {address: (address - 1 - mapping.start + mapping.offset, address - 1) for address, mapping in pairs}
             self.frames.update(frames_in_module(module, spots, self.files))
+        for module, frames in closed.items():
+            self.frames.update(frames_in_closed(module, frames, self.files))

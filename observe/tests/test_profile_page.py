@@ -47,8 +47,8 @@ def small_profile():
         Stack((again, main, start), sums(1 << 19, 5), [1 << 19] * 3),
         Stack((insert, load, serve, main, start), sums(1 << 18, 100), [0, 0, 1 << 17]),
         Stack((serve, main, start), sums(0, 0, 40), [5000, 0, 0]),
-        Stack((frame(""), frame("near+0x12"), start), sums(4096, 2), [0, 0, 0]),
-        Stack((frame(""), frame("near+0x34"), start), sums(4096, 2), [0, 0, 0]),
+        Stack((frame("", module=""), frame("near+0x12"), start), sums(4096, 2), [0, 0, 0]),
+        Stack((frame("", module=""), frame("near+0x34"), start), sums(4096, 2), [0, 0, 0]),
         Stack((), sums(1000, 1), [0, 0, 0])])
 
 
@@ -256,7 +256,7 @@ class Browser(unittest.TestCase):
         self.dom([profile], script=script)
         self.assertEqual(self.noted["functions"].split("; "), [
             "1 _start 1843200 0", "2 main 1835008 0", "2 near 8192 0", "3 load 1572864 1572864", "3 serve 262144 0",
-            "3 program+0x1234 8192 8192", "4 load 262144 0", "5 std::map<…>::insert 262144 262144"])  # less than a pixel: no stack
+            "3 unknown+0x1234 8192 8192", "4 load 262144 0", "5 std::map<…>::insert 262144 262144"])  # less than a pixel: no stack
         self.assertIn("3 load:7 1048576 1048576; 3 load:9 524288 524288", self.noted["lines"])
         self.assertIn("1 load 1572864 0; 1 std::map<…>::insert 262144 0", self.noted["sites"])
 

@@ -11,7 +11,8 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import document, pprof, profile, profile_data, profile_page, report, sites, text, top, view  # noqa: E402
+from hakmem_observe import (  # noqa: E402
+    document, owners, pprof, profile, profile_data, profile_page, report, sites, text, top, view)
 
 
 def record(kind, name, address="", module="", offset="", **sums):
@@ -121,11 +122,47 @@ class Owners(unittest.TestCase):
     """The frame that a site is named by."""
 
     def own(self, *frames):
-        return sites.own_frame([sites.Frame(function, "", 0, module, 0) for function, module in frames]).function
+        return owners.own_frame([sites.Frame(function, "", 0, module, 0) for function, module in frames]).function
 
     def test_wrappers_of_malloc(self):
         for name in "xmalloc", "zrealloc_usable", "_PyObject_Malloc", "PyMem_RawCalloc":
             self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), "work", name)
+
+    def test_the_users_wrappers(self):
+        frames = ("pool_get<int>(int)", "/bin/a"), ("util::take(int)", "/bin/a"), ("work", "/bin/a")
+        self.assertEqual(self.own(*frames), frames[0][0])
+        owners.set_wrappers(["pool_*", "util::take"])
+        try:
+            self.assertEqual(self.own(*frames), "work")
+        finally:
+            owners.set_wrappers([])
+
+    def test_code_without_names(self):
+        """It is the program's, unless it is in no file or in a run-time library."""
+        libc, cxx = "/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/libstdc++.so.6.0.30"
+        self.assertEqual(self.own(("", cxx), ("", libc), ("", "/bin/a"), ("qsort", libc)), "")
+        frames = [sites.Frame("", "", 0, module, at) for at, module in enumerate((cxx, libc, "/bin/a", "/bin/b"))]
+        self.assertEqual(owners.own_frame(frames).module, "/bin/a")
+        self.assertEqual(self.own(("", ""), ("", "[vdso]"), ("work", "/bin/a")), "work")
+        self.assertEqual(self.own(("start_thread", libc), ("clone3", libc)), "start_thread")  # there is nothing else
+
+    def test_libraries_in_the_program(self):
+        for name in ("alloc::vec::from_elem", "<str>::repeat", "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
+                     "<&mut alloc::vec::Vec<T> as core::iter::x>::y", "<hashbrown::raw::RawTable<T> as core::clone::Clone>::clone",
+                     "__rustc::__rust_alloc", "std::vector<A<(B)1>, std::allocator<A> >::push_back(A&&)", "xmalloc.part.0",
+                     "void std::vector<A>::_M_realloc_insert<A>(A)", "util::xmalloc(unsigned long)", "operator new[](unsigned long)"):
+            self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), "work", name)
+
+    def test_what_looks_like_a_library(self):
+        for name in ("core::Engine::load(int)", "alloc::grow()", "<app::Tree as core::clone::Clone>::clone",
+                     "std::vector<int, std::allocator<int> > make<int>(int)", "(anonymous namespace)::fill(std::string const&)",
+                     "allocate_all", "Node::operator new(unsigned long)"):
+            self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), name)
+
+    def test_files_decide(self):
+        inner = [sites.Frame("fill", "/rustc/0123abc/library/alloc/src/vec/mod.rs", 9, "/bin/a", 0),
+                 sites.Frame("std::hash<Key>::operator()(Key)", "/src/key.h", 3, "/bin/a", 0)]
+        self.assertEqual(owners.own_frame(inner), inner[1])
 
     def test_python(self):
         for python in "/usr/bin/python3.12", "/usr/lib/libpython3.13d.so.1.0":

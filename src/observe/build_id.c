@@ -13,6 +13,11 @@
  * behind long notes of a distribution. */
 #define BUILD_ID_NOTES 512u
 
+static bool build_id_copy(uintptr_t from, void *to, size_t size)
+{
+    return hak__os_read_memory(from, to, size) == (long)size;
+}
+
 /* A note of the segment: its head, the name with its zero, and what it says. */
 static bool build_id_take(struct build_id *id, const char *notes, size_t size, size_t align)
 {
@@ -38,8 +43,7 @@ static void build_id_read_notes(struct build_id *id, const Elf64_Phdr *segment)
 {
     char notes[BUILD_ID_NOTES];
     size_t size = segment->p_memsz < sizeof notes ? segment->p_memsz : sizeof notes;
-    if (id->size == 0 &&
-        hak__os_read_memory((uintptr_t)(id->bias + segment->p_vaddr), notes, size)) {
+    if (id->size == 0 && build_id_copy((uintptr_t)(id->bias + segment->p_vaddr), notes, size)) {
         (void)build_id_take(id, notes, size, segment->p_align == 8 ? 8 : 4);
     }
 }
@@ -52,13 +56,12 @@ void hak__build_id_read(struct build_id *id, uintptr_t base)
         return;
     }
     *id = (struct build_id){.base = base};
-    if (!hak__os_read_memory(base, &head, sizeof head) ||
-        memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-        head.e_phentsize != sizeof segments[0]) {
+    if (!build_id_copy(base, &head, sizeof head) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
+        head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof segments[0]) {
         return;
     }
     size_t count = head.e_phnum < BUILD_ID_HEADERS ? head.e_phnum : BUILD_ID_HEADERS;
-    if (!hak__os_read_memory(base + head.e_phoff, segments, count * sizeof segments[0])) {
+    if (!build_id_copy(base + head.e_phoff, segments, count * sizeof segments[0])) {
         return;
     }
     for (size_t i = 0; i < count; i++) {

@@ -246,8 +246,9 @@ void hak__guard_fatal(const char *what, uint32_t slot, uintptr_t address, const 
     hak__diagnose_abort();
 }
 
-/* The frames from the faulting instruction on: those before it are the handler's. The report takes
- * 1 from each, as from a return address. */
+/* The frames from the faulting instruction on: those before it are the handler's. Its frame has 1
+ * more than its address (hak__stack_capture). The report takes 1 from each, as from a return
+ * address. */
 static void guard_note_fault(struct guard_event *event, uintptr_t code)
 {
     uintptr_t frames[STACK_DEPTH_MAX];
@@ -255,7 +256,7 @@ static void guard_note_fault(struct guard_event *event, uintptr_t code)
     event->time_us = hak__os_clock_us();
     event->thread = hak__os_thread_id();
     event->depth = 0;
-    while (first < depth && frames[first] != code) {
+    while (first < depth && frames[first] != code + 1) {
         first++;
     }
     event->frames[event->depth++] = code + 1;

@@ -10,7 +10,7 @@
 #include "core/options.h"
 #include "heap/heap.h"
 #include "observe/build_id.h"
-#include "observe/modules.h"
+#include "observe/loaded.h"
 #include "observe/profile_dump.h"
 #include "observe/report_writer.h"
 #include "observe/samples.h"
@@ -80,6 +80,15 @@ static void profile_write_sums(struct report_writer *writer, const struct stack_
     hak__report_number(writer, "peak_samples", sums->peak_samples, "");
     hak__report_number(writer, "peak_count", profile_round(sums->peak_count), "");
     hak__report_number(writer, "peak_bytes", profile_round(sums->peak_bytes), "");
+}
+
+static void profile_write_hex(struct report_writer *writer, const char *key, uint64_t value)
+{
+    char digits[24];
+    struct text text = {digits, sizeof digits - 1, 0};
+    hak__text_put_hex(&text, value);
+    digits[text.length] = '\0';
+    hak__report_string(writer, key, digits, "");
 }
 
 /* A field with `count` numbers in one string, with spaces between them. */
@@ -153,24 +162,71 @@ static void profile_write_stacks(struct report_writer *writer)
     hak__report_list_end(writer);
 }
 
-/* Writes the executable mappings, one record for each line of the list. */
+static void profile_write_map(struct report_writer *writer, char *line, char *end, uintptr_t base,
+                              struct build_id *id)
+{
+    char was = *end;
+    hak__build_id_read(id, base);
+    *end = '\0';
+    hak__report_record_begin(writer);
+    hak__report_string(writer, "line", line, "");
+    hak__build_id_write(writer, id);
+    hak__report_record_end(writer);
+    *end = was; /* the next line is compared with this one */
+}
+
+/* Writes the executable mappings, one record for each line of the list. Before one without a file
+ * goes the mapping before it: some programs put their code into huge pages. */
 static void profile_write_maps(struct report_writer *writer, const struct modules *modules)
 {
     struct module_range range = {.end = 0};
     struct build_id id = {.base = 0};
+    char *before = NULL, *before_end = NULL; /* of a file, not written yet */
+    uintptr_t before_base = 0;
     for (char *line = modules->text, *next; *line != '\0'; line = next) {
         next = line + (hak__modules_next(line, &range) - line);
-        char *end = next[-1] == '\n' ? next - 1 : next, was = *end;
+        char *end = next[-1] == '\n' ? next - 1 : next;
+        bool has_file = range.place.path_length != 0;
         if (range.is_code) {
-            hak__build_id_read(&id, range.place.path_length != 0 ? range.place.base : 0);
-            *end = '\0';
-            hak__report_record_begin(writer);
-            hak__report_string(writer, "line", line, "");
-            hak__build_id_write(writer, &id);
-            hak__report_record_end(writer);
-            *end = was; /* the next line is compared with this one */
+            if (!has_file && before != NULL) {
+                profile_write_map(writer, before, before_end, before_base, &id);
+            }
+            profile_write_map(writer, line, end, has_file ? range.place.base : 0, &id);
+        }
+        before = has_file && !range.is_code ? line : NULL;
+        before_end = end;
+        before_base = range.place.base;
+    }
+}
+
+/* Where tools find the code of frames that the mappings do not tell, or not any more. `head` is the
+ * FNV-1a hash (G. Fowler, L. C. Noll, K.-P. Vo) of the module's first LOADED_HEAD_SIZE bytes. */
+static void profile_write_module(struct report_writer *writer, const struct loaded *loaded)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t i = 0; i < LOADED_HEAD_SIZE; i++) {
+        hash = (hash ^ loaded->head[i]) * UINT64_C(0x100000001b3);
+    }
+    hak__report_record_begin(writer);
+    hak__report_number(writer, "number", loaded->number, "");
+    profile_write_hex(writer, "start", loaded->start);
+    profile_write_hex(writer, "end", loaded->end);
+    profile_write_hex(writer, "base", loaded->base);
+    profile_write_hex(writer, "head", hash);
+    hak__report_string(writer, "path", loaded->path, "");
+    hak__report_record_end(writer);
+}
+
+static void profile_write_modules(struct report_writer *writer)
+{
+    const struct loaded *loaded = hak__loaded_first();
+    hak__report_list_begin(writer, "modules", NULL);
+    for (; loaded != NULL; loaded = loaded->older) {
+        if (loaded->number != 0 || !hak__loaded_is_there(loaded)) {
+            profile_write_module(writer, loaded);
         }
     }
+    hak__report_list_end(writer);
 }
 
 void hak_profile_write(hak_report_sink *sink, void *argument)
@@ -178,7 +234,6 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     struct report_writer writer;
     struct modules modules;
     const char *program = hak__os_program();
-    hak__modules_open(&modules);
     hak__report_begin(&writer, HAK_REPORT_JSON, sink, argument);
     hak__report_section_begin(&writer, "hakmem_profile");
     hak__report_number(&writer, "version", PROFILE_VERSION, "");
@@ -188,13 +243,17 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     hak__report_number(&writer, "started_us", atomic_load_relaxed(&shared_profile_started_us), "");
     hak__report_number(&writer, "period", atomic_load_relaxed(&hak__sampling.period), "");
     hak__report_section_end(&writer);
+    /* In this order: a module of a stack that is there in the end was so when the mappings were
+     * read, and one that was closed meanwhile is in the list of modules. */
     profile_write_stacks(&writer);
+    hak__modules_open(&modules);
     hak__report_list_begin(&writer, "mappings", NULL);
     if (modules.text != NULL) {
         profile_write_maps(&writer, &modules);
         hak__modules_close(&modules);
     }
     hak__report_list_end(&writer);
+    profile_write_modules(&writer);
     hak__report_end(&writer);
 }
 

@@ -9,6 +9,7 @@
 #include "heap/heap.h"
 #include "large/emergency.h"
 #include "large/sampled.h"
+#include "observe/loaded.h"
 #include "observe/stacks.h"
 #include "os/os.h"
 #include "region/window.h"
@@ -201,15 +202,16 @@ static void sample_begin(struct sample_record *sample)
 /* Adds a record for the block, whose pointer `like` does not have yet if it is an object of
  * `class_index`. The frames are those outside hakmem. Returns the block; NULL: no memory. Under
  * SAMPLES. */
-static void *samples_add(struct sample_record like, uint32_t class_index, const uintptr_t *frames,
+static void *samples_add(struct sample_record like, uint32_t class_index, uintptr_t *frames,
                          uint32_t depth)
 {
     uintptr_t id = hak__site_current;
+    uint32_t own = hak__loaded_mark(frames, depth);
     if (samples_count >= samples_buckets_count && !samples_grow() && samples_buckets_count == 0) {
         return NULL;
     }
     struct sample_record *sample = samples_pop_unused();
-    like.site = id != 0 ? hak__site_of_id(id) : hak__site_of_address(depth != 0 ? frames[0] : 0);
+    like.site = id != 0 ? hak__site_of_id(id) : hak__site_of_address(depth != 0 ? frames[own] : 0);
     like.stack = hak__stack_of(id != 0 ? like.site : NULL, frames, depth);
     bool stored = sample != NULL && like.stack != NULL && like.site != NULL;
     if (stored && like.is_object) {

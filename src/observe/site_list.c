@@ -2,11 +2,14 @@
 #include "observe/site_list.h"
 
 #include "observe/build_id.h"
+#include "observe/loaded.h"
 #include "observe/samples.h"
 
 /* Bytes of a file's path. Longer ones are cut, and name no file then. Half: paths of deep build
  * directories are cut. */
 #define SITE_PATH_SIZE 512
+/* Behind the path of a library that was closed: no file has this name, so tools look into none. */
+#define SITE_CLOSED " (closed)"
 
 uint64_t hak__site_round(double estimate)
 {
@@ -110,14 +113,16 @@ static void site_write_place(struct report_writer *writer, const struct site *si
     char path[SITE_PATH_SIZE];
     struct text text = {path, sizeof path - 1, 0};
     struct module_place place = {.offset = 0};
-    if (site->is_address && hak__modules_find(modules, site->key, &place)) {
+    bool closed = false;
+    if (site->is_address && hak__loaded_find(modules, site->key, &place, &closed)) {
         hak__text_put_part(&text, place.path, place.path_length);
+        hak__text_put(&text, closed ? SITE_CLOSED : "");
     }
     path[text.length] = '\0';
-    site_write_hex(writer, "address", site->is_address ? site->key : 0);
+    site_write_hex(writer, "address", site->is_address ? loaded_address(site->key) : 0);
     hak__report_string(writer, "module", path, "");
     site_write_hex(writer, "offset", place.offset);
-    hak__build_id_read(id, text.length != 0 ? place.base : 0);
+    hak__build_id_read(id, text.length != 0 && !closed ? place.base : 0);
     hak__build_id_write(writer, id);
 }
 
@@ -187,17 +192,18 @@ void hak__site_put_title(struct text *text, const struct site *site, const struc
 {
     char name[SITE_NAME_SIZE];
     struct module_place place;
+    bool closed;
     hak__site_name(site, name);
     hak__text_put(text, name);
-    if (site->is_address && hak__modules_find(modules, site->key, &place)) {
+    if (site->is_address && hak__loaded_find(modules, site->key, &place, &closed)) {
         size_t start = place.path_length;
         while (start != 0 && place.path[start - 1] != '/') {
             start--;
         }
         hak__text_put_part(text, place.path + start, place.path_length - start);
-        hak__text_put(text, "+");
-        hak__text_put_hex(text, place.offset);
+        hak__text_put(text, closed ? SITE_CLOSED "+" : "+");
+        hak__text_put_hex(text, hak__loaded_call(site->key, &place));
     } else if (site->is_address) {
-        hak__text_put_hex(text, site->key);
+        hak__text_put_hex(text, loaded_address(site->key));
     }
 }

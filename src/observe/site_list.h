@@ -33,7 +33,8 @@ HAK_HIDDEN uint64_t hak__site_round(double estimate);
 /* Writes the list `sites`, as JSON or text. */
 HAK_HIDDEN void hak__site_list_write(struct report_writer *writer, const struct site_list *list);
 
-/* Appends the site's name; of an address the name of the file and the offset there. */
+/* Appends the site's name; of an address the name of the file, and where addr2line finds the call.
+ */
 HAK_HIDDEN void hak__site_put_title(struct text *text, const struct site *site,
                                     const struct modules *modules);
 

@@ -2,7 +2,7 @@
  *
  *   named     the program gave it a name (hakmem/site.h)
  *   number    the program gave it an id, and no name
- *   address   no id: the return address of the function that called the allocator
+ *   address   no id: the innermost return address outside hakmem, the C and the C++ library
  *   other     one entry for all that finds no room, and for blocks without id and stack
  *
  * Samples alone feed it (samples.c), so allocations that are not sampled cost nothing. Sites are
@@ -51,7 +51,7 @@ struct site_sums {
 struct site {
     struct site *next;  /* in its bucket; constant */
     struct site *older; /* in the list of all; constant */
-    uintptr_t key;      /* the id or the address; constant */
+    uintptr_t key;      /* the id, or the address with a number (loaded.h); constant */
     bool is_address;
     bool shared_is_named;      /* `name` is complete, and constant from then on */
     char name[SITE_NAME_SIZE]; /* zero-terminated */

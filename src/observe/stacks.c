@@ -6,6 +6,7 @@
 #include "control/life.h"
 #include "heap/heap.h"
 #include "observe/frame_pointers.h"
+#include "observe/loaded.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -20,7 +21,7 @@
 #pragma weak dlopen
 #pragma weak dlsym
 #pragma weak _Unwind_Backtrace
-#pragma weak _Unwind_GetIP
+#pragma weak _Unwind_GetIPInfo
 #pragma weak _Unwind_GetCFA
 #pragma weak _Unwind_GetGR
 #pragma weak _Unwind_Find_FDE
@@ -34,7 +35,7 @@ const void *_Unwind_Find_FDE(void *address, struct unwind_bases *bases);
 /* The functions of the unwinder. */
 struct unwinder {
     _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
-    _Unwind_Ptr (*address)(struct _Unwind_Context *);
+    _Unwind_Ptr (*address)(struct _Unwind_Context *, int *before);
     _Unwind_Word (*stack_pointer)(struct _Unwind_Context *);
     _Unwind_Word (*register_of)(struct _Unwind_Context *, int);
     const void *(*table)(void *, struct unwind_bases *);
@@ -70,7 +71,7 @@ static struct unwinder unwinder_of(void *library)
 {
     struct unwinder found;
     *(void **)&found.backtrace = dlsym(library, "_Unwind_Backtrace");
-    *(void **)&found.address = dlsym(library, "_Unwind_GetIP");
+    *(void **)&found.address = dlsym(library, "_Unwind_GetIPInfo");
     *(void **)&found.stack_pointer = dlsym(library, "_Unwind_GetCFA");
     *(void **)&found.register_of = dlsym(library, "_Unwind_GetGR");
     *(void **)&found.table = dlsym(library, "_Unwind_Find_FDE");
@@ -101,7 +102,7 @@ bool hak__stacks_start(bool load)
     if (stacks_given_up) {
         return false;
     }
-    struct unwinder found = {_Unwind_Backtrace, _Unwind_GetIP, _Unwind_GetCFA, _Unwind_GetGR,
+    struct unwinder found = {_Unwind_Backtrace, _Unwind_GetIPInfo, _Unwind_GetCFA, _Unwind_GetGR,
                              _Unwind_Find_FDE};
     if (!unwinder_is_whole(&found)) {
         if (dlopen == NULL || dlsym == NULL) { /* a static program without the unwinder */
@@ -116,7 +117,7 @@ bool hak__stacks_start(bool load)
     if (!unwinder_is_whole(&found) || !unwinder_is_ready(&found)) {
         return false;
     }
-    hak__stacks_lock_loader = dlsym == NULL || dlsym(RTLD_DEFAULT, "_dl_find_object") == NULL;
+    hak__stacks_lock_loader = !hak__loaded_start();
     uint32_t none = UNWINDER_NONE;
     if (atomic_cas_acquire(&shared_unwinder_state, &none, UNWINDER_COMES)) {
         unwinder = found;
@@ -140,16 +141,31 @@ struct stack_walk {
     bool ended; /* at the first function of the thread, or at the bound */
 };
 
+/* The next frame is one that a signal interrupted. No call is behind its address, which is the next
+ * instruction, nor behind that of the frame before, which is the start of code that the handler
+ * returns to. Tools look one byte before each address, so these two are stored with 1 more. */
+static HAK_COLD void stack_note_signal(struct stack_walk *walk)
+{
+    if (walk->depth != 0) {
+        walk->frames[walk->depth - 1]++;
+    }
+}
+
 static _Unwind_Reason_Code stack_step(struct _Unwind_Context *context, void *argument)
 {
     struct stack_walk *walk = argument;
-    uintptr_t address = unwinder.address(context);
+    int before = 0;
+    uintptr_t address = unwinder.address(context, &before);
     if (address == 0 || walk->depth == STACK_DEPTH_MAX) {
         walk->ended = true;
         if (address != 0) {
             walk->frames[STACK_DEPTH_MAX - 1] = STACK_CUT;
         }
         return _URC_END_OF_STACK;
+    }
+    if (HAK_UNLIKELY(before != 0)) {
+        stack_note_signal(walk);
+        address++;
     }
     walk->frames[walk->depth++] = address;
     return _URC_NO_REASON;
@@ -171,7 +187,9 @@ struct stack_registers {
 static _Unwind_Reason_Code stack_find_registers(struct _Unwind_Context *context, void *argument)
 {
     struct stack_registers *registers = argument;
-    if (unwinder.address(context) != registers->address) {
+    int before = 0;
+    uintptr_t address = unwinder.address(context, &before);
+    if (address + (before != 0) != registers->address) {
         return _URC_NO_REASON;
     }
     registers->stack_pointer = unwinder.stack_pointer(context);

@@ -64,7 +64,7 @@ struct stack {
     float history[HISTORY_MAX]; /* live bytes at the moments; under SAMPLES */
     const struct site *site;    /* NULL: the program gave no id; then it follows from the frames */
     uint32_t depth;
-    uintptr_t frames[]; /* return addresses, innermost first */
+    uintptr_t frames[]; /* return addresses with numbers (loaded.h), innermost first */
 };
 
 /* What layer observe keeps for each thread, in one word: a library that is loaded late has little
@@ -82,8 +82,10 @@ HAK_HIDDEN extern HAK_TLS struct observe_own hak__observe_own;
  * initialise the C library before its time, without the environment.) */
 HAK_HIDDEN bool hak__stacks_start(bool load);
 
-/* Stores the calling thread's return addresses, at most STACK_DEPTH_MAX, innermost first. Returns
- * their number; 0: there is no unwinder, or it runs in this thread already. No lock. */
+/* Stores the calling thread's return addresses, at most STACK_DEPTH_MAX, innermost first. Of a
+ * frame that a signal interrupted it stores the address of the next instruction plus 1: so the byte
+ * before each stored address belongs to what the frame runs. Returns their number; 0: there is no
+ * unwinder, or it runs in this thread already. No lock. */
 HAK_HIDDEN uint32_t hak__stack_capture(uintptr_t *frames);
 /* True: with an older C library the unwinder takes the loader's lock (dl_iterate_phdr). In fork's
  * child nobody releases it if another thread held it, so the child of a process with threads takes

@@ -313,9 +313,10 @@ HAK_HIDDEN long hak__os_read_file(const char *path, char *buffer, size_t size);
 /* Writes these bytes to the file instead of what it has, which others never see empty. Makes it if
  * there is none, with mode 0600. Follows no link. No cancellation point. Returns 0, or -errno. */
 HAK_HIDDEN int hak__os_update_file(const char *path, const char *data, size_t size);
-/* Copies memory of the process that may be unmapped meanwhile. False: not all of it is there, or
- * the kernel does not tell. May run in a signal handler. */
-HAK_HIDDEN bool hak__os_read_memory(uintptr_t from, void *to, size_t size);
+/* Copies memory of the process that may be unmapped meanwhile. Returns the bytes copied, 0 if there
+ * is no memory any more, or -errno: the kernel does not let the process look. May run in a signal
+ * handler. */
+HAK_HIDDEN long hak__os_read_memory(uintptr_t from, void *to, size_t size);
 /* True: apart from `others_count` threads and the remains of an ended main thread, the calling
  * thread is the only one left. Without /proc: true if the main thread has ended. */
 HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);

@@ -240,22 +240,26 @@ long hak__os_read_file(const char *path, char *buffer, size_t size)
 
 /* The file of /proc needs only calls that programs make, too (os_filter.c). Without /proc, as after
  * chroot, the kernel copies, which a filter may forbid. */
-bool hak__os_read_memory(uintptr_t from, void *to, size_t size)
+long hak__os_read_memory(uintptr_t from, void *to, size_t size)
 {
     int saved = errno;
     long got = -1,
          descriptor = syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    errno = EACCES;
     if (descriptor >= 0) {
         if (syscall(SYS_lseek, descriptor, from, SEEK_SET) == (long)from) {
             got = syscall(SYS_read, descriptor, to, size);
         }
+        int error = errno;
         syscall(SYS_close, descriptor);
+        errno = error;
     } else if (hak__os_may_ask()) {
         struct iovec local = {to, size}, remote = {(void *)from, size};
         got = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1L, &remote, 1L, 0L);
     }
+    got = got >= 0 ? got : errno == EIO || errno == EFAULT ? 0 : -errno;
     errno = saved;
-    return got == (long)size;
+    return got;
 }
 
 int hak__os_update_file(const char *path, const char *data, size_t size)

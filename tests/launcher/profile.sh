@@ -271,11 +271,11 @@ succeed 0 "$launcher" profile --period 1 --stacks --folded deep.folded -- ./deep
 has "$output" 'descend \([^'$'\n'']*'$'\n'' *outer frames cut'
 [[ $(grep -c '^outer frames cut;descend;' deep.folded)/$(grep -c 'main;descend;' deep.folded) == 1/1 ]] || fail "deep stacks: $(<deep.folded)"
 
-# Without binutils functions have no names, which the table says.
+# Without binutils and LLVM functions have no names, which the table says.
 mkdir bare
 ln -s /usr/bin/* bare/
 ln -sf "$(type -P python3)" bare/python3
-rm -f bare/addr2line bare/nm bare/tail
+rm -f bare/addr2line bare/nm bare/tail bare/llvm-symbolizer*
 PATH=$scratch/bare succeed 0 "$launcher" profile -- ./plain
 has "$output" 'plain\+0x[0-9a-f]+ .*'$'\n''Names of functions are missing for [0-9.]+ MiB: addr2line and nm [^'$'\n'']* not installed\.'
 

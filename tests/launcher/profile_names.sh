@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `./hakmem profile` names functions right: generated code with names in /tmp/perf-PID.map and its callers, native
-# functions that Python calls by ctypes, code of a stripped library (as library and offset), and pprof agrees.
+# functions that Python calls by ctypes, code of a stripped library (as library and offset), code whose place changes or
+# is taken by another library, and pprof agrees.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
@@ -155,6 +156,117 @@ cc -O1 -g own.c -o größe/own "${library%/*}/libhakmem.a" -pthread || fail "own
 profile --period 8k --folded own.folded -- größe/own
 has "$output" '/größe/own \(process [0-9]+\): about .* 100\.0 %  *[0-9]+ blocks  take \(.*own\.c:6\)$'
 [[ $(<own.folded) =~ ';main;take '[0-9]+$ ]] || fail "folded stacks of an archive's program: $(<own.folded)"
+
+# Libraries that come to one place one after the other, code that was moved to other memory, the C library's callbacks,
+# and a function that a signal interrupts at its first instruction: the byte before belongs to another function.
+cat >plugin.c <<'END'
+#include <stdlib.h>
+void *kept[200];
+__attribute__((noinline)) void NAME(void)
+{
+    for (int i = 0; i < 200; i++) {
+        kept[i] = malloc(10000);
+    }
+}
+void plugin_run(void)
+{
+    NAME();
+    kept[0] = NULL;
+}
+END
+for name in alpha_fill beta_fill gamma_fill; do
+    cc -O2 -g -fPIC -shared -fno-builtin-malloc -DNAME=$name plugin.c -o $name.so || fail "plugin.c does not compile"
+done
+cat >places.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <search.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+static void *volatile keep[2000];
+static int n;
+static void by_handler(int s, siginfo_t *i, void *context)
+{
+    keep[n++] = malloc(10000);
+#ifdef __x86_64__
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+#endif
+}
+#ifdef __x86_64__
+__asm__(".globl neighbour\n.type neighbour,@function\nneighbour:\n.cfi_startproc\nnop\nret\n.cfi_endproc\n"
+        ".size neighbour,.-neighbour\n.globl victim\n.type victim,@function\nvictim:\n.cfi_startproc\nud2\nret\n"
+        ".cfi_endproc\n.size victim,.-victim\n");
+void victim(void);
+#else
+static void victim(void) { raise(SIGILL); }
+#endif
+__attribute__((noinline, section("moved_text"), aligned(4096))) void by_moved(void)
+{
+    for (int i = 0; i < 200; i++) {
+        keep[n++] = malloc(10000);
+    }
+}
+static void by_walk(const void *node, VISIT visit, int depth) { keep[n++] = malloc(10000); }
+static int compare(const void *a, const void *b) { return (a > b) - (a < b); }
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        void *plugin = dlopen(argv[i], RTLD_NOW);
+        ((void (*)(void))dlsym(plugin, "plugin_run"))();
+        dlclose(plugin);
+    }
+    struct sigaction action = {.sa_sigaction = by_handler, .sa_flags = SA_SIGINFO};
+    sigaction(SIGILL, &action, NULL);
+    for (int i = 0; i < 200; i++) {
+        victim();
+    }
+    void *root = NULL, *page = (void *)by_moved;
+    for (long i = 1; i <= 100; i++) {
+        tsearch((void *)i, &root, compare);
+    }
+    twalk(root, by_walk);
+    void *copy = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(copy, page, 4096);
+    mprotect(copy, 4096, PROT_READ | PROT_EXEC);
+    mremap(copy, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, page);
+    by_moved();
+    return 0;
+}
+END
+cc -O1 -g -w places.c -o places || fail "places.c does not compile"
+profile --stacks --period 8k -o places.profile -- ./places ./alpha_fill.so ./beta_fill.so ./gamma_fill.so
+for name in alpha_fill beta_fill gamma_fill by_handler by_moved by_walk; do
+    has "$output" '% +[0-9]+ blocks  '$name' \(.*(plugin|places)\.c:[0-9]+\)'
+done
+if [[ $(uname -m) == x86_64 ]]; then
+    has "$output" ' by_handler \(.*'$'\n'' *[^ ]* \(libc\..*\)'$'\n'' *victim \(places\)'
+    [[ ! $output =~ neighbour ]] || fail "a neighbour's name: $output"
+fi
+LD_PRELOAD=libgcc_s.so.1 try "$launcher" run --set stats=json --set sample_bytes=8k -- \
+    ./places ./alpha_fill.so ./beta_fill.so ./gamma_fill.so
+for name in alpha_fill beta_fill gamma_fill; do
+    has "$errors" "$name\\.so \\(closed\\)\""
+done
+[[ ! $errors =~ (alpha|beta|gamma)_fill\.so\" ]] || fail "a library that was closed is named as one that is there: $errors"
+
+# Another file has the path of a library that was closed: its functions are not named.
+cp beta_fill.so alpha_fill.so
+profile places.profile
+has "$output" '% +[0-9]+ blocks  alpha_fill\.so\+0x[0-9a-f]+ \(alpha_fill\.so\)'
+[[ ! $output =~ alpha_fill\ \( && $output =~ beta_fill\ \( ]] || fail "the name of a file that was replaced: $output"
+
+# Stripped, the program's own code is the site all the same. A function that the user names is none.
+strip places
+profile places.profile
+[[ ! $output =~ blocks\ \ [^$'\n']*(twalk|trecurse|libc\.so) ]] || fail "a site in the C library: $output"
+profile --wrappers 'beta_*' places.profile
+has "$output" ' plugin_run \(.*plugin\.c:11\)'
+
+# Lines of inlined functions, and names of Rust, against gdb.
+PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_symbols.py" || fail "observe/tests/test_symbols.py"
 
 # pprof itself.
 if type -P go >/dev/null && try "$launcher" profile --pprof heap.pb.gz kept && [[ $status == 0 ]]; then

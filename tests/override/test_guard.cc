@@ -2,7 +2,7 @@
  * the code: of the access, of the allocation and of the free. The option is read at start, so the
  * program runs itself anew with it.
  *
- * Three functions lie each in a section of its own, so that a frame is known by its address.
+ * Four functions lie each in a section of its own, so that a frame is known by its address.
  *
  * ctest: no-qemu
  */
@@ -18,6 +18,7 @@ extern "C" {
 extern const char __start_text_makes[], __stop_text_makes[];
 extern const char __start_text_frees[], __stop_text_frees[];
 extern const char __start_text_reads[], __stop_text_reads[];
+extern const char __start_text_uses[], __stop_text_uses[];
 }
 
 static PLANT(makes) char *makes()
@@ -39,7 +40,7 @@ static PLANT(reads) char reads(const volatile char *block)
 }
 
 /* At a rate above 1 the error has to come often enough. */
-static void use_after_free(int rounds)
+static PLANT(uses) void use_after_free(int rounds)
 {
     for (int i = 0; i < rounds; i++) {
         char *block = makes();
@@ -102,8 +103,8 @@ static void check_report(const char *option, const char *argument)
     bool told = text.find("hakmem: fatal: use after free") != std::string::npos &&
                 text.find(", 100 bytes inside a freed block of 200 bytes") != std::string::npos;
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSEGV || !told ||
-        !has_frame(text, "accessed", "reads") || !has_frame(text, "allocated", "makes") ||
-        !has_frame(text, "freed", "frees")) {
+        !has_frame(text, "accessed", "reads") || !has_frame(text, "accessed", "uses") ||
+        !has_frame(text, "allocated", "makes") || !has_frame(text, "freed", "frees")) {
         dprintf(2, "HAKMEM_GUARD=%s %s: status %d, <%s>\n", option, argument, status, text.c_str());
         FAIL("a report with three stacks");
     }
@@ -122,6 +123,7 @@ int main(int argc, char **argv)
         write_section("makes", __start_text_makes, __stop_text_makes);
         write_section("frees", __start_text_frees, __stop_text_frees);
         write_section("reads", __start_text_reads, __stop_text_reads);
+        write_section("uses", __start_text_uses, __stop_text_uses);
         use_after_free(atoi(argv[1]));
         return 0;
     }

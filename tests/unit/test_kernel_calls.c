@@ -29,7 +29,7 @@ static const char *const harmless[] = {
     "__start_hakmem_text", /* the linker's */
     "__stop_hakmem_text",
     "_Unwind_Backtrace",
-    "_Unwind_GetIP",
+    "_Unwind_GetIPInfo",
     "_Unwind_GetCFA",
     "_Unwind_GetGR",
     "_Unwind_Find_FDE",

@@ -1,0 +1,270 @@
+/* loaded.c: see loaded.h.
+ *
+ * Locks: a thread may come here out of malloc with any lock of the C library, as dlopen's, and a
+ * fork waits for the holder of SAMPLES. So nothing here takes a lock of the C library: not dladdr,
+ * nor dl_iterate_phdr, but _dl_find_object. It takes none: dlopen and dlclose write a second table
+ * and then raise a version, whose low bit says which table is in use; readers begin again if the
+ * version has changed. fork's child has no second thread that could change it. The list of entries
+ * is whole there, because a fork waits for the threads inside the gate.
+ *
+ * Lifetimes: what _dl_find_object says of an address is true while its module stays. A frame of the
+ * calling thread's stack will run on, so its module stays: dlclose unmaps it after its destructors
+ * have returned. Frames that were read by frame pointers may be anything; the unwinder's tables are
+ * read for them before, at the same risk. Later, when the module may be gone, its memory and its
+ * link_map are not touched: the kernel copies the first bytes. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "observe/loaded.h"
+
+#include "base/atomics.h"
+#include "base/text.h"
+#include "heap/heap.h"
+#include "observe/stacks.h"
+#include "os/os.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#pragma weak dlsym
+
+/* What _dl_find_object tells: glibc's struct dl_find_object, which older headers lack. */
+struct loader_answer {
+    unsigned long long flags;
+    void *start, *end;
+    struct link_map *link_map;
+    void *tables;
+    unsigned long long reserved[8];
+};
+typedef int loader_find(void *address, struct loader_answer *answer);
+/* NULL: there is none. Relaxed: several threads may look it up, and find the same. The release with
+ * which hak__stacks_start shows the unwinder comes after it. */
+static loader_find *shared_loader_find;
+
+static struct loaded *shared_loaded; /* the newest; written under SAMPLES */
+/* Under SAMPLES. */
+static uint32_t loaded_count, loaded_numbers;
+static uintptr_t strange_low = UINTPTR_MAX, strange_high; /* frames in no module so far */
+static uintptr_t gap_start, gap_end; /* no entry lies there; the one looked up last */
+static const struct loaded loaded_unknown = {.number = LOADED_UNKNOWN};
+
+/* How the names of the files begin whose functions are not the program's own. */
+static const char *const library_names[] = {
+    "libc.so",   "libc-2",   "libm.so",      "libpthread", "libstdc++.so", "libc++.so",
+    "libc++abi", "libgcc_s", "libunwind.so", "ld-linux",   "ld-musl",      "libc.musl",
+};
+
+static bool loaded_is_of_library(const char *path)
+{
+    const char *name = path;
+    for (; *path != '\0'; path++) {
+        name = *path == '/' ? path + 1 : name;
+    }
+    for (size_t i = 0; i < sizeof library_names / sizeof *library_names; i++) {
+        if (hak__text_after(name, library_names[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool hak__loaded_start(void)
+{
+    loader_find *found = NULL;
+    if (dlsym != NULL) {
+        *(void **)&found = dlsym(RTLD_DEFAULT, "_dl_find_object");
+    }
+    atomic_store_relaxed(&shared_loader_find, found);
+    return found != NULL;
+}
+
+/* False: the address lies in no module. */
+static bool loader_knows(uintptr_t address, struct loader_answer *answer)
+{
+    loader_find *find = atomic_load_relaxed(&shared_loader_find);
+    return find != NULL && find((void *)address, answer) == 0;
+}
+
+const struct loaded *hak__loaded_first(void)
+{
+    return atomic_load_acquire(&shared_loaded); /* pairs with the release in loaded_add */
+}
+
+static bool loaded_has(const struct loaded *loaded, uintptr_t address)
+{
+    return address - loaded->start < loaded->end - loaded->start;
+}
+
+/* "" if it is too long. */
+static void loaded_copy_path(char path[LOADED_PATH_SIZE], const struct link_map *link_map)
+{
+    size_t length = strlen(link_map->l_name);
+    if (length < LOADED_PATH_SIZE) {
+        memcpy(path, link_map->l_name, length);
+    }
+}
+
+/* True: frames at these addresses may be of something else. */
+static bool loaded_is_taken(uintptr_t start, uintptr_t end)
+{
+    for (const struct loaded *other = shared_loaded; other != NULL; other = other->older) {
+        if (start < other->end && other->start < end) {
+            return true;
+        }
+    }
+    return start <= strange_high && strange_low < end;
+}
+
+static const struct loaded *loaded_add(const struct loader_answer *answer)
+{
+    uintptr_t start = (uintptr_t)answer->start, end = (uintptr_t)answer->end;
+    struct loaded *loaded = NULL;
+    if (loaded_count < LOADED_MAX && hak__os_is_readable(start)) {
+        loaded = hak__metadata_allocate(sizeof *loaded);
+    }
+    if (loaded == NULL) {
+        return &loaded_unknown;
+    }
+    *loaded = (struct loaded){.older = shared_loaded, .start = start, .end = end};
+    loaded->base = answer->link_map->l_addr;
+    loaded->number = loaded_is_taken(start, end) ? ++loaded_numbers : 0;
+    loaded_copy_path(loaded->path, answer->link_map);
+    loaded->is_library = loaded_is_of_library(loaded->path);
+    memcpy(loaded->head, answer->start, LOADED_HEAD_SIZE);
+    loaded_count++;
+    gap_start = gap_end = 0;
+    atomic_store_release(&shared_loaded, loaded);
+    return loaded;
+}
+
+static bool loaded_is(const struct loaded *loaded, const struct loader_answer *answer)
+{
+    const char *path = answer->link_map->l_name;
+    return loaded->start == (uintptr_t)answer->start && loaded->end == (uintptr_t)answer->end &&
+           (loaded->path[0] == '\0' || hak__text_equal(loaded->path, path)) &&
+           memcmp(loaded->head, answer->start, LOADED_HEAD_SIZE) == 0;
+}
+
+/* The entry of code that runs, so nobody unmaps its module. NULL: it lies in none. */
+static const struct loaded *loaded_of_running(uintptr_t address)
+{
+    struct loader_answer answer;
+    if (!loader_knows(address, &answer)) {
+        return NULL;
+    }
+    if ((uintptr_t)answer.end - (uintptr_t)answer.start < LOADED_HEAD_SIZE) {
+        return &loaded_unknown; /* the vdso at most */
+    }
+    for (const struct loaded *loaded = shared_loaded; loaded != NULL; loaded = loaded->older) {
+        if (loaded_is(loaded, &answer)) {
+            return loaded;
+        }
+    }
+    return loaded_add(&answer);
+}
+
+/* The number of code in no module. Generated code comes often, so the gap is remembered. */
+static uint64_t loaded_number_of_strange(uintptr_t address)
+{
+    strange_low = address < strange_low ? address : strange_low;
+    strange_high = address > strange_high ? address : strange_high;
+    if (address - gap_start < gap_end - gap_start) {
+        return 0;
+    }
+    uintptr_t low = 0, high = UINTPTR_MAX;
+    for (const struct loaded *loaded = shared_loaded; loaded != NULL; loaded = loaded->older) {
+        if (loaded_has(loaded, address)) {
+            return LOADED_UNKNOWN;
+        }
+        low = loaded->end <= address && loaded->end > low ? loaded->end : low;
+        high = loaded->start > address && loaded->start < high ? loaded->start : high;
+    }
+    gap_start = low;
+    gap_end = high;
+    return 0;
+}
+
+uint32_t hak__loaded_mark(uintptr_t *frames, uint32_t depth)
+{
+    const struct loaded *last = NULL;
+    uint32_t site = depth;
+    if (atomic_load_relaxed(&shared_loader_find) == NULL) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < depth && frames[i] != STACK_CUT; i++) {
+        uintptr_t address = frames[i] - 1; /* in the call */
+        if (last == NULL || !loaded_has(last, address)) {
+            last = loaded_of_running(address);
+        }
+        uint64_t number = last != NULL ? last->number : loaded_number_of_strange(address);
+        frames[i] = loaded_address(frames[i]) | number << LOADED_SHIFT;
+        if (site == depth && (last == NULL || !last->is_library)) {
+            site = i;
+        }
+    }
+    return site < depth ? site : 0;
+}
+
+/* --- later --- */
+
+/* True: another entry came to its place. */
+static bool loaded_is_followed(const struct loaded *loaded)
+{
+    const struct loaded *other = hak__loaded_first();
+    for (; other != loaded; other = other->older) {
+        if (loaded->start < other->end && other->start < loaded->end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool hak__loaded_is_there(const struct loaded *loaded)
+{
+    unsigned char head[LOADED_HEAD_SIZE];
+    struct loader_answer answer;
+    if (!loader_knows(loaded->start, &answer) || (uintptr_t)answer.start != loaded->start ||
+        (uintptr_t)answer.end != loaded->end) {
+        return false;
+    }
+    long copied = hak__os_read_memory(loaded->start, head, sizeof head);
+    return copied < 0 ? !loaded_is_followed(loaded)
+                      : copied == (long)sizeof head && memcmp(head, loaded->head, sizeof head) == 0;
+}
+
+/* NULL: no entry has the frame. */
+static const struct loaded *loaded_of_frame(uintptr_t frame)
+{
+    const struct loaded *loaded = hak__loaded_first();
+    while (loaded != NULL && (loaded->number != frame >> LOADED_SHIFT ||
+                              !loaded_has(loaded, loaded_address(frame) - 1))) {
+        loaded = loaded->older;
+    }
+    return loaded;
+}
+
+bool hak__loaded_find(const struct modules *modules, uintptr_t frame, struct module_place *place,
+                      bool *closed)
+{
+    const struct loaded *loaded = loaded_of_frame(frame);
+    *closed = false;
+    if (frame >> LOADED_SHIFT == LOADED_UNKNOWN) {
+        return false;
+    }
+    if (loaded == NULL || hak__loaded_is_there(loaded)) {
+        return hak__modules_find(modules, loaded_address(frame), place);
+    }
+    *closed = true;
+    place->path = loaded->path;
+    place->path_length = strlen(loaded->path);
+    place->offset = loaded_address(frame) - loaded->base;
+    place->base = loaded->base;
+    return place->path_length != 0;
+}
+
+uint64_t hak__loaded_call(uintptr_t frame, const struct module_place *place)
+{
+    const struct loaded *loaded = loaded_of_frame(frame);
+    return (loaded != NULL ? loaded_address(frame) - loaded->base : place->offset) - 1;
+}
