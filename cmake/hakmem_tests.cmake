@@ -267,6 +267,12 @@ if(NOT CMAKE_CROSSCOMPILING)
     hakmem_set_up_test(secure_corruption)
     hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
         $<TARGET_FILE:secure_corruption>)
+    add_executable(secure_overflow_sizes "${tests_directory}/secure/overflow_sizes.c")
+    set_target_properties(secure_overflow_sizes PROPERTIES
+        OUTPUT_NAME overflow_sizes RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
+    hakmem_set_up_test(secure_overflow_sizes)
+    hakmem_register(overflow_sizes secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
+        $<TARGET_FILE:secure_overflow_sizes>)
     foreach(name filter_kills purge_lies deepbind deepbind_cxx)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
     endforeach()

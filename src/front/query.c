@@ -27,12 +27,15 @@ static HAK_NOINLINE size_t usable_size_slow(const void *pointer)
 HAK_FAST_PATH size_t hak_usable_size(const void *pointer)
 {
     uint32_t code = short_code(pointer);
-    return HAK_LIKELY(short_code_is_class(code)) ? short_code_bytes(code)
+    return HAK_LIKELY(short_code_is_class(code)) ? short_bytes(pointer, code)
                                                  : usable_size_slow(pointer);
 }
 
 size_t hak_good_size(size_t size)
 {
+    if (HAK_SECURE) { /* all behind the request is a canary */
+        return size > REQUEST_SIZE_MAX ? SIZE_MAX : size;
+    }
     if (size <= MID_REQUEST_MAX) {
         return size_class_usable(size_class_of(size));
     }

@@ -115,7 +115,7 @@ inline void *cxx_change_kind(void *pointer, enum secure_state from, enum secure_
 {
     if (cxx_has_kinds() && short_code_is_class(short_code(pointer)) &&
         secure_state_of(pointer) == from) {
-        secure_set_state(pointer, to);
+        secure_set_kind(pointer, to);
     }
     return pointer;
 }
@@ -138,7 +138,7 @@ inline void cxx_to_delete_array(void *pointer)
         if (HAK_UNLIKELY(secure_state_of(pointer) != SECURE_NEW_ARRAY)) {
             hak__secure_bad_free(pointer, owner_class(short_code(pointer)), SECURE_NEW_ARRAY);
         }
-        secure_set_state(pointer, SECURE_NEW);
+        secure_set_kind(pointer, SECURE_NEW);
     }
 }
 
@@ -151,8 +151,8 @@ inline void cxx_check_size(const void *pointer, size_t size)
     uint32_t code = short_code(pointer);
     if (short_code_is_class(code) && secure_state_of(pointer) == SECURE_NEW &&
         HAK_UNLIKELY(size > MID_REQUEST_MAX || owner_class(code) != size_class_of(size))) {
-        hak__diagnose_fatal("delete with a size of another class", pointer, short_code_bytes(code),
-                            0);
+        hak__diagnose_fatal("delete with a size of another class", pointer,
+                            short_bytes(pointer, code), 0);
     }
 }
 
