@@ -53,6 +53,7 @@
 #include "slab/slab_remote.c"
 
 #include "large/emergency.c"
+#include "large/empty.c"
 #include "large/sampled.c"
 #include "large/span.c"
 #include "large/whale.c"

@@ -17,6 +17,7 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/emergency.h"
+#include "large/empty.h"
 #include "observe/guard.h"
 #include "observe/samples.h"
 #include "os/os.h"
@@ -323,10 +324,24 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
     return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
 }
 
+/* Secure form: a block of size 0. NULL: an object must serve. */
+static HAK_COLD void *malloc_empty(void)
+{
+    void *block = hak__empty_allocate();
+    if (block == NULL && hak__gate_enter()) {
+        block = hak__start() && hak__empty_start() ? hak__empty_allocate() : NULL;
+        hak__gate_leave();
+    }
+    return block;
+}
+
 /* The bin of class 0 is always empty, so that the fast path needs no test for size 0. Size 0 gets
- * an object of class 1. */
+ * an object of class 1, or in the secure form a block that is closed. */
 void *hak__malloc_slow(size_t size)
 {
-    void *object = size == 0 && !HAK_SECURE ? malloc_pop(bin_offset(size_class_of(0)), 1) : NULL;
+    void *object = NULL;
+    if (size == 0) {
+        object = HAK_SECURE ? malloc_empty() : malloc_pop(bin_offset(size_class_of(0)), 1);
+    }
     return object != NULL ? object : malloc_slow(size);
 }

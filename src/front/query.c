@@ -3,6 +3,7 @@
 #include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
+#include "large/empty.h"
 #include "large/whale.h"
 #include "observe/guard.h"
 #include "os/os.h"
@@ -50,6 +51,9 @@ bool hak_owns(const void *pointer)
 {
     if (guard_contains(pointer)) {
         return hak__guard_owns(pointer);
+    }
+    if (empty_contains(pointer)) {
+        return true;
     }
     size_t slice = window_slice_of(pointer);
     return (window_contains_slice(slice) && superslab_has_slice(slice)) ||
