@@ -97,6 +97,9 @@ static void span_begin_use(size_t slice, size_t size)
         size_t room = span_room(slice);
         atomic_store_relaxed(&span_metadata(slice)->slack, (uint32_t)(room - size));
         hak__secure_put_gap(hak__span_pointer(slice), size, room);
+        if (span_metadata(slice)->offset >= SECURE_FRONT) {
+            hak__secure_put_front(hak__span_pointer(slice));
+        }
     }
 }
 
@@ -104,11 +107,17 @@ static void span_begin_use(size_t slice, size_t size)
  * be readable. */
 static void span_check_canary(size_t slice)
 {
+    const struct span_metadata *metadata = span_metadata(slice);
     size_t size = hak__span_bytes(slice);
     const void *pointer = hak__span_pointer(slice);
-    if (HAK_SECURE && !left_may_be_in(slice, span_metadata(slice)->slices) &&
-        HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, size, span_room(slice)))) {
+    if (!HAK_SECURE || left_may_be_in(slice, metadata->slices)) {
+        return;
+    }
+    if (HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, size, span_room(slice)))) {
         hak__secure_overflow(pointer, size);
+    }
+    if (metadata->offset >= SECURE_FRONT && HAK_UNLIKELY(!hak__secure_front_is_whole(pointer))) {
+        hak__secure_underflow(pointer, size);
     }
 }
 

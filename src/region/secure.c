@@ -28,6 +28,11 @@ void hak__secure_overflow(const void *block, size_t size)
     hak__diagnose_fatal("overflow: the bytes behind the allocation were written", block, size, 0);
 }
 
+void hak__secure_underflow(const void *block, size_t size)
+{
+    hak__diagnose_fatal("underflow: the bytes before the allocation were written", block, size, 0);
+}
+
 /* State bytes behind the first that hold slack: all of a short object. It needs no more, because
  * each is for 16 bytes. */
 static size_t secure_far_bytes(size_t bytes)
@@ -53,6 +58,7 @@ void hak__secure_put_far(void *object, size_t bytes, size_t slack, enum secure_s
     unsigned char *at = secure_state_at(object);
     size_t count = secure_far_bytes(bytes), left = slack - SECURE_NEAR_MAX;
     hak__secure_put_gap(object, bytes - slack, bytes);
+    *(secure_word *)(void *)((char *)object + bytes - 8) = secure_mark(object);
     for (size_t i = 1; i <= count; i++, left >>= 4) {
         atomic_store_relaxed(at + i, (unsigned char)(left << 4));
     }
@@ -91,6 +97,26 @@ bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room)
     return changed == 0;
 }
 
+bool hak__secure_far_is_whole(const void *object, size_t bytes, size_t slack)
+{
+    const char *end = (const char *)object + bytes;
+    return *(const secure_word *)(const void *)(end - 8) == secure_mark(object) &&
+           hak__secure_gap_is_whole(object, bytes - slack, bytes);
+}
+
+void hak__secure_put_front(void *block)
+{
+    secure_word *words = (secure_word *)(void *)((char *)block - SECURE_FRONT);
+    words[0] = words[1] = secure_mark(block);
+}
+
+bool hak__secure_front_is_whole(const void *block)
+{
+    const secure_word *words =
+        (const secure_word *)(const void *)((const char *)block - SECURE_FRONT);
+    return ((words[0] ^ secure_mark(block)) | (words[1] ^ secure_mark(block))) == 0;
+}
+
 void hak__secure_clear_gap(void *block, size_t size, size_t room)
 {
     memset((char *)block + size, 0, secure_gap(size, room));
@@ -101,6 +127,7 @@ void hak__secure_resize(void *object, size_t bytes, size_t size)
     unsigned char byte = atomic_load_relaxed(secure_state_at(object));
     size_t before = bytes - secure_slack(object, byte, bytes);
     hak__secure_clear_gap(object, before, bytes);
+    *(secure_word *)(void *)((char *)object + bytes - 8) = 0;
     enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
     secure_begin_use(object, bytes, bytes - size, state);
 }

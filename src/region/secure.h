@@ -27,8 +27,10 @@
  * The canary begins at the first byte that the program did not ask for, and fills the slack, but at
  * most SECURE_GAP_MAX bytes of it. Every object has at least OBJECT_TAIL of them. Each byte is odd,
  * so the zero that ends a string too long by one byte is always noticed. The byte at an address is
- * that of the mark (secure_mark) with the same place in its word, so words may overlap. Blocks of
- * large/ have a canary in the gap between their end and their closed page.
+ * that of the mark (secure_mark) with the same place in its word, so words may overlap. The last
+ * word of an object is canary in any case: the one who writes before the next object hits it.
+ * Blocks of large/ have a canary in the gap between their end and their closed page, and spans also
+ * one of SECURE_FRONT bytes before their start.
  *
  * The states are plain bytes, without locked operations: two threads that free one object at the
  * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,
@@ -67,6 +69,7 @@ enum secure_state {
 /* Bytes of a canary at most. Half: a write that skips more than 32 bytes is not noticed. Twice: two
  * cache lines more in malloc and free of classes above 1 KiB. */
 #define SECURE_GAP_MAX 64u
+#define SECURE_FRONT 16u
 
 /* Constant once the process has started: hak__secure_seal makes it read-only. */
 struct secure {
@@ -87,6 +90,8 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const voi
 /* `size`: of the request. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overflow(const void *block,
                                                                         size_t size);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_underflow(const void *block,
+                                                                         size_t size);
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure_state wanted);
 
@@ -165,7 +170,12 @@ HAK_HIDDEN void hak__secure_put_far(void *object, size_t bytes, size_t slack,
  * multiple of OBJECT_ALIGNMENT. The second function says whether it is as it was written. */
 HAK_HIDDEN void hak__secure_put_gap(void *block, size_t size, size_t room);
 HAK_HIDDEN bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room);
-/* Makes it zeroes, for a block that will be longer. */
+/* The canary before a block. */
+HAK_HIDDEN void hak__secure_put_front(void *block);
+HAK_HIDDEN bool hak__secure_front_is_whole(const void *block);
+/* As secure_check_canary, for slack above SECURE_NEAR_MAX. */
+HAK_HIDDEN bool hak__secure_far_is_whole(const void *object, size_t bytes, size_t slack);
+/* Makes the canary behind a block zeroes, for a block that will be longer. */
 HAK_HIDDEN void hak__secure_clear_gap(void *block, size_t size, size_t room);
 
 /* The eight bytes of the canary of a block, from an address on that is a multiple of 8. */
@@ -222,7 +232,7 @@ HAK_INLINE void secure_check_canary(const void *object, size_t bytes, size_t sla
         whole =
             ((first ^ secure_mark_at(mark, bytes - slack)) | (middle ^ mark) | (last ^ mark)) == 0;
     } else {
-        whole = hak__secure_gap_is_whole(object, bytes - slack, bytes);
+        whole = hak__secure_far_is_whole(object, bytes, slack);
     }
     if (HAK_UNLIKELY(!whole)) {
         hak__secure_overflow(object, bytes - slack);

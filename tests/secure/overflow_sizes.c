@@ -75,10 +75,25 @@ static void write_eighth(char *block, size_t size)
     block[size + 7] = 'n';
 }
 
+/* Blocks between two bounds begin behind bytes that are watched, too. */
+static void write_before(char *block, size_t size)
+{
+    (void)size;
+    block[-1] = 'n';
+}
+
+static void copy_before(char *block, size_t size)
+{
+    (void)size;
+    memcpy(block - 16, "nnnnnnnn", 8);
+}
+
 typedef void write_function(char *block, size_t size);
-static write_function *const writes[] = {write_byte, end_string, copy_8,
-                                         fill_16,    fill_64,    write_eighth};
-enum { WRITES = sizeof writes / sizeof writes[0] };
+static write_function *const writes[] = {write_byte, end_string,   copy_8,       fill_16,
+                                         fill_64,    write_eighth, write_before, copy_before};
+enum { WRITES = sizeof writes / sizeof writes[0], WRITES_BEHIND = WRITES - 2 };
+/* Not the largest: the page before may be somebody else's. */
+enum { BEFORE_MIN = 65657, BEFORE_MAX = 2000003 };
 
 /* How the block comes into being, and how it ends; the size stays the same. */
 static char *from_malloc(size_t size)
@@ -142,7 +157,9 @@ static void check_case(size_t size, uint32_t make, uint32_t write_kind, bool res
     }
     ssize_t got = read(output[0], text, sizeof text - 1); /* does not block */
     text[got > 0 ? got : 0] = '\0';
-    if (!WIFSIGNALED(status) || strstr(text, "hakmem: fatal: overflow: ") == NULL) {
+    const char *report =
+        write_kind < WRITES_BEHIND ? "hakmem: fatal: overflow: " : "hakmem: fatal: underflow: ";
+    if (!WIFSIGNALED(status) || strstr(text, report) == NULL) {
         char what[100];
         snprintf(what, sizeof what, "make %u, write %u, %s: not reported, wait status %#x",
                  (unsigned)make, (unsigned)write_kind, resizes ? "realloc" : "free",
@@ -154,7 +171,8 @@ static void check_case(size_t size, uint32_t make, uint32_t write_kind, bool res
 
 static void check_size(size_t size)
 {
-    for (uint32_t i = 0; i < WRITES; i++) {
+    bool begins_watched = size >= BEFORE_MIN && size <= BEFORE_MAX;
+    for (uint32_t i = 0; i < (begins_watched ? WRITES : WRITES_BEHIND); i++) {
         /* What makes the block, and what ends it, changes from case to case. */
         check_case(size, (uint32_t)((size + i) % MAKES), i, (size / 8 + i) % 4 == 0);
     }
