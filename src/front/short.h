@@ -47,6 +47,17 @@ HAK_INLINE bool short_is_span(const void *pointer)
            hak__span_pointer(window_slice_of(pointer)) == pointer;
 }
 
+/* Secure form: false if another size than `size` was asked for when the block was allocated or last
+ * resized. True if that is not known. */
+HAK_INLINE bool short_size_is_right(const void *pointer, size_t size)
+{
+    uint32_t code = short_code(pointer);
+    if (short_code_is_class(code)) {
+        return !secure_is_used(pointer) || secure_size(pointer, owner_class(code)) == size;
+    }
+    return !short_is_span(pointer) || hak__span_bytes(window_slice_of(pointer)) == size;
+}
+
 /* Takes an aligned object from this thread's bin. Returns NULL if the bin is empty, the countdown
  * has run out, no class serves the request, or `alignment` is no power of two. */
 HAK_INLINE void *short_aligned(size_t alignment, size_t size)

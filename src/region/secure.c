@@ -162,6 +162,16 @@ void hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure
     hak__diagnose_fatal(secure_what(state, wanted), pointer, secure_size(pointer, class_index), 0);
 }
 
+void hak__secure_bad_query(const void *pointer, uint32_t class_index)
+{
+    enum secure_state state =
+        (uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ? SECURE_NOTHING : secure_state_of(pointer);
+    hak__diagnose_fatal(state == SECURE_NOTHING || state == SECURE_FRESH
+                            ? "malloc_usable_size of a pointer at which no block starts"
+                            : "use after free: malloc_usable_size of a freed block",
+                        pointer, size_class_usable(class_index), 0);
+}
+
 void hak__secure_bad_rest(const void *object)
 {
     uint32_t class_index = owner_class(window_owner(window_slice_of(object)));

@@ -95,6 +95,9 @@ HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_underflow(const v
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure_state wanted);
 
+/* A question about a pointer at which no object in use starts. */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_query(const void *pointer,
+                                                                         uint32_t class_index);
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_rest(const void *object);
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const void *pointer,
                                                                        uint32_t class_index);
@@ -385,6 +388,13 @@ HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, enum secu
     secure_set_state(pointer, SECURE_RESTING);
     secure_clear(pointer, bytes);
     return pointer;
+}
+
+/* True if an object in use starts at the pointer, any address in a slab. */
+HAK_INLINE bool secure_is_used(const void *pointer)
+{
+    return (uintptr_t)pointer % OBJECT_ALIGNMENT == 0 &&
+           secure_state_is_used(secure_state_of(pointer));
 }
 
 /* The size of the request that got the object; of an object that is not in use, or another address
