@@ -94,6 +94,7 @@
 #include "control/last_report.c"
 #include "control/life.c"
 #include "control/scavenger.c"
+#include "control/secure_end.c"
 
 #include "learn/learn_file.c"
 #include "learn/learner.c"

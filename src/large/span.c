@@ -103,21 +103,32 @@ static void span_begin_use(size_t slice, size_t size)
     }
 }
 
-/* Secure form: reports a span whose canary has changed. One that the program has protected may not
- * be readable. */
-static void span_check_canary(size_t slice)
+static bool span_gap_is_whole(size_t slice)
+{
+    return hak__secure_gap_is_whole(hak__span_pointer(slice), hak__span_bytes(slice),
+                                    span_room(slice));
+}
+
+bool hak__span_is_whole(size_t slice)
 {
     const struct span_metadata *metadata = span_metadata(slice);
-    size_t size = hak__span_bytes(slice);
-    const void *pointer = hak__span_pointer(slice);
-    if (!HAK_SECURE || left_may_be_in(slice, metadata->slices)) {
-        return;
+    return left_may_be_in(slice, metadata->slices) || /* it may not be readable */
+           (span_gap_is_whole(slice) && (metadata->offset < SECURE_FRONT ||
+                                         hak__secure_front_is_whole(hak__span_pointer(slice))));
+}
+
+void hak__span_report(size_t slice)
+{
+    if (span_gap_is_whole(slice)) {
+        hak__secure_underflow(hak__span_pointer(slice), hak__span_bytes(slice));
     }
-    if (HAK_UNLIKELY(!hak__secure_gap_is_whole(pointer, size, span_room(slice)))) {
-        hak__secure_overflow(pointer, size);
-    }
-    if (metadata->offset >= SECURE_FRONT && HAK_UNLIKELY(!hak__secure_front_is_whole(pointer))) {
-        hak__secure_underflow(pointer, size);
+    hak__secure_overflow(hak__span_pointer(slice), hak__span_bytes(slice));
+}
+
+static void span_check_canary(size_t slice)
+{
+    if (HAK_SECURE && HAK_UNLIKELY(!hak__span_is_whole(slice))) {
+        hak__span_report(slice);
     }
 }
 

@@ -18,10 +18,9 @@ HAK_INLINE void whale_begin_use(struct whale *whale, size_t size)
 /* Secure form: reports a whale whose canary has changed. */
 HAK_INLINE void whale_check_canary(const struct whale *whale)
 {
-    const void *start = (const void *)whale->address;
-    size_t size = whale_usable(whale);
-    if (HAK_SECURE && HAK_UNLIKELY(!hak__secure_gap_is_whole(start, size, whale->size))) {
-        hak__secure_overflow(start, size);
+    if (HAK_SECURE && HAK_UNLIKELY(!hak__secure_gap_is_whole((const void *)whale->address,
+                                                             whale_usable(whale), whale->size))) {
+        hak__secure_overflow((const void *)whale->address, whale_usable(whale));
     }
 }
 

@@ -62,6 +62,7 @@ void hak__secure_put_far(void *object, size_t bytes, size_t slack, enum secure_s
     for (size_t i = 1; i <= count; i++, left >>= 4) {
         atomic_store_relaxed(at + i, (unsigned char)(left << 4));
     }
+    atomic_fence_signal();
     unsigned code = SECURE_SLACK_FAR << SECURE_STATE_BITS;
     atomic_store_relaxed(at, (unsigned char)(code | (unsigned)state));
 }
@@ -126,6 +127,8 @@ void hak__secure_resize(void *object, size_t bytes, size_t size)
 {
     unsigned char byte = atomic_load_relaxed(secure_state_at(object));
     size_t before = bytes - secure_slack(object, byte, bytes);
+    secure_set_state(object, SECURE_CHANGING);
+    atomic_fence_signal(); /* as in secure_take_back */
     hak__secure_clear_gap(object, before, bytes);
     *(secure_word *)(void *)((char *)object + bytes - 8) = 0;
     enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
@@ -146,6 +149,7 @@ static const char *secure_what(enum secure_state state, enum secure_state wanted
         return "invalid free (never allocated)";
     case SECURE_FREE:
     case SECURE_RESTING:
+    case SECURE_CHANGING:
         return "double free";
     case SECURE_MALLOC:
     case SECURE_NEW:

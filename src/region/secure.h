@@ -56,7 +56,8 @@ enum secure_state {
     SECURE_RESTING, /* freed a short time ago (cache/cache.h) */
     SECURE_MALLOC,  /* in use; from malloc and its relatives */
     SECURE_NEW,
-    SECURE_NEW_ARRAY
+    SECURE_NEW_ARRAY,
+    SECURE_CHANGING /* for the moment in which it is cleared, or its canary moves */
 };
 
 #define SECURE_STATE_BITS 3u
@@ -218,26 +219,28 @@ HAK_INLINE void secure_begin_use(void *object, size_t bytes, size_t slack, enum 
     *(secure_word *)(void *)(end - slack) = secure_mark_at(mark, bytes - slack);
     *(secure_word *)(void *)(end - 8 - (slack / 2 & 8)) = mark;
     *(secure_word *)(void *)(end - 8) = mark;
+    atomic_fence_signal(); /* a handler that exits finds no canary missing (control/secure_end.h) */
     unsigned code = (unsigned)(slack - OBJECT_TAIL) << SECURE_STATE_BITS;
     atomic_store_relaxed(secure_state_at(object), (unsigned char)(code | (unsigned)state));
+}
+
+HAK_INLINE bool secure_canary_is_whole(const void *object, size_t bytes, size_t slack)
+{
+    if (HAK_UNLIKELY(slack > SECURE_NEAR_MAX)) {
+        return hak__secure_far_is_whole(object, bytes, slack);
+    }
+    const char *end = (const char *)object + bytes;
+    uint64_t mark = secure_mark(object);
+    uint64_t first = *(const secure_word *)(const void *)(end - slack);
+    uint64_t middle = *(const secure_word *)(const void *)(end - 8 - (slack / 2 & 8));
+    uint64_t last = *(const secure_word *)(const void *)(end - 8);
+    return ((first ^ secure_mark_at(mark, bytes - slack)) | (middle ^ mark) | (last ^ mark)) == 0;
 }
 
 /* Reports an object in use whose canary has changed. */
 HAK_INLINE void secure_check_canary(const void *object, size_t bytes, size_t slack)
 {
-    const char *end = (const char *)object + bytes;
-    bool whole;
-    if (HAK_LIKELY(slack <= SECURE_NEAR_MAX)) {
-        uint64_t mark = secure_mark(object);
-        uint64_t first = *(const secure_word *)(const void *)(end - slack);
-        uint64_t middle = *(const secure_word *)(const void *)(end - 8 - (slack / 2 & 8));
-        uint64_t last = *(const secure_word *)(const void *)(end - 8);
-        whole =
-            ((first ^ secure_mark_at(mark, bytes - slack)) | (middle ^ mark) | (last ^ mark)) == 0;
-    } else {
-        whole = hak__secure_far_is_whole(object, bytes, slack);
-    }
-    if (HAK_UNLIKELY(!whole)) {
+    if (HAK_UNLIKELY(!secure_canary_is_whole(object, bytes, slack))) {
         hak__secure_overflow(object, bytes - slack);
     }
 }
@@ -385,8 +388,11 @@ HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, enum secu
         tag_memory(pointer, bytes);
     }
     secure_check_canary(pointer, bytes, secure_slack(pointer, byte, bytes));
-    secure_set_state(pointer, SECURE_RESTING);
+    secure_set_state(pointer, SECURE_CHANGING);
+    atomic_fence_signal(); /* as above */
     secure_clear(pointer, bytes);
+    atomic_fence_signal();
+    secure_set_state(pointer, SECURE_RESTING);
     return pointer;
 }
 

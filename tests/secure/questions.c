@@ -1,5 +1,5 @@
-/* questions.c: the secure form, preloaded, reports questions about freed blocks and sized frees with
- * another size than that of the request, and hands out first blocks at random places. */
+/* questions.c: the secure form, preloaded, reports questions about freed blocks and sized frees
+ * with another size than that of the request, and hands out first blocks at random places. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
