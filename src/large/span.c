@@ -100,6 +100,7 @@ static void span_begin_use(size_t slice, size_t size)
         if (span_metadata(slice)->offset >= SECURE_FRONT) {
             hak__secure_put_front(hak__span_pointer(slice));
         }
+        atomic_fence_signal(); /* the owner is written after it (control/secure_end.h) */
     }
 }
 

@@ -82,7 +82,7 @@ static void check_bug(size_t number)
 {
     static char text[4096];
     size_t length = 0;
-    int ends[2], status;
+    int ends[2], status = 0;
     ssize_t got;
     if (pipe(ends) != 0) {
         perror("pipe");
