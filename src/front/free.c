@@ -1,10 +1,12 @@
 /* free.c: hak_free and its sized forms. Free starts in front/fast.h and goes on in free_slow.c. */
+#include "base/bits.h"
 #include "base/check.h"
 #include "core/diagnose.h"
 #include "core/knobs.h"
 #include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
 
 HAK_FAST_PATH void hak_free(void *pointer)
 {
@@ -16,9 +18,15 @@ static HAK_COLD void free_wrong_size(const void *pointer, size_t size)
     hak__diagnose_fatal("sized free with a size larger than the allocation", pointer, size, 0);
 }
 
+/* pvalloc rounds sizes up to whole pages, and its caller frees with the size before that. */
+static bool free_may_be_rounded(const void *pointer, size_t size)
+{
+    return bits_align_up(size == 0 ? 1 : size, hak__os_page_size()) == hak_usable_size(pointer);
+}
+
 static HAK_COLD void free_other_size(const void *pointer, size_t size)
 {
-    if (atomic_load_relaxed(&hak__knobs.abort_on_size)) {
+    if (atomic_load_relaxed(&hak__knobs.abort_on_size) && !free_may_be_rounded(pointer, size)) {
         hak__diagnose_fatal("sized free with another size than that of the request", pointer, size,
                             0);
     }

@@ -55,7 +55,8 @@ HAK_INLINE bool short_size_is_right(const void *pointer, size_t size)
     if (short_code_is_class(code)) {
         return !secure_is_used(pointer) || secure_size(pointer, owner_class(code)) == size;
     }
-    return !short_is_span(pointer) || hak__span_bytes(window_slice_of(pointer)) == size;
+    size_t least = size == 0 ? 1 : size; /* as hak__malloc_large asks for */
+    return !short_is_span(pointer) || hak__span_bytes(window_slice_of(pointer)) == least;
 }
 
 /* Takes an aligned object from this thread's bin. Returns NULL if the bin is empty, the countdown

@@ -119,7 +119,12 @@ static void check_right_sizes(void)
         free_aligned_sized(hide(memalign(64, sizes[i])), 64, sizes[i]);
     }
     free_sized(hide(malloc(0)), 0);
+    free_aligned_sized(hide(memalign(64, 0)), 64, 0);
+    free_aligned_sized(hide(memalign(1 << 17, 0)), 1 << 17, 0);
+    free_aligned_sized(hide(memalign(1 << 23, 0)), 1 << 23, 0);
     free_sized(NULL, 10);
+    free_aligned_sized(hide(pvalloc(100)), 4096, 100);
+    free_aligned_sized(hide(pvalloc(100000)), 4096, 100000);
 }
 
 /* The first block of each class would start a page by chance in one of eight processes or fewer. */
