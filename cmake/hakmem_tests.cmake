@@ -267,6 +267,13 @@ if(NOT CMAKE_CROSSCOMPILING)
     hakmem_set_up_test(secure_corruption)
     hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
         $<TARGET_FILE:secure_corruption>)
+    foreach(name overflow_sizes empty_blocks questions at_exit)
+        add_executable(secure_${name} "${tests_directory}/secure/${name}.c")
+        set_target_properties(secure_${name} PROPERTIES
+            OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
+        hakmem_set_up_test(secure_${name})
+        hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
+    endforeach()
     foreach(name filter_kills purge_lies deepbind deepbind_cxx)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
     endforeach()

@@ -54,6 +54,7 @@
 #include "slab/slab_remote.c"
 
 #include "large/emergency.c"
+#include "large/empty.c"
 #include "large/sampled.c"
 #include "large/span.c"
 #include "large/whale.c"
@@ -94,6 +95,7 @@
 #include "control/last_report.c"
 #include "control/life.c"
 #include "control/scavenger.c"
+#include "control/secure_end.c"
 
 #include "learn/learn_file.c"
 #include "learn/learner.c"

@@ -70,7 +70,8 @@ HAK_API void *hak_reallocarray(void *pointer, size_t count,
 HAK_API void hak_free(void *pointer) HAK_NOEXCEPT;
 
 /* C23: like hak_free. `size` and `alignment` are those that the block was allocated with. Aborts if
- * the block is smaller than `size`. Debug builds also abort if it is less aligned. */
+ * the block is smaller than `size`; the secure form, if another size was asked for
+ * (HAKMEM_ABORT_ON_SIZE). Debug builds also abort if it is less aligned. */
 HAK_API void hak_free_sized(void *pointer, size_t size) HAK_NOEXCEPT;
 HAK_API void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size) HAK_NOEXCEPT;
 

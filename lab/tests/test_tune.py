@@ -30,9 +30,9 @@ def test_every_option_is_searched_or_left_alone_on_purpose():
     """What changes the meaning of a program, or only what it tells, is nothing to search."""
     listed = re.findall(r"X\([A-Z_0-9]+, (\w+),", (ROOT / "src/core/option_list.h").read_text())
     left_alone = {
-        "profile", "config_file", "limit", "limit_hard", "abort_on_foreign", "keep_deepbind", "observe", "stats",
-        "ignore_filter", "stats_file", "sample_bytes", "profile_file", "profile_signal", "stats_pid",
-        "stats_signal", "heap_map_file", "announce", "learn", "learn_memory_percent", "guard",
+        "profile", "config_file", "limit", "limit_hard", "abort_on_foreign", "abort_on_size", "keep_deepbind",
+        "observe", "stats", "ignore_filter", "stats_file", "sample_bytes", "profile_file", "profile_signal",
+        "stats_pid", "stats_signal", "heap_map_file", "announce", "learn", "learn_memory_percent", "guard",
     }  # fmt: skip
     assert set(listed) == set(tune_space.LADDERS) | left_alone
     assert not set(tune_space.LADDERS) & left_alone

@@ -22,6 +22,7 @@
 #include "control/ending.h"
 #include "control/last_report.h"
 #include "control/scavenger.h"
+#include "control/secure_end.h"
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "heap/heap.h"
@@ -154,6 +155,9 @@ static void life_fork_prepare(void)
 static void life_fork_child(void)
 {
     hak__fork_child();
+    if (HAK_SECURE && atomic_load_relaxed(&shared_life_threads) != 0) {
+        hak__secure_end_forget();
+    }
     hak__stacks_fork_child(atomic_load_relaxed(&shared_life_threads) != 0);
     hak__background_fork_child();
     hak__scavenger_start(); /* the first process has reported what it cannot do */
@@ -212,5 +216,8 @@ __attribute__((destructor)) static void life_end(void)
 {
     if (atomic_load_relaxed(&hak__ending_wanted) && hak__ending_take()) {
         hak__ending_write(false);
+    }
+    if (HAK_SECURE) {
+        hak__secure_look_at_end();
     }
 }

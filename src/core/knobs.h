@@ -20,6 +20,7 @@ struct knobs {
     uint32_t heaps_crowded_max; /* the same for threads that often find their heap's lock taken */
     uint32_t guard;             /* one of so many allocations is guarded; 0: none. Constant */
     bool abort_on_foreign;      /* a free of memory that is not hakmem's ends the process */
+    bool abort_on_size;         /* secure form: so does a sized free with another size */
 };
 
 HAK_HIDDEN extern struct knobs hak__knobs;

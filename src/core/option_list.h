@@ -65,6 +65,11 @@
       "1: freeing memory that hakmem did not allocate ends the process; 0: hakmem reports it.",    \
       "Set 1 while you search for the wrong call to free: the process then stops there. With "     \
       "0, hakmem names the first ten pointers and ignores the calls.")                             \
+    X(SWITCH, abort_on_size, ANY, hak__knobs.abort_on_size,                                        \
+      "1: in the secure form, a sized free or delete with another size than that of the request "  \
+      "ends the process; 0: the size does not matter.",                                            \
+      "Set 0 for a program that deletes objects through a base class without a virtual "           \
+      "destructor, and runs well with other allocators.")                                          \
     X(SWITCH, keep_deepbind, ANY, hak__settings.keep_deepbind,                                     \
       "1: a library loaded with RTLD_DEEPBIND uses the C library's malloc; 0: it uses hakmem.",    \
       "Set 1 if hakmem says that it leaves the flag out, and a plug-in needs it. Memory must "     \

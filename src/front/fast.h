@@ -51,7 +51,8 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size)
     }
     uint32_t class_index = (uint32_t)(offset / sizeof(struct bin));
     object = bin_pop(&thread->cache, bin, class_index);
-    return HAK_SECURE && HAK_LIKELY(object != NULL) ? secure_hand_out(object, class_index) : object;
+    return HAK_SECURE && HAK_LIKELY(object != NULL) ? secure_hand_out(object, class_index, size)
+                                                    : object;
 }
 
 /* The fast half of malloc_fast: NULL if it does not serve the request. */

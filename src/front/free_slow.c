@@ -27,6 +27,7 @@
 #include "front/fast.h"
 #include "front/slow.h"
 #include "large/emergency.h"
+#include "large/empty.h"
 #include "large/sampled.h"
 #include "observe/guard.h"
 #include "observe/samples.h"
@@ -132,7 +133,7 @@ void hak__report_foreign(const void *pointer)
  * that hakmem has skipped, unmapped or lost may hold a whale or a foreign mapping. */
 static struct location locate_outside(const void *pointer, size_t slice)
 {
-    if (guard_contains(pointer)) {
+    if (guard_contains(pointer) || empty_contains(pointer)) {
         return (struct location){PLACE_GUARDED, 0, slice, 0};
     }
     size_t bytes = hak__whale_bytes(pointer);
@@ -153,7 +154,8 @@ struct location hak__locate(const void *pointer)
     } else if (class_index != 0 && class_index < CLASS_COUNT) {
         location.place = PLACE_SLAB;
         location.class_index = class_index;
-        location.bytes = size_class_usable(class_index);
+        location.bytes =
+            HAK_SECURE ? secure_size(pointer, class_index) : size_class_usable(class_index);
     } else if (code == OWNER_SAMPLED) {
         location.place = PLACE_SAMPLED;
         location.bytes = hak__sampled_bytes(location.slice);
@@ -177,6 +179,10 @@ static HAK_COLD bool locate_in_zone(const void *pointer, struct location *locati
 struct location hak__locate_allocation(const void *pointer)
 {
     struct location location = hak__locate(pointer);
+    if (empty_contains(pointer)) {
+        hak__empty_check(pointer);
+        return location;
+    }
     if (HAK_UNLIKELY(location.place == PLACE_GUARDED)) {
         location.bytes = hak__guard_bytes(pointer);
         return location;
@@ -360,6 +366,10 @@ static HAK_NOINLINE void free_slow(void *pointer)
     int saved = errno; /* free must keep errno (POSIX 2024) */
     if (guard_contains(pointer)) {
         free_guarded(pointer, __builtin_return_address(0));
+        return;
+    }
+    if (empty_contains(pointer)) {
+        hak__empty_free(pointer);
         return;
     }
     if (HAK_UNLIKELY((hak__inside & INSIDE_OPERATION) != 0) &&

@@ -17,6 +17,7 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/emergency.h"
+#include "large/empty.h"
 #include "observe/guard.h"
 #include "observe/samples.h"
 #include "os/os.h"
@@ -64,9 +65,9 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
     return refill;
 }
 
-static void *malloc_hand_out(void *object, uint32_t class_index)
+static void *malloc_hand_out(void *object, uint32_t class_index, size_t size)
 {
-    return HAK_SECURE ? secure_hand_out(object, class_index) : object;
+    return HAK_SECURE ? secure_hand_out(object, class_index, size) : object;
 }
 
 /* Takes the first object of the bin, which is not empty. */
@@ -79,7 +80,7 @@ static struct object *malloc_pop_slow(struct thread *thread, uint32_t class_inde
     return hak__bin_pop(&thread->cache, class_index);
 }
 
-static void *malloc_class_once(uint32_t class_index)
+static void *malloc_class_once(uint32_t class_index, size_t size)
 {
     struct thread *thread = thread_enter();
     if (HAK_UNLIKELY(thread == NULL)) {
@@ -92,12 +93,12 @@ static void *malloc_class_once(uint32_t class_index)
     if (bin->head != NULL) {
         struct object *object = malloc_pop_slow(thread, class_index);
         hak__thread_leave(thread);
-        return malloc_hand_out(object, class_index);
+        return malloc_hand_out(object, class_index, size);
     }
     struct refill refill = malloc_refill(thread, class_index);
     void *object = hak__cache_fill(&thread->cache, class_index, refill);
     hak__thread_left(thread);
-    return object != NULL ? malloc_hand_out(object, class_index) : NULL;
+    return object != NULL ? malloc_hand_out(object, class_index, size) : NULL;
 }
 
 static HAK_COLD void *malloc_failed(size_t size, size_t alignment)
@@ -120,15 +121,15 @@ static HAK_COLD void *malloc_beside(size_t size, size_t alignment)
 }
 
 /* The second attempt, after a reclaim. A refused thread cannot reclaim. */
-static HAK_COLD void *malloc_class_again(uint32_t class_index)
+static HAK_COLD void *malloc_class_again(uint32_t class_index, size_t size)
 {
     void *object = NULL;
     if (!hak__gate_is_refusal_noted()) {
         hak__heap_reclaim(true);
-        object = malloc_class_once(class_index);
+        object = malloc_class_once(class_index, size);
     }
-    size_t size = size_class_bytes(class_index);
-    return object != NULL ? object : malloc_beside(size, size & (~size + 1));
+    size_t bytes = size_class_bytes(class_index);
+    return object != NULL ? object : malloc_beside(bytes, bytes & (~bytes + 1));
 }
 
 /* Counts a request that the fast path did not count. Returns the period of the sample, or 0. */
@@ -194,11 +195,11 @@ void *hak__malloc_class(uint32_t class_index, size_t size)
     }
     struct bin *bin = &thread->cache.bins[class_index];
     if (counted && bin->head != NULL) { /* NULL: a tick has emptied the bin */
-        return malloc_hand_out(malloc_pop_slow(thread, class_index), class_index);
+        return malloc_hand_out(malloc_pop_slow(thread, class_index), class_index, size);
     }
     (void)hak__gate_was_refused(); /* forgets a refusal of an earlier operation */
-    void *object = malloc_class_once(class_index);
-    return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index);
+    void *object = malloc_class_once(class_index, size);
+    return HAK_LIKELY(object != NULL) ? object : malloc_class_again(class_index, size);
 }
 
 static struct span malloc_span(size_t size, size_t alignment)
@@ -323,10 +324,24 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
     return hak__malloc_large(size, OBJECT_ALIGNMENT, false);
 }
 
+/* Secure form: a block of size 0. NULL: an object must serve. */
+static HAK_COLD void *malloc_empty(void)
+{
+    void *block = hak__empty_allocate();
+    if (block == NULL && hak__gate_enter()) {
+        block = hak__start() && hak__empty_start() ? hak__empty_allocate() : NULL;
+        hak__gate_leave();
+    }
+    return block;
+}
+
 /* The bin of class 0 is always empty, so that the fast path needs no test for size 0. Size 0 gets
- * an object of class 1. */
+ * an object of class 1, or in the secure form a block that is closed. */
 void *hak__malloc_slow(size_t size)
 {
-    void *object = size == 0 ? malloc_pop(bin_offset(size_class_of(0)), 1) : NULL;
+    void *object = NULL;
+    if (size == 0) {
+        object = HAK_SECURE ? malloc_empty() : malloc_pop(bin_offset(size_class_of(0)), 1);
+    }
     return object != NULL ? object : malloc_slow(size);
 }

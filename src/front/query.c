@@ -3,6 +3,7 @@
 #include "front/short.h"
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
+#include "large/empty.h"
 #include "large/whale.h"
 #include "observe/guard.h"
 #include "os/os.h"
@@ -27,12 +28,18 @@ static HAK_NOINLINE size_t usable_size_slow(const void *pointer)
 HAK_FAST_PATH size_t hak_usable_size(const void *pointer)
 {
     uint32_t code = short_code(pointer);
-    return HAK_LIKELY(short_code_is_class(code)) ? short_code_bytes(code)
+    if (HAK_SECURE && short_code_is_class(code) && HAK_UNLIKELY(!secure_is_used(pointer))) {
+        hak__secure_bad_query(pointer, owner_class(code));
+    }
+    return HAK_LIKELY(short_code_is_class(code)) ? short_bytes(pointer, code)
                                                  : usable_size_slow(pointer);
 }
 
 size_t hak_good_size(size_t size)
 {
+    if (HAK_SECURE) { /* all behind the request is a canary */
+        return size > REQUEST_SIZE_MAX ? SIZE_MAX : size;
+    }
     if (size <= MID_REQUEST_MAX) {
         return size_class_usable(size_class_of(size));
     }
@@ -47,6 +54,9 @@ bool hak_owns(const void *pointer)
 {
     if (guard_contains(pointer)) {
         return hak__guard_owns(pointer);
+    }
+    if (empty_contains(pointer)) {
+        return true;
     }
     size_t slice = window_slice_of(pointer);
     return (window_contains_slice(slice) && superslab_has_slice(slice)) ||

@@ -33,6 +33,10 @@ static HAK_NOINLINE void *realloc_malloc_slow(size_t size)
 static HAK_COLD void *realloc_failed(void *pointer, size_t old_bytes, size_t size)
 {
     if (size <= old_bytes) {
+        uint32_t code = HAK_SECURE ? short_code(pointer) : 0;
+        if (short_code_is_class(code)) {
+            hak__secure_resize(pointer, size_class_bytes(owner_class(code)), size);
+        }
         return pointer;
     }
     errno = ENOMEM;
@@ -97,7 +101,7 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     if (HAK_UNLIKELY(location.place == PLACE_ZONE)) {
         return hak_heap_realloc(hak__zone_of(pointer), pointer, size);
     }
-    if (location.bytes == OBJECT_ALIGNMENT - OBJECT_TAIL && size <= location.bytes) {
+    if (!HAK_SECURE && location.bytes == OBJECT_ALIGNMENT && size <= location.bytes) {
         return pointer; /* it has the smallest class already */
     }
     if (location.place == PLACE_SAMPLED && size <= location.bytes && size >= location.bytes / 2) {
@@ -121,17 +125,31 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
     return realloc_copy(pointer, location.bytes, size);
 }
 
+/* Secure form: as hak_realloc, for a pointer into a slab of the class. */
+static void *realloc_secure(void *pointer, uint32_t class_index, size_t size)
+{
+    unsigned char byte = secure_check_state(pointer, class_index, SECURE_MALLOC);
+    size_t bytes = size_class_bytes(class_index), room = bytes - OBJECT_TAIL;
+    size_t slack = secure_slack(pointer, byte, bytes);
+    size_t least = class_index == 1 ? 1 : room / 2;
+    if (HAK_LIKELY(size - least <= room - least)) {
+        secure_check_canary(pointer, bytes, slack);
+        hak__secure_resize(pointer, bytes, size);
+        return pointer;
+    }
+    return size > room ? realloc_copy(pointer, bytes - slack, size) : realloc_slow(pointer, size);
+}
+
 HAK_FAST_PATH void *hak_realloc(void *pointer, size_t size)
 {
     uint32_t code = short_code(pointer);
     if (HAK_UNLIKELY(!short_code_is_class(code))) {
         return realloc_slow(pointer, size);
     }
-    size_t bytes = short_code_bytes(code);
-    if (HAK_SECURE && (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
-                                    secure_state_of(pointer) != SECURE_MALLOC))) {
-        hak__secure_bad_free(pointer, owner_class(code), SECURE_MALLOC);
+    if (HAK_SECURE) {
+        return realloc_secure(pointer, owner_class(code), size);
     }
+    size_t bytes = short_code_bytes(code);
     /* The object stays if the new size fits and is at least half of the object: a copy would save
      * too little. No counter counts this, because it is too common. */
     if (HAK_LIKELY(size - bytes / 2 <= bytes - bytes / 2)) {

@@ -34,11 +34,29 @@ HAK_INLINE uint32_t short_code_bytes(uint32_t code)
            OBJECT_TAIL;
 }
 
+/* Usable bytes of the object at `pointer`, in a slab with this code. */
+HAK_INLINE size_t short_bytes(const void *pointer, uint32_t code)
+{
+    return HAK_SECURE ? secure_size(pointer, owner_class(code)) : short_code_bytes(code);
+}
+
 /* True if `pointer` is the start of a span's allocation. */
 HAK_INLINE bool short_is_span(const void *pointer)
 {
     return short_code(pointer) == OWNER_SPAN &&
            hak__span_pointer(window_slice_of(pointer)) == pointer;
+}
+
+/* Secure form: false if another size than `size` was asked for when the block was allocated or last
+ * resized. True if that is not known. */
+HAK_INLINE bool short_size_is_right(const void *pointer, size_t size)
+{
+    uint32_t code = short_code(pointer);
+    if (short_code_is_class(code)) {
+        return !secure_is_used(pointer) || secure_size(pointer, owner_class(code)) == size;
+    }
+    size_t least = size == 0 ? 1 : size; /* as hak__malloc_large asks for */
+    return !short_is_span(pointer) || hak__span_bytes(window_slice_of(pointer)) == least;
 }
 
 /* Takes an aligned object from this thread's bin. Returns NULL if the bin is empty, the countdown

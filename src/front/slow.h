@@ -26,7 +26,7 @@ enum place {
     PLACE_NOBODY,  /* in a free slice of a superslab, or in a further slice of a span */
     PLACE_WHALE,   /* the first byte of a whale */
     PLACE_ZONE,    /* in a chunk of a first-class heap (zone/zone.h); not for hak__locate */
-    PLACE_GUARDED  /* in the addresses of guarded blocks (observe/guard.h) */
+    PLACE_GUARDED  /* a guarded block (observe/guard.h), or one of size 0 (large/empty.h) */
 };
 
 struct location {

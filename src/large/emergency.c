@@ -63,7 +63,7 @@ void *hak__emergency_allocate(size_t size, size_t alignment)
     }
     unsigned char *end = (unsigned char *)address + mapped;
     struct unregistered *made = (struct unregistered *)(void *)(end - sizeof *made);
-    made->whale = (struct whale){(uintptr_t)address, mapped, hak__whale_new_origin()};
+    made->whale = (struct whale)WHALE_OF((uintptr_t)address, mapped, hak__whale_new_origin());
     struct unregistered **list = &shared_unregistered[emergency_bucket((uintptr_t)address)];
     struct unregistered *first = atomic_load_relaxed(list);
     do {
@@ -186,7 +186,7 @@ static struct whale emergency_find_in(uint32_t bucket, uintptr_t address)
     for (; at != NULL; at = at->next) {
         size_t usable = at->whale.size - sizeof *at;
         if (address - at->whale.address < usable) {
-            return (struct whale){at->whale.address, usable, at->whale.origin};
+            return (struct whale)WHALE_OF(at->whale.address, usable, at->whale.origin);
         }
     }
     return (struct whale){0};

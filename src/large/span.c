@@ -5,6 +5,7 @@
 #include "core/diagnose.h"
 #include "os/os.h"
 #include "region/left.h"
+#include "region/secure.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -27,6 +28,7 @@ struct span_metadata {
     uint32_t slices;
     uint32_t offset; /* bytes from the span's start to the block's */
     uint32_t tail;   /* secure form: bytes of the last page, if it is closed */
+    uint32_t slack;  /* secure form: bytes between the end of the request and the tail */
 };
 HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_LEFT_OFFSET, "stored in a slab's metadata");
 
@@ -41,12 +43,18 @@ void *hak__span_pointer(size_t slice)
     return (unsigned char *)window_slice_address(slice) + offset;
 }
 
-size_t hak__span_bytes(size_t slice)
+/* Bytes that the program could use. */
+static size_t span_room(size_t slice)
 {
     const struct span_metadata *metadata = span_metadata(slice);
     return (size_t)atomic_load_relaxed(&metadata->slices) * SLICE_SIZE -
            atomic_load_relaxed(&metadata->offset) -
            (HAK_SECURE ? atomic_load_relaxed(&metadata->tail) : 0);
+}
+
+size_t hak__span_bytes(size_t slice)
+{
+    return span_room(slice) - (HAK_SECURE ? atomic_load_relaxed(&span_metadata(slice)->slack) : 0);
 }
 
 HAK_RACY_READER uint32_t hak__span_slices(size_t slice)
@@ -68,9 +76,6 @@ static uint32_t span_colors(uint32_t slices, size_t size)
 
 size_t hak__span_good_size(size_t size)
 {
-    if (HAK_SECURE) {
-        return bits_align_up(size, OBJECT_ALIGNMENT);
-    }
     uint32_t slices = span_slices(size);
     size_t used = slices * SLICE_SIZE - (SPAN_COLORS_MAX - 1) * HAK_CACHE_LINE;
     return size < used ? used : size;
@@ -83,6 +88,49 @@ static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
     size_t end = slices * SLICE_SIZE - hak__os_page_size();
     return (uint32_t)bits_align_down(end - size,
                                      alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment);
+}
+
+/* Secure form: notes the size of the request and writes the canary behind its end. */
+static void span_begin_use(size_t slice, size_t size)
+{
+    if (HAK_SECURE) {
+        size_t room = span_room(slice);
+        atomic_store_relaxed(&span_metadata(slice)->slack, (uint32_t)(room - size));
+        hak__secure_put_gap(hak__span_pointer(slice), size, room);
+        if (span_metadata(slice)->offset >= SECURE_FRONT) {
+            hak__secure_put_front(hak__span_pointer(slice));
+        }
+        atomic_fence_signal(); /* the owner is written after it (control/secure_end.h) */
+    }
+}
+
+static bool span_gap_is_whole(size_t slice)
+{
+    return hak__secure_gap_is_whole(hak__span_pointer(slice), hak__span_bytes(slice),
+                                    span_room(slice));
+}
+
+bool hak__span_is_whole(size_t slice)
+{
+    const struct span_metadata *metadata = span_metadata(slice);
+    return left_may_be_in(slice, metadata->slices) || /* it may not be readable */
+           (span_gap_is_whole(slice) && (metadata->offset < SECURE_FRONT ||
+                                         hak__secure_front_is_whole(hak__span_pointer(slice))));
+}
+
+void hak__span_report(size_t slice)
+{
+    if (span_gap_is_whole(slice)) {
+        hak__secure_underflow(hak__span_pointer(slice), hak__span_bytes(slice));
+    }
+    hak__secure_overflow(hak__span_pointer(slice), hak__span_bytes(slice));
+}
+
+static void span_check_canary(size_t slice)
+{
+    if (HAK_SECURE && HAK_UNLIKELY(!hak__span_is_whole(slice))) {
+        hak__span_report(slice);
+    }
 }
 
 static void span_close_end(size_t slice, uint32_t slices)
@@ -99,6 +147,7 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
         span_close_end(slice, slices);
         atomic_store_relaxed(&metadata->slices, slices);
         atomic_store_relaxed(&metadata->offset, span_end_offset(slices, size, alignment));
+        span_begin_use(slice, size);
         window_set_owner(slice, OWNER_SPAN);
         return hak__span_pointer(slice);
     }
@@ -107,6 +156,7 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
         alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
     atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
     atomic_store_relaxed(&metadata->offset, offset);
+    span_begin_use(slice, size);
     window_set_owner(slice, OWNER_SPAN);
     return hak__span_pointer(slice);
 }
@@ -118,6 +168,7 @@ static void *span_start_again(const struct span_entry *entry, size_t size, size_
     if (HAK_SECURE) { /* the end is closed already */
         uint32_t offset = span_end_offset(entry->slices, size, alignment);
         atomic_store_relaxed(&span_metadata(entry->slice)->offset, offset);
+        span_begin_use(entry->slice, size);
         window_set_owner(entry->slice, OWNER_SPAN);
         return hak__span_pointer(entry->slice);
     }
@@ -302,6 +353,9 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
 void hak__span_free_taken(struct span_cache *cache, struct counters *counters, size_t slice)
 {
     HAK_ASSERT(window_owner(slice) == OWNER_SPAN_TAKEN);
+    if (HAK_SECURE) {
+        span_check_canary(slice);
+    }
     window_set_owner(slice, OWNER_NOBODY);
     uint32_t slices = span_metadata(slice)->slices;
     span_account(cache, 0 - UINT64_C(1), 0 - (uint64_t)hak__span_bytes(slice));
@@ -333,14 +387,30 @@ static void span_move_down(size_t slice)
     atomic_store_relaxed(&span_metadata(slice)->offset, 0u); /* reports read it */
 }
 
+/* Secure form: the block stays where it is, and its canary moves. The span is taken. */
+static void *span_resize_secure(size_t slice, size_t size)
+{
+    size_t room = span_room(slice), before = hak__span_bytes(slice);
+    if (size > room || size < room / 2) {
+        return NULL;
+    }
+    span_check_canary(slice);
+    hak__secure_clear_gap(hak__span_pointer(slice), before, room);
+    span_begin_use(slice, size);
+    span_account(NULL, 0, size - before); /* wraps */
+    return hak__span_pointer(slice);
+}
+
 /* The span is taken. */
 static void *span_resize(size_t slice, size_t size)
 {
+    if (HAK_SECURE) {
+        return span_resize_secure(slice, size);
+    }
     struct span_metadata *metadata = span_metadata(slice);
     size_t bytes = hak__span_bytes(slice);
-    /* A long span is too rare for more than this. The end of a block of the secure form is fixed.
-     */
-    if (HAK_SECURE || metadata->slices > SPAN_SLICES_MAX) {
+    /* A long span is too rare for more than this. */
+    if (metadata->slices > SPAN_SLICES_MAX) {
         return size <= bytes && size >= bytes / 2 ? hak__span_pointer(slice) : NULL;
     }
     if (size > SPAN_SIZE_MAX) {

@@ -88,6 +88,10 @@ HAK_HIDDEN void hak__span_free(struct span_cache *cache, struct counters *counte
  * the span is in use. */
 HAK_HIDDEN void *hak__span_pointer(size_t slice);
 HAK_HIDDEN size_t hak__span_bytes(size_t slice);
+/* Secure form: false if the canary behind or before a span in use has changed. True, too, if the
+ * program has protected pages of it. The second function reports such a span and aborts. */
+HAK_HIDDEN bool hak__span_is_whole(size_t slice);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__span_report(size_t slice);
 /* Slices of a span in use. Any thread; a hint if the thread does not own the span. */
 HAK_HIDDEN uint32_t hak__span_slices(size_t slice);
 /* Usable bytes that an allocation of `size` bytes has at least. */

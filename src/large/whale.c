@@ -13,6 +13,7 @@
 #include "core/knobs.h"
 #include "large/emergency.h"
 #include "large/whale_cache.h"
+#include "large/whale_canary.h"
 #include "large/whale_join.h"
 #include "large/whale_left.h"
 #include "large/whale_registry.h"
@@ -200,11 +201,11 @@ static struct whale whale_grow(struct whale whale, size_t size, bool want_zero)
     }
     if (whale.origin == 0) {
         atomic_add_relaxed(&hak__whale_joined_bytes, wanted - whale.size);
-        return (struct whale){(uintptr_t)moved, wanted, 0};
+        return (struct whale)WHALE_OF((uintptr_t)moved, wanted, 0);
     }
     /* It may have moved, or have other page sizes than its neighbours. So it is a mapping of its
      * own, and must not meet ranges of the old one. */
-    return (struct whale){(uintptr_t)moved, wanted, hak__whale_new_origin()};
+    return (struct whale)WHALE_OF((uintptr_t)moved, wanted, hak__whale_new_origin());
 }
 
 /* Bytes that the cache counts for a freed whale: its size; if it is sparse, its resident bytes, but
@@ -242,7 +243,7 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
         }
         wanted = size; /* a limit is near: the size without rounding may still fit */
     }
-    struct whale whale = {(uintptr_t)address, wanted, hak__whale_new_origin()};
+    struct whale whale = WHALE_OF((uintptr_t)address, wanted, hak__whale_new_origin());
     whale_close_tail(whale.address + whale.size);
     /* Huge pages for all of it or none: two kinds are two mappings, which mremap cannot move at
      * once. */
@@ -259,7 +260,8 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
     if (size > REQUEST_SIZE_MAX - page - WHALE_TAIL) {
         return (struct whale_result){NULL, false};
     }
-    size = bits_align_up(size == 0 ? 1 : size, page);
+    size_t requested = size == 0 ? 1 : size;
+    size = bits_align_up(requested, page);
     alignment = alignment < page ? page : alignment;
     size_t wanted = whale_wanted_size(size, false);
     struct whale_parts taken;
@@ -277,6 +279,7 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
     if (zeroed && !(whale_may_be_span(size, alignment) && hak__mappings_are_short())) {
         whale = whale_map(size, alignment, want_zero);
     }
+    whale_begin_use(&whale, requested);
     if (whale.address != 0 && !hak__whale_registry_insert(whale)) {
         (void)hak__mappings_probe(); /* while the whale has what may be the last mapping */
         hak__whale_unmap(whale);
@@ -312,6 +315,9 @@ bool hak__whale_free(void *pointer)
     lock_release(&hak__whale_lock);
     if (whale.address == 0) {
         return false;
+    }
+    if (HAK_SECURE && !left) { /* else it may not be readable */
+        whale_check_canary(&whale);
     }
     hak__huge_unwatch(pointer);
     if (whale.size > SPAN_SIZE_MAX && !left) {
@@ -373,7 +379,8 @@ size_t hak__whale_bytes(const void *pointer)
     if (!whale_lock_to_look(&look)) {
         return 0;
     }
-    size_t size = hak__whale_registry_find((uintptr_t)pointer).size;
+    struct whale whale = hak__whale_registry_find((uintptr_t)pointer);
+    size_t size = whale_usable(&whale);
     if (size == 0) {
         size = hak__emergency_find((uintptr_t)pointer).size;
     }
@@ -413,6 +420,7 @@ void *hak__whale_resize(void *pointer, size_t size)
     if (size > REQUEST_SIZE_MAX - page - WHALE_TAIL) {
         return NULL;
     }
+    size_t requested = size;
     size = bits_align_up(size, page);
     /* The whale leaves the registry while it changes, so that no other thread finds it. */
     lock_acquire(&hak__whale_lock);
@@ -426,7 +434,11 @@ void *hak__whale_resize(void *pointer, size_t size)
     if (whale.address == 0) {
         return NULL;
     }
-    size_t old_size = whale.size;
+    size_t old_size = whale.size, old_requested = whale_usable(&whale);
+    if (HAK_SECURE) {
+        whale_check_canary(&whale);
+        hak__secure_clear_gap(pointer, old_requested, old_size);
+    }
     struct whale rest = {0};
     struct whale resized = whale;
     if (!whale_fits(whale.size, size)) {
@@ -445,12 +457,13 @@ void *hak__whale_resize(void *pointer, size_t size)
             /* In the secure form the tails move: that of the whale to the place where the rest
              * began. The rest is larger than a tail (whale_fits). */
             whale_close_tail(whale.address + kept);
-            rest = (struct whale){whale.address + kept + WHALE_TAIL, whale.size - kept - WHALE_TAIL,
-                                  whale.origin};
+            rest = (struct whale)WHALE_OF(whale.address + kept + WHALE_TAIL,
+                                          whale.size - kept - WHALE_TAIL, whale.origin);
             whale.size = kept;
         }
     }
     struct whale now = resized.address != 0 ? resized : whale;
+    whale_begin_use(&now, resized.address != 0 ? requested : old_requested);
     lock_acquire(&hak__whale_lock);
     hak__whale_registry_put_back(now);
     lock_release(&hak__whale_lock);

@@ -25,9 +25,23 @@
 
 struct whale {
     uintptr_t address; /* 0: no whale */
-    size_t size;       /* bytes mapped, a multiple of the OS page: all are usable */
+    size_t size;       /* bytes mapped, a multiple of the OS page: all are usable, but for slack */
     uint64_t origin;   /* number of the mapping it is a part of; 0: joined from several mappings */
+    size_t
+        slack[HAK_SECURE]; /* of a live whale: bytes between the end of the request and its own */
 };
+
+/* The initializer of a whale without slack. */
+#define WHALE_OF(start, bytes, number)                                                             \
+    {                                                                                              \
+        .address = (start), .size = (bytes), .origin = (number)                                    \
+    }
+
+/* Bytes that the program may use. */
+HAK_INLINE size_t whale_usable(const struct whale *whale)
+{
+    return whale->size - (HAK_SECURE ? *whale->slack : 0);
+}
 
 /* True: whole superslabs side by side can serve such a request, too (large/span.h). */
 HAK_INLINE bool whale_may_be_span(size_t size, size_t alignment)

@@ -78,9 +78,10 @@ static void peak_correct(size_t untouched)
 static struct whale cache_carve(uint32_t index, uintptr_t address, size_t size)
 {
     struct whale_range range = hak__ranges_remove(index);
-    struct whale front = {range.whale.address, address - range.whale.address, range.whale.origin};
-    struct whale back = {address + size, whale_end(range.whale) - (address + size),
-                         range.whale.origin};
+    struct whale front =
+        WHALE_OF(range.whale.address, address - range.whale.address, range.whale.origin);
+    struct whale back =
+        WHALE_OF(address + size, whale_end(range.whale) - (address + size), range.whale.origin);
     const struct whale rests[] = {front, back};
     for (uint32_t i = 0; i < 2; i++) {
         if (rests[i].size != 0) { /* where pages are is unknown, so each rest counts them all */
@@ -91,7 +92,7 @@ static struct whale cache_carve(uint32_t index, uintptr_t address, size_t size)
                             range.age.after);
         }
     }
-    return (struct whale){address, size, range.whale.origin};
+    return (struct whale)WHALE_OF(address, size, range.whale.origin);
 }
 
 /* --- taking --- */

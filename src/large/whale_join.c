@@ -17,7 +17,7 @@ struct join {
 
 static void join_unmap(uintptr_t address, size_t size, uint64_t origin)
 {
-    hak__whale_unmap((struct whale){address, size, origin});
+    hak__whale_unmap((struct whale)WHALE_OF(address, size, origin));
 }
 
 /* Moves a part to offset `at`, in steps that each lie in one mapping: mremap moves no more. */
@@ -25,7 +25,7 @@ static void join_part(struct join *join, struct whale part, size_t at)
 {
     while (part.size != 0 && join->lost == 0) {
         bool whole = part.origin != 0 || part.size < HUGE_PAGE_SIZE;
-        struct whale step = {part.address, whole ? part.size : HUGE_PAGE_SIZE, part.origin};
+        struct whale step = WHALE_OF(part.address, whole ? part.size : HUGE_PAGE_SIZE, part.origin);
         int error =
             hak__os_move((void *)step.address, step.size, (void *)(join->start + at), false);
         if (error == 0) {
@@ -87,7 +87,7 @@ struct whale hak__whale_join(const struct whale_parts *taken, size_t size, bool 
         hak__huge_ask((void *)(join.start + covered), end - covered, 0);
     }
     atomic_add_relaxed(&hak__whale_joined_bytes, size);
-    return (struct whale){join.start, size, 0};
+    return (struct whale)WHALE_OF(join.start, size, 0);
 }
 
 struct whale hak__whale_join_grow(struct whale whale, size_t size)
@@ -113,5 +113,5 @@ struct whale hak__whale_join_grow(struct whale whale, size_t size)
     }
     hak__os_discard((void *)whale.address, whale.size);
     atomic_add_relaxed(&hak__whale_joined_bytes, size - whale.size);
-    return (struct whale){join.start, size, 0};
+    return (struct whale)WHALE_OF(join.start, size, 0);
 }

@@ -5,6 +5,7 @@
 #include "control/life.h"
 #include "core/diagnose.h"
 #include "core/size_class.h"
+#include "large/empty.h"
 #include "large/span.h"
 #include "large/whale.h"
 #include "observe/guard.h"
@@ -42,6 +43,11 @@ static void secure_fault_inside(uintptr_t address, size_t slice)
 
 void hak__secure_fault(const struct os_fault *fault)
 {
+    if (empty_contains((const void *)fault->address)) {
+        hak__diagnose_report("overflow: access to a block of size 0", (const void *)fault->address,
+                             0, 0);
+        return;
+    }
     size_t slice = window_slice_of((const void *)fault->address);
     if (window_contains_slice(slice)) {
         if (superslab_has_slice(slice)) {

@@ -25,6 +25,7 @@
 
 extern "C" { /* the headers are C */
 #include "core/diagnose.h"
+#include "core/knobs.h"
 #include "front/short.h"
 }
 
@@ -115,7 +116,7 @@ inline void *cxx_change_kind(void *pointer, enum secure_state from, enum secure_
 {
     if (cxx_has_kinds() && short_code_is_class(short_code(pointer)) &&
         secure_state_of(pointer) == from) {
-        secure_set_state(pointer, to);
+        secure_set_kind(pointer, to);
     }
     return pointer;
 }
@@ -138,21 +139,27 @@ inline void cxx_to_delete_array(void *pointer)
         if (HAK_UNLIKELY(secure_state_of(pointer) != SECURE_NEW_ARRAY)) {
             hak__secure_bad_free(pointer, owner_class(short_code(pointer)), SECURE_NEW_ARRAY);
         }
-        secure_set_state(pointer, SECURE_NEW);
+        secure_set_kind(pointer, SECURE_NEW);
     }
 }
 
-/* Before a sized delete: an object of another class than the size's was not made by this new. */
+HAK_COLD void cxx_report_size(const void *pointer, size_t size)
+{
+    if (atomic_load_relaxed(&hak__knobs.abort_on_size)) {
+        hak__diagnose_fatal("delete with another size than that of new", pointer, size, 0);
+    }
+}
+
+/* Before a sized delete: an object of another size was not made by this new. */
 inline void cxx_check_size(const void *pointer, size_t size)
 {
     if (!cxx_has_kinds()) {
         return;
     }
-    uint32_t code = short_code(pointer);
-    if (short_code_is_class(code) && secure_state_of(pointer) == SECURE_NEW &&
-        HAK_UNLIKELY(size > MID_REQUEST_MAX || owner_class(code) != size_class_of(size))) {
-        hak__diagnose_fatal("delete with a size of another class", pointer, short_code_bytes(code),
-                            0);
+    bool is_object = short_code_is_class(short_code(pointer));
+    if ((!is_object || secure_state_of(pointer) == SECURE_NEW) &&
+        HAK_UNLIKELY(!short_size_is_right(pointer, size))) {
+        cxx_report_size(pointer, size);
     }
 }
 
@@ -441,8 +448,9 @@ CXX_OPERATOR void operator delete[](void *pointer, std::align_val_t align) noexc
     bound_delete_aligned(pointer, align);
 }
 
-CXX_OPERATOR void operator delete(void *pointer, size_t, std::align_val_t align) noexcept
+CXX_OPERATOR void operator delete(void *pointer, size_t size, std::align_val_t align) noexcept
 {
+    cxx_check_size(pointer, size);
     bound_delete_aligned(pointer, align);
 }
 

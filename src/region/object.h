@@ -61,10 +61,12 @@ HAK_INLINE uintptr_t object_mark_of(uint32_t owner)
 /* Makes the object a free one, the first of a list that has `mark` and goes on with `next`. */
 HAK_INLINE void object_set_free(struct object *object, struct object *next, uintptr_t mark)
 {
-    object_link(object, next);
     if (HAK_SECURE) {
-        secure_set_state(object, SECURE_FREE);
-    } else {
+        secure_set_state(object, SECURE_FREE); /* first: control/secure_end.h */
+        atomic_fence_signal();
+    }
+    object_link(object, next);
+    if (!HAK_SECURE) {
         object->mark = mark;
     }
 }

@@ -23,10 +23,116 @@ void hak__secure_written(const void *object, uint32_t class_index)
                         size_class_bytes(class_index), 0);
 }
 
-void hak__secure_overflow(const void *object, uint32_t class_index)
+void hak__secure_overflow(const void *block, size_t size)
 {
-    hak__diagnose_fatal("overflow: the bytes behind the allocation were written", object,
-                        size_class_bytes(class_index) - OBJECT_TAIL, 0);
+    hak__diagnose_fatal("overflow: the bytes behind the allocation were written", block, size, 0);
+}
+
+void hak__secure_underflow(const void *block, size_t size)
+{
+    hak__diagnose_fatal("underflow: the bytes before the allocation were written", block, size, 0);
+}
+
+/* State bytes behind the first that hold slack: all of a short object. It needs no more, because
+ * each is for 16 bytes. */
+static size_t secure_far_bytes(size_t bytes)
+{
+    size_t further = bytes / OBJECT_ALIGNMENT - 1;
+    return further < SECURE_FAR_BYTES_MAX ? further : SECURE_FAR_BYTES_MAX;
+}
+
+HAK_STATIC_ASSERT(MID_SIZE_MAX < 1u << 4 * SECURE_FAR_BYTES_MAX, "they hold all slack");
+
+size_t hak__secure_far_slack(const void *object, size_t bytes)
+{
+    const unsigned char *at = secure_state_at(object);
+    size_t slack = 0;
+    for (size_t i = secure_far_bytes(bytes); i != 0; i--) {
+        slack = slack << 4 | atomic_load_relaxed(at + i) >> 4;
+    }
+    return slack + SECURE_NEAR_MAX;
+}
+
+void hak__secure_put_far(void *object, size_t bytes, size_t slack, enum secure_state state)
+{
+    unsigned char *at = secure_state_at(object);
+    size_t count = secure_far_bytes(bytes), left = slack - SECURE_NEAR_MAX;
+    hak__secure_put_gap(object, bytes - slack, bytes);
+    *(secure_word *)(void *)((char *)object + bytes - 8) = secure_mark(object);
+    for (size_t i = 1; i <= count; i++, left >>= 4) {
+        atomic_store_relaxed(at + i, (unsigned char)(left << 4));
+    }
+    atomic_fence_signal();
+    unsigned code = SECURE_SLACK_FAR << SECURE_STATE_BITS;
+    atomic_store_relaxed(at, (unsigned char)(code | (unsigned)state));
+}
+
+static size_t secure_gap(size_t size, size_t room)
+{
+    return room - size < SECURE_GAP_MAX ? room - size : SECURE_GAP_MAX;
+}
+
+void hak__secure_put_gap(void *block, size_t size, size_t room)
+{
+    unsigned char *at = (unsigned char *)block + size, *end = at + secure_gap(size, room);
+    uint64_t word = secure_mark_at(secure_mark(block), size);
+    for (; end - at >= 8; at += 8) {
+        *(secure_word *)(void *)at = word;
+    }
+    for (; at != end; at++, word >>= 8) {
+        *at = (unsigned char)word;
+    }
+}
+
+bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room)
+{
+    const unsigned char *at = (const unsigned char *)block + size;
+    const unsigned char *end = at + secure_gap(size, room);
+    uint64_t word = secure_mark_at(secure_mark(block), size), changed = 0;
+    for (; end - at >= 8; at += 8) {
+        changed |= *(const secure_word *)(const void *)at ^ word;
+    }
+    for (; at != end; at++, word >>= 8) {
+        changed |= (unsigned char)(*at ^ word);
+    }
+    return changed == 0;
+}
+
+bool hak__secure_far_is_whole(const void *object, size_t bytes, size_t slack)
+{
+    const char *end = (const char *)object + bytes;
+    return *(const secure_word *)(const void *)(end - 8) == secure_mark(object) &&
+           hak__secure_gap_is_whole(object, bytes - slack, bytes);
+}
+
+void hak__secure_put_front(void *block)
+{
+    secure_word *words = (secure_word *)(void *)((char *)block - SECURE_FRONT);
+    words[0] = words[1] = secure_mark(block);
+}
+
+bool hak__secure_front_is_whole(const void *block)
+{
+    const secure_word *words =
+        (const secure_word *)(const void *)((const char *)block - SECURE_FRONT);
+    return ((words[0] ^ secure_mark(block)) | (words[1] ^ secure_mark(block))) == 0;
+}
+
+void hak__secure_clear_gap(void *block, size_t size, size_t room)
+{
+    memset((char *)block + size, 0, secure_gap(size, room));
+}
+
+void hak__secure_resize(void *object, size_t bytes, size_t size)
+{
+    unsigned char byte = atomic_load_relaxed(secure_state_at(object));
+    size_t before = bytes - secure_slack(object, byte, bytes);
+    secure_set_state(object, SECURE_CHANGING);
+    atomic_fence_signal(); /* as in secure_take_back */
+    hak__secure_clear_gap(object, before, bytes);
+    *(secure_word *)(void *)((char *)object + bytes - 8) = 0;
+    enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
+    secure_begin_use(object, bytes, bytes - size, state);
 }
 
 static const char *secure_what(enum secure_state state, enum secure_state wanted)
@@ -43,6 +149,7 @@ static const char *secure_what(enum secure_state state, enum secure_state wanted
         return "invalid free (never allocated)";
     case SECURE_FREE:
     case SECURE_RESTING:
+    case SECURE_CHANGING:
         return "double free";
     case SECURE_MALLOC:
     case SECURE_NEW:
@@ -56,8 +163,17 @@ void hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure
 {
     enum secure_state state =
         (uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ? SECURE_NOTHING : secure_state_of(pointer);
-    hak__diagnose_fatal(secure_what(state, wanted), pointer,
-                        size_class_bytes(class_index) - OBJECT_TAIL, 0);
+    hak__diagnose_fatal(secure_what(state, wanted), pointer, secure_size(pointer, class_index), 0);
+}
+
+void hak__secure_bad_query(const void *pointer, uint32_t class_index)
+{
+    enum secure_state state =
+        (uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ? SECURE_NOTHING : secure_state_of(pointer);
+    hak__diagnose_fatal(state == SECURE_NOTHING || state == SECURE_FRESH
+                            ? "malloc_usable_size of a pointer at which no block starts"
+                            : "use after free: malloc_usable_size of a freed block",
+                        pointer, size_class_usable(class_index), 0);
 }
 
 void hak__secure_bad_rest(const void *object)
@@ -73,16 +189,14 @@ void hak__secure_bad_rest(const void *object)
 void hak__secure_bad_tag(const void *pointer, uint32_t class_index)
 {
     hak__diagnose_fatal("invalid free (the block has a new owner: its memory tag has changed)",
-                        pointer, size_class_bytes(class_index) - OBJECT_TAIL, 0);
+                        pointer, secure_size(pointer, class_index), 0);
 }
 
 void hak__secure_tables(uintptr_t meet, uint64_t seed)
 {
     hak__secure.states = (unsigned char *)(meet - hak__window.base / OBJECT_ALIGNMENT);
     hak__secure.keys = (uint64_t *)meet;
-    /* Odd, so the first byte of each object's canary is odd, too (objects lie at multiples of 16):
-     * a string's end behind its block is always noticed. */
-    hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03)) | 1;
+    hak__secure.canary = bits_mix(seed ^ UINT64_C(0xd1b54a32d192ed03));
     shared_secure_secret = bits_mix(hak__secure.canary ^ bits_mix(seed + 1));
     hak__secure.tags = HAK_TAGS && hak__os_start_tags();
 }

@@ -4,7 +4,13 @@
  * tables, which grow with the window (window.h):
  *
  *   states   one byte for each 16 bytes of the window. The byte of an object's first 16 bytes says
- *            what the object is now; all other bytes are 0.
+ *            what the object is now, and how many bytes of it the program did not ask for:
+ *
+ *              7    3 2   0        If these bytes, the slack, are more than SECURE_NEAR_MAX, the
+ *             +------+-----+       upper bits are SECURE_SLACK_FAR. Then the next bytes of the
+ *             |slack |state|       object, up to SECURE_FAR_BYTES_MAX, have four bits of the slack
+ *             +------+-----+       each, in bits 4 to 7. Their lower bits are 0.
+ *
  *   keys     one random number for each slice; all slices of a slab have the same one. Links of
  *            free objects are XORed with it.
  *
@@ -16,7 +22,15 @@
  *           the program has overwritten leads to a free object of the class, or ends in a report.
  *   free    takes an object only in one of the three states of use. So it reports every double
  *           free and every pointer at which no object starts, however long ago the object was
- *           freed. It looks at the canary, the last OBJECT_TAIL bytes, and clears the object.
+ *           freed. It looks at the canary, and clears the object.
+ *
+ * The canary begins at the first byte that the program did not ask for, and fills the slack, but at
+ * most SECURE_GAP_MAX bytes of it. Every object has at least OBJECT_TAIL of them. Each byte is odd,
+ * so the zero that ends a string too long by one byte is always noticed. The byte at an address is
+ * that of the mark (secure_mark) with the same place in its word, so words may overlap. The last
+ * word of an object is canary in any case: the one who writes before the next object hits it.
+ * Blocks of large/ have a canary in the gap between their end and their closed page, and spans also
+ * one of SECURE_FRONT bytes before their start.
  *
  * The states are plain bytes, without locked operations: two threads that free one object at the
  * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,
@@ -42,14 +56,27 @@ enum secure_state {
     SECURE_RESTING, /* freed a short time ago (cache/cache.h) */
     SECURE_MALLOC,  /* in use; from malloc and its relatives */
     SECURE_NEW,
-    SECURE_NEW_ARRAY
+    SECURE_NEW_ARRAY,
+    SECURE_CHANGING /* for the moment in which it is cleared, or its canary moves */
 };
+
+#define SECURE_STATE_BITS 3u
+#define SECURE_STATE_MASK ((1u << SECURE_STATE_BITS) - 1)
+/* Slack that three words of canary fill. Requests of tiny classes have no more, unless they are
+ * aligned. */
+#define SECURE_NEAR_MAX (OBJECT_TAIL + OBJECT_ALIGNMENT)
+#define SECURE_SLACK_FAR (OBJECT_ALIGNMENT + 1u)
+#define SECURE_FAR_BYTES_MAX 5u
+/* Bytes of a canary at most. Half: a write that skips more than 32 bytes is not noticed. Twice: two
+ * cache lines more in malloc and free of classes above 1 KiB. */
+#define SECURE_GAP_MAX 64u
+#define SECURE_FRONT 16u
 
 /* Constant once the process has started: hak__secure_seal makes it read-only. */
 struct secure {
     unsigned char *states; /* the byte of `address` is states[address / OBJECT_ALIGNMENT] */
     uint64_t *keys;        /* [~slice] */
-    uint64_t canary;       /* random; XORed with an object's address it is the object's canary */
+    uint64_t canary;       /* random; see secure_mark */
     bool tags;             /* objects get memory tags (base/tags.h) */
 };
 HAK_HIDDEN extern struct secure hak__secure;
@@ -61,11 +88,17 @@ HAK_HIDDEN extern struct secure hak__secure;
 /* Report an object and abort. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const void *object,
                                                                        uint32_t class_index);
-HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overflow(const void *object,
-                                                                        uint32_t class_index);
+/* `size`: of the request. */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overflow(const void *block,
+                                                                        size_t size);
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_underflow(const void *block,
+                                                                         size_t size);
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void
 hak__secure_bad_free(const void *pointer, uint32_t class_index, enum secure_state wanted);
 
+/* A question about a pointer at which no object in use starts. */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_query(const void *pointer,
+                                                                         uint32_t class_index);
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_rest(const void *object);
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_bad_tag(const void *pointer,
                                                                        uint32_t class_index);
@@ -101,7 +134,12 @@ HAK_INLINE unsigned char *secure_state_at(const void *pointer)
 
 HAK_INLINE enum secure_state secure_state_of(const void *pointer)
 {
-    return (enum secure_state)atomic_load_relaxed(secure_state_at(pointer));
+    return (enum secure_state)(atomic_load_relaxed(secure_state_at(pointer)) & SECURE_STATE_MASK);
+}
+
+HAK_INLINE bool secure_state_is_used(enum secure_state state)
+{
+    return state >= SECURE_MALLOC && state <= SECURE_NEW_ARRAY;
 }
 
 HAK_INLINE bool secure_state_is_free(enum secure_state state)
@@ -114,14 +152,97 @@ HAK_INLINE void secure_set_state(const void *pointer, enum secure_state state)
     atomic_store_relaxed(secure_state_at(pointer), (unsigned char)state);
 }
 
+/* Changes how an object in use is to be freed. */
+HAK_INLINE void secure_set_kind(const void *pointer, enum secure_state state)
+{
+    unsigned char *at = secure_state_at(pointer);
+    unsigned slack = atomic_load_relaxed(at) & ~SECURE_STATE_MASK;
+    atomic_store_relaxed(at, (unsigned char)(slack | (unsigned)state));
+}
+
 HAK_INLINE uintptr_t secure_key(const void *object)
 {
     return hak__secure.keys[~window_slice_of(object)];
 }
 
-HAK_INLINE uint64_t *secure_canary(const void *object, size_t bytes)
+/* Takes slack above SECURE_NEAR_MAX from the state bytes of an object of `bytes`. */
+HAK_HIDDEN size_t hak__secure_far_slack(const void *object, size_t bytes);
+/* As secure_begin_use, for such slack. */
+HAK_HIDDEN void hak__secure_put_far(void *object, size_t bytes, size_t slack,
+                                    enum secure_state state);
+/* Writes the canary of a block of `size` bytes that has room for `room`; the block lies at a
+ * multiple of OBJECT_ALIGNMENT. The second function says whether it is as it was written. */
+HAK_HIDDEN void hak__secure_put_gap(void *block, size_t size, size_t room);
+HAK_HIDDEN bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room);
+/* The canary before a block. */
+HAK_HIDDEN void hak__secure_put_front(void *block);
+HAK_HIDDEN bool hak__secure_front_is_whole(const void *block);
+/* As secure_check_canary, for slack above SECURE_NEAR_MAX. */
+HAK_HIDDEN bool hak__secure_far_is_whole(const void *object, size_t bytes, size_t slack);
+/* Makes the canary behind a block zeroes, for a block that will be longer. */
+HAK_HIDDEN void hak__secure_clear_gap(void *block, size_t size, size_t room);
+
+/* The eight bytes of the canary of a block, from an address on that is a multiple of 8. */
+HAK_INLINE uint64_t secure_mark(const void *block)
 {
-    return (uint64_t *)(void *)((unsigned char *)(uintptr_t)object + bytes - sizeof(uint64_t));
+    uintptr_t address = (uintptr_t)(HAK_TAGS ? tag_strip(block) : block);
+    return (hak__secure.canary ^ address) | UINT64_C(0x0101010101010101);
+}
+
+/* The same, `offset` bytes behind such an address. */
+HAK_INLINE uint64_t secure_mark_at(uint64_t mark, size_t offset)
+{
+    unsigned shift = (unsigned)offset * 8 % 64;
+    return mark >> shift | mark << (64 - shift) % 64;
+}
+
+typedef uint64_t secure_word __attribute__((aligned(1), may_alias));
+
+/* Bytes that an object in use, with the state byte `byte`, has beyond the request. */
+HAK_INLINE size_t secure_slack(const void *object, unsigned char byte, size_t bytes)
+{
+    size_t slack = byte >> SECURE_STATE_BITS;
+    return HAK_LIKELY(slack < SECURE_SLACK_FAR) ? slack + OBJECT_TAIL
+                                                : hak__secure_far_slack(object, bytes);
+}
+
+/* Makes an object one that the program owns, for a request of `slack` bytes less. */
+HAK_INLINE void secure_begin_use(void *object, size_t bytes, size_t slack, enum secure_state state)
+{
+    if (HAK_UNLIKELY(slack > SECURE_NEAR_MAX)) {
+        hak__secure_put_far(object, bytes, slack, state);
+        return;
+    }
+    /* The words may overlap: from the request's end on, and one or two up to the object's. */
+    char *end = (char *)object + bytes;
+    uint64_t mark = secure_mark(object);
+    *(secure_word *)(void *)(end - slack) = secure_mark_at(mark, bytes - slack);
+    *(secure_word *)(void *)(end - 8 - (slack / 2 & 8)) = mark;
+    *(secure_word *)(void *)(end - 8) = mark;
+    atomic_fence_signal(); /* a handler that exits finds no canary missing (control/secure_end.h) */
+    unsigned code = (unsigned)(slack - OBJECT_TAIL) << SECURE_STATE_BITS;
+    atomic_store_relaxed(secure_state_at(object), (unsigned char)(code | (unsigned)state));
+}
+
+HAK_INLINE bool secure_canary_is_whole(const void *object, size_t bytes, size_t slack)
+{
+    if (HAK_UNLIKELY(slack > SECURE_NEAR_MAX)) {
+        return hak__secure_far_is_whole(object, bytes, slack);
+    }
+    const char *end = (const char *)object + bytes;
+    uint64_t mark = secure_mark(object);
+    uint64_t first = *(const secure_word *)(const void *)(end - slack);
+    uint64_t middle = *(const secure_word *)(const void *)(end - 8 - (slack / 2 & 8));
+    uint64_t last = *(const secure_word *)(const void *)(end - 8);
+    return ((first ^ secure_mark_at(mark, bytes - slack)) | (middle ^ mark) | (last ^ mark)) == 0;
+}
+
+/* Reports an object in use whose canary has changed. */
+HAK_INLINE void secure_check_canary(const void *object, size_t bytes, size_t slack)
+{
+    if (HAK_UNLIKELY(!secure_canary_is_whole(object, bytes, slack))) {
+        hak__secure_overflow(object, bytes - slack);
+    }
 }
 
 /* Two words at once; every object is a multiple of them. */
@@ -225,8 +346,9 @@ HAK_INLINE void secure_end_rest(const void *object)
     }
 }
 
-/* Makes a free object of the class, which has just left its list, one that the program owns. */
-HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index)
+/* Makes a free object of the class, which has just left its list, one that the program owns, for a
+ * request of `size` bytes. */
+HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index, size_t size)
 {
     size_t bytes = size_class_bytes(class_index);
     size_t looked = bytes < SECURE_LOOK_MAX ? bytes : SECURE_LOOK_MAX;
@@ -234,9 +356,21 @@ HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index)
         hak__secure_written(object, class_index);
     }
     *(uintptr_t *)object = 0; /* the link */
-    *secure_canary(object, bytes) = hak__secure.canary ^ (uintptr_t)object;
-    secure_set_state(object, SECURE_MALLOC);
+    secure_begin_use(object, bytes, bytes - size, SECURE_MALLOC);
     return HAK_TAGS && hak__secure.tags ? secure_tag(object, bytes) : object;
+}
+
+/* The state byte of an object of the class. `pointer`, any address in a slab of the class, is
+ * reported if no object with the state starts there. */
+HAK_INLINE unsigned char secure_check_state(const void *pointer, uint32_t class_index,
+                                            enum secure_state state)
+{
+    unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));
+    if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
+                     (byte & SECURE_STATE_MASK) != state)) {
+        hak__secure_bad_free(pointer, class_index, state);
+    }
+    return byte;
 }
 
 /* Makes an object that the program frees a resting one. `pointer` is any address in a slab of the
@@ -245,10 +379,7 @@ HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index)
 HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, enum secure_state state)
 {
     size_t bytes = size_class_bytes(class_index);
-    if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
-                     secure_state_of(pointer) != state)) {
-        hak__secure_bad_free(pointer, class_index, state);
-    }
+    unsigned char byte = secure_check_state(pointer, class_index, state);
     if (HAK_TAGS && hak__secure.tags) {
         if (HAK_UNLIKELY(tag_of_memory(pointer) != pointer)) {
             hak__secure_bad_tag(pointer, class_index);
@@ -256,12 +387,35 @@ HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, enum secu
         pointer = tag_strip(pointer);
         tag_memory(pointer, bytes);
     }
-    if (HAK_UNLIKELY(*secure_canary(pointer, bytes) != (hak__secure.canary ^ (uintptr_t)pointer))) {
-        hak__secure_overflow(pointer, class_index);
-    }
-    secure_set_state(pointer, SECURE_RESTING);
+    secure_check_canary(pointer, bytes, secure_slack(pointer, byte, bytes));
+    secure_set_state(pointer, SECURE_CHANGING);
+    atomic_fence_signal(); /* as above */
     secure_clear(pointer, bytes);
+    atomic_fence_signal();
+    secure_set_state(pointer, SECURE_RESTING);
     return pointer;
 }
+
+/* True if an object in use starts at the pointer, any address in a slab. */
+HAK_INLINE bool secure_is_used(const void *pointer)
+{
+    return (uintptr_t)pointer % OBJECT_ALIGNMENT == 0 &&
+           secure_state_is_used(secure_state_of(pointer));
+}
+
+/* The size of the request that got the object; of an object that is not in use, or another address
+ * of a slab of the class, what a request may have at most. */
+HAK_INLINE size_t secure_size(const void *pointer, uint32_t class_index)
+{
+    size_t bytes = size_class_bytes(class_index);
+    unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));
+    bool used = (uintptr_t)pointer % OBJECT_ALIGNMENT == 0 &&
+                secure_state_is_used((enum secure_state)(byte & SECURE_STATE_MASK));
+    return bytes - (HAK_LIKELY(used) ? secure_slack(pointer, byte, bytes) : OBJECT_TAIL);
+}
+
+/* Gives an object in use, of class bytes `bytes`, to a request of another size, and moves the
+ * canary. What the program gets in addition is zero, or what it had written there before. */
+HAK_HIDDEN void hak__secure_resize(void *object, size_t bytes, size_t size);
 
 #endif

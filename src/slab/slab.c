@@ -256,12 +256,13 @@ struct object_list hak__refill_shuffle(struct refill refill)
 /* The most objects to carve, from `first` on. In an untouched slab the program should touch each
  * page before malloc does, so that no malloc pays for the page fault. So the first object that
  * starts in a page is carved alone. The next refill carves the page's other objects, and linking
- * touches them. In other slabs twice as many bytes are carved, and at least two objects, but
- * not in the secure form, which shuffles them. All bytes: larger peaks (docs/decisions/0095). */
+ * touches them. In other slabs twice as many bytes are carved, and at least two objects. All bytes:
+ * larger peaks (docs/decisions/0095). The secure form carves 4 KiB of each slab and shuffles them:
+ * alone, the first object of a slab would always have the same place. */
 static uint32_t slab_carve_count(const struct slab *slab, const unsigned char *first, size_t size)
 {
     size_t bytes = HAK_SECURE ? CARVE_BYTES : (size < CARVE_BYTES ? 2 * CARVE_BYTES : 2 * size);
-    if (slab->untouched) {
+    if (slab->untouched && !HAK_SECURE) {
         size_t offset = (uintptr_t)first % CARVE_BYTES;
         /* offset < size: no object starts before `first` in its page. Otherwise carve all that
          * start in the rest of the page. */

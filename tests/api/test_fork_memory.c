@@ -11,7 +11,7 @@
 /* In the secure form free clears the block. At level 2 and under sanitizers free looks at pages. */
 static bool is_measured(void)
 {
-    bool is_secure = hak_good_size(16) != 16; /* blocks have a tail */
+    bool is_secure = hak_good_size(17) == 17; /* behind a request is a canary */
     return !is_secure && !SUPPORT_SLOW && sysconf(_SC_PAGESIZE) == 4096;
 }
 

@@ -30,7 +30,7 @@ static void use_small(uint64_t seed)
         uint64_t number = random_next(&seed);
         void **place = &kept[number % 3000];
         give_back(*place);
-        *place = get_memory(number / 3000 % 20000 + 1);
+        *place = get_memory(number / 3000 % 20000 + 8);
         CHECK(*place != NULL);
         memset(*place, 1, 8);
     }

@@ -39,7 +39,8 @@ static void write_neighbours(size_t size, size_t count)
     }
     /* A realloc to the usable size stays where it is, and keeps what was written there. */
     for (size_t i = 0; i < count; i++) {
-        unsigned char *same = realloc(opaque_pointer(blocks[i]), opaque_size(usable[i]));
+        size_t kept = usable[i] + (usable[i] == 0); /* size 0 in the secure form: realloc frees */
+        unsigned char *same = realloc(opaque_pointer(blocks[i]), opaque_size(kept));
         CHECK(same != NULL && malloc_usable_size(same) >= usable[i]);
         check_filled(same, (int)i + 1, usable[i]);
         /* Growing keeps all that was usable only as far as it was asked for: that is usable[i] now.

@@ -3,7 +3,7 @@
 
 #include <new>
 
-BUG("delete with a size of another class")
+BUG("delete with another size than that of new")
 {
     void *block = hide(::operator new(40));
     ::operator delete(block, static_cast<size_t>(400));

@@ -1,0 +1,89 @@
+/* secure_end.c: see secure_end.h. */
+#include "control/secure_end.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alone.h"
+#include "large/span.h"
+#include "region/left.h"
+#include "region/secure.h"
+#include "region/superslab.h"
+
+/* 10 to 50 ms at most, and a program with fewer live blocks takes less. Twice: twice that. Half:
+ * the look covers half as large heaps. */
+#define END_OBJECTS_MAX (1u << 20)
+#define END_SLICES_MAX (1u << 15)
+
+static bool end_is_forgotten;
+
+void hak__secure_end_forget(void)
+{
+    end_is_forgotten = true;
+}
+
+/* What the program has printed would be lost: a report ends the process before the C library writes
+ * it. */
+static HAK_COLD void end_flush(void)
+{
+    fflush(NULL);
+}
+
+static void end_look_object(void *object, uint32_t class_index, unsigned char byte)
+{
+    size_t bytes = size_class_bytes(class_index);
+    enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
+    if (secure_state_is_used(state)) {
+        size_t slack = secure_slack(object, byte, bytes);
+        if (HAK_UNLIKELY(!secure_canary_is_whole(object, bytes, slack))) {
+            end_flush();
+            hak__secure_overflow(object, bytes - slack);
+        }
+    } else if (state == SECURE_RESTING &&
+               HAK_UNLIKELY(*(const uintptr_t *)object != 0 || !secure_is_zero(object, bytes))) {
+        end_flush();
+        hak__secure_written(object, class_index);
+    }
+}
+
+/* Returns the number of objects. */
+static uint32_t end_look_slice(size_t slice, uint32_t class_index)
+{
+    unsigned char *start = window_slice_address(slice);
+    const unsigned char *states = secure_state_at(start);
+    uint32_t count = 0;
+    for (size_t i = 0; i < SECURE_STATES_SIZE; i++) {
+        uint64_t eight;
+        memcpy(&eight, states + i - i % 8, sizeof eight);
+        if (eight == 0) {
+            i |= 7; /* the next eight */
+        } else if ((states[i] & SECURE_STATE_MASK) != SECURE_NOTHING) {
+            end_look_object(start + i * OBJECT_ALIGNMENT, class_index, states[i]);
+            count++;
+        }
+    }
+    return count;
+}
+
+void hak__secure_look_at_end(void)
+{
+    size_t limit = window_limit_seen();
+    limit = limit < END_SLICES_MAX ? limit : END_SLICES_MAX;
+    if (!alone() || end_is_forgotten || (HAK_TAGS && hak__secure.tags)) {
+        return;
+    }
+    uint32_t objects = 0;
+    for (size_t slice = 0; slice < limit && objects < END_OBJECTS_MAX; slice++) {
+        if (!superslab_has_slice(slice) || left_may_be_in(slice, 1)) {
+            continue;
+        }
+        uint32_t code = window_owner(slice) & OWNER_CODE_MASK;
+        uint32_t class_index = owner_class(code);
+        if (code == OWNER_SPAN && !hak__span_is_whole(slice)) {
+            end_flush();
+            hak__span_report(slice);
+        } else if (class_index != 0 && class_index < CLASS_COUNT) {
+            objects += end_look_slice(slice, class_index);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+/* overflow_sizes.c: the secure form, preloaded, reports every write behind the end of a block, of
+ * every small size and of some larger ones, and reports nothing else.
+ *
+ * Usage: overflow_sizes [STEP]. Each case is a child process that writes behind one block and frees
+ * it or resizes it. The bytes are even, which a canary never is, so a case cannot pass by chance.
+ * STEP: only each STEPth small size. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SMALL_MAX = 1100 };
+
+static const size_t larger[] = {
+    1151,    1152,    1160,    1500,    2000,          2040,   2041,  2048,  2049,   3000,
+    4000,    4088,    4095,    4096,    4097,          5000,   6000,  8000,  8184,   8192,
+    8193,    9000,    10000,   10361,   12288,         16384,  16385, 20000, 30001,  32768,
+    40000,   50000,   65535,   65536,   65537,         65656,  65657, 70001, 100003, 200001,
+    1 << 20, 2000003, 2097153, 3000001, (4 << 20) + 1, 5000077};
+
+/* Hides from the compiler what a value is. */
+static void *hide(void *pointer)
+{
+    __asm__ volatile("" : "+r"(pointer) : : "memory");
+    return pointer;
+}
+
+static void fail(const char *what, size_t size, const char *text)
+{
+    fprintf(stderr, "size %zu: %s\n%s", size, what, text);
+    exit(1);
+}
+
+/* --- the bugs --- */
+
+static void write_byte(char *block, size_t size)
+{
+    block[size] = 'n';
+}
+
+static void end_string(char *block, size_t size)
+{
+    memset(block, 'x', size);
+    block[size] = '\0';
+}
+
+static void copy_8(char *block, size_t size)
+{
+    memcpy(block + size, "nnnnnnnn", 8);
+}
+
+static void fill_16(char *block, size_t size)
+{
+    memset(block + size, 'n', 16);
+}
+
+static void fill_64(char *block, size_t size)
+{
+    memset(block + size, 'n', 64);
+}
+
+/* Skips the seven bytes behind the block. */
+static void write_eighth(char *block, size_t size)
+{
+    block[size + 7] = 'n';
+}
+
+/* Blocks between two bounds begin behind bytes that are watched, too. */
+static void write_before(char *block, size_t size)
+{
+    (void)size;
+    block[-1] = 'n';
+}
+
+static void copy_before(char *block, size_t size)
+{
+    (void)size;
+    memcpy(block - 16, "nnnnnnnn", 8);
+}
+
+typedef void write_function(char *block, size_t size);
+static write_function *const writes[] = {write_byte, end_string,   copy_8,       fill_16,
+                                         fill_64,    write_eighth, write_before, copy_before};
+enum { WRITES = sizeof writes / sizeof writes[0], WRITES_BEHIND = WRITES - 2 };
+/* Not the largest: the page before may be somebody else's. */
+enum { BEFORE_MIN = 65657, BEFORE_MAX = 2000003 };
+
+/* How the block comes into being, and how it ends; the size stays the same. */
+static char *from_malloc(size_t size)
+{
+    return hide(malloc(size));
+}
+
+static char *from_calloc(size_t size)
+{
+    return hide(calloc(1, size));
+}
+
+static char *from_memalign(size_t size)
+{
+    return hide(memalign(64, size));
+}
+
+static char *from_larger(size_t size)
+{
+    return realloc(hide(malloc(size + size / 4 + 1)), size);
+}
+
+static char *from_smaller(size_t size)
+{
+    return realloc(hide(malloc(size - size / 4)), size);
+}
+
+typedef char *make_function(size_t size);
+static make_function *const makes[] = {from_malloc, from_calloc, from_memalign, from_larger,
+                                       from_smaller};
+enum { MAKES = sizeof makes / sizeof makes[0] };
+
+/* --- children --- */
+
+static int output[2];
+
+static void child(size_t size, uint32_t make, uint32_t write_kind, bool resizes)
+{
+    char *block = makes[make](size);
+    writes[write_kind](block, size);
+    if (resizes) {
+        hide(realloc(hide(block), size + 1));
+    } else {
+        free(hide(block));
+    }
+    _exit(0);
+}
+
+/* These writes may leave the object, and, if it is the last of its slab, also the memory that is
+ * mapped. Then the kernel ends the child before hakmem sees anything. */
+static bool may_leave_memory(uint32_t write_kind)
+{
+    return writes[write_kind] == fill_16 || writes[write_kind] == fill_64;
+}
+
+/* A child that ends without a report fails the test. */
+static void check_case(size_t size, uint32_t make, uint32_t write_kind, bool resizes)
+{
+    static char text[4096];
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        child(size, make, write_kind, resizes);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+        perror("fork");
+        exit(1);
+    }
+    ssize_t got = read(output[0], text, sizeof text - 1); /* does not block */
+    text[got > 0 ? got : 0] = '\0';
+    const char *report =
+        write_kind < WRITES_BEHIND ? "hakmem: fatal: overflow: " : "hakmem: fatal: underflow: ";
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV && may_leave_memory(write_kind)) {
+        return;
+    }
+    if (!WIFSIGNALED(status) || strstr(text, report) == NULL) {
+        char what[100];
+        snprintf(what, sizeof what, "make %u, write %u, %s: not reported, wait status %#x",
+                 (unsigned)make, (unsigned)write_kind, resizes ? "realloc" : "free",
+                 (unsigned)status);
+        dup2(STDOUT_FILENO, STDERR_FILENO);
+        fail(what, size, text);
+    }
+}
+
+static void check_size(size_t size)
+{
+    bool begins_watched = size >= BEFORE_MIN && size <= BEFORE_MAX;
+    for (uint32_t i = 0; i < (begins_watched ? WRITES : WRITES_BEHIND); i++) {
+        /* What makes the block, and what ends it, changes from case to case. */
+        check_case(size, (uint32_t)((size + i) % MAKES), i, (size / 8 + i) % 4 == 0);
+    }
+}
+
+/* --- no false reports --- */
+
+static void check_block(char *block, size_t size, const char *what)
+{
+    if (block == NULL) {
+        fail(what, size, "no memory\n");
+    }
+    if (malloc_usable_size(block) != size) {
+        fail(what, size, "the usable size is not the size of the request\n");
+    }
+}
+
+static void check_good(size_t size)
+{
+    for (uint32_t i = 0; i < MAKES; i++) {
+        char *block = makes[i](size);
+        check_block(block, size, "made");
+        memset(block, 'y', size);
+        free(hide(block));
+    }
+    char *block = hide(malloc(size));
+    memset(block, 'y', size);
+    for (size_t step = 1; step < size + 40; step += step / 2 + 1) {
+        block = realloc(block, size + step);
+        check_block(block, size + step, "grown");
+        for (size_t i = 0; i < size; i++) {
+            if (block[i] != 'y') {
+                fail("grown", size, "the contents changed\n");
+            }
+        }
+        memset(block, 'y', size + step);
+        block = realloc(block, size);
+        check_block(block, size, "shrunk");
+    }
+    free(hide(block));
+}
+
+/* What realloc adds within a class is not the old canary. */
+static void check_added(void)
+{
+    for (size_t size = 1; size < 1000; size++) {
+        char *block = hide(calloc(1, size));
+        block = realloc(block, size + 7);
+        for (size_t i = 0; i < size + 7; i++) {
+            if (block[i] != 0) {
+                fail("grown", size, "old contents are visible\n");
+            }
+        }
+        free(hide(block));
+    }
+}
+
+int main(int count, char **arguments)
+{
+    size_t step = count > 1 ? strtoull(arguments[1], NULL, 10) : 1;
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    for (size_t size = 1; size <= SMALL_MAX; size += step) {
+        check_good(size);
+    }
+    for (size_t i = 0; i < sizeof larger / sizeof larger[0]; i++) {
+        check_good(larger[i]);
+    }
+    check_added();
+    if (pipe2(output, O_NONBLOCK) != 0 || dup2(output[1], STDERR_FILENO) < 0) {
+        perror("pipe");
+        return 1;
+    }
+    for (size_t size = 1; size <= SMALL_MAX; size += step) {
+        check_size(size);
+    }
+    for (size_t i = 0; i < sizeof larger / sizeof larger[0]; i++) {
+        check_size(larger[i]);
+    }
+    return 0;
+}
