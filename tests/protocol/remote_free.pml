@@ -119,10 +119,16 @@ inline keep_or_give_back(s)
 {
     if
 #ifdef BUG_KEEP_PARKED
-    :: atomic { true -> assert(freers_inside[s] == 0 && !notified[s]); word = 0; listed[s] = false; kept[s] = true }
+    :: true ->
 #else
-    :: atomic { threads_count != 0 -> assert(freers_inside[s] == 0 && !notified[s]); word = 0; listed[s] = false; kept[s] = true }
+    :: threads_count != 0 ->
 #endif
+        d_step { /* keeps it */
+            assert(freers_inside[s] == 0 && !notified[s]);
+            word = 0;
+            listed[s] = false;
+            kept[s] = true
+        }
     :: give_back(s)
     fi
 }
