@@ -201,7 +201,7 @@ static void *use_whales(void *argument)
             words = hak__whale_allocate(size, 4096, false).pointer;
             REQUIRE(words != NULL);
         }
-        *whale = (struct whale){(uintptr_t)words, size, 1};
+        *whale = (struct whale)WHALE_OF((uintptr_t)words, size, 1);
         words[0] = whale->address;
         words[size / 16] = size;
         if (round % 50 == 0) {

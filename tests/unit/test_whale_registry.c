@@ -154,7 +154,7 @@ static void random_operations(uint64_t *random, size_t steps, size_t most)
             uintptr_t address = crowded_address(random);
             expect_whale(find(address), (struct whale){0});
             expect_whale(take_out(address), (struct whale){0});
-            insert((struct whale){address, 4096 * (1 + random_below(random, 100)), 1});
+            insert((struct whale)WHALE_OF(address, 4096 * (1 + random_below(random, 100)), 1));
         } else {
             remove_index(random_below(random, model.count));
         }
@@ -181,7 +181,7 @@ static void test_growth(void **state)
     size_t metadata = totals().metadata_bytes;
     for (size_t i = 0; i < 3000; i++) {
         uintptr_t address = (i * 3 + 1) << 22;
-        insert((struct whale){address, (1 + random_below(&random, 1000)) << 12, 1});
+        insert((struct whale)WHALE_OF(address, (1 + random_below(&random, 1000)) << 12, 1));
         /* at most half full */
         assert_true(totals().metadata_bytes >= 2 * model.count * sizeof(struct whale));
         if ((i & (i - 1)) == 0) {
@@ -202,7 +202,7 @@ static void test_containing(void **state)
     (void)state;
     uint64_t random = 12;
     for (size_t i = 1; i <= 50; i++) { /* each followed by a gap */
-        insert((struct whale){i << 24, 4096 * (1 + random_below(&random, 2000)), 1});
+        insert((struct whale)WHALE_OF(i << 24, 4096 * (1 + random_below(&random, 2000)), 1));
     }
     for (size_t i = 0; i < model.count; i++) {
         struct whale whale = model.whales[i];
@@ -239,13 +239,13 @@ static void put_back(size_t index, struct whale now)
 static void test_lifting(void **state)
 {
     (void)state;
-    insert((struct whale){1 << 20, 4096, 1});
-    insert((struct whale){2 << 20, 8192, 1});
+    insert((struct whale)WHALE_OF(1 << 20, 4096, 1));
+    insert((struct whale)WHALE_OF(2 << 20, 8192, 1));
     lift(0);
     assert_int_equal(totals().live_count, 1);
     assert_int_equal(totals().live_bytes, 8192);
     expect_whale(find(2 << 20), model.whales[1]);
-    put_back(0, (struct whale){5 << 20, 12288, 1}); /* moved and grown */
+    put_back(0, (struct whale)WHALE_OF(5 << 20, 12288, 1)); /* moved and grown */
     check_all();
     expect_whale(find(1 << 20), (struct whale){0});
     lock_acquire(&hak__whale_lock);
@@ -261,17 +261,17 @@ static void test_what_is_lifted_finds_its_place_again(void **state)
     (void)state;
     for (size_t first = 1; first <= 600; first += 1 + first / 8) {
         for (size_t i = 0; i < first; i++) {
-            insert((struct whale){(i + 1) << 21, 4096, 1});
+            insert((struct whale)WHALE_OF((i + 1) << 21, 4096, 1));
         }
         for (size_t i = 0; i < first; i++) {
             lift(i);
         }
         for (size_t i = 0; i < first; i++) {
-            insert((struct whale){(i + 5000) << 21, 4096, 1});
+            insert((struct whale)WHALE_OF((i + 5000) << 21, 4096, 1));
         }
         assert_true(totals().metadata_bytes >= 4 * first * sizeof(struct whale));
         for (size_t i = 0; i < first; i++) {
-            put_back(i, (struct whale){(i + 10000) << 21, 8192, 1});
+            put_back(i, (struct whale)WHALE_OF((i + 10000) << 21, 8192, 1));
         }
         check_all();
         expect_whale(find(UINT64_C(1) << 40), (struct whale){0}); /* ends at an empty place */
@@ -285,8 +285,8 @@ static void *insert_and_remove(void *argument)
     uintptr_t self = (uintptr_t)argument;
     for (uintptr_t round = 0; round < 20; round++) {
         for (uintptr_t i = 0; i < 300; i++) {
-            REQUIRE(
-                hak__whale_registry_insert((struct whale){self << 40 | (i + 1) << 21, 4096, 1}));
+            REQUIRE(hak__whale_registry_insert(
+                (struct whale)WHALE_OF(self << 40 | (i + 1) << 21, 4096, 1)));
         }
         for (uintptr_t i = 0; i < 300; i++) {
             uintptr_t address = self << 40 | (i + 1) << 21;
