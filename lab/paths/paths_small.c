@@ -24,7 +24,9 @@ enum {
     LARGEST_SLAB = 4,         /* objects of that size in a slab */
     SUPERSLAB_OBJECTS = 28,   /* of that size in one superslab, each carved by itself */
     GROW_CYCLES = 12,         /* enough for any limit to reach its bound */
-    SCATTERED_SLABS = 64
+    SCATTERED_SLABS = 64,
+    FILLERS = 1600,
+    FILLER_SIZE = 8000 /* 12 MiB in all */
 };
 
 static size_t next_held;
@@ -177,9 +179,24 @@ static void none_start(const struct path *path, unsigned rounds)
 }
 
 /* A slab with its pages present goes back to its superslab. */
+/* The heap keeps as many idle slabs of another class as it may. So what becomes idle after that goes
+ * back to its superslab, and new slabs come from there. */
+static void region_start(const struct path *path, unsigned rounds)
+{
+    static void *fillers[FILLERS];
+    (void)path;
+    (void)rounds;
+    for (int i = 0; i < FILLERS; i++) {
+        fillers[i] = paths_allocate(FILLER_SIZE);
+    }
+    for (int i = 0; i < FILLERS; i++) {
+        free(fillers[i]);
+    }
+}
+
 static void carve_start(const struct path *path, unsigned rounds)
 {
-    (void)rounds;
+    region_start(path, rounds);
     paths_hold(0, PATHS_SLAB, path->size);
     paths_release(0, PATHS_SLAB);
     next_held = 0;
@@ -241,7 +258,7 @@ const struct path paths_small[] = {
      carve_finish},
     {"refill_carve_fresh", OPTION_NO_CACHE, PATH_MALLOC, 1, PATHS_OBJECT, 0, none_start,
      carve_enter_slab, carve_finish},
-    {"refill_slab_region", OPTION_NO_CACHE, PATH_MALLOC, 1, MANY_SLICES_SIZE, 0, none_start, NULL,
+    {"refill_slab_region", OPTION_NO_CACHE, PATH_MALLOC, 1, MANY_SLICES_SIZE, 0, region_start, NULL,
      paths_finish_free},
     {"refill_superslab", OPTION_NO_CACHE, PATH_MALLOC, 1, LARGEST_SIZE, 0, superslab_start,
      superslab_prepare, NULL},
@@ -251,7 +268,7 @@ const struct path paths_small[] = {
      flush_prepare, NULL},
     {"free_no_budget", OPTION_NO_CACHE, PATH_FREE, 1, PATHS_OBJECT, 0, slab_start, NULL,
      one_finish_allocate},
-    {"free_slab_region", OPTION_NO_CACHE, PATH_FREE, 1, MANY_SLICES_SIZE, 0, none_start,
+    {"free_slab_region", OPTION_NO_CACHE, PATH_FREE, 1, MANY_SLICES_SIZE, 0, region_start,
      paths_prepare_allocate, NULL},
     {.name = NULL},
 };
