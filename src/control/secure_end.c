@@ -26,7 +26,9 @@ void hak__secure_end_forget(void)
  * it. */
 static HAK_COLD void end_flush(void)
 {
-    fflush(NULL);
+    if (HAK_SECURE) { /* the ordinary form does not refer to it */
+        fflush(NULL);
+    }
 }
 
 static void end_look_object(void *object, uint32_t class_index, unsigned char byte)
