@@ -207,6 +207,7 @@ static struct span malloc_span(size_t size, size_t alignment)
     struct span span = {NULL, false};
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
+        slab_make_room(&thread->heap->slabs, (uint32_t)((size + SLICE_SIZE - 1) / SLICE_SIZE));
         span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
         thread_unlock(thread);
         hak__thread_left(thread);

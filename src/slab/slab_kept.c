@@ -84,10 +84,15 @@ void hak__slab_trim_kept(struct slab_set *set)
     set->kept_least = set->shared_kept;
 }
 
-bool hak__slab_would_grow(struct slab_set *set, uint32_t slices)
+void hak__slab_make_room(struct slab_set *set, uint32_t slices)
 {
-    if (set->shared_kept != 0 && hak__superslab_would_grow(slices)) {
+    if (hak__superslab_would_grow(slices)) {
         hak__slab_give_kept(set, 2 * slices);
     }
+}
+
+bool hak__slab_would_grow(struct slab_set *set, uint32_t slices)
+{
+    slab_make_room(set, slices);
     return hak__superslab_would_grow(slices);
 }

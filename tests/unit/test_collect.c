@@ -86,6 +86,28 @@ static void test_kept_slabs_for_another_heap(void **state)
     hak__thread_park(other);
 }
 
+/* A span that would raise the peak gets what its heap keeps. */
+static void test_kept_slabs_for_a_span(void **state)
+{
+    enum { BLOCKS = 200 };
+    void *blocks[BLOCKS];
+    (void)state;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(5000);
+        REQUIRE(blocks[i] != NULL);
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+    hak__thread_flush(hak__thread);
+    assert_true(slab_keeps(&hak__thread->heap->slabs));
+    hak__superslab_purge(true); /* the peak is that of now */
+    size_t taken = unit_region_bytes_taken();
+    void *span = hak_malloc(100 * KIB);
+    assert_true(unit_region_bytes_taken() <= taken);
+    hak_free(span);
+}
+
 static void test_help(void **state)
 {
     (void)state;
@@ -465,6 +487,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_collect),
         cmocka_unit_test(test_kept_slabs_for_another_heap),
+        cmocka_unit_test(test_kept_slabs_for_a_span),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_help_at_the_end),
         UNIT_TEST_WITH_KNOBS(test_kept_objects_go_back),
