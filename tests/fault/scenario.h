@@ -326,7 +326,7 @@ struct scenario_counts {
 static struct scenario_counts *scenario_counts;
 
 /* Every occurrence up to so many fails in turn, and so many more of the rest. */
-static uint32_t scenario_first_max = 64;
+static uint32_t scenario_first_max = 32;
 static uint32_t scenario_sample_max = 8;
 
 static inline void scenario_play(void *argument)
