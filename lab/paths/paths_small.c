@@ -179,8 +179,8 @@ static void none_start(const struct path *path, unsigned rounds)
 }
 
 /* A slab with its pages present goes back to its superslab. */
-/* The heap keeps as many idle slabs of another class as it may. So what becomes idle after that goes
- * back to its superslab, and new slabs come from there. */
+/* The heap keeps as many idle slabs of another class as it may. So what becomes idle after that
+ * goes back to its superslab, and new slabs come from there. */
 static void region_start(const struct path *path, unsigned rounds)
 {
     static void *fillers[FILLERS];
