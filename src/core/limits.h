@@ -126,9 +126,9 @@
 #define SLAB_SLICES_MAX 9u
 #define SLAB_OBJECTS_MIN 4u
 /* Slices of the idle slabs that a heap keeps (slab/slab_kept.c). Twice as many: programs whose
- * memory goes up and down by up to 16 MiB take no lock of the process for it, but other heaps may
- * need more memory. Half: by up to 4 MiB. */
-#define SLABS_KEPT_SLICES (HAK_TINY_LIMITS ? 8u : 256u)
+ * memory goes up and down by up to 8 MiB take no lock of the process for it; with 8 MiB, soak held
+ * 32 MiB for seconds where it held 24. Half: by up to 2 MiB. */
+#define SLABS_KEPT_SLICES (HAK_TINY_LIMITS ? 8u : 128u)
 /* Lists of such slabs, and the slabs of a list that a search looks at. A list for each class would
  * cost each process a page. */
 #define SLABS_KEPT_LISTS 16u
