@@ -26,7 +26,9 @@ enum {
     GROW_CYCLES = 12,         /* enough for any limit to reach its bound */
     SCATTERED_SLABS = 64,
     FILLERS = 1600,
-    FILLER_SIZE = 8000 /* 12 MiB in all */
+    FILLER_SIZE = 8000, /* 12 MiB in all */
+    SMALL_FILLERS = 2000,
+    SMALL_FILLER_SIZE = 400 /* their slabs have one slice */
 };
 
 static size_t next_held;
@@ -183,13 +185,13 @@ static void none_start(const struct path *path, unsigned rounds)
  * goes back to its superslab, and new slabs come from there. */
 static void region_start(const struct path *path, unsigned rounds)
 {
-    static void *fillers[FILLERS];
+    static void *fillers[FILLERS + SMALL_FILLERS];
     (void)path;
     (void)rounds;
-    for (int i = 0; i < FILLERS; i++) {
-        fillers[i] = paths_allocate(FILLER_SIZE);
+    for (int i = 0; i < FILLERS + SMALL_FILLERS; i++) {
+        fillers[i] = paths_allocate(i < FILLERS ? FILLER_SIZE : SMALL_FILLER_SIZE);
     }
-    for (int i = 0; i < FILLERS; i++) {
+    for (int i = 0; i < FILLERS + SMALL_FILLERS; i++) {
         free(fillers[i]);
     }
 }
