@@ -5,19 +5,9 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-static void *hide(void *pointer)
-{
-    __asm__ volatile("" : "+r"(pointer) : : "memory");
-    return pointer;
-}
+#include "child.h"
 
 static char *make(size_t size)
 {
@@ -151,68 +141,31 @@ static void exit_in_handler(void)
     }
 }
 
-static const struct {
-    void (*run)(void);
-    const char *report; /* NULL: none */
-} cases[] = {{overflow_small, "overflow"},
-             {overflow_middle, "overflow"},
-             {overflow_large, "overflow"},
-             {before_large, "underflow"},
-             {write_resting, "use after free"},
-             {write_start_of_resting, "use after free"},
-             {overflow_in_child, "overflow"},
-             {use_everything, NULL},
-             {protect_pages, NULL},
-             {run_beside_thread, NULL},
-             {fork_beside_thread, NULL},
-             {exit_in_handler, NULL}};
+static const struct child_case cases[] = {{overflow_small, "overflow"},
+                                          {overflow_middle, "overflow"},
+                                          {overflow_large, "overflow"},
+                                          {before_large, "underflow"},
+                                          {write_resting, "use after free"},
+                                          {write_start_of_resting, "use after free"},
+                                          {overflow_in_child, "overflow"},
+                                          {use_everything, NULL},
+                                          {protect_pages, NULL},
+                                          {run_beside_thread, NULL},
+                                          {fork_beside_thread, NULL},
+                                          {exit_in_handler, NULL}};
 
-static void check_case(size_t number)
+static void run_to_exit(const void *argument)
 {
-    static char text[4096];
-    size_t length = 0;
-    int ends[2], status = 0;
-    ssize_t got;
-    if (pipe(ends) != 0) {
-        perror("pipe");
-        exit(1);
-    }
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        printf("printed"); /* not written before the exit */
-        cases[number].run();
-        exit(0);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
-    close(ends[0]);
-    text[length] = '\0';
-    const char *report = cases[number].report;
-    bool right = pid > 0 && waitpid(pid, &status, 0) == pid && strstr(text, "printed") != NULL;
-    if (report == NULL) {
-        right = right && strstr(text, "hakmem") == NULL && WIFEXITED(status) &&
-                WEXITSTATUS(status) == 0;
-    } else {
-        right = right && strstr(text, report) != NULL && WIFSIGNALED(status);
-    }
-    if (!right) {
-        fprintf(stderr, "case %zu: status %#x\n%s", number, (unsigned)status, text);
-        exit(1);
-    }
+    printf("printed"); /* not written before the exit */
+    run_case(argument);
+    exit(0);
 }
 
 int main(void)
 {
-    struct rlimit none = {0, 0};
-    setrlimit(RLIMIT_CORE, &none);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        check_case(i);
+        struct child child = run_child(run_to_exit, &cases[i]);
+        require_case(i, &child, cases[i].report, "printed");
     }
     return 0;
 }

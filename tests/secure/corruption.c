@@ -18,12 +18,8 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "child.h"
 
 #define BLOCKS 256  /* live ones at most */
 #define FREED 256   /* freed ones that are remembered */
@@ -205,9 +201,9 @@ static void step_corrupt(void)
     memcpy(target, &word, sizeof word);
 }
 
-static void run(uint64_t seed)
+static void run(const void *seed)
 {
-    state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    state = *(const uint64_t *)seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     uint32_t corruptions = 1 + draw(30);
     for (uint32_t i = 0; i < STEPS; i++) {
         struct block *block = &live[draw(BLOCKS)];
@@ -222,49 +218,26 @@ static void run(uint64_t seed)
             step_corrupt();
         }
     }
-    _exit(0);
 }
 
 struct outcome {
     bool good;
     bool reported;
-    char text[2048];
+    struct child child;
 };
 
-static struct outcome run_child(uint64_t seed)
+static struct outcome outcome_of(uint64_t seed)
 {
     struct outcome outcome = {0};
-    int ends[2], status = 0;
-    size_t length = 0;
-    ssize_t got;
-    if (pipe(ends) != 0) {
-        perror("pipe");
-        exit(3);
-    }
-    pid_t pid = fork();
-    if (pid == 0) {
-        struct rlimit none = {0, 0};
-        setrlimit(RLIMIT_CORE, &none);
-        dup2(ends[1], STDOUT_FILENO);
-        dup2(ends[1], STDERR_FILENO);
-        alarm(280);
-        run(seed);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], outcome.text + length, sizeof outcome.text - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
-    close(ends[0]);
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-        perror("child");
-        exit(3);
-    }
-    outcome.reported = WIFSIGNALED(status) && strstr(outcome.text, "hakmem: fatal: ") != NULL &&
+    outcome.child = run_child(run, &seed);
+    struct child *child = &outcome.child;
+    int status = child->status;
+    outcome.reported = WIFSIGNALED(status) && strstr(child->text, "hakmem: fatal: ") != NULL &&
                        (WTERMSIG(status) == SIGABRT || WTERMSIG(status) == SIGSEGV);
     outcome.good = outcome.reported || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
     if (!outcome.good) {
-        snprintf(outcome.text + length, sizeof outcome.text - length, "(wait status %#x)\n",
-                 (unsigned)status);
+        snprintf(child->text + child->length, sizeof child->text - child->length,
+                 "(wait status %#x)\n", (unsigned)status);
     }
     return outcome;
 }
@@ -280,11 +253,11 @@ int main(int count, char **arguments)
         return 2;
     }
     for (uint64_t i = 0; i < runs && failed < 10; i++) {
-        struct outcome outcome = run_child(seed + i);
+        struct outcome outcome = outcome_of(seed + i);
         reported += outcome.reported;
         if (!outcome.good) {
             failed++;
-            printf("seed %llu failed: %s", (unsigned long long)(seed + i), outcome.text);
+            printf("seed %llu failed: %s", (unsigned long long)(seed + i), outcome.child.text);
         }
     }
     printf("%llu runs, %llu ended by a report, %llu failed\n", (unsigned long long)runs,

@@ -4,20 +4,10 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "child.h"
 
 enum { MANY = 300000, DISTINCT = 4000 };
-
-static void *hide(void *pointer)
-{
-    __asm__ volatile("" : "+r"(pointer) : : "memory");
-    return pointer;
-}
 
 static void fail(const char *what)
 {
@@ -80,44 +70,13 @@ static void realloc_freed(void)
     hide(realloc(hide(block), 10));
 }
 
-static const struct {
-    void (*run)(void);
-    const char *report;
-} bugs[] = {{read_one, "access to a block of size 0"},
-            {write_one, "access to a block of size 0"},
-            {write_of_calloc, "access to a block of size 0"},
-            {free_twice, "double free"},
-            {free_inside, "invalid free"},
-            {ask_freed, "double free"},
-            {realloc_freed, "double free"}};
-
-static void check_bug(size_t number)
-{
-    static char text[4096];
-    size_t length = 0;
-    int ends[2], status = 0;
-    ssize_t got;
-    if (pipe(ends) != 0) {
-        fail("no pipe");
-    }
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        bugs[number].run();
-        _exit(0);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
-    close(ends[0]);
-    text[length] = '\0';
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status) ||
-        strstr(text, bugs[number].report) == NULL) {
-        fprintf(stderr, "bug %zu: status %#x\n%s", number, (unsigned)status, text);
-        exit(1);
-    }
-}
+static const struct child_case bugs[] = {{read_one, "access to a block of size 0"},
+                                         {write_one, "access to a block of size 0"},
+                                         {write_of_calloc, "access to a block of size 0"},
+                                         {free_twice, "double free"},
+                                         {free_inside, "invalid free"},
+                                         {ask_freed, "double free"},
+                                         {realloc_freed, "double free"}};
 
 /* --- what must work --- */
 
@@ -172,13 +131,9 @@ static void check_resized(void)
 
 int main(void)
 {
-    struct rlimit none = {0, 0};
-    setrlimit(RLIMIT_CORE, &none);
     check_distinct();
     check_many();
     check_resized();
-    for (size_t i = 0; i < sizeof bugs / sizeof bugs[0]; i++) {
-        check_bug(i);
-    }
+    require_cases(bugs, sizeof bugs / sizeof bugs[0]);
     return 0;
 }

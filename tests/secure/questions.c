@@ -3,24 +3,14 @@
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "child.h"
 
 #define SWITCH_OFF "HAKMEM_ABORT_ON_SIZE=0"
 
 /* The library has them; the C library may not. */
 void free_sized(void *pointer, size_t size) __attribute__((weak));
 void free_aligned_sized(void *pointer, size_t alignment, size_t size) __attribute__((weak));
-
-static void *hide(void *pointer)
-{
-    __asm__ volatile("" : "+r"(pointer) : : "memory");
-    return pointer;
-}
 
 /* --- bugs --- */
 
@@ -66,46 +56,14 @@ static void free_resized(void)
     free_sized(hide(realloc(hide(malloc(100)), 102)), 100);
 }
 
-static const struct {
-    void (*run)(void);
-    const char *report;
-} bugs[] = {{ask_freed, "malloc_usable_size of a freed block"},
-            {ask_inside, "at which no block starts"},
-            {ask_misaligned, "at which no block starts"},
-            {free_one_more, "sized free with another size"},
-            {free_one_less, "sized free with another size"},
-            {free_large, "sized free with another size"},
-            {free_aligned, "sized free with another size"},
-            {free_resized, "sized free with another size"}};
-
-static void check_bug(size_t number)
-{
-    static char text[4096];
-    size_t length = 0;
-    int ends[2], status = 0;
-    ssize_t got;
-    if (pipe(ends) != 0) {
-        perror("pipe");
-        exit(1);
-    }
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        bugs[number].run();
-        _exit(0);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], text + length, sizeof text - 1 - length)) > 0) {
-        length += (size_t)got;
-    }
-    close(ends[0]);
-    text[length] = '\0';
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status) ||
-        strstr(text, bugs[number].report) == NULL) {
-        fprintf(stderr, "bug %zu: status %#x\n%s", number, (unsigned)status, text);
-        exit(1);
-    }
-}
+static const struct child_case bugs[] = {{ask_freed, "malloc_usable_size of a freed block"},
+                                         {ask_inside, "at which no block starts"},
+                                         {ask_misaligned, "at which no block starts"},
+                                         {free_one_more, "sized free with another size"},
+                                         {free_one_less, "sized free with another size"},
+                                         {free_large, "sized free with another size"},
+                                         {free_aligned, "sized free with another size"},
+                                         {free_resized, "sized free with another size"}};
 
 /* --- what must work --- */
 
@@ -142,8 +100,6 @@ static void check_first_places(void)
 
 int main(int count, char **arguments)
 {
-    struct rlimit none = {0, 0};
-    setrlimit(RLIMIT_CORE, &none);
     check_first_places();
     check_right_sizes();
     if (count > 1) { /* the process itself: the switch is off */
@@ -151,9 +107,7 @@ int main(int count, char **arguments)
         free_large();
         return 0;
     }
-    for (size_t i = 0; i < sizeof bugs / sizeof bugs[0]; i++) {
-        check_bug(i);
-    }
+    require_cases(bugs, sizeof bugs / sizeof bugs[0]);
     putenv(SWITCH_OFF);
     execl(arguments[0], arguments[0], "off", (char *)NULL);
     perror(arguments[0]);
