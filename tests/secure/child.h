@@ -25,7 +25,7 @@ static inline void *hide(void *pointer)
     return pointer;
 }
 
-/* The child ends by `run`, or with status 0 without flushing its streams; it leaves no core file. */
+/* The child ends by `run`, or with status 0 and unflushed streams; it leaves no core file. */
 static inline struct child run_child(void (*run)(const void *), const void *argument)
 {
     struct child child = {0};
