@@ -8,6 +8,8 @@
 /* Counts `size` bytes that the caller is about to map. False: they would exceed the limit, and are
  * not counted. Any thread. */
 HAK_HIDDEN bool hak__os_charge(size_t size);
+/* Counts `size` bytes that are mapped already, though nobody wanted them. Any thread. */
+HAK_HIDDEN void hak__os_recharge(size_t size);
 /* Subtracts `size` bytes that were unmapped, or that could not be mapped. Any thread. */
 HAK_HIDDEN void hak__os_uncharge(size_t size);
 

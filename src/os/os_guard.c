@@ -84,7 +84,8 @@ int hak__os_guard_reserve(size_t size, void **address)
         os_guard_marks = os_mark(result, size);
         if (!os_guard_marks && !os_protect(result, size, PROT_NONE)) {
             error = -errno;
-            munmap(result, size);
+            hak__os_recharge(size);
+            hak__os_discard(result, size);
         } else {
             *address = result;
         }

@@ -46,6 +46,11 @@ void hak__os_set_limit(uint64_t bytes)
     atomic_store_relaxed(&shared_mapped_limit, bytes);
 }
 
+void hak__os_recharge(size_t size)
+{
+    atomic_add_relaxed(&shared_mapped_bytes, (uint64_t)size);
+}
+
 void hak__os_uncharge(size_t size)
 {
     atomic_sub_relaxed(&shared_mapped_bytes, (uint64_t)size);

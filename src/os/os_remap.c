@@ -68,8 +68,8 @@ static bool os_is_ours_again(void *to, size_t size, uint64_t mark)
         return true;
     }
     if (result != MAP_FAILED) { /* a kernel before 4.17 takes the address for a hint */
-        os_count(OS_CALL_UNMAP);
-        munmap(result, size);
+        hak__os_recharge(size);
+        hak__os_discard(result, size);
     }
     if (!os_holds(&words[0], (uint32_t)mark) || !os_holds(&words[1], (uint32_t)(mark >> 32))) {
         return false;

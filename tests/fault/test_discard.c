@@ -228,6 +228,33 @@ static void test_joined_whales_grow(void **state)
     }
 }
 
+/* A kernel before 4.17 that maps elsewhere what another thread has taken, and then will not unmap
+ * that: what nobody wanted is known, and goes later. */
+static void test_mapped_elsewhere(void **state)
+{
+    void *place, *moved = NULL;
+    const size_t size = 4 * MIB;
+    (void)state;
+    assert_int_equal(hak__os_map(size, 2 * MIB, &place), 0);
+    *(char *)place = 'x';
+    int64_t before = fault_ledger;
+    uint64_t mapped = hak__os_mapped_bytes();
+    void *neighbour = unit_block((uintptr_t)place + size);
+    uint32_t calls = FAULT_SET(FAULT_MREMAP) | FAULT_SET(FAULT_MMAP_AT) | FAULT_SET(FAULT_MUNMAP);
+    fault_arm((struct fault_plan){calls, 1, FAULT_ELSEWHERE, true, 0}, 0);
+    assert_int_equal(hak__os_remap(place, size, 2 * size, 2 * MIB, &moved), -ENOMEM);
+    fault_disarm();
+    unit_unblock(neighbour);
+    assert_int_equal(*(char *)place, 'x');
+    assert_true(hak__os_discarded_bytes() >= 2 * size);
+    assert_int_equal(fault_ledger - before, hak__os_discarded_bytes());
+    assert_int_equal(hak__os_mapped_bytes() - mapped, hak__os_discarded_bytes());
+    hak__os_discard(place, size);
+    assert_int_equal(hak__os_discarded_bytes(), 0);
+    assert_int_equal(fault_ledger - before, -(int64_t)size);
+    assert_int_equal(hak__os_mapped_bytes(), mapped - size);
+}
+
 int main(void)
 {
     support_small_pages();
@@ -238,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_failed_moves),
         cmocka_unit_test(test_failed_moves_into_a_part),
         cmocka_unit_test(test_joined_whales_grow),
+        cmocka_unit_test(test_mapped_elsewhere),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
