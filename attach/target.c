@@ -329,7 +329,8 @@ static enum doing task_doing(pid_t pid, pid_t tid)
     snprintf(name, sizeof name, "task/%d/comm", (int)tid);
     char *text = target_file(pid, name, 64);
     enum doing doing = DOING_NOTHING_GOOD;
-    if (text == NULL || strncmp(text, "hakmem", 6) == 0) { /* ended, or hakmem's own */
+    if (text == NULL || strcmp(text, "hakmem-observe\n") == 0 ||
+        strcmp(text, "hakmem-profile\n") == 0) { /* ended, or hakmem's own */
         free(text);
         return doing;
     }

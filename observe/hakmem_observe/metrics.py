@@ -1,5 +1,6 @@
-"""./hakmem metrics: serves the figures of living processes to Prometheus, on this machine only (127.0.0.1)."""
+"""./hakmem metrics: serves the figures of living processes to Prometheus."""
 import hmac
+import ipaddress
 import re
 import signal
 import socket
@@ -8,18 +9,18 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from .attach import connect
 from .files import open_regular
 from .observer import ASK_SECONDS
-from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid
+from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid, printable
 from .served_profiles import PATHS, ServedProfiles
+from .watched import Watched, ask_all
 
 SCRAPE_SECONDS = 8.0  # for all processes, one after the other; Prometheus waits 10 s
 REQUEST_SECONDS = 15.0  # for a request and its answer, however slowly the other side talks
 REQUESTS_MAX = 16  # at once
 TEXT_MAX = 1 << 20  # bytes that a process may say
 TOKEN_MAX = 4096  # bytes
-HOSTS = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)  # a page of a browser has another one
+HOSTS = re.compile(r"(127(?:\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)  # a page of a browser has another one
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 NAME = r"hakmem_[a-z0-9_]{1,100}"
@@ -28,10 +29,16 @@ SAMPLE = re.compile(rf"({NAME})(?:\{{(.{{0,2000}})\}})? (-?[0-9]{{1,20}}(?:\.[0-
 HEAD = re.compile(rf"# (HELP|TYPE) ({NAME}) ([ -~]{{1,300}})")
 TYPES = ("counter", "gauge")
 OWN_LABELS, OWN_METRIC = ("pid", "name"), "hakmem_up"  # of this tool: no process may say them
+OWN_HEADS = {"HELP": f"# HELP {OWN_METRIC} 1 if the process answers; 0 if it has ended or does not", "TYPE": f"# TYPE {OWN_METRIC} gauge"}
 
 
 def add_arguments(parser):
-    parser.add_argument("pids", metavar="PID", nargs="+", help="the processes")
+    parser.add_argument("pids", metavar="PID", nargs="*", help="the processes")
+    parser.add_argument("--name", action="append", default=[],
+                        help="serve the processes of this name that run on hakmem, while they live; may be repeated")
+    parser.add_argument("--cgroup", metavar="PATH", action="append", default=[],
+                        help="those in this cgroup or below it; a part of the path is enough, such as nginx.service")
+    parser.add_argument("--listen", metavar="ADDRESS", default="127.0.0.1", help="the IP address (127.0.0.1); another one needs --token-file")
     parser.add_argument("--port", metavar="P", type=int, default=9464, help="the port (9464); 0: any, which is printed")
     parser.add_argument("--once", action="store_true", help="print the text once and serve nothing")
     parser.add_argument("--token-file", metavar="FILE",
@@ -60,7 +67,7 @@ def read_sample(line, labels):
 def prometheus(texts):
     """One text of the texts of several processes, each (name, text) or None if the process is gone. The format wants all
     samples of a metric together, below its help and type. What is neither is dropped, and a second sample of one name."""
-    heads, samples = {OWN_METRIC: {"TYPE": f"# TYPE {OWN_METRIC} gauge"}}, {OWN_METRIC: {}}
+    heads, samples = {OWN_METRIC: OWN_HEADS}, {OWN_METRIC: {}}
     for pid, found in texts.items():
         samples[OWN_METRIC][pid] = f'{OWN_METRIC}{{pid="{pid}"}} {int(found is not None)}'
         if found is None:
@@ -76,16 +83,14 @@ def prometheus(texts):
                    for line in [*heads.get(metric, {}).values(), *samples.get(metric, {}).values()])
 
 
-def ask_all(observers, seconds):
-    """Each process has an equal part of the time that is left: one that does not answer leaves the others theirs."""
-    texts, until = {}, time.monotonic() + seconds
-    for number, (pid, observer) in enumerate(observers.items()):
-        part = max(until - time.monotonic(), 0) / (len(observers) - number)
-        try:
-            texts[pid] = (observer.process.name, observer.ask("prometheus", part)[:TEXT_MAX].decode("utf-8", "replace"))
-        except (Refusal, KeyError, OSError):
-            texts[pid] = None
-    return texts
+def collect(watched, seconds, profiles=None):
+    until = time.monotonic() + seconds
+    observers = watched.now(seconds / 2)
+    if profiles:
+        profiles.begin(observers)
+    answers = ask_all(observers, "prometheus", until - time.monotonic())
+    return prometheus({process.pid: None if text is None else (process.name, text[:TEXT_MAX].decode("utf-8", "replace"))
+                       for process, text in answers})
 
 
 def read_token(path):
@@ -99,15 +104,15 @@ def read_token(path):
     return token
 
 
-def make_handler(observers, token, profiles=None):
-    """`profiles`: of ServedProfiles."""
+def make_handler(watched, token, profiles=None, is_local=True):
+    """`profiles`: of ServedProfiles. A local server is asked by one of HOSTS only; another one has a token."""
     lock = threading.Lock()  # an Observer is for one thread at a time
 
     class Handler(BaseHTTPRequestHandler):
         timeout = REQUEST_SECONDS
 
         def refusal(self):
-            if not HOSTS.fullmatch(self.headers.get("Host", "")):
+            if is_local and not HOSTS.fullmatch(self.headers.get("Host", "")):
                 return 421
             given = self.headers.get("Authorization", "").encode("utf-8", "replace")
             if token is not None and not hmac.compare_digest(given, b"Bearer " + token):
@@ -120,7 +125,7 @@ def make_handler(observers, token, profiles=None):
             if self.path.partition("?")[0] in PATHS:
                 status, body = profiles.answer(self.path, SCRAPE_SECONDS)
                 return status, "application/octet-stream", body
-            return 200, CONTENT_TYPE, prometheus(ask_all(observers, SCRAPE_SECONDS)).encode()
+            return 200, CONTENT_TYPE, collect(watched, SCRAPE_SECONDS, profiles).encode()
 
         def do_GET(self):
             if status := self.refusal():
@@ -186,26 +191,37 @@ def cut(request):
 def run(arguments):
     if not 0 <= arguments.port <= 65535:
         raise Refusal("metrics: --port needs a number from 0 to 65535 (./hakmem metrics --help)", STATUS_USAGE)
+    try:
+        address = ipaddress.ip_address(arguments.listen)
+    except ValueError:
+        raise Refusal(f"metrics: --listen needs an IP address, not '{printable(arguments.listen)}'", STATUS_USAGE) from None
     token = read_token(arguments.token_file) if arguments.token_file else None
-    observers = {pid: connect(pid)[0] for pid in dict.fromkeys(map(parse_pid, arguments.pids))}
+    if not address.is_loopback and token is None:
+        raise Refusal(f"metrics: others can reach {address}; --token-file FILE keeps them out", STATUS_USAGE)
+    if not (arguments.pids or arguments.name or arguments.cgroup):
+        raise Refusal("metrics: which processes? (./hakmem metrics --help)", STATUS_USAGE)
+    if arguments.once and arguments.profile:
+        raise Refusal("metrics: --profile goes with serving, not with --once", STATUS_USAGE)
+    watched = Watched(map(parse_pid, arguments.pids), arguments.name, arguments.cgroup)
     if arguments.once:
-        if arguments.profile:
-            raise Refusal("metrics: --profile goes with serving, not with --once", STATUS_USAGE)
-        sys.stdout.write(prometheus(ask_all(observers, len(observers) * ASK_SECONDS)))
+        sys.stdout.write(collect(watched, ASK_SECONDS * max(len(watched.now()), 1)))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the sampling ends
-    profiles = ServedProfiles(observers) if arguments.profile else None
+    profiles = ServedProfiles(watched) if arguments.profile else None
     try:
-        serve(arguments.port, observers, make_handler(observers, token, profiles))
+        serve(address, arguments.port, watched, make_handler(watched, token, profiles, address.is_loopback))
     finally:
         if profiles:
             profiles.close()
 
 
-def serve(port, observers, handler):
+def serve(address, port, watched, handler):
+    Server.address_family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
-        server = Server(("127.0.0.1", port), handler)
+        server = Server((str(address), port), handler)
     except OSError as error:
-        raise Refusal(f"cannot serve on port {port}: {error.strerror}", STATUS_CANNOT) from None
-    print(f"serving {len(observers)} process{'es' * (len(observers) != 1)} on http://127.0.0.1:{server.server_address[1]}/metrics", flush=True)
+        raise Refusal(f"cannot serve on {address}, port {port}: {error.strerror}", STATUS_CANNOT) from None
+    count = len(watched.now())
+    host = f"[{address}]" if address.version == 6 else address
+    print(f"serving {count} process{'es' * (count != 1)} on http://{host}:{server.server_address[1]}/metrics", flush=True)
     server.serve_forever()

@@ -88,6 +88,9 @@ class Observer:
             raise Refusal(f"process {self.process.pid} runs on another version of hakmem than this tool")
         return True
 
+    def is_open(self):
+        return self.descriptor is not None
+
     def close(self):
         if self.descriptor is not None:
             os.close(self.descriptor)

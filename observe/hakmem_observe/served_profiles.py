@@ -1,35 +1,52 @@
 """What `./hakmem metrics --profile` serves: heap profiles at the addresses at which Go programs have theirs."""
 import io
-import time
 from urllib.parse import parse_qs, urlsplit
 
+from .observer import Observer
 from .pprof import write_pprof
 from .processes import Refusal
 from .profile_data import parse_document, parse_profiles
+from .watched import ask_all
 
 # What pprof shows first, by address.
 PATHS = {"/debug/pprof/heap": "inuse_space", "/debug/pprof/allocs": "alloc_space"}
 
 
 class ServedProfiles:
-    """The profiles of processes, which are sampled from now on. Those that were not sampled before are so until close().
-    For one thread at a time, as an Observer."""
+    """The profiles of processes, each sampled from when it is first seen. Those that were not sampled before are so until
+    close(). For one thread at a time, as an Observer."""
 
-    def __init__(self, observers):
-        self.observers = observers
+    def __init__(self, watched):
+        self.watched = watched
+        self.seen = {}  # observers, by process id
         self.begun = []
         try:
-            for pid, observer in observers.items():
-                text = observer.ask("profile").decode("utf-8", "replace")
-                if parse_document(text, f"process {pid}")[0]["period"] == 0:
-                    self.begun.append(observer)
-                    observer.ask("profile_start")
+            for pid, observer in watched.given.items():
+                self._begin(pid, observer)
         except BaseException:
             self.close()
             raise
 
+    def _begin(self, pid, observer):
+        text = observer.ask("profile").decode("utf-8", "replace")
+        if parse_document(text, f"process {pid}")[0]["period"] == 0:
+            self.begun.append(observer)
+            observer.ask("profile_start")
+        self.seen[pid] = observer
+
+    def begin(self, observers):
+        """Samples processes that have come."""
+        for pid, observer in observers.items():
+            if self.seen.get(pid) is not observer:
+                try:
+                    self._begin(pid, observer)
+                except (Refusal, OSError):  # it has ended, or does not answer now
+                    pass
+        self.seen = {pid: observer for pid, observer in self.seen.items() if pid in observers}
+        self.begun = [observer for observer in self.begun if observer.is_open()]
+
     def close(self):
-        for observer in self.begun:
+        for observer in filter(Observer.is_open, self.begun):
             try:
                 observer.ask("profile_stop")
             except (Refusal, OSError):  # it has ended
@@ -39,25 +56,22 @@ class ServedProfiles:
         """The HTTP status, and the profile for a status of 200."""
         parts = urlsplit(url)
         words = parse_qs(parts.query, keep_blank_values=True)
-        pids = words.pop("pid", None) or [str(pid) for pid in self.observers]
-        if words.keys() - {"debug"} or words.get("debug", ["0"]) != ["0"]:
+        if words.keys() - {"debug", "pid"} or words.get("debug", ["0"]) != ["0"]:
             return 400, None  # a difference (seconds=) or text (debug=1), which nobody could take for what was asked
-        if any(pid not in map(str, self.observers) for pid in pids):
+        observers = self.watched.now(seconds / 2)
+        self.begin(observers)
+        pids = {str(pid): pid for pid in observers}
+        if any(pid not in pids for pid in words.get("pid", ())):
             return 404, None
-        profiles = list(self._ask(dict.fromkeys(map(int, pids)), seconds))
+        chosen = {pids[pid]: observers[pids[pid]] for pid in words.get("pid", pids)}
+        profiles = []
+        for process, text in ask_all(chosen, "profile", seconds / 2):
+            try:
+                profiles += parse_profiles([text.decode("utf-8", "replace")], f"process {process.pid}", process=process) if text else []
+            except Refusal:  # what it says is no profile
+                pass
         if not profiles:
             return 503, None
         packed = io.BytesIO()
         write_pprof(profiles, packed, PATHS[parts.path])
         return 200, packed.getvalue()
-
-    def _ask(self, pids, seconds):
-        until = time.monotonic() + seconds
-        for number, pid in enumerate(pids):
-            observer = self.observers[pid]
-            part = max(until - time.monotonic(), 0) / (len(pids) - number)
-            try:
-                text = observer.ask("profile", part).decode("utf-8", "replace")
-                yield from parse_profiles([text], f"process {pid}", process=observer.process)
-            except (Refusal, OSError):  # it has ended, or does not answer now
-                pass

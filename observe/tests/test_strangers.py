@@ -17,7 +17,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from hakmem_observe import (  # noqa: E402
-    binaries, document, files, metrics, observer, output, processes, profile_data, report, symbols, text)
+    binaries, document, files, metrics, observer, output, processes, profile_data, report, symbols, text, watched)
 from hakmem_observe.elf import Elf  # noqa: E402
 from hakmem_observe.processes import Refusal  # noqa: E402
 
@@ -101,12 +101,12 @@ class Metrics(Place):
         good = "# HELP hakmem_a help\n# TYPE hakmem_a gauge\nhakmem_a{part=\"x\"} 1\nhakmem_a 2\nhakmem_a 3\n"
         made = metrics.prometheus({"1": ('n"\\\n', good + "\n".join(lies)), "2": None})
         name = r'pid="1",name="n\"\\\n"'
-        self.assertEqual(made.splitlines()[1:3], ['hakmem_up{pid="1"} 1', 'hakmem_up{pid="2"} 0'])
-        self.assertEqual([line for line in made.splitlines()[3:] if "\x1b" not in line],
+        self.assertEqual(made.splitlines()[2:4], ['hakmem_up{pid="1"} 1', 'hakmem_up{pid="2"} 0'])
+        self.assertEqual([line for line in made.splitlines()[4:] if "\x1b" not in line],
                          ["# HELP hakmem_a help", "# TYPE hakmem_a gauge", f'hakmem_a{{{name},part="x"}} 1', f"hakmem_a{{{name}}} 2"])
 
     def serve(self, token=None):
-        server = metrics.Server(("127.0.0.1", 0), metrics.make_handler({}, token))
+        server = metrics.Server(("127.0.0.1", 0), metrics.make_handler(watched.Watched([]), token))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -152,6 +152,11 @@ class Metrics(Place):
             except (OSError, http.client.HTTPException):
                 self.assertLess(time.monotonic(), until)
 
+    def test_cgroups(self):
+        own = processes.read_text("/proc/self/cgroup").splitlines()[0].split(":", 2)[2]
+        for cgroup, is_wanted in ((own, True), (own + "/", True), ("/", True), (own + "x", False), ("/no-such", False)):
+            self.assertIs(watched.Watched([], cgroups=[cgroup])._is_wanted(os.getpid()), is_wanted, cgroup)
+
     def test_silent_processes(self):
         class Silent:
             process = mock.Mock()
@@ -161,7 +166,7 @@ class Metrics(Place):
                 raise Refusal("it does not answer")
 
         asked = []
-        self.assertEqual(metrics.ask_all(dict.fromkeys("abcd", Silent()), 8), dict.fromkeys("abcd"))
+        self.assertEqual(list(watched.ask_all(dict.fromkeys("abcd", Silent()), "prometheus", 8)), [(Silent.process, None)] * 4)
         self.assertLessEqual(asked[0], 2)
 
 

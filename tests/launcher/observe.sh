@@ -17,7 +17,12 @@ refuse() {
 # start VARIABLE... : a process on hakmem that sleeps; sets `pid`.
 start() {
     env "$@" LD_PRELOAD="$library" sleep 1000 &
-    pid=$!
+    await_library $!
+}
+
+# await_library PID: waits until it is loaded; sets `pid`.
+await_library() {
+    pid=$1
     for ((i = 0; i < 12000; i++)); do # its part that is written comes last
         grep -q ' rw.*libhakmem' "/proc/$pid/maps" 2>/dev/null && break
         sleep 0.01
@@ -49,7 +54,6 @@ for command in stat top metrics observe heap profile; do
     refuse 126 "process $plain does not run on hakmem" "$launcher" $command $plain
 done
 refuse 2 'required: PID' "$launcher" stat
-refuse 2 'required: PID' "$launcher" metrics
 refuse 2 'unrecognized arguments: more' "$launcher" stat $plain more
 refuse 2 '--batch needs a number' "$launcher" top --batch 0 $plain
 refuse 2 "invalid int value: 'x'" "$launcher" top --batch x $plain
@@ -79,6 +83,24 @@ for process in "$observed" "$pid"; do
 done
 [[ $("$launcher" top) == *"$observed "*sleep*"$pid "*sleep* || $("$launcher" top) == *"$pid "*sleep*"$observed "*sleep* ]] ||
     fail "top does not list the observed processes"
+
+# By name: those that run on hakmem, of which one is not observed yet. By promtool's rules, if that is there.
+cp /bin/sleep "$scratch/hakmem-nap"
+"$scratch/hakmem-nap" 1000 &
+other=$!
+mapped=$pid
+LD_PRELOAD=$library "$scratch/hakmem-nap" 1000 &
+await_library $!
+try "$launcher" metrics --once "$mapped" --name hakmem-nap
+[[ $status == 0 && $output == *"hakmem_up{pid=\"$mapped\"} 1"*"hakmem_up{pid=\"$pid\"} 1"* && $output != *"\"$other\""* ]] ||
+    fail "metrics --name: $output $errors"
+finish_process "$pid"
+finish_process $other
+pid=$mapped
+[[ -z $(type -P promtool) ]] || promtool check metrics <<<"$output" || fail "promtool refuses what metrics prints"
+refuse 2 'which processes' "$launcher" metrics
+refuse 2 'needs an IP address' "$launcher" metrics --listen localhost "$pid"
+refuse 2 'others can reach 0.0.0.0; --token-file FILE keeps them out' "$launcher" metrics --listen 0.0.0.0 "$pid"
 
 # Served on loopback, until the tool ends; a process that is gone is down.
 "$launcher" metrics --profile --port 0 "$observed" "$pid" >"$scratch/served" &
