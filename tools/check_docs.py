@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that what the documents name exists. Usage: check_docs.py [ROOT]
 
-In README.md, CHANGELOG.md, CONTRIBUTING.md and docs/**/*.md, of everything in `backticks` (and of relative links):
+In README.md, CHANGELOG.md, CONTRIBUTING.md, SECURITY.md and docs/**/*.md, of everything in `backticks` (and of relative links):
 links                    lead to files and headings that exist
 paths and file names     exist (under the root, src/, include/, or beside the document)
 functions, identifiers   stand somewhere in the code
@@ -179,7 +179,7 @@ def check_index(root):
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     tree = Tree(root)
-    documents = [root / "README.md", root / "CHANGELOG.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    documents = [root / "README.md", root / "CHANGELOG.md", root / "CONTRIBUTING.md", root / "SECURITY.md", *sorted((root / "docs").rglob("*.md"))]
     count = 0
     for path in documents:
         if not path.exists():

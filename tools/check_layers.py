@@ -27,7 +27,7 @@ FAMILY_CALL = re.compile(rf"(?<![\w.>])(?:{FAMILY})\s*\(")
 MARKERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|/(?:ro" r"ot|wo" r"rk)/")
 C_SUFFIXES = {".c", ".h", ".hpp", ".cc"}
 MARKED_PLACES = ["src", "include", "bench", "trace", "tests", "tools", "cmake", "packaging", "lab", "observe", "bindings",
-                 "hakmem", "CMakeLists.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", ".ci", "docs"]
+                 "hakmem", "CMakeLists.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".ci", ".github", "docs"]
 
 
 class Report:
