@@ -46,6 +46,7 @@ hakmem_note_part(library "${CMAKE_INSTALL_LIBDIR}/libhakmem.so.${PROJECT_VERSION
 hakmem_note_part(library-secure "${CMAKE_INSTALL_LIBDIR}/libhakmem-secure.so.${PROJECT_VERSION_MAJOR}")
 hakmem_note_part(recorder "${private_libraries}/libhakmem-observe.so")
 hakmem_note_part(tracer "${private_directory}/hakmem-trace")
+hakmem_note_part(runner "${private_directory}/hakmem-run")
 hakmem_note_part(attach "${private_directory}/hakmem-attach")
 hakmem_note_part(observe "${shared_files}/observe")
 hakmem_note_part(options "${shared_files}/options")
@@ -56,6 +57,7 @@ install(FILES "${PROJECT_BINARY_DIR}/installed" DESTINATION ${private_directory}
 install(FILES "${PROJECT_SOURCE_DIR}/docs/options.md" DESTINATION ${shared_files} RENAME options COMPONENT tools)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/observe/" DESTINATION "${shared_files}/observe" COMPONENT tools
     FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "tests" EXCLUDE)
+install(TARGETS hakmem_runner RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 if(TARGET hakmem_attach)
     install(TARGETS hakmem_attach RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 endif()

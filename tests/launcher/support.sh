@@ -32,7 +32,7 @@ expect() {
 # copy_checkout DIRECTORY: what a clone would hold.
 copy_checkout() {
     mkdir -p -- "$1"
-    (cd -- "$TEST_ROOT" && cp -R hakmem CMakeLists.txt CMakePresets.json cmake src include attach observe packaging tools "$1")
+    (cd -- "$TEST_ROOT" && cp -R hakmem CMakeLists.txt CMakePresets.json cmake src include attach run observe packaging tools "$1")
     mkdir -p -- "$1/docs" && cp -- "$TEST_ROOT/docs/options.md" "$1/docs/"
 }
 
