@@ -48,15 +48,21 @@ hakmem_note_part(recorder "${private_libraries}/libhakmem-observe.so")
 hakmem_note_part(tracer "${private_directory}/hakmem-trace")
 hakmem_note_part(runner "${private_directory}/hakmem-run")
 hakmem_note_part(attach "${private_directory}/hakmem-attach")
-hakmem_note_part(observe "${shared_files}/observe")
+if(DEFINED SKBUILD_DATA_DIR) # the wheel's own package
+    hakmem_note_part(python "")
+else()
+    hakmem_note_part(python "${shared_files}/python/hakmem")
+endif()
 hakmem_note_part(options "${shared_files}/options")
 configure_file("${PROJECT_BINARY_DIR}/installed.new" "${PROJECT_BINARY_DIR}/installed" COPYONLY)
 
 install(PROGRAMS "${PROJECT_SOURCE_DIR}/hakmem" DESTINATION ${private_directory} COMPONENT tools)
 install(FILES "${PROJECT_BINARY_DIR}/installed" DESTINATION ${private_directory} COMPONENT tools)
 install(FILES "${PROJECT_SOURCE_DIR}/docs/options.md" DESTINATION ${shared_files} RENAME options COMPONENT tools)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/observe/" DESTINATION "${shared_files}/observe" COMPONENT tools
-    FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "tests" EXCLUDE)
+if(NOT DEFINED SKBUILD_DATA_DIR) # the laboratory needs the sources
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/hakmem" DESTINATION "${shared_files}/python" COMPONENT tools
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "lab" EXCLUDE)
+endif()
 install(TARGETS hakmem_runner RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 if(TARGET hakmem_attach)
     install(TARGETS hakmem_attach RUNTIME DESTINATION ${private_directory} COMPONENT tools)

@@ -18,7 +18,11 @@ def _part(name):
     raise LookupError(f"hakmem: this installation has no {name}")
 
 
-__version__ = _part("version")
+def __getattr__(name):
+    """__version__ of an installed hakmem."""
+    if name == "__version__":
+        return _part("version")
+    raise AttributeError(f"module 'hakmem' has no attribute '{name}'")
 
 
 def library():

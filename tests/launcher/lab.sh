@@ -26,7 +26,7 @@ case \$* in
     echo pip >>"$scratch/calls"
     [[ ! -e "$scratch/kill-us" ]] || kill -9 \$PPID
     [[ ! -e "$scratch/no-network" ]] || { echo 'no route to anywhere' >&2; exit 1; } ;;
-*/checkout/lab' '*)
+*/checkout/python/hakmem/cli.py' '*)
     shift
     echo "lab \$# \$* root=\$LABORATORY_ROOT build=\$LABORATORY_BUILD"
     exit 7 ;;

@@ -1,4 +1,4 @@
-"""python -m hakmem_lab COMMAND [ARGUMENTS]"""
+"""python -m hakmem.lab COMMAND [ARGUMENTS]"""
 
 import sys
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-ROOT = Path(os.environ.get("LABORATORY_ROOT") or Path(__file__).resolve().parents[2])
+ROOT = Path(os.environ.get("LABORATORY_ROOT") or Path(__file__).resolve().parents[3])
 """The checkout."""
 
 BUILD = Path(os.environ.get("LABORATORY_BUILD") or ROOT / "build") / "release"

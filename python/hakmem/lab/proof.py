@@ -16,10 +16,11 @@ from pathlib import Path
 
 from .measure import clean_environment
 from .model import Arm
+from .places import ROOT
 from .problem import Problem
 from .toolbox import Workshop, check_preloadable, need, peers_directory
 
-SOURCE = Path(__file__).resolve().parents[1] / "proof.cc"
+SOURCE = ROOT / "lab" / "proof.cc"
 FLAGS = ("-std=c++17", "-O1", "-fsized-deallocation", "-pthread")
 LIMIT_S = 90
 

@@ -1,6 +1,6 @@
 """Recordings: what equal arms cost on a machine, for simulate.py to draw sessions from.
 
-    python -m hakmem_lab.recording FILE [--workload LIST] [--rounds N]
+    python -m hakmem.lab.recording FILE [--workload LIST] [--rounds N]
 
 measures hakmem under three names and writes FILE: of each workload a row of values for each round.
 On a quiet machine: the doctor must agree, or --force be given. The default is as long as the

@@ -1,7 +1,7 @@
 """How often verdicts are wrong: sessions drawn from recorded samples, with known answers.
 
-    python -m hakmem_lab.simulate FILE [--rounds N] [--sessions N] [--case GLOB]
-    python -m hakmem_lab.simulate --noise 2% ...
+    python -m hakmem.lab.simulate FILE [--rounds N] [--sessions N] [--case GLOB]
+    python -m hakmem.lab.simulate --noise 2% ...
 
 FILE is a recording (see recording.py) or a session (.jsonl); --noise makes samples up instead. A
 drawn session begins at a random recorded round and goes on in the order of time, so that it drifts

@@ -1,5 +1,4 @@
-"""./hakmem stat, top, metrics, observe, profile, heap, learn: python3 -m hakmem_observe COMMAND. Only standard modules until a command needs
-more."""
+"""./hakmem stat, top, metrics, observe, profile, heap, learn: python3 -m hakmem.look COMMAND. Only standard modules."""
 import argparse
 import importlib
 import sys

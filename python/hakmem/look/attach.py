@@ -17,9 +17,6 @@ def tool():
     """The path of the program that attaches; builds it if it is not there."""
     path = os.environ.get("HAKMEM_ATTACH_TOOL")
     launcher = os.environ.get("HAKMEM_LAUNCHER")
-    installed = os.path.join(os.path.dirname(__file__), "../../../../libexec/hakmem/hakmem-attach")
-    if not path and os.access(installed, os.X_OK):
-        return installed
     if not path and launcher:
         built = subprocess.run([launcher, "build"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         if built.returncode != 0:

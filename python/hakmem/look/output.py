@@ -9,7 +9,7 @@ from .text import Plain
 
 def worded(text):
     """Text for the user: an installed hakmem is called by its name."""
-    in_checkout = (Path(__file__).parents[2] / "hakmem").exists()
+    in_checkout = (Path(__file__).parents[3] / "hakmem").exists()
     return text if in_checkout else text.replace("./hakmem", "hakmem")
 
 

@@ -300,7 +300,7 @@ def fails(profiles, arguments):
 def run_program(words, arguments, path):
     """Runs the program; its exit status, and a Watch."""
     period = arguments.period or ("16k" if arguments.leaks else None)
-    launcher = os.environ.get("HAKMEM_LAUNCHER") or str(Path(__file__).parents[2] / "hakmem")
+    launcher = os.environ.get("HAKMEM_LAUNCHER") or str(Path(__file__).parents[3] / "hakmem")
     command = [launcher, "run", "--quiet"]
     if period:
         command += ["--set", f"sample_bytes={parse_period(period)}"]

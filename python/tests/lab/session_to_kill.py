@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hakmem_lab.model import Arm, Case
-from hakmem_lab.problem import Problem
-from hakmem_lab.runner import run_session
+from hakmem.lab.model import Arm, Case
+from hakmem.lab.problem import Problem
+from hakmem.lab.runner import run_session
 
 ROUNDS = 4
 ARMS = [Arm("one", environment={"ARM": "one"}), Arm("two", environment={"ARM": "two"})]

@@ -9,7 +9,7 @@ import hashlib
 import random
 from collections.abc import Mapping, Sequence
 
-from hakmem_lab.model import Arm, Case, Failure, Sample, Session
+from hakmem.lab.model import Arm, Case, Failure, Sample, Session
 
 PEERS = {
     "glibc": (1.55, 0.92),

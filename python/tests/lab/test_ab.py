@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem_lab import ab, arms, cli, decision_record, doctor, runner
-from hakmem_lab.decision_record import Plan
-from hakmem_lab.model import Arm, Case, Session
-from hakmem_lab.places import BUILD, ROOT
-from hakmem_lab.problem import Problem, Usage
-from hakmem_lab.verdict import Rules, decide, evidence_of
+from hakmem.lab import ab, arms, cli, decision_record, doctor, runner
+from hakmem.lab.decision_record import Plan
+from hakmem.lab.model import Arm, Case, Session
+from hakmem.lab.places import BUILD, ROOT
+from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.verdict import Rules, decide, evidence_of
 
 BAD = [{"level": "bad", "sentence": "The machine burns.", "remedy": "Put it out."}]
 NEEDS_BUILD = pytest.mark.skipif(

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hakmem_lab import bench, cli, doctor
-from hakmem_lab.problem import Problem, Usage
+from hakmem.lab import bench, cli, doctor
+from hakmem.lab.problem import Problem, Usage
 
 
 def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "hakmem_lab", *words], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", "hakmem.lab", *words], capture_output=True, text=True, timeout=60,
         env={**os.environ, **variables},
     )
 
@@ -69,7 +69,7 @@ def test_a_broken_file_is_no_traceback(tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
-    command = f"{sys.executable} -m hakmem_lab bench --list --json | true"
+    command = f"{sys.executable} -m hakmem.lab bench --list --json | true"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
 
@@ -121,7 +121,7 @@ def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_listing_loads_no_heavy_library() -> None:
     code = (
-        "import sys; from hakmem_lab import cli; cli.main(['bench', '--list'])\n"
+        "import sys; from hakmem.lab import cli; cli.main(['bench', '--list'])\n"
         "heavy = {'scipy', 'matplotlib', 'numpy'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem_lab import cli, compare
-from hakmem_lab.comparison import (
+from hakmem.lab import cli, compare
+from hakmem.lab.comparison import (
     Change,
     Comparison,
     _amount,
@@ -19,10 +19,10 @@ from hakmem_lab.comparison import (
     p_value,
     runs_needed,
 )
-from hakmem_lab.model import Session
-from hakmem_lab.problem import Problem
-from hakmem_lab.program import find_program, obstacle, short_name, split_command
-from hakmem_lab.summary import summarise
+from hakmem.lab.model import Session
+from hakmem.lab.problem import Problem
+from hakmem.lab.program import find_program, obstacle, short_name, split_command
+from hakmem.lab.summary import summarise
 from rich.console import Console
 
 

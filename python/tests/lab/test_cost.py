@@ -12,10 +12,10 @@ from pathlib import Path as FilePath
 import pytest
 from rich.console import Console
 
-from hakmem_lab import cli, cost, cost_measure, cost_model
-from hakmem_lab.cost_measure import Driver
-from hakmem_lab.cost_model import Belief, Machine, Model, Part, Path, Verdict
-from hakmem_lab.problem import Problem
+from hakmem.lab import cli, cost, cost_measure, cost_model
+from hakmem.lab.cost_measure import Driver
+from hakmem.lab.cost_model import Belief, Machine, Model, Part, Path, Verdict
+from hakmem.lab.problem import Problem
 
 MACHINE = Machine(
     instructions_per_cycle=4, near_cycles=5, l2_cycles=10, far_cycles=100, atomic_cycles=20,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hakmem_lab import checks, doctor
-from hakmem_lab.checks import Busy, Finding, System
+from hakmem.lab import checks, doctor
+from hakmem.lab.checks import Busy, Finding, System
 
 
 def write(root: Path, files: dict[str, str]) -> Path:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hakmem_lab import instructions, runner, workloads
-from hakmem_lab.instructions import Count, Counting, Uncountable, doubled, quotient, read_totals
-from hakmem_lab.model import Arm
-from hakmem_lab.places import BUILD
+from hakmem.lab import instructions, runner, workloads
+from hakmem.lab.instructions import Count, Counting, Uncountable, doubled, quotient, read_totals
+from hakmem.lab.model import Arm
+from hakmem.lab.places import BUILD
 
 
 def test_the_start_cancels_out() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hakmem_lab.measure import MEASURE, Outcome, clean_environment, last_json, measure
-from hakmem_lab.model import Arm, Case
+from hakmem.lab.measure import MEASURE, Outcome, clean_environment, last_json, measure
+from hakmem.lab.model import Arm, Case
 
 NONE = Arm("glibc")
 # For measured programs and loads, whose parent is measure: until it has slept, and so looked, that

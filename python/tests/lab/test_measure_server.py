@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hakmem_lab.measure import MEASURE
+from hakmem.lab.measure import MEASURE
 
 SERVER = """
 import socket, sys, time

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem_lab.model import Session
-from hakmem_lab.page import duration, headline, mebibytes, write_page
-from hakmem_lab.plots import write_plots
-from hakmem_lab.summary import summarise
+from hakmem.lab.model import Session
+from hakmem.lab.page import duration, headline, mebibytes, write_page
+from hakmem.lab.plots import write_plots
+from hakmem.lab.summary import summarise
 
 
 class Reader(HTMLParser):

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hakmem_lab import arms, cli, peers, places, proof, recipes, toolbox
-from hakmem_lab.arms import Entry, find_arms
-from hakmem_lab.model import Arm
-from hakmem_lab.problem import Problem, Usage
-from hakmem_lab.recipes import Built, Recipe
-from hakmem_lab.toolbox import Crate, Workshop
+from hakmem.lab import arms, cli, peers, places, proof, recipes, toolbox
+from hakmem.lab.arms import Entry, find_arms
+from hakmem.lab.model import Arm
+from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.recipes import Built, Recipe
+from hakmem.lab.toolbox import Crate, Workshop
 from rich.console import Console
 
 COMPILE_PROOF = proof.proof_program
@@ -291,7 +291,7 @@ def test_ended_in_the_middle_then_again(cache, make_library, tmp_path, number):
         "    t.Recipe('slow', 'slow', '1', 'a test', slow))\n"
         "sys.exit(t.cli.main(['peers', 'install']))\n"
     )
-    lab, here = str(Path(peers.__file__).parents[1]), str(Path(__file__).parent)
+    lab, here = str(Path(peers.__file__).parents[2]), str(Path(__file__).parent)
     words = [sys.executable, "-c", script, lab, here, make_library(), str(tmp_path / "running")]
     process = subprocess.Popen(
         words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -7,9 +7,9 @@ import matplotlib.image
 import matplotlib.pyplot
 import matplotlib.text
 import synthetic
-from hakmem_lab import plots
-from hakmem_lab.plots import PANELS_MAX, _pages, colours_of, write_plots
-from hakmem_lab.summary import summarise
+from hakmem.lab import plots
+from hakmem.lab.plots import PANELS_MAX, _pages, colours_of, write_plots
+from hakmem.lab.summary import summarise
 
 
 def test_writes_a_picture_of_each_kind(tmp_path: Path):

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from hakmem_lab.progress import Estimate, Reporter, duration_text
-from hakmem_lab.schedule import make_schedule
+from hakmem.lab.progress import Estimate, Reporter, duration_text
+from hakmem.lab.schedule import make_schedule
 
 
 def test_the_nearest_knowledge_is_used() -> None:

@@ -6,9 +6,9 @@ import json
 import numpy
 import pytest
 import synthetic
-from hakmem_lab import arms, bench, doctor, recording, runner, store, workloads
-from hakmem_lab.model import Arm
-from hakmem_lab.problem import Problem
+from hakmem.lab import arms, bench, doctor, recording, runner, store, workloads
+from hakmem.lab.model import Arm
+from hakmem.lab.problem import Problem
 from typer.testing import CliRunner
 
 OURS = {"hakmem": (1.0, 1.0), "hakmem (2)": (1.0, 1.0), "hakmem (3)": (1.0, 1.0)}

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 import synthetic
-from hakmem_lab import cli, decision_record, replicate
-from hakmem_lab.model import Arm
-from hakmem_lab.places import BUILD
+from hakmem.lab import cli, decision_record, replicate
+from hakmem.lab.model import Arm
+from hakmem.lab.places import BUILD
 
 NEEDS_BUILD = pytest.mark.skipif(
     not ((BUILD / "libhakmem.so").exists() and replicate.PROGRAMS.exists()),

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from hakmem_lab import runner, store
-from hakmem_lab.model import Arm, Case, Session
-from hakmem_lab.places import BUILD
-from hakmem_lab.problem import Problem
+from hakmem.lab import runner, store
+from hakmem.lab.model import Arm, Case, Session
+from hakmem.lab.places import BUILD
+from hakmem.lab.problem import Problem
 
 GLIBC = Arm("glibc")
 SCRIPT = Path(__file__).with_name("session_to_kill.py")

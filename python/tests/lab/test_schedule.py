@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hakmem_lab.model import Arm
-from hakmem_lab.schedule import PADDING_LIMIT, make_schedule, with_again
+from hakmem.lab.model import Arm
+from hakmem.lab.schedule import PADDING_LIMIT, make_schedule, with_again
 
 CASES = ["one", "two", "three"]
 ARMS = ["a", "b", "c", "d"]

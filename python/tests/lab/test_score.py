@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem_lab import score
-from hakmem_lab.model import Session
-from hakmem_lab.problem import Problem
-from hakmem_lab.scorecard import highest, make_cards, mean_ratio, milestones
-from hakmem_lab.store import Store
-from hakmem_lab.summary import Ratio
+from hakmem.lab import score
+from hakmem.lab.model import Session
+from hakmem.lab.problem import Problem
+from hakmem.lab.scorecard import highest, make_cards, mean_ratio, milestones
+from hakmem.lab.store import Store
+from hakmem.lab.summary import Ratio
 from rich.console import Console
 
 PEERS = {"glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5), "jemalloc": (0.8, 2.0)}

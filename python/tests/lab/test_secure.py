@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem_lab import arms, bench, bugs, cli, runner, secure, secure_tables, store, workloads
-from hakmem_lab.bugs import BugCell, Trying, bug_rows, bug_total, read_bugs
-from hakmem_lab.measure import MEASURE
-from hakmem_lab.model import Arm, Case, Session
-from hakmem_lab.overhead import costs_over
-from hakmem_lab.page import write_page
-from hakmem_lab.problem import Problem, Usage
-from hakmem_lab.secure_report import report_of
-from hakmem_lab.summary import summarise
+from hakmem.lab import arms, bench, bugs, cli, runner, secure, secure_tables, store, workloads
+from hakmem.lab.bugs import BugCell, Trying, bug_rows, bug_total, read_bugs
+from hakmem.lab.measure import MEASURE
+from hakmem.lab.model import Arm, Case, Session
+from hakmem.lab.overhead import costs_over
+from hakmem.lab.page import write_page
+from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.secure_report import report_of
+from hakmem.lab.summary import summarise
 from rich.console import Console
 
 FAKE = """#!/bin/sh

@@ -1,7 +1,7 @@
 """How often verdicts are wrong, of sessions drawn from recorded samples of equal arms.
 
 A new recording, on a quiet machine, in ten minutes:
-    PYTHONPATH=lab python -m hakmem_lab.recording lab/tests/data/equal_arms.json
+    PYTHONPATH=python python -m hakmem.lab.recording python/tests/lab/data/equal_arms.json
 """
 
 import json
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy
 import pytest
-from hakmem_lab import recording, simulate, verdict
-from hakmem_lab.problem import Problem, Usage
-from hakmem_lab.recording import Recorded
-from hakmem_lab.simulate import Plant
-from hakmem_lab.verdict import GO, INCONCLUSIVE, NO_GO, Rules
+from hakmem.lab import recording, simulate, verdict
+from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.recording import Recorded
+from hakmem.lab.simulate import Plant
+from hakmem.lab.verdict import GO, INCONCLUSIVE, NO_GO, Rules
 from typer.testing import CliRunner
 
 RECORDING = Path(__file__).with_name("data") / "equal_arms.json"

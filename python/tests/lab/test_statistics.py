@@ -4,8 +4,8 @@ import math
 
 import numpy
 import pytest
-from hakmem_lab import statistics
-from hakmem_lab.statistics import Ratio
+from hakmem.lab import statistics
+from hakmem.lab.statistics import Ratio
 from scipy import stats
 
 

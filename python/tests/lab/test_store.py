@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hakmem_lab import store
-from hakmem_lab.model import Arm, Case, Failure, Sample, Session
-from hakmem_lab.problem import Problem
+from hakmem.lab import store
+from hakmem.lab.model import Arm, Case, Failure, Sample, Session
+from hakmem.lab.problem import Problem
 
 
 def make_session() -> Session:
@@ -131,7 +131,7 @@ def test_rounds_that_were_added_are_kept(tmp_path: Path) -> None:
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
         code = (
-            "import sys; from pathlib import Path; from hakmem_lab import store\n"
+            "import sys; from pathlib import Path; from hakmem.lab import store\n"
             "try: store.Store.resume(Path(sys.argv[1]))\n"
             "except store.Problem as problem: sys.exit(str(problem))\n"
         )

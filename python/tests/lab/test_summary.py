@@ -4,8 +4,8 @@ import json
 
 import pytest
 import synthetic
-from hakmem_lab.model import Case, Session
-from hakmem_lab.summary import geometric_mean, is_peer, summarise
+from hakmem.lab.model import Case, Session
+from hakmem.lab.summary import geometric_mean, is_peer, summarise
 
 EXACT = {"hakmem": (0.8, 1.2), "glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5)}
 

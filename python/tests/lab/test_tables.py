@@ -5,8 +5,8 @@ import io
 
 import pytest
 import synthetic
-from hakmem_lab.model import Session
-from hakmem_lab.tables import case_name, column_name, machine_line, number, session_table
+from hakmem.lab.model import Session
+from hakmem.lab.tables import case_name, column_name, machine_line, number, session_table
 from rich.console import Console
 
 

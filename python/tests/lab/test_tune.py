@@ -7,12 +7,12 @@ import re
 
 import pytest
 import synthetic
-from hakmem_lab import ab, tune_answer, tune_search, tune_space
-from hakmem_lab.measure import MEASURE
-from hakmem_lab.model import Arm
-from hakmem_lab.places import BUILD, ROOT
-from hakmem_lab.problem import Problem
-from hakmem_lab.tune_search import RUNS, Figures, Goal, Journal, Search
+from hakmem.lab import ab, tune_answer, tune_search, tune_space
+from hakmem.lab.measure import MEASURE
+from hakmem.lab.model import Arm
+from hakmem.lab.places import BUILD, ROOT
+from hakmem.lab.problem import Problem
+from hakmem.lab.tune_search import RUNS, Figures, Goal, Journal, Search
 
 BOTH = Goal("both", 0.5, 0.02)
 BASE = Figures(1000.0, 500.0, 400.0, 0.1)

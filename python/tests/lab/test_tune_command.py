@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from hakmem_lab import ab, arms, cli, runner, store, tune, tune_space
-from hakmem_lab.measure import MEASURE, Outcome
-from hakmem_lab.model import Arm, Case, Session
-from hakmem_lab.places import BUILD
-from hakmem_lab.problem import Problem, Usage
-from hakmem_lab.profile_file import read_profile
-from hakmem_lab.tune_search import Figures, Goal, Journal
+from hakmem.lab import ab, arms, cli, runner, store, tune, tune_space
+from hakmem.lab.measure import MEASURE, Outcome
+from hakmem.lab.model import Arm, Case, Session
+from hakmem.lab.places import BUILD
+from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.profile_file import read_profile
+from hakmem.lab.tune_search import Figures, Goal, Journal
 
 SCRIPT = Path(__file__).with_name("tune_to_kill.py")
 BOTH = Goal("both", 0.5, 0.02)

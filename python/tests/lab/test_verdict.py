@@ -5,9 +5,9 @@ import dataclasses
 import numpy
 import pytest
 import synthetic
-from hakmem_lab import statistics, verdict, wording
-from hakmem_lab.problem import Usage
-from hakmem_lab.verdict import GO, INCONCLUSIVE, NO_GO, Evidence, Rules, Series
+from hakmem.lab import statistics, verdict, wording
+from hakmem.lab.problem import Usage
+from hakmem.lab.verdict import GO, INCONCLUSIVE, NO_GO, Evidence, Rules, Series
 
 RULES = Rules(resamples=499)
 

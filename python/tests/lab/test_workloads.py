@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hakmem_lab import workloads
-from hakmem_lab.problem import Problem, Usage
+from hakmem.lab import workloads
+from hakmem.lab.problem import Problem, Usage
 
 TOML = """
 [alpha_1]

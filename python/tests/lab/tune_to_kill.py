@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hakmem_lab import cli, store, tune, tune_search
+from hakmem.lab import cli, store, tune, tune_search
 
 KILLED_AFTER = 5
 PROGRAM = ["/bin/sh", "-c", 'x=$(echo "$HAKMEM_BIN_BYTES")']

@@ -10,9 +10,9 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import binaries, processes, symbols  # noqa: E402
-from hakmem_observe.elf import Elf  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import binaries, processes, symbols  # noqa: E402
+from hakmem.look.elf import Elf  # noqa: E402
 
 ID = "00112233445566778899aabbccddeeff00112233"
 

@@ -11,10 +11,10 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import files, generated, processes, profile, sites, symbols, view  # noqa: E402
-from hakmem_observe.profile_data import SUMS, Profile, Stack  # noqa: E402
-from hakmem_observe.symbols import Frame  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import files, generated, processes, profile, sites, symbols, view  # noqa: E402
+from hakmem.look.profile_data import SUMS, Profile, Stack  # noqa: E402
+from hakmem.look.symbols import Frame  # noqa: E402
 
 PID = 1 << 30  # nobody's
 USERS = {os.geteuid()}

@@ -15,9 +15,9 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from browser import browse  # noqa: E402
-from hakmem_observe import __main__ as commands, heap, heap_map, processes, sites  # noqa: E402
+from hakmem.look import __main__ as commands, heap, heap_map, processes, sites  # noqa: E402
 
 
 def small_map():

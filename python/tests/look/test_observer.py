@@ -10,10 +10,10 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import processes  # noqa: E402
-from hakmem_observe.observer import TRACED_SECONDS, Observer, candidates  # noqa: E402
-from hakmem_observe.processes import Ended, Refusal  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import processes  # noqa: E402
+from hakmem.look.observer import TRACED_SECONDS, Observer, candidates  # noqa: E402
+from hakmem.look.processes import Ended, Refusal  # noqa: E402
 
 PID = os.getpid()
 STATUS = Path(f"/proc/{PID}/status").read_text()
@@ -52,7 +52,7 @@ class Checks(unittest.TestCase):
 
     def check(self, status, stat, until=None):
         found = self.look(status, stat)
-        with mock.patch("hakmem_observe.observer.look", return_value=found):
+        with mock.patch("hakmem.look.observer.look", return_value=found):
             self.observer._check(until or time.monotonic() + 1000, "it is asked")
 
     def test_it_goes_on(self):

@@ -13,12 +13,12 @@ import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from browser import browse  # noqa: E402
-from hakmem_observe import profile_page  # noqa: E402
-from hakmem_observe.processes import Refusal  # noqa: E402
-from hakmem_observe.profile_data import PEAK_SUMS, SUMS, Profile, Stack, read_profiles  # noqa: E402
-from hakmem_observe.symbols import Frame  # noqa: E402
+from hakmem.look import profile_page  # noqa: E402
+from hakmem.look.processes import Refusal  # noqa: E402
+from hakmem.look.profile_data import PEAK_SUMS, SUMS, Profile, Stack, read_profiles  # noqa: E402
+from hakmem.look.symbols import Frame  # noqa: E402
 
 EVIL = "</script><script>x()</script><!--\"quoted\" & 'single' <b>\\u0041\x00\x1b\ud800"
 MEASURES = ["live_bytes", "live_count", "allocated_bytes", "allocated_count"]

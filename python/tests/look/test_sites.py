@@ -10,8 +10,8 @@ import types
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import (  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import (  # noqa: E402
     document, owners, pprof, profile, profile_data, profile_page, report, sites, text, top, view)
 
 

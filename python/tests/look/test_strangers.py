@@ -15,11 +15,11 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import (  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import (  # noqa: E402
     binaries, document, files, metrics, observer, output, processes, profile_data, report, symbols, text)
-from hakmem_observe.elf import Elf  # noqa: E402
-from hakmem_observe.processes import Refusal  # noqa: E402
+from hakmem.look.elf import Elf  # noqa: E402
+from hakmem.look.processes import Refusal  # noqa: E402
 
 STRANGER = 64126
 LIES = "a\x1b]0;b\x07\x9b31m\u202eexe\r\nhakmem: all is well\ud800"

@@ -10,8 +10,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from hakmem_observe import owners, symbols  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import owners, symbols  # noqa: E402
 
 # The functions of `leaf`'s callers are inlined, one of them twice, and in C++ through a lambda and a template.
 PROGRAM_C = """
