@@ -53,15 +53,18 @@ if(DEFINED SKBUILD_DATA_DIR) # the wheel's own package
 else()
     hakmem_note_part(python "${shared_files}/python/hakmem")
 endif()
-hakmem_note_part(options "${shared_files}/options")
 configure_file("${PROJECT_BINARY_DIR}/installed.new" "${PROJECT_BINARY_DIR}/installed" COPYONLY)
 
 install(PROGRAMS "${PROJECT_SOURCE_DIR}/hakmem" DESTINATION ${private_directory} COMPONENT tools)
+foreach(script need install_packages)
+    install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/${script}.sh" DESTINATION ${private_directory}/tools COMPONENT tools)
+endforeach()
+install(FILES "${PROJECT_SOURCE_DIR}/tools/places.sh" "${PROJECT_SOURCE_DIR}/tools/run.sh"
+    DESTINATION ${private_directory}/tools COMPONENT tools)
 install(FILES "${PROJECT_BINARY_DIR}/installed" DESTINATION ${private_directory} COMPONENT tools)
-install(FILES "${PROJECT_SOURCE_DIR}/docs/options.md" DESTINATION ${shared_files} RENAME options COMPONENT tools)
 if(NOT DEFINED SKBUILD_DATA_DIR) # the laboratory needs the sources
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/hakmem" DESTINATION "${shared_files}/python" COMPONENT tools
-        FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "lab" EXCLUDE)
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "*.txt" PATTERN "lab" EXCLUDE)
 endif()
 install(TARGETS hakmem_runner RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 if(TARGET hakmem_attach)

@@ -16,18 +16,31 @@ def load_package():
     spec.loader.exec_module(package)
 
 
-def main():
+def main(words):
     """Runs one command; its exit status. Each part loads only what it needs."""
-    if sys.argv[1:2] and sys.argv[1] in LAB_COMMANDS:
-        from hakmem.lab.cli import main as run
+    name, others = (words or [""])[0], words[1:]
+    if name == "--lab":  # in the laboratory's environment
+        from hakmem.lab.cli import main as run_in_lab
+        return run_in_lab(others)
+    from hakmem.look.output import status_of
+    if name == "build":
+        from hakmem.build import run
+    elif name == "test":
+        from hakmem.testing import run
+    elif name == "--prepare":  # what `test` does beside
+        from hakmem.testing import prepare as run
+    elif name in LAB_COMMANDS:
+        from hakmem.environment import run_lab as run
+        others = words
     else:
-        from hakmem.look.__main__ import main as run
-    return run()
+        from hakmem.look.__main__ import run
+        others = words
+    return status_of(lambda: run(others))
 
 
 if __name__ == "__main__":
     try:
         load_package()
-        sys.exit(main())
+        sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:  # while it starts
         sys.exit(130)

@@ -1,31 +1,19 @@
 """./hakmem stat, top, metrics, observe, profile, heap, learn: python3 -m hakmem.look COMMAND. Only standard modules."""
-import argparse
 import importlib
 import sys
 
-from .output import status_of, worded
+from ..words import Parser
+from .output import status_of
 from .processes import Refusal, STATUS_USAGE
 
 COMMANDS = ("stat", "top", "metrics", "observe", "profile", "heap", "learn")
-
-
-class Parser(argparse.ArgumentParser):
-    """One sentence for a wrong command line."""
-
-    def error(self, message):
-        name = self.prog.split()[-1]
-        raise Refusal(f"{name}: {message} (./hakmem {name} --help)", STATUS_USAGE)
-
-    def _print_message(self, message, file=None):  # argparse's own one takes no notice of errors
-        (file or sys.stderr).write(worded(message))
 
 
 def run(words):
     if not words or words[0] not in COMMANDS:
         raise Refusal(f"there is no command '{words[0] if words else ''}'", STATUS_USAGE)
     module = importlib.import_module(f".{words[0]}", __package__)
-    parser = Parser(prog=f"./hakmem {words[0]}", description=module.__doc__.partition(": ")[2],
-                    allow_abbrev=False)
+    parser = Parser(words[0], description=module.__doc__.partition(": ")[2])
     module.add_arguments(parser)
     words, program = words[1:], []
     if getattr(module, "RUNS_PROGRAMS", False) and "--" in words:

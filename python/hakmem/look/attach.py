@@ -14,14 +14,18 @@ END_SECONDS = 10  # for its end after a signal: it lets the process go first
 
 
 def tool():
-    """The path of the program that attaches; builds it if it is not there."""
+    """The path of the program that attaches; builds it if it is not there, or older than its sources."""
     path = os.environ.get("HAKMEM_ATTACH_TOOL")
     launcher = os.environ.get("HAKMEM_LAUNCHER")
     if not path and launcher:
-        built = subprocess.run([launcher, "build"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        if built.returncode != 0:
-            raise Refusal("the program that attaches to processes could not be built", built.returncode)
-        path = os.path.join(os.path.dirname(built.stdout.strip()), "hakmem-attach")
+        root = os.path.dirname(launcher)
+        path = os.path.join(root, "build/release/hakmem-attach")
+        sources = glob.glob(f"{glob.escape(root)}/attach/*") + [f"{root}/include/hakmem/observe.h"]
+        if not os.access(path, os.X_OK) or any(os.path.getmtime(path) < os.path.getmtime(source) for source in sources):
+            built = subprocess.run([launcher, "build"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            if built.returncode != 0:
+                raise Refusal("the program that attaches to processes could not be built", built.returncode)
+            path = os.path.join(os.path.dirname(built.stdout.strip()), "hakmem-attach")
     if not path or not os.access(path, os.X_OK):
         raise Refusal("the program that attaches to processes is missing", STATUS_FAILED)
     return path
