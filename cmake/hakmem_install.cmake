@@ -46,16 +46,27 @@ hakmem_note_part(library "${CMAKE_INSTALL_LIBDIR}/libhakmem.so.${PROJECT_VERSION
 hakmem_note_part(library-secure "${CMAKE_INSTALL_LIBDIR}/libhakmem-secure.so.${PROJECT_VERSION_MAJOR}")
 hakmem_note_part(recorder "${private_libraries}/libhakmem-observe.so")
 hakmem_note_part(tracer "${private_directory}/hakmem-trace")
+hakmem_note_part(runner "${private_directory}/hakmem-run")
 hakmem_note_part(attach "${private_directory}/hakmem-attach")
-hakmem_note_part(observe "${shared_files}/observe")
-hakmem_note_part(options "${shared_files}/options")
+if(DEFINED SKBUILD_DATA_DIR) # the wheel's own package
+    hakmem_note_part(python "")
+else()
+    hakmem_note_part(python "${shared_files}/python/hakmem")
+endif()
 configure_file("${PROJECT_BINARY_DIR}/installed.new" "${PROJECT_BINARY_DIR}/installed" COPYONLY)
 
 install(PROGRAMS "${PROJECT_SOURCE_DIR}/hakmem" DESTINATION ${private_directory} COMPONENT tools)
+foreach(script need install_packages)
+    install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/${script}.sh" DESTINATION ${private_directory}/tools COMPONENT tools)
+endforeach()
+install(FILES "${PROJECT_SOURCE_DIR}/tools/places.sh" "${PROJECT_SOURCE_DIR}/tools/run.sh"
+    DESTINATION ${private_directory}/tools COMPONENT tools)
 install(FILES "${PROJECT_BINARY_DIR}/installed" DESTINATION ${private_directory} COMPONENT tools)
-install(FILES "${PROJECT_SOURCE_DIR}/docs/options.md" DESTINATION ${shared_files} RENAME options COMPONENT tools)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/observe/" DESTINATION "${shared_files}/observe" COMPONENT tools
-    FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "tests" EXCLUDE)
+if(NOT DEFINED SKBUILD_DATA_DIR) # the laboratory needs the sources
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/hakmem" DESTINATION "${shared_files}/python" COMPONENT tools
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "*.txt" PATTERN "lab" EXCLUDE)
+endif()
+install(TARGETS hakmem_runner RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 if(TARGET hakmem_attach)
     install(TARGETS hakmem_attach RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 endif()

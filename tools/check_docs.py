@@ -19,7 +19,7 @@ import re
 import sys
 from pathlib import Path
 
-CODE_PLACES = ["src", "include", "bench", "trace", "tests", "tools", "cmake", "packaging", "lab", "observe", "bindings"]
+CODE_PLACES = ["src", "include", "bench", "trace", "run", "tests", "tools", "cmake", "packaging", "lab", "python", "bindings"]
 CODE_FILES = ["hakmem", "CMakeLists.txt", "CMakePresets.json", ".ci/run"]
 SUFFIXES = r"(?:c|h|cc|cpp|py|sh|md|txt|toml|json|cmake|in|rs|so|a)"
 DESIGN_SECTIONS = ["context", "decision", "consequences"]

@@ -39,7 +39,7 @@ LIMITS = defines(read("src/core/limits.h"))
 OWNER = defines(read("src/region/window.h"))
 CLASSES, CLASSES_MAX = LIMITS["CLASS_COUNT"], OWNER["OWNER_SAMPLED"] // 2
 SEARCH = 2 * LIMITS["ALIGNED_LOOKS"] + 1
-RULES = read("lab/hakmem_lab/verdict.py")
+RULES = read("python/hakmem/lab/verdict.py")
 ROUNDS = re.search(r"^ROUNDS, ROUNDS_MAX = (\d+), (\d+)", RULES, re.M).groups()
 BEHIND = re.search(r"hakmem is 8 % or more behind the fastest in ([^.]*)\.", read("docs/performance.md"))[1].count("`") // 2
 MEAN, WORST, PEAK = re.findall(r"^\| (?:processor time, mean|worst program) \| ([\d.]+)", read("docs/performance.md"), re.M)
@@ -80,7 +80,7 @@ FALSE = [
     (r"(?:[Nn]ineteen|[Ee]ighteen|[Tt]wenty) (?:short )?(?:answers|questions)", "the table grows"),
     (r"ends by `_exit`[^.]*writes none|dash ends by `_exit`", "docs/observability/summary.md: reports are written at _exit"),
     (r'^\| "free of a foreign pointer" in the log', "the log says: foreign pointer not freed"),
-    (r"installs (?:the Python package )?rich\b", "observe/ imports the standard library only"),
+    (r"installs (?:the Python package )?rich\b", "python/hakmem/look imports the standard library only"),
     (r"there are \d+ samples", "verdict.py has a least and a most number"),
     (r"all rights are reserved", "LICENSE is MIT"),
     (r"includes only files that stand above it", "the drawing lacks files, and its groups use each other"),
@@ -153,12 +153,12 @@ def check_test_folders():
 
 def check_imports():
     """What live-view.md says: the tools that look into processes need Python alone."""
-    for path in (ROOT / "observe/hakmem_observe").glob("*.py"):
+    for path in (ROOT / "python/hakmem/look").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [name.name for name in node.names] if isinstance(node, ast.Import) else \
                 [node.module] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
             for name in names:
-                if name.split(".")[0] not in sys.stdlib_module_names | {"hakmem_observe"}:
+                if name.split(".")[0] not in sys.stdlib_module_names | {"hakmem"}:
                     yield f"{path.relative_to(ROOT)}: imports {name}, which is not of the standard library"
 
 

@@ -26,7 +26,7 @@ FAMILY_CALL = re.compile(rf"(?<![\w.>])(?:{FAMILY})\s*\(")
 # Written in two parts so that this file passes its own check.
 MARKERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|/(?:ro" r"ot|wo" r"rk)/")
 C_SUFFIXES = {".c", ".h", ".hpp", ".cc"}
-MARKED_PLACES = ["src", "include", "bench", "trace", "tests", "tools", "cmake", "packaging", "lab", "observe", "bindings",
+MARKED_PLACES = ["src", "include", "bench", "trace", "run", "tests", "tools", "cmake", "packaging", "lab", "python", "bindings",
                  "hakmem", "CMakeLists.txt", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".ci", ".github", "docs"]
 
 

@@ -310,6 +310,19 @@ def options():
     )
 
 
+def run_help():
+    """The text of `./hakmem run --help`, whose end is the table of options. Without those that run has flags for."""
+    head = (ROOT / "python/hakmem/help/run.txt").read_text().partition("\n\nThe options for --set")
+    knobs, settings = dict(profiles())["default"], first_settings()
+    lines = []
+    for kind, name, _, place, help_text, _ in table("src/core/option_list.h", "OPTIONS"):
+        if not re.fullmatch("profile|stats|stats_file|stats_pid|heap_map_file|announce", name):
+            value = shown(kind, place, "default", knobs, settings).replace(" ", "")
+            texts = textwrap.wrap(help_text, 90, break_on_hyphens=False)
+            lines += [f"  {name if i == 0 else '':18} {value if i == 0 else '':6} {text}" for i, text in enumerate(texts)]
+    return head[0] + head[1] + head[2].partition("\n")[0] + "\n\n" + "\n".join(lines) + "\n"
+
+
 def counters():
     rows = [f"| {name} | {text} |" for _, name, text in table("src/core/counters.h", "HAK_COUNTERS")]
     return COUNTERS_PAGE.format(table="\n".join(rows))
@@ -387,7 +400,7 @@ def main():
         sys.exit("write_lists: unknown argument; see the head of this file")
     stale = False
     pages = {"docs/options.md": options(), "docs/counters.md": counters(), "docs/control.md": control(), "docs/api.md": api(),
-             "docs/observability/probes.md": probe_page()}
+             "docs/observability/probes.md": probe_page(), "python/hakmem/help/run.txt": run_help()}
     for name, text in pages.items():
         path = ROOT / name
         if not check:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from write_lists import ROOT, WHEN, first_settings, profiles, shown, table
 
-sys.path.insert(0, str(ROOT / "observe"))
+sys.path.insert(0, str(ROOT / "python"))
 sys.dont_write_bytecode = True
 
 FIRST_HEADERS = ["hakmem", "stats"]
@@ -110,7 +110,7 @@ class Collector:
 
 
 def observe_command(name):
-    module = importlib.import_module(f"hakmem_observe.{name}")
+    module = importlib.import_module(f"hakmem.look.{name}")
     parser = Collector()
     module.add_arguments(parser)
     about = module.__doc__.partition(": ")[2]

@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void batch_run(const struct path *p
     mark->end = count;
 }
 
-/* The name is known to lab/hakmem_lab/cost_measure.py. */
+/* The name is known to python/hakmem/lab/cost_measure.py. */
 static __attribute__((noinline)) void paths_measured(const struct path *path)
 {
     batch_run(path, &mark_measured);

@@ -14,12 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = Path(sys.argv[1]).resolve()
-sys.path.insert(0, str(ROOT / "observe"))
+sys.path.insert(0, str(ROOT / "python"))
 
-from hakmem_observe import processes  # noqa: E402
-from hakmem_observe.attach import connect  # noqa: E402
-from hakmem_observe.observer import NotObserved, Observer  # noqa: E402
-from hakmem_observe.processes import Refusal  # noqa: E402
+from hakmem.look import processes  # noqa: E402
+from hakmem.look.attach import connect  # noqa: E402
+from hakmem.look.observer import NotObserved, Observer  # noqa: E402
+from hakmem.look.processes import Refusal  # noqa: E402
 
 TOOL = str(BUILD / "hakmem-attach")
 TARGET = str(BUILD / "tests/attach/target")

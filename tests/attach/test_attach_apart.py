@@ -19,7 +19,7 @@ from pathlib import Path
 from attaching import (
     BUILD, HANG, ROOT, ROUNDS, TARGET, TOOL, connect_surely, insist, is_asleep, is_loaded, maps, others_reach, processes,
     require, run_cases, run_tool, served, skipped, start, wait_until_asleep)
-from hakmem_observe.observer import HEAD, MAGIC, VERSION, NotObserved, Observer, file_name, inside, observed
+from hakmem.look.observer import HEAD, MAGIC, VERSION, NotObserved, Observer, file_name, inside, observed
 
 
 def start_apart(flags, command, wrapper=("sh", "-c", 'exec "$@"', "sh")):
@@ -243,10 +243,10 @@ def case_twice():
 
 
 def run_command(command, pid):
-    words = [sys.executable, "-m", f"hakmem_observe{'.heap' if command[0] == 'heap' else ''}"]
+    words = [sys.executable, "-m", f"hakmem.look{'.heap' if command[0] == 'heap' else ''}"]
     words += [str(pid), *command[1:]] if command[0] == "heap" else [*command, str(pid)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=os.environ | {"PYTHONPATH": str(ROOT / "observe")})
+                            env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
 
 
 def case_tools():

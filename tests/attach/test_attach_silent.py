@@ -123,7 +123,7 @@ def case_command():
     os.environ["HAKMEM_ATTACH_TOOL"] = TOOL
     for number in (signal.SIGINT, signal.SIGKILL):
         target = start_silent()
-        command = attach_in([sys.executable, "-I", "-B", str(ROOT / "observe"), "stat", str(target.pid)], target)
+        command = attach_in([sys.executable, "-I", "-B", str(ROOT / "python/hakmem/cli.py"), "stat", str(target.pid)], target)
         os.killpg(command.pid, number)
         said, errors = command.communicate(timeout=HANG)
         require(command.returncode == (130 if number == signal.SIGINT else -number), f"command: {command.returncode} {errors}")

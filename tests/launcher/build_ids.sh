@@ -150,5 +150,5 @@ else
     echo "other mount name spaces were not tried: no rights"
 fi
 
-PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_binaries.py" || fail "observe/tests/test_binaries.py"
+PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_binaries.py" || fail "python/tests/look/test_binaries.py"
 finish

@@ -63,6 +63,6 @@ LD_PRELOAD=libgcc_s.so.1 expect 0 '' '^$' "$launcher" run --quiet --set sample_b
 grep -q '"kind": *"sampled", *"count": *[1-9]' python.json || fail "the map has no sampled slices: $(grep -o '"sampled".*' python.json)"
 browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
 [[ -n $browser ]] || echo "the page is not tried in a browser: chromium is not installed (Debian: chromium)"
-BROWSER=$browser HEAP_MAP=$scratch/python.json PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_heap.py" ||
-    fail "observe/tests/test_heap.py"
+BROWSER=$browser HEAP_MAP=$scratch/python.json PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_heap.py" ||
+    fail "python/tests/look/test_heap.py"
 finish

@@ -13,23 +13,25 @@ copy_checkout "$place"
 mkdir -p "$place/lab"
 echo 'package==1' >"$place/lab/requirements.txt"
 
-# python3 as the launcher calls it; what it makes is itself. Files in $scratch change what it does.
+# python3 as the package calls it; what it makes is itself. Files in $scratch change what it does.
+real=$(python3 -c 'import sys; print(sys.executable)') # not a script that chooses one
 cat >"$scratch/bin/python3" <<END
 #!/usr/bin/env bash
 [[ \$1 != -I ]] || shift
 case \$* in
 -V) cat "$scratch/version" ;;
--c*version_info*) [[ ! -e "$scratch/is-old" ]] ;;
+-c*'(3, 11)'*) [[ ! -e "$scratch/is-old" ]] ;;
 -c*) ;;
 '-m venv -- '*) mkdir -p "\$4/bin" && cp "\$0" "\$4/bin/python" && echo venv >>"$scratch/calls" ;;
 '-m pip install '*)
     echo pip >>"$scratch/calls"
     [[ ! -e "$scratch/kill-us" ]] || kill -9 \$PPID
     [[ ! -e "$scratch/no-network" ]] || { echo 'no route to anywhere' >&2; exit 1; } ;;
-*/checkout/lab' '*)
-    shift
+*/checkout/python/hakmem/cli.py' --lab '*)
+    shift 2
     echo "lab \$# \$* root=\$LABORATORY_ROOT build=\$LABORATORY_BUILD"
     exit 7 ;;
+*/checkout/python/hakmem/cli.py' '*) exec "$real" -I "\$@" ;;
 *) echo "unexpected: \$*" >&2; exit 99 ;;
 esac
 END

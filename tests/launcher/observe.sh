@@ -199,7 +199,7 @@ fi
 wait $debugger 2>/dev/null
 
 # Every tool says that a process is stopped, observed or not, and does not wait until it gives no report; that it says so
-# at once is tried by observe/tests/test_observer.py.
+# at once is tried by python/tests/look/test_observer.py.
 start NOTHING=1
 plain=$pid
 start HAKMEM_OBSERVE=1
@@ -265,6 +265,6 @@ fi
 finish_process "$observed"
 
 for name in observer strangers generated; do
-    PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_$name.py" || fail "observe/tests/test_$name.py"
+    PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_$name.py" || fail "python/tests/look/test_$name.py"
 done
 finish

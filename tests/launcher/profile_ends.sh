@@ -152,8 +152,8 @@ until [[ -e started ]]; do sleep 0.02; done
 cat >ask.py <<'END'
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from hakmem_observe.observer import NotObserved, Observer
-from hakmem_observe.processes import Refusal, look
+from hakmem.look.observer import NotObserved, Observer
+from hakmem.look.processes import Refusal, look
 while True:
     try:
         observer = Observer(look(int(sys.argv[2])))
@@ -169,7 +169,7 @@ try:
 except Refusal as refusal:
     print(refusal)
 END
-said=$(python3 ask.py "${launcher%/*}/observe" "$process")
+said=$(python3 ask.py "${launcher%/*}/python" "$process")
 kill "$process"
 wait "$process"
 [[ $said == "process $process has become another program, sleep, by exec; what was known of the one before, bash, is gone" ]] ||

@@ -266,7 +266,7 @@ profile --wrappers 'beta_*' places.profile
 has "$output" ' plugin_run \(.*plugin\.c:11\)'
 
 # Lines of inlined functions, and names of Rust, against gdb.
-PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_symbols.py" || fail "observe/tests/test_symbols.py"
+PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_symbols.py" || fail "python/tests/look/test_symbols.py"
 
 # pprof itself.
 if type -P go >/dev/null && try "$launcher" profile --pprof heap.pb.gz kept && [[ $status == 0 ]]; then

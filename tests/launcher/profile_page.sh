@@ -22,5 +22,5 @@ try "$launcher" profile --html none/page.html profile.json
 browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
 [[ -n $browser ]] || echo "the page is not tried in a browser: chromium is not installed (Debian: chromium)"
 BROWSER=$browser PROFILE=$scratch/profile.json PYTHONDONTWRITEBYTECODE=1 \
-    python3 "$TEST_ROOT/observe/tests/test_profile_page.py" || fail "observe/tests/test_profile_page.py"
+    python3 "$TEST_ROOT/python/tests/look/test_profile_page.py" || fail "python/tests/look/test_profile_page.py"
 finish

@@ -45,6 +45,7 @@ esac
 END
 chmod +x "$scratch/apt-get"
 cp "$scratch/apt-get" "$scratch/bin/apt-get"
+path_before=$PATH
 export PATH=$scratch/bin
 
 # forget: as on a fresh machine.
@@ -57,17 +58,33 @@ untouched() {
 }
 hakmem=$place/hakmem
 
+# have_python BODY: from here on there is one, whose venv does that.
+real=$(PATH=$path_before python3 -c 'import sys; print(sys.executable)') # not a script that chooses one
+have_python() {
+    cat >"$scratch/bin/python3" <<END
+#!/bin/sh
+case \$* in
+*'-m venv'*) $1 ;;
+*) exec "$real" "\$@" ;;
+esac
+END
+    chmod +x "$scratch/bin/python3"
+}
+
 # Names and arguments first.
+have_python 'exit 1'
 expect 2 '' "no test's name matches 'zzz'" "$hakmem" test --only zzz
 expect 2 '' "no test's name matches 'release/unit/zzz'" "$hakmem" test --only release/unit/zzz
 expect 2 '' 'unknown argument' "$hakmem" test --quik
 expect 2 '' 'no preset' "$hakmem" build --preset zzz
+expect 125 '' '^hakmem: missing to build hakmem: cmake ninja-build gcc .*type: apt-get install' "$hakmem" build </dev/null
 expect 127 '' "no program 'zzz'" "$hakmem" run -- zzz
 expect 2 '' "no option 'zzz'" "$hakmem" run --set zzz=1 -- true
 expect 127 '' "no program 'zzz'" "$hakmem" record -- zzz
 expect 2 '' "no allocator 'zzz'" "$hakmem" record --alloc zzz -- true
 expect 2 '' "no allocator 'zzz'" "$hakmem" replay --alloc zzz /etc/passwd
 untouched 'a wrong command line'
+rm "$scratch/bin/python3"
 
 # Other commands name the line.
 for words in 'build' 'record -- true' 'replay /etc/passwd' 'stat 1' 'top' 'heap 1' 'profile 1' 'metrics 1' 'observe 1' \
@@ -82,6 +99,10 @@ expect 125 '' '^hakmem: installing with apt-get to build hakmem: cmake ninja-bui
 [[ $(<"$scratch/calls") == $'update\ninstall cmake ninja-build gcc g++' ]] || fail "run installs: $(<"$scratch/calls")"
 [[ $(<"$scratch/session") != "$(cut -d ' ' -f 6 /proc/self/stat)" ]] || fail "apt-get runs in the session of the terminal"
 forget
+expect 125 '' 'missing for test: python3; install them' "$hakmem" test
+[[ $(<"$scratch/calls") == $'update\ninstall python3' ]] || fail "test installs: $(<"$scratch/calls")"
+forget
+have_python 'exit 1'
 try "$hakmem" --install build
 [[ $(<"$scratch/calls") == $'update\ninstall cmake ninja-build gcc g++' ]] || fail "--install build installs: $(<"$scratch/calls")"
 forget
@@ -91,7 +112,6 @@ touch "$scratch/fail"
 expect 125 '' 'E: no network here.*missing to build hakmem: cmake ninja-build gcc g\+\+; install them, type: apt-get install -y cmake' \
     "$hakmem" run -- true
 forget
-printf '#!/bin/sh\nexit 1\n' >"$scratch/bin/python3" && chmod +x "$scratch/bin/python3"
 try "$hakmem" test --only release/check
 [[ $errors == *'installing with apt-get to build and test hakmem: '*'skipped is what needs '*' bpftrace '*'; to have it, type: apt-get install'* ||
     $errors == *'skipped is what needs pkg-config clang'* ]] || fail "test without bpftrace says: $errors"
@@ -103,12 +123,7 @@ for name in cmake ninja gcc g++; do
     printf '#!/bin/sh\nfor i in $(seq 600); do [ ! -s %s/preparing ] || break; sleep 0.1; done\nexit 1\n' "$scratch" >"$scratch/bin/$name"
     chmod +x "$scratch/bin/$name"
 done
-cat >"$scratch/bin/python3" <<END
-#!/bin/sh
-case \$* in
-*'-m venv'*) echo \$\$ >"$scratch/preparing"; exec sleep 1000 ;;
-esac
-END
+have_python "echo \$\$ >'$scratch/preparing'; exec sleep 1000"
 try "$hakmem" test --quick
 [[ $status == 1 && $output == *'release does not build'* || $errors == *'release does not build'* ]] || fail "test: $status $errors"
 [[ -s $scratch/preparing ]] || fail "test prepares nothing beside its builds"
@@ -117,12 +132,12 @@ for ((i = 0; i < 600; i++)); do
     sleep 0.1
 done
 ((i < 600)) || fail "what test prepares goes on without it"
-rm "$scratch/bin/python3"
+have_python 'exit 1'
 forget
 
 # ask ANSWER WORD...: the launcher on a terminal, where somebody answers.
 ask() {
-    "$real_python" - "$@" <<'END'
+    "$real" - "$@" <<'END'
 import os
 import pty
 import sys
@@ -139,7 +154,6 @@ except OSError:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 END
 }
-real_python=$(PATH=/usr/bin:/usr/local/bin type -P python3)
 for answer in n '' q; do
     ask "$answer" "$hakmem" build
     [[ $? == 125 ]] || fail "answer '$answer': status"
@@ -152,7 +166,7 @@ forget
 # A signal does not cut apt-get, whoever gets it; it is obeyed afterwards.
 for whom in '' -; do
     touch "$scratch/wait"
-    setsid bash -c 'trap - INT; exec "$@"' - "$real_python" -c '
+    setsid bash -c 'trap - INT; exec "$@"' - "$real" -c '
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$hakmem" run -- true 2>"$scratch/said" &

@@ -67,11 +67,11 @@ done
 "$launcher" heap "$pid" -o before.html >/dev/null || fail "heap"
 has '<td[^>]*>parser\.nodes</td><td[^>]*>1016 KiB</td>' "$(<before.html)"
 has 'take_buffers\(int\)<small>service\.cc:9</small></td><td[^>]*>1016 KiB</td>' "$(<before.html)"
-python3 - "$TEST_ROOT/observe" "$pid" map.json <<'END'
+python3 - "$TEST_ROOT/python" "$pid" map.json <<'END'
 import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, sys.argv[1])
-from hakmem_observe.attach import connect
+from hakmem.look.attach import connect
 with open(sys.argv[3], "wb") as file:
     file.write(connect(int(sys.argv[2]))[0].ask("map", 60))
 END
@@ -97,5 +97,5 @@ has '2\.0 MiB +[0-9.]+ % +4000 blocks  take_buffers\(int\) \(.*service\.cc:9\)' 
 has 'main;take_buffers\(int\);\[parser\.nodes\] 1040000' "$(<folded)"
 has 'data-name="\[parser\.nodes\]"' "$(<page.html)"
 
-PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/observe/tests/test_sites.py" || fail "observe/tests/test_sites.py"
+PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_sites.py" || fail "python/tests/look/test_sites.py"
 finish

@@ -35,7 +35,7 @@ echo '$1' >>'$scratch/ran'"
 # --- the current folder ---
 
 cd -- "$scratch/planted" || exit 1
-for name in ensurepip venv json argparse glob struct hakmem_lab hakmem_observe runpy encodings site sitecustomize; do
+for name in ensurepip venv json argparse glob struct hakmem cli look lab runpy encodings site sitecustomize; do
     plant "$PWD/$name.py"
 done
 for name in cmake ninja python3 nm addr2line stat readlink getcap flock; do

@@ -32,7 +32,7 @@ expect() {
 # copy_checkout DIRECTORY: what a clone would hold.
 copy_checkout() {
     mkdir -p -- "$1"
-    (cd -- "$TEST_ROOT" && cp -R hakmem CMakeLists.txt CMakePresets.json cmake src include attach observe packaging tools "$1")
+    (cd -- "$TEST_ROOT" && cp -R hakmem CMakeLists.txt CMakePresets.json cmake src include attach run python packaging tools "$1")
     mkdir -p -- "$1/docs" && cp -- "$TEST_ROOT/docs/options.md" "$1/docs/"
 }
 
@@ -49,10 +49,10 @@ finish() {
 
 # change_state FROM TO SED: a state of HAKMEM_LEARN with a right checksum.
 change_state() {
-    PYTHONPATH=$TEST_ROOT/observe python3 - "$@" <<'END_PY'
+    PYTHONPATH=$TEST_ROOT/python python3 - "$@" <<'END_PY'
 import subprocess
 import sys
-from hakmem_observe.learn_file import checksum
+from hakmem.look.learn_file import checksum
 source, target, script = sys.argv[1:]
 with open(source, "rb") as file:
     body = subprocess.run(["sed", script], input=file.read().rpartition(b"checksum ")[0], stdout=subprocess.PIPE, check=True).stdout

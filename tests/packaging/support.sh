@@ -47,8 +47,8 @@ link_checkout() {
 # quicker; what is compiled otherwise is the same.
 copy_sources() {
     mkdir -p "$1/docs" "$1/lab"
-    (cd "$TEST_ROOT" && cp -R hakmem CMakeLists.txt CMakePresets.json pyproject.toml README.md LICENSE cmake src include attach trace \
-        observe packaging tools "$1" && cp docs/options.md "$1/docs/")
+    (cd "$TEST_ROOT" && cp -R hakmem CMakeLists.txt CMakePresets.json pyproject.toml README.md LICENSE cmake src include attach run trace \
+        python packaging tools "$1" && cp docs/options.md "$1/docs/")
     find "$1" -name __pycache__ -prune -exec rm -rf {} +
     sed -i 's/"-O2 -g"/"-O1 -g"/' "$1/cmake/hakmem_flags.cmake"
     grep -q '"-O1 -g"' "$1/cmake/hakmem_flags.cmake" || fail "cmake/hakmem_flags.cmake has no -O2"

@@ -1,0 +1,72 @@
+"""./hakmem build: the libraries, or all, in one of the forms of CMakePresets.json."""
+import json
+import sys
+
+from .ground import ROOT, build_or_refuse, configure, is_configured, locked, make, need, place, say
+from .look.processes import STATUS_FAILED, STATUS_USAGE, Refusal
+from .words import StrictParser
+
+TOOLS = ("cmake", "ninja", "gcc", "g++", "stdio.h")
+FORM_TOOLS = {"clang": ["clang"], "fuzz": ["clang"], "aarch64": ["aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++"]}
+ABOUT = """Builds libhakmem.so and libhakmem.a and prints the path of libhakmem.so; libhakmem.a is in the same directory. That
+is build/release of the checkout, or a cache directory when the checkout cannot be written or its path has spaces."""
+PLAIN = ("-DHAKMEM_TESTS=OFF", "-DHAKMEM_BENCH=OFF")
+
+
+def presets():
+    listed = json.loads((ROOT / "CMakePresets.json").read_text())
+    return [preset["configurePreset"] for preset in listed["buildPresets"]]
+
+
+def build_libraries(build, preset):
+    """Without what tests and benchmarks need. The launcher takes what it finds for fresh by the times of the stamps,
+    which are those of the build's start."""
+    stamps = [build / f".{preset}{form}-stamp" for form in ("", "-secure")]
+    directory = build / preset
+    if sys.stderr.isatty():
+        say(f"building in {directory}")
+    for stamp in stamps:
+        stamp.with_suffix(".new").write_text("")
+    build_or_refuse("building", build / f"{preset}.log", lambda log: (
+        is_configured(directory) or configure(directory, preset, log, *PLAIN)) and make(directory, log, "hakmem_forms"))
+    for stamp in stamps:
+        stamp.with_suffix(".new").replace(stamp)
+
+
+def build_lab(build):
+    """The release library, the workloads and lab/measure."""
+    need("to build hakmem", *TOOLS)
+    directory = build / "release"
+    if not (directory / "lab/measure").exists():
+        say(f"building the library and the workloads in {directory}")
+
+    def steps(log):
+        has_benches = is_configured(directory) and "\nHAKMEM_BENCH:BOOL=ON\n" in (directory / "CMakeCache.txt").read_text()
+        return (has_benches or configure(directory, "release", log, "-DHAKMEM_TESTS=OFF", "-DHAKMEM_BENCH=ON")) and \
+            make(directory, log, "hakmem_lab")
+
+    with locked(build / ".lock"):
+        build_or_refuse("building", build / "release.log", steps)
+
+
+def run(words):
+    parser = StrictParser("build", description=ABOUT)
+    parser.add_argument("--preset", metavar="P", default="release",
+                        help=f"the form to build; release when not given. There are: {' '.join(presets())}")
+    parser.add_argument("--all", action="store_true", help="build the tests and the benchmarks as well")
+    options = parser.read(words)
+    preset = options.preset
+    if preset not in presets():
+        raise Refusal(f"build: there is no preset '{preset}'; there are: {' '.join(presets())}", STATUS_USAGE)
+    need("to build hakmem", *TOOLS, *FORM_TOOLS.get(preset, []), *(["cmocka.h"] if options.all else []))
+    build = place("build")
+    directory = build / preset
+    with locked(build / ".lock"):
+        if not options.all:
+            build_libraries(build, preset)
+        elif not (configure(directory, preset, sys.__stderr__) and make(directory, sys.__stderr__)):
+            raise Refusal("the build failed; its output is above", STATUS_FAILED)
+    for library in ("libhakmem.so", "libhakmem_api.a"):
+        if (directory / library).exists():
+            print(directory / library)
+            break

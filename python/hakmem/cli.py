@@ -1,0 +1,46 @@
+"""What the launcher hands over to: python3 -I -B cli.py COMMAND [ARGUMENT...]."""
+import importlib.util
+import sys
+from pathlib import Path
+
+LAB_COMMANDS = ("bench", "compare", "ab", "tune", "replicate", "score", "peers", "doctor", "cost")
+
+
+def load_package():
+    """Makes this folder the package hakmem, wherever it lies: Python's path stays as it is, so that no module of another
+    folder can take its place."""
+    folder = Path(__file__).resolve().parent
+    spec = importlib.util.spec_from_file_location("hakmem", folder / "__init__.py", submodule_search_locations=[str(folder)])
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["hakmem"] = package
+    spec.loader.exec_module(package)
+
+
+def main(words):
+    """Runs one command; its exit status. Each part loads only what it needs."""
+    name, others = (words or [""])[0], words[1:]
+    if name == "--lab":  # in the laboratory's environment
+        from hakmem.lab.cli import main as run_in_lab
+        return run_in_lab(others)
+    from hakmem.look.output import status_of
+    if name == "build":
+        from hakmem.build import run
+    elif name == "test":
+        from hakmem.testing import run
+    elif name == "--prepare":  # what `test` does beside
+        from hakmem.testing import prepare as run
+    elif name in LAB_COMMANDS:
+        from hakmem.environment import run_lab as run
+        others = words
+    else:
+        from hakmem.look.__main__ import run
+        others = words
+    return status_of(lambda: run(others))
+
+
+if __name__ == "__main__":
+    try:
+        load_package()
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:  # while it starts
+        sys.exit(130)

@@ -1,0 +1,105 @@
+"""The laboratory's packages: one virtual environment in the cache, made when one of its commands asks for it."""
+import os
+import shutil
+import subprocess
+import sys
+
+from .build import build_lab
+from .ground import ROOT, clock, locked, may_install, mode, need, place, say
+from .look.output import worded
+from .look.processes import STATUS_FAILED, Refusal
+
+REQUIREMENTS = ROOT / "lab/requirements.txt"
+SIZE = "some 410 MB on disk, from PyPI"
+USAGES = {
+    "bench": "[--suite quick|core|full|programs|idle|secure|bugs] [--alloc LIST] [--workload LIST] [--runs N]",
+    "compare": "[--load COMMAND] -- PROGRAM [ARGUMENT...]",
+    "ab": "[--a NAME=VALUE] --b NAME=VALUE [-- PROGRAM [ARGUMENT...]]",
+    "tune": "[--minutes N] [--goal time|memory|both] [--load COMMAND] -- PROGRAM [ARGUMENT...]",
+    "replicate": "[NAME|all] [--rounds N] [--record]",
+    "score": "[--json]",
+    "peers": "install [NAME...] | list | add NAME LIBRARY | remove NAME...",
+    "doctor": "[--json]",
+    "cost": "[--json]",
+}
+
+
+def asked(*words):
+    """What python3 prints; it makes the environment, and is the one that this runs in."""
+    return subprocess.run(["python3", "-I", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+
+def find():
+    """The environment's folder and whether it is complete. Other packages, or another Python, are another one."""
+    text = REQUIREMENTS.read_text() + asked("-V").stdout
+    number = subprocess.run(["cksum"], input=text, stdout=subprocess.PIPE, text=True, check=True).stdout
+    directory = place("cache") / f"python-{'-'.join(number.split())}"
+    return directory, (directory / "complete").exists()
+
+
+def interpreter(command):
+    """The environment's Python; makes it if that is allowed."""
+    directory, is_complete = find()
+    python = directory / "bin/python"
+    if is_complete:
+        return python
+    if asked("-c", "import sys; sys.exit(sys.version_info < (3, 11))").returncode != 0:
+        raise Refusal(f"the laboratory needs Python 3.11 or newer; python3 is {asked('-V').stdout.strip()}", STATUS_FAILED)
+    if not may_install(f"Python packages for the laboratory in {directory} ({SIZE})"):
+        raise Refusal(f"the laboratory needs Python packages ({SIZE}); type: ./hakmem --install {command}", STATUS_FAILED)
+    mode["install"] = "yes"
+    need("to install Python packages", "ensurepip")
+    with locked(directory.with_name(directory.name + ".lock")):
+        if not (directory / "complete").exists():
+            make(directory)
+    return python
+
+
+def make(directory):
+    """The last step makes it count: what a kill left behind is made again."""
+    say(f"preparing Python packages for the laboratory in {directory} (once; {SIZE})")
+    shutil.rmtree(directory, ignore_errors=True)
+    steps = (["python3", "-I", "-m", "venv", "--", directory],
+             [directory / "bin/python", "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS])
+    with clock("preparing"):
+        for words in steps:
+            done = subprocess.run(words, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, errors="replace")
+            if done.returncode != 0:
+                break
+    if done.returncode != 0:
+        print(done.stdout.rstrip("\n"), file=sys.stderr)
+        raise Refusal("the Python packages could not be installed (is there a network?); pip's output is above", STATUS_FAILED)
+    (directory / "complete").write_text("")
+
+
+def short_help(name):
+    """What holds without the laboratory's Python, which has the whole help of its commands."""
+    overview = (ROOT / "python/hakmem/help/help.txt").read_text()
+    about = "".join(line.split(maxsplit=2)[2] + "\n\n" for line in overview.splitlines() if line.startswith(f"~  {name} "))
+    print(worded(f"Usage: ./hakmem {name} {USAGES[name]}\n\n{about}"
+                 "This is the short help. The whole one needs the laboratory's Python packages, which are not installed yet. "
+                 "Any of the\nlaboratory's commands asks to install them (410 MB on disk): ./hakmem --install doctor is the "
+                 "quickest."))
+
+
+def run_lab(words):
+    """Hands over to hakmem.lab in its environment."""
+    name = words[0]
+    if words[1:2] == ["-h"]:
+        words = [name, "--help"]
+    build = ROOT / "build"
+    if words[1:2] == ["--help"] or (name == "peers" and words[2:3] == ["--help"]):
+        directory, is_complete = find()
+        if not is_complete:
+            return short_help(name)
+        python = directory / "bin/python"
+    else:
+        python = interpreter(name)
+        build = place("build")
+        if name not in ("doctor", "peers", "score"):
+            build_lab(build)
+    # What workloads and peers need is installed by the laboratory itself.
+    os.environ.update(LABORATORY_INSTALL=mode["install"], LABORATORY_ROOT=str(ROOT), LABORATORY_BUILD=str(build))
+    sys.stdout.flush()
+    os.execv(python, [str(python), "-I", str(ROOT / "python/hakmem/cli.py"), "--lab", *words])

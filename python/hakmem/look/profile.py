@@ -1,0 +1,437 @@
+"""./hakmem profile: the call stacks that hold a program's memory."""
+import math
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from .attach import connect
+from .binaries import add_symfs, use_symfs
+from .files import check_writable, written
+from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
+from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
+from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
+from .profile_compare import folded_lines, print_changes
+from .profile_run import run_watched
+from .symbols import names_note
+from .text import plain
+
+RUNS_PROGRAMS = True  # what follows -- is a program and its arguments
+
+OWN_VARIABLES = ("HAKMEM_LAUNCHER", "HAKMEM_ATTACH_TOOL", "HAKMEM_CALLER_PATH")  # of the launcher for these tools
+
+MEASURES = {
+    "live": ("live_bytes", "live_count", "in use"),
+    "allocated": ("allocated_bytes", "allocated_count", "allocated in all"),
+    "peak": ("peak_bytes", "peak_count", "in use at the peak"),
+}
+SAMPLES = {"live": "samples_live", "allocated": "samples", "peak": "peak_samples"}
+SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
+
+
+def add_arguments(parser):
+    parser.usage = ("./hakmem profile [OPTION...] -- PROGRAM [ARGUMENT...]\n"
+                    "       ./hakmem profile [OPTION...] PID\n"
+                    "       ./hakmem profile [OPTION...] FILE")
+    parser.description = ("Shows which call stacks hold memory: of a program that it runs, when it ends; of a living "
+                          "process, what it allocates while it is sampled; of a profile that HAKMEM_PROFILE_FILE=FILE has written.")
+    parser.add_argument("--leaks", action="store_true",
+                        help="show the sites of the memory that was not freed, and name those that only grow")
+    parser.add_argument("--period", metavar="BYTES", default=None,
+                        help="average number of bytes from one sample to the next (default 512k; with --leaks 16k)")
+    parser.add_argument("--fail-above", metavar="BYTES", default=None,
+                        help="with --leaks: end with status 1 if more than BYTES are not freed and the program itself succeeds")
+    parser.add_argument("--ignore", metavar="FUNCTION", action="append", default=[],
+                        help="leave out stacks with this function, which may have * in its name; may be repeated")
+    parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
+    parser.add_argument("--peak", action="store_true", help="show what was in use when most was, not what is in use at the end")
+    parser.add_argument("--compare", metavar="OLD",
+                        help="show what the sites have more or less than in the profile OLD, a file that -o has written")
+    parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
+    parser.add_argument("--wrappers", metavar="NAMES",
+                        help="functions that only pass allocations on, as in my_new,pool_*: the site is their caller")
+    parser.add_argument("--stacks", action="store_true", help="show the whole stack of each site")
+    parser.add_argument("--pprof", metavar="FILE", help="write the profile for pprof (gzipped protobuf)")
+    parser.add_argument("--folded", metavar="FILE", help="write folded stacks, for flame graph programs")
+    parser.add_argument("--html", metavar="FILE", help="write a page with a flame graph")
+    parser.add_argument("-o", "--output", metavar="FILE", help="keep the profile itself in FILE")
+    parser.add_argument("--nth", metavar="N", default=None,
+                        help="of several profiles that each process wrote to FILE, show the Nth (default: the last)")
+    parser.add_argument("--seconds", metavar="N", default=None, help="how long to sample a living process (default 10)")
+    add_symfs(parser)
+    parser.add_argument("--stop", action="store_true", help="end the sampling of a living process")
+    parser.add_argument("file", nargs="?", metavar="PID or FILE", help="a process to sample, or a profile to show")
+
+
+def parse_count(text, name):
+    if not is_number(text) or int(text) == 0:
+        raise Refusal(f"profile: {name} takes a number from 1 on, not '{text[:40]}'", STATUS_USAGE)
+    return int(text)
+
+
+def parse_size(text, name, least=1):
+    """A number of bytes, which may end in k, m or g."""
+    size = re.fullmatch(r"([0-9]{1,15})([kKmMgG]?)", text)
+    value = int(size[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[size[2].lower()] if size else -1
+    if value < least:
+        raise Refusal(f"profile: {name} takes a number of bytes such as 4096, 64k or 1m, not '{text[:40]}'", STATUS_USAGE)
+    return value
+
+
+def parse_period(text):
+    parse_size(text, "--period")
+    return text
+
+
+def is_ignored(stack, patterns):
+    """Whether one of the stack's functions is to be left out. C++ names match with or without their arguments."""
+    names = {name for frame in stack.frames for name in (frame.function, frame.function.split("(")[0])}
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+
+def in_words(count):
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+
+
+class Site:
+    """Stacks whose innermost frame of the program is the same, under the same name of the program's (hakmem/site.h)."""
+
+    def __init__(self, name, frame):
+        self.name = name  # "" if the program gave none
+        self.frame = frame
+        self.stacks = []
+        self.history = []
+
+    def add(self, stack):
+        self.stacks.append(stack)
+        self.history = [a + b for a, b in zip(self.history, stack.history)] if self.history else list(stack.history)
+
+    def total(self, name):
+        return sum(stack.sums[name] for stack in self.stacks)
+
+    def label(self):
+        place = self.frame.place() if self.frame else ""
+        label = self.frame.label() if self.frame else "unknown (no stack)"
+        return (f"[{self.name}] " if self.name else "") + label + (f" ({place})" if place else "")
+
+    def only_grows(self):
+        """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
+        moments = self.history + [self.total("live_bytes")]
+        while moments and moments[0] == 0:
+            del moments[0]
+        steps = [later - earlier for earlier, later in zip(moments, moments[1:])]
+        grown = sum(step > 0 for step in steps)
+        return len(moments) >= SUSPECT_MOMENTS and min(steps) >= 0 and grown >= 0.75 * len(steps)
+
+
+def sites_of(profile, measure):
+    sites = {}
+    for stack in profile.stacks:
+        frame = own_frame(stack.frames)
+        key = (stack.site_name, frame.label(), frame.place()) if frame else (stack.site_name,)
+        sites.setdefault(key, Site(stack.site_name, frame)).add(stack)
+    ranked = sorted(sites.values(), key=lambda site: -site.total(measure))
+    return [site for site in ranked if site.total(measure) > 0]
+
+
+def print_site(site, measure, count, total, whole_stacks):
+    size = site.total(measure)
+    blocks = site.total(count)
+    print(f"{in_words(size):>12} {100 * size / total:5.1f} % {blocks:>10} blocks  {site.label()}")
+    if whole_stacks:
+        for stack in sorted(site.stacks, key=lambda stack: -stack.sums[measure])[:3]:
+            print(f"{'':22}{in_words(stack.sums[measure])} by")
+            for frame in stack.shown_frames():
+                place = f" ({frame.place()})" if frame.module != SITE_MODULE and frame.place() else ""
+                print(f"{'':24}{frame.label()}{place}")
+
+
+def title(profile):
+    number = f", profile {profile.number} of {profile.count}" if profile.count > 1 else ""
+    return f"{profile.program} (process {profile.pid}{number})"
+
+
+def shown_measure(arguments):
+    return "peak" if arguments.peak else "allocated" if arguments.allocated and not arguments.leaks else "live"
+
+
+def print_table(profile, arguments):
+    measure, count, what = MEASURES[shown_measure(arguments)]
+    total = profile.total(measure)
+    samples = profile.total(SAMPLES[shown_measure(arguments)])
+    if arguments.peak:
+        what += f", {(profile.peak_ago_ms or 0) / 1000:.1f} s before this profile"
+    elif arguments.living:
+        what = "allocated while it was sampled" + ("" if arguments.allocated else ", and still in use")
+    print(f"{title(profile)}: about {in_words(total)} {what}, in about "
+          f"{profile.total(count)} blocks; estimated from {samples} samples")
+    if not any(stack.frames for stack in profile.stacks) and profile.stacks:
+        print("The profile has no stacks: the program did not load libgcc_s.so.1 (docs/observability/profile.md).")
+    sites = sites_of(profile, measure)
+    for site in sites[:arguments.sites]:
+        print_site(site, measure, count, total, arguments.stacks)
+    if len(sites) > arguments.sites:
+        print(f"and {len(sites) - arguments.sites} more sites (--sites N shows more)")
+
+
+def print_leaks(profile, arguments):
+    sites = sites_of(profile, "live_bytes")
+    total = profile.total("live_bytes")
+    when = arguments.when
+    print(f"{title(profile)}: about {in_words(total)} not freed {when}; estimated from "
+          f"{profile.total('samples_live')} samples")
+    if not sites:
+        return
+    suspects = [site for site in sites if site.only_grows()]
+    if suspects:
+        print("\nSuspects: these sites grew all through the run.")
+        for site in suspects[:arguments.sites]:
+            print_site(site, "live_bytes", "live_count", total, True)
+            print(f"{'':22}over time: " + ", ".join(in_words(held) for held in site.history[-5:] if held)
+                  + f", {when} {in_words(site.total('live_bytes'))}")
+    rest = [site for site in sites if site not in suspects]
+    if rest:
+        print("\nNot freed either, but not growing:" if suspects else "\nNot freed; none of these only grows:")
+        for site in rest[:arguments.sites]:
+            print_site(site, "live_bytes", "live_count", total, arguments.stacks)
+
+
+def print_names_note(profile, measure):
+    unnamed = sum(site.total(measure) for site in sites_of(profile, measure) if site.frame and not site.frame.function)
+    if unnamed and (note := names_note(in_words(unnamed))):
+        print(note)
+
+
+def print_python_hint(profile):
+    frames = [frame for stack in profile.stacks for frame in stack.frames]
+    if any(map(is_of_interpreter, frames)) and not any(frame.function.startswith(SCRIPT) for frame in frames):
+        print("Functions of Python scripts have names with `python3 -X perf`, from Python 3.12 on.")
+
+
+def write_folded(profiles, path, measure, old=None):
+    with open_output(path) as file:
+        if old is not None:
+            file.writelines(folded_lines(old, profiles, measure))
+            return
+        for profile in profiles:
+            for stack in profile.stacks:
+                size = stack.sums[measure]
+                if size > 0:
+                    frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames())] or ["unknown"]
+                    file.write(f"{';'.join(frames)} {size}\n")
+
+
+@contextmanager
+def open_output(path, binary=False):
+    try:
+        with written(path, binary) as file:
+            yield file
+    except OSError as error:
+        raise Refusal(f"cannot write '{path}': {error.strerror}") from None
+
+
+def compare(old, profiles, arguments):
+    """Shows the changes from the profiles `old`, of one program or of all processes of one run, to these."""
+    measure, count, what = MEASURES[shown_measure(arguments)]
+    if arguments.peak and any(profile.peak_ago_ms is None for profile in old + profiles):
+        raise Refusal("profile: an older version of hakmem wrote one of the profiles, and noted no peak")
+    print(f"{titles(old)}, then {titles(profiles)}: {what}, estimated from {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in old)} "
+          f"and {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in profiles)} samples")
+    print_changes(old, profiles, measure, count, arguments.sites, in_words)
+    if arguments.folded:
+        write_folded(profiles, arguments.folded, measure, old)
+    return 0
+
+
+def titles(profiles):
+    return title(profiles[0]) if len(profiles) == 1 else f"{len(profiles)} processes"
+
+
+def show(profiles, arguments):
+    """Shows them. The exit status: 1 if more is not freed than --fail-above allows, else 0."""
+    old = arguments.old
+    for profile in profiles + (old or []):
+        profile.stacks = [stack for stack in profile.stacks if not is_ignored(stack, arguments.ignore)]
+    if old is not None:
+        return compare(old, profiles, arguments)
+    profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
+    shown = [profile for profile in profiles if profile.stacks] or profiles[:1]
+    if arguments.peak and any(profile.peak_ago_ms is None for profile in shown):
+        raise Refusal("profile: an older version of hakmem wrote this profile, and noted no peak")
+    for number, profile in enumerate(shown):
+        if number:
+            print()
+        (print_leaks if arguments.leaks else print_table)(profile, arguments)
+        print_names_note(profile, MEASURES[shown_measure(arguments)][0])
+        print_python_hint(profile)
+        for sentence in profile.remarks:
+            print(sentence)
+    if arguments.folded:
+        write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0])
+    if arguments.pprof:
+        from .pprof import write_pprof
+        with open_output(arguments.pprof, binary=True) as file:
+            write_pprof(profiles, file)
+    if arguments.html:
+        from .profile_page import write_page
+        write_page(profiles, arguments.html, f"Heap profile of {os.path.basename(profiles[0].program)}")
+    return fails(profiles, arguments)
+
+
+def fails(profiles, arguments):
+    if arguments.fail_above is None:
+        return 0
+    above = [profile for profile in profiles if profile.total("live_bytes") > arguments.fail_above]
+    for profile in above:
+        print(f"hakmem: {title(profile)} has not freed about {in_words(profile.total('live_bytes'))}, more than "
+              f"{in_words(arguments.fail_above)}", file=sys.stderr)
+    return 1 if above else 0
+
+
+def run_program(words, arguments, path):
+    """Runs the program; its exit status, and a Watch."""
+    period = arguments.period or ("16k" if arguments.leaks else None)
+    launcher = os.environ.get("HAKMEM_LAUNCHER") or str(Path(__file__).parents[3] / "hakmem")
+    command = [launcher, "run", "--quiet"]
+    if period:
+        command += ["--set", f"sample_bytes={parse_period(period)}"]
+    preload = os.environ.get("LD_PRELOAD", "")
+    environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+    environment["HAKMEM_PROFILE_FILE"] = path
+    if "HAKMEM_CALLER_PATH" in os.environ:
+        environment["PATH"] = os.environ["HAKMEM_CALLER_PATH"]
+    environment["LD_PRELOAD"] = f"{preload} libgcc_s.so.1".strip()  # the unwinder, for C programs
+    if os.access("/dev/shm", os.W_OK):
+        environment.setdefault("HAKMEM_OBSERVE", "1")
+    return run_watched(command + ["--"] + words, environment)
+
+
+def has_profile_of(pid, path):
+    """Whether the process itself has written one to the file."""
+    if not os.path.exists(path):
+        return False
+    head = re.compile(rf'\{{"hakmem_profile": \{{[^}}]*"process": {pid}\b')
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return any(head.match(line) and line.endswith("]}") for line in split_documents(file.read()))
+
+
+def add_watched(watch, status, path):
+    """Adds the last answer of a program that ended without a profile. False: there is none."""
+    if not watch.text:
+        return False
+    try:
+        with open(path, "ab") as file:
+            file.write(watch.text)
+    except OSError as error:
+        raise Refusal(f"cannot write '{path}': {error.strerror}") from None
+    what = f"{signal.Signals(-status).name} ended the program" if status < 0 else "the program wrote no profile at its end"
+    print(f"hakmem: {what}; this is its profile of {time.monotonic() - watch.taken:.1f} s before", file=sys.stderr)
+    return True
+
+
+def profile_program(words, arguments):
+    folder, began = tempfile.mkdtemp(prefix="hakmem-profile-"), time.time()
+    try:
+        path = os.path.join(folder, "profile")
+        status, watch = run_program(words, arguments, path)
+        if not has_profile_of(watch.pid, path) and add_watched(watch, status, path):
+            arguments.when = "until shortly before its end"
+        if not os.path.exists(path) or os.path.getsize(path) == 0:  # the launcher has said why, or the program was killed
+            if status in (125, 126, 127):
+                return status
+            raise Refusal("the program left no profile: a signal or the exit system call ended it, or the file could not be "
+                          "written (./hakmem profile PID looks at a living process)",
+                          128 - status if status < 0 else status or STATUS_CANNOT)
+        if arguments.output:
+            with open(path, "rb") as file, open_output(arguments.output, binary=True) as kept:
+                shutil.copyfileobj(file, kept)
+        sys.stdout.flush()
+        failed = show(read_profiles(path, is_own=True, alive=(began, math.inf)), arguments)
+        return 128 - status if status < 0 else status or failed
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def profile_process(pid, arguments):
+    """Samples a living process for some seconds. If it samples already, shows what it has at once."""
+    seconds = parse_count(arguments.seconds or "10", "--seconds")
+    period = parse_period(arguments.period or ("16k" if arguments.leaks else "512k"))
+    observer, _ = connect(pid)
+    name = f"process {pid}"
+    running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period
+    if arguments.stop:
+        observer.ask("profile_stop")
+        print(f"process {pid} is no longer sampled" if running else f"process {pid} was not being sampled")
+        return 0
+    if running:
+        print(f"process {pid} is being sampled already, one allocation in {running} bytes (--stop ends that)",
+              file=sys.stderr)
+        time.sleep(seconds if arguments.seconds else 0)
+        text = observer.ask("profile")
+    else:
+        print(f"sampling process {pid} for {seconds} s; blocks that exist already are not counted "
+              "(HAKMEM_SAMPLE_BYTES=512k samples from the start)", file=sys.stderr)
+        observer.ask(f"profile_start {period if arguments.period or arguments.leaks else ''}".strip())
+        try:
+            time.sleep(seconds)
+            text = observer.ask("profile")
+        finally:
+            observer.ask("profile_stop")
+    if arguments.output:
+        with open_output(arguments.output, binary=True) as file:
+            file.write(text)
+    arguments.living, arguments.when = True, "until now"
+    return show(parse_profiles([text.decode("utf-8", "replace")], name, process=observer.process), arguments)
+
+
+def check_outputs(arguments):
+    """What cannot be written is refused before the work."""
+    for path in (arguments.output, arguments.html, arguments.pprof, arguments.folded):
+        if path is not None:
+            try:
+                check_writable(path)
+            except OSError as error:
+                raise Refusal(f"cannot write '{path}': {error.strerror}") from None
+
+
+def run(arguments):
+    use_symfs(arguments)
+    arguments.sites = parse_count(arguments.sites, "--sites")
+    set_wrappers(arguments.wrappers.split(",") if arguments.wrappers else [])
+    arguments.living, arguments.when = False, "at exit"
+    nth = parse_count(arguments.nth, "--nth") if arguments.nth else None
+    check_outputs(arguments)
+    if bool(arguments.program) == bool(arguments.file):
+        raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
+                      STATUS_USAGE)
+    is_process = not arguments.program and is_number(arguments.file) and not os.path.exists(arguments.file)
+    if arguments.fail_above is not None:
+        arguments.fail_above = parse_size(arguments.fail_above, "--fail-above", 0)
+        if not arguments.leaks:
+            raise Refusal("profile: --fail-above goes with --leaks", STATUS_USAGE)
+    if arguments.peak and (arguments.allocated or arguments.leaks):
+        raise Refusal("profile: --peak goes neither with --allocated nor with --leaks", STATUS_USAGE)
+    if nth and (arguments.program or is_process):
+        raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
+    arguments.old = None
+    if arguments.compare:
+        if arguments.leaks or arguments.html or arguments.pprof:
+            raise Refusal("profile: --compare goes with neither --leaks nor --html nor --pprof (pprof -diff_base compares)", STATUS_USAGE)
+        arguments.old = read_profiles(arguments.compare)
+    if arguments.program:
+        return profile_program(arguments.program, arguments)
+    if is_process:
+        return profile_process(parse_pid(arguments.file), arguments)
+    if arguments.period or arguments.output or arguments.seconds or arguments.stop:
+        raise Refusal(f"profile: --period, --output, --seconds and --stop are not for '{arguments.file}', which is taken "
+                      "for the file of a profile", STATUS_USAGE)
+    return show(read_profiles(arguments.file, nth), arguments)

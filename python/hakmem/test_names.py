@@ -1,0 +1,34 @@
+"""Names that tests may have, without any tool that builds: each kind with each word of the tree that names a test
+somewhere. All real names are among them."""
+import re
+
+from .ground import ROOT
+
+
+def words_of_the_tree():
+    tests = ROOT / "tests"
+    files = [path for folder in (*tests.glob("*/"), *tests.glob("secure/*/"), ROOT / "bench", ROOT / "python/tests/lab")
+             for path in folder.glob("*.*")]
+    stems = {re.sub("^test_", "", re.sub(r"\.[a-z]*$", "", path.name)) for path in files}
+    yield from stems
+    yield from (f"{stem}_static" for stem in stems)
+    for path in tests.glob("attach/*.py"):
+        yield from re.findall(r"^def case_([a-z0-9_]*)", path.read_text(), re.M)
+    for name in ("tests", "bugs"):
+        yield from re.findall("[a-z0-9_]+", (ROOT / f"cmake/hakmem_{name}.cmake").read_text())
+    listed = (ROOT / "bench/replications/replications.toml").read_text()
+    variants = {word for line in re.findall("^variants = (.*)", listed, re.M) for word in re.findall("[a-z0-9_]+", line)}
+    for path in (ROOT / "bench/replications").glob("*.c"):
+        yield from (f"replication_{path.stem}_{variant}" for variant in variants)
+    for path in (*tests.glob("secure/*.c"), *tests.glob("secure/tags/*.c")):
+        yield f"tags_{path.stem}"
+
+
+def likely_tests(preset, regex):
+    """Whether one of the names of this form matches."""
+    try:
+        match = re.compile(regex).search
+    except re.error:
+        return False
+    kinds = [path.name for path in (ROOT / "tests").glob("*/")] + ["bench", "lab", "check"]
+    return any(match(f"{preset}/{kind}/{word}") for word in set(words_of_the_tree()) for kind in kinds)

@@ -1,0 +1,179 @@
+"""The command line: statuses, one sentence, nothing loaded in vain."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hakmem.lab import bench, cli, doctor
+from hakmem.lab.problem import Problem, Usage
+
+
+def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hakmem.lab", *words], capture_output=True, text=True, timeout=60,
+        env={**os.environ, **variables},
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["fly"],
+        ["bench", "--no-such-option"],
+        ["bench", "--suite", "huge"],
+        ["bench", "--suite"],
+        ["bench", "--runs", "0"],
+        ["bench", "--runs", "x"],
+        ["bench", "--list", "--split", "5/3"],
+        ["bench", "--list", "--workload", "no_such_workload"],
+        ["bench", "superfluous"],
+        ["doctor", "--jsn"],
+    ],
+)
+def test_bad_usage(words: list[str]) -> None:
+    done = lab(*words)
+    assert done.returncode == 2
+    if words:
+        assert done.stdout == ""
+        assert done.stderr.startswith("hakmem: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--help"], ["bench", "--help"], ["doctor", "--help"]])
+def test_help(words: list[str]) -> None:
+    done = lab(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: ./hakmem" in done.stdout
+
+
+def test_the_list_is_of_all_suites() -> None:
+    every = json.loads(lab("bench", "--list", "--json").stdout)
+    quick = json.loads(lab("bench", "--list", "--json", "--suite", "quick").stdout)
+    assert {case["suite"] for case in every} == {"quick", "core", "full"}
+    assert {case["suite"] for case in quick} == {"quick"}
+    assert "random_mixed_400" in lab("bench", "--list").stdout
+
+
+def test_a_broken_file_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "workloads.toml").write_text("[")
+    done = lab("bench", "--list", LABORATORY_ROOT=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "not valid TOML" in done.stderr
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    command = f"{sys.executable} -m hakmem.lab bench --list --json | true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+
+
+def test_statuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def raising(error: BaseException) -> object:
+        def command(*_: object, **__: object) -> None:
+            raise error
+
+        return lambda name: command
+
+    for error, status, said in (
+        (Problem("it rains"), 1, "hakmem: bench: it rains"),
+        (Usage("not so"), 2, "hakmem: bench: not so"),
+        (Problem("a\nb", 130), 130, "hakmem: bench: a b"),
+        (OSError(28, "No space left", "/x"), 1, "hakmem: bench: No space left (/x)"),
+        (KeyboardInterrupt(), 130, "hakmem: bench: stopped"),
+    ):
+        monkeypatch.setattr(cli, "command_of", raising(error))
+        assert cli.main(["bench"]) == status
+        assert capsys.readouterr().err == f"{said}\n"
+    for result in (0, 3):
+        monkeypatch.setattr(cli, "command_of", lambda name, r=result: lambda *_, **__: r)
+        assert cli.main(["doctor"]) == result
+
+
+def test_names_that_the_terminal_cannot_show() -> None:
+    done = lab("bench", "--workload", "\u00fc", "--list", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "no workload matches '?'" in done.stderr
+
+
+def test_an_interrupt_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "fit", interrupted)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "hakmem: doctor: stopped\n"
+
+
+def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "absent", "nothing")
+    with pytest.raises(Problem, match="not part of this checkout"):
+        cli.command_of("absent")
+
+
+def test_listing_loads_no_heavy_library() -> None:
+    code = (
+        "import sys; from hakmem.lab import cli; cli.main(['bench', '--list'])\n"
+        "heavy = {'scipy', 'matplotlib', 'numpy'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_only_one_session_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with bench.only_session(force=False):
+        with pytest.raises(Problem, match="another session is being measured"):
+            with bench.only_session(force=False):
+                pass
+        with bench.only_session(force=True):
+            pass
+    with bench.only_session(force=False):
+        pass
+
+
+def test_the_words_of_the_command() -> None:
+    assert bench.command_words("", "", "", "") == ["bench", "--suite", "quick"]
+    assert bench.command_words("", "", "w*", "", 3) == ["bench", "--workload", "w*", "--runs", "3"]
+    assert bench.command_words("core", "a,b", "w*", "1/2") == [
+        "bench", "--suite", "core", "--alloc", "a,b", "--workload", "w*", "--split", "1/2",
+    ]
+
+
+@pytest.mark.parametrize("words", [["--output", "FILE"], ["--results", "FILE"]])
+def test_where_nothing_can_be_written(tmp_path: Path, words: list[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    words = [str(file) if word == "FILE" else word for word in words]
+    command = ["bench", "--alloc", "glibc", "--runs", "1", "--workload", "random_mixed_400", *words]
+    done = lab(*command, "--force", XDG_DATA_HOME=str(tmp_path))
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
+    assert last.startswith("hakmem: bench: cannot") and str(file) in last
+    assert list(tmp_path.glob("**/*.jsonl")) == []
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "hakmem").write_text("")
+    done = lab("bench", "--alloc", "glibc", "--runs", "1", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "cannot write to" in done.stderr
+
+
+def test_names_in_the_list_are_whole_on_a_narrow_terminal() -> None:
+    shown = lab("bench", "--list", COLUMNS="60").stdout
+    cases = json.loads(lab("bench", "--list", "--json").stdout)
+    words = {word for case in cases for word in (case["name"], *case["title"].split())}
+    missing = words - set(shown.split())
+    assert not any(case["name"] in missing for case in cases)
+    assert all(len(word) > 12 for word in missing)  # in two lines, but not cut off
+    assert "\u2026" not in shown and max(map(len, shown.splitlines())) <= 60

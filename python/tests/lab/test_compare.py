@@ -1,0 +1,320 @@
+"""comparison.py, program.py and compare.py: honest answers, clear sentences."""
+
+import dataclasses
+import io
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import synthetic
+from hakmem.lab import cli, compare
+from hakmem.lab.comparison import (
+    Change,
+    Comparison,
+    _amount,
+    baseline_of,
+    compare_arms,
+    p_value,
+    runs_needed,
+)
+from hakmem.lab.model import Session
+from hakmem.lab.problem import Problem
+from hakmem.lab.program import find_program, obstacle, short_name, split_command
+from hakmem.lab.summary import summarise
+from rich.console import Console
+
+
+def session(allocators, again: str = "glibc", **options) -> Session:
+    options = {"spread": 0.005, "vary": False, **options}
+    return synthetic.session(["g++ big.cc"], allocators, again=again, kind="program", **options)
+
+
+def answer(allocators, **options) -> str:
+    one = session(allocators, **options)
+    return compare_arms(one, summarise(one)).answer
+
+
+def test_a_clear_difference_in_both():
+    text = answer({"glibc": (1.0, 1.0), "hakmem": (0.9, 0.8), "jemalloc": (1.1, 1.1)})
+    assert text.startswith("Compared with glibc, g++ big.cc under hakmem took 9.9 ")
+    assert "% less time (" in text and "needed 20.0 % less memory at its peak;" in text
+    assert text.endswith("; hakmem was the fastest of 3 allocators.")
+
+
+def test_a_loss_is_said_as_plainly():
+    text = answer({"glibc": (1.0, 1.0), "hakmem": (1.2, 1.5), "jemalloc": (0.8, 1.0)})
+    assert "% more time (" in text and "50.0 % more memory at its peak" in text
+    assert "the fastest of 3 allocators was jemalloc (" in text
+    assert "% less time (" in text.split("jemalloc")[1]
+
+
+def test_what_cannot_be_told_is_not_told():
+    level = {"glibc": (1.0, 1.0), "hakmem": (1.001, 1.0), "jemalloc": (1.0, 1.0)}
+    text = answer(level, spread=0.02)
+    assert "took no measurably different time (" in text
+    assert "needed the same memory at its peak" in text
+    assert "none of the 3 allocators can be told from another in time" in text
+
+
+def test_equal_allocators_are_hardly_ever_told_apart():
+    false = 0
+    for seed in range(15):
+        one = session({"glibc": (1, 1), "hakmem": (1, 1)}, spread=0.03, seed=seed)
+        (result,) = (r for r in compare_arms(one, summarise(one)).results if r.arm == "hakmem")
+        false += result.time.word in ("less", "more")
+    assert false == 0
+
+
+def test_equal_peaks_far_apart_are_beyond_doubt():
+    assert p_value([5.0] * 9, [4.0] * 9) == 2 / 48620
+    assert p_value([5.0] * 9, [4.0] * 8 + [6.0]) > 0.001
+
+
+def test_a_difference_below_the_noise_does_not_count():
+    one = session({"glibc": (1.0, 1.0), "hakmem": (0.97, 1.0)}, spread=0.0001)
+    again = [s for s in one.samples if s.arm == "glibc (again)"]
+    one.samples = [s for s in one.samples if s not in again]
+    one.samples += [dataclasses.replace(s, wall_ns=int(s.wall_ns * 1.05)) for s in again]
+    (result,) = (r for r in compare_arms(one, summarise(one)).results if r.arm == "hakmem")
+    assert result.time.p < 0.002 and result.time.floor > 0.04
+    assert result.time.word == "unclear"
+
+
+def test_what_few_runs_show_is_perhaps_so():
+    """An interval that excludes 0 is not called no difference, nor is it a proof."""
+    (result,) = (r for r in compared(rounds=5).results if r.arm == "hakmem")
+    assert result.memory.word == "unclear" and result.memory.is_unproved
+    assert "needed perhaps 20.0 % more memory at its peak" in compared(rounds=5).answer
+    assert "needed 20.0 % more memory at its peak" in compared(rounds=9).answer
+
+
+def compared(**options) -> Comparison:
+    one = session({"glibc": (1.0, 1.0), "hakmem": (0.9, 1.2)}, **options)
+    return compare_arms(one, summarise(one))
+
+
+def test_too_few_good_rounds_are_not_compared():
+    one = session({"glibc": (1.0, 1.0), "hakmem": (0.9, 1.2)})
+    one.samples = [s for s in one.samples if s.arm != "hakmem" or s.round < 2]
+    comparison = compare_arms(one, summarise(one))
+    assert comparison.answer.startswith("Too few rounds of g++ big.cc ended well under both hakmem")
+    assert comparison.is_possible
+    one.samples = [s for s in one.samples if s.arm != "hakmem"]
+    assert not compare_arms(one, summarise(one)).is_possible
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (Change(-0.05, -0.07, -0.03, 0.0001, 0.01, "less"), "5.0 % less time (3.0 to 7.0 %)"),
+        (Change(-0.05, -0.07, -0.03, 0.01, 0.01, "unclear"), "perhaps 5.0 % less time (3.0 to "),
+        (Change(0.01, -0.02, 0.04, 0.5, 0.01, "unclear"), "no measurably different time (-2.0"),
+        (Change(0.001, -0.002, 0.004, 0.5, 0.01, "unclear"), "the same time"),
+        (Change(0.013, 0.008, 0.019, 0.0001, 0.014, "unclear"), "no more time than the noise expl"),
+        (Change(0.006, 0.004, 0.008, 0.0001, 0.002, "unclear"), "hardly more time (+0.4 % to +0.8"),
+    ],
+)
+def test_no_sentence_contradicts_its_interval(change: Change, text: str):
+    assert _amount(change, "time").startswith(text)
+
+
+def test_several_fastest():
+    level = {"glibc": (1.5, 1), "hakmem": (1, 1), "a": (1, 1), "b": (1, 1)}
+    text = answer(level, spread=0.01)
+    assert "the fastest of 4 allocators were hakmem, a and b, which cannot be told apart" in text
+    text = answer({**level, "c": (1, 1)}, spread=0.01)
+    assert "were 4 of them, hakmem among them, which" in text
+
+
+def test_few_runs():
+    allocators = {"glibc": (1.0, 1.0), "hakmem": (0.5, 1.0)}
+    assert answer(allocators, rounds=2) == "So few runs decide nothing; --runs 7 can."
+    one = session(allocators, rounds=5)
+    comparison = compare_arms(one, summarise(one))
+    assert "under hakmem took perhaps 50.1 % less time (49.5 to 50.5 %)" in comparison.answer
+    assert "With 5 runs no difference can be proved; --runs 7 can." in comparison.notes
+    assert runs_needed(2) == 7 and runs_needed(9) == 8
+
+
+def test_a_program_that_fails_under_ours():
+    level = {"glibc": (1, 1), "hakmem": (1, 1), "a": (1, 1)}
+    one = session(level, failing=[("g++ big.cc", "hakmem")])
+    comparison = compare_arms(one, summarise(one))
+    assert "g++ big.cc did not run under hakmem: ended by signal 11" in comparison.answer
+    assert any(note.startswith("Under hakmem, 9 of 9 runs failed") for note in comparison.notes)
+
+
+def with_outputs(one: Session, outputs: dict[str, list[str]]) -> list[str]:
+    def printed(arm: str, number: int) -> str:
+        known = outputs.get(arm, ["x"])
+        return known[number % len(known)]
+
+    one.samples = [
+        dataclasses.replace(s, output_sha256=printed(s.arm, s.round)) for s in one.samples
+    ]
+    return compare_arms(one, summarise(one)).notes
+
+
+def test_another_output_under_one_allocator_is_a_warning():
+    allocators = {"glibc": (1, 1), "hakmem": (1, 1), "a": (1, 1)}
+    notes = with_outputs(session(allocators), {"a": ["y"]})
+    assert [n for n in notes if "printed something else" in n][0].startswith("Under a the program")
+    assert with_outputs(session(allocators), {}) == []
+    changing = {arm: ["x", "y"] for arm in allocators}
+    assert with_outputs(session(allocators), changing) == []
+
+
+def test_a_program_with_its_own_malloc_and_a_very_short_one_are_noted():
+    one = session({"glibc": (1, 1), "hakmem": (1, 1)})
+    one.proofs["glibc: g++ big.cc"] = {"malloc": "/usr/lib/libjemalloc.so.2 and /lib/libc.so.6"}
+    one.samples = [dataclasses.replace(s, wall_ns=3_000_000 + s.round) for s in one.samples]
+    notes = compare_arms(one, summarise(one)).notes
+    assert any("libjemalloc.so.2" in note for note in notes)
+    assert any("One run takes 3.0 ms" in note for note in notes)
+
+
+def test_the_baseline():
+    names = ["hakmem", "jemalloc", "glibc"]
+    assert baseline_of([synthetic.arm(name) for name in names]).name == "glibc"
+    assert baseline_of([synthetic.arm(name) for name in names[:2]]).name == "jemalloc"
+    ours = [synthetic.arm("hakmem"), synthetic.arm("hakmem profile=small")]
+    assert [arm.name for arm in compare.ordered(ours)] == ["hakmem profile=small", "hakmem"]
+    with pytest.raises(Problem, match="at least two allocators"):
+        compare.ordered(ours[:1])
+
+
+def test_the_table_fits_100_columns_and_json_is_plain():
+    allocators = {**synthetic.PEERS, "hakmem": (0.9, 0.9)}
+    one = session(allocators, failing=[("g++ big.cc", "snmalloc")])
+    comparison = compare_arms(one, summarise(one))
+    for width in (50, 60, 70, 80, 100, 120):
+        text = io.StringIO()
+        for part in compare.report_parts(one, comparison):
+            Console(file=text, width=width, no_color=True).print(part)
+        assert max(len(line.rstrip()) for line in text.getvalue().splitlines()) <= width
+        assert all(word in text.getvalue() for word in ("hakmem ", "google", "tcmalloc", "failed"))
+        assert "\u2026" not in text.getvalue()  # nothing is cut off
+        for result in comparison.results:
+            if result.memory is not None:
+                assert f"{result.memory.value * 100:+.1f} %" in text.getvalue()
+        assert ("faults" in text.getvalue()) == (width >= 80)
+    json.dumps(comparison.to_json(), allow_nan=False)
+
+
+# ---- The program itself. ----
+
+
+def executable(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    path.chmod(0o755)
+    return path
+
+
+def test_programs_are_found_or_the_reason_said(tmp_path: Path):
+    assert find_program("sh").is_absolute()
+    with pytest.raises(Problem, match="no program 'no-such-thing' in PATH") as caught:
+        find_program("no-such-thing")
+    assert caught.value.status == 127
+    with pytest.raises(Problem, match="is a directory"):
+        find_program(str(tmp_path))
+    (tmp_path / "data").write_text("x")
+    with pytest.raises(Problem, match="is not executable"):
+        find_program(str(tmp_path / "data"))
+
+
+def test_static_foreign_and_other_programs(tmp_path: Path, monkeypatch):
+    shell = Path("/bin/sh").resolve()
+    assert obstacle(shell) == ""
+    content = bytearray(shell.read_bytes())
+    offset, size, count = 64, 56, int.from_bytes(content[56:58], "little")
+    for at in range(offset, offset + size * count, size):
+        if content[at] == 3:
+            content[at] = 0  # no PT_INTERP: what a static program looks like
+    static = executable(tmp_path / "static", bytes(content))
+    assert "statically linked" in obstacle(static)
+    script = executable(tmp_path / "script", f"#!{static}\n".encode())
+    assert "statically linked" in obstacle(script)
+    env_script = executable(tmp_path / "env", b"#!/usr/bin/env -S no-such-interpreter\n")
+    assert "which is not there" in obstacle(env_script)
+    copy = executable(tmp_path / "setuid", shell.read_bytes())
+    copy.chmod(0o755 | stat.S_ISUID)
+    monkeypatch.setattr(os, "geteuid", lambda: copy.stat().st_uid + 1)
+    assert "another user's rights" in obstacle(copy)
+    assert "not a 64-bit program" in obstacle(executable(tmp_path / "old", b"\x7fELF\x01\x01" * 20))
+
+
+def test_names_and_load_commands():
+    assert short_name(["/usr/bin/g++", "-c", "big.cc"]) == "g++ -c big.cc"
+    assert len(short_name(["/bin/x", "y" * 100])) == 48
+    assert short_name(["/bin/x", os.fsdecode(b"a\xff")]) == "x 'a?'"
+    words = split_command("sh -c 'exit 0'")
+    assert words[0].endswith("/sh") and words[1:] == ["-c", "exit 0"]
+    for text, sentence in (("", "is empty"), ("'", "cannot be read"), ("no-such-x", "no program")):
+        with pytest.raises(Problem, match=sentence):
+            split_command(text)
+
+
+def test_an_empty_load_is_a_mistake_not_a_program_that_never_ends(capsys):
+    assert cli.main(["compare", "--load", "", "--", "sh"]) == 2
+    assert capsys.readouterr().err == "hakmem: compare: the load command is empty\n"
+
+
+def test_a_server_is_a_case_with_a_load():
+    case = compare.make_case(["sh", "-c", "sleep 9"], "sh -c true", 60)
+    assert case.kind == "program" and case.load[1:] == ["-c", "true"]
+    assert case.directory == os.getcwd() and case.title == "sh -c 'sleep 9'"
+
+
+def test_options_of_the_program_are_its_own(monkeypatch, capsys):
+    seen = []
+
+    def remember(command, *_):
+        seen.append(command)
+        raise Problem("enough")
+
+    monkeypatch.setattr(compare, "make_case", remember)
+    assert cli.main(["compare", "--runs", "3", "sh", "-c", "--json"]) == 1
+    assert cli.main(["compare", "--", "sh", "--load", "x"]) == 1
+    assert seen == [["sh", "-c", "--json"], ["sh", "--load", "x"]]
+    assert "hakmem: compare: enough" in capsys.readouterr().err
+
+
+def idle_server(held: dict[str, float]) -> Session:
+    """`held`: MiB after ten seconds."""
+    one = session({arm: (1.0, 1.0) for arm in held})
+    case = dataclasses.replace(one.cases[0], load=["load"], rest_s=[1.0, 10.0])
+    samples = []
+    for sample in one.samples:
+        kib = held[sample.arm.removesuffix(" (again)")] * 1024 + sample.round
+        rest = [[1.0, 90.0 * 1024, 0], [10.0, kib, 0]] if sample.round < 3 else []
+        samples.append(dataclasses.replace(sample, rest=rest))
+    return dataclasses.replace(one, cases=[case], samples=samples)
+
+
+def test_what_an_idle_server_holds_is_said_when_it_differs():
+    one = idle_server({"glibc": 81.0, "hakmem": 15.0, "jemalloc": 14.5})
+    (note,) = [n for n in compare_arms(one, summarise(one)).notes if "idle" in n]
+    assert note == (
+        "Held by the idle server 10 s after its load: hakmem 15.0 MiB, jemalloc 14.5 MiB and glibc "
+        "81.0 MiB."
+    )
+    same = idle_server({"glibc": 81.0, "hakmem": 80.5})
+    assert not [n for n in compare_arms(same, summarise(same)).notes if "idle" in n]
+
+
+def test_the_table_has_a_column_for_each_reading():
+    one = idle_server({"glibc": 81.0, "hakmem": 15.0})
+    comparison = compare_arms(one, summarise(one))
+    console = Console(file=io.StringIO(), width=200)
+    for part in compare.report_parts(one, comparison):
+        console.print(part)
+    text = console.file.getvalue()
+    assert "MiB after 1 s" in text and "MiB after 10 s" in text and " 15.0 " in text
+    result = json.loads(json.dumps(comparison.to_json()))["results"][0]
+    assert [second for second, _ in result["cell"]["rest_kib"]] == [1, 10]
+    plain = session({"glibc": (1.0, 1.0), "hakmem": (1.0, 1.0)})
+    console = Console(file=io.StringIO(), width=200)
+    console.print(compare.footnote(plain, compare_arms(plain, summarise(plain))))
+    assert "known of servers only" in console.file.getvalue()

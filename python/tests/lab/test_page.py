@@ -1,0 +1,121 @@
+"""page.py: one file that needs no other, says everything, and breaks on no name."""
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import synthetic
+from hakmem.lab.model import Session
+from hakmem.lab.page import duration, headline, mebibytes, write_page
+from hakmem.lab.plots import write_plots
+from hakmem.lab.summary import summarise
+
+
+class Reader(HTMLParser):
+    """Collects texts and references, and checks that tags close in order."""
+
+    VOID = {"meta", "img", "br"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.references += [value for name, value in attributes if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def read(session: Session, directory: Path, pictures=()) -> tuple[Reader, str]:
+    path = write_page(session, directory, list(pictures))
+    source = path.read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(source)
+    reader.close()
+    assert reader.open == []
+    return reader, source
+
+
+def test_the_page_is_complete_and_needs_no_other_file(tmp_path: Path):
+    session = synthetic.session(["one", "two"], failing=[("one", "jemalloc")])
+    reader, source = read(session, tmp_path, write_plots(session, tmp_path))
+    assert len(reader.references) == 3
+    assert all(ref.startswith("data:image/png;base64,") for ref in reader.references)
+    assert not re.search(r"https?://", source)
+    text = " ".join(reader.texts)
+    for part in ("Imaginary 9000", "1.2.3, crate fabricated 0.1", session.id + ".jsonl",
+                 "powersave", "./hakmem bench --suite quick", "ended by signal 11", "geometric mean", "seed 1",
+                 "google tcmalloc", "How it was measured"):  # fmt: skip
+        assert part in text
+    assert "(again)" not in text
+
+
+def test_names_of_users_are_escaped(tmp_path: Path):
+    session = synthetic.session(["<script>alert(1)</script>"], {"hakmem": (1, 1), "<b>": (1, 1)})
+    _, source = read(session, tmp_path)
+    assert "<script>alert" not in source and "<b>" not in source
+
+
+def test_a_command_that_is_no_text_still_makes_a_page(tmp_path: Path):
+    session = synthetic.session(["one"])
+    session.command = ["compare", "--", "echo", "\udcff"]
+    assert "echo '?'" in " ".join(read(session, tmp_path)[0].texts)
+
+
+@pytest.mark.parametrize("empty", ["samples", "cases"])
+def test_a_session_with_nothing_in_it_still_makes_a_page(tmp_path: Path, empty: str):
+    session = dataclasses.replace(synthetic.session(["one"]), **{empty: []})
+    reader, _ = read(session, tmp_path)
+    assert "No run of hakmem has ended well." in " ".join(reader.texts)
+
+
+def test_headline_says_who_how_much_and_where_worst():
+    allocators = {"hakmem": (0.5, 2.0), "glibc": (1.0, 1.0)}
+    session = synthetic.session(["one", "two"], allocators, spread=0.0, vary=False)
+    text = headline(summarise(session))
+    assert "hakmem has 2.00 times the speed of the fastest peer" in text
+    assert "2.00 times the peak memory" in text and "in 2 of them" in text
+    no_ours = synthetic.session(["one"], {"glibc": (1.0, 1.0)})
+    assert headline(summarise(no_ours)) == "hakmem was not measured here."
+
+
+def test_too_few_runs_claim_nothing():
+    allocators = {"hakmem": (0.5, 2.0), "glibc": (1.0, 1.0)}
+    text = headline(summarise(synthetic.session(["one", "two"], allocators, rounds=2)))
+    assert "in 0 of them" not in text and "too seldom" in text
+
+
+def test_commands_can_be_copied_and_facts_are_readable(tmp_path: Path):
+    session = synthetic.session(["one"])
+    session.command = ["bench", "--workload", "larson*"]
+    session.machine["load_1min"] = 1.54052734375
+    text = " ".join(read(session, tmp_path)[0].texts)
+    assert "./hakmem bench --workload 'larson*'" in text
+    assert "1.54" in text and "1.5405" not in text and "23.8 GiB" in text
+
+
+def test_figures_have_three_digits_and_a_unit():
+    assert duration(1.234) == "1.23 ns" and duration(48.0) == "48.0 ns"
+    assert duration(9_996) == "10.0 us" and duration(1.5e9) == "1.50 s"
+    assert duration(250e9) == "250 s"
+    assert mebibytes(1024 * 1500) == "1,500" and mebibytes(512) == "0.50"
+
+
+def test_memory_after_the_work_and_processor_time_have_tables(tmp_path: Path):
+    one = synthetic.session(["redis_idle"], kind="program")
+    text = read(one, tmp_path)[1]
+    assert 'id="cpu"' in text and 'id="rest"' not in text
+    one.samples = [dataclasses.replace(s, rest=[[10, 15.0 * 1024, 0]]) for s in one.samples]
+    text = read(one, tmp_path)[1]
+    assert 'id="rest"' in text and 'data-value="15360.0">15.0' in text
+    assert 'id="cpu"' not in read(synthetic.session(["replace_400"]), tmp_path)[1]

@@ -1,0 +1,104 @@
+"""Recordings of equal arms: what is measured, written and read."""
+
+import dataclasses
+import json
+
+import numpy
+import pytest
+import synthetic
+from hakmem.lab import arms, bench, doctor, recording, runner, store, workloads
+from hakmem.lab.model import Arm
+from hakmem.lab.problem import Problem
+from typer.testing import CliRunner
+
+OURS = {"hakmem": (1.0, 1.0), "hakmem (2)": (1.0, 1.0), "hakmem (3)": (1.0, 1.0)}
+BAD = [{"level": "bad", "sentence": "The machine burns.", "remedy": ""}]
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """A fit machine that runs nothing; what was asked of the runner."""
+    calls = []
+
+    def run_session(cases, every, rounds, seed, command, **more):
+        calls.append((cases, every, rounds, more))
+        return synthetic.session([c.name for c in cases], OURS, rounds, again="none", vary=False)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(arms, "our_arm", lambda: Arm("hakmem", "/build/libhakmem.so", {}, "0.1"))
+    monkeypatch.setattr(doctor, "fit", lambda: (True, []))
+    monkeypatch.setattr(recording, "prepared", lambda chosen: list(chosen))
+    monkeypatch.setattr(runner, "run_session", run_session)
+    return calls
+
+
+def test_one_command_makes_a_recording(asked, tmp_path):
+    file = tmp_path / "arms.json"
+    done = CliRunner().invoke(recording.app, [str(file), "--rounds", "12"])
+    assert done.exit_code == 0, done.output
+    ((cases, every, rounds, more),) = asked
+    assert [case.name for case in cases] == [
+        "random_mixed_400", "replace_400", "comprehensive_fifo_64"
+    ]  # fmt: skip
+    assert len({arm.name for arm in every}) == len(every) == 3
+    assert {(arm.library, tuple(arm.environment)) for arm in every} == {("/build/libhakmem.so", ())}
+    assert rounds == 12 and more["again"] is False
+    found = recording.read(file)
+    assert [one.case for one in found] == [case.name for case in cases]
+    assert all(one.cost.shape == one.memory.shape == (12, 3) for one in found)
+    head = json.loads(file.read_text())
+    assert head["machine"]["cpu"] == "Imaginary 9000" and head["created"].startswith("2026")
+    assert head["findings"][0]["sentence"] == "The clock governor is powersave."
+    assert "replace_400: 12 rounds, the noise of a run is 0." in done.output
+
+
+def test_an_unfit_machine_is_not_recorded(asked, monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "fit", lambda: (False, BAD))
+    file = tmp_path / "arms.json"
+    done = CliRunner().invoke(recording.app, [str(file)])
+    assert isinstance(done.exception, Problem) and "The machine burns." in str(done.exception)
+    assert not file.exists() and not asked
+    assert CliRunner().invoke(recording.app, [str(file), "--force"]).exit_code == 0
+
+
+def test_the_default_workloads_exist():
+    names = [one.case.name for one in workloads.read_workloads()]
+    assert set(recording.WORKLOADS.split(",")) <= set(names)
+    assert bench.prepared is recording.prepared
+
+
+def test_a_recording_keeps_what_a_session_holds(tmp_path):
+    session = synthetic.session(["a", "b"], OURS, rounds=10, again="none")
+    lost = next(s for s in session.samples if (s.case, s.round) == ("b", 4))
+    session.samples.remove(lost)
+    found = list(recording.recorded_of(session))
+    assert [one.cost.shape for one in found] == [(10, 3), (9, 3)]
+    assert found[0].cost[3, 1] == session.of("a", "hakmem (2)")[3].cost_ns
+    file = tmp_path / "arms.json"
+    recording.write(session, found, file)
+    again = recording.read(file)
+    for one, other in zip(found, again, strict=True):
+        assert numpy.allclose(one.cost, other.cost, rtol=1e-4)
+        assert (one.memory == other.memory).all()
+
+
+def test_a_session_is_read_as_it_is(tmp_path):
+    session = synthetic.session(["a"], OURS, rounds=9, again="none")
+    samples, head = session.samples, dataclasses.replace(session, samples=[])
+    with store.Store.create(tmp_path, "ab", "key", head) as opened:
+        for sample in samples:
+            opened.add_sample(sample)
+    (one,) = recording.read(opened.path)
+    assert one.case == "a" and one.cost.shape == (9, 3)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"cases": 1}', '{"cases": {"a": {"cost_ns": "x"}}}'])
+def test_another_file_is_one_sentence(tmp_path, text):
+    file = tmp_path / "arms.json"
+    file.write_text(text)
+    with pytest.raises(Problem, match="neither a session nor a recording"):
+        recording.read(file)
+    with pytest.raises(Problem, match="cannot read"):
+        recording.read(tmp_path / "absent.json")
+    with pytest.raises(Problem, match="cannot write"):
+        recording.write(synthetic.session(["a"]), [], tmp_path / "no" / "arms.json")

@@ -1,0 +1,364 @@
+"""Sessions: complete, resumed after the worst, honest about failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hakmem.lab import runner, store
+from hakmem.lab.model import Arm, Case, Session
+from hakmem.lab.places import BUILD
+from hakmem.lab.problem import Problem
+
+GLIBC = Arm("glibc")
+SCRIPT = Path(__file__).with_name("session_to_kill.py")
+HANG_S = 120  # only against hangs
+
+
+def fine(arm: Arm) -> dict[str, str]:
+    return {"malloc": arm.library or "libc"}
+
+
+def program(name: str, script: str, *words: str) -> Case:
+    return Case(name, ["/bin/sh", "-c", script, name, *words], kind="program")
+
+
+def run(cases: list[Case], arms: list[Arm], rounds: int, results: Path, **more: object) -> Session:
+    return runner.run_session(
+        cases, arms, rounds, 1, ["bench"], results=results, prove=more.pop("prove", fine), **more
+    )
+
+
+def start_session(results: Path, log: Path, runs: int = 1000) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCRIPT), str(results), str(log), str(runs)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def saved(results: Path) -> int:
+    return sum(len(store.load(path).samples) for path in results.glob("*.jsonl"))
+
+
+def wait_for_runs(results: Path, count: int) -> None:
+    end = time.monotonic() + HANG_S
+    while time.monotonic() < end:
+        try:
+            if saved(results) >= count:
+                return
+        except Problem:
+            pass  # the head is just being written
+        time.sleep(0.01)
+    raise AssertionError("no runs are saved")
+
+
+def end_by(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """What it said. Python drops an interrupt that comes in a destructor: then another is sent."""
+    for _ in range(5):
+        process.send_signal(number)
+        try:
+            return process.communicate(timeout=HANG_S / 4)[1]
+        except subprocess.TimeoutExpired:
+            assert number == signal.SIGINT
+    raise AssertionError(f"it does not end by {number.name}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_kill_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """Killed twice in the middle, the same command goes on; no run twice, none missing."""
+    results, log = tmp_path / "results", tmp_path / "log"
+    for count in (3, 8):
+        process = start_session(results, log, count + 8)
+        wait_for_runs(results, count)
+        before = saved(results)
+        said = end_by(process, number)
+        assert process.returncode == (130 if number == signal.SIGINT else -number), said
+        assert saved(results) >= before
+        if number == signal.SIGINT:
+            assert f"{saved(results)} of 24 runs are saved, the same command goes on" in said
+    process = start_session(results, log)
+    _, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == 0
+    assert "going on with the session of" in said
+    (path,) = results.glob("*.jsonl")
+    session = store.load(path)
+    assert session.is_complete and not session.failures
+    keys = Counter((s.case, s.arm, s.round) for s in session.samples)
+    assert len(keys) == 24 and set(keys.values()) == {1}
+    # What ended was saved, but for the one run of each kill that was under way.
+    assert 24 <= len(log.read_text().splitlines()) <= 26
+
+
+def test_the_first_arm_runs_again(tmp_path: Path) -> None:
+    arms = [dataclasses.replace(GLIBC, name="x"), GLIBC]
+    session = run([program("a", "true")], arms, 2, tmp_path)
+    assert [arm.name for arm in session.arms] == ["x", "glibc", "x (again)"]
+    assert session.is_complete
+    assert all(len(session.of("a", arm.name)) == 2 for arm in session.arms)
+    assert set(session.proofs) >= {"x", "glibc", "x (again)"}
+    alone = run([program("a", "true")], arms, 1, tmp_path, again=False)
+    assert len(alone.arms) == 2
+
+
+def test_a_finished_session_is_not_gone_on_with(tmp_path: Path) -> None:
+    first = run([program("a", "true")], [GLIBC], 1, tmp_path)
+    second = run([program("a", "true")], [GLIBC], 1, tmp_path)
+    assert first.id != second.id
+
+
+def test_a_finished_session_that_was_not_shown_is_given_again(tmp_path: Path) -> None:
+    """Killed between the last run and the page: nothing is measured twice."""
+    first = run([program("a", "true")], [GLIBC], 1, tmp_path, shows=True)
+    again = run([program("a", "true")], [GLIBC], 1, tmp_path, shows=True)
+    assert again.id == first.id and again.samples == first.samples
+    store.mark_shown(again, tmp_path)
+    assert run([program("a", "true")], [GLIBC], 1, tmp_path, shows=True).id != first.id
+
+
+def test_a_session_grows_as_long_as_it_is_asked_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def grow(session: Session) -> int:
+        assert session.is_complete
+        seen.append(session.rounds)
+        return min(session.rounds + 2, 5)
+
+    grown = run([program("a", "true")], [GLIBC], 1, tmp_path, grow=grow)
+    assert seen == [1, 3, 5]
+    assert grown.rounds == 5 and grown.is_complete and len(grown.samples) == 10
+    assert "asks for 3 rounds instead of 1" in capsys.readouterr().err
+    fixed = run([program("a", "true")], [GLIBC], 5, tmp_path / "fixed")
+    runs = [(s.arm, s.round, s.order, s.padding) for s in fixed.samples]
+    assert [(s.arm, s.round, s.order, s.padding) for s in grown.samples] == runs
+
+
+def test_a_session_that_grew_goes_on_with_all_its_rounds(tmp_path: Path) -> None:
+    """Killed before and after it grew: the same command measures what is left."""
+    done = tmp_path / "done"
+    script = '[ -n "$LD_DEBUG" ] || echo x >>"$1"'
+    case = program("a", script, str(done))
+
+    def interrupted(session: Session) -> int:
+        raise KeyboardInterrupt
+
+    def sitting(grow: Callable[[Session], int]) -> Session:
+        return run([case], [GLIBC], 2, tmp_path / "results", grow=grow)
+
+    with pytest.raises(Problem, match="4 of 4 runs are saved"):
+        sitting(interrupted)
+    (path,) = (tmp_path / "results").glob("*.jsonl")
+    with store.Store.resume(path) as opened:
+        opened.add_rounds(4)
+    session = sitting(lambda session: 4)
+    assert session.id == path.stem and session.rounds == 4 and session.is_complete
+    assert len(done.read_text().splitlines()) == len(session.samples) == 8
+    assert sitting(lambda session: 4).id != path.stem
+
+
+def test_a_session_of_fixed_rounds_never_grows(tmp_path: Path) -> None:
+    """Its verdict has been seen: to go on until it is another would find what is not there."""
+    fixed = run([program("a", "true")], [GLIBC], 1, tmp_path)
+    grown = run([program("a", "true")], [GLIBC], 1, tmp_path, grow=lambda session: 2)
+    assert grown.id != fixed.id and len(grown.samples) == 4
+    assert store.load(tmp_path / f"{fixed.id}.jsonl").rounds == 1
+
+
+def test_new_begins_anew(tmp_path: Path) -> None:
+    cases = [program("a", "true")]
+    with pytest.raises(Problem):
+        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted)
+    (first,) = tmp_path.glob("*.jsonl")
+    with pytest.raises(Problem):
+        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted)
+    assert list(tmp_path.glob("*.jsonl")) == [first]
+    with pytest.raises(Problem):
+        run(cases, [GLIBC], 1, tmp_path, prove=_interrupted, new=True)
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+
+
+def _interrupted(arm: Arm) -> dict[str, str]:
+    raise KeyboardInterrupt
+
+
+def test_the_seed_is_kept_when_it_was_drawn(tmp_path: Path) -> None:
+    def interrupted() -> Session:
+        with pytest.raises(Problem) as stopped:
+            runner.run_session(
+                [program("a", "true")], [GLIBC], 2, None, ["bench"], results=tmp_path,
+                prove=_interrupted,
+            )
+        assert stopped.value.status == 130
+        (path,) = tmp_path.glob("*.jsonl")
+        return store.load(path)
+
+    assert interrupted().seed == interrupted().seed
+
+
+def test_three_failures_in_a_row_stop_a_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    script = 'echo x >>"$1"; [ "$ARM" != bad ] || { echo oops >&2; exit 4; }'
+    arms = [Arm("good"), Arm("bad", environment={"ARM": "bad"})]
+    session = run([program("a", script, str(log))], arms, 6, tmp_path / "results", again=False)
+    assert len(session.of("a", "good")) == 6
+    sentences = [f.sentence for f in session.failures]
+    assert sentences[:3] == ["it ended with status 4: oops"] * 3
+    assert sentences[3:] == ["not run after 3 failures in a row"] * 3
+    assert session.is_complete
+    # Six good and three bad runs, and the proof of each arm.
+    assert len(log.read_text().splitlines()) == 11
+    assert "a under bad: it ended with status 4: oops" in capsys.readouterr().err
+
+
+def test_failures_that_are_not_in_a_row_do_not(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    script = 'n=$(cat "$1" 2>/dev/null || echo 0); echo $((n + 1)) >"$1"; exit $((n % 2))'
+    case = program("a", script, str(count))
+    session = run([case], [GLIBC], 8, tmp_path / "results", again=False)
+    assert (len(session.samples), len(session.failures)) == (4, 4)
+
+
+def test_an_arm_that_does_not_serve_ends_the_session(tmp_path: Path) -> None:
+    def refuse(arm: Arm) -> dict[str, str]:
+        raise Problem(f"{arm.name} does not serve")
+
+    with pytest.raises(Problem, match="glibc does not serve"):
+        run([program("a", "true")], [GLIBC], 1, tmp_path, prove=refuse)
+
+
+def test_a_build_in_the_middle_ends_the_session(tmp_path: Path) -> None:
+    script = tmp_path / "program"
+    script.write_text("#!/bin/sh\n[ -n \"$LD_DEBUG\" ] || echo '# changed' >>\"$0\"\n")
+    script.chmod(0o755)
+    with pytest.raises(Problem, match="program was changed while it was being measured"):
+        run([Case("a", [str(script)], kind="program")], [GLIBC], 3, tmp_path / "results")
+
+
+def bench(name: str, line: str) -> Case:
+    return Case(name, ["/bin/sh", "-c", f"echo '{line}'", name], kind="bench")
+
+
+def test_a_bench_must_say_what_it_did(tmp_path: Path) -> None:
+    cases = [
+        bench("silent", "hello"),
+        bench("idle", '{"operations": 0, "nanoseconds": 5}'),
+        bench(
+            "good", '{"operations": 4, "nanoseconds": 10, "rss_end_kib": 77, "rss_peak_kib": 99}'
+        ),
+    ]
+    session = run(cases, [GLIBC], 1, tmp_path, again=False)
+    said = {f.case: f.sentence for f in session.failures}
+    assert said == {
+        "silent": "it printed no line of JSON",
+        "idle": "it says that it did no operation",
+    }
+    (good,) = session.samples
+    assert good.case == "good" and good.cost_ns == 2.5
+    assert (good.rss_end_kib, good.peak_kib) == (77, 99)
+
+
+@pytest.mark.skipif(not (BUILD / "bench/random_mixed").exists(), reason="the benches are not built")
+def test_a_real_workload_refuses_the_wrong_allocator(tmp_path: Path) -> None:
+    case = Case("real", [str(BUILD / "bench/random_mixed"), "--smoke"])
+    ours = Arm("hakmem", str(BUILD / "libhakmem.so"))
+    other = Arm("other", "/lib/x86_64-linux-gnu/libm.so.6")  # a library without malloc
+    session = run([case], [ours, GLIBC, other], 1, tmp_path, again=False)
+    assert {s.arm for s in session.samples} == {"hakmem", "glibc"}
+    assert session.of("real", "hakmem")[0].workload["serving"]["malloc"] == ours.library
+    assert "as --expect says" in session.failures[0].sentence
+
+
+def test_mistakes_in_what_is_asked(tmp_path: Path) -> None:
+    case = program("a", "true")
+    for cases, arms, rounds, sentence in (
+        ([], [GLIBC], 1, "no case to measure"),
+        ([case], [], 1, "no arm to measure"),
+        ([case, case], [GLIBC], 1, "two cases are called 'a'"),
+        ([case], [GLIBC, GLIBC], 1, "two arms are called 'glibc'"),
+        ([case], [GLIBC], 0, "at least one run"),
+    ):
+        with pytest.raises(Problem, match=sentence):
+            run(cases, arms, rounds, tmp_path)
+
+
+def test_what_a_sample_holds(tmp_path: Path) -> None:
+    for _ in range(10):  # a busy machine may not let measure look at it in time
+        session = run([program("a", "sleep 0.2")], [GLIBC], 1, tmp_path, again=False)
+        (sample,) = session.samples
+        if sample.rss_series:
+            break
+    assert sample.wall_ns >= 0.2e9 and sample.cost_ns == sample.wall_ns
+    assert sample.rss_peak_kib > 0 and sample.rss_series and 0 <= sample.padding < 4096
+    assert sample.started.endswith("Z") and sample.status == 0
+    assert session.machine["cores"] == len(os.sched_getaffinity(0))
+    assert "hostname" not in session.machine
+
+
+def test_an_interrupt_that_breaks_a_cleanup_is_one(tmp_path: Path, monkeypatch: Any) -> None:
+    """Ctrl-C within shutil.rmtree closes a file twice; a disk that is full is no Ctrl-C."""
+
+    def broken(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cases, arms = [program("a", "exit 0")], [Arm("one")]
+    monkeypatch.setattr(runner, "measure", broken)
+    with pytest.raises(Problem, match="^stopped; 0 of 2 runs are saved, the same") as caught:
+        run(cases, arms, 1, tmp_path)
+    assert caught.value.status == 130
+    monkeypatch.setattr(runner, "measure", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(cases, arms, 1, tmp_path)
+
+
+HARNESS = """
+rest=$(echo "$*" | grep -o -- '--rest [0-9]*' | sed 's/--rest \\(.*\\)/[\\1,5000,0]/' | paste -sd,)
+echo '{"operations": 1, "nanoseconds": 1, "rss_peak_kib": 9000, "harness_kib": 1000,' \
+    '"rest": ['$rest']}'
+"""
+
+
+def test_only_the_first_rounds_rest(tmp_path: Path) -> None:
+    """They are asked for the memory after the work, without the bench's own tables."""
+    case = Case("bench", ["/bin/sh", "-c", HARNESS, "bench"], kind="bench", rest_s=[1.0, 10.0])
+    done = run([case], [GLIBC], runner.REST_ROUNDS + 1, tmp_path, again=False)
+    rests = [sample.rest for sample in done.of("bench", "glibc")]
+    assert rests == [[[1, 4000, 0], [10, 4000, 0]]] * runner.REST_ROUNDS + [[]]
+
+
+def test_a_bench_that_rests_by_itself(tmp_path: Path) -> None:
+    line = (
+        '{"operations": 1, "nanoseconds": 1, "rss_peak_kib": 9000, "harness_kib": 1000,'
+        ' "arguments": {"IDLE": 2}, "rss_idle_kib": 5000, "lazyfree_idle_kib": 7}'
+    )
+    case = Case("bench", ["/bin/sh", "-c", f"echo '{line}'", "bench"], kind="bench")
+    (sample,) = run([case], [GLIBC], 1, tmp_path, again=False).of("bench", "glibc")
+    assert sample.rest == [[2, 4000, 7]]
+
+
+@pytest.mark.skipif(not (BUILD / "bench/startup").exists(), reason="the benches are not built")
+def test_a_real_workload_rests() -> None:
+    words = [str(BUILD / "bench/replace"), "--smoke", "--rest", "0.01", "--rest", "0.02"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    rest = json.loads(done.stdout)["rest"]
+    assert [second for second, _, _ in rest] == [0.01, 0.02] and rest[0][1] > 0
+    for wrong in (["--rest", "2", "--rest", "1"], ["--rest", "x"]):
+        assert subprocess.run([words[0], *wrong], capture_output=True, timeout=60).returncode == 2

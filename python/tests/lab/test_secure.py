@@ -1,0 +1,308 @@
+"""Suites secure and bugs: verdicts of programs with a bug, costs, tables. Programs are fakes."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import resource
+from pathlib import Path
+
+import pytest
+import synthetic
+from hakmem.lab import arms, bench, bugs, cli, runner, secure, secure_tables, store, workloads
+from hakmem.lab.bugs import BugCell, Trying, bug_rows, bug_total, read_bugs
+from hakmem.lab.measure import MEASURE
+from hakmem.lab.model import Arm, Case, Session
+from hakmem.lab.overhead import costs_over
+from hakmem.lab.page import write_page
+from hakmem.lab.problem import Problem, Usage
+from hakmem.lab.secure_report import report_of
+from hakmem.lab.summary import summarise
+from rich.console import Console
+
+FAKE = """#!/bin/sh
+# What the allocator does of the bug is in the arm's environment.
+echo "$1" >>"$0.runs"
+[ "$(ulimit -c)" = 0 ] || { echo "core files are possible" >&2; exit 0; }
+case $FAKE in
+report) echo "fake: double free of 0x1" >&2; kill -ABRT $$ ;;
+report_and_on) echo "fake: something is odd" >&2 ;;
+ended) kill -SEGV $$ ;;
+status) exit 7 ;;
+harm) exit 3 ;;
+harm_and_report) echo "fake: odd" >&2; exit 3 ;;
+no_memory) exit 4 ;;
+hangs) sleep 60 ;;
+by_turns) [ $(($(wc -l <"$0.runs") % 2)) = 0 ] || { echo "fake: seen" >&2; kill -ABRT $$; } ;;
+esac
+"""
+needs_measure = pytest.mark.skipif(not MEASURE.exists(), reason="lab/measure is not built")
+
+
+def fake_arm(name: str, what: str = "") -> Arm:
+    return Arm(name, None, {"FAKE": what or name})
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs with bugs; their sources are where the laboratory looks."""
+    sources, programs = tmp_path / "sources", tmp_path / "programs"
+    for folder in (sources, programs):
+        folder.mkdir()
+    monkeypatch.setattr(bugs, "SOURCES", sources)
+    monkeypatch.setattr(bugs, "PROGRAMS", programs)
+    (sources / "double_free.c").write_text(
+        "/* ctest: slow */\n/* A block is freed twice in\n * a row. That is bad. */\n"
+        'BUG("double free")\n{\n}\n'
+    )
+    (sources / "delete.cc").write_text('/* An array is deleted. */\nBUG("delete")\n{\n}\n')
+    (sources / "main.c").write_text("/* Runs a bug. */\nint main;\n")
+    for name in ("double_free", "delete"):
+        (programs / name).write_text(FAKE)
+        (programs / name).chmod(0o755)
+    return programs
+
+
+def test_bugs_are_the_sources_with_a_bug(programs: Path) -> None:
+    found = read_bugs()
+    assert [(bug.name, bug.title) for bug in found] == [
+        ("delete", "An array is deleted"), ("double_free", "A block is freed twice in a row"),
+    ]
+    assert found[0].command == [str(programs / "delete"), "--bug"] and found[0].kind == "bug"
+    bugs.check_built(found)
+    (programs / "delete").unlink()
+    with pytest.raises(Problem, match="delete is not built"):
+        bugs.check_built(found)
+
+
+def test_the_bugs_of_this_checkout_have_titles_and_are_looked_for_where_they_are_built() -> None:
+    found = read_bugs()
+    assert len(found) > 30 and all(bug.title for bug in found)
+    assert {"double_free", "secrets", "free_of_new"} <= {bug.name for bug in found}
+    assert not {"main", "corruption"} & {bug.name for bug in found}
+
+
+@needs_measure
+@pytest.mark.parametrize(
+    ("what", "verdict", "said"),
+    [
+        ("report", bugs.REPORT, "fake: double free of 0x1"),
+        ("report_and_on", bugs.WARNING, "fake: something is odd"),
+        ("ended", bugs.ENDED, ""),
+        ("status", bugs.ENDED, ""),
+        ("nothing", bugs.NOTHING, ""),
+        ("harm", bugs.HARM, ""),
+        ("harm_and_report", bugs.HARM, ""),
+        ("no_memory", bugs.FAILED, "malloc had no memory for it"),
+        ("hangs", bugs.FAILED, "it took longer than 1 s"),
+    ],
+)
+def test_verdicts(programs: Path, what: str, verdict: str, said: str) -> None:
+    (bug,) = [bug for bug in read_bugs() if bug.name == "double_free"]
+    if what == "hangs":
+        bug = Case(bug.name, bug.command, kind="bug", timeout_s=1)
+    with bugs._without_core_files():
+        cell = bugs.try_bug(bug, fake_arm(what), 1)
+    assert cell == BugCell({verdict: 1}, said)
+
+
+@needs_measure
+def test_a_library_that_cannot_be_loaded_is_no_report(programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.so").write_text("no library\n")
+    cell = bugs.try_bug(read_bugs()[0], Arm("x", str(tmp_path / "text.so")), 1)
+    assert cell.counts == {bugs.FAILED: 1} and "ld.so" in cell.report
+
+
+@needs_measure
+def test_trying_is_a_part_of_a_session_and_goes_on(programs: Path, tmp_path: Path) -> None:
+    found, some = read_bugs(), [fake_arm("report"), fake_arm("by_turns")]
+    limit = resource.getrlimit(resource.RLIMIT_CORE)
+    trying = Trying(found, 4)
+
+    def go_on(parts: list[Trying]) -> Session:
+        return runner.run_session(
+            [], some, 4, 1, ["bench"], results=tmp_path, prove=lambda arm: {}, again=False,
+            parts=parts, shows=True,
+        )
+
+    assert len(go_on([Trying(found[:1], 4)]).bugs) == 2
+    session = go_on([trying])
+    assert [line["case"] for line in session.bugs] == ["delete"] * 2 + ["double_free"] * 2
+    assert len(list(tmp_path.glob("*.jsonl"))) == 1 and trying.is_done(session)
+    assert store.load(next(tmp_path.glob("*.jsonl"))).bugs == session.bugs
+    assert resource.getrlimit(resource.RLIMIT_CORE) == limit
+    rows = bug_rows(session)
+    assert rows[1].title == "A block is freed twice in a row"
+    assert rows[0].cells["report"].counts == {bugs.REPORT: 4}
+    mixed = rows[0].cells["by_turns"]
+    assert mixed.counts == {bugs.REPORT: 2, bugs.NOTHING: 2} and mixed.report == "fake: seen"
+    totals = [bug_total(rows, arm.name) for arm in some]
+    assert totals == [bugs.BugTotal(2, 2, 2, 0), bugs.BugTotal(2, 0, 0, 0)]
+    (programs / "delete").write_text(FAKE + "true\n")
+    assert not trying.is_done(session)  # the program is another one
+    with pytest.raises(Problem, match="there is no case to measure"):
+        go_on([])
+
+
+def session_with_bugs() -> Session:
+    session = synthetic.session(
+        ["alpha", "beta"],
+        {"hakmem-secure": (1.5, 1.2), "hakmem": (1.0, 1.0), "glibc": (2.0, 0.5),
+         "scudo": (3.0, 2.0)},
+        again="hakmem-secure", spread=0.0, vary=False, failing=[("beta", "scudo")],
+    )  # fmt: skip
+    session.command = ["bench", "--suite", "secure"]
+    cells = {
+        "hakmem-secure": ({bugs.REPORT: 5}, "hakmem: double free of 0x1"),
+        "hakmem": ({bugs.NOTHING: 3, bugs.REPORT: 2}, "hakmem: double free"),
+        "glibc": ({bugs.HARM: 5}, ""),
+        "scudo": ({bugs.ENDED: 5}, ""),
+    }
+    for name in ("double_free", "underflow"):
+        session.bugs += [
+            {"case": name, "title": "A block <b>", "arm": arm, "sha256": "", "counts": counts,
+             "report": said}
+            for arm, (counts, said) in cells.items()
+        ]  # fmt: skip
+    return session
+
+
+def shown(session: Session, width: int) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=width, no_color=True, force_terminal=False)
+    console.print(secure_tables.secure_table(session, summarise(session), report_of(session)))
+    return text.getvalue()
+
+
+def test_costs_are_relative_to_a_reference() -> None:
+    session = session_with_bugs()
+    costs = costs_over(session, "hakmem")
+    assert costs is not None and costs_over(session, "jemalloc") is None
+    assert costs.rows[0].time["hakmem-secure"].value == pytest.approx(1.5)
+    assert costs.rows[0].memory["glibc"].value == pytest.approx(0.5, rel=0.01)
+    assert costs.means["hakmem"].time == pytest.approx(1) and "scudo" not in costs.rows[1].time
+    assert costs.means["scudo"].cases == 1 and costs.means["scudo"].slowest_case == "alpha"
+    against_glibc = costs_over(session, "glibc")
+    assert against_glibc is not None
+    assert against_glibc.means["hakmem-secure"].time == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_terminal_shows_bugs_costs_and_a_sentence(width: int) -> None:
+    text = shown(session_with_bugs(), width)
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    for part in (
+        "nothing 3/5", "report 2/5", "harm", "ended", "double_free", "always stopped", "2.00",
+        "Time of each case: 1.00 is hakmem", "1/2", "beta, scudo: ended",
+    ):  # fmt: skip
+        assert part in text
+    said = " ".join(text.split())
+    assert (
+        "Of 2 bugs, hakmem-secure notices 2 and stops 2 in every run; none does harm. It takes 1.50"
+        " times the time and 1.20 times the peak memory of hakmem (geometric means of 2 cases). It"
+        " takes 0.75 times the time" in said
+    )
+
+
+def test_markdown_is_for_documents() -> None:
+    session = session_with_bugs()
+    text = secure_tables.markdown(summarise(session), report_of(session))
+    lines = text.splitlines()
+    assert lines[0] == "| bug | hakmem-secure | hakmem | glibc | scudo |"
+    cells = "report | nothing 3 of 5, report 2 of 5 | **harm** | ended |"
+    assert f"| `double_free`: A block <b> | {cells}" in lines
+    assert "| **harm in a run, of 2** | 0 | 0 | 2 | 0 |" in lines
+    assert "| `alpha` | 1.50 / 1.20 | 2.00 / 0.50 | 3.00 / 2.00 |" in lines
+    assert "| `beta` | 1.50 / 1.20 | 2.00 / 0.50 | - / - |" in lines
+    columns = {line.count("|") for line in lines if line}
+    assert len(columns) == 3 and lines.count("") == 2
+
+
+def test_the_page_shows_bugs_and_costs(tmp_path: Path) -> None:
+    session = session_with_bugs()
+    source = write_page(session, tmp_path, [], secure=report_of(session)).read_text()
+    for part in ("nothing 3/5, report 2/5", 'title="hakmem: double free of 0x1"', "Of 2 bugs",
+                 "Time over hakmem", "Peak memory over hakmem", "A block &lt;b&gt;"):  # fmt: skip
+        assert part in source
+    session.cases, session.samples, session.failures = [], [], []
+    source = write_page(session, tmp_path, [], secure=report_of(session)).read_text()
+    assert "hakmem bench: 2 bugs, 4 allocators" in source
+    assert "nothing was timed" in source and "Ratios are taken" not in source
+    assert 'id="speed"' not in source and 'id="details"' not in source
+
+
+def test_other_sessions_have_no_such_sections(tmp_path: Path) -> None:
+    source = write_page(synthetic.session(["one"]), tmp_path, []).read_text()
+    assert 'id="bugs"' not in source and 'id="costs"' not in source
+
+
+# ---- The suite. ----
+
+
+def test_patterns_choose_bugs_and_workloads(programs: Path) -> None:
+    known = [
+        workloads.Workload(Case("alpha", ["alpha", "500"], suite="core"), secure=["5"]),
+        workloads.Workload(Case("lua", ["lua"])), workloads.Workload(Case("beta", ["beta"])),
+    ]  # fmt: skip
+
+    def names(suite: str, patterns: str = "") -> tuple[list[str], list[str]]:
+        found, costs = secure.select(known, suite, patterns)
+        return [bug.name for bug in found], [one.case.name for one in costs]
+
+    every = ["delete", "double_free"]
+    assert names("secure") == (every, ["alpha", "lua"])
+    assert names("secure-quick") == (every, ["lua"])
+    assert names("bugs") == (every, [])
+    assert names("secure", "d*, beta") == (every, ["beta"])
+    assert names("secure", "al*") == ([], ["alpha"])
+    assert names("bugs", "double*") == (["double_free"], [])
+    assert secure.select(known, "secure")[1][0].case.command == ["alpha", "5"]  # shorter
+    for suite, pattern in (("bugs", "alpha"), ("secure", "double_free,gamma")):
+        with pytest.raises(Usage, match="nothing in suite"):
+            names(suite, pattern)
+
+
+def test_allocators_that_are_not_installed_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert secure.default_allocators() == ("hakmem,hakmem-secure,glibc", list(secure.PEERS))
+    library = tmp_path / "lib.so"
+    library.write_text("library\n")
+    entry = arms.Entry("scudo", "scudo", str(library), arms.file_sha256(library), recipe="r")
+    arms.write_manifest({"scudo": entry})
+    spec, missing = secure.default_allocators()
+    assert spec == "hakmem,hakmem-secure,glibc,scudo" and "scudo" not in missing
+
+
+@needs_measure
+def test_the_command(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(bench, "find_arms", lambda spec: [fake_arm("report"), fake_arm("harm")])
+    unproved = functools.partial(runner.run_session, prove=lambda arm: {})
+    monkeypatch.setattr(runner, "run_session", unproved)
+    where = ["--results", str(tmp_path / "results"), "--output", str(tmp_path / "out"), "--force"]
+    command = ["bench", "--suite", "bugs", "--runs", "2", *where]
+    assert cli.main(command) == 0
+    said = capsys.readouterr()
+    assert "Of 2 bugs, report notices 2 and stops 2 in every run" in said.out
+    assert "hakmem: not installed and left out: hardened_malloc" in said.err
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {"index.html", "results.json", "secure.md"}
+    assert cli.main([*command, "--markdown"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "out" / "secure.md").read_text()
+    assert cli.main([*command, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["secure"]["totals"]["harm"]["harmed"] == 2 and len(data["session"]["bugs"]) == 4
+    assert cli.main(["bench", "--suite", "bugs", "--list"]) == 0
+    assert "A block is freed twice" in " ".join(capsys.readouterr().out.split())
+    for words, reason in (
+        (["bench", "--markdown"], "--markdown is for the suites"),
+        (["bench", "--suite", "bugs", "--instructions"], "neither --trace nor --instructions"),
+    ):
+        assert cli.main(words) == 2 and reason in capsys.readouterr().err
+

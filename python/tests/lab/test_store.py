@@ -1,0 +1,216 @@
+"""Session files: what is written is there again, also after the worst."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hakmem.lab import store
+from hakmem.lab.model import Arm, Case, Failure, Sample, Session
+from hakmem.lab.problem import Problem
+
+
+def make_session() -> Session:
+    return Session(
+        id="", command=["bench", "--suite", "quick"], created="2026-01-01T00:00:00Z",
+        machine={"id": "abc"}, commit="c0ffee", arms=[Arm("a", "/a.so"), Arm("b")],
+        cases=[Case("one", ["/bin/true"])], rounds=2, seed=5,
+    )
+
+
+def make_sample(arm: str = "a", number: int = 0) -> Sample:
+    return Sample(
+        case="one", arm=arm, round=number, order=number, padding=3, started="now", status=0,
+        wall_ns=10, user_ns=5, system_ns=1, rss_peak_kib=100, rss_mean_kib=50.5, rss_end_kib=None,
+        lazyfree_end_kib=0, minor_faults=1, major_faults=0, voluntary_switches=0,
+        involuntary_switches=0, rss_series=[[0.5, 20]],
+        workload={"operations": 2, "nanoseconds": 7},
+    )
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
+        opened.add_proof("a", {"malloc": "/a.so"})
+        opened.add_sample(make_sample())
+        opened.add_failure(Failure("one", "b", 0, 11, "it crashed", "now"))
+        opened.add_instructions({"case": "one", "arm": "a", "per_operation": 12.5})
+        written = opened.session
+    assert store.load(opened.path) == written
+    assert written.id == opened.path.stem
+    assert opened.path.name.endswith("-bench-key.jsonl")
+    assert not written.is_complete
+
+
+def test_a_torn_last_line_is_ignored_and_cut_off(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
+        opened.add_sample(make_sample())
+    whole = opened.path.read_bytes()
+    with opened.path.open("ab") as file:
+        file.write(b'{"kind":"run","case":"one","ar')
+    assert len(store.load(opened.path).samples) == 1
+    with store.Store.resume(opened.path) as again:
+        assert opened.path.read_bytes() == whole
+        again.add_sample(make_sample("b"))
+    assert [s.arm for s in store.load(opened.path).samples] == ["a", "b"]
+
+
+def test_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "x-bench-key.jsonl"
+    file.write_text('{"kind": "session"}\n')
+    with pytest.raises(Problem, match="line 1, is not part of a session"):
+        store.load(file)
+    file.write_text("")
+    with pytest.raises(Problem, match="holds no session"):
+        store.load(file)
+    with pytest.raises(Problem, match="cannot read"):
+        store.load(tmp_path / "absent.jsonl")
+
+
+def test_a_session_that_cannot_be_gone_on_with_says_what_to_do(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
+        opened.add_sample(make_sample())
+        opened.add_sample(make_sample("b"))
+    lines = opened.path.read_text().splitlines(keepends=True)
+    opened.path.write_text(lines[0] + "garbage\n" + lines[2])
+    with pytest.raises(Problem, match="line 2, is not part of a session; move it away, or use"):
+        store.open_unfinished(tmp_path, "bench", "key", lambda _: False)
+    assert opened.path.read_text() == lines[0] + "garbage\n" + lines[2]
+    opened.path.unlink()
+    opened.path.mkdir()
+    with pytest.raises(Problem, match="cannot go on with .*: Is a directory"):
+        store.open_unfinished(tmp_path, "bench", "key", lambda _: False)
+
+
+@pytest.mark.parametrize("head", [b"", b'{"kind":"sess'])
+def test_a_session_without_a_head_is_no_obstacle(tmp_path: Path, head: bytes) -> None:
+    """A kill between making the file and its first line."""
+    (tmp_path / "20260101T000000Z-bench-key.jsonl").write_bytes(head)
+    assert store.open_unfinished(tmp_path, "bench", "key", lambda _: False) is None
+    store.Store.create(tmp_path, "bench", "key", make_session()).close()
+    found = store.open_unfinished(tmp_path, "bench", "key", lambda _: False)
+    assert found is not None
+    found.close()
+
+
+def test_a_session_is_marked_when_it_was_shown(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
+        opened.add_sample(make_sample())
+    assert not store.load(opened.path).is_shown
+    store.mark_shown(store.load(opened.path), tmp_path)
+    assert store.load(opened.path).is_shown and len(store.load(opened.path).samples) == 1
+
+
+def test_kinds_and_fields_of_newer_versions_are_passed_over(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
+        opened.add_sample(make_sample())
+    with opened.path.open("a") as file:
+        file.write(json.dumps({"kind": "weather", "rain": True}) + "\n")
+        file.write(json.dumps({"kind": "run", **make_sample("b").to_json(), "extra": 1}) + "\n")
+    assert len(store.load(opened.path).samples) == 2
+
+
+def test_rounds_that_were_added_are_kept(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "ab", "key", make_session()) as opened:
+        for arm in "ab":
+            for number in range(2):
+                opened.add_sample(make_sample(arm, number))
+        assert opened.session.is_complete
+        opened.add_rounds(3)
+        assert not opened.session.is_complete
+    assert store.load(opened.path).rounds == 3
+    with store.Store.resume(opened.path) as again:
+        again.add_rounds(5)
+    assert store.load(opened.path).rounds == 5
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with store.Store.create(tmp_path, "bench", "key", make_session()) as opened:
+        code = (
+            "import sys; from pathlib import Path; from hakmem.lab import store\n"
+            "try: store.Store.resume(Path(sys.argv[1]))\n"
+            "except store.Problem as problem: sys.exit(str(problem))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(opened.path)], capture_output=True, text=True
+        )
+        assert done.returncode == 1 and "measured by another process" in done.stderr
+    store.Store.resume(opened.path).close()
+
+
+def test_unfinished_sessions_are_found_by_key(tmp_path: Path) -> None:
+    store.Store.create(tmp_path, "bench", "key", make_session()).close()
+    assert store.open_unfinished(tmp_path, "bench", "other", lambda _: False) is None
+    assert store.open_unfinished(tmp_path, "ab", "key", lambda _: False) is None
+    assert store.open_unfinished(tmp_path, "bench", "key", lambda _: True) is None
+    found = store.open_unfinished(tmp_path, "bench", "key", lambda s: s.is_complete)
+    assert found is not None
+    found.close()
+
+
+def test_two_sessions_in_one_second(tmp_path: Path) -> None:
+    paths = []
+    for _ in range(3):
+        opened = store.Store.create(tmp_path, "bench", "key", make_session())
+        opened.add_sample(make_sample())
+        opened.close()
+        paths.append(opened.path)
+    assert store.list_sessions(tmp_path, "bench") == paths
+    latest = store.latest("bench", tmp_path)
+    assert latest is not None and latest.id == paths[-1].stem
+    assert store.latest("bench", tmp_path, complete=True) is None
+    assert store.latest("ab", tmp_path) is None
+
+
+def test_the_key_is_of_what_must_be_equal(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("one")
+    cases = [Case("one", [str(program)])]
+    arms = [Arm("a", "/a.so", sha256="1")]
+
+    def key(**changed: object) -> str:
+        facts = {"command": "bench", "cases": cases, "arms": arms, "rounds": 5, "seed": None,
+                 "machine": "m"}
+        return store.session_key(**{**facts, **changed})  # type: ignore[arg-type]
+
+    same = key()
+    assert key() == same
+    others = [
+        key(command="ab"), key(rounds=9), key(seed=1), key(machine="n"),
+        key(arms=[Arm("a", "/a.so", sha256="2")]), key(cases=[Case("one", [str(program), "x"])]),
+    ]
+    program.write_text("two")
+    assert len({same, key(), *others}) == 8
+
+
+def test_results_that_cannot_be_saved(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Problem, match="cannot save results"):
+        store.Store.create(tmp_path / "file", "bench", "key", make_session())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    opened = store.Store.create(tmp_path, "bench", "key", make_session())
+    opened.close()
+    full = store.Store(opened.path, os.open("/dev/full", os.O_WRONLY), opened.session)
+    with pytest.raises(Problem, match="cannot write .*: No space left"):
+        full.add_sample(make_sample())
+    full.close()
+    assert full.session.samples == []
+
+
+def test_a_session_that_cannot_be_begun_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise Problem("cannot write")
+
+    monkeypatch.setattr(store.Store, "_append", fail)
+    with pytest.raises(Problem, match="cannot write"):
+        store.Store.create(tmp_path, "bench", "key", make_session())
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,146 @@
+"""summary.py: right figures from sessions whose truth is known."""
+
+import json
+
+import pytest
+import synthetic
+from hakmem.lab.model import Case, Session
+from hakmem.lab.summary import geometric_mean, is_peer, summarise
+
+EXACT = {"hakmem": (0.8, 1.2), "glibc": (2.0, 1.0), "mimalloc 3": (1.0, 1.5)}
+
+
+def exact(**options) -> Session:
+    options = {"spread": 0.0, "vary": False, "allocators": EXACT, **options}
+    return synthetic.session(["one", "two"], **options)
+
+
+def test_speed_and_memory_are_relative_to_the_best_peer_of_each_row():
+    row = summarise(exact()).rows[0]
+    assert (row.fastest_peer, row.leanest_peer) == ("mimalloc 3", "glibc")
+    speeds = {name: cell.speed.value for name, cell in row.cells.items()}
+    assert speeds["mimalloc 3"] == 1.0
+    assert speeds["hakmem"] == pytest.approx(1.25, rel=1e-6)
+    assert speeds["glibc"] == pytest.approx(0.5, rel=1e-6)
+    memory = {name: cell.peak_ratio.value for name, cell in row.cells.items()}
+    assert memory["glibc"] == 1.0
+    assert memory["hakmem"] == pytest.approx(1.2, rel=1e-3)
+    assert memory["mimalloc 3"] == pytest.approx(1.5, rel=1e-3)
+
+
+def test_nothing_stands_above_the_best_peer():
+    """The lowest median and the best ratio of rounds may be of two peers; the ratio is shown.
+
+    All but circles of equal ones: a is below b, b below c, c below a. By medians it is 18 of 40.
+    """
+    above = 0
+    for seed in range(20):
+        level = {"hakmem": (1.0, 1.0), **{name: (1.0, 1.0) for name in "abcde"}}
+        session = exact(allocators=level, spread=0.3, rounds=5, seed=seed)
+        for row in summarise(session).rows:
+            above += max(row.cells[name].speed.value for name in "abcde") > 1.0
+            assert min(row.cells[name].peak_ratio.value for name in "abcde") == 1.0
+    assert above <= 6
+
+
+def test_neither_ours_nor_the_again_arm_is_a_peer():
+    arms = {arm.name: arm for arm in exact(again="glibc").arms}
+    assert is_peer(arms["glibc"]) and is_peer(arms["mimalloc 3"])
+    assert not is_peer(arms["hakmem"]) and not is_peer(arms["glibc (again)"])
+    assert summarise(exact(again="glibc")).rows[0].leanest_peer == "glibc"
+
+
+def test_cells_hold_medians_of_what_the_workload_reports():
+    session = exact()
+    cell = summarise(session).rows[0].cells["hakmem"]
+    samples = session.of("one", "hakmem")
+    assert cell.runs == 9
+    assert cell.cost_ns == pytest.approx(samples[0].cost_ns)
+    assert cell.peak_kib == samples[0].peak_kib == samples[0].rss_peak_kib
+    assert cell.cpu_ns == pytest.approx(cell.cost_ns * 0.98, rel=1e-4)  # per operation as well
+    assert cell.faults == samples[0].minor_faults
+    assert cell.end_kib == samples[0].rss_end_kib
+    assert cell.instructions is None and cell.p99_ns is None
+
+
+def test_instructions_are_taken_from_their_lines():
+    session = exact()
+    session.instructions.append(
+        {"case": "one", "arm": "hakmem", "instructions": 80, "operations": 4, "per_operation": 20.0}
+    )
+    rows = summarise(session).rows
+    assert rows[0].cells["hakmem"].instructions == 20.0
+    assert rows[1].cells["hakmem"].instructions is None
+
+
+def test_intervals_hold_the_truth_in_nearly_all_sessions_and_noise_is_small():
+    held = 0
+    for seed in range(20):
+        row = summarise(exact(spread=0.01, rounds=11, seed=seed)).rows[0]
+        speed = row.cells["hakmem"].speed
+        held += speed.low <= 1.25 <= speed.high
+        assert speed.high - speed.low < 0.06
+        assert 0 < row.noise < 0.04
+    assert held >= 16
+
+
+def test_winners_are_those_that_cannot_be_told_from_the_best():
+    level = {"hakmem": (1.0, 1.0), "glibc": (1.0005, 1.0), "mimalloc 3": (1.2, 2.0)}
+    row = summarise(exact(allocators=level, spread=0.01)).rows[0]
+    assert {name for name, cell in row.cells.items() if cell.is_winner} == {"hakmem", "glibc"}
+    assert not row.cells["mimalloc 3"].is_leanest
+
+
+def test_two_runs_make_no_winner_and_no_interval():
+    row = summarise(exact(rounds=2)).rows[0]
+    assert not any(cell.is_winner for cell in row.cells.values())
+    assert row.cells["hakmem"].speed.low is None
+    assert row.cells["hakmem"].speed.value == pytest.approx(1.25, rel=1e-6)
+
+
+def test_geometric_means_and_worst_rows():
+    summary = summarise(synthetic.session(synthetic.CASE_NAMES[:8], spread=0.0))
+    total = summary.totals["hakmem"]
+    speeds = [row.cells["hakmem"].speed.value for row in summary.rows]
+    product = 1.0
+    for speed in speeds:
+        product *= speed
+    assert total.speed == pytest.approx(product ** (1 / 8))
+    assert total.worst_speed == min(speeds)
+    assert total.worst_case == summary.rows[speeds.index(min(speeds))].case
+    assert total.rows == 8
+
+
+def test_failures_are_counted_and_leave_the_means():
+    summary = summarise(exact(failing=[("one", "glibc")]))
+    cell = summary.rows[0].cells["glibc"]
+    assert cell.speed is None and cell.failures == 9 and "SIGSEGV" in cell.sentence
+    assert summary.rows[0].leanest_peer == "mimalloc 3"
+    assert summary.totals["glibc"].rows == 1
+    assert [(f.case, f.arm, f.count) for f in summary.failures] == [("one", "glibc", 9)]
+
+
+def test_without_peers_the_best_arm_is_the_measure():
+    summary = summarise(exact(allocators={"hakmem": (1, 1), "hakmem fast": (0.5, 2)}))
+    assert not summary.has_peers
+    assert summary.rows[0].fastest_peer == "hakmem fast"
+    assert summary.rows[0].cells["hakmem"].speed.value == pytest.approx(0.5, rel=1e-6)
+
+
+def test_a_session_without_samples_is_empty_not_an_error():
+    session = exact()
+    session.samples, session.cases = [], [Case("one", ["/x"])]
+    summary = summarise(session)
+    assert summary.rows[0].fastest_peer == ""
+    assert summary.totals["hakmem"].speed is None and summary.totals["hakmem"].rows == 0
+    assert summary.noise is None
+
+
+def test_json_is_plain():
+    data = json.loads(json.dumps(summarise(exact()).to_json(), allow_nan=False))
+    assert data["rows"][0]["cells"]["hakmem"]["speed"]["value"] == pytest.approx(1.25, rel=1e-6)
+
+
+def test_geometric_mean_of_nothing():
+    assert geometric_mean([]) is None
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)

@@ -1,0 +1,396 @@
+"""tune: the space, the search with a planted optimum and interruptions, the verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+import synthetic
+from hakmem.lab import ab, tune_answer, tune_search, tune_space
+from hakmem.lab.measure import MEASURE
+from hakmem.lab.model import Arm
+from hakmem.lab.places import BUILD, ROOT
+from hakmem.lab.problem import Problem
+from hakmem.lab.tune_search import RUNS, Figures, Goal, Journal, Search
+
+BOTH = Goal("both", 0.5, 0.02)
+BASE = Figures(1000.0, 500.0, 400.0, 0.1)
+DEFAULT = tune_space.profiles()["default"]
+TRIALS = 60
+NEEDS_BUILD = pytest.mark.skipif(
+    not ((BUILD / "libhakmem.so").exists() and MEASURE.exists()), reason="hakmem is not built"
+)
+
+
+# ---- The space. ----
+
+
+def test_every_option_is_searched_or_left_alone_on_purpose():
+    """What changes the meaning of a program, or only what it tells, is nothing to search."""
+    listed = re.findall(r"X\([A-Z_0-9]+, (\w+),", (ROOT / "src/core/option_list.h").read_text())
+    left_alone = {
+        "profile", "config_file", "limit", "limit_hard", "abort_on_foreign", "abort_on_size", "keep_deepbind",
+        "observe", "stats", "ignore_filter", "stats_file", "sample_bytes", "profile_file", "profile_signal",
+        "stats_pid", "stats_signal", "heap_map_file", "announce", "learn", "learn_memory_percent", "guard",
+    }  # fmt: skip
+    assert set(listed) == set(tune_space.LADDERS) | left_alone
+    assert not set(tune_space.LADDERS) & left_alone
+
+
+@NEEDS_BUILD
+def test_the_library_takes_every_value():
+    rungs = tune_space.ladders()
+    for at in range(max(map(len, rungs.values()))):
+        values = {f"HAKMEM_{n.upper()}": of[min(at, len(of) - 1)] for n, of in rungs.items()}
+        ab.check_options(Arm("hakmem", str(BUILD / "libhakmem.so"), values))
+
+
+def test_settings_are_as_few_as_possible():
+    for name, point in tune_space.profiles().items():
+        assert tune_space.settings_of(point) == ({} if name == "default" else {"profile": name})
+    small = {**tune_space.profiles()["small"], "scavenger": 0}
+    assert tune_space.settings_of(small) == {"profile": "small", "scavenger": "1"}
+    assert tune_space.settings_of({**DEFAULT, "bin_bytes": 0}) == {"bin_bytes": "16k"}
+
+
+def test_no_scavenger_without_anything_to_purge(journal):
+    """hakmem warns of it, and the laboratory takes no arm that does not do what it says."""
+    never = tune_space.ladders()["purge_delay_ms"].index("never")
+    point = {**DEFAULT, "purge_delay_ms": never, "scavenger": 0}
+    assert tune_space.settings_of(tune_space.effective(point)) == {"purge_delay_ms": "never"}
+    assert tune_space.effective({**point, "purge_delay_ms": 0})["scavenger"] == 0
+    program = Planted()
+    search = search_of(journal, program, [])
+    for scavenger in (0, 1):
+        journal.study.enqueue_trial({**point, "scavenger": scavenger})
+        search._judge(search._ask())
+    assert search.best(2) == [{**point, "scavenger": 1}]
+    assert not [one for one, _ in program.calls if one == point]
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 6, 64])
+def test_ladders_of_any_machine_hold_the_default(cpus, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cpus)))
+    heaps = tune_space.ladders()["heaps"]
+    assert heaps[-2:] == [str(2 * cpus), str(4 * cpus)] and len(set(heaps)) == len(heaps)
+    assert tune_space.profiles()["default"]["heaps"] == heaps.index("0")
+
+
+# ---- The goal. ----
+
+
+def scaled(cost: float, memory: float) -> Figures:
+    return Figures(BASE.cost * cost, BASE.peak_kib * memory, BASE.mean_kib * memory, 0.1)
+
+
+def test_goals():
+    faster, leaner = scaled(0.9, 1.0), scaled(1.0, 0.8)
+    assert Goal("time", 0.5, 0.02).loss(faster, BASE) < 0 == Goal("memory", 0.5, 0.02).loss(
+        faster, BASE
+    )
+    assert Goal("time", 0.5, 0.02).loss(leaner, BASE) == 0
+    assert Goal("memory", 0.5, 0.02).loss(leaner, BASE) == pytest.approx(-0.223, abs=1e-3)
+    assert BOTH.loss(leaner, BASE) == pytest.approx(-0.1116, abs=1e-3)
+    heavy = Goal("both", 2.0, 0.02)
+    assert heavy.loss(leaner, BASE) < heavy.loss(faster, BASE) < 0
+    # However heavy: a gain of 0.1 % stays one.
+    assert Goal("both", 1000, 0.02).loss(scaled(1.0, 0.999), BASE) > -0.0011
+
+
+def test_a_loss_beyond_the_guard_outweighs_the_gain():
+    trade = scaled(0.8, 1.5)
+    assert Goal("time", 0.5, 0.02).loss(trade, BASE) > 0
+    assert Goal("time", 0.5, 1.0).loss(trade, BASE) < 0
+
+
+# ---- The search. ----
+
+
+class Planted:
+    """A program that gains 30 % with the largest bins and 20 % without delay, and else nothing."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[dict[str, int], float | None]] = []
+        self.failing: set[int] = set()  # rungs of heaps
+
+    def __call__(self, point: dict[str, int], limit_s: float | None) -> Figures | str:
+        self.calls.append((point, limit_s))
+        if point["heaps"] in self.failing:
+            return "it was killed by signal 11 (SIGSEGV)"
+        bins, delay = len(tune_space.ladders()["bin_bytes"]) - 1, len("0 1 10 30 100 300".split())
+        gain = 0.3 * max(0, point["bin_bytes"] - DEFAULT["bin_bytes"]) / (
+            bins - DEFAULT["bin_bytes"]
+        ) + 0.2 * (delay - min(delay, point["purge_delay_ms"])) / delay
+        noise = 0.001 * (len(self.calls) % 3)
+        return dataclasses.replace(scaled(1 - gain + noise, 1.0), seconds=0.1)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    one = Journal(tmp_path / "tune.journal", seed=1)
+    yield one
+    one.close()
+
+
+def search_of(journal: Journal, program: Planted, said: list[str], left=lambda: 1e9) -> Search:
+    search = Search(journal, BOTH, program, left, said.append)
+    for _ in range(tune_search.DEFAULT_FIRST):
+        search.measure_default()
+    return search
+
+
+def test_the_planted_optimum_is_found_and_nothing_else_kept(journal, monkeypatch):
+    monkeypatch.setattr(tune_search, "CANDIDATES_MAX", TRIALS)
+    program = Planted()
+    search = search_of(journal, program, [])
+    search.go_on(0)
+    (best,) = search.best(1)
+    assert BOTH.loss(program(best, None), BASE) < -0.3  # of -0.69
+    tidied = search.tidy(best)
+    changed = {name for name, rung in tidied.items() if rung != DEFAULT[name]}
+    assert changed <= {"bin_bytes", "purge_delay_ms"} and changed
+    assert BOTH.loss(program(tidied, None), BASE) < -0.3
+
+
+def test_bad_candidates_are_cut_short_and_the_default_is_run_again(journal, monkeypatch):
+    monkeypatch.setattr(tune_search, "CANDIDATES_MAX", TRIALS)
+    program = Planted()
+    search_of(journal, program, []).go_on(0)
+    candidates = [point for point, limit_s in program.calls if limit_s is not None]
+    assert TRIALS <= len(candidates) < RUNS * TRIALS
+    defaults = len(program.calls) - len(candidates)
+    assert defaults == tune_search.DEFAULT_FIRST + (TRIALS - 1) // tune_search.DEFAULT_EVERY
+
+
+def test_the_profiles_are_tried_first_and_limits_follow_the_default(journal, monkeypatch):
+    monkeypatch.setattr(tune_search, "CANDIDATES_MAX", 2)
+    program = Planted()
+    search = search_of(journal, program, [])
+    assert search.limit_s == tune_search.LIMIT_S_MIN
+    search.go_on(0)
+    points = [point for point, limit_s in program.calls if limit_s is not None]
+    assert points[0] == tune_space.profiles()["fast"]
+    assert points[RUNS] == tune_space.profiles()["small"]
+    journal.note("defaults", [[1000.0, 500.0, 400.0, 20.0]] * 3)
+    assert search.limit_s == tune_search.LIMIT_FACTOR * 20
+
+
+def test_a_candidate_that_fails_is_said_and_never_chosen(journal, monkeypatch):
+    monkeypatch.setattr(tune_search, "CANDIDATES_MAX", 20)
+    program, said = Planted(), []
+    program.failing = set(range(len(tune_space.ladders()["heaps"]))) - {DEFAULT["heaps"]}
+    search = search_of(journal, program, said)
+    search.go_on(0)
+    assert any("heaps=" in one and "signal 11" in one for one in said)
+    assert {point["heaps"] for point in search.best(9)} == {DEFAULT["heaps"]}
+
+
+def test_the_search_ends_with_its_time(journal):
+    seconds = [3.0]
+    program = Planted()
+
+    def left() -> float:
+        seconds[0] -= 0.1
+        return seconds[0]
+
+    search_of(journal, program, [], left).go_on(1.0)
+    assert 3 < len(program.calls) <= 30
+
+
+def test_a_program_whose_default_fails_is_refused(journal):
+    program = Planted()
+    search = search_of(journal, program, [])
+    program.failing = {DEFAULT["heaps"]}
+    with pytest.raises(Problem, match=r"after 3 runs that ended well\).*sh -c 'PROGRAM \|\| true'"):
+        search.measure_default()
+
+
+def test_a_search_goes_on_after_a_kill(tmp_path, monkeypatch):
+    """Also after one in the middle of a candidate and in the middle of a write."""
+    monkeypatch.setattr(tune_search, "CANDIDATES_MAX", 3)
+    path, program = tmp_path / "tune.journal", Planted()
+
+    def killed(point, limit_s):
+        if limit_s is not None and len(program.calls) > tune_search.DEFAULT_FIRST:
+            raise SystemError
+        return program(point, limit_s)
+
+    first = Journal(path, seed=1)
+    search = Search(first, BOTH, killed, lambda: 1e9, print)
+    for _ in range(3):
+        search.measure_default()
+    with pytest.raises(SystemError):
+        search.go_on(0)
+    with pytest.raises(Problem, match="is being written by another tune"):
+        Journal(path)
+    first.close()
+    with path.open("a") as file:
+        file.write('{"op_code":8,"wor')
+    second = Journal(path, seed=1)
+    assert len(second.facts["defaults"]) == 3
+    program.calls.clear()
+    Search(second, BOTH, program, lambda: 1e9, print).go_on(0)
+    points = [point for point, _ in program.calls]
+    assert points.count(tune_space.profiles()["fast"]) == RUNS - 1  # the first run is kept
+    assert len(second.finished()) == 3
+    second.close()
+    path.write_text("nonsense\n{}\n")
+    with pytest.raises(Problem, match="is damaged; move it away, or use --new"):
+        Journal(path)
+
+
+def test_what_was_drawn_before_a_kill_is_not_drawn_again(tmp_path, monkeypatch):
+    """With a seed, too; and a new search throws away what was found."""
+    program, path = Planted(), tmp_path / "tune.journal"
+
+    def tried(count: int, new: bool = False) -> list[dict[str, int]]:
+        monkeypatch.setattr(tune_search, "CANDIDATES_MAX", count)
+        one = Journal(path, seed=1, new=new)
+        search = Search(one, BOTH, program, lambda: 1e9, print)
+        if not one.facts:
+            search.measure_default()
+        search.go_on(0)
+        points = [dict(trial.params) for trial in one.finished()]
+        one.close()
+        return points
+
+    first = tried(5)
+    both = tried(8)
+    assert both[:5] == first
+    assert not [point for point in both[5:] if point in first]
+    assert tried(2, new=True) == first[:2]
+
+
+def test_what_is_tidy_is_not_measured_again(journal):
+    program = Planted()
+    search = search_of(journal, program, [])
+    point = {**DEFAULT, "bin_bytes": DEFAULT["bin_bytes"] + 2, "heaps": 0}
+    tidied = search.tidy(point)
+    assert tidied == {**point, "heaps": DEFAULT["heaps"]}
+    program.calls.clear()
+    assert search.tidy(point) == tidied and not program.calls
+
+
+def test_settings_that_do_not_matter_are_left_out_together(journal):
+    program = Planted()
+    search = search_of(journal, program, [])
+    point = {name: (rung + 1) % 2 for name, rung in DEFAULT.items()}
+    point["bin_bytes"] = DEFAULT["bin_bytes"] + 2
+    point["purge_delay_ms"] = DEFAULT["purge_delay_ms"]
+    program.calls.clear()
+    assert search.tidy(point) == {**DEFAULT, "bin_bytes": point["bin_bytes"]}
+    points = [call for call, limit_s in program.calls if limit_s is not None]
+    assert len({tuple(one.values()) for one in points}) <= 5  # of the 7 settings
+
+
+def test_a_profile_by_itself_is_short_enough(journal):
+    program = Planted()
+    search = search_of(journal, program, [])
+    small = tune_space.profiles()["small"]
+    program.calls.clear()
+    assert search.tidy(small) == small
+    assert {tuple(one.values()) for one, _ in program.calls} == {tuple(small.values())}
+
+
+# ---- The verdict. ----
+
+
+def tuned(
+    arm_figures: dict[str, tuple[float, float]], goal: Goal = BOTH, rounds: int = 15, **changes
+) -> tune_answer.Answer:
+    """What comes of a session in which the arms have these times and memories."""
+    figures = {"hakmem": (1.0, 1.0)}
+    figures |= {f"hakmem {name}": pair for name, pair in arm_figures.items()}
+    failing = [("server", f"hakmem {name}") for name in changes.pop("failing", ())]
+    session = synthetic.session(
+        ["server"], figures, rounds=rounds, kind="program", vary=False, failing=failing
+    )
+    case = dataclasses.replace(session.cases[0], title="./server 1", **changes)
+    session = dataclasses.replace(session, cases=[case])
+    settings = {name: dict(word.split("=") for word in name.split()) for name in arm_figures}
+    return tune_answer.answer_of(session, case, goal, settings, "9 candidates, then 15 rounds")
+
+
+def test_a_clear_gain_is_a_winner_with_intervals():
+    answer = tuned({"bin_bytes=1m": (0.99, 1.0), "profile=small heaps=1": (0.9, 0.8)})
+    assert answer.winner and answer.winner.settings == {"profile": "small", "heaps": "1"}
+    time_, peak = answer.winner.ratios["time"], answer.winner.ratios["peak memory"]
+    assert time_.low < time_.estimate < time_.high < 0.92 and time_.estimate > 0.88
+    assert peak.estimate == pytest.approx(0.8, abs=0.001)
+    assert answer.winner.ratios["mean memory"].estimate == pytest.approx(0.8, abs=0.001)
+    assert answer.sentence.startswith("GO: profile=small heaps=1 is better than the default")
+    assert any(line.startswith("time: -") and " to " in line for line in answer.comments)
+
+
+@pytest.mark.parametrize(
+    "goal,figures,word,reason",
+    [
+        ("both", (1.0, 1.0), "INCONCLUSIVE", "is not shown; these runs would have found one of"),
+        ("time", (0.9, 1.5), "NO-GO", r"\+50.0 % peak memory"),
+        ("memory", (1.2, 0.5), "NO-GO", r"\+20\.\d % time"),
+        ("memory", (1.035, 0.5), "NO-GO", r"\+3\.\d % time"),
+        ("memory", (1.0, 0.9), "GO", ""),
+        ("time", (1.0, 0.9), "INCONCLUSIVE", "is not shown"),
+        ("time", (0.9, 1.0), "GO", ""),
+        ("both", (1.015, 1.0), "NO-GO", "it is worse by"),
+    ],
+)
+def test_goals_and_guards_of_the_verdict(goal, figures, word, reason):
+    (one,) = tuned({"heaps=1": figures}, Goal(goal, 0.5, 0.02)).candidates
+    assert one.word == word
+    assert re.search(reason, one.reason)
+
+
+def test_the_guard_is_what_the_user_says():
+    assert tuned({"heaps=1": (0.9, 1.15)}, Goal("time", 0.5, 0.02)).winner is None
+    assert tuned({"heaps=1": (0.9, 1.15)}, Goal("time", 0.5, 0.2)).winner
+
+
+def test_noise_and_failures_win_nothing():
+    answer = tuned({"heaps=1": (0.5, 0.5)}, failing=["heaps=1"])
+    assert answer.winner is None
+    assert "it failed 15 times, and the default 0 times" in answer.sentence
+    assert answer.candidates[0].word == "NO-GO" and not answer.candidates[0].ratios
+    assert tuned({"heaps=1": (0.9, 0.9)}, rounds=8).winner is None
+
+
+def test_intervals_hold_for_the_best_of_two():
+    """Which of two candidates is shown is chosen by the same runs: the intervals are wider."""
+    figures = {"heaps=1": (0.9, 0.9), "heaps=4": (0.95, 0.95)}
+    alone = tuned({"heaps=1": figures["heaps=1"]}, rounds=25)
+    both = tuned(figures, rounds=25)
+    for one in (alone, both):
+        assert one.winner and one.winner.settings == {"heaps": "1"}
+    ratios = [one.winner.ratios["time"] for one in (alone, both)]
+    assert [ratio.confidence for ratio in ratios] == [0.95, 0.975]
+    assert ratios[0].estimate == ratios[1].estimate
+    assert ratios[1].low < ratios[0].low < ratios[0].high < ratios[1].high
+
+
+def test_comments_are_lines():
+    answer = tuned({"heaps=1": (0.9, 0.9)}, metric="a\nheaps=7")
+    assert not [comment for comment in answer.comments if "\n" in comment]
+
+
+def test_equal_arms_rarely_win():
+    """Two candidates that are the default: with alpha shared, a winner is an accident."""
+    winners = 0
+    for seed in range(40):
+        session = synthetic.session(
+            ["x"], {"hakmem": (1.0, 1.0), "hakmem heaps=1": (1.0, 1.0), "hakmem heaps=4": (1, 1)},
+            kind="program", vary=False, spread=0.03, seed=seed,
+        )  # fmt: skip
+        settings = {name: {"heaps": name[-1]} for name in ("heaps=1", "heaps=4")}
+        winners += tune_answer.answer_of(
+            session, session.cases[0], BOTH, settings, ""
+        ).winner is not None
+    assert winners == 0
+
+
+def test_a_rate_is_shown_as_a_rate():
+    answer = tuned({"heaps=1": (0.8, 1.0)}, metric="x", is_rate=True)
+    assert answer.winner
+    ratio = answer.winner.ratios["number of --metric"]
+    assert ratio.low < ratio.estimate < ratio.high
+    assert ratio.estimate == pytest.approx(1.25, abs=0.02)

@@ -1,0 +1,243 @@
+"""Verdicts over fabricated samples with known answers."""
+
+import dataclasses
+
+import numpy
+import pytest
+import synthetic
+from hakmem.lab import statistics, verdict, wording
+from hakmem.lab.problem import Usage
+from hakmem.lab.verdict import GO, INCONCLUSIVE, NO_GO, Evidence, Rules, Series
+
+RULES = Rules(resamples=499)
+
+
+def series(factor=1.0, rounds=25, noise=0.004, seed=1, drift=0.0, again=1.0):
+    """100 on average under a; b takes `factor` times as much, the A/A arm `again` times."""
+    generator = numpy.random.default_rng(seed)
+    trend = numpy.linspace(0, drift, rounds)
+    parts = [
+        100 * part * numpy.exp(generator.normal(0, noise, rounds) + trend)
+        for part in (1.0, again, factor)
+    ]
+    return Series(*(dict(enumerate(map(float, part))) for part in parts))
+
+
+def evidence(name="one", cost=1.0, memory=1.0, latency=None, seed=1, **facts):
+    memory = series(memory, noise=0.002, seed=seed + 100)
+    timing = None if latency is None else series(latency, noise=0.01, seed=seed + 200)
+    return Evidence(name, series(cost, seed=seed, **facts), memory, timing)
+
+
+def word(*cases, rules=RULES):
+    return verdict.decide(cases, rules).word
+
+
+def test_a_gain_is_a_go():
+    result = verdict.decide([evidence(cost=0.95)], RULES, "plain", "new")
+    assert result.word == GO
+    assert result.sentence.startswith("new takes 5.")
+    assert "less time than plain on one (" in result.sentence
+    assert result.sentence.endswith("and needs no more memory.")
+
+
+def test_a_loss_of_two_per_cent_is_a_no_go():
+    result = verdict.decide([evidence(cost=1.02)], RULES)
+    assert result.word == NO_GO
+    assert "more time on one" in result.sentence
+
+
+def test_no_difference_is_inconclusive_and_says_what_would_be_found():
+    result = verdict.decide([evidence(cost=1.0, noise=0.02)], RULES)
+    assert result.word == INCONCLUSIVE
+    assert "a true one of" in result.sentence and "95 times in 100" in result.sentence
+    assert 0.02 < result.cases[0].cost.detectable < 0.06
+
+
+def test_a_difference_within_the_smallest_effect_is_excluded_when_it_can_be():
+    result = verdict.decide([evidence(cost=1.004, noise=0.002)], RULES)
+    assert result.word == INCONCLUSIVE
+    assert "all but excluded" in result.sentence
+
+
+def test_an_effect_below_the_smallest_does_not_count():
+    assert word(evidence(cost=0.98)) == GO
+    assert word(evidence(cost=0.98), rules=dataclasses.replace(RULES, effect_min=0.03)) != GO
+
+
+def test_an_effect_below_the_noise_floor_does_not_count():
+    assert word(evidence(cost=1.03, again=1.04)) == INCONCLUSIVE
+
+
+def test_drift_of_the_machine_hides_nothing():
+    """15 % over the session: the rounds see through it, where Mann-Whitney alone does not."""
+    one = evidence(cost=1.02, drift=0.15).cost
+    assert statistics.mann_whitney(list(one.a.values()), list(one.b.values())) > 0.1
+    assert word(evidence(cost=1.02, drift=0.15)) == NO_GO
+    assert word(evidence(cost=1.0, drift=0.15)) == INCONCLUSIVE
+
+
+def test_a_memory_loss_blocks_a_go():
+    result = verdict.decide([evidence(cost=0.90, memory=1.05)], RULES)
+    assert result.word == NO_GO
+    assert "more memory at its peak on one" in result.sentence
+    assert "though it takes" in result.sentence
+
+
+def test_memory_in_doubt_blocks_a_go():
+    doubtful = Evidence("one", series(0.9), series(1.012, noise=0.05))
+    result = verdict.decide([doubtful], RULES)
+    assert result.word == INCONCLUSIVE
+    assert "peak memory on one is not known to stay within 2.0 %" in result.sentence
+
+
+def test_a_memory_gain_is_mentioned():
+    result = verdict.decide([evidence(cost=0.95, memory=0.9)], RULES)
+    assert result.word == GO
+    assert "less memory." in result.sentence
+
+
+def test_equal_memory_is_no_obstacle():
+    flat = {r: 2048.0 for r in range(25)}
+    assert word(Evidence("one", series(0.95), Series(flat, flat, flat))) == GO
+
+
+def test_a_latency_loss_blocks_a_go():
+    assert word(evidence(cost=0.9, latency=1.0)) == GO
+    result = verdict.decide([evidence(cost=0.9, latency=1.15)], RULES)
+    assert result.word == NO_GO
+    assert "p99 latency on one" in result.sentence
+
+
+def test_failures_of_b_are_a_no_go():
+    result = verdict.decide([dataclasses.replace(evidence(cost=0.9), failures_b=2)], RULES)
+    assert result.word == NO_GO
+    assert "fails on one" in result.sentence
+
+
+def test_failures_of_a_decide_nothing():
+    assert word(dataclasses.replace(evidence(), failures_a=1, failures_b=1)) == INCONCLUSIVE
+
+
+def test_too_few_samples_decide_nothing():
+    result = verdict.decide([evidence(cost=0.5, rounds=8)], RULES)
+    assert result.word == INCONCLUSIVE
+    assert "8 samples of each arm; a verdict needs 9" in result.sentence
+
+
+def test_without_the_second_arm_nothing_is_decided():
+    one = evidence(cost=0.5)
+    blind = dataclasses.replace(one, cost=dataclasses.replace(one.cost, again={}))
+    assert word(blind) == INCONCLUSIVE
+
+
+def test_a_gain_here_does_not_pay_for_a_loss_there():
+    cases = [evidence("good", cost=0.9), evidence("bad", cost=1.03, seed=7)]
+    result = verdict.decide(cases, RULES)
+    assert result.word == NO_GO
+    assert "on bad" in result.sentence and "on good" in result.sentence
+
+
+def test_a_gain_somewhere_and_no_loss_is_a_go():
+    cases = [evidence("good", cost=0.9), evidence("same", cost=1.0, seed=7)]
+    result = verdict.decide(cases, RULES)
+    assert result.word == GO
+    assert "on 1 of 2 workloads" in result.sentence
+    assert result.cases[1].word == INCONCLUSIVE
+
+
+def test_gains_too_small_for_one_case_are_found_over_all():
+    cases = [evidence(f"case {n}", cost=0.98, noise=0.015, seed=n) for n in range(8)]
+    result = verdict.decide(cases, RULES)
+    assert result.overall.word == "less"
+    assert result.word == GO
+
+
+def test_a_gain_proves_nothing_where_another_case_failed():
+    cases = [evidence("good", cost=0.9), dataclasses.replace(evidence("odd"), failures_a=1)]
+    result = verdict.decide(cases, RULES)
+    assert result.word == INCONCLUSIVE
+    assert "odd" in result.sentence
+
+
+def test_nothing_measured_is_inconclusive():
+    assert word(Evidence("one", Series({}, {}, {}), Series({}, {}, {}))) == INCONCLUSIVE
+
+
+def test_a_quiet_machine_needs_no_more_rounds():
+    assert verdict.rounds_wanted([evidence(noise=0.004)], RULES) == verdict.ROUNDS
+
+
+def test_noise_asks_for_more_rounds():
+    """Of each arm 2 %: (3.3 + 1.7) x 1.07 x sqrt(2 / rounds) x 2 % is 1.5 % with 102 rounds."""
+    wanted = [verdict.rounds_wanted([evidence(noise=n, seed=3)], RULES) for n in (0.01, 0.02, 0.1)]
+    assert wanted[0] < wanted[1] < wanted[2] == verdict.ROUNDS_MAX
+    assert wanted[1] == pytest.approx(102, rel=0.4)
+
+
+def test_rounds_are_asked_for_without_a_look_at_b():
+    """Neither its effect nor its noise: a verdict must not decide when to stop."""
+    one = evidence(noise=0.015)
+    wild = {r: 100.0 + 50 * (r % 7) for r in one.cost.b}
+    other = dataclasses.replace(one, cost=dataclasses.replace(one.cost, b=wild))
+    wanted = verdict.rounds_wanted([one], RULES)
+    assert verdict.ROUNDS < wanted == verdict.rounds_wanted([other], RULES)
+
+
+def test_rounds_grow_by_steps_worth_a_sitting_and_end():
+    wanted = verdict.rounds_wanted([evidence(noise=0.0095, rounds=34)], RULES)
+    assert wanted == 34 or wanted >= 44
+    assert verdict.rounds_wanted([evidence(noise=0.05, rounds=195)], RULES) == verdict.ROUNDS_MAX
+    assert verdict.rounds_wanted([evidence(noise=0.05, rounds=201)], RULES) == verdict.ROUNDS_MAX
+
+
+def test_many_cases_share_their_rounds():
+    """Their mean is quieter than any one of them, and it is what is asked about."""
+    cases = [evidence(f"case {n}", noise=0.02, seed=3 * n) for n in range(8)]
+    assert verdict.rounds_wanted(cases, RULES) < verdict.rounds_wanted(cases[:1], RULES)
+
+
+def test_what_cannot_be_judged_asks_for_no_rounds():
+    assert verdict.rounds_wanted([], RULES) == 0
+    assert verdict.rounds_wanted([evidence(noise=0.05, rounds=8)], RULES) == 0
+    failed = dataclasses.replace(evidence(noise=0.05), failures_b=1)
+    assert verdict.rounds_wanted([failed], RULES) == 0
+
+
+def test_the_sentence_names_the_rounds_that_would_do():
+    result = verdict.decide([evidence(cost=1.0, noise=0.02)], RULES)
+    needed = result.cases[0].cost.rounds_needed
+    assert f"one of 1.5 % with about {needed} rounds." in result.sentence
+    assert needed == pytest.approx(102, rel=0.4)
+    result = verdict.decide([evidence(cost=1.0, noise=0.2)], RULES)
+    assert result.sentence.endswith("A quieter machine is needed.")
+
+
+def test_samples_of_a_session():
+    session = synthetic.session(
+        ["first", "second"], {**synthetic.OURS, "glibc": (1.2, 1.0)}, rounds=12, vary=False,
+        failing=[("second", "glibc")],
+    )  # fmt: skip
+    first, second = verdict.evidence_of(session, "hakmem", "glibc")
+    assert sorted(first.cost.a) == sorted(first.cost.again) == list(range(12))
+    assert first.latency is None
+    assert (second.failures_a, second.failures_b) == (0, 12)
+    result = verdict.decide([first, second], RULES, "hakmem", "glibc")
+    assert result.word == NO_GO
+    assert result.cases[0].cost.change == pytest.approx(1.2 / 0.9 - 1, rel=0.02)
+
+
+def test_a_verdict_is_plain_data():
+    data = verdict.decide([evidence(cost=0.95)], RULES).to_json()
+    assert data["cases"][0]["cost"]["ratio"]["estimate"] < 1
+
+
+@pytest.mark.parametrize("text,share", [("1%", 0.01), ("2.5 %", 0.025), ("0.02", 0.02)])
+def test_percentages_are_read(text, share):
+    assert wording.parse_percent(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "x", "150%", "-1%", "1%%", "nan"])
+def test_other_percentages_are_refused(text):
+    with pytest.raises(Usage):
+        wording.parse_percent(text)

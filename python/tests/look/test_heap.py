@@ -1,0 +1,539 @@
+"""Tests of `./hakmem heap`: heap maps that are read, refused and compared; the page; the page in a browser.
+
+HEAP_MAP names a real map, and BROWSER a chromium; the tests that need one are skipped without it."""
+import contextlib
+import copy
+import html
+import html.parser
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+import unittest
+import unittest.mock
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from browser import browse  # noqa: E402
+from hakmem.look import __main__ as commands, heap, heap_map, processes, sites  # noqa: E402
+
+
+def small_map():
+    """Two superslabs: slabs of two classes and heaps, two spans, kept, free and sampled slices; three whales."""
+    return {
+        "heap_map": {"version": 1, "hakmem": "0.1.0", "process": 77, "program": "/bin/<b>\"prog\"&</script>", "time": 1700000000,
+                     "page_bytes": 4096, "slice_bytes": 32768, "superslab_slices": 64, "base": 0x200000000000},
+        "totals": {"bytes_mapped": 40 << 20, "bytes_metadata": 500000, "bytes_in_use": 11000000, "bytes_cached": 200000,
+                   "bytes_free_dirty": 15 * 32768, "objects_in_use": 1053, "heaps": 2, "heaps_parked": 1, "threads": 1,
+                   "superslabs": 2, "whales": 2},
+        "superslabs": [
+            {"index": 0, "claimed": 64, "pages": "small", "slices": "h1z4u512x2u100f200h2z78u3f5x2s10k2d12a3p2p1c27",
+             "resident": "8" * 7 + "8" * 10 + "44" + "1" * 12 + "000" + "111" + "0" * 27},
+            {"index": 5, "claimed": 64, "pages": "huge", "slices": "s64", "resident": "8"},
+        ],
+        "slices": [{"kind": "free_clean", "count": 27, "resident_bytes": 0},
+                   {"kind": "free_dirty", "count": 12, "resident_bytes": 12 * 4096},
+                   {"kind": "free_aged", "count": 3, "resident_bytes": 0},
+                   {"kind": "kept_spans", "count": 2, "resident_bytes": 32768},
+                   {"kind": "spans", "count": 74, "resident_bytes": 74 * 32768},
+                   {"kind": "slabs", "count": 7, "resident_bytes": 7 * 32768},
+                   {"kind": "sampled", "count": 3, "resident_bytes": 3 * 4096}],
+        "spans": 2,
+        "classes": [
+            {"class": 4, "object_bytes": 64, "slab_slices": 1, "slab_objects": 512, "slabs": 3, "in_use": 1043, "cached": 81,
+             "free": 200, "not_carved": 212, "resident_bytes": 3 * 32768},
+            {"class": 78, "object_bytes": 3328, "slab_slices": 2, "slab_objects": 19, "slabs": 2, "in_use": 6, "cached": 0,
+             "free": 10, "not_carved": 22, "resident_bytes": 4 * 32768}],
+        "whales": [
+            {"address": 0x300000000000, "bytes": 5 << 20, "resident_bytes": 3 << 20, "kept": 0, "age_ms": 0},
+            {"address": 0x300000800000, "bytes": 6 << 20, "resident_bytes": 6 << 20, "kept": 0, "age_ms": 0},
+            {"address": 0x300001000000, "bytes": 4 << 20, "resident_bytes": 1 << 20, "kept": 1, "age_ms": 250}],
+        "sites": [site_record("named", "parser <nodes>", live_bytes=6000, live_count=60, live_usable_bytes=7500),
+                  site_record("address", "", address="0x7000000000f0", module="/nonexistent/prog", offset="0x10f0", live_bytes=90000,
+                              live_count=3, live_usable_bytes=90500, freed_count=2, lifetime_ms=1500, remote_permille=500),
+                  site_record("number", "site 0x1234"), site_record("other", ""),
+                  site_record("address", "", address="0x123456")],
+    }
+
+
+def site_record(kind, name, address="", module="", offset="", **sums):
+    """A site as heap maps and reports have it."""
+    return {"kind": kind, "name": name, "address": address, "module": module, "offset": offset} | dict.fromkeys(sites.NUMBERS, 4) | sums
+
+
+def later_map():
+    """The same process later: a span was freed, one slab filled up, and a superslab is new."""
+    data = small_map()
+    data["heap_map"]["time"] += 60
+    data["superslabs"][0]["slices"] = "h1z4u512x3h2z78u3f5x2d10k2d12a3p2p1c27"
+    data["superslabs"].append({"index": 6, "claimed": 16, "pages": "small", "slices": "c16", "resident": "0"})
+    data["classes"][0].update(in_use=1455, free=0, not_carved=0)
+    data["spans"] = 1
+    data["sites"][0].update(live_bytes=16000, live_count=160, live_usable_bytes=20000)
+    # The same place in another run: the address differs. A site is new.
+    data["sites"][1].update(address="0x7100000000f0", live_bytes=50000, live_count=2, live_usable_bytes=50300)
+    data["sites"].append(site_record("named", "cache", live_bytes=1024, live_count=1, live_usable_bytes=1024))
+    data["slices"][0]["count"] += 16
+    data["slices"][1] = {"kind": "free_dirty", "count": 22, "resident_bytes": 10 * 32768 + 12 * 4096}
+    data["slices"][4] = {"kind": "spans", "count": 64, "resident_bytes": 64 * 32768}
+    return data
+
+
+def read(data, name="map.json"):
+    return heap_map.from_text(json.dumps(data), name)
+
+
+class Maps(unittest.TestCase):
+    def test_a_good_map(self):
+        said = read(small_map())
+        self.assertEqual([c.index for c in said.classes], [4, 78])
+        parts = said.parts()
+        # Slabs of 64 bytes: all in use; of 3,328: six objects. Spans and whales are in use wholly.
+        self.assertEqual(parts["in_use"], 1043 * 64 + 6 * 3328 + 74 * 32768 + 3 * 4096 + (9 << 20))
+        self.assertEqual(parts["cached"], 81 * 64)
+        self.assertEqual(parts["kept"], 32768 + (1 << 20))
+        self.assertEqual(parts["slices"], 12 * 4096)
+        whole = sum(line["resident_bytes"] for line in small_map()["slices"]) + (10 << 20)
+        self.assertEqual(sum(parts.values()), whole)
+
+    def test_an_empty_heap(self):
+        data = small_map()
+        data.update(superslabs=[], classes=[], whales=[], spans=0)
+        for line in data["slices"]:
+            line.update(count=0, resident_bytes=0)
+        said = read(data)
+        self.assertEqual(sum(said.parts().values()), 0)
+        self.assertIn("Nothing could go back", heap.render([said]))
+
+    def refused(self, text, words):
+        with self.assertRaises(heap_map.MapError) as caught:
+            heap_map.from_text(text, "map.json")
+        sentence = str(caught.exception)
+        self.assertRegex(sentence, words)
+        self.assertTrue(sentence.startswith("map.json ") and "\n" not in sentence, sentence)
+
+    def test_foreign_files(self):
+        whole = json.dumps(small_map())
+        for text in ["x", "null", "[]", "{}", "3", '"heap_map"', "<html>", "[" * 100000, "\0", '{"a": NaN}']:
+            self.refused(text, "is not a heap map")
+        self.refused('{"hakmem": {"version": "0.1.0"}}', "is a report of hakmem, not a heap map")
+        for length in [12, 100, len(whole) // 2, len(whole) - 1]:
+            self.refused(whole[:length], "is cut or damaged")
+        data = small_map()
+        data["heap_map"]["version"] = 2
+        self.refused(json.dumps(data), "of version 2, and this hakmem reads version 1")
+
+    def test_every_field_is_needed_and_has_a_type(self):
+        def places(value, path=()):
+            items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
+            for key, inner in items:
+                yield path + (key,)
+                yield from places(inner, path + (key,))
+
+        for path in list(places(small_map())):
+            for wrong in [None, True, -1, 1.5, [], {}, 1 << 64]:
+                if (path, wrong) in ((("whales",), []), (("sites",), [])):
+                    continue  # a heap may have none
+                data = copy.deepcopy(small_map())
+                place = data
+                for key in path[:-1]:
+                    place = place[key]
+                place[path[-1]] = wrong
+                with self.subTest(path=path, wrong=wrong):
+                    self.refused(json.dumps(data), "is damaged|is not a heap map|this hakmem reads")
+
+    def test_sums_that_do_not_agree(self):
+        for place, value in [(("superslabs", 0, "slices"), "c64"), (("superslabs", 0, "slices"), "h1z4u512x2"),
+                             (("superslabs", 0, "slices"), "c63q1"), (("superslabs", 0, "slices"), "z4u1c63"),
+                             (("superslabs", 0, "slices"), "h1u1c63"), (("superslabs", 0, "slices"), "h1z9u1c63"),
+                             (("superslabs", 0, "slices"), "h1z4u500f50c63"), (("superslabs", 0, "resident"), "9"),
+                             (("superslabs", 0, "resident"), "88"), (("superslabs", 1, "index"), 0),
+                             (("superslabs", 0, "claimed"), 65), (("superslabs", 0, "claimed"), 0), (("spans",), 3),
+                             (("classes", 0, "in_use"), 1044), (("classes", 0, "slabs"), 4),
+                             (("classes", 1, "class"), 4), (("slices", 0, "count"), 31), (("slices", 0, "kind"), "x")]:
+            data = small_map()
+            inner = data
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = value
+            with self.subTest(place=place, value=value):
+                self.refused(json.dumps(data), "is damaged")
+
+    def test_class_table(self):
+        """The class that takes most comes first, and the bars of all have its scale."""
+        said = read(small_map())
+        table = heap.class_table(said)
+        order = [int(number) for number in re.findall(r'<tr data-class="(\d+)"', table)]
+        self.assertEqual(order, [c.index for c in sorted(said.classes, key=lambda c: -c.slab_bytes)])
+        largest = max(c.slab_bytes for c in said.classes)
+        widths = [sum(map(float, re.findall(r"width:([\d.]+)%", row))) for row in table.split("<tr data-class")[1:]]
+        for width, index in zip(widths, order):
+            c = next(c for c in said.classes if c.index == index)
+            self.assertAlmostEqual(width, 100 * c.slab_bytes / largest, delta=0.1)
+
+    def test_sites(self):
+        said = read(small_map())
+        self.assertEqual([(site.label(), site.live_bytes, site.rounding) for site in said.sites[:2]],
+                         [("prog+0x10f0", 90000, 500), ("parser <nodes>", 6000, 1500)])
+        self.assertEqual(sorted(site.label() for site in said.sites[2:]), ["0x123456", "other", "site 0x1234"])
+        data = small_map()
+        del data["sites"]  # as a hakmem without sites writes it
+        self.assertEqual(read(data).sites, [])
+        for key, value in [("kind", "x"), ("address", "0xg"), ("address", "12"), ("offset", "-1"), ("offset", "0x" + "1" * 17)]:
+            data = small_map()
+            data["sites"][1][key] = value
+            with self.subTest(key=key, value=value):
+                self.refused(json.dumps(data), "is damaged: sites.1. is not a place of a program")
+
+    def test_sizes(self):
+        for size, text in [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (200 << 10, "200 KiB"), (5 << 30, "5.0 GiB"),
+                           (5 << 40, "5120 GiB")]:
+            self.assertEqual(heap_map.size_text(size), text)
+        self.assertEqual([heap_map.percent_text(*pair).replace("\xa0", " ") for pair in [(0, 0), (0, 5), (1, 1000), (999, 1000), (5, 5)]],
+                         ["0 %", "0 %", "under 1 %", "over 99 %", "100 %"])
+
+
+class Balance(html.parser.HTMLParser):
+    """Every element is closed in order."""
+    EMPTY = {"meta", "br", "img", "input"}
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, (tag, self.open, self.getpos())
+
+
+class Pages(unittest.TestCase):
+    def test_a_page(self):
+        page = heap.render([read(small_map())])
+        balance = Balance()
+        balance.feed(page)
+        self.assertEqual(balance.open, [])
+        self.assertNotIn("@@", page)
+        self.assertNotIn("<b>\"prog", page)  # the program's name is text
+        self.assertEqual(page.count("</script>"), 2)
+        self.assertIsNone(re.search(r"https?://|<link|@import|src=", page))  # all in one file
+        self.assertIn('data-class="4" data-slabs="3" data-in-use="1043"', page)
+
+    def test_a_comparison(self):
+        page = heap.render([read(small_map()), read(later_map())])
+        self.assertIn("60 seconds lie between the two maps", page)
+        self.assertIn("+412", page)  # objects of class 4
+        self.assertIn('"same":true', page)
+        other = later_map()
+        other["heap_map"]["process"] = 78
+        self.assertIn("of different processes", heap.render([read(small_map()), read(other)]))
+
+    def test_small_mappings(self):
+        data = small_map()
+        self.assertNotIn("small mapping", heap.render([read(data)]))
+        data["whales"].append({"address": 0x300002000000, "bytes": 4096, "resident_bytes": 4096, "kept": 0, "age_ms": 0})
+        said = read(data)
+        self.assertEqual([len(said.huge()), len(said.small_mappings())], [2, 1])
+        page = heap.render([said])
+        self.assertIn("<small>huge blocks in use</small><b>2</b><small>11.0 MiB above", page)
+        self.assertIn("in use, small mapping", page)
+        self.assertIn("1 small mapping of 4.0 KiB in all", page)
+
+    def test_waste_by_site(self):
+        page = heap.render([read(small_map())])
+        self.assertIn("estimates from 20 samples", page)
+        row = re.search(r"<tr><td[^>]*>parser &lt;nodes&gt;</td>.*?</tr>", page).group(0)
+        self.assertEqual(re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:8],
+                         ["5.9 KiB", "6\xa0%", "60", "1.5 KiB", "20\xa0%", "75\xa0%", "4 bytes"])
+        row = re.search(r"<tr><td[^>]*>prog\+0x10f0</td>.*?</tr>", page).group(0)
+        self.assertEqual(re.findall(r"<td[^>]*>([^<]*)</td>", row)[-3:], ["1.5 s", "50\xa0%", "4"])
+        data = small_map()
+        data["sites"] = []
+        self.assertIn("took no samples", heap.render([read(data)]))
+
+    def test_changes_by_site(self):
+        page = heap.render([read(small_map()), read(later_map())])
+        changes = page[page.index('<table id="site_changes"'):]
+        rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr>(<td.*?)</tr>", changes)][:3]
+        self.assertEqual(rows, [
+            ["prog+0x10f0", "48.8 KiB", "−39.1 KiB", "2", "−1", "300 bytes", "−200 bytes", "–"],
+            ["parser &lt;nodes&gt;", "15.6 KiB", "+9.8 KiB", "160", "+100", "3.9 KiB", "+2.4 KiB", "–"],
+            ["cache", "1.0 KiB", "+1.0 KiB", "1", "+1", "–", "–", "+4 bytes"]])
+        data = [small_map(), later_map()]
+        for one in data:
+            del one["sites"]
+        self.assertNotIn("Changes by site", heap.render([read(one) for one in data]))
+
+    def test_many_whales_are_cut(self):
+        data = small_map()
+        data["whales"] = [dict(data["whales"][0], address=i << 24) for i in range(1, 1501)]
+        self.assertIn("500 smaller ones are not listed", heap.render([read(data)]))
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.TemporaryDirectory()
+        self.addCleanup(self.place.cleanup)
+        self.map = Path(self.place.name, "map.json")
+        self.map.write_text(json.dumps(small_map()))
+
+    def run_with(self, *words):
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            with unittest.mock.patch.object(sys, "argv", ["hakmem", "heap", *map(str, words)]):
+                with self.assertRaises(SystemExit) as end:
+                    commands.main()
+        return end.exception.code, out.getvalue(), errors.getvalue()
+
+
+class Command(CommandTest):
+    def test_the_page_is_written(self):
+        status, out, errors = self.run_with(self.map)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn("could go back now", out)
+        self.assertIn("Heap of", self.map.with_suffix(".html").read_text())
+        other = Path(self.place.name, "other.page")
+        self.assertEqual(self.run_with(self.map, "-o", other, "--compare", self.map)[0], 0)
+        self.assertIn("What changed", other.read_text())
+        self.assertEqual(sorted(p.name for p in Path(self.place.name).iterdir()), ["map.html", "map.json", "other.page"])
+
+    def test_a_map_that_ends_in_html(self):
+        odd = self.map.rename(self.map.with_suffix(".html"))
+        self.assertEqual(self.run_with(odd)[0], 0)
+        self.assertTrue(odd.read_text().startswith('{"heap_map"'))  # not overwritten
+
+    def test_refusals(self):
+        empty, binary = Path(self.place.name, "empty"), Path(self.place.name, "binary")
+        empty.write_text("")
+        binary.write_bytes(b"\xff\xfe\0")
+        for words, status, sentence in [
+                ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unrecognized"), ([self.map, "--what"], 2, "unrecognized"),
+                (["/nonexistent"], 126, "cannot read /nonexistent: No such file"), ([self.place.name], 126, "Is a directory"),
+                ([empty], 126, "is empty"), ([binary], 126, "is not a heap map"), ([self.map, "--compare", empty], 126, "is empty"),
+                ([self.map, "-o", "/nonexistent/page"], 126, "cannot write /nonexistent/page: No such file"),
+                ([self.map, "-o", self.place.name], 126, "Is a directory"), (["a\0b"], 126, "cannot be a file")]:
+            with self.subTest(words=words):
+                code, out, errors = self.run_with(*words)
+                self.assertEqual((code, out), (status, ""))
+                self.assertRegex(errors, r"\Ahakmem: [^\n]+\n\Z")
+                self.assertIn(sentence, errors)
+
+
+class FakeObserver:
+    def __init__(self, reply):
+        self.reply = reply
+
+    process = None  # as if it had ended: nobody maps anything
+
+    def ask(self, request, seconds):
+        if request != "map" or self.reply is None:
+            raise KeyError(request)
+        return self.reply
+
+
+class Processes(CommandTest):
+    """A number is a living process, which the other tools of the package ask."""
+
+    def connect_to(self, connect):
+        patch = unittest.mock.patch.object(heap, "connect", connect)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_a_process(self):
+        reply = json.dumps(small_map()).encode()
+        self.connect_to(lambda pid: (FakeObserver(reply if pid == 4711 else None), False))
+        page = Path(self.place.name, "page")
+        status, out, errors = self.run_with("4711", "-o", page)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn("What changed", page.read_text() if self.run_with(self.map, "--compare", "4711", "-o", page)[0] == 0 else "")
+        status, out, errors = self.run_with("4712", "-o", page)
+        self.assertEqual((status, errors), (126, "hakmem: process 4712 runs on a hakmem that writes no heap maps\n"))
+
+    def test_a_process_that_cannot_be_asked(self):
+        def refuse(pid):
+            raise processes.Refusal(f"there is no process {pid}", processes.STATUS_NO_PROCESS)
+
+        self.connect_to(refuse)
+        self.assertEqual(self.run_with("4711"), (127, "", "hakmem: there is no process 4711\n"))
+        self.assertEqual(self.run_with("47111111111111111111")[0], 126)
+
+    def test_a_file_of_that_name(self):
+        self.connect_to(None)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.place.name)
+        self.map.rename("4711")
+        self.assertEqual(self.run_with("4711")[0], 0)
+
+
+class Browser(unittest.TestCase):
+    """The page in a real browser: no script error, and the counts that its script makes are those of the map."""
+
+    def setUp(self):
+        if not os.environ.get("BROWSER"):
+            self.skipTest("chromium is not installed")
+        self.place = tempfile.TemporaryDirectory()
+        self.addCleanup(self.place.cleanup)
+
+    def browse(self, page, *words, fragment=""):
+        return browse(self.place.name, page, *words, fragment=fragment)
+
+    def dom(self, maps, fragment=""):
+        dom = self.browse(heap.render(maps), "--dump-dom", fragment=fragment)
+        root = re.search("<html[^>]*>", dom).group(0)
+        self.assertIn('data-ready="yes"', root)
+        self.assertNotIn("data-errors", root)
+        return dom
+
+    def check_counts(self, said, dom):
+        drawn = re.search(r'<canvas id="map"[^>]*>', dom).group(0)
+        count = {name: int(re.search(rf'data-{name}="(\d+)"', drawn).group(1))
+                 for name in ["clean", "dirty", "aged", "kept", "span", "slab", "sampled", "slabs", "superslabs"]}
+        slices = said.slices
+        self.assertEqual([count[name] for name in ["clean", "dirty", "aged", "kept", "span", "slab", "sampled"]],
+                         [slices[kind] for kind in heap_map.KINDS])
+        self.assertEqual(count["slabs"], sum(c.slabs for c in said.classes))
+        self.assertEqual(count["superslabs"], len(said.data["superslabs"]))
+        for c in said.classes:
+            self.assertIn(f'data-class="{c.index}" data-slabs="{c.slabs}" data-in-use="{c.in_use}"', dom)
+
+    def test_counts(self):
+        said = read(small_map())
+        dom = self.dom([said])
+        self.check_counts(said, dom)
+        self.assertRegex(dom, r'<div class="tools">')  # no longer hidden
+        self.assertIn(">slices of blocks above 64 KiB: 74<", dom.replace("</i>", ">"))
+        self.assertIn(">slices of sampled objects: 3<", dom.replace("</i>", ">"))
+
+    def test_a_sampled_slice(self):
+        dom = self.dom([read(small_map())], "#slice=35&zoom=40")
+        self.assertIn("Sampled objects of one size, which the profiler follows. size: 32 KiB; resident: 4 KiB;", dom)
+
+    def test_modes_and_a_slice(self):
+        said = read(small_map())
+        for mode in ["size", "fill", "resident", "heap"]:
+            dom = self.dom([said], f"#mode={mode}&slice=2&theme=dark&zoom=2")
+            self.assertIn('html lang="en" class="dark"', dom)
+            self.assertIn("Slab of 64 B objects. objects: 512; in use, or in a thread's cache: 100 (20 %); free in the slab: 200; "
+                          "never used: 212;", dom)
+        self.assertIn("address: 0x200000010000", dom)
+        dom = self.dom([said], "#class=78")
+        self.assertIn("Only slabs of 3.3 KiB objects: 2.", dom)
+
+    def test_changes(self):
+        dom = self.dom([read(small_map()), read(later_map())])
+        self.assertIn("freed since: 10<", dom.replace("</i>", ">"))
+        self.assertIn("fuller: 1<", dom.replace("</i>", ">"))
+
+    def test_keys_pointer_and_buttons(self):
+        script = """<script>{
+          const press = (key, shiftKey = false) => map.dispatchEvent(new KeyboardEvent("keydown", {key, shiftKey, cancelable: true}));
+          const note = (name, value) => { document.documentElement.dataset[name] = value; };
+          press("ArrowRight"); press("ArrowRight"); press("ArrowRight"); press("ArrowRight");
+          note("slab", said.textContent);
+          press("ArrowDown"); note("below", said.textContent); press("ArrowUp");
+          press("Enter"); note("picked", key.textContent);
+          press("Escape"); note("unpicked", key.textContent);
+          press("+"); press("+"); const large = view.zoom;
+          press("ArrowRight", true); press("-"); note("zooms", String(large > view.zoom && view.zoom > view.least));
+          press("0"); note("whole", String(view.zoom === view.least));
+          map.dispatchEvent(new WheelEvent("wheel", {deltaY: -400, cancelable: true}));
+          note("wheel", String(view.zoom > view.least));
+          press("0");
+          const box = map.getBoundingClientRect();
+          map.dispatchEvent(new PointerEvent("pointermove", {clientX: box.x + view.zoom * 2.5, clientY: box.y + view.zoom * .5}));
+          note("tip", tip.hidden ? "" : tip.textContent);
+          document.querySelector("#classes th button").click();
+          document.querySelector("#classes th button").click();
+          note("sorted", document.querySelector("#classes th").ariaSort + document.querySelector("#classes tbody tr").dataset.class);
+          document.querySelector("#moments button").click(); note("before", map.dataset.span);
+          document.querySelector("#theme").click(); note("dark", String(look.dark));
+        }</script></body>"""
+        maps = [read(small_map()), read(later_map())]
+        dom = self.browse(heap.render(maps).replace("</body>", script), "--dump-dom")
+        root = re.search("<html[^>]*>", dom).group(0)
+        self.assertNotIn("data-errors", root)
+        said = {name: html.unescape(value) for name, value in re.findall(r'data-([a-z]+)="([^"]*)"', root)}
+        self.assertRegex(said["slab"], "^Slab of 3.3 KiB objects. objects: 19; .*heap: 2;.* slice: 3 to 4 of 64")
+        self.assertRegex(said["below"], "^Block of 64 KiB to 2 MiB, in use. size: 2 MiB;")
+        self.assertIn("Only slabs of", said["picked"])
+        self.assertNotIn("Only slabs of", said["unpicked"])
+        self.assertEqual([said[name] for name in ["zooms", "whole", "wheel"]], ["true"] * 3)
+        self.assertRegex(said["tip"], "^Slab of 64 B objects")
+        self.assertEqual((said["sorted"], said["before"], said["dark"]), ("ascending4", "74", "true"))
+
+    def test_a_real_map(self):
+        if not os.environ.get("HEAP_MAP"):
+            self.skipTest("HEAP_MAP names no map")
+        said = heap_map.load(os.environ["HEAP_MAP"])
+        self.assertGreater(len(said.classes), 3)
+        self.check_counts(said, self.dom([said]))
+
+    def test_a_large_heap(self):
+        data, count = small_map(), 32768
+        for key in ["slices", "classes"]:
+            for line in data[key]:
+                for field in ["count", "resident_bytes", "slabs", "in_use", "cached", "free", "not_carved"]:
+                    if field in line:
+                        line[field] = line[field] * count
+        data["spans"] = 2 * count
+        data["superslabs"] = [dict(data["superslabs"][i % 2], index=i) for i in range(2 * count)]
+        said = read(data)
+        self.check_counts(said, self.dom([said]))
+
+    def test_screenshots(self):
+        """The picture has many colours, and dark mode is dark."""
+        for theme, dark in [("light", False), ("dark", True)]:
+            picture = Path(self.place.name, f"{theme}.png")
+            self.browse(heap.render([read(small_map())]), f"--screenshot={picture}", fragment=f"#theme={theme}")
+            pixels = png_pixels(picture.read_bytes())
+            colors = set(pixels)
+            self.assertGreater(len(colors), 30)
+            light = sum(sum(color) > 382 for color in pixels) / len(pixels)
+            self.assertEqual(light < .5, dark, f"{light:.0%} of the {theme} page is light")
+
+
+def png_pixels(data):
+    """Every 97th pixel of an 8-bit RGB or RGBA picture without interlacing."""
+    import struct
+    import zlib
+    at, packed = 8, b""
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at:at + 8])
+        body = data[at + 8:at + 8 + length]
+        if kind == b"IHDR":
+            width, height, depth, color = struct.unpack(">IIBB", body[:10])
+            assert depth == 8 and color in (2, 6), (depth, color)
+        packed += body if kind == b"IDAT" else b""
+        at += 12 + length
+    size = 3 if color == 2 else 4
+    raw, stride, before, pixels = zlib.decompress(packed), width * size, bytes(width * size), []
+    for row in range(height):
+        start = row * (stride + 1)
+        line = unfilter(raw[start], bytearray(raw[start + 1:start + 1 + stride]), before, size)
+        pixels += [tuple(line[i * size:i * size + 3]) for i in range(row % 97, width, 97)]
+        before = line
+    return pixels
+
+
+def unfilter(kind, line, before, size):
+    if kind == 2:
+        return bytearray((a + b) & 255 for a, b in zip(line, before))
+    for i in range(len(line) if kind else 0):
+        left, up, corner = (line[i - size], before[i], before[i - size]) if i >= size else (0, before[i], 0)
+        if kind == 1:
+            add = left
+        elif kind == 3:
+            add = (left + up) // 2
+        else:
+            guess = left + up - corner
+            add = min((abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner))[2]
+        line[i] = (line[i] + add) & 255
+    return line
+
+
+if __name__ == "__main__":
+    unittest.main()

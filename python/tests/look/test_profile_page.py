@@ -1,0 +1,373 @@
+"""Tests of the page of heap profiles: what it says, that names cannot break it, and its script in a browser.
+
+PROFILE names a real profile, and BROWSER a chromium; the tests that need one are skipped without it."""
+import dataclasses
+import html
+import html.parser
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from browser import browse  # noqa: E402
+from hakmem.look import profile_page  # noqa: E402
+from hakmem.look.processes import Refusal  # noqa: E402
+from hakmem.look.profile_data import PEAK_SUMS, SUMS, Profile, Stack, read_profiles  # noqa: E402
+from hakmem.look.symbols import Frame  # noqa: E402
+
+EVIL = "</script><script>x()</script><!--\"quoted\" & 'single' <b>\\u0041\x00\x1b\ud800"
+MEASURES = ["live_bytes", "live_count", "allocated_bytes", "allocated_count"]
+
+
+def frame(function, file="", line=0, module="/usr/bin/program", offset=0x1234):
+    return Frame(function, file, line, module, offset)
+
+
+def sums(live_bytes, live_count, freed_count=0, samples=3):
+    return dict.fromkeys(SUMS + PEAK_SUMS, 0) | {
+        "samples": samples, "samples_live": min(samples, live_count), "allocated_count": live_count + freed_count,
+        "allocated_bytes": live_bytes + 100 * freed_count, "usable_bytes": live_bytes + 100 * freed_count, "freed_count": freed_count,
+        "freed_bytes": 100 * freed_count, "freed_remote_count": freed_count // 4, "lifetime_ms": 2000 * freed_count,
+        "live_count": live_count, "live_bytes": live_bytes, "live_age_ms": 60_000 * live_count}
+
+
+def small_profile():
+    """main calls load, at two lines, and serve; serve calls load."""
+    main, start = frame("main", "./src/../src/main.c", 10), frame("_start")
+    load, again = frame("load", "src/load.c", 7), frame("load", "src/load.c", 9)
+    serve = frame("serve(std::vector<int> const&)", "src/serve.cc", 30, "/usr/lib/libserve.so")
+    insert = frame("std::map<int, std::string>::insert(int)", "/usr/include/c++/12/map", 99)
+    return Profile("/usr/bin/program", 77, 4096, [3000, 2000, 1000], [
+        Stack((load, main, start), sums(1 << 20, 10, 8), [0, 1 << 19, 1 << 20]),
+        Stack((again, main, start), sums(1 << 19, 5), [1 << 19] * 3),
+        Stack((insert, load, serve, main, start), sums(1 << 18, 100), [0, 0, 1 << 17]),
+        Stack((serve, main, start), sums(0, 0, 40), [5000, 0, 0]),
+        Stack((frame("", module=""), frame("near+0x12"), start), sums(4096, 2), [0, 0, 0]),
+        Stack((frame("", module=""), frame("near+0x34"), start), sums(4096, 2), [0, 0, 0]),
+        Stack((), sums(1000, 1), [0, 0, 0])])
+
+
+def evil_profile():
+    return Profile(EVIL, 78, 4096, [5], [Stack((frame(EVIL, EVIL, 3, "/" + EVIL), frame("main")), sums(5000, 5), [1]),
+                                         Stack((frame("@@data@@ @@title@@ \\1"),), sums(6000, 5), [1])])
+
+
+def large_profile(stacks=20_000, depth=60):
+    """Stacks that leave one another at random frames."""
+    random.seed(4711)
+    functions = [frame(f"space::part{i}<std::vector<int, std::allocator<int> > >::call(int, char const*)", f"src/part{i}.cc", i + 1,
+                       f"/usr/lib/libpart{i % 20}.so") for i in range(3000)]
+    paths = [(frame("_start"), *random.choices(functions, k=depth - 1))]
+    for _ in range(stacks - 1):
+        shared = 1 + int((depth - 1) * random.random() ** .4)
+        paths.append(random.choice(paths)[:shared] + tuple(random.choices(functions, k=depth - shared)))
+    return Profile("/usr/bin/large", 79, 524288, [9000, 10], [
+        Stack(tuple(reversed(path)), sums(int(random.paretovariate(1.1) * 1000), random.randrange(1, 50), random.randrange(9)), [0, 1])
+        for path in paths])
+
+
+class Balance(html.parser.HTMLParser):
+    """Every element is closed in order."""
+    EMPTY = {"meta", "br", "img", "input"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.names = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.names.append(tag)
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, (tag, self.open, self.getpos())
+
+
+def script_data(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page).group(1))
+
+
+def stacks_of(data, number):
+    """What the script makes of the data: [(labels, outermost first, sums)]."""
+    profile, path, at, found = data["profiles"][number], [], 0, []
+    for i, (kept, added) in enumerate(zip(profile["kept"], profile["added"])):
+        path = path[:kept] + profile["frames"][at:at + added]
+        at += added
+        found.append((tuple(data["texts"][data["frames"][f][2]] for f in path), {name: profile["sums"][name][i] for name in profile["sums"]}))
+    return found
+
+
+class Pages(unittest.TestCase):
+    def check_form(self, page):
+        balance = Balance()
+        balance.feed(page)
+        self.assertEqual(balance.open, [])
+        self.assertEqual(balance.names.count("script"), 2)
+        self.assertEqual(page.count("</script>"), 2)
+        self.assertIsNone(re.search(r'<link|@import| src=|url\(|https?://', page))  # all in one file
+
+    def test_a_page(self):
+        page = profile_page.render([small_profile()], "Heap profile of program")
+        self.check_form(page)
+        self.assertNotIn("@@", page)
+        said = re.sub("<[^>]*>", "", page)
+        self.assertIn("in use in program, process 77, when this profile was written", said)
+        self.assertIn("about one block in every 4,096 bytes", said)
+        self.assertNotIn("<select", page)
+        for name, value in [("live-bytes", (1 << 20) + (1 << 19) + (1 << 18) + 8192 + 1000), ("live-count", 120), ("freed-count", 48),
+                            ("samples", 21)]:
+            self.assertIn(f'data-{name}="{value}"', page)
+
+    def test_the_table_of_sites(self):
+        page = profile_page.render([small_profile()], "t")
+        rows = [re.sub("<title>.*?</title>", "", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+        cells = [[re.sub("<[^>]*>", "", cell) for cell in re.findall("<td.*?</td>", row)] for row in rows][1:]
+        self.assertEqual(len(cells), 7)
+        # load at line 7 is the site of its own stack and of the insert that it calls in the C++ library.
+        self.assertEqual(cells[0], ["loadsrc/load.c:7", "1.2 MiB71.1 %", "110", "11.6 KiB", "1.0 min", "+768.0 KiB", "1.3 MiB", "118",
+                                    "2.0 s", "25.0 %", "6"])
+        self.assertEqual(cells[1][:3], ["loadsrc/load.c:9", "512.0 KiB28.4 %", "5"])
+        self.assertEqual(cells[1][5], "–")  # has not grown
+        self.assertIn(["unknown (no stack)", "1000 bytes0.1 %"], [row[:2] for row in cells])
+        self.assertEqual(cells[-1][0], "all 6 sites")
+        self.assertEqual(page.count('<svg class="spark"'), 4 + 3)  # not where nothing was held; and that of the process
+
+    def test_no_history(self):
+        profile = small_profile()
+        profile.history_ago_ms = []
+        for stack in profile.stacks:
+            stack.history = []
+        page = profile_page.render([profile], "t")
+        self.check_form(page)
+        self.assertNotIn("<svg", page)
+        self.assertNotIn("growth</button>", page)
+
+    def test_the_data(self):
+        for profile in [small_profile(), large_profile(500)]:
+            found = stacks_of(script_data(profile_page.render([profile], "t")), 0)
+            want = [(tuple(f.label() for f in reversed(stack.frames)) or ("unknown (no stack)",), stack.sums) for stack in profile.stacks]
+            if profile.pid == 79:
+                self.assertEqual({labels[0] for labels, _ in found}, {want[0][0][0]})
+            self.assertEqual(sorted((labels, tuple(of.items())) for labels, of in found),
+                             sorted((labels, tuple((name, of[name]) for name in profile_page.FIELDS)) for labels, of in want))
+
+    def test_cut_stacks_have_one_root(self):
+        profile = small_profile()
+        deep = tuple(frame(f"f{i}") for i in range(60))
+        profile.stacks += [Stack(deep, sums(10, 1), [0] * 3, is_cut=True), Stack(deep + (frame("_start"),), sums(10, 1), [0] * 3)]
+        roots = {labels[0] for labels, _ in stacks_of(script_data(profile_page.render([profile], "t")), 0)}
+        self.assertEqual(roots, {"_start", "outer frames cut", "unknown (no stack)"})
+
+    def test_names_are_text(self):
+        page = profile_page.render([evil_profile(), small_profile()], f"Heap profile of {EVIL}")
+        self.check_form(page)
+        self.assertEqual([c for c in page if c < " " and c != "\n"], [])
+        page.encode()
+        clean = re.sub("[\x00\x1b\ud800]", "\ufffd", EVIL)
+        data = script_data(page)
+        self.assertIn(clean, data["texts"])
+        self.assertIn("@@data@@ @@title@@ \\1", data["texts"])
+        self.assertIn(html.escape(clean), page)
+
+    def test_sampling_was_stopped(self):
+        page = profile_page.render([dataclasses.replace(small_profile(), period=0)], "t")
+        self.assertIn("sampling was off when the profile was written", page)
+        self.assertNotIn("every 0 bytes", page)
+
+    def test_nothing_sampled(self):
+        page = profile_page.render([Profile("", 80, 0, [], [])], "t")
+        self.check_form(page)
+        self.assertIn("No block of an unknown program was sampled", page)
+
+    def test_several_processes(self):
+        many = [dataclasses.replace(small_profile(), pid=pid) for pid in range(1, 131)]
+        many.append(Profile("/usr/bin/idle", 500, 4096, [], []))
+        many[50].stacks[0].sums["allocated_bytes"] += 5_000_000
+        page = profile_page.render(many, "t")
+        self.check_form(page)
+        self.assertIn("131 processes wrote into this profile. The page shows the 100 that allocated most.", page)
+        self.assertRegex(page, '<option value="0">program, process 51: ')
+        self.assertEqual(page.count("<section"), 100)
+
+    def test_it_is_written(self):
+        with tempfile.TemporaryDirectory() as place:
+            profile_page.write_page([small_profile()], f"{place}/page.html", "t")
+            self.assertEqual(Path(place, "page.html").read_text(), profile_page.render([small_profile()], "t"))
+            with self.assertRaisesRegex(Refusal, "cannot write '.*/none/page': No such file"):
+                profile_page.write_page([small_profile()], f"{place}/none/page", "t")
+
+    def test_words(self):
+        self.assertEqual([profile_page.time_in_words(ms) for ms in [0, 999, 1000, 59_900, 60_000, 3_600_000, 864_000_000]],
+                         ["under 1 ms", "999 ms", "1.0 s", "59.9 s", "1.0 min", "1.0 h", "10.0 days"])
+        self.assertEqual(profile_page.short_path("/a/b/c/d.c"), "…/c/d.c")
+        self.assertEqual(profile_page.short_path("src/d.c"), "src/d.c")
+
+
+class Browser(unittest.TestCase):
+    """The page in a real browser: no script error, and what its script says is what the profile holds."""
+
+    def setUp(self):
+        if not os.environ.get("BROWSER"):
+            self.skipTest("BROWSER names no chromium")
+        self.place = tempfile.TemporaryDirectory()
+        self.addCleanup(self.place.cleanup)
+
+    def browse(self, page, *words, fragment=""):
+        return browse(self.place.name, page, *words, fragment=fragment)
+
+    def dom(self, profiles, fragment="", script="", words=()):
+        """The page after its script, and then `script`, which may note() what it sees in self.noted."""
+        page = profile_page.render(profiles, "Heap profile")
+        if script:
+            page = page.replace("</body>", f"<script>{{ const note = (name, value) => {{ root.dataset[name] = value; }};{script} }}</script></body>")
+        dom = self.browse(page, "--dump-dom", *words, fragment=fragment)
+        tag = re.search("<html[^>]*>", dom).group(0)
+        self.assertNotIn("data-errors", tag)
+        self.assertIn('data-ready="yes"', tag)
+        self.noted = {name: html.unescape(value) for name, value in re.findall(r'data-([a-z]+)="([^"]*)"', tag)}
+        return dom
+
+    def drawn(self, dom):
+        return {name: int(value) for name, value in
+                re.findall(r'data-(\w+)="(\d+)"', re.search(r'<canvas id="flames"[^>]*>', dom).group(0))}
+
+    def test_totals(self):
+        for profile in [small_profile(), evil_profile()]:
+            self.dom([profile], script="""const found = {};
+                for (const measure of ["live_bytes", "live_count", "allocated_bytes", "allocated_count"])
+                  for (const order of ["start", "site"])
+                    for (const unit of ["function", "line"]) {
+                      set("measure", measure); set("order", order); set("unit", unit);
+                      (found[measure] ??= []).push(Number(flames.dataset.total));
+                    }
+                note("found", JSON.stringify(found));""")
+            self.assertEqual(json.loads(self.noted["found"]), {measure: [profile.total(measure)] * 4 for measure in MEASURES})
+
+    def test_boxes(self):
+        profile = small_profile()
+        script = """const list = () => boxes.filter(box => box.node).map(box => `${box.row} ${shortOf(box.node)} ${total(box.node)} ${self(box.node)}`).join("; ");
+            note("functions", list()); set("unit", "line"); note("lines", list());
+            set("unit", "function"); set("order", "site"); note("sites", list());"""
+        self.dom([profile], script=script)
+        self.assertEqual(self.noted["functions"].split("; "), [
+            "1 _start 1843200 0", "2 main 1835008 0", "2 near 8192 0", "3 load 1572864 1572864", "3 serve 262144 0",
+            "3 unknown+0x1234 8192 8192", "4 load 262144 0", "5 std::map<…>::insert 262144 262144"])  # less than a pixel: no stack
+        self.assertIn("3 load:7 1048576 1048576; 3 load:9 524288 524288", self.noted["lines"])
+        self.assertIn("1 load 1572864 0; 1 std::map<…>::insert 262144 0", self.noted["sites"])
+
+    def test_narrow_boxes_are_one(self):
+        main = frame("main")
+        stacks = [Stack((frame("wide"), main), sums(10_000_000, 1), [])]
+        stacks += [Stack((frame(f"narrow{i}"), main), sums(4000, 1), []) for i in range(300)]
+        dom = self.dom([Profile("p", 1, 1, [], stacks)], script="""const rest = boxes.find(box => box.node < 0);
+            note("rest", factsOf(rest).title + ", " + factsOf(rest).facts[0][1]);""")
+        self.assertEqual(self.drawn(dom)["boxes"], 4)
+        self.assertEqual(self.noted["rest"], "300 boxes too narrow to show, 1.1 MiB, 10.7 %")
+
+    def test_details(self):
+        self.dom([small_profile()], "#box=4", 'note("said", said.textContent); note("tip", tip.textContent);')
+        self.maxDiff = None
+        for text in ["load, src/load.c:7, 9, /usr/bin/program. in all: 1.5 MiB, 85.", "by itself: 1.5 MiB", "in use: 1.5 MiB in 15 blocks",
+                     "their mean size: 102.4 KiB", "their mean age: 1.0 min", "mean life of freed blocks: 2.0 s",
+                     "freed by other threads: 25.0 %", "samples: 6"]:
+            self.assertIn(text, self.noted["said"])
+        self.assertTrue(self.noted["tip"].startswith("loadsrc/load.c:7, 9/usr/bin/program"))
+
+    def test_search(self):
+        for text, total in [("load", (1 << 20) + (1 << 19) + (1 << 18)), ("LIBSERVE", 1 << 18), ("serve.cc", 1 << 18), ("main", 1835008), ("zzz", 0)]:
+            with self.subTest(text=text):
+                dom = self.dom([small_profile()], f"#search={text}")
+                self.assertIn(f'data-sum="{total}"', re.search('<span id="found"[^>]*>', dom).group(0))
+                self.assertEqual(total == 0, "no box has this" in dom.split("<script")[0])
+
+    def test_keys_pointer_and_buttons(self):
+        self.dom([small_profile()], script="""
+            const press = key => flames.dispatchEvent(new KeyboardEvent("keydown", {key, cancelable: true, bubbles: true}));
+            const way = () => [...document.querySelectorAll("#path li")].map(item => item.textContent).join(" ");
+            press("ArrowDown"); press("ArrowDown"); press("ArrowDown"); press("ArrowDown"); press("ArrowRight");
+            note("serve", said.textContent); press("ArrowLeft"); note("load", said.textContent); press("ArrowRight");
+            press("Enter"); note("zoomed", `${way()}: ${total(zoom)}`);
+            press("Backspace"); note("up", way());
+            document.querySelector("#path button").click(); note("top", String(zoom) + $("path").hidden);
+            const box = boxes[2], place = flames.getBoundingClientRect(), at = {clientX: place.x + box.x + 5, clientY: place.y + box.row * ROW + 5};
+            flames.dispatchEvent(new PointerEvent("pointermove", at)); note("tip", tip.textContent);
+            flames.dispatchEvent(new MouseEvent("click", at)); note("clicked", way());
+            press("Escape"); note("reset", String(zoom));
+            dispatchEvent.call(document.body, new KeyboardEvent("keydown", {key: "/", bubbles: true})); note("focus", document.activeElement.id);
+            document.querySelector("button.pick").click(); note("picked", $("search").value + ": " + $("found").textContent);
+            $("reset").click(); note("cleared", $("search").value + search);
+            const head = document.querySelectorAll("table.sites th")[2]; head.click();
+            note("sorted", head.ariaSort + document.querySelector("table.sites tbody td").textContent);
+            $("theme").click(); note("dark", String(isDark()));""")
+        said = self.noted
+        self.assertRegex(said["serve"], r"^serve\(std::vector<int> const&\), src/serve.cc:30")
+        self.assertRegex(said["load"], "^load,")
+        self.assertEqual(said["zoomed"], "all _start main serve: 262144")
+        self.assertEqual((said["up"], said["top"], said["reset"]), ("all _start main", "0true", "0"))
+        self.assertRegex(said["tip"], "^main.*in all")
+        self.assertEqual((said["clicked"], said["focus"], said["cleared"]), ("all _start main", "search", ""))
+        self.assertRegex(said["picked"], r"^load: 1.8 MiB, 99.* in 2 boxes")
+        self.assertEqual((said["sorted"], said["dark"]), ("descendingloadsrc/load.c:7", "true"))
+
+    def test_short_names(self):
+        names = {
+            "std::vector<int, std::allocator<int> >::push_back(int const&)": "std::vector<…>::push_back",
+            "void store::put<std::map<int, int> >(std::map<int, int>&&) const": "store::put<…>",
+            "operator new(unsigned long)": "operator new", "std::ostream& operator<< <char>(std::ostream&, char)": "operator<<<…>",
+            "bool a::operator()(int) const": "a::operator()", "a::operator->() const": "a::operator->",
+            "a::operator bool() const": "a::operator bool", "(anonymous namespace)::f(int)": "{anonymous}::f",
+            "main::{lambda(int)#1}::operator()(int) const": "main::{lambda#1}::operator()", "_PyEval_EvalFrameDefault": "_PyEval_EvalFrameDefault",
+            "f [clone .isra.0]": "f", "<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter": "alloc::vec::Vec<…>::from_iter",
+            "core::ptr::drop_in_place::h0123456789abcdef": "core::ptr::drop_in_place", "py::<module>:/usr/lib/a b.py": "py::<module>:/usr/lib/a b.py",
+            "a < b (": "a < b (", "": "", "program+0x1234": "program+0x1234", "runtime.(*mcache).refill": "runtime.(*mcache).refill"}
+        self.dom([small_profile()], script=f"note('names', JSON.stringify({json.dumps(list(names))}.map(shorten)));")
+        self.maxDiff = None
+        self.assertEqual(dict(zip(names, json.loads(self.noted["names"]))), names)
+
+    def test_processes(self):
+        other = dataclasses.replace(small_profile(), pid=90, stacks=[Stack((frame("only"),), sums(0, 0, 5), [0, 0, 0])])
+        idle = Profile("/usr/bin/idle", 500, 4096, [], [])
+        dom = self.dom([other, small_profile(), idle], "#process=1")
+        self.assertEqual(self.drawn(dom)["total"], 500)  # nothing in use: what was allocated is shown
+        self.assertEqual(re.findall('<section class="process" data-process="(.)"( hidden)?', dom), [("0", " hidden"), ("1", "")])
+        self.dom([idle])
+
+    def test_both_colour_schemes(self):
+        """Compared by colours, not by pictures: the browser smooths the same letters in more than one way."""
+        colours = []
+        for words, fragment in [((), "#theme=light"), ((), "#theme=dark"), (("--blink-settings=preferredColorScheme=0",), "")]:
+            self.dom([small_profile()], fragment, """
+                const page = getComputedStyle(document.body), site = getComputedStyle(document.querySelector("table.sites button.pick"));
+                const corners = boxes.map(box => context.getImageData((box.x + 2) * devicePixelRatio, (box.row * ROW + 2) * devicePixelRatio, 1, 1));
+                note("colours", JSON.stringify([page.backgroundColor, page.color, site.color, ...corners.map(corner => [...corner.data])]));""", words)
+            colours.append(json.loads(self.noted["colours"]))
+        self.assertGreater(len(colours[0]), 5)
+        for light, dark in zip(colours[0], colours[1]):
+            self.assertNotEqual(light, dark)
+        self.assertEqual(colours[1], colours[2])  # the system's wish counts
+
+    def test_a_large_profile(self):
+        profile = large_profile()
+        dom = self.dom([profile], "#search=part77", 'note("took", String(Math.round(performance.now())));')
+        self.assertEqual(self.drawn(dom)["total"], profile.total("live_bytes"))
+        found = sum(stack.sums["live_bytes"] for stack in profile.stacks if any("part77" in f.function for f in stack.frames))
+        self.assertEqual(re.search('<span id="found"[^>]*data-sum="([0-9]+)"', dom).group(1), str(found))
+
+    def test_a_real_profile(self):
+        if not os.environ.get("PROFILE"):
+            self.skipTest("PROFILE names no profile")
+        profiles = sorted(read_profiles(os.environ["PROFILE"]), key=lambda profile: -profile.total("allocated_bytes"))
+        raw = [json.loads(line) for line in Path(os.environ["PROFILE"]).read_text().splitlines()]
+        document = next(entry for entry in raw if entry["hakmem_profile"]["process"] == profiles[0].pid)
+        for measure in MEASURES:
+            dom = self.dom(profiles, f"#measure={measure}")
+            self.assertEqual(self.drawn(dom)["total"], sum(stack[measure] for stack in document["stacks"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

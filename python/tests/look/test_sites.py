@@ -1,0 +1,274 @@
+"""Tests of sites in `./hakmem top`, stat and profile: tables, orders, names in every output.
+
+tests/launcher/site_views.sh tries them on a program."""
+import gzip
+import io
+import json
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import (  # noqa: E402
+    document, owners, pprof, profile, profile_data, profile_page, report, sites, text, top, view)
+
+
+def record(kind, name, address="", module="", offset="", **sums):
+    return {"kind": kind, "name": name, "address": address, "module": module, "offset": offset} | dict.fromkeys(sites.NUMBERS, 0) | sums
+
+
+def make_report(records, at):
+    figures = {"totals": {}, "sites": records}
+    made = report.Report(types.SimpleNamespace(pid=1), figures)
+    made.at = at
+    return made
+
+
+RECORDS = [record("named", "parser", live_bytes=3000, live_count=3, live_usable_bytes=3000, allocated_bytes=3000, samples=5),
+           record("address", "", address="0xffff0", live_bytes=1000, live_count=1, live_usable_bytes=1200, allocated_bytes=90000,
+                  freed_count=80, lifetime_ms=90_000, samples=9)]
+
+
+class Tables(unittest.TestCase):
+    def test_orders_and_growth(self):
+        before = make_report(RECORDS, 10.0)
+        now = make_report([RECORDS[0], RECORDS[1] | {"live_bytes": 2000, "live_usable_bytes": 2500}], 12.0)
+        for sort, first in [("u", "parser"), ("g", "0xffff0"), ("w", "0xffff0"), ("a", "0xffff0")]:
+            table = view.sites_table(now, before, sort)
+            self.assertEqual(table.rows[0][-1], first, sort)
+        self.assertEqual(table.rows[0], ["2.0 KiB", " 40 %", "1", "500 B", "87.9 KiB", "1.5 min", "500 B", "0xffff0"])
+        self.assertIn("estimated from 14 samples", table.title)
+
+    def test_no_sites(self):
+        self.assertEqual(view.sites_table(make_report([], 1.0), None, "u").rows, [])
+        choice = top.Choice()
+        choice.press("s")
+        self.assertEqual(choice.make(make_report([], 1.0), None).title, top.NO_SITES)
+
+    def test_keys(self):
+        choice = top.Choice()
+        choice.press("w")
+        choice.press("g")  # not of classes
+        self.assertEqual((choice.table, choice.sorts), ("classes", {"classes": "w", "sites": "u"}))
+        choice.press("s")
+        choice.press("g")
+        choice.press("h")  # not of sites
+        self.assertEqual((choice.table, choice.sorts), ("sites", {"classes": "w", "sites": "g"}))
+        choice.press("s")
+        self.assertEqual(choice.table, "classes")
+
+    def test_text(self):
+        lines = list(view.plain(view.sites_table(make_report(RECORDS, 1.0), None, "u"), 1))
+        self.assertEqual(len(lines), 3)  # title, heads, one row
+        self.assertTrue(lines[1].endswith("  site") and lines[2].endswith("  parser"), lines)
+
+    def test_screen(self):
+        """A name that is too long for the screen takes no room from the figures."""
+        made = make_report([RECORDS[0] | {"name": "n" * 200}, RECORDS[1] | {"kind": "named", "name": "get[abi:cxx11] [/b]"}], 1.0)
+        made.process = types.SimpleNamespace(pid=1, name="x", threads=1, rss=1)
+        made.figures |= {"hakmem": {"version": "0"}}
+        made.totals = dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
+                                     "heaps_count", "superslabs_count", "whales_count"), 0)
+        choice = top.Choice()
+        choice.press("s")
+        lines = top.draw(made, None, [], choice, False, 100, 40)
+        self.assertTrue(any(line.rstrip().endswith("  get[abi:cxx11] [/b]") for line in lines), lines)
+        self.assertLessEqual(max(map(len, lines)), 99)
+        heads = next(line for line in lines if "allocated  mean life" in line)
+        self.assertTrue(heads.rstrip().endswith("site"), heads)
+        self.assertRegex(next(line for line in lines if "nnn" in line), r"^ *2\.9 KiB +75 % +3 +0 B +2\.9 KiB +n+…n+$")
+
+    def test_short_names(self):
+        """Arguments go first, then those of templates, then the middle; no name is longer than allowed."""
+        string = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
+        for name, most, wanted in ((f"add({string} const&)", 80, "add(std::string const&)"), ("f(int, long)", 6, "f(…)"),
+                                   ("Map<K, L<V> >::get(K, L<V>)", 22, "Map<K, L<V> >::get(…)"), ("Map<K, L<V> >::get(K)", 18, "Map<…>::get(…)"),
+                                   ("A::operator->() const", 10, "A::op…onst"), ("x" * 50, 9, "xxxx…xxxx"), ("f)(", 2, "f…")):
+            with self.subTest(name):
+                self.assertLessEqual(len(text.short_name(name, most)), most)
+                self.assertEqual(text.short_name(name, most), wanted)
+
+
+class Names(unittest.TestCase):
+    def test_a_file_that_is_gone(self):
+        found = sites.parse_sites([record("address", "", address="0x1000", module="/nonexistent", offset="0x10")])
+        names = sites.SiteNames(1)
+        names.resolve(found)
+        self.assertEqual(names.apply(found)[0].title(), "nonexistent+0x10")
+        names.resolve(found)
+        self.assertEqual(len(names.known), 1)
+
+    def test_names_of_the_program_win(self):
+        found = sites.parse_sites(RECORDS)
+        names = sites.SiteNames(1)
+        names.known = {found[0].key: None, found[1].key: sites.Frame("work(int)", "/src/a.cc", 7, "", 0)}
+        self.assertEqual([site.title() for site in names.apply(found)], ["parser", "work(int) (a.cc:7)"])
+
+
+def profiles(mappings=(), frames="0x10 0x20", **head):
+    def stack(site, frames, held):
+        return {"frames": frames, **({} if site is None else {"site": site}), "history_bytes": ""} | dict.fromkeys(profile_data.SUMS, 2) | {
+            "live_bytes": held, "allocated_bytes": held}
+
+    document = {"hakmem_profile": {"version": 1, "program": "/bin/prog", "process": 1, "period": 4096} | head, "history": {"ago_ms": ""},
+                "stacks": [stack("parser;<nodes>", frames, 100), stack("", frames, 30), stack(None, frames, 5),
+                           stack("cache", "", 7)], "mappings": list(mappings)}
+    return profile_data.parse_profiles([json.dumps(document)], "test")
+
+
+class Owners(unittest.TestCase):
+    """The frame that a site is named by."""
+
+    def own(self, *frames):
+        return owners.own_frame([sites.Frame(function, "", 0, module, 0) for function, module in frames]).function
+
+    def test_wrappers_of_malloc(self):
+        for name in "xmalloc", "zrealloc_usable", "_PyObject_Malloc", "PyMem_RawCalloc":
+            self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), "work", name)
+
+    def test_the_users_wrappers(self):
+        frames = ("pool_get<int>(int)", "/bin/a"), ("util::take(int)", "/bin/a"), ("work", "/bin/a")
+        self.assertEqual(self.own(*frames), frames[0][0])
+        owners.set_wrappers(["pool_*", "util::take"])
+        try:
+            self.assertEqual(self.own(*frames), "work")
+        finally:
+            owners.set_wrappers([])
+
+    def test_code_without_names(self):
+        """It is the program's, unless it is in no file or in a run-time library."""
+        libc, cxx = "/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/libstdc++.so.6.0.30"
+        self.assertEqual(self.own(("", cxx), ("", libc), ("", "/bin/a"), ("qsort", libc)), "")
+        frames = [sites.Frame("", "", 0, module, at) for at, module in enumerate((cxx, libc, "/bin/a", "/bin/b"))]
+        self.assertEqual(owners.own_frame(frames).module, "/bin/a")
+        self.assertEqual(self.own(("", ""), ("", "[vdso]"), ("work", "/bin/a")), "work")
+        self.assertEqual(self.own(("start_thread", libc), ("clone3", libc)), "start_thread")  # there is nothing else
+
+    def test_libraries_in_the_program(self):
+        for name in ("alloc::vec::from_elem", "<str>::repeat", "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
+                     "<&mut alloc::vec::Vec<T> as core::iter::x>::y", "<hashbrown::raw::RawTable<T> as core::clone::Clone>::clone",
+                     "__rustc::__rust_alloc", "std::vector<A<(B)1>, std::allocator<A> >::push_back(A&&)", "xmalloc.part.0",
+                     "void std::vector<A>::_M_realloc_insert<A>(A)", "util::xmalloc(unsigned long)", "operator new[](unsigned long)"):
+            self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), "work", name)
+
+    def test_what_looks_like_a_library(self):
+        for name in ("core::Engine::load(int)", "alloc::grow()", "<app::Tree as core::clone::Clone>::clone",
+                     "std::vector<int, std::allocator<int> > make<int>(int)", "(anonymous namespace)::fill(std::string const&)",
+                     "allocate_all", "Node::operator new(unsigned long)"):
+            self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), name)
+
+    def test_files_decide(self):
+        inner = [sites.Frame("fill", "/rustc/0123abc/library/alloc/src/vec/mod.rs", 9, "/bin/a", 0),
+                 sites.Frame("std::hash<Key>::operator()(Key)", "/src/key.h", 3, "/bin/a", 0)]
+        self.assertEqual(owners.own_frame(inner), inner[1])
+
+    def test_python(self):
+        for python in "/usr/bin/python3.12", "/usr/lib/libpython3.13d.so.1.0":
+            inner, outer = ("PyByteArray_Resize", python), ("_PyEval_EvalFrameDefault", python)
+            script = ("py::load:/srv/app.py", "")
+            self.assertEqual(self.own(inner, outer, script, outer), script[0])
+            self.assertEqual(self.own(inner, outer), inner[0])
+            self.assertEqual(self.own(("fill", "/srv/module.so"), outer, script), "fill")  # an extension in C
+        self.assertEqual(self.own(("work", "/bin/pythonic"), ("py::load:/srv/app.py", "")), "work")
+
+
+class Texts(unittest.TestCase):
+    def test_bytes_that_are_not_ascii(self):
+        parsed = document.parse('{"path": "/tmp/gr\\u00c3\\u00b6\\u00c3\\u009fe", "other": "\\u00ff", "list": [{"name": "\\u00c3\\u00bc"}]}')
+        self.assertEqual(parsed, {"path": "/tmp/größe", "other": "\xff", "list": [{"name": "ü"}]})
+
+
+def numbers(data):
+    """The varints in the data."""
+    found, shift = [0], 0
+    for byte in data:
+        found[-1] |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            found.append(0)
+            shift = 0
+    return found[:-1]
+
+
+def decode(name, data):
+    """The fields of a message of protobuf: numbers, lists of numbers, of messages, and of bytes."""
+    fields = {number[0] if isinstance(number, tuple) else number: (field, number)
+              for field, number in pprof.MESSAGES[name].items()}
+    made, rest = {}, data
+    while rest:
+        end = next(i for i, byte in enumerate(rest) if byte < 0x80) + 1
+        tag, rest = numbers(rest[:end])[0], rest[end:]
+        field, number = fields[tag >> 3]
+        end = next(i for i, byte in enumerate(rest) if byte < 0x80) + 1
+        value, rest = numbers(rest[:end])[0], rest[end:]
+        if tag & 7 == 2:
+            value, rest = rest[:value], rest[value:]
+            if isinstance(number, tuple):
+                value = decode(number[1], value)
+            elif field != "string_table":
+                made[field] = numbers(value)
+                continue
+            made.setdefault(field, []).append(value)
+        else:
+            made[field] = value
+    return made
+
+
+class Profiles(unittest.TestCase):
+    def test_stacks_are_kept_apart_by_name(self):
+        made = profiles()[0]
+        self.assertEqual(sorted((stack.site_name, stack.sums["live_bytes"]) for stack in made.stacks),
+                         [("", 35), ("cache", 7), ("parser;<nodes>", 100)])
+        labels = [site.label() for site in profile.sites_of(made, "live_bytes")]
+        self.assertTrue(labels[0].startswith("[parser;<nodes>] unknown+0xf"), labels)
+        self.assertTrue(labels[1].startswith("unknown+0xf"), labels)
+        self.assertEqual(labels[2], "[cache] unknown (no stack)")
+
+    def test_folded(self):
+        with tempfile.NamedTemporaryFile("r") as file:
+            profile.write_folded(profiles(), file.name, "live_bytes")
+            self.assertEqual(sorted(Path(file.name).read_text().splitlines()), ["[cache] 7", "unknown+0x1f;unknown+0xf 35",
+                                                               "unknown+0x1f;unknown+0xf;[parser:<nodes>] 100"])
+
+    def test_page(self):
+        page = profile_page.render(profiles(), "test")
+        self.assertIn('data-name="[parser;&lt;nodes&gt;]"', page)
+        self.assertIn('"[parser;\\u003cnodes>]"', page)
+
+    def test_pprof(self):
+        file = io.BytesIO()
+        pprof.write_pprof(profiles(), file)
+        read = decode("Profile", gzip.decompress(file.getvalue()))
+        text = [string.decode() for string in read["string_table"]]
+        functions = {function["id"]: text[function["name"]] for function in read["function"]}
+        locations = {location["id"]: functions[location["line"][0]["function_id"]] for location in read["location"]}
+        found = {(text[sample["label"][0]["str"]] if "label" in sample else "", sample["value"][3],
+                  locations[sample["location_id"][0]]) for sample in read["sample"]}
+        self.assertNotIn("time_nanos", read)  # an older hakmem wrote no time
+        self.assertEqual(found, {("parser;<nodes>", 100, "[parser;<nodes>]"), ("", 35, "unknown+0xf"), ("cache", 7, "[cache]")})
+
+    def test_pprof_mappings(self):
+        """The program comes first, with build ids and the addresses that the process had."""
+        program, library = "/nonexistent/prog", "/nonexistent/lib.so"
+        mappings = [{"line": f"5000-6000 r-xp 00001000 08:02 7 {library}", "build_id": "aabb", "bias": "0x4000"},
+                    {"line": f"8000-9000 r-xp 00001000 08:02 8 {program} (deleted)", "build_id": "ccdd", "bias": "0x7000"}]
+        made = profiles(mappings, "0x5010 0x8020", program=program, time=1700000000)
+        self.assertEqual(made[0].remarks, [f"{name} has offsets instead of names: its file is gone ({path}; --symfs FOLDER names where "
+                                           "the right one is)." for name, path in (("lib.so", library), ("prog", program))])
+        file = io.BytesIO()
+        pprof.write_pprof(made, file)
+        read = decode("Profile", gzip.decompress(file.getvalue()))
+        text = [string.decode() for string in read["string_table"]]
+        self.assertEqual(read["time_nanos"], 1700000000 * 10**9)
+        found = [(text[mapping["filename"]], text[mapping.get("build_id", 0)], mapping.get("memory_start"), mapping.get("memory_limit"),
+                  mapping.get("file_offset"), "has_functions" in mapping) for mapping in read["mapping"]]
+        self.assertEqual(found[0], (program, "ccdd", 0x8000, 0x9000, 0x1000, False))
+        self.assertIn((library, "aabb", 0x5000, 0x6000, 0x1000, False), found)
+        places = {(found[location["mapping_id"] - 1][0], location.get("address")) for location in read["location"]}
+        self.assertLessEqual({(program, 0x801f), (library, 0x500f)}, places)
+
+
+if __name__ == "__main__":
+    unittest.main()

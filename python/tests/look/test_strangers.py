@@ -1,0 +1,313 @@
+"""What a process, a file or another user may say or plant: none of it reaches the terminal, blocks, or ends in a traceback.
+tests/launcher/strangers.sh tries the launcher. What needs a second user is tried as root only."""
+import contextlib
+import http.client
+import io
+import json
+import os
+import socket
+import stat
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import (  # noqa: E402
+    binaries, document, files, metrics, observer, output, processes, profile_data, report, symbols, text, watched)
+from hakmem.look.elf import Elf  # noqa: E402
+from hakmem.look.processes import Refusal  # noqa: E402
+
+STRANGER = 64126
+LIES = "a\x1b]0;b\x07\x9b31m\u202eexe\r\nhakmem: all is well\ud800"
+as_root = unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
+
+
+class Place(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.place = Path(folder.name)
+        self.place.chmod(0o755)
+        self.precious = self.place / "precious"
+        self.precious.write_text("precious")
+
+    def replace(self, where, name, value):
+        patch = mock.patch.object(where, name, value)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+class Output(unittest.TestCase):
+    def test_names(self):
+        shown = text.plain(LIES)
+        self.assertNotRegex(shown, "[\x00-\x1f\x7f-\x9f\u202e\ud800]")
+        self.assertEqual(text.plain("größer<T> 中 é"), "größer<T> 中 é")
+
+    def test_streams(self):
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+            output.status_of(lambda: print("two\nlines\x1b[2J\x9b"))
+            output.status_of(lambda: report.read_figures(b'{"hakmem": "\x1b"}', 1))
+        self.assertEqual(out.getvalue(), "two\nlines\ufffd[2J\ufffd\n")
+        self.assertRegex(errors.getvalue(), r"^hakmem: the report of process 1 is not one of hakmem: [ -~]+\n$")
+
+
+GOOD = {"hakmem": {"version": "1"}, "totals": dict.fromkeys(report.SHAPE["totals"], 1), "classes": [], "sites": []}
+
+
+class Documents(unittest.TestCase):
+    def test_bounds(self):
+        for lie in ("[" * 100_000, "[" * 20 + "]" * 20, "9" * 5000, "1e999", "NaN", "-Infinity", '{"a":' * 500 + "1" + "}" * 500):
+            with self.assertRaises(ValueError):
+                document.parse(lie)
+        with mock.patch.object(document, "BYTES_MAX", 10), self.assertRaises(ValueError):
+            document.parse('"12345678901"')
+        self.assertEqual(document.parse('{"a\\u001b": "\\u001b\\n"}'), {"a\ufffd": "\ufffd\ufffd"})
+
+    def test_reports(self):
+        report.read_figures(json.dumps(GOOD).encode(), 1)
+        lies = (None, 1, [], "x", {}, {"hakmem": 1}, {"totals": []}, {"totals": {}}, {"classes": 7}, {"classes": [1]},
+                {"classes": [{"object_bytes": "x"}]}, {"counters": {"a": "b"}}, {"counters": {"a": -1}}, {"summary": 3},
+                {"tiers": {"whales_small_count": 1.5}}, {"sites": [{}]}, {"heaps": [{"id": {}}]}, {"threads": {"a": 1}},
+                {"os_calls": {"a": 1 << 70}}, {"hakmem": {"version": "x" * 100_000}})
+        for lie in lies:
+            said = GOOD | lie if isinstance(lie, dict) and lie else lie
+            with self.assertRaises(Refusal, msg=lie):
+                report.read_figures(json.dumps(said).encode(), 1)
+
+    def test_profiles(self):
+        head = {"version": 1, "program": "p", "process": 1, "period": 1}
+        stack = dict.fromkeys(profile_data.SUMS, 1) | {"frames": "0x1", "history_bytes": ""}
+        good = {"hakmem_profile": head, "history": {"ago_ms": ""}, "mappings": [], "stacks": [stack]}
+        profile_data.parse_profiles([json.dumps(good)], "f")
+        lies = (1, [], {}, {"hakmem_profile": head | {"started_us": []}}, {"mappings": [{"line": 1}]}, {"mappings": {}},
+                {"stacks": [stack | {"frames": "0x" + "1" * 99}]}, {"stacks": [stack | {"history_bytes": "1" * 9999}]},
+                {"stacks": [stack | {"live_bytes": -1}]}, {"stacks": [stack | {"site": []}]}, {"stacks": {"a": 1}},
+                {"hakmem_profile": head | {"process": True}}, {"history": {"ago_ms": "²"}})
+        for lie in lies:
+            said = good | lie if isinstance(lie, dict) and lie else lie
+            with self.assertRaises(Refusal, msg=lie):
+                profile_data.parse_profiles([json.dumps(said)], "f")
+
+
+class Metrics(Place):
+    def test_samples(self):
+        lies = ('hakmem_up{pid="2"} 0', "hakmem_up 0", 'hakmem_a{pid="9"} 1', 'hakmem_a{x="1",x="2"} 1', 'hakmem_a{x="1"} 1} 2',
+                "other_metric 1", "hakmem_a NaN", "hakmem_a 1 1", 'hakmem_a{x="a\x1b"} 1', "# TYPE hakmem_up counter",
+                "# TYPE hakmem_a lies", "# HELP hakmem_a \x1b", "hakmem_a", "hakmem_b 2\rhakmem_b 3")
+        good = "# HELP hakmem_a help\n# TYPE hakmem_a gauge\nhakmem_a{part=\"x\"} 1\nhakmem_a 2\nhakmem_a 3\n"
+        made = metrics.prometheus({"1": ('n"\\\n', good + "\n".join(lies)), "2": None})
+        name = r'pid="1",name="n\"\\\n"'
+        self.assertEqual(made.splitlines()[2:4], ['hakmem_up{pid="1"} 1', 'hakmem_up{pid="2"} 0'])
+        self.assertEqual([line for line in made.splitlines()[4:] if "\x1b" not in line],
+                         ["# HELP hakmem_a help", "# TYPE hakmem_a gauge", f'hakmem_a{{{name},part="x"}} 1', f"hakmem_a{{{name}}} 2"])
+
+    def serve(self, token=None):
+        server = metrics.Server(("127.0.0.1", 0), metrics.make_handler(watched.Watched([]), token))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return server.server_address[1]
+
+    def status(self, port, **headers):
+        asked = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        asked.putrequest("GET", "/metrics", skip_host=True)
+        for name, value in headers.items():
+            asked.putheader(name, value)
+        asked.endheaders()
+        answer = asked.getresponse().status
+        asked.close()
+        return answer
+
+    def test_hosts_and_tokens(self):
+        port = self.serve()
+        for host in (f"127.0.0.1:{port}", "localhost", "[::1]:1"):
+            self.assertEqual(self.status(port, Host=host), 200)
+        for host in ("evil.example", "127.0.0.1.evil.example", "localhost@evil", ""):
+            self.assertEqual(self.status(port, Host=host), 421)
+        port = self.serve(b"0123456789abcdef")
+        self.assertEqual(self.status(port, Host="localhost"), 401)
+        self.assertEqual(self.status(port, Host="localhost", Authorization="Bearer 0123456789abcdeg"), 401)
+        self.assertEqual(self.status(port, Host="localhost", Authorization="Bearer 0123456789abcdef"), 200)
+
+    def test_slow_requests(self):
+        self.replace(metrics, "REQUEST_SECONDS", 0.3)
+        port = self.serve()
+        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(metrics.REQUESTS_MAX + 4)]
+        for one in slow:
+            one.settimeout(60)
+            try:
+                self.assertEqual(one.recv(1), b"")
+            except ConnectionResetError:
+                pass
+            one.close()
+        until = time.monotonic() + 60
+        while True:  # the last ends are on their way
+            try:
+                self.assertEqual(self.status(port, Host="localhost"), 200)
+                break
+            except (OSError, http.client.HTTPException):
+                self.assertLess(time.monotonic(), until)
+
+    def test_cgroups(self):
+        own = processes.read_text("/proc/self/cgroup").splitlines()[0].split(":", 2)[2]
+        for cgroup, is_wanted in ((own, True), (own + "/", True), ("/", True), (own + "x", False), ("/no-such", False)):
+            self.assertIs(watched.Watched([], cgroups=[cgroup])._is_wanted(os.getpid()), is_wanted, cgroup)
+
+    def test_silent_processes(self):
+        class Silent:
+            process = mock.Mock()
+
+            def ask(self, _, seconds):
+                asked.append(seconds)
+                raise Refusal("it does not answer")
+
+        asked = []
+        self.assertEqual(list(watched.ask_all(dict.fromkeys("abcd", Silent()), "prometheus", 8)), [(Silent.process, None)] * 4)
+        self.assertLessEqual(asked[0], 2)
+
+
+class Files(Place):
+    def test_reading(self):
+        pipe, link = self.place / "pipe", self.place / "link"
+        os.mkfifo(pipe)
+        link.symlink_to(self.precious)
+        for path in (pipe, link, self.place, "/dev/zero", self.place / "none"):
+            with self.assertRaises(OSError):
+                files.open_regular(str(path)).close()
+        files.open_regular(str(self.precious), {os.geteuid()}).close()
+        with self.assertRaises(OSError):
+            files.open_regular(str(self.precious), {STRANGER})
+        self.replace(files, "INPUT_MAX", 1 << 20)
+        self.replace(files, "INPUT_SECONDS", 0.1)
+        huge = self.place / "huge"
+        with huge.open("wb") as file:
+            file.truncate(1 << 42)
+        for path in ("/dev/zero", huge):
+            with self.assertRaises(Refusal):
+                files.read_input(str(path))
+        with self.assertRaises(Refusal):  # nobody writes
+            files.read_input(str(pipe))
+        with os.fdopen(os.open(pipe, os.O_RDWR), "wb"), self.assertRaises(Refusal):
+            files.read_input(str(pipe))
+
+    def test_writing(self):
+        page = self.place / "page"
+        for planted in (page, self.place / f"page.{os.getpid()}"):
+            planted.symlink_to(self.precious)
+        with files.written(str(page)) as file:
+            file.write("text")
+        self.assertEqual((page.read_text(), self.precious.read_text()), ("text", "precious"))
+        self.assertEqual(stat.S_IMODE(page.lstat().st_mode), 0o600)
+        self.assertEqual(sorted(path.name for path in self.place.iterdir()), ["page", f"page.{os.getpid()}", "precious"])
+        for name in ("", str(self.place), str(self.place / "none" / "page")):
+            with self.assertRaises(OSError):
+                files.check_writable(name)
+
+    def test_pipes(self):
+        pipe = str(self.place / "pipe")
+        os.mkfifo(pipe)
+        files.check_writable(pipe)
+        with self.assertRaisesRegex(OSError, "nobody reads"), files.written(pipe) as file:
+            file.write("x")
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        with files.written(pipe) as file:
+            file.write("stacks")
+        self.assertEqual(os.read(reader, 100), b"stacks")
+        if os.geteuid() == 0:
+            os.chown(pipe, STRANGER, STRANGER)
+            with self.assertRaisesRegex(OSError, "another user"), files.written(pipe):
+                pass
+
+
+class Names(Place):
+    def test_perf_maps(self):
+        pid = 1 << 30  # nobody's
+        path = Path(f"/tmp/perf-{pid}.map")
+        self.addCleanup(path.unlink, missing_ok=True)
+        path.write_text(f"1000 10 {LIES}\n".encode("utf-8", "replace").decode() + "x y z\n" + "f" * 5000 + " 1 a\n2000 10 good\n")
+        made = symbols.GeneratedCode(pid, {os.geteuid()})
+        self.assertEqual(made.name(0x2005), "good")
+        self.assertNotIn("\x1b", made.name(0x1005))
+        self.assertEqual(symbols.GeneratedCode(pid, {STRANGER}).ranges, [])
+        path.unlink()
+        path.symlink_to(self.precious)
+        self.assertEqual(symbols.GeneratedCode(pid, {os.geteuid()}).ranges, [])
+        path.unlink()
+        os.mkfifo(path)
+        self.assertEqual(symbols.GeneratedCode(pid, {os.geteuid()}).ranges, [])
+
+    def test_modules(self):
+        elf = self.place / "elf"
+        head = bytearray(b"\x7fELF\x02" + bytes(59))
+        for table, size, count in ((64, 0, 9), (1 << 63, 56, 1), (64, 65535, 65535), (64, 56, 65535)):
+            head[32:40], head[54:58] = table.to_bytes(8, "little"), size.to_bytes(2, "little") + count.to_bytes(2, "little")
+            elf.write_bytes(head)
+            with open(elf, "rb") as file:
+                self.assertEqual(Elf(file.fileno()).segments, [])
+        pipe = self.place / "pipe"
+        os.mkfifo(pipe)
+        self.assertIsNone(binaries.open_binary(str(pipe)))
+
+    def test_only_what_is_mapped(self):
+        living = symbols.Files(os.getpid(), processes.look(os.getpid()))
+        self.assertTrue(living.may_open(os.path.realpath(sys.executable)))
+        self.assertFalse(living.may_open(str(self.precious)))
+
+    def tool(self, script):
+        tool = self.place / "nm"
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+        patch = mock.patch.dict(os.environ, {"PATH": f"{self.place}:{os.environ['PATH']}", "SECRET": "1"})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_time_and_space(self):
+        self.tool("exec sleep 1000")
+        self.replace(symbols, "TOOL_SECONDS", 1)
+        self.assertEqual(symbols.run_tool(["nm"], str(self.precious)), [])
+        self.tool("exec cat /dev/zero")
+        self.replace(symbols, "TOOL_SECONDS", 60)
+        self.replace(symbols, "TOOL_OUTPUT_MAX", 1 << 16)
+        self.assertLessEqual(len(symbols.run_tool(["nm"], str(self.precious))[0]), 1 << 16)
+
+    @as_root
+    def test_rights(self):
+        self.tool('id -u; env | grep -c SECRET')
+        self.assertEqual(symbols.run_tool(["nm"], str(self.precious))[:2], ["0", "1"])
+        os.chown(self.precious, STRANGER, STRANGER)
+        self.assertEqual(symbols.run_tool(["nm"], str(self.precious))[:2], [str(STRANGER), "0"])
+        os.chown(self.precious, 0, 0)
+        os.chown(self.place, STRANGER, STRANGER)
+        self.assertEqual(symbols.run_tool(["nm"], str(self.precious))[:2], [str(symbols.NOBODY), "0"])
+
+
+class Observed(unittest.TestCase):
+    def test_names_of_others(self):
+        """In /dev/shm anybody makes files of any name."""
+        user, pid = os.geteuid(), os.getpid()
+        names = [f"hakmem.{user}.{rest}" for rest in ("²", "9" * 200, "", "-1", "0", f"{pid}.", "x", f"{pid}.²")]
+        made = [Path("/dev/shm", name) for name in names]
+        for path in made:
+            path.touch()
+            self.addCleanup(path.unlink, missing_ok=True)
+        pipe, link = Path(f"/dev/shm/hakmem.{user}.{pid}"), Path(f"/dev/shm/hakmem.{user}.1")
+        os.mkfifo(pipe)
+        self.addCleanup(pipe.unlink, missing_ok=True)
+        if not link.exists():
+            link.symlink_to("/dev/zero")
+            self.addCleanup(link.unlink, missing_ok=True)
+        self.assertNotIn(pid, [process.pid for process in observer.observed()])
+        with self.assertRaises(observer.NotObserved):
+            observer.Observer(processes.look(pid))
+        for word in ("²", "9" * 5000, "-1", "0", "1\n"):
+            with self.assertRaises(Refusal):
+                processes.parse_pid(word)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,160 @@
+"""Tests of names and lines: the frames of an optimised program against what gdb says of them, and names of Rust.
+
+tests/launcher/profile_names.sh runs them."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from hakmem.look import owners, symbols  # noqa: E402
+
+# The functions of `leaf`'s callers are inlined, one of them twice, and in C++ through a lambda and a template.
+PROGRAM_C = """
+__attribute__((noinline)) int leaf(int x) { __asm__ volatile(""); return x; }
+static inline __attribute__((always_inline)) int scratch(int x)
+{
+    return leaf(x) + 1;
+}
+static inline __attribute__((always_inline)) int middle(int x)
+{
+    int got = scratch(x);
+
+    return got * scratch(x + 1);
+}
+__attribute__((noinline)) int serve(int x)
+{
+    int all = 0;
+    all += middle(x);
+    all += scratch(x);
+    return all;
+}
+int main(void)
+{
+    return serve(1) == 77;
+}
+"""
+PROGRAM_CXX = PROGRAM_C.replace("""    all += middle(x);
+""", """    auto through = [&](int y) { return middle(y); };
+    all += through(x);
+    all += twice<int>(x);
+""").replace("__attribute__((noinline)) int serve", """namespace {
+template <class T> inline __attribute__((always_inline)) T twice(T x)
+{
+    return 2 * scratch(x);
+}
+}
+__attribute__((noinline)) int serve""")
+
+# For each call of `leaf`: [address of the call, [[function, line], innermost first]].
+GDB_SCRIPT = """
+import json
+calls = []
+class Stop(gdb.Breakpoint):
+    def stop(self):
+        frame, stack, found = gdb.newest_frame().older(), [], None
+        address = frame.pc() - 1
+        while frame is not None and frame.is_valid() and frame.name() is not None:
+            stack.append([frame.name(), frame.find_sal().line])
+            if frame.type() != gdb.INLINE_FRAME:
+                break
+            frame = frame.older()
+        calls.append([address, stack])
+        return False
+Stop("leaf")
+gdb.execute("run")
+print("CALLS" + json.dumps(calls))
+"""
+
+
+def bare(function):
+    return owners.bare_name(function).split("(")[0].split("<")[0].rpartition("::")[2]
+
+
+class AgainstGdb(unittest.TestCase):
+    def compare(self, compiler, suffix, program, options):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            source, made, script = (os.path.join(folder, name) for name in ("program." + suffix, "program", "script.py"))
+            Path(source).write_text(program)
+            Path(script).write_text(GDB_SCRIPT)
+            subprocess.run([compiler, "-g", "-no-pie", *options, source, "-o", made], check=True)
+            said = subprocess.run(["gdb", "-nx", "-batch", "-x", script, made], capture_output=True, text=True, timeout=100)
+            answer = [line for line in said.stdout.split("\n") if line.startswith("CALLS")]
+            if not answer or len(json.loads(answer[0][5:])) == 0:
+                self.skipTest(f"gdb runs no program here: {said.stderr[-300:]}")
+            calls = json.loads(answer[0][5:])
+            found = symbols.lines_of_module(made, sorted({address for address, _ in calls}))
+            for address, stack in calls:
+                self.assertEqual([[bare(function), line] for function, _, line in found[address]],
+                                 [[bare(function), line] for function, line in stack], (options, hex(address)))
+        return len(calls)
+
+    def test_inlined_calls(self):
+        if not shutil.which("gdb") or not any(map(shutil.which, symbols.LLVM_NAMES)):
+            self.skipTest("there is no gdb, or no llvm-symbolizer")
+        self.assertEqual(self.compare("cc", "c", PROGRAM_C, ["-O2"]), 3)
+        self.assertEqual(self.compare("cc", "c", PROGRAM_C, ["-O0"]), 3)
+        if shutil.which("c++"):
+            self.assertEqual(self.compare("c++", "cc", PROGRAM_CXX, ["-O2"]), 4)
+
+
+class Symbolizers(unittest.TestCase):
+    def test_what_is_missing(self):
+        """What the first does not know, the next one is asked for."""
+        asked = []
+
+        def answer(command, path, addresses):
+            asked.append((command[0], list(addresses)))
+            known = {"llvm": {1: [("one", "a.c", 1)], 2: [("two", "", 0)]}, "addr2line": {2: [("two", "b.c", 2)], 3: [("near", "", 0)]}}
+            return {address: places for address, places in known[command[0]].items() if address in addresses}
+
+        before = symbols.ask_symbolizer, symbols.symbolizers
+        symbols.ask_symbolizer, symbols.symbolizers = answer, lambda: [("llvm",), ("addr2line",)]
+        try:
+            self.assertEqual(symbols.lines_of_module("x", [1, 2, 3]),
+                             {1: [("one", "a.c", 1)], 2: [("two", "b.c", 2)], 3: [("near", "", 0)]})
+        finally:
+            symbols.ask_symbolizer, symbols.symbolizers = before
+        self.assertEqual(asked, [("llvm", [1, 2, 3]), ("addr2line", [2, 3])])
+
+    def test_lines(self):
+        self.assertEqual(symbols.parse_inlined(["f", "a.c:3 (discriminator 2)", "??", "??:0"]), [("f", "a.c", 3), ("", "", 0)])
+        self.assertEqual(symbols.parse_inlined(["f.constprop.0.isra.0", "a.c:3"]), [("f", "a.c", 3)])
+        self.assertEqual(symbols.parse_inlined(["local", "x.cgu.0:0"]), [("local", "", 0)])  # no line: no debug information
+
+    def test_names_of_rust(self):
+        for given, plain in (("_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$::clone::h0123456789abcdef",
+                              "<alloc::vec::Vec<T> as core::clone::Clone>::clone"),
+                             ("app::run::_$u7b$$u7b$closure$u7d$$u7d$::h0123456789abcdef", "app::run::{{closure}}"),
+                             ("plain::h0123", "plain::h0123")):
+            self.assertEqual(symbols.plain_rust(given), plain)
+
+
+class Closed(unittest.TestCase):
+    """Frames with the number of a module, and code in memory that is no file's."""
+
+    def resolve(self, mappings, frames, closed=()):
+        made = symbols.Symbols(mappings, symbols.Files(0), closed)
+        made.resolve(frames)
+        return [made.frames[frame][0].label() for frame in frames]
+
+    def test_numbers(self):
+        closed = [{"number": number, "start": "0x7000", "end": "0x9000", "base": "0x7000", "head": "0x1", "path": path}
+                  for number, path in ((0, "/nowhere/first.so"), (2, "/nowhere/third.so"))]
+        now = ["7000-9000 r-xp 00000000 08:01 7 /nowhere/now.so", "a000-b000 r-xp 00000000 08:01 7 /nowhere/other.so"]
+        frames = [0x7101, 2 << 48 | 0x7101, 1 << 48 | 0x7101, 0xFFFF << 48 | 0x7101, 0xA101]
+        self.assertEqual(self.resolve(now, frames, closed),
+                         ["first.so+0x100", "third.so+0x100", "unknown+0x7100", "unknown+0x7100", "other.so+0x100"])
+
+    def test_memory_behind_a_file(self):
+        self.assertEqual(self.resolve(["7000-8000 r--p 00000000 08:01 7 /nowhere/a.so", "8000-9000 r-xp 00000000 00:00 0 "], [0x8101]),
+                         ["unknown+0x8100"])
+
+
+if __name__ == "__main__":
+    unittest.main()
