@@ -44,7 +44,7 @@ endfunction()
 file(WRITE "${PROJECT_BINARY_DIR}/installed.new" "version=${PROJECT_VERSION}\n")
 hakmem_note_part(library "${CMAKE_INSTALL_LIBDIR}/libhakmem.so.${PROJECT_VERSION_MAJOR}")
 hakmem_note_part(library-secure "${CMAKE_INSTALL_LIBDIR}/libhakmem-secure.so.${PROJECT_VERSION_MAJOR}")
-hakmem_note_part(recorder "${private_libraries}/libhakmem-observe.so")
+hakmem_note_part(recorder "${private_libraries}/libhakmem-recorder.so")
 hakmem_note_part(tracer "${private_directory}/hakmem-trace")
 hakmem_note_part(runner "${private_directory}/hakmem-run")
 hakmem_note_part(attach "${private_directory}/hakmem-attach")
@@ -71,7 +71,7 @@ if(TARGET hakmem_attach)
     install(TARGETS hakmem_attach RUNTIME DESTINATION ${private_directory} COMPONENT tools)
 endif()
 if(TARGET hakmem_trace) # OPTIONAL: who builds the libraries alone has none
-    install(TARGETS hakmem_observe hakmem_trace
+    install(TARGETS hakmem_recorder hakmem_trace
         LIBRARY DESTINATION ${private_libraries} COMPONENT tools OPTIONAL
         RUNTIME DESTINATION ${private_directory} COMPONENT tools OPTIONAL)
 endif()

@@ -1,4 +1,4 @@
-# hakmem_trace.cmake: libhakmem-observe.so, which records every call of malloc and free, and hakmem-trace, which runs a
+# hakmem_trace.cmake: libhakmem-recorder.so, which records every call of malloc and free, and hakmem-trace, which runs a
 # program on it, replays a trace and says what is in it. Without zstd (Debian: libzstd-dev) traces are larger.
 
 if(NOT EXISTS "${PROJECT_SOURCE_DIR}/trace/format.h") # a tree without its sources
@@ -24,10 +24,10 @@ endif()
 
 set(recorder_sources build_ids.c encode.c large.c output.c recorder.c wrappers.c wrappers_cxx.c)
 list(TRANSFORM recorder_sources PREPEND "${trace_directory}/")
-add_library(hakmem_observe SHARED ${recorder_sources})
-set_target_properties(hakmem_observe PROPERTIES OUTPUT_NAME hakmem-observe LINKER_LANGUAGE C)
-target_link_libraries(hakmem_observe PRIVATE hakmem_trace_flags Threads::Threads ${CMAKE_DL_LIBS})
-target_link_options(hakmem_observe PRIVATE
+add_library(hakmem_recorder SHARED ${recorder_sources})
+set_target_properties(hakmem_recorder PROPERTIES OUTPUT_NAME hakmem-recorder LINKER_LANGUAGE C)
+target_link_libraries(hakmem_recorder PRIVATE hakmem_trace_flags Threads::Threads ${CMAKE_DL_LIBS})
+target_link_options(hakmem_recorder PRIVATE
     -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,--as-needed -Wl,--exclude-libs,ALL)
 
 set(reader_sources decode.c main.c record.c remarks.c replay.c replay_all.c replay_image.c sites.c summary.c walk.c)
@@ -37,4 +37,4 @@ set_target_properties(hakmem_trace PROPERTIES OUTPUT_NAME hakmem-trace LINKER_LA
 target_link_libraries(hakmem_trace PRIVATE hakmem_trace_flags Threads::Threads ${CMAKE_DL_LIBS})
 
 add_custom_target(hakmem_tracing)
-add_dependencies(hakmem_tracing hakmem_observe hakmem_trace)
+add_dependencies(hakmem_tracing hakmem_recorder hakmem_trace)

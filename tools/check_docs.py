@@ -30,7 +30,7 @@ ONE_LINK = re.compile(r"\s*([-*] )?(!?\[[^]]*\]\([^)]*\)|<?\w+://\S+|\[[^]]*\]:\
 HISTORY = ["used to", "once was", "was once", "there was once", "was replaced", "formerly", "previously", "originally",
            "prototype", r"(since|until|before) (record |decision )?\[?0\d{3}\b"]
 NO_LONGER = ["no longer"]
-BUILT = re.compile(r"^build/|libhakmem(-observe|-secure)?\.(so|a)|^/|^~|://")
+BUILT = re.compile(r"^build/|libhakmem(-recorder|-secure)?\.(so|a)|^/|^~|://")
 
 
 class Tree:

@@ -62,7 +62,7 @@ is_fresh() {
 is_built() {
     local release=$build/release
     [[ -e $release/libhakmem$form.so && -x $release/hakmem-run ]] && is_fresh "$build/.release$form-stamp" src include run || return
-    [[ -z $traces ]] || { [[ -x $release/hakmem-trace && -e $release/libhakmem-observe.so ]] && is_fresh "$build/.trace-stamp" trace; }
+    [[ -z $traces ]] || { [[ -x $release/hakmem-trace && -e $release/libhakmem-recorder.so ]] && is_fresh "$build/.trace-stamp" trace; }
 }
 
 # Leaves the program's input alone.
@@ -135,7 +135,7 @@ run_command() {
             die $STATUS_FAILED "there is no place to build in"
         is_built || build_here "$1"
         options=("$build/release/hakmem-run" "--library=$build/release/libhakmem$form.so")
-        [[ -z $traces ]] || options+=("--recorder=$build/release/libhakmem-observe.so" "--tracer=$build/release/hakmem-trace")
+        [[ -z $traces ]] || options+=("--recorder=$build/release/libhakmem-recorder.so" "--tracer=$build/release/hakmem-trace")
     fi
     ((${#allocators[@]} == 0)) || options+=("--peers=$(cache_directory)/peers/manifest.json")
     [[ $has_path != *x* ]] || options+=("--path=$callers_path")

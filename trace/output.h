@@ -7,8 +7,8 @@
 
 /* Where the trace goes (docs/observability/trace.md): FILE for the last program that the process
  * PID becomes, FILE.<pid> for others. */
-#define OUTPUT_FILE_VARIABLE "HAKTRACE_FILE"
-#define OUTPUT_PID_VARIABLE "HAKTRACE_PID"
+#define OUTPUT_FILE_VARIABLE "HAKMEM_TRACE_FILE"
+#define OUTPUT_PID_VARIABLE "HAKMEM_TRACE_PID"
 
 /* Whether the environment names a file. */
 bool output_is_wanted(void);

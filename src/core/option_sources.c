@@ -15,8 +15,9 @@
  * system's file of options names.
  *
  * This code runs before the C library is ready: no getenv, no allocation, no printf. A value that
- * is empty counts as not set. Names that start with HAKMEM_TEST_ belong to the tests. State: under
- * START, or before there are threads. */
+ * is empty counts as not set. Names that start with HAKMEM_TEST_ belong to the tests, those with
+ * HAKMEM_TRACE_ to the recorder (trace/output.h). State: under START, or before there are
+ * threads. */
 #include "core/options.h"
 
 #include "base/text.h"
@@ -30,6 +31,7 @@
 
 #define OPTION_PREFIX "HAKMEM_"
 #define OPTION_TEST_PREFIX "HAKMEM_TEST_"
+#define OPTION_TRACE_PREFIX "HAKMEM_TRACE_"
 
 /* Bytes of a file that is read; a larger one is ignored. Twice: 16 KiB more of addresses, which are
  * touched only where there is such a file. Half: some 200 lines. */
@@ -96,7 +98,8 @@ static const char *option_value_of(const char *string, const char *name)
 static void option_read_variable(const char *string, enum option_pass pass)
 {
     const char *name = hak__text_after(string, OPTION_PREFIX);
-    if (name == NULL || hak__text_after(string, OPTION_TEST_PREFIX) != NULL) {
+    if (name == NULL || hak__text_after(string, OPTION_TEST_PREFIX) != NULL ||
+        hak__text_after(string, OPTION_TRACE_PREFIX) != NULL) {
         return;
     }
     for (uint32_t i = 0; i < hak__option_count; i++) {

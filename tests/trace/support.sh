@@ -1,7 +1,7 @@
 # support.sh: sourced by the tests of traces: the tools, a scratch directory, checks of what a summary says.
 set -u
 source "$(dirname -- "${BASH_SOURCE[0]}")/../launcher/support.sh"
-tracer=$TEST_BUILD/hakmem-trace recorder=$TEST_BUILD/libhakmem-observe.so hakmem=$TEST_BUILD/libhakmem.so
+tracer=$TEST_BUILD/hakmem-trace recorder=$TEST_BUILD/libhakmem-recorder.so hakmem=$TEST_BUILD/libhakmem.so
 program=$TEST_BUILD/tests/trace/program_calls
 trace=$scratch/trace
 

@@ -164,10 +164,10 @@ static void test_stats_by_number(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    struct child_end end = SHOW_WITH("HAKMEM_NONSENSE=1", "HAKMEM_PURGE_DELAY_MSX=1",
-                                     "HAKMEM_PURGE_DELAY=1", "HAKMEM_=1", "HAKMEM_purge_delay_ms=1",
-                                     "HAKMEM_TEST_ANYTHING=1", "hakmem_stats=1", "XHAKMEM_STATS=1",
-                                     "HAKMEM=1", "HAKMEM_CACHE_BYTES=", "HAKMEM_PROFILE=");
+    struct child_end end = SHOW_WITH(
+        "HAKMEM_NONSENSE=1", "HAKMEM_PURGE_DELAY_MSX=1", "HAKMEM_PURGE_DELAY=1", "HAKMEM_=1",
+        "HAKMEM_purge_delay_ms=1", "HAKMEM_TEST_ANYTHING=1", "HAKMEM_TRACE_FILE=x",
+        "hakmem_stats=1", "XHAKMEM_STATS=1", "HAKMEM=1", "HAKMEM_CACHE_BYTES=", "HAKMEM_PROFILE=");
     assert_int_equal(complaints_count(&end), 5);
     expect_line(&end, "hakmem: HAKMEM_NONSENSE=1 ignored: unknown option");
     expect_line(&end, "hakmem: HAKMEM_PURGE_DELAY_MSX=1 ignored: unknown option");
