@@ -23,6 +23,7 @@ def main(words):
         from hakmem.lab.cli import main as run_in_lab
         return run_in_lab(others)
     from hakmem.look.output import status_of
+    from hakmem.look.processes import STATUS_FAILED
     if name == "build":
         from hakmem.build import run
     elif name == "test":
@@ -34,8 +35,8 @@ def main(words):
         others = words
     else:
         from hakmem.look.__main__ import run
-        others = words
-    return status_of(lambda: run(others))
+        return status_of(lambda: run(words))
+    return status_of(lambda: run(others), STATUS_FAILED)
 
 
 if __name__ == "__main__":

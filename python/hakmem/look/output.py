@@ -20,11 +20,11 @@ def leave_output():
     os.close(null)
 
 
-def status_of(command):
+def status_of(command, status_cannot=STATUS_CANNOT):
     """Calls the command and writes what it printed; the exit status."""
     if sys.stdout is None:
         print("hakmem: standard output is closed", file=sys.stderr)
-        return STATUS_CANNOT
+        return status_cannot
     before = sys.stdout, sys.stderr
     sys.stdout = Plain(sys.stdout)
     sys.stderr = Plain(sys.stderr) if sys.stderr is not None else None
@@ -47,6 +47,6 @@ def status_of(command):
         leave_output()
         what = f"cannot use '{error.filename}'" if error.filename else "cannot write the output"
         print(f"hakmem: {what}: {error.strerror}", file=sys.stderr)
-        return STATUS_CANNOT
+        return status_cannot
     finally:
         sys.stdout, sys.stderr = before
