@@ -1,6 +1,7 @@
 /* words.c: see launch.h. */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,10 +170,9 @@ char *words_absolute(const char *name)
 static _Noreturn void become_asked(char *const words[], char *const environment[], int output,
                                    bool errors)
 {
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(output, STDOUT_FILENO);
-    if (errors) {
-        dup2(output, STDERR_FILENO);
-    }
+    dup2(errors ? output : nowhere, STDERR_FILENO);
     execvpe(words[0], words, environment != NULL ? environment : environ);
     _exit(STATUS_NOT_FOUND);
 }

@@ -59,6 +59,22 @@ refuse 2 "unknown option '--nothing'" "$launcher" replay --nothing sample
 refuse 2 '--runs needs a number' "$launcher" replay sample --runs 0
 refuse 2 '--alloc needs a value' "$launcher" replay sample --alloc
 refuse 2 "no allocator 'nothing'" "$launcher" replay sample --alloc hakmem,nothing
+
+# An allocator of `./hakmem peers`, as its list has it.
+mkdir -p "$scratch/cache/hakmem/peers" "$scratch/a library"
+cp "$(dirname "$("$launcher" build)")/libhakmem.so" "$scratch/a library/"
+for place in "$(dirname "$("$launcher" build)")" "$scratch/a library" "$scratch/none"; do
+    echo "{\"peers\": {\"mine\": {\"library\": \"$place/libhakmem.so\", \"environment\": {\"MINE\": \"yes\"}}}}" \
+        >"$scratch/cache/hakmem/peers/manifest.json"
+    XDG_CACHE_HOME=$scratch/cache try "$launcher" record --alloc mine -o other -- bash -c 'echo "$MINE"'
+    case $place in
+    */release) [[ $status == 0 && $output == yes && $errors =~ $recorded ]] || fail "record --alloc mine: $status $output $errors" ;;
+    *library) [[ $status == 2 && $errors =~ $sentence && $errors == *'LD_PRELOAD cannot hold'* ]] || fail "a library: $errors" ;;
+    *) [[ $status == 2 && $errors =~ $sentence && $errors == *"library of 'mine' is gone"* ]] || fail "no library: $errors" ;;
+    esac
+done
+XDG_CACHE_HOME=$scratch/cache refuse 2 "no allocator 'other'" "$launcher" replay sample --alloc other
+
 refuse 127 "no file 'nothing'" "$launcher" replay nothing
 refuse 125 'is no trace' "$launcher" replay script
 refuse 125 'is no trace' "$launcher" replay script --summary
