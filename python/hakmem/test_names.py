@@ -11,7 +11,7 @@ def words_of_the_tree():
              for path in folder.glob("*.*")]
     stems = {re.sub("^test_", "", re.sub(r"\.[a-z]*$", "", path.name)) for path in files}
     yield from stems
-    yield from (f"{stem}_static" for stem in stems)
+    yield from (f"{stem}_{form}" for stem in stems for form in ("static", "secure"))
     for path in tests.glob("attach/*.py"):
         yield from re.findall(r"^def case_([a-z0-9_]*)", path.read_text(), re.M)
     for name in ("tests", "bugs"):
