@@ -5,7 +5,6 @@
 #   lock=NAME         none of that name beside it: each takes much of the machine's memory or threads
 #   slow              left out of `./hakmem test --quick`
 #   args=WORD         one argument for the program (may be repeated)
-#   quick-args=WORD   one argument more where the library checks itself less than in debug
 #   no-repeat         not in a form that repeats release
 #   no-tsan, no-asan  not under that sanitizer
 #   no-qemu           not under qemu-user, which runs other processors' forms: it needs what qemu-user does not emulate
@@ -66,8 +65,6 @@ function(hakmem_register name kind words variables)
         if(word MATCHES "^timeout=([0-9]+)$")
             set(timeout ${CMAKE_MATCH_1})
         elseif(word MATCHES "^args=(.+)$")
-            list(APPEND arguments "${CMAKE_MATCH_1}")
-        elseif(word MATCHES "^quick-args=(.+)$" AND NOT HAKMEM_LEVEL EQUAL 2)
             list(APPEND arguments "${CMAKE_MATCH_1}")
         elseif(word MATCHES "^lock=(.+)$")
             set(lock ${CMAKE_MATCH_1})
