@@ -5,7 +5,6 @@
 #   lock=NAME         none of that name beside it: each takes much of the machine's memory or threads
 #   slow              left out of `./hakmem test --quick`
 #   args=WORD         one argument for the program (may be repeated)
-#   no-repeat         not in a form that repeats release
 #   once              only in the form with the tests of the tree: it asks about a tool, or what one form answers for all
 #   no-tsan, no-asan  not under that sanitizer
 #   no-qemu           not under qemu-user, which runs other processors' forms: it needs what qemu-user does not emulate
@@ -53,7 +52,6 @@ function(hakmem_leaves_out words result)
        OR ("no-asan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "address")
        OR ("no-qemu" IN_LIST words AND CMAKE_CROSSCOMPILING)
        OR ("no-secure" IN_LIST words AND HAKMEM_SECURE)
-       OR ("no-repeat" IN_LIST words AND repeats_release)
        OR ("once" IN_LIST words AND NOT HAKMEM_CHECKS))
         set(${result} ON PARENT_SCOPE)
     endif()
@@ -147,6 +145,9 @@ target_link_libraries(hakmem_cmocka INTERFACE "${CMOCKA_LIBRARY}")
 
 # The hak_ API and the modules.
 set(api_kinds unit api model threads oom death soak fault)
+if(repeats_release) # what the kernel refuses, and what time shows, is no matter of the compiler
+    list(REMOVE_ITEM api_kinds oom soak fault)
+endif()
 # By these the library enters the kernel, but for getauxval, which tells where the vDSO is; the programs of fault/ put
 # their own functions before them. tests/unit/test_kernel_calls.c compares the list with what the library refers to.
 set(kernel_calls mmap munmap mremap madvise mincore open close syscall getauxval)
@@ -221,11 +222,13 @@ if(CMAKE_CROSSCOMPILING) # for the program alone
     set(preload "")
 endif()
 # The soak on the program's own malloc, which LD_PRELOAD may make any allocator's; here it is hakmem's.
-hakmem_add_test_program(soak_libc soak "${tests_directory}/soak/test_soak.c")
-set_target_properties(soak_libc PROPERTIES OUTPUT_NAME soak_libc)
-target_compile_definitions(soak_libc PRIVATE SOAK_LIBC hak_malloc=malloc hak_free=free hak_realloc=realloc)
-hakmem_register(libc soak "once;args=--seconds;args=1;args=--drift;args=1000000;no-qemu" "${preload}"
-    $<TARGET_FILE:soak_libc>)
+if(HAKMEM_CHECKS)
+    hakmem_add_test_program(soak_libc soak "${tests_directory}/soak/test_soak.c")
+    set_target_properties(soak_libc PROPERTIES OUTPUT_NAME soak_libc)
+    target_compile_definitions(soak_libc PRIVATE SOAK_LIBC hak_malloc=malloc hak_free=free hak_realloc=realloc)
+    hakmem_register(libc soak "args=--seconds;args=1;args=--drift;args=1000000;no-qemu" "${preload}"
+        $<TARGET_FILE:soak_libc>)
+endif()
 file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/test_*.c" "${tests_directory}/override/test_*.cc")
 foreach(source IN LISTS sources)
     hakmem_test_name(${source} name)
