@@ -5,8 +5,7 @@
 #   lock=NAME         none of that name beside it: each takes much of the machine's memory or threads
 #   slow              left out of `./hakmem test --quick`
 #   args=WORD         one argument for the program (may be repeated)
-#   quick-args=WORD   one argument more where the library checks itself less than in debug
-#   no-repeat         not in a form that repeats release
+#   once              only in the form with the tests of the tree: it asks about a tool, or what one form answers for all
 #   no-tsan, no-asan  not under that sanitizer
 #   no-qemu           not under qemu-user, which runs other processors' forms: it needs what qemu-user does not emulate
 #   no-secure         not in the secure form: it asks how much memory can be had or stays, or frees what `new` made
@@ -46,13 +45,22 @@ function(hakmem_test_name source result)
     set(${result} ${name} PARENT_SCOPE)
 endfunction()
 
-# hakmem_register(NAME KIND WORDS ENVIRONMENT COMMAND...): adds the test and what its words ask for.
-function(hakmem_register name kind words variables)
+# True for a test that this form leaves out by its words.
+function(hakmem_leaves_out words result)
+    set(${result} OFF PARENT_SCOPE)
     if(("no-tsan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "thread")
        OR ("no-asan" IN_LIST words AND HAKMEM_SANITIZE MATCHES "address")
        OR ("no-qemu" IN_LIST words AND CMAKE_CROSSCOMPILING)
        OR ("no-secure" IN_LIST words AND HAKMEM_SECURE)
-       OR ("no-repeat" IN_LIST words AND repeats_release))
+       OR ("once" IN_LIST words AND NOT HAKMEM_CHECKS))
+        set(${result} ON PARENT_SCOPE)
+    endif()
+endfunction()
+
+# hakmem_register(NAME KIND WORDS ENVIRONMENT COMMAND...): adds the test and what its words ask for.
+function(hakmem_register name kind words variables)
+    hakmem_leaves_out("${words}" left_out)
+    if(left_out)
         return()
     endif()
     # For tests that hang: a machine that does much else may take ten times as long as a quiet one.
@@ -66,8 +74,6 @@ function(hakmem_register name kind words variables)
         if(word MATCHES "^timeout=([0-9]+)$")
             set(timeout ${CMAKE_MATCH_1})
         elseif(word MATCHES "^args=(.+)$")
-            list(APPEND arguments "${CMAKE_MATCH_1}")
-        elseif(word MATCHES "^quick-args=(.+)$" AND NOT HAKMEM_LEVEL EQUAL 2)
             list(APPEND arguments "${CMAKE_MATCH_1}")
         elseif(word MATCHES "^lock=(.+)$")
             set(lock ${CMAKE_MATCH_1})
@@ -139,6 +145,9 @@ target_link_libraries(hakmem_cmocka INTERFACE "${CMOCKA_LIBRARY}")
 
 # The hak_ API and the modules.
 set(api_kinds unit api model threads oom death soak fault)
+if(repeats_release) # what the kernel refuses, and what time shows, is no matter of the compiler
+    list(REMOVE_ITEM api_kinds oom soak fault)
+endif()
 # By these the library enters the kernel, but for getauxval, which tells where the vDSO is; the programs of fault/ put
 # their own functions before them. tests/unit/test_kernel_calls.c compares the list with what the library refers to.
 set(kernel_calls mmap munmap mremap madvise mincore open close syscall getauxval)
@@ -170,9 +179,22 @@ foreach(kind IN LISTS api_kinds)
     foreach(source IN LISTS sources)
         hakmem_test_name(${source} name)
         hakmem_read_words(${source} words)
+        hakmem_leaves_out("${words}" left_out)
+        if(kind STREQUAL "api" AND HAKMEM_SANITIZE MATCHES "thread") # one thread alone has no race
+            file(STRINGS "${source}" starts_threads REGEX "thread_start\\(|pthread_create\\(" LIMIT_COUNT 1)
+            if(NOT starts_threads)
+                set(left_out ON)
+            endif()
+        endif()
+        if(left_out)
+            continue()
+        endif()
         hakmem_add_test_program(${kind}_${name} ${kind} ${source} hakmem_api hakmem_cmocka)
         if(kind STREQUAL "fault")
             target_link_options(${kind}_${name} PRIVATE ${wrap_options})
+        endif()
+        if(kind STREQUAL "unit") # what is asked is the library, not the code that asks
+            target_compile_options(${kind}_${name} PRIVATE -Og)
         endif()
         if(kind MATCHES "^(unit|fault)$")
             target_include_directories(${kind}_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
@@ -200,11 +222,13 @@ if(CMAKE_CROSSCOMPILING) # for the program alone
     set(preload "")
 endif()
 # The soak on the program's own malloc, which LD_PRELOAD may make any allocator's; here it is hakmem's.
-hakmem_add_test_program(soak_libc soak "${tests_directory}/soak/test_soak.c")
-set_target_properties(soak_libc PROPERTIES OUTPUT_NAME soak_libc)
-target_compile_definitions(soak_libc PRIVATE SOAK_LIBC hak_malloc=malloc hak_free=free hak_realloc=realloc)
-hakmem_register(libc soak "args=--seconds;args=1;args=--drift;args=1000000;no-qemu" "${preload}"
-    $<TARGET_FILE:soak_libc>)
+if(HAKMEM_CHECKS)
+    hakmem_add_test_program(soak_libc soak "${tests_directory}/soak/test_soak.c")
+    set_target_properties(soak_libc PROPERTIES OUTPUT_NAME soak_libc)
+    target_compile_definitions(soak_libc PRIVATE SOAK_LIBC hak_malloc=malloc hak_free=free hak_realloc=realloc)
+    hakmem_register(libc soak "args=--seconds;args=1;args=--drift;args=1000000;no-qemu" "${preload}"
+        $<TARGET_FILE:soak_libc>)
+endif()
 file(GLOB sources CONFIGURE_DEPENDS "${tests_directory}/override/test_*.c" "${tests_directory}/override/test_*.cc")
 foreach(source IN LISTS sources)
     hakmem_test_name(${source} name)
@@ -272,7 +296,11 @@ if(NOT CMAKE_CROSSCOMPILING)
         set_target_properties(secure_${name} PROPERTIES
             OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
         hakmem_set_up_test(secure_${name})
-        hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
+        set(words)
+        if(name STREQUAL "overflow_sizes" AND NOT HAKMEM_CHECKS)
+            set(words args=7) # every seventh size: release tries all
+        endif()
+        hakmem_register(${name} secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
     endforeach()
     foreach(name filter_kills purge_lies deepbind deepbind_cxx)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
@@ -338,7 +366,7 @@ endif()
 
 # Attaching to processes that do not expect it: one test for each case_ of the scripts.
 find_program(PYTHON3 python3)
-if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
+if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING AND NOT repeats_release)
     add_executable(attach_target "${tests_directory}/attach/target.cc")
     set_target_properties(attach_target PROPERTIES
         OUTPUT_NAME target RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/attach")
@@ -349,9 +377,9 @@ if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
     set_target_properties(attach_silent attach_silent_library PROPERTIES OUTPUT_NAME silent
         RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/attach"
         LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/attach")
-    set(rounds 20)
+    set(rounds 10)
     if(HAKMEM_CHECKS)
-        set(rounds 50)
+        set(rounds 20)
     endif()
     foreach(script IN ITEMS test_attach.py test_attach_apart.py test_attach_silent.py)
         hakmem_read_words("${tests_directory}/attach/${script}" words)
@@ -366,8 +394,9 @@ if(TARGET hakmem_attach AND PYTHON3 AND NOT CMAKE_CROSSCOMPILING)
     endforeach()
 endif()
 
-# Traces: the format by itself, and scripts that record and replay program_calls.
-if(TARGET hakmem_trace)
+# Traces: the format by itself, and scripts that record and replay program_calls. They ask about the recorder and the
+# tool, which no form compiles otherwise but aarch64.
+if(TARGET hakmem_trace AND (HAKMEM_CHECKS OR CMAKE_CROSSCOMPILING))
     hakmem_add_test_program(trace_format trace "${tests_directory}/trace/test_format.c" hakmem_cmocka
         hakmem_trace_flags)
     list(TRANSFORM TRACE_TESTED PREPEND "${PROJECT_SOURCE_DIR}/trace/")
@@ -377,11 +406,7 @@ if(TARGET hakmem_trace)
     hakmem_add_test_program(trace_calls trace "${tests_directory}/trace/program_calls.cc")
     set_target_properties(trace_calls PROPERTIES OUTPUT_NAME program_calls)
     target_link_libraries(trace_calls PRIVATE stdc++)
-    set(scripts record)
-    if(HAKMEM_CHECKS) # replays ask about the tool, not about the library's form
-        list(APPEND scripts replay)
-    endif()
-    foreach(name IN LISTS scripts)
+    foreach(name record replay)
         set(script "${tests_directory}/trace/${name}.sh")
         hakmem_read_words(${script} words)
         hakmem_register(${name} trace "${words};no-qemu" "" bash ${script})
@@ -426,11 +451,19 @@ if(HAKMEM_CHECKS)
         endforeach()
     endforeach()
     file(GLOB scripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/tests/lab/test_*.py")
+    # Those that only compute are one test: Python takes two seconds to load what they need. simulate is long.
+    set(figures)
     foreach(script IN LISTS scripts)
         hakmem_test_name(${script} name)
         hakmem_read_words(${script} words)
+        file(STRINGS "${script}" starts_programs REGEX "BUILD|subprocess|Popen|fork|signal" LIMIT_COUNT 1)
+        if(NOT starts_programs AND NOT name STREQUAL "simulate")
+            list(APPEND figures "${script}")
+            continue()
+        endif()
         hakmem_register(${name} lab "${words}" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_lab.sh" ${script})
     endforeach()
+    hakmem_register(figures lab "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_lab.sh" ${figures})
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
     foreach(name layers docs figures)
         hakmem_register(${name} check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/check_${name}.py")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs one test file of the laboratory. Usage: check_lab.sh python/tests/lab/test_NAME.py
+# Runs test files of the laboratory in one process. Usage: check_lab.sh python/tests/lab/test_NAME.py...
 # LABORATORY_PYTHON is the interpreter with the laboratory's packages: `./hakmem test` prepares it.
 # TEST_BUILD is the build's directory. Status 77: there is no such interpreter.
 set -u
@@ -11,4 +11,4 @@ if [[ ! -x ${LABORATORY_PYTHON:-} ]]; then
 fi
 build=${TEST_BUILD:-$PWD/build/release}
 export LABORATORY_ROOT=$PWD LABORATORY_BUILD=${build%/*} PYTHONPATH=$PWD/python
-exec "$LABORATORY_PYTHON" -m pytest -q -p no:cacheprovider "$1"
+exec "$LABORATORY_PYTHON" -m pytest -q -p no:cacheprovider "$@"

@@ -15,12 +15,13 @@ files=("$@")
 ((${#files[@]} > 0)) || { echo "check_tidy: no sources found" >&2; exit 1; }
 
 # Level 2 shows the analyser every assertion. No compile_commands.json: gcc's flags would confuse clang. With max-nodes
-# the analyser leaves a function after a third of its usual steps, which saves half of the time.
+# the analyser leaves a function after a seventh of its usual steps: of null pointers planted at the end of 179 functions
+# it finds 97, as with more steps; with half as many it finds fewer.
 check() {
     local standard=-std=gnu17
     [[ $2 == *.cc ]] && standard=-std=c++17
     "$1" --quiet "$2" -- "$standard" -Isrc -Iinclude -DHAK_LEVEL=2 -DHAK_OVERRIDE=1 -D_GNU_SOURCE -Wall -Wextra \
-        -fno-builtin-malloc -Xclang -analyzer-config -Xclang max-nodes=75000 2> >(grep -vE '^[0-9]+ warnings? generated|^Suppressed|^Use -header-filter' >&2)
+        -fno-builtin-malloc -Xclang -analyzer-config -Xclang max-nodes=30000 2> >(grep -vE '^[0-9]+ warnings? generated|^Suppressed|^Use -header-filter' >&2)
 }
 export -f check
 jobs=$(nproc)

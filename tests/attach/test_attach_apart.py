@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Attaches to processes in containers, behind filters, and to those that nobody can attach to."""
-# ctest: own-shm
+# ctest: own-shm once
 import atexit
 import errno
 import json

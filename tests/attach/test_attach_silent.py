@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Attaches to a program that never comes back, and ends the tool in all ways: the program goes on untraced, with the
-scheduling that it had. As root, the program is another user's."""
+scheduling that it had. As root, the program is another user's. It does not run on hakmem: one form answers for all."""
+# ctest: once
 import fcntl
 import os
 import signal

@@ -150,6 +150,12 @@ static struct fault_totals *fault_totals;
 static struct fault_plan fault_plan;
 static bool fault_counting;
 static uint64_t fault_counts[FAULT_CALLS];
+/* For each call its sites, and the number of the occurrence at which each came first. */
+enum { FAULT_FIRSTS_MAX = 16 };
+static struct {
+    uintptr_t address;
+    uint64_t nth;
+} fault_firsts[FAULT_CALLS][FAULT_FIRSTS_MAX];
 static uint64_t fault_planned_count; /* calls of the plan */
 static uint64_t fault_fired_count;
 static uint64_t fault_random;
@@ -198,6 +204,7 @@ static inline void fault_start_totals(void)
 static inline void fault_arm(struct fault_plan plan, uint64_t seed)
 {
     memset(fault_counts, 0, sizeof fault_counts);
+    memset(fault_firsts, 0, sizeof fault_firsts);
     fault_planned_count = fault_fired_count = 0;
     fault_random = seed;
     fault_plan = plan;
@@ -248,13 +255,30 @@ static inline int fault_random_error(enum fault_call call)
     return errors[random_below(&state, count)];
 }
 
+/* Threads may come at once: a site may then be noted twice. */
+static inline void fault_note_first(enum fault_call call, uintptr_t address, uint64_t nth)
+{
+    for (size_t i = 0; i < FAULT_FIRSTS_MAX; i++) {
+        if (fault_firsts[call][i].address == 0) {
+            fault_firsts[call][i].nth = nth;
+            fault_firsts[call][i].address = address;
+        }
+        if (fault_firsts[call][i].address == address) {
+            return;
+        }
+    }
+}
+
 /* 0: let it through; else how it fails. */
 static inline int fault_strikes(enum fault_call call, void *site)
 {
     if (!__atomic_load_n(&fault_counting, __ATOMIC_SEQ_CST)) {
         return 0;
     }
-    __atomic_fetch_add(&fault_counts[call], 1, __ATOMIC_RELAXED);
+    uint64_t occurrence = __atomic_add_fetch(&fault_counts[call], 1, __ATOMIC_RELAXED);
+    if (fault_plan.calls == 0) {
+        fault_note_first(call, (uintptr_t)site, occurrence);
+    }
     if ((fault_plan.calls & FAULT_SET(call)) == 0) {
         return 0;
     }

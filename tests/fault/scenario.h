@@ -320,13 +320,15 @@ struct scenario_run {
 /* What a process that played tells the one that sent it. */
 struct scenario_counts {
     uint64_t counts[FAULT_CALLS];
+    uint64_t firsts[FAULT_CALLS][FAULT_FIRSTS_MAX]; /* where a call site came first; 0: none */
     uint64_t fired;
     uint64_t failures;
 };
 static struct scenario_counts *scenario_counts;
 
-/* Every occurrence up to so many fails in turn, and so many more of the rest. */
-static uint32_t scenario_first_max = 32;
+/* Every occurrence up to so many fails in turn, then the first of each call site, and so many more
+ * of the rest. */
+static uint32_t scenario_first_max = 8;
 static uint32_t scenario_sample_max = 8;
 
 static inline void scenario_play(void *argument)
@@ -338,6 +340,11 @@ static inline void scenario_play(void *argument)
     scenario->play();
     fault_disarm();
     memcpy(scenario_counts->counts, fault_counts, sizeof fault_counts);
+    for (uint32_t call = 0; run->plan.calls == 0 && call < FAULT_CALLS; call++) {
+        for (size_t i = 0; i < FAULT_FIRSTS_MAX; i++) {
+            scenario_counts->firsts[call][i] = fault_firsts[call][i].nth;
+        }
+    }
     scenario_counts->fired = fault_fired_count;
     scenario_counts->failures = held_failures;
     drop_all();
@@ -368,34 +375,55 @@ static inline bool scenario_try(struct scenario_run *run)
     return scenario_counts->fired != 0;
 }
 
-/* Where all errnos are tried, and all calls fail from then on: the first occurrences, then now and
- * then. In between the call fails with the likeliest. */
-static inline bool is_turning_point(uint64_t nth)
+static inline bool scenario_is_first(const uint64_t *firsts, uint64_t nth)
 {
-    return nth <= scenario_first_max / 8 || nth % 8 == 0;
+    for (size_t i = 0; firsts != NULL && i < FAULT_FIRSTS_MAX; i++) {
+        if (firsts[i] == nth) {
+            return true;
+        }
+    }
+    return false;
 }
 
+/* Where all errnos are tried, and all calls fail from then on: the first occurrences, those of a
+ * site, then now and then. In between the call fails with the likeliest. */
+static inline bool is_turning_point(const uint64_t *firsts, uint64_t nth)
+{
+    return nth <= scenario_first_max / 8 || nth % 8 == 0 || scenario_is_first(firsts, nth);
+}
+
+static inline void scenario_vary_one(struct scenario_run *run, uint32_t calls, uint64_t nth,
+                                     const int *errors, bool everything, bool once_only)
+{
+    size_t errors_count = 1;
+    __atomic_fetch_add(&fault_totals->occurrences, 1, __ATOMIC_RELAXED);
+    while (everything && errors_count < FAULT_ERRORS_MAX && errors[errors_count] != 0) {
+        errors_count++;
+    }
+    for (size_t i = 0; i < errors_count; i++) {
+        for (int on = 0; on < (once_only || !everything ? 1 : 2); on++) {
+            run->plan = (struct fault_plan){calls, (uint32_t)nth, errors[i], on != 0, 0};
+            bool fired = scenario_try(run);
+            if (!fired && !run->scenario->has_threads) {
+                support_fail("%s: calls %#x, number %u: it did not come\n", run->scenario->name,
+                             calls, (unsigned)nth);
+            }
+        }
+    }
+}
+
+/* `firsts` are the first occurrences of call sites, or NULL. */
 static inline void scenario_vary(struct scenario_run run, uint32_t calls, uint64_t count,
-                                 const int *errors, bool once_only)
+                                 const uint64_t *firsts, const int *errors, bool once_only)
 {
     uint64_t left = count > scenario_first_max ? count - scenario_first_max : 0;
-    uint64_t step = left / (scenario_sample_max + 1) + 1;
-    for (uint64_t nth = 1; nth <= count; nth += nth < scenario_first_max ? 1 : step) {
-        __atomic_fetch_add(&fault_totals->occurrences, 1, __ATOMIC_RELAXED);
-        size_t errors_count = 1;
-        while (is_turning_point(nth) && errors_count < FAULT_ERRORS_MAX &&
-               errors[errors_count] != 0) {
-            errors_count++;
+    uint64_t step = left / (scenario_sample_max + 1) + 1, next = 1;
+    for (uint64_t nth = 1; nth <= count; nth++) {
+        if (nth == next || scenario_is_first(firsts, nth)) {
+            scenario_vary_one(&run, calls, nth, errors, is_turning_point(firsts, nth), once_only);
         }
-        for (size_t i = 0; i < errors_count; i++) {
-            for (int on = 0; on < (once_only || !is_turning_point(nth) ? 1 : 2); on++) {
-                run.plan = (struct fault_plan){calls, (uint32_t)nth, errors[i], on != 0, 0};
-                bool fired = scenario_try(&run);
-                if (!fired && !run.scenario->has_threads) {
-                    support_fail("%s: calls %#x, number %u: it did not come\n", run.scenario->name,
-                                 calls, (unsigned)nth);
-                }
-            }
+        if (nth == next) {
+            next += nth < scenario_first_max ? 1 : step;
         }
     }
 }
@@ -420,18 +448,20 @@ static inline void scenario_all_plans(void *argument)
     run.before = rest_now();
     REQUIRE(!scenario_try(&run));
     REQUIRE(scenario_counts->failures == 0);
-    uint64_t counts[FAULT_CALLS], memory_count = 0;
-    memcpy(counts, scenario_counts->counts, sizeof counts);
+    const struct scenario_counts whole = *scenario_counts;
+    const uint64_t *counts = whole.counts;
+    uint64_t memory_count = 0;
     for (uint32_t call = 0; call < FAULT_CALLS; call++) {
         const struct fault_kind *kind = &fault_kinds[call];
         if (kind->errors[0] != 0) {
-            scenario_vary(run, FAULT_SET(call), counts[call], kind->errors, kind->once_only);
+            scenario_vary(run, FAULT_SET(call), counts[call], whole.firsts[call], kind->errors,
+                          kind->once_only);
         }
         memory_count += (FAULT_MEMORY_SET & FAULT_SET(call)) != 0 ? counts[call] : 0;
     }
     /* the kernel refuses everything */
     static const int each_its_own[FAULT_ERRORS_MAX] = {0};
-    scenario_vary(run, FAULT_MEMORY_SET, memory_count, each_its_own, false);
+    scenario_vary(run, FAULT_MEMORY_SET, memory_count, NULL, each_its_own, false);
     char text[512];
     size_t length = 0;
     for (uint32_t call = 0; call < FAULT_CALLS; call++) {
@@ -495,14 +525,11 @@ static inline void scenario_report(void)
            (unsigned long long)fault_totals->runs_with_failures, (unsigned long long)fired);
 }
 
-/* --thorough: every occurrence. --sampled: fewer of them, but all call sites with all errnos. */
+/* --thorough: every occurrence. */
 static inline void scenario_arguments(int count, char **arguments)
 {
     if (count == 2 && strcmp(arguments[1], "--thorough") == 0) {
         scenario_first_max = UINT32_MAX;
-    }
-    if (count == 2 && strcmp(arguments[1], "--sampled") == 0) {
-        scenario_first_max = 8;
     }
 }
 

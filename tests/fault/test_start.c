@@ -1,6 +1,6 @@
 /* test_start.c: each call fails in turn in a process that has never allocated; and in the library's
  * first and last moments, of a program that was told to report.
- * ctest: no-qemu quick-args=--sampled */
+ * ctest: no-qemu */
 #define FAULT_HIDES_VDSO true /* the clock is a system call, too */
 /* So that how often it is asked does not depend on how long the work takes. */
 #define FAULT_CLOCK_STANDS true

@@ -1,6 +1,6 @@
 /* test_steady.c: each call fails in turn in a process that has worked for a while, in every tier.
  * Each plan is a fork's child.
- * ctest: no-qemu no-repeat quick-args=--sampled */
+ * ctest: no-qemu */
 #define FAULT_HIDES_VDSO true
 #define FAULT_CLOCK_STANDS true /* so that ticks come by operations alone */
 

@@ -1,6 +1,6 @@
 /* test_threads.c: calls fail while threads are born, end and free each other's blocks; in a fork's
  * child; and at random in four threads at once.
- * ctest: no-qemu quick-args=--sampled */
+ * ctest: no-qemu */
 #include "../threads/threads.h"
 #include "scenario.h"
 

@@ -5,6 +5,7 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 unset LD_PRELOAD ${!HAKMEM_*}
 place=$scratch/checkout
 copy_checkout "$place"
+build_quickly "$place"
 cd "$place" || exit 1
 
 cat >program.c <<'END_OF_PROGRAM'
@@ -57,7 +58,6 @@ LD_LIBRARY_PATH=$(pkg-config --variable=libdir hakmem) expect 0 1 '^$' ./program
 
 # The same after a run, which builds only the library that it needs.
 rm -rf build "$scratch/installed"
-build_quickly "$place"
 expect 0 hello '^$' ./hakmem run --quiet echo hello
 [[ ! -e build/release/libhakmem.a && ! -e build/release/libhakmem-secure.so ]] || fail "run builds more than its library"
 expect 0 "$place/build/release/libhakmem.so" '^$' ./hakmem build

@@ -4,7 +4,9 @@
  *
  * All are run by one process, as a fuzzer does. A program that fails in a process of its own as
  * well is shrunk, its operations are printed, and `--write` keeps its bytes; `--file` runs only
- * one such program, printing what it does.
+ * one such program, printing what it does. One thread moves at a time, so there are no races.
+ *
+ * ctest: no-tsan
  */
 #include "shrink.h"
 

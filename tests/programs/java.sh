@@ -79,7 +79,7 @@ prove java -version
 # Not even warnings: whether there is one may depend on how busy the machine is.
 quiet=(-Xlog:disable)
 java "${quiet[@]}" -version >/dev/null 2>&1 || quiet=()
-same 2 java "${quiet[@]}" -Xmx96m "$work/Work.java" "$rounds"
+same 1 java "${quiet[@]}" -Xmx96m "$work/Work.java" "$rounds"
 for collector in -XX:+UseSerialGC -XX:+UseParallelGC -XX:+UseG1GC; do
     java $collector -version >/dev/null 2>&1 || continue
     same_again 1 java $collector "${quiet[@]}" -Xmx96m "$work/Work.java" "$rounds"

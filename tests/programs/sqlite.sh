@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# sqlite3: a million rows, indexes, joins, a memory limit of its own, blobs, integrity check.
+# sqlite3: many rows, indexes, joins, a memory limit of its own, blobs, integrity check.
 . "$(dirname "$0")/lib.sh"
 need sqlite3
 
-rows=$(scale 1000000 5000000)
+rows=$(scale 400000 5000000)
 cat >"$work/work.sql" <<END
 pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -64000;
 create table item (id integer primary key, name text, value integer, data blob);
@@ -27,4 +27,4 @@ select name, value from item order by name desc limit 5;
 END
 
 prove sqlite3 :memory: 'select 1'
-same 2 sqlite3 disk.db ".read $work/work.sql"
+same 1 sqlite3 disk.db ".read $work/work.sql"

@@ -25,7 +25,7 @@ pack() {
 prove xz --version
 prove tar --version
 pack env | cksum >"$work/reference"
-for run in 1 2 3; do
+for run in 1 2; do
     pack on_hakmem >"$work/archive.tar.xz"
     cksum <"$work/archive.tar.xz" >"$work/actual"
     alike "archive of run $run" "$work/reference" "$work/actual"
@@ -36,4 +36,4 @@ for run in 1 2 3; do
     diff -r "$work/tree" "$work/back/tree" || fail "other files came out"
     rm -rf "$work/back"
 done
-say "3 archives alike: $(cat "$work/actual")"
+say "2 archives alike: $(cat "$work/actual")"
