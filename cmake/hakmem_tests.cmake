@@ -324,6 +324,7 @@ if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
         overflow_16 "memory tag: use after free, or access beyond a block"
         double_free "double free"
         tags/read_after_free "memory tag: use after free"
+        tags/read_behind_calloc "memory tag: use after free, or access beyond a block"
         tags/free_of_new_owner "its memory tag has changed")
     while(tagged)
         list(POP_FRONT tagged source report)
@@ -331,8 +332,8 @@ if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
         hakmem_add_test_program(tags_${name} secure "${tests_directory}/secure/${source}.c" $<TARGET_OBJECTS:tags_main>)
         target_compile_options(tags_${name} PRIVATE -w) # the bugs are meant, and compilers see some of them
         hakmem_register(tags_${name} secure "" "" bash "${tests_directory}/secure/emulated.sh" "${report}"
-            $<TARGET_FILE:tags_has_tags> ${launcher} -cpu max -E "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
-            $<TARGET_FILE:tags_${name}>)
+            $<TARGET_FILE:tags_has_tags> ${launcher} -cpu max -E GLIBC_TUNABLES=glibc.cpu.name=kunpeng920
+            -E "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:tags_${name}>)
     endwhile()
 endif()
 
