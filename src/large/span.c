@@ -90,6 +90,20 @@ static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
                                      alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment);
 }
 
+/* The slices for a block. In the secure form a closed page follows it, and it does not begin the
+ * first slice, so that a canary stands before it. Only a block that is aligned to more than a slice
+ * may begin one, or one that would be too long. */
+static uint32_t span_slices_for(size_t size, size_t alignment)
+{
+    if (!HAK_SECURE) {
+        return span_slices(size);
+    }
+    size_t tailed = size + hak__os_page_size();
+    size_t front = alignment <= SECURE_FRONT ? SECURE_FRONT : alignment;
+    uint32_t slices = span_slices(tailed + (alignment <= SLICE_SIZE ? front : 0));
+    return slices <= SPAN_SLICES_MAX ? slices : span_slices(tailed);
+}
+
 /* Secure form: notes the size of the request and writes the canary behind its end. */
 static void span_begin_use(size_t slice, size_t size)
 {
@@ -237,7 +251,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
                                size_t alignment)
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
-    uint32_t slices = span_slices(size + (HAK_SECURE ? hak__os_page_size() : 0));
+    uint32_t slices = span_slices_for(size, alignment);
     struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
         void *pointer = span_start_again(entry, size, alignment);
