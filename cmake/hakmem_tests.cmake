@@ -274,6 +274,8 @@ if(NOT CMAKE_CROSSCOMPILING)
         hakmem_set_up_test(secure_${name})
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
     endforeach()
+    hakmem_register(overflow_sampled secure "args=23" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>;HAKMEM_SAMPLE_BYTES=1"
+        $<TARGET_FILE:secure_overflow_sizes>)
     foreach(name filter_kills purge_lies deepbind deepbind_cxx)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
     endforeach()

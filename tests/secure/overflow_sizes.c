@@ -200,9 +200,10 @@ static void check_case(size_t size, uint32_t make, uint32_t write_kind, bool res
 
 static void check_size(size_t size)
 {
-    uint32_t count = size > BEFORE_MAX       ? WRITES_BEHIND
-                     : size < FAR_BEFORE_MIN ? WRITES - 1
-                                             : WRITES;
+    uint32_t count = size < FAR_BEFORE_MIN ? WRITES - 1 : WRITES;
+    if (size > BEFORE_MAX || (size < FAR_BEFORE_MIN && getenv("HAKMEM_SAMPLE_BYTES") != NULL)) {
+        count = WRITES_BEHIND; /* nothing stands before a slice's first sampled block */
+    }
     for (uint32_t i = 0; i < count; i++) {
         if (i == size % WRITES_BEHIND && size <= SMALL_MAX) {
             continue; /* one in turn: the run takes long */
