@@ -276,7 +276,7 @@ if(NOT CMAKE_CROSSCOMPILING)
     endforeach()
     hakmem_register(overflow_sampled secure "args=23" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>;HAKMEM_SAMPLE_BYTES=1"
         $<TARGET_FILE:secure_overflow_sizes>)
-    foreach(name filter_kills purge_lies deepbind deepbind_cxx)
+    foreach(name filter_kills purge_lies deepbind deepbind_cxx tls_destructors)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
     endforeach()
     add_executable(secure_closed_pages "${tests_directory}/secure/closed_pages.c")

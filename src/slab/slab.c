@@ -210,6 +210,9 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     count = count > most ? most : count;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
     slab_totals(set, slab)->not_carved_count -= count;
+    if (HAK_SECURE) { /* another thread may get the next objects, and looks before the first */
+        secure_put_last(first + (count - 1) * size, size);
+    }
     return (struct refill){
         {(struct object *)(void *)first, count}, (uint32_t)size, !slab->untouched};
 }

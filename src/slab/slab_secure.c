@@ -5,8 +5,6 @@
 #include "region/superslab.h"
 #include "slab/slab_lists.h"
 
-#include <string.h>
-
 static void *slab_end_page(const struct slab *slab)
 {
     return slab_start(slab) + slab->slice_count * SLICE_SIZE - hak__os_page_size();
@@ -73,9 +71,6 @@ struct object_list hak__refill_shuffle(struct refill refill)
     uint32_t count = refill.list.count;
     uint64_t random = secure_key(first) ^ (uintptr_t)first;
     HAK_STATIC_ASSERT(sizeof order <= 256, "a number of an object is a byte");
-    if (refill.used) {
-        memset(first, 0, (size_t)count * refill.stride);
-    }
     const struct slab *slab = slab_of_slice(window_slice_of(first));
     if (first == slab_start(slab) + slab->first) {
         secure_put_last(first - refill.stride, refill.stride); /* before the first object */
@@ -90,6 +85,9 @@ struct object_list hak__refill_shuffle(struct refill refill)
     }
     for (uint32_t i = 0; i < count; i++) {
         struct object *object = (struct object *)(void *)(first + order[i] * (size_t)refill.stride);
+        if (refill.used) {
+            secure_clear(object, refill.stride);
+        }
         object_set_free(object, list.head, 0);
         secure_put_last(object, refill.stride);
         secure_set_state(object, SECURE_FRESH);
