@@ -302,7 +302,9 @@ if(NOT CMAKE_CROSSCOMPILING)
         endif()
         hakmem_register(${name} secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
     endforeach()
-    foreach(name filter_kills purge_lies deepbind deepbind_cxx)
+    hakmem_register(overflow_sampled secure "args=23" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>;HAKMEM_SAMPLE_BYTES=1"
+        $<TARGET_FILE:secure_overflow_sizes>)
+    foreach(name filter_kills purge_lies deepbind deepbind_cxx tls_destructors)
         hakmem_register(${name} secure "" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:override_${name}>)
     endforeach()
     add_executable(secure_closed_pages "${tests_directory}/secure/closed_pages.c")
@@ -352,6 +354,7 @@ if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
         overflow_16 "memory tag: use after free, or access beyond a block"
         double_free "double free"
         tags/read_after_free "memory tag: use after free"
+        tags/read_behind_calloc "memory tag: use after free, or access beyond a block"
         tags/free_of_new_owner "its memory tag has changed")
     while(tagged)
         list(POP_FRONT tagged source report)
@@ -359,8 +362,8 @@ if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
         hakmem_add_test_program(tags_${name} secure "${tests_directory}/secure/${source}.c" $<TARGET_OBJECTS:tags_main>)
         target_compile_options(tags_${name} PRIVATE -w) # the bugs are meant, and compilers see some of them
         hakmem_register(tags_${name} secure "" "" bash "${tests_directory}/secure/emulated.sh" "${report}"
-            $<TARGET_FILE:tags_has_tags> ${launcher} -cpu max -E "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
-            $<TARGET_FILE:tags_${name}>)
+            $<TARGET_FILE:tags_has_tags> ${launcher} -cpu max -E GLIBC_TUNABLES=glibc.cpu.name=kunpeng920
+            -E "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:tags_${name}>)
     endwhile()
 endif()
 

@@ -52,6 +52,7 @@
 #include "slab/slab_inherited.c"
 #include "slab/slab_kept.c"
 #include "slab/slab_remote.c"
+#include "slab/slab_secure.c"
 
 #include "large/emergency.c"
 #include "large/empty.c"

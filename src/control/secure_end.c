@@ -37,12 +37,12 @@ static void end_look_object(void *object, uint32_t class_index, unsigned char by
     enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
     if (secure_state_is_used(state)) {
         size_t slack = secure_slack(object, byte, bytes);
-        if (HAK_UNLIKELY(!secure_canary_is_whole(object, bytes, slack))) {
+        if (HAK_UNLIKELY(!secure_is_whole(object, bytes, slack))) {
             end_flush();
-            hak__secure_overflow(object, bytes - slack);
+            hak__secure_overrun(object, bytes, slack);
         }
-    } else if (state == SECURE_RESTING &&
-               HAK_UNLIKELY(*(const uintptr_t *)object != 0 || !secure_is_zero(object, bytes))) {
+    } else if (state == SECURE_RESTING && HAK_UNLIKELY(*(const uintptr_t *)object != 0 ||
+                                                       !secure_is_clean(object, bytes, true))) {
         end_flush();
         hak__secure_written(object, class_index);
     }

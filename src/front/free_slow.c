@@ -158,7 +158,7 @@ struct location hak__locate(const void *pointer)
             HAK_SECURE ? secure_size(pointer, class_index) : size_class_usable(class_index);
     } else if (code == OWNER_SAMPLED) {
         location.place = PLACE_SAMPLED;
-        location.bytes = hak__sampled_bytes(location.slice);
+        location.bytes = hak__sampled_usable(pointer);
     } else if (!superslab_has_slice(location.slice)) {
         return locate_outside(pointer, location.slice);
     }

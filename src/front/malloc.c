@@ -23,8 +23,11 @@ void *hak_calloc(size_t count, size_t size)
         return hak__malloc_large(total, OBJECT_ALIGNMENT, true);
     }
     void *pointer = malloc_fast(total, hak__malloc_slow);
-    if (HAK_SECURE && total < SECURE_LOOK_MAX && short_code_is_class(short_code(pointer))) {
-        return pointer; /* free objects are zero, and malloc has looked */
+    if (HAK_SECURE && short_code_is_class(short_code(pointer))) {
+        if (total > SECURE_LOOK_MAX) { /* free objects are zero, and malloc has looked so far */
+            memset((char *)pointer + SECURE_LOOK_MAX, 0, total - SECURE_LOOK_MAX);
+        }
+        return pointer;
     }
     return HAK_LIKELY(pointer != NULL) ? memset(pointer, 0, total) : NULL;
 }

@@ -5,6 +5,7 @@
 #include "front/slow.h"
 #include "hakmem/hakmem.h"
 #include "large/emergency.h"
+#include "large/sampled.h"
 #include "observe/samples.h"
 #include "zone/zone.h"
 
@@ -105,7 +106,8 @@ static HAK_NOINLINE void *realloc_slow(void *pointer, size_t size)
         return pointer; /* it has the smallest class already */
     }
     if (location.place == PLACE_SAMPLED && size <= location.bytes && size >= location.bytes / 2) {
-        return pointer; /* as for objects that are not sampled */
+        hak__sampled_shrink(pointer, size); /* as objects that are not sampled */
+        return pointer;
     }
     if (location.place == PLACE_WHALE && sample_has_blocks()) {
         hak__sample_forget(pointer); /* a resized block is drawn anew */

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "core/lock.h"
+#include "region/secure.h"
 #include "region/superslab.h"
 #include "region/window.h"
 
@@ -36,9 +37,39 @@ static size_t sampled_number(const struct sampled_slice *slice)
     return (size_t)((const unsigned char *)slice - hak__window.slabs) / SLAB_METADATA_SIZE;
 }
 
-size_t hak__sampled_bytes(size_t slice)
+static uint32_t sampled_class(const void *pointer)
 {
-    return size_class_bytes(atomic_load_relaxed(&sampled_slice(slice)->class_index));
+    return atomic_load_relaxed(&sampled_slice(window_slice_of(pointer))->class_index);
+}
+
+size_t hak__sampled_usable(const void *pointer)
+{
+    uint32_t class_index = sampled_class(pointer);
+    return HAK_SECURE ? secure_size(pointer, class_index) : size_class_bytes(class_index);
+}
+
+void hak__sampled_shrink(void *object, size_t size)
+{
+    if (HAK_SECURE) {
+        hak__secure_resize(object, size_class_bytes(sampled_class(object)), size);
+    }
+}
+
+/* Secure form: looks at the canary of an object that is freed, and clears the object. The first
+ * object of a slice has no word before it. */
+static void sampled_take_back(void *object)
+{
+    uint32_t class_index = sampled_class(object);
+    size_t bytes = size_class_bytes(class_index);
+    size_t slack =
+        secure_slack(object, secure_check_state(object, class_index, SECURE_MALLOC), bytes);
+    if (HAK_UNLIKELY((uintptr_t)object % SLICE_SIZE == 0
+                         ? secure_changed(object, bytes, slack) != 0
+                         : !secure_is_whole(object, bytes, slack))) {
+        hak__secure_overrun(object, bytes, slack);
+    }
+    secure_set_state(object, SECURE_FREE);
+    secure_clear(object, bytes);
 }
 
 /* Slices that one object needs at least. */
@@ -130,7 +161,7 @@ static void *sampled_pop(struct sampled_slice *slice)
     return object;
 }
 
-void *hak__sampled_allocate(uint32_t class_index)
+void *hak__sampled_allocate(uint32_t class_index, size_t size)
 {
     lock_acquire(&sampled_lock);
     struct sampled_slice *slice = sampled_partial[class_index];
@@ -139,6 +170,12 @@ void *hak__sampled_allocate(uint32_t class_index)
     }
     void *object = slice != NULL ? sampled_pop(slice) : NULL;
     lock_release(&sampled_lock);
+    if (HAK_SECURE && object != NULL) {
+        size_t bytes = size_class_bytes(class_index);
+        secure_clear(object, bytes);
+        secure_put_last(object, bytes);
+        secure_begin_use(object, bytes, bytes - size, SECURE_MALLOC);
+    }
     return object;
 }
 
@@ -147,6 +184,9 @@ void hak__sampled_free(void *pointer)
     size_t number = window_slice_of(pointer);
     struct sampled_slice *slice = sampled_slice(number);
     struct sampled_object *object = pointer;
+    if (HAK_SECURE) {
+        sampled_take_back(object);
+    }
     lock_acquire(&sampled_lock);
     if (slice->used_count == slice->capacity) {
         sampled_list(slice);
@@ -161,6 +201,9 @@ void hak__sampled_free(void *pointer)
         sampled_unlist(slice);
         sampled_account(0, 0, 0 - (uint64_t)slices);
         window_set_owner(number, OWNER_NOBODY);
+        if (HAK_SECURE) {
+            hak__secure_forget(number, slices);
+        }
         hak__superslab_give(number, slices);
     }
     lock_release(&sampled_lock);

@@ -16,12 +16,15 @@
 
 #include "core/size_class.h"
 
-/* Takes an object of the class; its contents are undefined. NULL: no memory. */
-HAK_HIDDEN void *hak__sampled_allocate(uint32_t class_index);
+/* Takes an object of the class for `size` bytes; its contents are undefined. NULL: no memory. */
+HAK_HIDDEN void *hak__sampled_allocate(uint32_t class_index, size_t size);
 /* Frees an object that is in use. */
 HAK_HIDDEN void hak__sampled_free(void *object);
-/* Usable bytes of the objects in a slice whose owner word is OWNER_SAMPLED. Any thread, no lock. */
-HAK_HIDDEN size_t hak__sampled_bytes(size_t slice);
+/* Bytes of an object that the program may use. `pointer` lies in a slice whose owner word is
+ * OWNER_SAMPLED. Any thread, no lock. */
+HAK_HIDDEN size_t hak__sampled_usable(const void *pointer);
+/* Makes it the object of a request that is not larger. */
+HAK_HIDDEN void hak__sampled_shrink(void *object, size_t size);
 
 /* Slices from such a slice on that hold one object, or several. Any thread, no lock. A hint, for
  * reports: the slice may be given back and be a slab at that moment. */

@@ -81,13 +81,24 @@ size_t hak__span_good_size(size_t size)
     return size < used ? used : size;
 }
 
-/* Bytes from the start of a span to a block that ends at the last page, or as near to it as the
- * alignment allows. */
+/* Secure form: the slices for a block, and the bytes from their start to it. A closed page follows
+ * the block, which ends there or as near to it as the alignment allows. The block starts in the
+ * first slice, but behind its start, so that a canary stands before it. Only a block that is
+ * aligned to a slice or more starts at a slice, or one that would be too long else. */
+static uint32_t span_slices_secure(size_t size, size_t alignment)
+{
+    size_t tailed = size + hak__os_page_size();
+    size_t front = alignment < SECURE_FRONT ? SECURE_FRONT : alignment;
+    uint32_t slices = span_slices(tailed + (front < SLICE_SIZE ? front : 0));
+    return slices <= SPAN_SLICES_MAX ? slices : span_slices(tailed);
+}
+
 static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
 {
     size_t end = slices * SLICE_SIZE - hak__os_page_size();
-    return (uint32_t)bits_align_down(end - size,
-                                     alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment);
+    alignment = alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment;
+    size_t offset = bits_align_down(end - size, alignment);
+    return (uint32_t)(offset < SLICE_SIZE ? offset : SLICE_SIZE - alignment);
 }
 
 /* Secure form: notes the size of the request and writes the canary behind its end. */
@@ -237,7 +248,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
                                size_t alignment)
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
-    uint32_t slices = span_slices(size + (HAK_SECURE ? hak__os_page_size() : 0));
+    uint32_t slices = HAK_SECURE ? span_slices_secure(size, alignment) : span_slices(size);
     struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
         void *pointer = span_start_again(entry, size, alignment);

@@ -254,6 +254,24 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     return whale;
 }
 
+/* A whale out of cached ranges; address 0: they have nothing suitable. */
+static struct whale whale_take_cached(size_t size, size_t alignment, bool want_zero)
+{
+    size_t wanted = whale_wanted_size(size, false);
+    struct whale_parts taken;
+    struct whale whale = {0};
+    hak__whale_cache_take(&taken, wanted, alignment, want_zero);
+    if (taken.count != 0) {
+        whale = taken.whole ? taken.parts[0] : hak__whale_join(&taken, wanted, want_zero);
+    }
+    if (whale.address != 0 && whale.size < size) {
+        struct whale grown = whale_grow(whale, size, want_zero);
+        hak__whale_unmap(grown.address == 0 ? whale : (struct whale){0});
+        whale = grown;
+    }
+    return whale;
+}
+
 struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero)
 {
     size_t page = hak__os_page_size();
@@ -263,17 +281,9 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
     size_t requested = size == 0 ? 1 : size;
     size = bits_align_up(requested, page);
     alignment = alignment < page ? page : alignment;
-    size_t wanted = whale_wanted_size(size, false);
-    struct whale_parts taken;
-    hak__whale_cache_take(&taken, wanted, alignment, want_zero);
     struct whale whale = {0};
-    if (taken.count != 0) {
-        whale = taken.whole ? taken.parts[0] : hak__whale_join(&taken, wanted, want_zero);
-    }
-    if (whale.address != 0 && whale.size < size) {
-        struct whale grown = whale_grow(whale, size, want_zero);
-        hak__whale_unmap(grown.address == 0 ? whale : (struct whale){0});
-        whale = grown;
+    if (!HAK_SECURE) { /* which caches no whales */
+        whale = whale_take_cached(size, alignment, want_zero);
     }
     bool zeroed = whale.address == 0;
     if (zeroed && !(whale_may_be_span(size, alignment) && hak__mappings_are_short())) {

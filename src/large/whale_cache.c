@@ -321,6 +321,12 @@ static struct whale cache_drop_oldest(size_t too_many)
 
 size_t hak__whale_cache_trim(uint32_t age_ms)
 {
+    if (HAK_SECURE) { /* which caches no whales */
+        if (age_ms == 0) {
+            hak__whale_end_rests();
+        }
+        return 0;
+    }
     size_t bytes = 0;
     uint32_t count = WHALE_DROP_MAX;
     while (count == WHALE_DROP_MAX) {
@@ -343,9 +349,6 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
             bytes += dropped[i].size;
             hak__whale_unmap(dropped[i]);
         }
-    }
-    if (HAK_SECURE && age_ms == 0) {
-        hak__whale_end_rests();
     }
     return bytes;
 }

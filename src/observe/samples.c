@@ -215,7 +215,7 @@ static void *samples_add(struct sample_record like, uint32_t class_index, uintpt
     like.stack = hak__stack_of(id != 0 ? like.site : NULL, frames, depth);
     bool stored = sample != NULL && like.stack != NULL && like.site != NULL;
     if (stored && like.is_object) {
-        like.address = (uintptr_t)hak__sampled_allocate(class_index);
+        like.address = (uintptr_t)hak__sampled_allocate(class_index, like.size);
     }
     if (!stored || like.address == 0) {
         if (sample != NULL) {

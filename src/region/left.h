@@ -33,6 +33,9 @@ enum left_kind { /* bits of a word */
                  LEFT_LOCK = 128
 };
 
+/* No page is shorter. */
+#define LEFT_PAGE_SIZE 4096u
+
 /* A change of [from, to), whole OS pages, by the program. */
 struct left_change {
     uintptr_t from;

@@ -28,6 +28,26 @@ void hak__secure_overflow(const void *block, size_t size)
     hak__diagnose_fatal("overflow: the bytes behind the allocation were written", block, size, 0);
 }
 
+/* Says which of two neighbours in use was overrun, if only one can be: the word between them has
+ * changed, and the one in front has further bytes of canary before it, or not. */
+static const char *secure_overrun_between(const void *object, size_t bytes)
+{
+    const char *front = (const char *)object - bytes;
+    bool used = window_contains_slice(window_slice_of(front)) && secure_is_used(front);
+    return used && secure_size(front, owner_class(window_owner(window_slice_of(object)))) ==
+                       bytes - OBJECT_TAIL
+               ? "underflow, or overflow of the block in front: the bytes between them were written"
+               : "underflow: the bytes before the allocation were written";
+}
+
+void hak__secure_overrun(const void *object, size_t bytes, size_t slack)
+{
+    if (secure_changed(object, bytes, slack) != 0) {
+        hak__secure_overflow(object, bytes - slack);
+    }
+    hak__diagnose_fatal(secure_overrun_between(object, bytes), object, bytes - slack, 0);
+}
+
 void hak__secure_underflow(const void *block, size_t size)
 {
     hak__diagnose_fatal("underflow: the bytes before the allocation were written", block, size, 0);
@@ -58,7 +78,6 @@ void hak__secure_put_far(void *object, size_t bytes, size_t slack, enum secure_s
     unsigned char *at = secure_state_at(object);
     size_t count = secure_far_bytes(bytes), left = slack - SECURE_NEAR_MAX;
     hak__secure_put_gap(object, bytes - slack, bytes);
-    *(secure_word *)(void *)((char *)object + bytes - 8) = secure_mark(object);
     for (size_t i = 1; i <= count; i++, left >>= 4) {
         atomic_store_relaxed(at + i, (unsigned char)(left << 4));
     }
@@ -98,11 +117,9 @@ bool hak__secure_gap_is_whole(const void *block, size_t size, size_t room)
     return changed == 0;
 }
 
-bool hak__secure_far_is_whole(const void *object, size_t bytes, size_t slack)
+uint64_t hak__secure_changed_page(const uint64_t *word, uint64_t mark)
 {
-    const char *end = (const char *)object + bytes;
-    return *(const secure_word *)(const void *)(end - 8) == secure_mark(object) &&
-           hak__secure_gap_is_whole(object, bytes - slack, bytes);
+    return left_may_be_in(window_slice_of(word), 1) ? 0 : atomic_load_relaxed(word) ^ mark;
 }
 
 void hak__secure_put_front(void *block)
@@ -129,8 +146,7 @@ void hak__secure_resize(void *object, size_t bytes, size_t size)
     size_t before = bytes - secure_slack(object, byte, bytes);
     secure_set_state(object, SECURE_CHANGING);
     atomic_fence_signal(); /* as in secure_take_back */
-    hak__secure_clear_gap(object, before, bytes);
-    *(secure_word *)(void *)((char *)object + bytes - 8) = 0;
+    hak__secure_clear_gap(object, before, bytes - OBJECT_TAIL);
     enum secure_state state = (enum secure_state)(byte & SECURE_STATE_MASK);
     secure_begin_use(object, bytes, bytes - size, state);
 }

@@ -22,13 +22,18 @@
  *           the program has overwritten leads to a free object of the class, or ends in a report.
  *   free    takes an object only in one of the three states of use. So it reports every double
  *           free and every pointer at which no object starts, however long ago the object was
- *           freed. It looks at the canary, and clears the object.
+ *           freed. It looks at the canary and at the word before the object, and clears the object.
  *
  * The canary begins at the first byte that the program did not ask for, and fills the slack, but at
  * most SECURE_GAP_MAX bytes of it. Every object has at least OBJECT_TAIL of them. Each byte is odd,
  * so the zero that ends a string too long by one byte is always noticed. The byte at an address is
- * that of the mark (secure_mark) with the same place in its word, so words may overlap. The last
- * word of an object is canary in any case: the one who writes before the next object hits it.
+ * that of the mark (secure_mark) with the same place in its word, so words may overlap.
+ *
+ * The last word of an object is its mark in any state, from carving on until the slab is given
+ * back. So the word before an object never changes, whatever other threads do with the object in
+ * front, and free looks at it: who writes before an object hits it. A slab begins with room for
+ * such a word before its first object.
+ *
  * Blocks of large/ have a canary in the gap between their end and their closed page, and spans also
  * one of SECURE_FRONT bytes before their start.
  *
@@ -47,6 +52,7 @@
 #define HAK_REGION_SECURE_H
 
 #include "core/size_class.h"
+#include "region/left.h"
 #include "region/window.h"
 
 enum secure_state {
@@ -88,6 +94,9 @@ HAK_HIDDEN extern struct secure hak__secure;
 /* Report an object and abort. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_written(const void *object,
                                                                        uint32_t class_index);
+/* An object in use: its canary, or the word before it, has changed. */
+HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overrun(const void *object,
+                                                                       size_t bytes, size_t slack);
 /* `size`: of the request. */
 HAK_HIDDEN HAK_COLD __attribute__((noreturn)) void hak__secure_overflow(const void *block,
                                                                         size_t size);
@@ -177,8 +186,8 @@ HAK_HIDDEN bool hak__secure_gap_is_whole(const void *block, size_t size, size_t 
 /* The canary before a block. */
 HAK_HIDDEN void hak__secure_put_front(void *block);
 HAK_HIDDEN bool hak__secure_front_is_whole(const void *block);
-/* As secure_check_canary, for slack above SECURE_NEAR_MAX. */
-HAK_HIDDEN bool hak__secure_far_is_whole(const void *object, size_t bytes, size_t slack);
+/* As secure_changed_before, for a word in another page. */
+HAK_HIDDEN uint64_t hak__secure_changed_page(const uint64_t *word, uint64_t mark);
 /* Makes the canary behind a block zeroes, for a block that will be longer. */
 HAK_HIDDEN void hak__secure_clear_gap(void *block, size_t size, size_t room);
 
@@ -198,6 +207,34 @@ HAK_INLINE uint64_t secure_mark_at(uint64_t mark, size_t offset)
 
 typedef uint64_t secure_word __attribute__((aligned(1), may_alias));
 
+/* The last word of an object. */
+HAK_INLINE uint64_t *secure_last(const void *object, size_t bytes)
+{
+    return (uint64_t *)((uintptr_t)object + bytes - sizeof(uint64_t));
+}
+
+/* Writes it. relaxed: other threads look at it before the object is used. */
+HAK_INLINE void secure_put_last(void *object, size_t bytes)
+{
+    atomic_store_relaxed(secure_last(object, bytes), secure_mark(object));
+}
+
+/* The bits of the word before an object that are not as they were written. The page before the
+ * object's own may not be readable in fork's child (left.h). With memory tags a write to that word
+ * faults, and a look would, too. */
+HAK_INLINE uint64_t secure_changed_before(const void *object, size_t bytes)
+{
+    const char *front = (const char *)object - bytes;
+    const uint64_t *word = secure_last(front, bytes);
+    if (HAK_TAGS && hak__secure.tags) {
+        return 0;
+    }
+    if (HAK_UNLIKELY((uintptr_t)object % LEFT_PAGE_SIZE == 0)) {
+        return hak__secure_changed_page(word, secure_mark(front));
+    }
+    return atomic_load_relaxed(word) ^ secure_mark(front);
+}
+
 /* Bytes that an object in use, with the state byte `byte`, has beyond the request. */
 HAK_INLINE size_t secure_slack(const void *object, unsigned char byte, size_t bytes)
 {
@@ -213,35 +250,43 @@ HAK_INLINE void secure_begin_use(void *object, size_t bytes, size_t slack, enum 
         hak__secure_put_far(object, bytes, slack, state);
         return;
     }
-    /* The words may overlap: from the request's end on, and one or two up to the object's. */
+    /* The words may overlap: from the request's end on, and the one before the last, or the last
+     * itself, which has its value already. */
     char *end = (char *)object + bytes;
     uint64_t mark = secure_mark(object);
     *(secure_word *)(void *)(end - slack) = secure_mark_at(mark, bytes - slack);
     *(secure_word *)(void *)(end - 8 - (slack / 2 & 8)) = mark;
-    *(secure_word *)(void *)(end - 8) = mark;
     atomic_fence_signal(); /* a handler that exits finds no canary missing (control/secure_end.h) */
     unsigned code = (unsigned)(slack - OBJECT_TAIL) << SECURE_STATE_BITS;
     atomic_store_relaxed(secure_state_at(object), (unsigned char)(code | (unsigned)state));
 }
 
-HAK_INLINE bool secure_canary_is_whole(const void *object, size_t bytes, size_t slack)
+/* The bits of the canary of an object in use that are not as they were written. */
+HAK_INLINE uint64_t secure_changed(const void *object, size_t bytes, size_t slack)
 {
     if (HAK_UNLIKELY(slack > SECURE_NEAR_MAX)) {
-        return hak__secure_far_is_whole(object, bytes, slack);
+        uint64_t last = *secure_last(object, bytes) ^ secure_mark(object);
+        return hak__secure_gap_is_whole(object, bytes - slack, bytes) ? last : 1;
     }
     const char *end = (const char *)object + bytes;
     uint64_t mark = secure_mark(object);
     uint64_t first = *(const secure_word *)(const void *)(end - slack);
     uint64_t middle = *(const secure_word *)(const void *)(end - 8 - (slack / 2 & 8));
     uint64_t last = *(const secure_word *)(const void *)(end - 8);
-    return ((first ^ secure_mark_at(mark, bytes - slack)) | (middle ^ mark) | (last ^ mark)) == 0;
+    return (first ^ secure_mark_at(mark, bytes - slack)) | (middle ^ mark) | (last ^ mark);
 }
 
-/* Reports an object in use whose canary has changed. */
+/* True if nobody has written behind an object in use, or before it. */
+HAK_INLINE bool secure_is_whole(const void *object, size_t bytes, size_t slack)
+{
+    return (secure_changed(object, bytes, slack) | secure_changed_before(object, bytes)) == 0;
+}
+
+/* Reports an object in use if somebody has. */
 HAK_INLINE void secure_check_canary(const void *object, size_t bytes, size_t slack)
 {
-    if (HAK_UNLIKELY(!secure_canary_is_whole(object, bytes, slack))) {
-        hak__secure_overflow(object, bytes - slack);
+    if (HAK_UNLIKELY(!secure_is_whole(object, bytes, slack))) {
+        hak__secure_overrun(object, bytes, slack);
     }
 }
 
@@ -252,6 +297,7 @@ typedef uint64_t secure_pair __attribute__((vector_size(16), may_alias));
  * a malloc of a large object takes up to 60 ns longer. Half: a write after free is noticed in half
  * of the places. */
 #define SECURE_LOOK_MAX 1024u
+#define SECURE_LOOK_PAIRS (SECURE_LOOK_MAX / sizeof(secure_pair))
 /* The length from which the C library's memset is faster. */
 #define SECURE_CLEAR_MIN 512u
 
@@ -263,25 +309,35 @@ HAK_INLINE secure_pair secure_or_step(const secure_pair *at)
     return (at[0] | at[1]) | (at[2] | at[3]);
 }
 
-/* True if all but the first word, a link, is zero. The second word is read by itself: a processor
- * waits for a store to finish if a load needs it and more. The last step may overlap the one before
- * it, so there is one loop only. */
-HAK_INLINE bool secure_is_zero(const void *object, size_t bytes)
+/* True if a free object is as free has left it: zero between the first word, a link, and the last,
+ * its mark. The bytes from SECURE_LOOK_MAX on are not looked at, unless `all`. The second word is
+ * read by itself: a processor waits for a store to finish if a load needs it and more. The last
+ * step may overlap the one before it, so there is one loop only. */
+HAK_INLINE bool secure_is_clean(const void *object, size_t bytes, bool all)
 {
+    const uint64_t *last = secure_last(object, bytes);
+    uint64_t changed = atomic_load_relaxed(last) ^ secure_mark(object);
+    if (HAK_UNLIKELY(bytes == sizeof(secure_pair))) {
+        return changed == 0;
+    }
+    changed |= ((const uint64_t *)object)[1] | last[-1];
     const secure_pair *at = (const secure_pair *)object + 1;
-    const secure_pair *end = (const secure_pair *)(const void *)((const char *)object + bytes);
-    secure_pair all = {((const uint64_t *)object)[1], 0};
-    if (HAK_LIKELY(bytes >= sizeof(secure_pair) + SECURE_STEP)) {
+    const secure_pair *end = (const secure_pair *)(const void *)(last - 1);
+    if (end - at > (ptrdiff_t)SECURE_LOOK_PAIRS && !all) {
+        end = at + SECURE_LOOK_PAIRS;
+    }
+    secure_pair sum = {0, 0};
+    if (HAK_LIKELY(end - at >= 4)) {
         for (; at + 4 < end; at += 4) {
-            all |= secure_or_step(at);
+            sum |= secure_or_step(at);
         }
-        all |= secure_or_step(end - 4);
+        sum |= secure_or_step(end - 4);
     } else {
         for (; at != end; at++) {
-            all |= *at;
+            sum |= *at;
         }
     }
-    return (all[0] | all[1]) == 0;
+    return (sum[0] | sum[1] | changed) == 0;
 }
 
 HAK_INLINE void secure_clear_step(secure_pair *at)
@@ -289,13 +345,18 @@ HAK_INLINE void secure_clear_step(secure_pair *at)
     at[0] = at[1] = at[2] = at[3] = (secure_pair){0, 0};
 }
 
+/* Clears all but the last word. */
 HAK_INLINE void secure_clear(void *object, size_t bytes)
 {
+    uint64_t *last = secure_last(object, bytes);
     secure_pair *at = (secure_pair *)object;
-    secure_pair *end = (secure_pair *)(void *)((char *)object + bytes);
+    secure_pair *end = (secure_pair *)(void *)(last - 1);
     if (HAK_UNLIKELY(bytes >= SECURE_CLEAR_MIN)) {
-        __builtin_memset(object, 0, bytes);
-    } else if (HAK_LIKELY(bytes >= SECURE_STEP)) {
+        __builtin_memset(object, 0, bytes - sizeof *last);
+        return;
+    }
+    last[-1] = 0;
+    if (HAK_LIKELY(bytes >= SECURE_STEP + sizeof(secure_pair))) {
         for (; at + 4 < end; at += 4) {
             secure_clear_step(at);
             __asm__ volatile("" : "+r"(at)); /* else the compiler calls memset */
@@ -351,8 +412,7 @@ HAK_INLINE void secure_end_rest(const void *object)
 HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index, size_t size)
 {
     size_t bytes = size_class_bytes(class_index);
-    size_t looked = bytes < SECURE_LOOK_MAX ? bytes : SECURE_LOOK_MAX;
-    if (HAK_UNLIKELY(!secure_is_zero(object, looked))) {
+    if (HAK_UNLIKELY(!secure_is_clean(object, bytes, false))) {
         hak__secure_written(object, class_index);
     }
     *(uintptr_t *)object = 0; /* the link */

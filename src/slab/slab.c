@@ -37,44 +37,6 @@ static struct object_list slab_take_remote(struct slab_set *set, struct slab *sl
     return list;
 }
 
-static void *slab_end_page(size_t slice, uint32_t count)
-{
-    return (char *)window_slice_address(slice + count) - hak__os_page_size();
-}
-
-/* Secure form: closes the last page of a slab of large objects. Such a slab has as many objects as
- * fit before that page. */
-static void slab_close_end(struct slab *slab)
-{
-    size_t page = hak__os_page_size(), size = size_class_bytes(slab->class_index);
-    size_t bytes = slab->slice_count * SLICE_SIZE - slab->first;
-    slab->closed_end =
-        size >= CLOSED_END_MIN && page <= size &&
-        hak__os_close_pages(slab_end_page(slab_slice(slab), slab->slice_count), page);
-    if (slab->closed_end && slab->capacity > (bytes - page) / size) {
-        slab->capacity = (uint16_t)((bytes - page) / size);
-    }
-}
-
-/* Lets the slices rest; those that have rested longest go back to the region. */
-static struct slice_rest slab_rest(struct slab_rests *rests, struct slice_rest slices)
-{
-    struct slice_rest *place = &rests->slabs[rests->next++ % SLABS_RESTING], oldest = *place;
-    *place = slices;
-    return oldest;
-}
-
-void hak__slab_end_rests(struct slab_set *set)
-{
-    for (uint32_t i = 0; HAK_SECURE && i < SLABS_RESTING; i++) {
-        struct slice_rest *place = &set->rests->slabs[i];
-        if (place->count != 0) {
-            hak__superslab_give(place->slice, place->count);
-        }
-        place->count = 0;
-    }
-}
-
 /* Takes slices and makes them a new, listed slab of the class. NULL: no memory. */
 static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
 {
@@ -100,9 +62,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->remote_seen = 0;
     slab->first = (uint16_t)window_slice_color(slice, size_class->colors);
     if (HAK_SECURE) {
-        hak__secure_new_key(slice, size_class->slab_slices);
-        slab_close_end(slab);
-        *slab_totals(set, slab)->lost_count += slab_lost(slab);
+        hak__slab_begin_secure(set, slab);
     }
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
@@ -131,16 +91,10 @@ void hak__slab_give_back(struct slab_set *set, struct slab *slab)
     for (uint32_t i = 0; i < count; i++) {
         window_set_owner(slice + i, OWNER_NOBODY);
     }
-    if (HAK_SECURE) {
-        hak__secure_forget(slice, count);
-        *totals->lost_count -= slab_lost(slab);
-        if (slab->closed_end &&
-            !hak__os_open_pages(slab_end_page(slice, count), hak__os_page_size())) {
-            return; /* no other slab or span could use that page */
-        }
-    }
     struct slice_rest slices = {(uint32_t)slice, count};
-    slices = HAK_SECURE ? slab_rest(set->rests, slices) : slices;
+    if (HAK_SECURE) {
+        slices = hak__slab_end_secure(set, slab);
+    }
     if (slices.count != 0) {
         hak__superslab_give(slices.slice, slices.count);
     }
@@ -226,33 +180,6 @@ void hak__slab_freed_too_often(const struct slab_set *set, uint32_t class_index,
                         size_class_bytes(class_index), set->key >> OWNER_CODE_BITS);
 }
 
-struct object_list hak__refill_shuffle(struct refill refill)
-{
-    unsigned char *first = (unsigned char *)refill.list.head;
-    unsigned char order[CARVE_BYTES / OBJECT_ALIGNMENT];
-    uint32_t count = refill.list.count;
-    uint64_t random = secure_key(first) ^ (uintptr_t)first;
-    HAK_STATIC_ASSERT(sizeof order <= 256, "a number of an object is a byte");
-    if (refill.used) {
-        memset(first, 0, (size_t)count * refill.stride);
-    }
-    struct object_list list = {NULL, count};
-    for (uint32_t i = 0; i < count; i++) { /* R. Fisher, F. Yates; in the form of R. Durstenfeld */
-        uint32_t group = i - i % SHUFFLED_OBJECTS;
-        uint32_t place =
-            group + (uint32_t)((uint64_t)secure_random(&random) * (i - group + 1) >> 32);
-        order[i] = order[place];
-        order[place] = (unsigned char)i;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        struct object *object = (struct object *)(void *)(first + order[i] * (size_t)refill.stride);
-        object_set_free(object, list.head, 0);
-        secure_set_state(object, SECURE_FRESH);
-        list.head = object;
-    }
-    return list;
-}
-
 /* The most objects to carve, from `first` on. In an untouched slab the program should touch each
  * page before malloc does, so that no malloc pays for the page fault. So the first object that
  * starts in a page is carved alone. The next refill carves the page's other objects, and linking
@@ -283,6 +210,9 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     count = count > most ? most : count;
     atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
     slab_totals(set, slab)->not_carved_count -= count;
+    if (HAK_SECURE) { /* another thread may get the next objects, and looks before the first */
+        secure_put_last(first + (count - 1) * size, size);
+    }
     return (struct refill){
         {(struct object *)(void *)first, count}, (uint32_t)size, !slab->untouched};
 }

@@ -88,7 +88,7 @@ struct slab_totals {
     uint64_t free_count; /* free objects in slabs: the sum of free_count and remote_seen */
     uint32_t slabs_count;
     uint32_t not_carved_count;       /* in one slab, and in those taken over from a fork's parent */
-    uint64_t lost_count[HAK_SECURE]; /* places of objects that closed ends take */
+    uint64_t lost_count[HAK_SECURE]; /* places of objects that slab_lost tells of */
 };
 
 /* Places in the class's slabs that no object can have. */

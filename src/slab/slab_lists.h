@@ -41,7 +41,7 @@ HAK_INLINE void slab_unlist(struct slab_set *set, struct slab *slab)
     slab->listed = false;
 }
 
-/* Places of objects that the closed end takes. */
+/* Places of objects that the room at the start and the closed end take. */
 HAK_INLINE uint64_t slab_lost(const struct slab *slab)
 {
     return (uint64_t)hak__size_classes[slab->class_index].objects_per_slab - slab->capacity;
@@ -57,6 +57,12 @@ HAK_HIDDEN struct slab *hak__slab_take_kept(struct slab_set *set, uint32_t class
 /* True if `slices` slices more would raise the peak, also when some kept slabs have gone back. A
  * hint. Not all of them go: one malloc would take long. */
 HAK_HIDDEN bool hak__slab_would_grow(struct slab_set *set, uint32_t slices);
+
+/* slab_secure.c. Makes a new slab one of the secure form. */
+HAK_HIDDEN void hak__slab_begin_secure(struct slab_set *set, struct slab *slab);
+/* Lets the slices of a slab rest that is given back. Returns those to give to the region now, which
+ * have rested longest; count 0: none. */
+HAK_HIDDEN struct slice_rest hak__slab_end_secure(struct slab_set *set, const struct slab *slab);
 
 /* If the slab is idle, keeps it or gives it back, even if it is the last of its class: a loop
  * around a few objects uses only its bin, and so empties no slab. In slab.c. */

@@ -1,5 +1,5 @@
-/* overflow_sizes.c: the secure form, preloaded, reports every write behind the end of a block, of
- * every small size and of some larger ones, and reports nothing else.
+/* overflow_sizes.c: the secure form, preloaded, reports every write behind the end of a block, or
+ * before its start, of every small size and of some larger ones, and reports nothing else.
  *
  * Usage: overflow_sizes [STEP]. Each case is a child process that writes behind one block and frees
  * it or resizes it. The bytes are even, which a canary never is, so a case cannot pass by chance.
@@ -19,14 +19,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SMALL_MAX = 1100 };
+enum { SMALL_MAX = 1100, SLAB_BYTES = 32768 };
 
 static const size_t larger[] = {
-    1151,    1152,    1160,    1500,    2000,          2040,   2041,  2048,  2049,   3000,
-    4000,    4088,    4095,    4096,    4097,          5000,   6000,  8000,  8184,   8192,
-    8193,    9000,    10000,   10361,   12288,         16384,  16385, 20000, 30001,  32768,
-    40000,   50000,   65535,   65536,   65537,         65656,  65657, 70001, 100003, 200001,
-    1 << 20, 2000003, 2097153, 3000001, (4 << 20) + 1, 5000077};
+    1151,   1152,    1160,    1500,    2000,    2040,          2041,   2048,  2049,  3000,
+    4000,   4088,    4095,    4096,    4097,    5000,          6000,   8000,  8184,  8192,
+    8193,   9000,    10000,   10361,   12288,   16384,         16385,  20000, 30001, 32768,
+    40000,  50000,   65535,   65536,   65537,   65656,         65657,  70001, 94200, 100003,
+    200001, 1 << 20, 2000003, 2097153, 3000001, (4 << 20) + 1, 5000077};
 
 /* Hides from the compiler what a value is. */
 static void *hide(void *pointer)
@@ -75,13 +75,13 @@ static void write_eighth(char *block, size_t size)
     block[size + 7] = 'n';
 }
 
-/* Blocks between two bounds begin behind bytes that are watched, too. */
 static void write_before(char *block, size_t size)
 {
     (void)size;
     block[-1] = 'n';
 }
 
+/* Skips the eight bytes before the block. */
 static void copy_before(char *block, size_t size)
 {
     (void)size;
@@ -92,8 +92,9 @@ typedef void write_function(char *block, size_t size);
 static write_function *const writes[] = {write_byte, end_string,   copy_8,       fill_16,
                                          fill_64,    write_eighth, write_before, copy_before};
 enum { WRITES = sizeof writes / sizeof writes[0], WRITES_BEHIND = WRITES - 2 };
-/* Not the largest: the page before may be somebody else's. */
-enum { BEFORE_MIN = 65657, BEFORE_MAX = 2000003 };
+/* Not before the largest: the page before may be somebody else's. More bytes than the last eight
+ * are watched only before blocks above 64 KiB. */
+enum { BEFORE_MAX = 2000003, FAR_BEFORE_MIN = 65657 };
 
 /* How the block comes into being, and how it ends; the size stays the same. */
 static char *from_malloc(size_t size)
@@ -108,7 +109,7 @@ static char *from_calloc(size_t size)
 
 static char *from_memalign(size_t size)
 {
-    return hide(memalign(64, size));
+    return hide(memalign(size < FAR_BEFORE_MIN ? 64 : (size_t)4096 << size % 3, size));
 }
 
 static char *from_larger(size_t size)
@@ -121,9 +122,27 @@ static char *from_smaller(size_t size)
     return realloc(hide(malloc(size - size / 4)), size);
 }
 
+/* The first of a slab: the lowest of more than a slab has. */
+static char *from_lowest(size_t size)
+{
+    static char *blocks[3000];
+    size_t count =
+        size > FAR_BEFORE_MIN ? 1 : 40 + (SLAB_BYTES < size * 40 ? 0 : SLAB_BYTES / size);
+    count = count < 3000 ? count : 3000;
+    char *lowest = blocks[0] = hide(malloc(size));
+    for (size_t i = 1; i < count; i++) {
+        blocks[i] = hide(malloc(size));
+        lowest = blocks[i] < lowest ? blocks[i] : lowest;
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(blocks[i] == lowest ? NULL : blocks[i]);
+    }
+    return lowest;
+}
+
 typedef char *make_function(size_t size);
-static make_function *const makes[] = {from_malloc, from_calloc, from_memalign, from_larger,
-                                       from_smaller};
+static make_function *const makes[] = {from_malloc, from_calloc,  from_memalign,
+                                       from_larger, from_smaller, from_lowest};
 enum { MAKES = sizeof makes / sizeof makes[0] };
 
 /* --- children --- */
@@ -181,8 +200,14 @@ static void check_case(size_t size, uint32_t make, uint32_t write_kind, bool res
 
 static void check_size(size_t size)
 {
-    bool begins_watched = size >= BEFORE_MIN && size <= BEFORE_MAX;
-    for (uint32_t i = 0; i < (begins_watched ? WRITES : WRITES_BEHIND); i++) {
+    uint32_t count = size < FAR_BEFORE_MIN ? WRITES - 1 : WRITES;
+    if (size > BEFORE_MAX || (size < FAR_BEFORE_MIN && getenv("HAKMEM_SAMPLE_BYTES") != NULL)) {
+        count = WRITES_BEHIND; /* nothing stands before a slice's first sampled block */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (i == size % WRITES_BEHIND && size <= SMALL_MAX) {
+            continue; /* one in turn: the run takes long */
+        }
         /* What makes the block, and what ends it, changes from case to case. */
         check_case(size, (uint32_t)((size + i) % MAKES), i, (size / 8 + i) % 4 == 0);
     }

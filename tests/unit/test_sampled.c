@@ -13,24 +13,24 @@ static void test_every_class(void **state)
 {
     (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        size_t bytes = size_class_bytes(class_index);
+        size_t bytes = size_class_bytes(class_index), usable = size_class_usable(class_index);
         size_t capacity = bytes < SLICE_SIZE ? SLICE_SIZE / bytes : 1, count = 3 * capacity;
         size_t slices = (bytes + SLICE_SIZE - 1) / SLICE_SIZE;
         unsigned char **objects = support_map(count * sizeof *objects);
         for (size_t i = 0; i < count; i++) {
-            objects[i] = hak__sampled_allocate(class_index);
+            objects[i] = hak__sampled_allocate(class_index, usable);
             assert_non_null(objects[i]);
             assert_int_equal((uintptr_t)objects[i] % (bytes & (~bytes + 1)), 0);
             assert_int_equal(owner_of(objects[i]), OWNER_SAMPLED);
-            assert_int_equal(hak__sampled_bytes(window_slice_of(objects[i])), bytes);
-            memset(objects[i], (int)(i % 251), bytes);
+            assert_int_equal(hak__sampled_usable(objects[i]), usable);
+            memset(objects[i], (int)(i % 251), usable);
         }
         assert_int_equal(hak__sampled_totals().objects_count, count);
         assert_int_equal(hak__sampled_totals().objects_bytes, count * bytes);
         assert_int_equal(hak__sampled_totals().slices_count, 3 * slices);
         for (size_t i = 0; i < count; i++) { /* no two overlap */
             assert_int_equal(objects[i][0], i % 251);
-            assert_int_equal(objects[i][bytes - 1], i % 251);
+            assert_int_equal(objects[i][usable - 1], i % 251);
         }
         for (size_t i = 0; i < count; i++) {
             hak__sampled_free(objects[(i * 7919 + 3) % count]); /* 7919 is prime */
@@ -51,12 +51,13 @@ static void test_room_is_used(void **state)
     void *objects[32] = {NULL};
     assert_in_range(2 * capacity, 4, COUNT_OF(objects));
     for (size_t i = 0; i < 2 * capacity; i++) {
-        objects[i] = hak__sampled_allocate(class_index);
+        objects[i] = hak__sampled_allocate(class_index, 4000);
         assert_non_null(objects[i]);
     }
     hak__sampled_free(objects[1]);
     hak__sampled_free(objects[capacity + 1]);
-    void *again[2] = {hak__sampled_allocate(class_index), hak__sampled_allocate(class_index)};
+    void *again[2] = {hak__sampled_allocate(class_index, 4000),
+                      hak__sampled_allocate(class_index, 4000)};
     assert_true((again[0] == objects[1] && again[1] == objects[capacity + 1]) ||
                 (again[1] == objects[1] && again[0] == objects[capacity + 1]));
     assert_int_equal(hak__sampled_totals().slices_count, 2);

@@ -1,0 +1,97 @@
+/* slab_secure.c: what is different in the slabs of the secure form (region/secure.h): links with a
+ * key, room before the first object, a closed last page, a rest for emptied slabs, and objects that
+ * are handed out in random order. */
+#include "os/os.h"
+#include "region/superslab.h"
+#include "slab/slab_lists.h"
+
+static void *slab_end_page(const struct slab *slab)
+{
+    return slab_start(slab) + slab->slice_count * SLICE_SIZE - hak__os_page_size();
+}
+
+/* Bytes from a slab's start to its first object: room for the word before that object. The objects
+ * keep their alignment: the largest power of two that divides their size, or a cache line in
+ * classes that may have colors (core/size_class.h). */
+static uint32_t slab_first(size_t slice, uint32_t class_index)
+{
+    const struct size_class *size_class = &hak__size_classes[class_index];
+    if (class_index > TINY_CLASS_COUNT && class_index < ROUND_CLASS_FIRST) {
+        uint32_t colors = size_class->colors;
+        return HAK_CACHE_LINE + window_slice_color(slice, colors - (colors > 1));
+    }
+    uint32_t room = size_class->object_size & (~size_class->object_size + 1);
+    return room < SLICE_SIZE ? room : SLICE_SIZE;
+}
+
+void hak__slab_begin_secure(struct slab_set *set, struct slab *slab)
+{
+    size_t page = hak__os_page_size(), size = size_class_bytes(slab->class_index);
+    size_t slice = slab_slice(slab);
+    hak__secure_new_key(slice, slab->slice_count);
+    slab->first = (uint16_t)slab_first(slice, slab->class_index);
+    slab->closed_end =
+        size >= CLOSED_END_MIN && page <= size && hak__os_close_pages(slab_end_page(slab), page);
+    size_t bytes = slab->slice_count * SLICE_SIZE - slab->first - (slab->closed_end ? page : 0);
+    if (slab->capacity > bytes / size) {
+        slab->capacity = (uint16_t)(bytes / size);
+    }
+    *slab_totals(set, slab)->lost_count += slab_lost(slab);
+}
+
+struct slice_rest hak__slab_end_secure(struct slab_set *set, const struct slab *slab)
+{
+    struct slice_rest slices = {(uint32_t)slab_slice(slab), slab->slice_count};
+    hak__secure_forget(slices.slice, slices.count);
+    *slab_totals(set, slab)->lost_count -= slab_lost(slab);
+    if (slab->closed_end && !hak__os_open_pages(slab_end_page(slab), hak__os_page_size())) {
+        return (struct slice_rest){0, 0}; /* no other slab or span could use that page */
+    }
+    struct slice_rest *place = &set->rests->slabs[set->rests->next++ % SLABS_RESTING];
+    struct slice_rest oldest = *place;
+    *place = slices;
+    return oldest;
+}
+
+void hak__slab_end_rests(struct slab_set *set)
+{
+    for (uint32_t i = 0; HAK_SECURE && i < SLABS_RESTING; i++) {
+        struct slice_rest *place = &set->rests->slabs[i];
+        if (place->count != 0) {
+            hak__superslab_give(place->slice, place->count);
+        }
+        place->count = 0;
+    }
+}
+
+struct object_list hak__refill_shuffle(struct refill refill)
+{
+    unsigned char *first = (unsigned char *)refill.list.head;
+    unsigned char order[CARVE_BYTES / OBJECT_ALIGNMENT];
+    uint32_t count = refill.list.count;
+    uint64_t random = secure_key(first) ^ (uintptr_t)first;
+    HAK_STATIC_ASSERT(sizeof order <= 256, "a number of an object is a byte");
+    const struct slab *slab = slab_of_slice(window_slice_of(first));
+    if (first == slab_start(slab) + slab->first) {
+        secure_put_last(first - refill.stride, refill.stride); /* before the first object */
+    }
+    struct object_list list = {NULL, count};
+    for (uint32_t i = 0; i < count; i++) { /* R. Fisher, F. Yates; in the form of R. Durstenfeld */
+        uint32_t group = i - i % SHUFFLED_OBJECTS;
+        uint32_t place =
+            group + (uint32_t)((uint64_t)secure_random(&random) * (i - group + 1) >> 32);
+        order[i] = order[place];
+        order[place] = (unsigned char)i;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct object *object = (struct object *)(void *)(first + order[i] * (size_t)refill.stride);
+        if (refill.used) {
+            secure_clear(object, refill.stride);
+        }
+        object_set_free(object, list.head, 0);
+        secure_put_last(object, refill.stride);
+        secure_set_state(object, SECURE_FRESH);
+        list.head = object;
+    }
+    return list;
+}
