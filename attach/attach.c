@@ -1,22 +1,5 @@
 /* attach.c: hakmem-attach [--verbose] [--thread TID] PID: starts hakmem's observer in a running
- * process. With --thread, for tests, only that thread of it is stopped.
- *
- * It makes one thread of the process call hak_observe_enter, which calls pthread_create. A thread
- * may do so when it holds no lock that this call needs, and changes nothing that it needs:
- *
- * - hakmem's locks. The function does not touch the thread's cache, and does nothing if the thread
- *   is inside an operation with locks (EBUSY). A thread is not used if its next instruction is
- *   hakmem's, or if hakmem has just made a system call for it.
- * - The loader's locks. A thread is not used if its next instruction is the loader's.
- * - The C library's locks of the list of stacks, of the default attributes and of thread-local
- *   storage. The library holds them only while it runs itself, and in none of the waiting system
- *   calls of target_call. So a thread is used if it is in such a call, or if its next instruction
- *   belongs to the program or to another library: there a program may call pthread_create itself.
- *   Of the waits for a futex, only those for events count. The library's waits for its locks, and
- *   that of setuid, which holds the list of stacks, are made by another operation.
- *
- * A signal handler may have interrupted any of these: so no thread is used on whose stack there is
- * a return address to the end of a signal handler. What looks like one but is not costs a try. */
+ * process. With --thread, for tests, only that thread of it is stopped. */
 #include "attach.h"
 
 #include <errno.h>
@@ -39,14 +22,6 @@
 #define TASKS_MAX 4096u
 /* Threads stopped in one round, before the mappings are read anew. */
 #define ROUND_MAX 64u
-/* Words of the stack in which a caller's return address lies: a system call's function has few. */
-#define CALLER_WORDS 64u
-/* Bytes of the stack that are searched for a signal handler's return address. Doubled: a longer
- * stop. Halved: a handler that has used more stack than this may be missed. */
-#define STACK_BYTES ((size_t)256 << 10)
-#define ENDS_MAX 64u
-#define CODE_CHUNK ((size_t)1 << 20)
-#define CODE_MAX ((size_t)256 << 20)
 #define LOCK_WAIT_US 5000000u
 /* How long the process may take to let itself be read. A program can let that take forever. */
 #define READ_SECONDS 60u
@@ -57,11 +32,6 @@
 
 static bool verbose;
 static pid_t only_thread; /* 0: any */
-
-/* Addresses to which signal handlers return. */
-static uintptr_t handler_ends[ENDS_MAX];
-static size_t handler_ends_count;
-static uintptr_t handler_ends_low = UINTPTR_MAX, handler_ends_high;
 
 void refuse(int status, const char *format, ...)
 {
@@ -94,126 +64,6 @@ static void lock_target(pid_t pid)
         }
         sleep_us(2000);
     }
-}
-
-/* --- signal handlers --- */
-
-static void note_ends(const unsigned char *code, size_t size, uintptr_t address)
-{
-    for (size_t i = 0; i < tracee_patterns_count; i++) {
-        const struct pattern *pattern = &tracee_patterns[i];
-        const unsigned char *at = code;
-        while ((at = memmem(at, size - (size_t)(at - code), pattern->bytes, pattern->size)) !=
-                   NULL &&
-               handler_ends_count < ENDS_MAX) {
-            uintptr_t end = address + (uintptr_t)(at - code);
-            handler_ends[handler_ends_count++] = end;
-            handler_ends_low = end < handler_ends_low ? end : handler_ends_low;
-            handler_ends_high = end > handler_ends_high ? end : handler_ends_high;
-            at++;
-        }
-    }
-}
-
-/* Searches all code for the places where signal handlers return to. */
-static void find_handler_ends(const struct target *target)
-{
-    unsigned char *code = malloc(CODE_CHUNK);
-    size_t total = 0;
-    if (code == NULL) {
-        refuse(STATUS_FAILED, "there is no memory");
-    }
-    for (size_t i = 0; i < target->mappings_count; i++) {
-        const struct mapping *mapping = &target->mappings[i];
-        if (!mapping->executable || (mapping->inode == 0 && mapping->object != OBJECT_KERNEL)) {
-            continue; /* code that is made at run time calls the C library for this */
-        }
-        /* Chunks overlap, so that no pattern lies between two. */
-        for (uintptr_t at = mapping->start; at < mapping->end && total < CODE_MAX;
-             at += CODE_CHUNK - 16) {
-            size_t size = mapping->end - at < CODE_CHUNK ? mapping->end - at : CODE_CHUNK;
-            size_t got = target_memory(target->pid, at, code, size);
-            total += got;
-            note_ends(code, got, at);
-        }
-    }
-    free(code);
-}
-
-static bool is_handler_end(uintptr_t word)
-{
-    if (word < handler_ends_low || word > handler_ends_high) {
-        return false;
-    }
-    for (size_t i = 0; i < handler_ends_count; i++) {
-        if (handler_ends[i] == word) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* --- the moment --- */
-
-static const char *why_not; /* the last thread was not used, for --verbose */
-
-/* Looks at the words of the stack. False: a signal handler is running, or hakmem has called. */
-static bool stack_is_good(const struct target *target, uintptr_t sp, bool looks_for_hakmem)
-{
-    static uintptr_t words[STACK_BYTES / sizeof(uintptr_t)];
-    const struct mapping *stack = target_mapping(target, sp);
-    if (stack == NULL || sp % sizeof words[0] != 0) {
-        why_not = "has no stack";
-        return false;
-    }
-    size_t size = stack->end - sp < sizeof words ? stack->end - sp : sizeof words;
-    size_t count = target_memory(target->pid, sp, words, size) / sizeof words[0];
-    for (size_t i = 0; i < count; i++) {
-        if (is_handler_end(words[i])) {
-            why_not = "runs a signal handler";
-            return false;
-        }
-        if (looks_for_hakmem && i < CALLER_WORDS) {
-            const struct mapping *code = target_mapping(target, words[i]);
-            if (code != NULL && code->executable && code->is_hakmem) {
-                why_not = "is in hakmem";
-                return false;
-            }
-        }
-    }
-    return count != 0;
-}
-
-/* True if the stopped thread may make the call; see the head of this file. */
-static bool is_good(const struct target *target, const struct symbols *symbols, pid_t tid,
-                    const struct state *state)
-{
-    const struct mapping *code = target_mapping(target, state_pc(state));
-    long call = state_call(tid, state);
-    uintptr_t stack = state_sp(state) - symbols->stack;
-    if (code == NULL || !code->executable) {
-        why_not = "runs code that is not known";
-        return false;
-    }
-    if (code->object == OBJECT_LOADER || code->object == OBJECT_KERNEL ||
-        stack < symbols->stack_size) {
-        why_not = "is in the loader or the kernel's library";
-        return false;
-    }
-    if (call >= 0 && target_call(call, state_second(state)) == DOING_NOTHING_GOOD) {
-        why_not = "is in another system call";
-        return false;
-    }
-    if (call < 0 && (code->object == OBJECT_LIBC || code->is_hakmem)) {
-        why_not = code->is_hakmem ? "is in hakmem" : "is in the C library";
-        return false;
-    }
-    if (call < 0 && tracee_is_in_sequence(tid)) {
-        why_not = "is in a restartable sequence";
-        return false;
-    }
-    /* In a static program all code is in one file, hakmem's, too. */
-    return stack_is_good(target, state_sp(state), !code->is_hakmem);
 }
 
 struct result {
@@ -255,12 +105,12 @@ static void try_thread(const struct target *target, const struct symbols *symbol
     urgent_begin(tid, &result->urgency);
     uint64_t began_us = clock_us();
     enum stop stop = tracee_stop(tid);
-    why_not = stop == STOP_DONE ? "" : "does not stop";
+    const char *why_not = stop == STOP_DONE ? "" : "does not stop";
     if (stop == STOP_DONE && filtered == FILTERED_UNKNOWN) {
         filtered = seccomp_check(tid);
     }
     if (filtered == FILTERED_HARMLESS && stop == STOP_DONE && tracee_read(tid, state) &&
-        is_good(target, symbols, tid, state)) {
+        (why_not = moment_why_not(target, symbols, tid, state)) == NULL) {
         result->error = tracee_call(tid, symbols, &result->urgency, state);
         result->done = result->error >= 0 && result->error != EBUSY;
         why_not = result->error == EBUSY ? "is in hakmem" : "has ended";
@@ -434,7 +284,7 @@ static void attach(pid_t pid)
     for (size_t i = 0; i < target.mappings_count; i++) {
         target.mappings[i].is_hakmem = target.mappings[i].inode == symbols.object;
     }
-    find_handler_ends(&target);
+    moment_prepare(&target);
     /* From here on this process should not end at a bad moment. Signals are looked for instead. */
     alarm(0);
     block_signals();

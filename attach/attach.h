@@ -5,7 +5,8 @@
  *   seccomp.c   whether its system call filter lets it start a thread
  *   tracee.c    one thread of it under ptrace: stopped, called, put back
  *   urgent.c    lets it run soon on a busy machine
- *   attach.c    chooses the thread and the moment
+ *   moment.c    whether a stopped thread is at a good moment
+ *   attach.c    chooses the thread
  *
  * A program of its own, not a part of the library: 64-bit Linux on x86-64 and aarch64. It serves
  * one process, then exits; so it frees nothing and ends at the first error with one sentence. */
@@ -32,7 +33,7 @@ struct mapping {
     uint64_t inode;  /* 0: no file */
     bool executable;
     enum object object;
-    bool is_hakmem; /* holds hakmem's code; set by attach.c */
+    bool is_hakmem; /* in the file that holds hakmem; set by attach.c */
     char *path;
 };
 
@@ -66,8 +67,9 @@ struct task {
 size_t target_tasks(const struct target *target, struct task *tasks, size_t most);
 /* True: the thread ends or is gone. Linux refuses to trace one that ends with EPERM. */
 bool target_task_ends(pid_t pid, pid_t tid);
-/* What a thread does that is in this system call, whose second argument is `second`. */
-enum doing target_call(long number, uint64_t second);
+/* What a thread does that is in this system call of `code` (NULL: not known), whose second argument
+ * is `second`. */
+enum doing target_call(const struct mapping *code, long number, uint64_t second);
 
 /* What a thread's system call filters (seccomp) do if it starts the observer. */
 enum filtered {
@@ -94,6 +96,7 @@ struct symbols {
     uintptr_t stack; /* hak_observe_stack */
     size_t stack_size;
     uint64_t object; /* inode of the file that holds them */
+    bool is_program; /* which is the program's */
 };
 /* Ends with a sentence if there are none. */
 struct symbols symbols_find(struct target *target);
@@ -120,6 +123,8 @@ uintptr_t state_sp(const struct state *state);
 long state_call(pid_t tid, const struct state *state);
 /* The second argument of that system call. */
 uint64_t state_second(const struct state *state);
+/* The return address of a function without a frame; `first` is the first word of the stack. */
+uintptr_t state_caller(const struct state *state, uintptr_t first);
 struct state *state_make(void);
 /* True: in a restartable sequence, which must not be left. */
 bool tracee_is_in_sequence(pid_t tid);
@@ -144,6 +149,30 @@ struct urgency {
 /* Lets the thread run as soon as it can (0: the calling one). Fills `before` for urgent_end. */
 void urgent_begin(pid_t tid, struct urgency *before);
 void urgent_end(const struct urgency *before);
+
+/* --- moment.c --- */
+
+/* Searches all code for the places to which signal handlers return. */
+void moment_prepare(const struct target *target);
+/* NULL: the stopped thread may start the observer. Otherwise why not. */
+const char *moment_why_not(const struct target *target, const struct symbols *symbols, pid_t tid,
+                           const struct state *state);
+
+/* --- machine.c --- */
+
+/* The function that the call before this return address calls. NONE: there is no call, or it stays
+ * in its own file. */
+enum callee { CALLEE_NONE, CALLEE_KNOWN, CALLEE_UNKNOWN };
+enum callee tracee_callee(pid_t pid, uintptr_t address, uintptr_t *callee);
+/* Whether the words from the return address words[0] on are a signal handler's frame, and where the
+ * handler has interrupted the thread. UNKNOWN: that cannot be told. */
+enum frame { FRAME_NONE, FRAME_KNOWN, FRAME_UNKNOWN };
+struct place {
+    uintptr_t pc, sp;
+    long call;       /* the system call that it is in; -1: none */
+    uint64_t second; /* its second argument */
+};
+enum frame tracee_frame(pid_t pid, const uintptr_t *words, size_t count, struct place *place);
 
 /* The end of a signal handler, to which it returns, as bytes of a program. */
 struct pattern {

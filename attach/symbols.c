@@ -305,6 +305,7 @@ static enum found symbols_look(const struct target *target, struct symbols *symb
             tried = mapping->inode;
             if (symbols_in_memory(target->pid, mapping, symbols) ||
                 (pass == 1 && symbols_in_program(target->pid, mapping, symbols))) {
+                symbols->is_program = mapping->inode == program;
                 return FOUND_SYMBOLS;
             }
             char byte;

@@ -292,16 +292,19 @@ size_t target_memory(pid_t pid, uintptr_t address, void *bytes, size_t size)
 }
 
 /* Waits for a futex by which the C library waits for events: condition variables, semaphores, the
- * end of a thread. For its locks, and while it holds one (setuid), it uses the plain FUTEX_WAIT. */
-static bool is_event(uint64_t operation)
+ * end of a thread. For its locks, and while it holds one (setuid), it uses the plain FUTEX_WAIT, by
+ * which runtimes with system calls of their own (Go) wait for anything. */
+static bool is_event(const struct mapping *code, uint64_t operation)
 {
     uint32_t flags = FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME;
-    return ((uint32_t)operation & ~flags) == FUTEX_WAIT_BITSET;
+    uint32_t kind = (uint32_t)operation & ~flags;
+    bool is_own = code != NULL && code->object == OBJECT_OTHER && !code->is_hakmem;
+    return kind == FUTEX_WAIT_BITSET || (kind == FUTEX_WAIT && is_own);
 }
 
 /* A sleep, a poll or a futex with a time limit goes on by SYS_restart_syscall after a stop. The C
  * library waits for its locks without a limit. */
-enum doing target_call(long number, uint64_t second)
+enum doing target_call(const struct mapping *code, long number, uint64_t second)
 {
     static const long waits[] = {
 #ifdef SYS_poll
@@ -319,13 +322,14 @@ enum doing target_call(long number, uint64_t second)
             return DOING_WAIT;
         }
     }
-    return number == SYS_futex && is_event(second) ? DOING_FUTEX : DOING_NOTHING_GOOD;
+    return number == SYS_futex && is_event(code, second) ? DOING_FUTEX : DOING_NOTHING_GOOD;
 }
 
 /* What a thread does now, by /proc. */
-static enum doing task_doing(pid_t pid, pid_t tid)
+static enum doing task_doing(const struct target *target, pid_t tid)
 {
     char name[64];
+    pid_t pid = target->pid;
     snprintf(name, sizeof name, "task/%d/comm", (int)tid);
     char *text = target_file(pid, name, 64);
     enum doing doing = DOING_NOTHING_GOOD;
@@ -347,9 +351,9 @@ static enum doing task_doing(pid_t pid, pid_t tid)
     if (strncmp(text, "running", 7) == 0) {
         doing = DOING_RUN;
     } else if (isdigit((unsigned char)text[0])) {
-        unsigned long second = 0;
-        sscanf(text, "%*s %*s %lx", &second);
-        doing = target_call(strtol(text, NULL, 10), second);
+        unsigned long second = 0, pc = 0; /* of: number, six arguments, stack, pc */
+        sscanf(text, "%*s %*s %lx %*s %*s %*s %*s %*s %lx", &second, &pc);
+        doing = target_call(target_mapping(target, pc), strtol(text, NULL, 10), second);
     }
     free(text);
     return doing;
@@ -383,7 +387,7 @@ size_t target_tasks(const struct target *target, struct task *tasks, size_t most
     }
     for (struct dirent *entry; (entry = readdir(directory)) != NULL && count < most;) {
         pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-        enum doing doing = tid > 0 ? task_doing(target->pid, tid) : DOING_NOTHING_GOOD;
+        enum doing doing = tid > 0 ? task_doing(target, tid) : DOING_NOTHING_GOOD;
         if (doing != DOING_NOTHING_GOOD) {
             tasks[count++] = (struct task){tid, doing};
         }

@@ -78,12 +78,10 @@ uint64_t clock_us(void)
 #if defined(__x86_64__)
 typedef struct user_regs_struct registers;
 static const int vector_kinds[] = {NT_X86_XSTATE, NT_PRFPREG};
-/* mov $15, %rax or %eax; syscall: the call of rt_sigreturn. */
-const struct pattern tracee_patterns[] = {{"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", 9},
-                                          {"\xb8\x0f\x00\x00\x00\x0f\x05", 7}};
 #define PC rip
 #define SP rsp
 #define SECOND rsi
+#define CALLER(now, first) (first)
 
 static long registers_call(pid_t tid, const registers *now)
 {
@@ -123,11 +121,10 @@ static void registers_restart(pid_t tid, registers *now)
 #else
 typedef struct user_regs_struct registers;
 static const int vector_kinds[] = {NT_ARM_SVE, NT_PRFPREG};
-/* mov x8, #139; svc #0: the call of rt_sigreturn. */
-const struct pattern tracee_patterns[] = {{"\x68\x11\x80\xd2\x01\x00\x00\xd4", 8}};
 #define PC pc
 #define SP sp
 #define SECOND regs[1]
+#define CALLER(now, first) ((void)(first), (uintptr_t)(now)->regs[30])
 #define CALL_INSTRUCTION 0xd4000001u /* svc #0 */
 
 /* On its way back from an interrupted call the kernel has already put the program counter back to
@@ -166,7 +163,6 @@ static void registers_restart(pid_t tid, registers *now)
     }
 }
 #endif
-const size_t tracee_patterns_count = sizeof tracee_patterns / sizeof tracee_patterns[0];
 
 struct state {
     registers now;
@@ -198,6 +194,12 @@ uintptr_t state_sp(const struct state *state)
 uint64_t state_second(const struct state *state)
 {
     return state->now.SECOND;
+}
+
+uintptr_t state_caller(const struct state *state, uintptr_t first)
+{
+    (void)state;
+    return CALLER(&state->now, first);
 }
 
 long state_call(pid_t tid, const struct state *state)

@@ -117,6 +117,7 @@
 #include "observe/placement.c"
 #include "observe/profile.c"
 #include "observe/profile_dump.c"
+#include "observe/profile_watch.c"
 #include "observe/prometheus.c"
 #include "observe/report.c"
 #include "observe/report_writer.c"

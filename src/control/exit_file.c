@@ -166,13 +166,12 @@ static bool exit_may_begin(void)
     return true;
 }
 
-static void exit_write_file(struct exit_file *file, exit_file_writer *writer, void *context)
+static bool exit_write_file(struct exit_file *file, exit_file_writer *writer, void *context)
 {
     char path[EXIT_PATH_SIZE];
     bool kept = hak__os_is_kept(&file->kept);
     if (*file->name == NULL) {
-        exit_write_to(kept ? file->kept.descriptor : 2, true, writer, context);
-        return;
+        return exit_write_to(kept ? file->kept.descriptor : 2, true, writer, context) == 0;
     }
     hak__exit_file_path(file, path);
     /* A forked child that has not opened a file of its own has its parent's. */
@@ -188,31 +187,35 @@ static void exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
     if (descriptor >= 0 && !(file->stays && kept)) {
         hak__os_close(descriptor);
     }
+    return error == 0;
 }
 
 struct exit_request {
     struct exit_file *file;
     exit_file_writer *writer;
     void *context;
+    bool done;
 };
 
 static void exit_serve(void *argument)
 {
-    const struct exit_request *request = argument;
+    struct exit_request *request = argument;
     if (!exit_may_begin()) {
         exit_say(request->file, "hakmem: no ",
                  ": the process ends inside hakmem, or while it forks");
         return;
     }
-    exit_write_file(request->file, request->writer, request->context);
+    request->done = exit_write_file(request->file, request->writer, request->context);
     if (hak__gate_was_refused()) {
+        request->done = false;
         exit_say(request->file, "hakmem: the ", " is not complete: the process forked meanwhile");
     }
 }
 
 /* On a stack of its own: a signal's handler or a thread that ends the process may have little. */
-void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
+bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
 {
-    struct exit_request request = {file, writer, context};
+    struct exit_request request = {file, writer, context, false};
     hak__own_stack_try(exit_serve, &request);
+    return request.done;
 }

@@ -36,9 +36,9 @@ HAK_HIDDEN void hak__exit_file_close(struct exit_file *file);
 HAK_HIDDEN void hak__exit_file_path(const struct exit_file *file, char path[EXIT_PATH_SIZE]);
 /* Says on standard error why it could not be written. `error`: -errno. */
 HAK_HIDDEN void hak__exit_file_complain(const struct exit_file *file, const char *path, int error);
-/* Lets `writer` write to the file, and closes it unless it stays. If that fails, says why on
- * standard error. */
-HAK_HIDDEN void hak__exit_file_write(struct exit_file *file, exit_file_writer *writer,
+/* Lets `writer` write to the file, and closes it unless it stays. False: not all is written, and
+ * standard error says why. */
+HAK_HIDDEN bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer,
                                      void *context);
 
 #endif

@@ -104,6 +104,11 @@
       "Number of a signal at which the heap profile is appended to profile_file, too; 0: none.",   \
       "Set 12 (SIGUSR2) for a service that runs for long: each kill -USR2 adds a profile of that " \
       "moment. A background thread writes it. A handler of the program takes the signal's place.") \
+    X(DUMP, profile_dump, START, hak__settings.profile_dump,                                       \
+      "When the process writes heap profiles by itself, beside profile_file: none, or a list of "  \
+      "peak=PERCENT, above=BYTES, every_s=SECONDS, limit=PERCENT.",                                \
+      "Set peak,limit for a service that may run out of memory or be killed: the profile of its "  \
+      "worst moment is then on disk. See docs/observability/profile.md.")                          \
     X(PROCESS, stats_pid, START, hak__settings.stats_process,                                      \
       "Process id of the only process that reports; 0: every process reports.",                    \
       "The launcher sets it, so that child processes do not report. Pass --all-processes to "      \

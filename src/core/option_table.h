@@ -16,7 +16,8 @@ enum option_kind {
     KIND_PATH,           /* const char *, of a file that is written */
     KIND_INPUT,          /* const char *, of a file that is read */
     KIND_PROCESS,        /* uint64_t */
-    KIND_SIGNAL          /* uint32_t */
+    KIND_SIGNAL,         /* uint32_t */
+    KIND_DUMP            /* const char *, words for hak__options_parse_dump */
 };
 
 /* When an option may change. The slow paths read the ones of the last two kinds each time that they

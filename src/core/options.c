@@ -114,10 +114,11 @@ const uint32_t hak__option_count = sizeof hak__option_table / sizeof hak__option
 /* By enum stats_format. */
 const char *const hak__option_stats_names[] = {"none", "summary", "full", "json", "prometheus"};
 
+#define OPTION_PATHS 6
 /* Copies, because programs that rename themselves (setproctitle) write over the environment. */
 static _Alignas(SEAL_ALIGNMENT) union {
-    char at[5][OPTION_VALUE_SIZE]; /* one for each path option: see option_set_path */
-    char pages[SEAL_BYTES(5 * OPTION_VALUE_SIZE)];
+    char at[OPTION_PATHS][OPTION_VALUE_SIZE]; /* one for each path option: see option_set_path */
+    char pages[SEAL_BYTES(OPTION_PATHS * OPTION_VALUE_SIZE)];
 } option_paths;
 
 struct seal_pages hak__options_pages(uint32_t part)
@@ -145,6 +146,7 @@ static const char *const option_allowed[] = {
     [KIND_INPUT] = "a path shorter than 1024 bytes",
     [KIND_PROCESS] = "a process id, or 0",
     [KIND_SIGNAL] = "the number of a signal that programs are free to use, such as 12, or 0",
+    [KIND_DUMP] = "none, or words such as peak=50,above=4g,every_s=600,limit=90",
 };
 
 /* A setter that gets a value that is not allowed returns false and changes nothing. */
@@ -198,12 +200,13 @@ static bool option_set_switch(bool *place, const char *value)
     return true;
 }
 
-/* Refuses signals that cannot be caught, that say that the program's code failed, and those that
- * the C libraries use, 32 to 34. SIGCHLD has a use in every program. */
+/* Refuses signals that cannot be caught, that say that the program's code failed, by which others
+ * end it, and those that the C libraries use, 32 to 34. SIGCHLD has a use in every program. */
 static bool option_set_signal(uint32_t *place, const char *value)
 {
     static const uint32_t refused[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,  SIGILL, SIGFPE, SIGTRAP,
-                                       SIGSYS,  SIGABRT, SIGCHLD, SIGCONT, 32,     33,     34};
+                                       SIGSYS,  SIGABRT, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT,
+                                       SIGTERM, SIGPIPE, SIGALRM, 32,      33,     34};
     const uint32_t number_max = 64; /* the kernel's */
     uint32_t number = 0;
     if (!option_set_plain_number(&number, value, false, false) || number > number_max) {
@@ -234,9 +237,10 @@ static bool option_set_stats(const char *value)
 /* `escapes`: %p and %% stand in it, and no other percent sign. */
 static bool option_set_path(const char **place, const char *value, bool escapes)
 {
-    const char **const places[] = {&hak__settings.stats_file, &hak__settings.profile_file,
+    const char **const places[] = {&hak__settings.stats_file,    &hak__settings.profile_file,
                                    &hak__settings.heap_map_file, &hak__settings.learn,
-                                   &hak__settings.config_file};
+                                   &hak__settings.config_file,   &hak__settings.profile_dump};
+    HAK_STATIC_ASSERT(sizeof places / sizeof places[0] == OPTION_PATHS, "a copy of each");
     char *copy = option_paths.at[0];
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         copy = places[i] == place ? option_paths.at[i] : copy;
@@ -258,6 +262,61 @@ static bool option_set_path(const char **place, const char *value, bool escapes)
     }
     *place = copy;
     return true;
+}
+
+/* One word: a name, and perhaps "=" and a number. */
+static bool option_set_dump_word(const char *word, struct dump_when *when)
+{
+    const struct {
+        const char *name;
+        uint64_t *place;
+        uint64_t usual, most; /* usual 0: the number must be there */
+        bool is_size;
+    } names[] = {{"peak", &when->peak_percent, 50, 10000, false},
+                 {"above", &when->above, 0, UINT64_MAX, true},
+                 {"every_s", &when->every_s, 0, UINT32_MAX, false},
+                 {"limit", &when->limit_percent, 90, 99, false}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *after = hak__text_after(word, names[i].name);
+        if (after == NULL || (*after != '\0' && *after != '=')) {
+            continue;
+        }
+        uint64_t number = names[i].usual;
+        if (*after == '=' &&
+            !(names[i].is_size ? option_set_number(&number, after + 1, true, false)
+                               : option_set_plain_number(&number, after + 1, true, false))) {
+            return false;
+        }
+        *names[i].place = number;
+        return number != 0 && number <= names[i].most;
+    }
+    return false;
+}
+
+bool hak__options_parse_dump(const char *words, struct dump_when *when)
+{
+    char word[48]; /* the longest name and number are shorter */
+    *when = (struct dump_when){0, 0, 0, 0};
+    bool fine = true, more = !hak__text_equal(words, "none");
+    while (fine && more) {
+        struct text text = {word, sizeof word - 1, 0};
+        size_t length = 0;
+        while (words[length] != '\0' && words[length] != ',') {
+            length++;
+        }
+        hak__text_put_part(&text, words, length);
+        word[text.length] = '\0';
+        fine = length < sizeof word && option_set_dump_word(word, when);
+        more = words[length] == ',';
+        words += length + more;
+    }
+    return fine;
+}
+
+static bool option_set_dump(const char **place, const char *value)
+{
+    struct dump_when when;
+    return hak__options_parse_dump(value, &when) && option_set_path(place, value, false);
 }
 
 bool hak__option_store(const struct option *option, void *place, const char *value)
@@ -286,6 +345,8 @@ bool hak__option_store(const struct option *option, void *place, const char *val
         return option_set_plain_number(place, value, true, false);
     case KIND_SIGNAL:
         return option_set_signal(place, value);
+    case KIND_DUMP:
+        return option_set_dump(place, value);
     }
     return false;
 }

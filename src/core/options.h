@@ -16,6 +16,7 @@ struct settings {
     const char *stats_file;    /* NULL: standard error. A copy of the variable's value, with %p */
     const char *profile_file;  /* NULL: no profile at exit. A copy of the variable's value */
     uint32_t profile_signal;   /* lets the process append a profile; 0: none */
+    const char *profile_dump;  /* NULL, or when it writes one by itself: struct dump_when; a copy */
     uint64_t sample_bytes;     /* bytes from one sample to the next on average; UINT64_MAX: none */
     const char *learn;         /* NULL or "off", "on", or the name of a state file; a copy */
     const char *heap_map_file; /* NULL: none. A copy, too; "%p" stands for the process id */
@@ -41,6 +42,17 @@ HAK_HIDDEN void hak__options_read(char *const *environment);
 /* Sets the options whose default depends on the machine: heaps and cache_bytes_total. Called at
  * start, and again if options are read after it. Not thread-safe. */
 HAK_HIDDEN void hak__options_settle(void);
+
+/* When the process writes a profile by itself; 0: not for this reason. */
+struct dump_when {
+    uint64_t peak_percent;  /* so much more is resident than at the last time */
+    uint64_t above;         /* more bytes are resident */
+    uint64_t every_s;       /* seconds have passed */
+    uint64_t limit_percent; /* so full is the hard limit or the cgroup's */
+};
+/* Reads "none", or words with commas between them: peak=50,above=4g,every_s=600,limit=90. False:
+ * they are not allowed. */
+HAK_HIDDEN bool hak__options_parse_dump(const char *words, struct dump_when *when);
 
 /* For core/seal.c: the pages that hold the options, part by part from 0. Size 0: no such part. */
 HAK_HIDDEN struct seal_pages hak__options_pages(uint32_t part);

@@ -25,6 +25,7 @@ void hak__option_put_value(struct text *text, const struct option *option)
     case KIND_PROFILE:
     case KIND_PATH:
     case KIND_INPUT:
+    case KIND_DUMP:
         string = *(const char *const *)option->place;
         hak__text_put(text, string != NULL ? string : "");
         break;

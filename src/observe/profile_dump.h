@@ -1,5 +1,6 @@
 /* profile_dump.h: the profiles that a process appends to HAKMEM_PROFILE_FILE when it gets the
- * signal HAKMEM_PROFILE_SIGNAL.
+ * signal HAKMEM_PROFILE_SIGNAL, and the thread that writes these and those of HAKMEM_PROFILE_DUMP
+ * (observe/profile_watch.h).
  *
  * The handler only wakes a thread of hakmem's, which writes the profile. So a signal that
  * interrupts hakmem itself, or comes beside a fork, is not lost. The thread opens the file at the
@@ -11,8 +12,8 @@
 
 #include "base/compiler.h"
 
-/* At the start of the process, after the options were read. Does nothing unless the option is set.
- */
+/* At the start of the process, after the options were read. Does nothing unless an option is
+ * set. */
 HAK_HIDDEN void hak__profile_dump_begin(void);
 
 #endif

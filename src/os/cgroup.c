@@ -102,6 +102,53 @@ struct os_container hak__os_container(const char *membership, const char *root)
     return least;
 }
 
+/* A line of memory.stat, in bytes; 0: it is not there. */
+static uint64_t cgroup_stat(const char *text, const char *key)
+{
+    const char *after = hak__text_line(text, key);
+    return after != NULL ? cgroup_parse_number(&after) : 0;
+}
+
+/* Of the group whose files have these paths up to `file`. Most of the time it reads two short ones.
+ */
+static uint32_t cgroup_percent(char *path, size_t size, const char *root, const char *group,
+                               size_t length, uint32_t least)
+{
+    char text[4096]; /* the lines about files come early in memory.stat */
+    cgroup_put_path(path, size, root, group, length, "/memory.max");
+    cgroup_read(path, text, sizeof text);
+    uint64_t most = cgroup_parse_memory(text);
+    cgroup_put_path(path, size, root, group, length, "/memory.current");
+    cgroup_read(path, text, sizeof text);
+    const char *number = text;
+    uint64_t used = cgroup_parse_number(&number);
+    if (most == UINT64_MAX || used / ((most + 99) / 100) < least) {
+        return 0;
+    }
+    cgroup_put_path(path, size, root, group, length, "/memory.stat");
+    cgroup_read(path, text, sizeof text);
+    uint64_t cache = cgroup_stat(text, "active_file ") + cgroup_stat(text, "inactive_file ");
+    uint64_t percent = (used - (cache < used ? cache : used)) / ((most + 99) / 100);
+    return percent < least ? 0 : percent < 100 ? (uint32_t)percent : 100;
+}
+
+uint32_t hak__os_memory_percent(const char *membership, const char *root, uint32_t least)
+{
+    char group[CGROUP_PATH_SIZE], path[2 * CGROUP_PATH_SIZE];
+    uint32_t fullest = 0;
+    size_t length = cgroup_find(membership, group);
+    while (length != SIZE_MAX) {
+        uint32_t percent = cgroup_percent(path, sizeof path, root, group, length, least);
+        fullest = percent > fullest ? percent : fullest;
+        if (length == 0) {
+            break;
+        }
+        while (length != 0 && group[--length] != '/') {
+        }
+    }
+    return fullest;
+}
+
 bool hak__os_pressure_path(const char *membership, const char *root, char *path, size_t size)
 {
     char group[CGROUP_PATH_SIZE];

@@ -64,6 +64,12 @@ struct os_container {
  * before there are threads that open files, too: they could get other descriptors than usual. */
 HAK_HIDDEN struct os_container hak__os_container(const char *membership, const char *root);
 
+/* How full the fullest of these groups is, in percent of its memory limit; the cache of files does
+ * not count. 0: none has a limit, or is full to `least` percent. For threads with descriptors of
+ * their own, as the next two. */
+HAK_HIDDEN uint32_t hak__os_memory_percent(const char *membership, const char *root,
+                                           uint32_t least);
+
 /* Writes the path of the cgroup's memory.pressure file to `path`, which has `size` bytes. False:
  * the process is in no group of version 2. This function and the next open files: they are for
  * threads with descriptors of their own (hak__os_leave_descriptors). */
@@ -357,6 +363,9 @@ HAK_HIDDEN void hak__os_share_close(struct os_shared *shared);
 HAK_HIDDEN void hak__os_unshare(struct os_shared *shared);
 /* Removes a file; a failure is ignored. */
 HAK_HIDDEN void hak__os_remove(const char *path);
+/* Gives a file another name, in place of a file that has it. Link: a second name. */
+HAK_HIDDEN int hak__os_rename(const char *from, const char *to);
+HAK_HIDDEN int hak__os_link(const char *from, const char *to);
 /* As hak__os_wait_ms and hak__os_wake_all, for a word that other processes wait for and wake. */
 HAK_HIDDEN void hak__os_wait_shared(uint32_t *word, uint32_t value, uint32_t duration_ms);
 HAK_HIDDEN void hak__os_wake_shared(uint32_t *word);

@@ -118,6 +118,23 @@ void hak__os_remove(const char *path)
     errno = saved;
 }
 
+int hak__os_rename(const char *from, const char *to)
+{
+    int saved = errno;
+    int error = syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to) != 0 ? -errno : 0;
+    errno = saved;
+    return error;
+}
+
+int hak__os_link(const char *from, const char *to)
+{
+    int saved = errno;
+    hak__os_remove(to);
+    int error = syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0) != 0 ? -errno : 0;
+    errno = saved;
+    return error;
+}
+
 void hak__os_wait_shared(uint32_t *word, uint32_t value, uint32_t duration_ms)
 {
     int saved = errno;

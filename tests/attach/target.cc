@@ -7,6 +7,8 @@
  *   signals    queued signals with values come in all the time; none may be lost
  *   fork       a child after the other, with threads beside it
  *   compute    vector and scalar registers hold what a sum is made of
+ *   rest       three threads that sleep: one in a signal handler, on a stack full of old words; a
+ *              child's in the same; and one that waits for a futex without the C library
  *   protected  nobody but root may look into it
  *   filtered   becomes another program, whose system calls are filtered
  *
@@ -33,6 +35,7 @@
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -239,6 +242,79 @@ static void compute(unsigned seed)
     }
 }
 
+/* --- rest --- */
+
+/* Leaves return addresses of hakmem on the stack, and those to which handlers return. */
+static __attribute__((noinline)) void leave_words(int depth)
+{
+    std::vector<void *> blocks;
+    struct sigaction action = {};
+    sigaction(SIGUSR1, nullptr, &action);
+    sigaction(SIGUSR1, &action, nullptr);
+    for (size_t i = 0; i < 3000; i++) {
+        blocks.push_back(malloc(1 + i * 50));
+    }
+    for (void *block : blocks) {
+        free(block);
+    }
+    if (depth > 0) {
+        leave_words(depth - 1);
+    }
+}
+
+/* Sleeps until the driver has written, in a frame that is not filled. */
+static __attribute__((noinline)) void sleep_above_words()
+{
+    char hole[2048];
+    pollfd input{0, POLLIN, 0};
+    __asm__ volatile("" : : "r"(hole) : "memory");
+    require(poll(&input, 1, -1) == 1, "poll");
+}
+
+static int tid_of_futex;
+
+static void sleep_in_handler(int)
+{
+    pid_t child = fork();
+    leave_words(10);
+    if (child != 0) {
+        dprintf(1, "%d %d\n", child, tid_of_futex);
+    }
+    sleep_above_words();
+    if (child == 0) {
+        _exit(7);
+    }
+    int status = 0;
+    require(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7, "the child failed");
+}
+
+static void sleep_by_futex()
+{
+    static int word;
+    tid_of_futex = (int)syscall(SYS_gettid);
+#if defined(__x86_64__)
+    while (!over) {
+        timespec time{0, 50000000};
+        register timespec *fourth __asm__("r10") = &time;
+        long result = SYS_futex;
+        __asm__ volatile("syscall"
+                         : "+a"(result)
+                         : "D"(&word), "S"(0), "d"(0), "r"(fourth)
+                         : "rcx", "r11", "memory");
+    }
+#endif
+}
+
+static void rest(std::vector<std::thread> &threads)
+{
+    threads.emplace_back(sleep_by_futex);
+    signal(SIGALRM, sleep_in_handler);
+    ualarm(50000, 0);
+    pollfd input{0, 0, 0};
+    poll(&input, 1, -1);
+    done_count = 1;
+}
+
 /* --- rights --- */
 
 /* Becomes another program, under a filter: action, then numbers of system calls, "--", the words.
@@ -303,6 +379,8 @@ int main(int count, char **arguments)
         threads.emplace_back(compute, 2u);
     } else if (mode == "filtered" && count > 4) {
         exec_filtered(arguments + 2);
+    } else if (mode == "rest") {
+        rest(threads);
     } else if (mode == "protected") {
         require(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0, "dumpable");
         require(write(1, "ready\n", 6) == 6, "write");

@@ -36,6 +36,20 @@ def case_compute():
     attach_often("compute", ROUNDS)
 
 
+def case_rest():
+    """Threads that sleep for long: what earlier calls left on their stacks does not make them look busy."""
+    target = start([TARGET, "rest"])
+    child, tid = (int(word) for word in target.stdout.readline().split())
+    tries = [(target.pid, target.pid), (child, child), (target.pid, tid)]
+    for pid, thread in tries if os.uname().machine == "x86_64" else []:
+        status, said = insist(lambda pid=pid, thread=thread: run_tool(pid, thread))
+        require(status == 0, f"rest: {thread} of {pid}: {said}")
+        look_at(pid)
+    target.stdin.write("x")
+    said, errors = target.communicate(timeout=HANG)
+    require(target.returncode == 0 and said == "\ngood 1\n", f"rest: {target.returncode} {said} {errors}")
+
+
 def attach_to_the_dying(name, words, sentences, good_end):
     """Processes that end, exec or change their user at that moment: attached, or one sentence; and they go on."""
     attached = 0

@@ -38,6 +38,8 @@ static int remove_tree(void **state)
     for (size_t i = COUNT_OF(groups); i-- > 0;) {
         unlink(path_of(groups[i], "/cpu.max"));
         unlink(path_of(groups[i], "/memory.max"));
+        unlink(path_of(groups[i], "/memory.current"));
+        unlink(path_of(groups[i], "/memory.stat"));
         unlink(path_of(groups[i], "/memory.pressure"));
         rmdir(path_of(groups[i], ""));
     }
@@ -130,6 +132,35 @@ static void test_memory(void **state)
     assert_true(memory("-1\n", "99999999999999999999999\n") == UINT64_MAX);
 }
 
+/* How full the groups of the last call of memory() are. */
+static uint32_t fullness(const char *outer, const char *inner, const char *stat, uint32_t least)
+{
+    char path[256];
+    write_file(path_of("/outer", "/memory.current"), outer);
+    write_file(path_of("/outer/inner", "/memory.current"), inner);
+    write_file(path_of("/outer/inner", "/memory.stat"), stat);
+    strcpy(path, path_of("", "/membership"));
+    return hak__os_memory_percent(path, root, least);
+}
+
+static void test_fullness(void **state)
+{
+    (void)state;
+    const char *files = "anon 1000\nfile 600\ninactive_file 400\nactive_file 100\n";
+    memory("1000000\n", "10000\n");
+    assert_int_equal(fullness("100000", "9000", "", 80), 90);
+    assert_int_equal(fullness("100000", "9000", files, 80), 85);
+    assert_int_equal(fullness("100000", "9000", files, 86), 0);
+    assert_int_equal(fullness("100000", "9000", files, 91), 0);
+    assert_int_equal(fullness("990000", "9000", files, 80), 99); /* the outer one is fuller */
+    assert_int_equal(fullness("100000", "20000", "", 80), 100);
+    assert_int_equal(fullness("", "", files, 80), 0);
+    assert_int_equal(fullness("100000", "9000", "inactive_file 10000\n", 1), 10);
+    memory("max\n", "max\n");
+    assert_int_equal(fullness("100000", "9000", files, 1), 0);
+    assert_int_equal(hak__os_memory_percent("/nonexistent", root, 1), 0);
+}
+
 static void test_pressure(void **state)
 {
     char membership[256], path[256], expected[256];
@@ -157,9 +188,8 @@ static void test_pressure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quotas),
-        cmocka_unit_test(test_oddities),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_quotas),   cmocka_unit_test(test_oddities),
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_fullness),
         cmocka_unit_test(test_pressure),
     };
     return cmocka_run_group_tests(tests, make_tree, remove_tree);

@@ -1,0 +1,199 @@
+/* test_profile_dump.c: HAKMEM_PROFILE_DUMP: profiles that a process writes by itself, at new peaks,
+ * above a mark, after a time and before the hard limit. They are there whatever ends the process,
+ * and are whole. A signal ends it as always, and a forked child without a %p in the name writes
+ * none.
+ *
+ * ctest: no-qemu
+ */
+#include "override.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#define MIB ((size_t)1 << 20)
+
+static char directory[] = "/tmp/test_profile_dump_XXXXXX";
+static char profile[64]; /* in the directory */
+
+/* --- the program under test --- */
+
+static size_t threads_count(void)
+{
+    size_t count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (const struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        count += task->d_name[0] != '.';
+    }
+    closedir(tasks);
+    return count;
+}
+
+/* For each byte of its standard input it takes 40 MiB, and answers. */
+static int serve(void)
+{
+    struct sigaction action;
+    char byte = 0;
+    CHECK(sigaction(SIGTERM, NULL, &action) == 0 && action.sa_handler == SIG_DFL);
+    CHECK_EQUAL(threads_count(), 2);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK_EQUAL(threads_count(), 1);
+        _exit(0);
+    }
+    wait_for_success(child, "child");
+    do {
+        CHECK(write(1, "r", 1) == 1);
+        if (byte != 0) {
+            for (size_t i = 0; i < 40; i++) {
+                memset(get_memory(MIB), 1, MIB);
+            }
+        }
+    } while (read(0, &byte, 1) == 1);
+    return 0;
+}
+
+/* --- the test --- */
+
+struct program {
+    pid_t process;
+    int input, output;
+};
+
+static void await_answer(const struct program *program)
+{
+    char byte;
+    CHECK(read(program->output, &byte, 1) == 1);
+}
+
+static struct program start(const char *when)
+{
+    char self[TEST_PATH_SIZE];
+    int input[2], output[2];
+    own_path(self);
+    CHECK(pipe2(input, O_CLOEXEC) == 0 && pipe2(output, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_PROFILE_FILE", profile, 1) == 0);
+        CHECK(setenv("HAKMEM_PROFILE_DUMP", when, 1) == 0);
+        CHECK(setenv("HAKMEM_LIMIT_HARD", "256m", 1) == 0);
+        CHECK(dup2(input[0], 0) == 0 && dup2(output[1], 1) == 1);
+        execl(self, self, "serve", (char *)NULL);
+        _exit(126);
+    }
+    close(input[0]);
+    close(output[1]);
+    struct program program = {child, input[1], output[0]};
+    await_answer(&program);
+    return program;
+}
+
+static void grow(const struct program *program)
+{
+    CHECK(write(program->input, "x", 1) == 1);
+    await_answer(program);
+}
+
+static void end(const struct program *program, int number)
+{
+    int status;
+    CHECK(kill(program->process, number) == 0);
+    CHECK(waitpid(program->process, &status, 0) == program->process);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == number);
+    close(program->input);
+    close(program->output);
+}
+
+static bool is_there(const char *name)
+{
+    char path[96];
+    struct stat about;
+    snprintf(path, sizeof path, "%s%s", profile, name);
+    return stat(path, &about) == 0;
+}
+
+static void await_file(const char *name)
+{
+    while (!is_there(name)) {
+        usleep(2000); /* ctest's timeout ends a test that hangs */
+    }
+}
+
+static void remove_file(const char *name)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s%s", profile, name);
+    (void)unlink(path);
+}
+
+/* One whole line, of this process. Removes it. */
+static void take(const char *name, pid_t process)
+{
+    static const char head[] = "{\"hakmem_profile\": ", id[] = "\"process\": ";
+    char path[96], *line = NULL;
+    size_t room = 0;
+    snprintf(path, sizeof path, "%s%s", profile, name);
+    FILE *file = fopen(path, "re");
+    CHECK(file != NULL);
+    ssize_t length = getline(&line, &room, file);
+    CHECK(length > 2 && strcmp(line + length - 2, "}\n") == 0 && fgetc(file) == EOF);
+    CHECK(strncmp(line, head, strlen(head)) == 0);
+    const char *number = strstr(line, id);
+    CHECK(number != NULL);
+    CHECK_EQUAL(atoi(number + strlen(id)), process);
+    give_back(line);
+    CHECK(fclose(file) == 0 && unlink(path) == 0);
+}
+
+static void test_growth(void)
+{
+    struct program program = start("peak=50,above=30m,limit=40");
+    grow(&program);
+    await_file(".peak");
+    await_file(".above");
+    grow(&program); /* 80 MiB */
+    await_file(".peak.old");
+    grow(&program);
+    await_file(".limit");   /* 120 of 256, or the group of the machine is as full */
+    end(&program, SIGKILL); /* perhaps while it writes one more peak */
+    take(".peak", program.process);
+    if (is_there(".peak.old")) {
+        take(".peak.old", program.process);
+    }
+    remove_file(".peak.new");
+    remove_file(".limit.old");
+    remove_file(".limit.new");
+    take(".above", program.process);
+    CHECK(!is_there(".above.old"));
+    take(".limit", program.process);
+    (void)unlink(profile);
+}
+
+static void test_time(void)
+{
+    struct program program = start("every_s=1");
+    await_file(".every");
+    end(&program, SIGTERM);
+    take(".every", program.process);
+    remove_file(".every.old");
+    remove_file(".every.new");
+    (void)unlink(profile);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    prove_served();
+    if (argc > 1) {
+        return serve();
+    }
+    CHECK(mkdtemp(directory) != NULL);
+    snprintf(profile, sizeof profile, "%s/profile", directory);
+    test_growth();
+    test_time();
+    CHECK(rmdir(directory) == 0);
+    return 0;
+}
