@@ -164,12 +164,13 @@ int main(void)
 }
 END
 cc -O2 -g -fno-builtin peak.c -o peak || fail "peak.c does not compile"
-succeed 0 "$launcher" profile --peak --period 1 -o kept_peak -- ./peak
+succeed 0 "$launcher" profile --peak -o kept_peak -- ./peak
 has "$output" 'about 19\.[0-9] MiB in use at the peak, '
 has "$output" '19\.[0-9] MiB [0-9. %]* 200 blocks  most \(.*peak\.c:[78]\)'
 [[ $output != *least* ]] || fail "least held nothing at the peak: $output"
 succeed 0 "$launcher" profile kept_peak
 has "$output" ' 20 blocks  least '
+has "$("$launcher" profile --peak kept_peak)" 'so few samples the peak is a rough estimate'
 refuse 2 'goes neither with' "$launcher" profile --peak --leaks kept_peak
 
 # A C program has stacks, too; each process of a tree has a table; a process without samples has none.

@@ -32,6 +32,7 @@ MEASURES = {
     "peak": ("peak_bytes", "peak_count", "in use at the peak"),
 }
 SAMPLES = {"live": "samples_live", "allocated": "samples", "peak": "peak_samples"}
+PEAK_SAMPLES = 1000  # with fewer the highest moment may be one of chance, more than 3 % above the real one
 SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
 
 
@@ -44,7 +45,7 @@ def add_arguments(parser):
     parser.add_argument("--leaks", action="store_true",
                         help="show the sites of the memory that was not freed, and name those that only grow")
     parser.add_argument("--period", metavar="BYTES", default=None,
-                        help="average number of bytes from one sample to the next (default 512k; with --leaks 16k)")
+                        help="average number of bytes from one sample to the next (default 512k; with --leaks 16k, with --peak 1k)")
     parser.add_argument("--fail-above", metavar="BYTES", default=None,
                         help="with --leaks: end with status 1 if more than BYTES are not freed and the program itself succeeds")
     parser.add_argument("--ignore", metavar="FUNCTION", action="append", default=[],
@@ -84,9 +85,9 @@ def parse_size(text, name, least=1):
     return value
 
 
-def parse_period(text):
-    parse_size(text, "--period")
-    return text
+def default_period(arguments):
+    """None: hakmem's own."""
+    return "16k" if arguments.leaks else "1k" if arguments.peak else None
 
 
 def is_ignored(stack, patterns):
@@ -174,6 +175,8 @@ def print_table(profile, arguments):
         what = "allocated while it was sampled" + ("" if arguments.allocated else ", and still in use")
     print(f"{title(profile)}: about {in_words(total)} {what}, in about "
           f"{profile.total(count)} blocks; estimated from {samples} samples")
+    if arguments.peak and 0 < samples < PEAK_SAMPLES and profile.period != 1:
+        print("With so few samples the peak is a rough estimate; with --period 1 it is exact.")
     if not any(stack.frames for stack in profile.stacks) and profile.stacks:
         print("The profile has no stacks: the program did not load libgcc_s.so.1 (docs/observability/profile.md).")
     sites = sites_of(profile, measure)
@@ -299,11 +302,11 @@ def fails(profiles, arguments):
 
 def run_program(words, arguments, path):
     """Runs the program; its exit status, and a Watch."""
-    period = arguments.period or ("16k" if arguments.leaks else None)
+    period = arguments.period or default_period(arguments)
     launcher = os.environ.get("HAKMEM_LAUNCHER") or str(Path(__file__).parents[3] / "hakmem")
     command = [launcher, "run", "--quiet"]
     if period:
-        command += ["--set", f"sample_bytes={parse_period(period)}"]
+        command += ["--set", f"sample_bytes={period}"]
     preload = os.environ.get("LD_PRELOAD", "")
     environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     environment["HAKMEM_PROFILE_FILE"] = path
@@ -364,7 +367,7 @@ def profile_program(words, arguments):
 def profile_process(pid, arguments):
     """Samples a living process for some seconds. If it samples already, shows what it has at once."""
     seconds = parse_count(arguments.seconds or "10", "--seconds")
-    period = parse_period(arguments.period or ("16k" if arguments.leaks else "512k"))
+    period = arguments.period or default_period(arguments) or ""
     observer, _ = connect(pid)
     name = f"process {pid}"
     running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period
@@ -380,7 +383,7 @@ def profile_process(pid, arguments):
     else:
         print(f"sampling process {pid} for {seconds} s; blocks that exist already are not counted "
               "(HAKMEM_SAMPLE_BYTES=512k samples from the start)", file=sys.stderr)
-        observer.ask(f"profile_start {period if arguments.period or arguments.leaks else ''}".strip())
+        observer.ask(f"profile_start {period}".strip())
         try:
             time.sleep(seconds)
             text = observer.ask("profile")
@@ -413,6 +416,8 @@ def run(arguments):
     if bool(arguments.program) == bool(arguments.file):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
+    if arguments.period:
+        parse_size(arguments.period, "--period")
     is_process = not arguments.program and is_number(arguments.file) and not os.path.exists(arguments.file)
     if arguments.fail_above is not None:
         arguments.fail_above = parse_size(arguments.fail_above, "--fail-above", 0)

@@ -62,6 +62,10 @@ def summary(report, before, history):
         f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count'] - small}"
         + (f"   small mappings {small}" if small else ""),
     ]
+    if totals.get("peak_bytes_taken"):
+        ago_ms = totals.get("peak_taken_ago_ms")
+        lines.append(f"peak     {size(totals['peak_bytes_taken']):>10} in slabs, spans and huge blocks"
+                     + (f", {duration(ago_ms)} ago" if ago_ms is not None else ""))
     if before is not None:
         lines.append("each second: " + "   ".join(
             f"{name} {count(rate(report, before, group, key) or 0)}" for name, group, key in (
