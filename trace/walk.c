@@ -12,7 +12,8 @@ struct cursor {
     struct trace_event *events; /* NULL: the frame is not unpacked yet */
     uint32_t event, event_count;
     uint32_t thread;
-    struct block *pending; /* the block that the next event resizes */
+    uint32_t from_ms, to_ms; /* when the frame before and this one were written */
+    struct block *pending;   /* the block that the next event resizes */
 };
 
 /* An address that is or was in use. */
@@ -139,6 +140,8 @@ static bool cursor_fill(struct walk *walk, struct cursor *cursor)
         cursor->event = 0;
         cursor->event_count = frame->events;
         cursor->thread = frame->thread;
+        cursor->from_ms = cursor->to_ms;
+        cursor->to_ms = frame->ms > cursor->from_ms ? frame->ms : cursor->from_ms;
         if (!frame_unpack(walk->unpacked, frame, cursor->events)) {
             walk->damaged = true;
             break;
@@ -391,6 +394,13 @@ static uint32_t heap_choose(struct walk *walk)
     return 0;
 }
 
+/* The time of the lane's next event, about: those of a frame are spread evenly. */
+static uint32_t cursor_ms(const struct cursor *cursor)
+{
+    uint64_t span_ms = cursor->to_ms - cursor->from_ms;
+    return cursor->from_ms + (uint32_t)(span_ms * (cursor->event + 1) / cursor->event_count);
+}
+
 bool walk_next(struct walk *walk, struct step *step)
 {
     bool whole = false;
@@ -403,6 +413,8 @@ bool walk_next(struct walk *walk, struct step *step)
         struct cursor *cursor = &walk->cursors[walk->heap[chosen]];
         const struct trace_event event = *cursor_event(cursor);
         struct block *lost = find_lost(walk, &event, cursor);
+        uint32_t now_ms = cursor_ms(cursor);
+        walk->ms = walk->ms > now_ms ? walk->ms : now_ms;
         *step = (struct step){
             .kind = trace_kind(event.shape),
             .align_log2 = trace_align_log2(event.shape),

@@ -285,8 +285,7 @@ int main(void)
         cmocka_unit_test(test_one_block_at_a_time),   cmocka_unit_test(test_a_known_set),
         cmocka_unit_test(test_whales_and_superslabs), cmocka_unit_test(test_other_threads),
         cmocka_unit_test(test_older_structs),         cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_time_of_the_peak),
-        cmocka_unit_test(test_counters_only_grow),
+        cmocka_unit_test(test_time_of_the_peak),      cmocka_unit_test(test_counters_only_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
