@@ -128,12 +128,13 @@ int main(void)
 END
 cc -O1 -fno-builtin -g -DN=20 version.c -o one && cc -O1 -fno-builtin -g -DN=50 version.c -o two || fail "version.c does not compile"
 succeed 0 "$launcher" profile --period 1 -o one.kept -- ./one
-succeed 0 "$launcher" profile --period 1 --compare one.kept --folded difference -- ./two
+succeed 0 "$launcher" profile --period 1 --compare one.kept --folded difference --html difference.html -- ./two
 has "$output" '  *\+724\.0 KiB  *1\.8 MiB  *2\.5 MiB  *\+1  all sites'$'\n''  *\+1\.0 MiB  *0 bytes  *1\.0 MiB  *\+1  new_in_2'$'\n''  *-600\.0 KiB .* -30  less'$'\n''  *\+300\.0 KiB .* \+30  more$'
 [[ $(sed 's,.*;main;,main;,' difference | LC_ALL=C sort | tr '\n' ' ') == 'main;less 1638400 1024000 main;more 204800 512000 main;new_in_2 0 1048576 main;same 3000 3000 ' ]] ||
     fail "folded difference: $(<difference)"
 refuse 126 "cannot read 'none'" "$launcher" profile --compare none one.kept
-refuse 2 'goes with neither' "$launcher" profile --compare one.kept --html page one.kept
+[[ $(<difference.html) == *'Heap profiles of two, compared'*'+724.0 KiB in use'*'</html>' ]] || fail "the page of the difference"
+refuse 2 'goes with neither' "$launcher" profile --compare one.kept --pprof page one.kept
 refuse 2 'takes a number of bytes' "$launcher" profile --leaks --fail-above much kept_leaks
 
 # The peak is that of the whole run, not what is left at the end.

@@ -17,7 +17,7 @@ from .files import check_writable, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
-from .profile_compare import folded_lines, print_changes
+from .profile_compare import folded_lines, print_changes, render_changes
 from .profile_run import run_watched
 from .symbols import names_note
 from .text import plain
@@ -252,6 +252,9 @@ def compare(old, profiles, arguments):
     print_changes(old, profiles, measure, count, arguments.sites, in_words)
     if arguments.folded:
         write_folded(profiles, arguments.folded, measure, old)
+    if arguments.html:
+        with open_output(arguments.html) as file:
+            file.write(render_changes(old, profiles, measure, count, what))
     return 0
 
 
@@ -285,8 +288,9 @@ def show(profiles, arguments):
         with open_output(arguments.pprof, binary=True) as file:
             write_pprof(profiles, file)
     if arguments.html:
-        from .profile_page import write_page
-        write_page(profiles, arguments.html, f"Heap profile of {os.path.basename(profiles[0].program)}")
+        from .profile_page import render
+        with open_output(arguments.html) as file:
+            file.write(render(profiles, f"Heap profile of {os.path.basename(profiles[0].program)}"))
     return fails(profiles, arguments)
 
 
@@ -429,8 +433,8 @@ def run(arguments):
         raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
     arguments.old = None
     if arguments.compare:
-        if arguments.leaks or arguments.html or arguments.pprof:
-            raise Refusal("profile: --compare goes with neither --leaks nor --html nor --pprof (pprof -diff_base compares)", STATUS_USAGE)
+        if arguments.leaks or arguments.pprof:
+            raise Refusal("profile: --compare goes with neither --leaks nor --pprof (pprof -diff_base compares)", STATUS_USAGE)
         arguments.old = read_profiles(arguments.compare)
     if arguments.program:
         return profile_program(arguments.program, arguments)
