@@ -48,6 +48,8 @@ def add_arguments(parser):
                         help="average number of bytes from one sample to the next (default 512k; with --leaks 16k, with --peak 1k)")
     parser.add_argument("--fail-above", metavar="BYTES", default=None,
                         help="with --leaks: end with status 1 if more than BYTES are not freed and the program itself succeeds")
+    parser.add_argument("--fail-growing", action="store_true",
+                        help="with --leaks: end with status 1 if a site only grows and the program itself succeeds")
     parser.add_argument("--ignore", metavar="FUNCTION", action="append", default=[],
                         help="leave out stacks with this function, which may have * in its name; may be repeated")
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
@@ -263,7 +265,7 @@ def titles(profiles):
 
 
 def show(profiles, arguments):
-    """Shows them. The exit status: 1 if more is not freed than --fail-above allows, else 0."""
+    """Shows them. The exit status: see fails."""
     old = arguments.old
     for profile in profiles + (old or []):
         profile.stacks = [stack for stack in profile.stacks if not is_ignored(stack, arguments.ignore)]
@@ -295,13 +297,17 @@ def show(profiles, arguments):
 
 
 def fails(profiles, arguments):
-    if arguments.fail_above is None:
-        return 0
-    above = [profile for profile in profiles if profile.total("live_bytes") > arguments.fail_above]
+    """The exit status: 1 if more is not freed than --fail-above allows, or a site grew under --fail-growing, else 0."""
+    most = math.inf if arguments.fail_above is None else arguments.fail_above
+    above = [profile for profile in profiles if profile.total("live_bytes") > most]
+    growing = [site.label() for profile in profiles for site in sites_of(profile, "live_bytes") if site.only_grows()] \
+        if arguments.fail_growing else []
     for profile in above:
         print(f"hakmem: {title(profile)} has not freed about {in_words(profile.total('live_bytes'))}, more than "
-              f"{in_words(arguments.fail_above)}", file=sys.stderr)
-    return 1 if above else 0
+              f"{in_words(most)}", file=sys.stderr)
+    for label in growing:
+        print(f"hakmem: {label} grew all through the run", file=sys.stderr)
+    return 1 if above or growing else 0
 
 
 def run_program(words, arguments, path):
@@ -425,8 +431,8 @@ def run(arguments):
     is_process = not arguments.program and is_number(arguments.file) and not os.path.exists(arguments.file)
     if arguments.fail_above is not None:
         arguments.fail_above = parse_size(arguments.fail_above, "--fail-above", 0)
-        if not arguments.leaks:
-            raise Refusal("profile: --fail-above goes with --leaks", STATUS_USAGE)
+    if (arguments.fail_above is not None or arguments.fail_growing) and not arguments.leaks:
+        raise Refusal("profile: --fail-above and --fail-growing go with --leaks", STATUS_USAGE)
     if arguments.peak and (arguments.allocated or arguments.leaks):
         raise Refusal("profile: --peak goes neither with --allocated nor with --leaks", STATUS_USAGE)
     if nth and (arguments.program or is_process):
