@@ -68,6 +68,13 @@ def limit_of(item, name):
     return parse_size(mark.args[0]), mark.kwargs.get("warmups", 1)
 
 
+def fail(outcome, text):
+    error = pytest.fail.Exception(f"hakmem: {text}", pytrace=False)
+    if not hasattr(outcome, "force_exception"):  # pluggy before 1.1 takes what a hook raises, newer ones warn
+        raise error
+    outcome.force_exception(error)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
     growth, warmups = limit_of(item, "hakmem_growth")
@@ -79,8 +86,10 @@ def pytest_runtest_call(item):
         heap.reset_peaks()
         start = heap.peak()
     outcome = yield
-    outcome.get_result()  # a failure of the test itself comes first
-    if peak is not None and heap.peak() - start > peak:
-        pytest.fail(f"hakmem: the test needed {heap.peak() - start:,} bytes more than the process had; {peak:,} are allowed", False)
-    if growth is not None and (left := heap.in_use() - before) > growth:
-        pytest.fail(f"hakmem: the test left {left:,} bytes in use; {growth:,} are allowed", False)
+    if outcome.excinfo is not None:  # a failure of the test itself comes first
+        return
+    grown, left = (heap.peak() - start if peak is not None else 0), (heap.in_use() - before if growth is not None else 0)
+    if peak is not None and grown > peak:
+        fail(outcome, f"the test needed {grown:,} bytes more than the process had; {peak:,} are allowed")
+    elif growth is not None and left > growth:
+        fail(outcome, f"the test left {left:,} bytes in use; {growth:,} are allowed")

@@ -62,9 +62,10 @@ refuse 2 "no allocator 'nothing'" "$launcher" replay sample --alloc hakmem,nothi
 refuse 127 "no file 'nothing'" "$launcher" replay nothing
 refuse 125 'is no trace' "$launcher" replay script
 refuse 125 'is no trace' "$launcher" replay script --summary
-refuse 125 'is no trace' "$launcher" replay script --timeline page.html
-refuse 126 'cannot write' "$launcher" replay sample --timeline none/page.html
-refuse 2 '--timeline needs a value' "$launcher" replay sample --timeline
+refuse 125 'is no trace' "$launcher" timeline script
+refuse 126 'cannot write' "$launcher" timeline sample -o none/page.html
+refuse 127 'no file .nothing' "$launcher" timeline nothing
+refuse 2 'required: FILE' "$launcher" timeline
 
 # Memory over time: what was allocated when, by function, and until when.
 cat >phases.c <<'END'
@@ -90,7 +91,7 @@ END
 cc -O1 -g -fno-builtin phases.c -o phases || fail "phases.c does not compile"
 for words in '' long; do
     "$launcher" record -o phases.trace -- ./phases $words 2>/dev/null
-    try "$launcher" replay phases.trace --timeline phases.json
+    try "$launcher" timeline phases.trace -o phases.json
     [[ $status == 0 && -z $errors && $output == 'phases (process '*'at most 9'[78]?.?' KiB in use, '* ]] || fail "timeline: $status: $output $errors"
     WORDS=$words python3 - <<'END' || fail "the timeline of phases ${words:-at once}: $(cut -c 1-2000 phases.json)"
 import json, os
@@ -112,10 +113,10 @@ for moment, (_, live, most, _) in enumerate(moments):
     assert most >= live == sum(size for site in sites.values() for born, ended, size, _ in site["cells"] if born <= moment < ended)
 END
 done
-try "$launcher" replay phases.trace --timeline phases.html
+try "$launcher" timeline phases.trace -o phases.html
 [[ $status == 0 && $output == *'The page is in phases.html' ]] || fail "timeline: $status: $output $errors"
 browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
-[[ -z $browser ]] || BROWSER=$browser PYTHONPATH=$TEST_ROOT/observe/tests PYTHONDONTWRITEBYTECODE=1 python3 - <<'END' ||
+[[ -z $browser ]] || BROWSER=$browser PYTHONPATH=$TEST_ROOT/python/tests/look PYTHONDONTWRITEBYTECODE=1 python3 - <<'END' ||
 import tempfile
 from browser import browse
 with tempfile.TemporaryDirectory() as directory:

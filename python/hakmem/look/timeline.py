@@ -1,13 +1,14 @@
-"""./hakmem replay FILE --timeline PAGE: memory over time, by call site, of a trace that ./hakmem record has written."""
+"""./hakmem timeline: makes one HTML page of a trace of ./hakmem record: memory over time, by call site."""
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
 
-from .binaries import sentences
+from .binaries import add_symfs, sentences, use_symfs
 from .document import check, parse
 from .files import check_writable, origin_of
-from .processes import Refusal
+from .processes import Refusal, STATUS_NO_PROCESS
 from .profile import in_words, open_output
 from .profile_page import TEMPLATE as STYLED, escape, place_text, time_in_words
 from .symbols import Files, Symbols
@@ -24,8 +25,13 @@ OTHERS = "other sites"
 
 
 def add_arguments(parser):
-    for name in ("tool", "trace", "page"):
-        parser.add_argument(name)
+    parser.description = ("Makes one HTML page of a trace that ./hakmem record has written, and prints a summary: the bytes in use of each "
+                          "call site over time, what was allocated between two moments and still lives, and which sites allocate only to "
+                          "free at once. The page needs no network.")
+    parser.add_argument("trace", metavar="FILE", help="the trace")
+    parser.add_argument("-o", "--output", metavar="PAGE",
+                        help="the page's file; FILE.html when not given; the figures alone if PAGE ends in .json")
+    add_symfs(parser)
 
 
 def read_timeline(tool, path):
@@ -137,20 +143,21 @@ def print_sites(document, sites, remarks):
 
 
 def run(arguments):
+    use_symfs(arguments)
+    page = arguments.output or f"{arguments.trace}.html"
+    if not os.path.exists(arguments.trace):
+        raise Refusal(f"timeline: there is no file '{arguments.trace}'", STATUS_NO_PROCESS)
     try:
-        check_writable(arguments.page)
+        check_writable(page)
     except OSError as error:
-        raise Refusal(f"cannot write '{arguments.page}': {error.strerror}") from None
-    document = read_timeline(arguments.tool, arguments.trace)
+        raise Refusal(f"cannot write '{page}': {error.strerror}") from None
+    document = read_timeline(os.environ["HAKMEM_TRACE_TOOL"], arguments.trace)
     if isinstance(document, int):
         return document
-    try:
-        sites, remarks = named_sites(document, arguments.trace)
-    except OSError as error:
-        raise Refusal(f"cannot read '{arguments.trace}': {error.strerror}") from None
-    is_page = not arguments.page.endswith(".json")
-    with open_output(arguments.page) as file:
+    sites, remarks = named_sites(document, arguments.trace)
+    is_page = not page.endswith(".json")
+    with open_output(page) as file:
         file.write(render(document, sites, remarks) if is_page else json.dumps(page_data(document, sites)) + "\n")
     print_sites(document, sites, remarks)
-    print(f"The {'page' if is_page else 'timeline'} is in {arguments.page}")
+    print(f"The {'page' if is_page else 'timeline'} is in {page}")
     return 0
