@@ -24,9 +24,15 @@ struct births {
     struct cell ended[TIMELINE_MOMENTS + 1];
 };
 
+/* Of one call site, or of one thread that allocated. */
 struct site_times {
     struct births *born[TIMELINE_MOMENTS]; /* NULL: none */
     uint64_t temporary_count, temporary_bytes;
+};
+
+struct group {
+    struct site_times *times;
+    size_t room;
 };
 
 struct moment {
@@ -39,8 +45,7 @@ struct timeline {
     uint32_t length_ms; /* 0: divided by calls */
     struct moment moments[TIMELINE_MOMENTS];
     struct site_table sites;
-    struct site_times *times; /* by the sites' numbers */
-    size_t room;
+    struct group by_site, by_thread; /* by the sites' numbers; by the threads', from 1 on */
 };
 
 static unsigned moment_of(const struct timeline *timeline, uint64_t call, uint32_t ms)
@@ -52,56 +57,62 @@ static unsigned moment_of(const struct timeline *timeline, uint64_t call, uint32
 }
 
 /* False: no memory. */
-static bool times_grow(struct timeline *timeline)
+static bool group_grow(struct group *group)
 {
-    size_t room = timeline->room == 0 ? 64 : 2 * timeline->room;
-    struct site_times *times = realloc(timeline->times, room * sizeof *times);
+    size_t room = group->room == 0 ? 64 : 2 * group->room;
+    struct site_times *times = realloc(group->times, room * sizeof *times);
     if (times == NULL) {
         return false;
     }
-    for (size_t i = timeline->room; i < room; i++) {
+    for (size_t i = group->room; i < room; i++) {
         times[i] = (struct site_times){0};
     }
-    timeline->times = times;
-    timeline->room = room;
+    group->times = times;
+    group->room = room;
     return true;
 }
 
-/* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. NULL: no memory. */
-static struct cell *cell_of(struct timeline *timeline, size_t site, unsigned born, unsigned ended)
+static void group_free(struct group *group)
 {
-    while (site >= timeline->room) {
-        if (!times_grow(timeline)) {
+    for (size_t i = 0; i < group->room; i++) {
+        for (unsigned born = 0; born < TIMELINE_MOMENTS; born++) {
+            free(group->times[i].born[born]);
+        }
+    }
+    free(group->times);
+}
+
+/* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. NULL: no memory. */
+static struct cell *cell_of(struct group *group, size_t number, unsigned born, unsigned ended)
+{
+    while (number >= group->room) {
+        if (!group_grow(group)) {
             return NULL;
         }
     }
-    struct births **births = &timeline->times[site].born[born];
+    struct births **births = &group->times[number].born[born];
     if (*births == NULL) {
         *births = calloc(1, sizeof **births);
     }
     return *births != NULL ? &(*births)->ended[ended] : NULL;
 }
 
-/* A block keeps the number of its site in `user`, and the moment since which it has its size in
- * `user_op`. False: no memory. */
-static bool note_birth(struct timeline *timeline, struct block *block, unsigned now)
+static bool count_birth(struct group *group, size_t number, uint64_t size, unsigned now)
 {
-    struct cell *cell = cell_of(timeline, block->user, now, TIMELINE_MOMENTS);
-    block->user_op = now;
+    struct cell *cell = cell_of(group, number, now, TIMELINE_MOMENTS);
     if (cell == NULL) {
         return false;
     }
-    cell->bytes += block->size;
+    cell->bytes += size;
     cell->count++;
     return true;
 }
 
-static bool note_end(struct timeline *timeline, const struct block *block, uint64_t size,
-                     unsigned now)
+static bool count_end(struct group *group, size_t number, uint64_t size, unsigned born,
+                      unsigned now)
 {
-    unsigned born = (unsigned)block->user_op;
-    struct cell *alive = cell_of(timeline, block->user, born, TIMELINE_MOMENTS);
-    struct cell *ended = cell_of(timeline, block->user, born, now);
+    struct cell *alive = cell_of(group, number, born, TIMELINE_MOMENTS);
+    struct cell *ended = cell_of(group, number, born, now);
     if (alive == NULL || ended == NULL) {
         return false;
     }
@@ -112,11 +123,32 @@ static bool note_end(struct timeline *timeline, const struct block *block, uint6
     return true;
 }
 
+/* A block keeps the number of its site in `user`, and the moment since which it has its size in
+ * `user_op`. False: no memory. */
+static bool note_birth(struct timeline *timeline, struct block *block, unsigned now)
+{
+    block->user_op = now;
+    return count_birth(&timeline->by_site, block->user, block->size, now) &&
+           count_birth(&timeline->by_thread, block->birth_thread, block->size, now);
+}
+
+static bool note_end(struct timeline *timeline, const struct block *block, uint64_t size,
+                     unsigned now)
+{
+    unsigned born = (unsigned)block->user_op;
+    return count_end(&timeline->by_site, block->user, size, born, now) &&
+           count_end(&timeline->by_thread, block->birth_thread, size, born, now);
+}
+
 static void note_temporary(struct timeline *timeline, const struct block *block, uint64_t calls)
 {
     if (calls - block->birth_call <= TEMPORARY_CALLS) {
-        timeline->times[block->user].temporary_count++;
-        timeline->times[block->user].temporary_bytes += block->size;
+        struct site_times *both[] = {&timeline->by_site.times[block->user],
+                                     &timeline->by_thread.times[block->birth_thread]};
+        for (size_t i = 0; i < 2; i++) {
+            both[i]->temporary_count++;
+            both[i]->temporary_bytes += block->size;
+        }
     }
 }
 
@@ -201,9 +233,14 @@ static bool collect(struct timeline *timeline, struct walk *walk)
     return !walk->damaged;
 }
 
-static void print_cells(const struct site_times *times)
+/* `comma` goes before it. */
+static void print_times(const struct site_times *times, const char *comma, const char *key,
+                        uint64_t value)
 {
-    const char *comma = "";
+    printf("%s{\"%s\": \"0x%" PRIx64 "\", \"temporary_count\": %" PRIu64
+           ", \"temporary_bytes\": %" PRIu64 ", \"cells\": [",
+           comma, key, value, times->temporary_count, times->temporary_bytes);
+    comma = "";
     for (unsigned born = 0; born < TIMELINE_MOMENTS; born++) {
         for (unsigned ended = born; times->born[born] != NULL && ended <= TIMELINE_MOMENTS;
              ended++) {
@@ -215,6 +252,7 @@ static void print_cells(const struct site_times *times)
             }
         }
     }
+    printf("]}");
 }
 
 static void print_document(const struct timeline *timeline, const struct walk *walk)
@@ -246,14 +284,13 @@ static void print_document(const struct timeline *timeline, const struct walk *w
     for (size_t i = 0; i < timeline->sites.room; i++) {
         const struct site_row *row = &timeline->sites.rows[i];
         if (row->births != 0) {
-            const struct site_times *times = &timeline->times[row->number];
-            printf("%s{\"address\": \"0x%" PRIx64 "\", \"temporary_count\": %" PRIu64
-                   ", \"temporary_bytes\": %" PRIu64 ", \"cells\": [",
-                   comma, row->site, times->temporary_count, times->temporary_bytes);
-            print_cells(times);
-            printf("]}");
+            print_times(&timeline->by_site.times[row->number], comma, "address", row->site);
             comma = ", ";
         }
+    }
+    printf("], \"threads\": [");
+    for (size_t i = 1; i < timeline->by_thread.room && i <= file->threads; i++) {
+        print_times(&timeline->by_thread.times[i], i > 1 ? ", " : "", "number", i);
     }
     printf("]}\n");
 }
@@ -270,12 +307,8 @@ int timeline_print(const struct trace_file *file)
         print_document(&timeline, &walk);
     }
     walk_end(&walk);
-    for (size_t i = 0; i < timeline.room; i++) {
-        for (unsigned born = 0; born < TIMELINE_MOMENTS; born++) {
-            free(timeline.times[i].born[born]);
-        }
-    }
-    free(timeline.times);
+    group_free(&timeline.by_site);
+    group_free(&timeline.by_thread);
     free(timeline.sites.rows);
     return whole ? 0 : 125;
 }

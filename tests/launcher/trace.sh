@@ -108,6 +108,7 @@ assert cells("late", lambda born, ended: ended == last) == [100000, 50]
 assert cells("late", lambda born, ended: born < last // 2) == [0, 0]
 assert cells("early", lambda born, ended: born > last // 2) == [0, 0]
 assert sites["brief"]["temporary"] == [5000, 15000000] and sites["late"]["temporary"] == [0, 0]
+assert [(thread["name"], sum(cell[3] for cell in thread["cells"])) for thread in timeline["threads"]] == [("thread 1", 5150)]
 assert [ms for ms, *_ in moments] == sorted(ms for ms, *_ in moments)
 for moment, (_, live, most, _) in enumerate(moments):
     assert most >= live == sum(size for site in sites.values() for born, ended, size, _ in site["cells"] if born <= moment < ended)

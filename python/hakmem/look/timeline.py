@@ -17,11 +17,12 @@ from .text import plain, short_name
 TEMPLATE = Path(__file__).with_name("timeline_page.html")
 SHAPE = {"program": str, "pid": int, "time": int, "calls": int, "timed": int, "peak_bytes": int, "moments": [[int]],
          "mappings": [{"line": str, "build_id": str, "bias": str}],
-         "sites": [{"address": str, "temporary_count": int, "temporary_bytes": int, "cells": [[int]]}]}
+         "sites": [{"address": str, "temporary_count": int, "temporary_bytes": int, "cells": [[int]]}],
+         "threads": [{"number": str, "temporary_count": int, "temporary_bytes": int, "cells": [[int]]}]}
 SITES_MAX = 300  # of the page, the largest; the others are one row
 SITES_SHOWN = 10  # of the terminal
 NAME_MAX = 70
-OTHERS = "other sites"
+OTHERS = "all others"
 
 
 def add_arguments(parser):
@@ -73,7 +74,7 @@ class Site:
 
 
 def named_sites(document, path):
-    """The sites, those with most memory at a moment first, and sentences about missing names."""
+    """The sites, and sentences about missing names."""
     files = Files(document["pid"], recorded=document["time"], **origin_of(path))
     symbols = Symbols(document["mappings"], files)
     symbols.resolve(int(site["address"], 16) for site in document["sites"])
@@ -83,14 +84,32 @@ def named_sites(document, path):
         label = plain(frame.label())
         site = found.setdefault((label, frame.place()), Site(label, [plain(text) for text in place_text(frame)]))
         site.add(record["cells"], (record["temporary_count"], record["temporary_bytes"]))
+    return ranked(document, found.values()), list(sentences(files))
+
+
+def threads(document):
+    found = []
+    for record in document["threads"]:
+        found.append(Site(f"thread {int(record['number'], 16)}", ["", ""]))
+        found[-1].add(record["cells"], (record["temporary_count"], record["temporary_bytes"]))
+    return ranked(document, found)
+
+
+def ranked(document, sites):
+    """Those with most memory at a moment first; the smallest are one."""
     moments = range(len(document["moments"]))
-    ranked = sorted(found.values(), key=lambda site: (-max(map(site.live, moments)), -site.allocated()[0]))
-    if len(ranked) > SITES_MAX:
+    found = sorted((site for site in sites if site.cells), key=lambda site: (-max(map(site.live, moments)), -site.allocated()[0]))
+    if len(found) > SITES_MAX:
         rest = Site(OTHERS, ["", ""])
-        for site in ranked[SITES_MAX:]:
+        for site in found[SITES_MAX:]:
             rest.add_site(site)
-        ranked[SITES_MAX:] = [rest]
-    return ranked, list(sentences(files))
+        found[SITES_MAX:] = [rest]
+    return found
+
+
+def rows(sites):
+    return [{"name": site.name, "short": short_name(site.name, NAME_MAX), "place": site.place, "temporary": site.temporary,
+             "cells": [[*key, *sums] for key, sums in sorted(site.cells.items())]} for site in sites]
 
 
 def page_data(document, sites):
@@ -99,8 +118,7 @@ def page_data(document, sites):
         resident = rss or resident
         moments.append([end_ms, live, most, resident])
     return {"timed": document["timed"], "calls": document["calls"], "moments": moments,
-            "sites": [{"name": site.name, "short": short_name(site.name, NAME_MAX), "place": site.place, "temporary": site.temporary,
-                       "cells": [[*key, *sums] for key, sums in sorted(site.cells.items())]} for site in sites]}
+            "sites": rows(sites), "threads": rows(threads(document))}
 
 
 def peak_moment(document):
@@ -133,9 +151,9 @@ def render(document, sites, remarks):
 def print_sites(document, sites, remarks):
     print(headline(document))
     moment = peak_moment(document)
-    rows = [(site.live(moment), site.live(len(document["moments"]) - 1), *site.allocated(), site) for site in sites]
+    table = [(site.live(moment), site.live(len(document["moments"]) - 1), *site.allocated(), site) for site in sites]
     print(f"{'near the peak':>13} {'at the end':>12} {'allocated':>12} {'temporary':>10}  site")
-    for peak, end, allocated, count, site in sorted(rows, key=lambda row: (-row[0], -row[2]))[:SITES_SHOWN]:
+    for peak, end, allocated, count, site in sorted(table, key=lambda row: (-row[0], -row[2]))[:SITES_SHOWN]:
         print(f"{in_words(peak):>13} {in_words(end):>12} {in_words(allocated):>12} {100 * site.temporary[0] / max(count, 1):8.0f} %  "
               f"{short_name(site.name, NAME_MAX)}" + (f" ({site.place[0]})" if site.place[0] else ""))
     for sentence in remarks:
