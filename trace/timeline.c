@@ -179,15 +179,15 @@ static bool note_step(struct timeline *timeline, const struct step *step, const 
     }
 }
 
-/* Resident memory stands in the frames, and the time. */
-static void read_frames(struct timeline *timeline)
+/* Resident memory stands in the frames, and the time. The stamps of several lanes must tell it. */
+static void read_frames(struct timeline *timeline, bool is_timed)
 {
     uint64_t calls = 0;
     for (size_t i = 0; i < timeline->file->frame_count; i++) {
         const struct trace_frame *frame = timeline->file->frames[i];
         timeline->length_ms = frame->ms > timeline->length_ms ? frame->ms : timeline->length_ms;
     }
-    timeline->length_ms = timeline->length_ms < TIMED_MIN ? 0 : timeline->length_ms;
+    timeline->length_ms = !is_timed || timeline->length_ms < TIMED_MIN ? 0 : timeline->length_ms;
     for (size_t i = 0; i < timeline->file->frame_count; i++) {
         const struct trace_frame *frame = timeline->file->frames[i];
         calls += frame->calls;
@@ -300,8 +300,8 @@ int timeline_print(const struct trace_file *file)
     static struct timeline timeline;
     struct walk walk;
     timeline.file = file;
-    read_frames(&timeline);
     walk_begin(&walk, file);
+    read_frames(&timeline, file->lanes == 1 || walk.stamp_ms > 0);
     bool whole = collect(&timeline, &walk);
     if (whole) {
         print_document(&timeline, &walk);
