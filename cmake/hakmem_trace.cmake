@@ -8,7 +8,7 @@ find_path(ZSTD_INCLUDE zstd.h)
 # The archive: a shared zstd would come before the recorded program's own.
 find_library(ZSTD_LIBRARY libzstd.a)
 mark_as_advanced(ZSTD_INCLUDE ZSTD_LIBRARY)
-set(TRACE_TESTED encode.c decode.c walk.c) # by tests/trace/test_format.c
+set(TRACE_TESTED encode.c decode.c stamps.c walk.c) # by tests/trace/test_format.c
 
 set(trace_directory "${PROJECT_SOURCE_DIR}/trace")
 add_library(hakmem_trace_flags INTERFACE)
@@ -30,7 +30,8 @@ target_link_libraries(hakmem_recorder PRIVATE hakmem_trace_flags Threads::Thread
 target_link_options(hakmem_recorder PRIVATE
     -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,--as-needed -Wl,--exclude-libs,ALL)
 
-set(reader_sources decode.c main.c record.c remarks.c replay.c replay_all.c replay_image.c sites.c summary.c walk.c)
+set(reader_sources decode.c main.c record.c remarks.c replay.c replay_all.c replay_image.c sites.c stamps.c summary.c timeline.c
+    walk.c)
 list(TRANSFORM reader_sources PREPEND "${trace_directory}/")
 add_executable(hakmem_trace ${reader_sources})
 set_target_properties(hakmem_trace PROPERTIES OUTPUT_NAME hakmem-trace LINKER_LANGUAGE C)

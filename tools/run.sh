@@ -120,12 +120,8 @@ preload_path() {
     printf '%s\n' "$path"
 }
 
-# run_command COMMAND WORD...
-run_command() {
-    local form='' traces='' program='' names=() allocators=() words build=$root/build options
-    look_ahead "$@"
-    [[ $1 == run ]] || traces=yes form=''
-    [[ $1 != run ]] || install=${install:-yes}
+# find_parts COMMAND: builds them if need be, and sets `options` to hakmem-run and its options that name them.
+find_parts() {
     if ! is_checkout; then
         options=("$(part runner)" --installed "--library=$(preload_path "library$form")") || exit
         [[ -z $traces ]] || options+=("--tracer=$(part tracer)" "--recorder=$(preload_path recorder)") || exit
@@ -137,6 +133,27 @@ run_command() {
         options=("$build/release/hakmem-run" "--library=$build/release/libhakmem$form.so")
         [[ -z $traces ]] || options+=("--recorder=$build/release/libhakmem-recorder.so" "--tracer=$build/release/hakmem-trace")
     fi
+}
+
+# show_timeline WORD...: by Python, from what hakmem-trace says of a trace.
+show_timeline() {
+    local form='' traces=yes program='' names=() allocators=() build=$root/build options
+    if [[ " $* " != *' '@(-h|--help)' '* ]]; then
+        find_parts timeline
+        for REPLY in "${options[@]}"; do
+            [[ $REPLY != --tracer=* ]] || export HAKMEM_TRACE_TOOL=${REPLY#*=}
+        done
+    fi
+    hand_over timeline "$@"
+}
+
+# run_command COMMAND WORD...
+run_command() {
+    local form='' traces='' program='' names=() allocators=() words build=$root/build options
+    look_ahead "$@"
+    [[ $1 == run ]] || traces=yes form=''
+    [[ $1 != run ]] || install=${install:-yes}
+    find_parts "$1"
     ((${#allocators[@]} == 0)) || options+=("--peers=$(cache_directory)/peers/manifest.json")
     [[ $has_path != *x* ]] || options+=("--path=$callers_path")
     become "${options[@]}" "$@"

@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 FIRST_HEADERS = ["hakmem", "stats"]
 HEADERS = FIRST_HEADERS + sorted({path.stem for path in (ROOT / "include/hakmem").glob("*.h")} - set(FIRST_HEADERS))
 OWN_COMMANDS = ["run", "record", "replay"]  # the launcher's, whose help says all
-OBSERVE_COMMANDS = ["stat", "top", "profile", "heap", "metrics", "observe", "learn"]  # argparse has theirs
+OBSERVE_COMMANDS = ["stat", "top", "profile", "timeline", "heap", "metrics", "observe", "learn"]  # argparse has theirs
 
 
 def version():

@@ -157,6 +157,7 @@ size_t encode_events(struct encoder *encoder, const struct trace_event *events, 
         .threads = given->threads,
         .events = count,
         .missed = given->missed,
+        .ms = given->ms,
         .resident = given->resident,
     };
     uint8_t *start = encoder->output + sizeof frame, *at = start;

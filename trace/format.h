@@ -166,8 +166,8 @@ struct trace_frame {
     uint32_t calls; /* of the events, those that are calls */
     uint32_t unstamped;
     uint32_t shapes;
-    uint32_t missed; /* calls that were not recorded, since the lane's frame before */
-    uint32_t zero2;
+    uint32_t missed;      /* calls that were not recorded, since the lane's frame before */
+    uint32_t ms;          /* when it was written, since the recorder's start; 0 in older traces */
     uint64_t first_stamp; /* of the event `unstamped` */
     uint64_t resident;    /* anonymous memory of the process but the recorder's, bytes */
     uint32_t column_bytes[TRACE_COLUMNS]; /* unpacked */

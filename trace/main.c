@@ -2,6 +2,7 @@
  *
  *   hakmem-trace record FILE LIBRARIES PROGRAM [ARGUMENT...]
  *   hakmem-trace summary FILE
+ *   hakmem-trace timeline FILE
  *   hakmem-trace replay FILE RUNS NAME LIBRARY ENVIRONMENT...
  *   hakmem-trace replay-run ...    what `replay` starts for each run
  *   hakmem-trace image FILE IMAGE  what `./hakmem bench --trace` makes of a trace, and then runs by
@@ -18,10 +19,11 @@
 #include "replay.h"
 #include "replay_image.h"
 #include "summary.h"
+#include "timeline.h"
 
 #define STATUS_USAGE 2
 
-static int command_summary(const char *name)
+static int command_print(const char *name, int (*print)(const struct trace_file *file))
 {
     struct trace_file file;
     const char *problem = trace_open(&file, name);
@@ -29,7 +31,7 @@ static int command_summary(const char *name)
     if (problem != NULL) {
         fprintf(stderr, "hakmem: %s: %s\n", name, problem);
     } else {
-        status = summary_print(&file);
+        status = print(&file);
     }
     trace_close(&file);
     return status;
@@ -38,7 +40,10 @@ static int command_summary(const char *name)
 static int run_command(int count, char **words)
 {
     if (count == 3 && strcmp(words[1], "summary") == 0) {
-        return command_summary(words[2]);
+        return command_print(words[2], summary_print);
+    }
+    if (count == 3 && strcmp(words[1], "timeline") == 0) {
+        return command_print(words[2], timeline_print);
     }
     if (count >= 5 && strcmp(words[1], "record") == 0) {
         return record_program(words[2], words[3], words + 4);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "large.h"
@@ -105,10 +106,25 @@ static bool lane_is_free(struct lane *lane, uint32_t owner)
                           syscall(SYS_tgkill, own_pid, owner, 0) != 0 && errno == ESRCH);
 }
 
+/* Since the first call, which is that of the first lane. */
+static uint32_t milliseconds(void)
+{
+    static _Atomic uint64_t shared_start;
+    struct timespec now = {0};
+    uint64_t start = 0, ms;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    if (atomic_compare_exchange_strong(&shared_start, &start, ms)) {
+        start = ms;
+    }
+    return (uint32_t)(ms - start);
+}
+
 static struct lane *lane_take(void)
 {
     uint32_t self = (uint32_t)syscall(SYS_gettid);
     struct lane *lane;
+    (void)milliseconds();
     for (lane = atomic_load(&shared_lanes); lane != NULL; lane = lane->older) {
         uint32_t owner = atomic_load(&lane->shared_owner);
         if (lane_is_free(lane, owner) &&
@@ -210,6 +226,7 @@ static bool write_events(struct lane *lane, uint32_t from, uint32_t to)
         .lane = lane->number,
         .thread = lane->written_thread,
         .threads = atomic_load(&shared_threads),
+        .ms = milliseconds(),
         .resident = resident_now(),
     };
     const struct trace_event *events = lane->events + from;

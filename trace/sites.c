@@ -8,8 +8,9 @@
 
 struct module {
     uint64_t start, end;
-    uint64_t address; /* of `start`, as tools count */
-    const char *path; /* in the file, ends at a newline */
+    uint64_t address;  /* of `start`, as tools count */
+    const char *whole; /* path, in the file, ends at a newline */
+    const char *path;  /* its last part */
     size_t path_length;
 };
 
@@ -31,6 +32,7 @@ static const char *read_line(struct sites *sites, const char *line, const char *
                    &module.address, &used) == 3) {
             struct module *more = realloc(sites->modules, (sites->count + 1) * sizeof *more);
             if (more != NULL) {
+                module.whole = slash;
                 while (slash > line && memchr(slash, '/', (size_t)(stop - slash)) != NULL) {
                     slash = (const char *)memchr(slash, '/', (size_t)(stop - slash)) + 1;
                 }
@@ -126,6 +128,49 @@ void sites_print_ids(const struct trace_file *file, const char *names, size_t co
             printf("%s\n", line);
         }
         at += length + 1;
+    }
+}
+
+/* Sets `id` to that of the file, or to "". */
+static void find_id(const struct trace_file *file, const char *path, size_t length, char id[80])
+{
+    id[0] = 0;
+    for (size_t i = 0; i < file->frame_count; i++) {
+        const char *at = (const char *)frame_payload(file->frames[i]);
+        const char *end = at + file->frames[i]->payload_bytes;
+        while (file->frames[i]->type == FRAME_MODULES && at < end) {
+            const char *stop = memchr(at, '\n', (size_t)(end - at));
+            const char *slash = memchr(at, '/', (size_t)((stop != NULL ? stop : end) - at));
+            if (slash != NULL && slash - at > 10 && memcmp(at, "build-id ", 9) == 0 &&
+                stop == slash + length && memcmp(slash, path, length) == 0) {
+                snprintf(id, 80, "%.*s", (int)(slash - at - 10), at + 9);
+            }
+            at = stop != NULL ? stop + 1 : end;
+        }
+    }
+}
+
+void sites_print_mappings(const struct sites *sites, const struct trace_file *file)
+{
+    for (size_t i = 0; i < sites->count; i++) {
+        const struct module *module = &sites->modules[i];
+        char line[4096], id[80];
+        bool is_known = false;
+        size_t length = (size_t)(module->path + module->path_length - module->whole);
+        for (size_t k = 0; k < i; k++) {
+            is_known |= sites->modules[k].start == module->start &&
+                        is_same_code(&sites->modules[k], module);
+        }
+        if (is_known) {
+            continue;
+        }
+        find_id(file, module->whole, length, id);
+        snprintf(line, sizeof line, "%" PRIx64 "-%" PRIx64 " r-xp 0 0:0 0 %.*s", module->start,
+                 module->end, (int)length, module->whole);
+        trace_make_plain(line);
+        trace_make_plain(id);
+        printf("%s{\"line\": \"%s\", \"build_id\": \"%s\", \"bias\": \"0x%" PRIx64 "\"}",
+               i != 0 ? ", " : "", line, id, module->start - module->address);
     }
 }
 

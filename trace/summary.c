@@ -18,15 +18,6 @@ struct size_row {
     uint64_t births, bytes, live;
 };
 
-struct site_row {
-    uint64_t site, births, bytes, live_bytes, peak_bytes;
-};
-
-struct site_table {
-    struct site_row *rows; /* hash table; births 0: empty */
-    size_t room, count;
-};
-
 struct summary {
     uint64_t kinds[KIND_COUNT];
     struct size_row sizes[BUCKETS];
@@ -57,8 +48,7 @@ static struct site_row *site_slot(struct site_row *rows, size_t room, uint64_t s
     return &rows[at];
 }
 
-/* The row of a site; NULL: no memory. */
-static struct site_row *site_find(struct site_table *table, uint64_t site)
+struct site_row *site_find(struct site_table *table, uint64_t site)
 {
     struct site_row *row;
     if (2 * (table->count + 1) > table->room) {
@@ -79,7 +69,7 @@ static struct site_row *site_find(struct site_table *table, uint64_t site)
     row = site_slot(table->rows, table->room, site);
     if (row->births == 0) {
         row->site = site;
-        table->count++;
+        row->number = table->count++;
     }
     return row;
 }

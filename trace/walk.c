@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "stamps.h"
+
 /* The events of one lane. */
 struct cursor {
     const struct trace_frame **frames;
@@ -12,7 +14,8 @@ struct cursor {
     struct trace_event *events; /* NULL: the frame is not unpacked yet */
     uint32_t event, event_count;
     uint32_t thread;
-    struct block *pending; /* the block that the next event resizes */
+    uint32_t from_ms, to_ms; /* when the frame before and this one were written */
+    struct block *pending;   /* the block that the next event resizes */
 };
 
 /* An address that is or was in use. */
@@ -139,6 +142,8 @@ static bool cursor_fill(struct walk *walk, struct cursor *cursor)
         cursor->event = 0;
         cursor->event_count = frame->events;
         cursor->thread = frame->thread;
+        cursor->from_ms = cursor->to_ms;
+        cursor->to_ms = frame->ms > cursor->from_ms ? frame->ms : cursor->from_ms;
         if (!frame_unpack(walk->unpacked, frame, cursor->events)) {
             walk->damaged = true;
             break;
@@ -180,6 +185,7 @@ void walk_begin(struct walk *walk, const struct trace_file *file)
     walk->cursors = need_memory(calloc(lanes, sizeof *walk->cursors));
     walk->heap = need_memory(calloc(lanes, sizeof *walk->heap));
     sort_frames(walk, file);
+    stamps_calibrate(file, &walk->zero_ms, &walk->stamp_ms);
     for (uint32_t i = 0; i < file->lanes; i++) {
         if (cursor_fill(walk, &walk->cursors[i])) {
             walk->heap[walk->heap_size++] = i;
@@ -391,6 +397,24 @@ static uint32_t heap_choose(struct walk *walk)
     return 0;
 }
 
+/* The time of the lane's next event. It lies between those at which the frame before and this one
+ * were written. An event without a stamp comes before all with one; those of a frame are spread
+ * evenly. */
+static uint32_t cursor_ms(const struct walk *walk, const struct cursor *cursor)
+{
+    const struct trace_frame *frame = cursor->frames[cursor->frame - 1];
+    uint64_t stamp = cursor_event(cursor)->stamp;
+    uint64_t end = stamp == 0 && frame->unstamped < frame->events ? frame->first_stamp : stamp;
+    double ms = walk->zero_ms + walk->stamp_ms * (double)end, from_ms = cursor->from_ms;
+    ms = end == 0 || walk->stamp_ms <= 0 || ms > cursor->to_ms ? cursor->to_ms : ms;
+    ms = ms > from_ms ? ms : from_ms;
+    if (stamp == 0 || walk->stamp_ms <= 0) {
+        uint32_t count = stamp == 0 && end != 0 ? frame->unstamped : frame->events;
+        ms = from_ms + (ms - from_ms) * (cursor->event + 1) / (count != 0 ? count : 1);
+    }
+    return (uint32_t)ms;
+}
+
 bool walk_next(struct walk *walk, struct step *step)
 {
     bool whole = false;
@@ -403,6 +427,8 @@ bool walk_next(struct walk *walk, struct step *step)
         struct cursor *cursor = &walk->cursors[walk->heap[chosen]];
         const struct trace_event event = *cursor_event(cursor);
         struct block *lost = find_lost(walk, &event, cursor);
+        uint32_t now_ms = cursor_ms(walk, cursor);
+        walk->ms = walk->ms > now_ms ? walk->ms : now_ms;
         *step = (struct step){
             .kind = trace_kind(event.shape),
             .align_log2 = trace_align_log2(event.shape),

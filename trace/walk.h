@@ -68,6 +68,9 @@ struct walk {
     uint64_t given_bytes; /* births and growths so far */
     uint64_t live_bytes, live_blocks;
     uint64_t peak_bytes, peak_blocks, peak_call;
+    uint32_t ms; /* of the last step, since the recorder's start, about; 0: unknown */
+    /* The same of a stamp: zero_ms + stamp_ms * stamp. stamp_ms 0: unknown */
+    double zero_ms, stamp_ms;
     struct walk_repairs repairs;
     bool damaged; /* a frame's content makes no sense; the walk ended there */
 };

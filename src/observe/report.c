@@ -44,6 +44,12 @@ static void report_totals(struct report_writer *writer, const struct report *rep
                       "the most address space, tables included");
     hak__report_bytes(writer, "peak_bytes_taken", stats.peak_bytes_taken,
                       "the most bytes in slabs, spans and whales");
+    uint64_t ago_ms = hak__superslab_peak_ago_ms();
+    if (ago_ms != UINT64_MAX) {
+        hak__report_number(writer, "peak_taken_ago_ms", ago_ms, "milliseconds since then");
+    } else {
+        hak__report_unknown(writer, "peak_taken_ago_ms", "milliseconds since then");
+    }
     hak__report_section_end(writer);
 }
 

@@ -4,6 +4,7 @@
 #include "core/options.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "region/superslab.h"
 
 /* Columns of the lines that show parts: title, "~", MiB with two decimals, percent with one. */
 #define SUMMARY_TITLE_WIDTH 26
@@ -263,6 +264,22 @@ static void summary_put_other(struct report_writer *writer, const struct summary
     line_end(&line, writer);
 }
 
+/* The most that the program had at a time, and when. */
+static void summary_put_peak(struct report_writer *writer, const struct hak_stats *stats)
+{
+    struct summary_line line;
+    uint64_t ago_ms = hak__superslab_peak_ago_ms();
+    line_begin(&line);
+    hak__text_put(&line.text, "peak of slabs, spans and huge allocations: ");
+    line_put_mib(&line, stats->peak_bytes_taken);
+    if (ago_ms != UINT64_MAX) {
+        hak__text_put(&line.text, ", ");
+        line_put_decimal(&line, ago_ms / 100, 10, 0);
+        hak__text_put(&line.text, " s before this report");
+    }
+    line_end(&line, writer);
+}
+
 static void summary_put_head(struct report_writer *writer)
 {
     struct summary_line line;
@@ -304,6 +321,7 @@ void hak__summary_write_text(struct report_writer *writer, const struct summary 
         summary_put_sites(writer, sites);
     }
     summary_put_other(writer, summary, stats);
+    summary_put_peak(writer, stats);
 }
 
 /* A number of bytes, or null if it is UINT64_MAX or not known. */

@@ -194,6 +194,8 @@ HAK_HIDDEN uint64_t hak__os_rss(void);
 /* Milliseconds of a monotonic clock with a resolution of a few milliseconds. It wraps after 49
  * days, so only differences have a meaning. */
 HAK_HIDDEN uint32_t hak__os_clock_ms(void);
+/* The same clock, which does not wrap here; 0 if only a system call could read it. */
+HAK_HIDDEN uint64_t hak__os_clock_uncalled_ms(void);
 /* Microseconds of a monotonic clock with a resolution of a microsecond; 0 if the kernel does not
  * say. */
 HAK_HIDDEN uint64_t hak__os_clock_us(void);

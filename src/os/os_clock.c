@@ -41,10 +41,20 @@ static struct timespec os_clock_read(clockid_t clock)
     return now;
 }
 
-uint32_t hak__os_clock_ms(void)
+static uint64_t os_clock_coarse_ms(void)
 {
     struct timespec now = os_clock_read(CLOCK_MONOTONIC_COARSE);
-    return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint32_t hak__os_clock_ms(void)
+{
+    return (uint32_t)os_clock_coarse_ms();
+}
+
+uint64_t hak__os_clock_uncalled_ms(void)
+{
+    return os_clock != NULL ? os_clock_coarse_ms() : 0;
 }
 
 uint64_t hak__os_wall_clock_s(void)

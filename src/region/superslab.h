@@ -126,6 +126,9 @@ HAK_HIDDEN void hak__superslab_note_peak(void);
 /* The most bytes that were in use at the same time, since start or the last reset: slices of slabs
  * and spans, those that heaps keep included, and live whales. Any thread. */
 HAK_HIDDEN size_t hak__superslab_peak_bytes(void);
+/* Milliseconds since then. UINT64_MAX: unknown, because no clock can be read without a system call,
+ * which a new peak is not worth. Any thread. */
+HAK_HIDDEN uint64_t hak__superslab_peak_ago_ms(void);
 HAK_HIDDEN void hak__superslab_reset_peak(void);
 
 /* Would taking `count` more slices set a new peak of slices in use since the last purge pass or
@@ -182,6 +185,7 @@ struct superslab_table {
     size_t taken_most;       /* peak of slices in use since the last purge; relaxed readers */
     size_t whale_bytes;      /* of live whales (large/whale_registry.c); relaxed */
     size_t peak_bytes;       /* the most bytes in slices in use and live whales; relaxed */
+    uint64_t peak_ms;        /* when that was; 0: unknown; relaxed */
     size_t split_count;      /* superslabs that are split; under REGION, relaxed readers */
     size_t inherited_slices; /* in fork's child: claimed at the fork */
 };

@@ -1,6 +1,8 @@
 /* superslab_sums.c: bytes of superslabs, and their peak. See superslab.h. */
 #include "region/superslab.h"
 
+#include "os/os.h"
+
 void hak__superslab_note_peak(void)
 {
     struct superslab_table *table = &hak__superslabs;
@@ -9,7 +11,11 @@ void hak__superslab_note_peak(void)
     size_t taken = claimed > free ? claimed - free : 0; /* they are read at different moments */
     size_t bytes = taken * SLICE_SIZE + atomic_load_relaxed(&table->whale_bytes);
     size_t peak = atomic_load_relaxed(&table->peak_bytes);
-    while (bytes > peak && !atomic_cas_acquire(&table->peak_bytes, &peak, bytes)) {
+    while (bytes > peak) {
+        if (atomic_cas_acquire(&table->peak_bytes, &peak, bytes)) {
+            atomic_store_relaxed(&table->peak_ms, hak__os_clock_uncalled_ms());
+            break;
+        }
     }
 }
 
@@ -22,6 +28,13 @@ void hak__superslab_note_whales(size_t bytes)
 size_t hak__superslab_peak_bytes(void)
 {
     return atomic_load_relaxed(&hak__superslabs.peak_bytes);
+}
+
+uint64_t hak__superslab_peak_ago_ms(void)
+{
+    uint64_t peak_ms = atomic_load_relaxed(&hak__superslabs.peak_ms);
+    uint64_t now_ms = hak__os_clock_uncalled_ms();
+    return peak_ms == 0 ? UINT64_MAX : now_ms > peak_ms ? now_ms - peak_ms : 0;
 }
 
 void hak__superslab_reset_peak(void)

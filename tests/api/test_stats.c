@@ -3,6 +3,9 @@
 #include "../support.h"
 
 #include <pthread.h>
+#include <sys/auxv.h>
+#include <time.h>
+#include <unistd.h>
 
 static void test_one_block_at_a_time(void **state)
 {
@@ -220,6 +223,30 @@ static void test_counters_only_grow(void **state)
     }
 }
 
+static uint64_t coarse_ms(void)
+{
+    struct timespec now;
+    assert_int_equal(clock_gettime(CLOCK_MONOTONIC_COARSE, &now), 0);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Between two moments of the same clock, however slowly this test runs. */
+static void test_time_of_the_peak(void **state)
+{
+    uint64_t ago_ms, before_ms = coarse_ms();
+    (void)state;
+    hak_free(hak_malloc(100 * MIB));
+    uint64_t after_ms = coarse_ms();
+    usleep(20000);
+    uint64_t asked_ms = coarse_ms();
+    if (!hak_stats_value("totals.peak_taken_ago_ms", &ago_ms)) {
+        assert_int_equal(getauxval(AT_SYSINFO_EHDR), 0);
+        return;
+    }
+    assert_true(ago_ms >= asked_ms - after_ms);
+    assert_true(ago_ms <= coarse_ms() - before_ms);
+}
+
 static void test_peaks(void **state)
 {
     (void)state;
@@ -258,7 +285,7 @@ int main(void)
         cmocka_unit_test(test_one_block_at_a_time),   cmocka_unit_test(test_a_known_set),
         cmocka_unit_test(test_whales_and_superslabs), cmocka_unit_test(test_other_threads),
         cmocka_unit_test(test_older_structs),         cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_counters_only_grow),
+        cmocka_unit_test(test_time_of_the_peak),      cmocka_unit_test(test_counters_only_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,13 @@ try "$launcher" heap map.json
 ((status == 0)) && [[ $output == 'bash, process '*'could go back now'*'The picture is in map.html' ]] || fail "heap: $output $errors"
 [[ $(<map.html) == '<!doctype html>'* ]] || fail "no page"
 
+# As text, without a page: what holds most, or what changed most.
+cp map.json text.json
+try "$launcher" heap text.json --text
+[[ $status == 0 && -z $errors && $output == 'bash, process '*'could go back now'*$'\n'size\ classes$'\n'*'  objects of'$'\n'* && ! -e text.html ]] ||
+    fail "heap --text: $status: $output $errors"
+refuse 2 'writes no page' "$launcher" heap map.json --text -o page.html
+
 # Each process of a tree has a map of its own.
 expect 0 '' '^$' "$launcher" run --quiet --all-processes --heap-map tree.%p.json -- bash -c '/bin/true; /bin/true; true'
 count=0
@@ -61,6 +68,9 @@ with open("python.json", "wb") as file:
 END
 LD_PRELOAD=libgcc_s.so.1 expect 0 '' '^$' "$launcher" run --quiet --set sample_bytes=16384 python3 work.py
 grep -q '"kind": *"sampled", *"count": *[1-9]' python.json || fail "the map has no sampled slices: $(grep -o '"sampled".*' python.json)"
+try "$launcher" heap map.json --compare python.json --text
+[[ $status == 0 && -z $errors && $output == *'what changed in the resident'*' +'*'  in use'*'size classes'*'change in use'*'call sites'* ]] ||
+    fail "heap --compare --text: $status: $output $errors"
 browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
 [[ -n $browser ]] || echo "the page is not tried in a browser: chromium is not installed (Debian: chromium)"
 BROWSER=$browser HEAP_MAP=$scratch/python.json PYTHONDONTWRITEBYTECODE=1 python3 "$TEST_ROOT/python/tests/look/test_heap.py" ||

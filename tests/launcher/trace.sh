@@ -78,4 +78,67 @@ XDG_CACHE_HOME=$scratch/cache refuse 2 "no allocator 'other'" "$launcher" replay
 refuse 127 "no file 'nothing'" "$launcher" replay nothing
 refuse 125 'is no trace' "$launcher" replay script
 refuse 125 'is no trace' "$launcher" replay script --summary
+refuse 125 'is no trace' "$launcher" timeline script
+refuse 126 'cannot write' "$launcher" timeline sample -o none/page.html
+refuse 127 'no file .nothing' "$launcher" timeline nothing
+refuse 2 'required: FILE' "$launcher" timeline
+
+# Memory over time: what was allocated when, by function, and until when.
+cat >phases.c <<'END'
+#include <stdlib.h>
+#include <unistd.h>
+static void *volatile kept[200];
+__attribute__((noinline)) static void early(void) { for (int i = 0; i < 100; i++) kept[i] = malloc(10000); }
+__attribute__((noinline)) static void brief(void) { for (int i = 0; i < 5000; i++) free(kept[199] = malloc(3000)); }
+__attribute__((noinline)) static void late(void) { for (int i = 0; i < 50; i++) kept[100 + i] = malloc(2000); }
+int main(int argc, char **argv)
+{
+    (void)argv;
+    early();
+    brief();
+    for (int i = 0; i < 90; i++) {
+        free(kept[i]);
+    }
+    usleep(argc > 1 ? 700000 : 0);
+    late();
+    return 0;
+}
+END
+cc -O1 -g -fno-builtin phases.c -o phases || fail "phases.c does not compile"
+for words in '' long; do
+    "$launcher" record -o phases.trace -- ./phases $words 2>/dev/null
+    try "$launcher" timeline phases.trace -o phases.json
+    [[ $status == 0 && -z $errors && $output == 'phases (process '*'at most 9'[78]?.?' KiB in use, '* ]] || fail "timeline: $status: $output $errors"
+    WORDS=$words python3 - <<'END' || fail "the timeline of phases ${words:-at once}: $(cut -c 1-2000 phases.json)"
+import json, os
+timeline = json.load(open("phases.json"))
+sites = {site["name"]: site for site in timeline["sites"]}
+moments = timeline["moments"]
+def cells(name, wanted):
+    return [sum(cell[part] for cell in sites[name]["cells"] if wanted(*cell[:2])) for part in (2, 3)]
+last = len(moments)
+assert timeline["timed"] or os.environ["WORDS"] != "long"
+assert cells("early", lambda born, ended: True) == [1000000, 100]
+assert cells("early", lambda born, ended: ended == last) == [100000, 10]
+assert cells("late", lambda born, ended: ended == last) == [100000, 50]
+assert cells("late", lambda born, ended: born < last // 2) == [0, 0]
+assert cells("early", lambda born, ended: born > last // 2) == [0, 0]
+assert sites["brief"]["temporary"] == [5000, 15000000] and sites["late"]["temporary"] == [0, 0]
+assert [(thread["name"], sum(cell[3] for cell in thread["cells"])) for thread in timeline["threads"]] == [("thread 1", 5150)]
+assert [ms for ms, *_ in moments] == sorted(ms for ms, *_ in moments)
+for moment, (_, live, most, _) in enumerate(moments):
+    assert most >= live == sum(size for site in sites.values() for born, ended, size, _ in site["cells"] if born <= moment < ended)
+END
+done
+try "$launcher" timeline phases.trace -o phases.html
+[[ $status == 0 && $output == *'The page is in phases.html' ]] || fail "timeline: $status: $output $errors"
+browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
+[[ -z $browser ]] || BROWSER=$browser PYTHONPATH=$TEST_ROOT/python/tests/look PYTHONDONTWRITEBYTECODE=1 python3 - <<'END' ||
+import tempfile
+from browser import browse
+with tempfile.TemporaryDirectory() as directory:
+    page = browse(directory, open("phases.html").read(), "--dump-dom", fragment="#from=0&to=63")
+assert 'data-ready="yes"' in page and "195.3 KiB of them were still in use" in page, page[-3000:]
+END
+    fail "the page in a browser"
 finish

@@ -6,7 +6,7 @@ from ..words import Parser
 from .output import status_of
 from .processes import Refusal, STATUS_USAGE
 
-COMMANDS = ("stat", "top", "metrics", "observe", "profile", "heap", "learn")
+COMMANDS = ("stat", "top", "metrics", "observe", "profile", "heap", "learn", "timeline")
 
 
 def run(words):

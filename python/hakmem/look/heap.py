@@ -377,6 +377,7 @@ def add_arguments(parser):
     parser.add_argument("-o", "--output", metavar="PAGE",
                         help="the page's file; FILE with the suffix .html, or heap-PID.html, when not given")
     parser.add_argument("--compare", metavar="FILE2", help="a later map of the same program: the page also shows what changed since FILE")
+    parser.add_argument("--text", action="store_true", help="print tables, and write no page")
     add_symfs(parser)
     parser.epilog = ("A map comes from: ./hakmem run --heap-map FILE PROGRAM, HAKMEM_HEAP_MAP_FILE=FILE, or a call of hak_heap_map in the "
                      "program (hakmem/stats.h).")
@@ -415,8 +416,14 @@ def run(arguments):
     if not arguments.map:
         raise Refusal("heap: which map? (./hakmem heap --help)", STATUS_USAGE)
     use_symfs(arguments)
-    name = page_name(arguments)
+    if arguments.text and arguments.output:
+        raise Refusal("heap: --text writes no page, so it does not go with --output", STATUS_USAGE)
     maps = [read_source(word) for word in [arguments.map, arguments.compare] if word is not None]
+    if arguments.text:
+        from .heap_text import lines
+        print(*summary(maps[-1]), "", *lines(maps), sep="\n")
+        return
+    name = page_name(arguments)
     try:
         with written(name) as file:
             file.write(render(maps))

@@ -17,7 +17,7 @@ from .files import check_writable, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
-from .profile_compare import folded_lines, print_changes
+from .profile_compare import folded_lines, print_changes, render_changes
 from .profile_run import run_watched
 from .symbols import names_note
 from .text import plain
@@ -32,6 +32,7 @@ MEASURES = {
     "peak": ("peak_bytes", "peak_count", "in use at the peak"),
 }
 SAMPLES = {"live": "samples_live", "allocated": "samples", "peak": "peak_samples"}
+PEAK_SAMPLES = 1000  # with fewer the highest moment may be one of chance, more than 3 % above the real one
 SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
 
 
@@ -44,9 +45,11 @@ def add_arguments(parser):
     parser.add_argument("--leaks", action="store_true",
                         help="show the sites of the memory that was not freed, and name those that only grow")
     parser.add_argument("--period", metavar="BYTES", default=None,
-                        help="average number of bytes from one sample to the next (default 512k; with --leaks 16k)")
+                        help="average number of bytes from one sample to the next (default 512k; with --leaks 16k, with --peak 1k)")
     parser.add_argument("--fail-above", metavar="BYTES", default=None,
                         help="with --leaks: end with status 1 if more than BYTES are not freed and the program itself succeeds")
+    parser.add_argument("--fail-growing", action="store_true",
+                        help="with --leaks: end with status 1 if a site only grows and the program itself succeeds")
     parser.add_argument("--ignore", metavar="FUNCTION", action="append", default=[],
                         help="leave out stacks with this function, which may have * in its name; may be repeated")
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
@@ -84,9 +87,9 @@ def parse_size(text, name, least=1):
     return value
 
 
-def parse_period(text):
-    parse_size(text, "--period")
-    return text
+def default_period(arguments):
+    """None: hakmem's own."""
+    return "16k" if arguments.leaks else "1k" if arguments.peak else None
 
 
 def is_ignored(stack, patterns):
@@ -174,6 +177,8 @@ def print_table(profile, arguments):
         what = "allocated while it was sampled" + ("" if arguments.allocated else ", and still in use")
     print(f"{title(profile)}: about {in_words(total)} {what}, in about "
           f"{profile.total(count)} blocks; estimated from {samples} samples")
+    if arguments.peak and 0 < samples < PEAK_SAMPLES and profile.period != 1:
+        print("With so few samples the peak is a rough estimate; with --period 1 it is exact.")
     if not any(stack.frames for stack in profile.stacks) and profile.stacks:
         print("The profile has no stacks: the program did not load libgcc_s.so.1 (docs/observability/profile.md).")
     sites = sites_of(profile, measure)
@@ -249,6 +254,9 @@ def compare(old, profiles, arguments):
     print_changes(old, profiles, measure, count, arguments.sites, in_words)
     if arguments.folded:
         write_folded(profiles, arguments.folded, measure, old)
+    if arguments.html:
+        with open_output(arguments.html) as file:
+            file.write(render_changes(old, profiles, measure, count, what))
     return 0
 
 
@@ -257,7 +265,7 @@ def titles(profiles):
 
 
 def show(profiles, arguments):
-    """Shows them. The exit status: 1 if more is not freed than --fail-above allows, else 0."""
+    """Shows them. The exit status: see fails."""
     old = arguments.old
     for profile in profiles + (old or []):
         profile.stacks = [stack for stack in profile.stacks if not is_ignored(stack, arguments.ignore)]
@@ -282,28 +290,33 @@ def show(profiles, arguments):
         with open_output(arguments.pprof, binary=True) as file:
             write_pprof(profiles, file)
     if arguments.html:
-        from .profile_page import write_page
-        write_page(profiles, arguments.html, f"Heap profile of {os.path.basename(profiles[0].program)}")
+        from .profile_page import render
+        with open_output(arguments.html) as file:
+            file.write(render(profiles, f"Heap profile of {os.path.basename(profiles[0].program)}"))
     return fails(profiles, arguments)
 
 
 def fails(profiles, arguments):
-    if arguments.fail_above is None:
-        return 0
-    above = [profile for profile in profiles if profile.total("live_bytes") > arguments.fail_above]
+    """The exit status: 1 if more is not freed than --fail-above allows, or a site grew under --fail-growing, else 0."""
+    most = math.inf if arguments.fail_above is None else arguments.fail_above
+    above = [profile for profile in profiles if profile.total("live_bytes") > most]
+    growing = [site.label() for profile in profiles for site in sites_of(profile, "live_bytes") if site.only_grows()] \
+        if arguments.fail_growing else []
     for profile in above:
         print(f"hakmem: {title(profile)} has not freed about {in_words(profile.total('live_bytes'))}, more than "
-              f"{in_words(arguments.fail_above)}", file=sys.stderr)
-    return 1 if above else 0
+              f"{in_words(most)}", file=sys.stderr)
+    for label in growing:
+        print(f"hakmem: {label} grew all through the run", file=sys.stderr)
+    return 1 if above or growing else 0
 
 
 def run_program(words, arguments, path):
     """Runs the program; its exit status, and a Watch."""
-    period = arguments.period or ("16k" if arguments.leaks else None)
+    period = arguments.period or default_period(arguments)
     launcher = os.environ.get("HAKMEM_LAUNCHER") or str(Path(__file__).parents[3] / "hakmem")
     command = [launcher, "run", "--quiet"]
     if period:
-        command += ["--set", f"sample_bytes={parse_period(period)}"]
+        command += ["--set", f"sample_bytes={period}"]
     preload = os.environ.get("LD_PRELOAD", "")
     environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     environment["HAKMEM_PROFILE_FILE"] = path
@@ -364,7 +377,7 @@ def profile_program(words, arguments):
 def profile_process(pid, arguments):
     """Samples a living process for some seconds. If it samples already, shows what it has at once."""
     seconds = parse_count(arguments.seconds or "10", "--seconds")
-    period = parse_period(arguments.period or ("16k" if arguments.leaks else "512k"))
+    period = arguments.period or default_period(arguments) or ""
     observer, _ = connect(pid)
     name = f"process {pid}"
     running = parse_profiles([observer.ask("profile").decode("utf-8", "replace")], name)[0].period
@@ -380,7 +393,7 @@ def profile_process(pid, arguments):
     else:
         print(f"sampling process {pid} for {seconds} s; blocks that exist already are not counted "
               "(HAKMEM_SAMPLE_BYTES=512k samples from the start)", file=sys.stderr)
-        observer.ask(f"profile_start {period if arguments.period or arguments.leaks else ''}".strip())
+        observer.ask(f"profile_start {period}".strip())
         try:
             time.sleep(seconds)
             text = observer.ask("profile")
@@ -413,19 +426,21 @@ def run(arguments):
     if bool(arguments.program) == bool(arguments.file):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
+    if arguments.period:
+        parse_size(arguments.period, "--period")
     is_process = not arguments.program and is_number(arguments.file) and not os.path.exists(arguments.file)
     if arguments.fail_above is not None:
         arguments.fail_above = parse_size(arguments.fail_above, "--fail-above", 0)
-        if not arguments.leaks:
-            raise Refusal("profile: --fail-above goes with --leaks", STATUS_USAGE)
+    if (arguments.fail_above is not None or arguments.fail_growing) and not arguments.leaks:
+        raise Refusal("profile: --fail-above and --fail-growing go with --leaks", STATUS_USAGE)
     if arguments.peak and (arguments.allocated or arguments.leaks):
         raise Refusal("profile: --peak goes neither with --allocated nor with --leaks", STATUS_USAGE)
     if nth and (arguments.program or is_process):
         raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
     arguments.old = None
     if arguments.compare:
-        if arguments.leaks or arguments.html or arguments.pprof:
-            raise Refusal("profile: --compare goes with neither --leaks nor --html nor --pprof (pprof -diff_base compares)", STATUS_USAGE)
+        if arguments.leaks or arguments.pprof:
+            raise Refusal("profile: --compare goes with neither --leaks nor --pprof (pprof -diff_base compares)", STATUS_USAGE)
         arguments.old = read_profiles(arguments.compare)
     if arguments.program:
         return profile_program(arguments.program, arguments)

@@ -1,5 +1,6 @@
 """`./hakmem profile --compare OLD`: what a profile has more and less than another one, by site."""
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
 from .sites import own_frame
 from .text import plain
@@ -47,6 +48,64 @@ def folded_lines(old, new, measure):
                 frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames())] or ["unknown"]
                 sums.setdefault(";".join(frames), [0, 0])[side] += stack.sums[measure]
     return [f"{frames} {before} {after}\n" for frames, (before, after) in sums.items() if before or after]
+
+
+# Of the page: what a stack has now, had before, and the differences, of which boxes can be drawn.
+MEASURES = {"grown_bytes": "more than before", "shrunk_bytes": "less than before", "new_bytes": "now", "old_bytes": "before"}
+ROWS_MAX = 300  # of the page's table
+
+
+def merged_stacks(old, new, measure):
+    """Stacks of both, by the names of their functions, with the sums of MEASURES. The frames are those of the newer one."""
+    found = {}
+    for profiles, side in ((new, "new_bytes"), (old, "old_bytes")):
+        for profile in profiles:
+            for stack in profile.stacks:
+                key = (stack.site_name, stack.is_cut, *(frame.label() for frame in stack.frames))
+                frames = tuple(replace(frame, line=0) for frame in stack.frames)
+                merged = found.setdefault(key, replace(stack, frames=frames, sums=dict.fromkeys(MEASURES, 0)))
+                merged.sums[side] += stack.sums[measure]
+    for stack in found.values():
+        change = stack.sums["new_bytes"] - stack.sums["old_bytes"]
+        stack.sums["grown_bytes" if change > 0 else "shrunk_bytes"] = abs(change)
+    return [stack for stack in found.values() if any(stack.sums.values())]
+
+
+def changes_table(rows):
+    from . import profile_page as page
+
+    def change_cell(change, text):
+        return page.cell(text, change, "dim" if change == 0 else "more" if change > 0 else "less")
+
+    most = max([1, *(abs(row.bytes) for row in rows)])
+    cells = []
+    for row in rows[:ROWS_MAX]:
+        name = page.escape(row.label)
+        bar = f'<small><span class="bar"><i style="width:{100 * abs(row.bytes) / most:.1f}%"></i></span></small>'
+        count = row.new_count - row.old_count
+        cells.append(f'<tr><td class="name" data-value="{name}"><button type="button" class="pick" data-name="{name}" title="{name}">{name}</button></td>'
+                     + change_cell(row.bytes, page.change_text(row.bytes) + bar) + page.cell(page.in_words(row.old_bytes), row.old_bytes)
+                     + page.cell(page.in_words(row.new_bytes), row.new_bytes) + change_cell(count, f"{count:+,}".replace("-", "−"))
+                     + page.cell(f"{row.new_count:,}", row.new_count) + "</tr>")
+    head = "".join(f'<th scope="col"><button type=button>{name}</button></th>'
+                   for name in ("site", "change", "before", "now", "change of blocks", "blocks now"))
+    return (f'<div class="scroll" tabindex="0"><table class="sites sortable"><thead><tr>{head}</tr></thead>'
+            f'<tbody>{"".join(cells)}</tbody></table></div>')
+
+
+def render_changes(old, new, measure, count, what):
+    """A page with the flame graph of the difference."""
+    from . import profile_page as page
+    rows = [row for row in changes(old, new, measure, count) if row.bytes]
+    before, after = (sum(profile.total(measure) for profile in profiles) for profiles in (old, new))
+    merged = replace(new[0], stacks=merged_stacks(old, new, measure))
+    said = (f"<b>{page.change_text(after - before)} {page.escape(what)}:</b> {page.in_words(before)} before, {page.in_words(after)} now. "
+            "All figures are estimates from samples.")
+    section = (f'<section class="process" data-process="0"><p class="headline">{said}</p><div class="graph-place"></div>'
+               f'<div class="sites-place"><h2>Sites that changed most</h2>{changes_table(rows)}</div></section>')
+    return page.fill(title=page.escape(f"Heap profiles of {os.path.basename(new[0].program)}, compared"), chooser="", sections=section,
+                     facts=page.escape(f"{old[0].program}, then {new[0].program}"), measures=page.measure_buttons(MEASURES),
+                     data=page.script_data([merged], MEASURES))
 
 
 def print_changes(old, new, measure, count, most, in_words):

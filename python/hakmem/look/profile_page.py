@@ -5,14 +5,14 @@ import os
 import re
 from pathlib import Path
 
-from .files import written
-from .processes import Refusal
 from .profile import in_words, sites_of
 from .text import plain
 
 TEMPLATE = Path(__file__).with_name("profile_page.html")
 FIELDS = ("samples", "allocated_count", "allocated_bytes", "freed_count", "freed_remote_count", "lifetime_ms",
           "live_count", "live_bytes", "live_age_ms", "peak_bytes", "peak_count")  # of the sums, what the page shows
+MEASURES = {"live_bytes": "bytes in use", "live_count": "blocks in use", "peak_bytes": "bytes at the peak",
+            "allocated_bytes": "bytes allocated", "allocated_count": "blocks allocated"}
 PROCESSES_MAX = 100  # the largest of a file; the page says how many it leaves out
 SITES_LIVE_MAX, SITES_ALLOCATED_MAX = 150, 50  # rows of the table: by live bytes, and further ones by allocated bytes
 NO_STACK = "unknown (no stack)"
@@ -97,7 +97,7 @@ def paths_of(profile, tables):
     return sorted(paths, key=lambda pair: pair[0])
 
 
-def profile_data(profile, tables):
+def profile_data(profile, tables, fields):
     """The stacks, each without the frames that it shares with the one before."""
     stacks = paths_of(profile, tables)
     kept, added, frames, before = [], [], [], ()
@@ -112,12 +112,12 @@ def profile_data(profile, tables):
         frames += path[shared:]
         before = path
     return {"kept": kept, "added": added, "frames": frames,
-            "sums": {name: [sums[name] for _, sums in stacks] for name in FIELDS}}
+            "sums": {name: [sums[name] for _, sums in stacks] for name in fields}}
 
 
-def script_data(profiles):
+def script_data(profiles, fields):
     tables = Tables()
-    shown = [profile_data(profile, tables) for profile in profiles]
+    shown = [profile_data(profile, tables, fields) for profile in profiles]
     data = {"texts": tables.texts.all(), "functions": tables.functions.all(), "frames": tables.frames.all(),
             "profiles": shown}
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # "<" could end the script
@@ -297,25 +297,18 @@ def facts(profiles, left_out):
     return said + (f". The page shows the {len(profiles)} that allocated most." if left_out else "")
 
 
+def measure_buttons(measures):
+    return "".join(f'<button type="button" data-measure="{name}">{text}</button>' for name, text in measures.items())
+
+
+def fill(**values):
+    return re.sub(r"@@(\w+)@@", lambda match: values[match.group(1)], TEMPLATE.read_text(encoding="utf-8"))
+
+
 def render(profiles, title):
     """The page, as text."""
     profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
     shown = [profile for profile in profiles if profile.stacks][:PROCESSES_MAX] or profiles[:1]
-    values = {
-        "title": escape(title),
-        "facts": facts(shown, len(profiles) - len(shown)),
-        "chooser": chooser(shown) if len(shown) > 1 else "",
-        "sections": "".join(section(profile, number) for number, profile in enumerate(shown)),
-        "data": script_data(shown),
-    }
-    return re.sub(r"@@(\w+)@@", lambda match: values[match.group(1)], TEMPLATE.read_text(encoding="utf-8"))
-
-
-def write_page(profiles, path, title):
-    """Writes a page that needs no other file and no network."""
-    text = render(profiles, title)
-    try:
-        with written(path) as file:
-            file.write(text)
-    except OSError as error:
-        raise Refusal(f"cannot write '{path}': {error.strerror}") from None
+    return fill(title=escape(title), facts=facts(shown, len(profiles) - len(shown)), measures=measure_buttons(MEASURES),
+                chooser=chooser(shown) if len(shown) > 1 else "", data=script_data(shown, FIELDS),
+                sections="".join(section(profile, number) for number, profile in enumerate(shown)))

@@ -131,10 +131,18 @@ def fit(text, width):
     return shown
 
 
+def folded(line, width):
+    """The line in pieces that fit, broken between figures."""
+    at = line.rfind("   ", 0, width)
+    if len(line) <= width or not line[:max(at, 0)].strip():
+        return [line]
+    return [line[:at], *folded(" " * 9 + line[at:].lstrip(), width)]
+
+
 def draw(report, before, history, choice, paused, columns, rows):
     """The lines of a screen of that size."""
-    lines = view.summary(report, before, history)
-    lines[0] = ("bold", lines[0])
+    first, *others = view.summary(report, before, history)
+    lines = [("bold", first), *(piece for line in others for piece in folded(line, columns - 1))]
     shown = [choice.make(report, before), view.heaps_table(report), view.counters_table(report, before)]
     room = max(rows - len(lines) - 1 - 3 * len(shown), 3)
     smaller = len(shown[1].rows) + len(shown[2].rows)

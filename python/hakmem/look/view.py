@@ -7,6 +7,7 @@ from .text import short_name
 
 BARS = " ▁▂▃▄▅▆▇█"
 SITE_MIN = 16  # columns for the name of a site
+NAMES = ("site", "part")  # columns whose cells begin at the left
 HISTORY = 60  # reports that a sparkline shows
 
 # By key: what the classes are sorted by.
@@ -62,6 +63,10 @@ def summary(report, before, history):
         f"superslabs {totals['superslabs_count']}   huge blocks {totals['whales_count'] - small}"
         + (f"   small mappings {small}" if small else ""),
     ]
+    if totals.get("peak_bytes_taken"):
+        ago_ms = totals.get("peak_taken_ago_ms")
+        lines.append(f"peak     {size(totals['peak_bytes_taken']):>10} in slabs, spans and huge blocks"
+                     + (f", {duration(ago_ms)} ago" if ago_ms is not None else ""))
     if before is not None:
         lines.append("each second: " + "   ".join(
             f"{name} {count(rate(report, before, group, key) or 0)}" for name, group, key in (
@@ -146,7 +151,7 @@ def plain(table, most, columns=None):
     rows = [table.columns, *table.rows[:most]]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     yield table.title
-    has_names = table.columns[-1] == "site"
+    has_names = table.columns[-1] in NAMES
     for row in rows:
         line = "  " + "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths)) + "  "
         room = max(columns - len(line) - 1, SITE_MIN) if columns else len(row[-1])

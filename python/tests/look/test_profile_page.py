@@ -15,8 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from browser import browse  # noqa: E402
-from hakmem.look import profile_page  # noqa: E402
-from hakmem.look.processes import Refusal  # noqa: E402
+from hakmem.look import profile_compare, profile_page  # noqa: E402
 from hakmem.look.profile_data import PEAK_SUMS, SUMS, Profile, Stack, read_profiles  # noqa: E402
 from hakmem.look.symbols import Frame  # noqa: E402
 
@@ -55,6 +54,13 @@ def small_profile():
 def evil_profile():
     return Profile(EVIL, 78, 4096, [5], [Stack((frame(EVIL, EVIL, 3, "/" + EVIL), frame("main")), sums(5000, 5), [1]),
                                          Stack((frame("@@data@@ @@title@@ \\1"),), sums(6000, 5), [1])])
+
+
+def compared_page():
+    """A line of load is gone, and fresh is new."""
+    old, new = small_profile(), small_profile()
+    new.stacks[1] = Stack((frame("fresh"), *new.stacks[1].frames[1:]), sums(3 << 18, 9), [0] * 3)
+    return profile_compare.render_changes([old], [new], "live_bytes", "live_count", "in use")
 
 
 def large_profile(stacks=20_000, depth=60):
@@ -194,12 +200,15 @@ class Pages(unittest.TestCase):
         self.assertRegex(page, '<option value="0">program, process 51: ')
         self.assertEqual(page.count("<section"), 100)
 
-    def test_it_is_written(self):
-        with tempfile.TemporaryDirectory() as place:
-            profile_page.write_page([small_profile()], f"{place}/page.html", "t")
-            self.assertEqual(Path(place, "page.html").read_text(), profile_page.render([small_profile()], "t"))
-            with self.assertRaisesRegex(Refusal, "cannot write '.*/none/page': No such file"):
-                profile_page.write_page([small_profile()], f"{place}/none/page", "t")
+    def test_comparison(self):
+        page = compared_page()
+        self.check_form(page)
+        self.assertIn("<b>+256.0 KiB in use:</b> 1.8 MiB before, 2.0 MiB now.", page)
+        stacks = {labels[1:]: tuple(sums.values()) for labels, sums in stacks_of(script_data(page), 0)}  # labels[0] is _start
+        self.assertEqual(stacks[("main", "load")], (0, 1 << 19, 1 << 20, 3 << 19))  # both lines of it: more, less, now, before
+        self.assertEqual(stacks[("main", "fresh")], (3 << 18, 0, 3 << 18, 0))
+        self.assertEqual(stacks[("main", "serve(std::vector<int> const&)", "load", "std::map<int, std::string>::insert(int)")], (0, 0, 1 << 18, 1 << 18))
+        self.check_form(profile_compare.render_changes([evil_profile()], [evil_profile()], "live_bytes", "live_count", EVIL))
 
     def test_words(self):
         self.assertEqual([profile_page.time_in_words(ms) for ms in [0, 999, 1000, 59_900, 60_000, 3_600_000, 864_000_000]],
@@ -222,7 +231,7 @@ class Browser(unittest.TestCase):
 
     def dom(self, profiles, fragment="", script="", words=()):
         """The page after its script, and then `script`, which may note() what it sees in self.noted."""
-        page = profile_page.render(profiles, "Heap profile")
+        page = profiles if isinstance(profiles, str) else profile_page.render(profiles, "Heap profile")
         if script:
             page = page.replace("</body>", f"<script>{{ const note = (name, value) => {{ root.dataset[name] = value; }};{script} }}</script></body>")
         dom = self.browse(page, "--dump-dom", *words, fragment=fragment)
@@ -247,6 +256,18 @@ class Browser(unittest.TestCase):
                     }
                 note("found", JSON.stringify(found));""")
             self.assertEqual(json.loads(self.noted["found"]), {measure: [profile.total(measure)] * 4 for measure in MEASURES})
+
+    def test_comparison(self):
+        self.dom(compared_page(), script="""const box = boxes.findIndex(box => nameOf(box.node) === "main");
+            note("tip", factsOf(boxes[box]).facts.map(([name, value]) => `${name} ${value}`).join("; "));
+            const found = {};
+            for (const name of ["grown_bytes", "shrunk_bytes", "new_bytes", "old_bytes"]) { set("measure", name); found[name] = total(0); }
+            note("found", JSON.stringify(found)); note("shown", String($("units").hidden) + state.colour);""")
+        self.assertIn("change +256.0 KiB; before 1.8 MiB; now 2.0 MiB; more at some stacks 768.0 KiB; less at others 512.0 KiB", self.noted["tip"])
+        whole = small_profile().total("live_bytes")
+        self.assertEqual(json.loads(self.noted["found"]),
+                         {"grown_bytes": 3 << 18, "shrunk_bytes": 1 << 19, "new_bytes": whole + (1 << 18), "old_bytes": whole})
+        self.assertEqual(self.noted["shown"], "truechange")
 
     def test_boxes(self):
         profile = small_profile()

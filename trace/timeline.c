@@ -1,0 +1,314 @@
+/* timeline.c: see timeline.h. The moments are equal parts of the time; of the calls in a trace that is too
+ * short, or too old to tell the time. */
+#include "timeline.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sites.h"
+#include "summary.h"
+#include "walk.h"
+
+/* A trace whose moments would be shorter than the clock can tell is divided by calls, milliseconds. */
+#define TIMED_MIN (10 * TIMELINE_MOMENTS)
+/* A block that ends within so many calls is temporary. */
+#define TEMPORARY_CALLS 8u
+
+struct cell {
+    uint64_t bytes, count;
+};
+
+/* Of one site and one moment of birth: by the moments at which blocks ended; the last: never. */
+struct births {
+    struct cell ended[TIMELINE_MOMENTS + 1];
+};
+
+/* Of one call site, or of one thread that allocated. */
+struct site_times {
+    struct births *born[TIMELINE_MOMENTS]; /* NULL: none */
+    uint64_t temporary_count, temporary_bytes;
+};
+
+struct group {
+    struct site_times *times;
+    size_t room;
+};
+
+struct moment {
+    uint64_t live_bytes, most_bytes, resident;
+    uint32_t ms;
+};
+
+struct timeline {
+    const struct trace_file *file;
+    uint32_t length_ms; /* 0: divided by calls */
+    struct moment moments[TIMELINE_MOMENTS];
+    struct site_table sites;
+    struct group by_site, by_thread; /* by the sites' numbers; by the threads', from 1 on */
+};
+
+static unsigned moment_of(const struct timeline *timeline, uint64_t call, uint32_t ms)
+{
+    uint64_t part = timeline->length_ms != 0
+                        ? (uint64_t)ms * TIMELINE_MOMENTS / (timeline->length_ms + UINT64_C(1))
+                        : call * TIMELINE_MOMENTS / (timeline->file->calls + 1);
+    return part < TIMELINE_MOMENTS ? (unsigned)part : TIMELINE_MOMENTS - 1;
+}
+
+/* False: no memory. */
+static bool group_grow(struct group *group)
+{
+    size_t room = group->room == 0 ? 64 : 2 * group->room;
+    struct site_times *times = realloc(group->times, room * sizeof *times);
+    if (times == NULL) {
+        return false;
+    }
+    for (size_t i = group->room; i < room; i++) {
+        times[i] = (struct site_times){0};
+    }
+    group->times = times;
+    group->room = room;
+    return true;
+}
+
+static void group_free(struct group *group)
+{
+    for (size_t i = 0; i < group->room; i++) {
+        for (unsigned born = 0; born < TIMELINE_MOMENTS; born++) {
+            free(group->times[i].born[born]);
+        }
+    }
+    free(group->times);
+}
+
+/* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. NULL: no memory. */
+static struct cell *cell_of(struct group *group, size_t number, unsigned born, unsigned ended)
+{
+    while (number >= group->room) {
+        if (!group_grow(group)) {
+            return NULL;
+        }
+    }
+    struct births **births = &group->times[number].born[born];
+    if (*births == NULL) {
+        *births = calloc(1, sizeof **births);
+    }
+    return *births != NULL ? &(*births)->ended[ended] : NULL;
+}
+
+static bool count_birth(struct group *group, size_t number, uint64_t size, unsigned now)
+{
+    struct cell *cell = cell_of(group, number, now, TIMELINE_MOMENTS);
+    if (cell == NULL) {
+        return false;
+    }
+    cell->bytes += size;
+    cell->count++;
+    return true;
+}
+
+static bool count_end(struct group *group, size_t number, uint64_t size, unsigned born,
+                      unsigned now)
+{
+    struct cell *alive = cell_of(group, number, born, TIMELINE_MOMENTS);
+    struct cell *ended = cell_of(group, number, born, now);
+    if (alive == NULL || ended == NULL) {
+        return false;
+    }
+    alive->bytes -= size;
+    alive->count--;
+    ended->bytes += size;
+    ended->count++;
+    return true;
+}
+
+/* A block keeps the number of its site in `user`, and the moment since which it has its size in
+ * `user_op`. False: no memory. */
+static bool note_birth(struct timeline *timeline, struct block *block, unsigned now)
+{
+    block->user_op = now;
+    return count_birth(&timeline->by_site, block->user, block->size, now) &&
+           count_birth(&timeline->by_thread, block->birth_thread, block->size, now);
+}
+
+static bool note_end(struct timeline *timeline, const struct block *block, uint64_t size,
+                     unsigned now)
+{
+    unsigned born = (unsigned)block->user_op;
+    return count_end(&timeline->by_site, block->user, size, born, now) &&
+           count_end(&timeline->by_thread, block->birth_thread, size, born, now);
+}
+
+static void note_temporary(struct timeline *timeline, const struct block *block, uint64_t calls)
+{
+    if (calls - block->birth_call <= TEMPORARY_CALLS) {
+        struct site_times *both[] = {&timeline->by_site.times[block->user],
+                                     &timeline->by_thread.times[block->birth_thread]};
+        for (size_t i = 0; i < 2; i++) {
+            both[i]->temporary_count++;
+            both[i]->temporary_bytes += block->size;
+        }
+    }
+}
+
+/* False: no memory. */
+static bool note_step(struct timeline *timeline, const struct step *step, const struct walk *walk)
+{
+    struct block *block = step->block;
+    unsigned now = moment_of(timeline, walk->calls, walk->ms);
+    struct site_row *row;
+    switch (step->type) {
+    case STEP_BIRTH:
+        row = site_find(&timeline->sites, trace_site(step->shape));
+        if (row == NULL) {
+            return false;
+        }
+        row->births++;
+        block->user = row->number;
+        return note_birth(timeline, block, now);
+    case STEP_RESIZE:
+        return note_end(timeline, block, step->old_size, now) && note_birth(timeline, block, now);
+    case STEP_END:
+        note_temporary(timeline, block, walk->calls);
+        return note_end(timeline, block, block->size, now);
+    case STEP_LOST:
+        return note_end(timeline, block, block->size, now);
+    default:
+        return true;
+    }
+}
+
+/* Resident memory stands in the frames, and the time. The stamps of several lanes must tell it. */
+static void read_frames(struct timeline *timeline, bool is_timed)
+{
+    uint64_t calls = 0;
+    for (size_t i = 0; i < timeline->file->frame_count; i++) {
+        const struct trace_frame *frame = timeline->file->frames[i];
+        timeline->length_ms = frame->ms > timeline->length_ms ? frame->ms : timeline->length_ms;
+    }
+    timeline->length_ms = !is_timed || timeline->length_ms < TIMED_MIN ? 0 : timeline->length_ms;
+    for (size_t i = 0; i < timeline->file->frame_count; i++) {
+        const struct trace_frame *frame = timeline->file->frames[i];
+        calls += frame->calls;
+        if (frame->type == FRAME_EVENTS) {
+            timeline->moments[moment_of(timeline, calls, frame->ms)].resident = frame->resident;
+        }
+    }
+}
+
+/* A moment without calls is like the one before. */
+static void moment_follow(struct timeline *timeline, unsigned moment)
+{
+    struct moment *next = &timeline->moments[moment];
+    next->live_bytes = next->most_bytes = next[-1].live_bytes;
+    next->ms = next[-1].ms;
+}
+
+static bool collect(struct timeline *timeline, struct walk *walk)
+{
+    struct step step;
+    unsigned last = 0;
+    while (walk_next(walk, &step)) {
+        unsigned now = moment_of(timeline, walk->calls, walk->ms);
+        for (; last < now; last++) {
+            moment_follow(timeline, last + 1);
+        }
+        struct moment *moment = &timeline->moments[now];
+        moment->live_bytes = walk->live_bytes;
+        moment->most_bytes =
+            moment->most_bytes > walk->live_bytes ? moment->most_bytes : walk->live_bytes;
+        moment->ms = walk->ms;
+        if (!note_step(timeline, &step, walk)) {
+            fprintf(stderr, "hakmem: not enough memory for this trace\n");
+            return false;
+        }
+    }
+    for (; last + 1 < TIMELINE_MOMENTS; last++) {
+        moment_follow(timeline, last + 1);
+    }
+    if (walk->damaged) {
+        fprintf(stderr, "hakmem: the trace is damaged: the content of a frame makes no sense\n");
+    }
+    return !walk->damaged;
+}
+
+/* `comma` goes before it. */
+static void print_times(const struct site_times *times, const char *comma, const char *key,
+                        uint64_t value)
+{
+    printf("%s{\"%s\": \"0x%" PRIx64 "\", \"temporary_count\": %" PRIu64
+           ", \"temporary_bytes\": %" PRIu64 ", \"cells\": [",
+           comma, key, value, times->temporary_count, times->temporary_bytes);
+    comma = "";
+    for (unsigned born = 0; born < TIMELINE_MOMENTS; born++) {
+        for (unsigned ended = born; times->born[born] != NULL && ended <= TIMELINE_MOMENTS;
+             ended++) {
+            const struct cell *cell = &times->born[born]->ended[ended];
+            if (cell->count != 0) {
+                printf("%s[%u, %u, %" PRIu64 ", %" PRIu64 "]", comma, born, ended, cell->bytes,
+                       cell->count);
+                comma = ", ";
+            }
+        }
+    }
+    printf("]}");
+}
+
+static void print_document(const struct timeline *timeline, const struct walk *walk)
+{
+    const struct trace_file *file = timeline->file;
+    struct sites names;
+    char program[sizeof file->header.program + 1];
+    snprintf(program, sizeof program, "%.*s", (int)sizeof file->header.program,
+             file->header.program);
+    trace_make_plain(program);
+    printf("{\"program\": \"%s\", \"pid\": %" PRIu64 ", \"time\": %" PRIu64 ", \"calls\": %" PRIu64
+           ", \"timed\": %d, \"peak_bytes\": %" PRIu64 ", \"moments\": [",
+           program, file->header.pid, file->header.start_ns / 1000000000u, walk->calls,
+           timeline->length_ms != 0, walk->peak_bytes);
+    for (unsigned i = 0; i < TIMELINE_MOMENTS; i++) {
+        const struct moment *moment = &timeline->moments[i];
+        uint64_t end_ms = timeline->length_ms != 0
+                              ? (uint64_t)timeline->length_ms * (i + 1) / TIMELINE_MOMENTS
+                              : moment->ms;
+        printf("%s[%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", i != 0 ? ", " : "", end_ms,
+               moment->live_bytes, moment->most_bytes, moment->resident);
+    }
+    printf("], \"mappings\": [");
+    sites_read(&names, file);
+    sites_print_mappings(&names, file);
+    sites_free(&names);
+    printf("], \"sites\": [");
+    const char *comma = "";
+    for (size_t i = 0; i < timeline->sites.room; i++) {
+        const struct site_row *row = &timeline->sites.rows[i];
+        if (row->births != 0) {
+            print_times(&timeline->by_site.times[row->number], comma, "address", row->site);
+            comma = ", ";
+        }
+    }
+    printf("], \"threads\": [");
+    for (size_t i = 1; i < timeline->by_thread.room && i <= file->threads; i++) {
+        print_times(&timeline->by_thread.times[i], i > 1 ? ", " : "", "number", i);
+    }
+    printf("]}\n");
+}
+
+int timeline_print(const struct trace_file *file)
+{
+    static struct timeline timeline;
+    struct walk walk;
+    timeline.file = file;
+    walk_begin(&walk, file);
+    read_frames(&timeline, file->lanes == 1 || walk.stamp_ms > 0);
+    bool whole = collect(&timeline, &walk);
+    if (whole) {
+        print_document(&timeline, &walk);
+    }
+    walk_end(&walk);
+    group_free(&timeline.by_site);
+    group_free(&timeline.by_thread);
+    free(timeline.sites.rows);
+    return whole ? 0 : 125;
+}
