@@ -261,7 +261,10 @@ void program_become(const struct program *program, char **words)
             execv(shell[0], shell);
         }
     } else {
-        execv(program->path, words);
+        /* By its whole name, which reports then show. */
+        const char *path = program->path;
+        path += strncmp(path, "./", 2) == 0 ? 2 : 0;
+        execv(words_absolute(path), words);
     }
     words_die(errno == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN, "cannot start %s: %s",
               words[0], strerror(errno));
