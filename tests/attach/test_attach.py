@@ -13,7 +13,7 @@ from pathlib import Path
 
 from attaching import (
     AGAIN, BUILD, HANG, ROUNDS, TARGET, TOOL, attach_often, connect_surely, insist, look_at, others_reach, processes, require,
-    run_cases, run_tool, skipped, start)
+    run_cases, run_tool, skipped, start, wait_until_asleep)
 
 
 def case_allocate():  # ctest: lock=threads
@@ -48,6 +48,22 @@ def case_rest():
     target.stdin.write("x")
     said, errors = target.communicate(timeout=HANG)
     require(target.returncode == 0 and said == "\ngood 1\n", f"rest: {target.returncode} {said} {errors}")
+
+
+def case_programs():
+    """Idle programs of every system. Their stacks are what their own starts have left."""
+    perl = "my @all = map { 'x' x $_ } 1..1000; <STDIN>"
+    for words in (["sort"], ["cat"], ["sh"], ["bash"], ["sed", "p"], ["awk", "{ all[$1] = $2 }"], ["grep", "x"], ["tee"],
+                  ["tail", "-f", "/dev/null"], ["xargs", "true"], ["perl", "-e", perl], [sys.executable, "-S", "-"]):
+        if not shutil.which(words[0]):
+            continue
+        target = start(words)
+        wait_until_asleep(target.pid)
+        status, said = insist(lambda pid=target.pid: run_tool(pid))
+        require(status == 0, f"programs: {words[0]}: {said}")
+        look_at(target.pid)
+        target.kill()
+        target.communicate()
 
 
 def attach_to_the_dying(name, words, sentences, good_end):
