@@ -15,7 +15,7 @@
  * whose main thread ended by pthread_exit may live on for a second. Halved: twice as many wake-ups
  * of an idle process. */
 #define DUMP_LOOK_MS 500u
-/* The same between two looks at the process's memory. A look takes some 20 us. Doubled: a peak of a
+/* The same between two looks at the process's memory. A look takes some 80 us. Doubled: a peak of a
  * fifth of a second may be missed. Halved: twice as many wake-ups. */
 #define DUMP_WATCH_MS 100u
 /* Longest wait of a process's start for the thread to open the file. A busy machine needs some 10
