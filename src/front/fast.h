@@ -97,33 +97,6 @@ HAK_HIDDEN HAK_NOINLINE void hak__free_overflow(struct thread *thread, uint32_t 
 HAK_HIDDEN HAK_NOINLINE void hak__free_check(struct thread *thread, const void *pointer,
                                              uint32_t class_index);
 
-/* Secure form: takes the object back from the program and lets it rest. `state` is that which an
- * object must have to be freed in this way. Returns the pointer to free now: one whose rest is
- * over, NULL if there is none, or `pointer` if it lies in no slab. */
-HAK_INLINE void *free_rest(void *pointer, enum secure_state state)
-{
-    if (!HAK_SECURE) {
-        return pointer;
-    }
-    size_t slice = window_slice_of(pointer);
-    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
-        return pointer;
-    }
-    uint32_t class_index = owner_class(window_owner(slice));
-    if (HAK_UNLIKELY(class_index - 1 >= CLASS_COUNT - 1)) {
-        return pointer;
-    }
-    pointer = secure_take_back(pointer, class_index, state);
-    struct thread *thread = hak__thread;
-    if (HAK_LIKELY(thread->cache.key != CACHE_KEY_NONE)) {
-        pointer = cache_rest(&thread->cache, pointer, class_index);
-    }
-    if (pointer != NULL) {
-        secure_end_rest(pointer);
-    }
-    return pointer;
-}
-
 /* Frees any pointer, which has rested. Keeps errno. */
 HAK_INLINE void free_rested(void *pointer)
 {
@@ -154,10 +127,57 @@ HAK_INLINE void free_rested(void *pointer)
     }
 }
 
+/* Secure form: takes an object of the class, of `bytes` bytes and with this state byte, back from
+ * the program, lets it rest, and frees another one, whose rest is over. */
+HAK_INLINE void free_object_secure(void *pointer, uint32_t class_index, size_t bytes,
+                                   unsigned char byte)
+{
+    pointer = secure_take_back(pointer, class_index, bytes, byte);
+    struct thread *thread = hak__thread;
+    if (HAK_LIKELY(thread->cache.key != CACHE_KEY_NONE)) {
+        pointer = cache_rest(&thread->cache, pointer, class_index);
+    }
+    if (pointer != NULL) {
+        secure_end_rest(pointer);
+        free_rested(pointer);
+    }
+}
+
+/* As free_object_secure, for objects that take it longer (secure_is_short). */
+HAK_HIDDEN HAK_NOINLINE void hak__free_long(void *pointer, uint32_t class_index,
+                                            unsigned char byte);
+
+/* Frees any pointer; an object of a slab must have the state. Keeps errno. The calls that a long
+ * object needs are elsewhere, so this function saves fewer registers. */
+HAK_INLINE void free_secure(void *pointer, enum secure_state state)
+{
+    size_t slice = window_slice_of(pointer);
+    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
+        free_rested(pointer);
+        return;
+    }
+    uint32_t class_index = owner_class(window_owner(slice));
+    if (HAK_UNLIKELY(class_index - 1 >= CLASS_COUNT - 1)) {
+        free_rested(pointer);
+        return;
+    }
+    unsigned char byte = secure_check_state(pointer, class_index, state);
+    size_t bytes = size_class_bytes(class_index);
+    if (HAK_UNLIKELY(!secure_is_short(pointer, bytes, byte))) {
+        hak__free_long(pointer, class_index, byte);
+        return;
+    }
+    free_object_secure(pointer, class_index, bytes, byte);
+}
+
 /* Frees any pointer that came from malloc or its relatives. Keeps errno. */
 HAK_INLINE void free_fast(void *pointer)
 {
-    free_rested(free_rest(pointer, SECURE_MALLOC));
+    if (HAK_SECURE) {
+        free_secure(pointer, SECURE_MALLOC);
+    } else {
+        free_rested(pointer);
+    }
 }
 
 #endif

@@ -47,6 +47,11 @@ void hak__free_overflow(struct thread *thread, uint32_t class_index)
     errno = saved;
 }
 
+void hak__free_long(void *pointer, uint32_t class_index, unsigned char byte)
+{
+    free_object_secure(pointer, class_index, size_class_bytes(class_index), byte);
+}
+
 static void object_check(const struct thread *thread, const struct object *object,
                          uint32_t class_index)
 {

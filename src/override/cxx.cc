@@ -398,12 +398,12 @@ CXX_OPERATOR void *operator new[](size_t size, std::align_val_t align,
 #if HAK_SECURE /* else these two are hak_free (libc.c) */
 CXX_OPERATOR void operator delete(void *pointer) noexcept
 {
-    free_rested(free_rest(pointer, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC));
+    free_secure(pointer, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC);
 }
 
 CXX_OPERATOR void operator delete(void *pointer, std::align_val_t) noexcept
 {
-    free_rested(free_rest(pointer, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC));
+    free_secure(pointer, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC);
 }
 
 extern "C" HAK_HIDDEN void cxx_own_delete(void *) noexcept __attribute__((alias("_ZdlPv")));

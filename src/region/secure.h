@@ -433,13 +433,18 @@ HAK_INLINE unsigned char secure_check_state(const void *pointer, uint32_t class_
     return byte;
 }
 
-/* Makes an object that the program frees a resting one. `pointer` is any address in a slab of the
- * class; `state` is that which an object must have to be freed in this way. Returns the object,
- * without a tag. */
-HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, enum secure_state state)
+/* True if secure_take_back makes no calls for an object of `bytes` bytes with this state byte. */
+HAK_INLINE bool secure_is_short(const void *pointer, size_t bytes, unsigned char byte)
 {
-    size_t bytes = size_class_bytes(class_index);
-    unsigned char byte = secure_check_state(pointer, class_index, state);
+    return bytes < SECURE_CLEAR_MIN && byte >> SECURE_STATE_BITS < SECURE_SLACK_FAR &&
+           (uintptr_t)pointer % LEFT_PAGE_SIZE != 0;
+}
+
+/* Makes an object in use of the class, of `bytes` bytes and with this state byte, a resting one.
+ * Returns it without a tag. */
+HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, size_t bytes,
+                                  unsigned char byte)
+{
     if (HAK_TAGS && hak__secure.tags) {
         if (HAK_UNLIKELY(tag_of_memory(pointer) != pointer)) {
             hak__secure_bad_tag(pointer, class_index);
@@ -447,12 +452,13 @@ HAK_INLINE void *secure_take_back(void *pointer, uint32_t class_index, enum secu
         pointer = tag_strip(pointer);
         tag_memory(pointer, bytes);
     }
+    unsigned char *state = secure_state_at(pointer);
     secure_check_canary(pointer, bytes, secure_slack(pointer, byte, bytes));
-    secure_set_state(pointer, SECURE_CHANGING);
+    atomic_store_relaxed(state, (unsigned char)SECURE_CHANGING);
     atomic_fence_signal(); /* as above */
     secure_clear(pointer, bytes);
     atomic_fence_signal();
-    secure_set_state(pointer, SECURE_RESTING);
+    atomic_store_relaxed(state, (unsigned char)SECURE_RESTING);
     return pointer;
 }
 
