@@ -1,6 +1,6 @@
-/* stamps.c: see stamps.h. The first stamp of a frame was taken between the moments at which the lane's
- * frame before and this one were written. The frames for which these are closest, one early and one
- * late in the run, tell the clock's speed. */
+/* stamps.c: see stamps.h. The first stamp of a frame was taken between the moments at which the
+ * lane's frame before and this one were written. The frames for which these are closest, one early
+ * and one late in the run, tell the clock's speed. */
 #include "stamps.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@ static bool has_stamp(const struct trace_frame *frame)
     return frame->type == FRAME_EVENTS && frame->unstamped < frame->events;
 }
 
-/* Sets the early and the late anchor as far as there are such frames; `before_ms` has a number for each
- * lane. */
+/* Sets the early and the late anchor as far as there are such frames; `before_ms` has a number for
+ * each lane. */
 static void find_anchors(const struct trace_file *file, uint32_t *before_ms, struct anchor best[2])
 {
     uint64_t least = UINT64_MAX, most = 0;

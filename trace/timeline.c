@@ -1,5 +1,5 @@
-/* timeline.c: see timeline.h. The moments are equal parts of the time; of the calls in a trace that is too
- * short, or too old to tell the time. */
+/* timeline.c: see timeline.h. The moments are equal parts of the time; of the calls in a trace that
+ * is too short, or too old to tell the time. */
 #include "timeline.h"
 
 #include <inttypes.h>
@@ -10,7 +10,8 @@
 #include "summary.h"
 #include "walk.h"
 
-/* A trace whose moments would be shorter than the clock can tell is divided by calls, milliseconds. */
+/* A trace that is shorter is divided by calls: the clock could not tell its moments apart.
+ * Milliseconds. */
 #define TIMED_MIN (10 * TIMELINE_MOMENTS)
 /* A block that ends within so many calls is temporary. */
 #define TEMPORARY_CALLS 8u
@@ -82,7 +83,8 @@ static void group_free(struct group *group)
     free(group->times);
 }
 
-/* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. NULL: no memory. */
+/* Blocks that were born at the moment and end at the other; TIMELINE_MOMENTS: never. NULL: no
+ * memory. */
 static struct cell *cell_of(struct group *group, size_t number, unsigned born, unsigned ended)
 {
     while (number >= group->room) {
