@@ -10,8 +10,8 @@
 #include "summary.h"
 #include "walk.h"
 
-/* A trace whose moments would be shorter than the clock can tell is divided by calls,
- * milliseconds. */
+/* A trace that is shorter is divided by calls: the clock could not tell its moments apart.
+ * Milliseconds. */
 #define TIMED_MIN (10 * TIMELINE_MOMENTS)
 /* A block that ends within so many calls is temporary. */
 #define TEMPORARY_CALLS 8u

@@ -1,6 +1,6 @@
 /* timeline.h: memory over time, as JSON: live bytes and resident memory at TIMELINE_MOMENTS
- * moments, and for each call site how much was allocated and freed between which of them. Returns
- * an exit status. */
+ * moments, and for each call site and thread how much was allocated and freed between which of
+ * them. Returns an exit status. */
 #ifndef TRACE_TIMELINE_H
 #define TRACE_TIMELINE_H
 
