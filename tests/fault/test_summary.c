@@ -107,7 +107,12 @@ static void test_at_the_hard_limit(void **state)
     (void)state;
     fault_arm((struct fault_plan){.calls = FAULT_MEMORY_SET, .nth = 1, .on = true}, 1);
     REQUIRE(hak_summary_read(&summary, sizeof summary));
-    REQUIRE(strstr(report(HAK_REPORT_JSON), "null") == NULL);
+    size_t unknown = 0;
+    for (const char *at = report(HAK_REPORT_JSON); (at = strstr(at, "null")) != NULL; at++) {
+        unknown++;
+    }
+    /* when the peak was, where only a system call can read the clock */
+    REQUIRE_SIZE(unknown, ==, hak__os_clock_uncalled_ms() == 0 ? 1 : 0);
     REQUIRE(fault_planned_count == 0);
     fault_disarm();
 }
