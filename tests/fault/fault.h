@@ -469,6 +469,7 @@ static inline enum fault_call fault_call_of(long number, long second)
         return FAULT_FCNTL;
     case SYS_fallocate:
         return FAULT_RESERVE;
+    case SYS_linkat:
     case SYS_renameat:
     case SYS_unlinkat:
         return FAULT_UNLINK;
