@@ -62,7 +62,7 @@ c++ -O2 -g -fomit-frame-pointer leak.cc -o leak || fail "leak.cc does not compil
 
 # The leak is a suspect, with the line; the program's status is kept.
 succeed 3 "$launcher" profile --leaks -o kept -- ./leak
-has "$output" 'Suspects: [^'$'\n'']*'$'\n''[^'$'\n'']*blocks  Session::Session\(\) \(.*leak\.cc:5\)'
+has "$output" 'Suspects: [^'$'\n'']*'$'\n''[^'$'\n'']*blocks? +Session::Session\(\) \(.*leak\.cc:5\)'
 has "$output" 'log_in\(int\) \(.*leak\.cc:11\)'
 has "$output" 'over time: '
 succeed 0 "$launcher" profile --allocated --stacks --sites 2 kept
@@ -171,10 +171,10 @@ END
 cc -O2 -g -fno-builtin peak.c -o peak || fail "peak.c does not compile"
 succeed 0 "$launcher" profile --peak -o kept_peak -- ./peak
 has "$output" 'about 19\.[0-9] MiB in use at the peak, '
-has "$output" '19\.[0-9] MiB [0-9. %]* 200 blocks  most \(.*peak\.c:[78]\)'
+has "$output" '19\.[0-9] MiB [0-9. %]* 200 blocks? +most \(.*peak\.c:[78]\)'
 [[ $output != *least* ]] || fail "least held nothing at the peak: $output"
 succeed 0 "$launcher" profile kept_peak
-has "$output" ' 20 blocks  least '
+has "$output" ' 20 blocks? +least '
 has "$("$launcher" profile --peak kept_peak)" 'so few samples the peak is a rough estimate'
 refuse 2 'goes neither with' "$launcher" profile --peak --leaks kept_peak
 

@@ -129,7 +129,7 @@ kept = script_caller()
 os._exit(0)'
     [[ $output =~ process\ ([0-9]+) ]]
     rm -f "/tmp/perf-${BASH_REMATCH[1]}.map"
-    has "$output" ' % +[0-9]+ blocks  py::script_caller:<string>'$'\n'
+    has "$output" ' % +[0-9]+ blocks? +py::script_caller:<string>'$'\n'
 else
     echo "python3 -X perf was not tried: this Python has no such option"
 fi
@@ -154,7 +154,7 @@ END
 library=$("$launcher" build)
 cc -O1 -g own.c -o größe/own "${library%/*}/libhakmem.a" -pthread || fail "own.c does not compile"
 profile --period 8k --folded own.folded -- größe/own
-has "$output" '/größe/own \(process [0-9]+\): about .* 100\.0 %  *[0-9]+ blocks  take \(.*own\.c:6\)$'
+has "$output" '/größe/own \(process [0-9]+\): about .* 100\.0 %  *[0-9]+ blocks? +take \(.*own\.c:6\)$'
 [[ $(<own.folded) =~ ';main;take '[0-9]+$ ]] || fail "folded stacks of an archive's program: $(<own.folded)"
 
 # Libraries that come to one place one after the other, code that was moved to other memory, the C library's callbacks,
@@ -239,7 +239,7 @@ END
 cc -O1 -g -w places.c -o places || fail "places.c does not compile"
 profile --stacks --period 8k -o places.profile -- ./places ./alpha_fill.so ./beta_fill.so ./gamma_fill.so
 for name in alpha_fill beta_fill gamma_fill by_handler by_moved by_walk; do
-    has "$output" '% +[0-9]+ blocks  '$name' \(.*(plugin|places)\.c:[0-9]+\)'
+    has "$output" '% +[0-9]+ blocks? +'$name' \(.*(plugin|places)\.c:[0-9]+\)'
 done
 if [[ $(uname -m) == x86_64 ]]; then
     has "$output" ' by_handler \(.*'$'\n'' *[^ ]* \(libc\..*\)'$'\n'' *victim \(places\)'
@@ -255,13 +255,13 @@ done
 # Another file has the path of a library that was closed: its functions are not named.
 cp beta_fill.so alpha_fill.so
 profile places.profile
-has "$output" '% +[0-9]+ blocks  alpha_fill\.so\+0x[0-9a-f]+ \(alpha_fill\.so\)'
+has "$output" '% +[0-9]+ blocks? +alpha_fill\.so\+0x[0-9a-f]+ \(alpha_fill\.so\)'
 [[ ! $output =~ alpha_fill\ \( && $output =~ beta_fill\ \( ]] || fail "the name of a file that was replaced: $output"
 
 # Stripped, the program's own code is the site all the same. A function that the user names is none.
 strip places
 profile places.profile
-[[ ! $output =~ blocks\ \ [^$'\n']*(twalk|trecurse|libc\.so) ]] || fail "a site in the C library: $output"
+[[ ! $output =~ blocks?\ +[^$'\n']*(twalk|trecurse|libc\.so) ]] || fail "a site in the C library: $output"
 profile --wrappers 'beta_*' places.profile
 has "$output" ' plugin_run \(.*plugin\.c:11\)'
 

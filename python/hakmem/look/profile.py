@@ -149,13 +149,17 @@ def sites_of(profile, measure):
 def print_site(site, measure, count, total, whole_stacks):
     size = site.total(measure)
     blocks = site.total(count)
-    print(f"{in_words(size):>12} {100 * size / total:5.1f} % {blocks:>10} blocks  {site.label()}")
+    print(f"{in_words(size):>12} {100 * size / total:5.1f} % {blocks:>10} {'block ' if blocks == 1 else 'blocks'}  {site.label()}")
     if whole_stacks:
         for stack in sorted(site.stacks, key=lambda stack: -stack.sums[measure])[:3]:
             print(f"{'':22}{in_words(stack.sums[measure])} by")
             for frame in stack.shown_frames():
                 place = f" ({frame.place()})" if frame.module != SITE_MODULE and frame.place() else ""
                 print(f"{'':24}{frame.label()}{place}")
+
+
+def counted(number, thing):
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def title(profile):
@@ -176,7 +180,7 @@ def print_table(profile, arguments):
     elif arguments.living:
         what = "allocated while it was sampled" + ("" if arguments.allocated else ", and still in use")
     print(f"{title(profile)}: about {in_words(total)} {what}, in about "
-          f"{profile.total(count)} blocks; estimated from {samples} samples")
+          f"{counted(profile.total(count), 'block')}; estimated from {counted(samples, 'sample')}")
     if arguments.peak and 0 < samples < PEAK_SAMPLES and profile.period != 1:
         print("With so few samples the peak is a rough estimate; with --period 1 it is exact.")
     if not any(stack.frames for stack in profile.stacks) and profile.stacks:
