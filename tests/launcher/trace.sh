@@ -130,6 +130,9 @@ for moment, (_, live, most, _) in enumerate(moments):
     assert most >= live == sum(size for site in sites.values() for born, ended, size, _ in site["cells"] if born <= moment < ended)
 END
 done
+head -c -3 phases.trace >cut_phases.trace
+try "$launcher" timeline cut_phases.trace -o cut_phases.html
+[[ $status == 0 && $output == *'The file is cut'* ]] || fail "timeline of a cut trace: $status: $output $errors"
 try "$launcher" timeline phases.trace -o phases.html
 [[ $status == 0 && $output == *'The page is in phases.html' ]] || fail "timeline: $status: $output $errors"
 browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)
