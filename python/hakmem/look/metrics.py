@@ -132,14 +132,14 @@ def make_handler(watched, token, profiles=None, is_local=True):
                 self.send_error(status)
                 return
             if not lock.acquire(timeout=SCRAPE_SECONDS):
-                self.send_error(503)
+                self.send_error(503, explain="another request takes too long")
                 return
             try:
                 status, kind, body = self.answer()
             finally:
                 lock.release()
             if body is None:
-                self.send_error(status)
+                self.send_error(status, explain="no process gave a profile" if status == 503 else None)
                 return
             self.send_response(status)
             self.send_header("Content-Type", kind)
