@@ -80,6 +80,7 @@ refuse 125 'is no trace' "$launcher" replay script
 refuse 125 'is no trace' "$launcher" replay script --summary
 refuse 125 'is no trace' "$launcher" timeline script
 refuse 126 'cannot write' "$launcher" timeline sample -o none/page.html
+refuse 2 'it is read, too' "$launcher" timeline sample -o ./sample
 refuse 127 'no file .nothing' "$launcher" timeline nothing
 refuse 2 'required: FILE' "$launcher" timeline
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .attach import connect
 from .binaries import add_symfs, use_symfs
-from .files import check_writable, written
+from .files import check_writable, keep_inputs, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
@@ -433,6 +433,8 @@ def run(arguments):
     arguments.living, arguments.when = False, "at exit"
     nth = parse_count(arguments.nth, "--nth") if arguments.nth else None
     check_outputs(arguments)
+    for path in filter(None, (arguments.html, arguments.pprof, arguments.folded)):
+        keep_inputs(path, arguments.file, arguments.compare)
     if bool(arguments.program) == bool(arguments.file):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)
