@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "remarks.h"
 #include "sites.h"
 #include "summary.h"
 #include "walk.h"
@@ -257,6 +259,28 @@ static void print_times(const struct site_times *times, const char *comma, const
     printf("]}");
 }
 
+/* What the trace lacks, as strings. */
+static void print_remarks(const struct trace_file *file, const struct walk *walk)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    if (stream != NULL) {
+        remarks_print_end(stream, "", file);
+        remarks_print_repairs(stream, file, &walk->repairs);
+    }
+    if (stream == NULL || fclose(stream) != 0) {
+        fprintf(stderr, "hakmem: not enough memory for this trace\n");
+        exit(125);
+    }
+    const char *comma = "";
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        printf("%s\"%s\"", comma, line);
+        comma = ", ";
+    }
+    free(text);
+}
+
 static void print_document(const struct timeline *timeline, const struct walk *walk)
 {
     const struct trace_file *file = timeline->file;
@@ -277,6 +301,8 @@ static void print_document(const struct timeline *timeline, const struct walk *w
         printf("%s[%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", i != 0 ? ", " : "", end_ms,
                moment->live_bytes, moment->most_bytes, moment->resident);
     }
+    printf("], \"remarks\": [");
+    print_remarks(file, walk);
     printf("], \"mappings\": [");
     sites_read(&names, file);
     sites_print_mappings(&names, file);

@@ -12,6 +12,8 @@
 #define SUMMARY_PERCENT_WIDTH 6
 /* Classes and sites that are named. */
 #define SUMMARY_LARGEST 3u
+/* A class with less is "0.00 MiB": not one of the largest. */
+#define SUMMARY_LARGEST_MIN ((1u << 20) / 200)
 
 struct summary_line {
     struct text text;
@@ -188,7 +190,8 @@ static void summary_put_largest(struct report_writer *writer, const struct summa
     hak__text_put(&line.text, "largest sizes: ");
     for (uint32_t i = 0; i < SUMMARY_LARGEST; i++) {
         found[i] = hak__summary_next_largest(summary, found, i);
-        if (found[i] == 0) {
+        if (found[i] == 0 ||
+            (i != 0 && hak__summary_class_bytes(summary, found[i]) < SUMMARY_LARGEST_MIN)) {
             hak__text_put(&line.text, i == 0 ? "none" : "");
             break;
         }

@@ -99,6 +99,9 @@ finish_process $other
 pid=$mapped
 [[ -z $(type -P promtool) ]] || promtool check metrics <<<"$output" || fail "promtool refuses what metrics prints"
 refuse 2 'which processes' "$launcher" metrics
+refuse 2 'not empty' "$launcher" metrics --name ''
+refuse 2 'not empty' "$launcher" metrics --cgroup ''
+refuse 2 'cannot read the token' "$launcher" metrics --token-file '' $plain
 refuse 2 'needs an IP address' "$launcher" metrics --listen localhost "$pid"
 refuse 2 'others can reach 0.0.0.0; --token-file FILE keeps them out' "$launcher" metrics --listen 0.0.0.0 "$pid"
 

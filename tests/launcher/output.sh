@@ -40,6 +40,7 @@ if type -P python3 >/dev/null; then
         full 126 $words "$process"
     done
     full 126 heap --output /dev/full "$process"
+    full 126 profile --seconds 1 --folded /dev/full "$process"
     "$launcher" stat "$process" >&- 2>errors
     status=$?
     [[ $status == 126 && $(<errors) == 'hakmem: standard output is closed' ]] || fail "stat >&-: status $status: $(<errors)"

@@ -80,6 +80,7 @@ refuse 125 'is no trace' "$launcher" replay script
 refuse 125 'is no trace' "$launcher" replay script --summary
 refuse 125 'is no trace' "$launcher" timeline script
 refuse 126 'cannot write' "$launcher" timeline sample -o none/page.html
+refuse 2 'it is read, too' "$launcher" timeline sample -o ./sample
 refuse 127 'no file .nothing' "$launcher" timeline nothing
 refuse 2 'required: FILE' "$launcher" timeline
 
@@ -130,6 +131,9 @@ for moment, (_, live, most, _) in enumerate(moments):
     assert most >= live == sum(size for site in sites.values() for born, ended, size, _ in site["cells"] if born <= moment < ended)
 END
 done
+head -c -3 phases.trace >cut_phases.trace
+try "$launcher" timeline cut_phases.trace -o cut_phases.html
+[[ $status == 0 && $output == *'The file is cut'* ]] || fail "timeline of a cut trace: $status: $output $errors"
 try "$launcher" timeline phases.trace -o phases.html
 [[ $status == 0 && $output == *'The page is in phases.html' ]] || fail "timeline: $status: $output $errors"
 browser=$(type -P chromium || type -P chromium-browser || type -P google-chrome)

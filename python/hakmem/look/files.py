@@ -6,7 +6,7 @@ import stat
 import tempfile
 from contextlib import contextmanager
 
-from .processes import Refusal
+from .processes import Refusal, STATUS_USAGE
 
 INPUT_MAX = 256 << 20  # bytes of a report, a profile or a map
 INPUT_SECONDS = 60  # for a pipe's next bytes
@@ -97,6 +97,17 @@ def check_writable(path):
         os.close(descriptor)
         if new is not None:
             os.unlink(new)
+
+
+def keep_inputs(output, *inputs):
+    """A result does not take the place of what it is made from, which nobody may be able to make again."""
+    for path in filter(None, inputs):
+        try:
+            is_same = os.path.samefile(output, path) and stat.S_ISREG(os.stat(path).st_mode)
+        except (OSError, ValueError):  # one of them does not exist
+            continue
+        if is_same:
+            raise Refusal(f"cannot write '{output}': it is read, too; name another file", STATUS_USAGE)
 
 
 @contextmanager

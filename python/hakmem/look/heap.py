@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .attach import connect
 from .binaries import add_symfs, use_symfs
-from .files import written
+from .files import keep_inputs, written
 from .heap_map import MapError, from_text, load, percent_text, size_text
 from .processes import Refusal, STATUS_USAGE, is_number, parse_pid
 from .report import duration
@@ -424,6 +424,7 @@ def run(arguments):
         print(*summary(maps[-1]), "", *lines(maps), sep="\n")
         return
     name = page_name(arguments)
+    keep_inputs(name, arguments.map, arguments.compare)
     try:
         with written(name) as file:
             file.write(render(maps))

@@ -4,7 +4,7 @@ import math
 import statistics
 
 from . import learn_file
-from .files import written
+from .files import keep_inputs, written
 from .output import worded
 from .processes import Refusal, STATUS_CANNOT
 
@@ -138,6 +138,8 @@ def page(state):
 
 
 def run(arguments):
+    if arguments.html:
+        keep_inputs(arguments.html, arguments.file)
     state = learn_file.read(arguments.file)
     for text in describe(state):
         print(text)

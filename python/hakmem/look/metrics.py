@@ -132,14 +132,14 @@ def make_handler(watched, token, profiles=None, is_local=True):
                 self.send_error(status)
                 return
             if not lock.acquire(timeout=SCRAPE_SECONDS):
-                self.send_error(503)
+                self.send_error(503, explain="another request takes too long")
                 return
             try:
                 status, kind, body = self.answer()
             finally:
                 lock.release()
             if body is None:
-                self.send_error(status)
+                self.send_error(status, explain="no process gave a profile" if status == 503 else None)
                 return
             self.send_response(status)
             self.send_header("Content-Type", kind)
@@ -195,11 +195,13 @@ def run(arguments):
         address = ipaddress.ip_address(arguments.listen)
     except ValueError:
         raise Refusal(f"metrics: --listen needs an IP address, not '{printable(arguments.listen)}'", STATUS_USAGE) from None
-    token = read_token(arguments.token_file) if arguments.token_file else None
+    token = read_token(arguments.token_file) if arguments.token_file is not None else None
     if not address.is_loopback and token is None:
         raise Refusal(f"metrics: others can reach {address}; --token-file FILE keeps them out", STATUS_USAGE)
     if not (arguments.pids or arguments.name or arguments.cgroup):
         raise Refusal("metrics: which processes? (./hakmem metrics --help)", STATUS_USAGE)
+    if not all(arguments.name + arguments.cgroup):
+        raise Refusal("metrics: --name and --cgroup need a name that is not empty", STATUS_USAGE)
     if arguments.once and arguments.profile:
         raise Refusal("metrics: --profile goes with serving, not with --once", STATUS_USAGE)
     watched = Watched(map(parse_pid, arguments.pids), arguments.name, arguments.cgroup)

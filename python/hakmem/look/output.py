@@ -37,6 +37,10 @@ def status_of(command, status_cannot=STATUS_CANNOT):
         return status
     except Refusal as refusal:
         print(f"hakmem: {worded(str(refusal))}", file=sys.stderr)
+        try:
+            sys.stdout.flush()  # what was printed before
+        except OSError:  # one sentence is enough
+            leave_output()
         return refusal.status
     except KeyboardInterrupt:
         return 130

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .attach import connect
 from .binaries import add_symfs, use_symfs
-from .files import check_writable, written
+from .files import check_writable, keep_inputs, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
 from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
@@ -126,11 +126,16 @@ class Site:
         label = self.frame.label() if self.frame else "unknown (no stack)"
         return (f"[{self.name}] " if self.name else "") + label + (f" ({place})" if place else "")
 
-    def only_grows(self):
-        """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
+    def moments(self):
+        """Its live bytes over time, from when it had some."""
         moments = self.history + [self.total("live_bytes")]
         while moments and moments[0] == 0:
             del moments[0]
+        return moments
+
+    def only_grows(self):
+        """Never less than at the moment before, and more in three of four steps. Rare samples may miss a step."""
+        moments = self.moments()
         steps = [later - earlier for earlier, later in zip(moments, moments[1:])]
         grown = sum(step > 0 for step in steps)
         return len(moments) >= SUSPECT_MOMENTS and min(steps) >= 0 and grown >= 0.75 * len(steps)
@@ -209,7 +214,12 @@ def print_leaks(profile, arguments):
                   + f", {when} {in_words(site.total('live_bytes'))}")
     rest = [site for site in sites if site not in suspects]
     if rest:
-        print("\nNot freed either, but not growing:" if suspects else "\nNot freed; none of these only grows:")
+        if suspects:
+            print("\nNot freed either, but not growing all through the run:")
+        elif all(len(site.moments()) < SUSPECT_MOMENTS for site in rest):
+            print("\nNot freed; the run was too short to say which of these grow:")
+        else:
+            print("\nNot freed; none of these grew all through the run:")
         for site in rest[:arguments.sites]:
             print_site(site, "live_bytes", "live_count", total, arguments.stacks)
 
@@ -427,6 +437,8 @@ def run(arguments):
     arguments.living, arguments.when = False, "at exit"
     nth = parse_count(arguments.nth, "--nth") if arguments.nth else None
     check_outputs(arguments)
+    for path in filter(None, (arguments.html, arguments.pprof, arguments.folded)):
+        keep_inputs(path, arguments.file, arguments.compare)
     if bool(arguments.program) == bool(arguments.file):
         raise Refusal("profile: name a program behind --, or the file of a profile (./hakmem profile --help)",
                       STATUS_USAGE)

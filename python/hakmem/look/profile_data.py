@@ -146,7 +146,7 @@ def read_profiles(path, nth=None, **origin):
     except OSError as error:
         raise Refusal(f"cannot read '{path}': {error.strerror}{hint_of(path)}") from None
     if not text.strip():
-        raise Refusal(f"'{path}' is empty: no process that writes its profile there has ended")
+        raise Refusal(f"'{path}' is empty: a process writes its profile there when it exits; one that a signal ends may not have")
     return parse_profiles(split_documents(text), path, nth, **origin)
 
 

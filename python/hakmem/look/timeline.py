@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .binaries import add_symfs, sentences, use_symfs
 from .document import check, parse
-from .files import check_writable, origin_of
+from .files import check_writable, keep_inputs, origin_of
 from .processes import Refusal, STATUS_NO_PROCESS
 from .profile import in_words, open_output
 from .profile_page import TEMPLATE as STYLED, escape, place_text, time_in_words
@@ -16,7 +16,7 @@ from .text import plain, short_name
 
 TEMPLATE = Path(__file__).with_name("timeline_page.html")
 SHAPE = {"program": str, "pid": int, "time": int, "calls": int, "timed": int, "peak_bytes": int, "moments": [[int]],
-         "mappings": [{"line": str, "build_id": str, "bias": str}],
+         "remarks": [str], "mappings": [{"line": str, "build_id": str, "bias": str}],
          "sites": [{"address": str, "temporary_count": int, "temporary_bytes": int, "cells": [[int]]}],
          "threads": [{"number": str, "temporary_count": int, "temporary_bytes": int, "cells": [[int]]}]}
 SITES_MAX = 300  # of the page, the largest; the others are one row
@@ -74,7 +74,7 @@ class Site:
 
 
 def named_sites(document, path):
-    """The sites, and sentences about missing names."""
+    """The sites, and sentences about missing calls and names."""
     files = Files(document["pid"], recorded=document["time"], **origin_of(path))
     symbols = Symbols(document["mappings"], files)
     symbols.resolve(int(site["address"], 16) for site in document["sites"])
@@ -84,7 +84,7 @@ def named_sites(document, path):
         label = plain(frame.label())
         site = found.setdefault((label, frame.place()), Site(label, [plain(text) for text in place_text(frame)]))
         site.add(record["cells"], (record["temporary_count"], record["temporary_bytes"]))
-    return ranked(document, found.values()), list(sentences(files))
+    return ranked(document, found.values()), document["remarks"] + list(sentences(files))
 
 
 def threads(document):
@@ -165,6 +165,7 @@ def run(arguments):
     page = arguments.output or f"{arguments.trace}.html"
     if not os.path.exists(arguments.trace):
         raise Refusal(f"timeline: there is no file '{arguments.trace}'", STATUS_NO_PROCESS)
+    keep_inputs(page, arguments.trace)
     try:
         check_writable(page)
     except OSError as error:
