@@ -34,6 +34,14 @@ bool hak__profile_watch_begin(void)
     return when->peak_percent + when->above + when->every_s + when->limit_percent != 0;
 }
 
+/* What is full or above its mark has been so in the parent, which has written the profile. Else
+ * each child that only becomes another program would write one. */
+void hak__profile_watch_fork_child(void)
+{
+    watch.peak_bytes = 0;
+    watch.every_us = hak__os_clock_us() + watch.when.every_s * 1000000;
+}
+
 /* --- what is due --- */
 
 static bool watch_is_peak(uint64_t resident)

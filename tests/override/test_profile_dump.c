@@ -1,7 +1,7 @@
 /* test_profile_dump.c: HAKMEM_PROFILE_DUMP: profiles that a process writes by itself, at new peaks,
  * above a mark, after a time and before the hard limit. They are there whatever ends the process,
- * and are whole. A signal ends it as always, and a forked child without a %p in the name writes
- * none.
+ * and are whole. A signal ends it as always. A forked child without a %p in the name writes none,
+ * nor does one with it for what its parent has written.
  *
  * ctest: no-qemu
  */
@@ -52,6 +52,30 @@ static int serve(void)
             }
         }
     } while (read(0, &byte, 1) == 1);
+    return 0;
+}
+
+/* With a %p in the name. A child that is born above the mark leaves nothing. */
+static int fork_above(void)
+{
+    char path[96];
+    struct stat about;
+    memset(get_memory(40 * MIB), 1, 40 * MIB);
+    snprintf(path, sizeof path, "%.60s/profile.%d.above", getenv("HAKMEM_TEST_FOLDER"), getpid());
+    while (stat(path, &about) != 0) {
+        usleep(2000);
+    }
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        usleep(300000); /* three looks */
+        _exit(0);
+    }
+    wait_for_success(child, "child");
+    snprintf(path, sizeof path, "%.60s/profile.%d", getenv("HAKMEM_TEST_FOLDER"), child);
+    CHECK(unlink(path) == 0); /* that of its end */
+    strcat(path, ".above");
+    CHECK(stat(path, &about) != 0);
     return 0;
 }
 
@@ -183,17 +207,38 @@ static void test_time(void)
     (void)unlink(profile);
 }
 
+static void test_fork(void)
+{
+    char self[TEST_PATH_SIZE], pattern[64], path[96];
+    own_path(self);
+    snprintf(pattern, sizeof pattern, "%s/profile.%%p", directory);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_PROFILE_FILE", pattern, 1) == 0);
+        CHECK(setenv("HAKMEM_PROFILE_DUMP", "above=30m", 1) == 0);
+        CHECK(setenv("HAKMEM_TEST_FOLDER", directory, 1) == 0);
+        execl(self, self, "fork", (char *)NULL);
+        _exit(126);
+    }
+    wait_for_success(child, "program that forks");
+    snprintf(path, sizeof path, "%s/profile.%d", directory, child);
+    CHECK(unlink(path) == 0);
+    strcat(path, ".above");
+    CHECK(unlink(path) == 0);
+}
+
 int main(int argc, char **argv)
 {
-    (void)argv;
     prove_served();
     if (argc > 1) {
-        return serve();
+        return strcmp(argv[1], "fork") == 0 ? fork_above() : serve();
     }
     CHECK(mkdtemp(directory) != NULL);
     snprintf(profile, sizeof profile, "%s/profile", directory);
     test_growth();
     test_time();
+    test_fork();
     CHECK(rmdir(directory) == 0);
     return 0;
 }
