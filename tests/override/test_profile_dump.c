@@ -228,9 +228,40 @@ static void test_fork(void)
     CHECK(unlink(path) == 0);
 }
 
+/* The thread has no descriptors of the program's, and yet says what it cannot write. */
+static void test_complaint(void)
+{
+    char self[TEST_PATH_SIZE], file[96], text[1024] = "";
+    int errors[2];
+    size_t length = 0;
+    own_path(self);
+    snprintf(file, sizeof file, "%s/missing/profile", directory);
+    CHECK(pipe2(errors, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_PROFILE_FILE", file, 1) == 0);
+        CHECK(setenv("HAKMEM_PROFILE_DUMP", "every_s=1", 1) == 0);
+        CHECK(dup2(errors[1], 2) == 2);
+        execl(self, self, "wait", (char *)NULL);
+        _exit(126);
+    }
+    close(errors[1]);
+    while (strstr(text, "missing/profile.every.new: there is no such directory\n") == NULL) {
+        ssize_t got = read(errors[0], text + length, sizeof text - 1 - length);
+        CHECK(got > 0);
+        length += (size_t)got;
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    close(errors[0]);
+}
+
 int main(int argc, char **argv)
 {
     prove_served();
+    if (argc > 1 && strcmp(argv[1], "wait") == 0) {
+        pause();
+    }
     if (argc > 1) {
         return strcmp(argv[1], "fork") == 0 ? fork_above() : serve();
     }
@@ -239,6 +270,7 @@ int main(int argc, char **argv)
     test_growth();
     test_time();
     test_fork();
+    test_complaint();
     CHECK(rmdir(directory) == 0);
     return 0;
 }
