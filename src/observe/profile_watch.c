@@ -124,6 +124,7 @@ static void watch_write(enum watch_reason reason, exit_file_writer *writer)
     watch_path(made, reason, ".new");
     watch_path(newest, reason, "");
     watch_path(old, reason, ".old");
+    hak__os_remove(made); /* it may be another name of any file */
     if (!hak__exit_file_write(&file, writer, NULL)) {
         hak__os_remove(made);
         return;

@@ -196,14 +196,23 @@ static void test_growth(void)
     (void)unlink(profile);
 }
 
+/* A file that has got the name of an unfinished profile keeps what it holds. */
 static void test_time(void)
 {
+    char other[80], made[80];
+    struct stat about;
+    snprintf(other, sizeof other, "%s/other", directory);
+    snprintf(made, sizeof made, "%s.every.new", profile);
+    FILE *file = fopen(other, "we");
+    CHECK(file != NULL && fputs("text", file) >= 0 && fclose(file) == 0);
+    CHECK(link(other, made) == 0);
     struct program program = start("every_s=1");
     await_file(".every");
     end(&program, SIGTERM);
     take(".every", program.process);
     remove_file(".every.old");
     remove_file(".every.new");
+    CHECK(stat(other, &about) == 0 && about.st_size == 4 && unlink(other) == 0);
     (void)unlink(profile);
 }
 
