@@ -153,12 +153,28 @@ static void check_elf(const char *file, int descriptor)
 
 /* --- scripts --- */
 
+static const char blanks[] = " \t";
+
 static bool check_file(const char *file, int depth);
+
+/* The program among the words behind `env`. NULL: none, or the words before it may have values, or
+ * change PATH. */
+static char *env_program(char *rest)
+{
+    for (char *word; (word = strtok_r(NULL, blanks, &rest)) != NULL;) {
+        if (strchr(word, '=') == NULL && word[0] != '-') {
+            return word;
+        }
+        if (strncmp(word, "PATH=", 5) == 0 || (word[0] == '-' && strcmp(word, "-S") != 0)) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
 
 /* `line` is behind the #! of the script. */
 static void check_script(const char *file, char *line, int depth)
 {
-    static const char blanks[] = " \t";
     char *rest, *word, *found;
     const char *base;
     line[strcspn(line, "\n")] = 0;
@@ -183,11 +199,9 @@ static void check_script(const char *file, char *line, int depth)
         check_file(word, depth + 1);
         return;
     }
-    for (char *next; (next = strtok_r(NULL, blanks, &rest)) != NULL;) {
-        word = next;
-        if (word[0] != '-' && strchr(word, '=') == NULL) {
-            break;
-        }
+    word = env_program(rest);
+    if (word == NULL) {
+        return;
     }
     found = find_in_path(word);
     if (found == NULL) {

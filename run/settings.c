@@ -14,6 +14,9 @@
 #define X(kind, name, when, place, help, advice) #name,
 static const char *const option_names[] = {OPTIONS(X)};
 #undef X
+#define X(kind, name, when, place, help, advice) #kind,
+static const char *const option_kinds[] = {OPTIONS(X)};
+#undef X
 
 struct setting {
     char *name, *value;
@@ -169,11 +172,24 @@ void settings_read(const char *file)
 
 /* --- values --- */
 
+/* The name by which to ask about the setting's value. With the name of a file to write, the process
+ * that is asked would write it; stats_file by itself does nothing. */
+static const char *name_to_ask(const char *name)
+{
+    for (size_t i = 0; i < sizeof option_names / sizeof *option_names; i++) {
+        if (strcmp(name, option_names[i]) == 0 && strcmp(option_kinds[i], "PATH") == 0) {
+            return "stats_file";
+        }
+    }
+    return name;
+}
+
 /* What the library says of the setting when it starts in a process that does nothing; NULL: it
  * takes it. A new string. */
 static char *question(const struct setting *setting)
 {
-    char *variable = words_join("HAKMEM_%s", setting->name), *large = words_large(variable);
+    char *variable = words_join("HAKMEM_%s", name_to_ask(setting->name));
+    char *large = words_large(variable);
     char *words[] = {words_join("/proc/self/exe"), words_join("--nothing"), NULL};
     char *environment[] = {words_join("%s=%s", large, setting->value),
                            words_join("LD_PRELOAD=%s", launch.library), NULL};

@@ -50,7 +50,9 @@ static void *dump_run(void *argument)
     uint32_t written = 0;
     hak__os_name_thread("hakmem-profile");
     (void)hak__os_leave_descriptors();
-    hak__exit_file_open(&dump_file);
+    if (dump_catches) {
+        hak__exit_file_open(&dump_file);
+    }
     if (dump_watches) { /* peaks are above what is there now */
         hak__profile_watch_look(dump_write);
     }
@@ -86,7 +88,10 @@ static void dump_start(void)
 /* In the child of a fork. Without a %p in the name, its parent has the files. */
 static void dump_fork_child(void)
 {
-    dump_watches = dump_watches && hak__exit_file_varies(&dump_file) && hak__profile_watch_begin();
+    dump_watches = dump_watches && hak__exit_file_varies(&dump_file);
+    if (dump_watches) {
+        hak__profile_watch_fork_child();
+    }
     if (dump_watches || dump_catches) {
         dump_start();
     }

@@ -34,6 +34,14 @@ bool hak__profile_watch_begin(void)
     return when->peak_percent + when->above + when->every_s + when->limit_percent != 0;
 }
 
+/* What is full or above its mark has been so in the parent, which has written the profile. Else
+ * each child that only becomes another program would write one. */
+void hak__profile_watch_fork_child(void)
+{
+    watch.peak_bytes = 0;
+    watch.every_us = hak__os_clock_us() + watch.when.every_s * 1000000;
+}
+
 /* --- what is due --- */
 
 static bool watch_is_peak(uint64_t resident)
@@ -116,6 +124,7 @@ static void watch_write(enum watch_reason reason, exit_file_writer *writer)
     watch_path(made, reason, ".new");
     watch_path(newest, reason, "");
     watch_path(old, reason, ".old");
+    hak__os_remove(made); /* it may be another name of any file */
     if (!hak__exit_file_write(&file, writer, NULL)) {
         hak__os_remove(made);
         return;

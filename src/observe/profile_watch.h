@@ -11,8 +11,10 @@
 
 #include "control/exit_file.h"
 
-/* At the start of the process, and in a forked child. False: there is nothing to look for. */
+/* At the start of the process. False: there is nothing to look for. */
 HAK_HIDDEN bool hak__profile_watch_begin(void);
+/* In a forked child that looks, too. */
+HAK_HIDDEN void hak__profile_watch_fork_child(void);
 /* Looks, and lets `writer` write what has become due. */
 HAK_HIDDEN void hak__profile_watch_look(exit_file_writer *writer);
 

@@ -145,6 +145,20 @@ static bool os_appends(int descriptor)
     return flags >= 0 && (flags & O_APPEND) != 0;
 }
 
+/* For a thread with descriptors of its own: opens what the process has as descriptor 2 anew, unless
+ * that is a socket or may not be opened. */
+static void os_write_error_of_process(const char *text, size_t size)
+{
+    int descriptor = os_open("/proc/self/fd/2", O_APPEND);
+    struct os_file now = os_identify(descriptor);
+    if (S_ISFIFO(now.mode) || S_ISCHR(now.mode) || os_is_same_file(now, os_error_file)) {
+        hak__os_write(descriptor, text, size);
+    }
+    if (descriptor >= 0) {
+        hak__os_close(descriptor);
+    }
+}
+
 void hak__os_write_error(const char *text, size_t size)
 {
     hak__os_init();
@@ -153,6 +167,10 @@ void hak__os_write_error(const char *text, size_t size)
         return;
     }
     struct os_file now = os_identify(STDERR_FILENO);
+    if (!now.known) {
+        os_write_error_of_process(text, size);
+        return;
+    }
     if (S_ISFIFO(now.mode) || S_ISCHR(now.mode) || os_is_same_file(now, os_error_file) ||
         os_is_same_file(now, os_identify(STDOUT_FILENO)) || os_appends(STDERR_FILENO)) {
         hak__os_write(STDERR_FILENO, text, size);

@@ -30,6 +30,12 @@ expect 0 'small 5' '^$' "$launcher" run --quiet --profile small --set purge_dela
 expect 0 '1m never' '^$' "$launcher" run --quiet --set BIN_BYTES=1m --set=HAKMEM_LIMIT=never -- \
     bash -c 'echo "$HAKMEM_BIN_BYTES $HAKMEM_LIMIT"'
 
+# What asks the library about a value writes no file of this name.
+mkdir "$scratch/profiles"
+expect 0 '' '' "$launcher" run --quiet --set profile_file="$scratch/profiles/%p" true
+files=("$scratch"/profiles/*)
+[[ ${#files[@]} == 1 ]] || fail "one process writes ${#files[@]} heap profiles"
+
 # A profile may be a file: its settings are variables, those of --set win, and so do the file's over the environment.
 profile() {
     printf "$@" >"$scratch/my.profile"
@@ -196,6 +202,10 @@ script "#!$scratch"
 refuse 126 'which is no executable file' "$launcher" run "$scratch/script"
 script '#!/usr/bin/env no-such-interpreter'
 refuse 127 'no-such-interpreter, which is not in PATH' "$launcher" run "$scratch/script"
+script '#!/usr/bin/env -S -u NAME bash -e' 'echo "env $1"'
+expect 0 'env one' '' "$launcher" run "$scratch/script" one
+script '#!/usr/bin/env -Sbash -e' 'echo "env $1"'
+expect 0 'env one' '' "$launcher" run "$scratch/script" one
 script $'#!/bin/bash\r' 'echo hello'
 refuse 126 'carriage return' "$launcher" run "$scratch/script"
 

@@ -1,7 +1,7 @@
 /* test_profile_dump.c: HAKMEM_PROFILE_DUMP: profiles that a process writes by itself, at new peaks,
  * above a mark, after a time and before the hard limit. They are there whatever ends the process,
- * and are whole. A signal ends it as always, and a forked child without a %p in the name writes
- * none.
+ * and are whole. A signal ends it as always. A forked child without a %p in the name writes none,
+ * nor does one with it for what its parent has written.
  *
  * ctest: no-qemu
  */
@@ -52,6 +52,30 @@ static int serve(void)
             }
         }
     } while (read(0, &byte, 1) == 1);
+    return 0;
+}
+
+/* With a %p in the name. A child that is born above the mark leaves nothing. */
+static int fork_above(void)
+{
+    char path[96];
+    struct stat about;
+    memset(get_memory(40 * MIB), 1, 40 * MIB);
+    snprintf(path, sizeof path, "%.60s/profile.%d.above", getenv("HAKMEM_TEST_FOLDER"), getpid());
+    while (stat(path, &about) != 0) {
+        usleep(2000);
+    }
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        usleep(300000); /* three looks */
+        _exit(0);
+    }
+    wait_for_success(child, "child");
+    snprintf(path, sizeof path, "%.60s/profile.%d", getenv("HAKMEM_TEST_FOLDER"), child);
+    CHECK(unlink(path) == 0); /* that of its end */
+    strcat(path, ".above");
+    CHECK(stat(path, &about) != 0);
     return 0;
 }
 
@@ -172,28 +196,90 @@ static void test_growth(void)
     (void)unlink(profile);
 }
 
+/* A file that has got the name of an unfinished profile keeps what it holds. */
 static void test_time(void)
 {
+    char other[80], made[80];
+    struct stat about;
+    snprintf(other, sizeof other, "%s/other", directory);
+    snprintf(made, sizeof made, "%s.every.new", profile);
+    FILE *file = fopen(other, "we");
+    CHECK(file != NULL && fputs("text", file) >= 0 && fclose(file) == 0);
+    CHECK(link(other, made) == 0);
     struct program program = start("every_s=1");
     await_file(".every");
     end(&program, SIGTERM);
     take(".every", program.process);
     remove_file(".every.old");
     remove_file(".every.new");
+    CHECK(stat(other, &about) == 0 && about.st_size == 4 && unlink(other) == 0);
     (void)unlink(profile);
+}
+
+static void test_fork(void)
+{
+    char self[TEST_PATH_SIZE], pattern[64], path[96];
+    own_path(self);
+    snprintf(pattern, sizeof pattern, "%s/profile.%%p", directory);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_PROFILE_FILE", pattern, 1) == 0);
+        CHECK(setenv("HAKMEM_PROFILE_DUMP", "above=30m", 1) == 0);
+        CHECK(setenv("HAKMEM_TEST_FOLDER", directory, 1) == 0);
+        execl(self, self, "fork", (char *)NULL);
+        _exit(126);
+    }
+    wait_for_success(child, "program that forks");
+    snprintf(path, sizeof path, "%s/profile.%d", directory, child);
+    CHECK(unlink(path) == 0);
+    strcat(path, ".above");
+    CHECK(unlink(path) == 0);
+}
+
+/* The thread has no descriptors of the program's, and yet says what it cannot write. */
+static void test_complaint(void)
+{
+    char self[TEST_PATH_SIZE], file[96], text[1024] = "";
+    int errors[2];
+    size_t length = 0;
+    own_path(self);
+    snprintf(file, sizeof file, "%s/missing/profile", directory);
+    CHECK(pipe2(errors, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setenv("HAKMEM_PROFILE_FILE", file, 1) == 0);
+        CHECK(setenv("HAKMEM_PROFILE_DUMP", "every_s=1", 1) == 0);
+        CHECK(dup2(errors[1], 2) == 2);
+        execl(self, self, "wait", (char *)NULL);
+        _exit(126);
+    }
+    close(errors[1]);
+    while (strstr(text, "missing/profile.every.new: there is no such directory\n") == NULL) {
+        ssize_t got = read(errors[0], text + length, sizeof text - 1 - length);
+        CHECK(got > 0);
+        length += (size_t)got;
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    close(errors[0]);
 }
 
 int main(int argc, char **argv)
 {
-    (void)argv;
     prove_served();
+    if (argc > 1 && strcmp(argv[1], "wait") == 0) {
+        pause();
+    }
     if (argc > 1) {
-        return serve();
+        return strcmp(argv[1], "fork") == 0 ? fork_above() : serve();
     }
     CHECK(mkdtemp(directory) != NULL);
     snprintf(profile, sizeof profile, "%s/profile", directory);
     test_growth();
     test_time();
+    test_fork();
+    test_complaint();
     CHECK(rmdir(directory) == 0);
     return 0;
 }
