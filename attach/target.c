@@ -333,8 +333,9 @@ static enum doing task_doing(const struct target *target, pid_t tid)
     snprintf(name, sizeof name, "task/%d/comm", (int)tid);
     char *text = target_file(pid, name, 64);
     enum doing doing = DOING_NOTHING_GOOD;
+    /* ended, or hakmem's own, of which none is a main thread */
     if (text == NULL || strcmp(text, "hakmem-observe\n") == 0 ||
-        strcmp(text, "hakmem-profile\n") == 0) { /* ended, or hakmem's own */
+        strcmp(text, "hakmem-profile\n") == 0 || (tid != pid && strcmp(text, "hakmem\n") == 0)) {
         free(text);
         return doing;
     }
