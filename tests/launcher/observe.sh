@@ -99,6 +99,7 @@ finish_process $other
 pid=$mapped
 [[ -z $(type -P promtool) ]] || promtool check metrics <<<"$output" || fail "promtool refuses what metrics prints"
 refuse 2 'which processes' "$launcher" metrics
+refuse 127 'there is no such process that runs on hakmem' "$launcher" metrics --once --name hakmem-none
 refuse 2 'not empty' "$launcher" metrics --name ''
 refuse 2 'not empty' "$launcher" metrics --cgroup ''
 refuse 2 'cannot read the token' "$launcher" metrics --token-file '' $plain

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from .files import open_regular
 from .observer import ASK_SECONDS
-from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, parse_pid, printable
+from .processes import Refusal, STATUS_CANNOT, STATUS_NO_PROCESS, STATUS_USAGE, parse_pid, printable
 from .served_profiles import PATHS, ServedProfiles
 from .watched import Watched, ask_all
 
@@ -206,7 +206,9 @@ def run(arguments):
         raise Refusal("metrics: --profile goes with serving, not with --once", STATUS_USAGE)
     watched = Watched(map(parse_pid, arguments.pids), arguments.name, arguments.cgroup)
     if arguments.once:
-        sys.stdout.write(collect(watched, ASK_SECONDS * max(len(watched.now()), 1)))
+        if not watched.now():
+            raise Refusal("metrics: there is no such process that runs on hakmem", STATUS_NO_PROCESS)
+        sys.stdout.write(collect(watched, ASK_SECONDS * len(watched.now())))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the sampling ends
     profiles = ServedProfiles(watched) if arguments.profile else None

@@ -28,9 +28,10 @@ class Watched:
         until, before, self.found = time.monotonic() + seconds, self.found, {}
         for pid in sorted(int(name) for name in os.listdir("/proc") if is_number(name)):
             if pid not in self.given and self._is_wanted(pid):
-                self._find(pid, before.pop(pid, None), until)
-        for observer in before.values():
-            observer.close()
+                self._find(pid, before.get(pid), until)
+        for pid, observer in before.items():
+            if self.found.get(pid) is not observer:
+                observer.close()
         self.refused = {pid: note for pid, note in self.refused.items() if note[1] > time.monotonic()}
         return self.given | self.found
 
@@ -49,21 +50,21 @@ class Watched:
             identity = process.start, process.stack  # another stack after an exec
             if observer is not None and (observer.process.start, observer.process.stack) == identity:
                 self.found[pid] = observer
-            elif self.refused.get(pid, [None])[0] != identity:
+            elif self.refused.get(pid, [None])[0] != identity and time.monotonic() < until:
                 self.refused[pid] = identity, time.monotonic() + RETRY_SECONDS
-                self.found[pid] = find_observer(process, until)
+                self.found[pid] = find_observer(process)
                 del self.refused[pid]
         except (Refusal, OSError):
             pass
 
 
-def find_observer(process, until):
+def find_observer(process):
     """Attaches only to what has hakmem mapped by its name: a cgroup holds other processes, too."""
     require_rights(process)
     try:
         return Observer(process)
     except NotObserved:
-        if time.monotonic() > until or "/libhakmem" not in read_text(f"/proc/{process.pid}/maps"):
+        if "/libhakmem" not in read_text(f"/proc/{process.pid}/maps"):
             raise
     return connect(process.pid)[0]
 

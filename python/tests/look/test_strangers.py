@@ -157,6 +157,33 @@ class Metrics(Place):
         for cgroup, is_wanted in ((own, True), (own + "/", True), ("/", True), (own + "x", False), ("/no-such", False)):
             self.assertIs(watched.Watched([], cgroups=[cgroup])._is_wanted(os.getpid()), is_wanted, cgroup)
 
+    def test_processes_that_come_and_go(self):
+        pid, tried, observers = os.getpid(), [], [mock.Mock(), mock.Mock()]
+        for observer in observers:
+            observer.process = processes.look(pid)
+
+        def find(process):
+            tried.append(process.pid)
+            if len(tried) == 1:
+                raise Refusal("not now")
+            return observers[len(tried) - 2]
+
+        self.replace(watched, "find_observer", find)
+        those = watched.Watched([], [processes.read_text("/proc/self/comm").strip()])
+        self.replace(those, "_is_wanted", lambda other: other == pid)
+        self.assertEqual((those.now(0), tried), ({}, []))  # no time: nothing is refused
+        self.assertEqual(those.now(), {})
+        self.assertEqual((those.now(), tried), ({}, [pid]))  # one that refuses is left alone
+        self.replace(watched, "RETRY_SECONDS", 0)
+        those.refused.clear()
+        self.assertEqual((those.now(), those.now()), ({pid: observers[0]},) * 2)
+        observers[0].process.stack -= 1  # as after an exec
+        self.assertEqual(those.now(), {pid: observers[1]})
+        observers[0].close.assert_called_once_with()
+        self.replace(those, "_is_wanted", lambda other: False)
+        self.assertEqual(those.now(), {})
+        observers[1].close.assert_called_once_with()
+
     def test_silent_processes(self):
         class Silent:
             process = mock.Mock()
