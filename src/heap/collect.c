@@ -207,6 +207,23 @@ static void tick_struct(struct thread *thread, uint32_t now, uint32_t delay)
     }
 }
 
+void hak__heap_tidy(struct thread *thread)
+{
+    struct heap *heap = thread->heap;
+    thread->operations = 0;
+    hak__remote_flush(&thread->cache);
+    if (atomic_load_relaxed(&heap->spans.slices) != 0 && gate_lock(&heap->lock)) {
+        hak__span_cache_trim(&heap->spans, false);
+        lock_release(&heap->lock);
+        gate_end();
+    }
+}
+
+bool hak__heap_tick_waits(void)
+{
+    return hak__inherited_waits() || hak__whale_cache_exceeds();
+}
+
 void hak__heap_tick(struct thread *thread)
 {
     uint32_t delay = collect_delay();

@@ -313,12 +313,19 @@ HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
  * finds them. No lock held. */
 HAK_HIDDEN struct object_list hak__heap_borrow(const struct heap *own, uint32_t class_index,
                                                uint32_t most);
-/* Drains the lagging owner that `thread`, the calling one, has found. Inside the gate, no lock
+/* Drains the lagging owner that `thread`, the calling one, has found. Inside an operation, no lock
  * held. */
 HAK_HIDDEN HAK_COLD void hak__heap_help(struct thread *thread);
 /* A tick of `thread`, the calling one: sends its remote batches, gives back what is kept too long,
  * trims its bins and purges what is due by the clock. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__heap_tick(struct thread *thread);
+/* True: a tick has work for the whole process that does not wait for its time: a fork's child has
+ * heaps of its parent to count, or memory in use has grown into what freed huge allocations may
+ * hold. */
+HAK_HIDDEN bool hak__heap_tick_waits(void);
+/* The part of a tick that concerns `thread`, the calling one, alone and is not due by the clock:
+ * sends its remote batches and gives back spans that were not used again. No lock held. */
+HAK_HIDDEN void hak__heap_tidy(struct thread *thread);
 /* Milliseconds from one tick of a thread to the next: TICK_MS, or less if the purge delay is short
  * or a purge pass is under way. */
 HAK_HIDDEN uint32_t hak__heap_tick_period_ms(void);

@@ -3,8 +3,10 @@
  *   look   The thread reads the coarse clock: when malloc's countdown of bytes has run out, and at
  *          every LOOK_OPERATIONS-th slow operation or remote batch.
  *   tick   A look that comes late enough: hak__heap_tick_period_ms after the last tick (TICK_MS,
- *          less during a purge pass), or after TICK_OPERATIONS slow operations. hak__heap_tick
- *          sends remote batches, trims bins and purges what is due.
+ *          less during a purge pass). hak__heap_tick sends remote batches, trims bins and purges
+ *          what is due.
+ *   tidy   A look after TICK_OPERATIONS slow operations that comes too early for a tick: sends
+ *          remote batches and gives back spans. It becomes a tick if work of the process waits.
  *
  * The countdown follows the clock. A look before the next tick is due doubles the countdown, to at
  * most LOOK_MALLOCS times the size of the request. A late look shortens it in proportion. After
@@ -14,7 +16,8 @@
  * The countdown also ends where the thread's next sample is due (heap/sampling.c).
  *
  * State: the calling thread's struct. No lock is held. A tick is an operation of its own at the
- * gate (core/gate.h). If it is refused, a later look tries again. */
+ * gate (core/gate.h), a tidy one that begins with the heap's lock. If it is refused, a later look
+ * tries again. */
 #include "heap/heap.h"
 
 #include "core/knobs.h"
@@ -51,17 +54,15 @@ static void thread_tell_listener(struct thread *thread)
 }
 
 /* Inside the gate, where this thread may not be any more at the end. */
-static void thread_do_what_is_due(struct thread *thread, bool tick)
+static void thread_do_what_is_due(struct thread *thread)
 {
-    if (tick) {
-        hak__heap_tick(thread);
-        if (HAK_UNLIKELY((hak__inside & INSIDE_GATE) == 0)) {
-            return; /* refused between two parts of the purge; a later look does the rest */
-        }
-        thread_tell_listener(thread);
-        if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
-            thread_move_if_crowded(thread);
-        }
+    hak__heap_tick(thread);
+    if (HAK_UNLIKELY((hak__inside & INSIDE_GATE) == 0)) {
+        return; /* refused between two parts of the purge; a later look does the rest */
+    }
+    thread_tell_listener(thread);
+    if (HAK_UNLIKELY(thread->waits >= CROWDED_WAITS)) {
+        thread_move_if_crowded(thread);
     }
     if (thread->cache.lagging != NULL) {
         hak__heap_help(thread);
@@ -74,15 +75,28 @@ static void thread_do_what_is_due(struct thread *thread, bool tick)
     }
 }
 
-/* Does the periodic work that is due: a tick if `tick`, a lagging owner's drain, emergency blocks.
- * The note of refusals stays as the operation left it: an allocation that was refused must still
- * take emergency memory, and one that was not must not. */
-static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
+/* A tick. The note of refusals stays as the operation left it: an allocation that was refused must
+ * still take emergency memory, and one that was not must not. */
+static HAK_NOINLINE void thread_tick(struct thread *thread)
 {
     bool refused = hak__gate_is_refusal_noted();
     if (hak__gate_enter()) {
-        thread_do_what_is_due(thread, tick);
+        thread_do_what_is_due(thread);
         hak__gate_leave();
+    }
+    hak__gate_note_refusal(refused);
+}
+
+/* Work that needs only the lock of a heap. The gate would block signals, with three system calls:
+ * one slow operation in 64 would take a microsecond longer. The note of refusals stays. */
+static HAK_NOINLINE void thread_tidy(struct thread *thread, bool help)
+{
+    bool refused = hak__gate_is_refusal_noted();
+    if (!help) {
+        hak__heap_tidy(thread);
+    } else if (gate_begin()) {
+        hak__heap_help(thread);
+        gate_end();
     }
     hak__gate_note_refusal(refused);
 }
@@ -90,8 +104,15 @@ static HAK_NOINLINE void thread_attend(struct thread *thread, bool tick)
 /* One look, `elapsed_ms` after the last tick: ticks if it is late enough. */
 static void thread_look(struct thread *thread, uint32_t elapsed_ms, uint32_t period_ms)
 {
-    if (elapsed_ms >= period_ms || thread->operations >= TICK_OPERATIONS) {
-        thread_attend(thread, true);
+    if (elapsed_ms >= period_ms) {
+        thread_tick(thread);
+    } else if (thread->operations >= TICK_OPERATIONS) {
+        if (thread->waits >= CROWDED_WAITS || hak__thread_settle_waits() ||
+            hak__heap_tick_waits()) {
+            thread_tick(thread);
+        } else {
+            thread_tidy(thread, false);
+        }
     }
 }
 
@@ -149,7 +170,7 @@ void hak__thread_count_operation(struct thread *thread)
         thread_look_after_operations(thread);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
-        thread_attend(thread, false);
+        thread_tidy(thread, true);
     }
     if (HAK_UNLIKELY(huge_is_watched())) {
         hak__huge_look();
@@ -162,6 +183,6 @@ void hak__thread_count_batch(struct thread *thread)
         thread_look_after_operations(thread);
     }
     if (HAK_UNLIKELY(thread->cache.lagging != NULL)) {
-        thread_attend(thread, false);
+        thread_tidy(thread, true);
     }
 }

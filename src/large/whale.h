@@ -76,6 +76,8 @@ HAK_HIDDEN void *hak__whale_resize(void *pointer, size_t size);
  * beyond the bound of whale_cache.h. UINT32_MAX: only those beyond the bound. 0: all, and the peak
  * starts anew at the memory in use now. Returns the bytes unmapped. */
 HAK_HIDDEN size_t hak__whale_cache_trim(uint32_t age_ms);
+/* True if slabs and spans have grown beyond what the last trim left room for. Takes no lock. */
+HAK_HIDDEN bool hak__whale_cache_exceeds(void);
 
 /* True: a new whale of `size` bytes should get huge pages (region/huge.h). `zeroed`: it is for
  * calloc. */

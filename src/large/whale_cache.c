@@ -29,13 +29,27 @@ static struct {
     uint32_t since_ms; /* start of the present half */
 } peak;
 
+/* Bytes of slices, in use or dirty, above which the cache exceeds its bound: as of the last trim.
+ * Written under WHALES, read without; relaxed: a tick looks again. */
+static size_t shared_slices_most = SIZE_MAX;
+
 /* --- the bound --- */
+
+static size_t slices_in_use(void)
+{
+    size_t claimed = hak__superslab_bytes_claimed(), free = hak__superslab_bytes_free();
+    return claimed > free ? claimed - free : 0; /* they are read at different moments */
+}
 
 static size_t bytes_in_use(void)
 {
-    size_t claimed = hak__superslab_bytes_claimed(), free = hak__superslab_bytes_free();
-    size_t slices = claimed > free ? claimed - free : 0; /* they are read at different moments */
-    return hak__whale_registry_totals().live_bytes + slices;
+    return hak__whale_registry_totals().live_bytes + slices_in_use();
+}
+
+bool hak__whale_cache_exceeds(void)
+{
+    size_t most = atomic_load_relaxed(&shared_slices_most);
+    return most != SIZE_MAX && slices_in_use() + hak__superslab_bytes_dirty() > most;
 }
 
 static void peak_note(size_t in_use, uint32_t now_ms)
@@ -344,6 +358,12 @@ size_t hak__whale_cache_trim(uint32_t age_ms)
             }
             dropped[count] = cache_drop_oldest(old ? SIZE_MAX : hak__ranges.resident - bound);
         }
+        size_t room = hak__ranges.count == 0         ? SIZE_MAX
+                      : bound < hak__ranges.resident ? 0
+                                                     : bound - hak__ranges.resident;
+        size_t slices = slices_in_use() + hak__superslab_bytes_dirty();
+        atomic_store_relaxed(&shared_slices_most,
+                             room > SIZE_MAX - slices ? SIZE_MAX : slices + room);
         lock_release(&hak__whale_lock);
         for (uint32_t i = 0; i < count; i++) {
             bytes += dropped[i].size;
