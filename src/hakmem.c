@@ -58,6 +58,7 @@
 #include "large/empty.c"
 #include "large/sampled.c"
 #include "large/span.c"
+#include "large/span_rests.c"
 #include "large/whale.c"
 #include "large/whale_cache.c"
 #include "large/whale_join.c"
@@ -65,6 +66,7 @@
 #include "large/whale_list.c"
 #include "large/whale_ranges.c"
 #include "large/whale_registry.c"
+#include "large/whale_rests.c"
 
 #include "cache/flush.c"
 #include "cache/refill.c"
@@ -86,6 +88,7 @@
 #include "zone/zone_cache.c"
 #include "zone/zone_calls.c"
 #include "zone/zone_runs.c"
+#include "zone/zone_secure.c"
 #include "zone/zone_slab.c"
 #include "zone/zone_views.c"
 

@@ -218,7 +218,7 @@ static struct span malloc_span(size_t size, size_t alignment)
 /* One attempt; pointer NULL: refused, or no memory. */
 static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
 {
-    if (size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE) {
+    if (hak__span_serves(size, alignment)) {
         return malloc_span(size == 0 ? 1 : size, alignment);
     }
     struct span whale = {NULL, false};

@@ -53,14 +53,17 @@ static void emergency_note(void)
 void *hak__emergency_allocate(size_t size, size_t alignment)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page - sizeof(struct unregistered)) {
+    if (size > REQUEST_SIZE_MAX - page - WHALE_HEAD - sizeof(struct unregistered)) {
         return NULL;
     }
     size_t mapped = bits_align_up(size + sizeof(struct unregistered), page);
     void *address;
-    if (hak__os_map(mapped + WHALE_TAIL, alignment < page ? page : alignment, &address) != 0) {
+    alignment = alignment < page ? page : alignment;
+    if (hak__os_map_behind(WHALE_HEAD, WHALE_HEAD + mapped + WHALE_TAIL, alignment, &address) !=
+        0) {
         return NULL;
     }
+    address = (char *)address + WHALE_HEAD;
     unsigned char *end = (unsigned char *)address + mapped;
     struct unregistered *made = (struct unregistered *)(void *)(end - sizeof *made);
     made->whale = (struct whale)WHALE_OF((uintptr_t)address, mapped, hak__whale_new_origin());
@@ -169,7 +172,7 @@ bool hak__emergency_free_whale(void *pointer)
     if (!found) {
         return hak__emergency_free(pointer);
     }
-    hak__os_discard(pointer, whale.size + WHALE_TAIL);
+    hak__os_discard((char *)pointer - WHALE_HEAD, WHALE_HEAD + whale.size + WHALE_TAIL);
     return true;
 }
 

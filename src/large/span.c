@@ -3,6 +3,7 @@
 
 #include "base/bits.h"
 #include "core/diagnose.h"
+#include "large/span_rests.h"
 #include "os/os.h"
 #include "region/left.h"
 #include "region/secure.h"
@@ -29,6 +30,7 @@ struct span_metadata {
     uint32_t offset; /* bytes from the span's start to the block's */
     uint32_t tail;   /* secure form: bytes of the last page, if it is closed */
     uint32_t slack;  /* secure form: bytes between the end of the request and the tail */
+    uint32_t front;  /* secure form: slices before the first that belong to the span, 0 or 1 */
 };
 HAK_STATIC_ASSERT(sizeof(struct span_metadata) <= SLAB_LEFT_OFFSET, "stored in a slab's metadata");
 
@@ -93,12 +95,31 @@ static uint32_t span_slices_secure(size_t size, size_t alignment)
     return slices <= SPAN_SLICES_MAX ? slices : span_slices(tailed);
 }
 
+/* Secure form: slices before a block that is aligned to slices. The last of them holds the canary
+ * before the block. */
+static uint32_t span_lead(size_t alignment)
+{
+    return HAK_SECURE ? (uint32_t)(alignment >> SLICE_SHIFT) : 0;
+}
+
+bool hak__span_serves(size_t size, size_t alignment)
+{
+    return size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE &&
+           (!HAK_SECURE ||
+            span_slices_secure(size, alignment) + span_lead(alignment) <= SPAN_SLICES_MAX);
+}
+
 static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
 {
     size_t end = slices * SLICE_SIZE - hak__os_page_size();
     alignment = alignment < OBJECT_ALIGNMENT ? OBJECT_ALIGNMENT : alignment;
     size_t offset = bits_align_down(end - size, alignment);
     return (uint32_t)(offset < SLICE_SIZE ? offset : SLICE_SIZE - alignment);
+}
+
+static bool span_has_front(const struct span_metadata *metadata)
+{
+    return metadata->front != 0 || metadata->offset >= SECURE_FRONT;
 }
 
 /* Secure form: notes the size of the request and writes the canary behind its end. */
@@ -108,7 +129,7 @@ static void span_begin_use(size_t slice, size_t size)
         size_t room = span_room(slice);
         atomic_store_relaxed(&span_metadata(slice)->slack, (uint32_t)(room - size));
         hak__secure_put_gap(hak__span_pointer(slice), size, room);
-        if (span_metadata(slice)->offset >= SECURE_FRONT) {
+        if (span_has_front(span_metadata(slice))) {
             hak__secure_put_front(hak__span_pointer(slice));
         }
         atomic_fence_signal(); /* the owner is written after it (control/secure_end.h) */
@@ -125,8 +146,8 @@ bool hak__span_is_whole(size_t slice)
 {
     const struct span_metadata *metadata = span_metadata(slice);
     return left_may_be_in(slice, metadata->slices) || /* it may not be readable */
-           (span_gap_is_whole(slice) && (metadata->offset < SECURE_FRONT ||
-                                         hak__secure_front_is_whole(hak__span_pointer(slice))));
+           (span_gap_is_whole(slice) &&
+            (!span_has_front(metadata) || hak__secure_front_is_whole(hak__span_pointer(slice))));
 }
 
 void hak__span_report(size_t slice)
@@ -155,6 +176,7 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
 {
     struct span_metadata *metadata = span_metadata(slice);
     if (HAK_SECURE && slices <= SPAN_SLICES_MAX) {
+        metadata->front = span_lead(alignment) != 0;
         span_close_end(slice, slices);
         atomic_store_relaxed(&metadata->slices, slices);
         atomic_store_relaxed(&metadata->offset, span_end_offset(slices, size, alignment));
@@ -162,7 +184,7 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
         window_set_owner(slice, OWNER_SPAN);
         return hak__span_pointer(slice);
     }
-    metadata->tail = 0;
+    metadata->tail = metadata->front = 0;
     uint32_t offset =
         alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
     atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
@@ -244,29 +266,43 @@ static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t sli
     return best;
 }
 
+/* Secure form: clears a new block, whose slices may have been a slab. True: it is zero. */
+static bool span_make_clean(void *pointer, size_t size, bool zeroed)
+{
+    if (HAK_SECURE && !zeroed) {
+        hak__os_clear(pointer, size);
+    }
+    return HAK_SECURE || zeroed;
+}
+
 struct span hak__span_allocate(struct span_cache *cache, struct counters *counters, size_t size,
                                size_t alignment)
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
     uint32_t slices = HAK_SECURE ? span_slices_secure(size, alignment) : span_slices(size);
-    struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
+    uint32_t lead = span_lead(alignment);
+    struct span_entry *entry =
+        cache == NULL || lead != 0 ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
         void *pointer = span_start_again(entry, size, alignment);
         span_account(cache, 1, hak__span_bytes(entry->slice));
         span_forget(cache, entry);
         counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
         counter_add(counters, COUNTER_SPAN_CACHE_HIT, 1);
-        return (struct span){pointer, false};
+        return (struct span){pointer, HAK_SECURE}; /* see span_wipe */
     }
     size_t alignment_slices = alignment <= SLICE_SIZE ? 1 : alignment >> SLICE_SHIFT;
-    struct slice_run run = hak__superslab_take(slices, (uint32_t)alignment_slices);
+    struct slice_run run = hak__superslab_take(lead + slices, (uint32_t)alignment_slices);
     if (run.slice == SLICE_NONE) {
         return (struct span){NULL, false};
     }
+    if (lead > 1) { /* all but the last slice before the block */
+        hak__superslab_give(run.slice, lead - 1);
+    }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
-    void *pointer = span_start(run.slice, slices, size, alignment);
-    span_account(cache, 1, hak__span_bytes(run.slice));
-    return (struct span){pointer, run.zeroed};
+    void *pointer = span_start(run.slice + lead, slices, size, alignment);
+    span_account(cache, 1, hak__span_bytes(run.slice + lead));
+    return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }
 
 struct span hak__span_allocate_long(struct counters *counters, size_t size)
@@ -285,51 +321,7 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size)
     uint32_t slices = (uint32_t)(superslabs * SUPERSLAB_SLICES);
     void *pointer = span_start(run.slice, slices, size, SUPERSLAB_SIZE);
     span_account(NULL, 1, hak__span_bytes(run.slice));
-    return (struct span){pointer, run.zeroed};
-}
-
-/* Returns slices of a freed span, all of which may be closed, to their superslab. */
-static void span_give(size_t slice, uint32_t slices)
-{
-    /* Slices that stay closed serve nothing else. */
-    if (!HAK_SECURE || hak__os_open_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
-        hak__superslab_give(slice, slices);
-    }
-}
-
-/* Secure form: closes a freed span, if the heap may close one more. False: it did not. */
-static bool span_rest(struct span_rests *rests, size_t slice, uint32_t slices)
-{
-    uint32_t now = hak__os_clock_ms();
-    if (now - rests->closed_ms >= 1000) {
-        rests->closed_ms = now;
-        rests->closed_count = 0;
-    }
-    if (rests->closed_count == SPANS_CLOSED_MAX ||
-        !hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
-        return false;
-    }
-    rests->closed_count++;
-    struct span_entry *place = &rests->spans[rests->next++ % SPANS_RESTING];
-    if (place->slices != 0) {
-        span_give(place->slice, place->slices);
-    }
-    *place = (struct span_entry){(uint32_t)slice, (uint16_t)slices, false};
-    return true;
-}
-
-static uint32_t span_end_rests(struct span_rests *rests)
-{
-    uint32_t slices = 0;
-    for (uint32_t i = 0; i < SPANS_RESTING; i++) {
-        struct span_entry *entry = &rests->spans[i];
-        if (entry->slices != 0) {
-            span_give(entry->slice, entry->slices);
-            slices += entry->slices;
-            entry->slices = 0;
-        }
-    }
-    return slices;
+    return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }
 
 /* An entry for a newly freed span. If none is empty, the next in turn returns its span. */
@@ -342,7 +334,7 @@ static struct span_entry *span_cache_entry(struct span_cache *cache)
     }
     struct span_entry *victim = &cache->entries[cache->next_victim];
     cache->next_victim = (uint16_t)((cache->next_victim + 1u) % SPAN_CACHE_ENTRIES);
-    span_give(victim->slice, victim->slices);
+    hak__span_give(victim->slice, victim->slices);
     span_forget(cache, victim);
     return victim;
 }
@@ -361,6 +353,15 @@ void hak__span_free(struct span_cache *cache, struct counters *counters, size_t 
     hak__span_free_taken(cache, counters, slice);
 }
 
+/* Secure form: clears a freed span that does not rest, so that nobody reads it again. */
+static void span_wipe(size_t slice, uint32_t slices)
+{
+    if (HAK_SECURE && !left_may_be_in(slice, slices)) { /* else the program may have protected it */
+        size_t bytes = slices * SLICE_SIZE - span_metadata(slice)->tail;
+        hak__os_clear(window_slice_address(slice), bytes);
+    }
+}
+
 void hak__span_free_taken(struct span_cache *cache, struct counters *counters, size_t slice)
 {
     HAK_ASSERT(window_owner(slice) == OWNER_SPAN_TAKEN);
@@ -368,21 +369,28 @@ void hak__span_free_taken(struct span_cache *cache, struct counters *counters, s
         span_check_canary(slice);
     }
     window_set_owner(slice, OWNER_NOBODY);
-    uint32_t slices = span_metadata(slice)->slices;
+    struct span_metadata *metadata = span_metadata(slice);
+    uint32_t slices = metadata->slices;
     span_account(cache, 0 - UINT64_C(1), 0 - (uint64_t)hak__span_bytes(slice));
     if (counters != NULL) {
         counter_add(counters, COUNTER_SPAN_FREED, 1);
     }
     if (slices > SPAN_SLICES_MAX) {
+        span_wipe(slice, slices);
         hak__superslab_give_run(slice, slices / SUPERSLAB_SLICES);
         return;
     }
-    if (HAK_SECURE && cache != NULL && span_rest(cache->rests, slice, slices)) {
+    if (HAK_SECURE && metadata->front != 0) { /* its slices become one span */
+        struct span_metadata *whole = span_metadata(--slice);
+        *whole = (struct span_metadata){.slices = ++slices, .tail = metadata->tail};
+    }
+    if (HAK_SECURE && cache != NULL && hak__span_rest(cache->rests, slice, slices)) {
         return;
     }
+    span_wipe(slice, slices);
     if (cache == NULL || cache->slices + slices > SPAN_CACHE_SLICES ||
         left_may_be_in(slice, slices)) {
-        span_give(slice, slices);
+        hak__span_give(slice, slices);
         return;
     }
     struct span_entry *entry = span_cache_entry(cache);
@@ -455,11 +463,11 @@ void *hak__span_resize(size_t slice, size_t size)
 
 uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything)
 {
-    uint32_t slices = HAK_SECURE && everything ? span_end_rests(cache->rests) : 0;
+    uint32_t slices = HAK_SECURE && everything ? hak__span_end_rests(cache->rests) : 0;
     for (uint32_t i = 0; i < SPAN_CACHE_ENTRIES; i++) {
         struct span_entry *entry = &cache->entries[i];
         if (entry->slices != 0 && (everything || !entry->used)) {
-            span_give(entry->slice, entry->slices);
+            hak__span_give(entry->slice, entry->slices);
             slices += entry->slices;
             span_forget(cache, entry);
         }

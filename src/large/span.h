@@ -67,8 +67,10 @@ struct span {
     bool zeroed;   /* all bytes are 0 */
 };
 
-/* Allocates `size` bytes (1 to SPAN_SIZE_MAX) at a multiple of `alignment`, a power of two up to
- * SUPERSLAB_SIZE. `cache` may be NULL, `counters` may not. */
+/* True: hak__span_allocate serves such a request, of any size and alignment. */
+HAK_HIDDEN bool hak__span_serves(size_t size, size_t alignment);
+/* Allocates `size` bytes, not 0, at a multiple of `alignment`, a power of two. `cache` may be NULL,
+ * `counters` may not. */
 HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct counters *counters,
                                           size_t size, size_t alignment);
 /* Allocates more than SPAN_SIZE_MAX bytes in whole superslabs side by side, at a multiple of

@@ -46,12 +46,6 @@ struct lock hak__whale_lock = LOCK_INITIAL(LOCK_RANK_WHALES);
 #define WHALE_GRAVES 64u
 static uintptr_t whale_graves[WHALE_GRAVES];
 static uint32_t whale_next_grave;
-/* Secure form: addresses of freed whales, with tails, that nobody can map yet; size 0: none. Twice
- * as many: a use after free faults for twice as long. Under the lock. */
-#define WHALES_RESTING 64u
-static struct whale whales_resting[WHALES_RESTING];
-static uint32_t whale_next_resting;
-
 /* How often a thread that may hold the lock itself tries to look, a millisecond apart. Twice: a
  * signal handler that interrupted its own thread under the lock waits 200 ms in vain. Half: it
  * gives up sooner although another thread holds the lock. */
@@ -98,45 +92,11 @@ static void whale_close_tail(uintptr_t end)
     }
 }
 
-static void whale_release(struct whale rested)
+static void whale_close_ends(uintptr_t address, size_t size)
 {
-    if (rested.size != 0) {
-        hak__os_release_addresses((void *)rested.address, rested.size);
-    }
-}
-
-void hak__whale_retire(struct whale whale)
-{
-    whale.size += WHALE_TAIL;
-    if (!hak__os_keep_addresses((void *)whale.address, whale.size)) {
-        hak__os_discard((void *)whale.address, whale.size);
-        return;
-    }
-    lock_acquire(&hak__whale_lock);
-    struct whale *place = &whales_resting[whale_next_resting++ % WHALES_RESTING];
-    struct whale rested = *place;
-    *place = whale;
-    lock_release(&hak__whale_lock);
-    whale_release(rested);
-}
-
-HAK_RACY_READER bool hak__whale_is_resting(uintptr_t address)
-{
-    bool found = false;
-    for (uint32_t i = 0; i < WHALES_RESTING; i++) {
-        found |= address - whales_resting[i].address < whales_resting[i].size;
-    }
-    return found;
-}
-
-void hak__whale_end_rests(void)
-{
-    for (uint32_t i = 0; i < WHALES_RESTING; i++) {
-        lock_acquire(&hak__whale_lock);
-        struct whale rested = whales_resting[i];
-        whales_resting[i].size = 0;
-        lock_release(&hak__whale_lock);
-        whale_release(rested);
+    if (HAK_SECURE) {
+        hak__os_close_pages((void *)(address - WHALE_HEAD), WHALE_HEAD);
+        whale_close_tail(address + size);
     }
 }
 
@@ -163,16 +123,21 @@ static bool whale_needs_huge(size_t old_size, size_t size)
     return bits_align_up(size, HUGE_PAGE_SIZE) > bits_align_up(old_size, HUGE_PAGE_SIZE);
 }
 
-/* As hak__os_remap, for a whale and its tail. */
+/* As hak__os_remap, for a whale with its head and tail. */
 static int whale_remap(struct whale whale, size_t size, size_t alignment, void **moved)
 {
-    uintptr_t end = whale.address + whale.size;
-    if (HAK_SECURE && !hak__os_open_pages((void *)end, WHALE_TAIL)) {
+    const size_t ends = WHALE_HEAD + WHALE_TAIL;
+    char *start = (char *)whale.address - WHALE_HEAD;
+    if (HAK_SECURE &&
+        (!hak__os_open_pages((char *)whale.address + whale.size, WHALE_TAIL) ||
+         !hak__os_open_pages(start, WHALE_HEAD))) { /* closed by protection, they split a mapping */
         return -ENOMEM;
     }
-    int error = hak__os_remap((void *)whale.address, whale.size + WHALE_TAIL, size + WHALE_TAIL,
-                              alignment, moved);
-    whale_close_tail(error == 0 ? (uintptr_t)*moved + size : end);
+    void *place = start;
+    int error =
+        hak__os_remap_behind(WHALE_HEAD, start, whale.size + ends, size + ends, alignment, &place);
+    whale_close_ends((uintptr_t)place + WHALE_HEAD, error == 0 ? size : whale.size);
+    *moved = error == 0 ? (char *)place + WHALE_HEAD : *moved;
     return error;
 }
 
@@ -235,16 +200,18 @@ static struct whale whale_map(size_t size, size_t alignment, bool want_zero)
     size_t wanted = whale_wanted_size(size, huge);
     size_t wanted_alignment = whale_alignment(size);
     wanted_alignment = alignment > wanted_alignment ? alignment : wanted_alignment;
+    const size_t ends = WHALE_HEAD + WHALE_TAIL;
     void *address;
-    if (hak__os_map(wanted + WHALE_TAIL, wanted_alignment, &address) != 0) {
+    if (hak__os_map_behind(WHALE_HEAD, wanted + ends, wanted_alignment, &address) != 0) {
         bool least = wanted == size && wanted_alignment == alignment;
-        if (least || hak__os_map(size + WHALE_TAIL, alignment, &address) != 0) {
+        if (least || hak__os_map_behind(WHALE_HEAD, size + ends, alignment, &address) != 0) {
             return (struct whale){0};
         }
         wanted = size; /* a limit is near: the size without rounding may still fit */
     }
+    address = (char *)address + WHALE_HEAD;
     struct whale whale = WHALE_OF((uintptr_t)address, wanted, hak__whale_new_origin());
-    whale_close_tail(whale.address + whale.size);
+    whale_close_ends(whale.address, whale.size);
     /* Huge pages for all of it or none: two kinds are two mappings, which mremap cannot move at
      * once. */
     if (!huge || hak__huge_ask(address, wanted, 0) != 0) {
@@ -275,7 +242,7 @@ static struct whale whale_take_cached(size_t size, size_t alignment, bool want_z
 struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page - WHALE_TAIL) {
+    if (size > REQUEST_SIZE_MAX - page - WHALE_HEAD - WHALE_TAIL) {
         return (struct whale_result){NULL, false};
     }
     size_t requested = size == 0 ? 1 : size;
@@ -427,7 +394,7 @@ struct whale hak__whale_containing(const void *pointer)
 void *hak__whale_resize(void *pointer, size_t size)
 {
     size_t page = hak__os_page_size();
-    if (size > REQUEST_SIZE_MAX - page - WHALE_TAIL) {
+    if (size > REQUEST_SIZE_MAX - page - WHALE_HEAD - WHALE_TAIL) {
         return NULL;
     }
     size_t requested = size;
@@ -464,11 +431,12 @@ void *hak__whale_resize(void *pointer, size_t size)
         }
         size_t kept = resized.address != 0 ? resized.size : old_size;
         if (whale.size > kept) {
-            /* In the secure form the tails move: that of the whale to the place where the rest
-             * began. The rest is larger than a tail (whale_fits). */
+            /* In the secure form the tail moves to the place where the rest began, and the rest
+             * begins with a head. It is larger than both (whale_fits). */
+            const size_t ends = WHALE_HEAD + WHALE_TAIL;
             whale_close_tail(whale.address + kept);
-            rest = (struct whale)WHALE_OF(whale.address + kept + WHALE_TAIL,
-                                          whale.size - kept - WHALE_TAIL, whale.origin);
+            rest = (struct whale)WHALE_OF(whale.address + kept + ends, whale.size - kept - ends,
+                                          whale.origin);
             whale.size = kept;
         }
     }

@@ -20,8 +20,10 @@
 #include "core/lock.h"
 #include "os/os.h"
 
-/* Bytes after each whale that belong to it and are closed (os/os.h): a page in the secure form. */
-#define WHALE_TAIL (HAK_SECURE ? hak__os_page_size() : (size_t)0)
+/* Bytes before and after each whale that belong to it and are closed (os/os.h): a page each in the
+ * secure form. */
+#define WHALE_HEAD (HAK_SECURE ? hak__os_page_size() : (size_t)0)
+#define WHALE_TAIL WHALE_HEAD
 
 struct whale {
     uintptr_t address; /* 0: no whale */

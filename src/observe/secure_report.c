@@ -14,6 +14,7 @@
 #include "region/window.h"
 
 static const char secure_behind[] = "overflow: access beyond the end of a block";
+static const char secure_front[] = "underflow: access before the start of a block";
 static const char secure_tagged[] = "memory tag: use after free, or access beyond a block";
 static const char secure_freed[] = "use after free: access to a freed block";
 
@@ -62,7 +63,13 @@ void hak__secure_fault(const struct os_fault *fault)
     uintptr_t page = bits_align_down(fault->address, hak__os_page_size());
     struct whale before = hak__whale_containing((const void *)(page - 1));
     if (before.address != 0 && before.address + before.size == page) {
-        hak__diagnose_report(secure_behind, (const void *)before.address, before.size, 0);
+        hak__diagnose_report(secure_behind, (const void *)before.address, whale_usable(&before), 0);
+        return;
+    }
+    uintptr_t next = page + hak__os_page_size();
+    struct whale after = hak__whale_containing((const void *)next);
+    if (after.address == next) {
+        hak__diagnose_report(secure_front, (const void *)next, whale_usable(&after), 0);
     }
 }
 

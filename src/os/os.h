@@ -108,6 +108,8 @@ HAK_HIDDEN void hak__os_set_limit(uint64_t bytes);
 /* Maps `size` bytes anywhere at a multiple of `alignment`, a power of two and at least the OS page.
  * Sets *address only on success. */
 HAK_HIDDEN int hak__os_map(size_t size, size_t alignment, void **address);
+/* The same, but the place `front` bytes behind the start, whole OS pages, is at the multiple. */
+HAK_HIDDEN int hak__os_map_behind(size_t front, size_t size, size_t alignment, void **address);
 /* Unmaps memory. It fails if the kernel would have to split a mapping and allows no further one. */
 HAK_HIDDEN int hak__os_unmap(void *address, size_t size);
 /* Unmaps memory that is not needed again, and cannot fail. If the kernel refuses, it purges the
@@ -143,6 +145,8 @@ HAK_HIDDEN void hak__os_leave(size_t size);
  * mapping is as it was. */
 HAK_HIDDEN int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment,
                              void **moved);
+HAK_HIDDEN int hak__os_remap_behind(size_t front, void *address, size_t old_size, size_t new_size,
+                                    size_t alignment, void **moved);
 /* Moves the pages of a mapping, or of a part of one, to `to`, where the caller has mapped `size`
  * untouched bytes with small pages. `from` is unmapped then; with `leaves` it stays mapped and
  * reads as zero (Linux 5.7). -EEXIST: the pages have not moved, but another thread has mapped

@@ -161,12 +161,17 @@ int hak__os_map_at(void *address, size_t size)
 
 int hak__os_map(size_t size, size_t alignment, void **address)
 {
+    return hak__os_map_behind(0, size, alignment, address);
+}
+
+int hak__os_map_behind(size_t front, size_t size, size_t alignment, void **address)
+{
     int error;
     void *result = os_mmap(NULL, size, 0, &error);
     if (error != 0) {
         return error;
     }
-    if (((uintptr_t)result & (alignment - 1)) == 0) {
+    if ((((uintptr_t)result + front) & (alignment - 1)) == 0) {
         *address = result;
         return 0;
     }
@@ -179,7 +184,7 @@ int hak__os_map(size_t size, size_t alignment, void **address)
     if (error != 0) {
         return error;
     }
-    uintptr_t start = bits_align_up((uintptr_t)result, alignment);
+    uintptr_t start = bits_align_up((uintptr_t)result + front, alignment) - front;
     size_t before = start - (uintptr_t)result;
     size_t after = padded - before - size;
     if (before != 0) {

@@ -132,10 +132,11 @@ int hak__os_extend(void *address, size_t size)
 
 /* Grows a mapping and moves it to a multiple of `alignment`. It maps the target first, because the
  * kernel itself would choose an address with any alignment. Changes errno. */
-static void *os_grow_aligned(void *address, size_t old_size, size_t new_size, size_t alignment)
+static void *os_grow_aligned(size_t front, void *address, size_t old_size, size_t new_size,
+                             size_t alignment)
 {
     void *place;
-    if (hak__os_map(new_size, alignment, &place) != 0) {
+    if (hak__os_map_behind(front, new_size, alignment, &place) != 0) {
         return MAP_FAILED;
     }
     hak__os_small(place, new_size); /* os_move writes to it, which must not cost a huge page */
@@ -148,6 +149,12 @@ static void *os_grow_aligned(void *address, size_t old_size, size_t new_size, si
 
 int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignment, void **moved)
 {
+    return hak__os_remap_behind(0, address, old_size, new_size, alignment, moved);
+}
+
+int hak__os_remap_behind(size_t front, void *address, size_t old_size, size_t new_size,
+                         size_t alignment, void **moved)
+{
     int saved = errno;
     size_t page = hak__os_page_size();
     void *result = MAP_FAILED;
@@ -155,7 +162,7 @@ int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignm
         result = os_mremap(address, old_size, new_size, 0, NULL);
         hak__os_uncharge(result == MAP_FAILED ? 0 : old_size - new_size);
     } else {
-        bool aligned = alignment == 0 || ((uintptr_t)address & (alignment - 1)) == 0;
+        bool aligned = alignment == 0 || (((uintptr_t)address + front) & (alignment - 1)) == 0;
         if (alignment != page &&
             aligned) { /* grows its last page only: the others may be in other mappings */
             int error = hak__os_extend((char *)address + old_size, new_size - old_size);
@@ -163,7 +170,7 @@ int hak__os_remap(void *address, size_t old_size, size_t new_size, size_t alignm
             errno = -error;
         }
         if (result == MAP_FAILED && alignment > page) {
-            result = os_grow_aligned(address, old_size, new_size, alignment);
+            result = os_grow_aligned(front, address, old_size, new_size, alignment);
         }
         if (result == MAP_FAILED && alignment != 0) {
             result = os_grow(address, old_size, new_size, MREMAP_MAYMOVE);

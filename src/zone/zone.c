@@ -234,6 +234,9 @@ void hak_heap_destroy(hak_heap *zone)
     }
     hak__zone_check_alive(zone);
     int saved = errno;
+    if (HAK_SECURE && !zone->fixed) { /* as below */
+        (void)hak_heap_walk(zone, NULL, NULL);
+    }
     if (!hak__gate_enter_patiently()) { /* a signal handler that interrupted an operation */
         (void)hak__gate_was_refused();
         return;

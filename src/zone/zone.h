@@ -36,6 +36,7 @@
 #ifndef HAK_ZONE_ZONE_H
 #define HAK_ZONE_ZONE_H
 
+#include "base/bits.h"
 #include "cache/cache.h"
 #include "core/gate.h"
 #include "hakmem/heap.h"
@@ -43,15 +44,25 @@
 /* Free objects are linked and marked as region/object.h says, in the secure form, too: what that
  * form knows about an object goes by its place in the window, where zones need not lie. Lists of
  * slabs have the mark of the process, and the bins of each cache have one of their own. */
+/* What the secure form changes in the mark of an object with this link, below the process's bits.
+ * So the mark is wrong if the link was overwritten, and nobody follows it. */
+HAK_INLINE uintptr_t zone_link_sum(const struct object *next)
+{
+    return HAK_SECURE ? (uintptr_t)(bits_mix((uintptr_t)next) >> 16) : 0;
+}
 HAK_INLINE void zone_object_set_free(struct object *object, struct object *next, uintptr_t mark)
 {
     object->next = next;
-    object->mark = mark;
+    object->mark = mark ^ zone_link_sum(next);
+}
+HAK_INLINE bool zone_object_is_marked(const struct object *object, uintptr_t mark)
+{
+    return (object->mark ^ zone_link_sum(object->next)) == mark;
 }
 /* Takes the mark away. False: it had another one, or none. */
 HAK_INLINE bool zone_object_set_used(struct object *object, uintptr_t mark)
 {
-    object->mark -= mark;
+    object->mark = (object->mark ^ zone_link_sum(object->next)) - mark;
     return object->mark == 0;
 }
 

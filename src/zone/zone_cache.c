@@ -104,10 +104,11 @@ static uint32_t bin_return_run(struct zone_cache *cache, uint32_t class_index, u
     uint32_t count = 0;
     do {
         bool starts = size_class_starts((uintptr_t)object - start, reciprocal, slab->carved_count);
-        if (HAK_UNLIKELY(!starts || object->mark != cache->mark || count == slab->used_count)) {
+        if (HAK_UNLIKELY(!starts || !zone_object_is_marked(object, cache->mark) ||
+                         count == slab->used_count)) {
             hak__object_is_wrong(object);
         }
-        object->mark = hak__window.mark;
+        zone_object_set_free(object, object->next, hak__window.mark);
         last = object;
         object = object->next;
         count++;

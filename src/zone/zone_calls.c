@@ -1,8 +1,9 @@
 /* zone_calls.c: the functions of hakmem/heap.h that use a heap. Allocation and free begin with a
  * fast path: the thread's slot for the zone, then a bin. Everything else is in zone_blocks.c. */
-#include "zone/zone.h"
+#include "zone/zone_secure.h"
 
 #include "core/diagnose.h"
+#include "core/knobs.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,10 +36,22 @@ static HAK_NOINLINE void *call_malloc_slow(struct hak_heap *zone, size_t size)
     return hak__zone_allocate(zone, (uint32_t)class_index, size, 1);
 }
 
-HAK_FAST_PATH void *hak_heap_malloc(hak_heap *zone, size_t size)
+HAK_INLINE void *call_malloc(struct hak_heap *zone, size_t size)
 {
     void *object = call_pop(zone, call_offset_of(size));
     return HAK_LIKELY(object != NULL) ? object : call_malloc_slow(zone, size);
+}
+
+/* Secure form. */
+static void *call_guarded(struct hak_heap *zone, size_t alignment, size_t size)
+{
+    void *object = call_malloc(zone, zone_guarded_size(size, alignment));
+    return object != NULL ? hak__zone_guard(zone, object, alignment, size) : NULL;
+}
+
+HAK_FAST_PATH void *hak_heap_malloc(hak_heap *zone, size_t size)
+{
+    return HAK_SECURE ? call_guarded(zone, 1, size) : call_malloc(zone, size);
 }
 
 void *hak_heap_calloc(hak_heap *zone, size_t count, size_t size)
@@ -69,6 +82,9 @@ void *hak_heap_aligned_alloc(hak_heap *zone, size_t alignment, size_t size)
     }
     if (alignment <= OBJECT_ALIGNMENT) {
         return hak_heap_malloc(zone, size);
+    }
+    if (HAK_SECURE) {
+        return call_guarded(zone, alignment, size);
     }
     uint32_t class_index = call_class_of(size, alignment);
     void *object = call_pop(zone, bin_offset(class_index));
@@ -102,6 +118,14 @@ HAK_INLINE bool call_push(const struct zone_slot *slot, size_t offset, void *poi
 
 HAK_FAST_PATH void hak_heap_free(hak_heap *zone, void *pointer)
 {
+    if (HAK_SECURE && pointer != NULL) {
+        struct zone_guarded guarded = hak__zone_guarded(zone, pointer);
+        if (guarded.object == NULL) {
+            return;
+        }
+        hak__zone_unguard(zone, &guarded);
+        pointer = guarded.object;
+    }
     const struct zone_slot *slot = zone_slot(zone);
     /* Without a cache for the zone the heap may be a destroyed one, without memory to look at. */
     if (HAK_UNLIKELY(pointer == NULL || slot->id != zone->id || HAK_LEVEL >= 1)) {
@@ -116,8 +140,24 @@ HAK_FAST_PATH void hak_heap_free(hak_heap *zone, void *pointer)
     }
 }
 
+static void call_free_sized_guarded(struct hak_heap *zone, void *pointer, size_t size)
+{
+    if (pointer != NULL && atomic_load_relaxed(&hak__knobs.abort_on_size)) {
+        struct zone_guarded guarded = hak__zone_guarded(zone, pointer);
+        if (guarded.object != NULL && guarded.size != size) {
+            hak__diagnose_fatal("free with another size than that of the allocation", pointer,
+                                guarded.size, 0);
+        }
+    }
+    hak_heap_free(zone, pointer);
+}
+
 HAK_FAST_PATH void hak_heap_free_sized(hak_heap *zone, void *pointer, size_t size, size_t alignment)
 {
+    if (HAK_SECURE) {
+        call_free_sized_guarded(zone, pointer, size);
+        return;
+    }
     const struct zone_slot *slot = zone_slot(zone);
     size_t offset = HAK_LIKELY(alignment <= OBJECT_ALIGNMENT)
                         ? call_offset_of(size)
@@ -139,6 +179,10 @@ size_t hak_heap_usable_size(hak_heap *zone, const void *pointer)
     if (pointer == NULL) {
         return 0;
     }
+    if (HAK_SECURE) {
+        struct zone_guarded guarded = hak__zone_guarded(zone, pointer);
+        return guarded.object != NULL ? guarded.size : 0;
+    }
     hak__zone_check_alive(zone);
     struct zone_place place = hak__zone_locate(zone, pointer);
     if (place.page == NULL) {
@@ -157,12 +201,23 @@ void *hak_heap_realloc(hak_heap *zone, void *pointer, size_t size)
         hak_heap_free(zone, pointer);
         return NULL;
     }
-    size_t bytes = hak_heap_usable_size(zone, pointer);
-    if (bytes == 0) { /* a bad pointer that the event function has allowed */
+    size_t bytes, room;
+    if (HAK_SECURE) {
+        struct zone_guarded guarded = hak__zone_guarded(zone, pointer);
+        bytes = guarded.size;
+        room = guarded.object != NULL ? guarded.room - ZONE_CANARY : 0;
+        if (room != 0 && size <= room && size >= room / 2) {
+            hak__zone_guard_resize(&guarded, size);
+            return pointer;
+        }
+    } else {
+        bytes = room = hak_heap_usable_size(zone, pointer);
+    }
+    if (room == 0) { /* a bad pointer that the event function has allowed */
         errno = EINVAL;
         return NULL;
     }
-    if (size <= bytes && (size >= bytes / 2 || bytes == OBJECT_ALIGNMENT)) {
+    if (!HAK_SECURE && size <= bytes && (size >= bytes / 2 || bytes == OBJECT_ALIGNMENT)) {
         return pointer;
     }
     int saved = errno;

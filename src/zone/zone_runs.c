@@ -237,7 +237,7 @@ static void check_slab(const struct hak_heap *zone, struct zone_page *slab)
     size_t count = 0;
     for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
         struct zone_place place = hak__zone_locate(zone, object);
-        HAK_ASSERT(place.page == slab && object->mark == hak__window.mark);
+        HAK_ASSERT(place.page == slab && zone_object_is_marked(object, hak__window.mark));
         count++;
     }
     HAK_ASSERT(count + slab->used_count == slab->carved_count);

@@ -2,7 +2,7 @@
  *
  * A slab with room is in its class's list. An empty one becomes a free run, unless it is the last
  * of its list: then the next refill of the class would have to make it again. */
-#include "zone/zone.h"
+#include "zone/zone_secure.h"
 
 #include "base/bits.h"
 
@@ -97,16 +97,16 @@ static void zone_slab_cut(struct zone_page *slab, uint32_t most, struct object_l
     struct object *first = slab->free_list, *last = NULL, *object = first;
     uint32_t count = 0;
     for (; object != NULL && count < most; count++) {
-        if (HAK_UNLIKELY(object->mark != hak__window.mark)) {
+        if (HAK_UNLIKELY(!zone_object_is_marked(object, hak__window.mark))) {
             hak__object_is_wrong(object);
         }
-        object->mark = mark;
+        zone_object_set_free(object, object->next, mark);
         last = object;
         object = object->next;
     }
     if (last != NULL) {
         slab->free_list = object;
-        last->next = list->head;
+        zone_object_set_free(last, list->head, mark);
         *list = (struct object_list){first, list->count + count};
     }
 }
@@ -121,6 +121,9 @@ static void zone_slab_carve(const struct hak_heap *zone, struct zone_page *slab,
     uint32_t count = left < most ? left : most;
     unsigned char *start = zone_page_start(zone_chunk_of(zone, slab), slab);
     unsigned char *first = start + slab->carved_count * bytes, *last = first + (count - 1) * bytes;
+    for (unsigned char *at = first; HAK_SECURE && at <= last; at += bytes) {
+        *zone_last_word(at, bytes) = 0; /* not one that was freed and is clear */
+    }
     for (unsigned char *at = first; at != last; at += bytes) {
         zone_object_set_free((struct object *)(void *)at, (struct object *)(void *)(at + bytes),
                              mark);
@@ -168,7 +171,7 @@ void hak__zone_slab_return(struct hak_heap *zone, struct zone_page *slab, struct
 {
     struct zone_class *zone_class = &zone->classes[slab->class_index];
     HAK_ASSERT(slab->kind == PAGE_SLAB && slab->used_count >= list.count);
-    last->next = slab->free_list;
+    zone_object_set_free(last, slab->free_list, hak__window.mark);
     slab->free_list = list.head;
     zone_class->out_count -= list.count;
     if (slab->used_count == slab->capacity) {

@@ -1,5 +1,5 @@
 /* zone_views.c: the functions of hakmem/heap.h that look at a heap as a whole, or tidy it up. */
-#include "zone/zone.h"
+#include "zone/zone_secure.h"
 
 #include <errno.h>
 #include <string.h>
@@ -37,9 +37,22 @@ void hak_heap_trim(hak_heap *zone)
 #define WALK_OBJECTS (ZONE_SLAB_BYTES / OBJECT_ALIGNMENT)
 
 struct walk {
-    hak_heap_visitor *visitor;
+    hak_heap_visitor *visitor; /* NULL: in the secure form each object is looked at, that is all */
     void *argument;
 };
+
+static bool walk_visit(const struct walk *walk, void *object, size_t bytes)
+{
+    if (HAK_SECURE) {
+        struct zone_guarded guarded = hak__zone_guarded_object(object, bytes);
+        if (guarded.object == NULL || walk->visitor == NULL) {
+            return true;
+        }
+        object = (char *)object + guarded.lead;
+        bytes = guarded.size;
+    }
+    return walk->visitor(object, bytes, walk->argument);
+}
 
 static bool walk_slab(const struct walk *walk, const struct zone_chunk *chunk,
                       const struct zone_page *slab)
@@ -51,14 +64,15 @@ static bool walk_slab(const struct walk *walk, const struct zone_chunk *chunk,
     for (const struct object *object = slab->free_list; object != NULL; object = object->next) {
         size_t offset = (size_t)((const unsigned char *)object - start), index = offset / bytes;
         if (HAK_UNLIKELY(!size_class_starts(offset, reciprocal, slab->carved_count) ||
-                         (is_free[index / 64] >> index % 64 & 1) != 0)) {
+                         (is_free[index / 64] >> index % 64 & 1) != 0 ||
+                         (HAK_SECURE && !zone_object_is_marked(object, hak__window.mark)))) {
             hak__object_is_wrong(object); /* the program has written to a free object */
         }
         is_free[index / 64] |= UINT64_C(1) << index % 64;
     }
     for (size_t index = 0; index < slab->carved_count; index++) {
         bool in_use = (is_free[index / 64] >> index % 64 & 1) == 0;
-        if (in_use && !walk->visitor(start + index * bytes, bytes, walk->argument)) {
+        if (in_use && !walk_visit(walk, start + index * bytes, bytes)) {
             return false;
         }
     }
@@ -75,8 +89,7 @@ static bool walk_run(const struct walk *walk, const struct zone_chunk *chunk,
     }
     *pages = page->pages;
     return page->kind != PAGE_BLOCK ||
-           walk->visitor(zone_page_start(chunk, page), page->pages << ZONE_PAGE_SHIFT,
-                         walk->argument);
+           walk_visit(walk, zone_page_start(chunk, page), page->pages << ZONE_PAGE_SHIFT);
 }
 
 static bool walk_chunk(const struct walk *walk, const struct hak_heap *zone,
@@ -135,8 +148,29 @@ bool hak_heap_walk(hak_heap *zone, hak_heap_visitor *visitor, void *argument)
 
 /* --- moving --- */
 
+/* What a move takes; object NULL: it stays, such as an aligned one of the secure form. */
+static struct zone_guarded move_begin(struct hak_heap *zone, const void *pointer)
+{
+    struct zone_guarded guarded = {(void *)(uintptr_t)pointer, 0, 0, 0};
+    if (HAK_SECURE && pointer != NULL) {
+        guarded = hak__zone_guarded(zone, pointer);
+        guarded.object = guarded.lead == ZONE_LEAD ? guarded.object : NULL;
+    }
+    return guarded;
+}
+
+/* Secure form: guards the copy, and clears the old object. */
+static void move_end(const struct hak_heap *zone, const struct zone_guarded *guarded, void *object)
+{
+    struct zone_guarded moved = *guarded;
+    moved.object = object;
+    hak__zone_guard_resize(&moved, moved.size);
+    hak__zone_unguard(zone, guarded);
+}
+
 bool hak_heap_move_helps(hak_heap *zone, const void *pointer)
 {
+    pointer = move_begin(zone, pointer).object;
     if (pointer == NULL || !hak__zone_enter(zone)) {
         return false;
     }
@@ -149,25 +183,29 @@ bool hak_heap_move_helps(hak_heap *zone, const void *pointer)
 
 void *hak_heap_move(hak_heap *zone, void *pointer)
 {
-    if (pointer == NULL || !hak__zone_enter(zone)) {
+    struct zone_guarded from = move_begin(zone, pointer);
+    if (from.object == NULL || !hak__zone_enter(zone)) {
         return pointer;
     }
-    struct zone_place place = hak__zone_locate(zone, pointer);
+    struct zone_place place = hak__zone_locate(zone, from.object);
     void *object = NULL;
     if (place.page != NULL && place.page->kind == PAGE_SLAB) {
         object = hak__zone_slab_take_fuller(zone, place.page, true);
     }
     if (object != NULL) {
-        memcpy(object, pointer, place.bytes);
-        zone_object_set_free(pointer, NULL, hak__window.mark);
-        hak__zone_slab_return(zone, place.page, (struct object_list){pointer, 1}, pointer);
+        memcpy(object, from.object, place.bytes);
+        if (HAK_SECURE) {
+            move_end(zone, &from, object);
+        }
+        zone_object_set_free(from.object, NULL, hak__window.mark);
+        hak__zone_slab_return(zone, place.page, (struct object_list){from.object, 1}, from.object);
     }
     hak__zone_leave(zone);
     if (place.page == NULL) {
         hak__zone_bad_pointer(zone, pointer,
                               "invalid pointer (no object of this heap starts here)");
     }
-    return object != NULL ? object : pointer;
+    return object != NULL ? (char *)object + from.lead : pointer;
 }
 
 /* --- statistics --- */

@@ -92,9 +92,8 @@ typedef void write_function(char *block, size_t size);
 static write_function *const writes[] = {write_byte, end_string,   copy_8,       fill_16,
                                          fill_64,    write_eighth, write_before, copy_before};
 enum { WRITES = sizeof writes / sizeof writes[0], WRITES_BEHIND = WRITES - 2 };
-/* Not before the largest: the page before may be somebody else's. More bytes than the last eight
- * are watched only before blocks above 64 KiB. */
-enum { BEFORE_MAX = 2000003, FAR_BEFORE_MIN = 65657 };
+/* More bytes than the last eight are watched only before blocks above 64 KiB. */
+enum { FAR_BEFORE_MIN = 65657 };
 
 /* How the block comes into being, and how it ends; the size stays the same. */
 static char *from_malloc(size_t size)
@@ -109,7 +108,7 @@ static char *from_calloc(size_t size)
 
 static char *from_memalign(size_t size)
 {
-    return hide(memalign(size < FAR_BEFORE_MIN ? 64 : (size_t)4096 << size % 3, size));
+    return hide(memalign(size < FAR_BEFORE_MIN ? 64 : (size_t)4096 << size % 12, size));
 }
 
 static char *from_larger(size_t size)
@@ -201,12 +200,12 @@ static void check_case(size_t size, uint32_t make, uint32_t write_kind, bool res
 static void check_size(size_t size)
 {
     uint32_t count = size < FAR_BEFORE_MIN ? WRITES - 1 : WRITES;
-    if (size > BEFORE_MAX || (size < FAR_BEFORE_MIN && getenv("HAKMEM_SAMPLE_BYTES") != NULL)) {
+    if (size < FAR_BEFORE_MIN && getenv("HAKMEM_SAMPLE_BYTES") != NULL) {
         count = WRITES_BEHIND; /* nothing stands before a slice's first sampled block */
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (i == size % WRITES_BEHIND && size <= SMALL_MAX) {
-            continue; /* one in turn: the run takes long */
+        if (i == 1 + size % (WRITES_BEHIND - 1) && size <= SMALL_MAX) {
+            continue; /* one in turn, but not the first: the run takes long */
         }
         /* What makes the block, and what ends it, changes from case to case. */
         check_case(size, (uint32_t)((size + i) % MAKES), i, (size / 8 + i) % 4 == 0);

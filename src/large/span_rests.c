@@ -1,0 +1,48 @@
+/* span_rests.c: see span_rests.h. */
+#include "large/span_rests.h"
+
+#include "os/os.h"
+#include "region/superslab.h"
+#include "region/window.h"
+
+void hak__span_give(size_t slice, uint32_t slices)
+{
+    /* Slices that stay closed serve nothing else. */
+    if (!HAK_SECURE || hak__os_open_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
+        hak__superslab_give(slice, slices);
+    }
+}
+
+bool hak__span_rest(struct span_rests *rests, size_t slice, uint32_t slices)
+{
+    uint32_t now = hak__os_clock_ms();
+    if (now - rests->closed_ms >= 1000) {
+        rests->closed_ms = now;
+        rests->closed_count = 0;
+    }
+    if (rests->closed_count == SPANS_CLOSED_MAX ||
+        !hak__os_close_pages(window_slice_address(slice), slices * SLICE_SIZE)) {
+        return false;
+    }
+    rests->closed_count++;
+    struct span_entry *place = &rests->spans[rests->next++ % SPANS_RESTING];
+    if (place->slices != 0) {
+        hak__span_give(place->slice, place->slices);
+    }
+    *place = (struct span_entry){(uint32_t)slice, (uint16_t)slices, false};
+    return true;
+}
+
+uint32_t hak__span_end_rests(struct span_rests *rests)
+{
+    uint32_t slices = 0;
+    for (uint32_t i = 0; i < SPANS_RESTING; i++) {
+        struct span_entry *entry = &rests->spans[i];
+        if (entry->slices != 0) {
+            hak__span_give(entry->slice, entry->slices);
+            slices += entry->slices;
+            entry->slices = 0;
+        }
+    }
+    return slices;
+}

@@ -1,0 +1,60 @@
+/* zone_secure.h: the secure form's guard around each object of a zone (docs/security.md).
+ *
+ * region/secure.h knows objects by their place in the window, where zones need not lie. So the
+ * words that guard an object of a zone lie beside it:
+ *
+ *   object of the zone's lists                        the next one
+ *   |<- lead, 16 bytes or more ->|<- size ->|<- 8 bytes or more ->|
+ *   |                     | head | program  | canary              |
+ *
+ *   head    size and lead, and a check of both that depends on the process and the address. With a
+ *           lead above 16 there is one at the object's start, too.
+ *   free    looks at head and canary, and clears the object. Its last word then says that it is
+ *           clear (a mark), until malloc has looked whether it still is.
+ *
+ * The program's pointers are called pointers here, those of the lists objects. */
+#ifndef HAK_ZONE_ZONE_SECURE_H
+#define HAK_ZONE_ZONE_SECURE_H
+
+#include "region/secure.h"
+#include "zone/zone.h"
+
+#define ZONE_LEAD 16u
+#define ZONE_CANARY 8u
+
+/* What the program asked for. */
+struct zone_guarded {
+    void *object; /* NULL: none starts there */
+    size_t lead;
+    size_t size;
+    size_t room; /* bytes from the pointer to the object's end */
+};
+
+/* The size of the object for a request; a request that is too large stays so. */
+HAK_INLINE size_t zone_guarded_size(size_t size, size_t alignment)
+{
+    size_t lead = alignment < ZONE_LEAD ? ZONE_LEAD : alignment;
+    return size <= REQUEST_SIZE_MAX ? lead + size + ZONE_CANARY : size;
+}
+
+/* Guards a new object for a request of this size and alignment. Returns the program's pointer. */
+HAK_HIDDEN void *hak__zone_guard(const struct hak_heap *zone, void *object, size_t alignment,
+                                 size_t size);
+/* What starts at `pointer`, any value. Reports a changed canary or head, and anything else through
+ * the event function. object NULL: that allows it. */
+HAK_HIDDEN struct zone_guarded hak__zone_guarded(struct hak_heap *zone, const void *pointer);
+/* Writes head and canary for another size, at most room - ZONE_CANARY. */
+HAK_HIDDEN void hak__zone_guard_resize(const struct zone_guarded *guarded, size_t size);
+/* Clears an object before it is freed. */
+HAK_HIDDEN void hak__zone_unguard(const struct hak_heap *zone, const struct zone_guarded *guarded);
+/* For walks: what the program has of an object in use, which lies in `bytes` bytes. Reports as
+ * above. object NULL: it waits in a cache of another process, and is nobody's. */
+HAK_HIDDEN struct zone_guarded hak__zone_guarded_object(void *object, size_t bytes);
+
+/* The word that says of a freed object that it is clear. */
+HAK_INLINE uint64_t *zone_last_word(void *object, size_t bytes)
+{
+    return (uint64_t *)(void *)((char *)object + bytes - sizeof(uint64_t));
+}
+
+#endif

@@ -1,0 +1,314 @@
+/* heaps.c: the secure form, preloaded, reports overflows, underflows, double frees and uses after
+ * free of objects of first-class heaps (hakmem/heap.h), and reports nothing else.
+ *
+ * Each case is a child process. The bytes that it writes differ from those that stand there. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "child.h"
+#include "hakmem/heap.h"
+
+#define FUNCTIONS(X)                                                                               \
+    X(hak_heap_create)                                                                             \
+    X(hak_heap_destroy)                                                                            \
+    X(hak_heap_malloc)                                                                             \
+    X(hak_heap_calloc)                                                                             \
+    X(hak_heap_aligned_alloc)                                                                      \
+    X(hak_heap_realloc)                                                                            \
+    X(hak_heap_free)                                                                               \
+    X(hak_heap_free_sized)                                                                         \
+    X(hak_heap_usable_size)                                                                        \
+    X(hak_heap_walk)                                                                               \
+    X(hak_heap_trim)                                                                               \
+    X(hak_heap_move)
+#define DECLARE(name) static __typeof__(name) *call_##name;
+FUNCTIONS(DECLARE)
+
+static void bind(void)
+{
+#define BIND(name) *(void **)(void *)&call_##name = dlsym(RTLD_DEFAULT, #name);
+    FUNCTIONS(BIND)
+    if (call_hak_heap_create == NULL) {
+        fputs("heaps: hakmem does not serve this process\n", stderr);
+        exit(2);
+    }
+}
+
+static void require(bool right, const char *what, size_t size)
+{
+    if (!right) {
+        printf("size %zu: %s\n", size, what);
+        fflush(stdout);
+        exit(1);
+    }
+}
+
+enum kind { OWN_CHUNKS, OWN_MEMORY, PROVIDER, KINDS };
+enum { MEMORY_SIZE = 16 << 20 };
+
+static void *provide(void *argument, size_t size, size_t alignment)
+{
+    (void)argument;
+    return aligned_alloc(alignment, size);
+}
+
+static void take_back(void *argument, void *address, size_t size)
+{
+    (void)argument;
+    (void)size;
+    free(address);
+}
+
+static hak_heap *new_heap(enum kind kind)
+{
+    static const struct hak_heap_pages pages = {provide, take_back, NULL, NULL};
+    struct hak_heap_options options = {.size = sizeof options};
+    if (kind == OWN_MEMORY) {
+        options.memory =
+            mmap(NULL, MEMORY_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        options.memory_size = MEMORY_SIZE;
+        memset(options.memory, 0x5a, MEMORY_SIZE); /* its contents do not matter */
+    }
+    options.pages = kind == PROVIDER ? &pages : NULL;
+    return call_hak_heap_create(&options);
+}
+
+/* --- bugs --- */
+
+enum end { BY_FREE, BY_FREE_SIZED, BY_ANY_FREE, BY_REALLOC, BY_DESTROY, ENDS };
+
+struct bug {
+    size_t size, alignment;
+    int at;    /* the first byte that is changed: from the start if below 0, else from the end */
+    int count; /* bytes that are changed */
+    enum kind kind;
+    enum end end;
+};
+
+static void overrun(const void *argument)
+{
+    const struct bug *bug = argument;
+    hak_heap *heap = new_heap(bug->kind);
+    for (size_t i = 0; i < 3; i++) { /* it has neighbours */
+        memset(call_hak_heap_malloc(heap, bug->size), 'x', bug->size);
+    }
+    unsigned char *object = call_hak_heap_aligned_alloc(heap, bug->alignment, bug->size);
+    require(object != NULL, "no memory", bug->size);
+    memset(object, 'x', bug->size);
+    for (int i = 0; i < bug->count; i++) {
+        object[bug->at < 0 ? (ptrdiff_t)bug->at + i : (ptrdiff_t)bug->size + bug->at + i] ^= 0x40;
+    }
+    switch (bug->end) {
+    case BY_FREE:
+        call_hak_heap_free(heap, object);
+        break;
+    case BY_FREE_SIZED:
+        call_hak_heap_free_sized(heap, object, bug->size, bug->alignment);
+        break;
+    case BY_ANY_FREE:
+        free(object);
+        break;
+    case BY_REALLOC:
+        object = call_hak_heap_realloc(heap, object, bug->size + 1);
+        break;
+    case BY_DESTROY:
+    case ENDS:
+        call_hak_heap_destroy(heap);
+        break;
+    }
+}
+
+static const size_t sizes[] = {1,    8,    16,   24,    40,    100,    1000,   1024,
+                               4072, 8000, 9999, 30000, 65000, 100000, 700000, 3000000};
+static const size_t alignments[] = {16, 64, 4096, 65536};
+
+static void check_overruns(void)
+{
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (unsigned j = 0; j < 24; j++) {
+            static const int counts[] = {1, 8, 16};
+            int count = counts[j % 3];
+            bool before = j % 2 != 0;
+            struct bug bug = {.size = sizes[i],
+                              .alignment = j < 12 ? 16 : alignments[j % 4],
+                              .at = before ? -count : 0,
+                              .count = count,
+                              .kind = (enum kind)((i + j / 2) % KINDS),
+                              .end = (enum end)((i + j) % ENDS)};
+            if (bug.kind != OWN_CHUNKS && bug.end == BY_ANY_FREE) {
+                bug.end = BY_FREE; /* free knows only the default provider's */
+            }
+            if (bug.kind == OWN_MEMORY && bug.end == BY_DESTROY) {
+                bug.end = BY_FREE; /* destroy does not look at the program's own memory */
+            }
+            struct child child = run_child(overrun, &bug);
+            /* Destroy may first meet the link of a free neighbour that was hit, too. */
+            const char *report = bug.end == BY_DESTROY && count > 8 ? "hakmem: fatal: "
+                                 : before                           ? "hakmem: fatal: underflow: "
+                                                                    : "hakmem: fatal: overflow: ";
+            require_case(i * 100 + j, &child, report, "");
+        }
+    }
+}
+
+static hak_heap *heap;
+static char *object;
+
+static void free_twice(void)
+{
+    call_hak_heap_free(heap, object);
+    call_hak_heap_free(heap, object);
+}
+
+static void free_twice_later(void)
+{
+    call_hak_heap_free(heap, object);
+    for (size_t i = 0; i < 100; i++) {
+        call_hak_heap_free(heap, call_hak_heap_malloc(heap, 2000));
+        call_hak_heap_free(heap, call_hak_heap_malloc(heap, 300));
+    }
+    call_hak_heap_trim(heap);
+    call_hak_heap_free(heap, object);
+}
+
+static void realloc_freed(void)
+{
+    call_hak_heap_free(heap, object);
+    object = call_hak_heap_realloc(heap, object, 400);
+}
+
+static void free_inside(void)
+{
+    call_hak_heap_free(heap, object + 32);
+}
+
+static void write_freed(void)
+{
+    call_hak_heap_free(heap, object);
+    object[150] = 'n';
+    for (size_t i = 0; i < 1000; i++) {
+        hide(call_hak_heap_malloc(heap, 200));
+    }
+}
+
+static void free_wrong_size(void)
+{
+    call_hak_heap_free_sized(heap, object, 199, 1);
+}
+
+static void free_right_size(void)
+{
+    call_hak_heap_free_sized(heap, object, 200, 1);
+    hide(call_hak_heap_malloc(heap, 200));
+}
+
+/* What was freed reads as zero, also in a new object. */
+static void read_freed(void)
+{
+    memset(object, 'x', 200);
+    call_hak_heap_free(heap, object);
+    for (size_t i = 0; i < 1000; i++) {
+        const char *again = call_hak_heap_malloc(heap, 200);
+        for (size_t at = 0; at < 200; at++) {
+            require(again[at] == 0 && object[at] == 0, "old contents", at);
+        }
+    }
+}
+
+static const struct child_case cases[] = {
+    {free_twice, "hakmem: fatal: double free"},
+    {free_twice_later, "hakmem: fatal: double free"},
+    {realloc_freed, "hakmem: fatal: double free"},
+    {free_inside, "hakmem: fatal: invalid pointer"},
+    {write_freed, "hakmem: fatal: use after free"},
+    {free_wrong_size, "hakmem: fatal: free with another size"},
+    {free_right_size, NULL},
+    {read_freed, NULL},
+};
+
+/* --- no false reports --- */
+
+static uint32_t draw(uint32_t below)
+{
+    static uint64_t state = 1;
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((state >> 32) * below >> 32);
+}
+
+struct owned {
+    unsigned char *start;
+    size_t size;
+};
+
+static bool visit(void *start, size_t size, void *argument)
+{
+    struct owned *sum = argument;
+    require(((unsigned char *)start)[size - 1] == (unsigned char)size, "visited", size);
+    sum->size++;
+    return true;
+}
+
+static void use_heap(enum kind kind)
+{
+    static struct owned owned[200];
+    hak_heap *used = new_heap(kind);
+    memset(owned, 0, sizeof owned);
+    for (size_t i = 0; i < 6000; i++) {
+        struct owned *place = &owned[draw(200)];
+        size_t size = draw(8) != 0    ? 1 + draw(600)
+                      : draw(20) != 0 ? 1 + draw(9000)
+                                      : 1 + draw(400000);
+        size_t old = place->size, kept = size < old ? size : old;
+        size_t alignment = draw(4) == 0 ? (size_t)16 << draw(13) : 1;
+        if (place->start == NULL) {
+            place->start = call_hak_heap_aligned_alloc(used, alignment, size);
+        } else if (draw(3) == 0) {
+            place->start = call_hak_heap_realloc(used, place->start, size);
+            require(kept < 2 || place->start[kept / 2] == (unsigned char)old || kept / 2 + 1 == old,
+                    "contents", size);
+        } else if (draw(3) == 0) {
+            place->start = call_hak_heap_move(used, place->start);
+            require(place->start[old - 1] == (unsigned char)old, "moved", old);
+            continue;
+        } else {
+            call_hak_heap_free(used, place->start);
+            *place = (struct owned){NULL, 0};
+            continue;
+        }
+        require(place->start != NULL || kind == OWN_MEMORY, "no memory", size);
+        if (place->start != NULL) {
+            place->size = size;
+            require(call_hak_heap_usable_size(used, place->start) == size, "usable size", size);
+            memset(place->start, (int)(unsigned char)size, size);
+        }
+    }
+    struct owned seen = {NULL, 0};
+    size_t count = 0;
+    for (size_t i = 0; i < 200; i++) {
+        count += owned[i].start != NULL;
+    }
+    require(call_hak_heap_walk(used, visit, &seen) && seen.size == count, "objects seen",
+            seen.size);
+    call_hak_heap_trim(used);
+    call_hak_heap_destroy(used);
+}
+
+int main(void)
+{
+    bind();
+    for (enum kind kind = OWN_CHUNKS; kind < KINDS; kind++) {
+        use_heap(kind);
+    }
+    check_overruns();
+    heap = call_hak_heap_create(NULL);
+    object = call_hak_heap_calloc(heap, 1, 200);
+    hide(call_hak_heap_malloc(heap, 200)); /* keeps the slab */
+    require_cases(cases, sizeof cases / sizeof cases[0]);
+    return 0;
+}
