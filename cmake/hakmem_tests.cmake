@@ -291,7 +291,7 @@ if(NOT CMAKE_CROSSCOMPILING)
     hakmem_set_up_test(secure_corruption)
     hakmem_register(corruption secure "args=2000" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>"
         $<TARGET_FILE:secure_corruption>)
-    foreach(name overflow_sizes empty_blocks questions at_exit heaps)
+    foreach(name overflow_sizes empty_blocks questions at_exit heaps chances large_blocks)
         add_executable(secure_${name} "${tests_directory}/secure/${name}.c")
         set_target_properties(secure_${name} PROPERTIES
             OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/secure")
@@ -299,6 +299,8 @@ if(NOT CMAKE_CROSSCOMPILING)
         set(words)
         if(name STREQUAL "overflow_sizes" AND NOT HAKMEM_CHECKS)
             set(words args=7) # every seventh size: release tries all
+        elseif(name STREQUAL "chances")
+            set(words "args=${PROJECT_SOURCE_DIR}/docs/security.md")
         endif()
         hakmem_register(${name} secure "${words}" "LD_PRELOAD=$<TARGET_FILE:hakmem_secure>" $<TARGET_FILE:secure_${name}>)
     endforeach()

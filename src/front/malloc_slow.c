@@ -218,7 +218,7 @@ static struct span malloc_span(size_t size, size_t alignment)
 /* One attempt; pointer NULL: refused, or no memory. */
 static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
 {
-    if (hak__span_serves(size, alignment)) {
+    if (hak__span_serves(size, alignment) && !hak__span_wastes(size, alignment)) {
         return malloc_span(size == 0 ? 1 : size, alignment);
     }
     struct span whale = {NULL, false};
@@ -276,6 +276,9 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
     if (large.pointer == NULL && may_be_span) {
         large = malloc_long_span(size, false);
     }
+    if (HAK_SECURE && large.pointer == NULL && hak__span_serves(size, alignment)) {
+        large = malloc_span(size == 0 ? 1 : size, alignment);
+    }
     return large;
 }
 
@@ -311,7 +314,7 @@ static HAK_NOINLINE void *malloc_slow(size_t size)
     if (HAK_LIKELY(size <= MID_REQUEST_MAX)) {
         return hak__malloc_class(size_class_of(size), size);
     }
-    if (HAK_LIKELY(size <= SPAN_SIZE_MAX)) {
+    if (HAK_LIKELY(size <= SPAN_SIZE_MAX) && !hak__span_wastes(size, OBJECT_ALIGNMENT)) {
         (void)hak__gate_was_refused();
         void *pointer = malloc_span(size, OBJECT_ALIGNMENT).pointer;
         if (HAK_UNLIKELY(pointer == NULL)) {

@@ -109,6 +109,13 @@ bool hak__span_serves(size_t size, size_t alignment)
             span_slices_secure(size, alignment) + span_lead(alignment) <= SPAN_SLICES_MAX);
 }
 
+bool hak__span_wastes(size_t size, size_t alignment)
+{
+    uint32_t slices = HAK_SECURE ? span_slices_secure(size, alignment) + span_lead(alignment) : 0;
+    return HAK_SECURE && SPAN_SLICES_MAX / slices * slices < SPAN_SLICES_MAX / 4 * 3 &&
+           hak__os_addresses_are_limited();
+}
+
 static uint32_t span_end_offset(uint32_t slices, size_t size, size_t alignment)
 {
     size_t end = slices * SLICE_SIZE - hak__os_page_size();

@@ -69,6 +69,10 @@ struct span {
 
 /* True: hak__span_allocate serves such a request, of any size and alignment. */
 HAK_HIDDEN bool hak__span_serves(size_t size, size_t alignment);
+/* Secure form: true if spans for such requests, which it serves, leave a quarter of each superslab
+ * or more to smaller ones, and the process has a limit on its address space. Then a mapping is
+ * better. */
+HAK_HIDDEN bool hak__span_wastes(size_t size, size_t alignment);
 /* Allocates `size` bytes, not 0, at a multiple of `alignment`, a power of two. `cache` may be NULL,
  * `counters` may not. */
 HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct counters *counters,

@@ -18,10 +18,15 @@ static void whale_release(struct whale rested)
 
 void hak__whale_retire(struct whale whale)
 {
-    whale.address -= WHALE_HEAD;
-    whale.size += WHALE_HEAD + WHALE_TAIL;
-    if (!hak__os_keep_addresses((void *)whale.address, whale.size)) {
-        hak__os_discard((void *)whale.address, whale.size);
+    char *start = (char *)whale.address - WHALE_HEAD;
+    whale = (struct whale)WHALE_OF((uintptr_t)start, WHALE_HEAD + whale.size + WHALE_TAIL, 0);
+    if (!hak__os_keep_addresses(start, whale.size)) {
+        if (hak__os_open_pages(start, WHALE_HEAD)) { /* a discard may write to the first page */
+            hak__os_discard(start, whale.size);
+        } else {
+            hak__os_leave(WHALE_HEAD);
+            hak__os_discard(start + WHALE_HEAD, whale.size - WHALE_HEAD);
+        }
         return;
     }
     lock_acquire(&hak__whale_lock);

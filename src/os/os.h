@@ -191,6 +191,9 @@ struct os_memory {
     uint64_t swapped;  /* in swap areas, and so not resident */
 };
 HAK_HIDDEN struct os_memory hak__os_memory(void);
+/* True: the process has a limit on its address space (RLIMIT_AS). A system call; false with a
+ * filter. */
+HAK_HIDDEN bool hak__os_addresses_are_limited(void);
 /* Bytes resident now, by a quick count, which may be off by 32 OS pages or more for each processor
  * before Linux 6.17. UINT64_MAX: the kernel does not say. */
 HAK_HIDDEN uint64_t hak__os_rss(void);

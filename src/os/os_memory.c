@@ -1,5 +1,13 @@
 /* os_memory.c: how much memory the process has, as the kernel counts it. See os.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "os/os.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "os/charge.h"
@@ -79,4 +87,15 @@ struct os_memory hak__os_memory(void)
         memory.peak_rss = memory.rss;
     }
     return memory;
+}
+
+bool hak__os_addresses_are_limited(void)
+{
+    struct rlimit limit;
+    int saved = errno;
+    bool limited = !hak__os_is_filtered() &&
+                   syscall(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit) == 0 &&
+                   limit.rlim_cur != RLIM_INFINITY;
+    errno = saved;
+    return limited;
 }

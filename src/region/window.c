@@ -95,13 +95,14 @@ static int pair_claim_above(struct table_pair *pair, uintptr_t high)
 
 /* Extends a pair's lower table to `low`. Where the kernel allows no further mapping, the upper
  * table can be extended, but not the lower one. So that one has bytes to spare, if no limit is
- * near: 64 KiB are the maps of 1,700 superslabs. 0 or -errno. */
+ * near: 64 KiB are the maps of 1,700 superslabs, 1 MiB the keys of 2,048. 0 or -errno. */
 static int pair_claim_below(struct table_pair *pair, uintptr_t low)
 {
     if (low >= pair->low) {
         return 0;
     }
-    uintptr_t with_spare = bits_align_down(low, OS_PAGE_SIZE_MAX);
+    size_t spare = pair_goes_back(pair) ? 16 * OS_PAGE_SIZE_MAX : OS_PAGE_SIZE_MAX;
+    uintptr_t with_spare = bits_align_down(low, spare);
     int error = pair_claim(with_spare, pair->low);
     if (error == 0) {
         low = with_spare;

@@ -374,6 +374,8 @@ HAK_INLINE void zone_cache_push(struct zone_cache *cache, size_t offset, void *p
 HAK_HIDDEN void hak__zone_cache_flush(struct zone_cache *cache);
 /* The same for all caches of the zone whose threads exist. Under ZONES and the zone's lock. */
 HAK_HIDDEN void hak__zone_cache_flush_all(struct hak_heap *zone);
+/* True: the zone has caches of threads that existed in fork's parent only. Under ZONES. */
+HAK_HIDDEN bool hak__zone_has_lost_caches(const struct hak_heap *zone);
 /* Takes all caches away from a zone that is being destroyed. Under ZONES. */
 HAK_HIDDEN void hak__zone_cache_drop_all(struct hak_heap *zone);
 /* Objects of the class in the caches of the zone. Under ZONES. */

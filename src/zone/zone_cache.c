@@ -182,6 +182,15 @@ void hak__zone_cache_flush_all(struct hak_heap *zone)
     }
 }
 
+bool hak__zone_has_lost_caches(const struct hak_heap *zone)
+{
+    bool whole = true;
+    for (struct zone_cache *cache = zone->caches; cache != NULL; cache = cache->next_in_zone) {
+        whole = whole && cache_is_whole(cache);
+    }
+    return !whole;
+}
+
 /* A bin that its thread is changing may seem to hold less than nothing. */
 static HAK_RACY_READER size_t cache_objects(const struct zone_cache *cache, uint32_t class_index)
 {

@@ -182,17 +182,19 @@ struct zone_guarded hak__zone_guarded(struct hak_heap *zone, const void *pointer
     return guarded;
 }
 
-struct zone_guarded hak__zone_guarded_object(void *object, size_t bytes)
+struct zone_guarded hak__zone_guarded_object(void *object, size_t bytes, bool lost)
 {
     const char *first = (const char *)object + ZONE_LEAD;
     if (!head_is_whole(first)) {
-        if (object_is_listed(object)) {
+        if (lost || object_is_listed(object)) {
             return (struct zone_guarded){NULL, 0, 0, 0};
         }
         hak__secure_underflow(first, bytes - ZONE_LEAD - ZONE_CANARY);
     }
     struct zone_guarded guarded = guarded_of(first, object, lead_of(first), bytes);
-    guarded_check(object, bytes, &guarded);
+    if (!lost) {
+        guarded_check(object, bytes, &guarded);
+    }
     return guarded;
 }
 

@@ -48,8 +48,9 @@ HAK_HIDDEN void hak__zone_guard_resize(const struct zone_guarded *guarded, size_
 /* Clears an object before it is freed. */
 HAK_HIDDEN void hak__zone_unguard(const struct hak_heap *zone, const struct zone_guarded *guarded);
 /* For walks: what the program has of an object in use, which lies in `bytes` bytes. Reports as
- * above. object NULL: it waits in a cache of another process, and is nobody's. */
-HAK_HIDDEN struct zone_guarded hak__zone_guarded_object(void *object, size_t bytes);
+ * above, unless `lost`: threads of fork's parent may have been changing objects. object NULL: it is
+ * such an object, or waits in such a thread's cache. */
+HAK_HIDDEN struct zone_guarded hak__zone_guarded_object(void *object, size_t bytes, bool lost);
 
 /* The word that says of a freed object that it is clear. */
 HAK_INLINE uint64_t *zone_last_word(void *object, size_t bytes)

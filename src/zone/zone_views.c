@@ -39,12 +39,13 @@ void hak_heap_trim(hak_heap *zone)
 struct walk {
     hak_heap_visitor *visitor; /* NULL: in the secure form each object is looked at, that is all */
     void *argument;
+    bool lost; /* see hak__zone_guarded_object */
 };
 
 static bool walk_visit(const struct walk *walk, void *object, size_t bytes)
 {
     if (HAK_SECURE) {
-        struct zone_guarded guarded = hak__zone_guarded_object(object, bytes);
+        struct zone_guarded guarded = hak__zone_guarded_object(object, bytes, walk->lost);
         if (guarded.object == NULL || walk->visitor == NULL) {
             return true;
         }
@@ -111,7 +112,7 @@ static bool walk_chunk(const struct walk *walk, const struct hak_heap *zone,
 }
 
 /* Returns the objects of all caches to their slabs. */
-static bool walk_gather(struct hak_heap *zone)
+static bool walk_gather(struct hak_heap *zone, bool *lost)
 {
     hak__zone_check_alive(zone);
     if (!hak__gate_enter_patiently()) {
@@ -121,6 +122,7 @@ static bool walk_gather(struct hak_heap *zone)
     lock_acquire(&hak__zones_lock);
     lock_acquire(&zone->lock);
     hak__zone_cache_flush_all(zone);
+    *lost = hak__zone_has_lost_caches(zone);
     lock_release(&zone->lock);
     lock_release(&hak__zones_lock);
     hak__gate_leave();
@@ -134,8 +136,8 @@ static bool walk_gather(struct hak_heap *zone)
 /* The visitor runs without a lock: it may use all of hakmem but this heap. */
 bool hak_heap_walk(hak_heap *zone, hak_heap_visitor *visitor, void *argument)
 {
-    struct walk walk = {visitor, argument};
-    if (!walk_gather(zone)) {
+    struct walk walk = {visitor, argument, false};
+    if (!walk_gather(zone, &walk.lost)) {
         return false;
     }
     for (struct zone_chunk *chunk = zone->chunks; chunk != NULL; chunk = chunk->next) {

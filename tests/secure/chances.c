@@ -1,0 +1,238 @@
+/* chances.c: how many mistakes of each kind the secure form, preloaded, reports; the table of
+ * docs/security.md.
+ *
+ * Usage: chances [FILE]. Prints the table. With FILE it fails unless FILE has each of its lines.
+ * Each mistake is made in a child process, which must end by a report to count. Counts are of all
+ * places or all values, not of random ones, so that each run gives the same. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "child.h"
+#include "hakmem/heap.h"
+
+enum { NOTHING_CHANGED = 77, FREES = 4000, BLOCKS = 300 };
+
+static __typeof__(hak_heap_create) *heap_create;
+static __typeof__(hak_heap_malloc) *heap_malloc;
+static __typeof__(hak_heap_free) *heap_free;
+static hak_heap *heap;
+
+struct column {
+    size_t size;
+    bool in_heap;
+    const char *title;
+};
+static const struct column columns[] = {
+    {24, false, "24"},          {1000, false, "1,000"},        {60000, false, "60,000"},
+    {200001, false, "200,001"}, {3000001, false, "3,000,001"}, {100, true, "100 in a heap"}};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+static unsigned char *get(const struct column *column)
+{
+    unsigned char *block =
+        hide(column->in_heap ? heap_malloc(heap, column->size) : malloc(column->size));
+    if (block == NULL) {
+        exit(4);
+    }
+    return block;
+}
+
+static void give(const struct column *column, void *block)
+{
+    if (column->in_heap) {
+        heap_free(heap, hide(block));
+    } else {
+        free(hide(block));
+    }
+}
+
+/* Makes the mistake number `number` of the kind. */
+typedef void mistake(const struct column *column, size_t number);
+
+static void change(unsigned char *byte, size_t value)
+{
+    if (*byte == value) {
+        _exit(NOTHING_CHANGED);
+    }
+    *byte = (unsigned char)value;
+}
+
+static void behind(const struct column *column, size_t number)
+{
+    unsigned char *block = get(column);
+    change(block + column->size, number);
+    give(column, block);
+}
+
+static void before(const struct column *column, size_t number)
+{
+    unsigned char *block = get(column);
+    change(block - 1, number);
+    give(column, block);
+}
+
+static void twice(const struct column *column, size_t number)
+{
+    unsigned char *block = get(column), *other = get(column);
+    give(column, block);
+    for (size_t i = 0; i < number; i++) { /* of other sizes */
+        free(hide(malloc(i * 40)));
+    }
+    give(column, block);
+    give(column, other);
+}
+
+static void inside(const struct column *column, size_t number)
+{
+    give(column, get(column) + 1 + number);
+}
+
+static void write_freed(const struct column *column, size_t number)
+{
+    unsigned char *block = get(column), *other = get(column);
+    give(column, block);
+    block[number * (column->size / 24)] = 'n';
+    for (size_t i = 0; i < FREES; i++) { /* ends its rest */
+        give(column, get(column));
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        get(column);
+    }
+    give(column, other);
+}
+
+/* Reads what it wrote itself: counts as found if it does not. */
+static void read_freed(const struct column *column, size_t number)
+{
+    unsigned char *block = get(column);
+    (void)number;
+    memset(block, 0xa5, column->size);
+    give(column, block);
+    size_t seen = 0;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        const unsigned char *next = get(column);
+        for (size_t at = 0; at < column->size && column->size < 100000; at++) {
+            seen += next[at] == 0xa5;
+        }
+        seen += next[column->size / 2] == 0xa5 && next[column->size / 3] == 0xa5;
+    }
+    if (seen == 0) {
+        fputs("hakmem: fatal: not a report, but nothing is left\n", stderr);
+        abort();
+    }
+}
+
+static const struct row {
+    mistake *make;
+    size_t count;
+    const char *title;
+} rows[] = {
+    {behind, 256, "the byte behind it changes, to each value"},
+    {before, 256, "the byte before it changes, to each value"},
+    {twice, 20, "it is freed twice, with 0 to 19 others between"},
+    {inside, 23, "an address inside is freed, the first 23"},
+    {write_freed, 24, "it is written to when free, at 24 places"},
+    {read_freed, 1, "300 new blocks hold nothing of it"},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+struct task {
+    const struct row *row;
+    const struct column *column;
+    size_t number;
+};
+
+static void run_task(const void *argument)
+{
+    const struct task *task = argument;
+    task->row->make(task->column, task->number);
+}
+
+static size_t append(char *line, size_t length, const char *text)
+{
+    return length + (size_t)snprintf(line + length, 400 - length, "%s", text);
+}
+
+static void count_cell(const struct row *row, const struct column *column, char *cell, size_t size)
+{
+    size_t tried = 0, found = 0;
+    for (size_t i = 0; i < row->count; i++) {
+        struct task task = {row, column, i};
+        struct child child = run_child(run_task, &task);
+        bool ended = WIFSIGNALED(child.status) && strstr(child.text, "hakmem: fatal: ") != NULL;
+        if (!ended &&
+            (!WIFEXITED(child.status) ||
+             (WEXITSTATUS(child.status) != 0 && WEXITSTATUS(child.status) != NOTHING_CHANGED))) {
+            fprintf(stderr, "%s, %s, %zu: status %#x\n%s", row->title, column->title, i,
+                    (unsigned)child.status, child.text);
+            exit(1);
+        }
+        found += ended;
+        tried += !WIFEXITED(child.status) || WEXITSTATUS(child.status) != NOTHING_CHANGED;
+    }
+    snprintf(cell, size, "%zu of %zu", found, tried);
+}
+
+static char *read_file(const char *path)
+{
+    static char text[1 << 17];
+    FILE *file = path == NULL ? NULL : fopen(path, "r");
+    if (file == NULL) {
+        return NULL;
+    }
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+static bool put_line(const char *line, const char *text)
+{
+    printf("%s", line);
+    bool right = text == NULL || strstr(text, line) != NULL;
+    if (!right) {
+        fflush(stdout);
+        fputs("chances: the file does not have this line\n", stderr);
+    }
+    return right;
+}
+
+int main(int count, char **arguments)
+{
+    const char *text = read_file(count > 1 ? arguments[1] : NULL);
+    *(void **)(void *)&heap_create = dlsym(RTLD_DEFAULT, "hak_heap_create");
+    *(void **)(void *)&heap_malloc = dlsym(RTLD_DEFAULT, "hak_heap_malloc");
+    *(void **)(void *)&heap_free = dlsym(RTLD_DEFAULT, "hak_heap_free");
+    if (heap_free == NULL || (count > 1 && text == NULL)) {
+        fputs("chances: hakmem does not serve this process, or there is no such file\n", stderr);
+        return 2;
+    }
+    heap = heap_create(NULL);
+    char line[400] = "";
+    size_t length = append(line, 0, "| mistakes noticed with a block of bytes |");
+    for (size_t i = 0; i < COLUMNS; i++) {
+        length = append(line, length, " ");
+        length = append(line, length, columns[i].title);
+        length = append(line, length, " |");
+    }
+    append(line, length, "\n");
+    bool right = put_line(line, text);
+    for (size_t i = 0; i < ROWS; i++) {
+        length = append(line, 0, "| ");
+        length = append(line, length, rows[i].title);
+        length = append(line, length, " |");
+        for (size_t j = 0; j < COLUMNS; j++) {
+            char cell[40];
+            count_cell(&rows[i], &columns[j], cell, sizeof cell);
+            length = append(line, length, " ");
+            length = append(line, length, cell);
+            length = append(line, length, " |");
+        }
+        append(line, length, "\n");
+        right = put_line(line, text) && right;
+    }
+    return right ? 0 : 1;
+}

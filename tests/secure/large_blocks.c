@@ -1,0 +1,163 @@
+/* large_blocks.c: blocks above 64 KiB in the secure form, preloaded: old contents are gone, closed
+ * pages stand around them also after realloc, and they take little more address space than asked. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <malloc.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "child.h"
+
+#define MIB ((size_t)1 << 20)
+enum { ROUNDS = 500 /* more than a heap closes in a second */ };
+
+static void require(bool right, const char *what, size_t number)
+{
+    if (!right) {
+        fprintf(stderr, "%s, %zu\n", what, number);
+        exit(1);
+    }
+}
+
+static unsigned char *get(size_t size)
+{
+    unsigned char *block = hide(malloc(size));
+    require(block != NULL, "no memory", size);
+    return block;
+}
+
+/* Of each size many are freed one after another. */
+static void reuse(size_t size)
+{
+    for (size_t i = 0; i < ROUNDS; i++) {
+        unsigned char *block = get(size);
+        for (size_t at = 0; at < size; at += 61) {
+            require(block[at] == 0, "a new block is not zero, size", size);
+        }
+        memset(block, 'x', size);
+        free(hide(block));
+    }
+}
+
+static void new_blocks_are_zero(void)
+{
+    reuse(70000);
+    reuse(256 << 10);
+    /* Slabs become spans: their canaries and links are gone, too. */
+    static unsigned char *blocks[2000];
+    for (size_t i = 0; i < 2000; i++) {
+        blocks[i] = get(1000);
+    }
+    for (size_t i = 0; i < 2000; i++) {
+        free(hide(blocks[i]));
+    }
+    for (size_t i = 0; i < 30; i++) {
+        const unsigned char *block = get(100000);
+        for (size_t at = 0; at < 100000; at++) {
+            require(block[at] == 0, "a span out of a slab is not zero, at", at);
+        }
+    }
+}
+
+/* Faults, or reads zero. */
+static void freed_blocks_read_zero(void)
+{
+    enum { SIZE = 200000, COUNT = 200 };
+    static unsigned char *blocks[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = get(SIZE);
+        memset(blocks[i], 'x', SIZE);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        free(hide(blocks[i]));
+    }
+    int ends[2];
+    require(pipe(ends) == 0, "pipe", 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        unsigned char byte = 0; /* the kernel looks, so a closed page does not fault */
+        if (write(ends[1], blocks[i] + SIZE / 2, 1) == 1) {
+            require(read(ends[0], &byte, 1) == 1 && byte == 0, "old contents of block", i);
+        }
+    }
+}
+
+static unsigned char *grown(void)
+{
+    unsigned char *block = get(3 * MIB);
+    for (size_t size = 3 * MIB; size < 200 * MIB; size += size / 2) {
+        block[0] = block[size - 1] = 'y';
+        get(3 * MIB); /* in its way */
+        block = hide(realloc(block, size + size / 2));
+        require(block != NULL && block[0] == 'y' && block[size - 1] == 'y', "moved", size);
+    }
+    return hide(realloc(block, 5 * MIB));
+}
+
+static void before_grown(void)
+{
+    grown()[-1] = 'n';
+}
+
+static void behind_grown(void)
+{
+    grown()[5 * MIB] = 'n';
+}
+
+static void before_aligned_mapping(void)
+{
+    unsigned char *block = hide(memalign(2 * MIB, 2000000));
+    block[-1] = 'n';
+}
+
+static void before_aligned_span(void)
+{
+    unsigned char *block = hide(memalign(512 << 10, 600000));
+    block[-1] ^= 1;
+    free(hide(block));
+}
+
+/* A freed span that was aligned serves others. */
+static void aligned_spans_are_reused(void)
+{
+    for (size_t i = 0; i < 3000; i++) {
+        size_t alignment = (size_t)4096 << i % 10, size = 70000 + i % 13 * 100003;
+        unsigned char *block = hide(memalign(alignment, size));
+        require(block != NULL && (uintptr_t)block % alignment == 0, "alignment", alignment);
+        require(malloc_usable_size(block) == size, "size", size);
+        block[0] = block[size - 1] = 1;
+        free(hide(block));
+    }
+}
+
+/* 256 MiB / 1.3. */
+static void blocks_fit_under_a_limit(void)
+{
+    struct rlimit limit = {256 * MIB, 256 * MIB};
+    size_t count = 0;
+    require(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit", 0);
+    while (hide(malloc(MIB)) != NULL) {
+        count++;
+    }
+    if (count < 197) {
+        fprintf(stderr, "only %zu blocks of 1 MiB\n", count);
+        _exit(1);
+    }
+}
+
+static const struct child_case cases[] = {
+    {new_blocks_are_zero, NULL},
+    {freed_blocks_read_zero, NULL},
+    {before_grown, "hakmem: fatal: underflow: access before"},
+    {behind_grown, "hakmem: fatal: overflow: access beyond"},
+    {before_aligned_mapping, "hakmem: fatal: underflow: access before"},
+    {before_aligned_span, "hakmem: fatal: underflow: the bytes before"},
+    {aligned_spans_are_reused, NULL},
+    {blocks_fit_under_a_limit, NULL},
+};
+
+int main(void)
+{
+    require_cases(cases, sizeof cases / sizeof cases[0]);
+    return 0;
+}
