@@ -21,6 +21,9 @@ struct table_pair {
     uintptr_t high;
 };
 
+/* Spare bytes of the keys; see pair_claim_below. */
+#define KEYS_SPARE ((size_t)1 << 20)
+
 /* PAIR_SECURE: keys and states (secure.h); only in the secure form. */
 enum { PAIR_SLICES, PAIR_SLABS, PAIR_SECURE, PAIR_COUNT = HAK_SECURE ? 3 : 2 };
 static struct table_pair window_pairs[PAIR_COUNT];
@@ -101,7 +104,7 @@ static int pair_claim_below(struct table_pair *pair, uintptr_t low)
     if (low >= pair->low) {
         return 0;
     }
-    size_t spare = pair_goes_back(pair) ? 16 * OS_PAGE_SIZE_MAX : OS_PAGE_SIZE_MAX;
+    size_t spare = pair_goes_back(pair) ? KEYS_SPARE : OS_PAGE_SIZE_MAX;
     uintptr_t with_spare = bits_align_down(low, spare);
     int error = pair_claim(with_spare, pair->low);
     if (error == 0) {
@@ -248,6 +251,9 @@ static int window_try(uintptr_t low, size_t size, size_t room)
         uintptr_t first = at + bits_align_up(most.below - least.below, OS_PAGE_SIZE_MAX);
         first += i == PAIR_SLABS ? 0 : OS_PAGE_SIZE_MAX - hak__os_page_size();
         uintptr_t start = bits_align_down(first, OS_PAGE_SIZE_MAX);
+        if (i == PAIR_SECURE && start - at >= KEYS_SPARE) {
+            start -= KEYS_SPARE;
+        }
         uintptr_t meet = first + least.below;
         meet = i == PAIR_SLICES ? meet : bits_align_up(meet, hak__os_page_size());
         window_pairs[i] = (struct table_pair){meet, start, start};
