@@ -282,11 +282,22 @@ static bool span_make_clean(void *pointer, size_t size, bool zeroed)
     return HAK_SECURE || zeroed;
 }
 
+static uint32_t span_slices_for(size_t size, size_t alignment)
+{
+    return HAK_SECURE ? span_slices_secure(size, alignment) : span_slices(size);
+}
+
+bool hak__span_is_cached(struct span_cache *cache, size_t size, size_t alignment)
+{
+    return span_lead(alignment) == 0 &&
+           span_cache_find(cache, span_slices_for(size, alignment), alignment) != NULL;
+}
+
 struct span hak__span_allocate(struct span_cache *cache, struct counters *counters, size_t size,
                                size_t alignment)
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
-    uint32_t slices = HAK_SECURE ? span_slices_secure(size, alignment) : span_slices(size);
+    uint32_t slices = span_slices_for(size, alignment);
     uint32_t lead = span_lead(alignment);
     struct span_entry *entry =
         cache == NULL || lead != 0 ? NULL : span_cache_find(cache, slices, alignment);
