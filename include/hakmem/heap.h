@@ -7,7 +7,7 @@
  * Guarantees, which docs/heaps.md lists with their tests:
  *   - Any thread may allocate from a heap, and free an object that another thread has allocated.
  *   - hak_heap_destroy gives back everything at once. Its time grows with the memory, not with the
- *     number of objects.
+ *     number of objects; but the secure form looks at each object.
  *   - No two heaps share a page. A heap takes no memory from the program's ordinary objects, except
  *     the chunks that the default provider allocates with hak_aligned_alloc.
  *   - A heap never has more memory than its limit. Chunks that it gave back do not count, also
@@ -127,8 +127,9 @@ HAK_API void *hak_heap_realloc(hak_heap *heap, void *pointer,
  * provider, free, hak_free, hak_realloc and hak_usable_size work, too, but take longer. */
 HAK_API void hak_heap_free(hak_heap *heap, void *pointer) HAK_NOEXCEPT;
 /* Frees an object of the heap faster: `size` and `alignment` (1 if the object came from
- * hak_heap_malloc or calloc) are those of its allocation. Debug builds abort if they are not;
- * release builds trust them. Not for objects that hak_heap_realloc or hak_heap_move returned. */
+ * hak_heap_malloc or calloc) are those of its allocation. Debug builds and the secure form abort if
+ * they are not; release builds trust them. Not for objects that hak_heap_realloc or hak_heap_move
+ * returned. */
 HAK_API void hak_heap_free_sized(hak_heap *heap, void *pointer, size_t size,
                                  size_t alignment) HAK_NOEXCEPT;
 

@@ -19,7 +19,8 @@
  * Secure form: the block ends at the last page of the span, which is closed: an access beyond the
  * block's end faults. A freed span is closed as a whole, so that each use after free faults, and
  * nobody gets its slices until SPANS_RESTING others were closed. A heap closes at most
- * SPANS_CLOSED_MAX spans a second; those freed beyond that go to the cache.
+ * SPANS_CLOSED_MAX spans a second; those freed beyond that are cleared and go to the cache. A block
+ * that is aligned to slices or more has one more slice before it, for the canary.
  *
  * Locks: a caller that passes a cache holds the lock of the cache's heap. Any other caller that
  * allocates, frees or resizes holds a heap's lock or is inside the gate (core/gate.h).

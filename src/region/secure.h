@@ -35,7 +35,7 @@
  * such a word before its first object.
  *
  * Blocks of large/ have a canary in the gap between their end and their closed page, and spans also
- * one of SECURE_FRONT bytes before their start.
+ * one of SECURE_FRONT bytes before their start. Objects of zones: zone/zone_secure.h.
  *
  * The states are plain bytes, without locked operations: two threads that free one object at the
  * same moment may both succeed. Then the second one to end the object's rest, or to hand it out,
