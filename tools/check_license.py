@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks that every source file names its licence in its first lines. Usage: check_license.py [--fix]
+"""Checks that every source file names its licence in its first lines. Usage: check_license.py [--fix] [TREE]
 
 The line is SPDX's (https://spdx.dev/learn/handling-license-info), in a comment of the file's language. Documents,
 pictures, data and files that have no comments fall under LICENSE without one."""
@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+FIX = "--fix" in sys.argv[1:]
+ROOT = Path(next((word for word in sys.argv[1:] if word != "--fix"), Path(__file__).resolve().parent.parent))
 LINE = "SPDX-License-Identifier: MIT"
 FORMS = {
     "/* {} */": (".c", ".h", ".hpp", ".cc", ".java", ".map"),
@@ -49,7 +50,7 @@ def add(path: Path) -> None:
 def main() -> int:
     found = sources()
     lacking = [name for name in found if LINE not in "".join((ROOT / name).read_text().splitlines(True)[:3])]
-    if sys.argv[1:] == ["--fix"]:
+    if FIX:
         for name in lacking:
             add(ROOT / name)
         return 0

@@ -42,6 +42,8 @@ for pattern in 'base/ may not include core/' 'slab/ may not include large/' 'ass
     refuses check_layers.py "$pattern"
 done
 
+refuses check_license.py "low.c: no line 'SPDX"
+
 cat >"$scratch/README.md" <<'END'
 See `src/base/gone.c`, `gone_function()`, `no_such_name`, `HAKMEM_NOT_THERE`, `--not-there`, `struct not_there`,
 `./hakmem fly`, [this](docs/gone.md) and [that](#gone). Good: `src/base/low.c`, `low.c`, `f()`.
