@@ -20,7 +20,7 @@ version=$(sed -n 's/^#define HAKMEM_VERSION_[A-Z]* //p' include/hakmem/hakmem.h 
 sed -i "0,/^## /s//## $version (2001-02-03)\n\n## /" CHANGELOG.md
 sed -i 's/^version = .*/version = "99.0.0"/' bindings/rust/hakmem/Cargo.toml
 echo '#define X' >src/unlicensed.h
-echo 'security@hakmem.example' >SECURITY.md
+echo security@hakmem'.'example >SECURITY.md # not written out: the search would find this file
 git add SECURITY.md
 git tag "v$version"
 
