@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* malloc_slow.c: the slow path of malloc.
  *
  *   malloc_slow  up to 65,664 B  -> malloc_class: refills the bin from the heap's slabs: free list,

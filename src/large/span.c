@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* span.c: see span.h. */
 #include "large/span.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* span.h: blocks above 64 KiB and up to 2 MiB, and each heap's cache of freed ones.
  *
  * A span is a run of adjacent slices. The owner word of its first slice is OWNER_SPAN. The other

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab.h: slices cut into objects of one class, and the set of slabs one heap owns.
  *
  * Bins take their objects from slabs and return them there (docs/design/slab.md).

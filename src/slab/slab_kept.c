@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab_kept.c: idle slabs that a heap keeps.
  *
  * An idle slab stays with its class, as it is, with its objects in its free list. The heap gives

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_slab_kept.c: slab/slab_kept: what a heap does with its idle slabs.
  *
  * ctest: no-qemu no-secure
