@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* span_rests.c: see span_rests.h. */
 #include "large/span_rests.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* span_rests.h: how the slices of freed spans go back, in the secure form after a rest: they are
  * closed, and so serve nobody, until SPANS_RESTING others of the heap were closed. */
 #ifndef HAK_LARGE_SPAN_RESTS_H

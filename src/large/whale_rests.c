@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_rests.c: secure form: the addresses of freed whales rest, closed and without memory, before
  * anybody can map them again. See whale_cache.h and whale.h. */
 #include "large/whale_cache.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone_secure.c: see zone_secure.h. */
 #include "zone/zone_secure.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone_secure.h: the secure form's guard around each object of a zone (docs/security.md).
  *
  * region/secure.h knows objects by their place in the window, where zones need not lie. So the

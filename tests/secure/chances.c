@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* chances.c: how many mistakes of each kind the secure form, preloaded, reports; the table of
  * docs/security.md.
  *

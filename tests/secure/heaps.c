@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heaps.c: the secure form, preloaded, reports overflows, underflows, double frees and uses after
  * free of objects of first-class heaps (hakmem/heap.h), and reports nothing else.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* large_blocks.c: blocks above 64 KiB in the secure form, preloaded: old contents are gone, closed
  * pages stand around them also after realloc, and they take little more address space than asked. */
 #ifndef _GNU_SOURCE
