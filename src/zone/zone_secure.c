@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "core/diagnose.h"
 #include "os/os.h"
 
 struct zone_head {
