@@ -39,8 +39,8 @@ finish_process() {
 sleep 1000 &
 plain=$!
 for command in stat top metrics observe heap profile; do
-    "$launcher" $command --help | grep -q "^usage: ./hakmem $command" || fail "$command --help"
-    "$launcher" help $command | grep -q "^usage: ./hakmem $command" || fail "help $command"
+    "$launcher" $command --help | grep -q "^Usage: ./hakmem $command" || fail "$command --help"
+    "$launcher" help $command | grep -q "^Usage: ./hakmem $command" || fail "help $command"
     if [[ $command == @(heap|profile) ]]; then # they also take files
         refuse 126 "cannot read '?abc'?: No such file" "$launcher" $command abc
     else
