@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 from .build import build_lab
-from .ground import ROOT, clock, locked, may_install, mode, need, place, say
+from .ground import ROOT, clock, locked, mode, place, say
 from .look.output import worded
 from .look.processes import STATUS_FAILED, Refusal
+from .packages import may_install, need
 
 REQUIREMENTS = ROOT / "lab/requirements.txt"
 SIZE = "some 410 MB on disk, from PyPI"

@@ -1,4 +1,4 @@
-"""./hakmem metrics: serves the figures of living processes to Prometheus."""
+"""./hakmem metrics: Serves the figures of living processes to Prometheus."""
 import hmac
 import ipaddress
 import re

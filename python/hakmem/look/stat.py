@@ -1,4 +1,4 @@
-"""./hakmem stat: one report of a living process."""
+"""./hakmem stat: Prints one report of a living process."""
 import sys
 
 from . import view

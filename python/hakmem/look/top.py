@@ -1,4 +1,4 @@
-"""./hakmem top: a living process, again and again."""
+"""./hakmem top: Shows a living process, again and again."""
 import os
 import select
 import shutil
