@@ -28,6 +28,7 @@ class Parser(argparse.ArgumentParser):
         self.name = name
 
     def error(self, message):
+        message = re.sub(r"unrecognized arguments: (\S+).*", r"unknown argument '\1'", message)
         raise Refusal(f"{self.name}: {message} (./hakmem {self.name} --help)", STATUS_USAGE)
 
     def _print_message(self, message, file=None):  # argparse's own one takes no notice of errors
