@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the launcher asks for before it runs hakmem-run: checks of names, a build, a link."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Installs what is missing of commands and headers, if it may: as root, with apt-get, by --install and --no-install, or a
 question on a terminal. The launcher does the same for what builds hakmem, without Python."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Places to write to that are the caller's own, whose paths LD_PRELOAD can hold (no spaces, colons or dollars)."""
 import os
 import pwd

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line: finds the module of a command and hands over.
 
 A module has `add_arguments` and `run`, or PARTS: commands of its own by name. Modules are imported

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Options that several commands have, so that they mean the same in each, and types of values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem stat: Prints one report of a living process."""
 import sys
 
