@@ -57,11 +57,7 @@ endif()
 configure_file("${PROJECT_BINARY_DIR}/installed.new" "${PROJECT_BINARY_DIR}/installed" COPYONLY)
 
 install(PROGRAMS "${PROJECT_SOURCE_DIR}/hakmem" DESTINATION ${private_directory} COMPONENT tools)
-foreach(script need install_packages)
-    install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/${script}.sh" DESTINATION ${private_directory}/tools COMPONENT tools)
-endforeach()
-install(FILES "${PROJECT_SOURCE_DIR}/tools/places.sh" "${PROJECT_SOURCE_DIR}/tools/run.sh"
-    DESTINATION ${private_directory}/tools COMPONENT tools)
+install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/install_packages.sh" DESTINATION ${private_directory}/tools COMPONENT tools)
 install(FILES "${PROJECT_BINARY_DIR}/installed" DESTINATION ${private_directory} COMPONENT tools)
 if(NOT DEFINED SKBUILD_DATA_DIR) # the laboratory needs the sources
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/hakmem" DESTINATION "${shared_files}/python" COMPONENT tools

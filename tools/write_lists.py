@@ -318,10 +318,12 @@ def run_help():
     lines = []
     for kind, name, _, place, help_text, _ in table("src/core/option_list.h", "OPTIONS"):
         if not re.fullmatch("profile|stats|stats_file|stats_pid|heap_map_file|announce", name):
-            value = shown(kind, place, "default", knobs, settings).replace(" ", "")
-            texts = textwrap.wrap(help_text, 90, break_on_hyphens=False)
-            lines += [f"  {name if i == 0 else '':18} {value if i == 0 else '':6} {text}" for i, text in enumerate(texts)]
-    return head[0] + head[1] + head[2].partition("\n")[0] + "\n\n" + "\n".join(lines) + "\n"
+            value = shown(kind, place, "default", knobs, settings).replace("not set", "unset")
+            entry = f"  {name:20} {value:6} "
+            texts = textwrap.wrap(help_text, 80 - 30, break_on_hyphens=False)
+            lines += [entry + texts.pop(0)] if len(entry) == 30 else [entry.rstrip()]
+            lines += [f"{'':30}{text}" for text in texts]
+    return head[0] + head[1] + head[2].partition("\n\n")[0] + "\n\n" + "\n".join(lines) + "\n"
 
 
 def counters():

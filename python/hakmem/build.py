@@ -3,8 +3,9 @@
 import json
 import sys
 
-from .ground import ROOT, build_or_refuse, configure, is_configured, locked, make, need, place, say
+from .ground import ROOT, build_or_refuse, call, configure, is_configured, locked, make, place, say
 from .look.processes import STATUS_FAILED, STATUS_USAGE, Refusal
+from .packages import need
 from .words import StrictParser
 
 TOOLS = ("cmake", "ninja", "gcc", "g++", "stdio.h")
@@ -19,19 +20,62 @@ def presets():
     return [preset["configurePreset"] for preset in listed["buildPresets"]]
 
 
+def begin(stamps):
+    """The launcher takes what it finds for fresh by the times of the stamps, which are those of the build's start."""
+    for stamp in stamps:
+        stamp.with_suffix(".new").write_text("")
+
+
+def complete(stamps):
+    for stamp in stamps:
+        stamp.with_suffix(".new").replace(stamp)
+
+
 def build_libraries(build, preset):
-    """Without what tests and benchmarks need. The launcher takes what it finds for fresh by the times of the stamps,
-    which are those of the build's start."""
+    """Without what tests and benchmarks need."""
     stamps = [build / f".{preset}{form}-stamp" for form in ("", "-secure")]
     directory = build / preset
     if sys.stderr.isatty():
         say(f"building in {directory}")
-    for stamp in stamps:
-        stamp.with_suffix(".new").write_text("")
+    begin(stamps)
     build_or_refuse("building", build / f"{preset}.log", lambda log: (
         is_configured(directory) or configure(directory, preset, log, *PLAIN)) and make(directory, log, "hakmem_forms"))
-    for stamp in stamps:
-        stamp.with_suffix(".new").replace(stamp)
+    complete(stamps)
+
+
+def is_fresh(stamp, *folders):
+    """Whether nothing in these folders of the checkout has changed since the build of this name."""
+    if not stamp.exists():
+        return False
+    files = [ROOT / "CMakeLists.txt", *(file for folder in ("cmake", *folders) for file in (ROOT / folder, *(ROOT / folder).rglob("*")))]
+    return all(file.stat().st_mtime_ns <= stamp.stat().st_mtime_ns for file in files if file.exists())
+
+
+def build_for_run(form, traces):
+    """What run, record and replay need, where it can be built; the folder of builds. `form`: -secure or nothing; `traces`:
+    yes or nothing."""
+    build = place("build")
+    directory, stamps = build / "release", {build / f".release{form}-stamp": ("src", "include", "run")}
+    targets = ["hakmem_secure" if form else "hakmem_shared", "hakmem_runner"]
+    if traces:
+        stamps[build / ".trace-stamp"] = ("trace",)
+        targets.append("hakmem_tracing")
+
+    def steps(log):
+        if not is_configured(directory):
+            done = configure(directory, "release", log, *PLAIN)
+        else:
+            done = not traces or call(["cmake", directory], log)  # looks again for what makes traces smaller
+        return done and make(directory, log, *targets)
+
+    with locked(build / ".lock"):  # of two first runs at once the second waits
+        if not all(is_fresh(stamp, *folders) for stamp, folders in stamps.items()):
+            if sys.stderr.isatty():
+                say(f"building in {directory}, once; 15 s on an idle machine")
+            begin(stamps)
+            build_or_refuse("building", build / "release.log", steps)
+            complete(stamps)
+    return build
 
 
 def build_lab(build):

@@ -25,12 +25,18 @@ def main(words):
         return run_in_lab(others)
     from hakmem.look.output import status_of
     from hakmem.look.processes import STATUS_FAILED
+    if name in ("build", "test", *LAB_COMMANDS):
+        from hakmem.places import leave_out_homes
+        leave_out_homes()
     if name == "build":
         from hakmem.build import run
     elif name == "test":
         from hakmem.testing import run
     elif name == "--prepare":  # what `test` does beside
         from hakmem.testing import prepare as run
+    elif name in ("--check", "--build", "--link", "--place"):  # the launcher's questions
+        from hakmem.early import run
+        others = words
     elif name in LAB_COMMANDS:
         from hakmem.environment import run_lab as run
         others = words

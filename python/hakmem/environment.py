@@ -4,11 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 
 from .build import build_lab
-from .ground import ROOT, clock, locked, may_install, mode, need, place, say
+from .ground import ROOT, clock, locked, mode, place, say
 from .look.output import worded
 from .look.processes import STATUS_FAILED, Refusal
+from .packages import may_install, need
 
 REQUIREMENTS = ROOT / "lab/requirements.txt"
 SIZE = "some 410 MB on disk, from PyPI"
@@ -78,10 +80,11 @@ def short_help(name):
     """What holds without the laboratory's Python, which has the whole help of its commands."""
     overview = (ROOT / "python/hakmem/help/help.txt").read_text()
     about = "".join(line.split(maxsplit=2)[2] + "\n\n" for line in overview.splitlines() if line.startswith(f"~  {name} "))
-    print(worded(f"Usage: ./hakmem {name} {USAGES[name]}\n\n{about}"
-                 "This is the short help. The whole one needs the laboratory's Python packages, which are not installed yet. "
-                 "Any of the\nlaboratory's commands asks to install them (410 MB on disk): ./hakmem --install doctor is the "
-                 "quickest."))
+    usage = textwrap.fill(f"Usage: ./hakmem {name} {USAGES[name]}", 80, subsequent_indent=" " * 9, break_on_hyphens=False)
+    print(worded(f"{usage}\n\n{about}"
+                 "This is the short help. The whole one needs the laboratory's Python packages,\n"
+                 "which are not installed yet. Any of the laboratory's commands asks to install\n"
+                 "them (410 MB on disk): ./hakmem --install doctor is the quickest."))
 
 
 def run_lab(words):

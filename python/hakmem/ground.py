@@ -5,7 +5,6 @@ import fcntl
 import functools
 import os
 import re
-import signal
 import stat
 import subprocess
 import sys
@@ -14,12 +13,13 @@ import time
 from pathlib import Path
 
 from .look.processes import STATUS_FAILED, Refusal
+from .places import build_directory, cache_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = min(len(os.sched_getaffinity(0)), 8)
 # What the launcher says. Programs that are started from here do not see it: to hakmem these would be unknown options.
 LAUNCHER = os.environ.pop("HAKMEM_LAUNCHER", str(ROOT / "hakmem"))
-os.environ.pop("HAKMEM_CALLER_PATH", None)
+CALLERS_PATH = os.environ.pop("HAKMEM_CALLER_PATH", "")
 mode = {"install": os.environ.pop("HAKMEM_INSTALL", "") or "ask"}  # yes, no or ask
 
 
@@ -29,38 +29,11 @@ def say(text):
 
 @functools.lru_cache(maxsize=None)
 def place(kind):
-    """The launcher's folder of a kind, build or cache."""
-    asked = subprocess.run([LAUNCHER, "--place", kind], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    if asked.returncode != 0:
-        raise Refusal(f"there is no place for the {kind}", STATUS_FAILED)
-    return Path(asked.stdout.removesuffix("\n"))
-
-
-# --- packages ---
-
-def may_install(what):
-    """Whether the user lets it be installed."""
-    if mode["install"] != "ask":
-        return mode["install"] == "yes"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    print(f"hakmem: install {what}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().lower().startswith("y")
-
-
-def need(purpose, *required, wanted=()):
-    """Commands and headers: tools/need.sh installs them if it may, or ends the command with the line to type. A signal
-    does not cut it short, as it does not cut an installation."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    """The folder of a kind, build or cache."""
     try:
-        ended = subprocess.run([ROOT / "tools/need.sh", purpose, *required, "--", *wanted],
-                               env={**os.environ, "HAKMEM_INSTALL": mode["install"]}).returncode
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if ended == -signal.SIGINT:
-        raise KeyboardInterrupt
-    if ended != 0:
-        sys.exit(ended)
+        return cache_directory() if kind == "cache" else build_directory(ROOT)
+    except OSError as error:
+        raise Refusal(f"there is no place for the {kind}: {error.strerror}", STATUS_FAILED) from None
 
 
 # --- building ---

@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 
-from .ground import JOBS, ROOT, configure, make, need, say, show_log
+from .ground import JOBS, ROOT, configure, make, say, show_log
+from .packages import need
 from .look.processes import Refusal
 
 

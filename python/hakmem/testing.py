@@ -12,9 +12,10 @@ import time
 
 from .build import TOOLS
 from .environment import find, interpreter
-from .ground import JOBS, LAUNCHER, ROOT, call, clock, configure, locked, make, mode, need, place, say, show_log
+from .ground import JOBS, LAUNCHER, ROOT, call, clock, configure, locked, make, mode, place, say, show_log
 from .long_tests import fuzz, soak
 from .look.processes import STATUS_USAGE, Refusal
+from .packages import need
 from .test_names import likely_tests
 from .words import StrictParser
 

@@ -55,7 +55,7 @@ refuse 126 'is not a heap map' "$launcher" heap map.html
 "$launcher" run --quiet --stats=json --stats-file report.json true
 refuse 126 'is a report of hakmem' "$launcher" heap report.json
 try "$launcher" heap --help
-((status == 0)) && [[ $output == 'usage: ./hakmem heap '* ]] || fail "heap --help"
+((status == 0)) && [[ $output == 'Usage: ./hakmem heap '* ]] || fail "heap --help"
 
 # The reader, the page and its script, on a map with much in it.
 cat >work.py <<'END'

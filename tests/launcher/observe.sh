@@ -40,8 +40,8 @@ finish_process() {
 sleep 1000 &
 plain=$!
 for command in stat top metrics observe heap profile; do
-    "$launcher" $command --help | grep -q "^usage: ./hakmem $command" || fail "$command --help"
-    "$launcher" help $command | grep -q "^usage: ./hakmem $command" || fail "help $command"
+    "$launcher" $command --help | grep -q "^Usage: ./hakmem $command" || fail "$command --help"
+    "$launcher" help $command | grep -q "^Usage: ./hakmem $command" || fail "help $command"
     if [[ $command == @(heap|profile) ]]; then # they also take files
         refuse 126 "cannot read '?abc'?: No such file" "$launcher" $command abc
     else
@@ -50,12 +50,12 @@ for command in stat top metrics observe heap profile; do
         refuse 2 "not '1\?2'" "$launcher" $command $'1\n2'
     fi
     refuse 2 "not '0'" "$launcher" $command 0
-    refuse 2 "unrecognized arguments: --no-such-option" "$launcher" $command --no-such-option $plain
+    refuse 2 "unknown argument '--no-such-option'" "$launcher" $command --no-such-option $plain
     refuse 127 'there is no process 4194305' "$launcher" $command 4194305
     refuse 126 "process $plain does not run on hakmem" "$launcher" $command $plain
 done
 refuse 2 'required: PID' "$launcher" stat
-refuse 2 'unrecognized arguments: more' "$launcher" stat $plain more
+refuse 2 "unknown argument 'more'" "$launcher" stat $plain more
 refuse 2 '--batch needs a number' "$launcher" top --batch 0 $plain
 refuse 2 "invalid int value: 'x'" "$launcher" top --batch x $plain
 refuse 2 '--delay needs seconds' "$launcher" top --delay 0 $plain

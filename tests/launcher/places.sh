@@ -65,6 +65,27 @@ expect 0 eight "$served" "$plain/hakmem" run -- echo eight
 try "$plain/hakmem" "${maps[@]}"
 [[ $output == "$HOME/.cache/hakmem/"* ]] || fail "a checkout that cannot be written is served from '$output'"
 
+# Without Python: what `run` and `replay` need is built in the checkout, once, and again when a source has changed.
+bare=$scratch/bare
+copy_checkout "$bare"
+cp -R "$TEST_ROOT/trace" "$bare"
+build_quickly "$bare"
+mkdir "$scratch/bin"
+for file in /usr/local/bin/* /usr/bin/*; do
+    [[ ${file##*/} == python* ]] || ln -sf "$file" "$scratch/bin/"
+done
+alone=(env PATH="$scratch/bin" "$bare/hakmem" --no-install)
+expect 0 one "$served" "${alone[@]}" run -- echo one
+before=$(stat -L -c %y "$bare/build/release/libhakmem.so")
+expect 0 two "$served" "${alone[@]}" run -- echo two
+[[ $(stat -L -c %y "$bare/build/release/libhakmem.so") == "$before" ]] || fail "built again without need and without Python"
+expect 0 three 'calls of 1 thread' "${alone[@]}" record -o "$scratch/trace" -- echo three
+try "${alone[@]}" replay --alloc glibc --runs 1 "$scratch/trace"
+[[ $status == 0 && $output == *glibc* ]] || fail "replay without Python: $status $errors"
+expect 125 '' '^hakmem: missing for stat: python3; install them' "${alone[@]}" stat 1
+echo '#error broken on purpose' >>"$bare/src/hakmem.c"
+expect 125 '' 'broken on purpose.*the build failed; its output is above' "${alone[@]}" run -- echo four
+
 # A build that fails says so, with the compiler's words, and does not run the program.
 rm "$plain/build"
 echo '#error broken on purpose' >>"$plain/src/hakmem.c"

@@ -293,5 +293,5 @@ refuse 126 'is empty' "$launcher" profile empty
 refuse 127 'no program' "$launcher" profile -- ./none
 HAKMEM_OBSERVE=0 refuse 137 'left no profile' "$launcher" profile -- sh -c 'kill -KILL $$'
 succeed 0 "$launcher" profile --help
-has "$output" "^usage: ./hakmem profile"
+has "$output" "^Usage: ./hakmem profile"
 finish

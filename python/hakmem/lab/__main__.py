@@ -5,7 +5,7 @@ import sys
 
 try:
     from .cli import main
-except KeyboardInterrupt:  # typer takes a moment to load
+except KeyboardInterrupt:  # while it starts
     sys.exit(130)
 
 sys.exit(main())

@@ -11,18 +11,19 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..words import Parser
 from . import arms as arm_list
 from . import decision_record, doctor, machine, runner, store, workloads
 from .bench import only_session, prepared
-from .common_options import Force, New, Results, Seed
+from .common_options import (
+    add_force, add_json, add_new, add_program, add_results, add_seed, add_workload, whole,
+)  # fmt: skip
 from .compare import TIMEOUT_S, make_case, rehearse
 from .decision_record import Plan
 from .measure import arm_environment, clean_environment
@@ -41,42 +42,35 @@ _COLOURS = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yello
 
 _errors = Console(stderr=True)
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+USAGE = "[OPTION...] [-- PROGRAM [ARGUMENT...]]"
 
 
-@app.command(context_settings={"allow_interspersed_args": False})
+def add_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--a", metavar="WHAT", default=PLAIN,
+        help="what there is: option=value, by comma; lib=FILE; default, which it is when not given")
+    add("--b", metavar="WHAT", default=PLAIN, help="what may be better, in the same form")
+    add("--suite", metavar="NAME", default="", help="quick, core or full; quick when nothing else is given")
+    add_workload(parser)
+    add("--min-effect", metavar="PERCENT", default="1%",
+        help="the smallest change of time that counts; 1%% when not given")
+    add("--rounds", metavar="N", type=whole,
+        help=f"samples of each arm; {ROUNDS} to {ROUNDS_MAX}, by the noise, when not given")
+    add("--title", metavar="TEXT", default="", help="title of the record")
+    add("--why", metavar="TEXT", default="", help="why b should be better, with a figure")
+    add("--record", metavar="FILE", default="",
+        help=f"a file for the record, or {AUTO}: the next number in docs/decisions")
+    add_seed(parser)
+    add_results(parser)
+    add_new(parser)
+    add_force(parser)
+    add_json(parser, "print the verdict as JSON")
+    add_program(parser, "program")
+
+
 def run(
-    a: Annotated[
-        str, typer.Option("--a", help="What there is: option=value, by comma; lib=FILE; default.")
-    ] = PLAIN,
-    b: Annotated[str, typer.Option("--b", help="What may be better, in the same form.")] = PLAIN,
-    program: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- PROGRAM [ARGUMENT]...]", show_default=False)
-    ] = None,
-    suite: Annotated[
-        str, typer.Option(help="quick, core or full; quick when nothing else is given.")
-    ] = "",
-    workload: Annotated[
-        str, typer.Option(help="Workloads by name or pattern, by comma, whatever their suite.")
-    ] = "",
-    min_effect: Annotated[
-        str, typer.Option("--min-effect", help="The smallest change of time that counts.")
-    ] = "1%",
-    rounds: Annotated[
-        int | None,
-        typer.Option(help=f"Samples of each arm; {ROUNDS} to {ROUNDS_MAX}, by the noise."),
-    ] = None,
-    title: Annotated[str, typer.Option(help="Of the record.")] = "",
-    why: Annotated[str, typer.Option(help="Why b should be better, with a figure.")] = "",
-    record: Annotated[
-        str,
-        typer.Option(help=f"A file for the record, or {AUTO}: the next number in docs/decisions."),
-    ] = "",
-    seed: Seed = None,
-    results: Results = None,
-    new: New = False,
-    force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The verdict as JSON.")] = False,
+    a: str, b: str, program: list[str], suite: str, workload: str, min_effect: str, rounds: int | None, title: str,
+    why: str, record: str, seed: int | None, results: Path | None, new: bool, force: bool, as_json: bool,
 ) -> None:
     """Compares two settings or libraries: is b better than a? GO, NO-GO or INCONCLUSIVE.
 

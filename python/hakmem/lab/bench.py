@@ -10,16 +10,19 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
+from ..words import Parser
 from . import doctor, runner, secure, store, workloads
 from .arms import find_arms
 from .bugs import TRIES, Trying, check_built
-from .common_options import ForceBesideOthers, New, Results, Seed
+from .common_options import (
+    add_alloc, add_force_beside_others, add_json, add_new, add_output, add_rest, add_results, add_seed, add_workload,
+    at_least,
+)  # fmt: skip
 from .instructions import Counting
 from .model import Arm, Session
 from .places import cache_directory
@@ -32,51 +35,34 @@ ROUNDS_ELSE = 9  # what a verdict needs
 _errors = Console(stderr=True)
 
 
+def add_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--suite", metavar="NAME", default="",
+        help="quick, core, full, programs, idle, secure, secure-quick or bugs; quick when not given")
+    add_alloc(parser)
+    add_workload(parser)
+    add("--trace", metavar="FILE", type=Path, action="append",
+        help="replay a trace of ./hakmem record; may be repeated")
+    add("--runs", metavar="N", type=at_least(1),
+        help="runs of each workload under each allocator; 5 of quick and bugs, 3 of secure ones, else 9")
+    add_seed(parser)
+    add("--split", metavar="I/N", default="", help="only the part I of N of the workloads, such as 1/3")
+    add_rest(parser, "read the memory again after the work, or not")
+    add("--instructions", action="store_true", help="also count instructions with callgrind")
+    add_results(parser)
+    add_output(parser)
+    add_json(parser, "print the summary as JSON")
+    add("--markdown", dest="as_markdown", action="store_true",
+        help="print the tables of suite secure or bugs as Markdown")
+    add_new(parser)
+    add("--list", dest="listing", action="store_true", help="list workloads, run nothing")
+    add_force_beside_others(parser)
+
+
 def run(
-    suite: Annotated[
-        str,
-        typer.Option(
-            help="quick, core, full, programs, idle, secure, secure-quick or bugs; quick when not"
-            " given."
-        ),
-    ] = "",
-    alloc: Annotated[
-        str, typer.Option(help="Allocators, by comma; a path is a library of your own.")
-    ] = "",
-    workload: Annotated[
-        str, typer.Option(help="Workloads by name or pattern, by comma, whatever their suite.")
-    ] = "",
-    trace: Annotated[
-        list[Path] | None,
-        typer.Option(help="Replays a trace of ./hakmem record; may be repeated."),
-    ] = None,
-    runs: Annotated[
-        int | None,
-        typer.Option(
-            help="Runs of each workload under each allocator; 5 of quick and bugs, 3 of secure"
-            " ones, else 9.",
-            min=1,
-        ),
-    ] = None,
-    seed: Seed = None,
-    split: Annotated[
-        str, typer.Option(help="I/N: the part I of N of the workloads, such as 1/3.")
-    ] = "",
-    rest: Annotated[
-        bool, typer.Option("--rest/--no-rest", help="Read the memory again after the work.")
-    ] = True,
-    instructions: Annotated[
-        bool, typer.Option("--instructions", help="Also count instructions with callgrind.")
-    ] = False,
-    results: Results = None,
-    output: Annotated[Path | None, typer.Option(help="Where pictures and page go.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON.")] = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="The tables of suite secure or bugs as Markdown.")
-    ] = False,
-    new: New = False,
-    listing: Annotated[bool, typer.Option("--list", help="Lists workloads, runs nothing.")] = False,
-    force: ForceBesideOthers = False,
+    suite: str, alloc: str, workload: str, trace: list[Path] | None, runs: int | None, seed: int | None, split: str,
+    rest: bool, instructions: bool, results: Path | None, output: Path | None, as_json: bool, as_markdown: bool,
+    new: bool, listing: bool, force: bool,
 ) -> None:
     """Measures workloads under several allocators and shows who is best at what."""
     known = workloads.read_workloads()

@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: MIT
 """The command line: finds the module of a command and hands over.
 
-A module has a typer application `app` (a command with commands of its own) or a function `run`
-with typer annotations. Modules are imported only when asked for: scipy and matplotlib take a
-second to load.
+A module has `add_arguments` and `run`, or PARTS: commands of its own by name. Modules are imported
+only when asked for: scipy and matplotlib take a second to load.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import typer
-from typer import main as typer_main
-from typer.exceptions import TyperException
-
-from .problem import Problem
+from ..look.processes import Refusal
+from ..words import StrictParser
+from .problem import Problem, Usage
 
 COMMANDS = {
     "bench": "measures workloads under several allocators: table, pictures, one HTML page",
@@ -32,6 +31,7 @@ COMMANDS = {
     "doctor": "says what makes measurements on this machine unreliable",
     "cost": "holds the predicted cost of each path against the measured one",
 }
+INNER = ("recording", "simulate")  # python -m hakmem.lab NAME, for who works on the verdicts
 STATUS_FAILED, STATUS_USAGE, STATUS_INTERRUPTED = 1, 2, 130
 
 
@@ -50,17 +50,19 @@ def main(words: list[str] | None = None) -> int:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores the terminal's end
             signal.signal(number, signal.default_int_handler)
     try:
-        if name not in COMMANDS:
+        if name not in (*COMMANDS, *INNER):
             return _fail(f"there is no command '{name}'", STATUS_USAGE)
-        status = _status(command_of(name)(arguments, f"./hakmem {name}", standalone_mode=False))
+        status = command_of(name)(arguments) or 0
         sys.stdout.flush()  # here, where it may fail
-        # typer makes a status of an interrupt; nobody has said anything yet.
-        return _fail(f"{name}: stopped", status) if status == STATUS_INTERRUPTED else status
+        return status
     except Problem as problem:
         return _fail(f"{name}: {problem}", problem.status)
-    except TyperException as error:
-        return _fail(f"{name}: {error.format_message()}", error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
+    except Refusal as refusal:  # names the command
+        return _fail(str(refusal), refusal.status)
+    except SystemExit as ended:  # argparse has printed a help
+        sys.stdout.flush()
+        return int(ended.code or 0)
+    except KeyboardInterrupt:
         return _fail(f"{name}: stopped", STATUS_INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has seen enough; the interpreter shall not complain at its end.
@@ -72,28 +74,44 @@ def main(words: list[str] | None = None) -> int:
         return _fail(f"{name}: {error.strerror or error}{where}", STATUS_FAILED)
 
 
-def command_of(name: str) -> Any:
-    """The command's click object."""
+def command_of(name: str) -> Callable[[Sequence[str]], int | None]:
+    """What runs a command with its words."""
     try:
         module = importlib.import_module(f"{__package__}.{name}")
     except ModuleNotFoundError as error:
         if error.name == f"{__package__}.{name}":
             raise Problem("this command is not part of this checkout") from error
         raise Problem(f"{error.name} is missing; ./hakmem {name} installs it") from error
-    app = getattr(module, "app", None)
-    if app is None:
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command()(module.run)
-    return typer_main.get_command(app)
+    return lambda words: _run(module, name, words)
+
+
+def _run(module: Any, name: str, words: Sequence[str]) -> int | None:
+    """Reads the words of a command, or of one of its own commands, and runs it."""
+    parts = getattr(module, "PARTS", {})
+    part = words[0] if parts and words else ""
+    if part in parts:
+        parser = _parser(f"{name} {part}", inspect.getdoc(parts[part]))
+        module.add_arguments_of(part, parser)
+        return parts[part](**vars(parser.read(words[1:])))
+    if parts:
+        abouts = [f"{key}: {(inspect.getdoc(one) or '').partition('.')[0]}." for key, one in parts.items()]
+        parser = _parser(name, module.ABOUT, "COMMAND [ARGUMENT...]")
+        parser.epilog = "\n\n".join([*abouts, "Each of these commands has --help."])
+        if not part.startswith("-"):
+            raise Usage(f"there is no command '{part}'; there are {', '.join(parts)}" if part else "which command?")
+        return parser.read(words)
+    parser = _parser(name, inspect.getdoc(module.run), getattr(module, "USAGE", "[OPTION...]"))
+    module.add_arguments(parser)
+    return module.run(**vars(parser.read(words)))
+
+
+def _parser(name: str, about: str | None, usage: str | None = None) -> StrictParser:
+    return StrictParser(name, description=about, usage=usage and f"./hakmem {name} {usage}")
 
 
 def overview() -> str:
     lines = [f"  {name:<9} {text}" for name, text in COMMANDS.items()]
     return "\n".join(["Usage: ./hakmem COMMAND [OPTIONS]; each has --help", "", *lines])
-
-
-def _status(result: Any) -> int:
-    return result if isinstance(result, int) else 0
 
 
 def _fail(sentence: str, status: int) -> int:

@@ -8,17 +8,19 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..words import Parser
 from . import doctor, runner, store
 from .bench import advise_peers, check_output, only_session, writing_to
-from .common_options import ForceBesideOthers, New, Results
+from .common_options import (
+    add_alloc, add_force_beside_others, add_json, add_new, add_output, add_program, add_rest, add_results, at_least,
+)  # fmt: skip
 from .comparison import Change, Comparison, baseline_of, compare_arms
 from .measure import measure
 from .model import Arm, Case, Session
@@ -35,34 +37,28 @@ TIMEOUT_S = 3600.0
 
 _errors = Console(stderr=True)
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+USAGE = "[OPTION...] -- PROGRAM [ARGUMENT...]"
 
 
-@app.command(
-    context_settings={"allow_interspersed_args": False},
-    options_metavar="[OPTIONS] --",
-)
+def add_arguments(parser: Parser) -> None:
+    add_alloc(parser)
+    parser.add_argument("--runs", metavar="N", type=at_least(1), default=RUNS,
+                        help="runs under each allocator; %(default)s when not given")
+    parser.add_argument("--load", metavar="COMMAND", help="for servers: a command that loads it; its time counts")
+    add_rest(parser, "of a server: read its memory again after the load, or not")
+    parser.add_argument("--timeout", metavar="SECONDS", type=at_least(1, float), default=TIMEOUT_S,
+                        help="time that one run may take; %(default)g when not given")
+    add_results(parser)
+    add_output(parser)
+    add_json(parser, "print the answer as JSON")
+    add_new(parser)
+    add_force_beside_others(parser)
+    add_program(parser)
+
+
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="PROGRAM", hidden=True)],
-    alloc: Annotated[
-        str, typer.Option(help="Allocators, by comma; a path is a library of your own.")
-    ] = "",
-    runs: Annotated[int, typer.Option(help="Runs under each allocator.", min=1)] = RUNS,
-    load: Annotated[
-        str | None, typer.Option(help="For servers: a command that loads it; its time counts.")
-    ] = None,
-    rest: Annotated[
-        bool,
-        typer.Option("--rest/--no-rest", help="Of a server: read its memory again after the load."),
-    ] = True,
-    timeout: Annotated[float, typer.Option(help="Seconds one run may take.", min=1)] = TIMEOUT_S,
-    results: Results = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Where pictures and page go.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
-    new: New = False,
-    force: ForceBesideOthers = False,
+    command: list[str], alloc: str, runs: int, load: str | None, rest: bool, timeout: float, results: Path | None,
+    output: Path | None, as_json: bool, new: bool, force: bool,
 ) -> int:
     """Measures your own program under several allocators: time, CPU, memory, faults.
 
@@ -104,7 +100,7 @@ def make_case(
     command: Sequence[str], load: str, timeout_s: float, rest: bool = True
 ) -> Case:
     """The program as a case; raises Problem when no library can be put under it."""
-    if not command[0]:
+    if not command or not command[0]:
         raise Usage("which program?")
     path = find_program(command[0])
     reason = obstacle(path)

@@ -17,17 +17,18 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import psutil
-import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from ..words import Parser
 from . import cost_measure, cost_model, machine
+from .common_options import add_json
 from .cost_measure import Counts, Driver
 from .cost_model import QUANTITIES, Belief, Machine, Model, Verdict
 from .places import BUILD, ROOT
@@ -52,12 +53,12 @@ class Findings:
     nanoseconds: dict[str, list[float]]  # by path, one of each process
 
 
-def run(
-    as_json: Annotated[bool, typer.Option("--json", help="Everything measured, as JSON.")] = False,
-    paths: Annotated[
-        str, typer.Option("--paths", metavar="GLOB", help="Only the paths of that name: 'span_*'.")
-    ] = "*",
-) -> int:
+def add_arguments(parser: Parser) -> None:
+    add_json(parser, "print everything measured as JSON")
+    parser.add_argument("--paths", metavar="GLOB", default="*", help="only the paths of that name: 'span_*'")
+
+
+def run(as_json: bool, paths: str) -> int:
     """Predicted against measured: instructions, cache lines, atomics, calls, faults, cycles."""
     model = cost_model.load(MODEL)
     names = [name for name in model.paths if fnmatch.fnmatchcase(name, paths)]

@@ -15,15 +15,15 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import psutil
-import typer
 from rich.console import Console
 from rich.text import Text
 
+from ..words import Parser
 from . import machine
 from .checks import CHECKS, Busy, Finding, System
+from .common_options import add_json
 
 WATCH_S = 1.0
 NOISE_SAMPLES = 40
@@ -33,9 +33,11 @@ NOISE_BUFFER = 32 << 20  # beyond most last-level caches
 _STYLES = {"bad": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
 
 
-def run(
-    as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
-) -> int:
+def add_arguments(parser: Parser) -> None:
+    add_json(parser, "print the findings as JSON")
+
+
+def run(as_json: bool) -> int:
     """Says what on this machine makes measurements unreliable; status 1 when it is unfit."""
     is_fit, findings = fit()
     if as_json:

@@ -18,15 +18,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from ..words import Parser
 from .arms import (
     OURS,
     OURS_SECURE,
@@ -41,6 +40,7 @@ from .arms import (
     read_manifest,
     write_manifest,
 )
+from .common_options import add_force, add_json
 from .machine import now
 from .model import Arm
 from .problem import Problem, Usage
@@ -48,28 +48,32 @@ from .proof import examine, prove
 from .recipes import RECIPES, Built, Recipe
 from .toolbox import Crate, Workshop, check_preloadable, peers_directory
 
-__all__ = ["app", "find_arms", "glibc_arm", "install_peers", "installed", "our_arm", "prove"]
+__all__ = ["find_arms", "glibc_arm", "install_peers", "installed", "our_arm", "prove"]
 
-app = typer.Typer(
-    help="The other allocators to measure against.", add_completion=False, rich_markup_mode=None
-)
 Outcome = dict[str, str]  # key -> why it is missing
 
 
-@app.command()
-def install(
-    names: Annotated[list[str] | None, typer.Argument(help="Short names; else all.")] = None,
-    only: Annotated[str, typer.Option(help="The same, with commas between.")] = "",
-    force: Annotated[
-        bool, typer.Option("--force", help="Makes again what is there already.")
-    ] = False,
-) -> None:
+def add_arguments_of(name: str, parser: Parser) -> None:
+    if name == "install":
+        parser.add_argument("names", metavar="NAME", nargs="*", help="short names; all when not given")
+        parser.add_argument("--only", metavar="LIST", default="", help="the same, with commas between")
+        add_force(parser, "make again what is there already")
+    elif name == "list":
+        add_json(parser, "print the list as JSON")
+    elif name == "add":
+        parser.add_argument("name", metavar="NAME", help="what it shall be called")
+        parser.add_argument("library", metavar="LIBRARY", type=Path, help="a shared library that overrides malloc")
+    else:
+        parser.add_argument("names", metavar="NAME", nargs="+", help="short names")
+
+
+def install(names: list[str], only: str, force: bool) -> None:
     """Builds or installs the other allocators, and proves that each serves a process."""
-    chosen = choose(",".join([*(names or []), *([only] if only.strip() else [])]))
+    chosen = choose(",".join([*names, *([only] if only.strip() else [])]))
     screen = Console(stderr=True)
     if not force and all(_is_there(recipe) for recipe in chosen):
         keys = ", ".join(recipe.key for recipe in chosen)
-        typer.echo(f"Here already: {keys}; --force makes them again, ./hakmem peers list shows all")
+        print(f"Here already: {keys}; --force makes them again, ./hakmem peers list shows all")
         return
     missing = install_peers(chosen, force, screen)
     have = [recipe for recipe in chosen if recipe.key not in missing]
@@ -81,26 +85,19 @@ def install(
         raise Problem("none of the peers could be installed; the reasons are above")
 
 
-@app.command("list")
-def list_command(
-    as_json: Annotated[bool, typer.Option("--json", help="For programs to read.")] = False,
-) -> None:
+def list_command(as_json: bool) -> None:
     """Shows which allocators are here: exact versions, sources, compilers, flags."""
     entries = list(read_manifest().values())
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(entry) for entry in entries], indent=1))
+        print(json.dumps([dataclasses.asdict(entry) for entry in entries], indent=1))
         return
     print_list(Console(), entries)
     absent = [recipe.key for recipe in RECIPES if recipe.key not in {e.key for e in entries}]
     if absent:
-        typer.echo(f"Not installed: {', '.join(absent)}; type: ./hakmem peers install")
+        print(f"Not installed: {', '.join(absent)}; type: ./hakmem peers install")
 
 
-@app.command()
-def add(
-    name: Annotated[str, typer.Argument(help="What it shall be called.")],
-    library: Annotated[Path, typer.Argument(help="A shared library that overrides malloc.")],
-) -> None:
+def add(name: str, library: Path) -> None:
     """Records a library of your own, after proving that it takes over malloc and operator new."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise Usage(f"'{name}' is no good name: letters, digits, dots, dashes, nothing else")
@@ -116,13 +113,10 @@ def add(
     )
     with _alone(Console(stderr=True)):
         write_manifest(read_manifest() | {name: entry})
-    typer.echo(f"{name}: {path} serves malloc, free and operator new; --alloc {name} uses it")
+    print(f"{name}: {path} serves malloc, free and operator new; --alloc {name} uses it")
 
 
-@app.command()
-def remove(
-    names: Annotated[list[str], typer.Argument(help="Short names.")],
-) -> None:
+def remove(names: list[str]) -> None:
     """Forgets peers and deletes what was built of them; your own files and packages stay."""
     with _alone(Console(stderr=True)):
         entries = read_manifest()
@@ -133,7 +127,11 @@ def remove(
         write_manifest(kept)
         for name in names:
             shutil.rmtree(_home(name), ignore_errors=True)
-            typer.echo(f"{name}: forgotten")
+            print(f"{name}: forgotten")
+
+
+ABOUT = "Installs, lists, adds and removes the other allocators."
+PARTS = {"install": install, "list": list_command, "add": add, "remove": remove}
 
 
 def choose(only: str) -> list[Recipe]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Recordings: what equal arms cost on a machine, for simulate.py to draw sessions from.
 
-    python -m hakmem.lab.recording FILE [--workload LIST] [--rounds N]
+    python -m hakmem.lab recording FILE [--workload LIST] [--rounds N]
 
 measures hakmem under three names and writes FILE: of each workload a row of values for each round.
 On a quiet machine: the doctor must agree, or --force be given. The default is as long as the
@@ -13,19 +13,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy
-import typer
 from scipy import stats
 
+from ..words import Parser
 from . import arms, runner, store, workloads
 from .ab import check_fitness
 from .bench import only_session, prepared
+from .common_options import add_force, add_results, add_workload, at_least
 from .model import Arm, Session
 from .problem import Problem
 from .verdict import ROUNDS_MAX
@@ -36,7 +36,6 @@ WORKLOADS = "random_mixed_400,replace_400,comprehensive_fifo_64"
 """Short ones, so that many rounds fit into ten minutes, whose time is the processor's: what waits
 for memory or the kernel is noisier, and few machines are quiet enough to show 2 % of it."""
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @dataclass(frozen=True)
@@ -109,16 +108,16 @@ def equal_arms() -> list[Arm]:
     ]
 
 
-@app.command()
-def main(
-    file: Annotated[Path, typer.Argument(help="Where the recording goes.")],
-    workload: Annotated[
-        str, typer.Option(help="Workloads by name or pattern, by comma.")
-    ] = WORKLOADS,
-    rounds: Annotated[int, typer.Option(help="Runs of each arm.", min=9)] = ROUNDS_MAX,
-    results: Annotated[Path | None, typer.Option(help="Where the session is saved.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Though the machine is unfit.")] = False,
-) -> None:
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="where the recording goes")
+    add_workload(parser, WORKLOADS)
+    parser.add_argument("--rounds", metavar="N", type=at_least(9), default=ROUNDS_MAX,
+                        help="runs of each arm; %(default)s when not given")
+    add_results(parser, "folder where the session is saved")
+    add_force(parser, "measure though the machine is unfit")
+
+
+def run(file: Path, workload: str, rounds: int, results: Path | None, force: bool) -> None:
     """Measures equal arms and writes a recording of them."""
     chosen = workloads.select(workloads.read_workloads(), patterns=workload)
     with only_session(force):
@@ -132,11 +131,3 @@ def main(
     write(session, recorded, file)
     for one in recorded:
         print(f"{one.case}: {len(one.cost)} rounds, the noise of a run is {percent(one.noise)}")
-
-
-if __name__ == "__main__":
-    try:
-        app()
-    except Problem as problem:
-        print(f"recording: {problem}", file=sys.stderr)
-        sys.exit(problem.status)

@@ -15,17 +15,19 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..words import Parser
 from . import ab, arms, decision_record, runner, workloads
 from .bench import only_session, writing_to
-from .common_options import Force, New, Results, Seed
+from .common_options import (
+    add_force, add_json, add_new, add_output, add_results, add_seed, at_least,
+)  # fmt: skip
 from .model import Arm, Case, Session
 from .places import BUILD, ROOT
 from .problem import Problem, Usage
@@ -63,25 +65,27 @@ class Experiment:
         return rules
 
 
+USAGE = "[OPTION...] [NAME]"
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", default=ALL, help="an experiment, or all: all of them")
+    parser.add_argument("--rounds", metavar="N", type=at_least(1), default=ROUNDS,
+                        help="runs of each variant and case; %(default)s when not given")
+    parser.add_argument("--record", action="store_true", help="write table and picture into the decision records")
+    add_output(parser, "a folder for the text of the record and the picture")
+    add_seed(parser)
+    add_results(parser)
+    add_new(parser)
+    add_force(parser)
+    parser.add_argument("--smoke", action="store_true", help="tiny runs that check the models; no figure counts")
+    parser.add_argument("--list", dest="listing", action="store_true", help="name the experiments")
+    add_json(parser, "print the verdicts as JSON")
+
+
 def run(
-    name: Annotated[str, typer.Argument(metavar="[NAME|all]", show_default=False)] = ALL,
-    rounds: Annotated[int, typer.Option(min=1, help="Runs of each variant and case.")] = ROUNDS,
-    record: Annotated[
-        bool,
-        typer.Option("--record", help="Writes table and picture into the decision records."),
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="A folder for the text of the record and the picture.")
-    ] = None,
-    seed: Seed = None,
-    results: Results = None,
-    new: New = False,
-    force: Force = False,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Tiny runs that check the models; no figure counts.")
-    ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Names the experiments.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The verdicts as JSON.")] = False,
+    name: str, rounds: int, record: bool, output: Path | None, seed: int | None, results: Path | None, new: bool,
+    force: bool, smoke: bool, listing: bool, as_json: bool,
 ) -> None:
     """Tries the experiments of hakmem's predecessor again: tables with intervals, verdicts, pictures.
 

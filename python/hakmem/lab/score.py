@@ -7,16 +7,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..words import Parser
 from . import arms, machine, places, store
-from .common_options import Results
+from .common_options import add_json, add_results
 from .model import Session
 from .problem import Problem
 from .scorecard import STARTUP, Bar, Card, Milestone, Score, make_cards
@@ -47,11 +47,13 @@ class Built:
     machine: str
 
 
-def run(
-    results: Results = None,
-    session: Annotated[Path | None, typer.Option(help="Only this session's file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
-) -> None:
+def add_arguments(parser: Parser) -> None:
+    add_results(parser)
+    parser.add_argument("--session", metavar="FILE", type=Path, help="only this session's file")
+    add_json(parser, "print everything as JSON")
+
+
+def run(results: Path | None, session: Path | None, as_json: bool) -> None:
     """Says where hakmem stands: real programs first, then milestones and bars. Measures nothing."""
     cards = make_cards(read_sessions(results, session))
     if not cards:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """How often verdicts are wrong: sessions drawn from recorded samples, with known answers.
 
-    python -m hakmem.lab.simulate FILE [--rounds N] [--sessions N] [--case GLOB]
-    python -m hakmem.lab.simulate --noise 2% ...
+    python -m hakmem.lab simulate FILE [--rounds N] [--sessions N] [--case GLOB]
+    python -m hakmem.lab simulate --noise 2% ...
 
 FILE is a recording (see recording.py) or a session (.jsonl); --noise makes samples up instead. A
 drawn session begins at a random recorded round and goes on in the order of time, so that it drifts
@@ -20,17 +20,16 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy
-import typer
 
+from ..words import Parser
 from . import verdict
+from .common_options import at_least
 from .problem import Problem, Usage
 from .recording import ARMS, Recorded, read
 from .verdict import Evidence, Rules, Series
@@ -40,7 +39,6 @@ SESSIONS = 200
 RESAMPLES = 299
 """The figures of a table need no third digit; a simulation has ten thousand intervals."""
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @dataclass(frozen=True)
@@ -145,17 +143,20 @@ def simulate(
     return tally
 
 
-@app.command()
-def main(
-    file: Annotated[Path | None, typer.Argument(help="A recording or a session.")] = None,
-    noise: Annotated[str, typer.Option(help="Of made-up samples instead of FILE's.")] = "",
-    rounds: Annotated[
-        int | None, typer.Option(help="Of each session; by the noise when not given.", min=9)
-    ] = None,
-    sessions: Annotated[int, typer.Option(help="Sessions to draw.", min=1)] = SESSIONS,
-    case: Annotated[str, typer.Option(help="Only cases of this name or pattern.")] = "*",
-    slowdown: Annotated[str, typer.Option(help="Planted, in time.")] = "2%",
-    fat: Annotated[str, typer.Option(help="Planted, in peak memory.")] = "5%",
+def add_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add("file", metavar="FILE", type=Path, nargs="?", help="a recording or a session")
+    add("--noise", metavar="PERCENT", default="", help="of made-up samples instead of FILE's")
+    add("--rounds", metavar="N", type=at_least(9), help="of each session; by the noise when not given")
+    add("--sessions", metavar="N", type=at_least(1), default=SESSIONS,
+        help="sessions to draw; %(default)s when not given")
+    add("--case", metavar="PATTERN", default="*", help="only cases of this name or pattern")
+    add("--slowdown", metavar="PERCENT", default="2%", help="planted, in time; 2%% when not given")
+    add("--fat", metavar="PERCENT", default="5%", help="planted, in peak memory; 5%% when not given")
+
+
+def run(
+    file: Path | None, noise: str, rounds: int | None, sessions: int, case: str, slowdown: str, fat: str
 ) -> None:
     """Draws sessions from recorded samples and counts the verdicts."""
     if (file is None) != bool(noise):
@@ -178,11 +179,3 @@ def main(
             median = f"({numpy.median(tally.rounds):.0f})"
             line += f"{f'{go:.1f} / {no_go:.1f} {median}':>25}"
         print(line, flush=True)
-
-
-if __name__ == "__main__":
-    try:
-        app()
-    except Problem as problem:
-        print(f"simulate: {problem}", file=sys.stderr)
-        sys.exit(problem.status)

@@ -20,16 +20,19 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from ..words import Parser
 from . import arms, machine, profile_file, proof, runner, serving, store, tune_space
 from .ab import check_fitness
 from .bench import only_session
+from .common_options import (
+    add_force, add_json, add_new, add_program, add_results, add_seed, number,
+)  # fmt: skip
 from .compare import make_case
 from .comparison import SHORT_NS
 from .measure import measure
@@ -65,61 +68,38 @@ OVERHEAD = 1.2
 
 _errors = Console(stderr=True)
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+USAGE = "[OPTION...] -- PROGRAM [ARGUMENT...]"
 
 
-@app.command(
-    context_settings={"allow_interspersed_args": False},
-    options_metavar="[OPTIONS] --",
-)
+def add_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--minutes", metavar="N", type=number, default=MINUTES,
+        help="time for the search and the verdict together; %(default)g when not given")
+    add("--goal", metavar="GOAL", default="both", help="what to reduce: time, memory or both; both when not given")
+    add("--weight", metavar="N", type=number, default=WEIGHT,
+        help="with --goal both: 1 %% of memory is worth so many %% of time; %(default)g when not given")
+    add("--guard", metavar="PERCENT", default=GUARD,
+        help="time and peak memory may each grow by this at most, whatever the goal; 1%% when not given")
+    add("--load", metavar="COMMAND",
+        help="the program is a server, and this command loads it; the time of the load counts")
+    add("--metric", metavar="REGEX", default="",
+        help="the last number that this matches in the output of the load, or else of the program, counts instead of "
+        "the time; less is better")
+    add("--rate", action="store_true", help="more is better for the number of --metric")
+    add("--output", metavar="FILE", type=Path,
+        help="the profile file; without it, a winner is written to PROGRAM.profile in this directory")
+    add_seed(parser)
+    add_results(parser, "folder where all runs are saved")
+    add_new(parser, "start again although a search is unfinished")
+    add_force(parser, "measure although the machine is busy")
+    add_json(parser, "print the answer as JSON")
+    add_program(parser)
+
+
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="PROGRAM", hidden=True)],
-    minutes: Annotated[
-        float, typer.Option(help="Time for the search and the verdict together.")
-    ] = MINUTES,
-    goal: Annotated[str, typer.Option(help="What to reduce: time, memory or both.")] = "both",
-    weight: Annotated[
-        float,
-        typer.Option(help="With --goal both: 1 % of memory is worth so many % of time."),
-    ] = WEIGHT,
-    guard: Annotated[
-        str,
-        typer.Option(help="Time and peak memory may each grow by this at most, whatever the goal."),
-    ] = GUARD,
-    load: Annotated[
-        str | None,
-        typer.Option(
-            help="The program is a server, and this command loads it. The time of the load counts."
-        ),
-    ] = None,
-    metric: Annotated[
-        str,
-        typer.Option(
-            help="A regular expression. The last number that it matches in the output of the"
-            " load, or else of the program, counts instead of the time. Less is better."
-        ),
-    ] = "",
-    rate: Annotated[
-        bool, typer.Option("--rate", help="More is better for the number of --metric.")
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="The profile file. Without this option, a winner is written to PROGRAM.profile"
-            " in this directory."
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the search and of the order of runs.")
-    ] = None,
-    results: Annotated[Path | None, typer.Option(help="Folder where all runs are saved.")] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="Starts again although a search is unfinished.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Measures although the machine is busy.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Prints the answer as JSON.")] = False,
+    command: list[str], minutes: float, goal: str, weight: float, guard: str, load: str | None, metric: str, rate: bool,
+    output: Path | None, seed: int | None, results: Path | None, new: bool, force: bool, as_json: bool,
 ) -> None:
     """Searches the settings of hakmem for your program, and proves a gain before it names any.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""./hakmem metrics: serves the figures of living processes to Prometheus."""
+"""./hakmem metrics: Serves the figures of living processes to Prometheus."""
 import hmac
 import ipaddress
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""./hakmem observe: lets the other commands look into a process that was started without HAKMEM_OBSERVE=1."""
+"""./hakmem observe: Lets the other commands look into a process that was started without HAKMEM_OBSERVE=1."""
 from .attach import connect
 from .output import worded
 from .processes import parse_pid

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""./hakmem stat: one report of a living process."""
+"""./hakmem stat: Prints one report of a living process."""
 import sys
 
 from . import view

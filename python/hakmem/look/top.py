@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""./hakmem top: a living process, again and again."""
+"""./hakmem top: Shows a living process, again and again."""
 import os
 import select
 import shutil

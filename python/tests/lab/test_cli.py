@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hakmem.lab import bench, cli, doctor
+from hakmem.lab import bench, cli, doctor, peers
 from hakmem.lab.problem import Problem, Usage
 
 
@@ -46,11 +46,27 @@ def test_bad_usage(words: list[str]) -> None:
         assert done.stderr.startswith("hakmem: ") and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["--help"], ["bench", "--help"], ["doctor", "--help"]])
-def test_help(words: list[str]) -> None:
-    done = lab(*words)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Usage: ./hakmem" in done.stdout
+PEERS = [["peers"], *(["peers", part] for part in ("install", "list", "add", "remove"))]
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in cli.COMMANDS), *PEERS])
+def test_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Options stand in one column, and lines fit a narrow terminal."""
+    assert cli.main([*words, "--help"]) == 0
+    said, errors = capsys.readouterr()
+    assert said.startswith(" ".join(["Usage: ./hakmem", *words])) and errors == ""
+    if words:
+        assert max(map(len, said.splitlines())) <= 80
+        assert "  -h, --help " in said
+
+
+def test_options_may_stand_among_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(peers.PARTS, "install", lambda **given: print(sorted(given.items())) or 0)
+    assert cli.main(["peers", "install", "one", "--force", "two", "--only", "three"]) == 0
+    assert capsys.readouterr().out == "[('force', True), ('names', ['one', 'two']), ('only', 'three')]\n"
+    assert cli.main(["peers"]) == cli.main(["peers", "fly"]) == 2
 
 
 def test_the_list_is_of_all_suites() -> None:

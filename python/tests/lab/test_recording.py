@@ -7,10 +7,9 @@ import json
 import numpy
 import pytest
 import synthetic
-from hakmem.lab import arms, bench, doctor, recording, runner, store, workloads
+from hakmem.lab import arms, bench, cli, doctor, recording, runner, store, workloads
 from hakmem.lab.model import Arm
 from hakmem.lab.problem import Problem
-from typer.testing import CliRunner
 
 OURS = {"hakmem": (1.0, 1.0), "hakmem (2)": (1.0, 1.0), "hakmem (3)": (1.0, 1.0)}
 BAD = [{"level": "bad", "sentence": "The machine burns.", "remedy": ""}]
@@ -33,10 +32,9 @@ def asked(monkeypatch, tmp_path):
     return calls
 
 
-def test_one_command_makes_a_recording(asked, tmp_path):
+def test_one_command_makes_a_recording(asked, tmp_path, capsys):
     file = tmp_path / "arms.json"
-    done = CliRunner().invoke(recording.app, [str(file), "--rounds", "12"])
-    assert done.exit_code == 0, done.output
+    assert cli.main(["recording", str(file), "--rounds", "12"]) == 0
     ((cases, every, rounds, more),) = asked
     assert [case.name for case in cases] == [
         "random_mixed_400", "replace_400", "comprehensive_fifo_64"
@@ -50,16 +48,16 @@ def test_one_command_makes_a_recording(asked, tmp_path):
     head = json.loads(file.read_text())
     assert head["machine"]["cpu"] == "Imaginary 9000" and head["created"].startswith("2026")
     assert head["findings"][0]["sentence"] == "The clock governor is powersave."
-    assert "replace_400: 12 rounds, the noise of a run is 0." in done.output
+    assert "replace_400: 12 rounds, the noise of a run is 0." in capsys.readouterr().out
 
 
-def test_an_unfit_machine_is_not_recorded(asked, monkeypatch, tmp_path):
+def test_an_unfit_machine_is_not_recorded(asked, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(doctor, "fit", lambda: (False, BAD))
     file = tmp_path / "arms.json"
-    done = CliRunner().invoke(recording.app, [str(file)])
-    assert isinstance(done.exception, Problem) and "The machine burns." in str(done.exception)
+    assert cli.main(["recording", str(file)]) == 1
+    assert "The machine burns." in capsys.readouterr().err
     assert not file.exists() and not asked
-    assert CliRunner().invoke(recording.app, [str(file), "--force"]).exit_code == 0
+    assert cli.main(["recording", str(file), "--force"]) == 0
 
 
 def test_the_default_workloads_exist():

@@ -2,7 +2,7 @@
 """How often verdicts are wrong, of sessions drawn from recorded samples of equal arms.
 
 A new recording, on a quiet machine, in ten minutes:
-    PYTHONPATH=python python -m hakmem.lab.recording python/tests/lab/data/equal_arms.json
+    PYTHONPATH=python python -m hakmem.lab recording python/tests/lab/data/equal_arms.json
 """
 
 import json
@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy
 import pytest
-from hakmem.lab import recording, simulate, verdict
-from hakmem.lab.problem import Problem, Usage
+from hakmem.lab import cli, recording, simulate, verdict
+from hakmem.lab.problem import Problem
 from hakmem.lab.recording import Recorded
 from hakmem.lab.simulate import Plant
 from hakmem.lab.verdict import GO, INCONCLUSIVE, NO_GO, Rules
-from typer.testing import CliRunner
 
 RECORDING = Path(__file__).with_name("data") / "equal_arms.json"
 SESSIONS = 200
@@ -122,22 +121,20 @@ def test_too_little_to_draw_from_is_one_sentence():
             simulate.draw([one], SAME, numpy.random.default_rng(1))
 
 
-def test_the_table():
-    done = CliRunner().invoke(
-        simulate.app, [str(RECORDING), "--sessions", "2", "--rounds", "25", "--case", "random_*"]
-    )
-    assert done.exit_code == 0
-    head, names, row = done.output.splitlines()
+def test_the_table(capsys):
+    words = [str(RECORDING), "--sessions", "2", "--rounds", "25", "--case", "random_*"]
+    assert cli.main(["simulate", *words]) == 0
+    head, names, row = capsys.readouterr().out.splitlines()
     assert head.startswith("2 sessions each") and "slower by 2.0 %" in names
     assert row.startswith("random_mixed_400, noise ") and row.count("(25)") == 4
 
 
 @pytest.mark.parametrize("words", [[], [str(RECORDING), "--noise", "2%"]])
-def test_samples_are_either_recorded_or_made_up(words):
-    done = CliRunner().invoke(simulate.app, words)
-    assert isinstance(done.exception, Usage) and str(done.exception) == "either FILE or --noise"
-    done = CliRunner().invoke(simulate.app, ["--noise", "0.5%", "--sessions", "2"])
-    assert done.exit_code == 0 and "made up, noise 0.5 %" in done.output
+def test_samples_are_either_recorded_or_made_up(words, capsys):
+    assert cli.main(["simulate", *words]) == 2
+    assert capsys.readouterr().err == "hakmem: simulate: either FILE or --noise\n"
+    assert cli.main(["simulate", "--noise", "0.5%", "--sessions", "2"]) == 0
+    assert "made up, noise 0.5 %" in capsys.readouterr().out
 
 
 def test_the_noise_of_a_recording_is_that_of_a_run():

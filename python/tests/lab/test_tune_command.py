@@ -125,7 +125,7 @@ def test_an_earlier_profile_without_a_winner_is_said(fabricated, capsys):
         (["--output", ".", "--", "sh"], 2, "cannot write to ."),
         (["--output", "/proc/x.profile", "--", "sh"], 2, "cannot write to /proc/x.profile"),
         (["--results", "/proc/none", "--", "sh"], 1, "cannot save results in /proc/none"),
-        ([], 2, "PROGRAM"),
+        ([], 2, "which program?"),
     ],
 )
 def test_bad_requests_are_one_sentence(alone, capsys, words, status, sentence):
