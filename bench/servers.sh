@@ -38,7 +38,7 @@ write_php() {
     cat >index.php <<'END'
 <?php
 $rows = [];
-$count = ($_GET["n"] % 100 + 1) * (isset($_GET["big"]) ? 50 : 1);
+$count = ($_GET["n"] % 100 + 1) * (isset($_GET["big"]) ? 10 : 1);
 for ($i = 0; $i < $count; $i++) $rows[] = ["id" => $i, "name" => "row $i"];
 $text = json_encode($rows);
 header("Content-Length: " . strlen($text));

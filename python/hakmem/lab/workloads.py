@@ -136,6 +136,15 @@ def select(
     if suite not in (*SUITES, *KINDS):
         raise Usage(f"there is no suite '{suite}'; there are {', '.join((*SUITES, *KINDS))}")
     chosen = [w for w in workloads if _belongs(w, suite)]
+    return choose(workloads, patterns, split, chosen)
+
+
+def choose(
+    workloads: Sequence[Workload], patterns: str = "", split: str = "",
+    else_chosen: Sequence[Workload] | None = None,
+) -> list[Workload]:  # fmt: skip
+    """Those that match one of the patterns, else the default, or all; of these the part I of N."""
+    chosen = list(workloads if else_chosen is None else else_chosen)
     words = [word.strip() for word in patterns.split(",") if word.strip()]
     if words:
         for word in words:
