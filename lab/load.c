@@ -146,7 +146,8 @@ static int connect_once(unsigned number)
     static const struct timeval limit = {.tv_sec = ANSWER_S};
     static const int one = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int file = socket(AF_INET, (protocol->is_datagram ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0);
+    int file =
+        socket(AF_INET, (protocol->is_datagram ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0);
     if (file < 0) {
         load_fail("cannot make a socket: %s.", strerror(errno));
     }
@@ -193,7 +194,8 @@ static void server_await(struct draw *draw)
     int verdict = -1;
     while (verdict <= 0) {
         if (now_ns() > deadline_ns) {
-            load_fail("the server does not answer well within %llu s.", (unsigned long long)ready_s);
+            load_fail("the server does not answer well within %llu s.",
+                      (unsigned long long)ready_s);
         }
         if (connection_open(0)) {
             size_t length = protocol->ask(request, &steady, draw);
@@ -202,10 +204,9 @@ static void server_await(struct draw *draw)
             (void)!send(connections[0].socket, request, length, MSG_NOSIGNAL);
             while (verdict == 0) {
                 struct pollfd one = {connections[0].socket, POLLIN, 0};
-                ssize_t count = poll(&one, 1, 1000) == 1
-                                    ? recv(one.fd, connections[0].answer + got,
-                                           LOAD_ANSWER_MAX - got, 0)
-                                    : -1;
+                ssize_t count = poll(&one, 1, 1000) == 1 ? recv(one.fd, connections[0].answer + got,
+                                                                LOAD_ANSWER_MAX - got, 0)
+                                                         : -1;
                 got += count > 0 ? (size_t)count : 0;
                 verdict = count > 0 ? protocol->judge(connections[0].answer, got) : -1;
             }
@@ -289,11 +290,12 @@ static void answer_read(unsigned number, struct phase *phase)
     connection->is_busy = false;
     if (verdict > 0) {
         uint64_t answered_ns = now_ns();
-        answer_count(phase, answered_ns > connection->planned_ns
-                                ? answered_ns - connection->planned_ns
-                                : 0);
+        answer_count(
+            phase, answered_ns > connection->planned_ns ? answered_ns - connection->planned_ns : 0);
     } else {
         phase->errors++;
+    }
+    if (verdict != 1) {
         connection_close(number);
     }
 }
@@ -340,8 +342,7 @@ static void phase_run(size_t index, struct draw *draw)
 {
     struct phase *phase = &phases[index];
     struct draw moments = moments_of(index);
-    unsigned count =
-        strcmp(phase->name, "burst") == 0 ? connections_burst : connections_steady;
+    unsigned count = strcmp(phase->name, "burst") == 0 ? connections_burst : connections_steady;
     phase->start_ns = now_ns();
     uint64_t end_ns = phase->start_ns + (uint64_t)(phase->seconds * (double)SECOND);
     uint64_t next_ns = phase->start_ns;
@@ -353,7 +354,8 @@ static void phase_run(size_t index, struct draw *draw)
     }
     for (;;) {
         uint64_t now = now_ns();
-        bool is_more = phase->kind == OPEN ? next_ns < end_ns : phase->kind == CLOSED && now < end_ns;
+        bool is_more =
+            phase->kind == OPEN ? next_ns < end_ns : phase->kind == CLOSED && now < end_ns;
         unsigned number = count;
         while (is_more && (phase->kind == CLOSED || next_ns <= now) &&
                (number = idle_find(count)) < count) {
@@ -496,7 +498,7 @@ static void option_read(const char *name, char *value)
 int main(int argc, char **argv)
 {
     struct draw draw;
-    if (argc < 4 || (protocol = protocol_find(argv[1])) == NULL) {
+    if (argc < 3 || (protocol = protocol_find(argv[1])) == NULL) {
         usage("the first two words are a protocol and a port");
     }
     port = (in_port_t)number_read(argv[2], 1, 65535);

@@ -12,7 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LOAD_TARGETS_MAX = 8, LOAD_ANSWER_MAX = 1 << 20, LOAD_REQUEST_MAX = 1 << 16 };
+enum {
+    LOAD_TARGETS_MAX = 8,
+    LOAD_ANSWER_MAX = 1 << 20,
+    LOAD_REQUEST_MAX = 1 << 16,
+    LOAD_CLOSES = 2
+};
 
 /* Prints one sentence and ends with status 1. */
 _Noreturn void load_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -40,7 +45,8 @@ struct protocol {
     bool (*greet)(int socket, unsigned number);
     /* Writes a request to `text` and returns its length. */
     size_t (*ask)(char *text, const struct recipe *recipe, struct draw *draw);
-    /* 1: the answer is whole, 0: more must come, -1: it is an error. */
+    /* 1: the answer is whole, LOAD_CLOSES: and the server closes the connection, 0: more must come,
+     * -1: it is an error. */
     int (*judge)(const char *text, size_t length);
 };
 

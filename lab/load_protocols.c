@@ -192,11 +192,15 @@ static int http_judge(const char *text, size_t length)
     memcpy(head, text, count);
     head[count] = '\0';
     const char *size = strcasestr(head, size_name);
-    if (size != NULL) {
-        return length >= count + 4 + strtoul(size + strlen(size_name), NULL, 10);
+    bool is_whole = size != NULL ? length >= count + 4 + strtoul(size + strlen(size_name), NULL, 10)
+                                 : ends_with(text, length, "\r\n0\r\n\r\n");
+    if (size == NULL && strcasestr(head, "\r\ntransfer-encoding:") == NULL) {
+        return -1;
     }
-    return strcasestr(head, "\r\ntransfer-encoding:") == NULL ? -1
-                                                             : ends_with(text, length, "\r\n0\r\n\r\n");
+    if (!is_whole) {
+        return 0;
+    }
+    return strcasestr(head, "\r\nconnection: close") == NULL ? 1 : LOAD_CLOSES;
 }
 
 /* ---- MQTT 3.1.1 ---- */

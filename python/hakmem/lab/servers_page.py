@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -37,7 +38,7 @@ def show(session: Session, output: Path | None, as_json: bool, console: Console)
     """Tables or JSON on standard output; the page, pictures and JSON in `output`."""
     summary, report = summarise(session), report_of(session)
     directory = output or cache_directory() / "reports" / session.id
-    data = describe(session, {"servers": report.to_json()})
+    data = {**describe(session, summary.to_json()), "servers": report.to_json()}
     text = json.dumps(data, indent=1)
     if as_json:
         print(text)
@@ -181,6 +182,9 @@ def _picture(session: Session, case: str, arms: Sequence[Arm]) -> Any:
     latency.set_yscale("log")
     latency.set_xlabel("latency, ms")
     latency.set_ylabel("share of answers that took longer")
+    for axis in (latency.xaxis, latency.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
     for axes in (memory, latency):
         axes.grid(color=plots.GRID, linewidth=0.6)
     latency.legend(fontsize=8, frameon=False, loc="lower left")
