@@ -49,7 +49,7 @@ SHARE = 0.6
 """Of the slowest allocator's highest rate."""
 BURST = 10
 """Times that rate."""
-SECONDS = 7.0
+SECONDS = 6.0
 PROOF_S = 1.2
 READ_S = 0.1
 MEMORY_S = 0.5
