@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # servers.sh: what the snippets of servers.toml share; read before each of them.
 set -eu
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin HOME=$PWD TMPDIR=$PWD

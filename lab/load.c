@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* load.c: loads one server on 127.0.0.1 and prints one line of JSON about the answers.
  *
  *   load PROTOCOL PORT [OPTIONS] PHASE...

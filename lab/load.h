@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* load.h: what the parts of the load generator share: load.c (command line, phases, latencies) and
  * load_protocols.c (what is asked and when an answer is whole). All of it is the one thread's.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* load_protocols.c: requests and answers of the protocols that the load generator speaks.
  *
  * A connection has one request under way, so an answer is whole when its last byte is the last one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The suite `servers`: real servers under a planned load; the table is bench/servers.toml.
 
 One run: lab/measure starts the server and lab/load in a fresh folder and ends both, whatever

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How a session of servers is shown: tables of the terminal, a page, a picture for each server."""
 
 from __future__ import annotations

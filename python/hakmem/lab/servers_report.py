@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a session says about servers: ratios to the best other allocator of each server. Pure.
 
 A figure of an allocator is divided by that of the best peer of the row, round by round. Peers are

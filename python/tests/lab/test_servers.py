@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suite `servers`: the table, the load generator, one run of a tiny server, and the report."""
 
 import dataclasses
