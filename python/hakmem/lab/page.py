@@ -191,7 +191,8 @@ def _cost_cell(ratio: Ratio | None, arm: Arm) -> dict[str, str]:
     if ratio is None:
         return {"text": "-", "value": "", "interval": "", "style": style}
     return {
-        "text": number(ratio.value), "value": f"{ratio.value:.6f}", "interval": interval_text(ratio),
+        "text": number(ratio.value), "value": f"{ratio.value:.6f}",
+        "interval": interval_text(ratio),
         "style": style,
     }  # fmt: skip
 

@@ -14,7 +14,6 @@ import glob
 import json
 import os
 import pwd
-import shlex
 import shutil
 import socket
 import subprocess
@@ -55,6 +54,7 @@ PROOF_S = 1.2
 READ_S = 0.1
 MEMORY_S = 0.5
 """Between two readings of processor time and of memory."""
+MAKE_S = 120
 TIMEOUT_S = 90.0
 """Beyond the phases: to start, to be behind after a burst, and to stop."""
 _KEYS = {"packages", "needs", "threaded", "title", "make", "start", "built", "load"}
@@ -117,7 +117,7 @@ def _script(built: str) -> Path:
 
 
 def _built(built: str) -> Path:
-    return workloads._inputs_of(_script(built)) / built.partition("/")[2]
+    return workloads.inputs_of(_script(built)) / built.partition("/")[2]
 
 
 def _shared() -> str:
@@ -275,10 +275,9 @@ class Runner:
 
     def prove(self, case: Case, arm: Arm) -> tuple[dict[str, str], str, float]:
         """Who serves malloc, what is wrong with that, and the highest rate of answers a second."""
-        outcome, readings, bindings = self._run(
+        outcome, _, bindings = self._run(
             case, arm, [f"closed:closed:{PROOF_S:g}"], {"LD_DEBUG": "bindings"}
         )
-        del readings
         sentence = outcome.sentence(case)
         if sentence:
             return {}, sentence, 0.0
@@ -357,14 +356,15 @@ class Runner:
             shutil.copy2(_built(server.built), making)
         self._own(making)
         if server.make:
-            done = subprocess.run(
-                [*self._as_user(), "/bin/bash", "-c", f"{_shared()}\n{server.make}"], cwd=making,
-                env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                errors="replace", timeout=120, check=False, start_new_session=True,
-            )
-            if done.returncode != 0:
-                said = (done.stderr.strip() or done.stdout.strip()).splitlines() or [""]
-                raise Problem(f"cannot make what {server.name} starts with: {said[-1]}")
+            said = self._folder / "made.log"
+            command = [str(MEASURE), "--timeout-s", f"{MAKE_S}", "--directory", str(making)]
+            command += ["--stderr", str(said), "--", *self._as_user()]
+            command += ["/bin/bash", "-c", f"{_shared()}\n{server.make}"]
+            status, text, complaint, _ = _watch(command, MAKE_S + GRACE_S)
+            report = json.loads(text) if status == 0 else {}
+            if (report.get("end"), report.get("status")) != ("exit", 0):
+                lines = (_tail(said).strip() or complaint.strip()).splitlines() or ["no word"]
+                raise Problem(f"cannot make what {server.name} starts with: {lines[-1][:300]}")
         making.rename(folder)
         return folder
 
@@ -406,7 +406,7 @@ def _watch(command: list[str], timeout_s: float) -> tuple[int, str, str, Reading
             except subprocess.TimeoutExpired:
                 reader.read()
             if time.monotonic() > deadline:
-                raise Problem(f"measure does not end {GRACE_S} s after its time: {shlex.join(command[:3])}")
+                raise Problem(f"measure does not end {GRACE_S} s after its time")
     finally:
         if process.poll() is None:
             process.terminate()  # it kills all it started

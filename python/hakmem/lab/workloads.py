@@ -201,7 +201,7 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
             case, list(entry.get("smoke", [])), list(entry.get("secure", [])), idles=bool(rests)
         )
     script = file.parent / "programs" / entry["script"]
-    inputs = _inputs_of(script)
+    inputs = inputs_of(script)
     command = ["/bin/bash", str(script), "run", str(inputs), *arguments]
     if entry.get("server", False):
         facts["load"] = ["/bin/bash", str(script), "load", str(inputs), *arguments]
@@ -209,7 +209,7 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
     return Workload(case, script=script, inputs=inputs, idles=bool(rests))
 
 
-def _inputs_of(script: Path) -> Path:
+def inputs_of(script: Path) -> Path:
     """A folder of its own for each version of the script, so that none runs on another's inputs
     and no session goes on with another's runs."""
     sources = [script, script.parent / "common.sh"]

@@ -204,7 +204,8 @@ def test_quantiles():
 
 def fabricated() -> Session:
     arms = [arm(name) for name in ("hakmem", "glibc", "jemalloc", "hakmem (again)")]
-    cases = [servers.Server(name, "x", ["http"], title="made up").case(7) for name in ("one", "two")]
+    made_up = [servers.Server(name, "x", ["http"], title="made up") for name in ("one", "two")]
+    cases = [server.case(7) for server in made_up]
     costs = {"hakmem": 0.8, "hakmem (again)": 0.8, "glibc": 1.0, "jemalloc": 1.25}
     samples = []
     for case in cases:
