@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# hakmem_lab.cmake: lab/measure, the small process that runs and measures one program; lab/paths, which takes one
-# path of the allocator at a time (./hakmem cost). hakmem_lab builds all that measuring needs.
+# hakmem_lab.cmake: lab/measure, the small process that runs and measures one program; lab/load, which loads a server;
+# lab/paths, which takes one path of the allocator at a time (./hakmem cost). hakmem_lab builds all that measuring needs.
 
 add_custom_target(hakmem_lab)
 add_dependencies(hakmem_lab hakmem_libraries hakmem_secure)
@@ -31,5 +31,7 @@ endfunction()
 
 file(GLOB measure_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/measure*.c")
 hakmem_add_lab_program(measure "${measure_sources}")
+file(GLOB load_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/load*.c")
+hakmem_add_lab_program(load "${load_sources}" m)
 file(GLOB path_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lab/paths/*.c")
 hakmem_add_lab_program(paths "${path_sources}" hakmem_shared hakmem_no_builtin Threads::Threads)

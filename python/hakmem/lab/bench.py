@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ..words import Parser
-from . import doctor, runner, secure, store, workloads
-from .arms import find_arms
+from . import doctor, runner, secure, servers, store, workloads
+from .arms import OURS, SYSTEM, find_arms, read_manifest
 from .bugs import TRIES, Trying, check_built
 from .common_options import (
     add_alloc, add_force_beside_others, add_json, add_new, add_output, add_rest, add_results, add_seed, add_workload,
@@ -29,7 +29,7 @@ from .places import cache_directory
 from .problem import Problem, Usage
 from .workloads import Workload
 
-ROUNDS = {"quick": 5, "idle": 3, "secure": 3, "secure-quick": 3}
+ROUNDS = {"quick": 5, "idle": 3, "secure": 3, "secure-quick": 3, "servers": 2}
 ROUNDS_ELSE = 9  # what a verdict needs
 
 _errors = Console(stderr=True)
@@ -38,14 +38,16 @@ _errors = Console(stderr=True)
 def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("--suite", metavar="NAME", default="",
-        help="quick, core, full, programs, idle, secure, secure-quick or bugs; quick when not given")
+        help="quick, core, full, programs, idle, servers, secure, secure-quick or bugs; quick when not given")
     add_alloc(parser)
     add_workload(parser)
     add("--trace", metavar="FILE", type=Path, action="append",
         help="replay a trace of ./hakmem record; may be repeated")
     add("--runs", metavar="N", type=at_least(1),
-        help="runs of each workload under each allocator; 5 of quick and bugs, 3 of secure ones, else 9")
+        help="runs of each workload under each allocator; 5 of quick and bugs, 3 of secure ones, 2 of servers, else 9")
     add_seed(parser)
+    add("--seconds", metavar="N", type=at_least(5, float), default=servers.SECONDS,
+        help="of the load of each run of suite servers, 5 or more; 600 shows more")
     add("--split", metavar="I/N", default="", help="only the part I of N of the workloads, such as 1/3")
     add_rest(parser, "read the memory again after the work, or not")
     add("--instructions", action="store_true", help="also count instructions with callgrind")
@@ -60,7 +62,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(
-    suite: str, alloc: str, workload: str, trace: list[Path] | None, runs: int | None, seed: int | None, split: str,
+    suite: str, alloc: str, workload: str, trace: list[Path] | None, runs: int | None, seed: int | None, seconds: float, split: str,
     rest: bool, instructions: bool, results: Path | None, output: Path | None, as_json: bool, as_markdown: bool,
     new: bool, listing: bool, force: bool,
 ) -> None:
@@ -68,6 +70,16 @@ def run(
     known = workloads.read_workloads()
     if as_markdown and suite not in secure.SUITES:
         raise Usage(f"--markdown is for the suites {', '.join(secure.SUITES)}")
+    if suite == servers.SUITE:
+        if trace or instructions:
+            raise Usage("suite servers has neither --trace nor --instructions")
+        run_servers(
+            alloc, workload, split, runs, seconds, seed, results, new, force, output, as_json,
+            listing,
+        )  # fmt: skip
+        return
+    if seconds != servers.SECONDS:
+        raise Usage("--seconds is for the suite servers")
     if listing:
         show_list(listed(known, suite or "full", workload, split), as_json)
         return
@@ -217,6 +229,57 @@ def run_secure(
     show_session(session, is_secure=True, **show)
     store.mark_shown(session, results)
     if not session.samples and not session.bugs:
+        raise Problem("no run has ended well; the reasons are above")
+
+
+def run_servers(
+    alloc: str, workload: str, split: str, runs: int | None, seconds: float, seed: int | None,
+    results: Path | None, new: bool, force: bool, output: Path | None, as_json: bool,
+    listing: bool,
+) -> None:  # fmt: skip
+    """Real servers under a planned load. The first four figures of the report are judged."""
+    known = {server.name: server for server in servers.read_servers()}
+    cases = [Workload(server.case(seconds)) for server in known.values()]
+    chosen = workloads.choose(cases, workload, split)
+    if listing:
+        show_list(chosen, as_json)
+        return
+    entries = read_manifest()
+    here = [key for key in servers.PEERS if key in entries and not entries[key].fault]
+    arms = find_arms(alloc or ",".join([OURS, SYSTEM, *here]))
+    check_output(output)
+    if not alloc and len(here) < len(servers.PEERS):
+        names = " ".join(key for key in servers.PEERS if key not in here)
+        _errors.print(
+            f"hakmem: not all allocators are installed; type: ./hakmem peers install {names}",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
+    with only_session(force):
+        findings = doctor.warn(_errors)
+        ready = []
+        for one in chosen:
+            reason = known[one.case.name].prepare()
+            if reason:
+                _errors.print(
+                    f"hakmem: skipping {one.case.name}: {reason}", markup=False, highlight=False,
+                    soft_wrap=True,
+                )  # fmt: skip
+            else:
+                ready.append(one.case)
+        if not ready:
+            raise Problem("none of these servers can run here")
+        words = command_words(servers.SUITE, alloc, workload, split, runs)
+        words += ["--seconds", f"{seconds:g}"] if seconds != servers.SECONDS else []
+        with servers.Runner(list(known.values()), seconds, seed or 1) as server_runner:
+            session = runner.run_session(
+                ready, arms, runs or ROUNDS[servers.SUITE], seed, words, results=results, new=new,
+                findings=findings, shows=True, server_runner=server_runner,
+            )
+    from . import servers_page
+
+    servers_page.show(session, output, as_json, _errors)
+    store.mark_shown(session, results)
+    if not session.samples:
         raise Problem("no run has ended well; the reasons are above")
 
 

@@ -47,7 +47,8 @@ class Case(_Record):
     name: str
     command: list[str]  # absolute program path and arguments
     kind: str = "bench"
-    """"bench": prints the harness's JSON line; "program": wall time counts; "bug": see bugs.py."""
+    """"bench": prints the harness's JSON line; "program": wall time counts; "bug": see bugs.py;
+    "server": see servers.py."""
     suite: str = "full"  # the smallest suite it belongs to: quick, core, full
     threads: int = 1
     load: list[str] = field(default_factory=list)  # command that loads a server, and ends
@@ -94,12 +95,15 @@ class Sample(_Record):
     rest: list[list[float]] = field(default_factory=list)
     """After the work: [[seconds, rss_kib, lazyfree_kib], ...]; empty where nothing rests."""
     metric: float | None = None  # by Case.metric; the inverse of a rate, so that less is better
+    serving: dict[str, Any] | None = None  # of a server: latencies and costs of its answers
 
     @property
     def cost_ns(self) -> float:
         """What is compared, lower is better: ns per operation, or a program's metric or time."""
         if self.metric is not None:
             return self.metric
+        if self.serving is not None:
+            return self.serving["cpu_ns"]
         if self.workload is not None:
             return self.workload["nanoseconds"] / self.workload["operations"]
         return float(self.wall_ns)
@@ -151,6 +155,8 @@ class Session(_Record):
     proofs: dict[str, dict[str, str]] = field(default_factory=dict)  # arm -> symbol -> file
     instructions: list[dict[str, Any]] = field(default_factory=list)
     bugs: list[dict[str, Any]] = field(default_factory=list)  # one bug under one arm (bugs.py)
+    rates: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Of servers: answers a second by case and arm when each asks as fast as it is answered."""
     is_shown: bool = False  # the user has seen its tables and its page
 
     def of(self, case: str, arm: str) -> list[Sample]:

@@ -57,17 +57,24 @@ METHOD_BUGS = (
 
 def write_page(
     session: Session, directory: Path, pictures: Sequence[Path], summary: Summary | None = None,
-    lead: str = "", secure: Report | None = None,
+    lead: str = "", secure: Report | None = None, views: Sequence[dict[str, Any]] = (),
+    details: dict[str, Any] | None = None, method: Sequence[str] = (),
 ) -> Path:  # fmt: skip
     """Writes index.html into the directory; `pictures` as write_plots returns them, `lead` the
     result in words when the command has better ones than the headline, `secure` the report of a
-    suite of hardened allocators."""
+    suite of hardened allocators; `views` and `details` instead of the tables of ratios and of all
+    figures, with their `method`."""
     summary = summary or summarise(session)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     path = directory / NAME
     facts = _facts(session, summary, pictures)
     facts |= _secure_facts(secure, shown_arms(summary))
+    if views:
+        empty = {**facts["speed"], "rows": []}
+        facts |= {"costs": views, "speed": empty, "memory": empty, "cpu": empty}
+        facts |= {"details": details, "method": [METHOD[0], METHOD[1], *method, METHOD[2]]}
+        facts["method"].append(_noise_sentence(summary))
     if secure:
         lead = sentence(session, secure)
     if secure and secure.bugs:
@@ -100,7 +107,8 @@ def _facts(session: Session, summary: Summary, pictures: Sequence[Path]) -> dict
         "pictures": {
             "speed": _pictures(pictures, "speed-", "Bars of the speed of each case"),
             "both": _pictures(pictures, "time-memory", "Time against memory of each allocator"),
-            "memory": _pictures(pictures, "memory-", "Curves of the memory of each case over time"),
+            "memory": _pictures(pictures, "memory-", "Curves of the memory of each case over time")
+            + _pictures(pictures, "server-", "Memory over time and latencies of a server"),
         },
         "failures": summary.failures,
         "details": _details(summary, arms),
@@ -183,7 +191,8 @@ def _cost_cell(ratio: Ratio | None, arm: Arm) -> dict[str, str]:
     if ratio is None:
         return {"text": "-", "value": "", "interval": "", "style": style}
     return {
-        "text": number(ratio.value), "value": f"{ratio.value:.6f}", "interval": _interval(ratio),
+        "text": number(ratio.value), "value": f"{ratio.value:.6f}",
+        "interval": interval_text(ratio),
         "style": style,
     }  # fmt: skip
 
@@ -332,12 +341,12 @@ class _View:
         return {
             "text": number(ratio.value) + ("*" if best else "") + ("!" if cell.failures else ""),
             "value": f"{ratio.value:.6f}",
-            "interval": _interval(ratio),
+            "interval": interval_text(ratio),
             "style": " ".join(styles),
         }
 
 
-def _interval(ratio: Ratio) -> str:
+def interval_text(ratio: Ratio) -> str:
     """"" where there is none, or it is too narrow to show."""
     if ratio.low is None or ratio.high is None:
         return ""

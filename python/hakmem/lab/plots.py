@@ -64,7 +64,7 @@ ARM_NAME_MAX = 44
 INK = "#222222"
 GRID = "#DDDDDD"
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 9.5,
     "axes.edgecolor": "#888888", "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
     "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
@@ -86,7 +86,7 @@ def write_plots(session: Session, directory: Path, summary: Summary | None = Non
         pyplot.close(figure)
         written.append(directory / name)
 
-    with pyplot.rc_context(_STYLE):
+    with pyplot.rc_context(STYLE):
         rows = [row for row in summary.rows if row.fastest_peer]
         for number_of_page, page in enumerate(_pages(rows), 1):
             save(_speed_page(session, summary, page, arms, colours), f"speed-{number_of_page}.png")
@@ -104,7 +104,7 @@ def write_speed(session: Session, path: Path, title: str) -> None:
     """One picture of all cases, which fit on a page; the fastest of each is 1."""
     summary = summarise(session)
     arms = shown_arms(summary)
-    with pyplot.rc_context(_STYLE):
+    with pyplot.rc_context(STYLE):
         figure = _speed_page(session, summary, summary.rows, arms, colours_of(arms), title)
         figure.savefig(path, dpi=DPI)
         pyplot.close(figure)

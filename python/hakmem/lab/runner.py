@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import machine, proof, serving, store
+from . import machine, proof, servers, serving, store
 from .measure import Outcome, last_json, measure
 from .model import Arm, Case, Failure, Sample, Session
 from .places import results_directory
@@ -54,6 +54,7 @@ def run_session(
     parts: Sequence[Part] = (),
     grow: Callable[[Session], int] | None = None,
     shows: bool = False,
+    server_runner: servers.Runner | None = None,
 ) -> Session:
     """Measures all cases under all arms, or goes on with what an earlier call began.
 
@@ -61,6 +62,7 @@ def run_session(
     Without a seed one is drawn. `parts` follow at the end; with one of them there may be no cases.
     `grow` is asked when all rounds are done, and says how many there shall be. Who `shows` a
     session marks it when that is done (store.mark_shown), else the same command is given it again.
+    `server_runner` runs the cases that are servers.
     Raises Problem when an arm does not serve, and when interrupted.
     """
     every_arm = with_again(arms) if again else list(arms)
@@ -80,7 +82,7 @@ def run_session(
     with _open(plan, None if new else is_finished, findings) as opened:
         session = opened.session
         try:
-            sitting = _Sitting(opened, prove)
+            sitting = _Sitting(opened, prove, server_runner)
             sitting.run(parts, _greeting(session))
             while (count := wanted(session)) > session.rounds:
                 news = f"the noise here asks for {count} rounds instead of {session.rounds}"
@@ -145,8 +147,11 @@ def _rest_of(workload: dict[str, Any]) -> list[list[float]]:
 class _Sitting:
     """One call's part of a session."""
 
-    def __init__(self, opened: store.Store, prove: Prove) -> None:
+    def __init__(
+        self, opened: store.Store, prove: Prove, server_runner: servers.Runner | None = None
+    ) -> None:
         self._store = opened
+        self._server_runner = server_runner
         self._session = opened.session
         self._prove = prove
         self._cases = {case.name: case for case in self._session.cases}
@@ -191,7 +196,11 @@ class _Sitting:
             words = [word for second in rest_s for word in ("--rest", f"{second:g}")]
             expected = dataclasses.replace(expected, command=[*expected.command, *words])
             rest_s = []
-        outcome = measure(expected, arm, run.padding, rest_s=rest_s)
+        if self._server_runner and case.kind == servers.KIND:
+            rate = servers.SHARE * min(self._session.rates[case.name].values())
+            outcome = self._server_runner.run(case, arm, rate, run.padding, run.round)
+        else:
+            outcome = measure(expected, arm, run.padding, rest_s=rest_s)
         sentence = outcome.sentence(case) or _nothing_measured(case, outcome)
         if sentence:
             self._fail(run, sentence, started, outcome.report.get("status", 127))
@@ -249,7 +258,12 @@ class _Sitting:
             if case.kind == "bench" or arm.again_of or name in self._session.proofs:
                 continue
             self._reporter.note(f"asking the loader who serves {name}")
-            files, sentence = serving.prove_program(case, arm)
+            if self._server_runner and case.kind == servers.KIND:
+                files, sentence, rate = self._server_runner.prove(case, arm)
+                if not sentence:
+                    self._store.add_rate(case_name, arm_name, rate)
+            else:
+                files, sentence = serving.prove_program(case, arm)
             if sentence:
                 self._reporter.say(f"{case_name} under {arm_name}: {sentence}")
                 for same in (a for a in self._arms.values() if arm_name in (a.name, a.again_of)):

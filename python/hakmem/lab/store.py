@@ -24,7 +24,7 @@ from .problem import Problem
 ROUNDS_GROW = 0
 """In the key of a session whose number of rounds is not fixed beforehand."""
 
-_LATER = ("samples", "failures", "proofs", "instructions", "bugs", "is_shown")
+_LATER = ("samples", "failures", "proofs", "instructions", "bugs", "rates", "is_shown")
 """What follows the head."""
 
 
@@ -123,6 +123,10 @@ class Store:
     def add_bug(self, line: dict[str, Any]) -> None:
         self._append("bug", line)
         self.session.bugs.append(line)
+
+    def add_rate(self, case: str, arm: str, rate: float) -> None:
+        self._append("rate", {"case": case, "arm": arm, "rate": rate})
+        self.session.rates.setdefault(case, {})[arm] = rate
 
     def add_rounds(self, rounds: int) -> None:
         """The session shall have so many, more than it was begun with."""
@@ -252,6 +256,8 @@ def _add_line(session: Session, kind: str, data: dict[str, Any]) -> None:
         session.is_shown = True
     elif kind == "instructions":
         session.instructions.append(data)
+    elif kind == "rate":
+        session.rates.setdefault(data["case"], {})[data["arm"]] = data["rate"]
     elif kind == "bug":
         session.bugs.append(data)
 

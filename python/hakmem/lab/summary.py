@@ -153,7 +153,7 @@ def speed_against(session: Session, case: str, arm: str, reference: str) -> Rati
     ours, theirs = (
         {s.round: s.cost_ns for s in session.of(case, name)} for name in (arm, reference)
     )
-    return _ratio(theirs, ours, session.seed)
+    return ratio_of(theirs, ours, session.seed)
 
 
 def memory_against(session: Session, case: str, arm: str, reference: str) -> Ratio:
@@ -161,7 +161,7 @@ def memory_against(session: Session, case: str, arm: str, reference: str) -> Rat
     ours, theirs = (
         {s.round: float(s.peak_kib) for s in session.of(case, name)} for name in (arm, reference)
     )
-    return _ratio(ours, theirs, session.seed)
+    return ratio_of(ours, theirs, session.seed)
 
 
 def summarise_case(session: Session, case: Case) -> Row:
@@ -170,13 +170,13 @@ def summarise_case(session: Session, case: Case) -> Row:
     samples = {arm.name: session.of(case.name, arm.name) for arm in arms}
     costs = {name: {s.round: s.cost_ns for s in of} for name, of in samples.items() if of}
     peaks = {name: {s.round: float(s.peak_kib) for s in of} for name, of in samples.items() if of}
-    noise, noise_peak = _noise(arms, costs, seed), _noise(arms, peaks, seed)
-    fastest, leanest = _best_peer(arms, costs), _best_peer(arms, peaks)
+    noise, noise_peak = noise_of(arms, costs, seed), noise_of(arms, peaks, seed)
+    fastest, leanest = best_peer(arms, costs), best_peer(arms, peaks)
     is_program = case.kind == "program"
     cpus = {
         name: {s.round: _cpu_ns(s) for s in of} for name, of in samples.items() if of and is_program
     }
-    thriftiest, noise_cpu = _best_peer(arms, cpus), _noise(arms, cpus, seed)
+    thriftiest, noise_cpu = best_peer(arms, cpus), noise_of(arms, cpus, seed)
     winners, lean = _best(arms, costs, noise, seed), _best(arms, peaks, noise_peak, seed)
     thrifty = _best(arms, cpus, noise_cpu, seed)
     cells = {}
@@ -185,9 +185,9 @@ def summarise_case(session: Session, case: Case) -> Row:
         if arm.name in costs:
             cell = dataclasses.replace(
                 cell,
-                speed=_ratio(costs[fastest], costs[arm.name], seed),
-                peak_ratio=_ratio(peaks[arm.name], peaks[leanest], seed),
-                cpu_ratio=_ratio(cpus[arm.name], cpus[thriftiest], seed) if cpus else None,
+                speed=ratio_of(costs[fastest], costs[arm.name], seed),
+                peak_ratio=ratio_of(peaks[arm.name], peaks[leanest], seed),
+                cpu_ratio=ratio_of(cpus[arm.name], cpus[thriftiest], seed) if cpus else None,
                 is_winner=arm.name in winners,
                 is_leanest=arm.name in lean,
                 is_thriftiest=arm.name in thrifty,
@@ -266,7 +266,7 @@ def _median(values: Iterable[float | None]) -> float | None:
     return float(numpy.median(known)) if known else None
 
 
-def _ratio(above: Rounds, below: Rounds, seed: int) -> Ratio:
+def ratio_of(above: Rounds, below: Rounds, seed: int) -> Ratio:
     """How many times `below` goes into `above`, round by round; all equal is exactly 1."""
     if above is below:
         return Ratio(1.0)
@@ -280,7 +280,7 @@ def _ratio(above: Rounds, below: Rounds, seed: int) -> Ratio:
 
 
 def _point(above: Rounds, below: Rounds) -> float:
-    """The value of `_ratio` alone, without the thousands of resamples of its interval."""
+    """The value of `ratio_of` alone, without the thousands of resamples of its interval."""
     ratios = statistics.paired_ratios(above, below) if above is not below else [1.0]
     if not ratios:
         return _typical(above) / _typical(below)
@@ -291,7 +291,7 @@ def _typical(values: Rounds) -> float:
     return float(numpy.median(list(values.values())))
 
 
-def _best_peer(arms: list[Arm], values: dict[str, Rounds]) -> str:
+def best_peer(arms: list[Arm], values: dict[str, Rounds]) -> str:
     """Of the peers; without peers of all; "" of an empty row."""
     known = [arm for arm in arms if arm.name in values and not arm.again_of]
     candidates = [arm for arm in known if is_peer(arm)] or known
@@ -314,12 +314,12 @@ def _lowest(names: list[str], values: dict[str, Rounds]) -> str:
     return best
 
 
-def _noise(arms: list[Arm], values: dict[str, Rounds], seed: int) -> float | None:
+def noise_of(arms: list[Arm], values: dict[str, Rounds], seed: int) -> float | None:
     """What an arm differs from itself by; of several A/A arms the most."""
     floors = []
     for arm in arms:
         if arm.again_of and arm.name in values and arm.again_of in values:
-            ratio = _ratio(values[arm.name], values[arm.again_of], seed)
+            ratio = ratio_of(values[arm.name], values[arm.again_of], seed)
             ends = [ratio.value, ratio.low, ratio.high]
             floors.append(max(statistics.effect_of(end) for end in ends if end is not None))
     return max(floors, default=None)
@@ -335,7 +335,7 @@ def _best(
     first = _lowest(names, values)
     best = {first}
     for name in names:
-        ratio = _ratio(values[name], values[first], seed)
+        ratio = ratio_of(values[name], values[first], seed)
         if ratio.low is None or ratio.low <= 1 or ratio.value - 1 <= (noise or 0):
             best.add(name)
     return best

@@ -137,6 +137,15 @@ def select(
     if suite not in (*SUITES, *KINDS):
         raise Usage(f"there is no suite '{suite}'; there are {', '.join((*SUITES, *KINDS))}")
     chosen = [w for w in workloads if _belongs(w, suite)]
+    return choose(workloads, patterns, split, chosen)
+
+
+def choose(
+    workloads: Sequence[Workload], patterns: str = "", split: str = "",
+    else_chosen: Sequence[Workload] | None = None,
+) -> list[Workload]:  # fmt: skip
+    """Those that match one of the patterns, else the default, or all; of these the part I of N."""
+    chosen = list(workloads if else_chosen is None else else_chosen)
     words = [word.strip() for word in patterns.split(",") if word.strip()]
     if words:
         for word in words:
@@ -192,7 +201,7 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
             case, list(entry.get("smoke", [])), list(entry.get("secure", [])), idles=bool(rests)
         )
     script = file.parent / "programs" / entry["script"]
-    inputs = _inputs_of(script)
+    inputs = inputs_of(script)
     command = ["/bin/bash", str(script), "run", str(inputs), *arguments]
     if entry.get("server", False):
         facts["load"] = ["/bin/bash", str(script), "load", str(inputs), *arguments]
@@ -200,7 +209,7 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
     return Workload(case, script=script, inputs=inputs, idles=bool(rests))
 
 
-def _inputs_of(script: Path) -> Path:
+def inputs_of(script: Path) -> Path:
     """A folder of its own for each version of the script, so that none runs on another's inputs
     and no session goes on with another's runs."""
     sources = [script, script.parent / "common.sh"]

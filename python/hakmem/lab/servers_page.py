@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT
+"""How a session of servers is shown: tables of the terminal, a page, a picture for each server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot
+from matplotlib.ticker import FuncFormatter, NullFormatter
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from . import page, plots
+from .bench import describe, writing_to
+from .model import Arm, Session
+from .places import cache_directory
+from .servers import BURST, SHARE
+from .servers_report import FIGURES, Report, View, headline, latencies_of, report_of
+from .summary import Ratio, summarise
+from .tables import failure_text, number, percent, title_text
+
+BAD = 1.05
+METHOD = [
+    f"Each server is loaded with {SHARE:.0%} of the rate that the slowest allocator reaches, at "
+    "moments that are drawn before; a latency counts from the drawn moment, so a server that stops "
+    "for a while is not asked less.",
+    f"The phases are warm, steady, a burst of {BURST} times the rate on more connections, quiet, "
+    "and steady again. Latencies are those of the steady phases.",
+    "Memory is the proportional set size of all processes of the server, processor time theirs "
+    "and their ended children's, both over all phases.",
+]
+
+
+def show(session: Session, output: Path | None, as_json: bool, console: Console) -> None:
+    """Tables or JSON on standard output; the page, pictures and JSON in `output`."""
+    summary, report = summarise(session), report_of(session)
+    directory = output or cache_directory() / "reports" / session.id
+    data = {**describe(session, summary.to_json()), "servers": report.to_json()}
+    text = json.dumps(data, indent=1)
+    if as_json:
+        print(text)
+    else:
+        parts: list[Any] = [title_text(session, summary)]
+        for view in report.views:
+            parts += [Text(), _table(view, report)]
+        parts += [Text(), failure_text(summary)] if summary.failures else []
+        Console().print(Group(*parts, Text(), Text(headline(report))))
+    with writing_to(directory):
+        (directory / "results.json").write_text(text + "\n", encoding="utf-8")
+        pictures = write_pictures(session, report, directory)
+        path = page.write_page(
+            session, directory, pictures, summary, headline(report),
+            views=[_view(view, report) for view in report.views], details=_details(report),
+            method=METHOD,
+        )  # fmt: skip
+    console.print(f"hakmem: page, pictures and JSON: {path}", highlight=False, soft_wrap=True)
+
+
+def _table(view: View, report: Report) -> Table:
+    table = Table(
+        title=f"{view.heading}: 1.00 is the best peer of the row; lower is better",
+        title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False,
+    )  # fmt: skip
+    table.add_column("server", no_wrap=True)
+    for arm in report.arms:
+        table.add_column(arm.name, justify="right")
+    table.add_column("noise", justify="right")
+    for line in view.lines:
+        cells = [_text(line.ratios.get(arm.name)) for arm in report.arms]
+        table.add_row(line.case, *cells, "" if line.noise is None else percent(line.noise))
+    for name, cells in _totals(view, report):
+        table.add_row(name, *cells, "", style="bold")
+    return table
+
+
+def _text(ratio: Ratio | None) -> str:
+    return "-" if ratio is None else number(ratio.value)
+
+
+def _totals(view: View, report: Report) -> list[tuple[str, list[str]]]:
+    means = view.means(report.arms)
+    worst = [view.worst(arm.name) for arm in report.arms]
+    return [
+        ("geometric mean", ["-" if m is None else number(m) for m in means.values()]),
+        ("worst server", ["-" if w is None else number(w[0]) for w in worst]),
+    ]
+
+
+def _view(view: View, report: Report) -> dict[str, Any]:
+    """In the form of the page's tables of ratios."""
+    return {
+        "anchor": view.key,
+        "heading": f"{view.heading}: lower is better",
+        "note": "1.00 is the best other allocator of the row.",
+        "rows": [
+            {
+                "case": line.case,
+                "title": line.title,
+                "cells": [_cell(line.ratios.get(arm.name), arm) for arm in report.arms],
+                "noise": "" if line.noise is None else percent(line.noise),
+                "noise_value": "" if line.noise is None else f"{line.noise:.6f}",
+            }
+            for line in view.lines
+        ],
+        "totals": _totals(view, report),
+    }
+
+
+def _cell(ratio: Ratio | None, arm: Arm) -> dict[str, str]:
+    styles = ["ours"] if arm.is_ours else []
+    if ratio is None:
+        return {"text": "-", "value": "", "interval": "", "style": " ".join(styles)}
+    styles += ["bad"] if ratio.value > BAD else ["best"] if ratio.value <= 1 else []
+    return {
+        "text": number(ratio.value), "value": f"{ratio.value:.6f}",
+        "interval": page.interval_text(ratio), "style": " ".join(styles),
+    }  # fmt: skip
+
+
+def _details(report: Report) -> dict[str, Any]:
+    """Medians in units."""
+    names = ["server", "allocator"]
+    names += [f"{one.heading}, {one.unit}" if one.unit else one.heading for one in FIGURES]
+    rows = []
+    for case, arms in report.medians.items():
+        for arm in report.arms:
+            if arm.name not in arms:
+                continue
+            words = [{"text": word, "value": word} for word in (case, arm.name)]
+            values = [arms[arm.name][figure.key] for figure in FIGURES]
+            figures = [{"text": page.three_digits(value), "value": value} for value in values]
+            rows.append({"ours": arm.is_ours, "cells": [*words, *figures]})
+    return {"names": names, "rows": rows}
+
+
+# ---- Pictures. ----
+
+
+def write_pictures(session: Session, report: Report, directory: Path) -> list[Path]:
+    """server-NAME.png: memory over time, and the share of answers that took longer."""
+    directory.mkdir(parents=True, exist_ok=True)
+    written = []
+    with pyplot.rc_context(plots.STYLE):
+        for case in report.medians:
+            figure = _picture(session, case, report.arms)
+            written.append(directory / f"server-{case}.png")
+            figure.savefig(written[-1], dpi=plots.DPI)
+            pyplot.close(figure)
+    return written
+
+
+def _picture(session: Session, case: str, arms: Sequence[Arm]) -> Any:
+    colours = plots.colours_of(arms)
+    title = next(one.title for one in session.cases if one.name == case)
+    figure, (memory, latency) = pyplot.subplots(1, 2, figsize=(11, 3.6))
+    figure.subplots_adjust(left=0.06, right=0.985, top=0.8, bottom=0.14, wspace=0.16)
+    figure.text(0.01, 0.93, f"{case}: {title}", fontsize=12, weight="bold")
+    for arm in sorted(arms, key=lambda arm: arm.is_ours):
+        samples = session.of(case, arm.name)
+        if not samples:
+            continue
+        style: dict[str, Any] = {
+            "color": colours[arm.name], "linewidth": 2.4 if arm.is_ours else 1.2,
+            "label": arm.name,
+        }  # fmt: skip
+        series = samples[(len(samples) - 1) // 2].rss_series
+        memory.plot([at / 1e3 for at, _ in series], [kib / 1024 for _, kib in series], **style)
+        latency.plot(*_tail(latencies_of(session, case, arm.name)), **style)
+    first = next(s for s in session.samples if s.case == case and s.serving)
+    for name, start, end in (first.serving or {})["phases"]:
+        memory.axvline(start, color=plots.GRID, linewidth=0.8, zorder=0)
+        memory.text(start, 1.0, f" {name}", fontsize=7, color="#777777",
+                    transform=memory.get_xaxis_transform(), va="bottom",
+                    rotation=0 if end - start > 0.5 else 45)  # fmt: skip
+    memory.set_ylim(bottom=0)
+    memory.set_xlabel("seconds")
+    memory.set_ylabel("memory, MiB")
+    latency.set_xscale("log")
+    latency.set_yscale("log")
+    latency.set_xlabel("latency, ms")
+    latency.set_ylabel("share of answers that took longer")
+    for axis in (latency.xaxis, latency.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    for axes in (memory, latency):
+        axes.grid(color=plots.GRID, linewidth=0.6)
+    latency.legend(fontsize=8, frameon=False, loc="lower left")
+    return figure
+
+
+def _tail(latencies: list[list[int]]) -> tuple[list[float], list[float]]:
+    total = left = sum(count for _, count in latencies)
+    xs, ys = [], []
+    for end, count in latencies:
+        left -= count
+        if left > 0:
+            xs.append(end / 1e6)
+            ys.append(left / total)
+    return xs, ys
