@@ -71,10 +71,10 @@ cc -O1 -g -pthread -D_GNU_SOURCE threads.c -o threads || fail "threads.c does no
 
 try "$launcher" profile --threads --period 1 -o kept --folded folded --pprof pprof --html page -- ./threads
 [[ $status == 0 && -z $errors ]] || fail "status $status ($errors)"
-has "$output" 'By the threads? that allocated:'$'\n'' +1\.4 MiB +[0-9.]+ % +300 blocks  grower \(thread [0-9]+\)'
+has "$output" 'By the threads? that allocated:'$'\n'' +1\.4 MiB +[0-9.]+ % +300 blocks  grower, thread [0-9]+'
 has "$output" 'grew all through the run: .*'$'\n'' +1\.4 MiB in keep \(.*threads\.c:7\)'
 [[ $output != *churner* ]] || fail "churner holds nothing: $output"
-has "$(<folded)" '^\[grower \(thread [0-9]+\)\];.*grow;keep 1500000'
+has "$(<folded)" '^\[grower, thread [0-9]+\];.*grow;keep 1500000'
 gzip -dc pprof | tr -c '[:print:]' '\n' >words
 for word in thread thread_id churner grower; do
     grep -q "^${word}2*$" words || fail "pprof has no $word"
@@ -106,5 +106,5 @@ read -r _ <ready
 try "$launcher" profile --threads --allocated --period 1 --seconds 1 "$process"
 kill "$process"
 [[ $status == 0 ]] || fail "status $status ($errors)"
-has "$output" ' blocks  churner \(thread [0-9]+\)'
+has "$output" ' blocks  churner, thread [0-9]+'
 finish

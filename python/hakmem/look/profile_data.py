@@ -32,6 +32,7 @@ SHAPE = {
 
 BEGIN = re.compile(r'(?=\{"hakmem_profile")')  # of a document; in a text the quotes would be escaped
 SITE_MODULE = "named site"  # stands for the file of a frame that is the name of a site
+THREAD_MODULE = "thread"  # the same for one that is a thread
 
 ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|posix_memalign|aligned_alloc|p?valloc|"
                        r"(void\* )?operator new(\[\])?\(.*|_Unwind_Backtrace|sample_take|stack_step|_Zna?w?\w*)"
@@ -60,7 +61,7 @@ class Thread:
     name: str
 
     def label(self):
-        return f"{self.name or 'thread'} (thread {self.id})" if self.id else self.name
+        return f"{self.name + ', ' if self.name else ''}thread {self.id}" if self.id else self.name
 
 
 OTHER_THREADS = Thread(0, "other threads")  # beyond those that a process tells apart, or before it did
@@ -88,7 +89,7 @@ def site_frame(name):
 
 
 def thread_frame(thread):
-    return Frame(f"[{thread.label()}]", "", 0, SITE_MODULE, 0)
+    return Frame(f"[{thread.label()}]", "", 0, THREAD_MODULE, 0)
 
 
 @dataclass
