@@ -156,7 +156,7 @@ class ThreadSites(Site):
 
 def threads_of(profile, measure):
     threads = {}
-    for stack in profile.stacks:
+    for stack in filter(lambda stack: stack.sums["samples"] > 0, profile.stacks):
         threads.setdefault(stack.thread, ThreadSites(stack.thread)).add(stack)
     return sorted(threads.values(), key=lambda thread: -thread.total(measure))
 
