@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sample_threads.c: see sample_threads.h. */
 #include "observe/sample_threads.h"
 

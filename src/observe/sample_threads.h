@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sample_threads.h: the names of the threads that take samples, for profiles by thread
  * (HAKMEM_PROFILE_THREADS). The stacks of samples are then kept apart by thread.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem profile` names the function and line that allocate, in programs of many kinds. Each program has one allocation
 # of 77,777 bytes, in a function `plant` and a line with the word PLANT. gdb, where it is installed, must agree.
 #

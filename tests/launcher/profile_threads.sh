@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem profile --threads`: which thread allocated, in the table, in files for other programs, in a living process.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem stat`: what the memory is that is not hakmem's, by kind of mapping, in rows that add up.
 # ctest: own-shm
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a process has in memory beside its heap: rows for the summary, from the kernel's list of its mappings."""
 import os
 import re
