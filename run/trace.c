@@ -194,7 +194,7 @@ static void read_replay_options(struct replay_options *options, char **words)
         words_refuse("which trace? (./hakmem replay --help)");
     }
     if (access(options->file, F_OK) != 0) {
-        words_die(STATUS_NOT_FOUND, "replay: there is no file '%s'", options->file);
+        words_die(STATUS_CANNOT_RUN, "replay: there is no file '%s'", options->file);
     }
 }
 

@@ -126,6 +126,7 @@
 #include "observe/report.c"
 #include "observe/report_writer.c"
 #include "observe/resident.c"
+#include "observe/sample_threads.c"
 #include "observe/samples.c"
 #include "observe/secure_report.c"
 #include "observe/site.c"

@@ -19,6 +19,11 @@ struct trace_file {
     struct trace_end end; /* of the frame END; threads 0: there is none */
 };
 
+/* Exit statuses, as of all tools (docs/observability/README.md): hakmem failed; the file cannot be
+ * used. */
+#define STATUS_FAILED 125
+#define STATUS_CANNOT 126
+
 /* Opens and checks it. NULL, or one sentence that says what is wrong, after `name: `. */
 const char *trace_open(struct trace_file *file, const char *name);
 /* Puts question marks for what a terminal obeys, and for what ends a string of JSON. */

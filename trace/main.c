@@ -28,7 +28,7 @@ static int command_print(const char *name, int (*print)(const struct trace_file 
 {
     struct trace_file file;
     const char *problem = trace_open(&file, name);
-    int status = 125;
+    int status = STATUS_CANNOT;
     if (problem != NULL) {
         fprintf(stderr, "hakmem: %s: %s\n", name, problem);
     } else {

@@ -21,7 +21,6 @@
 #include "decode.h"
 #include "output.h"
 
-#define STATUS_FAILED 125
 #define STATUS_CANNOT_RUN 126
 #define STATUS_NOT_FOUND 127
 

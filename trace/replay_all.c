@@ -146,13 +146,15 @@ int replay_all(const char *name, unsigned runs, char **words, unsigned count)
     struct replay_image head;
     struct trace_file file;
     const char *problem = trace_open(&file, name);
-    int image = -1, status = 125;
+    int image = -1, status = STATUS_FAILED;
     if (problem != NULL) {
         fprintf(stderr, "hakmem: %s: %s\n", name, problem);
+        status = STATUS_CANNOT;
     } else if (runs == 0 || runs > RUNS_MAX || count == 0 || count > ARMS_MAX) {
         fprintf(stderr, "hakmem: replay: 1 to %d runs, 1 to %d allocators\n", RUNS_MAX, ARMS_MAX);
     } else {
         image = image_make(&file);
+        status = image < 0 ? -image : STATUS_FAILED;
     }
     if (image >= 0 && pread(image, &head, sizeof head, 0) == sizeof head) {
         for (unsigned i = 0; i < count; i++) {

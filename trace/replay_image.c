@@ -283,7 +283,7 @@ int image_make(const struct trace_file *file)
     };
     bool damaged = false;
     uint64_t peak_call, peak_bytes;
-    int descriptor = -1;
+    int descriptor = -STATUS_CANNOT;
     if (maker.lists == NULL || maker.order == NULL || maker.ended == NULL) {
         fprintf(stderr, "hakmem: replay: not enough memory for this trace\n");
         exit(125);
@@ -302,7 +302,7 @@ int image_make(const struct trace_file *file)
             if (descriptor >= 0) {
                 close(descriptor);
             }
-            descriptor = -1;
+            descriptor = -STATUS_FAILED;
         }
     }
     for (uint32_t i = 0; i < file->threads; i++) {
@@ -320,12 +320,13 @@ int image_write(const char *name, const char *target)
     struct trace_file file;
     struct replay_image head;
     const char *problem = trace_open(&file, name);
-    int source = -1, output = -1, status = 125;
+    int source = -STATUS_CANNOT, output = -1, status;
     if (problem != NULL) {
         fprintf(stderr, "hakmem: %s: %s\n", name, problem);
     } else {
         source = image_make(&file);
     }
+    status = source < 0 ? -source : STATUS_FAILED;
     if (source >= 0 && pread(source, &head, sizeof head, 0) == sizeof head) {
         void *bytes = mmap(NULL, head.bytes, PROT_READ, MAP_SHARED, source, 0);
         output = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -50,8 +50,8 @@ struct replay_image {
     struct op_list lists[];
 };
 
-/* Makes the image of a trace in a file without a name; returns its descriptor, or -1 after a
- * sentence on standard error. */
+/* Makes the image of a trace in a file without a name; returns its descriptor, or minus the exit
+ * status after a sentence on standard error. */
 int image_make(const struct trace_file *file);
 
 /* Writes the image of the trace `name` to the file `image` and prints a line of JSON about it. */

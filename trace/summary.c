@@ -357,5 +357,5 @@ int summary_print(const struct trace_file *file)
     walk_end(&walk);
     free(summary->sites.rows);
     free(summary);
-    return calls != 0 ? 125 : 0;
+    return calls != 0 ? STATUS_CANNOT : 0;
 }

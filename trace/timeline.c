@@ -339,5 +339,5 @@ int timeline_print(const struct trace_file *file)
     group_free(&timeline.by_site);
     group_free(&timeline.by_thread);
     free(timeline.sites.rows);
-    return whole ? 0 : 125;
+    return whole ? 0 : STATUS_CANNOT;
 }

@@ -101,6 +101,10 @@
       "File that the heap profile is appended to when the process exits; %p: process id; not "     \
       "set: no profile.",                                                                          \
       "Set it to find the call stacks that hold memory. sample_bytes is then 512k if not set.")    \
+    X(SWITCH, profile_threads, ANY, hak__settings.profile_threads,                                 \
+      "1: the heap profile keeps the stacks of each thread apart; 0: it does not.",                \
+      "Set 1 to find the thread that allocates or grows: ./hakmem profile --threads shows it. "    \
+      "Samples then cost two system calls more, and a stack is stored once for each thread.")      \
     X(SIGNAL, profile_signal, START, hak__settings.profile_signal,                                 \
       "Number of a signal at which the heap profile is appended to profile_file, too; 0: none.",   \
       "Set 12 (SIGUSR2) for a service that runs for long: each kill -USR2 adds a profile of that " \

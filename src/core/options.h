@@ -29,8 +29,9 @@ struct settings {
     bool ignore_filter;            /* filters of system calls do not count */
     bool keep_deepbind;            /* RTLD_DEEPBIND gives another malloc */
     bool stats_signal;             /* a signal that ends the process lets it report first */
-    bool scavenger; /* a background thread returns free memory while the program idles */
-    bool observe;   /* a background thread answers tools that look at the process */
+    bool scavenger;       /* a background thread returns free memory while the program idles */
+    bool profile_threads; /* profiles keep the stacks of each thread apart */
+    bool observe;         /* a background thread answers tools that look at the process */
 };
 HAK_HIDDEN extern struct settings hak__settings;
 

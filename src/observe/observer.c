@@ -88,6 +88,18 @@ static void observer_profile_start(hak_report_sink *sink, void *sink_argument, c
     observer_say(sink, sink_argument, answer);
 }
 
+/* Samples from now on belong to their threads. */
+static void observer_profile_threads(hak_report_sink *sink, void *sink_argument,
+                                     const char *argument)
+{
+    (void)argument;
+    if (seal_open()) {
+        atomic_store_relaxed(&hak__settings.profile_threads, true);
+        seal_close();
+    }
+    observer_say(sink, sink_argument, "noted");
+}
+
 static void observer_profile_stop(hak_report_sink *sink, void *sink_argument, const char *argument)
 {
     (void)argument;
@@ -113,6 +125,7 @@ static const struct {
     {"profile", observer_profile},
     {"profile_start", observer_profile_start},
     {"profile_stop", observer_profile_stop},
+    {"profile_threads", observer_profile_threads},
 };
 
 /* Writes the answer to the request. Returns 0 or -errno. */

@@ -14,6 +14,7 @@
 #include "observe/loaded.h"
 #include "observe/profile_dump.h"
 #include "observe/report_writer.h"
+#include "observe/sample_threads.h"
 #include "observe/samples.h"
 #include "os/os.h"
 
@@ -130,6 +131,9 @@ static void profile_write_stack(struct report_writer *writer, const struct stack
         hak__site_name(stack->site, site);
     }
     hak__report_string(writer, "site", site, "");
+    if (stack->thread != 0) {
+        hak__report_number(writer, "thread", stack->thread, "");
+    }
     profile_write_sums(writer, sums);
     profile_write_numbers(writer, "history_bytes", live_bytes, count);
     hak__report_record_end(writer);
@@ -159,6 +163,25 @@ static void profile_write_stacks(struct report_writer *writer)
             numbers[i] = profile_round((double)noted[i]);
         }
         profile_write_stack(writer, stack, &sums, numbers, history.count);
+    }
+    hak__report_list_end(writer);
+}
+
+/* A thread may be renamed meanwhile, so its record is copied under SAMPLES. */
+static void profile_write_threads(struct report_writer *writer)
+{
+    hak__report_list_begin(writer, "threads", NULL);
+    for (uint32_t number = 1; number <= SAMPLE_THREADS_MAX && hak__samples_enter(true); number++) {
+        const struct sample_thread *found = hak__sample_thread_of(number);
+        struct sample_thread thread = found != NULL ? *found : (struct sample_thread){.id = 0};
+        hak__samples_leave();
+        if (thread.id != 0) {
+            hak__report_record_begin(writer);
+            hak__report_number(writer, "number", number, "");
+            hak__report_number(writer, "id", thread.id, "");
+            hak__report_string(writer, "name", thread.name, "");
+            hak__report_record_end(writer);
+        }
     }
     hak__report_list_end(writer);
 }
@@ -247,6 +270,9 @@ void hak_profile_write(hak_report_sink *sink, void *argument)
     /* In this order: a module of a stack that is there in the end was so when the mappings were
      * read, and one that was closed meanwhile is in the list of modules. */
     profile_write_stacks(&writer);
+    if (atomic_load_relaxed(&hak__settings.profile_threads)) {
+        profile_write_threads(&writer);
+    }
     hak__modules_open(&modules);
     hak__report_list_begin(&writer, "mappings", NULL);
     if (modules.text != NULL) {

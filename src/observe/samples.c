@@ -6,11 +6,13 @@
 #include "base/probe.h"
 #include "core/diagnose.h"
 #include "core/lock.h"
+#include "core/options.h"
 #include "core/own_stack.h"
 #include "heap/heap.h"
 #include "large/emergency.h"
 #include "large/sampled.h"
 #include "observe/loaded.h"
+#include "observe/sample_threads.h"
 #include "observe/stacks.h"
 #include "os/os.h"
 #include "region/window.h"
@@ -213,7 +215,10 @@ static void *samples_add(struct sample_record like, uint32_t class_index, uintpt
     }
     struct sample_record *sample = samples_pop_unused();
     like.site = id != 0 ? hak__site_of_id(id) : hak__site_of_address(depth != 0 ? frames[own] : 0);
-    like.stack = hak__stack_of(id != 0 ? like.site : NULL, frames, depth);
+    uint32_t thread = atomic_load_relaxed(&hak__settings.profile_threads)
+                          ? hak__sample_thread_note(like.thread)
+                          : 0;
+    like.stack = hak__stack_of(id != 0 ? like.site : NULL, thread, frames, depth);
     bool stored = sample != NULL && like.stack != NULL && like.site != NULL;
     if (stored && like.is_object) {
         like.address = (uintptr_t)hak__sampled_allocate(class_index, like.size);

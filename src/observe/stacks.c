@@ -303,9 +303,10 @@ static bool stacks_have_buckets(void)
 }
 
 /* FNV-1a over words (G. Fowler, L. C. Noll, K.-P. Vo), with a final mix of the high bits. */
-static uint64_t stack_hash(const struct site *site, const uintptr_t *frames, uint32_t depth)
+static uint64_t stack_hash(const struct site *site, uint32_t thread, const uintptr_t *frames,
+                           uint32_t depth)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uintptr_t)site;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uintptr_t)site ^ (uint64_t)thread << 48;
     for (uint32_t i = 0; i < depth; i++) {
         hash = (hash ^ frames[i]) * UINT64_C(0x100000001b3);
         hash ^= hash >> 29;
@@ -313,44 +314,50 @@ static uint64_t stack_hash(const struct site *site, const uintptr_t *frames, uin
     return hash ^ hash >> 32;
 }
 
-static struct stack *stack_add(struct stack **bucket, const struct site *site,
+static struct stack *stack_add(struct stack **bucket, const struct site *site, uint32_t thread,
                                const uintptr_t *frames, uint32_t depth, uint64_t hash)
 {
     struct stack *stack = stacks_take(sizeof *stack + depth * sizeof *frames);
     if (stack == NULL) {
         return stacks_rest;
     }
-    *stack = (struct stack){
-        .next = *bucket, .older = stacks_newest, .hash = hash, .site = site, .depth = depth};
+    *stack = (struct stack){.next = *bucket,
+                            .older = stacks_newest,
+                            .hash = hash,
+                            .site = site,
+                            .depth = depth,
+                            .thread = thread};
     memcpy(stack->frames, frames, depth * sizeof *frames);
     *bucket = stack;
     stacks_newest = stack;
-    if (depth == 0 && site == NULL) {
+    if (depth == 0 && site == NULL && thread == 0) {
         stacks_rest = stack;
     }
     return stack;
 }
 
-static struct stack *stack_find(const struct site *site, const uintptr_t *frames, uint32_t depth)
+static struct stack *stack_find(const struct site *site, uint32_t thread, const uintptr_t *frames,
+                                uint32_t depth)
 {
-    uint64_t hash = stack_hash(site, frames, depth);
+    uint64_t hash = stack_hash(site, thread, frames, depth);
     struct stack **bucket = &stacks_buckets[hash % STACKS_BUCKETS];
     for (struct stack *stack = *bucket; stack != NULL; stack = stack->next) {
-        if (stack->hash == hash && stack->site == site && stack->depth == depth &&
-            memcmp(stack->frames, frames, depth * sizeof *frames) == 0) {
+        if (stack->hash == hash && stack->site == site && stack->thread == thread &&
+            stack->depth == depth && memcmp(stack->frames, frames, depth * sizeof *frames) == 0) {
             return stack;
         }
     }
-    return stack_add(bucket, site, frames, depth, hash);
+    return stack_add(bucket, site, thread, frames, depth, hash);
 }
 
-struct stack *hak__stack_of(const struct site *site, const uintptr_t *frames, uint32_t depth)
+struct stack *hak__stack_of(const struct site *site, uint32_t thread, const uintptr_t *frames,
+                            uint32_t depth)
 {
     /* The entry for stacks without room comes first, so that it always has room. */
-    if (!stacks_have_buckets() || (stacks_rest == NULL && stack_find(NULL, frames, 0) == NULL)) {
+    if (!stacks_have_buckets() || (stacks_rest == NULL && stack_find(NULL, 0, frames, 0) == NULL)) {
         return NULL;
     }
-    return stack_find(site, frames, depth);
+    return stack_find(site, stacks_bytes < STACKS_BYTES_MAX / 2 ? thread : 0, frames, depth);
 }
 
 /* Keeps every second moment. */

@@ -65,6 +65,7 @@ struct stack {
     float history[HISTORY_MAX]; /* live bytes at the moments; under SAMPLES */
     const struct site *site;    /* NULL: the program gave no id; then it follows from the frames */
     uint32_t depth;
+    uint32_t thread;    /* that took the samples; 0: any (observe/sample_threads.h) */
     uintptr_t frames[]; /* return addresses with numbers (loaded.h), innermost first */
 };
 
@@ -97,10 +98,11 @@ HAK_HIDDEN extern bool hak__stacks_lock_loader;
  * lock. */
 HAK_HIDDEN uint32_t hak__stack_own(const uintptr_t *frames, uint32_t depth);
 
-/* The stored stack with these frames and that site, which may be NULL; makes it if there is none.
- * NULL: no memory at all. */
-HAK_HIDDEN struct stack *hak__stack_of(const struct site *site, const uintptr_t *frames,
-                                       uint32_t depth);
+/* The stored stack with these frames, that site, which may be NULL, and that thread, which may be
+ * 0; makes it if there is none. When half of the table is full, new stacks are no longer kept apart
+ * by thread. NULL: no memory at all. */
+HAK_HIDDEN struct stack *hak__stack_of(const struct site *site, uint32_t thread,
+                                       const uintptr_t *frames, uint32_t depth);
 
 /* Notes the live bytes of all stacks if the next moment has come. `now_ms` is a clock that does not
  * wrap. Takes some nanoseconds for each stack, and then twice as long nothing. */

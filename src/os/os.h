@@ -338,6 +338,8 @@ HAK_HIDDEN long hak__os_read_memory(uintptr_t from, void *to, size_t size);
 HAK_HIDDEN bool hak__os_is_last_thread(uint32_t others_count);
 /* Sets the calling thread's name for debuggers and /proc, at most 15 characters. */
 HAK_HIDDEN void hak__os_name_thread(const char *name);
+/* Copies the calling thread's name, zero-terminated. */
+HAK_HIDDEN void hak__os_thread_name(char name[16]);
 /* Writes all `size` bytes to a descriptor. What fails sends no signal (SIGXFSZ, SIGPIPE). */
 HAK_HIDDEN int hak__os_write(int descriptor, const char *text, size_t size);
 /* Why a file could not be opened or written, in words. `error` is -errno. */

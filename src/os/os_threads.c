@@ -182,3 +182,11 @@ void hak__os_name_thread(const char *name)
     syscall(SYS_prctl, PR_SET_NAME, name);
     errno = saved;
 }
+
+void hak__os_thread_name(char name[16])
+{
+    int saved = errno;
+    name[0] = '\0';
+    syscall(SYS_prctl, PR_GET_NAME, name);
+    errno = saved;
+}

@@ -76,13 +76,13 @@ for place in "$(dirname "$("$launcher" build)")" "$scratch/a library" "$scratch/
 done
 XDG_CACHE_HOME=$scratch/cache refuse 2 "no allocator 'other'" "$launcher" replay sample --alloc other
 
-refuse 127 "no file 'nothing'" "$launcher" replay nothing
-refuse 125 'is no trace' "$launcher" replay script
-refuse 125 'is no trace' "$launcher" replay script --summary
-refuse 125 'is no trace' "$launcher" timeline script
+refuse 126 "no file 'nothing'" "$launcher" replay nothing
+refuse 126 'is no trace' "$launcher" replay script
+refuse 126 'is no trace' "$launcher" replay script --summary
+refuse 126 'is no trace' "$launcher" timeline script
 refuse 126 'cannot write' "$launcher" timeline sample -o none/page.html
 refuse 2 'it is read, too' "$launcher" timeline sample -o ./sample
-refuse 127 'no file .nothing' "$launcher" timeline nothing
+refuse 126 'no file .nothing' "$launcher" timeline nothing
 refuse 2 'required: FILE' "$launcher" timeline
 
 # Memory over time: what was allocated when, by function, and until when.

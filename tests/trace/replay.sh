@@ -90,7 +90,7 @@ refuse() {
         else
             try "$tracer" replay "$1" 1 "${arms[@]}"
         fi
-        [[ $status == 125 && $errors =~ ^'hakmem: '[^$'\n']+$ ]] || fail "$verb $1: status $status: '$errors'"
+        [[ $status == 126 && $errors =~ ^'hakmem: '[^$'\n']+$ ]] || fail "$verb $1: status $status: '$errors'"
     done
 }
 head -c 5000 /dev/urandom >"$scratch/garbage"

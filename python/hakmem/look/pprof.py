@@ -136,8 +136,8 @@ def add_program(builder, profile):
 
 
 def write_pprof(profiles, file, shown_first="inuse_space"):
-    """Writes all profiles as one. `shown_first`: one of VALUES. A sample has a label `site` if the program named one, and a label `process` if there
-    are several processes."""
+    """Writes all profiles as one. `shown_first`: one of VALUES. A sample has a label `site` if the program named one, `thread` and
+    `thread_id` if the profile keeps threads apart, and `process` if there are several processes."""
     builder = Builder()
     made = builder.profile
     for kind, unit, _ in VALUES:
@@ -155,6 +155,9 @@ def write_pprof(profiles, file, shown_first="inuse_space"):
             labels = []
             if stack.site_name:
                 labels.append({"key": builder.string("site"), "str": builder.string(stack.site_name)})
+            if stack.thread:
+                labels.append({"key": builder.string("thread"), "str": builder.string(stack.thread.name)})
+                labels.append({"key": builder.string("thread_id"), "num": stack.thread.id})
             if len(profiles) > 1:
                 labels.append({"key": builder.string("process"), "num": profile.pid})
             made["sample"].append({"location_id": [builder.location(frame, mappings) for frame in stack.shown_frames()],

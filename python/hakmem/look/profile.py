@@ -17,7 +17,7 @@ from .binaries import add_symfs, use_symfs
 from .files import check_writable, keep_inputs, written
 from .owners import SCRIPT, is_of_interpreter, own_frame, set_wrappers
 from .processes import Refusal, STATUS_CANNOT, STATUS_USAGE, is_number, parse_pid
-from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents
+from .profile_data import SITE_MODULE, parse_profiles, read_profiles, split_documents, thread_frame
 from .profile_compare import folded_lines, print_changes, render_changes
 from .profile_run import run_watched
 from .symbols import names_note
@@ -34,6 +34,7 @@ MEASURES = {
 }
 SAMPLES = {"live": "samples_live", "allocated": "samples", "peak": "peak_samples"}
 PEAK_SAMPLES = 1000  # with fewer the highest moment may be one of chance, more than 3 % above the real one
+THREAD_SITES = 3  # shown below each thread
 SUSPECT_MOMENTS = 4  # a site that was seen at fewer moments is no suspect
 
 
@@ -55,6 +56,7 @@ def add_arguments(parser):
                         help="leave out stacks with this function, which may have * in its name; may be repeated")
     parser.add_argument("--allocated", action="store_true", help="show all allocated memory, not only what is in use")
     parser.add_argument("--peak", action="store_true", help="show what was in use when most was, not what is in use at the end")
+    parser.add_argument("--threads", action="store_true", help="show which thread allocated the memory, with the largest sites of each")
     parser.add_argument("--compare", metavar="OLD",
                         help="show what the sites have more or less than in the profile OLD, a file that -o has written")
     parser.add_argument("--sites", metavar="N", default="10", help="number of sites in the table (default 10)")
@@ -142,7 +144,26 @@ class Site:
         return len(moments) >= SUSPECT_MOMENTS and min(steps) >= 0 and grown >= 0.75 * len(steps)
 
 
+class ThreadSites(Site):
+    """All stacks of a thread."""
+
+    def __init__(self, thread):
+        super().__init__(thread_frame(thread).label(), None)
+        self.thread = thread
+
+    def label(self):
+        return self.thread.label()
+
+
+def threads_of(profile, measure):
+    threads = {}
+    for stack in filter(lambda stack: stack.sums["samples"] > 0, profile.stacks):
+        threads.setdefault(stack.thread, ThreadSites(stack.thread)).add(stack)
+    return sorted(threads.values(), key=lambda thread: -thread.total(measure))
+
+
 def sites_of(profile, measure):
+    """`profile`: or a part of it that has stacks."""
     sites = {}
     for stack in profile.stacks:
         frame = own_frame(stack.frames)
@@ -157,8 +178,9 @@ def print_site(site, measure, count, total, whole_stacks):
     blocks = site.total(count)
     print(f"{in_words(size):>12} {100 * size / total:5.1f} % {blocks:>10} {'block ' if blocks == 1 else 'blocks'}  {site.label()}")
     if whole_stacks:
-        for stack in sorted(site.stacks, key=lambda stack: -stack.sums[measure])[:3]:
-            print(f"{'':22}{in_words(stack.sums[measure])} by")
+        for stack in sorted((stack for stack in site.stacks if stack.sums[measure] > 0), key=lambda stack: -stack.sums[measure])[:3]:
+            thread = f" {stack.thread.label()} in" if stack.thread else ""
+            print(f"{'':22}{in_words(stack.sums[measure])} by{thread}")
             for frame in stack.shown_frames():
                 place = f" ({frame.place()})" if frame.module != SITE_MODULE and frame.place() else ""
                 print(f"{'':24}{frame.label()}{place}")
@@ -196,6 +218,21 @@ def print_table(profile, arguments):
         print_site(site, measure, count, total, arguments.stacks)
     if len(sites) > arguments.sites:
         print(f"and {len(sites) - arguments.sites} more sites (--sites N shows more)")
+
+
+def print_threads(profile, arguments):
+    measure, count, _ = MEASURES[shown_measure(arguments)]
+    total = profile.total(measure)
+    threads = [thread for thread in threads_of(profile, measure) if thread.total(measure) > 0]
+    print(f"\nBy the {'threads' if len(threads) > 1 else 'thread'} that allocated:")
+    for thread in threads[:arguments.sites]:
+        print_site(thread, measure, count, total, False)
+        if thread.only_grows():
+            print(f"{'':22}grew all through the run: " + ", ".join(in_words(held) for held in thread.moments()[-5:]))
+        for site in sites_of(thread, measure)[:THREAD_SITES]:
+            print(f"{'':22}{in_words(site.total(measure))} in {site.label()}")
+    if len(threads) > arguments.sites:
+        print(f"and {len(threads) - arguments.sites} more threads (--sites N shows more)")
 
 
 def print_leaks(profile, arguments):
@@ -237,7 +274,7 @@ def print_python_hint(profile):
         print("Functions of Python scripts have names with `python3 -X perf`, from Python 3.12 on.")
 
 
-def write_folded(profiles, path, measure, old=None):
+def write_folded(profiles, path, measure, by_thread=False, old=None):
     with open_output(path) as file:
         if old is not None:
             file.writelines(folded_lines(old, profiles, measure))
@@ -246,7 +283,7 @@ def write_folded(profiles, path, measure, old=None):
             for stack in profile.stacks:
                 size = stack.sums[measure]
                 if size > 0:
-                    frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames())] or ["unknown"]
+                    frames = [plain(frame.label()).replace(";", ":") for frame in reversed(stack.shown_frames(by_thread))] or ["unknown"]
                     file.write(f"{';'.join(frames)} {size}\n")
 
 
@@ -268,7 +305,7 @@ def compare(old, profiles, arguments):
           f"and {sum(profile.total(SAMPLES[shown_measure(arguments)]) for profile in profiles)} samples")
     print_changes(old, profiles, measure, count, arguments.sites, in_words)
     if arguments.folded:
-        write_folded(profiles, arguments.folded, measure, old)
+        write_folded(profiles, arguments.folded, measure, old=old)
     if arguments.html:
         with open_output(arguments.html) as file:
             file.write(render_changes(old, profiles, measure, count, what))
@@ -290,16 +327,20 @@ def show(profiles, arguments):
     shown = [profile for profile in profiles if profile.stacks] or profiles[:1]
     if arguments.peak and any(profile.peak_ago_ms is None for profile in shown):
         raise Refusal("profile: an older version of hakmem wrote this profile, and noted no peak")
+    if arguments.threads and not all(profile.has_threads() for profile in shown if profile.stacks):
+        raise Refusal("profile: the profile does not keep threads apart; HAKMEM_PROFILE_THREADS=1 lets a process do that")
     for number, profile in enumerate(shown):
         if number:
             print()
         (print_leaks if arguments.leaks else print_table)(profile, arguments)
+        if arguments.threads and profile.stacks:
+            print_threads(profile, arguments)
         print_names_note(profile, MEASURES[shown_measure(arguments)][0])
         print_python_hint(profile)
         for sentence in profile.remarks:
             print(sentence)
     if arguments.folded:
-        write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0])
+        write_folded(profiles, arguments.folded, MEASURES[shown_measure(arguments)][0], arguments.threads)
     if arguments.pprof:
         from .pprof import write_pprof
         with open_output(arguments.pprof, binary=True) as file:
@@ -307,7 +348,7 @@ def show(profiles, arguments):
     if arguments.html:
         from .profile_page import render
         with open_output(arguments.html) as file:
-            file.write(render(profiles, f"Heap profile of {os.path.basename(profiles[0].program)}"))
+            file.write(render(profiles, f"Heap profile of {os.path.basename(profiles[0].program)}", arguments.threads))
     return fails(profiles, arguments)
 
 
@@ -332,6 +373,8 @@ def run_program(words, arguments, path):
     command = [launcher, "run", "--quiet"]
     if period:
         command += ["--set", f"sample_bytes={period}"]
+    if arguments.threads:
+        command += ["--set", "profile_threads=1"]
     preload = os.environ.get("LD_PRELOAD", "")
     environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     environment["HAKMEM_PROFILE_FILE"] = path
@@ -400,6 +443,8 @@ def profile_process(pid, arguments):
         observer.ask("profile_stop")
         print(f"process {pid} is no longer sampled" if running else f"process {pid} was not being sampled")
         return 0
+    if arguments.threads:
+        observer.ask("profile_threads")
     if running:
         print(f"process {pid} is being sampled already, one allocation in {running} bytes (--stop ends that)",
               file=sys.stderr)
@@ -455,6 +500,8 @@ def run(arguments):
     if nth and (arguments.program or is_process):
         raise Refusal("profile: --nth is for the file of a profile", STATUS_USAGE)
     arguments.old = None
+    if arguments.compare and arguments.threads:
+        raise Refusal("profile: --compare goes without --threads: threads of two runs are not the same", STATUS_USAGE)
     if arguments.compare:
         if arguments.leaks or arguments.pprof:
             raise Refusal("profile: --compare goes with neither --leaks nor --pprof (pprof -diff_base compares)", STATUS_USAGE)

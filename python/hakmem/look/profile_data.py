@@ -26,12 +26,14 @@ SHAPE = {
     "mappings": [{"line": str, "build_id?": str, "bias?": str}],
     "modules?": [CLOSED_SHAPE],
     "peak?": {"bytes": int, "ago_ms": int},
-    "stacks": [{"frames": str, "history_bytes": str, "site?": str, "cut?": int} | dict.fromkeys(SUMS, int)
+    "threads?": [{"number": int, "id": int, "name": str}],
+    "stacks": [{"frames": str, "history_bytes": str, "site?": str, "cut?": int, "thread?": int} | dict.fromkeys(SUMS, int)
                | {f"{name}?": int for name in PEAK_SUMS}],
 }
 
 BEGIN = re.compile(r'(?=\{"hakmem_profile")')  # of a document; in a text the quotes would be escaped
 SITE_MODULE = "named site"  # stands for the file of a frame that is the name of a site
+THREAD_MODULE = "thread"  # the same for one that is a thread
 
 ALLOCATOR = re.compile(r"(hak__?\w+|malloc\w*|calloc|realloc\w*|free|memalign|posix_memalign|aligned_alloc|p?valloc|"
                        r"(void\* )?operator new(\[\])?\(.*|_Unwind_Backtrace|sample_take|stack_step|_Zna?w?\w*)"
@@ -53,6 +55,19 @@ def hint_of(path):
     return f"; a program goes behind --: ./hakmem profile -- {path}" if shutil.which(path) else ""
 
 
+@dataclass(frozen=True)
+class Thread:
+    """That took the samples of a stack."""
+    id: int  # the kernel's; 0: several threads
+    name: str
+
+    def label(self):
+        return f"{self.name + ', ' if self.name else ''}thread {self.id}" if self.id else self.name
+
+
+OTHER_THREADS = Thread(0, "other threads")  # beyond those that a process tells apart, or before it did
+
+
 @dataclass
 class Stack:
     frames: tuple  # of symbols.Frame, innermost first, without those of the allocator
@@ -60,16 +75,22 @@ class Stack:
     history: list  # live bytes at the moments of the profile's history_ago_ms
     site_name: str = ""  # that the program gave (hakmem/site.h); "" if none
     is_cut: bool = False  # it has more frames than a profile's stacks: the outermost are missing
+    thread: Thread | None = None  # None: the profile does not keep threads apart
 
-    def shown_frames(self):
-        """With a frame for the site's name, which is innermost: flame graphs show it as the tip. And with one for those
-        that are cut."""
+    def shown_frames(self, by_thread=False):
+        """With a frame for the site's name, which is innermost: flame graphs show it as the tip. With one for those that
+        are cut, and, `by_thread`, one for the thread as the outermost."""
         site = (site_frame(self.site_name),) if self.site_name else ()
-        return (*site, *self.frames, *((CUT_FRAME,) if self.is_cut else ()))
+        thread = (thread_frame(self.thread),) if by_thread else ()
+        return (*site, *self.frames, *((CUT_FRAME,) if self.is_cut else ()), *thread)
 
 
 def site_frame(name):
     return Frame(f"[{name}]", "", 0, SITE_MODULE, 0)
+
+
+def thread_frame(thread):
+    return Frame(f"[{thread.label()}]", "", 0, THREAD_MODULE, 0)
 
 
 @dataclass
@@ -89,6 +110,9 @@ class Profile:
     def total(self, name):
         return sum(stack.sums[name] for stack in self.stacks)
 
+    def has_threads(self):
+        return any(stack.thread for stack in self.stacks)
+
 
 def parse_document(line, path):
     """One line of a profile file, checked."""
@@ -104,6 +128,10 @@ def parse_document(line, path):
             stack["history"] = numbers(stack["history_bytes"])
             stack["site"] = str(stack.get("site", ""))
             stack["addresses"] = [address(word) for word in stack["frames"].split()]
+        if "threads" in document:
+            threads = {thread["number"]: Thread(thread["id"], thread["name"]) for thread in document["threads"]}
+            for stack in stacks:
+                stack["thread"] = threads.get(stack.get("thread"), OTHER_THREADS)
         head["history"] = numbers(document["history"]["ago_ms"])
         head["modules"] = document.get("modules", [])
         for module in head["modules"]:
@@ -129,9 +157,10 @@ def name_stacks(profile, stacks, symbols):
         while frames and is_of_allocator(frames[0]):
             del frames[0]
         is_cut = bool(stack.get("cut"))
-        key = (stack["site"], is_cut, *frames)
+        thread = stack.get("thread")
+        key = (stack["site"], is_cut, thread, *frames)
         merged = named.setdefault(key, Stack(tuple(frames), dict.fromkeys(SUMS + PEAK_SUMS, 0), [0] * len(stack["history"]),
-                                             stack["site"], is_cut))
+                                             stack["site"], is_cut, thread))
         for name in SUMS + PEAK_SUMS:
             merged.sums[name] += stack.get(name, 0)
         merged.history = [a + b for a, b in zip(merged.history, stack["history"])]

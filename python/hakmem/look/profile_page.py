@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from .profile import in_words, sites_of
+from .profile import ThreadSites, in_words, sites_of, threads_of
 from .text import plain
 
 TEMPLATE = Path(__file__).with_name("profile_page.html")
@@ -87,20 +87,20 @@ class Tables:
         return self.frames.of((function, 0, of(name)))
 
 
-def paths_of(profile, tables):
+def paths_of(profile, tables, by_thread=False):
     """[(numbers of the frames, outermost first, sums)], sorted."""
     paths = []
     for stack in profile.stacks:
-        path = tuple(map(tables.frame, reversed(stack.shown_frames())))
+        path = tuple(map(tables.frame, reversed(stack.shown_frames(by_thread))))
         if not path:
             path = (tables.no_frame(NO_STACK),)
         paths.append((path, stack.sums))
     return sorted(paths, key=lambda pair: pair[0])
 
 
-def profile_data(profile, tables, fields):
+def profile_data(profile, tables, fields, by_thread=False):
     """The stacks, each without the frames that it shares with the one before."""
-    stacks = paths_of(profile, tables)
+    stacks = paths_of(profile, tables, by_thread)
     kept, added, frames, before = [], [], [], ()
     for path, _ in stacks:
         shared = 0
@@ -116,9 +116,9 @@ def profile_data(profile, tables, fields):
             "sums": {name: [sums[name] for _, sums in stacks] for name in fields}}
 
 
-def script_data(profiles, fields):
+def script_data(profiles, fields, by_thread=False):
     tables = Tables()
-    shown = [profile_data(profile, tables, fields) for profile in profiles]
+    shown = [profile_data(profile, tables, fields, by_thread) for profile in profiles]
     data = {"texts": tables.texts.all(), "functions": tables.functions.all(), "frames": tables.frames.all(),
             "profiles": shown}
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # "<" could end the script
@@ -174,6 +174,10 @@ def place_text(frame):
 
 def site_name(site):
     """The cell of the site: the program's own name for it stands above the function."""
+    if isinstance(site, ThreadSites):
+        name = plain(site.name)
+        return (f'<td class="name" data-value="{escape(name)}"><button type="button" class="pick" data-name="{escape(name)}" '
+                f'title="{escape(name)}">{escape(site.label())}</button></td>')
     if site.name:
         name = plain(f"[{site.name}]")
         place = plain(f"{site.frame.label()} ({place_text(site.frame)[0]})" if site.frame else NO_STACK)
@@ -216,10 +220,20 @@ def sites_table(profile, totals):
     shown = by_live[:SITES_LIVE_MAX]
     names = {(site.label(), site.frame) for site in shown}
     shown += [site for site in by_allocated[:SITES_ALLOCATED_MAX] if (site.label(), site.frame) not in names]
-    if not shown:
-        return ""
-    heads = [("site", "Function and place in the source that allocates. Frames of the C++ library are left out. A name in brackets "
-                      "is one that the program gave (hakmem/site.h)."),
+    return table(profile, totals, shown, len(by_allocated), "site",
+                 "Function and place in the source that allocates. Frames of the C++ library are left out. A name in brackets "
+                 "is one that the program gave (hakmem/site.h).") if shown else ""
+
+
+def threads_table(profile, totals):
+    threads = threads_of(profile, "live_bytes")
+    return "<h2>Threads</h2>" + table(profile, totals, threads[:SITES_LIVE_MAX], len(threads), "thread",
+                                      "The thread that allocated. It may have ended.")
+
+
+def table(profile, totals, shown, count, thing, thing_note):
+    """Rows of `shown`, of `count` sites or threads."""
+    heads = [(thing, thing_note),
              ("in use", "Bytes in blocks that are not freed, and their share of all bytes in use."),
              ("blocks", "Blocks that are not freed."), ("mean size", "Of the blocks in use."),
              ("mean age", "Of the blocks in use.")]
@@ -232,11 +246,11 @@ def sites_table(profile, totals):
     head = "".join(f'<th scope="col" title="{escape(note)}"{" aria-sort=descending" if name == "in use" else ""}>'
                    f"<button type=button>{name}</button></th>" for name, note in heads)
     gap = "<td></td>" if profile.history_ago_ms else ""
-    foot = (f"<td>all {len(by_allocated):,} sites</td><td>{in_words(totals['live_bytes'])}</td>"
+    foot = (f"<td>all {count:,} {thing}s</td><td>{in_words(totals['live_bytes'])}</td>"
             f"<td>{totals['live_count']:,}</td><td></td><td></td>{gap}<td>{in_words(totals['allocated_bytes'])}</td>"
             f"<td>{totals['allocated_count']:,}</td><td></td><td></td><td>{totals['samples']:,}</td>")
-    left = len(by_allocated) - len(shown)
-    note = f'<p class="dim">{left:,} smaller sites are not listed.</p>' if left else ""
+    left = count - len(shown)
+    note = f'<p class="dim">{left:,} smaller {thing}s are not listed.</p>' if left else ""
     return (f'<div class="scroll" tabindex="0"><table class="sites sortable"><thead><tr>{head}</tr></thead><tbody>'
             f"{''.join(site_row(profile, site, totals) for site in shown)}</tbody><tfoot><tr>{foot}</tr></tfoot></table></div>{note}")
 
@@ -277,12 +291,13 @@ def headline(profile, totals):
             f"written.</b> {sampled} All figures are estimates from these samples.")
 
 
-def section(profile, number):
+def section(profile, number, by_thread):
     totals = {name: profile.total(name) for name in FIELDS}
     name = escape(os.path.basename(profile.program) or "unknown")
     return (f'<section class="process" data-process="{number}"><h2 class="quiet">{name}, process {profile.pid}</h2>'
             f'<p class="headline">{headline(profile, totals)}</p>{cards(profile, totals)}<div class="graph-place"></div>'
-            f'<div class="sites-place"><h2>Sites that hold most memory</h2>{sites_table(profile, totals)}</div></section>')
+            f'<div class="sites-place"><h2>Sites that hold most memory</h2>{sites_table(profile, totals)}'
+            f'{threads_table(profile, totals) if by_thread and profile.stacks else ""}</div></section>')
 
 
 def chooser(profiles):
@@ -306,10 +321,10 @@ def fill(**values):
     return re.sub(r"@@(\w+)@@", lambda match: values[match.group(1)], TEMPLATE.read_text(encoding="utf-8"))
 
 
-def render(profiles, title):
+def render(profiles, title, by_thread=False):
     """The page, as text."""
     profiles = sorted(profiles, key=lambda profile: -profile.total("allocated_bytes"))
     shown = [profile for profile in profiles if profile.stacks][:PROCESSES_MAX] or profiles[:1]
     return fill(title=escape(title), facts=facts(shown, len(profiles) - len(shown)), measures=measure_buttons(MEASURES),
-                chooser=chooser(shown) if len(shown) > 1 else "", data=script_data(shown, FIELDS),
-                sections="".join(section(profile, number) for number, profile in enumerate(shown)))
+                chooser=chooser(shown) if len(shown) > 1 else "", data=script_data(shown, FIELDS, by_thread),
+                sections="".join(section(profile, number, by_thread) for number, profile in enumerate(shown)))

@@ -5,6 +5,7 @@ import sys
 from . import view
 from .attach import connect
 from .binaries import add_symfs, sentences, use_symfs
+from .mapped import with_rows
 from .processes import parse_pid
 from .report import Reporter, read_figures
 
@@ -25,7 +26,8 @@ def run(arguments):
     text = observer.ask(name)
     if name == "json":
         read_figures(text, observer.process.pid)
-    sys.stdout.write(text.decode("utf-8", "replace"))
+    shown = text.decode("utf-8", "replace")
+    sys.stdout.write(shown if arguments.json else with_rows(shown, observer.process.pid))
     sys.stdout.flush()
     if name == "summary":
         reporter = Reporter(observer)

@@ -9,7 +9,7 @@ from pathlib import Path
 from .binaries import add_symfs, sentences, use_symfs
 from .document import check, parse
 from .files import check_writable, keep_inputs, origin_of
-from .processes import Refusal, STATUS_NO_PROCESS
+from .processes import Refusal
 from .profile import in_words, open_output
 from .profile_page import TEMPLATE as STYLED, escape, place_text, time_in_words
 from .symbols import Files, Symbols
@@ -165,7 +165,7 @@ def run(arguments):
     use_symfs(arguments)
     page = arguments.output or f"{arguments.trace}.html"
     if not os.path.exists(arguments.trace):
-        raise Refusal(f"timeline: there is no file '{arguments.trace}'", STATUS_NO_PROCESS)
+        raise Refusal(f"timeline: there is no file '{arguments.trace}'")
     keep_inputs(page, arguments.trace)
     try:
         check_writable(page)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """./hakmem top: Shows a living process, again and again."""
 import os
+import re
 import select
 import shutil
 import sys
@@ -19,10 +20,17 @@ from .text import plain
 
 ROWS_PLAIN = 15
 HELP = {  # below the table of classes, or of sites
-    "classes": "q quit  p pause  s sites  sort classes: h held  u in use  w free  c class",
-    "sites": "q quit  p pause  s classes  sort sites: u in use  g growth  w rounding  a allocated",
+    "classes": "q quit  p pause  s sites  sort: h held  u in use  w free  c class",
+    "sites": "q quit  p pause  s classes  sort: u in use  g growth  w rounding  a allocated",
 }
-STYLES = {"": "", "bold": "\x1b[1m", "dim": "\x1b[2m", "reverse": "\x1b[7m", "end": "\x1b[0m"}
+STYLES = {"": "", "bold": "\x1b[1m", "dim": "\x1b[2m", "heads": "\x1b[2;4m", "reverse": "\x1b[7m", "end": "\x1b[0m"}
+COLOURS = (  # of parts of a line
+    (re.compile(f"{view.USED}+"), "\x1b[36m"),
+    (re.compile(f"{view.FREE}+"), "\x1b[33m"),
+    (re.compile(r"(?<= )\+(?=[0-9.]*[1-9])\S+"), "\x1b[31m"),  # growth
+    (re.compile(r"(?<= )-(?=[0-9.]*[1-9])\S+"), "\x1b[32m"),
+    (re.compile(f"(?<=resident |in use   )[{view.BARS}]+"), "\x1b[36m"),
+)
 NO_SITES = worded("no site was sampled: start the process with HAKMEM_SAMPLE_BYTES=512k, or run ./hakmem profile PID")
 
 
@@ -117,6 +125,10 @@ class Choice:
         return table
 
 
+def no_colour():
+    return bool(os.environ.get("NO_COLOR"))
+
+
 def fit(text, width):
     """The text without what would move the cursor, cut to a number of columns."""
     shown, room = "", width
@@ -130,6 +142,12 @@ def fit(text, width):
             return shown[:-1] + "…"
         shown += character
     return shown
+
+
+def coloured(text):
+    for pattern, colour in COLOURS:
+        text = pattern.sub(lambda match, colour=colour: colour + match[0] + "\x1b[39m", text)
+    return text
 
 
 def folded(line, width):
@@ -149,7 +167,8 @@ def draw(report, before, history, choice, paused, columns, rows):
     smaller = len(shown[1].rows) + len(shown[2].rows)
     for table, most in zip(shown, (room - min(room // 2, smaller), room // 4, room // 4)):
         if table.rows:
-            lines += ["", *view.plain(table, max(most, 1), columns)]
+            title, heads, *drawn = view.plain(table, max(most, 1), columns)
+            lines += ["", ("bold", title), ("heads", heads), *drawn]
         elif table.title == NO_SITES:
             lines += ["", NO_SITES]
     if choice.table == "sites":
@@ -159,7 +178,8 @@ def draw(report, before, history, choice, paused, columns, rows):
     drawn = []
     for line in lines:
         style, text = line if isinstance(line, tuple) else ("", line)
-        drawn.append(STYLES[style] + fit(text, columns - 1) + (STYLES["end"] if style else ""))
+        fitting = fit(text, columns - 1)
+        drawn.append(STYLES[style] + (fitting if style or no_colour() else coloured(fitting)) + (STYLES["end"] if style else ""))
     return drawn
 
 

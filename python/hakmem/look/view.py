@@ -10,6 +10,10 @@ BARS = " ▁▂▃▄▅▆▇█"
 SITE_MIN = 16  # columns for the name of a site
 NAMES = ("site", "part")  # columns whose cells begin at the left
 HISTORY = 60  # reports that a sparkline shows
+USED, FREE = "█", "░"  # cells of a bar
+BAR_MIN, BAR_MAX = 8, 40  # columns of the bars; those of sites have BAR_SITES
+BAR_SITES, SITES_WIDE = 14, 110  # from so many columns of the screen on
+SITES_FULL, SITES_NARROW = 100, ("rounding", "mean life")  # a narrower screen has no room for these
 
 # By key: what the classes are sorted by.
 SORTS = {
@@ -32,6 +36,7 @@ class Table:
     title: str
     columns: list
     rows: list = field(default_factory=list)
+    bars: list = field(default_factory=list)  # a row's (bytes in use, bytes in all), for screens
 
     def drop(self, column):
         at = self.columns.index(column)
@@ -39,9 +44,17 @@ class Table:
             del row[at]
 
 
-def sparkline(values):
-    """One character for each value, the highest for the largest."""
-    highest = max(values, default=0) or 1
+def bar(used, whole, longest, width):
+    """A bar of at most `width` columns, for `longest` bytes: the part in use, and the free part."""
+    cells = round(width * whole / longest) if longest else 0
+    cells = max(cells, 1) if whole else 0
+    filled = round(cells * used / whole) if whole else 0
+    return USED * filled + FREE * (cells - filled)
+
+
+def sparkline(values, highest):
+    """One character for each value; the highest one stands for `highest`."""
+    highest = highest or 1
     return "".join(BARS[round(value / highest * (len(BARS) - 1))] for value in values)
 
 
@@ -75,8 +88,10 @@ def summary(report, before, history):
                 ("remote frees", "counters", "free_remote"), ("remote batches", "counters", "remote_batches"),
                 ("purges", "os_calls", "madvise_dontneed"), ("maps", "os_calls", "mmap"))))
     if len(history) > 1:
-        lines.append(f"resident {sparkline([at.process.rss for at in history])}")
-        lines.append(f"in use   {sparkline([at.totals['bytes_in_use'] for at in history])}")
+        resident, in_use = [at.process.rss for at in history], [at.totals["bytes_in_use"] for at in history]
+        highest = max(resident + in_use)
+        lines += [f"{name} {sparkline(values, highest)} from 0 to {size(highest)}" for name, values in
+                  (("resident", resident), ("in use  ", in_use))]
     return lines
 
 
@@ -92,6 +107,7 @@ def classes_table(report, before, sort):
             growth = f"{grown / (report.at - before.at):+.0f}"
         table.rows.append([size(bytes_), size(row["slab_bytes"]), size(used), size(row["slab_bytes"] - used),
                            size(row["cached"] * bytes_), share(used, row["slab_bytes"]), growth])
+        table.bars.append((used, row["slab_bytes"]))
     return table
 
 
@@ -111,6 +127,7 @@ def sites_table(report, before, sort):
         life = duration(site.lifetime_ms) if site.freed_count else ""
         table.rows.append([size(site.live_bytes), share(site.live_bytes, whole), count(site.live_count), size(site.rounding),
                            size(site.allocated_bytes), life, each_second, site.title()])
+        table.bars.append((site.live_bytes, site.live_bytes))
     return table
 
 
@@ -148,12 +165,33 @@ def tables(report, before):
 
 
 def plain(table, most, columns=None):
-    """The table as text. Names of sites are shortened to lines of so many columns."""
+    """The table as text: the title, the heads and the rows. On a screen of so many columns it has bars, all of one scale,
+    and names of sites are shortened."""
+    has_names = table.columns[-1] in NAMES
+    if has_names and columns and columns < SITES_FULL:
+        for column in set(SITES_NARROW) & set(table.columns):
+            table.drop(column)
     rows = [table.columns, *table.rows[:most]]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    bars = bars_of(table, most, widths, has_names, columns)
     yield table.title
-    has_names = table.columns[-1] in NAMES
-    for row in rows:
+    for row, drawn in zip(rows, ["", *bars] if bars else [""] * len(rows)):
         line = "  " + "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths)) + "  "
+        if has_names and bars:
+            line += drawn.ljust(BAR_SITES) + "  "
         room = max(columns - len(line) - 1, SITE_MIN) if columns else len(row[-1])
-        yield line + (short_name(row[-1], room) if has_names else row[-1].rjust(widths[-1]))
+        last = short_name(row[-1], room) if has_names else row[-1].rjust(widths[-1])
+        yield (line + last + ("  " + drawn if drawn and not has_names else "")).rstrip()
+
+
+def bars_of(table, most, widths, has_names, columns):
+    """The bars of the rows; none if there is no room. The title then tells their scale."""
+    width = 0
+    if table.bars and columns:
+        room = columns - 1 - sum(widths) - 2 * len(widths) - 2
+        width = (BAR_SITES if columns >= SITES_WIDE else 0) if has_names else min(room, BAR_MAX)
+    if width < BAR_MIN:
+        return []
+    longest = max(whole for _, whole in table.bars[:most])
+    table.title += f"   {USED} in use" + ("" if has_names else f"  {FREE} free") + f", bars from 0 to {size(longest)}"
+    return [bar(used, whole, longest, width) for used, whole in table.bars[:most]]

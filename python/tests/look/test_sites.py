@@ -5,10 +5,13 @@ tests/launcher/site_views.sh tries them on a program."""
 import gzip
 import io
 import json
+import os
+import re
 import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -74,12 +77,41 @@ class Tables(unittest.TestCase):
                                      "heaps_count", "superslabs_count", "whales_count"), 0)
         choice = top.Choice()
         choice.press("s")
-        lines = top.draw(made, None, [], choice, False, 100, 40)
+        drawn = top.draw(made, None, [], choice, False, 100, 40)
+        lines = [re.sub("\x1b[^m]*m", "", line) for line in drawn]
         self.assertTrue(any(line.rstrip().endswith("  get[abi:cxx11] [/b]") for line in lines), lines)
         self.assertLessEqual(max(map(len, lines)), 99)
         heads = next(line for line in lines if "allocated  mean life" in line)
         self.assertTrue(heads.rstrip().endswith("site"), heads)
         self.assertRegex(next(line for line in lines if "nnn" in line), r"^ *2\.9 KiB +75 % +3 +0 B +2\.9 KiB +n+…n+$")
+
+        for columns in (80, 200):
+            lines = [re.sub("\x1b[^m]*m", "", line) for line in top.draw(made, None, [], choice, False, columns, 40)]
+            heads = next(line for line in lines if "share  blocks" in line)
+            self.assertTrue(heads.endswith("site"), heads)
+            self.assertFalse([line for line in lines if len(line) >= columns or line.endswith("…")], lines)
+            self.assertEqual(any("█" in line for line in lines), columns == 200)
+
+    def test_bars(self):
+        """All bars have the scale that the title says; without colours the screen has the same text."""
+        rows = [{"object_bytes": size, "slab_bytes": held, "in_use": used, "cached": 0} for size, held, used in
+                ((10, 4 << 20, 200_000), (20, 1 << 20, 0), (30, 100, 3))]
+        made = make_report([], 1.0)
+        made.classes = rows
+        title, heads, *lines = view.plain(view.classes_table(made, None, "h"), 10, 120)
+        self.assertTrue(title.endswith("bars from 0 to 4.0 MiB") and heads.rstrip().endswith("blocks/s"), (title, heads))
+        self.assertEqual([(line.count("█"), line.count("░")) for line in lines], [(19, 21), (0, 10), (1, 0)])
+        made.process = types.SimpleNamespace(pid=1, name="x", threads=1, rss=1)
+        made.figures |= {"hakmem": {"version": "0"}}
+        made.totals = dict.fromkeys(("bytes_in_use", "objects_in_use_count", "bytes_cached", "bytes_free_dirty", "bytes_mapped",
+                                     "heaps_count", "superslabs_count", "whales_count"), 0)
+        drawn = {}
+        for value in ("", "1"):
+            with unittest.mock.patch.dict(os.environ, NO_COLOR=value):
+                drawn[value] = top.draw(made, None, [], top.Choice(), False, 80, 30)
+        self.assertTrue(any("\x1b[36m" in line for line in drawn[""]), drawn)
+        self.assertFalse(any(re.search("\x1b\\[3[0-9]m", line) for line in drawn["1"]), drawn)
+        self.assertEqual([re.sub("\x1b[^m]*m", "", line) for line in drawn[""]], [re.sub("\x1b[^m]*m", "", line) for line in drawn["1"]])
 
     def test_short_names(self):
         """Arguments go first, then those of templates, then the middle; no name is longer than allowed."""

@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# `./hakmem profile` names the function and line that allocate, in programs of many kinds. Each program has one allocation
+# of 77,777 bytes, in a function `plant` and a line with the word PLANT. gdb, where it is installed, must agree.
+#
+source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
+cd -- "$scratch" || exit 1
+
+cat >c.c <<'END'
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+void *volatile kept;
+static inline void *wrapped(size_t size)
+{
+    return memset(malloc(size), 1, size); /* PLANT */
+}
+__attribute__((noinline)) void plant(void)
+{
+    kept = malloc(77777); /* PLANT */
+    kept = (char *)kept + 1;
+}
+int main(int argc, char **argv)
+{
+    if (argc > 1 && fork() != 0) {
+        return wait(NULL) < 0;
+    }
+    kept = wrapped(10);
+    plant();
+    return argv[0] == NULL;
+}
+END
+sed -i '0,/ \/\* PLANT \*\//s///' c.c # the first one is of another size
+
+cat >cxx.cc <<'END'
+#include <memory>
+#include <string>
+#include <vector>
+std::vector<std::unique_ptr<char[]>> kept;
+namespace deep {
+template <class T> struct Pool {
+    __attribute__((noinline)) static void plant(T size)
+    {
+        kept.push_back(std::unique_ptr<char[]>(new char[size])); // PLANT
+    }
+};
+} // namespace deep
+int main()
+{
+    kept.reserve(4);
+    deep::Pool<long>::plant(77777);
+    return kept.empty();
+}
+END
+
+cat >standard.cc <<'END'
+#include <map>
+#include <string>
+std::map<int, std::string> kept;
+__attribute__((noinline)) void plant(int key)
+{
+    kept[key].assign(77776, 'x'); // PLANT
+    asm volatile("" : : : "memory"); // else the call is the function's last jump, and plant has no frame
+}
+int main()
+{
+    plant(1);
+    return kept.empty();
+}
+END
+
+cat >rust.rs <<'END'
+#[inline(never)]
+fn plant() -> Vec<u8> {
+    Vec::<u8>::with_capacity(77777) // PLANT
+}
+fn main() {
+    let kept = plant();
+    println!("{}", kept.capacity() > 1);
+    std::mem::forget(kept);
+}
+END
+
+cat >plugin.c <<'END'
+#include <stdlib.h>
+void *volatile plugin_kept;
+void plant(void)
+{
+    plugin_kept = malloc(77777); /* PLANT */
+    plugin_kept = NULL;
+}
+END
+sed 's/77777/55555/; s/plugin_kept/other_kept/; s/void plant/static int before;\n&/' plugin.c >other.c
+cat >opener.c <<'END'
+#include <dlfcn.h>
+#include <stddef.h>
+static int run(const char *name)
+{
+    void *library = dlopen(name, RTLD_NOW);
+    void (*plant)(void) = library == NULL ? 0 : (void (*)(void))dlsym(library, "plant");
+    if (plant == 0) {
+        return 1;
+    }
+    plant();
+    return dlclose(library);
+}
+int main(void)
+{
+    return run("./first.so") + run("./second.so");
+}
+END
+
+cat >script.py <<'END'
+kept = []
+
+
+def plant():
+    kept.append(bytearray(77776))
+
+
+plant()
+import os
+os._exit(0)
+END
+
+# site PROGRAM...: the function and FILE:LINE of the site of the planted allocation; of a child's if the program forks.
+site() {
+    try "$launcher" profile --period 1 --allocated --sites 9999 -- "$@"
+    [[ $status == 0 ]] || fail "status $status: profile $* ($errors)"
+    grep -E '^ +76\.0 KiB .* (1 block|2 blocks) ' <<<"$output" | sed -E 's/^.* blocks? +//' | sort -u
+}
+
+cat >ask.py <<'END'
+import gdb
+gdb.execute("set confirm off"); gdb.execute("set debuginfod enabled off"); gdb.execute("set breakpoint pending on")
+gdb.execute("set follow-fork-mode child")
+register = "$x0" if "aarch64" in gdb.execute("show architecture", to_string=True) else "$rdi"
+class Stop(gdb.Breakpoint):
+    def stop(self):
+        return int(gdb.parse_and_eval(f"(long){register}")) == 77777
+gdb.execute("start", to_string=True)
+Stop("malloc")
+gdb.execute("continue", to_string=True)
+frame = gdb.newest_frame()
+while frame is not None:
+    place = frame.find_sal()
+    name = frame.name() or ""
+    if "plant" in name:
+        print("ANSWER", name.split("(")[0].replace(" ", ""), f"{place.symtab.filename.split('/')[-1]}:{place.line}")
+        break
+    frame = frame.older()
+gdb.execute("kill")
+END
+
+# check WHAT SOURCE PROGRAM...: the site is `plant` at the line of the source with the word PLANT.
+check() {
+    local what=$1 source=$2 line found answer
+    shift 2
+    line=$(grep -n PLANT "$source" | cut -d: -f1)
+    found=$(site "$@")
+    [[ $found =~ ^([^$'\n']*::)?plant(\([^$'\n']*\))?\ \(([^$'\n']*/)?$source:$line\)$ ]] ||
+        fail "$what: '$found' instead of plant ($source:$line)"
+    if [[ -n $has_gdb ]]; then
+        answer=$(gdb -nx -batch -x ask.py --args "$@" 2>/dev/null | sed -n 's/^ANSWER //p')
+        [[ $answer == *plant*" $source:$line" ]] || fail "$what: gdb says '$answer'"
+    fi
+    echo "$what: $found; gdb: ${answer-not asked}"
+}
+has_gdb=$(command -v gdb)
+# Where a debugger may not trace, it is not asked.
+[[ -z $has_gdb ]] || gdb -nx -batch -ex run --args true 2>&1 | grep -q 'exited normally' || has_gdb=
+
+build() {
+    "$@" || fail "does not compile: $*"
+}
+build cc -O2 -g c.c -o c_o2
+check 'C -O2' c.c ./c_o2
+build cc -O0 -g -no-pie c.c -o c_o0
+check 'C -O0, no PIE' c.c ./c_o0
+build cc -O3 -flto -g c.c -o c_lto
+check 'C -O3 -flto' c.c ./c_lto
+build cc -O2 -gsplit-dwarf -g c.c -o c_split
+check 'C, split DWARF' c.c ./c_split
+build cc -O2 -g -gz c.c -o c_packed
+check 'C, compressed DWARF' c.c ./c_packed
+objcopy --only-keep-debug c_o2 stripped.debug && cp c_o2 stripped && strip stripped &&
+    objcopy --add-gnu-debuglink=stripped.debug stripped || fail "no stripped program"
+check 'C, stripped with a debug file' c.c ./stripped
+check 'C, in the child of a fork' c.c ./c_o2 fork
+build c++ -O2 -g cxx.cc -o cxx
+check 'C++, template and new' cxx.cc ./cxx
+build c++ -O2 -g standard.cc -o standard
+check 'C++, in a container of the library' standard.cc ./standard
+if command -v clang >/dev/null; then
+    build clang -O2 -g c.c -o c_clang
+    check 'C by clang' c.c ./c_clang
+fi
+if command -v rustc >/dev/null && rustc -O -g rust.rs -o rust 2>/dev/null; then
+    check 'Rust -O' rust.rs ./rust
+fi
+# The second library comes to the place of the first one, which is closed.
+build cc -O2 -g -fPIC -shared plugin.c -o first.so
+build cc -O2 -g -fPIC -shared other.c -o second.so
+build cc -O2 -g opener.c -o opener
+check 'a library that was closed' plugin.c ./opener
+
+if command -v node >/dev/null; then
+    found=$(site node -e 'kept = new ArrayBuffer(77777)')
+    if [[ -n $has_gdb ]]; then # it has no lines; the caller of calloc is the function
+        sed 's/Stop("malloc")/Stop("calloc")/; s/"plant" in name/name and "calloc" not in name/; s/name.split.*"")/name/' ask.py >ask_node.py
+        sed -i 's/\(print("ANSWER", \).*/\1frame.name())/' ask_node.py
+        answer=$(gdb -nx -batch -x ask_node.py --args node -e 'kept = new ArrayBuffer(77777)' 2>/dev/null | sed -n 's/^ANSWER //p')
+        [[ -n $answer && $found == "$answer (node)" ]] || fail "node: '$found', and gdb says '$answer'"
+    fi
+    echo "node: $found; gdb: ${answer-not asked}"
+fi
+# The function of a script; gdb does not know it.
+python=$(python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || python3.12 -c 'import sys; print(sys.executable)' 2>/dev/null)
+if [[ -n $python ]]; then
+    found=$(site "$python" -X perf script.py)
+    [[ $found =~ ^py::plant:.*script\.py ]] || fail "Python: '$found' instead of plant of script.py"
+    echo "Python: $found"
+fi
+finish
