@@ -260,9 +260,9 @@ class Runner:
         self._servers = {server.name: server for server in servers}
         self._seconds = seconds
         self._seed = seed
+        self._user = _nobody() if os.geteuid() == 0 else None
         self._folder = Path(tempfile.mkdtemp(prefix="hakmem-servers-"))
         self._folder.chmod(0o755)
-        self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -380,6 +380,13 @@ class Runner:
             "setpriv", f"--reuid={self._user.pw_uid}", f"--regid={self._user.pw_gid}",
             "--clear-groups", "--inh-caps=-all", "--",
         ]  # fmt: skip
+
+
+def _nobody() -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam("nobody")
+    except KeyError as error:
+        raise Problem("servers run as the user nobody, which this machine does not have") from error
 
 
 def _renamed(bindings: dict[str, list[str]], old: str, new: str) -> dict[str, list[str]]:
