@@ -25,7 +25,7 @@ from .places import cache_directory
 from .problem import Problem, Usage
 from .workloads import Workload
 
-ROUNDS = {"quick": 5, "idle": 3, "secure": 3, "secure-quick": 3}
+ROUNDS = {"quick": 5, "idle": 3, "aging": 3, "secure": 3, "secure-quick": 3}
 ROUNDS_ELSE = 9  # what a verdict needs
 
 _errors = Console(stderr=True)
@@ -35,8 +35,8 @@ def run(
     suite: Annotated[
         str,
         typer.Option(
-            help="quick, core, full, programs, idle, secure, secure-quick or bugs; quick when not"
-            " given."
+            help="quick, core, full, programs, idle, aging, secure, secure-quick or bugs; quick"
+            " when not given."
         ),
     ] = "",
     alloc: Annotated[
