@@ -260,8 +260,8 @@
  * twice the pause. Half: a pass takes twice as many ticks. */
 #define PURGE_BYTES_AT_ONCE (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
 /* What a purge pass over slabs in use counts beside the bytes purged: for a superslab, for a slab
- * whose free list it walks, and for each object of the list. Half: a tick takes up to twice as long.
- * Twice: a pass takes twice as many ticks. */
+ * whose free list it walks, and for each object of the list. Half: a tick takes up to twice as
+ * long. Twice: a pass takes twice as many ticks. */
 #define PAGES_LOOK_BYTES ((size_t)32 << 10)
 #define SLAB_WALK_BYTES ((size_t)16 << 10)
 #define OBJECT_WALK_BYTES ((size_t)1 << 10)

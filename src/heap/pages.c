@@ -3,7 +3,7 @@
  * A pass looks at the superslabs in turn, a part at each tick, as that of region/purge.c does for
  * free slices. It begins with that pass, or later if the one before is still under way.
  *
- * Locks: that of one heap at a time. A part leaves out heaps whose lock is taken. */
+ * Locks: that of one heap at a time, for one slab. A part leaves out heaps whose lock is taken. */
 #include "heap/heap.h"
 
 #include "base/bits.h"
@@ -23,12 +23,13 @@ static size_t pages_superslabs(void)
     return atomic_load_acquire(&hak__window.shared_limit) / SUPERSLAB_SLICES; /* window.h */
 }
 
-/* Purges the slabs that `heap` has in the slices of `wanted`, and takes these slices out of it.
- * Under the heap's lock their owner words do not change. Returns the cost in bytes. */
+/* Looks at the slabs that `heap` has in the slices of `wanted`, up to the first one that is worth a
+ * walk, and takes these slices out of `wanted`. Under the heap's lock their owner words do not
+ * change. Returns what the walk and the purge cost, in bytes. */
 static size_t pages_of_heap(struct heap *heap, size_t first, uint64_t *wanted, bool now)
 {
     size_t cost = 0;
-    for (uint64_t rest = *wanted; rest != 0; rest &= rest - 1) {
+    for (uint64_t rest = *wanted; rest != 0 && cost == 0; rest &= rest - 1) {
         size_t slice = first + bits_lowest(rest);
         if (window_owner(slice) >> OWNER_CODE_BITS != heap->id) {
             continue;
@@ -36,7 +37,7 @@ static size_t pages_of_heap(struct heap *heap, size_t first, uint64_t *wanted, b
         *wanted &= ~(rest & (0 - rest));
         struct slab *slab = window_slab_metadata(slice);
         if (slab->slices_back == 0) {
-            cost += hak__slab_purge(&heap->slabs, slab, now);
+            cost = hak__slab_purge(&heap->slabs, slab, now);
         }
     }
     return cost;
@@ -53,10 +54,11 @@ static size_t pages_of_superslab(size_t index, bool now)
     }
     struct heap *heap = hak__heap_first();
     for (; heap != NULL && wanted != 0; heap = heap->next) {
-        if (!heap_is_inherited(heap) &&
-            (now ? lock_acquire_soon(&heap->lock) : lock_try(&heap->lock))) {
-            cost += pages_of_heap(heap, first, &wanted, now);
+        size_t more = heap_is_inherited(heap) ? 0 : SIZE_MAX;
+        while (more != 0 && (now ? lock_acquire_soon(&heap->lock) : lock_try(&heap->lock))) {
+            more = pages_of_heap(heap, first, &wanted, now);
             lock_release(&heap->lock);
+            cost += more;
         }
     }
     return cost;

@@ -357,8 +357,10 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
         }
         if (list.count != 0) {
             list = slab_take_part(set, slab, list, most);
-        } else if (slab_cut_count(slab) < slab->capacity) {
-            break; /* it has only uncarved memory, and such a slab is mostly the last of its list */
+        } else if (slab->purged_count != 0) { /* the process was that large before */
+            list = refill_link(hak__slab_cut_again(set, slab, most), object_mark_of(set->key));
+        } else if (slab->carved_count < slab->capacity) {
+            break; /* it has only uncarved memory, and such a slab is the last of its list */
         }
         slab_unlist_used_up(set, slab);
     }

@@ -1,11 +1,11 @@
 /* slab_pages.c: pages of a slab that hold only free objects go back to the OS while others live.
  *
- *   purge      Whole pages in which each byte belongs to a free object are purged. All objects that
- *              have a byte in them leave the free list, and the pages' bits in purged_pages are set.
- *              So a carved object is a purged one if the bit of one of its pages is set.
+ *   purge      Whole pages in which each byte belongs to a free object are purged. All objects
+ *              that have a byte in them leave the free list, and the pages' bits in purged_pages
+ *              are set. So a carved object is a purged one if the bit of one of its pages is set.
  *   cut again  When the slab has nothing else to give, the bits of its lowest purged object are
- *              cleared. That object, and its neighbours that have no byte in a purged page any more,
- *              are handed out as if they were carved.
+ *              cleared. That object, and its neighbours that have no byte in a purged page any
+ *              more, are handed out as if they were carved.
  *
  * A pass purges only a slab whose free list is as the pass before saw it, and walks each such list
  * once. What is left on the list keeps its links and marks. The secure form purges nothing here:
@@ -63,8 +63,7 @@ static bool object_is_purged(const struct slab *slab, uint32_t number)
 /* The object that has the byte `offset` bytes behind the slab's start. */
 static uint32_t object_at(const struct slab *slab, size_t offset)
 {
-    return offset < slab->first ? 0
-                                : size_class_quotient(offset - slab->first, slab->class_index);
+    return offset < slab->first ? 0 : size_class_quotient(offset - slab->first, slab->class_index);
 }
 
 static uint32_t object_number(const struct slab *slab, const struct object *object)
@@ -102,8 +101,8 @@ static bool page_is_free(const struct slab *slab, uint32_t page, const struct ob
     if (number >= end || end > slab->carved_count) {
         return false;
     }
-    while (number < end && ((bits->words[number / 64] >> number % 64 & 1) != 0 ||
-                            object_is_purged(slab, number))) {
+    while (number < end &&
+           ((bits->words[number / 64] >> number % 64 & 1) != 0 || object_is_purged(slab, number))) {
         number++;
     }
     return number == end;
