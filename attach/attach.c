@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* attach.c: hakmem-attach [--verbose] [--thread TID] PID: starts hakmem's observer in a running
  * process. With --thread, for tests, only that thread of it is stopped. */
 #include "attach.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* attach.h: starts hakmem's observer in a process that was started without one.
  *
  *   target.c    what /proc says of the process: mappings, threads, why it is refused

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* machine.c: what calls and signal handlers' frames look like on this machine, see attach.h. */
 #include "attach.h"
 

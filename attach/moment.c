@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* moment.c: whether a stopped thread may start the observer, see attach.h.
  *
  * It would call hak_observe_enter, which calls pthread_create. A thread may do so when it holds no

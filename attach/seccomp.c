@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* seccomp.c: whether a thread's system call filter lets it start the observer, see attach.h.
  *
  * A filter (seccomp) may end the process at a call that its author did not foresee, such as that

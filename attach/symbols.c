@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* symbols.c: finds hakmem's functions in a process, see attach.h.
  *
  * A library's symbols are read from the process's memory: the file may be in a container, replaced

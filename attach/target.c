@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* target.c: see attach.h. */
 #include "attach.h"
 

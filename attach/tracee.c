@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tracee.c: one thread under ptrace, see attach.h.
  *
  * The call. The thread is stopped on its way back to the program, where the kernel looks for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* urgent.c: lets a thread run soon on a busy machine, while it is stopped for us: see attach.h.
  *
  * A thread that waits behind others for a processor would make the stop longer by milliseconds. So

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* aligned_mix.c: blocks that must be aligned, among others that need not.
  *
  * Imitates: vector code (16 to 64 bytes), data of several threads padded to cache lines (64 and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* api_calls.c: one function of the allocator's interface, again and again.
  *
  * Measures single calls that the other workloads make seldom or never. A key-value store asks for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* batch.c: batches of thousands of objects are allocated, then freed in one of four orders. The
  * orders `sh6` and `sh8` after what is said of MicroQuill's SmartHeap benchmarks sh6bench and
  * sh8bench in D. Leijen, B. Zorn and L. de Moura, "Mimalloc: free list sharding in action", 2019:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* buffers.c: buffers of 64 KiB, 256 KiB or 2 MiB come and go, a few at a time. The workloads json,
  * mir and vm of hakmem's predecessor as far as they are about one size.
  *

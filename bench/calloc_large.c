@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* calloc_large.c: large zeroed tables of which only a little is ever used.
  *
  * Imitates: hash tables, bitmaps and sparse matrices that are sized for the worst case and rely on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* churn_800k.c: one large buffer allocated, written and freed, again and again.
  *
  * Imitates: a codec, a web server or a numeric program that takes a buffer for each frame, reply or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* columns.c: a matrix whose rows are allocations of their own is read down its columns.
  *
  * Imitates: images, grids, tables and matrices of programs that keep an array of pointers to rows,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* comprehensive.c: rounds of 100 small blocks in six orders of allocating and freeing.
  *
  * Imitates: the inner shapes of programs, one at a time. Each round allocates and frees 100 blocks

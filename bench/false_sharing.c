@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* false_sharing.c: threads write to small objects of their own; an allocator that puts two of them
  * on one cache line makes them fight for it. After the benchmarks cache-thrash and cache-scratch
  * that E. Berger, K. McKinley, R. Blumofe and P. Wilson describe in "Hoard: a scalable memory

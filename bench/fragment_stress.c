@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fragment_stress.c: sizes change while half of the older objects stay. The workload of this name
  * of hakmem's predecessor.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* growth.c: a program that only ever allocates: every byte comes from fresh memory.
  *
  * Imitates: the loading of a data set, a compiler's syntax trees, a cache that fills. Blocks of MIN

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* harness.c: the command line, the threads and the clock. See harness.h.
  *
  * Locks: three barriers between the main thread and the others; nothing is shared while measuring.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* harness.h: what every workload shares: arguments, threads, the clock, the one line of JSON.
  *
  * A workload is one file: a table of arguments with defaults, the phases a thread runs, and a main

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* harness_report.c: who serves the allocations, the percentiles, the line of JSON.
  *
  * State: the serving files, found once; the notes of the last run; the line being written. The

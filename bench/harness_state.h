@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* harness_state.h: what harness.c (command line, threads, clock) and harness_report.c (who serves,
  * percentiles, the JSON line) share. Workloads include harness.h only.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* idle_after_burst.c: a burst of memory is freed; the process then does very little. What is left?
  *
  * Imitates: a server after its rush hour, or a cache after a flush. BYTES bytes in blocks of 16 to

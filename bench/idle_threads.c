@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* idle_threads.c: many threads that have allocated once, then wait for something to do.
  *
  * Imitates: a server's thread pool or the hundred helper threads of a browser or a virtual machine,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* json.c: documents of 64 KiB are read, parsed into trees, visited and dropped. The workload of
  * this name of hakmem's predecessor, with the tree that such a document becomes.
  *

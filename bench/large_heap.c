@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* large_heap.c: what a heap of many gigabytes makes of one span, a trim, a report and a fork.
  *
  * Imitates: a database or a cache server whose heap is full of holes that are too small. GIB of

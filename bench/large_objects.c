@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* large_objects.c: several objects of 5 to 25 MB live at once, each newer one a little larger.
  *
  * Imitates: images, columns of a table or tensors whose size grows with the input, so that what one

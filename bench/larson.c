@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* larson.c: a server whose worker threads come and go and hand their live objects on, after P.
  * Larson and M. Krishnan, "Memory allocation for long-running server applications", ISMM 1998.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* migration.c: threads work on objects of their own and swap half of them with each other, again
  * and again.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mixed.c: objects of all sizes from MIN to MAX bytes replace each other over a fixed set of
  * slots. The workloads mixed (8 B to 1 MiB) and mid_mt (8 to 32 KiB, 4 threads) of the earlier
  * system.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* moving_load.c: threads take turns; each leaves an eighth of what it allocated behind.
  *
  * Imitates: a server whose load moves between its threads: a worker fills a cache or answers a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* phase_change.c: a program whose phases need blocks of different sizes.
  *
  * Imitates: a compiler going from parsing to optimising, a server that loads and then serves, a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* producer_consumer.c: some threads allocate messages, others free them.
  *
  * Imitates: thread pools, pipelines, loggers and message passing, where an object ends its life in

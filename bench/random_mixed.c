@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* random_mixed.c: objects of 16 to 1039 bytes come and go in random order over a fixed set of
  * slots.
  *

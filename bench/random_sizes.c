@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* random_sizes.c: blocks of 1 byte to 16 KiB that live for a random time; some change threads.
  *
  * Imitates: a server without structure: requests arrive at random, what they allocate lives for an

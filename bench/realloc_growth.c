@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* realloc_growth.c: several vectors grow side by side by realloc, from one byte to LIMIT.
  *
  * Imitates: dynamic arrays, string builders and receive buffers as languages with realloc keep them

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* replace.c: random_mixed without its unpredictable branch: each step replaces the object of a
  * slot.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ring.h: a bounded queue from one thread to one other, for workloads whose threads pass objects
  * on. After L. Lamport, "Proving the correctness of multiprocess programs", 1977.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sessions.c: bursts of short-lived objects, among them a few that live for many bursts.
  *
  * Imitates: a server that answers bursts of requests, and between them does little. Each burst

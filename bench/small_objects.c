@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* small_objects.c: a graph of small objects is built, walked and torn down, again and again. The
  * workload of this name of hakmem's predecessor.
  *

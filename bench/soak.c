@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* soak.c: days of growing, working, handing over and shrinking, every block checked. The workload
  * of this name of hakmem's predecessor.
  *

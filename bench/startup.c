@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* startup.c: a trivial process from fork and exec to its end, again and again.
  *
  * Imitates: shell scripts, build systems and git hooks, which start thousands of programs that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stress.c: rounds of threads that build trees and arrays of random sizes, and pass some on.
  *
  * Imitates: a server under load, in phases. In each of ROUNDS rounds THREADS threads start, with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* string_builder.c: strings that grow by doubling, 8, 16, 32 and 64 bytes, then freed in that
  * order. The workload of this name of hakmem's predecessor.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* survivors.c: of many blocks one in twenty survives; how much memory is held after a rest?
  *
  * Imitates: a service at night: a day's requests are gone, a few sessions, log lines and cache

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* thread_churn.c: threads that live for a few microseconds, allocate a little and end.
  *
  * Imitates: a program that starts a thread for each request or task instead of keeping a pool.

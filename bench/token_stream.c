@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* token_stream.c: tokens are made, wait in a queue and are freed in order; a few stay longer. The
  * workload of this name of hakmem's predecessor, with lengths as source text has them.
  *

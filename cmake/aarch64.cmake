@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # aarch64.cmake: a toolchain file: builds for aarch64 with Debian's cross compiler and runs the tests under qemu-user.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

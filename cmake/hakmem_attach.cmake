@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_attach.cmake: hakmem-attach, which starts the observer in a running process (./hakmem observe PID).
 
 file(GLOB attach_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/attach/*.c")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_bench.cmake: bench/<name>.c becomes bench/<name> (any allocator, by LD_PRELOAD) and bench/<name>_static;
 # bench/replications/<name>.c becomes bench/replications/<name>, also under a sanitizer.
 

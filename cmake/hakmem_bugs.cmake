@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_bugs.cmake: tests/secure/<name>.c and .cc have one bug each (tests/secure/bug.h) and become tests/secure/<name>.
 # hakmem_tests.cmake runs them under the secure form. ./hakmem bench --suite bugs runs them under all allocators, also
 # where the tests are not built. HAKMEM_BUGS are their sources, secure_<name> the targets.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_flags.cmake: the compiler's and linker's options, one interface target per kind of code.
 
 set(CMAKE_C_STANDARD 17)

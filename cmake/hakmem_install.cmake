@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_install.cmake: what is installed, in four components:
 #   runtime   the shared library
 #   secure    its secure form

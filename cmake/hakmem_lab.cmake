@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_lab.cmake: lab/measure, the small process that runs and measures one program; lab/paths, which takes one
 # path of the allocator at a time (./hakmem cost). hakmem_lab builds all that measuring needs.
 

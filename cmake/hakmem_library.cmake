@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_library.cmake: libhakmem.so and libhakmem.a (with the C library's names), hakmem_api (without them).
 # The target hakmem_libraries builds the first two, or hakmem_api where a sanitizer is on.
 

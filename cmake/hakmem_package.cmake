@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_package.cmake: Debian packages of the components of hakmem_install.cmake (docs/install.md):
 #   cmake --preset package && cmake --build build/package --target package
 # Only where hakmem is configured for /usr, because GNUInstallDirs then knows the distribution's folders.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_run.cmake: hakmem-run, which checks what stands behind `./hakmem run`, `record` and `replay`, and becomes the
 # program. The target hakmem_runner is what the launcher builds beside a library.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_tests.cmake: every test is found by its folder and becomes <preset>/<kind>/<name> in ctest.
 #
 # What a test needs beyond the defaults it says itself, in a comment line that starts with "ctest:", in words:
@@ -468,7 +469,7 @@ if(HAKMEM_CHECKS)
     endforeach()
     hakmem_register(figures lab "" "" ${BASH} "${PROJECT_SOURCE_DIR}/tools/check_lab.sh" ${figures})
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
-    foreach(name layers docs figures)
+    foreach(name layers docs figures license)
         hakmem_register(${name} check "" "" ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/check_${name}.py")
     endforeach()
     # The commands that stand in the documents.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hakmem_trace.cmake: libhakmem-recorder.so, which records every call of malloc and free, and hakmem-trace, which runs a
 # program on it, replays a trace and says what is in it. Without zstd (Debian: libzstd-dev) traces are larger.
 

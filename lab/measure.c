@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* measure.c: runs one program and prints one line of JSON about it.
  *
  *   measure [OPTIONS] -- PROGRAM [ARGUMENT...]

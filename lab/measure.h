@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* measure.h: what the parts of the measuring process share: measure.c (processes, the JSON line),
  * measure_options.c (the command line), measure_memory.c (resident memory of the process tree),
  * measure_perf.c (hardware counters),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* measure_memory.c: the resident memory of a program and all its descendants over time.
  *
  * Two speeds. `statm` of each known process: a few microseconds, at every sample. The list of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* measure_options.c: the command line of measure; measure.c says what the options mean. */
 #include "measure.h"
 

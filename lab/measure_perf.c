@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* measure_perf.c: hardware counters of the program and all it starts, where the machine has them
  * and lets us: instructions, cycles, cache misses, misses of the data TLB, in user space.
  *

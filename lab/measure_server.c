@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* measure_server.c: whether the measured program is a server that already accepts connections.
  *
  * Why: some load programs wait for ever for a server that is not there yet, so that it is not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* proof.cc: says which file serves each function of the malloc family in this process, and shows
  * that they work together.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* launch.h: hakmem-run, the program behind `./hakmem run`, `record` and `replay`. The launcher
  * builds what it needs and names it in options of its own (struct launch). hakmem-run checks what
  * the user typed, and becomes the program: process id, status and signals are the program's. */

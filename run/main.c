@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* main.c: see launch.h.
  *
  *   hakmem-run OPTION... run|record|replay WORD...    what stands behind `./hakmem run` and so on

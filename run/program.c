@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* program.c: see launch.h. What the loader would not load a library into, as the headers of an ELF
  * file say, is refused with the reason; of a script, its interpreter is looked at. */
 #include <elf.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* reports.c: see launch.h. The library writes its reports when the program ends, perhaps in another
  * folder. So names become whole here, and what cannot be written is refused before the start. */
 #include <errno.h>

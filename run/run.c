@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* run.c: `./hakmem run`. See launch.h. */
 #include <stdio.h>
 #include <stdlib.h>

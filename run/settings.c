@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* settings.c: see launch.h. Names come from the library's table, core/option_list.h; the library
  * itself says whether a value is right. */
 #include <ctype.h>

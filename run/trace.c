@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trace.c: `./hakmem record` and `./hakmem replay`: what the user typed becomes the command line of
  * hakmem-trace (trace/main.c). See launch.h. */
 #include <errno.h>

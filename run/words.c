@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* words.c: see launch.h. */
 #include <ctype.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* hakmem.c: the unity build: all sources as one file, lower layers first (tools/check_layers.py).
  * hakmem is shipped in this form: the C library's names can be aliases in it, and the compiler can
  * optimise slow paths across files. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* child.h: runs a part of a test in a child process and looks at how it ended and what it said on
  * stderr.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* collect.h: a sink that keeps what a report, a profile or a heap map writes, as one string. */
 #ifndef TESTS_COLLECT_H
 #define TESTS_COLLECT_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The commands of README on fresh distributions, by hand and before a release: it takes a quarter of an hour or more each.
 # For each suite debootstrap makes a system without a compiler. There root types `./hakmem run` and `./hakmem test`, and then
 # an ordinary user without a network does so with what is installed. docs/testing.md has the results.

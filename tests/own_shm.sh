@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # own_shm.sh COMMAND...: runs the command with a /dev/shm of its own, and TEST_OWN_SHM=1, where that is permitted. In the
 # common one the tools of other tests remove what killed processes have left.
 mount='mount -t tmpfs none /dev/shm'

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* report.h: single figures of the library's own report: what it asked the kernel for, what its slow
  * paths did. Counts are exact where times are not. */
 #ifndef TESTS_REPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* support.h: what the tests of the hak_ API share. Header only, so that one test is one file and
  * one program.
  *

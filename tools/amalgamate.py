@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes all of hakmem as one source and one header: hakmem.c and hakmem.h.
 
 Usage: amalgamate.py [--meson] DIRECTORY

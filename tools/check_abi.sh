@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Compares the binary interface of libhakmem.so (functions, and the types that they take) with the one that was recorded.
 # Usage: check_abi.sh LIBRARY            status 1: it has changed; 77: there is no record for this processor, or no tool
 #        check_abi.sh LIBRARY --record   records it, after a change that is meant

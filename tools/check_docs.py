@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks that what the documents name exists. Usage: check_docs.py [ROOT]
 
 In README.md, CHANGELOG.md, CONTRIBUTING.md, SECURITY.md and docs/**/*.md, of everything in `backticks` (and of relative links):

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Holds the instructions counted on the fast paths against the golden file.
 # Usage: check_fast_path.sh COUNTER LIBRARY COMPILER GOLDEN
 # Golden lines are "COMPILER FUNCTION(SIZE) COUNT"; "any FUNCTION(SIZE) COUNT" and "any FUNCTION COUNT" hold for

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks figures and lists of the documents against their sources: golden files, headers, tables of the code.
 
 Usage: check_figures.py [ROOT]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Checks that the C and C++ files are as clang-format writes them. Usage: check_format.sh [--fix]
 # One version formats for all: the machine's when it is that one, else the wheel of the same number.
 # And that no table in a comment has lost its columns, as when a tool reflows it, and no line is longer than 100 columns.

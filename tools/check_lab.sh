@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Runs test files of the laboratory in one process. Usage: check_lab.sh python/tests/lab/test_NAME.py...
 # LABORATORY_PYTHON is the interpreter with the laboratory's packages: `./hakmem test` prepares it.
 # TEST_BUILD is the build's directory. Status 77: there is no such interpreter.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks the sources against the rules of the tree. Usage: check_layers.py [ROOT]
 
 layers     a file of src/ includes its own folder and lower ones; slab and large never meet

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Checks a built libhakmem.so: what it needs, what it exports, what it takes of every thread.
 # Usage: check_library.sh LIBRARY
 set -u

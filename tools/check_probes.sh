@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Checks the notes of the probes in built files against the table in src/base/probe.h: names, number and form of the
 # arguments, and a nop at each place. Usage: check_probes.sh STRIP FILE...
 # A stripped copy of each file, made by the tool STRIP, must have the same notes.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Runs clang-tidy (.clang-tidy names the checks) over src/. Usage: check_tidy.sh [FILE...]
 # Status 77: the pinned version cannot be had here.
 set -u

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Checks the checkers: a tree with one fault of each kind must be refused for each of them.
 set -u
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit 1
@@ -40,6 +41,8 @@ for pattern in 'base/ may not include core/' 'slab/ may not include large/' 'ass
     '2 files of this name' 'does not include cache/long.c' 'gone.c, which does not exist' 'lower layers first'; do
     refuses check_layers.py "$pattern"
 done
+
+refuses check_license.py "low.c: no line 'SPDX"
 
 cat >"$scratch/README.md" <<'END'
 See `src/base/gone.c`, `gone_function()`, `no_such_name`, `HAKMEM_NOT_THERE`, `--not-there`, `struct not_there`,

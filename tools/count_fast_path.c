@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* count_fast_path.c: counts the instructions of hits of malloc, free and their relatives, by single
  * steps.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Unpacks the distribution's source of a package in the working directory, by apt-get with package
 # lists of its own below apt/, as most machines have none of sources.
 # Usage: debian_source.sh PACKAGE

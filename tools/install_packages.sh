@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Installs Debian packages, as root, by one run of apt-get that no signal cuts short: a dpkg that ends halfway leaves a
 # system that installs nothing until somebody repairs it. A signal is obeyed when apt-get has ended.
 # Usage: install_packages.sh PACKAGE... [-- PACKAGE...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Installs what is missing of the given commands and headers, if it may: as root, with apt-get, by $HAKMEM_INSTALL (yes,
 # no, or else a question on a terminal). Without one of those before -- it fails with the line to type, and without
 # others it says the line.

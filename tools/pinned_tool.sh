@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # pinned_tool.sh: sourced. pinned_tool NAME prints the path of clang-format or clang-tidy in the one version that
 # judges this tree, or fails with a line that says why not.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # places.sh: sourced by the launcher, which sets $root: places to write to that are the caller's own.
 
 # is_own FILE: only root and the caller can write to it, or put another one in its place. It need not exist yet.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """plot_large_heap.py: draws what one step costs against the size of the heap.
 
     plot_large_heap.py PICTURE.png NAME=LIBRARY.so...    with matplotlib, as ./hakmem has it

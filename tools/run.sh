@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # run.sh: sourced by the launcher for run, record and replay: builds what they need if it is not up to date, and becomes
 # hakmem-run (run/), which checks all words. $form is -secure or nothing, $traces yes or nothing, $build the folder.
 

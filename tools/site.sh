@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Builds a site of all documents that needs no network. Usage: site.sh [DIRECTORY]
 # The site goes to DIRECTORY, or build/site: open index.html. Only its search needs a server, such as
 # `python3 -m http.server --directory build/site`. A link to a page, file or heading that does not exist is an error.

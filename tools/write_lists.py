@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes docs/options.md, docs/counters.md, docs/control.md, docs/api.md and docs/observability/probes.md from the tables
 and headers of the code.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Writes the manual pages packaging/man/hakmem.1, .3 and .7 from the launcher's help, the public headers and the table of
 options.
 
@@ -171,7 +172,7 @@ def declaration(text):
 def header_section(name):
     """The head of the header, then each comment that stands before functions, and those functions."""
     text = (ROOT / f"include/hakmem/{name}.h").read_text()
-    head = re.match(r"/\*.*?\*/", text, re.S).group()
+    head = re.search(rf"^/\* {name}\.h: .*?\*/", text, re.M | re.S).group()
     head = re.sub(rf"^/\* {name}\.h: ", "/* ", head)
     body = f".SS <hakmem/{name}.h>\n" + sentences(head)
     # A callback's type is described by the comment before it, and its function by the one that follows.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* build_ids.c: see build_ids.h. */
 #define _GNU_SOURCE
 #include "build_ids.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* build_ids.h: the build ids of the mapped programs and libraries, for the frames of modules. */
 #ifndef TRACE_BUILD_IDS_H
 #define TRACE_BUILD_IDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* decode.c: see decode.h; the counterpart of encode.c. */
 #include "decode.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* decode.h: opens a trace file and unpacks its frames. Trusts nothing that stands in the file. */
 #ifndef TRACE_DECODE_H
 #define TRACE_DECODE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* encode.c: the columns of format.h, written; see there. */
 #include "encode.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* encode.h: packs the events of one lane into a frame. Uses only the memory it is given, because
  * it runs inside malloc. */
 #ifndef TRACE_ENCODE_H

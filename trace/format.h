@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* format.h: the trace file, which the recorder writes and the reading tools read.
  *
  * A trace is one header and then frames. Each frame is written by one write(2) to a file opened

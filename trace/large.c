@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* large.c: see large.h. */
 #define _GNU_SOURCE
 #include "large.h"

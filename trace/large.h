@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* large.h: live blocks of TRACE_LARGE_MIN bytes and more, whose residency is recorded when they
  * end: programs ask for large blocks of which they use a part.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lock.h: the recorder's lock. It runs inside malloc, so it calls the kernel alone.
  *
  * The word holds the kernel's number of the thread that has the lock; 0: nobody. So a signal

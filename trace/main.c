@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* main.c: hakmem-trace, the program behind `./hakmem record` and `./hakmem replay`.
  *
  *   hakmem-trace record FILE LIBRARIES PROGRAM [ARGUMENT...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* output.c: see output.h. The file is opened for each frame: a program may close descriptors that
  * it does not know, and open others under their numbers. */
 #define _GNU_SOURCE

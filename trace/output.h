@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* output.h: the file that the recorder writes. Calls the kernel only by syscall(2), which is no
  * cancellation point and leaves errno to the caller. */
 #ifndef TRACE_OUTPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* record.c: runs a program with the recorder before its allocator, and says what was recorded. */
 #define _GNU_SOURCE
 #include "record.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* record.h: `hakmem-trace record`. */
 #ifndef TRACE_RECORD_H
 #define TRACE_RECORD_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Records the programs of bench/programs under the C library's malloc. Usage: record_programs.sh [NAME...]
 # NAME: a script of bench/programs; python, gxx, sqlite, redis and lua when none is given. The traces are
 # $XDG_CACHE_HOME/hakmem/traces/NAME.trace, and are made again each time.

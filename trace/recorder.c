@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* recorder.c: lanes, their ends, fork, and the end of the process. See recorder.h.
  *
  * A lane is written when it is full, and when the process ends in order (exit, _exit) or becomes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* recorder.h: the lane, into which one thread writes its events, and how a wrapper uses it.
  *
  * A wrapper calls lane_enter, passes the call on to `next`, writes the event by lane_record, and

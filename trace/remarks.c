@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* remarks.c: see remarks.h. */
 #include "remarks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* remarks.h: what the tools say of a trace that is not whole. */
 #ifndef TRACE_REMARKS_H
 #define TRACE_REMARKS_H

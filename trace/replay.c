@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* replay.c: runs the operations of an image under the allocator of this process.
  *
  * Touching, since a program uses what it asks for: each block below TRACE_LARGE_MIN is written once

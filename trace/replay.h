@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* replay.h: `hakmem-trace replay` and the process it starts for each allocator. */
 #ifndef TRACE_REPLAY_H
 #define TRACE_REPLAY_H

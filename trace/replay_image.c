@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* replay_image.c: see replay_image.h. Two walks: the first finds the peak and the last step of each
  * thread, the second writes the operations. */
 #define _GNU_SOURCE

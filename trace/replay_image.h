@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* replay_image.h: a trace as a list of operations for each thread, in a file that replaying
  * processes map: it is made once, and costs them no memory of their own.
  *

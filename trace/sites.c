@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sites.c: see sites.h. */
 #include "sites.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sites.h: names a call site: the module it is in and the offset there. */
 #ifndef TRACE_SITES_H
 #define TRACE_SITES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stamps.c: see stamps.h. The first stamp of a frame was taken between the moments at which the
  * lane's frame before and this one were written. The frames for which these are closest, one early
  * and one late in the run, tell the clock's speed. */

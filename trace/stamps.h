@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stamps.h: what the stamps of a trace are in milliseconds since the recorder's start. */
 #ifndef TRACE_STAMPS_H
 #define TRACE_STAMPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* timeline.c: see timeline.h. The moments are equal parts of the time; of the calls in a trace that
  * is too short, or too old to tell the time. */
 #include "timeline.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* timeline.h: memory over time, as JSON: live bytes and resident memory at TIMELINE_MOMENTS
  * moments, and for each call site and thread how much was allocated and freed between which of
  * them. Returns an exit status. */

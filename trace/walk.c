@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* walk.c: see walk.h. A heap merges the lanes by their stamps; a hash table knows which block is
  * at an address. */
 #include "walk.h"

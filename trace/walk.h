@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* walk.h: goes through a trace in the order of time, all threads together, and says of each call
  * which block it is about. The summary and the replay are made from these steps.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* wrappers.c: the C library's and hakmem's names for memory, and those that end a process or turn
  * it into another program. malloc_usable_size and all that report or tune are not here: the loader
  * binds them to the next library itself.

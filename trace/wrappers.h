@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* wrappers.h: what the C++ operators share with the C library's names. */
 #ifndef TRACE_WRAPPERS_H
 #define TRACE_WRAPPERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* wrappers_cxx.c: all forms of the operators new and delete, by their mangled names (Itanium C++
  * ABI, 5.1).
  *

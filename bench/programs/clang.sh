@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # clang++ -O1 on a file that uses much of the standard library.
 #
 # Imitates: builds with the LLVM compilers. One process parses, optimises and writes the object.

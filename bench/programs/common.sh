@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # common.sh: what the program workloads share; each sources it, defines two functions and calls
 # `main "$@"` as its last line.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # cppcheck looks for mistakes in a C source of some ten thousand lines.
 #
 # Imitates: static analysis. Each token is a C++ object with strings, and carries lists of possible

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ffmpeg makes a test picture that moves and a tone, and encodes both (MPEG-4 and AAC) with two
 # threads.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # gawk counts and joins the words of generated log lines.
 #
 # Imitates: the evaluation of logs in a shell. Each field, each string and each element of an array

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ghostscript turns a PostScript file of text, curves and dictionaries into a PDF file.
 #
 # Imitates: a print server or a converter of documents. The interpreter's objects live in chunks of

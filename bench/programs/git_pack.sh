@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # git packs all objects of a generated repository, with two threads that look for deltas.
 #
 # Imitates: `git gc` and a server that answers a clone. Objects are unpacked into buffers of their

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # glpsol solves a small integer programme by branch and cut.
 #
 # Imitates: planning of routes, shifts and cuts. Nodes of the tree, cuts and the rows and columns of

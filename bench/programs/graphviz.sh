@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # dot lays out a graph of a thousand nodes in layers.
 #
 # Imitates: documentation tools and debuggers that draw graphs. Nodes, edges, attributes and the

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # gringo grounds a logic programme: from rules with variables it makes all rules without.
 #
 # Imitates: answer set programming, Datalog, rule engines. Terms are shared in hash tables, atoms

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The C++ compiler with -O1 on a file that uses much of the standard library.
 #
 # Imitates: builds of C++ programs. `g++` itself is a driver that starts the compiler proper

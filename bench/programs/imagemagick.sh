@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ImageMagick draws, scales, blurs, turns and compresses pictures of some megapixels.
 #
 # Imitates: a web site that prepares uploaded pictures. Pixels are buffers of many MB that live for

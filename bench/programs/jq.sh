@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # jq filters, groups and rebuilds a JSON document of some MB.
 #
 # Imitates: the small transformations of data in shell scripts and pipelines. Every value, string,

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The benchmark of the key-value store Kyoto Cabinet on its database in memory, a tree of strings.
 #
 # Imitates: caches and indexes inside a program. Each record is one node of a C++ map with a key and

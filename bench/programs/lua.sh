@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # lua5.4 with a program of tables, strings and closures, all of which are garbage soon.
 #
 # Imitates: an embedded scripting language, as in games, proxies and editors. Lua has no allocator

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # python3 with numpy: arrays of 10 kB to 30 MB that come and go with each expression.
 #
 # Imitates: data analysis. Every intermediate result is one large allocation that is freed a moment

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # perl with a program of hashes, lists, strings and regular expressions.
 #
 # Imitates: the evaluation of log files and reports. Perl keeps the heads of its values in arenas of

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # pdftocairo draws the pages of a PDF file that ghostscript made of generated text and curves.
 #
 # Imitates: viewers and thumbnailers. Objects, dictionaries and streams of the file are C++ objects;

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # povray renders a scene of a few thousand objects with two threads.
 #
 # Imitates: rendering. The parser makes each object and texture of the scene by malloc and new;

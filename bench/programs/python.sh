@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # python3 with a program full of objects: records, JSON and back, regular expressions, sorting,
 # trees, a table that grows and shrinks, long strings.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # redis-server, built against plain malloc: a fixed file of commands, then redis-benchmark's clients.
 #
 # Imitates: a cache under load. Keys, values, replies and the buffers of the clients are malloc

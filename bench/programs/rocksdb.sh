@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # RocksDB's own benchmark, db_bench: random writes, compaction and random reads of a database.
 #
 # Imitates: a storage engine under load. Keys and values go through arenas, blocks of 4 KiB through

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ruby with a program of records, strings, hashes, symbols and blocks.
 #
 # Imitates: a script or a web application's work on data in memory. Ruby keeps its objects in heap

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # 7z packs generated text and tables with LZMA2 and two threads.
 #
 # Imitates: backups and release archives. Dictionaries, hash chains and the buffers of the threads

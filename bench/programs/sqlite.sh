@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # sqlite3 on a database in memory: rows, two indexes, joins, groups, updates, deletes, large texts.
 #
 # Imitates: a program that keeps its data in an embedded database. Pages of 4 KiB come from malloc

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # xsltproc turns an XML document of some MB into HTML.
 #
 # Imitates: documentation builds, feeds, office formats. libxml2 makes a malloc call for every node,

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # yosys turns a small processor's arithmetic unit, written in Verilog, into gates.
 #
 # Imitates: logic synthesis and other compilers written in C++ with dictionaries of shared strings.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # z3 on three fixed problems: 60 and 100 stores into an array, each in two orders, and the factors
 # of a product of 32 bits.
 #

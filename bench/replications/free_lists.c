@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* free_lists.c: a heap's frees go to a list of its owner's, or all to one list of atomics.
  *
  * Imitates: threads with a heap each that replace the objects of random slots, as larson does.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* inline_wrapper.c: what stands between the program and the pop of a free object.
  *
  * Imitates: malloc of 16 to 128 bytes on a thread's free lists. Random slots get a new object in

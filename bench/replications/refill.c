@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* refill.c: a thread's empty cache is filled by the thread itself or by a background worker.
  *
  * Imitates: thread caches in front of a pool that a lock guards. A thread allocates BURST objects

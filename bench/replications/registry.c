@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* registry.c: a free looks up its slab in a registry (a hash table) or in one list of all slabs.
  *
  * Imitates: an allocator that finds the slab of a pointer at each free. Each thread owns SLABS

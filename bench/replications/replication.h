@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* replication.h: what the models of bench/replications share: objects, their memory, the check.
  *
  * A model is one file that imitates one mechanism of an allocator in a few lines, in two or more

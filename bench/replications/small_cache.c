@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* small_cache.c: an extra cache for the smallest classes in front of a thread's free lists.
  *
  * Imitates: malloc on a thread's free lists, one a size class of 16 bytes. Random slots get a new

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* control.h: options that the program sets, and one function that reads figures, sets options and
  * does the rest by name.
  *

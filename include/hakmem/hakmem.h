@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* hakmem.h: hakmem's own names for malloc and its relatives, and some functions that the C library
  * lacks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* hakmem.hpp: hakmem for C++17, in headers only.
  *
  *   hakmem::memory_resource   a std::pmr::memory_resource on hak_aligned_alloc and hak_free

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heap.h: first-class heaps: objects that belong together, in memory of their own.
  *
  * A heap is for objects that are freed together (a request, a document, a query), for memory with a

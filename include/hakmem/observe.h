@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* observe.h: lets tools look into the living process: `./hakmem stat`, `top` and `metrics`
  * (docs/observability/README.md).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* profile.h: the heap profiler: which call stacks allocated the memory in use, and all memory so
  * far.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* site.h: names for the places of a program that allocate.
  *
  * While hakmem takes samples (hakmem/profile.h), it keeps sums for each site: bytes and counts in

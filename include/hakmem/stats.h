@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stats.h: where the memory is: what the resident memory is used for, totals, size classes, heaps
  * and counters, as structs, by name, as text, as JSON or for Prometheus.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths.c: takes one path of the allocator again and again, and is measured doing it.
  *
  *   paths --list              JSON: each path and the environment it needs

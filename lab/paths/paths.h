@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths.h: makes the allocator take one chosen path, again and again, for `./hakmem cost`.
  *
  * A path is a batch of operations that all take it, and what has to happen before and after each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths_counters.c: the library's counters, read from its own report. See paths.h. */
 #include "paths.h"
 

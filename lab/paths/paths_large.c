@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths_large.c: spans, whales, and what resizes or clears. See paths.h. */
 #include "paths.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths_machine.c: what the machine itself takes for the things the cost model adds up. See
  * paths.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths_modes.c: runs the rounds of a path, and what is measured of the batches. See paths.h. */
 #include "paths.h"
 

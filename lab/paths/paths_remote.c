@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths_remote.c: objects that one thread allocates and another frees. See paths.h.
  *
  * One worker does a job when it is told to and sleeps otherwise, so that each step of the protocol

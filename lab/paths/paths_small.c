@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths_small.c: the thread cache and the slabs. See paths.h.
  *
  * With the option that allows a thread no cache every free goes to its slab at once and every bin

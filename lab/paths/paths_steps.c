@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* paths_steps.c: what the paths' starts and ends are made of. See paths.h. */
 #include "paths.h"
 

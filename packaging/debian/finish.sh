@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Finishes the packages that CPack has made: adds what Debian's policy asks for, and packs them anew, so that equal files
 # give equal packages. Usage: finish.sh PACKAGE.deb...
 set -eu

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """hakmem, a drop-in malloc for Linux: the shared library, and the command that runs programs on it.
 
     hakmem run -- python app.py                 the command, in a shell

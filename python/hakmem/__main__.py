@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command hakmem, also as python -m hakmem: becomes the launcher, so that the process stays the same."""
 import os
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem build: the libraries, or all, in one of the forms of CMakePresets.json."""
 import json
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the launcher hands over to: python3 -I -B cli.py COMMAND [ARGUMENT...]."""
 import importlib.util
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The laboratory's packages: one virtual environment in the cache, made when one of its commands asks for it."""
 import os
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the commands that need the sources stand on: the launcher, places to write to, packages, messages."""
 import contextlib
 import fcntl

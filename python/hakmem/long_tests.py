@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem test --soak and --fuzz."""
 import os
 import subprocess

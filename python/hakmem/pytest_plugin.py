@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Marks of pytest that bound the memory of a test, if pytest runs on hakmem: docs/observability/tests.md."""
 import ctypes
 import gc

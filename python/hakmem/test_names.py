@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names that tests may have, without any tool that builds: each kind with each word of the tree that names a test
 somewhere. All real names are among them."""
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem test: builds all forms of hakmem and runs every test (docs/testing.md)."""
 import argparse
 import atexit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line of all commands: argparse, with one sentence for what is wrong."""
 import argparse
 import re

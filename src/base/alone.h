@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* alone.h: is this the only thread of the process?
  *
  * Why: locks of the only thread need no atomic operation (core/lock.h, docs/decisions/0040). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* arch.h: the size of a cache line, the frame pointer, and the few instructions that C has no name
  * for. */
 #ifndef HAK_BASE_ARCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* atomics.h: the few atomic operations that hakmem uses, each with its memory order in its name.
  *
  * Why not <stdatomic.h>: the fast-path headers are also compiled as C++, and a name with the order

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bits.h: arithmetic on powers of two and on 64-bit maps. Pure functions.
  *
  * A map is a set of the numbers 0 to 63: bit i is one if i is in it. A run is a group of adjacent

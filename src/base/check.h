@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* check.h: assertions in two levels.
  *
  *   HAK_ASSERT       from assertion level 1 on: cheap checks at entry and exit of slow paths

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* compiler.h: names for compiler attributes and builtins, and the assertion level. No state. */
 #ifndef HAK_BASE_COMPILER_H
 #define HAK_BASE_COMPILER_H

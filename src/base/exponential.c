@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exponential.c: see exponential.h. */
 #include "base/exponential.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exponential.h: draws distances that are exponentially distributed, and gives samples their
  * weights. hakmem links to no libm, so both functions compute their logarithm or exponential
  * themselves. Relative errors are below 1e-8. Pure functions; any thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* probe.h: static probes (USDT): named places where bpftrace, perf, SystemTap or gdb can look at a
  * running process. A probe is one `nop`, and a note in the file says where it is and which
  * registers hold its arguments. A tool that listens replaces the nop. docs/observability/probes.md

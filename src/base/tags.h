@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tags.h: memory tags of aarch64 (MTE, the memory tagging extension).
  *
  * Each 16 bytes of memory have a tag of 4 bits, and a pointer has one in bits 56 to 59. An access

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* text.h: builds short messages in a caller's buffer, and parses option values.
  *
  * Why: printf may allocate. A text that does not fit is cut: `length` never exceeds `size`. No

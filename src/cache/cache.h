@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cache.h: the thread cache: one bin for each size class, and the buffer of remote frees.
  *
  *   malloc <- bin

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* flush.c: full bins, bin limits, and trimming. The rules are in cache.h. */
 #include "cache/cache.h"
 

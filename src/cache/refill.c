@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* refill.c: fills empty bins from the heap's slabs. The rules are in cache.h. */
 #include "cache/cache.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* remote.c: frees of other heaps' objects, gathered by slice before they are sent to their slabs.
  *
  * The remote buffer is direct-mapped: a slice number has one entry, which gathers the freed objects

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* background.c: see background.h. */
 #include "control/background.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* background.h: how hakmem's own threads start, and when they must end.
  *
  * A process may have three: the scavenger (control/scavenger.h), the observer

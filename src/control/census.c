@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* census.c: see census.h. hak__census_take counts the heaps, with one heap's lock at a time, and
  * then the threads.
  *

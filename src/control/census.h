@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* census.h: counts where the memory is, for reports: sums that heaps keep, and one walk over all
  * threads. Its cost does not depend on the size of the heap. Fast paths do nothing for it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ending.c: see ending.h. */
 #include "control/ending.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ending.h: what hakmem does when the process ends, by exit, quick_exit or _exit: it removes the
  * observer's file and writes the profile, the heap map and the report, as far as they are asked
  * for.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exit_file.c: see exit_file.h. */
 #include "control/exit_file.h"
 

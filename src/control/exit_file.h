@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exit_file.h: a file that a process writes when it ends: the report, the heap profile, the heap
  * map. The option that names it may have %p, which becomes the process id, and %% for a percent
  * sign (core/options.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* last_report.c: see last_report.h. */
 #include "control/last_report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* last_report.h: the report that a process writes when it ends (HAKMEM_STATS).
  *
  * Its file is opened at the start: at the end a server's worker may have no right to open it, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* life.c: what the loader calls: the library's first and last moments.
  *
  *   begin   Reads the options, for processes that allocated before the C library knew the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* life.h: a name by which the linker finds life.c, and what the higher layers do at the
  * process's start and end. Only the loader calls life.c, and from an archive a linker takes only
  * files that somebody refers to. So malloc, which every program has, refers to this name. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* scavenger.c: see scavenger.h. */
 #include "control/scavenger.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* scavenger.h: an optional thread that returns free memory to the OS while the program idles.
  *
  * All other work happens in calls of malloc and free. A program that makes no calls keeps what it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* secure_end.c: see secure_end.h. */
 #include "control/secure_end.h"
 

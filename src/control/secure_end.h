@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* secure_end.h: the last look of the secure form, when the program exits: at blocks that nobody
  * freed, and so nobody has looked at, and at freed ones that still rest (cache/cache.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* counters.h: counts of what the slow paths do. Each heap has a set, written under its lock, and
  * each thread has one that only it writes. Reports read both, relaxed. No fast path counts.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* diagnose.c: see diagnose.h. */
 #include "core/diagnose.h"
 

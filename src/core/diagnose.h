@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* diagnose.h: reports what a program did wrong, and ends it if necessary. Allocates nothing and
  * takes no lock. Any thread, also in a signal handler. */
 #ifndef HAK_CORE_DIAGNOSE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gate.c: see gate.h. */
 #include "core/gate.h"
 

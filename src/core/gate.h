@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gate.h: lets fork copy the process at a moment when no slow operation is under way, and makes
  * sure that no thread waits long for a fork.
  *

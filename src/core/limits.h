@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* limits.h: every constant of the layout and every bound, each with its reason. A constant that
  * trades time, memory or pauses also says what changes if it doubles or halves.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lock.c: the contended half of lock.h. */
 #include "core/lock.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lock.h: a mutex on a futex, with a rank that prevents deadlocks.
  *
  * State: 0 free, 1 held, 2 held and other threads may sleep on it (U. Drepper, "Futexes are

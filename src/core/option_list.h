@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* option_list.h: the list of run options (core/options.c). tools/write_lists.py makes
  * docs/options.md from it. */
 #ifndef HAK_CORE_OPTION_LIST_H

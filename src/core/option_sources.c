@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* option_sources.c: where the options come from when the process starts. A later source overrides
  * an earlier one:
  *

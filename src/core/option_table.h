@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* option_table.h: the table of options, for the files that read, set and show them. */
 #ifndef HAK_CORE_OPTION_TABLE_H
 #define HAK_CORE_OPTION_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* options.c: the table of run options, their values, and the profiles. A profile is a value for
  * every knob. See options.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* options.h: the run options. Three sources set them when the process starts
  * (core/option_sources.c), and the program may change some of them later (hakmem/control.h).
  * hakmem reports a bad value or an unknown name in one line on standard error and ignores it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* options_view.c: shows the options in reports. See options.h. */
 #include "core/options.h"
 

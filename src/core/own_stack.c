@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* own_stack.c: see own_stack.h. */
 #include "core/own_stack.h"
 

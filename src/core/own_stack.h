@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* own_stack.h: calls a function on a stack of hakmem's own.
  *
  * Why: the program may call malloc on a stack of 4 KiB (coroutines) or in a handler on a small

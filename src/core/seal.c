@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* seal.c: see seal.h. The functions are empty in the ordinary form, which never calls them. */
 #include "core/seal.h"
 

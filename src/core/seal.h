@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* seal.h: the secure form keeps its settings in read-only pages.
  *
  * The options (core/options.h, core/knobs.h) have pages of their own. The start closes these pages

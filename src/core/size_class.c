@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* size_class.c: the tables of size_class.h, spelled by macros so that the rule stays visible. */
 #include "core/size_class.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* size_class.h: which size class serves a request, and how large its objects and slabs are.
  *
  *   class 0        no objects: its bin is always empty, so malloc(0) takes the slow path

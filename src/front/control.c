@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* control.c: hak_option_set, hak_option_get and hak_control.
  *
  * An option that is a number or a switch is stored where the slow paths read it, and threads lower

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* control.h: the names of hak_control. */
 #ifndef HAK_FRONT_CONTROL_H
 #define HAK_FRONT_CONTROL_H

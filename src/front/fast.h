@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fast.h: the fast paths of malloc and free.
  *
  *   hak_malloc(size)                  hak_free(pointer)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* free.c: hak_free and its sized forms. Free starts in front/fast.h and goes on in free_slow.c. */
 #include "base/bits.h"
 #include "base/check.h"

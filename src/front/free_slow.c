@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* free_slow.c: the slow paths of free.
  *
  *   free_other     another heap's object -> this thread's bin, if the class has own lines and the

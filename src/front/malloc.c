@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* malloc.c: hak_malloc and hak_calloc. malloc starts in front/fast.h, goes on in malloc_slow.c. */
 #include "front/short.h"
 #include "front/slow.h"

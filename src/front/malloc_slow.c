@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* malloc_slow.c: the slow path of malloc.
  *
  *   malloc_slow  up to 65,664 B  -> malloc_class: refills the bin from the heap's slabs: free list,
@@ -207,7 +208,11 @@ static struct span malloc_span(size_t size, size_t alignment)
     struct span span = {NULL, false};
     struct thread *thread = thread_enter();
     if (HAK_LIKELY(thread != NULL)) {
-        slab_make_room(&thread->heap->slabs, (uint32_t)((size + SLICE_SIZE - 1) / SLICE_SIZE));
+        struct slab_set *slabs = &thread->heap->slabs;
+        /* it needs adjacent slices, between which kept slabs may lie */
+        if (slab_keeps(slabs) && !hak__span_is_cached(&thread->heap->spans, size, alignment)) {
+            hak__slab_give_kept(slabs, UINT32_MAX);
+        }
         span = hak__span_allocate(&thread->heap->spans, &thread->cache.counters, size, alignment);
         thread_unlock(thread);
         hak__thread_left(thread);

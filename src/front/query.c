@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* query.c: hak_version, questions about blocks, hak_limit_set and hak_trim. */
 #include "base/bits.h"
 #include "front/short.h"

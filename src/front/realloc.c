@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* realloc.c: resizes in place if the size class, the neighbouring slices or the page tables allow
  * it, else copies. */
 #include "core/diagnose.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* short.h: the short ways: fast paths of the entry points other than malloc and free. A short way
  * needs no call and no lock. It takes its answer from this thread's bin, or from the owner words
  * and the table of size classes. If they do not have the answer, the function's slow path runs.

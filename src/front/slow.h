@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slow.h: functions of the slow paths that several files of front/ call. All functions here are
  * thread-safe; the caller holds no lock. */
 #ifndef HAK_FRONT_SLOW_H

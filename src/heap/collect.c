@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* collect.c: how free memory moves: from one heap to another, from heaps to the region, and from
  * the region and the whale cache to the OS. Ticks, the scavenger, trims and failed allocations call
  * it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fork.c: the fork handlers (pthread_atfork), for programs with threads.
  *
  * prepare closes the gate and takes the locks of all heaps. All data that locks guard is then at

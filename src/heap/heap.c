@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heap.c: the list of heaps, and which heap a thread joins. See heap.h. */
 #include "heap/heap.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heap.h: heaps own slabs, and threads draw objects from heaps.
  *
  *   struct heap    owns slabs and kept spans; one lock for all slow paths on it

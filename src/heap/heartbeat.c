@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heartbeat.c: when a thread does its periodic work.
  *
  *   look   The thread reads the coarse clock: when malloc's countdown of bytes has run out, and at

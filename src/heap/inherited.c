@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* inherited.c: in fork's child, what the parent's threads had cached.
  *
  * The child's threads take structs of their own, and the parent's stay as they are. Their free

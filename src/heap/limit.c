@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* limit.c: the soft limit on mapped memory (HAKMEM_LIMIT), its state and its callback. The hard
  * limit is checked in os/os_map.c: a mapping that would exceed it fails as if the kernel had
  * refused it. */

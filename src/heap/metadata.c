@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* metadata.c: memory for heaps and thread structs, which are never freed. It comes in chunks of
  * METADATA_CHUNK_SIZE, or near a limit of a struct's size. The first chunk is the room beside the
  * window's tables, if there is one. */

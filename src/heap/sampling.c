@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sampling.c: chooses the allocations that are sampled, for profiles (src/observe/samples.h).
  *
  * Each thread draws the number of bytes to its next sample from an exponential distribution

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* start.c: the first use of hakmem. The first slow operation of the process starts it, once. That
  * may be long before any constructor, because the loader allocates, or inside the C library's own
  * start. */

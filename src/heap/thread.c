@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* thread.c: a thread's struct: how it begins, how it ends, and how a thread that has ended borrows
  * one. See heap.h. */
 #include "core/diagnose.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* emergency.c: see emergency.h. */
 #include "large/emergency.h"
 

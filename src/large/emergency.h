@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* emergency.h: how a thread that is refused at the gate (core/gate.h) allocates and frees. It may
  * wait for no lock, and change no data that a lock guards.
  *

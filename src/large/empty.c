@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* empty.c: see empty.h. */
 #include "large/empty.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* empty.h: blocks of size 0 in the secure form. Each is an address of its own in a range whose
  * pages are closed, so the first byte that a program reads or writes there faults.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sampled.c: see sampled.h. */
 #include "large/sampled.h"
 

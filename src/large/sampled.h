@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sampled.h: memory for sampled objects of slab classes.
  *
  * A sampled object lies in no ordinary slab, so that free recognises it without a test on the fast

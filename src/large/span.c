@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* span.c: see span.h. */
 #include "large/span.h"
 
@@ -244,11 +245,21 @@ static struct span_entry *span_cache_find(struct span_cache *cache, uint32_t sli
     return best;
 }
 
+static uint32_t span_slices_for(size_t size, size_t alignment)
+{
+    return HAK_SECURE ? span_slices_secure(size, alignment) : span_slices(size);
+}
+
+bool hak__span_is_cached(struct span_cache *cache, size_t size, size_t alignment)
+{
+    return span_cache_find(cache, span_slices_for(size, alignment), alignment) != NULL;
+}
+
 struct span hak__span_allocate(struct span_cache *cache, struct counters *counters, size_t size,
                                size_t alignment)
 {
     HAK_ASSERT(size != 0 && size <= SPAN_SIZE_MAX && alignment <= SUPERSLAB_SIZE);
-    uint32_t slices = HAK_SECURE ? span_slices_secure(size, alignment) : span_slices(size);
+    uint32_t slices = span_slices_for(size, alignment);
     struct span_entry *entry = cache == NULL ? NULL : span_cache_find(cache, slices, alignment);
     if (entry != NULL) {
         void *pointer = span_start_again(entry, size, alignment);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* span.h: blocks above 64 KiB and up to 2 MiB, and each heap's cache of freed ones.
  *
  * A span is a run of adjacent slices. The owner word of its first slice is OWNER_SPAN. The other
@@ -71,6 +72,8 @@ struct span {
  * SUPERSLAB_SIZE. `cache` may be NULL, `counters` may not. */
 HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct counters *counters,
                                           size_t size, size_t alignment);
+/* True if the cache has a span for such a request. */
+HAK_HIDDEN bool hak__span_is_cached(struct span_cache *cache, size_t size, size_t alignment);
 /* Allocates more than SPAN_SIZE_MAX bytes in whole superslabs side by side, at a multiple of
  * SUPERSLAB_SIZE: for when the kernel allows no mapping for a whale. */
 HAK_HIDDEN struct span hak__span_allocate_long(struct counters *counters, size_t size);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale.c: see whale.h.
  *
  *   allocate   a range of the cache (take, and grow if it is too small), else joined parts, else a

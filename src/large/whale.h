@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale.h: huge allocations, called whales: above 2 MiB, or aligned to more than a superslab. Each
  * is a mapping of its own.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_cache.c: see whale_cache.h. */
 #include "large/whale_cache.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_cache.h: freed whales, kept for later requests.
  *
  * Bound: memory in use, free slices that may be resident, and kept whales are together never more

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_canary.h: the canary behind a whale, up to the closed page, in the secure form
  * (region/secure.h). */
 #ifndef HAK_LARGE_WHALE_CANARY_H

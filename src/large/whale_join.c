@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_join.c: see whale_join.h. */
 #include "large/whale_join.h"
 

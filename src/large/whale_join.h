@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_join.h: makes a whale from parts of freed ones. It moves their page tables and copies
  * nothing.
  *

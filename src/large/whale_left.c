@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_left.c: see whale_left.h. */
 #include "large/whale_left.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_left.h: huge allocations on which the program has left a protection, an advice or a lock
  * (region/left.h). They are unmapped when they are freed, and never resized in place.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_list.c: see whale_list.h. */
 #include "large/whale_list.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_list.h: lists whales in use and freed whales that are kept, for reports.
  *
  * A list is filled several times. Each time it holds the next whales in the order of addresses. So

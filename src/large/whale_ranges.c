@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_ranges.c: see whale_ranges.h. */
 #include "large/whale_ranges.h"
 

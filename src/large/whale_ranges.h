@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_ranges.h: the table of ranges of addresses that the whale cache keeps: by age, by size, and
  * by start and end.
  *

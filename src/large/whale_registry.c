@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_registry.c: see whale_registry.h.
  *
  * The table grows by the number of promised places, not of used ones. A whale that is out of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whale_registry.h: the table that finds a whale of the process by its address.
  *
  * A hash table with open addressing, linear probing and backward-shift deletion (Knuth, TAOCP 3,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* learn_file.c: starts the learner with the process and keeps what it learned in a file, as the
  * option HAKMEM_LEARN says. */
 

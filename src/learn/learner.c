@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* learner.c: see learner.h.
  *
  * State: `*learner` belongs to the thread that has set shared_busy; only the sum of the bytes is

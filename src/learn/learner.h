@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* learner.h: lets a running program find the setting of the knobs that serves it best
  * (HAKMEM_LEARN, docs/learning.md).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* point.h: a point is one setting of the knobs that the learner may turn; a move leads from one
  * point to a neighbour by turning one knob.
  *

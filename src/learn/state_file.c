@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* state_file.c: see state_file.h. */
 #include "learn/state_file.h"
 

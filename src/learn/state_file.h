@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* state_file.h: what was learned, as a small text file (docs/learning.md describes the format).
  *
  *   hakmem-learn 1

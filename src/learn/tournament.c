@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tournament.c: see tournament.h. */
 #include "learn/tournament.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tournament.h: decides by evidence which setting of the knobs serves the program best.
  *
  * The program runs for short stretches with the champion's setting or with a challenger's, which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* build_id.h: the build id of a program or library that is mapped, by its ELF headers in memory.
  *
  * Why not by its file: the file of that path may be another one by now, or lie in another root

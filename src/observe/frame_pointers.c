@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* frame_pointers.c: see frame_pointers.h. */
 #include "observe/frame_pointers.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* frame_pointers.h: the callers of code that has no unwind tables, such as the code that Java,
  * node or `python3 -X perf` generate.
  *

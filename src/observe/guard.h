@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* guard.h: guarded blocks: a few allocations live on pages of their own between closed pages, so
  * that a bad access faults at once (HAKMEM_GUARD).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* guard_report.c: says what is wrong with a guarded block. See guard.h.
  *
  * It runs in a signal handler, or before abort: it takes no lock and allocates nothing. Each line

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heap_look.c: see heap_look.h.
  *
  * Calls: hak__heap_look -> look_slabs, look_spans, look_maps at the gate, then look_residency. */

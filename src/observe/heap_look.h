@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heap_look.h: copies what the slices of one superslab are, for the heap map.
  *
  * A look takes the locks of the heaps that own slabs in the superslab, one at a time, then REGION.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heap_map.c: see heap_map.h.
  *
  * Calls: hak_heap_map -> map_superslabs -> hak__heap_look, map_superslab; then the sums, and the

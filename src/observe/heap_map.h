@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heap_map.h: the heap map, a JSON document that says what each slice of the heap is.
  * include/hakmem/stats.h has the function, and docs/observability/heap-picture.md the format. */
 #ifndef HAK_OBSERVE_HEAP_MAP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heap_map_file.c: writes the heap map to the file of HAKMEM_HEAP_MAP_FILE when the process ends.
  *
  * "%p" in the name becomes the process id, so that each process of a tree has a file of its own.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* loaded.c: see loaded.h.
  *
  * Locks: a thread may come here out of malloc with any lock of the C library, as dlopen's, and a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* loaded.h: tells apart the modules (programs and libraries) that lie at one address one after the
  * other. After dlclose another library may take the place of the closed one, and the addresses in
  * stored stacks must not get its names.

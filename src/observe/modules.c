@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* modules.c: see modules.h. */
 #include "observe/modules.h"
 

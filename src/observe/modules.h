@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* modules.h: in which file the code at an address lies, by the kernel's list of the mappings
  * (/proc/self/maps).
  *

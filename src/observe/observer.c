@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* observer.c: see observer.h.
  *
  * State of the observer, in observer.shared_state:

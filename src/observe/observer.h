@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* observer.h: a thread that answers tools which look into the process from outside.
  *
  * It exists only if it is asked for: HAKMEM_OBSERVE=1, hak_observe_start, or ./hakmem observe PID

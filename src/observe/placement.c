@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* placement.c: see placement.h.
  *
  * State: a short list of the ids of long-lived sites. One thread at a time writes it, under

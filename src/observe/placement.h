@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* placement.h: objects of sites that are proven long-lived lie in slabs of their own, so that one
  * such object does not hold a slab of dead ones (docs/learning.md).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* profile.c: the functions of profile.h, and the profile that a process writes at its exit
  * (HAKMEM_PROFILE_FILE). */
 #include "hakmem/profile.h"

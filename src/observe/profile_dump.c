@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* profile_dump.c: see profile_dump.h. */
 #include "observe/profile_dump.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* profile_dump.h: the profiles that a process appends to HAKMEM_PROFILE_FILE when it gets the
  * signal HAKMEM_PROFILE_SIGNAL, and the thread that writes these and those of HAKMEM_PROFILE_DUMP
  * (observe/profile_watch.h).

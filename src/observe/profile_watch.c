@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* profile_watch.c: see profile_watch.h. */
 #include "observe/profile_watch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* profile_watch.h: when a process writes a heap profile by itself (HAKMEM_PROFILE_DUMP).
  *
  * The thread of observe/profile_dump.h looks at the process's memory ten times a second. No other

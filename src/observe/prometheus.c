@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* prometheus.c: see prometheus.h.
  *
  * The format wants all samples of a metric in one group, below its help and type. Names end in

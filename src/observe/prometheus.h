@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* prometheus.h: a report in Prometheus' text format
  * (https://prometheus.io/docs/instrumenting/exposition_formats). */
 #ifndef HAK_OBSERVE_PROMETHEUS_H

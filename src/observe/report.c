@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* report.c: hak_report and hak_stats_value. A report describes a census and a summary field by
  * field. */
 #include "observe/report.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* report.h: all that a report describes, taken at once. */
 #ifndef HAK_OBSERVE_REPORT_H
 #define HAK_OBSERVE_REPORT_H

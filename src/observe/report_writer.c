@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* report_writer.c: see report_writer.h. */
 #include "observe/report_writer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* report_writer.h: one description of a report, written as text for people or as JSON for programs.
  *
  *                text                                       JSON

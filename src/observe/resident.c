@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* resident.c: see resident.h. */
 #include "observe/resident.h"
 

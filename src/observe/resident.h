@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* resident.h: how many bytes of hakmem's memory are resident, and for what hakmem uses them.
  *
  * The kernel says which pages are resident (mincore), in ranges of 4,096 pages. The owner word of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* samples.c: see samples.h. */
 #include "observe/samples.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* samples.h: the live samples. Each sampled block has a record with its stack, until it is freed.
  *
  *   malloc   the bytes to the thread's next sample run out (heap/sampling.c)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* secure_report.c: see secure_report.h. */
 #include "observe/secure_report.h"
 

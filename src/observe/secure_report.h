@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* secure_report.h: says what an access to a closed page was, in the secure form of the library. */
 #ifndef HAK_OBSERVE_SECURE_REPORT_H
 #define HAK_OBSERVE_SECURE_REPORT_H

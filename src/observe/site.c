@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* site.c: the functions of hakmem/site.h. */
 #include "hakmem/site.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* site_list.c: see site_list.h. */
 #include "observe/site_list.h"
 

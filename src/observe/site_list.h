@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* site_list.h: the sites of a report: the ones that hold the most bytes, and how views show them.
  */
 #ifndef HAK_OBSERVE_SITE_LIST_H

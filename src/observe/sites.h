@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sites.h: the table of sites: what was allocated and freed at each place of the program.
  *
  *   named     the program gave it a name (hakmem/site.h)

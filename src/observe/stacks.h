@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stacks.h: the call stacks of samples, each stored once, with what was allocated and freed there.
  *
  * The stack of the calling thread comes from the unwinder of the compiler's runtime

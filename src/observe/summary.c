@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* summary.c: see summary.h. */
 #include "observe/summary.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* summary.h: what the resident memory of the process (RSS) is used for.
  *
  *   RSS = in use + rounding inside blocks + free in thread caches + free in slabs + kept for reuse

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* summary_text.c: see summary_text.h. */
 #include "observe/summary_text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* summary_text.h: writes a summary: some twelve lines for people, or one section of fields. */
 #ifndef HAK_OBSERVE_SUMMARY_TEXT_H
 #define HAK_OBSERVE_SUMMARY_TEXT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* totals.c: hak_stats_read, hak_summary_read and hak_stats_reset_peaks. */
 #include "observe/totals.h"
 

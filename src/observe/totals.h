@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* totals.h: the totals of hak_stats, from a census. */
 #ifndef HAK_OBSERVE_TOTALS_H
 #define HAK_OBSERVE_TOTALS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bound.h: functions of the C library that malloc and free call. The loader binds them at the start
  * instead of at their first call, which takes 3 KiB of a stack that may have 4. They are few,
  * because each one that a process never calls costs its start a look-up. */

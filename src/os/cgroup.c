@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cgroup.c: how many processors and how much memory a container may use, and how long it waited for
  * memory. It reads the files of cgroup version 2 and the kernel's pressure stall information. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* charge.h: what the files of os/ share: the count of mapped bytes and its limit, and other parts
  * of contracts in os.h. */
 #ifndef HAK_OS_CHARGE_H

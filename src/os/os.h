@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os.h: everything that hakmem asks of the kernel. Only src/os makes system calls.
  *
  * These rules hold for all functions, unless one says otherwise:

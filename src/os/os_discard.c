@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_discard.c: unmaps memory later if the kernel refuses to unmap it now. See os.h.
  *
  * munmap fails if it would split a mapping, and the process may have no further one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_file.c: the files that hakmem writes, and the file that it keeps open for a report at exit.
  * See os.h. */
 #ifndef _GNU_SOURCE

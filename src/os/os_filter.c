@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_filter.c: whether a filter of system calls (seccomp) may end the process. See os.h.
  *
  * A filter is written for the calls of a program with the C library's malloc, and may end the

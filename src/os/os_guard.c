@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_guard.c: memory that no instruction may touch, and the signal of one that does. See os.h.
  *
  * Linux 6.13 marks single pages as guards (MADV_GUARD_INSTALL), which takes no further mapping.

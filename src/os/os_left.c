@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_left.c: calls that a program makes by the names of the C library (override/left_calls.c), and
  * memory without what they have left. See os.h. */
 #ifndef _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_machine.c: what the machine and the process's start say, a part of os.h on Linux. errno is
  * saved around each call.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_map.c: mappings and the limit on their bytes, a part of os.h on Linux. See os_machine.c for
  * how the kernel is called. */
 #ifndef _GNU_SOURCE

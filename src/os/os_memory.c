@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_memory.c: how much memory the process has, as the kernel counts it. See os.h. */
 #include "os/os.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_pages.c: purging, the choice of page sizes, residency, and clearing. See os.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

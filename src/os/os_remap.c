@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_remap.c: grows, shrinks and moves mappings. See os.h.
  *
  * mremap to a fixed address may fail after the kernel has unmapped the target. Another thread may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_share.c: a file in memory through which other processes talk to this one, a part of os.h on
  * Linux. See os_machine.c for how the kernel is called. */
 #ifndef _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* os_signal.c: handlers for signals that end the process. See os.h. */
 #include "os/os.h"
 

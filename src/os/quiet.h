@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* quiet.h: writing to a file or a pipe without the signals that the kernel sends when it is too
  * large (SIGXFSZ) or has no reader (SIGPIPE): the program did not write, so they must not end it.
  * Inside src/os only. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* vdso.c: see vdso.h. The kernel gives the process the address of an ELF image that is mapped but
  * not relocated. The dynamic section of the image leads to its symbols (ELF gABI, chapter 5). */
 #include "os/vdso.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* vdso.h: finds functions of the vDSO, the small library that the kernel maps into each process
  * (vdso(7)). hakmem reads the clock with it, without a system call. */
 #ifndef HAK_OS_VDSO_H

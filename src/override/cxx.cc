@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cxx.cc: the operators new and delete.
  *
  * A program may replace any form of new or delete, and expects the forms built on it to use its own

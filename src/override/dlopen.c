@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dlopen.c: dlopen and dlmopen with RTLD_DEEPBIND, a flag that would give a library another malloc.
  *
  * With the flag, a library finds names in the libraries that it needs before those of the program.

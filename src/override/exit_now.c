@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exit_now.c: _exit and _Exit, which end the process without its destructors. Shells, forked
  * children of servers and os._exit of Python end that way. hakmem writes what it was asked to write
  * at the end (control/ending.h). Then the next function of that name ends the process, with its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* left_calls.c: mprotect, madvise, mlock and their relatives. They do what the program asks, and
  * note the changes that could reach the next owner of the memory (region/left.h).
  * Async-signal-safe, as the C library's: they take no lock that they wait for, and allocate

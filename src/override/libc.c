@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* libc.c: the C library's names for hakmem's functions, and operator delete. Calls of malloc from
  * inside the C library come here, too.
  *

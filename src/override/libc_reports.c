@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* libc_reports.c: functions of glibc that report about memory or tune malloc: malloc_stats,
  * malloc_info, mallinfo, mallopt, malloc_trim. Their figures mean what they mean in glibc, as far
  * as hakmem has the thing: superslabs stand for glibc's main arena, whales for its mapped chunks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* prctl.c: notices when a program sets a filter of system calls (seccomp), which may end the
  * process at calls of hakmem (os/os_filter.c).
  *

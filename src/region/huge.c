@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* huge.c: watches blocks with small pages and times huge pages. The rules are in huge.h. */
 #include "region/huge.h"
 

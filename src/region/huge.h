@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* huge.h: which memory gets huge pages.
  *
  *   1. A new superslab gets small pages, even if the machine prefers huge ones. A new whale gets

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* left.c: see left.h. */
 #include "region/left.h"
 

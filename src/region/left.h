@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* left.h: what a program has left on memory that it frees: a protection, MADV_DONTFORK, a memory
  * lock and the like would reach the next owner of the addresses.
  *

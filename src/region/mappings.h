@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mappings.h: keeps mappings for the program. Linux allows a process 65,530 (vm.max_map_count);
  * then no thread starts, and memory inside a mapping cannot be unmapped.
  *

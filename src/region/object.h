@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* object.h: a free object of a slab: the link to the next one, and the mark that makes it one.
  *
  * Free objects are linked through their first word. A program that frees an object twice, or writes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* purge.c: returns the pages of free slices to the OS, and unmaps wholly free superslabs.
  *
  * A purge pass takes slices out of the free map, calls the kernel without REGION, and puts them

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* secure.c: see secure.h. */
 #include "region/secure.h"
 

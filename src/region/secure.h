@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* secure.h: what libhakmem-secure.so knows of each object, out of the program's reach.
  *
  * The secure form of the library is built from the same sources with HAK_SECURE. It has two more

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* superslab.c: takes, gives and claims slices. See superslab.h.
  *
  * Calls: take -> take_free -> find; if nothing fits, reclaim or advance (which choose the pages and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* superslab.h: hands out and takes back slices; claims, purges and releases superslabs.
  *
  * Each superslab has three maps with one bit for each slice:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* superslab_index.c: the tree of maxima that superslab_index.h describes. A node is 64 bytes. */
 #include "region/superslab_index.h"
 

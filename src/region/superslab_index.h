@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* superslab_index.h: finds the lowest superslab with enough free slices, in logarithmic time.
  *
  * The index answers three kinds of questions (enum superslab_index). For each kind, a superslab has

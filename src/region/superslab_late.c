@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* superslab_late.c: what is done while REGION is stuck, because a stopped thread holds it. See
  * superslab.h. */
 #include "base/bits.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* superslab_pages.c: chooses huge or small pages for each superslab. The rules are in huge.h.
  *
  *   claimed, earned -> HUGE -> a part is purged -> SPLIT -> all of it is purged -> HUGE

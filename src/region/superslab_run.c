@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* superslab_run.c: takes several adjacent whole superslabs, for a huge allocation.
  *
  * Why: a whale is a mapping of its own, and Linux allows a process 65,530 mappings by default.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* superslab_sums.c: bytes of superslabs, and their peak. See superslab.h. */
 #include "region/superslab.h"
 

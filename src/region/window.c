@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* window.c: chooses the window's addresses and claims its tables. See window.h. */
 #include "region/window.h"
 

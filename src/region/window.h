@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* window.h: the one address range that holds every slab and span, and the tables that describe it.
  *
  *   <-- groups of superslabs | owner words -->   room | slab metadata -->   superslabs ... -->

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab.c: the slabs of one heap: refill, return, lend, and giving idle slabs back.
  *
  * slab.h has the words of a slab and the invariants; slab_remote.c has the operations on the remote

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab.h: slices cut into objects of one class, and the set of slabs one heap owns.
  *
  * Bins take their objects from slabs and return them there (docs/design/slab.md).
@@ -312,15 +313,6 @@ HAK_HIDDEN uint32_t hak__slab_drain(struct slab_set *set);
 /* slab_kept.c. Gives kept slabs back to the region: at least `slices` slices, or all. Under the
  * heap's lock. */
 HAK_HIDDEN void hak__slab_give_kept(struct slab_set *set, uint32_t slices);
-/* Gives some back if `slices` slices more would raise the peak. A hint decides. Under the heap's
- * lock. */
-HAK_HIDDEN void hak__slab_make_room(struct slab_set *set, uint32_t slices);
-HAK_INLINE void slab_make_room(struct slab_set *set, uint32_t slices)
-{
-    if (HAK_UNLIKELY(slab_keeps(set))) {
-        hak__slab_make_room(set, slices);
-    }
-}
 /* Gives back those that were not needed since the last trim. Under the heap's lock. */
 HAK_HIDDEN void hak__slab_trim_kept(struct slab_set *set);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab_inherited.c: see slab_inherited.h. */
 #include "slab/slab_inherited.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab_inherited.h: in fork's child, the slabs of its parent.
  *
  * Parent and child share each page until one of them writes to it. A free that links the object

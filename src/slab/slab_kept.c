@@ -1,10 +1,12 @@
+/* SPDX-License-Identifier: MIT */
 /* slab_kept.c: idle slabs that a heap keeps.
  *
  * An idle slab stays with its class, as it is, with its objects in its free list. The heap gives
- * kept slabs back before it takes slices that would raise the peak, and at each trim as many as
- * were not needed since the last one. So memory that goes up and down takes no lock of the process,
- * and no peak is higher for it. Programs' loops do that by slabs of one class, and the objects need
- * not be carved again. At most SLABS_KEPT_SLICES, so that a trim ends soon.
+ * kept slabs back before it takes slices that would raise the peak, all of them before a new span,
+ * which needs adjacent slices, and at each trim as many as were not needed since. So memory that
+ * goes up and down takes no lock of the process, and no peak is higher for it. Programs' loops do
+ * that by slabs of one class, and the objects need not be carved again. At most SLABS_KEPT_SLICES,
+ * so that a trim ends soon.
  *
  * All objects of such a slab are free, so whoever frees one makes a mistake: a thread of the heap
  * is told by hak__slab_return, which counts, another thread by the drain that finds the slab.
@@ -84,15 +86,10 @@ void hak__slab_trim_kept(struct slab_set *set)
     set->kept_least = set->shared_kept;
 }
 
-void hak__slab_make_room(struct slab_set *set, uint32_t slices)
-{
-    if (hak__superslab_would_grow(slices)) {
-        hak__slab_give_kept(set, 2 * slices);
-    }
-}
-
 bool hak__slab_would_grow(struct slab_set *set, uint32_t slices)
 {
-    slab_make_room(set, slices);
+    if (slab_keeps(set) && hak__superslab_would_grow(slices)) {
+        hak__slab_give_kept(set, 2 * slices);
+    }
     return hak__superslab_would_grow(slices);
 }

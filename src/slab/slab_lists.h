@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab_lists.h: a set's lists and totals, for the files of slab/. Locks: the caller holds the lock
  * of the set's heap. */
 #ifndef HAK_SLAB_SLAB_LISTS_H

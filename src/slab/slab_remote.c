@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab_remote.c: frees by threads that do not own the slab.
  *
  *   shared_remote:  | head 32 | N 1 | count 31 |     head: granule of the first object + 1

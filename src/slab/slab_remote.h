@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab_remote.h: the owner's operations on the remote word and the notify stack of slab.h.
  *
  * Used inside slab/ only. Locks: the caller holds the owner heap's lock; only

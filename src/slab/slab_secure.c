@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slab_secure.c: what is different in the slabs of the secure form (region/secure.h): links with a
  * key, room before the first object, a closed last page, a rest for emptied slabs, and objects that
  * are handed out in random order. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone.c: how a zone is created and destroyed, and how an operation on it begins and ends. */
 #include "zone/zone.h"
 

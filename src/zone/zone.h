@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone.h: first-class heaps (hakmem/heap.h). The code calls one a zone, because struct heap is what
  * threads draw ordinary objects from.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone_blocks.c: the slow paths of allocation and free in a zone.
  *
  *   allocate   refill of a bin, or a block of whole pages, from the zone's free runs

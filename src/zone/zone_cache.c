@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone_cache.c: the caches that threads have for zones. See zone.h.
  *
  * A bin's limit begins at ZONE_BIN_START_BYTES of objects. Each refill and each overflow doubles

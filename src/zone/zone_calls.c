@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone_calls.c: the functions of hakmem/heap.h that use a heap. Allocation and free begin with a
  * fast path: the thread's slot for the zone, then a bin. Everything else is in zone_blocks.c. */
 #include "zone/zone.h"

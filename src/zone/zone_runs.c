@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone_runs.c: chunks of a zone, and the free runs of pages in them. See zone.h.
  *
  * A free run's length stands in its first and its last page, so a run that becomes free finds the

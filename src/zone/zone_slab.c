@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone_slab.c: slabs of a zone: runs of pages that hold objects of one class. See zone.h.
  *
  * A slab with room is in its class's list. An empty one becomes a free run, unless it is the last

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* zone_views.c: the functions of hakmem/heap.h that look at a heap as a whole, or tidy it up. */
 #include "zone/zone.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_aligned.c: the six aligned allocators: every alignment to 1 GiB, bad ones, huge sizes, free,
  * realloc. */
 #include "../support.h"

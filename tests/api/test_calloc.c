@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_calloc.c: hak_calloc: zero bytes whatever lay there before, overflow, untouched memory stays
  * free.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_calloc_lies.c: calloc is zero whatever the kernel says of a page. Resident means that it is
  * in memory now: what is not may lie in a swap area, with what was written to it.
  *

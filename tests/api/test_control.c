@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_control.c: hak_option_set, hak_option_get and hak_control: what each refuses, and that what
  * they set has its effect.
  *

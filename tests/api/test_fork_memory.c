@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_fork_memory.c: a fork's child does not copy the memory of its parent to free it (redis
  * #15260), and in the long run uses what it frees.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_heap_map.c: hak_heap_map: the document agrees with itself and with hak_stats_get, at rest;
  * known blocks stand where they are; it is whole beside running threads, in fork's child, and with
  * a sink that allocates. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_heap_memory.c: first-class heaps (hakmem/heap.h) in memory of the program, of odd sizes and
  * alignments, and with page providers, each call of which fails once. */
 #include "../support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_idle_after_burst.c: a program that freed much and then does next to nothing still gives it
  * back: idle servers kept all of it, as their few blocks come from bins and no slow path runs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_malloc.c: hak_malloc and hak_free: sizes, alignment, errno, usable bytes, contents. */
 #include "../support.h"
 

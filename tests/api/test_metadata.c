@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_metadata.c: what the library keeps for itself is 69 bytes for 32 KiB of heap and what its
  * steps round up (docs/guarantees.md), whatever the sizes of the objects: written numbers. */
 #include "../support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_os_calls.c: how often the kernel is asked. The library counts its calls, so the cliffs that
  * others fell from are counted here, not timed: churn of large blocks, clearing what is zero,
  * growth by copying, storms of purges, huge pages nobody wants, the start of a short process.

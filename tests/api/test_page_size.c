@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_page_size.c: the size of the OS's page is asked for at start, not baked in (jemalloc #2639:
  * aarch64 has 4, 16 and 64 KiB). This program plays a kernel of larger pages: its own getauxval
  * says so, and its own mmap and family hold the library to whole pages of that size, as such a

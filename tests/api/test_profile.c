@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_profile.c: hak_profile_start, _stop and _write; profiles of processes with threads and
  * forks. */
 #include "../child.h"

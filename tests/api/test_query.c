@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_query.c: hak_owns, hak_good_size, hak_usable_size: questions that must never crash. */
 #include "../support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_realloc.c: hak_realloc and hak_reallocarray: contents kept over every pair of tiers, growth,
  * failures. */
 #include "../support.h"

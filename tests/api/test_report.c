@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_report.c: hak_report is well-formed text, JSON and Prometheus text that agree; names of
  * figures. */
 #include "../support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_sites.c: names of sites, and the sums of each site in every view. The period is 1, so every
  * block is a sample and all sums are exact. */
 #include "../child.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_sized_free.c: the sized frees and the call-site pair free what they are told, and keep
  * errno. */
 #include "../support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_sparse_whales.c: of a large allocation only what is touched needs memory, also after others
  * that were filled: with huge pages for all of them 3 GiB of which each 64th page is touched were 2
  * GiB resident, and a table of 4 GiB would not have run at all on many a machine.

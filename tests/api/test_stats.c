@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_stats.c: hak_stats_get is exact for heaps at rest; versions of the struct and peaks.
  * test_report.c tests the reports. */
 #include "../support.h"

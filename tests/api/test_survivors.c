@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_survivors.c: memory that was used densely goes back when few of its objects stay, huge pages
  * or not: huge pages and what is kept of them made absurd resident sizes (facebook/jemalloc #46).
  * One survivor keeps its two OS pages, not 2 MiB, nor its slab except in the secure form, and what

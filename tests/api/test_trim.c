@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_trim.c: hak_trim gives free memory back at once, keeps what it is told to, and says whether
  * it did.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_version.c: the version string is the header's numbers. */
 #include "../support.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the tests of attaching share: starting processes on hakmem, attaching to them, and running the cases.
 
 Usage of each test: FILE BUILD [CASE...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* silent.c: a library that says that it is hakmem, and never comes back when its program is
  * attached to: see silent_program.c. */
 char hak_observe_stack[65536];

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* silent_program.c: answers each byte with the same byte. */
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* target.cc: a program that is attached to (test_attach.py), again and again: whenever it finds
  * itself observed it stops the observer. What it does meanwhile must go on as if nobody had looked:
  *

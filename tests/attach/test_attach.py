@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Attaches to processes that do their utmost not to be attached to well, and looks at what became of them."""
 import json
 import os

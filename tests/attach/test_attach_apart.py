@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Attaches to processes in containers, behind filters, and to those that nobody can attach to."""
 # ctest: own-shm once
 import atexit

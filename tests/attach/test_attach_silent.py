@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Attaches to a program that never comes back, and ends the tool in all ways: the program goes on untraced, with the
 scheduling that it had. As root, the program is another user's. It does not run on hakmem: one form answers for all."""
 # ctest: once

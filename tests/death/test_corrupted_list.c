@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_corrupted_list.c: a program that writes to memory it has freed is told so when that memory
  * is to be handed out again, and no address that a program has written there is ever handed out. */
 #include "../child.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_double_free.c: an allocation freed twice ends the process with a message: at once if nothing
  * was freed between, else at the latest before it would have two owners. */
 #include "../child.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_foreign_pointer.c: a free of memory that is not hakmem's is reported in one line and
  * ignored; in the debug profile, or given to realloc, it is fatal. */
 #include "../child.h"

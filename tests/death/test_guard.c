@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_guard.c: each error with a guarded block ends the process with its report (HAKMEM_GUARD=1
  * guards every allocation that can be). A fault ends it by SIGSEGV, an error that a call finds by
  * SIGABRT.

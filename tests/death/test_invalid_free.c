@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_invalid_free.c: pointers into the middle of allocations, or to where nothing was allocated.
  */
 #include "../child.h"

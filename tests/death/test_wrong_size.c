@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_wrong_size.c: a sized free with a size that cannot have been asked for is found. */
 #include "../child.h"
 

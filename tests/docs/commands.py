@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Runs the commands that stand in README.md, CONTRIBUTING.md and docs, but for docs/decisions.
 
 Usage: commands.py [PART]     only those that have PART in them

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # tools/check_figures.py finds each figure that is changed in a document, and each statement that the code contradicts.
 cd -- "${TEST_ROOT:-$(dirname -- "${BASH_SOURCE[0]}")/../..}" || exit 1
 exec python3 -B - <<'END'

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ctest: slow
 # tools/site.sh builds the site: every link to a page, file or heading holds, and no page loads anything from elsewhere.
 set -eu

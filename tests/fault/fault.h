@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fault.h: system calls that fail on purpose.
  *
  * The programs of this folder are linked with --wrap for every function by which the library enters

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* scenario.h: what is done while system calls fail, and what must be true afterwards.
  *
  * A scenario is played in a process of its own for every plan: first without faults, to count its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_discard.c: what the kernel will not unmap is not lost: its pages go back at once, its
  * addresses as soon as it will. */
 #include "../threads/threads.h"

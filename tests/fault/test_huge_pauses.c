@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_huge_pauses.c: region/huge: while huge pages come slowly there are none, by a clock that the
  * test sets. (Compaction that stalls for seconds: mimalloc #1323, #1373.)
  *

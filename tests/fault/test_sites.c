@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_sites.c: the tests of this folder reach every call by which the library enters the kernel,
  * and each function of os.h keeps its promise when its call fails. */
 #define FAULT_HIDES_VDSO true /* so that the clock is a system call */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_split.c: where the kernel will not have small pages for a superslab of huge ones a part of
  * it goes back all the same, and what comes again of it goes back at the next pass. */
 #include "../unit/unit.h"

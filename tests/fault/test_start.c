@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_start.c: each call fails in turn in a process that has never allocated; and in the library's
  * first and last moments, of a program that was told to report.
  * ctest: no-qemu */

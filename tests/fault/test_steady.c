@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_steady.c: each call fails in turn in a process that has worked for a while, in every tier.
  * Each plan is a fork's child.
  * ctest: no-qemu */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_summary.c: summaries when the kernel does not answer: what is unknown is said to be unknown,
  * and never 0; sums stay exact; reports stay well-formed. */
 #include "../collect.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_threads.c: calls fail while threads are born, end and free each other's blocks; in a fork's
  * child; and at random in four threads at once.
  * ctest: no-qemu */

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Placement of long-lived objects (HAKMEM_LEARN, docs/learning.md): the first run of a small server learns its site, the
 # second one begins with it and needs less memory for the same objects. Damaged files and `off` change nothing.
 #

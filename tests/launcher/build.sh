@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ctest: slow
 # `./hakmem build` in a fresh checkout, and what README says of its libraries: they are preloaded, linked and installed.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

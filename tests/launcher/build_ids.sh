@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Names come from the file whose build id is that of what ran, wherever it is: a program that was replaced, in another mount
 # name space, or rebuilt since the profile was written has its own names or offsets, never those of the other file.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem run --heap-map` and `./hakmem heap`: maps of real programs, refusals, and the page in a browser.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ctest: slow
 # A first build that SIGINT ends at six moments goes on where it stopped: what is there then is whole, no process is left,
 # and the program runs. And without a network every command does its work or says in a sentence what it needs.

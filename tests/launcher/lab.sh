@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ctest: slow
 # The laboratory's commands: the Python environment is made once, again after a kill or a failure, and never needs
 # the network when it is there. Here with a stand-in for python3; at the end, where `./hakmem test` has prepared the

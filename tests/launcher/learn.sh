@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # HAKMEM_LEARN in a real process, and `./hakmem learn show`: decisions are kept though the process is killed; a planted bad
 # setting goes; files that are damaged, hostile or another program's change nothing.
 # ctest: timeout=2700

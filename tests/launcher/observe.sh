@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem stat`, top, metrics and observe: they look into living processes, attach by themselves, and refuse what they
 # cannot look into with one clear sentence.
 # ctest: own-shm

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Output that cannot be written is one sentence and a status, whatever prints it: the launcher itself, the tools that look
 # into processes, and those that read traces.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

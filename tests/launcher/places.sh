@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ctest: slow
 # `./hakmem run` from odd places: a symbolic link, a path with spaces, no HOME, a checkout that cannot be written,
 # two first runs at once, a source that changed, a build directory that came along with a copy.

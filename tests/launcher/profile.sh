@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem profile`: sites of C++, C and Python programs, a planted leak, the files for other programs, refusals.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem profile -- PROGRAM`: the profile is shown however the program ends: by a signal, by Ctrl-C, by _exit, by its
 # own handler. The program gets each signal once, and its exit status stays. A process that calls exec is named as such.
 #

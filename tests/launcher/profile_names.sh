@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem profile` names functions right: generated code with names in /tmp/perf-PID.map and its callers, native
 # functions that Python calls by ctypes, code of a stripped library (as library and offset), code whose place changes or
 # is taken by another library, and pprof agrees.

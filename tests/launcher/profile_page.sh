@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem profile --html`: the page of a real program's profile, and the page in a browser if there is one.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem run`: the program keeps its status, signals, input and process id; refusals are one clear sentence.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem run --secure`: the program runs on the secure form, which ends it at a misuse.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ctest: slow
 # What is installed when: by `run` and `test` with one apt-get that no signal cuts, by other commands only after a yes; names
 # and arguments come first. Here apt-get is a stand-in, and cmake, gcc and the like are there only after it has "installed" them.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The example of docs/observability/sites.md, preloaded, linked with the archive, and static: the names in the summary,
 # and addresses for what has no name.
 #

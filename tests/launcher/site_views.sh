@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Sites in the views: the names that a program gives, and the functions that call malloc, in stat, top, heap and profile.
 #
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

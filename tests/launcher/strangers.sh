@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # ctest: slow
 # What another user of the machine plants is never run, written through or believed: files in the current folder, a home
 # folder that `sudo -E` keeps, build folders, folders of PATH. The other user is a number that nobody has; for root only.

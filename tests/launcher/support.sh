@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # support.sh: sourced by the launcher's tests: one scratch directory, and checks of a command's status and output.
 set -u
 : "${TEST_ROOT:=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)}"

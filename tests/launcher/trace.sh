@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # `./hakmem record` and `./hakmem replay`: the program keeps its status, signals and output; one line says what was
 # recorded; refusals are one clear sentence.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* block.h: what the model remembers of a block, and the pattern it keeps in it.
  *
  * Blocks to 64 KiB and some larger ones are written in full; of the others the first and last 4 KiB

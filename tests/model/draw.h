@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* draw.h: the decisions of a random program. They come from a seed, or from the bytes of an input,
  * so that a fuzzer decides.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_model.c: the differential model for fuzzers that speak libFuzzer's interface (libFuzzer,
  * AFL++, honggfuzz): see `./hakmem test --fuzz` and docs/testing.md. */
 #define SUPPORT_END abort()

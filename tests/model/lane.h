@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lane.h: a lane is a table of blocks; each step chooses one and what happens to it.
  */
 #ifndef TESTS_MODEL_LANE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* operations.h: each operation of the model: what it asks of the allocator, and everything promised
  * of the answer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* program.h: a program of calls out of the bytes of an input.
  *
  * Three lanes; the second and third are served by threads of their own, which end and begin anew

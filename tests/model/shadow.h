@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* shadow.h: which bytes of the address space are handed out: one bit for 16 bytes, set by whoever
  * gets a block.
  *

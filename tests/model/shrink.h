@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* shrink.h: the shortest program that still fails: delta debugging (Zeller and Hildebrandt, 2002)
  * over whole operations, then over single bytes. Each try is a process of its own, forked from one
  * in which the allocator has not been used.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_corpus.c: programs of calls whose bytes fuzzers found, tests/model/corpus, then random ones.
  *
  *   test_corpus [--seconds N] [--seed N] [--programs N] [--file FILE] [--write FILE]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_model.c: random operations of the whole hak_ API by several threads, each result held
  * against a model.
  *

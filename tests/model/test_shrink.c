@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_shrink.c: a planted bug (a calloc of 1,000 to 1,999 bytes writes into the block of slot 5)
  * is found in random programs, and what remains of the program is the two calls it takes. It asks
  * about the shrinker, not about the library.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_statistics.c: the statistics equal a shadow model's at rest, after each of 1,000 random
  * workloads: threads that allocate, resize and free, blocks that one thread allocates and another
  * frees, objects, spans, whales, alignments. Some threads have ended then, others sleep with what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exhaust.h: uses up all memory a limit leaves, again and again in other shapes, and watches every
  * answer. */
 #ifndef TESTS_OOM_EXHAUST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_address_space.c: `ulimit -v` of 64 MiB, 512 MiB and 2 GiB from the start, and limits set
  * while running.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_data_limit.c: RLIMIT_DATA, which since Linux 4.7 counts private writable mappings, too.
  *
  * ctest: no-qemu no-secure

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_failed_move.c: realloc of a large block under a limit on the address space, in a process
  * with two threads: whether it grows or not, the addresses it tried are free again afterwards.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_failing_calls.c: each call into the kernel fails once: the first, the second, the third, and
  * so on until a life of the library needs no more calls; then all from that one on. Every answer is
  * either memory, zeroed where it must be and keeping its contents, or NULL and ENOMEM; free never

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_limit.c: hak_limit_set: the hard limit holds whatever is asked for, and everything below it
  * can be had in any shape; the soft one gives memory back and tells.
  * ctest: no-secure */

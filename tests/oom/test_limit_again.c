@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_limit_again.c: under a limit, large blocks reach again what they reached before, whatever
  * filled the memory between: addresses must not stay with free superslabs, nor as gaps between
  * blocks that are rounded up.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_locked_memory.c: under mlockall(MCL_CURRENT | MCL_FUTURE) every mapping is resident from its
  * first moment and MADV_DONTNEED is refused: reserving much would cost much, and memory given back
  * in vain is not zero. Needs the right to lock memory; skipped without. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_many_mappings.c: very many large blocks leave a tenth of the mappings that the kernel allows
  * to the program, whichever are freed first: threads start, memory goes back, and blocks of any
  * size can be had.

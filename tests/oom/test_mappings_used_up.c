@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_mappings_used_up.c: a process with all the mappings that the kernel allows still gets blocks
  * of all sizes, past a step of the tables, too: superslabs lie side by side, and are one mapping.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_overcommit.c: vm.overcommit_memory = 2, where every private writable mapping counts, touched
  * or not.
  *

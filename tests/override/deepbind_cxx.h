@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* deepbind_cxx.h: what test_deepbind_cxx.cc and its library both have: each makes objects by all
  * kinds of new, and destroys those of the other. */
 #ifndef TESTS_DEEPBIND_CXX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* override.h: what the tests of the drop-in share: CHECK, proof that hakmem serves the process,
  * helper libraries, children.
  *

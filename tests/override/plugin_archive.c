@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_archive.c: a library that has the allocator inside, under its own names.
  * ctest: archive */
 #include <stddef.h>

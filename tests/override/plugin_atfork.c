@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_atfork.c: a library that has fork handlers of its own, as many have: they take its lock,
  * and they allocate. Its constructor registers them before it ever calls the allocator; test_atfork
  * preloads it before and after hakmem. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_ctor.c: a library whose constructor and destructor use the allocator. test_before_main
  * preloads it before and after hakmem. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_cxx.cc: a C++ library for programs that are not C++: test_cxx_plugin loads it. */
 #include <cstddef>
 #include <cstdint>

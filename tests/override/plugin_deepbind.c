@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_deepbind.c: a library as test_deepbind loads it, with RTLD_DEEPBIND: it passes memory to
  * and fro, also in its constructor, frees what the C library allocated for it, loads a neighbour by
  * its plain name, and has a function of the same name as the program. */

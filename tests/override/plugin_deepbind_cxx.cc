@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_deepbind_cxx.cc: a C++ library as test_deepbind_cxx loads it, with RTLD_DEEPBIND: all
  * kinds of new and delete, and an exception. */
 #include "deepbind_cxx.h"

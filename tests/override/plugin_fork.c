@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_fork.c: a library with thread-local memory that the loader allocates at a thread's first
  * use. It registers no fork handlers: glibc may call those of a library that was just unloaded. */
 #define EXPORT __attribute__((visibility("default")))

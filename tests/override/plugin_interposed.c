@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_interposed.c: a library that puts functions of its own before the C library's, as
  * libfaketime does: they look the real ones up and allocate. test_interposed preloads it. */
 #define _GNU_SOURCE

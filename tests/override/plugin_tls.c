@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plugin_tls.c: takes a large part of the loader's small reserve of static TLS (1664 bytes in
  * glibc), as libraries with initial-exec variables do. */
 #define EXPORT __attribute__((visibility("default")))

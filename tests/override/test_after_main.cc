@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_after_main.cc: the end of a process: atexit and at_quick_exit handlers, static and library
  * destructors that allocate and free, threads that go on allocating while the process exits. The
  * argument is the number of runs of each kind (default 20).

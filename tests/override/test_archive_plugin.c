@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_archive_plugin.c: a program that knows nothing of hakmem loads and unloads a library that
  * was linked with libhakmem.a: threads that used it end after the dlclose, its blocks stay, and
  * fork still works.

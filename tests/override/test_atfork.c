@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_atfork.c: fork handlers that allocate: many of the program's own, and those of a library
  * that was loaded before or after hakmem and takes a lock under which other threads allocate. glibc
  * allows all of it: it takes its malloc locks after every handler ran. In a program linked with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_atfork_once.c: fork handlers are registered once a process, however many threads and heaps
  * there are: one registration for each heap overflowed the C library's table (Bun). This program's
  * own __register_atfork, which pthread_atfork calls, counts them. */

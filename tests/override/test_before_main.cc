@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_before_main.cc: the allocator before main: as the first thing a process does at all (each
  * function of the family once), in constructors of libraries before and after it, in C++ static
  * initialisers; the memory is freed in main and after it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_crash_handler.c: handlers of SIGABRT and SIGSEGV that allocate, as crash reporters do, after
  * a slow operation of their own thread found a broken list or crashed on one. Others of the program
  * hang when such a handler waits for the lock under which that happened. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_cxx.cc: operator new and delete in all forms, what they do when memory runs out, and the
  * standard containers on top of them.
  *

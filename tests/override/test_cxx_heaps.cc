@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_cxx_heaps.cc: hakmem.hpp: containers with its allocators and memory resources, on hakmem and
  * in heaps; failures throw.
  * ctest: static-only */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_cxx_plugin.c: a C program (as python or nginx) that loads a C++ library, which brings the
  * C++ runtime along after hakmem has been bound without it, and privately: new throws bad_alloc and
  * calls the new handler there as in any C++ program. */

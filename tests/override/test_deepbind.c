@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_deepbind.c: libraries loaded with RTLD_DEEPBIND (PHP and APR load all of theirs so) have the
  * same malloc as everybody else, from their constructors on, and else their own functions.
  * HAKMEM_KEEP_DEEPBIND=1 lets them have the C library's malloc. Where the C library's table cannot

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_deepbind_cxx.cc: a C++ library loaded with RTLD_DEEPBIND and its C++ program destroy each
  * other's objects, by all kinds of delete. The secure form knows the kind of each object.
  * ctest: preload-only no-qemu */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_denied_calls.c: sandboxes that refuse what an allocator may ask the kernel: getrandom,
  * membarrier, rseq, prctl, sched_getaffinity, sysinfo, getrusage, mincore, madvise, each alone and
  * all at once, with ENOSYS and with EPERM, from the start of the program; and a place without /proc

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_dlmopen.c: libraries in name spaces of their own (dlmopen; debuggers' and auditors' way):
  * each has a C library of its own, with its malloc, beside the program's, which goes on being ours.
  * One that has a hakmem inside, too, lives beside the first. Threads work in all of them, fork in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_dlopen.c: a program that was not started on hakmem loads it with dlopen and uses its own
  * names from many threads. The C library keeps malloc; threads that end and a dlclose while memory
  * is in use crash nothing (mimalloc #147, #809); the loader finds room for its thread-local data

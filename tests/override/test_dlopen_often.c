@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_dlopen_often.c: a library with an allocator in it is loaded and closed 1,000 times, hakmem
  * itself and one that was linked with libhakmem.a, by a program that was not started on it. It
  * refuses to be unloaded rather than crash in a thread's exit hook (mimalloc #147, #809), and each

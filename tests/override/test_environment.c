@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_environment.c: HAKMEM_ names in the environment: each bad value and each unknown name is
  * reported in exactly one line on standard error, and the program runs on as if it were not there;
  * good ones print nothing.

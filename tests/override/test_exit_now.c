@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_exit_now.c: a process that ends by _exit or _Exit reports as one that ends by exit does:
  * once, with its exit status, from any thread, on any stack. A child of vfork or of a plain clone
  * does not report. In a signal handler that interrupted hakmem, one sentence takes its place.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_file_limit.c: what hakmem writes never ends the program: under a limit of the file size
  * (SIGXFSZ), and into a pipe that nobody reads (SIGPIPE). The program's own signals stay its own.
  * ctest: no-qemu */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_filter_kills.c: filters of system calls (seccomp) that end the process at each call that a
  * program with the C library's malloc would not make: set by the parent before exec, and by the
  * program itself after it has used memory. All kinds of blocks are served as ever.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_fork_libc.c: fork beside threads that hold a lock of the C library while they allocate, one
  * kind of lock at a time and then all together; and by signal handlers, which interrupt fork, too.
  * Handlers fork beside no such thread: with the C library's malloc all hang at once, and with

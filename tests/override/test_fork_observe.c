@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_fork_observe.c: processes start by every road beside threads that use what shows the heap:
  * profiles start, stop and are written, the observer starts and stops, reports and maps are
  * written, and blocks are sampled with their stacks while libraries come and go, threads end and

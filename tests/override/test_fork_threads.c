@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_fork_threads.c: fork from a process in which 8 threads allocate: parent and child both go on
  * (jemalloc #1805, #2019, #2402). The child uses what it inherited from threads that are not there
  * any more, starts threads, forks again, ends by exec, exit or _exit. The argument is the number of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_glibc_reports.c: malloc_info, mallinfo, mallinfo2, malloc_stats, mallopt, malloc_trim: what
  * monitoring code and tuned programs do with them works and the figures mean what they say. */
 #include "override.h"

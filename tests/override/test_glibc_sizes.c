@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_glibc_sizes.c: zero sizes, sizes that cannot be, alignments up to 1 GiB and errno, as the
  * glibc manual and malloc(3), posix_memalign(3) document them. */
 #include "override.h"

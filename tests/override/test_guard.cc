@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_guard.cc: a program on hakmem with HAKMEM_GUARD finds its own errors, and the report names
  * the code: of the access, of the allocation and of the free. The option is read at start, so the
  * program runs itself anew with it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_interposed.c: beside a library whose clock_gettime, getpid, sysinfo and write allocate
  * (libfaketime's do), preloaded before and after hakmem: the allocator calls none of them, since it
  * would be called again in the middle of its own work.

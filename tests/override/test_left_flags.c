@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_left_flags.c: what a program leaves on memory that it frees (a protection, MADV_DONTFORK, a
  * lock) does not reach the next owner of a block above 64 KiB.
  *

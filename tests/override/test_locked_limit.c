@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_locked_limit.c: limits that count each mapping in full from its first moment: mlockall with
  * MCL_FUTURE under RLIMIT_MEMLOCK, and RLIMIT_DATA. Set before the first malloc or after it, they
  * leave malloc nearly all of the memory that they allow. Needs the right to lock 8 MiB; skipped

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_names.c: every name of the malloc family is there and is hakmem's, none is left to glibc.
  *
  * A single name that stays with the C library is enough to crash a program (jemalloc #2246:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_observe.c: a process that is observed answers through its file, whatever else it does:
  * starts and stops the observer often and in many threads, forks, execs, closes all descriptors,
  * changes its user, loses its main thread. Where there is no /dev/shm, or no room in it, the

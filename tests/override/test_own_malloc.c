@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_own_malloc.c: a program that brings its own malloc family. The loader gives it and the whole
  * process that one; a preloaded hakmem must stay out of the way, through threads, fork and exit.
  * ctest: preload-only */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_own_new.cc: a program that replaces only operator new(size_t) and operator delete(void *),
  * as the standard allows: all other forms must end up in these two, whoever provides them. This
  * one's blocks start 16 bytes into malloc's, so a form that goes to malloc or free directly shows.

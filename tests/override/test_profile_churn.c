@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_profile_churn.c: forks, dlopens and thread ends while two threads allocate and one starts
  * and stops the profiler: nothing hangs, and each child still allocates, samples and writes a
  * profile. The first argument is the number of rounds, each with one of them all.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_profile_dump.c: HAKMEM_PROFILE_DUMP: profiles that a process writes by itself, at new peaks,
  * above a mark, after a time and before the hard limit. They are there whatever ends the process,
  * and are whole. A signal ends it as always. A forked child without a %p in the name writes none,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_profile_file.c: HAKMEM_PROFILE_FILE: the process and its forked child append a profile each
  * at their exit, with the blocks that are in use, to one file or to one each (%p). A file that
  * cannot be opened is named. The environment of a program that samples from the start is whole.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_profile_signal.c: HAKMEM_PROFILE_SIGNAL: each signal appends a profile to
  * HAKMEM_PROFILE_FILE, wherever it comes: in a sleep, inside malloc, beside a fork, in a forked
  * child. The program goes on, and appends one more at its exit. A handler of the program takes the

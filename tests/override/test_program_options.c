@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_program_options.c: the string hakmem_options of a program: good and bad settings in it, and
  * that the environment overrides it, and it overrides the file. The program starts itself with
  * other environments.

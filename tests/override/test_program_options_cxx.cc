@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_program_options_cxx.cc: a C++ program's hakmem_options: the header gives it the name that
  * the library looks for.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_purge_lies.c: where madvise answers 0 and does nothing, as qemu-user before 7.1 and some
  * sandboxes do, calloc gives zeroed memory all the same, and no block counts as written after its
  * free. madvise is this program's own function here; hakmem calls it by its name.

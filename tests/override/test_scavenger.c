@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_scavenger.c: HAKMEM_SCAVENGER=1: memory that was freed goes back to the OS while the program
  * idles, also in a forked child (jemalloc #1127: dirty memory stays when a process idles); and
  * nothing else about the program changes: its signals, its file descriptors, and its end when the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_secure.c: a setuid program ignores the options of the environment and the file that these
  * name: who calls it chooses its environment, and HAKMEM_STATS_FILE would let them append to any
  * file. Its own hakmem_options count. A copy of this program is made setuid root and started by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_signal.c: free and malloc in signal handlers of threads that are not inside the allocator,
  * while others are; on alternate stacks; and errno is not touched by the handler's free. (A handler
  * that interrupts the allocator may not call it, with glibc or any other.) */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_site_scope.cc: hak::site_scope: nesting, exceptions, and what new and malloc allocate in it.
  */
 #include "override.h"

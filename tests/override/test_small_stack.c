@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_small_stack.c: what works on a small stack still works with samples, guarded blocks and the
  * learner: a coroutine of 4 KiB allocates and frees. A thread with the smallest stack that pthreads
  * have ends the process by exit, _exit or a signal, and the report is whole.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_spawn.c: short processes by every road while threads allocate: posix_spawn, vfork, system,
  * popen, fork and exec. Each starts and ends on hakmem in silence. The argument is the number of
  * processes of the first kind (default 200).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_stats_file.c: HAKMEM_STATS_FILE is opened at start, so that workers report that have given
  * up the right to open it. One that closes all its descriptors, or opens a file of its own under
  * the number, opens the file by its name, and is told which file and why when it may not.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_stats_signal.c: with HAKMEM_STATS_SIGNAL=1 a signal that ends the process lets it report
  * first, and write its profile and heap map, wherever the signal comes: inside malloc, inside
  * stdio, beside a fork, in a child. The process still ends by the signal. Handlers and ignored

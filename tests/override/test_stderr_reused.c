@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_stderr_reused.c: hakmem's messages go to standard error and to no data file or connection
  * that got descriptor 2 after the program closed it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_tables_go_back.c: the tables that describe free memory go back to the kernel together with
  * it. The secure form has a byte of states for 16 bytes of heap: a sixteenth of the peak.
  *

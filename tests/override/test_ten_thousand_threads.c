@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_ten_thousand_threads.c: 10,000 threads alive at once that each allocated once (mimalloc
  * #1107). What a thread costs is compared with the C library's malloc in the same program: at most
  * 12 KiB of memory more, and next to no address space more (every thread reserving 256 MB breaks

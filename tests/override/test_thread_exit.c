@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_thread_exit.c: blocks outlive the thread that made them: they keep their contents, others
  * read, resize and free them, while the ended threads' heaps serve new threads. The argument is the
  * number of generations of 8 threads (default 300).

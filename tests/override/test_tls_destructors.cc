@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_tls_destructors.cc: the end of a thread: pthread key destructors and C++ thread_local
  * destructors that allocate, free and set their key again, before and after the allocator's own
  * hook ran; more keys than the thread structure holds (setspecific callocs the second level). The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_usable_size_write.c: malloc_usable_size() bytes may all be written, also by code compiled
  * with _FORTIFY_SOURCE=3 (systemd #22801), and touch no neighbour. */
 #undef _FORTIFY_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* watched.h: a test that may hang runs in a child, under a watchdog: HANG_SECONDS without progress
  * end it. Then gdb, if it is there, writes the stacks of all threads of the processes that hang to
  * standard error.

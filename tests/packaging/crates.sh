@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # docs/install.md: the crates. Their tests pass, a program of its own runs on them, and they can be packed: the package is
 # compiled from the one C file in it.
 # ctest: timeout=600

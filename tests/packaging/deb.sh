@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # docs/install.md: the Debian packages. Two builds, in different folders, are equal byte by byte; lintian finds nothing;
 # unpacked in an empty folder, the command runs programs and a program is built; debug symbols are in packages of their own.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

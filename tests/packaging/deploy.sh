@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The examples of docs/deploy: systemd accepts the settings, a program that runs with them writes its report there, and
 # the YAML is well-formed. What has no tool here is left out.
 set -eu

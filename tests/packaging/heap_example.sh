@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The examples of docs/heaps.md, compiled against the installed headers and run: as C and C++, shared and static.
 set -eu
 scratch=$(mktemp -d)

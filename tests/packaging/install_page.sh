@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # docs/install.md: preload, link, the installed tree with its command, pkg-config and CMake, as the page has the commands.
 # The tree is moved after it was installed.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

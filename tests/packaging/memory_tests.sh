@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # docs/observability/tests.md: its project of CTest and its tests of pytest fail and pass as the page says.
 source "${TEST_ROOT:?}/tests/packaging/support.sh"
 page=$TEST_ROOT/docs/observability/tests.md

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Programs on musl, as Alpine builds them: malloc is hakmem's, the differential model finds no difference, and options
 # are read although musl hands constructors no arguments.
 set -eu

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # docs/install.md: the one C file, by gcc and by clang, and as a library; Meson's subproject. The file depends on the
 # sources alone, and a profile finds the program's functions behind hakmem's.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

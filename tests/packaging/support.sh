@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # support.sh: sourced by the tests of docs/install.md: its commands, and a place to run them in.
 set -eu
 scratch=$(mktemp -d)

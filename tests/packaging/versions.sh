@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # A program that needs a version of hakmem's functions which the library lacks is refused at its start (record 0092); one
 # that was linked with a library without versions is served.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

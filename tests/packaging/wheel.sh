@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # docs/install.md: `pip install .` in a fresh environment gives the command, which runs programs with all its tools.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 python3 -c 'import ensurepip, venv' 2>/dev/null || skip "no Python that can make environments (Debian: python3-venv)"

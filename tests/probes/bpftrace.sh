@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The same by the kernel: bpftrace attaches to every probe and counts what the report says.
 . "$(dirname "$0")/lib.sh"
 command -v bpftrace >/dev/null || skip "bpftrace is not installed (Debian: apt-get install bpftrace)"

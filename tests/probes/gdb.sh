@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # gdb stops at every probe, reads the arguments, and counts what the report says.
 . "$(dirname "$0")/lib.sh"
 command -v gdb >/dev/null || skip "gdb is not installed (Debian: apt-get install gdb)"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # lib.sh: what the probe tests share; sourced by each of them, as its first step.
 #
 # A tool listens to a small program that is linked with libhakmem.a. What it counted at each probe is held against the

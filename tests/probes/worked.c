@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* worked.c: the program of the probe tests. It does a little of all that has a probe, except for
  * work that is refused, which needs a fork at the right moment. Then it writes a report to standard
  * output. The report at exit would map a buffer for itself. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Bash forks for every $( ), ( ) and pipe: thousands of short children of a process with a heap.
 . "$(dirname "$0")/lib.sh"
 

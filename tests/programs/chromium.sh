@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # chromium without a window: it has a malloc of its own, child processes from a zygote, and many threads. A page that
 # builds, sorts, draws and throws away is loaded, and what it has become is the same. Not with HAKMEM_SCAVENGER=1: its
 # helpers insist on being single-threaded at their start. Its sandbox cannot start as root, and is left out then.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* filter_helper.c: CALL... aADVICE... -- PROGRAM ARGUMENT...: runs the program under a filter that
  * ends it at each system call that is neither one of these numbers nor one of the C library's
  * malloc, and at each advice of madvise but MADV_DONTNEED and these. For filtered.sh. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Real programs under a filter of system calls (seccomp) that ends them at each call that they do not make with the C
 # library's malloc. What they call with that one is found by strace, and they run again on hakmem, ordinary and secure:
 # python, redis, nginx, some of the benchmark programs. sshd sets a filter by itself, for each connection.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # git: builds a repository, clones it, repacks it with several threads, checks it.
 . "$(dirname "$0")/lib.sh"
 need git

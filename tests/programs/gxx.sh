@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # g++ compiles a large generated file that uses much of the standard library: hundreds of megabytes
 # in the compiler's many small blocks; the object file must be the same bit by bit.
 . "$(dirname "$0")/lib.sh"

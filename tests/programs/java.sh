@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # java: the virtual machine's own C++ heap: class loading, compiler threads, three garbage
 # collectors kept busy by several threads, compression, direct buffers.
 . "$(dirname "$0")/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # lib.sh: what the program tests share; sourced by each of them, as its first step.
 #
 # A test runs a real program on hakmem, several times, and holds what it prints against the same run

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # nginx under load: workers that compress, proxy and log, reloaded under way; every answer is the
 # one given without hakmem, no request fails, no worker dies.
 . "$(dirname "$0")/lib.sh"

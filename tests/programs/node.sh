@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # node: worker threads that come and go, buffers sent between them, JSON, compression on the pool.
 . "$(dirname "$0")/lib.sh"
 need node

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Perl: hashes, strings that grow, sorting, regular expressions, fork with copy on write.
 . "$(dirname "$0")/lib.sh"
 need perl

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # PHP: extensions loaded with RTLD_DEEPBIND; arrays, strings, regular expressions; its own allocator on top of ours and
 # without it.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # postgres: initdb, a server with parallel and compiled queries, pgbench from many clients; what it
 # answers is the same as without hakmem, and pgbench's books balance.
 . "$(dirname "$0")/lib.sh"

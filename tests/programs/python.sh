@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Python: a program with threads, processes and C extensions, then parts of python's own test suite:
 # what passes without hakmem passes with it. The program runs with and without python's own allocator
 # for small objects, the suite without, so that everything comes to hakmem.

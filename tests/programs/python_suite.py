@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs parts of python's own test suite and writes a line per test: MODULE:NAME and its outcome.
 
 Usage: python_suite.py RESULTS SELECTION...

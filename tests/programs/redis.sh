@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # redis built against plain malloc (distributions link it with jemalloc, where a preloaded allocator
 # serves next to nothing): its benchmark from many clients, scripts, large values, background saves
 # (fork), io threads; the data at the end is the same as without hakmem.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # sqlite3: many rows, indexes, joins, a memory limit of its own, blobs, integrity check.
 . "$(dirname "$0")/lib.sh"
 need sqlite3

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The parts of the summary are the kernel's RSS, within 1 %, in up to ten real programs at three moments each: while
 # they work, a thread in them takes summaries between two looks at /proc/self/smaps_rollup. Prints a line for each, with
 # how often the moment was taken until the sum fitted (summary_helper.c says why).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* summary_helper.c: preloaded beside hakmem by summary.sh. In programs of the name that
  * SUMMARY_PROGRAM says, a thread takes three summaries, each between two looks at the kernel's own
  * count of resident pages, appends them to the file SUMMARY_OUTPUT, and ends the process.

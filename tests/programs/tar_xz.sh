@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # tar | xz -T2: large buffers that go from thread to thread; the archive must be the same bit by
 # bit.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Programs on hakmem under valgrind, whose answers are not always the kernel's: the ordinary form with guarded blocks and
 # the secure form, which closes pages, run to their end and print what they print without valgrind.
 . "$(dirname "$0")/lib.sh"

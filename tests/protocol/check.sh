@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Model-checks the lock-free protocol of remote frees with spin: each instance in its full state space without an error,
 # each planted bug found, each line of the source that the model quotes still there. Exit status 77: spin is not installed.
 # `check.sh INSTANCE BUG` prints the steps that lead to a planted bug (remote_free.pml has their names).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* at_exit.c: the secure form, preloaded, looks at blocks that nobody freed when the program exits,
  * and at freed ones that rest; and it reports nothing else. */
 #include <malloc.h>

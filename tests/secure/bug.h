@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bug.h: a program with one bug, and the sentence that the secure form of hakmem ends it with.
  *
  * A file of this folder has BUG("text of the report") { the bug }. Run as `PROGRAM LIBRARY` it runs

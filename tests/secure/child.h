@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* child.h: what the programs of this folder share that run under the preloaded secure form: a
  * function in fork's child, and what it says. */
 #ifndef TESTS_SECURE_CHILD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* closed_pages.c: what was closed in either way, or was never mapped, is memory again when malloc
  * hands it out. For the secure form, preloaded. */
 #include <errno.h>

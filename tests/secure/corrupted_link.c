@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program overwrites the first word of a freed block with an address of its own. */
 #include "bug.h"
 

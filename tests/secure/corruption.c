@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* corruption.c: programs that overwrite what they have freed, on the secure form of hakmem.
  *
  * Usage: corruption RUNS [SEED], with the library preloaded. Each run is a child process that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One object is deleted as an array. */
 #include "bug.h"
 

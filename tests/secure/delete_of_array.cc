@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An array is deleted as one object. */
 #include "bug.h"
 

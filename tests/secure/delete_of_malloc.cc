@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Memory from malloc is deleted. */
 #include "bug.h"
 

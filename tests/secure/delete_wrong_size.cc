@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An object is deleted as one of another type, which is larger. */
 #include "bug.h"
 

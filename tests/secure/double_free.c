@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A block is freed twice in a row. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Both frees find the block alone in its slab, which is emptied and used anew between them. */
 #include "bug.h"
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The parent frees a block, and its child does so again. */
 #include "bug.h"
 #include <sys/wait.h>

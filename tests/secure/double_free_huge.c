@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A block of 5 MiB is freed twice. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A block of 200,000 bytes is freed twice. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A block is freed, then much else, then the block again. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A thread frees a block, and then another thread does. */
 #include "bug.h"
 #include <pthread.h>

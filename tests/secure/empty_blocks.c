@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* empty_blocks.c: blocks of size 0 in the secure form, preloaded: no byte of one can be read or
  * written, each has an address of its own, and a second free of one is reported. */
 #include <malloc.h>

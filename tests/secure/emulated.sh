@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # emulated.sh REPORT HAS_TAGS EMULATOR ARGUMENT... PROGRAM: passes if the program's bug (bug.h) ends it by a signal, with
 # this report, under an emulator that plays a processor with memory tags. Skips if HAS_TAGS (tags/has_tags.c) says that
 # the emulator has none.

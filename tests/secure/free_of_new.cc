@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Memory from new is freed. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pointer into a block of 5 MiB is freed. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pointer into a block is freed. */
 #include "bug.h"
 

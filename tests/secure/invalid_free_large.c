@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pointer into a block of 200,000 bytes is freed. */
 #include "bug.h"
 

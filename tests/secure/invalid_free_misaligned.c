@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pointer that is no multiple of 16 is freed. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pointer to memory that was never handed out is freed. */
 #include "bug.h"
 

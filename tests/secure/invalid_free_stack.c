@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A variable is freed. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* main.c: runs the bug of a file, or looks how it ends. See bug.h. */
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program writes 1 byte beyond a block of 24. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program writes beyond a block of 5 MiB. */
 #include "bug.h"
 

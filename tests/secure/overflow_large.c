@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program writes beyond a block of 200,000 bytes. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program writes a byte beyond a block of 5,112. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* overflow_sizes.c: the secure form, preloaded, reports every write behind the end of a block, or
  * before its start, of every small size and of some larger ones, and reports nothing else.
  *

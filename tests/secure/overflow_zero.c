@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A string of 24 bytes is ended behind its block. */
 #include "bug.h"
 

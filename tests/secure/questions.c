@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* questions.c: the secure form, preloaded, reports questions about freed blocks and sized frees
  * with another size than that of the request, and hands out first blocks at random places. */
 #include <malloc.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program reads a block of 5 MiB that it has freed. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program reads a block of 200,000 bytes that it has freed. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A freed block is given to realloc. */
 #include "bug.h"
 

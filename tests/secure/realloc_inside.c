@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A pointer into a block is given to realloc. */
 #include "bug.h"
 

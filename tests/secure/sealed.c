@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sealed.c: the secure form's settings lie in read-only pages (src/core/seal.h), and can be changed
  * by hakmem's own functions all the same: in the process, in forked children, beside forks, and
  * where the kernel refuses to change pages. The library is preloaded, or linked with its symbols

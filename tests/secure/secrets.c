@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A block that was just allocated still holds what another one held. There is nothing to report:
  * the secure form has cleared it, so the program sees zeroes and ends itself. */
 #include "bug.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* static_cxx.cc: a program that contains its C++ library (-static-libstdc++) deletes what a plug-in
  * has made. Its delete calls free, and the plug-in's new is hakmem's: that is no mistake. The
  * library is preloaded. Usage: static_cxx PLUGIN */

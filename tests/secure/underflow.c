@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program writes the 8 bytes before a block. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program writes to a block that it has freed. */
 #include "bug.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_soak.c: hours of a server in which the kind of work keeps changing, watched for what only
  * time shows.
  *

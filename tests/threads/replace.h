@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* replace.h: threads that allocate and free blocks of all tiers until they are told to stop, beside
  * what a test does meanwhile. */
 #ifndef TESTS_THREADS_REPLACE_H

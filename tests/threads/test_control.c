@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_control.c: threads set options, read figures, trim and list names while others allocate, and
  * the process forks meanwhile. No block is damaged, no call fails, and under ThreadSanitizer no
  * access races.

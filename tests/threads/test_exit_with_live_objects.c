@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_exit_with_live_objects.c: a thread ends while its objects live on; others use and free them
  * later, and the memory serves again. Heaps are joined anew, not multiplied.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_guard.c: threads that free the guarded blocks of other threads, and read what those wrote,
  * while all of them allocate. The option is read at start, so the program runs itself anew with it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_idle_threads.c: threads and processes that stopped working keep little: what others freed
  * for a sleeping owner (mimalloc #214, #1117), what a sleeping thread had freed for others, the
  * free memory of a process that idles (jemalloc #1127).

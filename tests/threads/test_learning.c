@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_learning.c: the learner turns the knobs while threads allocate (HAKMEM_LEARN). No block is
  * damaged, and under ThreadSanitizer no access races. Reports show the knobs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_lending.c: what one thread freed serves another before the process grows, also where it lies
  * in slabs that still hold something. Arenas that keep such memory to themselves grow by the whole
  * load each time that moves to another thread. */

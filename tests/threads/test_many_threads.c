@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_many_threads.c: 400 and 2,000 threads alive at once, each of which has allocated and freed:
  * their caches together are bounded, not only each (400 caches of 2.5 MB were jemalloc's issue
  * 2757), and nothing stays when they have ended.

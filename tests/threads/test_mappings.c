@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_mappings.c: a heap of a gibibyte of mixed small objects costs fewer than 100 mappings (the
  * kernel's limit is 65,530 and others have been seen at 12,000 to 22,000), built by one thread or
  * by four, full or full of holes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_migration.c: in each round every thread gives half of its objects to its neighbour, frees
  * some of what it got and allocates anew. After enough rounds an object was carried far from its
  * owner; RSS follows the live set.

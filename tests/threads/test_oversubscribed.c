@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_oversubscribed.c: four threads a processor and at least 16, all sizes of all tiers, blocks
  * handed around through one table: preemption in the middle of everything. */
 #include "threads.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_producer_consumer.c: some threads only allocate, others only free. The memory must go back
  * to those who allocate: a consumer that never allocates and a producer that never frees once grew
  * an allocator from 437 MiB to 1.8 GiB (docs: mimalloc issue 1364). RSS stays within 1.2 times the

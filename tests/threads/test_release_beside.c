@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_release_beside.c: giving much memory back stops nobody: releasing 11 GB under one lock
  * stalled other threads for a second (gperftools #1547). While one thread is inside one call that
  * releases half a gibibyte, another takes and frees memory from the same heaps, superslabs and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_scopes.c: scopes of a long-lived site (hakmem/site.h) in several threads, whose objects
  * other threads free, and forks inside and outside of scopes. No block is damaged, and under
  * ThreadSanitizer no access races. The site is long-lived from the start: the learner's file of an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_stack_use.c: how much stack the functions need, measured on stacks that were painted before:
  * at most 2 KiB, whatever the path, so that coroutines of 4 KiB can allocate, also when blocks are
  * sampled or guarded. Reports, which write into buffers on the stack, and a fatal message are not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_stop_world.c: a collector stops all threads by a signal, at any point and also inside the
  * allocator, and allocates and frees before it lets them go on. It must never wait for a lock of a
  * stopped thread. Afterwards memory is whole, and no more than before.

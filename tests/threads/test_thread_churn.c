@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_thread_churn.c: many short threads leave nothing behind. RSS after all equals RSS after the
  * first thousand within 2 MiB; heaps, mappings and file descriptors stay what they were.
  *

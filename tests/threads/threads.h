@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* threads.h: what the thread tests share: starting threads, how many heaps they
  * get, a bounded queue, parcels. */
 #ifndef TESTS_THREADS_THREADS_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """lying_trace.py FILE LANE THREAD: writes a trace of 184 bytes, with a right checksum, whose only frame is of this lane and
 thread."""
 import struct

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* program_calls.cc: what the tests of the recorder record. Usage: program_calls MODE [ARGUMENT]
  *
  *   entries          COUNT calls of each entry point

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # The recorder under the C library's malloc and under hakmem: every entry point, threads, fork, exec, ends of all kinds.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 

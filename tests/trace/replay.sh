@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Replays do the calls and have the live bytes of the trace, which the tool itself compares, under each allocator. Files
 # that are no whole trace get one sentence.
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # support.sh: sourced by the tests of traces: the tools, a scratch directory, checks of what a summary says.
 set -u
 source "$(dirname -- "${BASH_SOURCE[0]}")/../launcher/support.sh"

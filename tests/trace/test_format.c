@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_format.c: what the encoder packs the decoder unpacks. Files that are cut at any byte or
  * changed in any byte end in a sentence or in fewer frames, never in a crash. The walk finds the
  * order of threads. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* forks.h: what the tests of heap/fork share: fork with our handlers, threads that wait meanwhile,
  * and proof that memory is as it should be. */
 #ifndef TESTS_UNIT_FORKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* heaps.h: what the tests of heap/ share. */
 #ifndef TESTS_UNIT_HEAPS_H
 #define TESTS_UNIT_HEAPS_H

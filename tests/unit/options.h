@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* options.h: what the tests of options share: a program of its own shows its options, one
  * NAME=value a line, with the environment of a case. */
 #ifndef TESTS_UNIT_OPTIONS_H

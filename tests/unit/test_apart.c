@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_apart.c: a thread's second struct, for long-lived objects (heap/thread.c). */
 #include "../threads/threads.h"
 #include "heaps.h"

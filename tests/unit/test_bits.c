@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_bits.c: base/bits, each function against a naive one that walks the bits. */
 #include "unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_cache_random.c: cache/: random sequences of everything a thread's cache does, against a
  * ledger: no object is lost, none is handed out twice; what a free list looks like when a program
  * has written into it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_census.c: control/census: the sums that heaps keep against a walk over all slices, after
  * random allocations, frees by other threads, resizes and trims.
  *

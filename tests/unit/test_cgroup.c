@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_cgroup.c: os/cgroup: limits and pressure of a made-up cgroup tree (flink-docker #266: arenas
  * sized by the host's processors, not by the container's quota). */
 #include "unit.h"

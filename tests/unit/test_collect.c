@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_collect.c: heap/collect: what others do for a heap, ticks, reclaiming. */
 #include "../child.h"
 #include "../threads/threads.h"
@@ -258,7 +259,8 @@ static void test_operations_send_batches(void **state)
     hak__thread_park(thread);
 }
 
-/* Ticks of any thread go on with a pass that is under way, 4 ms apart: 4 MiB at each (docs/guarantees.md). */
+/* Ticks of any thread, 4 ms apart, go on with a pass that is under way: 4 MiB at each
+ * (docs/guarantees.md). */
 static void test_operations_go_on_with_a_pass(void **state)
 {
     enum { SUPERSLABS = 16 };

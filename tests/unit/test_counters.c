@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_counters.c: core/counters: the names a report shows, and counting. */
 #include "unit.h"
 

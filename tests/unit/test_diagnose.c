@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_diagnose.c: core/diagnose and base/check: the words of the last line, the level of an
  * assertion. */
 #include "../child.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_emergency.c: large/emergency: blocks of any size and alignment without a lock; they become
  * whales, and what was freed meanwhile is free, when somebody settles. */
 #include "../child.h"

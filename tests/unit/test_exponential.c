@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_exponential.c: base/exponential: weights and distances of samples. */
 #include "unit.h"
 

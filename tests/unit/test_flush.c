@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_flush.c: cache/flush: how limits grow and fall, budgets, full bins, trimming, abandoning;
  * random use against a ledger. */
 #include "../child.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_fork.c: heap/fork: prepare holds all heaps, nobody waits for it, parent and child leave no
  * lock; the child begins with heaps of its own, and can adopt the structs of the parent's threads.
  *

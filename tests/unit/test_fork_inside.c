@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_fork_inside.c: heap/fork: forks inside forks and inside operations, two at once, and what
  * the child's share of one costs. */
 #include "forks.h"

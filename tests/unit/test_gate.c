@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_gate.c: core/gate: nobody waits for a closed gate for long, or at all while inside; closing
  * waits for those inside. */
 #include "../child.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_guard.c: observe/guard, and the choice of guarded requests in heap/sampling.c. Generators
  * start from fixed seeds, so each run guards the same requests.
  */

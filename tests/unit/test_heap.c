@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_heap.c: heap/heap: making, joining and parting; what stays when a thread has gone. Here
  * every thread has a heap of its own; test_heap_sharing.c has what is shared.
  *

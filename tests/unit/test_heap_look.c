@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_heap_look.c: observe/heap_look and heap_map: what slices are said to be, and the words that
  * describe them. */
 #include "unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_heap_sharing.c: heap/heap: threads that share heaps: which one the next joins, how many
  * there get, that the counts stay exact, and what goes with a thread and what with the last one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_heartbeat.c: heap/heartbeat: countdown, looks, ticks. What the clock decides is compared
  * with the clock: a busy machine may be late at any moment. */
 #include "../threads/threads.h"

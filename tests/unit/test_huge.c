@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_huge.c: region/huge: what earns huge pages, and what says that they come slowly. The pauses
  * are in fault/test_huge_pauses.c, which sets the clock.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_inherited.c: slab/slab_inherited and heap/inherited: what a fork's child does with the
  * blocks and the free memory of its parent.
  *

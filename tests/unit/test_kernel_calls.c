@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_kernel_calls.c: the library enters the kernel only by functions that tests/fault wraps, and
  * by system calls that tests/fault/fault.h knows. */
 #include "../support.h"

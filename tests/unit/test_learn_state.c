@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_learn_state.c: learn/state_file: what is written is read again, and no other text is. */
 #include "unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_left.c: region/left and large/whale_left: what is noted, until when, and what happens to
  * noted memory when it is freed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_lend.c: free objects of other heaps before the process grows: when it would, who lends what,
  * and whom a thread asks. tests/threads/test_lending.c is what it is for. */
 #include "../threads/threads.h"

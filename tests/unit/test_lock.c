@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_lock.c: core/lock: one holder at a time, nobody sleeps for ever, ranks rise. */
 #include "../child.h"
 #include "../threads/threads.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_malloc_check.c: at level 2 the slow path of malloc looks at the first object of a bin and at
  * its link before it follows it, as the fast path does. */
 #include "../child.h"

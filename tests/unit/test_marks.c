@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_marks.c: region/object: of two lists that hold one object, one hands it out, even if two
  * threads take it at the same moment. */
 #include "../child.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_metadata.c: heap/metadata: zeroed memory at cache lines, handed out once, by any thread.
  *
  * ctest: no-qemu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_modules.c: observe/modules: lines of /proc/self/maps, and the program's own. */
 #include "unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_options.c: core/options: each kind of value, bad ones, unknown names, profiles, reading
  * twice. The environment is read once, before main, so each case is a program of its own that shows
  * all options as a report would, one NAME=value a line.

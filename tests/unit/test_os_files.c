@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_os_files.c: os/os_file: what os.h promises of files, and that none touches errno.
  *
  * ctest: no-qemu

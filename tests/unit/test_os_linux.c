@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_os_linux.c: os/: what os.h promises of each call, and that none touches errno.
  *
  * ctest: no-qemu

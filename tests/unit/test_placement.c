@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_placement.c: observe/placement: by which samples a site is long-lived, and what a scope of
  * such a site does. The learner knows one site from an earlier run. */
 #include "../threads/threads.h"

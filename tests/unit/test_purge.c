@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_purge.c: region/purge: what is given back to the OS, when, and that nothing in use is. */
 #include "../threads/threads.h"
 #include "unit.h"

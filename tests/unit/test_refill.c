@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_refill.c: cache/refill: what an empty bin is filled from.
  *
  * ctest: no-qemu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_remote.c: cache/remote: how many frees make a batch, what a collision sends, who is told. */
 #include "../child.h"
 #include "unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_sampled.c: large/sampled: slices of sampled objects. */
 #include "unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_samples.c: observe/samples: the sums of a profile against the exact figures. The generators
  * of all threads start from fixed seeds, and each thread allocates the same sizes in each run. So
  * the samples are the same in each run, and no test can fail by chance.

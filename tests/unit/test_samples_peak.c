@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_samples_peak.c: observe/samples: what each stack held when all together held most. Each
  * allocation is a sample, so the figures are exact.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_site_table.c: observe/sites: the table's bounds, and the sums of a site. The test is the
  * only thread, so it needs no lock. */
 #include "unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_size_class.c: core/size_class: each size, each table entry, each alignment. */
 #include "unit.h"
 

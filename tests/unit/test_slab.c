@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_slab.c: slab/slab: carving, refilling, returning, giving empty slabs back; random use
  * against a ledger. The remote half is in test_slab_remote.c.
  *

@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: MIT */
 /* test_slab_kept.c: slab/slab_kept: what a heap does with its idle slabs.
  *
  * ctest: no-qemu no-secure
  */
 #include "../child.h"
+#include "../threads/threads.h"
 #include "unit.h"
 
 enum { SIZE = 3000, OTHER_SIZE = 600, OBJECTS_MAX = 20000 };
@@ -155,6 +157,39 @@ static void test_room_for_another_class(void **state)
     set_destroy(set);
 }
 
+/* A span needs adjacent slices, between which kept slabs may lie: all of them go back first, unless
+ * the span comes out of the cache. */
+static void *keep_beside_spans(void *argument)
+{
+    enum { COUNT = 2000, SPAN_BYTES = 800000 };
+    const struct slab_set *set = &hak__thread_current()->heap->slabs;
+    void *span = NULL;
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < COUNT; i++) {
+            REQUIRE((objects[i] = hak_malloc(SIZE)) != NULL);
+        }
+        for (uint32_t i = 0; i < COUNT; i++) {
+            hak_free(objects[i]);
+        }
+        uint32_t kept = set->shared_kept;
+        REQUIRE(kept != 0);
+        hak_free(span);
+        REQUIRE((span = hak_malloc(SPAN_BYTES)) != NULL);
+        REQUIRE(set->shared_kept == (round == 0 ? 0 : kept));
+    }
+    hak_free(span);
+    return argument;
+}
+
+static void test_room_for_a_span(void **state)
+{
+    (void)state;
+    uint32_t delay = hak__knobs.purge_delay_ms;
+    hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick gives kept slabs back */
+    thread_join(thread_start(keep_beside_spans, NULL));
+    hak__knobs.purge_delay_ms = delay;
+}
+
 static void test_heaps_that_keep_none(void **state)
 {
     (void)state;
@@ -195,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_one_list),
         cmocka_unit_test(test_trim),
         cmocka_unit_test(test_room_for_another_class),
+        cmocka_unit_test(test_room_for_a_span),
         cmocka_unit_test(test_heaps_that_keep_none),
         cmocka_unit_test(test_double_free),
     };

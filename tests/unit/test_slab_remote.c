@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_slab_remote.c: slab/slab_remote: the protocol of docs/design/remote_free.md, by one thread
  * in every order and by many at once.
  *

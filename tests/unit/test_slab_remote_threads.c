@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_slab_remote_threads.c: slab/slab_remote under fire: many freers against one owner; each
  * object comes back exactly once and each slab is given back in the end. */
 #include "../threads/threads.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_span.c: large/span: whole slices, the cache of freed ones, growing in place; random use
  * against a ledger. */
 #include "unit.h"

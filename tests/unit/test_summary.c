@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_summary.c: observe/summary and observe/resident: memory of known layouts is found in the
  * part where it belongs, and the parts are the RSS.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_superslab.c: region/superslab: which slices go out, against a model of one byte a slice;
  * addresses that belong to somebody else; limits; release and reclaim.
  *

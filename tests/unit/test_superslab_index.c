@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_superslab_index.c: region/superslab_index: searches against a walk over all superslabs, at
  * every height of the tree; runs against the first fit by definition.
  *

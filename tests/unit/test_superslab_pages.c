@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_superslab_pages.c: region/superslab_pages: which superslabs get huge pages, what they are
  * then, and that what goes back of one stays away (what the kernel's khugepaged joins is resident
  * again: golang #8832). What earns them: test_huge.c. */

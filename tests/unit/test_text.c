@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_text.c: base/text: building texts in a bounded buffer, parsing sizes, comparing. */
 #include "unit.h"
 

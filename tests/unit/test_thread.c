@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_thread.c: heap/thread: a thread's struct from its first slow operation to after its end, and
  * threads that draw from one heap. */
 #include "../child.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_tournament.c: learn/tournament against programs whose costs are known: a function of the
  * setting, with noise from a fixed seed. So each run is the same, and no test can fail by chance.
  * It is arithmetic alone, slow under an emulator.

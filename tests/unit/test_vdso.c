@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_vdso.c: os/vdso: the kernel's clock without the C library. */
 #include "unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_whale.c: large/whale: mappings of their own, resizing.
  *
  * ctest: no-qemu

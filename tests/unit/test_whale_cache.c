@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_whale_cache.c: large/whale_cache: what is kept of freed whales, for how long, and who gets
  * which part of it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_whale_huge.c: large/whale: whales that have huge pages grow, end and are looked into.
  *
  * ctest: no-qemu

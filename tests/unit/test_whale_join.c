@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_whale_join.c: large/whale_join: a whale of the pages of several.
  *
  * ctest: no-qemu

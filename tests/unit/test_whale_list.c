@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_whale_list.c: large/whale_list: fills list all whales and kept ranges once, by rising
  * address. */
 #include "whales.h"

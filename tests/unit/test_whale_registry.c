@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_whale_registry.c: large/whale_registry: a hash table against a model, above all where runs
  * of neighbours wrap around its end; growth; places promised. The whales here are only numbers: the
  * table never looks at what they name. */

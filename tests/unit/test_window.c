@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_window.c: region/window: where the window is, its tables, owner words.
  *
  * ctest: no-qemu

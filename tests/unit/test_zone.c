@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_zone.c: first-class heaps in a signal handler that interrupted an operation of its thread:
  * nothing hangs or is lost. And many empty and full runs of pages, which the checks of assertion
  * level 2 look at. */

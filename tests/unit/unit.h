@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* unit.h: what the unit tests share besides ../support.h. They see the internal headers and call
  * modules directly, on caches and slab sets of their own.
  *

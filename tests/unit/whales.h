@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* whales.h: what the tests of large/whale share. */
 #ifndef TESTS_UNIT_WHALES_H
 #define TESTS_UNIT_WHALES_H

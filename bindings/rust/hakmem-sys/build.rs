@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Compiles hakmem: the file in the package, or, in a checkout, the one that tools/amalgamate.py makes of its sources.
 use std::env;
 use std::path::{Path, PathBuf};

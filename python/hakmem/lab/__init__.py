@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """The laboratory of hakmem: see docs/design/laboratory.md."""

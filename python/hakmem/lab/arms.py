@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What can serve a case: our library, the C library's malloc, installed peers, the user's own file.
 
 State: manifest.json in the peers' folder, one entry for each peer, rewritten whole. An entry whose

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`bench`: workloads times allocators, interleaved; table, pictures, page and JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs with one bug each (tests/secure), under each allocator: what comes of the bug.
 
 Such a program ends with status 0 if nothing happened, and with 3 if it was harmed, as it noticed

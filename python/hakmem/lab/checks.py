@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What makes measurements on this machine unreliable: one small check each.
 
 A check reads files under `System.root` (a copy in tests) or what `observe` saw during a second, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line: finds the module of a command and hands over.
 
 A module has a typer application `app` (a command with commands of its own) or a function `run`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Options that several commands have, so that they mean the same in each."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`compare`: the user's own program under several allocators, and an answer in one sentence."""
 
 from __future__ import annotations

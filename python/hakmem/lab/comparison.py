@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a session of one program says, in a sentence that needs no statistics to be read. Pure.
 
 Every allocator is held against one of them, the baseline. A difference counts when it is beyond

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`cost`: holds the predicted cost of each path of the allocator against the measured one.
 
 Predictions: lab/cost_model.toml. Measurements: lab/paths (cost_measure.py). What contradicts a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a path really costs: lab/paths run by itself, under callgrind and under lackey.
 
 By itself: the library's counters say that the path was taken, getrusage counts page faults, the

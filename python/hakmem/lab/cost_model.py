@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The beliefs of lab/cost_model.toml, what they predict, and where a measurement contradicts. Pure.
 
 A path is a sum of parts; a cache line that two parts name is touched once. The machine model is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Decision records: what was asked, fixed before the run; then what came of it.
 
 The first part is on disk before anything is measured and is not written again: complete() replaces

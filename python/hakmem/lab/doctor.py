@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`doctor`: what on this machine makes measurements unreliable, and what to do about it.
 
 Watches the machine for a second, then measures the noise itself: the same loop again and again

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instructions per operation, counted by valgrind's callgrind: exact where time is noisy, and there
 where the machine has no hardware counters.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The facts of the machine and the checkout that samples depend on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One process, run and measured by the small program lab/measure.c."""
 
 from __future__ import annotations

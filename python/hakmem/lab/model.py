@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the laboratory stores and passes around: see docs/design/laboratory.md.
 
 Plain data without behaviour beyond reading and writing itself. All sizes are KiB where a name

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What allocators cost over one of them: time and peak memory relative to a reference. Pure.
 
 summary.py makes each ratio, with its interval. 1.00 is the reference; 2.00 is twice its time or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One HTML page of a session that needs nothing else: pictures inside, a few lines of script.
 
 The layout is page.html.j2; this file makes the words and figures it shows.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem peers: installs, lists, adds and removes the other allocators.
 
 One peer that cannot be had never keeps the others from being installed; its reason is one sentence.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The folders of the laboratory. The launcher says where the checkout is and where it builds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PNG pictures of a session: speed bars, memory over time, time against memory.
 
 Each allocator has one colour everywhere (Okabe and Ito's and Tol's sets, told apart by readers who

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What went wrong, as one sentence for the user and an exit status; the command line prints it."""
 
 from __future__ import annotations

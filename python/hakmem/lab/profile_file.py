@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Profile files: a line is NAME=VALUE, empty, or a comment that starts with #.
 
 NAME is an option of hakmem, with or without HAKMEM_ before it and in any case. The launcher reads

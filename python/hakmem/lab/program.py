@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The user's own program: finding it, and saying plainly when no library can be put under it."""
 
 from __future__ import annotations

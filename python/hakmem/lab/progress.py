@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How far a session is and how long it will take: a bar on a terminal, else a line now and then."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rule 1: no timing before it is shown which library serves a process, and that it works.
 
 The proof program (lab/proof.cc) is compiled on the spot, once, and run exactly as the arm will be.

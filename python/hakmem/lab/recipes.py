@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The other allocators: where each comes from, and how it becomes a library to preload.
 
 Each is built the way its authors build a release: their own build system where the crate has it

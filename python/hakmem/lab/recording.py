@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Recordings: what equal arms cost on a machine, for simulate.py to draw sessions from.
 
     python -m hakmem.lab.recording FILE [--workload LIST] [--rounds N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`replicate`: the experiments of hakmem's predecessor, tried again with today's statistics.
 
 bench/replications/replications.toml names the experiments. Variants are arms of a session, and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs a session: proves each arm, then one process at a time, each saved before the next starts.
 
 Processes are not pinned to cores. The kernel's own placement is what users have; a pinned process

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which run comes when: pure, and the same for the same seed.
 
 A round holds every case under every arm once. The arms of a case run one after the other, so

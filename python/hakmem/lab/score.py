@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`score`: where hakmem stands against every peer and milestone, from stored results only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where hakmem stands, from stored sessions only. Pure.
 
 Of each workload on each machine the latest session counts that has enough samples of hakmem and of

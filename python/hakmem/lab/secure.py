@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The suites of hardened allocators: which bugs each notices, and what it costs.
 
 secure        all bugs; costs on the workloads of suite core and some programs (workloads.SECURE)

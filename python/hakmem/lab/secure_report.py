@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a session says about hardened allocators: bugs and costs, as data. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tables of secure_report.py for the terminal and as Markdown, and the result in words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which library serves a program of the user: rule 1 for programs that cannot tell themselves.
 
 The loader itself is asked: under LD_DEBUG=bindings it writes, for each process, to which file it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How often verdicts are wrong: sessions drawn from recorded samples, with known answers.
 
     python -m hakmem.lab.simulate FILE [--rounds N] [--sessions N] [--case GLOB]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the laboratory calculates: pure functions on sequences of floats. See decision 0005.
 
 Two arms are compared round by round: the machine's mood (clock, neighbours, heat) is much the same

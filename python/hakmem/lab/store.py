@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sessions on disk: one file of JSON lines each, written so that a kill loses nothing.
 
 A line is one write and one fsync. A torn last line (power loss in the middle of the write) is

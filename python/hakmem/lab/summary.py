@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a session says, in figures: per case and arm, and over all cases. Pure.
 
 Words: speed is relative to the fastest peer of the row (1.00 is that peer, higher is better);

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Terminal tables of a session: speed and peak memory relative to the best peer of each row.
 
 Marks are symbols first and colours second, so that a pipe or a monochrome terminal loses nothing.

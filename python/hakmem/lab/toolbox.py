@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What recipes are made with: commands with a log and a limit, Debian packages, sources of crates.
 
 Everything that is built lands in one folder of the cache, and only ever whole: under a name of its

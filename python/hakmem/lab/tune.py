@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune`: searches profiles and options for one program; the laboratory's verdict chooses.
 
 A share of the time is the search's (tune_search.py), the rest that of the verdict: the best

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The search of `tune`: optuna proposes settings, short runs judge them. It proves nothing.
 
 Every run is in optuna's journal before the next starts, so a killed search goes on. Journals are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `tune` may change: for each option a ladder of values, and the profiles on these ladders.
 
 A point is a rung of each ladder: {"bin_bytes": 5}. Values rise by factors, because twice as much

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """GO, NO-GO or INCONCLUSIVE: is arm b better than arm a? Pure; the reasons are in decision 0005.
 
 A case is a GO when b takes less time, beyond doubt (a rank test after Holm, the interval), noise

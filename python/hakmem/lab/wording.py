@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Verdicts in words: one sentence that needs no statistics to be understood. Pure."""
 
 from __future__ import annotations

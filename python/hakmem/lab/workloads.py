@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What can be measured by name: bench/workloads.toml and the scripts of bench/programs.
 
 An entry names a `program` of bench/ (one line of JSON, time per operation) or a `script` of

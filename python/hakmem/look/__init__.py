@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tools that look into a living process that runs on hakmem (docs/observability/README.md).
 
 processes   what /proc says of a process, in sentences where it says no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem stat, top, metrics, observe, profile, heap, learn: python3 -m hakmem.look COMMAND. Only standard modules."""
 import importlib
 import sys

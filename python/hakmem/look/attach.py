@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Starts the observer of a process that was started without one. The program beside the library (attach/) does it."""
 import glob
 import os

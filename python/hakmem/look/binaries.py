@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The files that name a module's code. A file is known by the build id of what the process mapped, not by its path: behind
 that there may be another program by now, or in this root directory. find() is the one place that decides this."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Modules that were closed, or came where another one had been (src/observe/loaded.h): their frames are not in the mappings
 that a profile tells."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads the JSON that hakmem writes, or that somebody says it wrote: of bounded size, depth and digits, and of a given
 shape."""
 import json

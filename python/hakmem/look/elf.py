@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What an ELF file says of itself: build id, segments, sections. The file may be anybody's, so all numbers are checked."""
 import os
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files that a process or a stranger names, opened so that nothing hangs, and files that these tools write."""
 import errno
 import os

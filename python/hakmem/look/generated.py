@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of code that a runtime generates: Python (-X perf), node, Java, .NET and others write them into /tmp/perf-PID.map,
 "start size name" a line, hexadecimal. A container's process writes it in its own /tmp, with its number there."""
 import bisect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem heap: makes one HTML page of a heap map, or of two maps that it compares."""
 import html
 import json

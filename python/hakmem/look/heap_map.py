@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads heap maps: the JSON documents of hak_heap_map (docs/observability/heap-picture.md)."""
 import math
 import re

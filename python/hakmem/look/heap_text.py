@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Heap maps as text: `./hakmem heap --text`. One map, or an earlier and a later one."""
 from .heap import PARTS, change_text, object_text
 from .heap_map import size_text

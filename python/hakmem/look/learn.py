@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem learn: shows what a program has learned (HAKMEM_LEARN=FILE): what was tried, the evidence, what was adopted."""
 import html
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The state file of the learner. src/learn/state_file.h defines the format."""
 import re
 

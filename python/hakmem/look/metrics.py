@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem metrics: serves the figures of living processes to Prometheus."""
 import hmac
 import ipaddress

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem observe: lets the other commands look into a process that was started without HAKMEM_OBSERVE=1."""
 from .attach import connect
 from .output import worded

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Talks to the observer of a process through its file in /dev/shm. src/observe/observer.h defines the protocol."""
 import ctypes
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Output that cannot be written is one sentence and a status, for every command of this folder."""
 import os
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whose code a frame is: the site of an allocation is the innermost frame that is the program's own."""
 import fnmatch
 import os

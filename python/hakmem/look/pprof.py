@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Profiles in the format of pprof (github.com/google/pprof, proto/profile.proto): the fields that a heap profile has."""
 import gzip
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What /proc says of a process. A process that a tool cannot look into is a Refusal: one sentence and a status."""
 import errno
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem profile: the call stacks that hold a program's memory."""
 import math
 import os

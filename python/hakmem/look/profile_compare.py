@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`./hakmem profile --compare OLD`: what a profile has more and less than another one, by site."""
 import os
 from dataclasses import dataclass, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Profiles as hak_profile_write writes them: reading, checking, and giving names to their stacks."""
 import os
 import re

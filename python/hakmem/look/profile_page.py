@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The page of heap profiles: one HTML file with a flame graph and a table of the sites that hold most memory."""
 import html
 import json

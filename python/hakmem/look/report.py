@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A report of a process, and what became of it since the report before."""
 import os
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `./hakmem metrics --profile` serves: heap profiles at the addresses at which Go programs have theirs."""
 import io
 from urllib.parse import parse_qs, urlsplit

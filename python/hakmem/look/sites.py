@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sites: the places of a program that allocate, as reports and heap maps list them (docs/observability/sites.md)."""
 import os
 import re

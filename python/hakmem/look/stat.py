@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem stat: one report of a living process."""
 import sys
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of code addresses: the functions, files and lines of a process's mappings. Uses llvm-symbolizer if there is one,
 and addr2line and nm of binutils, on the files that binaries.find allows."""
 import bisect

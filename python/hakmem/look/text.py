@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a process, a file or a symbol table says, as text for a terminal or a page. It may say anything."""
 import io
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem timeline: makes one HTML page of a trace of ./hakmem record: memory over time, by call site."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """./hakmem top: a living process, again and again."""
 import os
 import select

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `top` and `stat` show of a report: lines and tables, without a word of how they are drawn."""
 from dataclasses import dataclass, field
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The processes that `./hakmem metrics` serves: some by number until the end, others by name or cgroup while they live."""
 import os
 import time

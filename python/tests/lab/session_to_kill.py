@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A session of short runs, for test_runner.py to kill: session_to_kill.py RESULTS LOG RUNS
 
 A run waits for ever if the log has that many lines: such a session is still there to be killed.

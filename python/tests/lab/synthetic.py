@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fabricated sessions for tests of what reads sessions. Nothing here was measured.
 
 `session()` draws samples around known true costs, so that a test knows the right answer.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ab.py and decision_record.py: arms, refusals, and records begun before the run."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line: statuses, one sentence, nothing loaded in vain."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """comparison.py, program.py and compare.py: honest answers, clear sentences."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """cost: the arithmetic of the model, the readers of valgrind's files, and the driver itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The checks on made-up machines, and the doctor on this one."""
 
 from __future__ import annotations

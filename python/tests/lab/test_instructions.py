@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instructions per operation."""
 
 from __future__ import annotations

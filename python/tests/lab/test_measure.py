@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The measuring process, built from lab/measure*.c, on real programs."""
 
 from __future__ import annotations

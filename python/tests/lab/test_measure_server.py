@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """lab/measure.c: a load starts when the server accepts connections, not before."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """page.py: one file that needs no other, says everything, and breaks on no name."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Peers: which library serves is proved, and whatever goes wrong is one sentence."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """plots.py: the right pictures, of a sensible size, none without data."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Time left."""
 
 from __future__ import annotations

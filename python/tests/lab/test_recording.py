@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Recordings of equal arms: what is measured, written and read."""
 
 import dataclasses

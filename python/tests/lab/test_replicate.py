@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """replicate.py: the experiments exist, the models work, records are filled, mistakes are told."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sessions: complete, resumed after the worst, honest about failures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The order of the runs."""
 
 from __future__ import annotations

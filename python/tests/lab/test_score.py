@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """scorecard.py and score.py: milestones and bars from sessions whose truth is known."""
 
 import dataclasses

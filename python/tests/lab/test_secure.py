@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suites secure and bugs: verdicts of programs with a bug, costs, tables. Programs are fakes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Who serves a program that cannot tell itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How often verdicts are wrong, of sessions drawn from recorded samples of equal arms.
 
 A new recording, on a quiet machine, in ten minutes:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Known answers of statistics.py, and how often its intervals and tests are right."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Session files: what is written is there again, also after the worst."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """summary.py: right figures from sessions whose truth is known."""
 
 import json

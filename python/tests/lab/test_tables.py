@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tables.py: fits its width, loses nothing without colour, shows failures."""
 
 import dataclasses

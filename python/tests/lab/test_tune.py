@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune: the space, the search with a planted optimum and interruptions, the verdict."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # ctest: slow
 """The command tune: answers, refusals, kills of real processes, and profile files."""
 

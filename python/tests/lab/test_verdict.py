@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Verdicts over fabricated samples with known answers."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reading and choosing workloads."""
 
 from __future__ import annotations

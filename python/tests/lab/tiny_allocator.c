@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tiny_allocator.c: for test_peers.py: a library that serves the malloc family from glibc's own
  * heap, whole or with one fault that a macro names. */
 #define _GNU_SOURCE 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A short tune of a tiny program that kills itself: tune_to_kill.py FOLDER search|verdict|"" """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A page in a real browser, for the tests: BROWSER names a chromium."""
 import os
 import subprocess

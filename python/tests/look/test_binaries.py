@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of the files that give names: which one is taken, and what is said where there is none.
 
 tests/launcher/build_ids.sh tries them on programs."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of generated code: of perf maps that runtimes write again and again, in containers, while they are read."""
 import contextlib
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of `./hakmem heap`: heap maps that are read, refused and compared; the page; the page in a browser.
 
 HEAP_MAP names a real map, and BROWSER a chromium; the tests that need one are skipped without it."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of what observer.py makes of /proc while a process ends, or becomes another program. tests/launcher/observe.sh tries
 it on processes; moments that only a busy machine makes long are made up here."""
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of the page of heap profiles: what it says, that names cannot break it, and its script in a browser.
 
 PROFILE names a real profile, and BROWSER a chromium; the tests that need one are skipped without it."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of sites in `./hakmem top`, stat and profile: tables, orders, names in every output.
 
 tests/launcher/site_views.sh tries them on a program."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a process, a file or another user may say or plant: none of it reaches the terminal, blocks, or ends in a traceback.
 tests/launcher/strangers.sh tries the launcher. What needs a second user is tried as root only."""
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of names and lines: the frames of an optimised program against what gdb says of them, and names of Rust.
 
 tests/launcher/profile_names.sh runs them."""

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 import java.nio.ByteBuffer;
 
 public class Program {

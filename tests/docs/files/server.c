@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* server.c: the program of the documents' commands: allocates for a moment, leaks a little, ends.
  * With --stay it goes on until a signal ends it. */
 #include <stdlib.h>

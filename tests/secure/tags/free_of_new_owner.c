@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A block is freed, has a new owner, and is freed again through the old pointer. */
 #include "../bug.h"
 

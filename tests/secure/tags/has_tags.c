@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ends with status 0 if the processor and the kernel have memory tags, else with 77, which is
  * "skipped". An emulator may have the processor's part alone. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program reads a small block that it has freed. Only memory tags notice that. */
 #include "../bug.h"
 

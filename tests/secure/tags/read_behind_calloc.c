@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program reads 8 bytes behind a cleared block of 3,000 bytes. Only memory tags notice that. */
 #include "../bug.h"
 

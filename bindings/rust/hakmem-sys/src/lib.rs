@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The C functions of hakmem, a malloc for Linux. `hakmem.h`, which is in the package, describes each of them, and says
 //! what holds for all: any thread may call them at any time, sizes are in bytes.
 #![no_std]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Where the memory of a program is: `cargo run --release --example heap`.
 use hakmem::{Format, Hakmem};
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The allocator, and questions about single blocks.
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::{c_void, CStr};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! hakmem as the global allocator of a program, and what it knows of the program's memory.
 //!
 //! ```

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! The heap profiler: which call stacks hold the memory.
 use crate::statistics::{collect, result_of};
 use hakmem_sys as sys;

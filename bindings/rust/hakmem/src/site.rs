@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Names for the places of a program that allocate.
 use core::marker::PhantomData;
 use hakmem_sys as sys;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Where the memory is.
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! A program whose global allocator is hakmem.
 use hakmem::{Format, Hakmem, Site};
 use std::alloc::{GlobalAlloc, Layout};

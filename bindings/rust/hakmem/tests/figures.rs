@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Figures of the whole process, in one of their own, so that no other test changes them.
 use hakmem::Hakmem;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 //! Limits, in a process of their own.
 use hakmem::Hakmem;
 

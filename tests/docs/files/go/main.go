@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 package main
 
 // #define _GNU_SOURCE
