@@ -266,6 +266,10 @@
 #define PAGES_LOOK_BYTES ((size_t)32 << 10)
 #define SLAB_WALK_BYTES ((size_t)16 << 10)
 #define OBJECT_WALK_BYTES ((size_t)1 << 10)
+/* Passes, half a purge delay apart, that must see a slab's free list unchanged before its pages go.
+ * Half: programs whose threads take turns walk and touch such pages again and again. Twice: memory
+ * goes back twice as late. */
+#define PAGES_RESTS 4u
 /* Milliseconds from one tick to the next while a purge pass is under way. Twice as many: free
  * memory goes back at half the rate. Half: the pauses follow each other more closely. */
 #define PURGE_TICK_MS (HAK_TINY_LIMITS ? 1u : 4u)

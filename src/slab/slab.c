@@ -56,7 +56,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->carved_count = 0;
     slab->purged_count = 0;
     slab->purge_seen = 0;
-    slab->purge_done = false;
+    slab->purge_rests = 0;
     slab->capacity = size_class->objects_per_slab;
     slab->class_index = (uint8_t)class_index;
     slab->slice_count = size_class->slab_slices;

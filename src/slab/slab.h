@@ -74,11 +74,11 @@ struct slab {
     uint8_t slices_back;  /* set for each slice of the slab: its distance from the first one */
     uint8_t purged_pages; /* set for each slice: a bit for each 4 KiB, see slab_pages.c */
     bool listed : 1;
-    bool untouched : 1;   /* none of its pages was resident when the slab was taken */
-    bool closed_end : 1;  /* secure form: no access survives its last page */
-    bool kept : 1;        /* idle, and kept with its class */
-    bool purge_done : 1;  /* a purge pass has looked at its free pages since purge_seen */
-    uint8_t shared_left;  /* set for each slice, by any thread: see region/left.h */
+    bool untouched : 1;      /* none of its pages was resident when the slab was taken */
+    bool closed_end : 1;     /* secure form: no access survives its last page */
+    bool kept : 1;           /* idle, and kept with its class */
+    uint8_t purge_rests : 4; /* passes since that saw the same; PAGES_RESTS + 1: it was walked */
+    uint8_t shared_left;     /* set for each slice, by any thread: see region/left.h */
     uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
     uint16_t remote_seen; /* remote objects that the set's totals include */
 };

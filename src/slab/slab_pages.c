@@ -7,8 +7,8 @@
  *              cleared. That object, and its neighbours that have no byte in a purged page any
  *              more, are handed out as if they were carved.
  *
- * A pass purges only a slab whose free list is as the pass before saw it, and walks each such list
- * once. What is left on the list keeps its links and marks. The secure form purges nothing here:
+ * A pass purges only a slab whose free list is as the PAGES_RESTS passes before saw it, and walks
+ * each such list once. What is left on the list keeps its links and marks. The secure form purges nothing here:
  * the states of its objects would have to agree. Nor does a system whose pages are not of 4 KiB.
  *
  * Locks: all of it is under the lock of the set's heap. */
@@ -200,17 +200,18 @@ size_t hak__slab_purge(struct slab_set *set, struct slab *slab, bool now)
     if (HAK_SECURE || slab->free_count == 0 || slab->kept || hak__os_page_size() != PAGE_BYTES) {
         return 0;
     }
-    bool rested = slab->purge_seen == list_seen(slab);
-    if (!rested) {
+    if (slab->purge_seen != list_seen(slab)) {
         slab->purge_seen = list_seen(slab);
-        slab->purge_done = false;
+        slab->purge_rests = 0;
+    } else if (slab->purge_rests < PAGES_RESTS) {
+        slab->purge_rests++;
     }
-    if ((!rested && !now) || slab->purge_done) {
+    if (slab->purge_rests > PAGES_RESTS || (slab->purge_rests < PAGES_RESTS && !now)) {
         return 0;
     }
     size_t cost = slab_purge_pages(set, slab);
     slab->purge_seen = list_seen(slab);
-    slab->purge_done = true;
+    slab->purge_rests = PAGES_RESTS + 1;
     return cost;
 }
 
