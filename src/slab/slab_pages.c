@@ -8,8 +8,9 @@
  *              more, are handed out as if they were carved.
  *
  * A pass purges only a slab whose free list is as the PAGES_RESTS passes before saw it, and walks
- * each such list once. What is left on the list keeps its links and marks. The secure form purges nothing here:
- * the states of its objects would have to agree. Nor does a system whose pages are not of 4 KiB.
+ * each such list once. What is left on the list keeps its links and marks. The secure form purges
+ * nothing here: the states of its objects would have to agree. Nor does a system whose pages are
+ * not of 4 KiB.
  *
  * Locks: all of it is under the lock of the set's heap. */
 #include "os/os.h"
