@@ -52,6 +52,7 @@
 #include "slab/slab.c"
 #include "slab/slab_inherited.c"
 #include "slab/slab_kept.c"
+#include "slab/slab_pages.c"
 #include "slab/slab_remote.c"
 #include "slab/slab_secure.c"
 
@@ -80,6 +81,7 @@
 #include "heap/inherited.c"
 #include "heap/limit.c"
 #include "heap/metadata.c"
+#include "heap/pages.c"
 #include "heap/sampling.c"
 #include "heap/start.c"
 #include "heap/thread.c"

@@ -260,6 +260,16 @@
  * microseconds, so one malloc or free pauses for about a millisecond (docs/decisions/0027). Twice:
  * twice the pause. Half: a pass takes twice as many ticks. */
 #define PURGE_BYTES_AT_ONCE (HAK_TINY_LIMITS ? (size_t)1 << 20 : (size_t)4 << 20)
+/* What a purge pass over slabs in use counts beside the bytes purged: for a superslab, for a slab
+ * whose free list it walks, and for each object of the list. Half: a tick takes up to twice as
+ * long. Twice: a pass takes twice as many ticks. */
+#define PAGES_LOOK_BYTES ((size_t)32 << 10)
+#define SLAB_WALK_BYTES ((size_t)16 << 10)
+#define OBJECT_WALK_BYTES ((size_t)1 << 10)
+/* Passes, half a purge delay apart, that must see a slab's free list unchanged before its pages go.
+ * Half: programs whose threads take turns walk and touch such pages again and again. Twice: memory
+ * goes back twice as late. */
+#define PAGES_RESTS 4u
 /* Milliseconds from one tick to the next while a purge pass is under way. Twice as many: free
  * memory goes back at half the rate. Half: the pauses follow each other more closely. */
 #define PURGE_TICK_MS (HAK_TINY_LIMITS ? 1u : 4u)

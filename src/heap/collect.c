@@ -150,7 +150,8 @@ void hak__heap_set_pressed(bool pressed)
 uint32_t hak__heap_tick_period_ms(void)
 {
     uint32_t half = collect_delay() / 2;
-    if (half < PURGE_TICK_MS || hak__superslab_purge_is_under_way()) {
+    if (half < PURGE_TICK_MS || hak__superslab_purge_is_under_way() ||
+        hak__heap_pages_are_under_way()) {
         return PURGE_TICK_MS;
     }
     return half < TICK_MS ? half : TICK_MS;
@@ -163,15 +164,15 @@ static void collect_purge(bool begin, uint32_t elapsed)
 {
     size_t parts = hak__superslab_bytes_dirty() / (PURGE_TICKS * PURGE_BYTES_AT_ONCE), done = 0;
     parts = parts < 1 ? 1 : parts < PURGE_PARTS_MIN ? parts : PURGE_PARTS_MIN;
-    if (elapsed >= TICK_MS) {
-        parts = elapsed / PURGE_PART_MS;
-        parts = parts < PURGE_PARTS_MIN ? PURGE_PARTS_MIN : parts;
-        parts = parts < PURGE_PARTS_MAX ? parts : PURGE_PARTS_MAX;
-    }
+    size_t late = elapsed / PURGE_PART_MS;
+    late = elapsed >= TICK_MS && late < PURGE_PARTS_MIN ? PURGE_PARTS_MIN : late;
+    late = late < PURGE_PARTS_MAX ? late : PURGE_PARTS_MAX;
+    parts = parts < late ? late : parts;
     for (size_t step; done < parts && (done == 0 || hak__gate_let_pass());
          done += step, begin = false) {
         step = parts - done < PURGE_PARTS_MIN ? parts - done : PURGE_PARTS_MIN;
         hak__superslab_purge_part(begin, step * PURGE_BYTES_AT_ONCE);
+        hak__heap_pages_part(begin, step * PURGE_BYTES_AT_ONCE);
     }
 }
 
@@ -244,7 +245,7 @@ void hak__heap_tick(struct thread *thread)
     if (due) {
         collect_for_purge(delay);
     }
-    if (due || hak__superslab_purge_is_under_way()) {
+    if (due || hak__superslab_purge_is_under_way() || hak__heap_pages_are_under_way()) {
         collect_purge(due, elapsed);
     }
 }
@@ -261,6 +262,7 @@ void hak__heap_scavenge(void)
     if (delay != UINT32_MAX && collect_is_due(hak__os_clock_ms(), delay)) {
         collect_for_purge(delay);
         hak__superslab_purge(false);
+        hak__heap_pages_pass();
     }
     hak__gate_leave();
 }
@@ -283,6 +285,7 @@ size_t hak__heap_reclaim(bool unmap)
     }
     size_t bytes = hak__os_discard_again() + hak__whale_cache_trim(0);
     bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge(true);
+    hak__heap_pages_now(); /* after the others: it may end outside the gate */
     hak__gate_leave();
     return bytes;
 }

@@ -309,6 +309,14 @@ HAK_HIDDEN extern tick_listener *hak__tick_listener;
 /* collect.c. Takes the notifications of any heap and gives back its kept spans: those not used
  * since the last time, or all if `everything`. Inside the gate, no lock held. */
 HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
+
+/* pages.c. Does a part of a pass over slabs in use, of about `bytes`; `begin`: a new pass if none
+ * is under way. Inside the gate, no lock held. The last two functions do a whole pass; the last
+ * one purges free pages whether or not they were in use since the pass before. */
+HAK_HIDDEN bool hak__heap_pages_are_under_way(void);
+HAK_HIDDEN void hak__heap_pages_part(bool begin, size_t bytes);
+HAK_HIDDEN void hak__heap_pages_pass(void);
+HAK_HIDDEN void hak__heap_pages_now(void);
 /* Returns up to `most` free objects of the class from another heap than `own`; count 0: none was
  * found. A heap that has none, but keeps idle slabs, gives some back to the region, where `own`
  * finds them. No lock held. */

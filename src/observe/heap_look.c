@@ -40,7 +40,7 @@ static struct heap *look_find_heap(uint32_t id)
 /* Copies a slab of a heap whose lock is held. */
 static struct slab_look look_slab(const struct slab *slab, uint32_t heap_id)
 {
-    uint32_t free_count = hak__slab_free_objects(slab), carved = slab->carved_count;
+    uint32_t free_count = hak__slab_free_objects(slab), carved = slab_cut_count(slab);
     free_count = free_count < carved ? free_count : carved; /* a double free may add more */
     return (struct slab_look){.heap = heap_id,
                               .class_index = slab->class_index,

@@ -54,6 +54,9 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     slab->owner = set;
     slab->free_count = 0;
     slab->carved_count = 0;
+    slab->purged_count = 0;
+    slab->purge_seen = 0;
+    slab->purge_rests = 0;
     slab->capacity = size_class->objects_per_slab;
     slab->class_index = (uint8_t)class_index;
     slab->slice_count = size_class->slab_slices;
@@ -67,6 +70,7 @@ static struct slab *slab_new(struct slab_set *set, uint32_t class_index)
     }
     for (uint8_t i = 0; i < size_class->slab_slices; i++) {
         window_slab_metadata(slice + i)->slices_back = i;
+        window_slab_metadata(slice + i)->purged_pages = 0;
         window_set_owner(slice + i, set->key | owner_code_of_class(class_index));
     }
     slab_totals(set, slab)->slabs_count++;
@@ -85,7 +89,7 @@ void hak__slab_give_back(struct slab_set *set, struct slab *slab)
     struct slab_totals *totals = slab_totals(set, slab);
     totals->slabs_count--;
     totals->free_count -= (uint64_t)slab->free_count + slab->remote_seen;
-    totals->not_carved_count -= slab->capacity - slab->carved_count;
+    totals->not_carved_count -= slab->capacity - slab_cut_count(slab);
     if (HAK_UNLIKELY(window_is_inherited(set->key))) {
         hak__slab_forget_counted(slab);
     }
@@ -110,7 +114,8 @@ static void slab_check(const struct slab_set *set, const struct slab *slab)
     HAK_ASSERT_FULL(slab->owner == set && (slab->listed || slab->kept || inherited) &&
                     slab->slices_back == 0);
     HAK_ASSERT_FULL(slab->carved_count <= slab->capacity);
-    if (HAK_UNLIKELY(hak__slab_free_objects(slab) > slab->carved_count)) {
+    HAK_ASSERT_FULL(slab->purged_count <= slab->carved_count);
+    if (HAK_UNLIKELY(hak__slab_free_objects(slab) > slab_cut_count(slab))) {
         hak__diagnose_fatal("double free (more objects freed than were handed out)",
                             slab_start(slab), size_class_bytes(slab->class_index),
                             set->key >> OWNER_CODE_BITS);
@@ -148,7 +153,7 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
         HAK_ASSERT_FULL(slab->next == NULL || slab->next->previous == slab);
         slab_check(set, slab);
         free_count += slab->free_count + slab->remote_seen;
-        not_carved_count += slab->capacity - slab->carved_count;
+        not_carved_count += slab->capacity - slab_cut_count(slab);
     }
     const struct slab *slab = set->kept[class_index % SLABS_KEPT_LISTS];
     for (; slab != NULL; slab = slab->next) {
@@ -158,7 +163,7 @@ static void slab_check_class(const struct slab_set *set, uint32_t class_index)
         }
         slab_check(set, slab);
         free_count += slab->free_count + slab->remote_seen;
-        not_carved_count += slab->capacity - slab->carved_count;
+        not_carved_count += slab->capacity - slab_cut_count(slab);
     }
     HAK_ASSERT_FULL(set->totals[class_index].free_count == free_count);
     HAK_ASSERT_FULL(set->totals[class_index].not_carved_count == not_carved_count);
@@ -209,7 +214,7 @@ static struct refill slab_carve(struct slab_set *set, struct slab *slab, uint32_
     uint32_t left = slab->capacity - slab->carved_count;
     count = count > left ? left : count;
     count = count > most ? most : count;
-    atomic_store_relaxed(&slab->carved_count, slab->carved_count + count);
+    atomic_store_relaxed(&slab->carved_count, (uint16_t)(slab->carved_count + count));
     slab_totals(set, slab)->not_carved_count -= count;
     if (HAK_SECURE) { /* another thread may get the next objects, and looks before the first */
         secure_put_last(first + (count - 1) * size, size);
@@ -255,7 +260,7 @@ static struct object_list slab_take_part(struct slab_set *set, struct slab *slab
  * with remote objects and a clear N would never be found again (slab.h, invariant 2). */
 HAK_INLINE void slab_unlist_used_up(struct slab_set *set, struct slab *slab)
 {
-    if (slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) {
+    if (slab_cut_count(slab) == slab->capacity && hak__slab_free_objects(slab) == 0) {
         slab_unlist(set, slab); /* the next return or drain lists it again */
     }
 }
@@ -272,6 +277,9 @@ static struct refill slab_take_objects(struct slab_set *set, struct slab *slab, 
         counter_add(&set->counters, COUNTER_REFILL_REMOTE, 1);
     } else if (slab->carved_count < slab->capacity) {
         refill = slab_carve(set, slab, most);
+        counter_add(&set->counters, COUNTER_REFILL_CARVE, 1);
+    } else if (slab->purged_count != 0) {
+        refill = hak__slab_cut_again(set, slab, most);
         counter_add(&set->counters, COUNTER_REFILL_CARVE, 1);
     }
     return refill;
@@ -350,6 +358,8 @@ struct object_list hak__slab_lend(struct slab_set *set, uint32_t class_index, ui
         }
         if (list.count != 0) {
             list = slab_take_part(set, slab, list, most);
+        } else if (slab->purged_count != 0) { /* the process was that large before */
+            list = refill_link(hak__slab_cut_again(set, slab, most), object_mark_of(set->key));
         } else if (slab->carved_count < slab->capacity) {
             break; /* it has only uncarved memory, and such a slab is the last of its list */
         }
@@ -363,11 +373,11 @@ void hak__slab_return(struct slab *slab, struct object_list list, struct object 
     struct slab_set *set = slab->owner;
     uint32_t free_count = slab->free_count + list.count;
     /* In an idle slab N is clear. So remote_seen, which costs no atomic load, is exact. */
-    bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count;
+    bool may_be_idle = free_count + slab->remote_seen >= slab_cut_count(slab);
     if (HAK_UNLIKELY(list.count == 0)) {
         hak__slab_not_object(slab, list.head);
     }
-    if (HAK_UNLIKELY(may_be_idle && free_count > slab->carved_count)) {
+    if (HAK_UNLIKELY(may_be_idle && free_count > slab_cut_count(slab))) {
         hak__slab_freed_too_often(set, slab->class_index, list.head);
     }
     if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed and returned, twice in a row */
@@ -376,7 +386,7 @@ void hak__slab_return(struct slab *slab, struct object_list list, struct object 
     }
     object_link(tail, slab->free_list);
     slab->free_list = list.head;
-    slab->free_count = free_count;
+    slab->free_count = (uint16_t)free_count;
     slab_totals(set, slab)->free_count += list.count;
     if (!slab->listed) {
         slab_list(set, slab);

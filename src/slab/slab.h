@@ -20,6 +20,8 @@
  *                             16 bytes, plus 1; 0 when there is none
  *                             N (notified): the slab is on its owner's notify stack, or about to be
  *   O carved_count            objects cut so far, in address order; the rest was never handed out
+ *   O purged_count            carved objects that a purge has taken off the free list: each has a
+ *                             byte in a page whose bit in purged_pages is set (slab_pages.c)
  *   O owner                   constant while the slab exists
  *   A shared_link             next slab on the notify stack: the number of its first slice, plus 1;
  *                             0 in the last slab
@@ -27,8 +29,10 @@
  *   O remote_seen             the part of the remote count that the set's totals include
  *
  * Invariants
- *   1. free_count + remote count + objects in bins and remote buffers + in use = carved_count
- *   2. free_count > 0 or carved_count < capacity => listed;  remote count > 0 => listed or N
+ *   1. free_count + remote count + objects in bins and remote buffers + in use =
+ *      carved_count - purged_count
+ *   2. free_count > 0, purged_count > 0 or carved_count < capacity => listed;
+ *      remote count > 0 => listed or N
  *   3. A slab with N set is never given back. Only a drain clears N, after it took the slab off the
  *      stack.
  *   4. N clear => remote_seen = remote count. A drain copies the count after it has cleared N, and
@@ -59,18 +63,22 @@ struct slab {
     struct slab_set *owner;
     struct slab *previous;
     struct slab *next;
-    uint32_t free_count;
-    uint32_t carved_count;
+    uint16_t free_count;
+    uint16_t purged_count;
+    uint16_t carved_count;
+    uint16_t purge_seen; /* what the last purge pass saw of the free list */
     uint32_t shared_link;
     uint16_t capacity;
     uint8_t class_index;
     uint8_t slice_count;
-    uint8_t slices_back; /* set for each slice of the slab: its distance from the first one */
-    bool listed;
-    bool untouched : 1;   /* none of its pages was resident when the slab was taken */
-    bool closed_end : 1;  /* secure form: no access survives its last page */
-    bool kept : 1;        /* idle, and kept with its class */
-    uint8_t shared_left;  /* set for each slice, by any thread: see region/left.h */
+    uint8_t slices_back;  /* set for each slice of the slab: its distance from the first one */
+    uint8_t purged_pages; /* set for each slice: a bit for each 4 KiB, see slab_pages.c */
+    bool listed : 1;
+    bool untouched : 1;      /* none of its pages was resident when the slab was taken */
+    bool closed_end : 1;     /* secure form: no access survives its last page */
+    bool kept : 1;           /* idle, and kept with its class */
+    uint8_t purge_rests : 4; /* passes since that saw the same; PAGES_RESTS + 1: it was walked */
+    uint8_t shared_left;     /* set for each slice, by any thread: see region/left.h */
     uint16_t first;       /* bytes from the slab's start to its first object (core/size_class.h) */
     uint16_t remote_seen; /* remote objects that the set's totals include */
 };
@@ -88,7 +96,7 @@ struct slice_rest {
 struct slab_totals {
     uint64_t free_count; /* free objects in slabs: the sum of free_count and remote_seen */
     uint32_t slabs_count;
-    uint32_t not_carved_count;       /* in one slab, and in those taken over from a fork's parent */
+    uint32_t not_carved_count;       /* also those whose pages were purged */
     uint64_t lost_count[HAK_SECURE]; /* places of objects that slab_lost tells of */
 };
 
@@ -207,6 +215,12 @@ HAK_INLINE unsigned char *slab_start(const struct slab *slab)
     return (unsigned char *)window_slice_address(slab_slice(slab));
 }
 
+/* Carved objects that no purge has taken away: free ones, and those handed out. */
+HAK_INLINE uint32_t slab_cut_count(const struct slab *slab)
+{
+    return (uint32_t)slab->carved_count - slab->purged_count;
+}
+
 /* Where objects of a slab start: `carved` of them, from `first` on. A copy, for loops over many
  * objects of one slab. */
 struct slab_grid {
@@ -301,6 +315,12 @@ HAK_HIDDEN uint32_t hak__slab_drain(struct slab_set *set);
 HAK_HIDDEN void hak__slab_give_kept(struct slab_set *set, uint32_t slices);
 /* Gives back those that were not needed since the last trim. Under the heap's lock. */
 HAK_HIDDEN void hak__slab_trim_kept(struct slab_set *set);
+
+/* slab_pages.c. Returns whole pages of free objects to the OS if the slab's free list is as it was
+ * at the last call, or at once if `now`. Returns what the call cost, in bytes: those purged, and
+ * what a walk of the free list counts for. Under the heap's lock; `slab` is one of its slabs.
+ */
+HAK_HIDDEN size_t hak__slab_purge(struct slab_set *set, struct slab *slab, bool now);
 
 /* Free objects in the slab: its free list and its remote frees. Under the heap's lock, or while
  * nobody uses the heap. */

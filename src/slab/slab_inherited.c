@@ -168,13 +168,13 @@ uint32_t hak__slab_counted(const struct slab *slab)
 
 static uint32_t inherited_free_count(const struct slab *slab)
 {
-    return slab->free_count + slab->remote_seen;
+    return (uint32_t)slab->free_count + slab->remote_seen;
 }
 
 /* At least half of the slab is free, or was never handed out. */
 static bool inherited_is_half_free(const struct slab *slab)
 {
-    return 2 * (slab->carved_count - inherited_free_count(slab)) <= slab->capacity;
+    return 2 * (slab_cut_count(slab) - inherited_free_count(slab)) <= slab->capacity;
 }
 
 /* Its bit, in *bit, and the word of it. NULL: there are no bits. */
@@ -206,13 +206,13 @@ static void inherited_count(struct slab_set *set, struct slab *slab, struct obje
         }
     }
     slab_set_free_count(set, slab, slab->free_count + 1);
-    if (HAK_UNLIKELY(inherited_free_count(slab) > slab->carved_count)) {
+    if (HAK_UNLIKELY(inherited_free_count(slab) > slab_cut_count(slab))) {
         hak__slab_freed_too_often(set, slab->class_index, object);
     }
     if (!slab->listed && inherited_is_half_free(slab)) {
         slab_list(set, slab);
     }
-    if (inherited_free_count(slab) == slab->carved_count || HAK_LEVEL >= 2) {
+    if (inherited_free_count(slab) == slab_cut_count(slab) || HAK_LEVEL >= 2) {
         hak__slab_put_if_idle(set, slab);
     }
 }
@@ -369,7 +369,7 @@ static struct slab *inherited_take(struct slab_set *from, struct slab *slab, str
 {
     struct slab_totals *lost = slab_totals(from, slab), *gained = slab_totals(to, slab);
     uint32_t free_count = inherited_free_count(slab);
-    uint32_t not_carved_count = slab->capacity - slab->carved_count;
+    uint32_t not_carved_count = slab->capacity - slab_cut_count(slab);
     if (slab->listed) {
         slab_unlist(from, slab);
     }
@@ -453,7 +453,7 @@ struct slab *hak__slab_take_over_any(struct slab_set *set, uint32_t class_index)
             continue;
         }
         if (window_owner(slice) == word && !hak__slab_is_notified(slab) && !slab->kept &&
-            (inherited_free_count(slab) != 0 || slab->carved_count != slab->capacity)) {
+            (inherited_free_count(slab) != 0 || slab_cut_count(slab) != slab->capacity)) {
             taken = inherited_take(from, slab, set);
         }
         lock_release(from->lock);

@@ -14,7 +14,7 @@ HAK_INLINE struct slab_totals *slab_totals(struct slab_set *set, const struct sl
 HAK_INLINE void slab_set_free_count(struct slab_set *set, struct slab *slab, uint32_t count)
 {
     slab_totals(set, slab)->free_count += (uint64_t)count - slab->free_count;
-    slab->free_count = count;
+    slab->free_count = (uint16_t)count;
 }
 
 HAK_INLINE void slab_list(struct slab_set *set, struct slab *slab)
@@ -50,6 +50,10 @@ HAK_INLINE uint64_t slab_lost(const struct slab *slab)
 
 /* Gives the slices of an idle slab back to the region. In slab.c. */
 HAK_HIDDEN void hak__slab_give_back(struct slab_set *set, struct slab *slab);
+
+/* slab_pages.c. Up to `most` objects of the slab's lowest purged page; purged_count is not 0. */
+HAK_HIDDEN struct refill hak__slab_cut_again(struct slab_set *set, struct slab *slab,
+                                             uint32_t most);
 
 /* slab_kept.c. Keeps the idle slab, or gives it back. */
 HAK_HIDDEN void hak__slab_keep(struct slab_set *set, struct slab *slab);

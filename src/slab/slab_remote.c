@@ -140,5 +140,5 @@ bool hak__slab_is_idle(const struct slab *slab)
     /* acquire: pairs with A1; the freers' use of the objects is over before the memory is reused */
     uint64_t word = atomic_load_acquire(&slab->shared_remote);
     return (word & REMOTE_NOTIFIED) == 0 &&
-           slab->free_count + (word & REMOTE_COUNT_MASK) == slab->carved_count;
+           slab->free_count + (word & REMOTE_COUNT_MASK) == slab_cut_count(slab);
 }

@@ -19,7 +19,7 @@ static void walk_slab(struct census *census, const struct slab *slab)
     struct class_census *of_class = &census->classes[slab->class_index];
     of_class->slabs_count++;
     of_class->slab_bytes += slab->slice_count * SLICE_SIZE;
-    of_class->carved_count += slab->carved_count;
+    of_class->carved_count += slab_cut_count(slab);
     of_class->in_slabs_count += hak__slab_free_objects(slab);
 }
 

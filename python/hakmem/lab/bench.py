@@ -29,7 +29,7 @@ from .places import cache_directory
 from .problem import Problem, Usage
 from .workloads import Workload
 
-ROUNDS = {"quick": 5, "idle": 3, "secure": 3, "secure-quick": 3, "servers": 2}
+ROUNDS = {"quick": 5, "idle": 3, "aging": 3, "secure": 3, "secure-quick": 3, "servers": 2}
 ROUNDS_ELSE = 9  # what a verdict needs
 
 _errors = Console(stderr=True)
@@ -38,7 +38,7 @@ _errors = Console(stderr=True)
 def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("--suite", metavar="NAME", default="",
-        help="quick, core, full, programs, idle, servers, secure, secure-quick or bugs; quick when not given")
+        help="quick, core, full, programs, idle, aging, servers, secure, secure-quick or bugs; quick when not given")
     add_alloc(parser)
     add_workload(parser)
     add("--trace", metavar="FILE", type=Path, action="append",
@@ -62,8 +62,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(
-    suite: str, alloc: str, workload: str, trace: list[Path] | None, runs: int | None, seed: int | None, seconds: float, split: str,
-    rest: bool, instructions: bool, results: Path | None, output: Path | None, as_json: bool, as_markdown: bool,
+    suite: str, alloc: str, workload: str, trace: list[Path] | None, runs: int | None, seed: int | None,
+    seconds: float, split: str, rest: bool, instructions: bool, results: Path | None, output: Path | None, as_json: bool, as_markdown: bool,
     new: bool, listing: bool, force: bool,
 ) -> None:
     """Measures workloads under several allocators and shows who is best at what."""

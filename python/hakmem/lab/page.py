@@ -299,7 +299,8 @@ def _rest_view(summary: Summary, arms: list[Arm]) -> list[dict[str, Any]]:
             "second": f"{row.second:g}",
             "cells": [
                 {
-                    "text": mebibytes(row.held_kib.get(arm.name)),
+                    "text": mebibytes(row.held_kib.get(arm.name))
+                    + (f" ({row.per_live(arm.name)})" if row.live_kib else ""),
                     "value": row.held_kib.get(arm.name, ""),
                     "style": "ours" if arm.is_ours else "",
                 }

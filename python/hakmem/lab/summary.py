@@ -56,6 +56,7 @@ class Cell:
     cpu_ratio: Ratio | None = None  # of a program; lower is better
     rest_kib: list[tuple[float, float]] = field(default_factory=list)
     """After the work: seconds, and the median of what was held then."""
+    live_kib: float | None = None  # what the program asked for and held then
     mean_kib: float | None = None
     end_kib: float | None = None
     lazyfree_end_kib: float | None = None
@@ -211,6 +212,7 @@ def _cell(session: Session, case: Case, arm: Arm, samples: list[Sample]) -> Cell
         cpu_ns=_median(_cpu_ns(s) for s in samples),
         peak_kib=_median(s.peak_kib for s in samples),
         rest_kib=_rests(samples),
+        live_kib=_median((s.workload or {}).get("live_kib") for s in samples),
         mean_kib=_median(s.rss_mean_kib for s in _unrested(samples)),
         end_kib=_median(_end_kib(s) for s in samples),
         lazyfree_end_kib=_median(_lazyfree_kib(s) for s in samples),

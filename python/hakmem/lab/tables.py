@@ -261,6 +261,11 @@ class RestRow:
     case: str
     second: float
     held_kib: dict[str, float]
+    live_kib: dict[str, float]  # bytes that lived then, of arms that say so
+
+    def per_live(self, arm: str) -> str:
+        live = self.live_kib.get(arm)
+        return f"{self.held_kib[arm] / live:.2f}" if live else "-"
 
 
 def rest_rows(summary: Summary) -> list[RestRow]:
@@ -269,12 +274,16 @@ def rest_rows(summary: Summary) -> list[RestRow]:
         rests = {arm.name: dict(row.cells[arm.name].rest_kib) for arm in shown_arms(summary)}
         for second in sorted({second for rest in rests.values() for second in rest}):
             held = {arm: rest[second] for arm, rest in rests.items() if second in rest}
-            rows.append(RestRow(row.case, second, held))
+            live = {arm: row.cells[arm].live_kib for arm in held}
+            rows.append(
+                RestRow(row.case, second, held, {arm: kib for arm, kib in live.items() if kib})
+            )
     return rows
 
 
 def rest_table(summary: Summary) -> Group:
-    """Not as ratios: what matters of idle memory is how many MiB of it there are."""
+    """Not as ratios to a peer: what matters of idle memory is how many MiB of it there are, and
+    how many for each that lives."""
     rows = rest_rows(summary)
 
     def make(arms: Sequence[Arm], layout: Layout) -> Table:
@@ -283,6 +292,8 @@ def rest_table(summary: Summary) -> Group:
             held = [row.held_kib.get(arm.name) for arm in arms]
             name = case_name(f"{row.case}, {row.second:g} s", layout.case_max)
             table.add_row(name, *("-" if kib is None else f"{kib / 1024:.1f}" for kib in held))
+            if row.live_kib:
+                table.add_row("  for each live byte", *(row.per_live(arm.name) for arm in arms))
         return table
 
     heading = Text("Memory after the work, MiB resident, lower is better", style="bold")

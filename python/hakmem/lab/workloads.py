@@ -31,9 +31,9 @@ from .places import BUILD, ROOT, cache_directory
 from .problem import Problem, Usage
 
 SUITES = ("quick", "core", "full")  # each holds those before it
-KINDS = ("programs", "idle", "secure", "secure-quick", "bugs")
-"""Suites across these: real programs; what is left when the work has ended; what a hardened
-allocator costs (secure.py), bugs alone have no costs."""
+KINDS = ("programs", "idle", "aging", "secure", "secure-quick", "bugs")
+"""Suites across these: real programs; what is left when the work has ended, and for how many live
+bytes; what a hardened allocator costs (secure.py), bugs alone have no costs."""
 SECURE = {"secure": ("core", ("lua", "sqlite")), "secure-quick": ("quick", ("gxx", "lua"))}
 """A suite, and programs besides."""
 FILE = ROOT / "bench" / "workloads.toml"
@@ -57,6 +57,7 @@ class Workload:
     script: Path | None = None
     inputs: Path | None = None  # where a script prepares what it needs
     idles: bool = False  # its memory after the work is read
+    ages: bool = False  # beside the bytes that live then
 
     @property
     def smoke_command(self) -> list[str]:
@@ -162,6 +163,8 @@ def _belongs(workload: Workload, suite: str) -> bool:
         return workload.script is not None and not workload.case.load
     if suite == "idle":
         return workload.idles
+    if suite == "aging":
+        return workload.ages
     if suite in SECURE:
         suite, programs = SECURE[suite]
         if workload.case.name in programs:
@@ -198,8 +201,9 @@ def _workload(name: str, entry: Any, file: Path, programs: Path) -> Workload:
         command = [str(programs / entry["program"]), *arguments]
         case = Case(command=command, kind="bench", **facts)
         return Workload(
-            case, list(entry.get("smoke", [])), list(entry.get("secure", [])), idles=bool(rests)
-        )
+            case, list(entry.get("smoke", [])), list(entry.get("secure", [])),
+            idles=rests in (True, "itself"), ages=rests == "aging",
+        )  # fmt: skip
     script = file.parent / "programs" / entry["script"]
     inputs = inputs_of(script)
     command = ["/bin/bash", str(script), "run", str(inputs), *arguments]
@@ -231,8 +235,8 @@ def _problem_of(entry: Any) -> str:
     is_server = entry.get("server", False)
     if not isinstance(is_server, bool) or (is_server and "script" not in entry):
         return "can be a server only as a script, by true"
-    if entry.get("rest", False) not in (True, False, "itself"):
-        return "rest is not true, or 'itself' of a workload that rests without being told"
+    if entry.get("rest", False) not in (True, False, "itself", "aging"):
+        return "rest is not true, or 'itself' or 'aging' of a workload that rests without being told"
     if entry.get("rest") is True and "script" in entry and not is_server:
         return "rests, but a program that is no server has ended when its work has"
     if "secure" in entry and "script" in entry:

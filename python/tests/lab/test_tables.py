@@ -120,3 +120,15 @@ def test_memory_after_the_work_is_shown_in_mib():
     assert "Memory after the work" in text and "growth, 1 s" not in text
     line = next(line for line in text.splitlines() if line.startswith("redis_idle, 10 s"))
     assert line.split()[-2:] == ["15.0", "81.0"]
+
+
+def test_memory_of_an_aged_heap_is_shown_beside_its_live_bytes():
+    one = synthetic.session(["aging_drift"], {"hakmem": (1, 1), "glibc": (1, 1)})
+    held = {"hakmem": 15.0, "hakmem (again)": 15.0, "glibc": 81.0}
+    one.samples = [
+        dataclasses.replace(s, rest=[[3, held[s.arm] * 1024, 0]], workload={"live_kib": 10 * 1024})
+        for s in one.samples
+    ]
+    lines = shown(one, 100).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("aging_drift, 3 s"))
+    assert lines[at + 1].split() == ["for", "each", "live", "byte", "1.50", "8.10"]

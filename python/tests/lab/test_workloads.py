@@ -171,6 +171,10 @@ rest = "itself"
 [rested]
 program = "alpha"
 rest = true
+
+[old]
+program = "alpha"
+rest = "aging"
 """
 
 
@@ -181,6 +185,7 @@ def test_programs_and_idle_workloads_are_suites(tmp_path: Path) -> None:
     known = workloads.read_workloads(tmp_path / "workloads.toml", tmp_path / "bench")
     assert names(workloads.select(known, "programs")) == ["plain"]
     assert names(workloads.select(known, "idle")) == ["served", "alone", "rested"]
+    assert names(workloads.select(known, "aging")) == ["old"]
     served = known[1].case
     assert served.load[2:] == ["load", str(known[1].inputs), "idle"]
     assert served.rest_s == known[3].case.rest_s == list(workloads.REST_S)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* pages.c: purge passes over slabs in use: pages of free objects go back (slab/slab_pages.c).
+ *
+ * A pass looks at the superslabs in turn, a part at each tick, as that of region/purge.c does for
+ * free slices. It begins with that pass, or later if the one before is still under way.
+ *
+ * Locks: that of one heap at a time, for one slab. A part leaves out heaps whose lock is taken. */
+#include "heap/heap.h"
+
+#include "base/bits.h"
+#include "core/gate.h"
+#include "region/superslab.h"
+
+/* The superslab at which the pass goes on; SIZE_MAX: no pass is under way. */
+static size_t shared_pages_next = SIZE_MAX;
+
+bool hak__heap_pages_are_under_way(void)
+{
+    return atomic_load_relaxed(&shared_pages_next) != SIZE_MAX;
+}
+
+static size_t pages_superslabs(void)
+{
+    return atomic_load_acquire(&hak__window.shared_limit) / SUPERSLAB_SLICES; /* window.h */
+}
+
+/* Looks at the slabs that `heap` has in the slices of `wanted`, up to the first one that is worth a
+ * walk, and takes these slices out of `wanted`. Under the heap's lock their owner words do not
+ * change. Returns what the walk and the purge cost, in bytes. */
+static size_t pages_of_heap(struct heap *heap, size_t first, uint64_t *wanted, bool now)
+{
+    size_t cost = 0;
+    for (uint64_t rest = *wanted; rest != 0 && cost == 0; rest &= rest - 1) {
+        size_t slice = first + bits_lowest(rest);
+        if (window_owner(slice) >> OWNER_CODE_BITS != heap->id) {
+            continue;
+        }
+        *wanted &= ~(rest & (0 - rest));
+        struct slab *slab = window_slab_metadata(slice);
+        if (slab->slices_back == 0) {
+            cost = hak__slab_purge(&heap->slabs, slab, now);
+        }
+    }
+    return cost;
+}
+
+/* The same for all heaps with slabs in the superslab, except those of a fork's parent. */
+static size_t pages_of_superslab(size_t index, bool now)
+{
+    size_t first = index * SUPERSLAB_SLICES, cost = PAGES_LOOK_BYTES;
+    uint64_t wanted = 0;
+    for (uint32_t i = 0; i < SUPERSLAB_SLICES; i++) {
+        uint32_t word = window_owner(first + i);
+        wanted |= (uint64_t)(word >> OWNER_CODE_BITS != 0 && !window_is_inherited(word)) << i;
+    }
+    struct heap *heap = hak__heap_first();
+    for (; heap != NULL && wanted != 0; heap = heap->next) {
+        size_t more = heap_is_inherited(heap) ? 0 : SIZE_MAX;
+        while (more != 0 && (now ? lock_acquire_soon(&heap->lock) : lock_try(&heap->lock))) {
+            more = pages_of_heap(heap, first, &wanted, now);
+            lock_release(&heap->lock);
+            cost += more;
+        }
+    }
+    return cost;
+}
+
+void hak__heap_pages_part(bool begin, size_t bytes)
+{
+    size_t next = atomic_load_relaxed(&shared_pages_next);
+    if (next == SIZE_MAX && begin) {
+        next = 0;
+        atomic_store_relaxed(&shared_pages_next, next);
+    }
+    for (size_t cost = 0; next != SIZE_MAX && cost < bytes;) {
+        size_t after = next + 1 < pages_superslabs() ? next + 1 : SIZE_MAX;
+        /* Two threads may take turns; the order of a pass matters little: acquire pairs with
+         * nothing. */
+        if (!atomic_cas_acquire(&shared_pages_next, &next, after)) {
+            continue;
+        }
+        cost += pages_of_superslab(next, false);
+        next = after;
+    }
+}
+
+void hak__heap_pages_pass(void)
+{
+    hak__heap_pages_part(true, PURGE_BYTES_AT_ONCE);
+    while (hak__heap_pages_are_under_way() && hak__gate_let_pass()) {
+        hak__heap_pages_part(false, PURGE_BYTES_AT_ONCE);
+    }
+}
+
+void hak__heap_pages_now(void)
+{
+    size_t count = pages_superslabs();
+    for (size_t index = 0; index < count && hak__gate_let_pass(); index++) {
+        (void)pages_of_superslab(index, true);
+    }
+}
