@@ -14,8 +14,9 @@
  *                connections and ten nights with a tenth of them
  *
  * COUNT scales the blocks of each. All bytes of a block are written. At the end the process rests
- * for IDLE seconds, with 20 malloc and free pairs at each hundredth of that. The notes: rss_idle_kib
- * what is held then, live_kib what was requested and is live, live_peak_kib the most that was.
+ * for IDLE seconds, with 20 malloc and free pairs at each hundredth of that. The notes:
+ * rss_idle_kib what is held then, live_kib what was requested and is live, live_peak_kib the most
+ * that was.
  *
  * Does not show: time, of which writing the blocks is the larger part. Shares and sizes are the
  * project's own choice, except drift and survivors, which follow reports to other allocators

@@ -15,7 +15,7 @@ from .packages import may_install, need
 REQUIREMENTS = ROOT / "lab/requirements.txt"
 SIZE = "some 410 MB on disk, from PyPI"
 USAGES = {
-    "bench": "[--suite quick|core|full|programs|idle|secure|bugs] [--alloc LIST] [--workload LIST] [--runs N]",
+    "bench": "[--suite quick|core|full|programs|idle|aging|servers|secure|bugs] [--alloc LIST] [--workload LIST] [--runs N]",
     "compare": "[--load COMMAND] -- PROGRAM [ARGUMENT...]",
     "ab": "[--a NAME=VALUE] --b NAME=VALUE [-- PROGRAM [ARGUMENT...]]",
     "tune": "[--minutes N] [--goal time|memory|both] [--load COMMAND] -- PROGRAM [ARGUMENT...]",

@@ -63,8 +63,8 @@ def add_arguments(parser: Parser) -> None:
 
 def run(
     suite: str, alloc: str, workload: str, trace: list[Path] | None, runs: int | None, seed: int | None,
-    seconds: float, split: str, rest: bool, instructions: bool, results: Path | None, output: Path | None, as_json: bool, as_markdown: bool,
-    new: bool, listing: bool, force: bool,
+    seconds: float, split: str, rest: bool, instructions: bool, results: Path | None, output: Path | None,
+    as_json: bool, as_markdown: bool, new: bool, listing: bool, force: bool,
 ) -> None:
     """Measures workloads under several allocators and shows who is best at what."""
     known = workloads.read_workloads()
