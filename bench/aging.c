@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* aging.c: days of a server in a second; how much memory is held at the end for the bytes that live?
+/* aging.c: days of a server in a second; how much memory is held in the end for what lives?
  *
  * Imitates, by PATTERN:
  *   drift        values that grow over months: 40 phases of blocks, each a little larger than those
