@@ -285,7 +285,9 @@ size_t hak__heap_reclaim(bool unmap)
     }
     size_t bytes = hak__os_discard_again() + hak__whale_cache_trim(0);
     bytes += unmap ? hak__superslab_release(SIZE_MAX) : hak__superslab_purge(true);
-    hak__heap_pages_now(); /* after the others: it may end outside the gate */
+    if (!unmap) {              /* a failed allocation wants addresses */
+        hak__heap_pages_now(); /* after the others: it may end outside the gate */
+    }
     hak__gate_leave();
     return bytes;
 }

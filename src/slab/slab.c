@@ -34,6 +34,9 @@ static struct object_list slab_take_remote(struct slab_set *set, struct slab *sl
     struct object_list list = hak__slab_take_remote(slab);
     if (list.count != 0) {
         slab_set_remote_seen(set, slab, 0);
+        if (HAK_UNLIKELY(slab->purged_count != 0)) {
+            hak__slab_check_purged(slab, list);
+        }
     }
     return list;
 }
@@ -379,6 +382,9 @@ void hak__slab_return(struct slab *slab, struct object_list list, struct object 
     }
     if (HAK_UNLIKELY(may_be_idle && free_count > slab_cut_count(slab))) {
         hak__slab_freed_too_often(set, slab->class_index, list.head);
+    }
+    if (HAK_UNLIKELY(slab->purged_count != 0)) {
+        hak__slab_check_purged(slab, list);
     }
     if (HAK_UNLIKELY(list.head == slab->free_list)) { /* freed and returned, twice in a row */
         hak__diagnose_fatal("double free", list.head, size_class_bytes(slab->class_index),

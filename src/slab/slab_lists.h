@@ -51,7 +51,9 @@ HAK_INLINE uint64_t slab_lost(const struct slab *slab)
 /* Gives the slices of an idle slab back to the region. In slab.c. */
 HAK_HIDDEN void hak__slab_give_back(struct slab_set *set, struct slab *slab);
 
-/* slab_pages.c. Up to `most` objects of the slab's lowest purged page; purged_count is not 0. */
+/* slab_pages.c. Aborts if an object of the list, which comes back to the slab, is a purged one. */
+HAK_HIDDEN void hak__slab_check_purged(const struct slab *slab, struct object_list list);
+/* Up to `most` objects of the slab's lowest purged page; purged_count is not 0. */
 HAK_HIDDEN struct refill hak__slab_cut_again(struct slab_set *set, struct slab *slab,
                                              uint32_t most);
 

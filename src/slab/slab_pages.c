@@ -8,12 +8,16 @@
  *              cleared. That object, and its neighbours that have no byte in a purged page any
  *              more, are handed out as if they were carved.
  *
+ * A purged object has lost its mark, so free cannot see that it is free already. The slab does when
+ * the object comes back to it.
+ *
  * A pass purges only a slab whose free list is as the PAGES_RESTS passes before saw it, and walks
  * each such list once. What is left on the list keeps its links and marks. The secure form purges
  * nothing here: the states of its objects would have to agree. Nor does a system whose pages are
  * not of 4 KiB.
  *
  * Locks: all of it is under the lock of the set's heap. */
+#include "core/diagnose.h"
 #include "os/os.h"
 #include "region/superslab.h"
 #include "slab/slab_lists.h"
@@ -90,6 +94,21 @@ static void list_note(const struct slab *slab, struct object_bits *bits)
         uint32_t number = object_number(slab, object);
         object = list_follow(slab, object); /* before the number is used */
         bits->words[number / 64] |= UINT64_C(1) << number % 64;
+    }
+}
+
+void hak__slab_check_purged(const struct slab *slab, struct object_list list)
+{
+    const struct object *object = list.head;
+    for (uint32_t left = list.count; left != 0; left--) {
+        if (HAK_UNLIKELY(!slab_is_object(slab, object))) {
+            hak__object_is_wrong(object);
+        }
+        if (HAK_UNLIKELY(object_is_purged(slab, object_number(slab, object)))) {
+            hak__diagnose_fatal("double free", object, size_class_bytes(slab->class_index),
+                                slab_heap_id(slab));
+        }
+        object = object_next(object);
     }
 }
 

@@ -3,6 +3,7 @@
  *
  * ctest: no-qemu no-secure
  */
+#include "../child.h"
 #include "unit.h"
 
 #include <string.h>
@@ -152,11 +153,44 @@ static void test_pages_must_rest(void **state)
     unit_set_destroy(set);
 }
 
+static void free_again(void *remotely)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(500);
+    uint32_t count = hak__size_classes[class_index].objects_per_slab;
+    fill(set, class_index, count);
+    void *object = objects[count / 2];
+    for (uint32_t i = 2; i < count; i++) {
+        give(i);
+    }
+    REQUIRE(purge(set, 2) != 0);
+    object_set_free(object, NULL, object_mark_of(set->key)); /* as a bin does */
+    if (remotely != NULL) {
+        unit_return_remote(&object, 1);
+        unit_slab_refill(set, class_index, count);
+        unit_slab_refill(set, class_index, count);
+    } else {
+        unit_return_list((struct object_list){object, 1});
+    }
+}
+
+/* A purged object has no mark any more, and is free all the same. */
+static void test_double_free(void **state)
+{
+    (void)state;
+    if (hak__os_page_size() != 4096) {
+        skip();
+    }
+    REQUIRE_DEATH(free_again, NULL, "double free");
+    REQUIRE_DEATH(free_again, state, "double free");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_object_has_its_bytes),
         cmocka_unit_test(test_pages_must_rest),
+        cmocka_unit_test(test_double_free),
     };
     return cmocka_run_group_tests(tests, unit_start, NULL);
 }
