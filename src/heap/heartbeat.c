@@ -10,9 +10,10 @@
  *          remote batches and gives back spans. It becomes a tick if work of the process waits.
  *
  * The countdown follows the clock. A look before the next tick is due doubles the countdown, to at
- * most LOOK_MALLOCS times the size of the request. A late look shortens it in proportion. After
- * much memory has become free, each of the thread's next LOOK_EAGER mallocs and slow operations
- * looks: the program may be about to idle, and may make no other calls (docs/design/heap.md).
+ * most LOOK_MALLOCS times the size of the request and at most LOOK_BYTES. A late look shortens it
+ * in proportion. After much memory has become free, each of the thread's next LOOK_EAGER mallocs
+ * and slow operations looks: the program may be about to idle, and may make no other calls
+ * (docs/design/heap.md).
  *
  * The countdown also ends where the thread's next sample is due (heap/sampling.c).
  *
@@ -137,7 +138,8 @@ uint64_t hak__thread_countdown_ended(struct thread *thread, size_t size)
     uint64_t sample_period = hak__sampling_count(thread, 0);
     uint32_t elapsed_ms = hak__os_clock_ms() - thread->ticked_ms;
     uint32_t period_ms = hak__heap_tick_period_ms();
-    uint32_t bytes = (uint32_t)(size == 0 ? 1 : size), most = LOOK_MALLOCS * bytes;
+    uint32_t bytes = size == 0 ? 1 : size < LOOK_BYTES ? (uint32_t)size : LOOK_BYTES;
+    uint32_t most = LOOK_MALLOCS * bytes < LOOK_BYTES ? LOOK_MALLOCS * bytes : LOOK_BYTES;
     uint32_t interval = thread->interval < most ? thread->interval : most;
     interval = elapsed_ms < period_ms
                    ? 2 * interval + bytes

@@ -44,6 +44,10 @@ static void test_the_countdown_sets_itself(void **state)
     look(thread, 1000); /* of a program that idles */
     assert_true(thread->interval <= LOOK_MALLOCS * SIZE * TICK_MS / 1000);
     assert_int_equal(thread->cache.countdown, thread->interval);
+    for (uint32_t i = 0; i < 40; i++) { /* small ones may follow the large */
+        hak__thread_countdown_ended(thread, 16384);
+        assert_true(thread->interval <= LOOK_BYTES);
+    }
     hak__thread_countdown_ended(thread, 0); /* an aligned request may be for nothing */
     hak__thread_park(thread);
 }
