@@ -252,7 +252,7 @@ static int window_try(uintptr_t low, size_t size, size_t room)
         uintptr_t first = at + bits_align_up(most.below - least.below, OS_PAGE_SIZE_MAX);
         first += i == PAIR_SLABS ? 0 : OS_PAGE_SIZE_MAX - hak__os_page_size();
         uintptr_t start = bits_align_down(first, OS_PAGE_SIZE_MAX);
-        if (i == PAIR_SECURE && start - at >= KEYS_SPARE) {
+        if (i == PAIR_SECURE && room != 0 && start - at >= KEYS_SPARE) {
             start -= KEYS_SPARE;
         }
         uintptr_t meet = first + least.below;

@@ -122,8 +122,8 @@ static void zone_slab_carve(const struct hak_heap *zone, struct zone_page *slab,
     uint32_t count = left < most ? left : most;
     unsigned char *start = zone_page_start(zone_chunk_of(zone, slab), slab);
     unsigned char *first = start + slab->carved_count * bytes, *last = first + (count - 1) * bytes;
-    for (unsigned char *at = first; HAK_SECURE && at <= last; at += bytes) {
-        *zone_last_word(at, bytes) = 0; /* not one that was freed and is clear */
+    for (uint32_t i = 0; HAK_SECURE && i < count; i++) {
+        *zone_last_word(first + i * bytes, bytes) = 0; /* not one that was freed and is clear */
     }
     for (unsigned char *at = first; at != last; at += bytes) {
         zone_object_set_free((struct object *)(void *)at, (struct object *)(void *)(at + bytes),

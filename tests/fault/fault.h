@@ -431,6 +431,7 @@ static inline enum fault_call fault_call_of(long number, long second)
     switch (number) {
     case SYS_write:
         return FAULT_WRITE;
+    case SYS_prlimit64: /* asks, too */
     case SYS_sysinfo:
         return FAULT_SYSINFO;
     case SYS_sched_getaffinity:

@@ -45,7 +45,7 @@ for command in stat top metrics observe heap profile; do
     if [[ $command == @(heap|profile) ]]; then # they also take files
         refuse 126 "cannot read '?abc'?: No such file" "$launcher" $command abc
     else
-        refuse 2 "not '-1'|unrecognized|arguments" "$launcher" $command -1
+        refuse 2 "not '-1'|unknown argument|arguments" "$launcher" $command -1
         refuse 2 "a process id is a number, not 'abc'" "$launcher" $command abc
         refuse 2 "not '1\?2'" "$launcher" $command $'1\n2'
     fi

@@ -220,7 +220,7 @@ refuse 2 'takes a number from 1 on' "$launcher" profile --sites 0 kept
 refuse 2 'takes a number of bytes' "$launcher" profile --period 1x -- ./leak
 refuse 2 'taken for the file of a profile' "$launcher" profile --period 4k kept
 refuse 127 'there is no process' "$launcher" profile 2147483000
-refuse 2 'unrecognized' "$launcher" profile --what kept
+refuse 2 'unknown argument' "$launcher" profile --what kept
 refuse 126 'cannot read .none.: No such file' "$launcher" profile none
 refuse 126 'cannot read .ls.: No such file.*profile -- ls' "$launcher" profile --leaks ls
 refuse 126 'no profile of hakmem, or it is cut; .*profile -- ./leak' "$launcher" profile ./leak

@@ -130,7 +130,8 @@ static void test_no_number_is_new(void **state)
         "SYS_tgkill",        "SYS_exit_group",      "SYS_mprotect",
         "SYS_rt_sigpending", "SYS_rt_sigtimedwait", "SYS_process_vm_readv",
         "SYS_pkey_mprotect", "SYS_mlock",           "SYS_mlock2",
-        "SYS_munlock",       "SYS_linkat",          "SYS_renameat"};
+        "SYS_munlock",       "SYS_linkat",          "SYS_renameat",
+        "SYS_prlimit64"};
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");

@@ -126,7 +126,7 @@ def test_memory_of_an_aged_heap_is_shown_beside_its_live_bytes():
     one = synthetic.session(["aging_drift"], {"hakmem": (1, 1), "glibc": (1, 1)})
     held = {"hakmem": 15.0, "hakmem (again)": 15.0, "glibc": 81.0}
     one.samples = [
-        dataclasses.replace(s, rest=[[3, held[s.arm] * 1024, 0]], workload={"live_kib": 10 * 1024})
+        dataclasses.replace(s, rest=[[3, held[s.arm] * 1024, 0]], workload={**s.workload, "live_kib": 10 * 1024})
         for s in one.samples
     ]
     lines = shown(one, 100).splitlines()

@@ -312,7 +312,7 @@ class Command(CommandTest):
         empty.write_text("")
         binary.write_bytes(b"\xff\xfe\0")
         for words, status, sentence in [
-                ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unrecognized"), ([self.map, "--what"], 2, "unrecognized"),
+                ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unknown argument"), ([self.map, "--what"], 2, "unknown argument"),
                 (["/nonexistent"], 126, "cannot read /nonexistent: No such file"), ([self.place.name], 126, "Is a directory"),
                 ([empty], 126, "is empty"), ([binary], 126, "is not a heap map"), ([self.map, "--compare", empty], 126, "is empty"),
                 ([self.map, "-o", "/nonexistent/page"], 126, "cannot write /nonexistent/page: No such file"),
