@@ -15,6 +15,7 @@ LINE = "SPDX-License-Identifier: MIT"
 FORMS = {
     "/* {} */": (".c", ".h", ".hpp", ".cc", ".java", ".map"),
     "// {}": (".rs", ".go", ".js"),
+    "; {}": ("fpm.conf",),
     "# {}": (".py", ".sh", ".cmake", ".toml", ".yml", ".conf", ".rb", ".build"),
 }
 NAMES = dict.fromkeys(("hakmem", ".ci/run", "CMakeLists.txt"), "# {}")
@@ -26,7 +27,7 @@ def form_of(path: Path) -> str | None:
     for known, form in NAMES.items():
         if known in (name, path.name):
             return form
-    return next((form for form, suffixes in FORMS.items() if path.suffix in suffixes), None)
+    return next((form for form, ends in FORMS.items() if name.endswith(ends)), None)
 
 
 def sources() -> list[Path]:

@@ -180,11 +180,12 @@ static void span_close_end(size_t slice, uint32_t slices)
     span_metadata(slice)->tail = closed ? (uint32_t)page : 0;
 }
 
-static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment)
+/* `lead`: the slice before it belongs to the block, too; only in the secure form. */
+static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment, bool lead)
 {
     struct span_metadata *metadata = span_metadata(slice);
     if (HAK_SECURE && slices <= SPAN_SLICES_MAX) {
-        metadata->front = span_lead(alignment) != 0;
+        metadata->front = lead;
         span_close_end(slice, slices);
         atomic_store_relaxed(&metadata->slices, slices);
         atomic_store_relaxed(&metadata->offset, span_end_offset(slices, size, alignment));
@@ -216,7 +217,7 @@ static void *span_start_again(const struct span_entry *entry, size_t size, size_
     uint32_t offset = span_metadata(entry->slice)->offset;
     if (HAK_UNLIKELY(offset + size > entry->slices * SLICE_SIZE ||
                      (offset != 0 && alignment > HAK_CACHE_LINE))) {
-        return span_start(entry->slice, entry->slices, size, alignment);
+        return span_start(entry->slice, entry->slices, size, alignment, false);
     }
     window_set_owner(entry->slice, OWNER_SPAN);
     return (unsigned char *)window_slice_address(entry->slice) + offset;
@@ -319,7 +320,7 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
         hak__superslab_give(run.slice, lead - 1);
     }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
-    void *pointer = span_start(run.slice + lead, slices, size, alignment);
+    void *pointer = span_start(run.slice + lead, slices, size, alignment, lead != 0);
     span_account(cache, 1, hak__span_bytes(run.slice + lead));
     return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }
@@ -338,7 +339,7 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size)
     }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
     uint32_t slices = (uint32_t)(superslabs * SUPERSLAB_SLICES);
-    void *pointer = span_start(run.slice, slices, size, SUPERSLAB_SIZE);
+    void *pointer = span_start(run.slice, slices, size, SUPERSLAB_SIZE, false);
     span_account(NULL, 1, hak__span_bytes(run.slice));
     return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }

@@ -145,7 +145,7 @@ inline give_kept(s)
 /*= slab/slab.c hak__slab_put_if_idle: if (hak__slab_is_idle(slab)) { hak__slab_keep(set, slab); } */
 /*= slab/slab_remote.c hak__slab_is_idle: atomic_load_acquire(&slab->shared_remote); */
 /*= slab/slab_remote.c hak__slab_is_idle: (word & REMOTE_NOTIFIED) == 0 && */
-/*= slab/slab_remote.c hak__slab_is_idle: free_count + (word & REMOTE_COUNT_MASK) == slab->carved_count; */
+/*= slab/slab_remote.c hak__slab_is_idle: free_count + (word & REMOTE_COUNT_MASK) == slab_cut_count(slab); */
 inline put_if_idle(s)
 {
     if
@@ -327,7 +327,7 @@ inline refill()
                 fi
             fi
         fi;
-        /*= slab/slab.c slab_unlist_used_up: slab->carved_count == slab->capacity && hak__slab_free_objects(slab) == 0) { */
+        /*= slab/slab.c slab_unlist_used_up: slab_cut_count(slab) == slab->capacity && hak__slab_free_objects(slab) == 0) { */
         /*= slab/slab.c hak__slab_free_objects: return slab->free_count + hak__slab_remote_count(slab); */
         if
 #ifdef BUG_UNLIST_BLIND
@@ -364,7 +364,7 @@ inline refill()
 /* Under the lock. Lists of one object, those that a bin holds. */
 /* may_be_idle is not modelled: remote_seen is exact while N is clear (slab.h, invariant 4), so the condition only saves
  * calls that would find N set or too few objects. unit/slab_remote tries it in every order. */
-/*= slab/slab.c hak__slab_return: bool may_be_idle = free_count + slab->remote_seen >= slab->carved_count; */
+/*= slab/slab.c hak__slab_return: bool may_be_idle = free_count + slab->remote_seen >= slab_cut_count(slab); */
 /*= slab/slab.c hak__slab_return: object_link(tail, slab->free_list); slab->free_list = list.head; */
 /*= slab/slab.c hak__slab_return: if (!slab->listed) { slab_list(set, slab); } */
 /*= slab/slab.c hak__slab_return: if (HAK_UNLIKELY(may_be_idle || HAK_LEVEL >= 2)) { hak__slab_put_if_idle(set, slab); } */
@@ -578,7 +578,7 @@ inline return_remote()
 }
 
 /* Refused at the gate while a fork is under way, it helps after its next batch. */
-/*= heap/heartbeat.c hak__thread_count_batch: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { thread_attend(thread, false); */
+/*= heap/heartbeat.c hak__thread_count_batch: if (HAK_UNLIKELY(thread->cache.lagging != NULL)) { thread_tidy(thread, true); */
 /*= heap/heartbeat.c thread_do_what_is_due: if (thread->cache.lagging != NULL) { hak__heap_help(thread); */
 /*= heap/collect.c hak__heap_help: if (lock_try(&owner->lock)) { */
 /*= heap/collect.c hak__heap_help: hak__slab_drain(set); lock_release(&owner->lock); */
