@@ -202,7 +202,9 @@ static void check_size(size_t size)
 {
     uint32_t count = size < FAR_BEFORE_MIN ? WRITES - 1 : WRITES;
     if (size > (size_t)2 << 20) {
-        count = WRITES_BEHIND; /* a closed page lies before it, which chances.c tries */
+        /* A closed page lies before it (chances.c tries that), or nothing: at level 2 a few blocks
+         * use up the mappings, and long spans have no front. */
+        count = WRITES_BEHIND;
     } else if (size < FAR_BEFORE_MIN && getenv("HAKMEM_SAMPLE_BYTES") != NULL) {
         count = WRITES_BEHIND; /* nothing stands before a slice's first sampled block */
     }
