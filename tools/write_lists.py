@@ -33,28 +33,22 @@ itself can set options, too, and change some of them later: [configuration.md](c
   that case the launcher does not start the program.
 - Setuid programs ignore all options but those of their own string `hakmem_options`.
 
-## Options and their values in each profile
+## Options and profiles
 
-A profile is a set of values for the options. Choose one with `HAKMEM_PROFILE` or with `./hakmem run --profile`. An
-option that you set yourself overrides the profile. `--profile` also takes a file of settings, such as
-`./hakmem tune` writes ([learning.md](learning.md)).
+A profile is a set of values for the options: `default` suits most programs, `fast` keeps freed memory longer, `small`
+keeps little, `debug` finds invalid frees. Choose one with `HAKMEM_PROFILE` or with `./hakmem run --profile`, which also
+takes a file of settings, such as `./hakmem tune` writes ([learning.md](learning.md)). An option that you set yourself
+overrides the profile.
 
-- `default` suits most programs. hakmem uses it if you choose none.
-- `fast` keeps freed memory ten times as long, and does not limit the bins of all threads together.
-- `small` keeps little free memory and uses no huge pages.
-- `debug` returns free memory to the OS without delay, and ends the process when it frees memory that hakmem did not
-  allocate.
-
-| name | meaning | {profiles} | may change |
-|{rule}
+| name | meaning | default, and where a profile differs | may change |
+|---|---|---|---|
 {table}
 
 The last column says when `hak_option_set` may change the option: at any time, or only at start. `unless learning`
 means: at any time, but with `HAKMEM_LEARN` the learner sets it, and `hak_option_set` returns EBUSY.
 
-A bin holds free objects of one size class for one thread. With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least
-32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs, because that takes some
-ten microseconds and changes little with fewer. A container's limit above the size of the RAM has no effect.
+With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least 32 MiB. hakmem reads the limits of a container only if the
+process may use more than two CPUs.
 
 ## When to change an option
 
@@ -70,16 +64,10 @@ explains it), also by `_exit` or `quick_exit`, as shells do. A process that a si
 `HAKMEM_STATS_SIGNAL` is 1.
 
 The process opens the file of `HAKMEM_STATS_FILE` when it starts, so the workers of a server can report after they gave
-up root. Without a file, the process keeps a copy of standard error, because programs such as `ls` close standard error
-before they end. The descriptor of the file or copy has a number of 512 or more. exec closes it, and so does a
-forked child that does not report. If the name has a `%p`, a forked child opens a file of its own.
-
-In three cases the process opens the file by its name when it exits (a pipe that nobody reads then gets no report, and a
-sentence says so):
-
-- The program has closed the descriptor.
-- The process's limit of open files is too low for descriptor 512.
-- The file is a named pipe that nobody reads when the process starts.
+up root. Without a file, it keeps a copy of standard error, because programs such as `ls` close standard error before
+they end. The descriptor has a number of 512 or more. If the name has a `%p`, a forked child opens a file of its own.
+If the program has closed the descriptor, the limit of open files is too low for it, or the file is a named pipe that
+nobody reads at the start, the process opens the file by its name when it exits.
 """
 
 COUNTERS_PAGE = """\
@@ -91,8 +79,7 @@ The counters say how often hakmem takes its slow paths, and which ones. Each hea
 fast paths of malloc and free count nothing. `./hakmem run --stats=full -- PROGRAM` prints the sum of each counter, and
 the counters of each heap and thread that are not zero.
 
-A bin holds free objects of one size class for one thread. A slab holds objects of one size class for one heap. A span
-is an allocation of 64 KiB to 2 MiB. A huge allocation is larger; the code calls it a whale.
+The [glossary](glossary.md) has the words; the code calls a huge allocation a whale.
 
 | name | counts |
 |---|---|
@@ -117,10 +104,9 @@ hak_control("options.purge_delay_ms", "100", NULL, 0);                  /* set i
 hak_control("report.json", "/var/log/service.json", NULL, 0);           /* append a report to a file */
 ```
 
-Use it for a console or an admin command of your program: pass the words of the user to `hak_control` and print the
-answer. It returns 0 or an errno value. [control.h](../include/hakmem/control.h) lists these.
+It returns 0 or an errno value ([control.h](../include/hakmem/control.h)). For a console of your program, pass the words
+of the user to it and print the answer.
 
-Names come from the same tables as the options and the report, so a new option or counter is in `hak_control` at once.
 `hak_control("list", NULL, answer, size)` lists all names of the library that the program runs on. Each line has the
 name, what it takes, and a help text, with tabs between them.
 
@@ -300,12 +286,12 @@ def options():
     by_profile, settings = dict(profiles()), first_settings()
     rows, advices = [], []
     for kind, name, when, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
-        values = " | ".join(shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items())
-        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} | {WHEN[when]} |")
+        values = {profile: shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items()}
+        default = values["default"]
+        others = [f"; {profile} {value}" for profile, value in values.items() if value != default and kind != "PROFILE"]
+        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {default}{''.join(others)} | {WHEN[when]} |")
         advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)
     return OPTIONS_PAGE.format(
-        profiles=" | ".join(by_profile),
-        rule="---|" * (3 + len(by_profile)),
         table="\n".join(rows),
         advice="\n".join(advices),
     )
