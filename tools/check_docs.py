@@ -167,11 +167,11 @@ def check_index(root):
     if not index.exists():
         return ["docs/decisions/README.md: missing"]
     text = index.read_text()
-    listed = re.findall(r"^\| \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\) \|", text, re.M)
+    listed = re.findall(r"^- \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\) ", text, re.M)
     deleted = re.search(r"^The deleted records ([\d\s,and]+)", text, re.M)
     numbers = {int(path.name[:4]) for path in folder.glob("[0-9][0-9][0-9][0-9]-*.md")}
     gone = {int(number) for number in re.findall(r"\d{4}", deleted.group(1))} if deleted else set()
-    problems = [f"docs/decisions/README.md: {path.name} stands in {listed.count(path.name)} rows, not in one"
+    problems = [f"docs/decisions/README.md: {path.name} stands in {listed.count(path.name)} lines, not in one"
                 for path in sorted(folder.glob("[0-9]*.md")) if listed.count(path.name) != 1]
     for number in range(1, max(numbers | gone, default=0) + 1):
         if number not in numbers | gone:

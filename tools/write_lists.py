@@ -81,8 +81,6 @@ the counters of each heap and thread that are not zero.
 
 The [glossary](glossary.md) has the words; the code calls a huge allocation a whale.
 
-| name | counts |
-|---|---|
 {table}
 """
 
@@ -123,8 +121,6 @@ The second argument, `value`, is NULL or what the second column says.
 `options.NAME` reads an option if `value` is NULL, and sets it otherwise. [options.md](options.md) says what the options
 mean. These may change while the program runs:
 
-| name | may change |
-|---|---|
 {options}
 
 All others change at start only: they decide whether a thread starts, a file opens or a table is made. A new value works
@@ -145,7 +141,7 @@ Each number of the JSON report has a name: the keys that lead to it, with dots b
 | `os_calls.NAME` | system calls so far |
 | `locks.lock_waits` | times that a thread found a lock taken |
 | `hakmem.process`, `hakmem.level` | the process id; the assertions that are compiled in, 0 to 2 |
-| `counters.NAME` | slow paths so far ([counters.md](counters.md)): {counters} |
+| `counters.NAME` | slow paths so far ([counters.md](counters.md)) |
 """
 
 API_PAGE = """\
@@ -153,8 +149,8 @@ API_PAGE = """\
 
 `tools/write_lists.py` writes this page from the headers in `include/hakmem`.
 
-The table has each function that a program may call besides those of the C library and of C++, and the first sentence
-of its description. The header has the rest: arguments, errors, and what is promised.
+Each function that a program may call besides those of the C library and of C++, and the first sentence of its
+description. The header has the rest.
 
 {tables}
 """
@@ -237,6 +233,11 @@ def table(path, macro):
         yield [" ".join(part.replace('"', " ").split()) for part in parts]
 
 
+def item(text):
+    """The lines of an item of a list."""
+    return textwrap.wrap(f"- {text}", 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+
+
 def c_number(text):
     """The value of a knob's initializer, as without tiny limits."""
     text = re.sub(r"\b(\d+)u\b", r"\1", text)
@@ -290,7 +291,7 @@ def options():
         default = values["default"]
         others = [f"; {profile} {value}" for profile, value in values.items() if value != default and kind != "PROFILE"]
         rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {default}{''.join(others)} | {WHEN[when]} |")
-        advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)
+        advices += item(f"`{name}`: {advice}")
     return OPTIONS_PAGE.format(
         table="\n".join(rows),
         advice="\n".join(advices),
@@ -313,17 +314,18 @@ def run_help():
 
 
 def counters():
-    rows = [f"| {name} | {text} |" for _, name, text in table("src/core/counters.h", "HAK_COUNTERS")]
+    rows = [line for _, name, text in table("src/core/counters.h", "HAK_COUNTERS") for line in item(f"`{name}`: {text}")]
     return COUNTERS_PAGE.format(table="\n".join(rows))
 
 
 def control():
     actions = [f'| `"{name}"` | {value} | {help_text} |'
                for name, _, value, help_text in table("src/front/control.h", "CONTROL_ACTIONS")]
-    options = [f"| `options.{name}` | {WHEN[when]} |"
-               for _, name, when, *_ in table("src/core/option_list.h", "OPTIONS") if when != "START"]
-    names = ", ".join(f"`{key}`" for _, key, _ in table("src/core/counters.h", "HAK_COUNTERS"))
-    return CONTROL_PAGE.format(actions="\n".join(actions), options="\n".join(options), counters=names)
+    options = []
+    for key in ("ANY", "UNLEARNED"):
+        names = [f"`{name}`" for _, name, when, *_ in table("src/core/option_list.h", "OPTIONS") if when == key]
+        options += item(f"{WHEN[key]}: {', '.join(names)}")
+    return CONTROL_PAGE.format(actions="\n".join(actions), options="\n".join(options))
 
 
 def functions(header):
@@ -343,9 +345,8 @@ def functions(header):
 def api():
     tables = []
     for header in sorted((ROOT / "include/hakmem").glob("*.h")):
-        rows = [f"| `{name}` | {re.split(r'(?<=[.]) ', text + ' ')[0].strip()} |" for name, text in functions(header)]
-        tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n| name | what it does |\n|---|---|\n"
-                      + "\n".join(rows))
+        rows = [line for name, text in functions(header) for line in item(f"`{name}`: " + re.split(r"(?<=[.]) ", text)[0])]
+        tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n" + "\n".join(rows))
     return API_PAGE.format(tables="\n\n".join(tables))
 
 
