@@ -14,7 +14,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-
 NEVER = "never"
 WHEN = {"START": "at start", "ANY": "any time", "UNLEARNED": "unless learning"}
 
@@ -105,8 +104,7 @@ hak_control("report.json", "/var/log/service.json", NULL, 0);           /* appen
 It returns 0 or an errno value ([control.h](../include/hakmem/control.h)). For a console of your program, pass the words
 of the user to it and print the answer.
 
-`hak_control("list", NULL, answer, size)` lists all names of the library that the program runs on. Each line has the
-name, what it takes, and a help text, with tabs between them.
+`hak_control("list", NULL, answer, size)` lists all names of the library that the program runs on.
 
 ## Actions
 
@@ -160,12 +158,11 @@ PROBES_PAGE = """\
 
 `tools/write_lists.py` writes this page from the table in `src/base/probe.h`.
 
-Probes show single events of a running process: which thread got memory from the OS, and from where in the program.
-They need no option, no restart and no other build. bpftrace, perf, SystemTap and gdb know them as USDT probes.
+Probes (USDT) show single events of a running process to bpftrace, perf, SystemTap and gdb. They need no option, no
+restart and no other build.
 
-A probe is one `nop` in a slow path of hakmem. The fast paths of malloc and free have none. While nobody listens, a
-probe costs this `nop`, up to five instructions that bring its arguments into registers, and no memory. A tool that
-listens replaces the `nop` with a trap. Each hit then enters the kernel, and with gdb it stops the process.
+A probe is one `nop` in a slow path of hakmem, and up to five instructions that bring its arguments into registers. A
+tool that listens replaces the `nop` with a trap: each hit enters the kernel, and with gdb it stops the process.
 
 ## The probes
 
@@ -184,9 +181,7 @@ Each argument is an unsigned number of 8 bytes. bpftrace calls them `arg0`, `arg
 - `state` says what the thread is doing: the sum of the `INSIDE_` bits in `src/core/gate.h`. 0 means that another
   thread's fork takes long.
 
-The probes agree with the report. Refills fire as often as the four refill counters say together. The flushed objects
-add up to `free_flushed_objects`. Mapped bytes less unmapped bytes, changed by `remap`, are the sum of `bytes_mapped`
-and `bytes_metadata`. `tests/probes` checks this with gdb and with bpftrace.
+The probes agree with the report, which `tests/probes` checks with gdb and with bpftrace.
 
 ## Which file has them
 
@@ -223,7 +218,6 @@ prints the next mapping and who asked for it:
 `info probes stap hakmem` in gdb lists the probes.
 """
 
-
 def table(path, macro):
     """The X(...) entries of a macro as lists of their top-level arguments."""
     text = (ROOT / path).read_text()
@@ -232,11 +226,9 @@ def table(path, macro):
         parts = re.findall(r'(?:[^,"]|"[^"]*")+', entry.group(1))
         yield [" ".join(part.replace('"', " ").split()) for part in parts]
 
-
 def item(text):
     """The lines of an item of a list."""
     return textwrap.wrap(f"- {text}", 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
-
 
 def c_number(text):
     """The value of a knob's initializer, as without tiny limits."""
@@ -249,7 +241,6 @@ def c_number(text):
     macros |= {"HEAPS_AUTOMATIC": 0, "CACHE_BYTES_AUTOMATIC": 0, "HAK_SECURE": 0}
     return eval(text, {"__builtins__": {}}, macros)  # text of this project's own source
 
-
 def profiles():
     """The name of each profile and its knobs."""
     text = (ROOT / "src/core/options.c").read_text().replace("\\\n", " ")
@@ -258,13 +249,11 @@ def profiles():
         fields = re.findall(r"\.(\w+) = ((?:[^,()]|\((?:[^()]|\([^()]*\))*\))+)", body)
         yield name, {field: c_number(value.strip()) for field, value in fields}
 
-
 def first_settings():
     """What the settings that are not 0 at first begin with."""
     text = (ROOT / "src/core/options.c").read_text().replace("\\\n", " ")
     body = re.search(r"#define SETTINGS_DEFAULT\s*\{(.*?)\}", text, re.S).group(1)
     return {field: c_number(value) for field, value in re.findall(r"\.(\w+) = (\w+)", body) if value != "HAK_CONFIG_FILE"}
-
 
 def shown(kind, place, profile, knobs, settings):
     """The value of an option in a profile, as a user would write it."""
@@ -282,7 +271,6 @@ def shown(kind, place, profile, knobs, settings):
         units.pop(0)
     return f"{value}{units[0]}"
 
-
 def options():
     by_profile, settings = dict(profiles()), first_settings()
     rows, advices = [], []
@@ -296,7 +284,6 @@ def options():
         table="\n".join(rows),
         advice="\n".join(advices),
     )
-
 
 def run_help():
     """The text of `./hakmem run --help`, whose end is the table of options. Without those that run has flags for."""
@@ -312,11 +299,9 @@ def run_help():
             lines += [f"{'':30}{text}" for text in texts]
     return head[0] + head[1] + head[2].partition("\n\n")[0] + "\n\n" + "\n".join(lines) + "\n"
 
-
 def counters():
     rows = [line for _, name, text in table("src/core/counters.h", "HAK_COUNTERS") for line in item(f"`{name}`: {text}")]
     return COUNTERS_PAGE.format(table="\n".join(rows))
-
 
 def control():
     actions = [f'| `"{name}"` | {value} | {help_text} |'
@@ -326,7 +311,6 @@ def control():
         names = [f"`{name}`" for _, name, when, *_ in table("src/core/option_list.h", "OPTIONS") if when == key]
         options += item(f"{WHEN[key]}: {', '.join(names)}")
     return CONTROL_PAGE.format(actions="\n".join(actions), options="\n".join(options))
-
 
 def functions(header):
     """Each public name of a header with the comment before it, which also stands for names right after it."""
@@ -341,7 +325,6 @@ def functions(header):
             if name.group(1)[-1] != "_" and name.group(1) != "hak_site_keep":
                 yield name.group(1), comment
 
-
 def api():
     tables = []
     for header in sorted((ROOT / "include/hakmem").glob("*.h")):
@@ -349,11 +332,9 @@ def api():
         tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n" + "\n".join(rows))
     return API_PAGE.format(tables="\n\n".join(tables))
 
-
 def described_by_nothing():
     return [f"include/hakmem/{header.name}: no comment describes {name}"
             for header in sorted((ROOT / "include/hakmem").glob("*.h")) for name, text in functions(header) if not text]
-
 
 def probes():
     """For each probe: provider, name, arguments, when it fires, and an example for bpftrace."""
@@ -363,7 +344,6 @@ def probes():
         provider, name, arguments, text, action = entry.groups()
         yield provider, name, arguments.split(", "), " ".join(text.replace('"', " ").split()), action
 
-
 def probe_page():
     rows, bpftrace = [], []
     for provider, name, arguments, text, action in probes():
@@ -371,18 +351,15 @@ def probe_page():
         bpftrace.append(f"    bpftrace -e 'usdt:'$lib':{provider}:{name} {{ {action} }}'")
     return PROBES_PAGE.format(table="\n".join(rows), bpftrace="\n".join(bpftrace))
 
-
 def fired_nowhere():
     code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.c*"))
     names = (f"probe_{provider}_{name}" for provider, name, *_ in probes())
     return [name for name in names if not re.search(rf"\b{name}\(", code)]
 
-
 def counted_by_nothing():
     code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.c*"))
     names = (name for name, _, _ in table("src/core/counters.h", "HAK_COUNTERS"))
     return [name for name in names if not re.search(rf"\bCOUNTER_{name}\b", code)]
-
 
 def main():
     check = sys.argv[1:] == ["--check"]
@@ -409,7 +386,6 @@ def main():
         print(problem)
         stale = True
     sys.exit(1 if stale else 0)
-
 
 if __name__ == "__main__":
     main()
