@@ -99,16 +99,17 @@ static bool try_place(const char *file)
     return fine;
 }
 
-/* Old traces of this name go. False: the file is something else. */
-static bool clear_place(const char *file)
+/* Old traces of this name go. Not 0: the exit status, because the file is something else or cannot
+ * be written. */
+static int clear_place(const char *file)
 {
     if (access(file, F_OK) == 0 && !is_trace(file)) {
         fprintf(stderr, "hakmem: record: %s is there already and is no trace\n", file);
-        return false;
+        return STATUS_CANNOT_RUN;
     }
     unlink(file);
     for_other_traces(file, remove_trace, NULL);
-    return try_place(file);
+    return try_place(file) ? 0 : STATUS_FAILED;
 }
 
 /* --- the program --- */
@@ -249,9 +250,13 @@ int record_program(const char *file, const char *libraries, char **words)
     struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
     int status;
     pid_t pid;
+    int unfit;
     sigaction(SIGXFSZ, &ignore, &before);
-    if (file[0] != '/' || strlen(file) >= PATH_MAX - 32 || !clear_place(file)) {
+    if (file[0] != '/' || strlen(file) >= PATH_MAX - 32) {
         return STATUS_FAILED;
+    }
+    if ((unfit = clear_place(file)) != 0) {
+        return unfit;
     }
     pid = fork();
     if (pid < 0) {

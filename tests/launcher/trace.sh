@@ -52,7 +52,7 @@ refuse 2 "no allocator 'nothing'" "$launcher" record --alloc nothing true
 refuse 2 "no library './nothing.so'" "$launcher" record --alloc ./nothing.so true
 refuse 127 "no program 'no-such-program'" "$launcher" record no-such-program
 refuse 126 'is a directory' "$launcher" record /
-refuse 125 'is there already and is no trace' "$launcher" record -o script true
+refuse 126 'is there already and is no trace' "$launcher" record -o script true
 refuse 125 'cannot write' "$launcher" record -o "$scratch/no/such/folder" true
 refuse 2 'which trace' "$launcher" replay
 refuse 2 "one trace at a time" "$launcher" replay sample other

@@ -226,7 +226,7 @@ expect 0 '' '^$' env LD_PRELOAD="$recorder" "$program" entries
 # Refusals.
 sentence='^hakmem: [^'$'\n'']+$'
 echo text >"$scratch/text"
-expect 125 '' "$sentence" "$tracer" record "$scratch/text" "$recorder" true
+expect 126 '' "$sentence" "$tracer" record "$scratch/text" "$recorder" true
 expect 125 '' "$sentence" "$tracer" record "$scratch/none/trace" "$recorder" true
 [[ $(<"$scratch/text") == text ]] || fail "record has overwritten a file that is no trace"
 expect 127 '' 'cannot start' "$tracer" record "$trace" "$recorder" /nonexistent/program
