@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# `./hakmem stat`: what the memory is that is not hakmem's, by kind of mapping, in rows that add up.
+# `./hakmem stat`: what the memory is that is not hakmem's, by kind of mapping, in rows and in JSON, which add up.
 # ctest: own-shm
 source "$(dirname -- "${BASH_SOURCE[0]}")/support.sh"
 cd -- "$scratch" || exit 1
@@ -55,6 +55,15 @@ assert rows["program and libraries"] > 0, rows
 assert "data.bin 10.00" in sys.argv[1]
 END_PY
 done
+try "$launcher" stat --json "$process"
+python3 - "$output" <<'END_PY' || fail "the fields are wrong: $status $errors $output"
+import json
+import sys
+report = json.loads(sys.argv[1])
+mapped = report["mapped"]
+assert sum(mapped.values()) == report["summary"]["not_hakmem_bytes"], mapped
+assert mapped["other_files_bytes"] == 10 << 20 and 40 << 20 <= mapped["anonymous_bytes"] < 42 << 20, mapped
+END_PY
 kill "$process"
 wait "$process" 2>/dev/null
 finish

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a process has in memory beside its heap: rows for the summary, from the kernel's list of its mappings."""
+"""What a process has in memory beside its heap, from the kernel's list of its mappings: rows of the summary, fields of JSON."""
+import json
 import os
 import re
 
@@ -44,21 +45,40 @@ def groups(text):
     return result
 
 
-def with_rows(report, pid):
-    """The report, a text, with the parts of what is not hakmem's below that line. They add up to it."""
-    line, whole = NOT_HAKMEM.search(report), RSS.search(report)
+def parts(pid, whole):
+    """[(title, how much, notes)] of memory that is not hakmem's, which adds up to `whole` bytes. None: the kernel does not say."""
     try:
         found = groups(read_text(f"/proc/{pid}/smaps"))
     except OSError:
-        return report
-    if not line or not whole or float(whole[1]) == 0:
-        return report
-    rows, left = [], round(100 * float(line[1]))  # hundredths of a MiB, as the report has them
+        return None
+    rows, left = [], whole
     for title, files in found.items():
-        held = min(round(100 * sum(files.values()) / 2**20), left)
+        held = min(sum(files.values()), left)
         left -= held
         rows.append((title, held, "" if title == "main stack" else largest(files)))
-    rows.append(("anonymous", left, "the program's own mappings, stacks of threads"))
-    shown = "".join(f"\n    {title:<21}{held / 100:>13.2f} MiB {held / float(whole[1]):>5.1f} %  {note}".rstrip()
-                    for title, held, note in rows if held)
+    return rows + [("anonymous", left, "the program's own mappings, stacks of threads")]
+
+
+def with_rows(report, pid):
+    """The report, a text, with the parts of what is not hakmem's below that line. They add up to it."""
+    line, whole = NOT_HAKMEM.search(report), RSS.search(report)
+    rows = parts(pid, round(float(line[1]) * 2**20)) if line and whole and float(whole[1]) else None
+    if not rows:
+        return report
+    shown, before = "", 0
+    for title, held, note in rows:  # hundredths of a MiB, as the report has them: rounded sums are subtracted, so that they add up
+        hundredths = round(100 * (before + held) / 2**20) - round(100 * before / 2**20)
+        before += held
+        if hundredths:
+            shown += f"\n    {title:<21}{hundredths / 100:>13.2f} MiB {hundredths / float(whole[1]):>5.1f} %  {note}".rstrip()
     return report[:line.end()] + shown + report[line.end():]
+
+
+def with_fields(report, figures, pid):
+    """The same for a report in JSON, whose figures these are."""
+    whole = figures.get("summary", {}).get("not_hakmem_bytes")
+    rows = parts(pid, whole) if isinstance(whole, int) else None
+    if not rows:
+        return report
+    mapped = {title.replace(" ", "_") + "_bytes": held for title, held, _ in rows}
+    return report.rstrip()[:-1] + f', "mapped": {json.dumps(mapped)}}}\n'

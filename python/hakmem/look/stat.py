@@ -5,7 +5,7 @@ import sys
 from . import view
 from .attach import connect
 from .binaries import add_symfs, sentences, use_symfs
-from .mapped import with_rows
+from .mapped import with_fields, with_rows
 from .processes import parse_pid
 from .report import Reporter, read_figures
 
@@ -24,10 +24,8 @@ def run(arguments):
     observer, _ = connect(parse_pid(arguments.pid))
     name = "json" if arguments.json else "full" if arguments.full else "summary"
     text = observer.ask(name)
-    if name == "json":
-        read_figures(text, observer.process.pid)
-    shown = text.decode("utf-8", "replace")
-    sys.stdout.write(shown if arguments.json else with_rows(shown, observer.process.pid))
+    shown, pid = text.decode("utf-8", "replace"), observer.process.pid
+    sys.stdout.write(with_fields(shown, read_figures(text, pid), pid) if arguments.json else with_rows(shown, pid))
     sys.stdout.flush()
     if name == "summary":
         reporter = Reporter(observer)
