@@ -57,5 +57,43 @@ if type -P python3 >/dev/null; then
     [[ ! -s errors ]] || fail "stat | head: $(<errors)"
     kill "$process"
     wait "$process" 2>/dev/null
+
+    # Whatever a program, its thread and a function are called, each stack is a line, and JSON is JSON.
+    chmod 755 . # as root, binutils reads as nobody where others may write to a folder above
+    odd=$'a\nb\tc\e[31m\xff; \xc2\x9b"\\{} }'
+    cat >odd.c <<'END'
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+static void *run(void *library)
+{
+    prctl(PR_SET_NAME, "t\n\t\033[31m\377;\"\\}");
+    return ((void *(*)(int))dlsym(dlopen(library, RTLD_NOW), "lib_take"))(1 << 20);
+}
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, run, argv[argc - 1]);
+    return pthread_join(thread, NULL);
+}
+END
+    name=$(printf 'x%.0s' {1..300})
+    echo "#include <stdlib.h>
+        __attribute__((noinline)) void *$name(int size) { void *volatile p = malloc(size); return p; }
+        void *lib_take(int size) { void *volatile p = $name(size); return p; }" >library.c
+    cc -O1 odd.c -o "$odd" -pthread -ldl && cc -O1 -shared -fPIC library.c -o library.so || fail "odd.c does not compile"
+    try "$launcher" profile --period 64k --threads --stacks --folded folded --pprof odd.gz --html odd.html -- "./$odd" ./library.so
+    [[ $status == 0 && -z $errors && $output != *[$'\e\t']* && $output == *' 1 block '* && $output == *"$name"* ]] ||
+        fail "odd names: $status $errors $output"
+    [[ $(wc -l <folded) == "$(grep -cP '^\[t[^;]*, thread \d+\](;[^;]+)+ \d+$' folded)" && -s folded && $(<folded) != *[$'\e\t']* ]] ||
+        fail "odd names break folded stacks: $(<folded)"
+    gzip -t odd.gz && ! grep -qP '[\e\x07]' odd.html || fail "odd names break pprof or the page"
+    try env HAKMEM_SAMPLE_BYTES=64k "$launcher" run --quiet --stats=json --stats-file report --heap-map map -- "./$odd" ./library.so
+    python3 -c 'import json; [json.load(open(name)) for name in ("report", "map")]' || fail "odd names break JSON"
+    try env HAKMEM_SAMPLE_BYTES=64k "$launcher" run --quiet --stats=prometheus -- "./$odd" ./library.so
+    ! grep -vP '^(#|hakmem)[ -~]*$' <<<"$errors" || fail "odd names break Prometheus' text"
+    try "$launcher" heap --text map
+    [[ $status == 0 && $output != *$'\e'* ]] || fail "odd names break the map: $errors"
 fi
 finish

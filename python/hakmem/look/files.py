@@ -4,13 +4,14 @@ import errno
 import os
 import select
 import stat
+import sys
 import tempfile
 from contextlib import contextmanager
 
 from .processes import Refusal, STATUS_USAGE
 
 INPUT_MAX = 256 << 20  # bytes of a report, a profile or a map
-INPUT_SECONDS = 60  # for a pipe's next bytes
+INPUT_SECONDS, SILENT_SECONDS = 60, 1  # for a pipe's next bytes; then a line says what is waited for
 STREAMS = ("/dev/std", "/dev/fd/", "/proc/self/fd/")  # the system's links, which name what this process has open
 
 
@@ -36,7 +37,10 @@ def read_input(path):
     try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         while size <= INPUT_MAX:
-            ready = is_file or select.select([descriptor], [], [], INPUT_SECONDS)[0]
+            ready = is_file or select.select([descriptor], [], [], SILENT_SECONDS)[0]
+            if not ready:
+                print(f"hakmem: waiting up to {INPUT_SECONDS} seconds for what somebody writes to '{path}'", file=sys.stderr, flush=True)
+                ready = select.select([descriptor], [], [], INPUT_SECONDS)[0]
             if not ready:
                 raise Refusal(f"cannot read '{path}': nothing came for {INPUT_SECONDS} seconds")
             piece = os.read(descriptor, 1 << 20)

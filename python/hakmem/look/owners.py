@@ -13,7 +13,7 @@ LIBRARY_SOURCE = re.compile(r"/usr/include/|/usr/lib/gcc/|.*/include/c\+\+/|.*/l
                             r".*/registry/src/[^/]+/hashbrown-[\d.]+/")
 WRAPPER = re.compile(r"([\w:]*::)?\w*(?i:m|re|c)(?i:alloc)\w*$|([\w:]*::)?\w*(?i:strn?dup|memdup|memalign|asprintf)$|operator new|_Zn|"
                      r"(__rustc::)?__r(ust|dl|g)_\w*alloc\w*$|__libc_start|_start$")
-CXX_LIBRARY = re.compile(r"std::|__gnu_cxx::|boost::")
+CXX_LIBRARY = re.compile(r"std::|__gnu_cxx::|boost::|_ZN?K?St|_ZNK?9__gnu_cxx")  # some names of templates stay mangled
 RUST_LIBRARY = re.compile(  # a program in C++ may have a namespace `core`
     r"(std|hashbrown|"
     r"alloc::(alloc|borrow|boxed|collections|ffi|fmt|raw_vec|rc|slice|str|string|sync|vec)|"

@@ -240,7 +240,7 @@ def print_leaks(profile, arguments):
     total = profile.total("live_bytes")
     when = arguments.when
     print(f"{title(profile)}: about {in_words(total)} not freed {when}; estimated from "
-          f"{profile.total('samples_live')} samples")
+          f"{counted(profile.total('samples_live'), 'sample')}")
     if not sites:
         return
     suspects = [site for site in sites if site.only_grows()]
@@ -390,7 +390,8 @@ def has_profile_of(pid, path):
     """Whether the process itself has written one to the file."""
     if not os.path.exists(path):
         return False
-    head = re.compile(rf'\{{"hakmem_profile": \{{[^}}]*"process": {pid}\b')
+    text = r'"(?:[^"\\]|\\.)*"'  # which may hold any sign: the program's name comes first
+    head = re.compile(rf'\{{"hakmem_profile": \{{(?:[^}}"]|{text})*?"process": {pid}\b')
     with open(path, encoding="utf-8", errors="replace") as file:
         return any(head.match(line) and line.endswith("]}") for line in split_documents(file.read()))
 

@@ -183,6 +183,8 @@ class Owners(unittest.TestCase):
         for name in ("alloc::vec::from_elem", "<str>::repeat", "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
                      "<&mut alloc::vec::Vec<T> as core::iter::x>::y", "<hashbrown::raw::RawTable<T> as core::clone::Clone>::clone",
                      "__rustc::__rust_alloc", "std::vector<A<(B)1>, std::allocator<A> >::push_back(A&&)", "xmalloc.part.0",
+                     "_ZSt11make_sharedI4NodeJEESt10shared_ptrINSt9enable_ifIXntsrSt8is_arrayIT_E5valueES4_E4typeEEDpOT0_",
+                     "_ZNSt6vectorI1ASaIS0_EE9push_backEOS0_", "_ZNK9__gnu_cxx5__aux1fEv",
                      "void std::vector<A>::_M_realloc_insert<A>(A)", "util::xmalloc(unsigned long)", "operator new[](unsigned long)"):
             self.assertEqual(self.own((name, "/bin/a"), ("work", "/bin/a")), "work", name)
 

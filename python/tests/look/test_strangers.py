@@ -211,6 +211,7 @@ class Files(Place):
             files.open_regular(str(self.precious), {STRANGER})
         self.replace(files, "INPUT_MAX", 1 << 20)
         self.replace(files, "INPUT_SECONDS", 0.1)
+        self.replace(files, "SILENT_SECONDS", 0.1)
         huge = self.place / "huge"
         with huge.open("wb") as file:
             file.truncate(1 << 42)
@@ -219,8 +220,10 @@ class Files(Place):
                 files.read_input(str(path))
         with self.assertRaises(Refusal):  # nobody writes
             files.read_input(str(pipe))
-        with os.fdopen(os.open(pipe, os.O_RDWR), "wb"), self.assertRaises(Refusal):
+        said = io.StringIO()
+        with os.fdopen(os.open(pipe, os.O_RDWR), "wb"), self.assertRaises(Refusal), contextlib.redirect_stderr(said):
             files.read_input(str(pipe))
+        self.assertIn("waiting up to", said.getvalue())
 
     def test_writing(self):
         page = self.place / "page"
