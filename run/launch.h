@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* launch.h: hakmem-run, the program behind `./hakmem run`, `record` and `replay`. The launcher
  * builds what it needs and names it in options of its own (struct launch). hakmem-run checks what
- * the user typed, and becomes the program: process id, status and signals are the program's. */
+ * the user typed, and becomes the program: process id, status and signals are the program's. Only
+ * with --fail-above it stays. */
 #ifndef RUN_LAUNCH_H
 #define RUN_LAUNCH_H
 
@@ -96,5 +97,11 @@ void reports_set_format(const char *format);
 /* True: each process of the tree reports, because the name has %p. */
 bool reports_set_file(const char *name);
 void reports_set_heap_map(const char *name);
+
+/* --- limit.c --- */
+
+/* Returns in a new process, which becomes the program. This process waits for it and ends with its
+ * status, or with 1 if it succeeds and has more than `bytes` in use at its end. */
+void limit_watch(const char *bytes, const char *program);
 
 #endif

@@ -8,7 +8,7 @@
 #include "launch.h"
 
 struct run_options {
-    const char *profile_file, *stats; /* NULL: none */
+    const char *profile_file, *stats, *fail_above; /* NULL: none */
     bool all_processes, quiet, heap_map;
 };
 
@@ -36,6 +36,8 @@ static bool take_value(struct run_options *options, char ***words)
     } else if ((value = words_value(words, "--stats-file")) != NULL) {
         options->all_processes |= reports_set_file(value);
         options->stats = options->stats != NULL ? options->stats : "summary";
+    } else if ((value = words_value(words, "--fail-above")) != NULL) {
+        options->fail_above = value;
     } else if ((value = words_value(words, "--heap-map")) != NULL) {
         reports_set_heap_map(value);
         options->heap_map = true;
@@ -80,11 +82,19 @@ int run_program(char **words)
     struct run_options options = {0};
     struct program program;
     const char *before = getenv("LD_PRELOAD");
-    char *process = words_join("%d", (int)getpid());
+    char *process;
     words = read_options(&options, words);
     if (*words == NULL || **words == 0) {
         words_refuse("which program? (./hakmem run --help)");
     }
+    if (options.fail_above != NULL) {
+        if (options.stats != NULL) {
+            words_refuse("--fail-above reads the report itself, so it goes without --stats");
+        }
+        options.stats = "json";
+        limit_watch(options.fail_above, *words);
+    }
+    process = words_join("%d", (int)getpid());
     if (options.profile_file != NULL) {
         settings_read(options.profile_file);
     }

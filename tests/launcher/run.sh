@@ -75,6 +75,31 @@ try "$launcher" run --quiet --stats=full -- true
 try "$launcher" run --quiet --stats=prometheus -- true
 [[ $errors == '# HELP hakmem_'* ]] || fail "--stats=prometheus: $errors"
 expect 143 '' 'resident memory' "$launcher" run --quiet --stats --set stats_signal=1 -- bash -c 'kill -TERM $$; sleep 1'
+# --fail-above: a status for tests, by the bytes that are in use at the end.
+cat >"$scratch/left.c" <<'END'
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        void *volatile left = malloc(atoi(argv[i]));
+        memset(left, 1, atoi(argv[i]));
+    }
+    return argc == 3 ? 9 : 0;
+}
+END
+cc -O0 "$scratch/left.c" -o "$scratch/left" || fail 'left.c does not compile'
+above='^hakmem: .*left had [0-9]+ bytes in use at its end, more than 65536 \(.*profile --leaks shows where\)$'
+expect 0 '' '^$' "$launcher" run --quiet --fail-above 64k -- "$scratch/left"
+expect 1 '' "$above" "$launcher" run --quiet --fail-above=64k -- "$scratch/left" 100000
+expect 9 '' '^$' "$launcher" run --quiet --fail-above 64k -- "$scratch/left" 100000 1
+expect 127 '' 'there is no program' "$launcher" run --quiet --fail-above 64k -- "$scratch/no-program"
+expect 137 '' '^$' "$launcher" run --quiet --fail-above 64k -- bash -c 'kill -KILL $$'
+expect 5 ready '^$' "$launcher" run --quiet --fail-above 1g -- bash -c 'trap "exit 5" TERM; echo ready; kill -TERM $PPID; while :; do sleep 0.1; done'
+for wrong in '' -1 1x 64kb 99999999999999999999; do
+    expect 2 '' "a number of bytes .* not '${wrong:0:60}'" "$launcher" run --quiet --fail-above="$wrong" true
+done
+expect 2 '' 'goes without --stats' "$launcher" run --fail-above 1 --stats true
 mkfifo "$scratch/pipe"
 exec {reader}<>"$scratch/pipe"
 expect 0 '' '^$' "$launcher" run --quiet --stats=json --stats-file "$scratch/pipe" true
