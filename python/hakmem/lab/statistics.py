@@ -61,11 +61,6 @@ def geometric_mean(values: Sequence[float]) -> float:
     return float(numpy.exp(numpy.mean(numpy.log(values))))
 
 
-def coefficient_of_variation(values: Sequence[float]) -> float:
-    """Standard deviation of a sample over its mean; 0 of a single value."""
-    return float(stats.variation(values, ddof=1)) if len(values) > 1 else 0.0
-
-
 def envelope(costs: Mapping[str, float]) -> tuple[str, float]:
     """The best (lowest) of the peers and whose it is; of equals the first."""
     best = min(costs, key=costs.__getitem__)

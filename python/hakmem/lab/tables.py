@@ -46,10 +46,6 @@ def session_table(session: Session, summary: Summary | None = None) -> Group:
     return Group(*parts)
 
 
-def print_session(session: Session, console: Console | None = None) -> None:
-    (console or Console()).print(session_table(session))
-
-
 def title_text(session: Session, summary: Summary) -> Text:
     """What ran, where and when, and how sure one can be."""
     text = Text(overflow="fold")

@@ -21,7 +21,6 @@ from .statistics import Ratio
 
 GO, NO_GO, INCONCLUSIVE = "GO", "NO-GO", "INCONCLUSIVE"
 LESS, MORE, UNCLEAR = "less", "more", "unclear"
-ALL_CASES = "all workloads"
 POWER = 0.95
 PLANNED = 1.5
 """An effect at the threshold itself has an even chance at best; so many times that is planned for,
