@@ -172,7 +172,6 @@ Each argument is an unsigned number of 8 bytes. bpftrace calls them `arg0`, `arg
 |---|---|---|
 {table}
 
-- Names with `bytes`, and `alignment`, are in bytes. `objects` is a count. An `address` is the start of `bytes` bytes.
 - `heap` is the id of a heap in the report.
 - `object_bytes` is the object size of the class. The `objects` of a refill include the one that malloc returns.
 - `error` is an errno: 12 (ENOMEM), or 17 (EEXIST) if the addresses are taken and hakmem tries others.
@@ -325,10 +324,14 @@ def functions(header):
             if name.group(1)[-1] != "_" and name.group(1) != "hak_site_keep":
                 yield name.group(1), comment
 
+INTERNAL = "hak_observe_enter", "hak_observe_stack"  # for hakmem-attach, not for programs
+
+
 def api():
     tables = []
     for header in sorted((ROOT / "include/hakmem").glob("*.h")):
-        rows = [line for name, text in functions(header) for line in item(f"`{name}`: " + re.split(r"(?<=[.]) ", text)[0])]
+        rows = [line for name, text in functions(header) if name not in INTERNAL
+                for line in item(f"`{name}`: " + re.split(r"(?<=[.]) ", text)[0])]
         tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n" + "\n".join(rows))
     return API_PAGE.format(tables="\n\n".join(tables))
 
