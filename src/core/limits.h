@@ -361,6 +361,9 @@
  * this percentage of it is resident. Lower: programs that touch little of their memory get huge
  * pages, and need more memory. Higher: fewer programs get any (docs/decisions/0074). */
 #define HUGE_DENSE_PERCENT 75u
+/* Superslabs of spans longer than a slab. What spans of one length leave of a superslab is never
+ * touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
+#define HUGE_DENSE_SPANS_PERCENT 89u
 
 /* At this number of split superslabs, new ones get no huge pages. A superslab is split if hakmem
  * asks for small pages there, because a part of it was purged. Each may cost the process two of its

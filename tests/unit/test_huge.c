@@ -97,9 +97,10 @@ static void test_the_threshold(void **state)
 static void test_the_newest_but_one_decides(void **state)
 {
     (void)state;
-    char *dense = block_map(HUGE_DENSE_PERCENT), *sparse = block_map(HUGE_DENSE_PERCENT);
-    REQUIRE(hak__os_purge(sparse, hak__os_page_size()) == 0); /* a page counts */
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
+        uint32_t percent = kind == HUGE_SPANS ? HUGE_DENSE_SPANS_PERCENT : HUGE_DENSE_PERCENT;
+        char *dense = block_map(percent), *sparse = block_map(percent);
+        REQUIRE(hak__os_purge(sparse, hak__os_page_size()) == 0); /* a page counts */
         hak__huge_watch(kind, dense, SIZE, 0); /* it may be in use for a moment only */
         assert_false(earned(kind, 1, SIZE));
         hak__huge_watch(kind, sparse, SIZE, 0);
@@ -108,9 +109,9 @@ static void test_the_newest_but_one_decides(void **state)
         assert_false(earned(kind, 1, SIZE));
         hak__huge_watch(kind, sparse, SIZE, 0);
         assert_true(earned(kind, 1, SIZE));
+        block_unmap(dense);
+        block_unmap(sparse);
     }
-    block_unmap(dense);
-    block_unmap(sparse);
 }
 
 /* Each filled block lets huge pages double, to twice what was live when it was new at most: what

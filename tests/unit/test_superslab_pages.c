@@ -25,8 +25,9 @@ static int huge_setup(void **state)
     }
     hak__knobs.huge_threshold = 0;
     claimed_count = 0;
-    unit_set_evidence(HUGE_SLABS, true);
-    unit_set_evidence(HUGE_SPANS, true);
+    for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+        unit_set_evidence(kind, true);
+    }
     return 0;
 }
 
@@ -92,8 +93,9 @@ static void test_filled_superslabs_lead_to_huge_ones(void **state)
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         huge_teardown(state);
         huge_setup(state);
-        unit_set_evidence(HUGE_SLABS, false);
-        unit_set_evidence(HUGE_SPANS, false);
+        for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+            unit_set_evidence(kind, false);
+        }
         assert_false(claim(counts[i], SUPERSLAB_SIZE));
         while (!claim(counts[i], SUPERSLAB_SIZE)) {
             REQUIRE(claimed_count < STOCK / 2);
@@ -110,17 +112,32 @@ static void test_filled_superslabs_lead_to_huge_ones(void **state)
 
 static void test_kinds_of_superslabs(void **state)
 {
+    static const uint32_t counts[] = {1, 2, SLAB_SLICES_MAX, SLAB_SLICES_MAX + 1, SUPERSLAB_SLICES};
+    static const enum huge_kind kinds[] = {HUGE_SLABS, HUGE_RUNS, HUGE_RUNS, HUGE_SPANS,
+                                           HUGE_SPANS};
     (void)state;
     bool has = kernel_has_huge_pages();
+    for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+        unit_set_evidence(kind, false);
+        for (size_t i = 0; i < COUNT_OF(counts); i++) {
+            assert_int_equal(claim(counts[i], 0), has && kinds[i] != kind);
+        }
+        unit_set_evidence(kind, true);
+    }
+}
+
+/* Three spans of 524,304 bytes leave a fifth of a superslab untouched, which huge pages would make
+ * resident; six of 320 KiB leave a 16th. */
+static void test_spans_that_leave_much(void **state)
+{
+    (void)state;
     unit_set_evidence(HUGE_SPANS, false);
-    assert_int_equal(claim(1, 0), has);
-    assert_false(claim(2, 0));
-    assert_false(claim(SUPERSLAB_SLICES, 0));
-    unit_set_evidence(HUGE_SPANS, true);
-    unit_set_evidence(HUGE_SLABS, false);
-    assert_false(claim(1, 0));
-    assert_int_equal(claim(2, 0), has);
-    assert_int_equal(claim(SUPERSLAB_SLICES, 0), has);
+    for (size_t i = 0; i < 4; i++) {
+        assert_false(claim(17, 51 * SLICE_SIZE));
+    }
+    while (kernel_has_huge_pages() && !claim(10, 60 * SLICE_SIZE)) {
+        REQUIRE(claimed_count < STOCK);
+    }
 }
 
 /* Claims the superslab of small pages that is looked at next, `touched` bytes of it, and then
@@ -482,6 +499,7 @@ int main(void)
         HUGE_TEST(test_small_pages_below_the_threshold),
         HUGE_TEST(test_filled_superslabs_lead_to_huge_ones),
         HUGE_TEST(test_kinds_of_superslabs),
+        HUGE_TEST(test_spans_that_leave_much),
         HUGE_TEST(test_a_purged_superslab_is_no_evidence),
         HUGE_TEST(test_a_reclaimed_superslab_is_no_evidence),
         HUGE_TEST(test_every_superslab_says_which_pages_it_has),
