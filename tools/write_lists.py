@@ -51,8 +51,7 @@ process may use more than two CPUs.
 
 ## When to change an option
 
-Most programs need no change. Measure first: `./hakmem run --stats -- PROGRAM` shows where the memory is, and
-`./hakmem ab --b NAME=VALUE -- PROGRAM` compares a setting with the default.
+Most programs need no change. Measure first ([tuning.md](tuning.md)).
 
 {advice}
 
@@ -325,7 +324,6 @@ def functions(header):
                 yield name.group(1), comment
 
 INTERNAL = "hak_observe_enter", "hak_observe_stack"  # for hakmem-attach, not for programs
-
 
 def api():
     tables = []
