@@ -96,12 +96,11 @@ static void measure_child(void *argument)
 }
 
 /* The bounds of docs/guarantees.md. */
-static void test_a_child_copies_little(void **state)
+TEST(a_child_copies_little)
 {
     static struct range ranges[] = {{50, 549, 1},    {50, 549, 100},   {16, 100, 1},
                                     {1100, 5000, 1}, {9000, 60000, 1}, {1, 200000, 1}};
     struct child_end end;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(ranges); i++) {
         fill((SUPPORT_SLOW ? 4 : 40) * MIB, ranges[i].least, ranges[i].most);
         child_fork(measure_child, &ranges[i], &end);
@@ -142,10 +141,9 @@ static void live_long(void *argument)
     REQUIRE_SIZE(taken_bytes(), <=, 4 * MIB);
 }
 
-static void test_a_child_that_lives_long(void **state)
+TEST(a_child_that_lives_long)
 {
     struct child_end end;
-    (void)state;
     fill((SUPPORT_SLOW ? 2 : 16) * MIB, 50, 549);
     child_fork(live_long, NULL, &end);
     REQUIRE_EXIT(&end, "");
@@ -160,11 +158,4 @@ static int map_blocks(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_child_copies_little),
-        cmocka_unit_test(test_a_child_that_lives_long),
-    };
-    return cmocka_run_group_tests(tests, map_blocks, NULL);
-}
+TESTS(map_blocks)

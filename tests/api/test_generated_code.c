@@ -188,9 +188,8 @@ static void check_callers(size_t size)
     REQUIRE_SIZE(samples_with(6, caller_address), ==, nested + 1);
 }
 
-static void test_frame_pointer(void **state)
+TEST(frame_pointer)
 {
-    (void)state;
     check_callers(1000);
 }
 
@@ -208,9 +207,8 @@ static void run_in_thread(void (*body)(size_t size))
     REQUIRE(pthread_join(thread, NULL) == 0);
 }
 
-static void test_thread(void **state)
+TEST(thread)
 {
-    (void)state;
     run_in_thread(check_callers);
 }
 
@@ -262,9 +260,8 @@ static void check_values(size_t size)
     REQUIRE(munmap(closed, page) == 0);
 }
 
-static void test_values(void **state)
+TEST(values)
 {
-    (void)state;
     check_values(1200);
     run_in_thread(check_values);
 }
@@ -306,9 +303,8 @@ static void check_other_stack(size_t size)
     }
 }
 
-static void test_makecontext(void **state)
+TEST(makecontext)
 {
-    (void)state;
     check_other_stack(1300);
     run_in_thread(check_other_stack);
 }
@@ -369,19 +365,10 @@ static void check_signal(size_t size)
     REQUIRE(munmap(alternate.ss_sp, STACK_SIZE) == 0);
 }
 
-static void test_signal(void **state)
+TEST(signal)
 {
-    (void)state;
     check_signal(1400);
     run_in_thread(check_signal);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frame_pointer), cmocka_unit_test(test_thread),
-        cmocka_unit_test(test_values),        cmocka_unit_test(test_makecontext),
-        cmocka_unit_test(test_signal),
-    };
-    return cmocka_run_group_tests(tests, make_code, NULL);
-}
+TESTS(make_code)

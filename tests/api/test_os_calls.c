@@ -41,10 +41,9 @@ static void short_process(void *argument)
     fprintf(stderr, "%zu KiB\n", grown / KIB);
 }
 
-static void test_short_process(void **state)
+TEST(short_process)
 {
     struct child_end end;
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
@@ -54,10 +53,9 @@ static void test_short_process(void **state)
 }
 
 /* A buffer of 800 kB again and again (snmalloc #811); then buffers around it, several at a time. */
-static void test_churn_of_large_blocks(void **state)
+TEST(churn_of_large_blocks)
 {
     enum { ROUNDS = 10000, TOGETHER = 3 };
-    (void)state;
     if (SUPPORT_SLOW) { /* level 2 purges every other millisecond on purpose */
         skip();
     }
@@ -85,10 +83,9 @@ static void test_churn_of_large_blocks(void **state)
 
 /* calloc and free of 1 GiB took 26 s against .009 s (mimalloc #1104): nothing is cleared that is
  * zero, nothing is touched to find out. */
-static void test_calloc_of_a_gibibyte(void **state)
+TEST(calloc_of_a_gibibyte)
 {
     enum { ROUNDS = 100 };
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
@@ -107,11 +104,10 @@ static void test_calloc_of_a_gibibyte(void **state)
 }
 
 /* Growth of what is large moves page tables, not bytes (mimalloc #153, #693). */
-static void test_growth_by_mremap(void **state)
+TEST(growth_by_mremap)
 {
     size_t limit = SUPPORT_SLOW ? 64 * MIB : GIB;
     size_t steps = 0;
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
@@ -148,10 +144,9 @@ static uint64_t now_ms(void)
 
 /* A program that fills and empties 24 MiB all the time does not purge all the time (DONTNEED storms
  * and their interrupts: jemalloc #1422): a pass each half period, each slice at most once in it. */
-static void test_phases_cause_no_storm(void **state)
+TEST(phases_cause_no_storm)
 {
     enum { BLOCKS = 3000, SIZE_MEAN = 8192, DELAY_MS = 1000, RUN_MS = 1800 };
-    (void)state;
     if (SUPPORT_SLOW) {
         skip();
     }
@@ -203,10 +198,9 @@ static void never_huge(void *argument)
 
 /* Stalls of seconds while the kernel compacts (mimalloc #1323, #1373): who wants no huge pages asks
  * for none, and a program of less than 8 MiB never gets them. */
-static void test_huge_pages_can_be_refused(void **state)
+TEST(huge_pages_can_be_refused)
 {
     struct child_end end;
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
@@ -227,10 +221,9 @@ static void use_little(void *argument)
     REQUIRE_SIZE(report_number("madvise_hugepage"), ==, 0);
 }
 
-static void test_small_programs_get_no_huge_pages(void **state)
+TEST(small_programs_get_no_huge_pages)
 {
     struct child_end end;
-    (void)state;
     child_exec("little", NULL, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
@@ -239,15 +232,6 @@ int main(int count, char **arguments)
 {
     const struct child_case cases[] = {
         {"short", short_process, NULL}, {"use", use_memory, NULL}, {"little", use_little, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_short_process),
-        cmocka_unit_test(test_churn_of_large_blocks),
-        cmocka_unit_test(test_calloc_of_a_gibibyte),
-        cmocka_unit_test(test_growth_by_mremap),
-        cmocka_unit_test(test_phases_cause_no_storm),
-        cmocka_unit_test(test_huge_pages_can_be_refused),
-        cmocka_unit_test(test_small_programs_get_no_huge_pages),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -206,25 +206,19 @@ static void run_with_pages(const char *name)
     }
 }
 
-static void test_all_tiers(void **state)
+TEST(all_tiers)
 {
-    (void)state;
     run_with_pages("use");
 }
 
-static void test_memory_goes_back(void **state)
+TEST(memory_goes_back)
 {
-    (void)state;
     run_with_pages("give");
 }
 
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"use", use_memory, NULL}, {"give", give_back, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_tiers),
-        cmocka_unit_test(test_memory_goes_back),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -44,10 +44,9 @@ static void start(size_t period)
     }
 }
 
-static void test_write(void **state)
+TEST(write)
 {
     enum { COUNT = 20000, SIZE = 1000 };
-    (void)state;
     static void *blocks[COUNT];
     start(10000);
     uint64_t live = sum_of(profile_now(), "live_bytes");
@@ -78,9 +77,8 @@ static __attribute__((noinline)) void *allocate_here(void)
     return hide(hak_malloc(100000));
 }
 
-static void test_default_period(void **state)
+TEST(default_period)
 {
-    (void)state;
     start(0);
     assert_int_equal(sum_of(profile_now(), "period"), HAK_PROFILE_PERIOD);
     void *blocks[100];
@@ -165,10 +163,9 @@ static void fork_and_profile(void *argument)
     hak_profile_stop();
 }
 
-static void test_fork(void **state)
+TEST(fork)
 {
     struct child_end end;
-    (void)state;
     child_fork(fork_and_profile, NULL, &end);
     REQUIRE_EXIT(&end, "");
 }
@@ -203,20 +200,10 @@ static void free_inside(void *argument)
     hak_free((char *)hide(sampled_block()) + 16);
 }
 
-static void test_misuse_of_sampled_blocks(void **state)
+TEST(misuse_of_sampled_blocks)
 {
-    (void)state;
     REQUIRE_DEATH(free_twice, NULL, "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
     REQUIRE_DEATH(free_inside, NULL, "^hakmem: fatal: .*inside one.*pointer 0x[0-9a-f]+");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write),
-        cmocka_unit_test(test_default_period),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_misuse_of_sampled_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

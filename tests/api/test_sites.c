@@ -79,12 +79,30 @@ static void notice_start(struct collected *view, const char *name)
     } while (record_named(collect_report(view, HAK_REPORT_JSON), name) == NULL);
 }
 
+static void before_any_sample(void *argument)
+{
+    (void)argument;
+    const char *text = report_now(HAK_REPORT_JSON);
+    REQUIRE(strstr(text, "\"sites\": []") != NULL);
+    uintptr_t id = hak_site_register("early");
+    hak_free(hak_alloc_at(100, id));
+    REQUIRE(strstr(report_now(HAK_REPORT_JSON), "\"sites\": []") != NULL);
+    REQUIRE(strstr(report_now(HAK_REPORT_SUMMARY), "largest sites") == NULL);
+    REQUIRE(strstr(report_now(HAK_REPORT_PROMETHEUS), "{site=\"early\"} 0\n") != NULL);
+}
+
+TEST(before_any_sample)
+{
+    struct child_end end;
+    child_fork(before_any_sample, NULL, &end);
+    REQUIRE_EXIT(&end, "");
+}
+
 /* --- names --- */
 
-static void test_names(void **state)
+TEST(names)
 {
     char longest[HAK_SITE_NAME_MAX + 20];
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     uintptr_t one = hak_site_register("names.one"), two = hak_site_register("names.two");
     assert_true(one != 0 && two != 0 && one != two);
@@ -103,9 +121,8 @@ static void test_names(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-static void test_scopes_nest(void **state)
+TEST(scopes_nest)
 {
-    (void)state;
     assert_int_equal(hak_site_enter(11), 0);
     assert_int_equal(hak_site_enter(22), 11);
     hak_site_leave(11);
@@ -134,11 +151,10 @@ static void *register_macro(void *argument)
     return NULL;
 }
 
-static void test_macro_in_threads(void **state)
+TEST(macro_in_threads)
 {
     uintptr_t ids[8];
     pthread_t threads[COUNT_OF(ids)];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
         REQUIRE(pthread_create(&threads[i], NULL, register_macro, &ids[i]) == 0);
     }
@@ -152,10 +168,9 @@ static void test_macro_in_threads(void **state)
 
 static bool has_stacks; /* there is an unwinder */
 
-static void test_exact_sums(void **state)
+TEST(exact_sums)
 {
     enum { COUNT = 200, SIZE = 1000, SPAN = 100000 };
-    (void)state;
     void *blocks[COUNT], *span;
     has_stacks = hak_profile_start(1) == 0;
     notice_start(&seen, "probe");
@@ -194,9 +209,8 @@ static void test_exact_sums(void **state)
 }
 
 /* Every way to allocate counts at the thread's site. */
-static void test_every_entry_point(void **state)
+TEST(every_entry_point)
 {
-    (void)state;
     void *blocks[6];
     {
         HAK_SITE_SCOPE("entries");
@@ -214,9 +228,8 @@ static void test_every_entry_point(void **state)
     assert_int_equal(figure("entries", "live_bytes"), 0);
 }
 
-static void test_number_without_a_name(void **state)
+TEST(number_without_a_name)
 {
-    (void)state;
     void *block = hak_alloc_at(700, 0x1234);
     const char *record = record_named(report_now(HAK_REPORT_JSON), "site 0x1234");
     assert_true(has_string(record, "kind", "number"));
@@ -224,11 +237,10 @@ static void test_number_without_a_name(void **state)
     hak_free(block);
 }
 
-static void test_lifetimes(void **state)
+TEST(lifetimes)
 {
     enum { COUNT = 10, SLEEP_MS = 40 };
     void *blocks[COUNT];
-    (void)state;
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = HAK_MALLOC_AT("lives", 100);
     }
@@ -265,10 +277,9 @@ static void *free_half(void *argument)
     return argument;
 }
 
-static void test_remote_share(void **state)
+TEST(remote_share)
 {
     pthread_t thread;
-    (void)state;
     for (size_t i = 0; i < SHARED_COUNT; i++) {
         shared_blocks[i] = HAK_MALLOC_AT("remote", 100);
     }
@@ -292,10 +303,9 @@ static void *allocate_elsewhere(void *argument)
 }
 
 /* A scope is its thread's alone. */
-static void test_scope_of_one_thread(void **state)
+TEST(scope_of_one_thread)
 {
     pthread_t thread;
-    (void)state;
     HAK_SITE_SCOPE("here");
     REQUIRE(pthread_create(&thread, NULL, allocate_elsewhere, NULL) == 0);
     REQUIRE(pthread_join(thread, NULL) == 0);
@@ -319,10 +329,9 @@ static __attribute__((noinline)) void *allocate_here(void)
     return hide(hak_malloc(ADDRESS_SIZE));
 }
 
-static void test_address(void **state)
+TEST(address)
 {
     char program[4096];
-    (void)state;
     if (!has_stacks) {
         skip(); /* no libgcc_s on this machine */
     }
@@ -352,9 +361,8 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
-static void test_views(void **state)
+TEST(views)
 {
-    (void)state;
     void *large = HAK_MALLOC_AT("views.large", 300 * MIB),
          *small = HAK_MALLOC_AT("views.small", 64);
     assert_true(large != NULL && small != NULL);
@@ -392,11 +400,10 @@ static void test_views(void **state)
 }
 
 /* The list shows the 100 largest, in order. */
-static void test_order(void **state)
+TEST(order)
 {
     enum { COUNT = 120 };
     void *blocks[COUNT];
-    (void)state;
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hak_alloc_at((i + 1) * MIB, 0x70000 + i * 7 % COUNT);
         assert_non_null(blocks[i]);
@@ -419,26 +426,6 @@ static void test_order(void **state)
 
 /* --- processes --- */
 
-static void before_any_sample(void *argument)
-{
-    (void)argument;
-    const char *text = report_now(HAK_REPORT_JSON);
-    REQUIRE(strstr(text, "\"sites\": []") != NULL);
-    uintptr_t id = hak_site_register("early");
-    hak_free(hak_alloc_at(100, id));
-    REQUIRE(strstr(report_now(HAK_REPORT_JSON), "\"sites\": []") != NULL);
-    REQUIRE(strstr(report_now(HAK_REPORT_SUMMARY), "largest sites") == NULL);
-    REQUIRE(strstr(report_now(HAK_REPORT_PROMETHEUS), "{site=\"early\"} 0\n") != NULL);
-}
-
-static void test_before_any_sample(void **state)
-{
-    struct child_end end;
-    (void)state;
-    child_fork(before_any_sample, NULL, &end);
-    REQUIRE_EXIT(&end, "");
-}
-
 static void go_on_in_child(void *argument)
 {
     uintptr_t id = *(uintptr_t *)argument;
@@ -450,10 +437,9 @@ static void go_on_in_child(void *argument)
     REQUIRE(figure("forks", "live_bytes") == 1100);
 }
 
-static void test_fork(void **state)
+TEST(fork)
 {
     struct child_end end;
-    (void)state;
     uintptr_t id = hak_site_register("forks");
     void *block = hak_alloc_at(500, id);
     child_fork(go_on_in_child, &id, &end);
@@ -505,10 +491,9 @@ static void fork_beside(void *argument)
     }
 }
 
-static void test_forks_beside_threads(void **state)
+TEST(forks_beside_threads)
 {
     struct child_end end;
-    (void)state;
     child_fork(fork_beside, NULL, &end);
     REQUIRE_EXIT(&end, "");
 }
@@ -550,35 +535,13 @@ static void fill_numbers(void *argument)
     REQUIRE(block != NULL && figure("late", "live_bytes") == 5 * MIB);
 }
 
-static void test_full_tables(void **state)
+TEST(full_tables)
 {
     struct child_end end;
-    (void)state;
     child_fork(fill_names, NULL, &end);
     REQUIRE_EXIT(&end, "");
     child_fork(fill_numbers, NULL, &end);
     REQUIRE_EXIT(&end, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_before_any_sample),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_scopes_nest),
-        cmocka_unit_test(test_macro_in_threads),
-        cmocka_unit_test(test_exact_sums),
-        cmocka_unit_test(test_every_entry_point),
-        cmocka_unit_test(test_number_without_a_name),
-        cmocka_unit_test(test_lifetimes),
-        cmocka_unit_test(test_remote_share),
-        cmocka_unit_test(test_scope_of_one_thread),
-        cmocka_unit_test(test_address),
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_forks_beside_threads),
-        cmocka_unit_test(test_full_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

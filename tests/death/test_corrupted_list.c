@@ -35,12 +35,11 @@ static void write_after_free(void *argument)
     hak_trim(0);
 }
 
-static void test_write_after_free(void **state)
+TEST(write_after_free)
 {
     static struct corruption cases[] = {{16, 'A', true},    {16, 'A', false},  {100, 0xff, true},
                                         {100, 0xff, false}, {1000, 'x', true}, {5000, 'A', true},
                                         {5000, 1, false}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         if (HAK_LEVEL < 2 && !cases[i].use_next) {
             continue; /* only the checks of level 2 look at lists that nobody uses */
@@ -72,9 +71,8 @@ static void forge_link(void *argument)
     hak_trim(0);
 }
 
-static void test_forged_link(void **state)
+TEST(forged_link)
 {
-    (void)state;
     REQUIRE_DEATH(forge_link, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x[0-9a-f]+");
 }
 
@@ -118,9 +116,8 @@ static void close_circle_in_heap(void *argument)
     }
 }
 
-static void test_circle(void **state)
+TEST(circle)
 {
-    (void)state;
     REQUIRE_DEATH(close_circle, NULL, "^hakmem: fatal: .*(corrupted|double free).*pointer 0x");
     REQUIRE_DEATH(close_circle_in_heap, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x");
 }
@@ -167,24 +164,14 @@ static void forge_one_word(void *argument)
     }
 }
 
-static void test_one_word(void **state)
+TEST(one_word)
 {
     static struct one_word cases[] = {{16, 0, false},   {16, 1, false},  {100, 0, false},
                                       {100, 1, false},  {1000, 0, true}, {1000, 1, true},
                                       {5000, 0, false}, {5000, 1, true}, {30000, 0, true}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(forge_one_word, &cases[i], "^hakmem: fatal: .*corrupted.*pointer 0x");
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_after_free),
-        cmocka_unit_test(test_one_word),
-        cmocka_unit_test(test_forged_link),
-        cmocka_unit_test(test_circle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -339,9 +339,8 @@ static void require_end(const char *name, int how, const char *pattern)
     }
 }
 
-static void test_use_after_free(void **state)
+TEST(use_after_free)
 {
-    (void)state;
     require_end("read_freed", SIGSEGV,
                 "^hakmem: fatal: use after free( .read.)?: pointer 0x[0-9a-f]+, 8 bytes inside a "
                 "freed block of 64 bytes at 0x[0-9a-f]+, process [0-9]+, program ");
@@ -356,9 +355,8 @@ static void test_use_after_free(void **state)
     require_end("read_freed", SIGSEGV, "^hakmem:   build id [0-9a-f]{16,} .*/test_guard$");
 }
 
-static void test_past_the_ends(void **state)
+TEST(past_the_ends)
 {
-    (void)state;
     require_end("write_past_end", SIGSEGV,
                 "^hakmem: fatal: overflow( .write.)?: .*, 1 byte past the end of a block of 64 ");
     require_end("read_before_start", SIGSEGV,
@@ -370,9 +368,8 @@ static void test_past_the_ends(void **state)
                 "^hakmem: fatal: underflow .found at free.: .*, 2 bytes before the start");
 }
 
-static void test_wrong_calls(void **state)
+TEST(wrong_calls)
 {
-    (void)state;
     require_end("free_twice", SIGABRT, "^hakmem: fatal: double free: .* a freed block of 64 ");
     require_end("free_twice", SIGABRT, "^hakmem:   freed by thread");
     require_end("free_twice_in_threads", SIGABRT, "^hakmem: fatal: double free: ");
@@ -381,15 +378,13 @@ static void test_wrong_calls(void **state)
     require_end("realloc_freed", SIGABRT, "^hakmem: fatal: use after free .realloc");
 }
 
-static void test_fork(void **state)
+TEST(fork)
 {
-    (void)state;
     require_end("read_freed_in_child", SIGSEGV, "^hakmem: fatal: use after free( .read.)?: ");
 }
 
-static void test_handlers(void **state)
+TEST(handlers)
 {
-    (void)state;
     require_end("read_freed_with_handler", 133, "^hakmem: fatal: use after free");
     require_end("read_freed_with_handler", 133, "^the program's handler");
     require_end("read_freed_with_reporters", SIGSEGV, "^hakmem: fatal: use after free");
@@ -400,26 +395,18 @@ static void test_handlers(void **state)
     require_end("read_null_with_handler", 133, NULL);
 }
 
-static void test_without_room(void **state)
+TEST(without_room)
 {
-    (void)state;
     require_end("run_without_room", 100, NULL);
 }
 
-static void test_locked(void **state)
+TEST(locked)
 {
-    (void)state;
     require_end("run_locked", 100, NULL);
 }
 
 int main(int argc, char **argv)
 {
     child_main(argc, argv, cases, COUNT_OF(cases));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_past_the_ends),
-        cmocka_unit_test(test_wrong_calls),    cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_handlers),       cmocka_unit_test(test_without_room),
-        cmocka_unit_test(test_locked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

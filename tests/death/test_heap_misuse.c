@@ -34,9 +34,8 @@ static void destroyed(void *argument)
     }
 }
 
-static void test_use_of_a_destroyed_heap(void **state)
+TEST(use_of_a_destroyed_heap)
 {
-    (void)state;
     for (int i = 0; i < 7; i++) {
         REQUIRE_DEATH(destroyed, &i,
                       "^hakmem: fatal: use of a destroyed heap: pointer 0x[0-9a-f]+");
@@ -70,9 +69,8 @@ static void free_twice_apart(void *argument)
     }
 }
 
-static void test_double_free(void **state)
+TEST(double_free)
 {
-    (void)state;
     static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536, 100000, MIB};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         if (sizes[i] < 100000) {
@@ -126,9 +124,8 @@ static void inside_object(void *argument)
     hak_heap_trim(heap);
 }
 
-static void test_invalid_pointers(void **state)
+TEST(invalid_pointers)
 {
-    (void)state;
     const char *said = "^hakmem: fatal: invalid pointer \\(no object of this heap starts here\\)";
     REQUIRE_DEATH(free_block_twice, NULL, said);
     REQUIRE_DEATH(wrong_heap, NULL, said);
@@ -153,9 +150,8 @@ static void unaligned(void *argument)
     (void)!hak_heap_malloc(hak_heap_create(&options), 10);
 }
 
-static void test_provider_that_does_not_align(void **state)
+TEST(provider_that_does_not_align)
 {
-    (void)state;
     REQUIRE_DEATH(unaligned, NULL,
                   "^hakmem: fatal: a heap's page provider returned memory that is not aligned");
 }
@@ -193,22 +189,11 @@ static void walk_over(void *argument)
     hak_heap_walk(heap, visit, NULL);
 }
 
-static void test_walk_over_a_corrupted_list(void **state)
+TEST(walk_over_a_corrupted_list)
 {
-    (void)state;
     for (int i = 0; i < PLACES; i++) {
         REQUIRE_DEATH(walk_over, &i, "^hakmem: fatal: (corrupted free list|assertion)");
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_use_of_a_destroyed_heap),
-        cmocka_unit_test(test_double_free),
-        cmocka_unit_test(test_invalid_pointers),
-        cmocka_unit_test(test_provider_that_does_not_align),
-        cmocka_unit_test(test_walk_over_a_corrupted_list),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

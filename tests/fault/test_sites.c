@@ -370,10 +370,9 @@ static int start(void **state)
     return 0;
 }
 
-static void test_every_call_is_reached(void **state)
+TEST(every_call_is_reached)
 {
     uint32_t reached = FAULT_SET(FAULT_YIELD); /* test_wait_yields */
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sites); i++) {
         fault_arm((struct fault_plan){0}, 0);
         sites[i].function();
@@ -406,9 +405,8 @@ static void site_fails(void *argument)
     }
 }
 
-static void test_every_call_fails(void **state)
+TEST(every_call_fails)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sites); i++) {
         REQUIRE_LIFE(site_fails, (void *)(uintptr_t)&sites[i], NULL);
     }
@@ -416,13 +414,12 @@ static void test_every_call_fails(void **state)
 
 /* A waiter that may not sleep lets others run, so that who holds the lock gets on; one that was
  * only woken does not. */
-static void test_wait_yields(void **state)
+TEST(wait_yields)
 {
     static const struct {
         int error;
         uint64_t yields;
     } answers[] = {{ENOSYS, 1}, {EPERM, 1}, {EAGAIN, 0}, {EINTR, 0}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(answers); i++) {
         fault_arm((struct fault_plan){FAULT_SET(FAULT_WAIT), 1, answers[i].error, false, 0}, 0);
         do_wait();
@@ -453,16 +450,14 @@ static void guard_without_room(void *argument)
 }
 
 /* All attempts fail. */
-static void test_guard_without_room(void **state)
+TEST(guard_without_room)
 {
-    (void)state;
     REQUIRE_LIFE(guard_without_room, NULL, NULL);
 }
 
 /* A handler that allocates while a thread joins would find objects of both marks. */
-static void test_joining_blocks_signals(void **state)
+TEST(joining_blocks_signals)
 {
-    (void)state;
     assert_true(hak__start());
     struct cache *cache = unit_cache_create();
     fault_arm((struct fault_plan){0}, 0);
@@ -472,12 +467,4 @@ static void test_joining_blocks_signals(void **state)
     unit_cache_destroy(cache);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_call_is_reached), cmocka_unit_test(test_every_call_fails),
-        cmocka_unit_test(test_wait_yields),           cmocka_unit_test(test_joining_blocks_signals),
-        cmocka_unit_test(test_guard_without_room),
-    };
-    return cmocka_run_group_tests(tests, start, NULL);
-}
+TESTS(start)

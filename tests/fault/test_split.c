@@ -4,10 +4,9 @@
 #include "../unit/unit.h"
 #include "fault.h"
 
-static void test_a_part_that_may_come_again(void **state)
+TEST_WITH(a_part_that_may_come_again, unit_save_knobs, unit_restore_knobs)
 {
     enum { PART = 10 };
-    (void)state;
     hak__knobs.huge_threshold = 0;
     hak__huge_page_us_max = UINT64_MAX;
     unit_set_evidence(HUGE_SPANS, true);
@@ -38,10 +37,4 @@ static void test_a_part_that_may_come_again(void **state)
     hak__superslab_give(slice + 1 + PART, SUPERSLAB_SLICES - 1 - PART);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_a_part_that_may_come_again),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -175,9 +175,8 @@ static const struct scenario scenarios[] = {
     {"fork", prepare_fork, play_fork, true},
 };
 
-static void test_threads_and_forks(void **state)
+TEST(threads_and_forks)
 {
-    (void)state;
     scenario_require_all(scenarios, COUNT_OF(scenarios));
     scenario_report();
 }
@@ -277,9 +276,8 @@ static void random_faults(void *argument)
 static uint64_t first_seed = 1;
 static uint64_t seeds_count = SUPPORT_SLOW ? 12 : 24;
 
-static void test_random_faults(void **state)
+TEST(random_faults)
 {
-    (void)state;
     fault_start_totals();
     for (uint64_t seed = first_seed; seed < first_seed + seeds_count; seed++) {
         struct child_end end;
@@ -295,12 +293,8 @@ static void test_random_faults(void **state)
 
 int main(int count, char **arguments)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_and_forks),
-        cmocka_unit_test(test_random_faults),
-    };
     scenario_arguments(count, arguments);
     first_seed = argument_number(count, arguments, "--seed", first_seed);
     seeds_count = argument_number(count, arguments, "--seeds", seeds_count);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

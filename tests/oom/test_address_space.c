@@ -117,21 +117,18 @@ static void run_limited(size_t limit)
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_64_mib(void **state)
+TEST(64_mib)
 {
-    (void)state;
     run_limited(64 * MIB);
 }
 
-static void test_512_mib(void **state)
+TEST(512_mib)
 {
-    (void)state;
     run_limited(512 * MIB);
 }
 
-static void test_2_gib(void **state)
+TEST(2_gib)
 {
-    (void)state;
     run_limited(2 * GIB);
 }
 
@@ -145,21 +142,18 @@ static void run_case(const char *name)
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_limit_while_running(void **state)
+TEST(limit_while_running)
 {
-    (void)state;
     run_case("running");
 }
 
-static void test_nothing_from_the_start(void **state)
+TEST(nothing_from_the_start)
 {
-    (void)state;
     run_case("nothing");
 }
 
-static void test_far_too_large(void **state)
+TEST(far_too_large)
 {
-    (void)state;
     run_case("too large");
 }
 
@@ -169,14 +163,6 @@ int main(int count, char **arguments)
                                        {"running", limited_while_running, NULL},
                                        {"nothing", nothing_from_the_start, NULL},
                                        {"too large", far_too_large, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_64_mib),
-        cmocka_unit_test(test_512_mib),
-        cmocka_unit_test(test_2_gib),
-        cmocka_unit_test(test_limit_while_running),
-        cmocka_unit_test(test_nothing_from_the_start),
-        cmocka_unit_test(test_far_too_large),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -20,10 +20,9 @@ static void limited_data(void *argument)
     exhaust_memory(available, &helper);
 }
 
-static void test_data_limits(void **state)
+TEST(data_limits)
 {
     static size_t sizes[] = {64 * MIB, 200 * MIB};
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
@@ -32,8 +31,4 @@ static void test_data_limits(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_limits)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -143,29 +143,20 @@ static void fail_each(bool on)
     assert_true(number > 20); /* else the calls do not come here */
 }
 
-static void test_one_fails(void **state)
+TEST(one_fails)
 {
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
     fail_each(false);
 }
 
-static void test_all_fail_from_one_on(void **state)
+TEST(all_fail_from_one_on)
 {
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
     fail_each(true);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_fails),
-        cmocka_unit_test(test_all_fail_from_one_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

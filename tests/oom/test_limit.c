@@ -28,10 +28,9 @@ static void hard_limit(void *argument)
     hak_free(block);
 }
 
-static void test_hard_limits(void **state)
+TEST(hard_limits)
 {
     static size_t sizes[] = {64 * MIB, 200 * MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_LIFE(hard_limit, &sizes[i], NULL);
     }
@@ -66,9 +65,8 @@ static void growing(void *argument)
     hak_free(block);
 }
 
-static void test_growing(void **state)
+TEST(growing)
 {
-    (void)state;
     REQUIRE_LIFE(growing, NULL, NULL);
 }
 
@@ -147,10 +145,9 @@ static void errno_of_free(void *argument)
     REQUIRE_SIZE(told.count, ==, 1);
 }
 
-static void test_errno_of_free(void **state)
+TEST(errno_of_free)
 {
     static size_t sizes[] = {100, 5000, 100000, 4 * MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_LIFE(errno_of_free, &sizes[i], NULL);
     }
@@ -201,20 +198,10 @@ static void soft_limit_at_once(void *argument)
     }
 }
 
-static void test_soft_limit(void **state)
+TEST(soft_limit)
 {
-    (void)state;
     REQUIRE_LIFE(soft_limit, NULL, NULL);
     REQUIRE_LIFE(soft_limit_at_once, NULL, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hard_limits),
-        cmocka_unit_test(test_errno_of_free),
-        cmocka_unit_test(test_growing),
-        cmocka_unit_test(test_soft_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -84,15 +84,13 @@ static void run_locked(const char *name)
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_growth_is_modest(void **state)
+TEST(growth_is_modest)
 {
-    (void)state;
     run_locked("growth");
 }
 
-static void test_calloc_is_zero(void **state)
+TEST(calloc_is_zero)
 {
-    (void)state;
     run_locked("zero");
 }
 
@@ -100,10 +98,6 @@ int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"growth", locked_growth, NULL},
                                        {"zero", locked_zero, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_growth_is_modest),
-        cmocka_unit_test(test_calloc_is_zero),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -82,24 +82,15 @@ static void run(size_t size)
 }
 
 /* The kernel joins them, and each hole between two is a mapping more. */
-static void test_blocks_side_by_side(void **state)
+TEST(blocks_side_by_side)
 {
-    (void)state;
     run(2200000);
 }
 
 /* They begin at huge pages' boundaries, so each is a mapping of its own. */
-static void test_blocks_apart(void **state)
+TEST(blocks_apart)
 {
-    (void)state;
     run(5 * MIB);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks_side_by_side),
-        cmocka_unit_test(test_blocks_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -123,10 +123,9 @@ static void work_without_mappings(void *argument)
     use_blocks(BLOCKS);
 }
 
-static void test_exactly(void **state)
+TEST(exactly)
 {
     bool over = false;
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip(); /* their own mappings come from the same limit */
     }
@@ -134,21 +133,13 @@ static void test_exactly(void **state)
 }
 
 /* mmap allows one more than mprotect does. */
-static void test_one_over(void **state)
+TEST(one_over)
 {
     bool over = true;
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip(); /* their own mappings come from the same limit */
     }
     REQUIRE_LIFE(work_without_mappings, &over, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exactly),
-        cmocka_unit_test(test_one_over),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

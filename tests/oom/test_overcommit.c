@@ -73,11 +73,10 @@ static void careful_mode(void *argument)
     hak_trim(0);
 }
 
-static void test_overcommit_never(void **state)
+TEST(overcommit_never)
 {
     char old_mode[16];
     const char *wanted = getenv("HAKMEM_TEST_OVERCOMMIT");
-    (void)state;
     if (wanted == NULL || strcmp(wanted, "1") != 0 || SUPPORT_SANITIZED) {
         skip();
     }
@@ -102,7 +101,6 @@ static void test_overcommit_never(void **state)
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"careful", careful_mode, NULL}};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_overcommit_never)};
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

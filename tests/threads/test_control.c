@@ -60,10 +60,9 @@ static void in_child(void *argument)
     hak_free(block);
 }
 
-static void test_options_beside_allocations(void **state)
+TEST(options_beside_allocations)
 {
     pthread_t workers[WORKERS], setters[SETTERS];
-    (void)state;
     for (size_t i = 0; i < WORKERS; i++) {
         workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
     }
@@ -82,10 +81,4 @@ static void test_options_beside_allocations(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options_beside_allocations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

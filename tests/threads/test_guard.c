@@ -35,10 +35,9 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-static void test_exchange(void **state)
+TEST(exchange)
 {
     pthread_t threads[THREADS];
-    (void)state;
     /* The first block that is to be guarded maps the slots. Threads that come meanwhile go on
      * without. */
     for (size_t i = 0; i < 10; i++) {
@@ -70,9 +69,8 @@ static void *allocate_one(void *argument)
     return block;
 }
 
-static void test_after_the_end(void **state)
+TEST(after_the_end)
 {
-    (void)state;
     for (size_t i = 0; i < 50; i++) {
         pthread_t thread;
         void *result;
@@ -91,9 +89,5 @@ int main(int argc, char **argv)
         execv("/proc/self/exe", argv);
         support_fail("exec: %s\n", strerror(errno));
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),
-        cmocka_unit_test(test_after_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -100,18 +100,16 @@ static void share(struct shared *shared)
     check_empty(shared);
 }
 
-static void test_objects_go_from_thread_to_thread(void **state)
+TEST(objects_go_from_thread_to_thread)
 {
-    (void)state;
     static struct shared shared;
     shared = (struct shared){.heap = hak_heap_create(NULL), .plain = true};
     share(&shared);
     hak_heap_destroy(shared.heap);
 }
 
-static void test_in_the_programs_memory(void **state)
+TEST(in_the_programs_memory)
 {
-    (void)state;
     static struct shared shared;
     size_t size = 256 * MIB;
     void *memory = support_map(size);
@@ -149,9 +147,8 @@ static void *keep_using(void *argument)
     return NULL;
 }
 
-static void test_destroyed_under_living_threads(void **state)
+TEST(destroyed_under_living_threads)
 {
-    (void)state;
     pthread_t workers[WORKERS];
     struct hak_stats before, after;
     assert_int_equal(pthread_barrier_init(&barrier, NULL, WORKERS + 1), 0);
@@ -188,9 +185,8 @@ static void *use_and_end(void *argument)
     return NULL;
 }
 
-static void test_destroyed_beside_a_threads_end(void **state)
+TEST(destroyed_beside_a_threads_end)
 {
-    (void)state;
     assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
     for (size_t i = 0; i < (SUPPORT_SLOW ? 200 : 1000); i++) {
         hak_heap *heap = hak_heap_create(NULL);
@@ -224,9 +220,8 @@ static void *end_late(void *argument)
     return NULL;
 }
 
-static void test_used_after_a_threads_end(void **state)
+TEST(used_after_a_threads_end)
 {
-    (void)state;
     enum { THREADS = 50 };
     assert_int_equal(pthread_key_create(&key, use_late), 0); /* hakmem's key is older */
     hak_heap *heap = hak_heap_create(NULL);
@@ -284,9 +279,8 @@ static void in_child(struct shared *shared, hak_heap *own, uint64_t *kept)
     _exit(0);
 }
 
-static void test_fork(void **state)
+TEST(fork)
 {
-    (void)state;
     static struct shared shared;
     pthread_t workers[WORKERS];
     shared = (struct shared){.heap = hak_heap_create(NULL), .plain = true};
@@ -320,15 +314,4 @@ static void test_fork(void **state)
     hak_heap_destroy(own);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_objects_go_from_thread_to_thread),
-        cmocka_unit_test(test_in_the_programs_memory),
-        cmocka_unit_test(test_destroyed_under_living_threads),
-        cmocka_unit_test(test_destroyed_beside_a_threads_end),
-        cmocka_unit_test(test_used_after_a_threads_end),
-        cmocka_unit_test(test_fork),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

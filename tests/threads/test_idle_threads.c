@@ -51,9 +51,8 @@ static void *allocate_and_sleep(void *argument)
     return argument;
 }
 
-static void test_owner_sleeps(void **state)
+TEST(owner_sleeps)
 {
-    (void)state;
     setup();
     size_t before = rss_bytes();
     pthread_t thread = thread_start(allocate_and_sleep, NULL);
@@ -79,9 +78,8 @@ static void *free_and_sleep(void *argument)
 }
 
 /* 256 batches wait in a remote buffer, and an object of each keeps its slab of 32 KiB. */
-static void test_freer_sleeps(void **state)
+TEST(freer_sleeps)
 {
-    (void)state;
     setup();
     size_t before = rss_bytes();
     blocks_allocate();
@@ -141,10 +139,9 @@ static void short_delay(void *argument)
     REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", "100", 1) == 0);
 }
 
-static void test_process_idles(void **state)
+TEST(process_idles)
 {
     struct child_end end;
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
@@ -156,11 +153,6 @@ static void test_process_idles(void **state)
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"idle", idle_process, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_owner_sleeps),
-        cmocka_unit_test(test_freer_sleeps),
-        cmocka_unit_test(test_process_idles),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

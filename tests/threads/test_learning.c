@@ -57,10 +57,9 @@ static void set_learn(void *argument)
     REQUIRE(setenv("HAKMEM_LEARN", "on", 1) == 0);
 }
 
-static void test_learning(void **state)
+TEST(learning)
 {
     struct child_end end;
-    (void)state;
     child_exec("learn", set_learn, NULL, &end);
     REQUIRE_EXIT(&end, "were turned");
 }
@@ -68,9 +67,6 @@ static void test_learning(void **state)
 int main(int argc, char **arguments)
 {
     const struct child_case cases[] = {{"learn", allocate_and_learn, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learning),
-    };
     child_main(argc, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

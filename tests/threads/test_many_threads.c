@@ -107,24 +107,21 @@ static void threads_run(size_t count)
     REQUIRE_SIZE(stats_now().bytes_in_use, ==, before.bytes_in_use);
 }
 
-static void test_400_threads(void **state)
+TEST(400_threads)
 {
-    (void)state;
     threads_run(400);
 }
 
-static void test_2000_threads(void **state)
+TEST(2000_threads)
 {
-    (void)state;
     threads_run(SUPPORT_SANITIZED ? 500 : 2000);
 }
 
 /* Structs of the ended threads are there to be adopted: the next generation makes no more of them.
  * (It may make a heap more where its threads wait for each other; then it says nothing of structs.
  * The window's tables grow with the most that was ever in use at once.) */
-static void test_second_generation(void **state)
+TEST(second_generation)
 {
-    (void)state;
     uint64_t heaps_before, bytes_before;
     do {
         heaps_before = stats_now().heaps_count;
@@ -144,10 +141,5 @@ int main(int argc, char **argv)
         execv("/proc/self/exe", argv);
         REQUIRE(false);
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_400_threads),
-        cmocka_unit_test(test_2000_threads),
-        cmocka_unit_test(test_second_generation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

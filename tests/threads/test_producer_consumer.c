@@ -89,28 +89,24 @@ static void pipeline_run(size_t producers, size_t consumers, size_t smallest, si
     }
 }
 
-static void test_one_to_one(void **state)
+TEST(one_to_one)
 {
-    (void)state;
     pipeline_run(1, 1, 500, 1000);
     pipeline_run(1, 1, 4000, 8000);
 }
 
-static void test_many_to_one(void **state)
+TEST(many_to_one)
 {
-    (void)state;
     pipeline_run(4, 1, 500, 3000);
 }
 
-static void test_one_to_many(void **state)
+TEST(one_to_many)
 {
-    (void)state;
     pipeline_run(1, 4, 500, 3000);
 }
 
-static void test_many_to_many(void **state)
+TEST(many_to_many)
 {
-    (void)state;
     pipeline_run(4, 4, 300, 20000);
 }
 
@@ -137,9 +133,8 @@ static void *sleeper_allocate(void *argument)
     return NULL;
 }
 
-static void test_idle_owner(void **state)
+TEST(idle_owner)
 {
-    (void)state;
     struct run run = {0};
     run.smallest = 900;
     run.largest = 1000;
@@ -152,12 +147,4 @@ static void test_idle_owner(void **state)
     queue_destroy(run.queue);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_to_one),  cmocka_unit_test(test_many_to_one),
-        cmocka_unit_test(test_one_to_many), cmocka_unit_test(test_many_to_many),
-        cmocka_unit_test(test_idle_owner),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -181,16 +181,14 @@ static void run_with_delay(char *delay)
     print_message("%s", end.text);
 }
 
-static void test_trim(void **state)
+TEST(trim)
 {
-    (void)state;
     run_with_delay("never");
 }
 
 /* The other thread's own purge passes come into the way of the trims. */
-static void test_trim_beside_passes(void **state)
+TEST(trim_beside_passes)
 {
-    (void)state;
     run_with_delay("2");
 }
 
@@ -200,9 +198,8 @@ static void free_block(void *block)
 }
 
 /* One block: unmapped outside every lock. */
-static void test_free_of_one_block(void **state)
+TEST(free_of_one_block)
 {
-    (void)state;
     skip_at_level_2();
     size_t steps = 0, frees = 0;
     pthread_t thread = start_beside();
@@ -225,14 +222,9 @@ static void test_free_of_one_block(void **state)
 int main(int argc, char **arguments)
 {
     const struct child_case cases[] = {{"trim", trim_beside_use, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trim),
-        cmocka_unit_test(test_trim_beside_passes),
-        cmocka_unit_test(test_free_of_one_block),
-    };
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) { /* beside needs two */
         return 77;
     }
     child_main(argc, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

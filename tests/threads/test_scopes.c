@@ -184,11 +184,10 @@ static void set_learn(void *argument)
     REQUIRE(setenv("HAKMEM_LEARN", argument, 1) == 0);
 }
 
-static void test_scopes(void **state)
+TEST(scopes)
 {
     static char path[] = "/tmp/hakmem-scopes-XXXXXX";
     struct child_end end;
-    (void)state;
     int descriptor = mkstemp(path);
     REQUIRE(descriptor >= 0);
     close(descriptor);
@@ -201,9 +200,6 @@ static void test_scopes(void **state)
 int main(int argc, char **arguments)
 {
     const struct child_case cases[] = {{"scopes", use_scopes, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scopes),
-    };
     child_main(argc, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

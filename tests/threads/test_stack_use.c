@@ -126,7 +126,7 @@ static size_t stack_used(void (*body)(void))
     return used;
 }
 
-static void test_every_path(void **state)
+TEST(every_path)
 {
     static const struct {
         const char *name;
@@ -136,7 +136,6 @@ static void test_every_path(void **state)
                  {"whales", whales},
                  {"remote frees", remote_frees},
                  {"giving back", give_back}};
-    (void)state;
     keep_for_others();
     for (size_t i = 0; i < COUNT_OF(paths); i++) {
         paths[i].body(); /* binding a function at its first call takes 3 KiB, and is the loader's */
@@ -152,7 +151,7 @@ static void test_every_path(void **state)
 }
 
 /* In a process of its own with HAKMEM_GUARD: every second block is guarded, every one sampled. */
-static void test_observed(void **state)
+TEST(observed)
 {
     if (getenv("HAKMEM_GUARD") == NULL) {
         skip();
@@ -163,9 +162,7 @@ static void test_observed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_path),
-                                       cmocka_unit_test(test_observed)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     if (failed == 0 && getenv("HAKMEM_GUARD") == NULL && !SUPPORT_EMULATED) {
         REQUIRE(setenv("HAKMEM_GUARD", "2", 1) == 0);
         execl("/proc/self/exe", "test_stack_use", (char *)NULL);

@@ -82,9 +82,8 @@ static void rare_operation(uint64_t *random)
     }
 }
 
-static void test_random_use(void **state)
+TEST_WITH_KNOBS(random_use)
 {
-    (void)state;
     uint64_t random = 13;
     size_t taken = unit_region_bytes_taken();
     ledger = ledger_create();
@@ -205,9 +204,8 @@ static void flush_too_many(void *argument)
     }
 }
 
-static void test_broken_lists(void **state)
+TEST(broken_lists)
 {
-    (void)state;
     REQUIRE_DEATH(flush_a_circle, NULL, "corrupted free list .double free.*64 bytes");
     REQUIRE_DEATH(flush_a_circle_and_more, NULL, "corrupted free list .double free.*64 bytes");
     REQUIRE_DEATH(flush_a_circle_as_long, NULL, "corrupted free list .double free.*64 bytes");
@@ -220,11 +218,4 @@ static void test_broken_lists(void **state)
                                  : "double free .more objects freed than the slab holds.");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_random_use),
-        cmocka_unit_test(test_broken_lists),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -35,9 +35,8 @@ static void warn(void *argument)
     hak__diagnose_warn("something odd", somewhere);
 }
 
-static void test_fatal(void **state)
+TEST(fatal)
 {
-    (void)state;
     REQUIRE_DEATH(say_all, NULL,
                   "^hakmem: fatal: what was wrong: pointer 0x1234abcd, size class 112 bytes, "
                   "owned by heap 7$");
@@ -46,9 +45,8 @@ static void test_fatal(void **state)
     REQUIRE_DEATH(say_much, NULL, "^hakmem: fatal: w{200}");
 }
 
-static void test_warning(void **state)
+TEST(warning)
 {
-    (void)state;
     REQUIRE_LIFE(warn, NULL, "^hakmem: warning: something odd: pointer 0x1234abcd$");
 }
 
@@ -62,9 +60,8 @@ static void assert_level_2(void *argument)
     HAK_ASSERT_FULL(argument != NULL);
 }
 
-static void test_assertions(void **state)
+TEST(assertions)
 {
-    (void)state;
     char something;
     REQUIRE_LIFE(assert_level_1, &something, NULL);
     REQUIRE_LIFE(assert_level_2, &something, NULL);
@@ -81,12 +78,4 @@ static void test_assertions(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fatal),
-        cmocka_unit_test(test_warning),
-        cmocka_unit_test(test_assertions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

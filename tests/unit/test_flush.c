@@ -23,7 +23,7 @@ static int destroy_cache(void **state)
     return hak__cache_charged == 0 ? 0 : -1;
 }
 
-#define FLUSH_TEST(test) cmocka_unit_test_setup_teardown(test, create_cache, destroy_cache)
+#define FLUSH_TEST(name) TEST_WITH(name, create_cache, destroy_cache)
 
 static uint32_t limit_for(uint32_t class_index, uint32_t bytes)
 {
@@ -96,11 +96,10 @@ static void free_again(void *object)
     }
 }
 
-static void test_the_first_frees_are_checked(void **state)
+FLUSH_TEST(the_first_frees_are_checked)
 {
     static const size_t sizes[] = {16, 64, 100}; /* bins of larger objects hold too few */
     static const uint32_t counts[] = {8, 300};   /* after these, refills leave more than a limit */
-    (void)state;
     if (HAK_TINY_LIMITS) {
         skip();
     }
@@ -128,12 +127,11 @@ static void test_the_first_frees_are_checked(void **state)
 }
 
 /* Allocating alone sets no limit, and freeing alone sets the first one only, or the option. */
-static void test_one_direction_does_not_grow(void **state)
+FLUSH_TEST(one_direction_does_not_grow)
 {
     static const uint32_t options[] = {UINT32_MAX, BIN_BYTES_START};
     static const size_t sizes[] = {16, 32, 64, 512, 5120};
     enum { COUNT = 3000 };
-    (void)state;
     for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i / 2]);
         uint32_t most = limit_for(class_index, options[i % 2]);
@@ -156,9 +154,8 @@ static void test_one_direction_does_not_grow(void **state)
 
 /* Up and down, further each time: the first overflow after a refill doubles the limit, to its
  * bound. The overflows that follow without a refill leave it as it is. */
-static void test_both_directions_double(void **state)
+FLUSH_TEST(both_directions_double)
 {
-    (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index += 7) {
         const struct bin *bin = &cache->bins[class_index];
         uint32_t most = limit_for(class_index, BIN_BYTES_MAX);
@@ -185,9 +182,8 @@ static void test_both_directions_double(void **state)
     }
 }
 
-static void test_the_bound_of_a_bin_is_an_option(void **state)
+FLUSH_TEST(the_bound_of_a_bin_is_an_option)
 {
-    (void)state;
     uint32_t class_index = size_class_of(16);
     hak__knobs.bin_bytes_max = 48;
     for (int round = 0; round < 5; round++) {
@@ -198,10 +194,9 @@ static void test_the_bound_of_a_bin_is_an_option(void **state)
 }
 
 /* Threads of one heap share the limit of bins of small objects. */
-static void test_threads_share_the_bound(void **state)
+FLUSH_TEST(threads_share_the_bound)
 {
     static const size_t sizes[] = {16, 1024, 5000};
-    (void)state;
     cache->slabs->shared_threads = 4;
     hak__knobs.bin_bytes_max = BIN_BYTES_START * 16;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
@@ -219,9 +214,8 @@ static void test_threads_share_the_bound(void **state)
 
 /* The learner lowers the option while the program runs: limits above it fall at once, the objects
  * go back at the next frees. */
-static void test_a_lower_bound_lowers_limits(void **state)
+FLUSH_TEST(a_lower_bound_lowers_limits)
 {
-    (void)state;
     uint32_t class_index = size_class_of(16);
     struct bin *bin = &cache->bins[class_index];
     for (int round = 0; round < 5; round++) {
@@ -249,9 +243,8 @@ static void fill_and_empty(uint32_t class_index)
     free_all(class_index, 2 * BIN_OBJECTS_MAX);
 }
 
-static void test_the_budget_of_a_thread(void **state)
+FLUSH_TEST(the_budget_of_a_thread)
 {
-    (void)state;
     if (HAK_TINY_LIMITS) { /* a refill brings more than the first limit */
         skip();
     }
@@ -278,9 +271,8 @@ static void test_the_budget_of_a_thread(void **state)
     assert_true(cache->charged == first_step + second_step);
 }
 
-static void test_the_budget_of_all_threads(void **state)
+FLUSH_TEST(the_budget_of_all_threads)
 {
-    (void)state;
     if (HAK_TINY_LIMITS) { /* a refill brings more than the first limit */
         skip();
     }
@@ -299,9 +291,8 @@ static void test_the_budget_of_all_threads(void **state)
 
 /* Without any budget all that the bin holds goes back at the next free: what stayed would hold
  * slabs that nobody is charged for. The next refill is then the first again. */
-static void test_no_budget(void **state)
+FLUSH_TEST(no_budget)
 {
-    (void)state;
     uint32_t class_index = size_class_of(256);
     const struct bin *bin = &cache->bins[class_index];
     hak__knobs.cache_bytes = 0;
@@ -372,15 +363,13 @@ static void check_a_full_bin(uint32_t class_index, uint32_t count, uint32_t most
     check_cache();
 }
 
-static void test_a_full_bin(void **state)
+FLUSH_TEST(a_full_bin)
 {
-    (void)state;
     check_a_full_bin(size_class_of(32), 6000, FLUSH_OBJECTS_MAX);
 }
 
-static void test_a_full_bin_of_large_objects(void **state)
+FLUSH_TEST(a_full_bin_of_large_objects)
 {
-    (void)state;
     uint32_t class_index = size_class_of(1100);
     for (int round = 0; round < 3; round++) { /* to a limit of more than go back at once */
         allocate_all(class_index, 100);
@@ -389,9 +378,8 @@ static void test_a_full_bin_of_large_objects(void **state)
     check_a_full_bin(class_index, 400, FLUSH_LARGE_OBJECTS_MAX);
 }
 
-static void test_flush(void **state)
+FLUSH_TEST(flush)
 {
-    (void)state;
     uint32_t tiny = size_class_of(16), mid = size_class_of(5000);
     size_t taken = unit_region_bytes_taken();
     allocate_all(tiny, 600);
@@ -413,9 +401,8 @@ static void test_flush(void **state)
     unit_cache_free(cache, mid, objects[59]);
 }
 
-static void test_trim(void **state)
+FLUSH_TEST(trim)
 {
-    (void)state;
     uint32_t busy = size_class_of(32), idle = size_class_of(64);
     const uint64_t *trimmed = &cache->counters.values[COUNTER_BINS_TRIMMED];
     fill_and_empty(busy);
@@ -444,9 +431,8 @@ static void test_trim(void **state)
 }
 
 /* After fork: nothing is looked at, everything counts as empty; the cache can be used again. */
-static void test_abandon(void **state)
+FLUSH_TEST(abandon)
 {
-    (void)state;
     uint32_t class_index = size_class_of(1024);
     uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
     struct cache *other = unit_cache_create();
@@ -487,23 +473,4 @@ static void test_abandon(void **state)
     check_cache();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FLUSH_TEST(test_the_first_frees_are_checked),
-        FLUSH_TEST(test_one_direction_does_not_grow),
-        FLUSH_TEST(test_both_directions_double),
-        FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),
-        FLUSH_TEST(test_threads_share_the_bound),
-        FLUSH_TEST(test_a_lower_bound_lowers_limits),
-        FLUSH_TEST(test_the_budget_of_a_thread),
-        FLUSH_TEST(test_the_budget_of_all_threads),
-        FLUSH_TEST(test_no_budget),
-        FLUSH_TEST(test_a_full_bin),
-        FLUSH_TEST(test_a_full_bin_of_large_objects),
-        FLUSH_TEST(test_flush),
-        FLUSH_TEST(test_trim),
-        FLUSH_TEST(test_abandon),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -22,9 +22,8 @@ static bool is_listed(const struct heap *wanted)
     return false;
 }
 
-static void test_new_heaps(void **state)
+TEST(new_heaps)
 {
-    (void)state;
     size_t before = heaps_count(), threads_before = threads_count();
     size_t metadata = hak__metadata_bytes();
     for (size_t i = 0; i < THREADS; i++) {
@@ -61,9 +60,8 @@ static void test_new_heaps(void **state)
 }
 
 /* Of threads, and of heaps that are left without one: they are the warmest. */
-static void test_the_last_parked_is_adopted_first(void **state)
+TEST(the_last_parked_is_adopted_first)
 {
-    (void)state;
     size_t count = heaps_count(), threads_before = threads_count();
     struct heap *heaps[THREADS];
     for (size_t i = 0; i < THREADS; i++) {
@@ -98,11 +96,10 @@ static void test_the_last_parked_is_adopted_first(void **state)
 }
 
 /* Bins, buffered remote frees, cached spans and empty slabs all go back. */
-static void test_parking_gives_everything_back(void **state)
+TEST(parking_gives_everything_back)
 {
     enum { COUNT = 50 };
     static void *objects[COUNT];
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     struct thread *thread = adopt(), *other = adopt();
     struct heap *heap = thread->heap, *others = other->heap;
@@ -128,9 +125,8 @@ static void test_parking_gives_everything_back(void **state)
 }
 
 /* Objects in use stay where they are, and come back by way of the heap without a thread. */
-static void test_objects_outlive_their_thread(void **state)
+TEST(objects_outlive_their_thread)
 {
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     struct thread *thread = adopt();
     struct heap *heap = thread->heap;
@@ -155,9 +151,8 @@ static void test_objects_outlive_their_thread(void **state)
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
-static void test_the_last_object_of_a_heap_without_threads(void **state)
+TEST(the_last_object_of_a_heap_without_threads)
 {
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     struct thread *thread = adopt();
     struct heap *heap = thread->heap;
@@ -193,10 +188,9 @@ static void *adopt_and_park(void *argument)
 }
 
 /* As long as there are enough; a thread struct in any case. */
-static void test_a_heap_has_one_user(void **state)
+TEST(a_heap_has_one_user)
 {
     pthread_t users[8];
-    (void)state;
     size_t taken = unit_region_bytes_taken(), count = heaps_count(), structs = threads_count();
     for (size_t i = 0; i < COUNT_OF(users); i++) {
         users[i] = thread_start(adopt_and_park, NULL);
@@ -237,9 +231,8 @@ static void make_at_once(void)
     }
 }
 
-static void test_many_are_made_at_once(void **state)
+TEST(many_are_made_at_once)
 {
-    (void)state;
     size_t count = heaps_count(), parked = 0;
     struct thread *first = adopt();
     for (; heaps_count() == count; parked++) { /* none is left to be joined */
@@ -302,9 +295,8 @@ static void join_without_memory(void *argument)
     thread_free(thread, 3, thread_allocate(thread, 3));
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
@@ -312,17 +304,4 @@ static void test_no_memory(void **state)
     REQUIRE_LIFE(join_without_memory, NULL, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new_heaps),
-        cmocka_unit_test(test_the_last_parked_is_adopted_first),
-        cmocka_unit_test(test_parking_gives_everything_back),
-        cmocka_unit_test(test_objects_outlive_their_thread),
-        cmocka_unit_test(test_the_last_object_of_a_heap_without_threads),
-        cmocka_unit_test(test_a_heap_has_one_user),
-        cmocka_unit_test(test_many_are_made_at_once),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

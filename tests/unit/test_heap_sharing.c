@@ -255,9 +255,8 @@ static void run_child(const char *name)
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_joining(void **state)
+TEST(joining)
 {
-    (void)state;
     run_child("join 1");
     run_child("join 2");
     run_child("join 7");
@@ -266,18 +265,16 @@ static void test_joining(void **state)
     run_child("follow the rule");
 }
 
-static void test_joining_at_once(void **state)
+TEST(joining_at_once)
 {
-    (void)state;
     run_child("at once 1");
     run_child("at once 2");
     run_child("at once 7");
     run_child("make no more");
 }
 
-static void test_parking_one_of_two(void **state)
+TEST(parking_one_of_two)
 {
-    (void)state;
     run_child("park one of two");
 }
 
@@ -297,11 +294,6 @@ int main(int count, char **arguments)
         {"make no more", make_no_more_at_once, NULL},
         {"park one of two", park_one_of_two, NULL},
     };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_joining),
-        cmocka_unit_test(test_joining_at_once),
-        cmocka_unit_test(test_parking_one_of_two),
-    };
     child_main(count, arguments, children, COUNT_OF(children));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

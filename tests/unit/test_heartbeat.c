@@ -21,9 +21,8 @@ static uint32_t look(struct thread *thread, uint32_t late_ms)
     return hak__os_clock_ms() - ticked_ms;
 }
 
-static void test_the_countdown_sets_itself(void **state)
+TEST_WITH_KNOBS(the_countdown_sets_itself)
 {
-    (void)state;
     struct thread *thread = adopt();
     thread->freed_much = superslab_freed_much();
     thread->interval = 0;
@@ -52,9 +51,8 @@ static void test_the_countdown_sets_itself(void **state)
     hak__thread_park(thread);
 }
 
-static void test_a_late_look_ticks(void **state)
+TEST_WITH_KNOBS(a_late_look_ticks)
 {
-    (void)state;
     struct thread *thread = adopt();
     static const uint32_t delays[] = {0, 40, 4000};
     for (size_t i = 0; i < COUNT_OF(delays); i++) {
@@ -83,9 +81,8 @@ static void test_a_late_look_ticks(void **state)
 
 /* An operation's tick keeps the note whether the operation was refused: an allocation that takes
  * emergency memory for that would fail instead. */
-static void test_a_tick_keeps_the_note(void **state)
+TEST_WITH_KNOBS(a_tick_keeps_the_note)
 {
-    (void)state;
     struct thread *thread = adopt();
     for (uint32_t i = 0; i < 4; i++) {
         bool noted = i % 2 != 0, closed = i >= 2;
@@ -105,9 +102,8 @@ static void test_a_tick_keeps_the_note(void **state)
 
 /* When much has become free, each of the next mallocs and slow operations looks, whoever freed it.
  */
-static void test_much_freed_memory_is_waited_for(void **state)
+TEST_WITH_KNOBS(much_freed_memory_is_waited_for)
 {
-    (void)state;
     struct thread *thread = adopt();
     hak__superslab_purge(true);
     thread->freed_much = superslab_freed_much();
@@ -168,21 +164,10 @@ static void *count_down(void *argument)
     return NULL;
 }
 
-static void test_malloc_counts_down(void **state)
+TEST_WITH_KNOBS(malloc_counts_down)
 {
-    (void)state;
     hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick empties the bin */
     thread_join(thread_start(count_down, NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_the_countdown_sets_itself),
-        UNIT_TEST_WITH_KNOBS(test_a_late_look_ticks),
-        UNIT_TEST_WITH_KNOBS(test_a_tick_keeps_the_note),
-        UNIT_TEST_WITH_KNOBS(test_much_freed_memory_is_waited_for),
-        UNIT_TEST_WITH_KNOBS(test_malloc_counts_down),
-    };
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

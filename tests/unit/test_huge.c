@@ -56,13 +56,11 @@ static int evidence_setup(void **state)
     return 0;
 }
 
-#define EVIDENCE_TEST(test)                                                                        \
-    cmocka_unit_test_setup_teardown(test, evidence_setup, unit_restore_knobs)
+#define EVIDENCE_TEST(name) TEST_WITH(name, evidence_setup, unit_restore_knobs)
 
 /* Must be the first: nothing has been watched yet. */
-static void test_without_evidence(void **state)
+TEST_WITH_KNOBS(without_evidence)
 {
-    (void)state;
     hak__knobs.huge_threshold = 0;
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         assert_false(earned(kind, 1, 0));
@@ -78,9 +76,8 @@ static void test_without_evidence(void **state)
     }
 }
 
-static void test_the_threshold(void **state)
+EVIDENCE_TEST(the_threshold)
 {
-    (void)state;
     char *block = block_map(100);
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         hak__huge_watch(kind, block, SIZE, 0);
@@ -94,9 +91,8 @@ static void test_the_threshold(void **state)
     block_unmap(block);
 }
 
-static void test_the_newest_but_one_decides(void **state)
+EVIDENCE_TEST(the_newest_but_one_decides)
 {
-    (void)state;
     char *dense = block_map(HUGE_DENSE_PERCENT), *sparse = block_map(HUGE_DENSE_PERCENT);
     REQUIRE(hak__os_purge(sparse, hak__os_page_size()) == 0); /* a page counts */
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
@@ -115,9 +111,8 @@ static void test_the_newest_but_one_decides(void **state)
 
 /* Each filled block lets huge pages double, to twice what was live when it was new at most: what
  * came since may be sparse. */
-static void test_doubling(void **state)
+EVIDENCE_TEST(doubling)
 {
-    (void)state;
     char *block = block_map(100);
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         size_t filled = 0;
@@ -138,9 +133,8 @@ static void test_doubling(void **state)
     block_unmap(block);
 }
 
-static void test_a_sparse_one_ends_it(void **state)
+EVIDENCE_TEST(a_sparse_one_ends_it)
 {
-    (void)state;
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         char *block = block_map(100);
         hak__huge_watch(kind, block, SIZE, 0);
@@ -161,9 +155,8 @@ static void test_a_sparse_one_ends_it(void **state)
 }
 
 /* What was seen at the end counts, not what lies at that address later. */
-static void test_freed_blocks_are_remembered(void **state)
+EVIDENCE_TEST(freed_blocks_are_remembered)
 {
-    (void)state;
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         for (uint32_t percent = 0; percent <= 100; percent += 100) {
             char *first = block_map(percent), *second = block_map(percent), *other = block_map(0);
@@ -186,9 +179,8 @@ static void test_freed_blocks_are_remembered(void **state)
     }
 }
 
-static void test_growth(void **state)
+EVIDENCE_TEST(growth)
 {
-    (void)state;
     char *block = block_map(100);
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         hak__huge_note_growth(kind, SIZE, GIB); /* nothing says that it is filled */
@@ -204,9 +196,8 @@ static void test_growth(void **state)
     block_unmap(block);
 }
 
-static void test_kinds_are_separate(void **state)
+EVIDENCE_TEST(kinds_are_separate)
 {
-    (void)state;
     char *block = block_map(100);
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         hak__huge_watch(kind, block, SIZE, 0);
@@ -222,20 +213,10 @@ static void test_kinds_are_separate(void **state)
 int main(void)
 {
     support_small_pages();
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_without_evidence),
-        EVIDENCE_TEST(test_the_threshold),
-        EVIDENCE_TEST(test_the_newest_but_one_decides),
-        EVIDENCE_TEST(test_doubling),
-        EVIDENCE_TEST(test_a_sparse_one_ends_it),
-        EVIDENCE_TEST(test_freed_blocks_are_remembered),
-        EVIDENCE_TEST(test_growth),
-        EVIDENCE_TEST(test_kinds_are_separate),
-    };
     hole = block_map(0);
     if (hak__os_page_size() != HUGE_OS_PAGE_SIZE || hak__os_huge(hole, SIZE) != 0) {
         print_message("skipped: a kernel without huge pages of 2 MiB\n");
         return 77;
     }
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    return tests_run(unit_start, NULL);
 }

@@ -66,14 +66,13 @@ static bool list_has(const char *const *list, size_t count, const char *name, bo
     return false;
 }
 
-static void test_no_call_is_new(void **state)
+TEST(no_call_is_new)
 {
     char command[1024], name[256];
     bool seen[COUNT_OF(wrapped)] = {false}, ignored[COUNT_OF(harmless)];
     const char *build = getenv("TEST_BUILD");
     size_t defined_count = 0, names = 0;
     static char defined[4096][96];
-    (void)state;
     if (build == NULL || system("command -v nm >/dev/null") != 0) {
         skip();
     }
@@ -116,7 +115,7 @@ static void test_no_call_is_new(void **state)
 }
 
 /* syscall() hides which: those named in src/ are those of fault_call_of. */
-static void test_no_number_is_new(void **state)
+TEST(no_number_is_new)
 {
     static const char *const known[] = {
         "SYS_write",         "SYS_sysinfo",         "SYS_sched_getaffinity",
@@ -135,7 +134,6 @@ static void test_no_number_is_new(void **state)
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");
-    (void)state;
     if (root == NULL) {
         skip();
     }
@@ -154,11 +152,4 @@ static void test_no_number_is_new(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_call_is_new),
-        cmocka_unit_test(test_no_number_is_new),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -23,7 +23,7 @@ static int destroy_cache(void **state)
     return 0;
 }
 
-#define REFILL_TEST(test) cmocka_unit_test_setup_teardown(test, create_cache, destroy_cache)
+#define REFILL_TEST(name) TEST_WITH(name, create_cache, destroy_cache)
 
 static uint32_t list_length(const struct object *object)
 {
@@ -42,9 +42,8 @@ static uint32_t objects_of(size_t bytes, size_t size)
     return (uint32_t)(count > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : count);
 }
 
-static void test_the_first_refill(void **state)
+REFILL_TEST(the_first_refill)
 {
-    (void)state;
     unit_free_superslabs(8); /* slabs whose pages may be there */
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct bin *bin = &cache->bins[class_index];
@@ -74,9 +73,8 @@ static void test_the_first_refill(void **state)
 }
 
 /* An object that nobody writes needs no page. */
-static void test_a_carved_object_is_not_touched(void **state)
+REFILL_TEST(a_carved_object_is_not_touched)
 {
-    (void)state;
     hak__knobs.huge_threshold = UINT64_MAX;
     hak__superslab_purge(true);
     uint32_t class_index = size_class_of(16 * KIB);
@@ -93,9 +91,8 @@ static void test_a_carved_object_is_not_touched(void **state)
 
 /* While nothing is freed each refill may take double, up to a slice; after that what the bin may
  * hold, and double again. */
-static void test_refills_grow(void **state)
+REFILL_TEST(refills_grow)
 {
-    (void)state;
     for (size_t power = 16; power <= MID_SIZE_MAX; power *= 2) {
         uint32_t class_index = size_class_of(power);
         size_t size = size_class_bytes(class_index), bytes = REFILL_BYTES_START;
@@ -136,9 +133,8 @@ static struct slab *slab_with_free_objects(uint32_t class_index, void **objects,
 }
 
 /* What a refill may not take stays in the slab, for the heap's other threads. */
-static void test_a_refill_leaves_the_rest(void **state)
+REFILL_TEST(a_refill_leaves_the_rest)
 {
-    (void)state;
     for (size_t power = SLICE_SIZE / 8; power <= MID_SIZE_MAX; power *= 2) {
         void *objects[15];
         uint32_t class_index = size_class_of(power);
@@ -158,12 +154,11 @@ static void test_a_refill_leaves_the_rest(void **state)
     }
 }
 
-static void test_a_refill_takes_what_the_bin_may_hold(void **state)
+REFILL_TEST(a_refill_takes_what_the_bin_may_hold)
 {
     void *objects[SLAB_OBJECTS_MIN]; /* as many as a slab of the largest has */
     uint32_t class_index = size_class_of(MID_SIZE_MAX);
     struct bin *bin = &cache->bins[class_index];
-    (void)state;
     unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
     assert_int_equal(bin->limit, BIN_OBJECTS_MIN); /* more than a slice holds */
     const struct slab *slab = slab_with_free_objects(class_index, objects, COUNT_OF(objects));
@@ -183,10 +178,9 @@ static void test_a_refill_takes_what_the_bin_may_hold(void **state)
 }
 
 /* Two threads of one heap: each takes a part of what the slab has, and either may free it. */
-static void test_two_caches_of_one_heap(void **state)
+REFILL_TEST(two_caches_of_one_heap)
 {
     void *objects[SLAB_OBJECTS_MIN];
-    (void)state;
     struct cache *mate = unit_cache_create_on(cache->slabs);
     uint32_t class_index = size_class_of(MID_SIZE_MAX);
     const uint64_t *counters = cache->slabs->counters.values;
@@ -210,9 +204,8 @@ static void test_two_caches_of_one_heap(void **state)
     assert_true(counters[COUNTER_SLAB_TO_REGION] == 1);
 }
 
-static void test_slabs_are_used_up_before_new_ones(void **state)
+REFILL_TEST(slabs_are_used_up_before_new_ones)
 {
-    (void)state;
     uint32_t class_index = size_class_of(2048);
     uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
     static void *objects[1024];
@@ -243,9 +236,8 @@ static void refill_without_memory(void *argument)
     }
 }
 
-static void test_no_memory(void **state)
+REFILL_TEST(no_memory)
 {
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
@@ -259,27 +251,12 @@ static void refill_a_bin_with_a_wrong_count(void *argument)
     unit_cache_refill(cache, 5);
 }
 
-static void test_a_list_that_ended_too_early(void **state)
+REFILL_TEST(a_list_that_ended_too_early)
 {
-    (void)state;
     if (HAK_LEVEL == 0) {
         skip();
     }
     REQUIRE_DEATH(refill_a_bin_with_a_wrong_count, NULL, "hakmem: fatal: ");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        REFILL_TEST(test_the_first_refill),
-        REFILL_TEST(test_a_carved_object_is_not_touched),
-        REFILL_TEST(test_refills_grow),
-        REFILL_TEST(test_a_refill_leaves_the_rest),
-        REFILL_TEST(test_a_refill_takes_what_the_bin_may_hold),
-        REFILL_TEST(test_two_caches_of_one_heap),
-        REFILL_TEST(test_slabs_are_used_up_before_new_ones),
-        REFILL_TEST(test_no_memory),
-        REFILL_TEST(test_a_list_that_ended_too_early),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -54,9 +54,8 @@ static bool owns(const struct slab_set *set, size_t slice)
 
 /* Objects of 9 KiB, which start at multiples of 1 KiB in each slab, are spread over the sets of a
  * cache: those of neighbouring slabs begin in different lines of a page. */
-static void test_slabs_have_colors(void **state)
+TEST(slabs_have_colors)
 {
-    (void)state;
     enum { SLABS = 16 };
     uint32_t class_index = size_class_of(9 * KIB);
     const struct size_class *size_class = &hak__size_classes[class_index];
@@ -132,9 +131,8 @@ static void carve_a_slab(uint32_t class_index, bool untouched)
     unit_set_destroy(set);
 }
 
-static void test_carving_in_address_order(void **state)
+TEST(carving_in_address_order)
 {
-    (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         hak__superslab_purge(true);
         carve_a_slab(class_index, true);
@@ -145,9 +143,8 @@ static void test_carving_in_address_order(void **state)
 
 /* Whoever fills its bins from untouched memory and writes to what it gets does not wait for the
  * kernel in malloc. */
-static void test_the_first_touch_is_the_programs(void **state)
+TEST(the_first_touch_is_the_programs)
 {
-    (void)state;
     if (hak__os_page_size() != CARVE_BYTES) {
         skip();
     }
@@ -172,11 +169,10 @@ static void test_the_first_touch_is_the_programs(void **state)
     }
 }
 
-static void test_memory_not_needed_is_not_touched(void **state)
+TEST(memory_not_needed_is_not_touched)
 {
     unsigned char resident[SLICE_SIZE / 4096];
     size_t page = hak__os_page_size(), touched = 0;
-    (void)state;
     hak__superslab_purge(true);
     struct slab_set *set = unit_set_create();
     uint32_t count = refill_into(set, 1, 0);
@@ -189,10 +185,9 @@ static void test_memory_not_needed_is_not_touched(void **state)
     unit_set_destroy(set);
 }
 
-static void test_owner_words_and_heads(void **state)
+TEST(owner_words_and_heads)
 {
     static const size_t sizes[] = {16, 7680, 8192, 10240, 16384, 20480, 32768, MID_SIZE_MAX};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct slab_set *set = unit_set_create();
         uint32_t class_index = size_class_of(sizes[i]);
@@ -214,10 +209,9 @@ static void test_owner_words_and_heads(void **state)
     }
 }
 
-static void test_is_object(void **state)
+TEST(is_object)
 {
     static const size_t sizes[] = {16, 112, 3072, 8192, 20480};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct slab_set *set = unit_set_create();
         uint32_t count = refill_part_into(set, size_class_of(sizes[i]), 1, 0);
@@ -235,9 +229,8 @@ static void test_is_object(void **state)
     }
 }
 
-static void test_refill_takes_the_whole_free_list_first(void **state)
+TEST(refill_takes_the_whole_free_list_first)
 {
-    (void)state;
     struct slab_set *set = unit_set_create();
     uint32_t class_index = size_class_of(256);
     uint32_t count = refill_into(set, class_index, 0);
@@ -261,9 +254,8 @@ static void test_refill_takes_the_whole_free_list_first(void **state)
 
 /* What is more than asked for stays in the slab, counted and listed; what comes from other threads
  * is then the owner's. */
-static void test_refill_leaves_the_rest_in_the_slab(void **state)
+TEST(refill_leaves_the_rest_in_the_slab)
 {
-    (void)state;
     struct slab_set *set = unit_set_create();
     const uint64_t *counters = set->counters.values;
     uint32_t class_index = size_class_of(256);
@@ -302,9 +294,8 @@ static void test_refill_leaves_the_rest_in_the_slab(void **state)
 }
 
 /* Of a fresh slab no more is cut than asked for. */
-static void test_carving_no_more_than_asked_for(void **state)
+TEST(carving_no_more_than_asked_for)
 {
-    (void)state;
     struct slab_set *set = unit_set_create();
     uint32_t class_index = size_class_of(64), count = 0;
     for (uint32_t most = 1; most <= 5; most++) {
@@ -316,9 +307,8 @@ static void test_carving_no_more_than_asked_for(void **state)
     unit_set_destroy(set);
 }
 
-static void test_a_full_slab_is_listed_again_by_a_return(void **state)
+TEST(a_full_slab_is_listed_again_by_a_return)
 {
-    (void)state;
     struct slab_set *set = unit_set_create();
     uint32_t class_index = size_class_of(1024);
     uint32_t count = fill_slab(set, class_index);
@@ -346,11 +336,10 @@ static void test_a_full_slab_is_listed_again_by_a_return(void **state)
 }
 
 /* The slabs in the middle and at the ends of a class's list leave it in every order. */
-static void test_slabs_leave_their_list(void **state)
+TEST(slabs_leave_their_list)
 {
     enum { SLABS = 4 };
     static const size_t orders[][SLABS] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 1, 3, 0}};
-    (void)state;
     uint32_t class_index = unit_small_slab_class();
     for (size_t i = 0; i < COUNT_OF(orders); i++) {
         struct slab_set *set = unit_set_create();
@@ -379,10 +368,9 @@ static void test_slabs_leave_their_list(void **state)
     }
 }
 
-static void test_empty_slabs_go_to_their_superslab(void **state)
+TEST(empty_slabs_go_to_their_superslab)
 {
     static size_t slices[20];
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     struct slab_set *set = unit_set_create();
     for (size_t i = 0; i < COUNT_OF(slices); i++) {
@@ -433,10 +421,9 @@ static void random_return(struct ledger *ledger, uint64_t *random, uint32_t *cou
     }
 }
 
-static void test_random_use(void **state)
+TEST(random_use)
 {
     static const size_t sizes[] = {16, 48, 112, 1024, 2048, 5120, 8192, 13312, 32768, MID_SIZE_MAX};
-    (void)state;
     uint64_t random = 6;
     uint32_t count = 0;
     size_t taken = unit_region_bytes_taken();
@@ -508,9 +495,8 @@ static void return_beside_a_corrupted_object(void *argument)
     unit_return(objects + 3, count - 3); /* with it the slab is empty */
 }
 
-static void test_what_callers_break(void **state)
+TEST(what_callers_break)
 {
-    (void)state;
     REQUIRE_DEATH(return_too_many, NULL,
                   "double free .more objects freed than the slab holds.*64 bytes");
     REQUIRE_DEATH(return_twice_in_a_row, NULL, "double free.*64 bytes");
@@ -541,33 +527,12 @@ static void refill_without_memory(void *argument)
     REQUIRE(unit_slab_refill(set, 5, UINT32_MAX).count != 0);
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
     if (SUPPORT_SANITIZED) {
         skip();
     }
     REQUIRE_LIFE(refill_without_memory, NULL, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_carving_in_address_order),
-        cmocka_unit_test(test_the_first_touch_is_the_programs),
-        cmocka_unit_test(test_slabs_have_colors),
-        cmocka_unit_test(test_memory_not_needed_is_not_touched),
-        cmocka_unit_test(test_owner_words_and_heads),
-        cmocka_unit_test(test_is_object),
-        cmocka_unit_test(test_refill_takes_the_whole_free_list_first),
-        cmocka_unit_test(test_refill_leaves_the_rest_in_the_slab),
-        cmocka_unit_test(test_carving_no_more_than_asked_for),
-        cmocka_unit_test(test_a_full_slab_is_listed_again_by_a_return),
-        cmocka_unit_test(test_slabs_leave_their_list),
-        cmocka_unit_test(test_empty_slabs_go_to_their_superslab),
-        cmocka_unit_test(test_random_use),
-        cmocka_unit_test(test_what_callers_break),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TESTS(setup)

@@ -93,9 +93,8 @@ static uint32_t purge(struct slab_set *set, uint32_t count)
     return purged;
 }
 
-static void test_each_object_has_its_bytes(void **state)
+TEST(each_object_has_its_bytes)
 {
-    (void)state;
     if (hak__os_page_size() != 4096) {
         skip();
     }
@@ -124,9 +123,8 @@ static void test_each_object_has_its_bytes(void **state)
 }
 
 /* Only a free list that nobody has used since the last look is purged, and only once. */
-static void test_pages_must_rest(void **state)
+TEST(pages_must_rest)
 {
-    (void)state;
     if (hak__os_page_size() != 4096) {
         skip();
     }
@@ -175,9 +173,8 @@ static void free_again(void *remotely)
 }
 
 /* A purged object has no mark any more, and is free all the same. */
-static void test_double_free(void **state)
+TEST(double_free)
 {
-    (void)state;
     if (hak__os_page_size() != 4096) {
         skip();
     }
@@ -185,12 +182,4 @@ static void test_double_free(void **state)
     REQUIRE_DEATH(free_again, state, "double free");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_object_has_its_bytes),
-        cmocka_unit_test(test_pages_must_rest),
-        cmocka_unit_test(test_double_free),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -191,10 +191,9 @@ static size_t for_every_order(uint32_t left[3], unsigned char *order, uint32_t l
     return count;
 }
 
-static void test_every_order_of_the_pieces(void **state)
+TEST(every_order_of_the_pieces)
 {
     unsigned char order[PIECE_STEPS];
-    (void)state;
     assert_int_equal(for_every_order((uint32_t[]){2, 2, 6}, order, 0, pieces_run), 1260);
 }
 
@@ -293,11 +292,10 @@ static void whole_run(const unsigned char *order)
     unit_set_destroy(whole.set);
 }
 
-static void test_every_order_of_the_whole(void **state)
+TEST(every_order_of_the_whole)
 {
     unsigned char order[WHOLE_STEPS];
     size_t programs = 1;
-    (void)state;
     for (uint32_t i = 0; i < OWNER_STEPS; i++) {
         programs *= OWNER_KINDS;
     }
@@ -315,10 +313,9 @@ static void test_every_order_of_the_whole(void **state)
 /* --- single cases --- */
 
 /* The slab has remote objects and N is clear (drained), then a refill takes its free list. */
-static void test_remote_objects_are_not_stranded(void **state)
+TEST(remote_objects_are_not_stranded)
 {
     void *objects[SMALL_SLAB_OBJECTS];
-    (void)state;
     struct slab_set *set = unit_set_create();
     for (uint32_t i = 0; i < SMALL_SLAB_OBJECTS; i++) {
         objects[i] = refill_one(set);
@@ -343,10 +340,9 @@ static void test_remote_objects_are_not_stranded(void **state)
 }
 
 /* Between A1 and A2 the owner gets the objects and all others back: the slab must wait for A2. */
-static void test_a_slab_waits_for_its_freer(void **state)
+TEST(a_slab_waits_for_its_freer)
 {
     struct freer freer = {.count = 0};
-    (void)state;
     struct slab_set *set = unit_set_create();
     void *others[2] = {refill_one(set), refill_one(set)};
     struct slab *slab = unit_slab_of(others[0]);
@@ -366,10 +362,9 @@ static void test_a_slab_waits_for_its_freer(void **state)
     unit_set_destroy(set);
 }
 
-static void test_lists_are_joined_in_order(void **state)
+TEST(lists_are_joined_in_order)
 {
     static const size_t sizes[] = {16, 112, 4096, 9216, 20480};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         void *objects[6];
         struct slab_set *set = unit_set_create();
@@ -414,11 +409,10 @@ static void test_lists_are_joined_in_order(void **state)
     }
 }
 
-static void test_lagging_owners_are_named(void **state)
+TEST(lagging_owners_are_named)
 {
     enum { PATIENCE = 3, SLABS = PATIENCE + 2 };
     void *objects[SLABS * SMALL_SLAB_OBJECTS];
-    (void)state;
     struct slab_set *set = unit_set_create();
     set->shared_patience = PATIENCE;
     for (uint32_t i = 0; i < COUNT_OF(objects); i++) {
@@ -450,23 +444,10 @@ static void return_too_many(void *argument)
     }
 }
 
-static void test_too_many_objects(void **state)
+TEST(too_many_objects)
 {
-    (void)state;
     REQUIRE_DEATH(return_too_many, NULL,
                   "double free .more objects freed than the slab holds.*size class");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_order_of_the_pieces),
-        cmocka_unit_test(test_every_order_of_the_whole),
-        cmocka_unit_test(test_remote_objects_are_not_stranded),
-        cmocka_unit_test(test_a_slab_waits_for_its_freer),
-        cmocka_unit_test(test_lists_are_joined_in_order),
-        cmocka_unit_test(test_lagging_owners_are_named),
-        cmocka_unit_test(test_too_many_objects),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -122,10 +122,9 @@ static void *own_and_close(void *argument)
     return argument;
 }
 
-static void test_many_freers_one_owner(void **state)
+TEST(many_freers_one_owner)
 {
     pthread_t freers[FREERS], owner, collector;
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     ledger = ledger_create();
     set = unit_set_create();
@@ -166,11 +165,10 @@ static void *bounce(void *argument)
     }
 }
 
-static void test_few_objects(void **state)
+TEST(few_objects)
 {
     static void *shared_slots[FREERS];
     pthread_t freers[FREERS];
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     ledger = ledger_create();
     set = unit_set_create();
@@ -208,11 +206,4 @@ static void test_few_objects(void **state)
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_freers_one_owner),
-        cmocka_unit_test(test_few_objects),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

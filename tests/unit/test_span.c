@@ -34,7 +34,7 @@ static int nothing_is_left(void **state)
     return cache.slices == 0 && unit_region_bytes_taken() == region_taken ? 0 : -1;
 }
 
-#define SPAN_TEST(test) cmocka_unit_test_setup_teardown(test, fresh_cache, nothing_is_left)
+#define SPAN_TEST(name) TEST_WITH(name, fresh_cache, nothing_is_left)
 
 /* Where no more lines are to spare, an allocation starts where its span does. */
 #define OFFSET_MAX ((size_t)63 * HAK_CACHE_LINE)
@@ -52,9 +52,8 @@ static size_t allocate(size_t size)
     return window_slice_of(span.pointer);
 }
 
-static void test_sizes_and_owner_words(void **state)
+SPAN_TEST(sizes_and_owner_words)
 {
-    (void)state;
     for (size_t size = 1; size <= SPAN_SIZE_MAX; size += 1 + size / 3) {
         struct span span = hak__span_allocate(NULL, &counters, size, OBJECT_ALIGNMENT);
         assert_true(span.pointer != NULL && is_aligned(span.pointer, HAK_CACHE_LINE));
@@ -82,13 +81,12 @@ static void test_sizes_and_owner_words(void **state)
 
 /* An allocation in a span that was kept starts where the last one did, if it fits and is aligned.
  */
-static void test_a_kept_span_is_started_again(void **state)
+SPAN_TEST(a_kept_span_is_started_again)
 {
     static const size_t alignments[] = {16, 64, 128, 4096, SLICE_SIZE};
     size_t held[16]; /* so that the next lies elsewhere, and may start at another line */
     uint64_t random = 7;
     uint32_t again = 0, anew = 0;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(held); i++) {
         held[i] = allocate(SLICE_SIZE);
     }
@@ -140,9 +138,8 @@ static size_t lines_of_starts(size_t size, size_t alignment)
     return count;
 }
 
-static void test_allocations_start_at_other_lines(void **state)
+SPAN_TEST(allocations_start_at_other_lines)
 {
-    (void)state;
     for (size_t size = 70000; size < 300000; size += size / 5) {
         size_t lines = lines_of_starts(size, OBJECT_ALIGNMENT);
         assert_in_range(lines, 16, 64);
@@ -151,9 +148,8 @@ static void test_allocations_start_at_other_lines(void **state)
     }
 }
 
-static void test_allocations_with_few_lines_to_spare(void **state)
+SPAN_TEST(allocations_with_few_lines_to_spare)
 {
-    (void)state;
     for (size_t spare = 0; spare <= 8; spare++) {
         for (size_t slices = 3; slices <= 4; slices++) {
             size_t size = slices * SLICE_SIZE - spare * HAK_CACHE_LINE;
@@ -162,9 +158,8 @@ static void test_allocations_with_few_lines_to_spare(void **state)
     }
 }
 
-static void test_alignments(void **state)
+SPAN_TEST(alignments)
 {
-    (void)state;
     for (size_t alignment = 1; alignment <= SUPERSLAB_SIZE; alignment *= 2) {
         for (size_t size = 1; size <= SPAN_SIZE_MAX; size *= 8) {
             struct span span = hak__span_allocate(&cache, &counters, size, alignment);
@@ -174,9 +169,8 @@ static void test_alignments(void **state)
     }
 }
 
-static void test_the_cache_gives_the_last_one_back(void **state)
+SPAN_TEST(the_cache_gives_the_last_one_back)
 {
-    (void)state;
     size_t slice = allocate(800 * KIB);
     memset(window_slice_address(slice), 'x', 800 * KIB);
     hak__span_free(&cache, &counters, slice);
@@ -210,9 +204,8 @@ static size_t slices_chosen(uint32_t first, uint32_t second, uint32_t wanted)
     return chosen;
 }
 
-static void test_the_best_fit_is_taken(void **state)
+SPAN_TEST(the_best_fit_is_taken)
 {
-    (void)state;
     assert_int_equal(slices_chosen(9, 8, 8), 8);
     assert_int_equal(slices_chosen(8, 9, 8), 8);
     assert_int_equal(slices_chosen(7, 9, 8), 9);        /* an eighth too long */
@@ -222,9 +215,8 @@ static void test_the_best_fit_is_taken(void **state)
     }
 }
 
-static void test_a_cached_span_of_another_alignment_is_not_taken(void **state)
+SPAN_TEST(a_cached_span_of_another_alignment_is_not_taken)
 {
-    (void)state;
     struct span span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
     size_t aligned = window_slice_of(span.pointer);
     size_t odd = 0, others[64], count = 0;
@@ -245,10 +237,9 @@ static void test_a_cached_span_of_another_alignment_is_not_taken(void **state)
     }
 }
 
-static void test_the_cache_is_bounded(void **state)
+SPAN_TEST(the_cache_is_bounded)
 {
     static size_t slices[SPAN_CACHE_ENTRIES + 5];
-    (void)state;
     for (uint32_t length = 1; length <= SPAN_SLICES_MAX; length *= 2) {
         for (size_t i = 0; i < COUNT_OF(slices); i++) {
             slices[i] = allocate(length * SLICE_SIZE);
@@ -272,9 +263,8 @@ static void test_the_cache_is_bounded(void **state)
     }
 }
 
-static void test_trimming_twice_empties(void **state)
+SPAN_TEST(trimming_twice_empties)
 {
-    (void)state;
     size_t first = allocate(3 * SLICE_SIZE), second = allocate(20 * SLICE_SIZE);
     hak__span_free(&cache, &counters, first);
     hak__span_free(&cache, &counters, second);
@@ -308,10 +298,9 @@ static size_t span_alone(size_t *superslab)
     return slice;
 }
 
-static void test_resize_in_place(void **state)
+SPAN_TEST(resize_in_place)
 {
     size_t superslab;
-    (void)state;
     hak__superslab_purge(true);
     size_t slice = span_alone(&superslab);
     char *bytes = window_slice_address(slice);
@@ -341,10 +330,9 @@ static void test_resize_in_place(void **state)
 }
 
 /* An allocation some lines behind its span that grows to all of it; the neighbour is taken. */
-static void test_growth_moves_down_to_the_start(void **state)
+SPAN_TEST(growth_moves_down_to_the_start)
 {
     size_t slices[64], moved = 0;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(slices); i++) {
         struct span span =
             hak__span_allocate(&cache, &counters, 3 * SLICE_SIZE - OFFSET_MAX, OBJECT_ALIGNMENT);
@@ -368,9 +356,8 @@ static void test_growth_moves_down_to_the_start(void **state)
     }
 }
 
-static void test_resize_is_refused(void **state)
+SPAN_TEST(resize_is_refused)
 {
-    (void)state;
     size_t superslab = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
     size_t next = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
     hak__superslab_give(next, SUPERSLAB_SLICES);
@@ -437,10 +424,9 @@ static void random_step(uint64_t *random, struct ledger *ledger, size_t *slices)
     }
 }
 
-static void test_random_use(void **state)
+SPAN_TEST(random_use)
 {
     size_t slices[SPANS];
-    (void)state;
     uint64_t random = 9;
     struct ledger ledger = ledger_create();
     memset(slices, 0xff, sizeof slices);
@@ -459,23 +445,4 @@ static void test_random_use(void **state)
     ledger_destroy(&ledger);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SPAN_TEST(test_sizes_and_owner_words),
-        SPAN_TEST(test_a_kept_span_is_started_again),
-        SPAN_TEST(test_allocations_start_at_other_lines),
-        SPAN_TEST(test_allocations_with_few_lines_to_spare),
-        SPAN_TEST(test_alignments),
-        SPAN_TEST(test_the_cache_gives_the_last_one_back),
-        SPAN_TEST(test_the_best_fit_is_taken),
-        SPAN_TEST(test_a_cached_span_of_another_alignment_is_not_taken),
-        SPAN_TEST(test_the_cache_is_bounded),
-        SPAN_TEST(test_trimming_twice_empties),
-        SPAN_TEST(test_resize_in_place),
-        SPAN_TEST(test_growth_moves_down_to_the_start),
-        SPAN_TEST(test_resize_is_refused),
-        SPAN_TEST(test_random_use),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TESTS(setup)

@@ -62,10 +62,9 @@ static void clear(uint64_t *random)
 }
 
 /* First, while nothing has been claimed. */
-static void test_searches_at_every_height(void **state)
+TEST(searches_at_every_height)
 {
     static const size_t counts[] = {1, 63, 64, 65, 1000, 4095, 4096, 4097, 8192, SUPERSLABS};
-    (void)state;
     uint64_t random = 3;
     assert_int_equal(hak__superslabs.count, 0);
     assert_int_equal(hak__superslab_index_find(INDEX_FREE, 1, 0), INDEX_NONE);
@@ -134,9 +133,8 @@ static void take_or_give(uint64_t *random, size_t i)
 }
 
 /* Far above one group of superslabs, with passes and unmapped superslabs in between. */
-static void test_first_fit(void **state)
+TEST(first_fit)
 {
-    (void)state;
     uint64_t random = 9;
     hak__knobs.huge_threshold = 0; /* pages change, and whole superslabs are dirty */
     hak__huge_page_us_max = UINT64_MAX;
@@ -176,11 +174,10 @@ static void make_holes(size_t *slices, size_t count, size_t odd)
 }
 
 /* A long run may lie wrongly: a bounded number of superslabs is looked at, and each in its turn. */
-static void test_aligned_runs(void **state)
+TEST(aligned_runs)
 {
     enum { WRONG = 3 * ALIGNED_LOOKS, RIGHT = 5 };
     static size_t wrong[WRONG], right[RIGHT];
-    (void)state;
     while (hak__superslab_bytes_free() != 0) {
         hak__superslab_take(1, 1);
     }
@@ -198,12 +195,4 @@ static void test_aligned_runs(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_searches_at_every_height),
-        cmocka_unit_test(test_first_fit),
-        cmocka_unit_test(test_aligned_runs),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

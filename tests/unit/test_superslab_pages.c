@@ -41,7 +41,7 @@ static int huge_teardown(void **state)
     return unit_restore_knobs(state);
 }
 
-#define HUGE_TEST(test) cmocka_unit_test_setup_teardown(test, huge_setup, huge_teardown)
+#define HUGE_TEST(name) TEST_WITH(name, huge_setup, huge_teardown)
 
 /* A superslab claimed for `count` slices, all of it taken and the first `touched` bytes touched:
  * true when it got huge pages. */
@@ -68,9 +68,41 @@ static bool kernel_has_huge_pages(void)
     return has;
 }
 
-static void test_small_pages_below_the_threshold(void **state)
+static bool superslab_has_flag(size_t slice, const char *flag)
 {
-    (void)state;
+    return mapping_has_flag(window_slice_address(slice), flag);
+}
+
+/* Not so in emulators. */
+static bool kernel_shows_huge_pages(void)
+{
+    char *probe = support_map(HUGE_PAGE_SIZE);
+    bool shows = kernel_has_huge_pages() && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0 &&
+                 mapping_has_flag(probe, " hg");
+    munmap(probe, HUGE_PAGE_SIZE);
+    return shows;
+}
+
+/* The first half of the first superslab, all that many a program has, costs no call: no page can be
+ * huge in it, nor when the second half is there. */
+TEST(the_first_half_has_no_room_for_one)
+{
+    assert_int_equal(hak__superslabs.frontier, 0); /* the first test */
+    assert_int_equal(hak__superslab_take(1, 1).slice, 0);
+    assert_int_equal(hak__os_calls[OS_CALL_SMALL], 0);
+    assert_true(hak__superslab_bytes_claimed() <= SUPERSLAB_SIZE / 2);
+    do {
+        REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
+    } while (hak__superslab_bytes_claimed() < SUPERSLAB_SIZE);
+    assert_int_not_equal(hak__os_calls[OS_CALL_SMALL], 0);
+    if (kernel_shows_huge_pages()) {
+        assert_false(superslab_has_flag(0, " nh"));
+        assert_true(superslab_has_flag(SUPERSLAB_SLICES - 1, " nh"));
+    }
+}
+
+HUGE_TEST(small_pages_below_the_threshold)
+{
     for (uint32_t i = 0; i < 3; i++) {
         hak__knobs.huge_threshold = hak__superslab_bytes_claimed() + 1;
         assert_false(claim(1, SUPERSLAB_SIZE));
@@ -82,10 +114,9 @@ static void test_small_pages_below_the_threshold(void **state)
 }
 
 /* A program that fills its superslabs gets huge pages, and when it stops never more than it had. */
-static void test_filled_superslabs_lead_to_huge_ones(void **state)
+HUGE_TEST(filled_superslabs_lead_to_huge_ones)
 {
     static const uint32_t counts[] = {1, 2, SUPERSLAB_SLICES};
-    (void)state;
     if (!kernel_has_huge_pages()) {
         skip();
     }
@@ -108,9 +139,8 @@ static void test_filled_superslabs_lead_to_huge_ones(void **state)
     }
 }
 
-static void test_kinds_of_superslabs(void **state)
+HUGE_TEST(kinds_of_superslabs)
 {
-    (void)state;
     bool has = kernel_has_huge_pages();
     unit_set_evidence(HUGE_SPANS, false);
     assert_int_equal(claim(1, 0), has);
@@ -134,9 +164,8 @@ static void claim_watched(size_t touched)
 }
 
 /* What went back since it was claimed says nothing good. */
-static void test_a_purged_superslab_is_no_evidence(void **state)
+HUGE_TEST(a_purged_superslab_is_no_evidence)
 {
-    (void)state;
     claim_watched(SUPERSLAB_SIZE);
     assert_int_equal(claim(1, 0), kernel_has_huge_pages());
     hak__superslab_give(claimed[0], SUPERSLAB_SLICES);
@@ -147,9 +176,8 @@ static void test_a_purged_superslab_is_no_evidence(void **state)
 }
 
 /* One that came back with huge pages would be dense after a touch. */
-static void test_a_reclaimed_superslab_is_no_evidence(void **state)
+HUGE_TEST(a_reclaimed_superslab_is_no_evidence)
 {
-    (void)state;
     if (!kernel_has_huge_pages()) {
         skip();
     }
@@ -186,21 +214,6 @@ static bool mapping_has_flag(const void *place, const char *flag)
     return false;
 }
 
-static bool superslab_has_flag(size_t slice, const char *flag)
-{
-    return mapping_has_flag(window_slice_address(slice), flag);
-}
-
-/* Not so in emulators. */
-static bool kernel_shows_huge_pages(void)
-{
-    char *probe = support_map(HUGE_PAGE_SIZE);
-    bool shows = kernel_has_huge_pages() && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0 &&
-                 mapping_has_flag(probe, " hg");
-    munmap(probe, HUGE_PAGE_SIZE);
-    return shows;
-}
-
 /* A superslab that was claimed with huge pages, taken as a whole and filled. */
 static size_t claim_huge(void)
 {
@@ -220,9 +233,8 @@ static size_t superslab_resident(size_t slice)
     return hak__os_resident(window_slice_address(slice), SUPERSLAB_SIZE);
 }
 
-static void test_every_superslab_says_which_pages_it_has(void **state)
+HUGE_TEST(every_superslab_says_which_pages_it_has)
 {
-    (void)state;
     if (!kernel_shows_huge_pages()) {
         skip();
     }
@@ -257,9 +269,8 @@ static void give_the_rest(size_t slice)
     hak__superslab_give(slice + PART_FIRST + PART, SUPERSLAB_SLICES - PART_FIRST - PART);
 }
 
-static void test_what_goes_back_of_a_huge_page_stays_away(void **state)
+HUGE_TEST(what_goes_back_of_a_huge_page_stays_away)
 {
-    (void)state;
     if (!kernel_shows_huge_pages()) {
         skip();
     }
@@ -278,9 +289,8 @@ static void test_what_goes_back_of_a_huge_page_stays_away(void **state)
 
 /* When all of it has been purged; not when all of it is in use, of which a part may go back soon.
  */
-static void test_a_split_superslab_is_joined(void **state)
+HUGE_TEST(a_split_superslab_is_joined)
 {
-    (void)state;
     if (!kernel_shows_huge_pages()) {
         skip();
     }
@@ -307,9 +317,8 @@ static void test_a_split_superslab_is_joined(void **state)
     hak__superslab_give(slice + 1, 1);
 }
 
-static void test_one_that_never_had_them(void **state)
+HUGE_TEST(one_that_never_had_them)
 {
-    (void)state;
     if (!kernel_shows_huge_pages()) {
         skip();
     }
@@ -336,9 +345,8 @@ static void judge(char *range, bool quick)
     }
 }
 
-static void test_none_are_joined_while_huge_pages_are_slow(void **state)
+HUGE_TEST(none_are_joined_while_huge_pages_are_slow)
 {
-    (void)state;
     char *range = support_map(HUGE_PAGE_SIZE * 3);
     if (!kernel_shows_huge_pages() || hak__os_populate(range, hak__os_page_size()) != 0) {
         skip(); /* a kernel before 5.14: none is timed */
@@ -360,9 +368,8 @@ static void test_none_are_joined_while_huge_pages_are_slow(void **state)
 
 /* A split superslab may cost two mappings. With too many of them none gets huge pages, and what
  * goes back of those that have them goes back at each pass. */
-static void test_splits_have_a_limit(void **state)
+HUGE_TEST(splits_have_a_limit)
 {
-    (void)state;
     if (!kernel_shows_huge_pages()) {
         skip();
     }
@@ -384,9 +391,8 @@ static void test_splits_have_a_limit(void **state)
 }
 
 /* What is unmapped is not the library's any more. */
-static void test_a_split_superslab_that_is_unmapped(void **state)
+HUGE_TEST(a_split_superslab_that_is_unmapped)
 {
-    (void)state;
     if (!kernel_shows_huge_pages()) {
         skip();
     }
@@ -401,9 +407,8 @@ static void test_a_split_superslab_that_is_unmapped(void **state)
 }
 
 /* Where huge pages were asked for, the first slice of one makes all of it dirty. */
-static void test_huge_pages_are_dirty_as_a_whole(void **state)
+TEST_WITH_KNOBS(huge_pages_are_dirty_as_a_whole)
 {
-    (void)state;
     hak__knobs.huge_threshold = 0;
     unit_set_evidence(HUGE_SPANS, true);
     size_t slice, frontier = hak__superslabs.frontier;
@@ -432,32 +437,12 @@ static void test_huge_pages_are_dirty_as_a_whole(void **state)
     hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 2);
 }
 
-/* The first half of the first superslab, all that many a program has, costs no call: no page can be
- * huge in it, nor when the second half is there. */
-static void test_the_first_half_has_no_room_for_one(void **state)
-{
-    (void)state;
-    assert_int_equal(hak__superslabs.frontier, 0); /* the first test */
-    assert_int_equal(hak__superslab_take(1, 1).slice, 0);
-    assert_int_equal(hak__os_calls[OS_CALL_SMALL], 0);
-    assert_true(hak__superslab_bytes_claimed() <= SUPERSLAB_SIZE / 2);
-    do {
-        REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
-    } while (hak__superslab_bytes_claimed() < SUPERSLAB_SIZE);
-    assert_int_not_equal(hak__os_calls[OS_CALL_SMALL], 0);
-    if (kernel_shows_huge_pages()) {
-        assert_false(superslab_has_flag(0, " nh"));
-        assert_true(superslab_has_flag(SUPERSLAB_SLICES - 1, " nh"));
-    }
-}
-
 /* malloc that claims one touches nothing of it (docs/decisions/0074). */
-static void test_the_first_touch_is_the_programs(void **state)
+HUGE_TEST(the_first_touch_is_the_programs)
 {
     enum { SIZE = 30000, OBJECTS_MAX = STOCK * SUPERSLAB_SIZE / SIZE };
     static char *objects[OBJECTS_MAX];
     size_t count = 0;
-    (void)state;
     if (!kernel_has_huge_pages()) {
         skip();
     }
@@ -475,24 +460,4 @@ static void test_the_first_touch_is_the_programs(void **state)
     hak__heap_reclaim(false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_first_half_has_no_room_for_one),
-        HUGE_TEST(test_small_pages_below_the_threshold),
-        HUGE_TEST(test_filled_superslabs_lead_to_huge_ones),
-        HUGE_TEST(test_kinds_of_superslabs),
-        HUGE_TEST(test_a_purged_superslab_is_no_evidence),
-        HUGE_TEST(test_a_reclaimed_superslab_is_no_evidence),
-        HUGE_TEST(test_every_superslab_says_which_pages_it_has),
-        HUGE_TEST(test_what_goes_back_of_a_huge_page_stays_away),
-        HUGE_TEST(test_a_split_superslab_is_joined),
-        HUGE_TEST(test_one_that_never_had_them),
-        HUGE_TEST(test_none_are_joined_while_huge_pages_are_slow),
-        HUGE_TEST(test_splits_have_a_limit),
-        HUGE_TEST(test_a_split_superslab_that_is_unmapped),
-        HUGE_TEST(test_the_first_touch_is_the_programs),
-        UNIT_TEST_WITH_KNOBS(test_huge_pages_are_dirty_as_a_whole),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -17,9 +17,8 @@ static bool is_parked(const struct thread *thread)
     return __atomic_load_n(&thread->heap, __ATOMIC_RELAXED) == NULL;
 }
 
-static void test_nobodys_threads(void **state)
+TEST(nobodys_threads)
 {
-    (void)state;
     const struct thread *const nobodys[] = {&hak__thread_none, &hak__thread_ended};
     for (size_t i = 0; i < COUNT_OF(nobodys); i++) {
         assert_null(nobodys[i]->heap);
@@ -59,10 +58,9 @@ static void *live_once(void *argument)
     return NULL;
 }
 
-static void test_a_struct_goes_from_thread_to_thread(void **state)
+TEST(a_struct_goes_from_thread_to_thread)
 {
     struct life first, second;
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     thread_join(thread_start(live_once, &first));
     assert_true(is_parked(first.thread));
@@ -106,10 +104,9 @@ static void *live_and_end(void *argument)
     return live_once(argument);
 }
 
-static void test_an_ended_thread_borrows(void **state)
+TEST(an_ended_thread_borrows)
 {
     struct life life;
-    (void)state;
     assert_int_equal(pthread_key_create(&late_key, live_after_the_end), 0);
     size_t heaps = heaps_count(), threads = threads_count();
     thread_join(thread_start(live_and_end, &life));
@@ -153,9 +150,8 @@ static void *count_ticks(void *argument)
     return NULL;
 }
 
-static void test_ticks(void **state)
+TEST_WITH_KNOBS(ticks)
 {
-    (void)state;
     hak__knobs.purge_delay_ms = 0; /* always due */
     thread_join(thread_start(count_ticks, NULL));
 }
@@ -182,9 +178,8 @@ static void *free_anothers_large_object(void *argument)
     return NULL;
 }
 
-static void test_a_large_object_stays_with_who_frees_it(void **state)
+TEST_WITH_KNOBS(a_large_object_stays_with_who_frees_it)
 {
-    (void)state;
     hak__knobs.heaps_max = HEAP_ID_MAX;
     void *object = hak_malloc(4000);
     assert_non_null(object);
@@ -402,9 +397,8 @@ static void overflow(struct thread *thread)
 }
 
 /* A thread that only allocates is not to move: what it leaves behind nobody allocates from. */
-static void test_waits_to_return_a_bin_are_counted(void **state)
+TEST(waits_to_return_a_bin_are_counted)
 {
-    (void)state;
     assert_int_equal(counted_waits(operate), 0);
     assert_int_equal(counted_waits(overflow), 1);
 }
@@ -416,21 +410,18 @@ static void run_child(const char *name)
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_a_thread_moves_from_a_crowd(void **state)
+TEST(a_thread_moves_from_a_crowd)
 {
-    (void)state;
     run_child("crowded");
 }
 
-static void test_frees_of_ones_own_heap(void **state)
+TEST(frees_of_ones_own_heap)
 {
-    (void)state;
     run_child("own bin");
 }
 
-static void test_many_threads_on_few_heaps(void **state)
+TEST(many_threads_on_few_heaps)
 {
-    (void)state;
     run_child("exchange 1");
     run_child("exchange 2");
     run_child("exchange 2, then 4");
@@ -444,17 +435,6 @@ int main(int count, char **arguments)
         {"exchange 2", exchange_at_once, two},     {"exchange 2, then 4", exchange_at_once, more},
         {"crowded", move_from_a_crowd, NULL},
     };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nobodys_threads),
-        cmocka_unit_test(test_a_struct_goes_from_thread_to_thread),
-        cmocka_unit_test(test_an_ended_thread_borrows),
-        UNIT_TEST_WITH_KNOBS(test_ticks),
-        UNIT_TEST_WITH_KNOBS(test_a_large_object_stays_with_who_frees_it),
-        cmocka_unit_test(test_waits_to_return_a_bin_are_counted),
-        cmocka_unit_test(test_a_thread_moves_from_a_crowd),
-        cmocka_unit_test(test_frees_of_ones_own_heap),
-        cmocka_unit_test(test_many_threads_on_few_heaps),
-    };
     child_main(count, arguments, children, COUNT_OF(children));
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+    return tests_run(start_with_many_heaps, NULL);
 }

@@ -49,8 +49,7 @@ static inline int unit_restore_knobs(void **state)
     return 0;
 }
 
-#define UNIT_TEST_WITH_KNOBS(test)                                                                 \
-    cmocka_unit_test_setup_teardown(test, unit_save_knobs, unit_restore_knobs)
+#define TEST_WITH_KNOBS(name) TEST_WITH(name, unit_save_knobs, unit_restore_knobs)
 
 /* True when the OS page at `address` is mapped. */
 static inline bool unit_is_mapped(uintptr_t address)
@@ -376,6 +375,6 @@ static inline int errno_is_kept(void **state)
     return errno == ERRNO_UNTOUCHED ? 0 : -1;
 }
 
-#define OS_TEST(test) cmocka_unit_test_setup_teardown(test, poison_errno, errno_is_kept)
+#define OS_TEST(name) TEST_WITH(name, poison_errno, errno_is_kept)
 
 #endif
