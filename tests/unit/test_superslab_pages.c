@@ -68,6 +68,26 @@ static bool kernel_has_huge_pages(void)
     return has;
 }
 
+/* What /proc/self/smaps says of the mapping at `place`: "hg" huge pages are welcome there, "nh"
+ * they are not. */
+static bool mapping_has_flag(const void *place, const char *flag)
+{
+    static char smaps[4 * MIB];
+    uintptr_t address = (uintptr_t)place;
+    support_read_file("/proc/self/smaps", smaps, sizeof smaps);
+    bool found = false;
+    for (char *line = strtok(smaps, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        char *end;
+        uintptr_t low = strtoull(line, &end, 16);
+        if (*end == '-') {
+            found = low <= address && address < strtoull(end + 1, NULL, 16);
+        } else if (found && strncmp(line, "VmFlags:", 8) == 0) {
+            return strstr(line, flag) != NULL;
+        }
+    }
+    return false;
+}
+
 static bool superslab_has_flag(size_t slice, const char *flag)
 {
     return mapping_has_flag(window_slice_address(slice), flag);
@@ -192,26 +212,6 @@ HUGE_TEST(a_reclaimed_superslab_is_no_evidence)
     assert_false(claim(1, SUPERSLAB_SIZE)); /* it is the newest, and `released` is looked at */
     hak__knobs.huge_threshold = 0;
     assert_false(claim(1, 0));
-}
-
-/* What /proc/self/smaps says of the mapping at `place`: "hg" huge pages are welcome there, "nh"
- * they are not. */
-static bool mapping_has_flag(const void *place, const char *flag)
-{
-    static char smaps[4 * MIB];
-    uintptr_t address = (uintptr_t)place;
-    support_read_file("/proc/self/smaps", smaps, sizeof smaps);
-    bool found = false;
-    for (char *line = strtok(smaps, "\n"); line != NULL; line = strtok(NULL, "\n")) {
-        char *end;
-        uintptr_t low = strtoull(line, &end, 16);
-        if (*end == '-') {
-            found = low <= address && address < strtoull(end + 1, NULL, 16);
-        } else if (found && strncmp(line, "VmFlags:", 8) == 0) {
-            return strstr(line, flag) != NULL;
-        }
-    }
-    return false;
 }
 
 /* A superslab that was claimed with huge pages, taken as a whole and filled. */
