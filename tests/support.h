@@ -86,6 +86,20 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void support_fail(
         }                                                                                          \
     } while (0)
 
+#define SKIP_IF(condition)                                                                         \
+    do {                                                                                           \
+        if (condition) {                                                                           \
+            skip();                                                                                \
+        }                                                                                          \
+    } while (0)
+
+#define FREE_ALL(blocks, count)                                                                    \
+    do {                                                                                           \
+        for (size_t i_ = 0; i_ < (size_t)(count); i_++) {                                          \
+            hak_free((blocks)[i_]);                                                                \
+        }                                                                                          \
+    } while (0)
+
 /* Compares two sizes and shows both. */
 #define REQUIRE_SIZE(a, relation, b)                                                               \
     do {                                                                                           \

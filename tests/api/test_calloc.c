@@ -10,9 +10,7 @@
  * filled the next ones may get huge pages. */
 TEST(sparse_tables_stay_sparse)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     for (size_t size = MIB; size <= 16 * MIB; size *= 4) {
         hak_trim(0);
         size_t before = rss_bytes();
@@ -43,7 +41,7 @@ TEST(overflow_fails)
         {1, (size_t)PTRDIFF_MAX + 1},
         {(size_t)PTRDIFF_MAX / 8 + 1, 8},
         {(size_t)1 << 63, 2},
-        {3, SIZE_MAX / 3 + 1},
+        {3, SIZE_MAX / 3 + 1}
     };
     for (size_t i = 0; i < COUNT_OF(factors); i++) {
         errno = 0;
@@ -100,9 +98,7 @@ TEST(zero_after_dirty_use)
                 assert_true(hak_usable_size(blocks[i]) >= size);
                 assert_int_equal(nonzero_offset(blocks[i], size), SIZE_MAX);
             }
-            for (unsigned i = 0; i < BLOCKS; i++) {
-                hak_free(blocks[i]);
-            }
+            FREE_ALL(blocks, BLOCKS);
             if (round % 2 == 1) {
                 hak_trim(0);
             }
@@ -124,9 +120,7 @@ TEST(zero_after_other_shapes)
                 assert_non_null(old[i]);
                 memset(old[i], 0xa5, hak_usable_size(old[i]));
             }
-            for (unsigned i = 0; i < COUNT_OF(old); i++) {
-                hak_free(old[i]);
-            }
+            FREE_ALL(old, COUNT_OF(old));
             char *block = hak_calloc(1, tier_sizes[to]);
             assert_non_null(block);
             assert_int_equal(nonzero_offset(block, tier_sizes[to]), SIZE_MAX);
@@ -174,17 +168,13 @@ TEST(random_sizes_are_zero)
         assert_int_equal(nonzero_offset(slots[slot], size), SIZE_MAX);
         memset(slots[slot], 0x5a, hak_usable_size(slots[slot]));
     }
-    for (unsigned slot = 0; slot < SLOTS; slot++) {
-        hak_free(slots[slot]);
-    }
+    FREE_ALL(slots, SLOTS);
     munmap(slots, SLOTS * sizeof *slots);
 }
 
 TEST(untouched_gibibyte_is_free)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     size_t before = rss_bytes();
     for (unsigned i = 0; i < 50; i++) {
         char *block = hide(hak_calloc(1, GIB));

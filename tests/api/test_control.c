@@ -138,7 +138,6 @@ static size_t shared_calls;
 
 static void note_limit(size_t mapped, void *argument)
 {
-    (void)mapped;
     assert_ptr_equal(argument, &shared_calls);
     shared_calls++;
 }
@@ -165,18 +164,14 @@ TEST(bins_follow_the_option)
 {
     enum { OBJECTS = 4000 };
     static void *objects[OBJECTS];
-    if (HAK_LEVEL >= 2) {
-        skip(); /* tiny limits: bins do not grow */
-    }
+    SKIP_IF(HAK_LEVEL >= 2); /* tiny limits: bins do not grow */
     set("bin_bytes", "512k");
     set("purge_delay_ms", "never"); /* bins are not trimmed meanwhile */
     for (size_t round = 0; round < 8; round++) {
         for (size_t i = 0; i < OBJECTS; i++) {
             objects[i] = hak_malloc(64);
         }
-        for (size_t i = 0; i < OBJECTS; i++) {
-            hak_free(objects[i]);
-        }
+        FREE_ALL(objects, OBJECTS);
     }
     uint64_t cached = 0, after = 0;
     assert_true(hak_stats_value("classes.64.cached", &cached));
@@ -294,9 +289,7 @@ TEST(actions)
         blocks[i] = hak_malloc(100 * KIB);
         memset(blocks[i], 1, 100 * KIB);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     assert_string_equal(ask("trim", "1t"), "0");
     const char *trimmed = ask("trim", NULL);
     assert_true(strcmp(trimmed, "0") == 0 || strcmp(trimmed, "1") == 0);
@@ -348,7 +341,6 @@ TEST(files)
 static void set_in_child(void *argument)
 {
     char value[32];
-    (void)argument;
     REQUIRE(hak_option_set("purge_delay_ms", "77") == 0);
     REQUIRE(hak_option_set("limit", "1t") == 0);
     REQUIRE(hak_option_get("limit", value, sizeof value) == 0 && strcmp(value, "1t") == 0);
@@ -368,7 +360,6 @@ TEST(forked_child)
 static void set_while_learning(void *argument)
 {
     char value[32];
-    (void)argument;
     hak_free(hak_malloc(100));
     REQUIRE(hak_option_set("purge_delay_ms", "77") == EBUSY);
     REQUIRE(hak_option_set("bin_bytes", "64k") == EBUSY);
@@ -380,7 +371,6 @@ static void set_while_learning(void *argument)
 
 static void set_learn(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_LEARN", "on", 1) == 0);
 }
 
@@ -395,7 +385,6 @@ TEST(the_learner_comes_first)
 static void set_first(void *argument)
 {
     char value[32];
-    (void)argument;
     REQUIRE(hak_option_set("bin_bytes", "64k") == 0);
     REQUIRE(hak_option_get("purge_delay_ms", value, sizeof value) == 0);
     REQUIRE(strcmp(value, "321") == 0);
@@ -405,7 +394,6 @@ static void set_first(void *argument)
 
 static void set_delay(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", "321", 1) == 0);
 }
 

@@ -81,9 +81,7 @@ static void measure_child(void *argument)
         for (size_t i = 0; i < PAIRS; i++) {
             own[i] = filled(50 + random_below(&random_state, 500));
         }
-        for (size_t i = 0; i < PAIRS; i++) {
-            hak_free(own[i]);
-        }
+        FREE_ALL(own, PAIRS);
     }
     size_t churned = private_kib() - start;
     start += churned;
@@ -120,7 +118,6 @@ static size_t taken_bytes(void)
 /* Replaces each block by one of its size, in random order, again and again. */
 static void live_long(void *argument)
 {
-    (void)argument;
     size_t start = taken_bytes(), most = 0;
     for (size_t i = 0; i < 4 * blocks_count; i++) {
         size_t at = random_below(&random_state, blocks_count);
@@ -153,7 +150,6 @@ TEST(a_child_that_lives_long)
 
 static int map_blocks(void **state)
 {
-    (void)state;
     blocks = support_map(BLOCKS_MAX * sizeof *blocks);
     return 0;
 }

@@ -53,7 +53,6 @@ static generated_function *generated(int index)
 
 static int make_code(void **state)
 {
-    (void)state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     code = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(code != MAP_FAILED);
@@ -126,7 +125,6 @@ static void *allocate(void)
 /* Its own frame, the generated function's, and the return address behind that. */
 static __attribute__((noinline)) void allocate_and_note(uintptr_t argument)
 {
-    (void)argument;
     uintptr_t *own = __builtin_frame_address(0);
     uintptr_t *of_generated = (uintptr_t *)own[0];
     caller_address = of_generated[1];
@@ -135,7 +133,6 @@ static __attribute__((noinline)) void allocate_and_note(uintptr_t argument)
 
 static __attribute__((noinline)) void just_allocate(uintptr_t argument)
 {
-    (void)argument;
     hak_free(allocate());
 }
 
@@ -315,8 +312,6 @@ static _Thread_local uintptr_t trapped_caller;
 
 static void handle_trap(int signal, siginfo_t *information, void *context)
 {
-    (void)signal;
-    (void)information;
 #if defined(__aarch64__)
     ((ucontext_t *)context)->uc_mcontext.pc += 4; /* behind brk */
 #endif

@@ -348,9 +348,7 @@ TEST(random_blocks)
             hak_trim(0);
         }
     }
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     munmap(blocks, COUNT * sizeof *blocks);
 }
 
@@ -375,9 +373,7 @@ static void *run(void *argument)
         *slot = hak_malloc(random_size(&random, random_below(&random, 50) == 0 ? 23 : 12));
         REQUIRE(*slot != NULL);
     }
-    for (size_t i = 0; i < SLOTS; i++) {
-        hak_free(slots[i]);
-    }
+    FREE_ALL(slots, SLOTS);
     return NULL;
 }
 
@@ -412,9 +408,7 @@ TEST(beside_threads_and_forks)
         }
     }
     __atomic_store_n(&stopped, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     struct map *map = map_read(false);
     check_stats(map);
     map_free(map);

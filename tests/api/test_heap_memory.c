@@ -100,10 +100,9 @@ TEST(static_array)
     fill(heap, 6, 5, array, array + sizeof array);
     assert_true(hak_heap_owns(heap, array + 8192));
     assert_false(hak_heap_owns(heap, array + sizeof array));
-    void *object = hak_heap_malloc(heap, 10);
+    hide(hak_heap_malloc(heap, 10));
     memset(array, 0, sizeof array); /* the program may do with its memory what it wants ... */
-    (void)object;
-    hak_heap_destroy(heap); /* ... and this does not look at it */
+    hak_heap_destroy(heap);         /* ... and this does not look at it */
 }
 
 /* A heap in memory that two processes share: the child reads what the parent allocates. */
@@ -281,9 +280,8 @@ TEST(shared_mapping_and_a_child)
     enum { SIZE = 1 << 20, OBJECTS = 1000 };
     static void *objects[OBJECTS];
     int status;
-    if (SUPPORT_SANITIZED || SUPPORT_EMULATED) { /* their own threads would outlive the child's */
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED ||
+            SUPPORT_EMULATED); /* their own threads would outlive the child's */
     void *memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(memory != MAP_FAILED);
     hak_heap *heap = create_in(memory, SIZE);

@@ -32,9 +32,7 @@ static size_t burst(size_t size)
         memset(blocks[i], 1, size);
     }
     size_t full = rss_bytes();
-    for (size_t i = 0; i < count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, count);
     munmap(blocks, count * sizeof *blocks);
     return full;
 }

@@ -22,9 +22,7 @@ TEST(zero_sizes_are_distinct)
     for (size_t i = 1; i < COUNT; i++) {
         assert_ptr_not_equal(blocks[i - 1], blocks[i]);
     }
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     munmap(blocks, COUNT * sizeof *blocks);
 }
 
@@ -46,7 +44,7 @@ TEST(impossible_sizes_fail)
         SIZE_MAX - 4 * MIB,
         SIZE_MAX / 2 + GIB,
         (size_t)1 << 62,
-        (size_t)1 << 48,
+        (size_t)1 << 48
     };
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         errno = 0;

@@ -28,7 +28,6 @@ static size_t anonymous_bytes(void)
  * each table, one of a heap and a thread, the block's own, and what counting them takes. */
 static void short_process(void *argument)
 {
-    (void)argument;
     size_t before = anonymous_bytes();
     void *block = hak_malloc(100);
     REQUIRE(block != NULL);
@@ -44,9 +43,7 @@ static void short_process(void *argument)
 TEST(short_process)
 {
     struct child_end end;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec("short", NULL, NULL, &end);
     REQUIRE_EXIT(&end, "^[0-9]+ KiB$");
     print_message("%s", end.text);
@@ -56,9 +53,7 @@ TEST(short_process)
 TEST(churn_of_large_blocks)
 {
     enum { ROUNDS = 10000, TOGETHER = 3 };
-    if (SUPPORT_SLOW) { /* level 2 purges every other millisecond on purpose */
-        skip();
-    }
+    SKIP_IF(SUPPORT_SLOW); /* level 2 purges every other millisecond on purpose */
     for (size_t variety = 1; variety <= TOGETHER; variety += TOGETHER - 1) {
         void *blocks[TOGETHER] = {NULL};
         size_t calls = 0;
@@ -75,9 +70,7 @@ TEST(churn_of_large_blocks)
         calls = report_os_calls() - calls;
         print_message("%zu sizes: %zu calls in %d rounds\n", variety, calls, ROUNDS);
         REQUIRE_SIZE(calls, <=, ROUNDS / 100);
-        for (size_t i = 0; i < TOGETHER; i++) {
-            hak_free(blocks[i]);
-        }
+        FREE_ALL(blocks, TOGETHER);
     }
 }
 
@@ -86,9 +79,7 @@ TEST(churn_of_large_blocks)
 TEST(calloc_of_a_gibibyte)
 {
     enum { ROUNDS = 100 };
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     report_os_calls(); /* its own pages are touched by now */
     size_t calls = report_os_calls(), faults = page_faults();
     for (unsigned i = 0; i < ROUNDS; i++) {
@@ -108,9 +99,7 @@ TEST(growth_by_mremap)
 {
     size_t limit = SUPPORT_SLOW ? 64 * MIB : GIB;
     size_t steps = 0;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     hak_trim(0); /* it would grow into what is kept */
     size_t size = 4 * MIB;
     char *block = hak_malloc(size);
@@ -147,9 +136,7 @@ static uint64_t now_ms(void)
 TEST(phases_cause_no_storm)
 {
     enum { BLOCKS = 3000, SIZE_MEAN = 8192, DELAY_MS = 1000, RUN_MS = 1800 };
-    if (SUPPORT_SLOW) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SLOW);
     static void *blocks[BLOCKS];
     uint64_t random = 1, start = now_ms();
     size_t phases = 0, purges = report_number("madvise_dontneed");
@@ -160,9 +147,7 @@ TEST(phases_cause_no_storm)
             assert_non_null(blocks[i]);
             memset(blocks[i], 1, size < 64 ? size : 64);
         }
-        for (size_t i = 0; i < BLOCKS; i++) {
-            hak_free(blocks[i]);
-        }
+        FREE_ALL(blocks, BLOCKS);
     }
     purges = report_number("madvise_dontneed") - purges;
     uint64_t passes = (now_ms() - start) / (DELAY_MS / 2) + 2;
@@ -175,7 +160,6 @@ TEST(phases_cause_no_storm)
 static void use_memory(void *argument)
 {
     static void *blocks[65536];
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hak_malloc(1024);
         REQUIRE(blocks[i] != NULL);
@@ -192,7 +176,6 @@ static void use_memory(void *argument)
 
 static void never_huge(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_HUGE_THRESHOLD", "never", 1) == 0);
 }
 
@@ -201,9 +184,7 @@ static void never_huge(void *argument)
 TEST(huge_pages_can_be_refused)
 {
     struct child_end end;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec("use", never_huge, NULL, &end);
     REQUIRE_EXIT(&end, "^asked 0 times$");
     child_exec("use", NULL, NULL, &end); /* else the above would prove nothing */
@@ -212,7 +193,6 @@ TEST(huge_pages_can_be_refused)
 
 static void use_little(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < 6 * KIB; i++) {
         char *block = hak_malloc(1000);
         REQUIRE(block != NULL);

@@ -62,9 +62,7 @@ TEST(write)
     assert_true(strstr(text, "r-xp") != NULL);
     /* 2,000 samples: a standard deviation is 2.2 %. */
     assert_in_range(sum_of(text, "live_bytes") - live, COUNT * SIZE * 0.8, COUNT * SIZE * 1.2);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     assert_in_range(sum_of(profile_now(), "live_bytes"), 0, live + 1);
     hak_profile_stop();
     assert_int_equal(sum_of(profile_now(), "period"), 0);
@@ -86,9 +84,7 @@ TEST(default_period)
         blocks[i] = allocate_here();
         assert_non_null(blocks[i]);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     hak_profile_stop();
 }
 
@@ -110,9 +106,7 @@ static void *allocate_much(void *argument)
             blocks[i] = hak_malloc(random_size(&random, 22));
         }
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     return NULL;
 }
 
@@ -131,7 +125,6 @@ static void *start_and_stop(void *argument)
 static void fork_and_profile(void *argument)
 {
     pthread_t threads[5];
-    (void)argument;
     hak_profile_start(1000);
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         REQUIRE(pthread_create(&threads[i], NULL, i == 0 ? start_and_stop : allocate_much,
@@ -147,9 +140,7 @@ static void fork_and_profile(void *argument)
                 blocks[j] = hak_malloc(j * 1000);
             }
             REQUIRE(strlen(profile_now()) > 100);
-            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
-                hak_free(blocks[j]);
-            }
+            FREE_ALL(blocks, COUNT_OF(blocks));
             _exit(0);
         }
         int status;
@@ -188,7 +179,6 @@ static char *sampled_block(void)
 
 static void free_twice(void *argument)
 {
-    (void)argument;
     char *block = hide(sampled_block());
     hak_free(block);
     hak_free(hide(block));
@@ -196,7 +186,6 @@ static void free_twice(void *argument)
 
 static void free_inside(void *argument)
 {
-    (void)argument;
     hak_free((char *)hide(sampled_block()) + 16);
 }
 

@@ -239,9 +239,7 @@ TEST(reallocarray_overflow)
 
 TEST(shrinking_gives_memory_back)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     size_t before = rss_bytes();
     for (size_t size = 64 * MIB; size >= 2 * MIB; size /= 4) {
         for (size_t small = 100; small < size; small *= 40) {

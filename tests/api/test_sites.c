@@ -81,7 +81,6 @@ static void notice_start(struct collected *view, const char *name)
 
 static void before_any_sample(void *argument)
 {
-    (void)argument;
     const char *text = report_now(HAK_REPORT_JSON);
     REQUIRE(strstr(text, "\"sites\": []") != NULL);
     uintptr_t id = hak_site_register("early");
@@ -222,9 +221,7 @@ TEST(every_entry_point)
         blocks[5] = hak_alloc_at(500, 0); /* no site: that of the thread */
     }
     assert_int_equal(figure("entries", "live_bytes"), 100 + 200 + 300 + 400 + 5 * MIB + 500);
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     assert_int_equal(figure("entries", "live_bytes"), 0);
 }
 
@@ -246,9 +243,7 @@ TEST(lifetimes)
     }
     assert_int_equal(figure("lives", "lifetime_ms"), 0);
     usleep(SLEEP_MS * 1000);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     const char *record = record_named(report_now(HAK_REPORT_JSON), "lives");
     assert_true(number_of(record, "lifetime_ms") >= SLEEP_MS - 1); /* each clock read rounds down */
     const char *counts = field_of(record, "lifetime_counts") + 1;
@@ -271,9 +266,7 @@ static void *shared_blocks[SHARED_COUNT];
 
 static void *free_half(void *argument)
 {
-    for (size_t i = 0; i < SHARED_COUNT / 2; i++) {
-        hak_free(shared_blocks[i]);
-    }
+    FREE_ALL(shared_blocks, SHARED_COUNT / 2);
     return argument;
 }
 
@@ -314,9 +307,7 @@ TEST(scope_of_one_thread)
     assert_int_equal(figure("here", "size_max"), 300);
     assert_int_equal(figure("elsewhere", "live_bytes"), SHARED_COUNT * 200);
     hak_free(block);
-    for (size_t i = 0; i < SHARED_COUNT; i++) {
-        hak_free(shared_blocks[i]);
-    }
+    FREE_ALL(shared_blocks, SHARED_COUNT);
     assert_int_equal(figure("elsewhere", "live_bytes"), 0);
 }
 
@@ -332,9 +323,7 @@ static __attribute__((noinline)) void *allocate_here(void)
 TEST(address)
 {
     char program[4096];
-    if (!has_stacks) {
-        skip(); /* no libgcc_s on this machine */
-    }
+    SKIP_IF(!has_stacks); /* no libgcc_s on this machine */
     void *block = allocate_here();
     const char *record = record_with(report_now(HAK_REPORT_JSON), "\"size_max\": 77777,");
     assert_true(has_string(record, "kind", "address") && has_string(record, "name", ""));
@@ -419,9 +408,7 @@ TEST(order)
     }
     assert_int_equal(count, 100);
     assert_int_equal(last, (COUNT - 99) * MIB);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
 }
 
 /* --- processes --- */
@@ -468,7 +455,6 @@ static void *name_and_allocate(void *argument)
 static void fork_beside(void *argument)
 {
     pthread_t threads[4];
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         REQUIRE(pthread_create(&threads[i], NULL, name_and_allocate, (void *)(i * 13)) == 0);
     }
@@ -503,7 +489,6 @@ TEST(forks_beside_threads)
 static void fill_names(void *argument)
 {
     char name[32];
-    (void)argument;
     uintptr_t last = 0;
     for (size_t i = 0; i < NAMES_MAX; i++) {
         snprintf(name, sizeof name, "fill.%zu", i);
@@ -523,7 +508,6 @@ static void fill_names(void *argument)
 static void fill_numbers(void *argument)
 {
     enum { COUNT = 5000 };
-    (void)argument;
     uint64_t before = figure("other", "live_bytes");
     for (uintptr_t i = 1; i <= COUNT; i++) {
         REQUIRE(hak_alloc_at(1000, i << 20) != NULL);

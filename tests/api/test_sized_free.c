@@ -93,9 +93,7 @@ TEST(aligned_sized)
 /* Memory freed by size is memory for the next one: a loop stays where it is. */
 TEST(memory_is_reused)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     size_t before = rss_bytes();
     for (unsigned round = 0; round < 2000; round++) {
         for (size_t i = 0; i < COUNT_OF(tier_sizes) - 3; i++) {

@@ -50,9 +50,7 @@ static char *allocate_filled(size_t size)
 
 static void free_all(char **blocks, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, count);
     hak_trim(0);
 }
 
@@ -80,7 +78,6 @@ static void allocate_beside_a_filled_one(void *argument)
     enum { BLOCKS = 60 };
     char *blocks[BLOCKS];
     size_t touched = 0;
-    (void)argument;
     char *filled = allocate_filled(8 * MIB), *beside = hak_malloc(1024 * MIB);
     REQUIRE(beside != NULL);
     free_all(&filled, 1);

@@ -100,9 +100,7 @@ static void *thread_allocate(void *argument)
 static void *thread_free(void *argument)
 {
     void **blocks = argument;
-    for (size_t i = 0; i < THREAD_BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, THREAD_BLOCKS);
     return NULL;
 }
 
@@ -267,9 +265,7 @@ TEST(peaks)
         assert_non_null(blocks[i]);
     }
     assert_true(stats_now().peak_bytes_taken >= stats_now().bytes_in_use);
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
 }
 
 TESTS(NULL)

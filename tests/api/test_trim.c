@@ -43,9 +43,7 @@ static void chain_free(struct chain *head)
 TEST(rss_falls)
 {
     static const size_t smallest[] = {16, 1000, 20000, 65665, 300 * KIB, 3 * MIB};
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     hak_trim(0);
     size_t before = rss_bytes();
     for (size_t i = 0; i < COUNT_OF(smallest); i++) {
@@ -75,9 +73,7 @@ TEST(says_whether_it_gave)
 
 TEST(keeps_what_it_is_told)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     hak_trim(0);
     size_t before = rss_bytes();
     for (size_t keep = 128 * MIB; keep >= 32 * MIB; keep /= 2) {

@@ -21,9 +21,7 @@ static void write_after_free(void *argument)
         others[i] = hide(hak_malloc(corruption->size));
         REQUIRE(blocks[i] != NULL && others[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         memset(hide(blocks[i]), corruption->byte, 16);
     }
@@ -54,14 +52,11 @@ static void forge_link(void *argument)
 {
     char **blocks[8];
     char *victim = hide(hak_malloc(4000));
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hide(hak_malloc(64));
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         *(char **)hide(blocks[i]) = victim + 32;
     }
@@ -80,14 +75,11 @@ TEST(forged_link)
 static void close_circle(void *argument)
 {
     char *blocks[12], *last = hide(hak_malloc(64));
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hide(hak_malloc(64));
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     *(char **)hide(blocks[0]) = blocks[COUNT_OF(blocks) - 1];
     alarm(240);
     hak_free(last);
@@ -100,7 +92,6 @@ static void close_circle_in_heap(void *argument)
 {
     hak_heap *heap = hak_heap_create(NULL);
     char *blocks[12], *last = hide(hak_heap_malloc(heap, 64));
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hide(hak_heap_malloc(heap, 64));
         REQUIRE(blocks[i] != NULL);
@@ -134,9 +125,7 @@ static char *freed[64], *kept[64]; /* what is kept keeps the slabs: an empty one
 
 static void *free_them(void *argument)
 {
-    for (size_t i = 0; i < COUNT_OF(freed); i++) {
-        hak_free(freed[i]);
-    }
+    FREE_ALL(freed, COUNT_OF(freed));
     return argument;
 }
 

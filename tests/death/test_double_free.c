@@ -49,9 +49,7 @@ static void free_twice_apart(void *argument)
         blocks[i] = hide(hak_malloc(size));
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     hak_free(hide(blocks[20]));
     hak_trim(0);
 }
@@ -268,9 +266,7 @@ static void *remote_objects[REMOTE_OBJECTS];
 
 static void *free_all_of_another(void *argument)
 {
-    for (size_t i = 0; i < REMOTE_OBJECTS; i++) {
-        hak_free(remote_objects[i]);
-    }
+    FREE_ALL(remote_objects, REMOTE_OBJECTS);
     return argument;
 }
 
@@ -304,9 +300,7 @@ static void *free_kept_twice(void *argument)
         own[i] = hide(hak_malloc(size));
         REQUIRE(own[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(own); i++) {
-        hak_free(own[i]);
-    }
+    FREE_ALL(own, COUNT_OF(own));
     own[0] = hide(hak_malloc(size)); /* room for the other's */
     hak_free(remote_objects[0]);
     hak_free(hide(remote_objects[0]));

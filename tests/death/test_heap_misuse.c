@@ -84,7 +84,6 @@ TEST(double_free)
 
 static void free_block_twice(void *argument)
 {
-    (void)argument;
     hak_heap *heap = hak_heap_create(NULL);
     void *keep = hak_heap_malloc(heap, 10); /* else the chunk goes back, and with it its memory */
     void *block = hak_heap_malloc(heap, 100000);
@@ -95,7 +94,6 @@ static void free_block_twice(void *argument)
 
 static void wrong_heap(void *argument)
 {
-    (void)argument;
     hak_heap *heap = hak_heap_create(NULL), *other = hak_heap_create(NULL);
     void *object = hak_heap_malloc(heap, 100);
     (void)!hak_heap_malloc(other, 100);
@@ -104,7 +102,6 @@ static void wrong_heap(void *argument)
 
 static void inside(void *argument)
 {
-    (void)argument;
     hak_heap *heap = hak_heap_create(NULL);
     char *block = hak_heap_malloc(heap, 100000);
     hak_free(hide(block + 4096)); /* by the plain function, too */
@@ -138,13 +135,11 @@ TEST(invalid_pointers)
 
 static void *map_unaligned(void *argument, size_t size, size_t alignment)
 {
-    (void)argument;
     return (char *)hak_aligned_alloc(alignment, size + alignment) + 4096;
 }
 
 static void unaligned(void *argument)
 {
-    (void)argument;
     struct hak_heap_pages pages = {map_unaligned, NULL, NULL, NULL};
     struct hak_heap_options options = {.size = sizeof options, .pages = &pages};
     (void)!hak_heap_malloc(hak_heap_create(&options), 10);
@@ -158,9 +153,6 @@ TEST(provider_that_does_not_align)
 
 static bool visit(void *object, size_t size, void *argument)
 {
-    (void)object;
-    (void)size;
-    (void)argument;
     return true;
 }
 

@@ -191,9 +191,7 @@ TEST(joined_whales_grow)
             parts[j] = hak_malloc(6 * MIB);
             memset(parts[j], 'x', 6 * MIB);
         }
-        for (size_t j = 0; j < COUNT_OF(parts); j++) {
-            hak_free(parts[j]);
-        }
+        FREE_ALL(parts, COUNT_OF(parts));
         size_t size = 14 * MIB + 4096;
         char *block = hak_malloc(size);
         size_t joined = hak__whale_joined_bytes;

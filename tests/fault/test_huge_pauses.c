@@ -27,7 +27,6 @@ static int ask(uint64_t us_max)
 
 static int range_unmap(void **state)
 {
-    (void)state;
     return hak__os_unmap(range, SIZE);
 }
 

@@ -359,12 +359,11 @@ static const struct site {
     {FAULT_RESERVE, do_share_resize, true},
     {FAULT_MREMAP, do_share_resize, true},
     {FAULT_UNLINK, do_share_again, false},
-    {FAULT_GUARD, do_guard, false},
+    {FAULT_GUARD, do_guard, false}
 };
 
 static int start(void **state)
 {
-    (void)state;
     fault_start_totals();
     hak__os_init();
     return 0;
@@ -433,7 +432,6 @@ static void guard_without_room(void *argument)
     void *place = NULL;
     uint64_t mapped = hak__os_mapped_bytes();
     int64_t ledger = fault_ledger;
-    (void)argument;
     fault_arm((struct fault_plan){FAULT_SET(FAULT_GUARD), 1, ENOMEM, true, 0}, 0);
     REQUIRE(hak__os_guard_reserve(MIB, &place) == -ENOMEM && place == NULL);
     fault_disarm();

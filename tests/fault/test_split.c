@@ -13,9 +13,7 @@ TEST_WITH(a_part_that_may_come_again, unit_save_knobs, unit_restore_knobs)
     size_t slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
     assert_int_not_equal(slice, SLICE_NONE);
     struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
-    if (superslab->huge == 0) {
-        skip(); /* a kernel without them */
-    }
+    SKIP_IF(superslab->huge == 0); /* a kernel without them */
     char *bytes = window_slice_address(slice);
     memset(bytes, 'x', SUPERSLAB_SIZE);
     hak__superslab_give(slice + 1, PART);

@@ -86,7 +86,6 @@ static void arm_from_environment(void)
 
 static void exec_body(void *argument)
 {
-    (void)argument;
     __real_close(OS_KEPT_MIN); /* the report's file: it is opened again */
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         try_malloc(i, tier_sizes[i]);

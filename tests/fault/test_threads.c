@@ -89,7 +89,6 @@ static bool shared_stop;
 
 static void *busy_body(void *argument)
 {
-    (void)argument;
     while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
         void *block = hak_malloc(3000);
         hak_free(block);
@@ -101,7 +100,6 @@ static void *busy_body(void *argument)
 
 static void play_in_child(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < 60; i++) {
         try_malloc(100 + i, i % 10 == 0 ? (2 + i / 10) * MIB + 1 : i * i * 100);
     }
@@ -263,9 +261,7 @@ static void random_faults(void *argument)
     }
     fault_disarm();
     REQUIRE(seed % 4 == 3 || fault_fired_count != 0);
-    for (size_t i = 0; i < SLOTS; i++) {
-        hak_free(shared_blocks[i]);
-    }
+    FREE_ALL(shared_blocks, SLOTS);
     rest_check(&before);
     recover();
     drop_all();

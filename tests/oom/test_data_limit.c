@@ -23,9 +23,7 @@ static void limited_data(void *argument)
 TEST(data_limits)
 {
     static size_t sizes[] = {64 * MIB, 200 * MIB};
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_LIFE(limited_data, &sizes[i], NULL);
     }

@@ -107,9 +107,7 @@ static bool live(void)
         REQUIRE(blocks[i] == NULL || nonzero_offset(blocks[i], sizes[i]) == SIZE_MAX);
         all &= blocks[i] != NULL;
     }
-    for (size_t i = 0; i < SIZES; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, SIZES);
     hak_trim(0);
     REQUIRE(errno == ERRNO_UNTOUCHED);
     return all;
@@ -145,17 +143,13 @@ static void fail_each(bool on)
 
 TEST(one_fails)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     fail_each(false);
 }
 
 TEST(all_fail_from_one_on)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     fail_each(true);
 }
 

@@ -39,7 +39,6 @@ TEST(hard_limits)
 /* A block that grows by mremap, and one that is freed for another thread's use. */
 static void growing(void *argument)
 {
-    (void)argument;
     size_t limit = mapped_bytes() + 64 * MIB;
     hak_limit_set(SIZE_MAX, limit, NULL, NULL);
     size_t size = 3 * MIB;
@@ -99,9 +98,7 @@ static void allocate_all(void **blocks)
 
 static void free_all(void **blocks)
 {
-    for (size_t i = 0; i < BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, BLOCKS);
 }
 
 /* Free memory that waits to be given back, after some work of so many milliseconds with little
@@ -157,7 +154,6 @@ static void soft_limit(void *argument)
 {
     static void *blocks[BLOCKS];
     struct told told = {0, 0};
-    (void)argument;
     size_t limit = mapped_bytes() + 16 * MIB;
     hak_limit_set(limit, SIZE_MAX, tell, &told);
     REQUIRE_SIZE(told.count, ==, 0);
@@ -187,7 +183,6 @@ static void soft_limit(void *argument)
 static void soft_limit_at_once(void *argument)
 {
     struct told told = {0, 0};
-    (void)argument;
     hak_limit_set(mapped_bytes() + 32 * MIB, SIZE_MAX, tell, &told);
     for (size_t times = 1; times <= 3; times++) {
         void *whale = hak_malloc(100 * MIB);

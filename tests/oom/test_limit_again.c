@@ -90,9 +90,7 @@ static void run(bool hard)
 
 TEST(address_space)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     run(false);
 }
 

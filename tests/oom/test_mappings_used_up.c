@@ -86,9 +86,7 @@ static void use_blocks(size_t blocks_count)
         REQUIRE(blocks[i] != NULL);
         block_check(blocks[i], next < size ? 0 : size, i);
     }
-    for (size_t i = 0; i < blocks_count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, blocks_count);
 }
 
 /* 300 MiB: the tables' first step is 128. */
@@ -126,9 +124,7 @@ static void work_without_mappings(void *argument)
 TEST(exactly)
 {
     bool over = false;
-    if (SUPPORT_SANITIZED) {
-        skip(); /* their own mappings come from the same limit */
-    }
+    SKIP_IF(SUPPORT_SANITIZED); /* their own mappings come from the same limit */
     REQUIRE_LIFE(work_without_mappings, &over, NULL);
 }
 
@@ -136,9 +132,7 @@ TEST(exactly)
 TEST(one_over)
 {
     bool over = true;
-    if (SUPPORT_SANITIZED) {
-        skip(); /* their own mappings come from the same limit */
-    }
+    SKIP_IF(SUPPORT_SANITIZED); /* their own mappings come from the same limit */
     REQUIRE_LIFE(work_without_mappings, &over, NULL);
 }
 

@@ -45,7 +45,6 @@ static int guardian_start(const char *old_mode, pid_t *pid)
 static void careful_mode(void *argument)
 {
     struct node *head = NULL;
-    (void)argument;
     size_t before = support_proc_bytes("/proc/self/status", "\nVmData:");
     void *first = hak_malloc(100);
     REQUIRE(first != NULL);
@@ -77,9 +76,7 @@ TEST(overcommit_never)
 {
     char old_mode[16];
     const char *wanted = getenv("HAKMEM_TEST_OVERCOMMIT");
-    if (wanted == NULL || strcmp(wanted, "1") != 0 || SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(wanted == NULL || strcmp(wanted, "1") != 0 || SUPPORT_SANITIZED);
     REQUIRE(support_read_file(OVERCOMMIT_FILE, old_mode, sizeof old_mode) > 0);
     pid_t guardian;
     struct child_end end;

@@ -106,9 +106,7 @@ TEST(many_estates)
             estates[i] = estate_create(i + round);
             threads[i] = thread_start(live_and_leave, &estates[i]);
         }
-        for (size_t i = 0; i < ESTATES; i++) {
-            thread_join(threads[i]);
-        }
+        JOIN_ALL(threads, ESTATES);
         for (size_t i = 0; i < ESTATES; i++) {
             threads[i] = thread_start(free_estate, &estates[(i + 5) % ESTATES]);
         }

@@ -63,7 +63,6 @@ TEST(exchange)
 static void *allocate_one(void *argument)
 {
     unsigned char *block = hide(hak_malloc(100));
-    (void)argument;
     REQUIRE(block != NULL);
     memset(block, 5, 100);
     return block;
@@ -83,7 +82,6 @@ TEST(after_the_end)
 
 int main(int argc, char **argv)
 {
-    (void)argc;
     if (getenv("HAKMEM_GUARD") == NULL) {
         REQUIRE(setenv("HAKMEM_GUARD", "1", 1) == 0);
         execv("/proc/self/exe", argv);

@@ -94,9 +94,7 @@ static void share(struct shared *shared)
         workers[i] = thread_start(work, shared);
     }
     use(shared, 1, SUPPORT_SLOW ? 2000 : 6000);
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     check_empty(shared);
 }
 
@@ -166,9 +164,7 @@ TEST(destroyed_under_living_threads)
         REQUIRE_SIZE(stats.objects_in_use_count, ==, WORKERS * 100);
         hak_heap_destroy(current);
     }
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     hak_stats_get(&after);
     assert_true(after.bytes_in_use <= before.bytes_in_use + 64 * KIB);
     pthread_barrier_destroy(&barrier);
@@ -251,7 +247,6 @@ static void *use_until_stopped(void *argument)
 
 static bool count_objects(void *object, size_t bytes, void *argument)
 {
-    (void)object;
     *(size_t *)argument += bytes != 0;
     return true;
 }
@@ -306,9 +301,7 @@ TEST(fork)
         REQUIRE(status == 0);
     }
     __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     check_empty(&shared);
     hak_heap_destroy(shared.heap);
     hak_heap_destroy(own);

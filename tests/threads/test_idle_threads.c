@@ -29,9 +29,7 @@ static void blocks_allocate(void)
 
 static void blocks_free(void)
 {
-    for (size_t i = 0; i < OBJECTS; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, OBJECTS);
 }
 
 static void setup(void)
@@ -113,7 +111,6 @@ static void slow_operations(unsigned count)
 static void idle_process(void *argument)
 {
     enum { DELAY_MS = 100, TICK = 64, PARTS = 64000 / 4096 + 1, PAUSES_MAX = 16 };
-    (void)argument;
     setup();
     size_t before = rss_bytes(), kept = SIZE_MAX;
     blocks_allocate();
@@ -135,16 +132,13 @@ static void idle_process(void *argument)
 
 static void short_delay(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", "100", 1) == 0);
 }
 
 TEST(process_idles)
 {
     struct child_end end;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec("idle", short_delay, NULL, &end);
     REQUIRE_EXIT(&end, "KiB are left$");
     print_message("%s", end.text);

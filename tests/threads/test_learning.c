@@ -35,7 +35,6 @@ static void allocate_and_learn(void *argument)
 {
     pthread_t workers[WORKERS];
     size_t turns = 0;
-    (void)argument;
     for (size_t i = 0; i < WORKERS; i++) {
         workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
     }
@@ -45,15 +44,12 @@ static void allocate_and_learn(void *argument)
         before = now;
     }
     __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     fprintf(stderr, "the knobs were turned %zu times\n", turns);
 }
 
 static void set_learn(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_LEARN", "on", 1) == 0);
 }
 

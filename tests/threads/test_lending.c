@@ -127,9 +127,7 @@ TEST(exchange)
         usleep(20);
     }
     __atomic_store_n(&exchange.shared_stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     void *left[16];
     for (size_t taken; (taken = queue_take(exchange.queue, left, COUNT_OF(left), 0)) != 0;) {
         for (size_t i = 0; i < taken; i++) {

@@ -90,9 +90,7 @@ static void threads_run(size_t count)
     REQUIRE_SIZE(full.threads_count, <=, before.threads_count + count + 1); /* main's */
     REQUIRE_SIZE(full.bytes_in_use, ==, before.bytes_in_use);
     pthread_barrier_wait(&all_may_end);
-    for (size_t i = 0; i < count; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, count);
     munmap(threads, count * sizeof *threads);
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(full.bytes_cached, <=, CACHES_MAX);
@@ -133,7 +131,6 @@ TEST(second_generation)
 
 int main(int argc, char **argv)
 {
-    (void)argc;
     const char *budget = getenv(BUDGET_NAME);
     if (budget == NULL || strcmp(budget, BUDGET_VALUE) != 0) { /* options are read at start only */
         REQUIRE(setenv(BUDGET_NAME, BUDGET_VALUE, 1) == 0);

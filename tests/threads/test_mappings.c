@@ -120,12 +120,8 @@ TEST(large_blocks)
         whales[i][0] = 1;
     }
     mappings_check("spans and whales");
-    for (size_t i = 0; i < SPANS; i++) {
-        hak_free(spans[i]);
-    }
-    for (size_t i = 0; i < WHALES; i++) {
-        hak_free(whales[i]);
-    }
+    FREE_ALL(spans, SPANS);
+    FREE_ALL(whales, WHALES);
     hak_trim(0);
     mappings_check("none of them");
 }

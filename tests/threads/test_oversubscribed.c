@@ -64,9 +64,7 @@ TEST(more_threads_than_processors)
         for (size_t i = 0; i < count; i++) {
             threads[i] = thread_start(stress, (void *)(uintptr_t)(i + 1 + round * THREADS_MAX));
         }
-        for (size_t i = 0; i < count; i++) {
-            thread_join(threads[i]);
-        }
+        JOIN_ALL(threads, count);
     }
     for (size_t i = 0; i < SLOTS; i++) {
         if (shared_slots[i] != NULL) {

@@ -73,9 +73,7 @@ static void pipeline_run(size_t producers, size_t consumers, size_t smallest, si
     for (size_t i = 0; i < producers + consumers; i++) {
         threads[i] = thread_start(i < producers ? produce : consume, &run);
     }
-    for (size_t i = 0; i < producers + consumers; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, producers + consumers);
     queue_destroy(run.queue);
     REQUIRE_SIZE(run.shared_freed, ==, producers * run.parcels_each);
     print_message("%zu to %zu, %zu to %zu bytes: live %zu KiB, peak %zu KiB\n", producers,

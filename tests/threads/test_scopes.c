@@ -106,7 +106,6 @@ static void use_scopes(void *argument)
 {
     pthread_t workers[WORKERS];
     uint64_t random = 42;
-    (void)argument;
     work_once(&random);
     REQUIRE_SIZE(count_apart(), ==, 1); /* else the file was not taken */
     REQUIRE_SIZE(report_number("threads_count"), ==, 1);
@@ -119,9 +118,7 @@ static void use_scopes(void *argument)
         HAK_SITE_SCOPE("kept");
         fork_once(&random);
     }
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     for (size_t slot = 0; slot < SLOTS; slot++) {
         exchange(slot, NULL);
     }

@@ -30,9 +30,7 @@ static void small_blocks(void)
         blocks[i] = hak_malloc(1 + i * 21);
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
 }
 
 static void spans(void)
@@ -46,9 +44,7 @@ static void spans(void)
         blocks[i] = hak_realloc(blocks[i], 60000 + i * 20000);
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
 }
 
 /* More than the cache holds, so that it evicts; a look at what is resident. */
@@ -63,9 +59,7 @@ static void whales(void)
             blocks[i] = hak_realloc(blocks[i], MIB * (4 + i % 9));
             REQUIRE(blocks[i] != NULL);
         }
-        for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-            hak_free(blocks[i]);
-        }
+        FREE_ALL(blocks, COUNT_OF(blocks));
     }
 }
 
@@ -81,9 +75,7 @@ static void keep_for_others(void)
 
 static void remote_frees(void)
 {
-    for (size_t i = 0; i < COUNT_OF(kept_by_others); i++) {
-        hak_free(kept_by_others[i]);
-    }
+    FREE_ALL(kept_by_others, COUNT_OF(kept_by_others));
 }
 
 static void give_back(void)
@@ -153,9 +145,7 @@ TEST(every_path)
 /* In a process of its own with HAKMEM_GUARD: every second block is guarded, every one sampled. */
 TEST(observed)
 {
-    if (getenv("HAKMEM_GUARD") == NULL) {
-        skip();
-    }
+    SKIP_IF(getenv("HAKMEM_GUARD") == NULL);
     REQUIRE(hak_profile_start(1) == 0);
     test_every_path(state);
 }

@@ -131,7 +131,6 @@ static void flush_a_circle(void *argument)
 {
     struct cache *cache = unit_cache_create();
     struct object *head = bin_of(cache, 4, 6);
-    (void)argument;
     head->next->next->next = head; /* a double free did this */
     hak__cache_flush(cache);
 }
@@ -148,7 +147,6 @@ static void flush_a_circle_and_more(void *argument)
 {
     struct cache *cache = unit_cache_create();
     struct object *head = bin_of_more(cache, 6);
-    (void)argument;
     head->next->next->next->next = head;
     hak__cache_flush(cache);
 }
@@ -157,7 +155,6 @@ static void flush_a_circle_as_long(void *argument)
 {
     struct cache *cache = unit_cache_create();
     struct object_list list = {bin_of_more(cache, FLUSH_PART_OBJECTS), FLUSH_PART_OBJECTS};
-    (void)argument;
     unit_list_tail(list)->next = list.head;
     hak__cache_flush(cache);
 }
@@ -167,7 +164,6 @@ static void flush_one_twice_at_the_end(void *argument)
     struct cache *cache = unit_cache_create();
     struct object_list list = {bin_of_more(cache, FLUSH_PART_OBJECTS), FLUSH_PART_OBJECTS};
     struct object *last = unit_list_tail(list);
-    (void)argument;
     last->next = last;
     hak__cache_flush(cache);
 }
@@ -175,7 +171,6 @@ static void flush_one_twice_at_the_end(void *argument)
 static void flush_a_wild_pointer(void *argument)
 {
     struct cache *cache = unit_cache_create();
-    (void)argument;
     bin_of(cache, 4, 6)->next = (struct object *)(void *)(uintptr_t)64;
     hak__cache_flush(cache);
 }
@@ -184,7 +179,6 @@ static void flush_a_short_list(void *argument)
 {
     struct cache *cache = unit_cache_create();
     struct object *head = bin_of(cache, 4, 6);
-    (void)argument;
     head->next->next->next = NULL;
     hak__cache_flush(cache);
 }
@@ -195,7 +189,6 @@ static void flush_too_many(void *argument)
     uint32_t class_index = size_class_of(MID_SIZE_MAX);
     struct object *objects[2] = {bin_of(cache, class_index, 3)};
     void *object = objects[0];
-    (void)argument;
     objects[1] = objects[0]->next;
     unit_return(&object, 1); /* freed another way meanwhile */
     for (int i = 1; i < 5; i++) {

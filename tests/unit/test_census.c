@@ -95,9 +95,7 @@ TEST(sums_are_those_of_a_walk)
             compare();
         }
     }
-    for (size_t i = 0; i < SLOTS; i++) {
-        hak_free(slots[i]);
-    }
+    FREE_ALL(slots, SLOTS);
     compare();
 }
 

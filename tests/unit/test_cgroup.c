@@ -24,7 +24,6 @@ static void write_file(const char *path, const char *text)
 
 static int make_tree(void **state)
 {
-    (void)state;
     REQUIRE(mkdtemp(root) != NULL);
     for (size_t i = 1; i < COUNT_OF(groups); i++) {
         REQUIRE(mkdir(path_of(groups[i], ""), 0700) == 0);
@@ -34,7 +33,6 @@ static int make_tree(void **state)
 
 static int remove_tree(void **state)
 {
-    (void)state;
     unlink(path_of("", "/membership"));
     for (size_t i = COUNT_OF(groups); i-- > 0;) {
         unlink(path_of(groups[i], "/cpu.max"));

@@ -85,27 +85,6 @@ TEST(kept_slabs_for_another_heap)
     hak__thread_park(other);
 }
 
-/* A span that would raise the peak gets what its heap keeps. */
-TEST(kept_slabs_for_a_span)
-{
-    enum { BLOCKS = 200 };
-    void *blocks[BLOCKS];
-    for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(5000);
-        REQUIRE(blocks[i] != NULL);
-    }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
-    hak__thread_flush(hak__thread);
-    assert_true(slab_keeps(&hak__thread->heap->slabs));
-    hak__superslab_purge(true); /* the peak is that of now */
-    size_t taken = unit_region_bytes_taken();
-    void *span = hak_malloc(100 * KIB);
-    assert_true(unit_region_bytes_taken() <= taken);
-    hak_free(span);
-}
-
 TEST(help)
 {
     struct owner owner = owner_create();
@@ -324,25 +303,6 @@ TEST_WITH_KNOBS(late_ticks_give_more_back)
     hak__thread_park(thread);
 }
 
-TEST_WITH_KNOBS(a_tick_after_the_delay)
-{
-    struct thread *thread = adopt();
-    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
-    uint64_t before;
-    uint32_t start;
-    hak__knobs.purge_delay_ms = 100;
-    do { /* again if the machine was so busy that the pass was due */
-        before = *ticks;
-        start = thread->trimmed_ms = hak__os_clock_ms();
-        hak__heap_tick(thread);
-    } while (hak__os_clock_ms() - start >= 50);
-    assert_true(*ticks == before);
-    usleep(80000); /* over half of it */
-    hak__heap_tick(thread);
-    assert_true(*ticks == before + 1);
-    hak__thread_park(thread);
-}
-
 /* A freed whale goes at the first pass that comes half a period or more after that, no earlier, and
  * so between half a period and one. */
 TEST_WITH_KNOBS(whales_go_within_the_delay)
@@ -394,7 +354,6 @@ static void tick_on_one_heap(void *argument)
 {
     enum { THREADS = 8, DELAY = 1000000000 };
     struct thread *threads[THREADS];
-    (void)argument;
     start_sharing(1);
     hak__knobs.purge_delay_ms = DELAY;
     for (size_t i = 0; i < THREADS; i++) {

@@ -10,13 +10,11 @@ static void *const somewhere = (void *)0x1234abcd;
 
 static void say_all(void *argument)
 {
-    (void)argument;
     hak__diagnose_fatal("what was wrong", somewhere, 112, 7);
 }
 
 static void say_little(void *argument)
 {
-    (void)argument;
     hak__diagnose_fatal("what was wrong", somewhere, 0, 0);
 }
 
@@ -25,13 +23,11 @@ static void say_much(void *argument)
     char what[1000];
     memset(what, 'w', sizeof what - 1);
     what[sizeof what - 1] = '\0';
-    (void)argument;
     hak__diagnose_fatal(what, somewhere, 112, 7);
 }
 
 static void warn(void *argument)
 {
-    (void)argument;
     hak__diagnose_warn("something odd", somewhere);
 }
 

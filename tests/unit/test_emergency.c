@@ -186,7 +186,6 @@ TEST(a_long_fork)
 
 static void *close_the_gate(void *unused)
 {
-    (void)unused;
     hak__gate_close();
     REQUIRE(hak__emergency_waits()); /* so in the child of the fork, too, which has the rest */
     return NULL;
@@ -194,7 +193,6 @@ static void *close_the_gate(void *unused)
 
 static void *wait_for_the_closed_gate(void *unused)
 {
-    (void)unused;
     while (hak__gate_enter()) {
         hak__gate_leave();
     }
@@ -320,9 +318,7 @@ TEST(threads)
     for (uintptr_t i = 0; i < THREADS; i++) {
         threads[i] = thread_start(allocate_and_free, (void *)i);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     assert_true(hak__emergency_settle());
     assert_true(hak__emergency_settle());
     assert_int_equal(live_count(), before);

@@ -100,9 +100,7 @@ FLUSH_TEST(the_first_frees_are_checked)
 {
     static const size_t sizes[] = {16, 64, 100}; /* bins of larger objects hold too few */
     static const uint32_t counts[] = {8, 300};   /* after these, refills leave more than a limit */
-    if (HAK_TINY_LIMITS) {
-        skip();
-    }
+    SKIP_IF(HAK_TINY_LIMITS);
     for (size_t i = 0; i < COUNT_OF(counts) * COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i / 2]), count = counts[i % 2];
         struct bin *bin = &cache->bins[class_index];
@@ -121,32 +119,6 @@ FLUSH_TEST(the_first_frees_are_checked)
             free_again(objects[j]);
         }
         assert_true(bin->limit >= limit_for(class_index, BIN_BYTES_START));
-        check_cache();
-        hak__cache_flush(cache);
-    }
-}
-
-/* Allocating alone sets no limit, and freeing alone sets the first one only, or the option. */
-FLUSH_TEST(one_direction_does_not_grow)
-{
-    static const uint32_t options[] = {UINT32_MAX, BIN_BYTES_START};
-    static const size_t sizes[] = {16, 32, 64, 512, 5120};
-    enum { COUNT = 3000 };
-    for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
-        uint32_t class_index = size_class_of(sizes[i / 2]);
-        uint32_t most = limit_for(class_index, options[i % 2]);
-        hak__knobs.bin_bytes_max = options[i % 2];
-        allocate_all(class_index, COUNT);
-        uint32_t refilled = bin_count(&cache->bins[class_index]);
-        uint32_t limit = limit_for(class_index, BIN_BYTES_START);
-        limit = limit < most ? limit : most;
-        assert_int_equal(cache->bins[class_index].limit, 0);
-        for (uint32_t j = 0; j < COUNT; j++) {
-            bool overflow = free_overflows(class_index, objects[j]);
-            assert_true(j != 0 || overflow);
-            assert_int_equal(cache->bins[class_index].limit, limit);
-            assert_true(hak__cache_objects(cache, class_index) <= limit + refilled + FREES_CHECKED);
-        }
         check_cache();
         hak__cache_flush(cache);
     }
@@ -177,36 +149,6 @@ FLUSH_TEST(both_directions_double)
             }
         }
         assert_int_equal(bin->limit, most);
-        check_cache();
-        hak__cache_flush(cache);
-    }
-}
-
-FLUSH_TEST(the_bound_of_a_bin_is_an_option)
-{
-    uint32_t class_index = size_class_of(16);
-    hak__knobs.bin_bytes_max = 48;
-    for (int round = 0; round < 5; round++) {
-        allocate_all(class_index, 100);
-        free_all(class_index, 100);
-        assert_int_equal(cache->bins[class_index].limit, 3);
-    }
-}
-
-/* Threads of one heap share the limit of bins of small objects. */
-FLUSH_TEST(threads_share_the_bound)
-{
-    static const size_t sizes[] = {16, 1024, 5000};
-    cache->slabs->shared_threads = 4;
-    hak__knobs.bin_bytes_max = BIN_BYTES_START * 16;
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        uint32_t class_index = size_class_of(sizes[i]);
-        for (int round = 0; round < 12; round++) {
-            allocate_all(class_index, 8000);
-            free_all(class_index, 8000);
-        }
-        uint32_t share = sizes[i] <= TINY_REQUEST_MAX ? BIN_BYTES_START * 4 : BIN_BYTES_START * 16;
-        assert_int_equal(cache->bins[class_index].limit, limit_for(class_index, share));
         check_cache();
         hak__cache_flush(cache);
     }
@@ -245,9 +187,7 @@ static void fill_and_empty(uint32_t class_index)
 
 FLUSH_TEST(the_budget_of_a_thread)
 {
-    if (HAK_TINY_LIMITS) { /* a refill brings more than the first limit */
-        skip();
-    }
+    SKIP_IF(HAK_TINY_LIMITS); /* a refill brings more than the first limit */
     uint32_t first = size_class_of(32), second = size_class_of(48);
     uint64_t first_step = charge_for(first, limit_for(first, BIN_BYTES_START));
     uint64_t second_step = charge_for(second, limit_for(second, BIN_BYTES_START));
@@ -273,9 +213,7 @@ FLUSH_TEST(the_budget_of_a_thread)
 
 FLUSH_TEST(the_budget_of_all_threads)
 {
-    if (HAK_TINY_LIMITS) { /* a refill brings more than the first limit */
-        skip();
-    }
+    SKIP_IF(HAK_TINY_LIMITS); /* a refill brings more than the first limit */
     uint32_t class_index = size_class_of(64);
     uint64_t step = charge_for(class_index, limit_for(class_index, BIN_BYTES_START));
     hak__knobs.cache_bytes_total = step + 1000;

@@ -315,9 +315,7 @@ static void *churn(void *argument)
             sched_yield();
         }
     }
-    for (size_t i = 0; i < COUNT_OF(slots); i++) {
-        hak_free(slots[i]);
-    }
+    FREE_ALL(slots, COUNT_OF(slots));
     return NULL;
 }
 
@@ -350,9 +348,7 @@ static void fork_beside_busy_threads(void)
         fork_and_run(churn_in_the_child);
     }
     __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     REQUIRE(none_is_held());
 }
 

@@ -179,7 +179,6 @@ static void fork_inside_a_sample(void)
 
 static void fork_inside_beside_others(void *argument)
 {
-    (void)argument;
     start_sharing(1);
     REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
     fork_inside_beside(use_memory_with_a_heap);

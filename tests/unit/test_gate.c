@@ -178,7 +178,6 @@ static volatile sig_atomic_t signals_count;
 
 static void count_signal(int number)
 {
-    (void)number;
     signals_count++;
 }
 

@@ -151,7 +151,6 @@ static void fill_guard(void *argument)
     for (size_t i = 0; i < 4 * (size_t)GUARD_SLOTS; i++) {
         hide(hak_malloc(GUARD_SIZE_MAX));
     }
-    (void)argument;
 }
 
 TEST_WITH_KNOBS(full)
@@ -176,9 +175,7 @@ TEST_WITH_KNOBS(bounds)
         size_t fit = GUARD_OPEN_BYTES_MAX / open;
         assert_int_equal(guarded, fit < GUARD_SLOTS ? fit : GUARD_SLOTS);
         assert_int_equal(hak__guard.open_bytes, guarded * open);
-        for (size_t j = 0; j < COUNT_OF(blocks); j++) {
-            hak_free(blocks[j]);
-        }
+        FREE_ALL(blocks, COUNT_OF(blocks));
         assert_int_equal(hak__guard.open_bytes, 0);
     }
     assert_true(GUARD_OPEN_BYTES_MAX + GUARD_SLOTS * sizeof(struct guard_slot) < 4 * MIB);
@@ -257,9 +254,7 @@ TEST_WITH_KNOBS(with_samples)
         assert_true(is_guarded(blocks[i]));
     }
     assert_true(hak__sample_blocks - before > COUNT_OF(blocks) / 2);
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     assert_int_equal(hak__sample_blocks, before);
     hak__sampling_set(0, false);
 }

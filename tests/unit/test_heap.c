@@ -59,42 +59,6 @@ TEST(new_heaps)
     }
 }
 
-/* Of threads, and of heaps that are left without one: they are the warmest. */
-TEST(the_last_parked_is_adopted_first)
-{
-    size_t count = heaps_count(), threads_before = threads_count();
-    struct heap *heaps[THREADS];
-    for (size_t i = 0; i < THREADS; i++) {
-        heaps[i] = (threads[i] = adopt())->heap;
-    }
-    for (size_t i = 0; i < THREADS; i++) {
-        hak__thread_park(threads[i]);
-    }
-    for (size_t i = THREADS; i-- > 0;) {
-        uint32_t id = heaps[i]->id;
-        assert_ptr_equal(adopt(), threads[i]);
-        assert_int_equal(threads[i]->heap->threads_count, 1);
-        assert_int_equal(heaps[i]->id, id);
-    }
-    assert_int_equal(heaps_count(), count); /* none was made */
-    assert_int_equal(threads_count(), threads_before);
-    for (size_t i = 0; i < THREADS; i++) {
-        heaps[i] = threads[i]->heap;
-    }
-    hak__thread_park(threads[3]);
-    hak__thread_park(threads[7]);
-    assert_ptr_equal(adopt(), threads[7]);
-    assert_ptr_equal(threads[7]->heap, heaps[7]);
-    hak__thread_park(threads[5]);
-    assert_ptr_equal(adopt(), threads[5]);
-    assert_ptr_equal(threads[5]->heap, heaps[5]);
-    assert_ptr_equal(adopt(), threads[3]);
-    assert_ptr_equal(threads[3]->heap, heaps[3]); /* the only one without a thread */
-    for (size_t i = 0; i < THREADS; i++) {
-        hak__thread_park(threads[i]);
-    }
-}
-
 /* Bins, buffered remote frees, cached spans and empty slabs all go back. */
 TEST(parking_gives_everything_back)
 {
@@ -151,21 +115,6 @@ TEST(objects_outlive_their_thread)
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
-TEST(the_last_object_of_a_heap_without_threads)
-{
-    size_t taken = unit_region_bytes_taken();
-    struct thread *thread = adopt();
-    struct heap *heap = thread->heap;
-    void *object = thread_allocate(thread, size_class_of(64));
-    struct slab *slab = unit_slab_of(object);
-    hak__thread_park(thread);
-    unit_return_remote(&object, 1);
-    assert_int_not_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    hak__heap_collect(heap, false);
-    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    assert_int_equal(unit_region_bytes_taken(), taken);
-}
-
 static uint32_t shared_users[10000]; /* by heap id */
 
 static void *adopt_and_park(void *argument)
@@ -195,9 +144,7 @@ TEST(a_heap_has_one_user)
     for (size_t i = 0; i < COUNT_OF(users); i++) {
         users[i] = thread_start(adopt_and_park, NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(users); i++) {
-        thread_join(users[i]);
-    }
+    JOIN_ALL(users, COUNT_OF(users));
     assert_int_equal(heaps_count(), count); /* there were enough */
     assert_int_equal(threads_count(), structs);
     assert_int_equal(unit_region_bytes_taken(), taken);
@@ -226,9 +173,7 @@ static void make_at_once(void)
     for (size_t i = 0; i < THREADS; i++) {
         makers[i] = thread_start(make_one, NULL);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(makers[i]);
-    }
+    JOIN_ALL(makers, THREADS);
 }
 
 TEST(many_are_made_at_once)
@@ -262,7 +207,6 @@ static size_t joined_count(void)
 
 static void adopt_without_memory(void *argument)
 {
-    (void)argument;
     rlim_t before = unit_limit_address_space(address_space_bytes());
     size_t count = threads_count(), joined = joined_count();
     while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
@@ -277,7 +221,6 @@ static void adopt_without_memory(void *argument)
 /* There is a parked struct, and a new heap is due: without memory for it any other will do. */
 static void join_without_memory(void *argument)
 {
-    (void)argument;
     hak__knobs.heaps_max = 1; /* what there is is shared */
     struct thread *thread;
     do {
@@ -293,15 +236,6 @@ static void join_without_memory(void *argument)
     assert_int_equal(heaps_count(), count);
     assert_true(thread->heap->threads_count >= 2);
     thread_free(thread, 3, thread_allocate(thread, 3));
-}
-
-TEST(no_memory)
-{
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(adopt_without_memory, NULL, NULL);
-    REQUIRE_LIFE(join_without_memory, NULL, NULL);
 }
 
 TESTS(start_with_many_heaps)

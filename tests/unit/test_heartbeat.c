@@ -21,36 +21,6 @@ static uint32_t look(struct thread *thread, uint32_t late_ms)
     return hak__os_clock_ms() - ticked_ms;
 }
 
-TEST_WITH_KNOBS(the_countdown_sets_itself)
-{
-    struct thread *thread = adopt();
-    thread->freed_much = superslab_freed_much();
-    thread->interval = 0;
-    for (uint32_t expected = SIZE; expected < LOOK_MALLOCS * SIZE; expected = 2 * expected + SIZE) {
-        if (look(thread, 0) < hak__heap_tick_period_ms()) { /* it came early */
-            assert_int_equal(thread->interval, expected);
-        }
-        thread->interval = expected;
-        assert_true(thread->cache.countdown >= 0);
-    }
-    look(thread, 0);
-    assert_true(thread->interval <= LOOK_MALLOCS * SIZE);
-    thread->interval = UINT32_MAX / 2; /* of much larger requests */
-    look(thread, 0);
-    assert_true(thread->interval <= LOOK_MALLOCS * SIZE);
-
-    thread->interval = LOOK_MALLOCS * SIZE;
-    look(thread, 1000); /* of a program that idles */
-    assert_true(thread->interval <= LOOK_MALLOCS * SIZE * TICK_MS / 1000);
-    assert_int_equal(thread->cache.countdown, thread->interval);
-    for (uint32_t i = 0; i < 40; i++) { /* small ones may follow the large */
-        hak__thread_countdown_ended(thread, 16384);
-        assert_true(thread->interval <= LOOK_BYTES);
-    }
-    hak__thread_countdown_ended(thread, 0); /* an aligned request may be for nothing */
-    hak__thread_park(thread);
-}
-
 TEST_WITH_KNOBS(a_late_look_ticks)
 {
     struct thread *thread = adopt();
@@ -100,44 +70,9 @@ TEST_WITH_KNOBS(a_tick_keeps_the_note)
     hak__thread_park(thread);
 }
 
-/* When much has become free, each of the next mallocs and slow operations looks, whoever freed it.
- */
-TEST_WITH_KNOBS(much_freed_memory_is_waited_for)
-{
-    struct thread *thread = adopt();
-    hak__superslab_purge(true);
-    thread->freed_much = superslab_freed_much();
-    thread->interval = LOOK_MALLOCS * SIZE;
-    look(thread, 0);
-    assert_int_equal(thread->eager_looks, 0);
-    unit_free_superslabs(2 * FREED_MUCH_SLICES / SUPERSLAB_SLICES + 1);
-    assert_true(superslab_freed_much() != thread->freed_much);
-    hak__thread_count_operation(thread);
-    assert_int_equal(thread->eager_looks, LOOK_EAGER - 1);
-    thread->operations = 0;
-    thread->ticked_ms = hak__os_clock_ms() - 60;
-    hak__thread_count_operation(thread); /* not the LOOK_OPERATIONS-th, and ticks */
-    assert_int_equal(thread->operations, 0);
-    for (uint32_t i = LOOK_EAGER - 2; i != 0; i--) {
-        assert_int_equal(thread->cache.countdown, 0);
-        look(thread, 0);
-        assert_int_equal(thread->eager_looks, i - 1);
-    }
-    assert_int_equal(thread->cache.countdown, 0);
-    if (look(thread, 0) < hak__heap_tick_period_ms()) {
-        assert_true(thread->cache.countdown != 0);
-    }
-    hak__superslab_purge(true);
-    uint32_t seen = superslab_freed_much();
-    hak__superslab_give(hak__superslab_take(1, 1).slice, 1); /* little */
-    assert_int_equal(superslab_freed_much(), seen);
-    hak__thread_park(thread);
-}
-
 /* malloc's fast path counts down, and the look takes nothing but the object it was asked for. */
 static void *count_down(void *argument)
 {
-    (void)argument;
     hak_free(hak_malloc(SIZE));
     struct thread *thread = hak__thread_current();
     struct bin *bin = &thread->cache.bins[size_class_of(SIZE)];

@@ -76,39 +76,6 @@ TEST_WITH_KNOBS(without_evidence)
     }
 }
 
-EVIDENCE_TEST(the_threshold)
-{
-    char *block = block_map(100);
-    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
-        hak__huge_watch(kind, block, SIZE, 0);
-        hak__huge_watch(kind, block, SIZE, 0);
-        hak__knobs.huge_threshold = 8 * MIB;
-        assert_false(hak__huge_is_earned(kind, 1, SIZE, 8 * MIB - 1));
-        assert_true(hak__huge_is_earned(kind, 1, SIZE, 8 * MIB));
-        hak__knobs.huge_threshold = UINT64_MAX;
-        assert_false(earned(kind, 1, SIZE));
-    }
-    block_unmap(block);
-}
-
-EVIDENCE_TEST(the_newest_but_one_decides)
-{
-    char *dense = block_map(HUGE_DENSE_PERCENT), *sparse = block_map(HUGE_DENSE_PERCENT);
-    REQUIRE(hak__os_purge(sparse, hak__os_page_size()) == 0); /* a page counts */
-    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
-        hak__huge_watch(kind, dense, SIZE, 0); /* it may be in use for a moment only */
-        assert_false(earned(kind, 1, SIZE));
-        hak__huge_watch(kind, sparse, SIZE, 0);
-        assert_true(earned(kind, 1, SIZE));
-        hak__huge_watch(kind, dense, SIZE, 0);
-        assert_false(earned(kind, 1, SIZE));
-        hak__huge_watch(kind, sparse, SIZE, 0);
-        assert_true(earned(kind, 1, SIZE));
-    }
-    block_unmap(dense);
-    block_unmap(sparse);
-}
-
 /* Each filled block lets huge pages double, to twice what was live when it was new at most: what
  * came since may be sparse. */
 EVIDENCE_TEST(doubling)
@@ -192,20 +159,6 @@ EVIDENCE_TEST(growth)
         require_filled(kind, 3 * SIZE);
         hak__huge_note_growth(kind, SIZE, 4 * SIZE);
         require_filled(kind, 4 * SIZE);
-    }
-    block_unmap(block);
-}
-
-EVIDENCE_TEST(kinds_are_separate)
-{
-    char *block = block_map(100);
-    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
-        hak__huge_watch(kind, block, SIZE, 0);
-        hak__huge_watch(kind, block, SIZE, 0);
-        for (enum huge_kind other = 0; other < HUGE_KINDS; other++) {
-            assert_int_equal(earned(other, 1, SIZE), other == kind);
-        }
-        forget(kind);
     }
     block_unmap(block);
 }

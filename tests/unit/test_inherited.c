@@ -142,9 +142,7 @@ static size_t allocate_again(size_t count, const uintptr_t *freed, size_t freed_
 
 static void free_again(size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        hak_free(again[i]);
-    }
+    FREE_ALL(again, count);
 }
 
 static uintptr_t freed[BLOCKS_MAX];
@@ -245,14 +243,11 @@ TEST(cached_objects_are_counted)
 
 static void *free_and_wait(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < blocks_count; i++) {
         blocks[i] = hak_malloc(block_size); /* of this thread's heap */
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < blocks_count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, blocks_count);
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     return NULL;
@@ -496,9 +491,7 @@ static void *use_inherited(void *argument)
         REQUIRE(*slot != NULL);
         memset(*slot, 254, block_size);
     }
-    for (size_t i = 0; i < COUNT_OF(own); i++) {
-        hak_free(own[i]);
-    }
+    FREE_ALL(own, COUNT_OF(own));
     return NULL;
 }
 
@@ -508,9 +501,7 @@ static void use_inherited_together(void)
     for (size_t i = 0; i < CHILD_THREADS; i++) {
         threads[i] = thread_start(use_inherited, (void *)(uintptr_t)i);
     }
-    for (size_t i = 0; i < CHILD_THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, CHILD_THREADS);
     hak_trim(0);
     REQUIRE_SIZE(slabs_left(), ==, 0);
     REQUIRE(none_is_held());

@@ -73,9 +73,7 @@ TEST(no_call_is_new)
     const char *build = getenv("TEST_BUILD");
     size_t defined_count = 0, names = 0;
     static char defined[4096][96];
-    if (build == NULL || system("command -v nm >/dev/null") != 0) {
-        skip();
-    }
+    SKIP_IF(build == NULL || system("command -v nm >/dev/null") != 0);
     static const char *const wanted[] = {"--defined-only", "--undefined-only"};
     for (size_t i = 0; i < COUNT_OF(wanted); i++) {
         snprintf(command, sizeof command,
@@ -134,9 +132,7 @@ TEST(no_number_is_new)
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");
-    if (root == NULL) {
-        skip();
-    }
+    SKIP_IF(root == NULL);
     snprintf(command, sizeof command, "grep -rhoE '\\b(SYS|__NR)_[a-z0-9_]+' %s/src", root);
     FILE *output = popen(command, "r");
     assert_non_null(output);

@@ -81,9 +81,7 @@ TEST(a_span_is_renewed)
         memset(again[i], 'a', SPAN); /* one of them has the page */
     }
     assert_int_equal(beside[0] & beside[SPAN - 1], 'b');
-    for (size_t i = 0; i < COUNT_OF(again); i++) {
-        hak_free(again[i]);
-    }
+    FREE_ALL(again, COUNT_OF(again));
     hak_free(beside);
 }
 
@@ -115,9 +113,7 @@ TEST(a_slab_is_renewed)
     note(blocks[20], 0, page, LEFT_PROTECTION, false);
     size_t slice = window_slice_of((char *)blocks[20] + page - 1);
     assert_true(hak__left_in(slice, 1));
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     hak_trim(0);
     assert_false(hak__left_in(slice, 1));
 }

@@ -62,33 +62,6 @@ TEST(most_in_use_since_memory_went_back)
     }
 }
 
-TEST(growth_in_place)
-{
-    size_t slice = hak__superslab_take(4, 1).slice;
-    hak__superslab_give(slice + 2, 2);
-    grow_by_what_is_in_use();
-    assert_true(hak__superslab_take_exact(slice + 2, 2));
-    hak__superslab_give(slice, 4);
-    assert_false(hak__superslab_would_grow(4));
-    assert_true(hak__superslab_would_grow(5));
-}
-
-TEST(a_pass_that_goes_on_forgets_nothing)
-{
-    grow_by_what_is_in_use();
-    unit_free_superslabs(3);
-    hak__superslab_purge_part(true, 1); /* ages them */
-    while (hak__superslab_purge_is_under_way()) {
-        hak__superslab_purge_part(false, SIZE_MAX);
-    }
-    hak__superslab_purge_part(true, 1);
-    assert_true(hak__superslab_purge_is_under_way());
-    hak__superslab_give(hak__superslab_take(4, 1).slice, 4);
-    hak__superslab_purge_part(true, 1);
-    assert_false(hak__superslab_would_grow(4));
-    grow_by_what_is_in_use();
-}
-
 TEST(when_a_refill_grows)
 {
     void *objects[OBJECTS];
@@ -339,36 +312,6 @@ TEST(borrow)
     assert_int_equal(lender_ask(&lender).count, FREE);
     assert_int_equal(lender_ask(&lender).count, 0);
     lender_destroy(&lender);
-}
-
-/* Only some are asked at a time; the next time others are. */
-TEST(all_are_asked_in_turn)
-{
-    enum { HEAPS = 3 * LENDERS_MAX };
-    struct lender lender;
-    struct thread *others[HEAPS];
-    lender_create(&lender);
-    for (uint32_t i = 0; i < HEAPS; i++) {
-        others[i] = adopt();
-    }
-    size_t most = heaps_count() / LENDERS_MAX + 1;
-    for (int round = 0; round < 2; round++) {
-        size_t asked = 0;
-        while (lender_ask(&lender).count == 0) {
-            REQUIRE_SIZE(++asked, <=, most);
-        }
-        assert_true(asked != 0);
-        unit_return(lender.objects, FREE);
-        assert_int_equal(lender_ask(&lender).count, FREE); /* who lent last, first */
-        unit_return(lender.objects, FREE);
-        assert_int_equal(hak__heap_borrow(lender.asking->heap, size_class_of(5000), 1).count, 0);
-    }
-    lender_is_next(&lender);
-    assert_int_equal(lender_ask(&lender).count, FREE);
-    lender_destroy(&lender);
-    for (uint32_t i = 0; i < HEAPS; i++) {
-        hak__thread_park(others[i]);
-    }
 }
 
 static void *borrow_as_a_thread(void *argument)

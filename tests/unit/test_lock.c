@@ -35,7 +35,6 @@ static void critical_section(size_t round)
 
 static void *count_up(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < ROUNDS; i++) {
         lock_acquire(&lock);
         critical_section(i);
@@ -47,7 +46,6 @@ static void *count_up(void *argument)
 static void *count_up_trying(void *argument)
 {
     size_t done = 0;
-    (void)argument;
     while (done < ROUNDS / 8) {
         if (lock_try(&lock)) {
             critical_section(done++);
@@ -101,7 +99,6 @@ TEST(the_only_thread)
  * soon as that has released it. */
 static void release_alone(void *argument)
 {
-    (void)argument;
     REQUIRE(lock_state(&lock) == 2);
     lock_release(&lock);
     REQUIRE(lock_state(&lock) == 0);
@@ -145,9 +142,7 @@ TEST(mutual_exclusion)
     for (size_t i = 0; i < THREADS; i++) {
         threads[i] = thread_start(i % 4 == 3 ? count_up_trying : count_up, NULL);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     assert_int_equal(guarded_count, THREADS / 4 * (3 * ROUNDS + ROUNDS / 8));
     assert_int_equal(lock_state(&lock), 0);
 }
@@ -190,9 +185,7 @@ TEST(sleepers_wake_each_other)
     usleep(20000); /* so that most are in the kernel */
     assert_int_equal(__atomic_load_n(&shared_done, __ATOMIC_RELAXED), 0);
     lock_release(&lock);
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     assert_int_equal(shared_done, THREADS);
     assert_int_equal(lock_state(&lock), 0);
 }
@@ -255,7 +248,6 @@ TEST(order_of_ranks)
 
 static void acquire_rising(void *argument)
 {
-    (void)argument;
     lock_acquire(&lower);
     lock_acquire(&lock);
     lock_acquire_another(&same); /* what fork does */
@@ -266,28 +258,24 @@ static void acquire_rising(void *argument)
 
 static void acquire_falling(void *argument)
 {
-    (void)argument;
     lock_acquire(&lock);
     lock_acquire(&lower);
 }
 
 static void acquire_falling_after_try(void *argument)
 {
-    (void)argument;
     REQUIRE(lock_try(&lock));
     lock_acquire(&lower);
 }
 
 static void acquire_equal(void *argument)
 {
-    (void)argument;
     lock_acquire(&lock);
     lock_acquire(&same);
 }
 
 static void release_free(void *argument)
 {
-    (void)argument;
     lock_release(&lock);
 }
 

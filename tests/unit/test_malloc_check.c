@@ -25,7 +25,6 @@ static void break_one_byte(void *argument)
     for (size_t i = 0; i < 3; i++) {
         blocks[i] = hide(hak__malloc_class(class_index, 100));
     }
-    (void)argument;
 }
 
 TEST(broken_link)

@@ -126,9 +126,7 @@ TEST(many_threads)
         for (size_t i = 0; i < THREADS; i++) {
             threads[i] = thread_start(take_many, (void *)(uintptr_t)i);
         }
-        for (size_t i = 0; i < THREADS; i++) {
-            thread_join(threads[i]);
-        }
+        JOIN_ALL(threads, THREADS);
         require_disjoint(shared_pieces[0], (size_t)THREADS * PIECES);
     }
 }
@@ -161,9 +159,7 @@ TEST(many_threads_add_no_more_than_one)
     for (size_t i = 0; i < THREADS; i++) {
         threads[i] = thread_start(take_at_once, NULL);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     size_t added = (size_t)THREADS * ROUNDS / 2;
     assert_int_equal(hak__metadata_bytes(), before + added * CHUNK);
     assert_int_equal(mapped_count(), mapped + added);
@@ -171,7 +167,6 @@ TEST(many_threads_add_no_more_than_one)
 
 static void take_all(void *argument)
 {
-    (void)argument;
     rlim_t before = unit_limit_address_space(address_space_bytes());
     size_t metadata = hak__metadata_bytes();
     for (size_t i = 0; hak__metadata_allocate(4096) != NULL; i++) { /* the rest of a chunk */
@@ -186,9 +181,7 @@ static void take_all(void *argument)
 
 TEST(no_memory)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     take(64, 1); /* there is a rest */
     REQUIRE_LIFE(take_all, NULL, NULL);
 }

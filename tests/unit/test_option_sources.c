@@ -222,7 +222,6 @@ static int make_directory(void **state)
 
 static int remove_directory(void **state)
 {
-    (void)state;
     unlink(file_path);
     return rmdir(directory);
 }

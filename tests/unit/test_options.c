@@ -213,16 +213,6 @@ TEST(profiles)
     assert_string_not_equal(strchr(fast.text, '\n'), strchr(defaults()->text, '\n'));
 }
 
-TEST(single_options_win_over_the_profile)
-{
-    struct child_end end =
-        SHOW_WITH("HAKMEM_PURGE_DELAY_MS=7", "HAKMEM_PROFILE=debug", "HAKMEM_CACHE_BYTES=9k");
-    expect_line(&end, "profile=debug");
-    expect_line(&end, "abort_on_foreign=1");
-    expect_line(&end, "purge_delay_ms=7");
-    expect_line(&end, "cache_bytes=9k");
-}
-
 TEST(paths)
 {
     char variable[3000] = "HAKMEM_STATS_FILE=/tmp/";
@@ -242,27 +232,10 @@ TEST(paths)
     expect_line(&end, "heap_map_file=/tmp/%p.map");
 }
 
-TEST(views)
-{
-    struct option_view view, other;
-    uint32_t count = 0;
-    for (; hak__options_view(count, &view); count++) {
-        assert_true(strlen(view.name) > 2 && strlen(view.help) > 10);
-        assert_int_equal(strspn(view.name, "abcdefghijklmnopqrstuvwxyz_"), strlen(view.name));
-        for (uint32_t i = 0; i < count; i++) {
-            assert_true(hak__options_view(i, &other));
-            assert_string_not_equal(view.name, other.name);
-        }
-    }
-    assert_true(count >= 12 && count <= 32);
-    assert_false(hak__options_view(UINT32_MAX, &view));
-}
-
 static void read_twice(void *argument)
 {
     static char first[] = "HAKMEM_PURGE_DELAY_MS=123", second[] = "HAKMEM_NONSENSE=1";
     static char *const other[] = {first, second, NULL};
-    (void)argument;
     hak__options_read(NULL); /* too early: the next one counts */
     hak__options_read(environ);
     REQUIRE_SIZE(hak__knobs.purge_delay_ms, ==, 77);
@@ -282,7 +255,6 @@ TEST(reading_twice)
 
 static void check_automatic(void *argument)
 {
-    (void)argument;
     REQUIRE(hak__start());
     REQUIRE_SIZE(hak__knobs.heaps_max, ==, HAK_TINY_LIMITS ? 2 : hak__os_processors());
     REQUIRE_SIZE(hak__knobs.heaps_crowded_max, ==, 2 * hak__knobs.heaps_max);
@@ -292,7 +264,6 @@ static void check_automatic(void *argument)
 
 static void show_one_processor(void *argument)
 {
-    (void)argument;
     REQUIRE_SIZE(hak__os_processors(), ==, 1);
     show(NULL);
 }

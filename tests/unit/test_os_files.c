@@ -10,7 +10,6 @@
 
 static int setup(void **state)
 {
-    (void)state;
     hak__os_init();
     return 0;
 }
@@ -51,7 +50,6 @@ OS_TEST(keep)
 
 static void write_error(void *argument)
 {
-    (void)argument;
     errno = ERRNO_UNTOUCHED;
     hak__os_write_error("some words\nand more", 10);
     close(STDERR_FILENO);

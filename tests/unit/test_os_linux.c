@@ -13,7 +13,6 @@ static size_t page;
 
 static int setup(void **state)
 {
-    (void)state;
     hak__os_init();
     hak__os_init(); /* idempotent */
     page = hak__os_page_size();
@@ -289,7 +288,6 @@ static cpu_set_t *affinity_now(void)
 /* Leaves itself one processor less at a time: the lowest first. */
 static void lose_processors(void *argument)
 {
-    (void)argument;
     cpu_set_t *set = affinity_now();
     uint32_t left = (uint32_t)CPU_COUNT_S(affinity_size(), set);
     for (size_t i = 0; left > 1; i++) {
@@ -336,7 +334,6 @@ static uint32_t futex_word;
 
 static void *wait_for_word(void *argument)
 {
-    (void)argument;
     errno = ERRNO_UNTOUCHED;
     while (__atomic_load_n(&futex_word, __ATOMIC_ACQUIRE) == 5) {
         hak__os_wait_ms(&futex_word, 5, 60000);
@@ -359,7 +356,6 @@ OS_TEST(wait_and_wake)
 
 static void abort_here(void *argument)
 {
-    (void)argument;
     fputs("hakmem: fatal: expected\n", stderr); /* for REQUIRE_DEATH */
     hak__os_abort();
 }
@@ -393,9 +389,8 @@ OS_TEST(calls_are_counted)
 OS_TEST(filter)
 {
     void *place;
-    if (!hak__os_may_ask() || hak__os_processors_by_file() == 0) {
-        skip(); /* there is a filter already, or no /proc */
-    }
+    SKIP_IF(!hak__os_may_ask() ||
+            hak__os_processors_by_file() == 0); /* there is a filter already, or no /proc */
     size_t size = OS_RESIDENT_SIZE_MAX;
     uint32_t processors = hak__os_processors();
     assert_int_equal(hak__os_map(2 * size, size, &place), 0);

@@ -34,7 +34,6 @@ static size_t kept;
 
 static int keep(void **state)
 {
-    (void)state;
     kept = take(7);
     fill(kept, 7, 'k');
     hak__superslab_purge(true); /* nothing dirty is left over from before */
@@ -43,7 +42,6 @@ static int keep(void **state)
 
 static int kept_is_whole(void **state)
 {
-    (void)state;
     bool whole = is_filled(kept, 7, 'k');
     hak__superslab_give(kept, 7);
     return whole ? 0 : -1;
@@ -197,9 +195,7 @@ PURGE_TEST(a_failed_purge)
     size_t slice = take(3);
     char *bytes = window_slice_address(slice);
     fill(slice, 3, 'x');
-    if (SUPPORT_SANITIZED || mlock(bytes + SLICE_SIZE, hak__os_page_size()) != 0) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED || mlock(bytes + SLICE_SIZE, hak__os_page_size()) != 0);
     hak__superslab_give(slice, 1);
     hak__superslab_give(slice + 1, 1);
     size_t free_bytes = hak__superslab_bytes_free();
@@ -243,7 +239,6 @@ static void *use_slices(void *argument)
 
 static void *purge_and_release(void *argument)
 {
-    (void)argument;
     for (size_t round = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); round++) {
         hak__superslab_purge(round % 3 == 0);
         if (round % 16 == 0) {
@@ -265,13 +260,9 @@ PURGE_TEST(purging_beside_use)
     for (size_t i = 0; i < COUNT_OF(users); i++) {
         users[i] = thread_start(use_slices, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(users); i++) {
-        thread_join(users[i]);
-    }
+    JOIN_ALL(users, COUNT_OF(users));
     __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(purgers); i++) {
-        thread_join(purgers[i]);
-    }
+    JOIN_ALL(purgers, COUNT_OF(purgers));
     assert_int_equal(unit_region_bytes_taken(), taken);
     hak__superslab_purge(true);
     assert_int_equal(hak__superslab_bytes_dirty(), 0);

@@ -9,7 +9,6 @@ static struct cache *owner, *freer;
 
 static int create_caches(void **state)
 {
-    (void)state;
     owner = unit_cache_create();
     freer = unit_cache_create();
     return 0;
@@ -17,7 +16,6 @@ static int create_caches(void **state)
 
 static int destroy_caches(void **state)
 {
-    (void)state;
     hak__remote_flush(freer);
     unit_cache_destroy(owner);
     unit_cache_destroy(freer);
@@ -157,39 +155,6 @@ static bool free_slot_remotely(void **slot)
     void *object = *slot;
     *slot = NULL;
     return free_remotely(object);
-}
-
-/* When as many wait as may, each leaves in its turn: none is sent again while others have not been.
- */
-REMOTE_TEST(each_leaves_in_its_turn)
-{
-    enum {
-        SLABS = REMOTE_WAITING_MAX + 1,
-        TURNS = REMOTE_WAITING_MAX < 8 ? REMOTE_WAITING_MAX : 8
-    };
-    struct slab *slabs[SLABS];
-    uint32_t sent_counts[SLABS] = {0};
-    size_t next = SLABS - 1; /* the slab that needs room */
-    fill_slabs(SLABS);
-    for (size_t i = 0; i < SLABS; i++) {
-        slabs[i] = unit_slab_of(slab_objects[i][0]);
-        assert_false(i != next && free_slot_remotely(&slab_objects[i][0]));
-    }
-    for (size_t turn = 1; turn <= TURNS; turn++) {
-        assert_true(free_slot_remotely(&slab_objects[next][turn]));
-        for (size_t i = 0; i < SLABS; i++) {
-            uint32_t count = hak__slab_remote_count(slabs[i]);
-            next = count != sent_counts[i] ? i : next;
-            sent_counts[i] = count;
-        }
-        assert_int_equal(sent_counts[next], 1); /* for the first time */
-    }
-    for (size_t i = 0; i < (size_t)SLABS * IN_SLAB; i++) {
-        void *object = slab_objects[i / IN_SLAB][i % IN_SLAB];
-        if (object != NULL) {
-            unit_cache_free(owner, size_class_of(SLAB_CLASS_SIZE), object);
-        }
-    }
 }
 
 /* Neighbouring slabs, as a program that walks its memory frees them, hardly displace each other.

@@ -131,23 +131,11 @@ static void carve_a_slab(uint32_t class_index, bool untouched)
     unit_set_destroy(set);
 }
 
-TEST(carving_in_address_order)
-{
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        hak__superslab_purge(true);
-        carve_a_slab(class_index, true);
-        unit_free_superslabs(1);
-        carve_a_slab(class_index, false);
-    }
-}
-
 /* Whoever fills its bins from untouched memory and writes to what it gets does not wait for the
  * kernel in malloc. */
 TEST(the_first_touch_is_the_programs)
 {
-    if (hak__os_page_size() != CARVE_BYTES) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != CARVE_BYTES);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct cache *cache = unit_cache_create();
         uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
@@ -167,22 +155,6 @@ TEST(the_first_touch_is_the_programs)
         unit_return(objects, capacity);
         unit_cache_destroy(cache);
     }
-}
-
-TEST(memory_not_needed_is_not_touched)
-{
-    unsigned char resident[SLICE_SIZE / 4096];
-    size_t page = hak__os_page_size(), touched = 0;
-    hak__superslab_purge(true);
-    struct slab_set *set = unit_set_create();
-    uint32_t count = refill_into(set, 1, 0);
-    assert_int_equal(mincore(slab_start(unit_slab_of(objects[0])), SLICE_SIZE, resident), 0);
-    for (size_t i = 0; i < SLICE_SIZE / page; i++) {
-        touched += resident[i] & 1;
-    }
-    assert_int_equal(touched, (CARVE_BYTES + page - 1) / page);
-    unit_return(objects, count);
-    unit_set_destroy(set);
 }
 
 TEST(owner_words_and_heads)
@@ -229,29 +201,6 @@ TEST(is_object)
     }
 }
 
-TEST(refill_takes_the_whole_free_list_first)
-{
-    struct slab_set *set = unit_set_create();
-    uint32_t class_index = size_class_of(256);
-    uint32_t count = refill_into(set, class_index, 0);
-    unit_return(objects + 1, 3);
-    unit_return(objects + 5, 4);
-    assert_int_equal(unit_slab_of(objects[0])->free_count, 7);
-    assert_int_equal(hak__slab_free_objects(unit_slab_of(objects[0])), 7);
-    struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
-    assert_int_equal(list.count, 7);
-    static const uint32_t order[] = {5, 6, 7, 8, 1, 2, 3}; /* the last given comes first */
-    const struct object *object = list.head;
-    for (size_t i = 0; i < COUNT_OF(order); i++, object = object->next) {
-        assert_ptr_equal(object, objects[order[i]]);
-    }
-    assert_null(object);
-    assert_true(set->counters.values[COUNTER_REFILL_FREE_LIST] == 1);
-    assert_true(set->counters.values[COUNTER_REFILL_CARVE] == 1);
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
 /* What is more than asked for stays in the slab, counted and listed; what comes from other threads
  * is then the owner's. */
 TEST(refill_leaves_the_rest_in_the_slab)
@@ -289,48 +238,6 @@ TEST(refill_leaves_the_rest_in_the_slab)
     assert_true(counters[COUNTER_REFILL_FREE_LIST] == 4 + 3);
     assert_true(counters[COUNTER_REFILL_REMOTE] == 1);
     assert_true(counters[COUNTER_SLAB_FROM_REGION] == 1);
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
-/* Of a fresh slab no more is cut than asked for. */
-TEST(carving_no_more_than_asked_for)
-{
-    struct slab_set *set = unit_set_create();
-    uint32_t class_index = size_class_of(64), count = 0;
-    for (uint32_t most = 1; most <= 5; most++) {
-        count = refill_part_into(set, class_index, most, count);
-        assert_int_equal(unit_slab_of(objects[0])->carved_count, count);
-        assert_int_equal(count, most * (most + 1) / 2);
-    }
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
-TEST(a_full_slab_is_listed_again_by_a_return)
-{
-    struct slab_set *set = unit_set_create();
-    uint32_t class_index = size_class_of(1024);
-    uint32_t count = fill_slab(set, class_index);
-    struct slab *full = unit_slab_of(objects[0]);
-    assert_false(full->listed);
-    assert_null(set->partial[class_index]);
-    uint32_t more = refill_part_into(set, class_index, 1, count);
-    struct slab *second = unit_slab_of(objects[count]);
-    assert_ptr_not_equal(second, full);
-    assert_ptr_equal(set->partial[class_index], second);
-    unit_return(objects + 7, 1);
-    assert_true(full->listed);
-    assert_ptr_equal(set->partial[class_index], full); /* its object is the warmest */
-    assert_ptr_equal(full->next, second);
-    hak__slab_set_check(set);
-    struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
-    assert_ptr_equal(list.head, objects[7]);
-    assert_int_equal(list.count, 1);
-    assert_false(full->listed);
-    assert_ptr_equal(set->partial[class_index], second);
-    assert_null(second->previous);
-    unit_return(objects + count, more - count);
     unit_return(objects, count);
     unit_set_destroy(set);
 }
@@ -459,7 +366,6 @@ static void return_too_many(void *argument)
 {
     struct slab_set *set = unit_set_create();
     uint32_t count = refill_into(set, size_class_of(64), 0);
-    (void)argument;
     unit_return(objects, count - 1);
     unit_return(objects, 2); /* one of them a second time */
 }
@@ -468,7 +374,6 @@ static void return_twice_in_a_row(void *argument)
 {
     struct slab_set *set = unit_set_create();
     uint32_t count = refill_into(set, size_class_of(64), 0);
-    (void)argument;
     unit_return(objects + 3, count - 5);
     unit_return(objects + 2, 1);
     unit_return(objects + 2, 1);
@@ -480,7 +385,6 @@ static void corrupt_a_free_object(void *argument)
     uint32_t count = refill_into(set, size_class_of(64), 0);
     unit_return(objects, count - 1);
     ((struct object *)objects[3])->next = (struct object *)(void *)((char *)objects[5] + 8);
-    (void)argument;
     unit_slab_refill(set, size_class_of(64), 1); /* walks the rest at level 2 */
 }
 
@@ -489,7 +393,6 @@ static void return_beside_a_corrupted_object(void *argument)
 {
     struct slab_set *set = unit_set_create();
     uint32_t count = refill_into(set, size_class_of(64), 0);
-    (void)argument;
     unit_return(objects, 3);
     memset(objects[1], 'A', 16);
     unit_return(objects + 3, count - 3); /* with it the slab is empty */
@@ -510,7 +413,6 @@ static void refill_without_memory(void *argument)
 {
     struct rlimit limit;
     struct slab_set *set = unit_set_create();
-    (void)argument;
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = address_space_bytes();
@@ -525,14 +427,6 @@ static void refill_without_memory(void *argument)
     limit.rlim_cur = before;
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
     REQUIRE(unit_slab_refill(set, 5, UINT32_MAX).count != 0);
-}
-
-TEST(no_memory)
-{
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(refill_without_memory, NULL, NULL);
 }
 
 TESTS(setup)

@@ -163,9 +163,7 @@ static void *keep_beside_spans(void *argument)
         for (uint32_t i = 0; i < COUNT; i++) {
             REQUIRE((objects[i] = hak_malloc(SIZE)) != NULL);
         }
-        for (uint32_t i = 0; i < COUNT; i++) {
-            hak_free(objects[i]);
-        }
+        FREE_ALL(objects, COUNT);
         uint32_t kept = set->shared_kept;
         REQUIRE(kept != 0);
         hak_free(span);

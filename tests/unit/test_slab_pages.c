@@ -95,9 +95,7 @@ static uint32_t purge(struct slab_set *set, uint32_t count)
 
 TEST(each_object_has_its_bytes)
 {
-    if (hak__os_page_size() != 4096) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != 4096);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         struct slab_set *set = unit_set_create();
         uint32_t class_index = size_class_of(sizes[s]), purged = 0;
@@ -125,9 +123,7 @@ TEST(each_object_has_its_bytes)
 /* Only a free list that nobody has used since the last look is purged, and only once. */
 TEST(pages_must_rest)
 {
-    if (hak__os_page_size() != 4096) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != 4096);
     struct slab_set *set = unit_set_create();
     uint32_t class_index = size_class_of(500);
     uint32_t count = hak__size_classes[class_index].objects_per_slab;
@@ -175,9 +171,7 @@ static void free_again(void *remotely)
 /* A purged object has no mark any more, and is free all the same. */
 TEST(double_free)
 {
-    if (hak__os_page_size() != 4096) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != 4096);
     REQUIRE_DEATH(free_again, NULL, "double free");
     REQUIRE_DEATH(free_again, state, "double free");
 }

@@ -52,7 +52,6 @@ static void *free_remotely(void *argument)
 {
     void *objects[BATCH];
     size_t count;
-    (void)argument;
     while ((count = queue_take(queue, objects, BATCH, 0)) != 0) {
         return_remote(objects, (uint32_t)count);
     }
@@ -62,7 +61,6 @@ static void *free_remotely(void *argument)
 /* The purge pass of another thread. */
 static void *collect(void *argument)
 {
-    (void)argument;
     while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
         drain();
         usleep(500);
@@ -136,9 +134,7 @@ TEST(many_freers_one_owner)
         freers[i] = thread_start(free_remotely, NULL);
     }
     thread_join(owner);
-    for (size_t i = 0; i < FREERS; i++) {
-        thread_join(freers[i]);
-    }
+    JOIN_ALL(freers, FREERS);
     __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
     thread_join(collector);
     hak__slab_drain(set);

@@ -19,7 +19,6 @@ static size_t region_taken;
 
 static int fresh_cache(void **state)
 {
-    (void)state;
     memset(&cache, 0, sizeof cache);
     memset(&counters, 0, sizeof counters);
     region_taken = unit_region_bytes_taken();
@@ -29,7 +28,6 @@ static int fresh_cache(void **state)
 /* Each test gives everything back. */
 static int nothing_is_left(void **state)
 {
-    (void)state;
     hak__span_cache_trim(&cache, true);
     return cache.slices == 0 && unit_region_bytes_taken() == region_taken ? 0 : -1;
 }
@@ -79,47 +77,6 @@ SPAN_TEST(sizes_and_owner_words)
     assert_true(counters.values[COUNTER_SPAN_CACHE_HIT] == 0);
 }
 
-/* An allocation in a span that was kept starts where the last one did, if it fits and is aligned.
- */
-SPAN_TEST(a_kept_span_is_started_again)
-{
-    static const size_t alignments[] = {16, 64, 128, 4096, SLICE_SIZE};
-    size_t held[16]; /* so that the next lies elsewhere, and may start at another line */
-    uint64_t random = 7;
-    uint32_t again = 0, anew = 0;
-    for (size_t i = 0; i < COUNT_OF(held); i++) {
-        held[i] = allocate(SLICE_SIZE);
-    }
-    for (size_t i = 0; i < 1000; i++) {
-        size_t size = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
-        size_t next = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
-        size_t alignment = alignments[random_below(&random, COUNT_OF(alignments))];
-        struct span span = hak__span_allocate(&cache, &counters, size, OBJECT_ALIGNMENT);
-        size_t slice = window_slice_of(span.pointer), offset = span_offset(slice);
-        memset(span.pointer, 'x', size);
-        hak__span_free(&cache, &counters, slice);
-        struct span second = hak__span_allocate(&cache, &counters, next, alignment);
-        assert_int_equal(window_slice_of(second.pointer), slice);
-        assert_ptr_equal(second.pointer, hak__span_pointer(slice));
-        assert_true(is_aligned(second.pointer, alignment));
-        assert_true(hak__span_bytes(slice) >= next);
-        assert_int_equal(window_owner(slice), OWNER_SPAN);
-        if (offset + next <= 4 * SLICE_SIZE && (offset == 0 || alignment <= HAK_CACHE_LINE)) {
-            assert_ptr_equal(second.pointer, span.pointer);
-            again++;
-        } else {
-            anew++;
-        }
-        hak__span_free(NULL, &counters, held[i % COUNT_OF(held)]);
-        held[i % COUNT_OF(held)] = slice;
-    }
-    for (size_t i = 0; i < COUNT_OF(held); i++) {
-        hak__span_free(NULL, &counters, held[i]);
-    }
-    REQUIRE_SIZE(again, >=, 100);
-    REQUIRE_SIZE(anew, >=, 100);
-}
-
 /* The lines that 64 allocations of `size` bytes start at, of 64. */
 static size_t lines_of_starts(size_t size, size_t alignment)
 {
@@ -145,16 +102,6 @@ SPAN_TEST(allocations_start_at_other_lines)
         assert_in_range(lines, 16, 64);
         assert_int_equal(lines_of_starts(size, HAK_CACHE_LINE), lines);
         assert_int_equal(lines_of_starts(size, (size_t)2 * HAK_CACHE_LINE), 1);
-    }
-}
-
-SPAN_TEST(allocations_with_few_lines_to_spare)
-{
-    for (size_t spare = 0; spare <= 8; spare++) {
-        for (size_t slices = 3; slices <= 4; slices++) {
-            size_t size = slices * SLICE_SIZE - spare * HAK_CACHE_LINE;
-            assert_in_range(lines_of_starts(size, OBJECT_ALIGNMENT), spare / 2 + 1, spare + 1);
-        }
     }
 }
 
@@ -202,39 +149,6 @@ static size_t slices_chosen(uint32_t first, uint32_t second, uint32_t wanted)
     hak__span_free(NULL, &counters, slice);
     hak__span_cache_trim(&cache, true);
     return chosen;
-}
-
-SPAN_TEST(the_best_fit_is_taken)
-{
-    assert_int_equal(slices_chosen(9, 8, 8), 8);
-    assert_int_equal(slices_chosen(8, 9, 8), 8);
-    assert_int_equal(slices_chosen(7, 9, 8), 9);        /* an eighth too long */
-    assert_int_equal(slices_chosen(6, 7, 8), 0);        /* too short */
-    for (uint32_t wanted = 1; wanted <= 24; wanted++) { /* never more than an eighth */
-        assert_int_equal(slices_chosen(wanted + wanted / 8 + 1, 1, wanted), wanted == 1 ? 1 : 0);
-    }
-}
-
-SPAN_TEST(a_cached_span_of_another_alignment_is_not_taken)
-{
-    struct span span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    size_t aligned = window_slice_of(span.pointer);
-    size_t odd = 0, others[64], count = 0;
-    do { /* one at no multiple of 1 MiB */
-        others[count++] = odd = allocate(4 * SLICE_SIZE);
-    } while (is_aligned(window_slice_address(odd), MIB));
-    hak__span_free(&cache, &counters, odd);
-    hak__span_free(&cache, &counters, aligned);
-    span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    assert_int_equal(window_slice_of(span.pointer), aligned);
-    struct span second = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    assert_true(is_aligned(second.pointer, MIB));
-    assert_int_not_equal(window_slice_of(second.pointer), odd);
-    hak__span_free(NULL, &counters, aligned);
-    hak__span_free(NULL, &counters, window_slice_of(second.pointer));
-    while (count-- > 1) {
-        hak__span_free(NULL, &counters, others[count - 1]);
-    }
 }
 
 SPAN_TEST(the_cache_is_bounded)

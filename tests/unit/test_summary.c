@@ -62,9 +62,7 @@ TEST(half_of_it_never_touched)
         REQUIRE_SIZE(blocks_of(&after) - blocks_of(&before), <=, bound);
         REQUIRE_SIZE(after.rss - before.rss, >=, 49 * MIB);
         require_grown(before.not_hakmem, after.not_hakmem, 0);
-        for (size_t j = 0; j < count; j++) {
-            hak_free(blocks[j]);
-        }
+        FREE_ALL(blocks, count);
         hak_trim(0);
         after = summary_now();
         require_grown(blocks_of(&before), blocks_of(&after), 0);
@@ -100,9 +98,7 @@ TEST_WITH_KNOBS(kept_for_reuse)
     struct hak_summary during = summary_now();
     require_grown(blocks_of(&before), blocks_of(&during), 40 * MIB);
     hak_free(whale);
-    for (size_t i = 0; i < COUNT_OF(spans); i++) {
-        hak_free(spans[i]);
-    }
+    FREE_ALL(spans, COUNT_OF(spans));
     struct hak_summary after = summary_now();
     require_grown(blocks_of(&before), blocks_of(&after), 0);
     if (!HAK_TINY_LIMITS) { /* with tiny limits less is kept */
@@ -158,9 +154,7 @@ TEST(rounding)
     REQUIRE_SIZE(after.rounding_requests_count - before.rounding_requests_count, >=, 8);
     require_grown(blocks_of(&before), blocks_of(&after), (size_t)COUNT * 112);
     require_grown(before.rounding, after.rounding, (size_t)COUNT * 12);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     hak_trim(0);
 }
 
@@ -177,9 +171,7 @@ TEST(many_whales)
     }
     struct hak_summary after = summary_now();
     require_grown(blocks_of(&before), blocks_of(&after), COUNT * 64 * KIB);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     hak_trim(0);
 }
 
@@ -203,9 +195,7 @@ TEST(a_hole_in_the_tables)
     struct hak_summary after = summary_now();
     require_grown(blocks_of(&before), blocks_of(&after), COUNT * 16 * KIB);
     require_grown(before.not_hakmem, after.not_hakmem, 0);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     hak_trim(0);
     munmap(foreign, hole);
     after = summary_now();
@@ -240,9 +230,7 @@ TEST(beside_busy_threads)
         summary_now();
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
 }
 
 /* The largest ones come in order, and each once. */

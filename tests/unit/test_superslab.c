@@ -212,55 +212,6 @@ TEST(random_runs_against_a_model)
     model_check_sums();
 }
 
-TEST(every_alignment_and_length)
-{
-    model_start();
-    for (uint32_t alignment = 1; alignment <= SUPERSLAB_SLICES; alignment *= 2) {
-        for (uint32_t count = 1; count <= SUPERSLAB_SLICES; count += 1 + count / 3) {
-            struct run first = take(count, alignment);
-            struct run second = take(count, alignment);
-            give(first);
-            give(second);
-        }
-    }
-    model_check_sums();
-}
-
-TEST(dirty_goes_out_before_clean)
-{
-    struct run low = {hak__superslab_take(3, 1).slice, 3};
-    struct run high = {hak__superslab_take(5, 1).slice, 5};
-    hak__superslab_give(low.slice, low.count);
-    hak__superslab_purge(true);
-    model_start();
-    give(high); /* dirty; clean ones lie below */
-    struct run again = take(2, 1);
-    assert_int_equal(again.slice, high.slice);
-    give(again);
-    again = take(3, 1);
-    assert_int_equal(again.slice, high.slice);
-    struct run clean = take(3, 1); /* no three dirty ones are left */
-    assert_int_equal(clean.slice, low.slice);
-    give(again);
-    give(clean);
-    model_check_sums();
-}
-
-TEST(take_exact_at_the_borders)
-{
-    struct slice_run run = hak__superslab_take(SUPERSLAB_SLICES, 1);
-    assert_int_not_equal(run.slice, SLICE_NONE);
-    assert_int_equal(run.slice % SUPERSLAB_SLICES, 0);
-    assert_false(hak__superslab_take_exact(run.slice + 1, 1));
-    assert_false(hak__superslab_take_exact(run.slice + SUPERSLAB_SLICES, 1));
-    hak__superslab_give(run.slice + 32, 32);
-    assert_false(hak__superslab_take_exact(run.slice + 31, 2));
-    assert_false(hak__superslab_take_exact(run.slice + 63, 2));
-    assert_true(hak__superslab_take_exact(run.slice + 32, 31));
-    assert_true(hak__superslab_take_exact(run.slice + 63, 1));
-    hak__superslab_give(run.slice, SUPERSLAB_SLICES);
-}
-
 /* An OS page of somebody else's, `offset` slices into the next superslab: left alone and skipped.
  */
 static void skip_a_stranger(size_t offset)
@@ -300,7 +251,6 @@ TEST(claims_skip_what_somebody_else_has_mapped)
 static void take_near_a_limit(void *argument)
 {
     struct rlimit limit;
-    (void)argument;
     while (hak__superslab_bytes_free() != 0) {
         REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
     }
@@ -323,9 +273,7 @@ static void take_near_a_limit(void *argument)
 
 TEST(near_a_limit)
 {
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     REQUIRE_LIFE(take_near_a_limit, NULL, NULL);
 }
 
@@ -434,9 +382,7 @@ static void pass_a_reservation(size_t offset)
 
 TEST(a_large_reservation)
 {
-    if (SUPPORT_SANITIZED) {
-        skip(); /* no room among the addresses that it allows */
-    }
+    SKIP_IF(SUPPORT_SANITIZED); /* no room among the addresses that it allows */
     pass_a_reservation(0);
     pass_a_reservation(CLAIMED_APART);
 }
@@ -448,9 +394,7 @@ TEST(nothing_is_reserved_for_a_fork)
     static char smaps[4 * MIB];
     char name[32];
     support_read_file("/proc/sys/vm/overcommit_memory", smaps, sizeof smaps);
-    if (SUPPORT_SANITIZED || smaps[0] == '2') { /* which reserves for everything */
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED || smaps[0] == '2'); /* which reserves for everything */
     size_t slice = hak__superslab_take(1, 1).slice;
     support_read_file("/proc/self/smaps", smaps, sizeof smaps);
     uintptr_t address = (uintptr_t)window_slice_address(slice), low = 0, high = 0;

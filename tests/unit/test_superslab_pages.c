@@ -137,9 +137,7 @@ HUGE_TEST(small_pages_below_the_threshold)
 HUGE_TEST(filled_superslabs_lead_to_huge_ones)
 {
     static const uint32_t counts[] = {1, 2, SUPERSLAB_SLICES};
-    if (!kernel_has_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_has_huge_pages());
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         huge_teardown(state);
         huge_setup(state);
@@ -159,20 +157,6 @@ HUGE_TEST(filled_superslabs_lead_to_huge_ones)
     }
 }
 
-HUGE_TEST(kinds_of_superslabs)
-{
-    bool has = kernel_has_huge_pages();
-    unit_set_evidence(HUGE_SPANS, false);
-    assert_int_equal(claim(1, 0), has);
-    assert_false(claim(2, 0));
-    assert_false(claim(SUPERSLAB_SLICES, 0));
-    unit_set_evidence(HUGE_SPANS, true);
-    unit_set_evidence(HUGE_SLABS, false);
-    assert_false(claim(1, 0));
-    assert_int_equal(claim(2, 0), has);
-    assert_int_equal(claim(SUPERSLAB_SLICES, 0), has);
-}
-
 /* Claims the superslab of small pages that is looked at next, `touched` bytes of it, and then
  * another. */
 static void claim_watched(size_t touched)
@@ -181,37 +165,6 @@ static void claim_watched(size_t touched)
     assert_false(claim(1, touched));
     assert_false(claim(1, 0));
     hak__knobs.huge_threshold = 0;
-}
-
-/* What went back since it was claimed says nothing good. */
-HUGE_TEST(a_purged_superslab_is_no_evidence)
-{
-    claim_watched(SUPERSLAB_SIZE);
-    assert_int_equal(claim(1, 0), kernel_has_huge_pages());
-    hak__superslab_give(claimed[0], SUPERSLAB_SLICES);
-    assert_int_equal(hak__superslab_purge(true), SUPERSLAB_SIZE);
-    assert_true(hak__superslab_take_exact(claimed[0] + 1, SUPERSLAB_SLICES - 1));
-    assert_int_equal(hak__superslab_take(1, 1).slice, claimed[0]);
-    assert_false(claim(1, 0));
-}
-
-/* One that came back with huge pages would be dense after a touch. */
-HUGE_TEST(a_reclaimed_superslab_is_no_evidence)
-{
-    if (!kernel_has_huge_pages()) {
-        skip();
-    }
-    claim_watched(SUPERSLAB_SIZE);
-    size_t released = claimed[--claimed_count]; /* the newest */
-    hak__superslab_give(released, SUPERSLAB_SLICES);
-    assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
-    unit_set_evidence(HUGE_SPANS, true);
-    assert_true(claim(2, 1));
-    assert_int_equal(claimed[claimed_count - 1], released);
-    hak__knobs.huge_threshold = UINT64_MAX;
-    assert_false(claim(1, SUPERSLAB_SIZE)); /* it is the newest, and `released` is looked at */
-    hak__knobs.huge_threshold = 0;
-    assert_false(claim(1, 0));
 }
 
 /* A superslab that was claimed with huge pages, taken as a whole and filled. */
@@ -235,9 +188,7 @@ static size_t superslab_resident(size_t slice)
 
 HUGE_TEST(every_superslab_says_which_pages_it_has)
 {
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     hak__knobs.huge_threshold = UINT64_MAX;
     assert_false(claim(1, 0));
     assert_true(superslab_has_flag(claimed[0], " nh"));
@@ -271,9 +222,7 @@ static void give_the_rest(size_t slice)
 
 HUGE_TEST(what_goes_back_of_a_huge_page_stays_away)
 {
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     size_t slice = claim_and_purge_part();
     const size_t left = SUPERSLAB_SIZE - PART * SLICE_SIZE;
     assert_true(superslab_has_flag(slice, " nh"));
@@ -291,9 +240,7 @@ HUGE_TEST(what_goes_back_of_a_huge_page_stays_away)
  */
 HUGE_TEST(a_split_superslab_is_joined)
 {
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     size_t split = hak__superslabs.split_count, slice = claim_and_purge_part();
     assert_int_equal(hak__superslabs.split_count, split + 1);
     assert_true(hak__superslab_take_exact(slice + PART_FIRST, PART));
@@ -317,23 +264,6 @@ HUGE_TEST(a_split_superslab_is_joined)
     hak__superslab_give(slice + 1, 1);
 }
 
-HUGE_TEST(one_that_never_had_them)
-{
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
-    hak__knobs.huge_threshold = UINT64_MAX;
-    size_t split = hak__superslabs.split_count;
-    assert_false(claim(1, SUPERSLAB_SIZE));
-    hak__superslab_give(claimed[0] + PART_FIRST, PART);
-    hak__superslab_purge(true);
-    assert_int_equal(hak__superslabs.split_count, split);
-    give_the_rest(claimed[0]);
-    hak__superslab_purge(true);
-    assert_true(superslab_has_flag(claimed[0], " nh"));
-    claimed_count--;
-}
-
 /* Asks for huge pages that take as long until one has been judged. */
 static void judge(char *range, bool quick)
 {
@@ -345,34 +275,11 @@ static void judge(char *range, bool quick)
     }
 }
 
-HUGE_TEST(none_are_joined_while_huge_pages_are_slow)
-{
-    char *range = support_map(HUGE_PAGE_SIZE * 3);
-    if (!kernel_shows_huge_pages() || hak__os_populate(range, hak__os_page_size()) != 0) {
-        skip(); /* a kernel before 5.14: none is timed */
-    }
-    hak__os_purge(range, hak__os_page_size());
-    size_t slice = claim_and_purge_part();
-    give_the_rest(slice);
-    judge(range, false);
-    hak__superslab_purge(true);
-    assert_true(superslab_has_flag(slice, " nh"));
-    judge(range, true);
-    hak__huge_page_us_max = UINT64_MAX;
-    assert_true(hak__superslab_take_exact(slice + 1, 1));
-    hak__superslab_give(slice + 1, 1);
-    hak__superslab_purge(true);
-    assert_true(superslab_has_flag(slice, " hg"));
-    munmap(range, HUGE_PAGE_SIZE * 3);
-}
-
 /* A split superslab may cost two mappings. With too many of them none gets huge pages, and what
  * goes back of those that have them goes back at each pass. */
 HUGE_TEST(splits_have_a_limit)
 {
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     size_t slice = claim_huge();
     hak__superslab_give(slice, PART);
     hak__superslabs.split_count += SPLIT_SUPERSLABS_MAX; /* those of somebody else */
@@ -393,9 +300,7 @@ HUGE_TEST(splits_have_a_limit)
 /* What is unmapped is not the library's any more. */
 HUGE_TEST(a_split_superslab_that_is_unmapped)
 {
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     size_t split = hak__superslabs.split_count, slice = claim_and_purge_part();
     give_the_rest(slice);
     assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
@@ -417,9 +322,7 @@ TEST_WITH_KNOBS(huge_pages_are_dirty_as_a_whole)
         assert_int_not_equal(slice, SLICE_NONE);
     } while (slice < frontier);
     const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
-    if (superslab->huge == 0) {
-        skip(); /* a kernel without them */
-    }
+    SKIP_IF(superslab->huge == 0); /* a kernel without them */
     hak__superslab_give(slice, SUPERSLAB_SLICES);
     hak__superslab_purge(true);
     assert_true(superslab->dirty == 0);
@@ -443,9 +346,7 @@ HUGE_TEST(the_first_touch_is_the_programs)
     enum { SIZE = 30000, OBJECTS_MAX = STOCK * SUPERSLAB_SIZE / SIZE };
     static char *objects[OBJECTS_MAX];
     size_t count = 0;
-    if (!kernel_has_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_has_huge_pages());
     hak__huge_page_us_max = UINT64_MAX - 1; /* however long this machine takes, and timed */
     do {
         REQUIRE(count < OBJECTS_MAX);
@@ -454,9 +355,7 @@ HUGE_TEST(the_first_touch_is_the_programs)
     } while (superslab_of(window_slice_of(objects[count - 1]))->huge == 0);
     size_t slice = bits_align_down(window_slice_of(objects[count - 1]), SUPERSLAB_SLICES);
     assert_int_equal(superslab_resident(slice), 0);
-    for (size_t i = 0; i < count; i++) {
-        hak_free(objects[i]);
-    }
+    FREE_ALL(objects, count);
     hak__heap_reclaim(false);
 }
 

@@ -120,7 +120,6 @@ TEST(an_ended_thread_borrows)
 
 static void *count_ticks(void *argument)
 {
-    (void)argument;
     struct thread *thread = hak__thread_current();
     uint32_t operations = thread->operations;
     for (uint32_t i = 1; i <= 5 * TICK_OPERATIONS; i++) {
@@ -150,12 +149,6 @@ static void *count_ticks(void *argument)
     return NULL;
 }
 
-TEST_WITH_KNOBS(ticks)
-{
-    hak__knobs.purge_delay_ms = 0; /* always due */
-    thread_join(thread_start(count_ticks, NULL));
-}
-
 /* What shares no cache line with others stays with the thread that frees it, and is its next. */
 static void *free_anothers_large_object(void *argument)
 {
@@ -176,14 +169,6 @@ static void *free_anothers_large_object(void *argument)
     hak_free(own);
     hak_free(argument);
     return NULL;
-}
-
-TEST_WITH_KNOBS(a_large_object_stays_with_who_frees_it)
-{
-    hak__knobs.heaps_max = HEAP_ID_MAX;
-    void *object = hak_malloc(4000);
-    assert_non_null(object);
-    thread_join(thread_start(free_anothers_large_object, object));
 }
 
 /* From here on in a program of its own: threads that share one heap, with malloc and free. */
@@ -226,7 +211,6 @@ static void *free_the_others(void *argument)
 static void free_into_ones_own_bin(void *argument)
 {
     static void *objects[1000];
-    (void)argument;
     start_sharing(1);
     size_t taken = unit_region_bytes_taken();
     for (size_t i = 0; i < COUNT_OF(objects); i++) {
@@ -277,9 +261,7 @@ static void exchange_at_once(void *argument)
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         threads[i] = thread_start(exchange, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     REQUIRE(heaps_count() >= heaps_max && heaps_count() <= crowded_max);
     REQUIRE(threads_count() == COUNT_OF(threads));
     for (size_t i = 0; i < COUNT_OF(shared_slots); i++) {
@@ -310,7 +292,6 @@ static void crowd(struct thread *thread, uint32_t waits, uint32_t milliseconds)
 
 static void move_from_a_crowd(void *argument)
 {
-    (void)argument;
     start_sharing(1);
     struct thread *mate = adopt(), *thread = adopt();
     struct heap *heap = thread->heap;

@@ -98,7 +98,6 @@ static struct outcome run(struct program program, const struct learn_point *star
 
 static double flat(const struct learn_point *point, uint32_t stretch)
 {
-    (void)point;
     (void)stretch;
     return 10;
 }
@@ -138,7 +137,6 @@ static double alternates(const struct learn_point *point, uint32_t stretch)
 
 static double doubles_later(const struct learn_point *point, uint32_t stretch)
 {
-    (void)point;
     return stretch < CHANGE_AT ? 10 : 20;
 }
 

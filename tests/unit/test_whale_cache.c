@@ -13,26 +13,6 @@ static size_t cached_bytes(void)
     return hak__whale_totals().cached_bytes;
 }
 
-WHALE_TEST(large_zeroed_whales_are_new)
-{
-    hak__knobs.whale_cache_bytes = 256 * MIB;
-    size_t size = 40 * MIB;
-    char *older = allocate(size), *whale = allocate(size);
-    memset(older, 'x', size);
-    memset(whale, 'x', size);
-    assert_true(hak__whale_free(older));
-    assert_true(hak__whale_free(whale));
-    assert_int_equal(cached_bytes(), 2 * size);
-    struct whale_result result = hak__whale_allocate(size, page, true);
-    assert_true(result.zeroed);
-    assert_ptr_not_equal(result.pointer, whale);
-    assert_int_equal(((char *)result.pointer)[size - 100], 0);
-    assert_int_equal(cached_bytes(), size);  /* the older one gave way */
-    assert_ptr_equal(allocate(size), whale); /* without zeroes a cached one will do */
-    assert_true(hak__whale_free(whale));
-    assert_true(hak__whale_free(result.pointer));
-}
-
 WHALE_TEST(best_fit)
 {
     char *large = allocate(small_whale + 48 * KIB), *close = allocate(small_whale + 16 * KIB);
@@ -45,19 +25,6 @@ WHALE_TEST(best_fit)
     hak__whale_free(close);
     assert_ptr_equal(allocate(small_whale), close); /* whichever is older */
     hak__whale_free(close);
-}
-
-WHALE_TEST(the_youngest_of_equals)
-{
-    char *first = allocate(small_whale), *second = allocate(small_whale);
-    hak__whale_free(first);
-    hak__whale_free(second);
-    assert_ptr_equal(allocate(small_whale), second);
-    assert_ptr_equal(allocate(small_whale), first);
-    hak__whale_free(second);
-    hak__whale_free(first);
-    assert_ptr_equal(allocate(small_whale), first);
-    hak__whale_free(first);
 }
 
 /* A request takes a part, from 4 MiB on from the start, else from the end. The rest stays, and both
@@ -83,19 +50,6 @@ WHALE_TEST(parts_are_taken)
     assert_int_equal(cached_bytes(), size);
     assert_ptr_equal(allocate(size), whale);
     hak__whale_free(whale);
-}
-
-WHALE_TEST(alignments_of_parts)
-{
-    char *whale = allocate(2 * small_whale); /* at a huge page */
-    hak__whale_free(whale);
-    char *part = hak__whale_allocate(small_whale, HUGE_PAGE_SIZE, false).pointer;
-    assert_ptr_equal(part, whale + 2 * MIB);
-    char *other = hak__whale_allocate(small_whale, GIB, false).pointer;
-    assert_true(other != NULL && is_aligned(other, GIB));
-    hak__whale_free(other);
-    hak__whale_free(part);
-    hak__whale_cache_trim(0);
 }
 
 WHALE_TEST(smaller_ones_are_stretched)
@@ -198,20 +152,6 @@ WHALE_TEST(the_peak_is_forgotten)
     assert_int_equal(cached_bytes(), 20 * MIB + small_whale);
 }
 
-WHALE_TEST(the_option_bounds_bytes)
-{
-    hak__knobs.whale_cache_bytes = 6 * MIB;
-    char *whale = allocate(10 * MIB);
-    hak__whale_free(whale);
-    assert_int_equal(cached_bytes(), 6 * MIB);
-    assert_false(unit_is_mapped((uintptr_t)whale + 6 * MIB));
-    hak__knobs.whale_cache_bytes = 0;
-    whale = allocate(8 * MIB);
-    hak__whale_free(whale);
-    assert_false(unit_is_mapped((uintptr_t)whale));
-    assert_int_equal(cached_bytes(), 0);
-}
-
 WHALE_TEST(the_soft_limit)
 {
     char *whale = allocate(10 * MIB), *other = allocate(10 * MIB);
@@ -277,22 +217,6 @@ WHALE_TEST(age)
     assert_int_equal(hak__whale_cache_trim(0), small_whale);
     assert_false(unit_is_mapped((uintptr_t)young));
     assert_int_equal(hak__whale_cache_trim(0), 0);
-}
-
-/* Many ranges of about one size that are too small are before the one that fits. */
-WHALE_TEST(one_of_many_fits)
-{
-    enum { MANY = HAK_TINY_LIMITS ? 12 : 40 };
-    char *blocks[MANY];
-    hak__knobs.whale_cache_bytes = GIB;
-    for (size_t i = 0; i < MANY; i++) {
-        blocks[i] = allocate(small_whale + (MANY - i) * page);
-    }
-    for (size_t i = 0; i < MANY; i++) {
-        hak__whale_free(blocks[i]);
-    }
-    assert_ptr_equal(allocate(small_whale + MANY * page), blocks[0]);
-    hak__whale_free(blocks[0]);
 }
 
 /* The cache grows its table several times, merges, carves and finds among many ranges: each whale

@@ -72,28 +72,6 @@ WHALE_TEST(filled_whales_lead_to_huge_ones)
     munmap(sparse, SIZE);
 }
 
-/* A whale with huge pages ends with one, unless that costs much for little. */
-WHALE_TEST(ends_of_huge_whales)
-{
-    static const size_t sizes[][2] = {
-        {4 * MIB - 4096, 4 * MIB - 4096}, /* too small for any */
-        {4 * MIB, 4 * MIB},
-        {4 * MIB + 512 * KIB, 4 * MIB + 512 * KIB}, /* 1.5 MiB would be a third */
-        {5 * MIB, 6 * MIB},
-        {8 * MIB + 60 * KIB, 8 * MIB + 60 * KIB}, /* hardly anything is in the last */
-        {8 * MIB + 64 * KIB, 10 * MIB},
-        {41 * MIB, 42 * MIB},
-    };
-    earn_huge();
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        char *whale = allocate(sizes[i][0]);
-        assert_int_equal(hak__whale_bytes(whale), sizes[i][1]);
-        memset(whale, 'x', sizes[i][0]); /* the next is to have them, too */
-        hak__whale_free(whale);
-        hak__whale_cache_trim(0);
-    }
-}
-
 /* Wherever it goes its pages lie as they did in their huge pages, and what is new is asked for. */
 WHALE_TEST(huge_whales_grow)
 {
@@ -175,7 +153,6 @@ WHALE_TEST(a_filled_whale_grows_beside_another)
 static void allocate_near_limit(void *argument)
 {
     size_t size = 8 * MIB - 512 * KIB;
-    (void)argument;
     earn_huge();
     hak__knobs.huge_threshold = UINT64_MAX;
     struct rlimit limit = {address_space_bytes() + size + MIB, RLIM_INFINITY};

@@ -177,9 +177,7 @@ WHALE_TEST(threads)
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         threads[i] = thread_start(replace_whales, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     hak__whale_cache_trim(0);
     assert_int_equal(hak__whale_joined_bytes, 0);
 }

@@ -104,14 +104,12 @@ static void remove_all(void)
 /* Ends a test that loops for ever in a full table. */
 static int set_alarm(void **state)
 {
-    (void)state;
     alarm(280);
     return 0;
 }
 
 static int clear_alarm(void **state)
 {
-    (void)state;
     alarm(0);
     return model.count == 0 ? 0 : -1;
 }
@@ -300,9 +298,7 @@ REGISTRY_TEST(threads)
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         threads[i] = thread_start(insert_and_remove, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     check_all();
 }
 

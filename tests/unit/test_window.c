@@ -73,21 +73,6 @@ TEST(layout)
     assert_true(hak__window.size >> SLICE_SHIFT < UINT32_MAX); /* a slice + 1 is a link */
 }
 
-TEST(addresses_and_slices)
-{
-    for (size_t slice = 0; slice < 1000; slice += 7) {
-        char *address = window_slice_address(slice);
-        assert_true(is_aligned(address, SLICE_SIZE));
-        assert_int_equal(window_slice_of(address), slice);
-        assert_int_equal(window_slice_of(address + SLICE_SIZE - 1), slice);
-        assert_int_equal(window_slice_of(address + SLICE_SIZE), slice + 1);
-        assert_true(is_aligned(window_slab_metadata(slice), SLAB_METADATA_SIZE));
-        assert_int_equal((char *)window_slab_metadata(slice + 1) -
-                             (char *)window_slab_metadata(slice),
-                         SLAB_METADATA_SIZE);
-    }
-}
-
 TEST(the_limit_follows_claims)
 {
     struct slice_run run = hak__superslab_take(1, 1);
@@ -112,17 +97,6 @@ TEST(the_limit_follows_claims)
     for (size_t i = 0; i < COUNT_OF(strangers); i++) {
         assert_false(window_contains_slice(window_slice_of(strangers[i])));
     }
-}
-
-TEST(owner_words_of_untouched_slices_are_0)
-{
-    for (size_t slice = 0; slice < tables_cover * SUPERSLAB_SLICES; slice++) {
-        assert_int_equal(window_owner(slice), OWNER_NOBODY);
-    }
-    window_set_owner(5, 0x12345678);
-    assert_int_equal(window_owner(5), 0x12345678);
-    assert_int_equal(window_owner(4) | window_owner(6), OWNER_NOBODY);
-    window_set_owner(5, OWNER_NOBODY);
 }
 
 TEST(tables_grow)
@@ -205,31 +179,11 @@ TEST(spare_is_given_back)
     assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
 }
 
-/* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
-TEST(tables_grow_after_a_failure)
-{
-    size_t end = tables_cover * SUPERSLAB_SLICES;
-    uintptr_t next =
-        (uintptr_t)hak__window.slabs + bits_align_up(end * SLAB_METADATA_SIZE, hak__os_page_size());
-    void *stranger = unit_occupy(next, hak__os_page_size());
-    memset(stranger, 'x', hak__os_page_size());
-    assert_int_equal(grow_tables(end + 1), -EEXIST);
-    assert_int_equal(((char *)stranger)[0], 'x');
-    assert_int_equal(window_owner(0), OWNER_NOBODY);
-    munmap(stranger, hak__os_page_size());
-    assert_int_equal(grow_tables(end + 1), 0);
-    tables_cover = covered_superslabs(end + 1);
-    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
-    assert_int_equal(nonzero_offset((void *)next, hak__os_page_size()), SIZE_MAX);
-}
-
 /* The upper tables of a large heap grow by huge pages, and by what is needed where these are not to
  * be had. Last of those that grow the tables. */
 TEST_WITH_KNOBS(tables_of_huge_pages)
 {
-    if (hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != HUGE_OS_PAGE_SIZE);
     size_t slices = tables_cover * SUPERSLAB_SLICES,
            page_slices = HUGE_PAGE_SIZE / SLAB_METADATA_SIZE;
     assert_true(slices > page_slices);
@@ -261,7 +215,6 @@ TEST_WITH_KNOBS(tables_of_huge_pages)
 static void start_again(void *argument)
 {
     struct rlimit limit;
-    (void)argument;
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
     rlim_t before = limit.rlim_cur;
     size_t size = address_space_bytes();
@@ -281,17 +234,8 @@ static void start_again(void *argument)
     REQUIRE(window_owner(TABLE_STEP_SUPERSLABS * SUPERSLAB_SLICES - 1) == OWNER_NOBODY);
 }
 
-TEST(start_after_a_failure)
-{
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(start_again, NULL, NULL);
-}
-
 static void show_base(void *argument)
 {
-    (void)argument;
     REQUIRE(hak__start());
     fprintf(stderr, "%zx", (size_t)hak__window.base);
 }

@@ -24,7 +24,6 @@
 /* cmocka group setup. */
 static inline int unit_start(void **state)
 {
-    (void)state;
     return hak__start() ? 0 : -1;
 }
 
@@ -37,14 +36,12 @@ static inline struct knobs *unit_saved_knobs(void)
 
 static inline int unit_save_knobs(void **state)
 {
-    (void)state;
     *unit_saved_knobs() = hak__knobs;
     return 0;
 }
 
 static inline int unit_restore_knobs(void **state)
 {
-    (void)state;
     hak__knobs = *unit_saved_knobs();
     return 0;
 }
@@ -364,14 +361,12 @@ static inline void ledger_destroy(struct ledger *ledger)
 
 static inline int poison_errno(void **state)
 {
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     return 0;
 }
 
 static inline int errno_is_kept(void **state)
 {
-    (void)state;
     return errno == ERRNO_UNTOUCHED ? 0 : -1;
 }
 
