@@ -8,8 +8,8 @@ paths and file names     exist (under the root, src/, include/, or beside the do
 functions, identifiers   stand somewhere in the code
 HAKMEM_NAME, --option    are known to the code (HAKMEM_NAME: as NAME or as the run option `name`)
 ./hakmem COMMAND         is a command of the launcher
-docs/decisions/          each record has a number of its own and its sections, and stands once in README.md
-                         of the folder; a number without a record is named there as deleted
+docs/decisions/          each record has a number of its own, its sections and at most RECORD_WORDS_MAX words, and stands
+                         once in README.md of the folder; a number without a record is named there as deleted
 lines                    have at most 120 columns, but for table rows, fenced code, and lines that are one link
 history                  is told in docs/decisions/ and CHANGELOG.md only: HISTORY lists words that betray it, in
                          the other documents, src/ and include/ (where `no longer` may be said of a run)
@@ -24,6 +24,7 @@ CODE_PLACES = ["src", "include", "bench", "trace", "run", "tests", "tools", "cma
 CODE_FILES = ["hakmem", "CMakeLists.txt", "CMakePresets.json", ".ci/run"]
 SUFFIXES = r"(?:c|h|cc|cpp|py|sh|md|txt|toml|json|cmake|in|rs|so|a)"
 DESIGN_SECTIONS = ["context", "decision", "consequences"]
+RECORD_WORDS_MAX = 250
 EXPERIMENT_SECTIONS = ["question", "expectation", "result", "decision", "learned"]
 LINE_MAX = 120
 FOREIGN_NAMES = "migration.md"
@@ -148,6 +149,9 @@ def check_records(root):
         if number in numbers:
             problems.append(f"{path.relative_to(root)}: number {number} is also {numbers[number]}")
         numbers[number] = path.name
+        words = len(path.read_text().split())
+        if words > RECORD_WORDS_MAX:
+            problems.append(f"{path.relative_to(root)}: {words} words, at most {RECORD_WORDS_MAX}")
         headings = [line.lstrip("# ").lower() for line in path.read_text().splitlines() if line.startswith("##")]
         design = any("context" in heading for heading in headings)
         for section in DESIGN_SECTIONS if design else EXPERIMENT_SECTIONS:
@@ -163,11 +167,11 @@ def check_index(root):
     if not index.exists():
         return ["docs/decisions/README.md: missing"]
     text = index.read_text()
-    listed = re.findall(r"^\| \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\) \|", text, re.M)
+    listed = re.findall(r"^- \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\) ", text, re.M)
     deleted = re.search(r"^The deleted records ([\d\s,and]+)", text, re.M)
     numbers = {int(path.name[:4]) for path in folder.glob("[0-9][0-9][0-9][0-9]-*.md")}
     gone = {int(number) for number in re.findall(r"\d{4}", deleted.group(1))} if deleted else set()
-    problems = [f"docs/decisions/README.md: {path.name} stands in {listed.count(path.name)} rows, not in one"
+    problems = [f"docs/decisions/README.md: {path.name} stands in {listed.count(path.name)} lines, not in one"
                 for path in sorted(folder.glob("[0-9]*.md")) if listed.count(path.name) != 1]
     for number in range(1, max(numbers | gone, default=0) + 1):
         if number not in numbers | gone:

@@ -65,8 +65,6 @@ FACTS = [  # page, pattern with a group for each figure, figures
     ("docs/benchmarking.md", r"worst peak memory \|[^|]*\| [\d.]+ \| ([\d.]+)", [PEAK]),
     ("docs/security.md", r"a free and a malloc, with the benchmark's own step \(hakmem: (\d+)\)",
      re.findall(r"ordinary form: (\d+)\)", read("docs/decisions/0093-cost-of-each-protection.md"))),
-    ("docs/decisions/README.md", r"with the benchmark's own step: \d+ instructions, ordinary (\d+)",
-     re.findall(r"take (\d+) instructions in the ordinary form", read("docs/decisions/0089-the-secure-form.md"))),
     ("docs/design/remote_free.md", r"one locked operation, or (\w+) if the owner",
      re.findall(r"costs one atomic operation, or (\w+) if", " ".join(read("src/cache/remote.c").replace("\n *", " ").split()))),
 ]

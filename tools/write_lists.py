@@ -14,7 +14,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-
 NEVER = "never"
 WHEN = {"START": "at start", "ANY": "any time", "UNLEARNED": "unless learning"}
 
@@ -33,28 +32,22 @@ itself can set options, too, and change some of them later: [configuration.md](c
   that case the launcher does not start the program.
 - Setuid programs ignore all options but those of their own string `hakmem_options`.
 
-## Options and their values in each profile
+## Options and profiles
 
-A profile is a set of values for the options. Choose one with `HAKMEM_PROFILE` or with `./hakmem run --profile`. An
-option that you set yourself overrides the profile. `--profile` also takes a file of settings, such as
-`./hakmem tune` writes ([learning.md](learning.md)).
+A profile is a set of values for the options: `default` suits most programs, `fast` keeps freed memory longer, `small`
+keeps little, `debug` finds invalid frees. Choose one with `HAKMEM_PROFILE` or with `./hakmem run --profile`, which also
+takes a file of settings, such as `./hakmem tune` writes ([learning.md](learning.md)). An option that you set yourself
+overrides the profile.
 
-- `default` suits most programs. hakmem uses it if you choose none.
-- `fast` keeps freed memory ten times as long, and does not limit the bins of all threads together.
-- `small` keeps little free memory and uses no huge pages.
-- `debug` returns free memory to the OS without delay, and ends the process when it frees memory that hakmem did not
-  allocate.
-
-| name | meaning | {profiles} | may change |
-|{rule}
+| name | meaning | default, and where a profile differs | may change |
+|---|---|---|---|
 {table}
 
 The last column says when `hak_option_set` may change the option: at any time, or only at start. `unless learning`
 means: at any time, but with `HAKMEM_LEARN` the learner sets it, and `hak_option_set` returns EBUSY.
 
-A bin holds free objects of one size class for one thread. With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least
-32 MiB. hakmem reads the limits of a container only if the process may use more than two CPUs, because that takes some
-ten microseconds and changes little with fewer. A container's limit above the size of the RAM has no effect.
+With `HAKMEM_CACHE_BYTES_TOTAL=0`, the limit is at least 32 MiB. hakmem reads the limits of a container only if the
+process may use more than two CPUs.
 
 ## When to change an option
 
@@ -70,16 +63,10 @@ explains it), also by `_exit` or `quick_exit`, as shells do. A process that a si
 `HAKMEM_STATS_SIGNAL` is 1.
 
 The process opens the file of `HAKMEM_STATS_FILE` when it starts, so the workers of a server can report after they gave
-up root. Without a file, the process keeps a copy of standard error, because programs such as `ls` close standard error
-before they end. The descriptor of the file or copy has a number of 512 or more. exec closes it, and so does a
-forked child that does not report. If the name has a `%p`, a forked child opens a file of its own.
-
-In three cases the process opens the file by its name when it exits (a pipe that nobody reads then gets no report, and a
-sentence says so):
-
-- The program has closed the descriptor.
-- The process's limit of open files is too low for descriptor 512.
-- The file is a named pipe that nobody reads when the process starts.
+up root. Without a file, it keeps a copy of standard error, because programs such as `ls` close standard error before
+they end. The descriptor has a number of 512 or more. If the name has a `%p`, a forked child opens a file of its own.
+If the program has closed the descriptor, the limit of open files is too low for it, or the file is a named pipe that
+nobody reads at the start, the process opens the file by its name when it exits.
 """
 
 COUNTERS_PAGE = """\
@@ -91,11 +78,8 @@ The counters say how often hakmem takes its slow paths, and which ones. Each hea
 fast paths of malloc and free count nothing. `./hakmem run --stats=full -- PROGRAM` prints the sum of each counter, and
 the counters of each heap and thread that are not zero.
 
-A bin holds free objects of one size class for one thread. A slab holds objects of one size class for one heap. A span
-is an allocation of 64 KiB to 2 MiB. A huge allocation is larger; the code calls it a whale.
+The [glossary](glossary.md) has the words; the code calls a huge allocation a whale.
 
-| name | counts |
-|---|---|
 {table}
 """
 
@@ -117,12 +101,10 @@ hak_control("options.purge_delay_ms", "100", NULL, 0);                  /* set i
 hak_control("report.json", "/var/log/service.json", NULL, 0);           /* append a report to a file */
 ```
 
-Use it for a console or an admin command of your program: pass the words of the user to `hak_control` and print the
-answer. It returns 0 or an errno value. [control.h](../include/hakmem/control.h) lists these.
+It returns 0 or an errno value ([control.h](../include/hakmem/control.h)). For a console of your program, pass the words
+of the user to it and print the answer.
 
-Names come from the same tables as the options and the report, so a new option or counter is in `hak_control` at once.
-`hak_control("list", NULL, answer, size)` lists all names of the library that the program runs on. Each line has the
-name, what it takes, and a help text, with tabs between them.
+`hak_control("list", NULL, answer, size)` lists all names of the library that the program runs on.
 
 ## Actions
 
@@ -137,8 +119,6 @@ The second argument, `value`, is NULL or what the second column says.
 `options.NAME` reads an option if `value` is NULL, and sets it otherwise. [options.md](options.md) says what the options
 mean. These may change while the program runs:
 
-| name | may change |
-|---|---|
 {options}
 
 All others change at start only: they decide whether a thread starts, a file opens or a table is made. A new value works
@@ -159,7 +139,7 @@ Each number of the JSON report has a name: the keys that lead to it, with dots b
 | `os_calls.NAME` | system calls so far |
 | `locks.lock_waits` | times that a thread found a lock taken |
 | `hakmem.process`, `hakmem.level` | the process id; the assertions that are compiled in, 0 to 2 |
-| `counters.NAME` | slow paths so far ([counters.md](counters.md)): {counters} |
+| `counters.NAME` | slow paths so far ([counters.md](counters.md)) |
 """
 
 API_PAGE = """\
@@ -167,8 +147,8 @@ API_PAGE = """\
 
 `tools/write_lists.py` writes this page from the headers in `include/hakmem`.
 
-The table has each function that a program may call besides those of the C library and of C++, and the first sentence
-of its description. The header has the rest: arguments, errors, and what is promised.
+Each function that a program may call besides those of the C library and of C++, and the first sentence of its
+description. The header has the rest.
 
 {tables}
 """
@@ -178,12 +158,11 @@ PROBES_PAGE = """\
 
 `tools/write_lists.py` writes this page from the table in `src/base/probe.h`.
 
-Probes show single events of a running process: which thread got memory from the OS, and from where in the program.
-They need no option, no restart and no other build. bpftrace, perf, SystemTap and gdb know them as USDT probes.
+Probes (USDT) show single events of a running process to bpftrace, perf, SystemTap and gdb. They need no option, no
+restart and no other build.
 
-A probe is one `nop` in a slow path of hakmem. The fast paths of malloc and free have none. While nobody listens, a
-probe costs this `nop`, up to five instructions that bring its arguments into registers, and no memory. A tool that
-listens replaces the `nop` with a trap. Each hit then enters the kernel, and with gdb it stops the process.
+A probe is one `nop` in a slow path of hakmem, and up to five instructions that bring its arguments into registers. A
+tool that listens replaces the `nop` with a trap: each hit enters the kernel, and with gdb it stops the process.
 
 ## The probes
 
@@ -202,9 +181,7 @@ Each argument is an unsigned number of 8 bytes. bpftrace calls them `arg0`, `arg
 - `state` says what the thread is doing: the sum of the `INSIDE_` bits in `src/core/gate.h`. 0 means that another
   thread's fork takes long.
 
-The probes agree with the report. Refills fire as often as the four refill counters say together. The flushed objects
-add up to `free_flushed_objects`. Mapped bytes less unmapped bytes, changed by `remap`, are the sum of `bytes_mapped`
-and `bytes_metadata`. `tests/probes` checks this with gdb and with bpftrace.
+The probes agree with the report, which `tests/probes` checks with gdb and with bpftrace.
 
 ## Which file has them
 
@@ -241,7 +218,6 @@ prints the next mapping and who asked for it:
 `info probes stap hakmem` in gdb lists the probes.
 """
 
-
 def table(path, macro):
     """The X(...) entries of a macro as lists of their top-level arguments."""
     text = (ROOT / path).read_text()
@@ -250,6 +226,9 @@ def table(path, macro):
         parts = re.findall(r'(?:[^,"]|"[^"]*")+', entry.group(1))
         yield [" ".join(part.replace('"', " ").split()) for part in parts]
 
+def item(text):
+    """The lines of an item of a list."""
+    return textwrap.wrap(f"- {text}", 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 def c_number(text):
     """The value of a knob's initializer, as without tiny limits."""
@@ -262,7 +241,6 @@ def c_number(text):
     macros |= {"HEAPS_AUTOMATIC": 0, "CACHE_BYTES_AUTOMATIC": 0, "HAK_SECURE": 0}
     return eval(text, {"__builtins__": {}}, macros)  # text of this project's own source
 
-
 def profiles():
     """The name of each profile and its knobs."""
     text = (ROOT / "src/core/options.c").read_text().replace("\\\n", " ")
@@ -271,13 +249,11 @@ def profiles():
         fields = re.findall(r"\.(\w+) = ((?:[^,()]|\((?:[^()]|\([^()]*\))*\))+)", body)
         yield name, {field: c_number(value.strip()) for field, value in fields}
 
-
 def first_settings():
     """What the settings that are not 0 at first begin with."""
     text = (ROOT / "src/core/options.c").read_text().replace("\\\n", " ")
     body = re.search(r"#define SETTINGS_DEFAULT\s*\{(.*?)\}", text, re.S).group(1)
     return {field: c_number(value) for field, value in re.findall(r"\.(\w+) = (\w+)", body) if value != "HAK_CONFIG_FILE"}
-
 
 def shown(kind, place, profile, knobs, settings):
     """The value of an option in a profile, as a user would write it."""
@@ -295,21 +271,19 @@ def shown(kind, place, profile, knobs, settings):
         units.pop(0)
     return f"{value}{units[0]}"
 
-
 def options():
     by_profile, settings = dict(profiles()), first_settings()
     rows, advices = [], []
     for kind, name, when, place, help_text, advice in table("src/core/option_list.h", "OPTIONS"):
-        values = " | ".join(shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items())
-        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {values} | {WHEN[when]} |")
-        advices += textwrap.wrap(f"- `{name}`: {advice}", 120, subsequent_indent="  ", break_on_hyphens=False)
+        values = {profile: shown(kind, place, profile, knobs, settings) for profile, knobs in by_profile.items()}
+        default = values["default"]
+        others = [f"; {profile} {value}" for profile, value in values.items() if value != default and kind != "PROFILE"]
+        rows.append(f"| `HAKMEM_{name.upper()}` | {help_text} | {default}{''.join(others)} | {WHEN[when]} |")
+        advices += item(f"`{name}`: {advice}")
     return OPTIONS_PAGE.format(
-        profiles=" | ".join(by_profile),
-        rule="---|" * (3 + len(by_profile)),
         table="\n".join(rows),
         advice="\n".join(advices),
     )
-
 
 def run_help():
     """The text of `./hakmem run --help`, whose end is the table of options. Without those that run has flags for."""
@@ -325,20 +299,18 @@ def run_help():
             lines += [f"{'':30}{text}" for text in texts]
     return head[0] + head[1] + head[2].partition("\n\n")[0] + "\n\n" + "\n".join(lines) + "\n"
 
-
 def counters():
-    rows = [f"| {name} | {text} |" for _, name, text in table("src/core/counters.h", "HAK_COUNTERS")]
+    rows = [line for _, name, text in table("src/core/counters.h", "HAK_COUNTERS") for line in item(f"`{name}`: {text}")]
     return COUNTERS_PAGE.format(table="\n".join(rows))
-
 
 def control():
     actions = [f'| `"{name}"` | {value} | {help_text} |'
                for name, _, value, help_text in table("src/front/control.h", "CONTROL_ACTIONS")]
-    options = [f"| `options.{name}` | {WHEN[when]} |"
-               for _, name, when, *_ in table("src/core/option_list.h", "OPTIONS") if when != "START"]
-    names = ", ".join(f"`{key}`" for _, key, _ in table("src/core/counters.h", "HAK_COUNTERS"))
-    return CONTROL_PAGE.format(actions="\n".join(actions), options="\n".join(options), counters=names)
-
+    options = []
+    for key in ("ANY", "UNLEARNED"):
+        names = [f"`{name}`" for _, name, when, *_ in table("src/core/option_list.h", "OPTIONS") if when == key]
+        options += item(f"{WHEN[key]}: {', '.join(names)}")
+    return CONTROL_PAGE.format(actions="\n".join(actions), options="\n".join(options))
 
 def functions(header):
     """Each public name of a header with the comment before it, which also stands for names right after it."""
@@ -353,20 +325,16 @@ def functions(header):
             if name.group(1)[-1] != "_" and name.group(1) != "hak_site_keep":
                 yield name.group(1), comment
 
-
 def api():
     tables = []
     for header in sorted((ROOT / "include/hakmem").glob("*.h")):
-        rows = [f"| `{name}` | {re.split(r'(?<=[.]) ', text + ' ')[0].strip()} |" for name, text in functions(header)]
-        tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n| name | what it does |\n|---|---|\n"
-                      + "\n".join(rows))
+        rows = [line for name, text in functions(header) for line in item(f"`{name}`: " + re.split(r"(?<=[.]) ", text)[0])]
+        tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n" + "\n".join(rows))
     return API_PAGE.format(tables="\n\n".join(tables))
-
 
 def described_by_nothing():
     return [f"include/hakmem/{header.name}: no comment describes {name}"
             for header in sorted((ROOT / "include/hakmem").glob("*.h")) for name, text in functions(header) if not text]
-
 
 def probes():
     """For each probe: provider, name, arguments, when it fires, and an example for bpftrace."""
@@ -376,7 +344,6 @@ def probes():
         provider, name, arguments, text, action = entry.groups()
         yield provider, name, arguments.split(", "), " ".join(text.replace('"', " ").split()), action
 
-
 def probe_page():
     rows, bpftrace = [], []
     for provider, name, arguments, text, action in probes():
@@ -384,18 +351,15 @@ def probe_page():
         bpftrace.append(f"    bpftrace -e 'usdt:'$lib':{provider}:{name} {{ {action} }}'")
     return PROBES_PAGE.format(table="\n".join(rows), bpftrace="\n".join(bpftrace))
 
-
 def fired_nowhere():
     code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.c*"))
     names = (f"probe_{provider}_{name}" for provider, name, *_ in probes())
     return [name for name in names if not re.search(rf"\b{name}\(", code)]
 
-
 def counted_by_nothing():
     code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.c*"))
     names = (name for name, _, _ in table("src/core/counters.h", "HAK_COUNTERS"))
     return [name for name in names if not re.search(rf"\bCOUNTER_{name}\b", code)]
-
 
 def main():
     check = sys.argv[1:] == ["--check"]
@@ -422,7 +386,6 @@ def main():
         print(problem)
         stale = True
     sys.exit(1 if stale else 0)
-
 
 if __name__ == "__main__":
     main()

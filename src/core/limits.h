@@ -192,10 +192,10 @@
 #define FLUSH_PART_OBJECTS 24u
 /* The most objects that a full bin with a limit returns. Each takes some 20 ns, and one free pays
  * for all of them (docs/decisions/0058). Objects above 1,040 bytes take longer, because they lie
- * far apart and were freed longer ago. So fewer of them go back at once (0066). Twice: the
+ * far apart and were freed longer ago. So fewer of them go back at once. Twice: the
  * slowest frees take longer. In a soak, p99.99 of free is 911 ns with 32 small objects, 703 ns with
  * 24 and 623 ns with 16. Half: bins have less room after an overflow, so they hold more on average;
- * larson needs more memory (0066). */
+ * larson needs more memory. */
 #define FLUSH_OBJECTS_MAX (HAK_TINY_LIMITS ? 2u : FLUSH_PART_OBJECTS)
 #define FLUSH_LARGE_OBJECTS_MAX (HAK_TINY_LIMITS ? 1u : 4u)
 
@@ -359,8 +359,11 @@
 
 /* A superslab or large block with small pages is dense, and earns huge pages for later ones, if
  * this percentage of it is resident. Lower: programs that touch little of their memory get huge
- * pages, and need more memory. Higher: fewer programs get any (docs/decisions/0017). */
+ * pages, and need more memory. Higher: fewer programs get any (docs/decisions/0074). */
 #define HUGE_DENSE_PERCENT 75u
+/* Superslabs of spans longer than a slab. What spans of one length leave of a superslab is never
+ * touched, so huge pages there may waste an eighth at most (docs/decisions/0103). */
+#define HUGE_DENSE_SPANS_PERCENT 89u
 
 /* At this number of split superslabs, new ones get no huge pages. A superslab is split if hakmem
  * asks for small pages there, because a part of it was purged. Each may cost the process two of its

@@ -204,7 +204,7 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
 }
 
 /* Starts a block in a cached span: where the last block started, if that fits, because computing a
- * start takes longer (docs/decisions/0056). */
+ * start takes longer. */
 static void *span_start_again(const struct span_entry *entry, size_t size, size_t alignment)
 {
     if (HAK_SECURE) { /* the end is closed already */

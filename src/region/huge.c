@@ -16,7 +16,7 @@ struct sample {
     const void *address; /* NULL: the block was freed, or there is no sample */
     size_t size;         /* bytes; 0: there is no sample */
     size_t live;         /* `live` of hak__huge_watch, and the block itself */
-    bool dense;          /* three quarters were resident at the last look */
+    bool dense;          /* enough of it was resident at the last look */
     bool counted;        /* it is part of `filled` of its kind */
 };
 
@@ -43,7 +43,8 @@ static void sample_look(struct evidence *kind, struct sample *sample)
 {
     if (sample->address != NULL) {
         sample->dense =
-            hak__os_resident_percent(sample->address, sample->size) >= HUGE_DENSE_PERCENT;
+            hak__os_resident_percent(sample->address, sample->size) >=
+            (kind == &evidence[HUGE_SPANS] ? HUGE_DENSE_SPANS_PERCENT : HUGE_DENSE_PERCENT);
     }
     if (!sample->dense || !sample->counted) {
         evidence_count(kind, sample->dense, sample->size, sample->live);

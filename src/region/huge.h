@@ -6,8 +6,8 @@
  *   2. If the heap has at least knobs.huge_threshold bytes (for a superslab in a fork's child:
  *      without those of the parent), a new block is judged by an earlier
  *      block of its kind: of those with small pages, the last but one (or the only one). If three
- *      quarters of that block are resident, it counts as filled. The new block then gets huge
- *      pages, as far as rule 3 allows.
+ *      quarters of that block are resident, or 89 % of a superslab of long spans, it counts as
+ *      filled. The new block then gets huge pages, as far as rule 3 allows.
  *   3. Each block that is seen filled lets the memory of its kind double with huge pages. New
  *      blocks beyond that get small pages, and later blocks are judged by them. After a look at a
  *      block that is not filled, its kind gets no huge pages until another block is seen filled.
@@ -36,7 +36,8 @@
 /* A block is a superslab or a whale. Programs fill some kinds more than others. */
 enum huge_kind {
     HUGE_SLABS,         /* superslabs claimed for a slab of one slice */
-    HUGE_SPANS,         /* superslabs claimed for a run of several slices */
+    HUGE_RUNS,          /* superslabs claimed for a run of 2 to SLAB_SLICES_MAX slices */
+    HUGE_SPANS,         /* superslabs claimed for a longer run, which no slab is */
     HUGE_WHALES,        /* whales: blocks above 2 MiB */
     HUGE_ZEROED_WHALES, /* whales of calloc */
     HUGE_KINDS

@@ -39,7 +39,9 @@ void hak__superslab_choose_pages(size_t first, uint32_t claimed, uint32_t count)
 {
     void *start = window_slice_address(first);
     bool whole = claimed == SUPERSLAB_SLICES;
-    enum huge_kind kind = count == 1 ? HUGE_SLABS : HUGE_SPANS;
+    enum huge_kind kind = count == 1                 ? HUGE_SLABS
+                          : count <= SLAB_SLICES_MAX ? HUGE_RUNS
+                                                     : HUGE_SPANS;
     size_t bytes = hak__superslab_bytes_claimed();
     bool huge = whole && superslab_may_split() &&
                 hak__huge_is_earned(kind, SUPERSLAB_SIZE, bytes, hak__superslab_bytes_grown()) &&

@@ -25,8 +25,9 @@ static int huge_setup(void **state)
     }
     hak__knobs.huge_threshold = 0;
     claimed_count = 0;
-    unit_set_evidence(HUGE_SLABS, true);
-    unit_set_evidence(HUGE_SPANS, true);
+    for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+        unit_set_evidence(kind, true);
+    }
     return 0;
 }
 
@@ -141,8 +142,9 @@ HUGE_TEST(filled_superslabs_lead_to_huge_ones)
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         huge_teardown(state);
         huge_setup(state);
-        unit_set_evidence(HUGE_SLABS, false);
-        unit_set_evidence(HUGE_SPANS, false);
+        for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+            unit_set_evidence(kind, false);
+        }
         assert_false(claim(counts[i], SUPERSLAB_SIZE));
         while (!claim(counts[i], SUPERSLAB_SIZE)) {
             REQUIRE(claimed_count < STOCK / 2);
@@ -165,6 +167,34 @@ static void claim_watched(size_t touched)
     assert_false(claim(1, touched));
     assert_false(claim(1, 0));
     hak__knobs.huge_threshold = 0;
+}
+
+HUGE_TEST(kinds_of_superslabs)
+{
+    static const uint32_t counts[] = {1, 2, SLAB_SLICES_MAX, SLAB_SLICES_MAX + 1, SUPERSLAB_SLICES};
+    static const enum huge_kind kinds[] = {HUGE_SLABS, HUGE_RUNS, HUGE_RUNS, HUGE_SPANS,
+                                           HUGE_SPANS};
+    bool has = kernel_has_huge_pages();
+    for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+        unit_set_evidence(kind, false);
+        for (size_t i = 0; i < COUNT_OF(counts); i++) {
+            assert_int_equal(claim(counts[i], 0), has && kinds[i] != kind);
+        }
+        unit_set_evidence(kind, true);
+    }
+}
+
+/* Three spans of 524,304 bytes leave a fifth of a superslab untouched, which huge pages would make
+ * resident; six of 320 KiB leave a 16th. */
+HUGE_TEST(spans_that_leave_much)
+{
+    unit_set_evidence(HUGE_SPANS, false);
+    for (size_t i = 0; i < 4; i++) {
+        assert_false(claim(17, 51 * SLICE_SIZE));
+    }
+    while (kernel_has_huge_pages() && !claim(10, 60 * SLICE_SIZE)) {
+        REQUIRE(claimed_count < STOCK);
+    }
 }
 
 /* A superslab that was claimed with huge pages, taken as a whole and filled. */

@@ -293,7 +293,7 @@ static inline void unit_free_superslabs(size_t count)
     }
 }
 
-/* Superslabs of the kind, HUGE_SLABS or HUGE_SPANS, earn huge pages from now on, or not. */
+/* Superslabs of the kind, HUGE_SLABS to HUGE_SPANS, earn huge pages from now on, or not. */
 static inline void unit_set_evidence(enum huge_kind kind, bool earns)
 {
     static char *dense, *sparse;

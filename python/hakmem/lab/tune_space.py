@@ -46,12 +46,14 @@ def ladders() -> dict[str, list[str]]:
 def profiles() -> dict[str, Point]:
     """Where the profiles of hakmem are on the ladders."""
     rungs = ladders()
-    rows = re.findall(r"^\| `HAKMEM_(\w+)` \|.*?\| (.*) \|$", PAGE.read_text(), re.M)
+    rows = re.findall(r"^\| `HAKMEM_(\w+)` \|.*\| (.*) \| [a-z ]+ \|$", PAGE.read_text(), re.M)
     points: dict[str, Point] = {name: {} for name in STARTS}
     for option, cells in rows:
         ladder = rungs.get(option.lower(), [])
-        values = [NO_LIMIT if cell == "no limit" else cell for cell in cells.split(" | ")]
-        for name, value in zip(STARTS, values, strict=False):
+        default, *others = cells.replace("no limit", NO_LIMIT).split("; ")
+        differing = dict(other.split(" ", 1) for other in others)
+        for name in STARTS:
+            value = differing.get(name, default)
             if value in ladder:
                 points[name][option.lower()] = ladder.index(value)
     if any(len(point) < len(rungs) for point in points.values()):
