@@ -196,46 +196,4 @@ TEST(many_are_made_at_once)
     }
 }
 
-static size_t joined_count(void)
-{
-    size_t count = 0;
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        count += heap->threads_count;
-    }
-    return count;
-}
-
-static void adopt_without_memory(void *argument)
-{
-    rlim_t before = unit_limit_address_space(address_space_bytes());
-    size_t count = threads_count(), joined = joined_count();
-    while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
-        REQUIRE(threads_count() < count + 100);
-        joined++;
-    }
-    REQUIRE_SIZE(joined_count(), ==, joined); /* the one that got no struct draws from none */
-    unit_limit_address_space(before);
-    adopt();
-}
-
-/* There is a parked struct, and a new heap is due: without memory for it any other will do. */
-static void join_without_memory(void *argument)
-{
-    hak__knobs.heaps_max = 1; /* what there is is shared */
-    struct thread *thread;
-    do {
-        thread = adopt();
-    } while (thread->heap->threads_count == 1); /* those without threads come first */
-    hak__thread_park(thread);
-    hak__knobs.heaps_max = HEAP_ID_MAX;
-    size_t count = heaps_count();
-    unit_limit_address_space(address_space_bytes());
-    while (hak__metadata_allocate(HAK_CACHE_LINE) != NULL) {
-    }
-    assert_ptr_equal(adopt(), thread);
-    assert_int_equal(heaps_count(), count);
-    assert_true(thread->heap->threads_count >= 2);
-    thread_free(thread, 3, thread_allocate(thread, 3));
-}
-
 TESTS(start_with_many_heaps)

@@ -34,14 +34,6 @@ static uint32_t list_length(const struct object *object)
     return length;
 }
 
-/* What a limit of so many bytes is. */
-static uint32_t objects_of(size_t bytes, size_t size)
-{
-    size_t count = bytes / size;
-    count = count < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : count;
-    return (uint32_t)(count > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : count);
-}
-
 /* An object that nobody writes needs no page. */
 REFILL_TEST(a_carved_object_is_not_touched)
 {
@@ -133,21 +125,6 @@ REFILL_TEST(slabs_are_used_up_before_new_ones)
     assert_ptr_not_equal(unit_slab_of(objects[0]), unit_slab_of(objects[capacity]));
     for (uint32_t i = 0; i < 2 * capacity; i++) {
         unit_cache_free(cache, class_index, objects[i]);
-    }
-}
-
-static void refill_without_memory(void *argument)
-{
-    struct rlimit limit;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = address_space_bytes();
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    while (hak__superslab_take(1, 1).slice != SLICE_NONE) {
-    }
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        REQUIRE(unit_cache_refill(cache, class_index) == NULL);
-        REQUIRE(cache->bins[class_index].head == NULL);
-        REQUIRE(bin_count(&cache->bins[class_index]) == 0);
     }
 }
 

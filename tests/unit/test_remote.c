@@ -150,13 +150,6 @@ REMOTE_TEST(collisions_send)
     free_slabs_but_first_objects(SLABS);
 }
 
-static bool free_slot_remotely(void **slot)
-{
-    void *object = *slot;
-    *slot = NULL;
-    return free_remotely(object);
-}
-
 /* Neighbouring slabs, as a program that walks its memory frees them, hardly displace each other.
  * (Of 256 chosen by a hash 94 did.) */
 REMOTE_TEST(neighbours_share_the_buffer)

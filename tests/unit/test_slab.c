@@ -85,52 +85,6 @@ TEST(slabs_have_colors)
     unit_set_destroy(set);
 }
 
-/* What one more refill carves of a slab of which `count` objects are: 8 KiB but at least 2 objects,
- * or 4 KiB in the secure form; where no page had been touched, of each page the first object that
- * starts there, then the others. */
-static uint32_t carve_expected(size_t size, uint32_t first, uint32_t count, bool untouched)
-{
-    if (!untouched) {
-        size_t carved = (HAK_SECURE ? CARVE_BYTES : 2 * CARVE_BYTES) / size;
-        size_t least = HAK_SECURE ? 1 : 2;
-        return (uint32_t)(carved < least ? least : carved);
-    }
-    size_t page = (first + count * size) / CARVE_BYTES;
-    if (count == 0 || (first + (count - 1) * size) / CARVE_BYTES != page) {
-        return 1;
-    }
-    uint32_t end = count;
-    while ((first + end * size) / CARVE_BYTES == page) {
-        end++;
-    }
-    return end - count;
-}
-
-static void carve_a_slab(uint32_t class_index, bool untouched)
-{
-    struct slab_set *set = unit_set_create();
-    size_t size = size_class_bytes(class_index);
-    uint32_t capacity = hak__size_classes[class_index].objects_per_slab, count = 0;
-    while (count < capacity) {
-        uint32_t before = count;
-        count = refill_into(set, class_index, count);
-        uint32_t first = unit_slab_of(objects[0])->first;
-        uint32_t batch = carve_expected(size, first, before, untouched);
-        assert_int_equal(count - before, batch < capacity - before ? batch : capacity - before);
-    }
-    struct slab *slab = unit_slab_of(objects[0]);
-    assert_ptr_equal(objects[0], (char *)window_slice_address(slab_slice(slab)) + slab->first);
-    for (uint32_t i = 0; i < count; i++) {
-        assert_ptr_equal(objects[i], (char *)objects[0] + i * size);
-    }
-    assert_int_equal(slab->carved_count, capacity);
-    assert_int_equal(slab->capacity, capacity);
-    assert_ptr_equal(slab->owner, set);
-    assert_null(set->partial[class_index]); /* full */
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
 /* Whoever fills its bins from untouched memory and writes to what it gets does not wait for the
  * kernel in malloc. */
 TEST(the_first_touch_is_the_programs)
@@ -407,26 +361,6 @@ TEST(what_callers_break)
         REQUIRE_DEATH(corrupt_a_free_object, NULL, "corrupted free list.*64 bytes");
         REQUIRE_DEATH(return_beside_a_corrupted_object, NULL, "corrupted free list.*64 bytes");
     }
-}
-
-static void refill_without_memory(void *argument)
-{
-    struct rlimit limit;
-    struct slab_set *set = unit_set_create();
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = address_space_bytes();
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    while (hak__superslab_take(1, 1).slice != SLICE_NONE) {
-    }
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
-        REQUIRE(list.head == NULL && list.count == 0);
-    }
-    REQUIRE(unit_set_is_empty(set));
-    limit.rlim_cur = before;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    REQUIRE(unit_slab_refill(set, 5, UINT32_MAX).count != 0);
 }
 
 TESTS(setup)

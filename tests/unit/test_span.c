@@ -136,21 +136,6 @@ SPAN_TEST(the_cache_gives_the_last_one_back)
     assert_true(counters.values[COUNTER_SPAN_FREED] == 101);
 }
 
-/* Two cached spans of `first` and `second` slices: which one a request of `wanted` gets. */
-static size_t slices_chosen(uint32_t first, uint32_t second, uint32_t wanted)
-{
-    size_t slices[2] = {allocate(first * SLICE_SIZE), allocate(second * SLICE_SIZE)};
-    hak__span_free(&cache, &counters, slices[0]);
-    hak__span_free(&cache, &counters, slices[1]);
-    uint64_t hits = counters.values[COUNTER_SPAN_CACHE_HIT];
-    size_t slice = allocate(wanted * SLICE_SIZE);
-    size_t chosen =
-        counters.values[COUNTER_SPAN_CACHE_HIT] == hits ? 0 : hak__span_bytes(slice) / SLICE_SIZE;
-    hak__span_free(NULL, &counters, slice);
-    hak__span_cache_trim(&cache, true);
-    return chosen;
-}
-
 SPAN_TEST(the_cache_is_bounded)
 {
     static size_t slices[SPAN_CACHE_ENTRIES + 5];

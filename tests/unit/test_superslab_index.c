@@ -161,16 +161,4 @@ TEST(first_fit)
     assert_int_equal(hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, 0), INDEX_NONE);
 }
 
-/* Whole superslabs in which two slices are free, at an odd slice or an even one. */
-static void make_holes(size_t *slices, size_t count, size_t odd)
-{
-    for (size_t i = 0; i < count; i++) {
-        slices[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
-        REQUIRE(slices[i] != SLICE_NONE);
-    }
-    for (size_t i = 0; i < count; i++) {
-        hak__superslab_give(slices[i] + 10 + odd, 2);
-    }
-}
-
 TESTS(unit_start)

@@ -159,16 +159,6 @@ HUGE_TEST(filled_superslabs_lead_to_huge_ones)
     }
 }
 
-/* Claims the superslab of small pages that is looked at next, `touched` bytes of it, and then
- * another. */
-static void claim_watched(size_t touched)
-{
-    hak__knobs.huge_threshold = UINT64_MAX;
-    assert_false(claim(1, touched));
-    assert_false(claim(1, 0));
-    hak__knobs.huge_threshold = 0;
-}
-
 HUGE_TEST(kinds_of_superslabs)
 {
     static const uint32_t counts[] = {1, 2, SLAB_SLICES_MAX, SLAB_SLICES_MAX + 1, SUPERSLAB_SLICES};
@@ -292,17 +282,6 @@ HUGE_TEST(a_split_superslab_is_joined)
     assert_true(hak__superslab_take_exact(slice + 1, 1));
     assert_true(superslab_of(slice)->dirty == UINT64_MAX);
     hak__superslab_give(slice + 1, 1);
-}
-
-/* Asks for huge pages that take as long until one has been judged. */
-static void judge(char *range, bool quick)
-{
-    hak__huge_page_us_max = quick ? UINT64_MAX - 1 : 0;
-    while (hak__huge_is_quick() != quick) {
-        usleep(10000); /* one is timed in a tick of the clock */
-        hak__huge_ask(range, HUGE_PAGE_SIZE * 2, 0);
-        hak__os_purge(range, HUGE_PAGE_SIZE * 2);
-    }
 }
 
 /* A split superslab may cost two mappings. With too many of them none gets huge pages, and what

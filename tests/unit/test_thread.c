@@ -118,59 +118,6 @@ TEST(an_ended_thread_borrows)
     assert_true(unit_set_is_empty(&life.heap->slabs));
 }
 
-static void *count_ticks(void *argument)
-{
-    struct thread *thread = hak__thread_current();
-    uint32_t operations = thread->operations;
-    for (uint32_t i = 1; i <= 5 * TICK_OPERATIONS; i++) {
-        REQUIRE(hak__thread_enter() == thread);
-        hak__thread_leave(thread);
-        operations++;
-        /* at a look, if much time has passed; at the last in any case */
-        bool anew = thread->operations == 0;
-        REQUIRE(anew ? operations % LOOK_OPERATIONS == 0 : operations < TICK_OPERATIONS);
-        operations = anew ? 0 : operations;
-        REQUIRE(thread->operations == operations);
-    }
-    /* 64 operations alone are no tick, and enter no gate, which would block signals */
-    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
-    uint64_t before = *ticks;
-    uint32_t ticked_ms = thread->ticked_ms = hak__os_clock_ms();
-    thread->operations = TICK_OPERATIONS - 1;
-    hak__thread_count_operation(thread);
-    REQUIRE(thread->operations == 0);
-    REQUIRE(*ticks == before || thread->ticked_ms != ticked_ms); /* so busy a machine */
-    /* spans have ways of their own, and count as well */
-    hak__heap_tick(thread);
-    void *span = hak_malloc(100000);
-    REQUIRE(span != NULL && thread->operations == 1);
-    hak_free(span);
-    REQUIRE(thread->operations == 2 % LOOK_OPERATIONS || thread->operations == 2);
-    return NULL;
-}
-
-/* What shares no cache line with others stays with the thread that frees it, and is its next. */
-static void *free_anothers_large_object(void *argument)
-{
-    enum { LARGE = 4000, COUNT = 8 };
-    void *objects[COUNT];
-    for (size_t i = 0; i < COUNT; i++) {
-        objects[i] = hak_malloc(LARGE);
-        REQUIRE(objects[i] != NULL);
-    }
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(objects[i]); /* its bin has a limit from here on */
-    }
-    void *own = hak_malloc(LARGE); /* and room from here on */
-    const struct slab *slab = unit_slab_of(argument);
-    REQUIRE(slab->owner != hak__thread_current()->cache.slabs);
-    hak_free(argument);
-    REQUIRE(hak_malloc(LARGE) == argument);
-    hak_free(own);
-    hak_free(argument);
-    return NULL;
-}
-
 /* From here on in a program of its own: threads that share one heap, with malloc and free. */
 
 static uint64_t counted(const struct thread *thread, enum counter counter)

@@ -211,29 +211,6 @@ TEST_WITH_KNOBS(tables_of_huge_pages)
     assert_int_equal(tables + hak__superslab_bytes_claimed() + hak__metadata_bytes(), mapped);
 }
 
-/* Without address space the start fails and leaves nothing; with it, it succeeds later. */
-static void start_again(void *argument)
-{
-    struct rlimit limit;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    rlim_t before = limit.rlim_cur;
-    size_t size = address_space_bytes();
-    limit.rlim_cur = size + hak__os_page_size(); /* the first pair fits, the other does not */
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    errno = ERRNO_UNTOUCHED;
-    REQUIRE(hak__window_start() == -ENOMEM);
-    REQUIRE(errno == ERRNO_UNTOUCHED);
-    limit.rlim_cur = before;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    REQUIRE_SIZE(address_space_bytes(), ==, size);
-    REQUIRE_SIZE(hak__window_table_bytes(), ==, 0);
-    uintptr_t old_base = hak__window.base;
-    REQUIRE(hak__window_start() == 0);
-    REQUIRE(hak__window.base != old_base); /* the old tables are in the way */
-    REQUIRE_SIZE(hak__window_table_bytes(), ==, expected_table_bytes(TABLE_STEP_SUPERSLABS));
-    REQUIRE(window_owner(TABLE_STEP_SUPERSLABS * SUPERSLAB_SLICES - 1) == OWNER_NOBODY);
-}
-
 static void show_base(void *argument)
 {
     REQUIRE(hak__start());
