@@ -291,8 +291,9 @@ static void random_step(uint64_t *random, struct ledger *ledger, size_t *slices)
         1 + random_below(random, random_below(random, 4) == 0 ? SPAN_SIZE_MAX : 512 * KIB);
     struct span_cache *used = random_below(random, 4) == 0 ? NULL : &cache;
     if (*slice == SLICE_NONE) {
-        struct span span =
-            hak__span_allocate(used, &counters, size, (size_t)1 << random_below(random, 21));
+        size_t alignment = (size_t)1 << random_below(random, 21);
+        struct span span = hak__span_allocate(used, &counters, size, alignment);
+        assert_true(is_aligned(span.pointer, alignment));
         *slice = window_slice_of(span.pointer);
         size_t bytes = hak__span_bytes(*slice);
         assert_true(bytes >= size);

@@ -212,6 +212,21 @@ TEST(random_runs_against_a_model)
     model_check_sums();
 }
 
+TEST(take_exact_at_the_borders)
+{
+    struct slice_run run = hak__superslab_take(SUPERSLAB_SLICES, 1);
+    assert_int_not_equal(run.slice, SLICE_NONE);
+    assert_int_equal(run.slice % SUPERSLAB_SLICES, 0);
+    assert_false(hak__superslab_take_exact(run.slice + 1, 1));
+    assert_false(hak__superslab_take_exact(run.slice + SUPERSLAB_SLICES, 1));
+    hak__superslab_give(run.slice + 32, 32);
+    assert_false(hak__superslab_take_exact(run.slice + 31, 2));
+    assert_false(hak__superslab_take_exact(run.slice + 63, 2));
+    assert_true(hak__superslab_take_exact(run.slice + 32, 31));
+    assert_true(hak__superslab_take_exact(run.slice + 63, 1));
+    hak__superslab_give(run.slice, SUPERSLAB_SLICES);
+}
+
 /* An OS page of somebody else's, `offset` slices into the next superslab: left alone and skipped.
  */
 static void skip_a_stranger(size_t offset)
