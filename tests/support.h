@@ -16,11 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +24,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "cases.h"
 
 #include "hakmem/hakmem.h"
 #include "hakmem/stats.h"
@@ -87,6 +83,20 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void support_fail(
     do {                                                                                           \
         if (!(condition)) {                                                                        \
             support_fail("%s:%d: failed: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno); \
+        }                                                                                          \
+    } while (0)
+
+#define SKIP_IF(condition)                                                                         \
+    do {                                                                                           \
+        if (condition) {                                                                           \
+            skip();                                                                                \
+        }                                                                                          \
+    } while (0)
+
+#define FREE_ALL(blocks, count)                                                                    \
+    do {                                                                                           \
+        for (size_t i_ = 0; i_ < (size_t)(count); i_++) {                                          \
+            hak_free((blocks)[i_]);                                                                \
         }                                                                                          \
     } while (0)
 

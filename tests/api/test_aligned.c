@@ -37,10 +37,9 @@ static void block_check(void *block, size_t alignment, size_t size)
     assert_true(hak_owns(block));
 }
 
-static void test_all_alignments(void **state)
+TEST(all_alignments)
 {
     enum { BLOCKS = 3 };
-    (void)state;
     for (size_t way = 0; way < COUNT_OF(allocators); way++) {
         for (size_t alignment = 1; alignment <= ALIGNMENT_MAX; alignment *= 2) {
             size_t sizes[] = {0,
@@ -74,10 +73,9 @@ static void test_all_alignments(void **state)
     }
 }
 
-static void test_usable_bytes_are_writable(void **state)
+TEST(usable_bytes_are_writable)
 {
     enum { BLOCKS = 5 };
-    (void)state;
     for (size_t alignment = 16; alignment <= 4 * MIB; alignment *= 2) {
         for (size_t size = 1; size <= 4 * MIB; size = size * 3 + 1) {
             void *blocks[BLOCKS];
@@ -97,10 +95,9 @@ static void test_usable_bytes_are_writable(void **state)
 
 /* A quarter at most of the request rounded up to its alignment, and of any request of four times
  * its alignment; blocks side by side, each filled. */
-static void test_waste_is_a_quarter_at_most(void **state)
+TEST(waste_is_a_quarter_at_most)
 {
     enum { BLOCKS = 3 };
-    (void)state;
     for (size_t alignment = 128; alignment <= 4096; alignment *= 2) {
         for (size_t size = 1024; size <= 65536; size += size % 256 == 0 ? 1 : 255) {
             size_t rounded = (size + alignment - 1) / alignment * alignment;
@@ -121,11 +118,10 @@ static void test_waste_is_a_quarter_at_most(void **state)
     }
 }
 
-static void test_bad_alignments(void **state)
+TEST(bad_alignments)
 {
     static const size_t not_powers[] = {0,  3,  5,   6,    7,    9,       12,
                                         24, 48, 100, 4095, 4097, 3 * MIB, SIZE_MAX};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(not_powers); i++) {
         void *result = (void *)0x1234;
         size_t alignment = hide_size(not_powers[i]);
@@ -145,7 +141,7 @@ static void test_bad_alignments(void **state)
     }
 }
 
-static void test_memalign_rounds_the_alignment_up(void **state)
+TEST(memalign_rounds_the_alignment_up)
 {
     static const size_t pairs[][2] = {{0, 16},
                                       {1, 16},
@@ -159,7 +155,6 @@ static void test_memalign_rounds_the_alignment_up(void **state)
                                       {65537, 131072},
                                       {MIB + 1, 2 * MIB},
                                       {3 * MIB, 4 * MIB}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(pairs); i++) {
         errno = ERRNO_UNTOUCHED;
         void *block = hak_memalign(hide_size(pairs[i][0]), 100);
@@ -179,7 +174,7 @@ static void require_enomem(void *result)
     errno = 0;
 }
 
-static void test_impossible_sizes_fail(void **state)
+TEST(impossible_sizes_fail)
 {
     static const size_t sizes[] = {SIZE_MAX,
                                    SIZE_MAX - 7,
@@ -192,7 +187,6 @@ static void test_impossible_sizes_fail(void **state)
                                    (size_t)1 << 63,
                                    (size_t)PTRDIFF_MAX,
                                    (size_t)PTRDIFF_MAX - 4096};
-    (void)state;
     errno = 0;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         size_t size = hide_size(sizes[i]);
@@ -222,9 +216,8 @@ static void test_impossible_sizes_fail(void **state)
     }
 }
 
-static void test_valloc_and_pvalloc(void **state)
+TEST(valloc_and_pvalloc)
 {
-    (void)state;
     size_t os_page = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         size_t size = tier_sizes[i];
@@ -240,9 +233,8 @@ static void test_valloc_and_pvalloc(void **state)
     }
 }
 
-static void test_realloc_of_aligned_blocks(void **state)
+TEST(realloc_of_aligned_blocks)
 {
-    (void)state;
     for (size_t alignment = 16; alignment <= 16 * MIB; alignment *= 4) {
         for (size_t from = 1; from < COUNT_OF(tier_sizes); from += 2) {
             for (size_t to = 1; to < COUNT_OF(tier_sizes); to += 2) {
@@ -269,10 +261,9 @@ static void test_realloc_of_aligned_blocks(void **state)
 }
 
 /* Aligned and ordinary blocks in one mill: neither may take the other's memory. */
-static void test_mixed_with_ordinary_blocks(void **state)
+TEST(mixed_with_ordinary_blocks)
 {
     enum { SLOTS = 512, STEPS = SUPPORT_SLOW ? 10000 : 60000 };
-    (void)state;
     uint64_t random = 11;
     void **slots = support_map(SLOTS * sizeof *slots);
     size_t *sizes = support_map(SLOTS * sizeof *sizes);
@@ -295,18 +286,4 @@ static void test_mixed_with_ordinary_blocks(void **state)
     munmap(sizes, SLOTS * sizeof *sizes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_alignments),
-        cmocka_unit_test(test_usable_bytes_are_writable),
-        cmocka_unit_test(test_waste_is_a_quarter_at_most),
-        cmocka_unit_test(test_bad_alignments),
-        cmocka_unit_test(test_memalign_rounds_the_alignment_up),
-        cmocka_unit_test(test_impossible_sizes_fail),
-        cmocka_unit_test(test_valloc_and_pvalloc),
-        cmocka_unit_test(test_realloc_of_aligned_blocks),
-        cmocka_unit_test(test_mixed_with_ordinary_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

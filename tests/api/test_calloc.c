@@ -6,23 +6,41 @@
  */
 #include "../support.h"
 
-static void test_overflow_fails(void **state)
+/* Clearing what was used sparsely does not make all of it resident. First: after tables that were
+ * filled the next ones may get huge pages. */
+TEST(sparse_tables_stay_sparse)
 {
-    static const size_t factors[][2] = {
-        {SIZE_MAX, 2},
-        {2, SIZE_MAX},
-        {SIZE_MAX, SIZE_MAX},
-        {(size_t)1 << 32, (size_t)1 << 32},
-        {((size_t)1 << 32) + 1, (size_t)1 << 32},
-        {SIZE_MAX / 16 + 1, 16},
-        {16, SIZE_MAX / 16 + 1},
-        {1, SIZE_MAX},
-        {1, (size_t)PTRDIFF_MAX + 1},
-        {(size_t)PTRDIFF_MAX / 8 + 1, 8},
-        {(size_t)1 << 63, 2},
-        {3, SIZE_MAX / 3 + 1},
-    };
-    (void)state;
+    SKIP_IF(SUPPORT_SANITIZED);
+    for (size_t size = MIB; size <= 16 * MIB; size *= 4) {
+        hak_trim(0);
+        size_t before = rss_bytes();
+        for (unsigned i = 0; i < 20; i++) {
+            char *block = hide(hak_calloc(1, size));
+            assert_non_null(block);
+            for (size_t offset = 0; offset < size; offset += 16 * 4096) {
+                assert_int_equal(block[offset], 0);
+                block[offset] = 1;
+            }
+            hak_free(block);
+            REQUIRE_SIZE(rss_bytes(), <=, before + size / 4 + MIB / 4);
+        }
+    }
+}
+
+TEST(overflow_fails)
+{
+    static const size_t factors[][2] = {{SIZE_MAX, 2},
+                                        {2, SIZE_MAX},
+                                        {SIZE_MAX, SIZE_MAX},
+                                        {(size_t)1 << 32, (size_t)1 << 32},
+                                        {((size_t)1 << 32) + 1, (size_t)1 << 32},
+                                        {SIZE_MAX / 16 + 1, 16},
+                                        {16, SIZE_MAX / 16 + 1},
+                                        {1, SIZE_MAX},
+                                        {1, (size_t)PTRDIFF_MAX + 1},
+                                        {(size_t)PTRDIFF_MAX / 8 + 1, 8},
+                                        {(size_t)1 << 63, 2},
+                                        {3, SIZE_MAX / 3 + 1}};
     for (size_t i = 0; i < COUNT_OF(factors); i++) {
         errno = 0;
         assert_null(hide(hak_calloc(hide_size(factors[i][0]), hide_size(factors[i][1]))));
@@ -30,9 +48,8 @@ static void test_overflow_fails(void **state)
     }
 }
 
-static void test_zero_products_are_distinct(void **state)
+TEST(zero_products_are_distinct)
 {
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     void *a = hide(hak_calloc(0, 0));
     void *b = hide(hak_calloc(0, 100));
@@ -56,10 +73,9 @@ static void *calloc_of(size_t size, unsigned shape)
     return shape % 3 == 2 && size % 8 == 0 ? hak_calloc(size / 8, 8) : hak_calloc(1, size);
 }
 
-static void test_zero_after_dirty_use(void **state)
+TEST(zero_after_dirty_use)
 {
     enum { BLOCKS = 8, ROUNDS = SUPPORT_SLOW ? 2 : 5 };
-    (void)state;
     for (size_t tier = 0; tier < COUNT_OF(tier_sizes); tier++) {
         size_t size = tier_sizes[tier];
         for (unsigned round = 0; round < ROUNDS; round++) {
@@ -80,9 +96,7 @@ static void test_zero_after_dirty_use(void **state)
                 assert_true(hak_usable_size(blocks[i]) >= size);
                 assert_int_equal(nonzero_offset(blocks[i], size), SIZE_MAX);
             }
-            for (unsigned i = 0; i < BLOCKS; i++) {
-                hak_free(blocks[i]);
-            }
+            FREE_ALL(blocks, BLOCKS);
             if (round % 2 == 1) {
                 hak_trim(0);
             }
@@ -91,9 +105,8 @@ static void test_zero_after_dirty_use(void **state)
 }
 
 /* Memory of one shape dirtied, then asked for in another: spans split, whales cut, slabs turned. */
-static void test_zero_after_other_shapes(void **state)
+TEST(zero_after_other_shapes)
 {
-    (void)state;
     for (size_t from = 1; from < COUNT_OF(tier_sizes); from++) {
         for (size_t to = 1; to < COUNT_OF(tier_sizes); to++) {
             if (tier_sizes[from] * tier_sizes[to] > GIB * 256 * KIB) {
@@ -105,9 +118,7 @@ static void test_zero_after_other_shapes(void **state)
                 assert_non_null(old[i]);
                 memset(old[i], 0xa5, hak_usable_size(old[i]));
             }
-            for (unsigned i = 0; i < COUNT_OF(old); i++) {
-                hak_free(old[i]);
-            }
+            FREE_ALL(old, COUNT_OF(old));
             char *block = hak_calloc(1, tier_sizes[to]);
             assert_non_null(block);
             assert_int_equal(nonzero_offset(block, tier_sizes[to]), SIZE_MAX);
@@ -118,9 +129,8 @@ static void test_zero_after_other_shapes(void **state)
 
 /* Only some pages of the block are dirty, and it was grown by realloc: page tricks must not keep
  * them. */
-static void test_zero_after_sparse_use(void **state)
+TEST(zero_after_sparse_use)
 {
-    (void)state;
     for (size_t size = 64 * KIB; size <= 16 * MIB; size = size * 2 + 4096) {
         char *block = hak_malloc(size);
         assert_non_null(block);
@@ -142,33 +152,9 @@ static void test_zero_after_sparse_use(void **state)
     }
 }
 
-/* Clearing what was used sparsely does not make all of it resident. */
-static void test_sparse_tables_stay_sparse(void **state)
-{
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    for (size_t size = MIB; size <= 16 * MIB; size *= 4) {
-        hak_trim(0);
-        size_t before = rss_bytes();
-        for (unsigned i = 0; i < 20; i++) {
-            char *block = hide(hak_calloc(1, size));
-            assert_non_null(block);
-            for (size_t offset = 0; offset < size; offset += 16 * 4096) {
-                assert_int_equal(block[offset], 0);
-                block[offset] = 1;
-            }
-            hak_free(block);
-            REQUIRE_SIZE(rss_bytes(), <=, before + size / 4 + MIB / 4);
-        }
-    }
-}
-
-static void test_random_sizes_are_zero(void **state)
+TEST(random_sizes_are_zero)
 {
     enum { SLOTS = 256, STEPS = SUPPORT_SLOW ? 5000 : 30000 };
-    (void)state;
     uint64_t random = 7;
     void **slots = support_map(SLOTS * sizeof *slots);
     for (unsigned step = 0; step < STEPS; step++) {
@@ -180,18 +166,13 @@ static void test_random_sizes_are_zero(void **state)
         assert_int_equal(nonzero_offset(slots[slot], size), SIZE_MAX);
         memset(slots[slot], 0x5a, hak_usable_size(slots[slot]));
     }
-    for (unsigned slot = 0; slot < SLOTS; slot++) {
-        hak_free(slots[slot]);
-    }
+    FREE_ALL(slots, SLOTS);
     munmap(slots, SLOTS * sizeof *slots);
 }
 
-static void test_untouched_gibibyte_is_free(void **state)
+TEST(untouched_gibibyte_is_free)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     size_t before = rss_bytes();
     for (unsigned i = 0; i < 50; i++) {
         char *block = hide(hak_calloc(1, GIB));
@@ -212,16 +193,5 @@ static void test_untouched_gibibyte_is_free(void **state)
 int main(void)
 {
     support_small_pages();
-    const struct CMUnitTest tests[] = {
-        /* first: after tables that were filled the next ones may get huge pages */
-        cmocka_unit_test(test_sparse_tables_stay_sparse),
-        cmocka_unit_test(test_overflow_fails),
-        cmocka_unit_test(test_zero_products_are_distinct),
-        cmocka_unit_test(test_zero_after_dirty_use),
-        cmocka_unit_test(test_zero_after_other_shapes),
-        cmocka_unit_test(test_zero_after_sparse_use),
-        cmocka_unit_test(test_random_sizes_are_zero),
-        cmocka_unit_test(test_untouched_gibibyte_is_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -38,10 +38,9 @@ int madvise(void *address, size_t size, int advice)
     return (int)syscall(SYS_madvise, address, size, advice);
 }
 
-static void test_zero_whatever_is_said(void **state)
+TEST(zero_whatever_is_said)
 {
     static const size_t sizes[] = {256 * KIB, 300 * KIB + 17, MIB, 3 * MIB + 5, 16 * MIB, 40 * MIB};
-    (void)state;
     look_count = 0;
     for (unsigned said = TRUTH; said <= REFUSED; said++) {
         for (int fails = 0; fails < 2; fails++) {
@@ -65,8 +64,4 @@ static void test_zero_whatever_is_said(void **state)
     assert_true(look_count > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_zero_whatever_is_said)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

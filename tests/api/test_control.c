@@ -37,7 +37,7 @@ static const char *ask(const char *name, const char *value)
     return answer;
 }
 
-static void test_what_is_set_is_got(void **state)
+TEST(what_is_set_is_got)
 {
     static const char *const cases[][3] = {
         {"purge_delay_ms", "250", "250"},     {"PURGE_DELAY_MS", "never", "never"},
@@ -47,7 +47,6 @@ static void test_what_is_set_is_got(void **state)
         {"limit_hard", "400g", "400g"},       {"abort_on_foreign", "1", "1"},
         {"keep_deepbind", "1", "1"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char before[64];
         strcpy(before, get(cases[i][0]));
@@ -58,7 +57,7 @@ static void test_what_is_set_is_got(void **state)
     }
 }
 
-static void test_refused(void **state)
+TEST(refused)
 {
     static const struct {
         const char *name;
@@ -77,7 +76,6 @@ static void test_refused(void **state)
         {"guard", "1000", EPERM},           {"scavenger", "1", EPERM},
         {"stats_file", "/tmp/file", EPERM}, {"config_file", "/tmp/file", EPERM},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char before[2048];
         bool known = hak_option_get(cases[i].name, before, sizeof before) == 0;
@@ -91,10 +89,9 @@ static void test_refused(void **state)
     }
 }
 
-static void test_short_buffers(void **state)
+TEST(short_buffers)
 {
     char value[8] = "xxxxxxx";
-    (void)state;
     set("purge_delay_ms", "12345");
     assert_int_equal(hak_option_get("purge_delay_ms", value, 4), ERANGE);
     assert_string_equal(value, "123");
@@ -111,9 +108,8 @@ static void test_short_buffers(void **state)
 }
 
 /* A freed whale goes back at once when none may be kept. */
-static void test_whales_follow_the_option(void **state)
+TEST(whales_follow_the_option)
 {
-    (void)state;
     set("whale_cache_bytes", "0");
     char *block = hak_malloc(32 * MIB);
     assert_non_null(block);
@@ -123,10 +119,9 @@ static void test_whales_follow_the_option(void **state)
     set("whale_cache_bytes", "never");
 }
 
-static void test_the_hard_limit_holds(void **state)
+TEST(the_hard_limit_holds)
 {
     char limit[32];
-    (void)state;
     struct hak_stats stats = stats_now();
     snprintf(limit, sizeof limit, "%zu", stats.bytes_mapped + stats.bytes_metadata + 16 * MIB);
     set("limit_hard", limit);
@@ -143,15 +138,13 @@ static size_t shared_calls;
 
 static void note_limit(size_t mapped, void *argument)
 {
-    (void)mapped;
     assert_ptr_equal(argument, &shared_calls);
     shared_calls++;
 }
 
 /* The callback of hak_limit_set stays when the option changes the limit. */
-static void test_the_soft_limit_keeps_its_callback(void **state)
+TEST(the_soft_limit_keeps_its_callback)
 {
-    (void)state;
     hak_limit_set(SIZE_MAX, SIZE_MAX, note_limit, &shared_calls);
     set("limit", "1m");
     void *block = hak_malloc(8 * MIB);
@@ -167,23 +160,18 @@ static void test_the_soft_limit_keeps_its_callback(void **state)
 
 /* Bins that have grown shrink to a smaller bin_bytes, and the next tick of the thread does it:
  * frees after it find the bin full. */
-static void test_bins_follow_the_option(void **state)
+TEST(bins_follow_the_option)
 {
     enum { OBJECTS = 4000 };
     static void *objects[OBJECTS];
-    (void)state;
-    if (HAK_LEVEL >= 2) {
-        skip(); /* tiny limits: bins do not grow */
-    }
+    SKIP_IF(HAK_LEVEL >= 2); /* tiny limits: bins do not grow */
     set("bin_bytes", "512k");
     set("purge_delay_ms", "never"); /* bins are not trimmed meanwhile */
     for (size_t round = 0; round < 8; round++) {
         for (size_t i = 0; i < OBJECTS; i++) {
             objects[i] = hak_malloc(64);
         }
-        for (size_t i = 0; i < OBJECTS; i++) {
-            hak_free(objects[i]);
-        }
+        FREE_ALL(objects, OBJECTS);
     }
     uint64_t cached = 0, after = 0;
     assert_true(hak_stats_value("classes.64.cached", &cached));
@@ -204,10 +192,9 @@ static void test_bins_follow_the_option(void **state)
     set("purge_delay_ms", "1000");
 }
 
-static void test_samples_follow_the_option(void **state)
+TEST(samples_follow_the_option)
 {
     uint64_t samples = 0;
-    (void)state;
     int error = hak_option_set("sample_bytes", "1");
     assert_true(error == 0 || error == ENOSYS);
     assert_string_equal(get("sample_bytes"), "1");
@@ -227,7 +214,7 @@ static void test_samples_follow_the_option(void **state)
 }
 
 /* All names of the list are known, and the list has all that there is. */
-static void test_the_list(void **state)
+TEST(the_list)
 {
     static const char *const wanted[] = {
         "trim\tBYTES\t",          "list\tPREFIX\t",          "report.json\tFILE\t",
@@ -237,7 +224,6 @@ static void test_the_list(void **state)
     };
     static char list[1 << 16];
     size_t lines = 0;
-    (void)state;
     strcpy(list, ask("list", NULL));
     for (size_t i = 0; i < COUNT_OF(wanted); i++) {
         char line[64];
@@ -268,10 +254,9 @@ static void test_the_list(void **state)
     assert_string_equal(ask("list", "no such thing"), "");
 }
 
-static void test_names(void **state)
+TEST(names)
 {
     uint64_t value = 0;
-    (void)state;
     void *block = hak_malloc(100);
     assert_true(hak_stats_value("totals.threads_count", &value));
     assert_int_equal(strtoull(ask("totals.threads_count", NULL), NULL, 10), value);
@@ -297,17 +282,14 @@ static void test_names(void **state)
     hak_free(block);
 }
 
-static void test_actions(void **state)
+TEST(actions)
 {
-    (void)state;
     void *blocks[64];
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hak_malloc(100 * KIB);
         memset(blocks[i], 1, 100 * KIB);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     assert_string_equal(ask("trim", "1t"), "0");
     const char *trimmed = ask("trim", NULL);
     assert_true(strcmp(trimmed, "0") == 0 || strcmp(trimmed, "1") == 0);
@@ -333,10 +315,9 @@ static size_t lines_of(const char *path)
     return lines;
 }
 
-static void test_files(void **state)
+TEST(files)
 {
     char directory[] = "/tmp/test_control_XXXXXX", path[64], none[80];
-    (void)state;
     REQUIRE(mkdtemp(directory) != NULL);
     snprintf(path, sizeof path, "%s/file", directory);
     snprintf(none, sizeof none, "%s/none/file", directory);
@@ -360,7 +341,6 @@ static void test_files(void **state)
 static void set_in_child(void *argument)
 {
     char value[32];
-    (void)argument;
     REQUIRE(hak_option_set("purge_delay_ms", "77") == 0);
     REQUIRE(hak_option_set("limit", "1t") == 0);
     REQUIRE(hak_option_get("limit", value, sizeof value) == 0 && strcmp(value, "1t") == 0);
@@ -368,9 +348,8 @@ static void set_in_child(void *argument)
     REQUIRE(hak_control("report.json", NULL, answer, sizeof answer) == 0);
 }
 
-static void test_forked_child(void **state)
+TEST(forked_child)
 {
-    (void)state;
     set("purge_delay_ms", "500");
     REQUIRE_LIFE(set_in_child, NULL, NULL);
     assert_string_equal(get("purge_delay_ms"), "500");
@@ -381,7 +360,6 @@ static void test_forked_child(void **state)
 static void set_while_learning(void *argument)
 {
     char value[32];
-    (void)argument;
     hak_free(hak_malloc(100));
     REQUIRE(hak_option_set("purge_delay_ms", "77") == EBUSY);
     REQUIRE(hak_option_set("bin_bytes", "64k") == EBUSY);
@@ -393,14 +371,12 @@ static void set_while_learning(void *argument)
 
 static void set_learn(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_LEARN", "on", 1) == 0);
 }
 
-static void test_the_learner_comes_first(void **state)
+TEST(the_learner_comes_first)
 {
     struct child_end end;
-    (void)state;
     child_exec("learn", set_learn, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
@@ -409,7 +385,6 @@ static void test_the_learner_comes_first(void **state)
 static void set_first(void *argument)
 {
     char value[32];
-    (void)argument;
     REQUIRE(hak_option_set("bin_bytes", "64k") == 0);
     REQUIRE(hak_option_get("purge_delay_ms", value, sizeof value) == 0);
     REQUIRE(strcmp(value, "321") == 0);
@@ -419,14 +394,12 @@ static void set_first(void *argument)
 
 static void set_delay(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", "321", 1) == 0);
 }
 
-static void test_the_first_call(void **state)
+TEST(the_first_call)
 {
     struct child_end end;
-    (void)state;
     child_exec("first", set_delay, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
@@ -436,22 +409,5 @@ int main(int count, char **arguments)
     const struct child_case cases[] = {{"learn", set_while_learning, NULL},
                                        {"first", set_first, NULL}};
     child_main(count, arguments, cases, COUNT_OF(cases));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_set_is_got),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_short_buffers),
-        cmocka_unit_test(test_whales_follow_the_option),
-        cmocka_unit_test(test_the_hard_limit_holds),
-        cmocka_unit_test(test_the_soft_limit_keeps_its_callback),
-        cmocka_unit_test(test_bins_follow_the_option),
-        cmocka_unit_test(test_samples_follow_the_option),
-        cmocka_unit_test(test_the_list),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_actions),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_forked_child),
-        cmocka_unit_test(test_the_learner_comes_first),
-        cmocka_unit_test(test_the_first_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

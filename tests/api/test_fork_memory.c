@@ -81,9 +81,7 @@ static void measure_child(void *argument)
         for (size_t i = 0; i < PAIRS; i++) {
             own[i] = filled(50 + random_below(&random_state, 500));
         }
-        for (size_t i = 0; i < PAIRS; i++) {
-            hak_free(own[i]);
-        }
+        FREE_ALL(own, PAIRS);
     }
     size_t churned = private_kib() - start;
     start += churned;
@@ -96,12 +94,11 @@ static void measure_child(void *argument)
 }
 
 /* The bounds of docs/guarantees.md. */
-static void test_a_child_copies_little(void **state)
+TEST(a_child_copies_little)
 {
     static struct range ranges[] = {{50, 549, 1},    {50, 549, 100},   {16, 100, 1},
                                     {1100, 5000, 1}, {9000, 60000, 1}, {1, 200000, 1}};
     struct child_end end;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(ranges); i++) {
         fill((SUPPORT_SLOW ? 4 : 40) * MIB, ranges[i].least, ranges[i].most);
         child_fork(measure_child, &ranges[i], &end);
@@ -121,7 +118,6 @@ static size_t taken_bytes(void)
 /* Replaces each block by one of its size, in random order, again and again. */
 static void live_long(void *argument)
 {
-    (void)argument;
     size_t start = taken_bytes(), most = 0;
     for (size_t i = 0; i < 4 * blocks_count; i++) {
         size_t at = random_below(&random_state, blocks_count);
@@ -142,10 +138,9 @@ static void live_long(void *argument)
     REQUIRE_SIZE(taken_bytes(), <=, 4 * MIB);
 }
 
-static void test_a_child_that_lives_long(void **state)
+TEST(a_child_that_lives_long)
 {
     struct child_end end;
-    (void)state;
     fill((SUPPORT_SLOW ? 2 : 16) * MIB, 50, 549);
     child_fork(live_long, NULL, &end);
     REQUIRE_EXIT(&end, "");
@@ -155,16 +150,8 @@ static void test_a_child_that_lives_long(void **state)
 
 static int map_blocks(void **state)
 {
-    (void)state;
     blocks = support_map(BLOCKS_MAX * sizeof *blocks);
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_child_copies_little),
-        cmocka_unit_test(test_a_child_that_lives_long),
-    };
-    return cmocka_run_group_tests(tests, map_blocks, NULL);
-}
+TESTS(map_blocks)

@@ -53,7 +53,6 @@ static generated_function *generated(int index)
 
 static int make_code(void **state)
 {
-    (void)state;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     code = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(code != MAP_FAILED);
@@ -126,7 +125,6 @@ static void *allocate(void)
 /* Its own frame, the generated function's, and the return address behind that. */
 static __attribute__((noinline)) void allocate_and_note(uintptr_t argument)
 {
-    (void)argument;
     uintptr_t *own = __builtin_frame_address(0);
     uintptr_t *of_generated = (uintptr_t *)own[0];
     caller_address = of_generated[1];
@@ -135,7 +133,6 @@ static __attribute__((noinline)) void allocate_and_note(uintptr_t argument)
 
 static __attribute__((noinline)) void just_allocate(uintptr_t argument)
 {
-    (void)argument;
     hak_free(allocate());
 }
 
@@ -188,9 +185,8 @@ static void check_callers(size_t size)
     REQUIRE_SIZE(samples_with(6, caller_address), ==, nested + 1);
 }
 
-static void test_frame_pointer(void **state)
+TEST(frame_pointer)
 {
-    (void)state;
     check_callers(1000);
 }
 
@@ -208,9 +204,8 @@ static void run_in_thread(void (*body)(size_t size))
     REQUIRE(pthread_join(thread, NULL) == 0);
 }
 
-static void test_thread(void **state)
+TEST(thread)
 {
-    (void)state;
     run_in_thread(check_callers);
 }
 
@@ -262,9 +257,8 @@ static void check_values(size_t size)
     REQUIRE(munmap(closed, page) == 0);
 }
 
-static void test_values(void **state)
+TEST(values)
 {
-    (void)state;
     check_values(1200);
     run_in_thread(check_values);
 }
@@ -306,9 +300,8 @@ static void check_other_stack(size_t size)
     }
 }
 
-static void test_makecontext(void **state)
+TEST(makecontext)
 {
-    (void)state;
     check_other_stack(1300);
     run_in_thread(check_other_stack);
 }
@@ -319,8 +312,6 @@ static _Thread_local uintptr_t trapped_caller;
 
 static void handle_trap(int signal, siginfo_t *information, void *context)
 {
-    (void)signal;
-    (void)information;
 #if defined(__aarch64__)
     ((ucontext_t *)context)->uc_mcontext.pc += 4; /* behind brk */
 #endif
@@ -369,19 +360,10 @@ static void check_signal(size_t size)
     REQUIRE(munmap(alternate.ss_sp, STACK_SIZE) == 0);
 }
 
-static void test_signal(void **state)
+TEST(signal)
 {
-    (void)state;
     check_signal(1400);
     run_in_thread(check_signal);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frame_pointer), cmocka_unit_test(test_thread),
-        cmocka_unit_test(test_values),        cmocka_unit_test(test_makecontext),
-        cmocka_unit_test(test_signal),
-    };
-    return cmocka_run_group_tests(tests, make_code, NULL);
-}
+TESTS(make_code)

@@ -264,18 +264,16 @@ static void check_stats(const struct map *map)
     REQUIRE_SIZE(stats.bytes_in_use + map->walked.spans * 63 * 64, >=, bytes + span_bytes);
 }
 
-static void test_an_empty_heap(void **state)
+TEST(an_empty_heap)
 {
-    (void)state;
     struct map *map = map_read(false);
     check_stats(map);
     map_free(map);
 }
 
-static void test_known_blocks(void **state)
+TEST(known_blocks)
 {
     enum { COUNT = 5000 };
-    (void)state;
     static void *blocks[COUNT];
     support_small_pages();
     struct map *before = map_read(false);
@@ -330,10 +328,9 @@ static void fill(void **blocks, size_t count, uint64_t seed)
     }
 }
 
-static void test_random_blocks(void **state)
+TEST(random_blocks)
 {
     enum { COUNT = SUPPORT_SLOW ? 3000 : 20000 };
-    (void)state;
     void **blocks = support_map(COUNT * sizeof *blocks);
     uint64_t random = 5;
     fill(blocks, COUNT, 7);
@@ -351,15 +348,12 @@ static void test_random_blocks(void **state)
             hak_trim(0);
         }
     }
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     munmap(blocks, COUNT * sizeof *blocks);
 }
 
-static void test_a_sink_that_allocates(void **state)
+TEST(a_sink_that_allocates)
 {
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct map *map = map_read(true);
         map_free(map);
@@ -379,9 +373,7 @@ static void *run(void *argument)
         *slot = hak_malloc(random_size(&random, random_below(&random, 50) == 0 ? 23 : 12));
         REQUIRE(*slot != NULL);
     }
-    for (size_t i = 0; i < SLOTS; i++) {
-        hak_free(slots[i]);
-    }
+    FREE_ALL(slots, SLOTS);
     return NULL;
 }
 
@@ -401,10 +393,9 @@ static void run_child(void)
     REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void test_beside_threads_and_forks(void **state)
+TEST(beside_threads_and_forks)
 {
     pthread_t threads[THREADS];
-    (void)state;
     stopped = false;
     for (size_t i = 0; i < THREADS; i++) {
         threads[i] = thread_start(run, (void *)(i + 1));
@@ -417,22 +408,10 @@ static void test_beside_threads_and_forks(void **state)
         }
     }
     __atomic_store_n(&stopped, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     struct map *map = map_read(false);
     check_stats(map);
     map_free(map);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_empty_heap),
-        cmocka_unit_test(test_known_blocks),
-        cmocka_unit_test(test_random_blocks),
-        cmocka_unit_test(test_a_sink_that_allocates),
-        cmocka_unit_test(test_beside_threads_and_forks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -56,9 +56,8 @@ static size_t fill(hak_heap *heap, unsigned bits, uint64_t seed, const char *low
 }
 
 /* Bytes around the memory keep their value, and a heap can be filled again and again. */
-static void test_memory_of_odd_size(void **state)
+TEST(memory_of_odd_size)
 {
-    (void)state;
     static const size_t sizes[] = {16 * KIB, 16 * KIB + 1,  40 * KIB + 17,
                                    100000,   300 * KIB - 3, MIB + 4097};
     static const size_t offsets[] = {0, 1, 4095, 5000};
@@ -94,24 +93,21 @@ static void test_memory_of_odd_size(void **state)
     munmap(memory, 4 * MIB);
 }
 
-static void test_static_array(void **state)
+TEST(static_array)
 {
-    (void)state;
     static char array[50001];
     hak_heap *heap = create_in(array + 1, sizeof array - 1);
     fill(heap, 6, 5, array, array + sizeof array);
     assert_true(hak_heap_owns(heap, array + 8192));
     assert_false(hak_heap_owns(heap, array + sizeof array));
-    void *object = hak_heap_malloc(heap, 10);
+    hide(hak_heap_malloc(heap, 10));
     memset(array, 0, sizeof array); /* the program may do with its memory what it wants ... */
-    (void)object;
-    hak_heap_destroy(heap); /* ... and this does not look at it */
+    hak_heap_destroy(heap);         /* ... and this does not look at it */
 }
 
 /* A heap in memory that two processes share: the child reads what the parent allocates. */
-static void test_shared_mapping(void **state)
+TEST(shared_mapping)
 {
-    (void)state;
     size_t size = 8 * MIB;
     void *memory =
         mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -221,9 +217,8 @@ static size_t work(hak_heap *heap)
     return failed;
 }
 
-static void test_each_call_of_the_provider_fails(void **state)
+TEST(each_call_of_the_provider_fails)
 {
-    (void)state;
     static struct provider provider;
     hak_heap *heap = create_with(&provider);
     assert_int_equal(work(heap), 0);
@@ -253,9 +248,8 @@ static void test_each_call_of_the_provider_fails(void **state)
     }
 }
 
-static void test_purge_is_told_of_free_pages(void **state)
+TEST(purge_is_told_of_free_pages)
 {
-    (void)state;
     static struct provider provider;
     memset(&provider, 0, sizeof provider);
     hak_heap *heap = create_with(&provider);
@@ -281,15 +275,13 @@ static void test_purge_is_told_of_free_pages(void **state)
 
 /* The end of a thread gives what it has cached back to its heaps. In a fork's child that would be
  * the parent's heap. */
-static void test_shared_mapping_and_a_child(void **state)
+TEST(shared_mapping_and_a_child)
 {
     enum { SIZE = 1 << 20, OBJECTS = 1000 };
     static void *objects[OBJECTS];
     int status;
-    (void)state;
-    if (SUPPORT_SANITIZED || SUPPORT_EMULATED) { /* their own threads would outlive the child's */
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED ||
+            SUPPORT_EMULATED); /* their own threads would outlive the child's */
     void *memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(memory != MAP_FAILED);
     hak_heap *heap = create_in(memory, SIZE);
@@ -319,15 +311,4 @@ static void test_shared_mapping_and_a_child(void **state)
     assert_int_equal(munmap(memory, SIZE), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_of_odd_size),
-        cmocka_unit_test(test_static_array),
-        cmocka_unit_test(test_shared_mapping),
-        cmocka_unit_test(test_shared_mapping_and_a_child),
-        cmocka_unit_test(test_each_call_of_the_provider_fails),
-        cmocka_unit_test(test_purge_is_told_of_free_pages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -101,9 +101,8 @@ static void check_empty(hak_heap *heap)
     REQUIRE_SIZE(stats.bytes_free_in_slabs, ==, 0);
 }
 
-static void test_objects_of_every_size(void **state)
+TEST(objects_of_every_size)
 {
-    (void)state;
     hak_heap *heap = hak_heap_create(NULL);
     assert_non_null(heap);
     assert_int_equal(stats_of(heap).bytes_mapped, 0);
@@ -135,9 +134,8 @@ static void test_objects_of_every_size(void **state)
     hak_heap_destroy(NULL);
 }
 
-static void test_destroy_gives_back_everything(void **state)
+TEST(destroy_gives_back_everything)
 {
-    (void)state;
     enum { ROUNDS = 5 };
     size_t objects = SUPPORT_SLOW ? 20000 : 1000000;
     struct hak_stats before, after;
@@ -158,9 +156,8 @@ static void test_destroy_gives_back_everything(void **state)
 }
 
 /* Structs of destroyed heaps and their caches serve later ones. */
-static void test_many_heaps(void **state)
+TEST(many_heaps)
 {
-    (void)state;
     enum { HEAPS = 300 };
     hak_heap *heaps[HEAPS];
     void *objects[HEAPS];
@@ -195,9 +192,8 @@ static void test_many_heaps(void **state)
     }
 }
 
-static void test_plain_functions(void **state)
+TEST(plain_functions)
 {
-    (void)state;
     static const size_t sizes[] = {1, 16, 100, 5000, 65536, 100000, 600000, 5 * MIB};
     hak_heap *heap = hak_heap_create(NULL);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
@@ -241,9 +237,8 @@ static bool see(void *object, size_t bytes, void *argument)
     return seen->count < seen->most;
 }
 
-static void test_walk(void **state)
+TEST(walk)
 {
-    (void)state;
     enum { OBJECTS = 5000 };
     void **objects = support_map(OBJECTS * sizeof *objects);
     hak_heap *heap = hak_heap_create(NULL);
@@ -286,9 +281,8 @@ static void test_walk(void **state)
 
 /* --- moving --- */
 
-static void test_moving_makes_dense(void **state)
+TEST(moving_makes_dense)
 {
-    (void)state;
     enum { OBJECTS = 40000, KEPT = OBJECTS / 8, SIZE = 200 };
     uint64_t **objects = support_map(OBJECTS * sizeof *objects);
     hak_heap *heap = hak_heap_create(NULL);
@@ -367,9 +361,8 @@ static bool tell(hak_heap *heap, enum hak_heap_event event, size_t size, void *p
     return true;
 }
 
-static void test_limit(void **state)
+TEST(limit)
 {
-    (void)state;
     static const size_t limits[] = {20 * KIB, 100 * KIB, 512 * KIB, 700 * KIB + 5, 5 * MIB};
     for (size_t i = 0; i < COUNT_OF(limits); i++) {
         struct told told = {0};
@@ -407,9 +400,8 @@ static void test_limit(void **state)
     }
 }
 
-static void test_bad_pointers_are_told(void **state)
+TEST(bad_pointers_are_told)
 {
-    (void)state;
     struct told told = {.agree = 100};
     struct hak_heap_options options = {
         .size = sizeof options, .event = tell, .event_argument = &told};
@@ -437,9 +429,8 @@ static void test_bad_pointers_are_told(void **state)
     hak_free(wrong[4]);
 }
 
-static void test_bad_arguments(void **state)
+TEST(bad_arguments)
 {
-    (void)state;
     static char memory[64 * 1024];
     struct hak_heap_pages none = {NULL, NULL, NULL, NULL};
     struct hak_heap_options wrong[] = {
@@ -495,18 +486,4 @@ static void test_bad_arguments(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_objects_of_every_size),
-        cmocka_unit_test(test_destroy_gives_back_everything),
-        cmocka_unit_test(test_many_heaps),
-        cmocka_unit_test(test_plain_functions),
-        cmocka_unit_test(test_walk),
-        cmocka_unit_test(test_moving_makes_dense),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_bad_pointers_are_told),
-        cmocka_unit_test(test_bad_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

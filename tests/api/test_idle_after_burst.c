@@ -32,17 +32,14 @@ static size_t burst(size_t size)
         memset(blocks[i], 1, size);
     }
     size_t full = rss_bytes();
-    for (size_t i = 0; i < count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, count);
     munmap(blocks, count * sizeof *blocks);
     return full;
 }
 
-static void test_a_few_pairs_give_a_burst_back(void **state)
+TEST(a_few_pairs_give_a_burst_back)
 {
     static const size_t sizes[] = {100, 2000, 100000};
-    (void)state;
     hak_free(hak_malloc(64));
     size_t before = rss_bytes(); /* before all bursts: each may leave 8 MiB to the next */
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -55,8 +52,4 @@ static void test_a_few_pairs_give_a_burst_back(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_few_pairs_give_a_burst_back)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

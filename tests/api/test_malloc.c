@@ -9,10 +9,9 @@ static int compare_addresses(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void test_zero_sizes_are_distinct(void **state)
+TEST(zero_sizes_are_distinct)
 {
     enum { COUNT = 5000 };
-    (void)state;
     void **blocks = support_map(COUNT * sizeof *blocks);
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hide(hak_malloc(0));
@@ -23,33 +22,28 @@ static void test_zero_sizes_are_distinct(void **state)
     for (size_t i = 1; i < COUNT; i++) {
         assert_ptr_not_equal(blocks[i - 1], blocks[i]);
     }
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     munmap(blocks, COUNT * sizeof *blocks);
 }
 
-static void test_impossible_sizes_fail(void **state)
+TEST(impossible_sizes_fail)
 {
-    static const size_t sizes[] = {
-        (size_t)PTRDIFF_MAX,
-        (size_t)PTRDIFF_MAX + 1,
-        (size_t)PTRDIFF_MAX - 1,
-        (size_t)PTRDIFF_MAX - 4095,
-        (size_t)PTRDIFF_MAX - MIB,
-        SIZE_MAX,
-        SIZE_MAX - 1,
-        SIZE_MAX - 15,
-        SIZE_MAX - 16,
-        SIZE_MAX - 4095,
-        SIZE_MAX - 4096,
-        SIZE_MAX - 65535,
-        SIZE_MAX - 4 * MIB,
-        SIZE_MAX / 2 + GIB,
-        (size_t)1 << 62,
-        (size_t)1 << 48,
-    };
-    (void)state;
+    static const size_t sizes[] = {(size_t)PTRDIFF_MAX,
+                                   (size_t)PTRDIFF_MAX + 1,
+                                   (size_t)PTRDIFF_MAX - 1,
+                                   (size_t)PTRDIFF_MAX - 4095,
+                                   (size_t)PTRDIFF_MAX - MIB,
+                                   SIZE_MAX,
+                                   SIZE_MAX - 1,
+                                   SIZE_MAX - 15,
+                                   SIZE_MAX - 16,
+                                   SIZE_MAX - 4095,
+                                   SIZE_MAX - 4096,
+                                   SIZE_MAX - 65535,
+                                   SIZE_MAX - 4 * MIB,
+                                   SIZE_MAX / 2 + GIB,
+                                   (size_t)1 << 62,
+                                   (size_t)1 << 48};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         errno = 0;
         assert_null(hide(hak_malloc(hide_size(sizes[i]))));
@@ -60,9 +54,8 @@ static void test_impossible_sizes_fail(void **state)
     hak_free(block);
 }
 
-static void test_errno_is_kept(void **state)
+TEST(errno_is_kept)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         for (int repeat = 0; repeat < 3; repeat++) {
             errno = ERRNO_UNTOUCHED;
@@ -124,20 +117,18 @@ static void window_drain(struct window *window)
     }
 }
 
-static void test_every_size_to_70000(void **state)
+TEST(every_size_to_70000)
 {
     struct window window = {{NULL}, {0}, 0};
-    (void)state;
     for (size_t size = 0; size <= 70000; size += SUPPORT_SLOW && size > 2048 ? 7 : 1) {
         window_allocate(&window, size);
     }
     window_drain(&window);
 }
 
-static void test_sizes_around_powers_of_two(void **state)
+TEST(sizes_around_powers_of_two)
 {
     static const size_t distances[] = {0, 1, 8, 16, 17, 4095, 4096, 4097, 65536};
-    (void)state;
     for (unsigned bits = 4; bits <= 26; bits++) {
         struct window window = {{NULL}, {0}, 0};
         size_t power = (size_t)1 << bits;
@@ -164,10 +155,9 @@ static size_t scattered_size(uint64_t *random)
                        : random_size(random, 21);
 }
 
-static void test_contents_survive_neighbours(void **state)
+TEST(contents_survive_neighbours)
 {
     enum { COUNT = 4000, ROUNDS = SUPPORT_SLOW ? 4 : 12 };
-    (void)state;
     uint64_t random = 20261101;
     char **blocks = support_map(COUNT * sizeof *blocks);
     size_t *sizes = support_map(COUNT * sizeof *sizes);
@@ -192,10 +182,9 @@ static void test_contents_survive_neighbours(void **state)
     munmap(sizes, COUNT * sizeof *sizes);
 }
 
-static void test_free_in_any_order(void **state)
+TEST(free_in_any_order)
 {
     enum { COUNT = 3000 };
-    (void)state;
     void **blocks = support_map(COUNT * sizeof *blocks);
     for (size_t tier = 0; tier < COUNT_OF(tier_sizes); tier++) {
         size_t size = tier_sizes[tier];
@@ -220,16 +209,4 @@ static void test_free_in_any_order(void **state)
     munmap(blocks, COUNT * sizeof *blocks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_zero_sizes_are_distinct),
-        cmocka_unit_test(test_impossible_sizes_fail),
-        cmocka_unit_test(test_errno_is_kept),
-        cmocka_unit_test(test_every_size_to_70000),
-        cmocka_unit_test(test_sizes_around_powers_of_two),
-        cmocka_unit_test(test_contents_survive_neighbours),
-        cmocka_unit_test(test_free_in_any_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -7,14 +7,13 @@ struct node {
     struct node *next;
 };
 
-static void test_share_of_the_heap(void **state)
+TEST(share_of_the_heap)
 {
     static const size_t sizes[] = {16, 100, 1000, 10000, 60000, 500000};
     /* tables are claimed for 64 superslabs of 64 slices at once, the maps to a multiple of 64 KiB
      */
     enum { STEP = 64 * 69 * 64 + 64 * KIB };
     size_t total = SUPPORT_SLOW ? 4 * MIB : 512 * MIB;
-    (void)state;
     size_t fixed = stats_now().bytes_metadata + 256 * KIB; /* and one chunk of heaps and threads */
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct node *head = NULL;
@@ -40,8 +39,4 @@ static void test_share_of_the_heap(void **state)
     REQUIRE_SIZE(stats_now().bytes_mapped, <=, total * 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_share_of_the_heap)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

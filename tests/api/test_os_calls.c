@@ -28,7 +28,6 @@ static size_t anonymous_bytes(void)
  * each table, one of a heap and a thread, the block's own, and what counting them takes. */
 static void short_process(void *argument)
 {
-    (void)argument;
     size_t before = anonymous_bytes();
     void *block = hak_malloc(100);
     REQUIRE(block != NULL);
@@ -41,26 +40,20 @@ static void short_process(void *argument)
     fprintf(stderr, "%zu KiB\n", grown / KIB);
 }
 
-static void test_short_process(void **state)
+TEST(short_process)
 {
     struct child_end end;
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec("short", NULL, NULL, &end);
     REQUIRE_EXIT(&end, "^[0-9]+ KiB$");
     print_message("%s", end.text);
 }
 
 /* A buffer of 800 kB again and again (snmalloc #811); then buffers around it, several at a time. */
-static void test_churn_of_large_blocks(void **state)
+TEST(churn_of_large_blocks)
 {
     enum { ROUNDS = 10000, TOGETHER = 3 };
-    (void)state;
-    if (SUPPORT_SLOW) { /* level 2 purges every other millisecond on purpose */
-        skip();
-    }
+    SKIP_IF(SUPPORT_SLOW); /* level 2 purges every other millisecond on purpose */
     for (size_t variety = 1; variety <= TOGETHER; variety += TOGETHER - 1) {
         void *blocks[TOGETHER] = {NULL};
         size_t calls = 0;
@@ -77,21 +70,16 @@ static void test_churn_of_large_blocks(void **state)
         calls = report_os_calls() - calls;
         print_message("%zu sizes: %zu calls in %d rounds\n", variety, calls, ROUNDS);
         REQUIRE_SIZE(calls, <=, ROUNDS / 100);
-        for (size_t i = 0; i < TOGETHER; i++) {
-            hak_free(blocks[i]);
-        }
+        FREE_ALL(blocks, TOGETHER);
     }
 }
 
 /* calloc and free of 1 GiB took 26 s against .009 s (mimalloc #1104): nothing is cleared that is
  * zero, nothing is touched to find out. */
-static void test_calloc_of_a_gibibyte(void **state)
+TEST(calloc_of_a_gibibyte)
 {
     enum { ROUNDS = 100 };
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     report_os_calls(); /* its own pages are touched by now */
     size_t calls = report_os_calls(), faults = page_faults();
     for (unsigned i = 0; i < ROUNDS; i++) {
@@ -107,14 +95,11 @@ static void test_calloc_of_a_gibibyte(void **state)
 }
 
 /* Growth of what is large moves page tables, not bytes (mimalloc #153, #693). */
-static void test_growth_by_mremap(void **state)
+TEST(growth_by_mremap)
 {
     size_t limit = SUPPORT_SLOW ? 64 * MIB : GIB;
     size_t steps = 0;
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     hak_trim(0); /* it would grow into what is kept */
     size_t size = 4 * MIB;
     char *block = hak_malloc(size);
@@ -148,13 +133,10 @@ static uint64_t now_ms(void)
 
 /* A program that fills and empties 24 MiB all the time does not purge all the time (DONTNEED storms
  * and their interrupts: jemalloc #1422): a pass each half period, each slice at most once in it. */
-static void test_phases_cause_no_storm(void **state)
+TEST(phases_cause_no_storm)
 {
     enum { BLOCKS = 3000, SIZE_MEAN = 8192, DELAY_MS = 1000, RUN_MS = 1800 };
-    (void)state;
-    if (SUPPORT_SLOW) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SLOW);
     static void *blocks[BLOCKS];
     uint64_t random = 1, start = now_ms();
     size_t phases = 0, purges = report_number("madvise_dontneed");
@@ -165,9 +147,7 @@ static void test_phases_cause_no_storm(void **state)
             assert_non_null(blocks[i]);
             memset(blocks[i], 1, size < 64 ? size : 64);
         }
-        for (size_t i = 0; i < BLOCKS; i++) {
-            hak_free(blocks[i]);
-        }
+        FREE_ALL(blocks, BLOCKS);
     }
     purges = report_number("madvise_dontneed") - purges;
     uint64_t passes = (now_ms() - start) / (DELAY_MS / 2) + 2;
@@ -180,7 +160,6 @@ static void test_phases_cause_no_storm(void **state)
 static void use_memory(void *argument)
 {
     static void *blocks[65536];
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hak_malloc(1024);
         REQUIRE(blocks[i] != NULL);
@@ -197,19 +176,15 @@ static void use_memory(void *argument)
 
 static void never_huge(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_HUGE_THRESHOLD", "never", 1) == 0);
 }
 
 /* Stalls of seconds while the kernel compacts (mimalloc #1323, #1373): who wants no huge pages asks
  * for none, and a program of less than 8 MiB never gets them. */
-static void test_huge_pages_can_be_refused(void **state)
+TEST(huge_pages_can_be_refused)
 {
     struct child_end end;
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec("use", never_huge, NULL, &end);
     REQUIRE_EXIT(&end, "^asked 0 times$");
     child_exec("use", NULL, NULL, &end); /* else the above would prove nothing */
@@ -218,7 +193,6 @@ static void test_huge_pages_can_be_refused(void **state)
 
 static void use_little(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < 6 * KIB; i++) {
         char *block = hak_malloc(1000);
         REQUIRE(block != NULL);
@@ -227,10 +201,9 @@ static void use_little(void *argument)
     REQUIRE_SIZE(report_number("madvise_hugepage"), ==, 0);
 }
 
-static void test_small_programs_get_no_huge_pages(void **state)
+TEST(small_programs_get_no_huge_pages)
 {
     struct child_end end;
-    (void)state;
     child_exec("little", NULL, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
@@ -239,15 +212,6 @@ int main(int count, char **arguments)
 {
     const struct child_case cases[] = {
         {"short", short_process, NULL}, {"use", use_memory, NULL}, {"little", use_little, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_short_process),
-        cmocka_unit_test(test_churn_of_large_blocks),
-        cmocka_unit_test(test_calloc_of_a_gibibyte),
-        cmocka_unit_test(test_growth_by_mremap),
-        cmocka_unit_test(test_phases_cause_no_storm),
-        cmocka_unit_test(test_huge_pages_can_be_refused),
-        cmocka_unit_test(test_small_programs_get_no_huge_pages),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

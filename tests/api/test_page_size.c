@@ -132,7 +132,6 @@ static void check_sizes(void)
 static void use_memory(void *argument)
 {
     enum { BLOCKS = 3, ROUNDS = 3 };
-    (void)argument;
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
             char *blocks[BLOCKS];
@@ -150,9 +149,7 @@ static void use_memory(void *argument)
                 REQUIRE(pattern_mismatch(blocks[j], size / 8 * 8, i + j) == SIZE_MAX);
                 memset(blocks[j], 0xff, hak_usable_size(blocks[j]));
             }
-            for (size_t j = 0; j < BLOCKS; j++) {
-                hak_free(blocks[j]);
-            }
+            FREE_ALL(blocks, BLOCKS);
         }
         hak_trim(0);
     }
@@ -164,7 +161,6 @@ static void give_back(void *argument)
 {
     enum { BLOCKS = 32000 };
     static char *blocks[BLOCKS];
-    (void)argument;
     memset(blocks, 1, sizeof blocks);
     hak_free(hak_malloc(100));
     size_t before = rss_bytes();
@@ -195,9 +191,7 @@ static void set_page(void *argument)
 static void run_with_pages(const char *name)
 {
     static const size_t sizes[] = {4096, 16384, 65536};
-    if (SUPPORT_SANITIZED || sysconf(_SC_PAGESIZE) != 4096) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED || sysconf(_SC_PAGESIZE) != 4096);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct child_end end;
         size_t size = sizes[i];
@@ -206,25 +200,19 @@ static void run_with_pages(const char *name)
     }
 }
 
-static void test_all_tiers(void **state)
+TEST(all_tiers)
 {
-    (void)state;
     run_with_pages("use");
 }
 
-static void test_memory_goes_back(void **state)
+TEST(memory_goes_back)
 {
-    (void)state;
     run_with_pages("give");
 }
 
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"use", use_memory, NULL}, {"give", give_back, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_tiers),
-        cmocka_unit_test(test_memory_goes_back),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -44,10 +44,9 @@ static void start(size_t period)
     }
 }
 
-static void test_write(void **state)
+TEST(write)
 {
     enum { COUNT = 20000, SIZE = 1000 };
-    (void)state;
     static void *blocks[COUNT];
     start(10000);
     uint64_t live = sum_of(profile_now(), "live_bytes");
@@ -63,9 +62,7 @@ static void test_write(void **state)
     assert_true(strstr(text, "r-xp") != NULL);
     /* 2,000 samples: a standard deviation is 2.2 %. */
     assert_in_range(sum_of(text, "live_bytes") - live, COUNT * SIZE * 0.8, COUNT * SIZE * 1.2);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     assert_in_range(sum_of(profile_now(), "live_bytes"), 0, live + 1);
     hak_profile_stop();
     assert_int_equal(sum_of(profile_now(), "period"), 0);
@@ -78,9 +75,8 @@ static __attribute__((noinline)) void *allocate_here(void)
     return hide(hak_malloc(100000));
 }
 
-static void test_default_period(void **state)
+TEST(default_period)
 {
-    (void)state;
     start(0);
     assert_int_equal(sum_of(profile_now(), "period"), HAK_PROFILE_PERIOD);
     void *blocks[100];
@@ -88,9 +84,7 @@ static void test_default_period(void **state)
         blocks[i] = allocate_here();
         assert_non_null(blocks[i]);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     hak_profile_stop();
 }
 
@@ -112,9 +106,7 @@ static void *allocate_much(void *argument)
             blocks[i] = hak_malloc(random_size(&random, 22));
         }
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     return NULL;
 }
 
@@ -133,7 +125,6 @@ static void *start_and_stop(void *argument)
 static void fork_and_profile(void *argument)
 {
     pthread_t threads[5];
-    (void)argument;
     hak_profile_start(1000);
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         REQUIRE(pthread_create(&threads[i], NULL, i == 0 ? start_and_stop : allocate_much,
@@ -149,9 +140,7 @@ static void fork_and_profile(void *argument)
                 blocks[j] = hak_malloc(j * 1000);
             }
             REQUIRE(strlen(profile_now()) > 100);
-            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
-                hak_free(blocks[j]);
-            }
+            FREE_ALL(blocks, COUNT_OF(blocks));
             _exit(0);
         }
         int status;
@@ -165,10 +154,9 @@ static void fork_and_profile(void *argument)
     hak_profile_stop();
 }
 
-static void test_fork(void **state)
+TEST(fork)
 {
     struct child_end end;
-    (void)state;
     child_fork(fork_and_profile, NULL, &end);
     REQUIRE_EXIT(&end, "");
 }
@@ -191,7 +179,6 @@ static char *sampled_block(void)
 
 static void free_twice(void *argument)
 {
-    (void)argument;
     char *block = hide(sampled_block());
     hak_free(block);
     hak_free(hide(block));
@@ -199,24 +186,13 @@ static void free_twice(void *argument)
 
 static void free_inside(void *argument)
 {
-    (void)argument;
     hak_free((char *)hide(sampled_block()) + 16);
 }
 
-static void test_misuse_of_sampled_blocks(void **state)
+TEST(misuse_of_sampled_blocks)
 {
-    (void)state;
     REQUIRE_DEATH(free_twice, NULL, "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
     REQUIRE_DEATH(free_inside, NULL, "^hakmem: fatal: .*inside one.*pointer 0x[0-9a-f]+");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write),
-        cmocka_unit_test(test_default_period),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_misuse_of_sampled_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -4,9 +4,8 @@
 
 static int global_variable;
 
-static void test_owns_every_byte(void **state)
+TEST(owns_every_byte)
 {
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         char *block = hak_malloc(tier_sizes[i]);
@@ -27,7 +26,7 @@ static void test_owns_every_byte(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-static void test_owns_nothing_else(void **state)
+TEST(owns_nothing_else)
 {
     static const uintptr_t odd[] = {0,
                                     1,
@@ -39,7 +38,6 @@ static void test_owns_nothing_else(void **state)
                                     ((uintptr_t)1 << 47) - 1,
                                     (uintptr_t)1 << 47};
     int local = 0;
-    (void)state;
     char *mapped = support_map(MIB);
     assert_false(hak_owns(NULL));
     assert_false(hak_owns(&local));
@@ -55,9 +53,8 @@ static void test_owns_nothing_else(void **state)
     munmap(mapped, MIB);
 }
 
-static void test_good_size_is_a_rounding(void **state)
+TEST(good_size_is_a_rounding)
 {
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     size_t last = 0;
     for (size_t size = 0; size <= 5 * MIB; size += size < 70000 ? 1 : 509) {
@@ -76,11 +73,10 @@ static void test_good_size_is_a_rounding(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-static void test_good_size_of_the_impossible(void **state)
+TEST(good_size_of_the_impossible)
 {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 4096, (size_t)PTRDIFF_MAX + 1,
                                    (size_t)1 << 63};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         assert_int_equal(hak_good_size(hide_size(sizes[i])), SIZE_MAX);
     }
@@ -90,9 +86,8 @@ static void test_good_size_of_the_impossible(void **state)
     }
 }
 
-static void test_usable_size(void **state)
+TEST(usable_size)
 {
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     assert_int_equal(hak_usable_size(NULL), 0);
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
@@ -109,14 +104,4 @@ static void test_usable_size(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_owns_every_byte),
-        cmocka_unit_test(test_owns_nothing_else),
-        cmocka_unit_test(test_good_size_is_a_rounding),
-        cmocka_unit_test(test_good_size_of_the_impossible),
-        cmocka_unit_test(test_usable_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

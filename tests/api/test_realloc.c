@@ -3,9 +3,8 @@
  * failures. */
 #include "../support.h"
 
-static void test_null_allocates(void **state)
+TEST(null_allocates)
 {
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         void *block = hak_realloc(NULL, tier_sizes[i]);
@@ -19,9 +18,8 @@ static void test_null_allocates(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-static void test_size_zero_frees(void **state)
+TEST(size_zero_frees)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         size_t before = stats_now().objects_in_use_count;
         for (unsigned shape = 0; shape < 3; shape++) {
@@ -38,9 +36,8 @@ static void test_size_zero_frees(void **state)
     }
 }
 
-static void test_all_pairs_of_tiers(void **state)
+TEST(all_pairs_of_tiers)
 {
-    (void)state;
     for (size_t from = 0; from < COUNT_OF(tier_sizes); from++) {
         for (size_t to = 1; to < COUNT_OF(tier_sizes); to++) {
             size_t old_size = tier_sizes[from];
@@ -71,9 +68,8 @@ static void test_all_pairs_of_tiers(void **state)
     }
 }
 
-static void test_every_byte_step(void **state)
+TEST(every_byte_step)
 {
-    (void)state;
     char *block = hak_malloc(1);
     assert_non_null(block);
     block[0] = 0;
@@ -93,9 +89,8 @@ static void test_every_byte_step(void **state)
 }
 
 /* There is nothing below the least class: no reason to move. */
-static void test_the_least_stays(void **state)
+TEST(the_least_stays)
 {
-    (void)state;
     char *block = hak_malloc(16);
     for (size_t size = 16; size >= 1; size--) {
         assert_ptr_equal(hak_realloc(block, size), block);
@@ -154,23 +149,20 @@ static void grow_to_a_gibibyte(size_t numerator, size_t denominator)
     hak_free(block);
 }
 
-static void test_growth_by_doubling(void **state)
+TEST(growth_by_doubling)
 {
-    (void)state;
     grow_to_a_gibibyte(2, 1);
 }
 
-static void test_growth_by_half(void **state)
+TEST(growth_by_half)
 {
-    (void)state;
     grow_to_a_gibibyte(3, 2);
 }
 
 /* Several arrays grow in turn, so that none can always grow in place. */
-static void test_interleaved_growth(void **state)
+TEST(interleaved_growth)
 {
     enum { ARRAYS = 7 };
-    (void)state;
     char *blocks[ARRAYS] = {NULL};
     size_t sizes[ARRAYS] = {0};
     size_t limit = SUPPORT_SLOW ? 2 * MIB : 8 * MIB;
@@ -190,12 +182,11 @@ static void test_interleaved_growth(void **state)
     }
 }
 
-static void test_failure_keeps_the_block(void **state)
+TEST(failure_keeps_the_block)
 {
     static const size_t impossible[] = {
         SIZE_MAX,        SIZE_MAX - 15,   SIZE_MAX - 4096, (size_t)PTRDIFF_MAX,
         (size_t)1 << 63, (size_t)1 << 62, (size_t)1 << 48};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         void *block = hak_malloc(tier_sizes[i]);
         assert_non_null(block);
@@ -218,14 +209,13 @@ static void test_failure_keeps_the_block(void **state)
     assert_int_equal(errno, ENOMEM);
 }
 
-static void test_reallocarray_overflow(void **state)
+TEST(reallocarray_overflow)
 {
     static const size_t factors[][2] = {{SIZE_MAX, 2},
                                         {2, SIZE_MAX},
                                         {(size_t)1 << 32, (size_t)1 << 32},
                                         {SIZE_MAX / 16 + 1, 16},
                                         {SIZE_MAX / 3 + 1, 3}};
-    (void)state;
     char *block = hak_reallocarray(NULL, 10, 10);
     assert_non_null(block);
     memset(block, 'x', 100);
@@ -247,12 +237,9 @@ static void test_reallocarray_overflow(void **state)
     hak_free(block);
 }
 
-static void test_shrinking_gives_memory_back(void **state)
+TEST(shrinking_gives_memory_back)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     size_t before = rss_bytes();
     for (size_t size = 64 * MIB; size >= 2 * MIB; size /= 4) {
         for (size_t small = 100; small < size; small *= 40) {
@@ -268,20 +255,4 @@ static void test_shrinking_gives_memory_back(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_null_allocates),
-        cmocka_unit_test(test_size_zero_frees),
-        cmocka_unit_test(test_all_pairs_of_tiers),
-        cmocka_unit_test(test_every_byte_step),
-        cmocka_unit_test(test_the_least_stays),
-        cmocka_unit_test(test_growth_by_doubling),
-        cmocka_unit_test(test_growth_by_half),
-        cmocka_unit_test(test_interleaved_growth),
-        cmocka_unit_test(test_failure_keeps_the_block),
-        cmocka_unit_test(test_reallocarray_overflow),
-        cmocka_unit_test(test_shrinking_gives_memory_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

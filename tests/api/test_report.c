@@ -155,9 +155,8 @@ static size_t report_count(const struct report *report, const char *start, const
 
 /* A record for each thread that has a cache, and for each heap, of which they may share some. */
 /* Before the others: nothing is in use yet. */
-static void test_small_heap(void **state)
+TEST(small_heap)
 {
-    (void)state;
     void *block = hak_malloc(96);
     struct report report = report_write(HAK_REPORT_SUMMARY);
     assert_non_null(strstr(report.text, " 1 blocks of 96 B, touched or not\n"));
@@ -165,10 +164,9 @@ static void test_small_heap(void **state)
     hak_free(block);
 }
 
-static void test_live_threads(void **state)
+TEST(live_threads)
 {
     pthread_t threads[LIVE_THREADS];
-    (void)state;
     struct hak_stats before = stats_now();
     assert_int_equal(pthread_barrier_init(&live_barrier, NULL, LIVE_THREADS + 1), 0);
     for (size_t i = 0; i < LIVE_THREADS; i++) {
@@ -195,9 +193,8 @@ static void test_live_threads(void **state)
     munmap(report.text, REPORT_MAX);
 }
 
-static void test_json_report(void **state)
+TEST(json_report)
 {
-    (void)state;
     void *small = hak_malloc(100);
     void *span = hak_malloc(800000);
     void *whale = hak_malloc(9 * MIB);
@@ -245,9 +242,8 @@ static size_t lines_count(const struct report *report)
 }
 
 /* The full text begins with the summary, whose columns add up. */
-static void test_text_report(void **state)
+TEST(text_report)
 {
-    (void)state;
     struct report report = report_write(HAK_REPORT_TEXT);
     struct report summary = report_write(HAK_REPORT_SUMMARY);
     assert_int_equal(report.text[report.length - 1], '\n');
@@ -283,7 +279,7 @@ static void test_text_report(void **state)
 }
 
 /* Every number of the JSON report, but those of threads, has a name. */
-static void test_names(void **state)
+TEST(names)
 {
     static const char *const wrong[] = {"",
                                         ".",
@@ -301,7 +297,6 @@ static void test_names(void **state)
     uint64_t value = 77;
     char *longest = support_map(5000);
     void *block = hak_malloc(64);
-    (void)state;
     memset(longest, 'x', 4999);
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         if (hak_stats_value(wrong[i], &value)) {
@@ -335,7 +330,7 @@ static void test_names(void **state)
 
 /* A strict reader: a line is a comment, or a name, labels and a number. Every metric has its help
  * and type before its samples, which stand together, and no sample comes twice. */
-static void test_prometheus_report(void **state)
+TEST(prometheus_report)
 {
     static const char *const kinds[] = {
         "^# HELP hakmem_[a-z][a-z0-9_]* [^\n\\\\]+$",
@@ -345,7 +340,6 @@ static void test_prometheus_report(void **state)
     regex_t patterns[COUNT_OF(kinds)];
     char previous[256] = "", metric[256] = "", *save = NULL;
     size_t samples = 0;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
         assert_int_equal(regcomp(&patterns[i], kinds[i], REG_EXTENDED | REG_NOSUB), 0);
     }
@@ -399,9 +393,8 @@ static size_t counter_now(const char *key)
     return value;
 }
 
-static void test_reallocs_are_counted(void **state)
+TEST(reallocs_are_counted)
 {
-    (void)state;
     char *block = hak_malloc(100);
     assert_non_null(block);
     size_t copied = counter_now("realloc_copied");
@@ -422,13 +415,4 @@ static void test_reallocs_are_counted(void **state)
     hak_free(block);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_heap),           cmocka_unit_test(test_live_threads),
-        cmocka_unit_test(test_json_report),          cmocka_unit_test(test_text_report),
-        cmocka_unit_test(test_reallocs_are_counted), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_prometheus_report),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

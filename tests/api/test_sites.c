@@ -79,12 +79,29 @@ static void notice_start(struct collected *view, const char *name)
     } while (record_named(collect_report(view, HAK_REPORT_JSON), name) == NULL);
 }
 
+static void before_any_sample(void *argument)
+{
+    const char *text = report_now(HAK_REPORT_JSON);
+    REQUIRE(strstr(text, "\"sites\": []") != NULL);
+    uintptr_t id = hak_site_register("early");
+    hak_free(hak_alloc_at(100, id));
+    REQUIRE(strstr(report_now(HAK_REPORT_JSON), "\"sites\": []") != NULL);
+    REQUIRE(strstr(report_now(HAK_REPORT_SUMMARY), "largest sites") == NULL);
+    REQUIRE(strstr(report_now(HAK_REPORT_PROMETHEUS), "{site=\"early\"} 0\n") != NULL);
+}
+
+TEST(before_any_sample)
+{
+    struct child_end end;
+    child_fork(before_any_sample, NULL, &end);
+    REQUIRE_EXIT(&end, "");
+}
+
 /* --- names --- */
 
-static void test_names(void **state)
+TEST(names)
 {
     char longest[HAK_SITE_NAME_MAX + 20];
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     uintptr_t one = hak_site_register("names.one"), two = hak_site_register("names.two");
     assert_true(one != 0 && two != 0 && one != two);
@@ -103,9 +120,8 @@ static void test_names(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-static void test_scopes_nest(void **state)
+TEST(scopes_nest)
 {
-    (void)state;
     assert_int_equal(hak_site_enter(11), 0);
     assert_int_equal(hak_site_enter(22), 11);
     hak_site_leave(11);
@@ -134,11 +150,10 @@ static void *register_macro(void *argument)
     return NULL;
 }
 
-static void test_macro_in_threads(void **state)
+TEST(macro_in_threads)
 {
     uintptr_t ids[8];
     pthread_t threads[COUNT_OF(ids)];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
         REQUIRE(pthread_create(&threads[i], NULL, register_macro, &ids[i]) == 0);
     }
@@ -152,10 +167,9 @@ static void test_macro_in_threads(void **state)
 
 static bool has_stacks; /* there is an unwinder */
 
-static void test_exact_sums(void **state)
+TEST(exact_sums)
 {
     enum { COUNT = 200, SIZE = 1000, SPAN = 100000 };
-    (void)state;
     void *blocks[COUNT], *span;
     has_stacks = hak_profile_start(1) == 0;
     notice_start(&seen, "probe");
@@ -194,9 +208,8 @@ static void test_exact_sums(void **state)
 }
 
 /* Every way to allocate counts at the thread's site. */
-static void test_every_entry_point(void **state)
+TEST(every_entry_point)
 {
-    (void)state;
     void *blocks[6];
     {
         HAK_SITE_SCOPE("entries");
@@ -208,15 +221,12 @@ static void test_every_entry_point(void **state)
         blocks[5] = hak_alloc_at(500, 0); /* no site: that of the thread */
     }
     assert_int_equal(figure("entries", "live_bytes"), 100 + 200 + 300 + 400 + 5 * MIB + 500);
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     assert_int_equal(figure("entries", "live_bytes"), 0);
 }
 
-static void test_number_without_a_name(void **state)
+TEST(number_without_a_name)
 {
-    (void)state;
     void *block = hak_alloc_at(700, 0x1234);
     const char *record = record_named(report_now(HAK_REPORT_JSON), "site 0x1234");
     assert_true(has_string(record, "kind", "number"));
@@ -224,19 +234,16 @@ static void test_number_without_a_name(void **state)
     hak_free(block);
 }
 
-static void test_lifetimes(void **state)
+TEST(lifetimes)
 {
     enum { COUNT = 10, SLEEP_MS = 40 };
     void *blocks[COUNT];
-    (void)state;
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = HAK_MALLOC_AT("lives", 100);
     }
     assert_int_equal(figure("lives", "lifetime_ms"), 0);
     usleep(SLEEP_MS * 1000);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     const char *record = record_named(report_now(HAK_REPORT_JSON), "lives");
     assert_true(number_of(record, "lifetime_ms") >= SLEEP_MS - 1); /* each clock read rounds down */
     const char *counts = field_of(record, "lifetime_counts") + 1;
@@ -259,16 +266,13 @@ static void *shared_blocks[SHARED_COUNT];
 
 static void *free_half(void *argument)
 {
-    for (size_t i = 0; i < SHARED_COUNT / 2; i++) {
-        hak_free(shared_blocks[i]);
-    }
+    FREE_ALL(shared_blocks, SHARED_COUNT / 2);
     return argument;
 }
 
-static void test_remote_share(void **state)
+TEST(remote_share)
 {
     pthread_t thread;
-    (void)state;
     for (size_t i = 0; i < SHARED_COUNT; i++) {
         shared_blocks[i] = HAK_MALLOC_AT("remote", 100);
     }
@@ -292,10 +296,9 @@ static void *allocate_elsewhere(void *argument)
 }
 
 /* A scope is its thread's alone. */
-static void test_scope_of_one_thread(void **state)
+TEST(scope_of_one_thread)
 {
     pthread_t thread;
-    (void)state;
     HAK_SITE_SCOPE("here");
     REQUIRE(pthread_create(&thread, NULL, allocate_elsewhere, NULL) == 0);
     REQUIRE(pthread_join(thread, NULL) == 0);
@@ -304,9 +307,7 @@ static void test_scope_of_one_thread(void **state)
     assert_int_equal(figure("here", "size_max"), 300);
     assert_int_equal(figure("elsewhere", "live_bytes"), SHARED_COUNT * 200);
     hak_free(block);
-    for (size_t i = 0; i < SHARED_COUNT; i++) {
-        hak_free(shared_blocks[i]);
-    }
+    FREE_ALL(shared_blocks, SHARED_COUNT);
     assert_int_equal(figure("elsewhere", "live_bytes"), 0);
 }
 
@@ -319,13 +320,10 @@ static __attribute__((noinline)) void *allocate_here(void)
     return hide(hak_malloc(ADDRESS_SIZE));
 }
 
-static void test_address(void **state)
+TEST(address)
 {
     char program[4096];
-    (void)state;
-    if (!has_stacks) {
-        skip(); /* no libgcc_s on this machine */
-    }
+    SKIP_IF(!has_stacks); /* no libgcc_s on this machine */
     void *block = allocate_here();
     const char *record = record_with(report_now(HAK_REPORT_JSON), "\"size_max\": 77777,");
     assert_true(has_string(record, "kind", "address") && has_string(record, "name", ""));
@@ -352,9 +350,8 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
-static void test_views(void **state)
+TEST(views)
 {
-    (void)state;
     void *large = HAK_MALLOC_AT("views.large", 300 * MIB),
          *small = HAK_MALLOC_AT("views.small", 64);
     assert_true(large != NULL && small != NULL);
@@ -392,11 +389,10 @@ static void test_views(void **state)
 }
 
 /* The list shows the 100 largest, in order. */
-static void test_order(void **state)
+TEST(order)
 {
     enum { COUNT = 120 };
     void *blocks[COUNT];
-    (void)state;
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hak_alloc_at((i + 1) * MIB, 0x70000 + i * 7 % COUNT);
         assert_non_null(blocks[i]);
@@ -412,32 +408,10 @@ static void test_order(void **state)
     }
     assert_int_equal(count, 100);
     assert_int_equal(last, (COUNT - 99) * MIB);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
 }
 
 /* --- processes --- */
-
-static void before_any_sample(void *argument)
-{
-    (void)argument;
-    const char *text = report_now(HAK_REPORT_JSON);
-    REQUIRE(strstr(text, "\"sites\": []") != NULL);
-    uintptr_t id = hak_site_register("early");
-    hak_free(hak_alloc_at(100, id));
-    REQUIRE(strstr(report_now(HAK_REPORT_JSON), "\"sites\": []") != NULL);
-    REQUIRE(strstr(report_now(HAK_REPORT_SUMMARY), "largest sites") == NULL);
-    REQUIRE(strstr(report_now(HAK_REPORT_PROMETHEUS), "{site=\"early\"} 0\n") != NULL);
-}
-
-static void test_before_any_sample(void **state)
-{
-    struct child_end end;
-    (void)state;
-    child_fork(before_any_sample, NULL, &end);
-    REQUIRE_EXIT(&end, "");
-}
 
 static void go_on_in_child(void *argument)
 {
@@ -450,10 +424,9 @@ static void go_on_in_child(void *argument)
     REQUIRE(figure("forks", "live_bytes") == 1100);
 }
 
-static void test_fork(void **state)
+TEST(fork)
 {
     struct child_end end;
-    (void)state;
     uintptr_t id = hak_site_register("forks");
     void *block = hak_alloc_at(500, id);
     child_fork(go_on_in_child, &id, &end);
@@ -482,7 +455,6 @@ static void *name_and_allocate(void *argument)
 static void fork_beside(void *argument)
 {
     pthread_t threads[4];
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         REQUIRE(pthread_create(&threads[i], NULL, name_and_allocate, (void *)(i * 13)) == 0);
     }
@@ -505,10 +477,9 @@ static void fork_beside(void *argument)
     }
 }
 
-static void test_forks_beside_threads(void **state)
+TEST(forks_beside_threads)
 {
     struct child_end end;
-    (void)state;
     child_fork(fork_beside, NULL, &end);
     REQUIRE_EXIT(&end, "");
 }
@@ -518,7 +489,6 @@ static void test_forks_beside_threads(void **state)
 static void fill_names(void *argument)
 {
     char name[32];
-    (void)argument;
     uintptr_t last = 0;
     for (size_t i = 0; i < NAMES_MAX; i++) {
         snprintf(name, sizeof name, "fill.%zu", i);
@@ -538,7 +508,6 @@ static void fill_names(void *argument)
 static void fill_numbers(void *argument)
 {
     enum { COUNT = 5000 };
-    (void)argument;
     uint64_t before = figure("other", "live_bytes");
     for (uintptr_t i = 1; i <= COUNT; i++) {
         REQUIRE(hak_alloc_at(1000, i << 20) != NULL);
@@ -550,35 +519,13 @@ static void fill_numbers(void *argument)
     REQUIRE(block != NULL && figure("late", "live_bytes") == 5 * MIB);
 }
 
-static void test_full_tables(void **state)
+TEST(full_tables)
 {
     struct child_end end;
-    (void)state;
     child_fork(fill_names, NULL, &end);
     REQUIRE_EXIT(&end, "");
     child_fork(fill_numbers, NULL, &end);
     REQUIRE_EXIT(&end, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_before_any_sample),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_scopes_nest),
-        cmocka_unit_test(test_macro_in_threads),
-        cmocka_unit_test(test_exact_sums),
-        cmocka_unit_test(test_every_entry_point),
-        cmocka_unit_test(test_number_without_a_name),
-        cmocka_unit_test(test_lifetimes),
-        cmocka_unit_test(test_remote_share),
-        cmocka_unit_test(test_scope_of_one_thread),
-        cmocka_unit_test(test_address),
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_forks_beside_threads),
-        cmocka_unit_test(test_full_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

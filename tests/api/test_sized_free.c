@@ -3,9 +3,8 @@
  * errno. */
 #include "../support.h"
 
-static void test_null_does_nothing(void **state)
+TEST(null_does_nothing)
 {
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     hak_free_sized(NULL, 0);
     hak_free_sized(NULL, 100);
@@ -57,9 +56,8 @@ static void size_check(size_t size)
     }
 }
 
-static void test_every_way_of_allocating(void **state)
+TEST(every_way_of_allocating)
 {
-    (void)state;
     struct hak_stats before = stats_now();
     for (size_t size = 0; size <= 2100; size += SUPPORT_SLOW ? 3 : 1) {
         size_check(size);
@@ -75,9 +73,8 @@ static void test_every_way_of_allocating(void **state)
     assert_int_equal(after.bytes_in_use, before.bytes_in_use);
 }
 
-static void test_aligned_sized(void **state)
+TEST(aligned_sized)
 {
-    (void)state;
     struct hak_stats before = stats_now();
     for (size_t alignment = 1; alignment <= 64 * MIB; alignment *= 2) {
         for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
@@ -94,12 +91,9 @@ static void test_aligned_sized(void **state)
 }
 
 /* Memory freed by size is memory for the next one: a loop stays where it is. */
-static void test_memory_is_reused(void **state)
+TEST(memory_is_reused)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     size_t before = rss_bytes();
     for (unsigned round = 0; round < 2000; round++) {
         for (size_t i = 0; i < COUNT_OF(tier_sizes) - 3; i++) {
@@ -112,9 +106,8 @@ static void test_memory_is_reused(void **state)
     REQUIRE_SIZE(rss_bytes(), <=, before + 16 * MIB);
 }
 
-static void test_alloc_at_is_malloc(void **state)
+TEST(alloc_at_is_malloc)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         errno = ERRNO_UNTOUCHED;
         void *block = hak_alloc_at(tier_sizes[i], (uintptr_t)i * 977 + 1);
@@ -129,12 +122,4 @@ static void test_alloc_at_is_malloc(void **state)
     assert_int_equal(errno, ENOMEM);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_null_does_nothing),  cmocka_unit_test(test_every_way_of_allocating),
-        cmocka_unit_test(test_aligned_sized),      cmocka_unit_test(test_memory_is_reused),
-        cmocka_unit_test(test_alloc_at_is_malloc),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -50,9 +50,7 @@ static char *allocate_filled(size_t size)
 
 static void free_all(char **blocks, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, count);
     hak_trim(0);
 }
 
@@ -65,9 +63,8 @@ static void fill_and_free(void)
     free_all(blocks, COUNT_OF(blocks));
 }
 
-static void test_the_first_of_all(void **state)
+TEST(the_first_of_all)
 {
-    (void)state;
     size_t before = rss_bytes();
     char *block = hak_malloc(1024 * MIB);
     assert_non_null(block);
@@ -81,7 +78,6 @@ static void allocate_beside_a_filled_one(void *argument)
     enum { BLOCKS = 60 };
     char *blocks[BLOCKS];
     size_t touched = 0;
-    (void)argument;
     char *filled = allocate_filled(8 * MIB), *beside = hak_malloc(1024 * MIB);
     REQUIRE(beside != NULL);
     free_all(&filled, 1);
@@ -95,10 +91,9 @@ static void allocate_beside_a_filled_one(void *argument)
     free_all(blocks, BLOCKS);
 }
 
-static void test_beside_a_filled_one(void **state)
+TEST(beside_a_filled_one)
 {
     struct child_end end;
-    (void)state;
     child_exec("beside", NULL, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
@@ -125,16 +120,14 @@ static void *allocate_zeroed(size_t size)
     return hak_calloc(1, size);
 }
 
-static void test_after_filled_ones(void **state)
+TEST(after_filled_ones)
 {
-    (void)state;
     sparse_after_filled(hak_malloc);
     sparse_after_filled(allocate_zeroed);
 }
 
-static void test_one_that_grows(void **state)
+TEST(one_that_grows)
 {
-    (void)state;
     fill_and_free();
     size_t before = rss_bytes();
     char *block = allocate_filled(16 * MIB);
@@ -146,9 +139,8 @@ static void test_one_that_grows(void **state)
 
 /* Its second mapping has huge pages, and hands them on to what it grows by unless told otherwise.
  */
-static void test_one_that_grows_twice(void **state)
+TEST(one_that_grows_twice)
 {
-    (void)state;
     size_t before = rss_bytes();
     char *block = allocate_filled(8 * MIB);
     block = hak_realloc(block, 20 * MIB);
@@ -161,12 +153,11 @@ static void test_one_that_grows_twice(void **state)
 }
 
 /* Sparse ones in turn with filled ones, kept and freed. */
-static void test_both_in_turn(void **state)
+TEST(both_in_turn)
 {
     enum { BLOCKS = 8, TURNS = 64 };
     char *blocks[BLOCKS] = {NULL};
     size_t in_use = BLOCKS / 2 * 8 * MIB, most = 0;
-    (void)state;
     size_t before = rss_bytes();
     for (size_t turn = 0; turn < TURNS; turn++) {
         char **block = &blocks[turn % BLOCKS];
@@ -191,16 +182,10 @@ static void test_both_in_turn(void **state)
 int main(int count, char **arguments)
 {
     static const struct child_case children[] = {{"beside", allocate_beside_a_filled_one, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_first_of_all),     cmocka_unit_test(test_beside_a_filled_one),
-        cmocka_unit_test(test_one_that_grows_twice), /* before others have huge pages */
-        cmocka_unit_test(test_after_filled_ones),    cmocka_unit_test(test_one_that_grows),
-        cmocka_unit_test(test_both_in_turn),
-    };
     if (kernel_gives_huge_pages_unasked()) {
         print_message("skipped: transparent huge pages are always on here\n");
         return 77;
     }
     child_main(count, arguments, children, COUNT_OF(children));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -8,9 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static void test_one_block_at_a_time(void **state)
+TEST(one_block_at_a_time)
 {
-    (void)state;
     struct hak_stats start = stats_now();
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         void *block = hak_malloc(tier_sizes[i]);
@@ -31,10 +30,9 @@ static void test_one_block_at_a_time(void **state)
     }
 }
 
-static void test_a_known_set(void **state)
+TEST(a_known_set)
 {
     enum { COUNT = 6000 };
-    (void)state;
     uint64_t random = 3;
     void **blocks = support_map(COUNT * sizeof *blocks);
     struct hak_stats start = stats_now();
@@ -67,9 +65,8 @@ static void test_a_known_set(void **state)
     munmap(blocks, COUNT * sizeof *blocks);
 }
 
-static void test_whales_and_superslabs(void **state)
+TEST(whales_and_superslabs)
 {
-    (void)state;
     struct hak_stats start = stats_now();
     void *small = hak_malloc(100);
     void *whale = hak_malloc(50 * MIB);
@@ -103,9 +100,7 @@ static void *thread_allocate(void *argument)
 static void *thread_free(void *argument)
 {
     void **blocks = argument;
-    for (size_t i = 0; i < THREAD_BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, THREAD_BLOCKS);
     return NULL;
 }
 
@@ -118,9 +113,8 @@ static void thread_run(void *(*body)(void *), void *argument)
 
 /* Objects of ended threads, freed by this one and by others: nobody's cache or buffer may hide or
  * invent any. */
-static void test_other_threads(void **state)
+TEST(other_threads)
 {
-    (void)state;
     void **blocks = support_map(THREAD_BLOCKS * sizeof *blocks);
     struct hak_stats start = stats_now();
     for (unsigned way = 0; way < 4; way++) {
@@ -149,9 +143,8 @@ static void test_other_threads(void **state)
 }
 
 /* A struct of an older version, which was shorter, is filled as far as it goes. */
-static void test_older_structs(void **state)
+TEST(older_structs)
 {
-    (void)state;
     struct hak_stats stats, old;
     struct hak_summary summary;
     const size_t half = offsetof(struct hak_stats, objects_in_use_count);
@@ -196,7 +189,7 @@ static void *growth_work(void *argument)
 }
 
 /* Also beside other readers, and threads that begin and end. */
-static void test_counters_only_grow(void **state)
+TEST(counters_only_grow)
 {
     static const char *const names[] = {"counters.malloc_slow",    "counters.refill_carve",
                                         "counters.remote_batches", "counters.remote_notified",
@@ -204,7 +197,6 @@ static void test_counters_only_grow(void **state)
                                         "counters.span_allocated", "os_calls.futex"};
     uint64_t before[COUNT_OF(names)] = {0}, now;
     pthread_t threads[3];
-    (void)state;
     for (size_t round = 0; round < (SUPPORT_SLOW ? 3 : 10); round++) {
         __atomic_store_n(&growth_stop, 0, __ATOMIC_RELAXED);
         for (size_t i = 0; i < COUNT_OF(threads); i++) {
@@ -232,10 +224,9 @@ static uint64_t coarse_ms(void)
 }
 
 /* Between two moments of the same clock, however slowly this test runs. */
-static void test_time_of_the_peak(void **state)
+TEST(time_of_the_peak)
 {
     uint64_t ago_ms, before_ms = coarse_ms();
-    (void)state;
     hak_free(hak_malloc(100 * MIB));
     uint64_t after_ms = coarse_ms();
     usleep(20000);
@@ -248,9 +239,8 @@ static void test_time_of_the_peak(void **state)
     assert_true(ago_ms <= coarse_ms() - before_ms);
 }
 
-static void test_peaks(void **state)
+TEST(peaks)
 {
-    (void)state;
     hak_trim(0);
     hak_stats_reset_peaks();
     struct hak_stats start = stats_now();
@@ -275,18 +265,7 @@ static void test_peaks(void **state)
         assert_non_null(blocks[i]);
     }
     assert_true(stats_now().peak_bytes_taken >= stats_now().bytes_in_use);
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_block_at_a_time),   cmocka_unit_test(test_a_known_set),
-        cmocka_unit_test(test_whales_and_superslabs), cmocka_unit_test(test_other_threads),
-        cmocka_unit_test(test_older_structs),         cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_time_of_the_peak),      cmocka_unit_test(test_counters_only_grow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -8,7 +8,7 @@
  */
 #include "../report.h"
 
-static void test_one_in_256_kib_stays(void **state)
+TEST(one_in_256_kib_stays)
 {
     enum { BLOCK = 1000, EVERY = 256 };
     size_t count = (SUPPORT_SLOW ? 32 : 256) * KIB;
@@ -19,7 +19,6 @@ static void test_one_in_256_kib_stays(void **state)
 #else
     size_t kept = sysconf(_SC_PAGESIZE) == 4096 ? 8 * KIB : 32 * KIB;
 #endif
-    (void)state;
     char **blocks = support_map(count * sizeof *blocks);
     memset(blocks, 1, count * sizeof *blocks);
     hak_free(hak_malloc(BLOCK));
@@ -58,8 +57,4 @@ static void test_one_in_256_kib_stays(void **state)
     munmap(blocks, count * sizeof *blocks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_in_256_kib_stays)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -40,13 +40,10 @@ static void chain_free(struct chain *head)
     }
 }
 
-static void test_rss_falls(void **state)
+TEST(rss_falls)
 {
     static const size_t smallest[] = {16, 1000, 20000, 65665, 300 * KIB, 3 * MIB};
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     hak_trim(0);
     size_t before = rss_bytes();
     for (size_t i = 0; i < COUNT_OF(smallest); i++) {
@@ -62,9 +59,8 @@ static void test_rss_falls(void **state)
 }
 
 /* A decaying allocator may have given some back before the call, but not everything at once. */
-static void test_says_whether_it_gave(void **state)
+TEST(says_whether_it_gave)
 {
-    (void)state;
     struct chain *head = chain_allocate(1000);
     chain_free(head);
     assert_true(hak_trim(0));
@@ -75,12 +71,9 @@ static void test_says_whether_it_gave(void **state)
     assert_false(gave); /* nothing was freed since */
 }
 
-static void test_keeps_what_it_is_told(void **state)
+TEST(keeps_what_it_is_told)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     hak_trim(0);
     size_t before = rss_bytes();
     for (size_t keep = 128 * MIB; keep >= 32 * MIB; keep /= 2) {
@@ -94,10 +87,9 @@ static void test_keeps_what_it_is_told(void **state)
 
 /* Survivors keep their contents, and the memory between them comes back where whole OS pages are
  * free. */
-static void test_survivors_are_untouched(void **state)
+TEST(survivors_are_untouched)
 {
     enum { COUNT = 3000 };
-    (void)state;
     void **blocks = support_map(COUNT * sizeof *blocks);
     for (size_t i = 0; i < COUNT; i++) {
         size_t size = tier_sizes[i % 16];
@@ -123,9 +115,8 @@ static void test_survivors_are_untouched(void **state)
     munmap(blocks, COUNT * sizeof *blocks);
 }
 
-static void test_memory_after_a_trim_is_usable(void **state)
+TEST(memory_after_a_trim_is_usable)
 {
-    (void)state;
     for (unsigned round = 0; round < 20; round++) {
         for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
             char *block = hak_calloc(1, tier_sizes[i]);
@@ -141,14 +132,4 @@ static void test_memory_after_a_trim_is_usable(void **state)
     hak_trim(hide_size(SIZE_MAX));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rss_falls),
-        cmocka_unit_test(test_says_whether_it_gave),
-        cmocka_unit_test(test_keeps_what_it_is_told),
-        cmocka_unit_test(test_survivors_are_untouched),
-        cmocka_unit_test(test_memory_after_a_trim_is_usable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

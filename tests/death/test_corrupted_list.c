@@ -21,9 +21,7 @@ static void write_after_free(void *argument)
         others[i] = hide(hak_malloc(corruption->size));
         REQUIRE(blocks[i] != NULL && others[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         memset(hide(blocks[i]), corruption->byte, 16);
     }
@@ -35,12 +33,11 @@ static void write_after_free(void *argument)
     hak_trim(0);
 }
 
-static void test_write_after_free(void **state)
+TEST(write_after_free)
 {
     static struct corruption cases[] = {{16, 'A', true},    {16, 'A', false},  {100, 0xff, true},
                                         {100, 0xff, false}, {1000, 'x', true}, {5000, 'A', true},
                                         {5000, 1, false}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         if (HAK_LEVEL < 2 && !cases[i].use_next) {
             continue; /* only the checks of level 2 look at lists that nobody uses */
@@ -55,14 +52,11 @@ static void forge_link(void *argument)
 {
     char **blocks[8];
     char *victim = hide(hak_malloc(4000));
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hide(hak_malloc(64));
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         *(char **)hide(blocks[i]) = victim + 32;
     }
@@ -72,9 +66,8 @@ static void forge_link(void *argument)
     hak_trim(0);
 }
 
-static void test_forged_link(void **state)
+TEST(forged_link)
 {
-    (void)state;
     REQUIRE_DEATH(forge_link, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x[0-9a-f]+");
 }
 
@@ -82,14 +75,11 @@ static void test_forged_link(void **state)
 static void close_circle(void *argument)
 {
     char *blocks[12], *last = hide(hak_malloc(64));
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hide(hak_malloc(64));
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     *(char **)hide(blocks[0]) = blocks[COUNT_OF(blocks) - 1];
     alarm(240);
     hak_free(last);
@@ -102,7 +92,6 @@ static void close_circle_in_heap(void *argument)
 {
     hak_heap *heap = hak_heap_create(NULL);
     char *blocks[12], *last = hide(hak_heap_malloc(heap, 64));
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = hide(hak_heap_malloc(heap, 64));
         REQUIRE(blocks[i] != NULL);
@@ -118,9 +107,8 @@ static void close_circle_in_heap(void *argument)
     }
 }
 
-static void test_circle(void **state)
+TEST(circle)
 {
-    (void)state;
     REQUIRE_DEATH(close_circle, NULL, "^hakmem: fatal: .*(corrupted|double free).*pointer 0x");
     REQUIRE_DEATH(close_circle_in_heap, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x");
 }
@@ -137,9 +125,7 @@ static char *freed[64], *kept[64]; /* what is kept keeps the slabs: an empty one
 
 static void *free_them(void *argument)
 {
-    for (size_t i = 0; i < COUNT_OF(freed); i++) {
-        hak_free(freed[i]);
-    }
+    FREE_ALL(freed, COUNT_OF(freed));
     return argument;
 }
 
@@ -167,24 +153,14 @@ static void forge_one_word(void *argument)
     }
 }
 
-static void test_one_word(void **state)
+TEST(one_word)
 {
     static struct one_word cases[] = {{16, 0, false},   {16, 1, false},  {100, 0, false},
                                       {100, 1, false},  {1000, 0, true}, {1000, 1, true},
                                       {5000, 0, false}, {5000, 1, true}, {30000, 0, true}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(forge_one_word, &cases[i], "^hakmem: fatal: .*corrupted.*pointer 0x");
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_after_free),
-        cmocka_unit_test(test_one_word),
-        cmocka_unit_test(test_forged_link),
-        cmocka_unit_test(test_circle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -17,10 +17,9 @@ static void free_twice(void *argument)
     hak_free(hide(block));
 }
 
-static void test_small_at_once(void **state)
+TEST(small_at_once)
 {
     static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
     }
@@ -32,10 +31,9 @@ static void free_twice_and_trim(void *argument)
     hak_trim(0);
 }
 
-static void test_small_at_the_next_flush(void **state)
+TEST(small_at_the_next_flush)
 {
     static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(free_twice_and_trim, &sizes[i],
                       "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
@@ -51,17 +49,14 @@ static void free_twice_apart(void *argument)
         blocks[i] = hide(hak_malloc(size));
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     hak_free(hide(blocks[20]));
     hak_trim(0);
 }
 
-static void test_small_with_others_between(void **state)
+TEST(small_with_others_between)
 {
     static size_t sizes[] = {16, 100, 1024, 5000};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(free_twice_apart, &sizes[i], "^hakmem: fatal: .*(double free|corrupted)");
     }
@@ -108,12 +103,11 @@ static void get_two_owners(void *argument)
     }
 }
 
-static void test_never_two_owners(void **state)
+TEST(never_two_owners)
 {
     static struct two_owners cases[] = {{16, 0, false},   {100, 1, false},  {100, 30, false},
                                         {1000, 5, false}, {3000, 1, false}, {3000, 30, false},
                                         {100, 0, true},   {1000, 20, true}, {5000, 3, true}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(get_two_owners, &cases[i], "^hakmem: fatal: .*(double free|corrupted)");
     }
@@ -186,11 +180,10 @@ static void race_for_a_block(void *heap_or_null)
 }
 
 /* The process aborts, or the threads get different blocks. */
-static void test_two_threads_never_both_own(void **state)
+TEST(two_threads_never_both_own)
 {
     static const size_t sizes[] = {64, 1000, 2000, 40000, 200000};
     struct hak_heap *heap = hak_heap_create(NULL);
-    (void)state;
     REQUIRE(heap != NULL);
     for (size_t i = 0; i < COUNT_OF(sizes) * 2; i++) {
         race.size = sizes[i / 2];
@@ -221,19 +214,17 @@ static void free_by_two_threads(void *argument)
 }
 
 /* Both threads look before either has freed: only one of them gets the span. */
-static void test_span_by_two_threads(void **state)
+TEST(span_by_two_threads)
 {
     static size_t size = 200000;
-    (void)state;
     for (size_t i = 0; i < 50; i++) {
         REQUIRE_DEATH(free_by_two_threads, &size, "^hakmem: fatal: .*double free.*pointer 0x");
     }
 }
 
-static void test_span(void **state)
+TEST(span)
 {
     static size_t sizes[] = {65665, 131072, 800000, 2 * MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
         REQUIRE_DEATH(free_twice_and_trim, &sizes[i],
@@ -242,10 +233,9 @@ static void test_span(void **state)
 }
 
 /* A whale too large for the cache is unmapped at once: nobody can know that it was ours. */
-static void test_whale(void **state)
+TEST(whale)
 {
     static size_t sizes[] = {3 * MIB, 8 * MIB, 100 * MIB};
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         REQUIRE_DEATH(free_twice, &sizes[i], "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
     }
@@ -263,10 +253,9 @@ static void realloc_after_free(void *argument)
     block = hide(hak_realloc(hide(block), size * 2));
 }
 
-static void test_realloc_after_free(void **state)
+TEST(realloc_after_free)
 {
     static size_t sizes[] = {800000, 8 * MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(realloc_after_free, &sizes[i], "^hakmem: fatal: .*pointer 0x[0-9a-f]+");
     }
@@ -277,9 +266,7 @@ static void *remote_objects[REMOTE_OBJECTS];
 
 static void *free_all_of_another(void *argument)
 {
-    for (size_t i = 0; i < REMOTE_OBJECTS; i++) {
-        hak_free(remote_objects[i]);
-    }
+    FREE_ALL(remote_objects, REMOTE_OBJECTS);
     return argument;
 }
 
@@ -296,10 +283,9 @@ static void free_remotely_twice(void *argument)
     }
 }
 
-static void test_by_another_thread(void **state)
+TEST(by_another_thread)
 {
     static size_t sizes[] = {64, 1000};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(free_remotely_twice, &sizes[i], "^hakmem: fatal: .*(double free|corrupted)");
     }
@@ -314,9 +300,7 @@ static void *free_kept_twice(void *argument)
         own[i] = hide(hak_malloc(size));
         REQUIRE(own[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(own); i++) {
-        hak_free(own[i]);
-    }
+    FREE_ALL(own, COUNT_OF(own));
     own[0] = hide(hak_malloc(size)); /* room for the other's */
     hak_free(remote_objects[0]);
     hak_free(hide(remote_objects[0]));
@@ -339,29 +323,12 @@ static void keep_twice(void *argument)
     hak_trim(0);
 }
 
-static void test_kept_by_another_thread(void **state)
+TEST(kept_by_another_thread)
 {
     static size_t sizes[] = {1100, 5000, 40000};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(keep_twice, &sizes[i], "^hakmem: fatal: .*(double free|corrupted)");
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_at_once),
-        cmocka_unit_test(test_small_at_the_next_flush),
-        cmocka_unit_test(test_small_with_others_between),
-        cmocka_unit_test(test_never_two_owners),
-        cmocka_unit_test(test_span),
-        cmocka_unit_test(test_two_threads_never_both_own),
-        cmocka_unit_test(test_span_by_two_threads),
-        cmocka_unit_test(test_whale),
-        cmocka_unit_test(test_realloc_after_free),
-        cmocka_unit_test(test_by_another_thread),
-        cmocka_unit_test(test_kept_by_another_thread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

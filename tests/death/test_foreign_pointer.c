@@ -75,9 +75,8 @@ static size_t lines_count(const char *text)
     return count;
 }
 
-static void test_reported_and_ignored(void **state)
+TEST(reported_and_ignored)
 {
-    (void)state;
     for (enum foreign kind = 0; kind < FOREIGN_COUNT; kind++) {
         struct child_end end;
         child_fork(free_foreign, &kind, &end);
@@ -93,11 +92,10 @@ static void free_many(void *argument)
     }
 }
 
-static void test_many_are_not_all_named(void **state)
+TEST(many_are_not_all_named)
 {
     enum foreign kind = FOREIGN_GLOBAL;
     struct child_end end;
-    (void)state;
     child_fork(free_many, &kind, &end);
     REQUIRE_EXIT(&end, "foreign pointer.*nor are further ones named: pointer 0x[0-9a-f]+$");
     assert_int_equal(lines_count(end.text), 10);
@@ -110,9 +108,8 @@ static void realloc_foreign(void *argument)
     pointer = hide(hak_realloc(pointer, 100));
 }
 
-static void test_realloc_is_fatal(void **state)
+TEST(realloc_is_fatal)
 {
-    (void)state;
     for (enum foreign kind = 0; kind < FOREIGN_COUNT; kind++) {
         /* The guard knows nothing of such a pointer, so nobody is sent there. */
         REQUIRE_DEATH(realloc_foreign, &kind,
@@ -128,19 +125,17 @@ static void choose_profile(void *argument)
 
 static enum foreign mapped = FOREIGN_MAPPED;
 
-static void test_debug_profile_aborts(void **state)
+TEST(debug_profile_aborts)
 {
     static char debug[] = "debug";
     struct child_end end;
-    (void)state;
     child_exec("foreign", choose_profile, debug, &end);
     REQUIRE_ABORT(&end, "^hakmem: fatal: .*foreign pointer.*0x[0-9a-f]+");
 }
 
-static void test_other_profiles_go_on(void **state)
+TEST(other_profiles_go_on)
 {
     static char profiles[][8] = {"default", "fast", "small"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(profiles); i++) {
         struct child_end end;
         child_exec("foreign", choose_profile, profiles[i], &end);
@@ -151,11 +146,6 @@ static void test_other_profiles_go_on(void **state)
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"foreign", free_foreign, &mapped}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reported_and_ignored), cmocka_unit_test(test_many_are_not_all_named),
-        cmocka_unit_test(test_realloc_is_fatal),     cmocka_unit_test(test_debug_profile_aborts),
-        cmocka_unit_test(test_other_profiles_go_on),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

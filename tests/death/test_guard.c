@@ -40,7 +40,6 @@ static char get(char *address)
 static void read_freed(void *argument)
 {
     char *block = hide(hak_malloc(SIZE));
-    (void)argument;
     hak_free(block);
     (void)get(block + 8);
 }
@@ -48,7 +47,6 @@ static void read_freed(void *argument)
 static void write_freed(void *argument)
 {
     char *block = hide(hak_malloc(5000));
-    (void)argument;
     hak_free(block);
     put(block + 4999);
 }
@@ -56,7 +54,6 @@ static void write_freed(void *argument)
 static void write_freed_later(void *argument)
 {
     char *block = hide(hak_malloc(SIZE));
-    (void)argument;
     hak_free(block);
     for (int i = 0; i < 500; i++) { /* the slots wait in a queue */
         hak_free(hide(hak_malloc(SIZE)));
@@ -66,13 +63,11 @@ static void write_freed_later(void *argument)
 
 static void write_past_end(void *argument)
 {
-    (void)argument;
     put(block_at(SIZE, true) + SIZE);
 }
 
 static void read_before_start(void *argument)
 {
-    (void)argument;
     (void)get(block_at(SIZE, false) - 1);
 }
 
@@ -81,7 +76,6 @@ static void write_unnoticed(void *argument)
 {
     char *block = hide(hak_malloc(SIZE - 3));
     put(block + SIZE - 3);
-    (void)argument;
     hak_free(block);
 }
 
@@ -89,14 +83,12 @@ static void write_before_unnoticed(void *argument)
 {
     char *block = block_at(SIZE, true);
     put(block - 2);
-    (void)argument;
     hak_free(block);
 }
 
 static void free_twice(void *argument)
 {
     char *block = hide(hak_malloc(SIZE));
-    (void)argument;
     hak_free(block);
     hak_free(hide(block));
 }
@@ -104,14 +96,12 @@ static void free_twice(void *argument)
 static void free_inside(void *argument)
 {
     char *block = hide(hak_malloc(SIZE));
-    (void)argument;
     hak_free(hide(block + 16));
 }
 
 static void free_inside_freed(void *argument)
 {
     char *block = hide(hak_malloc(SIZE));
-    (void)argument;
     hak_free(block);
     hak_free(hide(block + 16));
 }
@@ -119,7 +109,6 @@ static void free_inside_freed(void *argument)
 static void realloc_freed(void *argument)
 {
     char *block = hide(hak_malloc(SIZE));
-    (void)argument;
     hak_free(block);
     block = hide(hak_realloc(hide(block), 200));
 }
@@ -133,7 +122,6 @@ static void *free_twice_there(void *block)
 static void free_twice_in_threads(void *argument)
 {
     char *block = hide(hak_malloc(SIZE));
-    (void)argument;
     for (int i = 0; i < 2; i++) {
         pthread_t thread;
         REQUIRE(pthread_create(&thread, NULL, free_twice_there, block) == 0);
@@ -159,7 +147,6 @@ static void read_freed_in_child(void *argument)
     int status;
     REQUIRE(waitpid(child, &status, 0) == child);
     REQUIRE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-    (void)argument;
     hak_free(live); /* the parent's is its own */
     raise(SIGSEGV); /* and no error of hakmem's */
 }
@@ -167,7 +154,6 @@ static void read_freed_in_child(void *argument)
 static void own_handler(int signal)
 {
     static const char words[] = "the program's handler\n";
-    (void)signal;
     if (write(STDERR_FILENO, words, sizeof words - 1) < 0) {
         _exit(1);
     }
@@ -195,8 +181,6 @@ static void count_call(size_t number)
 
 static void restore_replaced(int signal, siginfo_t *info, void *context)
 {
-    (void)info;
-    (void)context;
     count_call(0);
     sigaction(signal, &replaced[0], NULL);
 }
@@ -227,7 +211,6 @@ static __thread sigjmp_buf after_fault;
 
 static void go_on(int signal)
 {
-    (void)signal;
     siglongjmp(after_fault, 1);
 }
 
@@ -272,7 +255,6 @@ static void read_null_with_handler(void *argument)
 static void run_without_room(void *argument)
 {
     struct rlimit none = {0, 0};
-    (void)argument;
     REQUIRE(setrlimit(RLIMIT_AS, &none) == 0);
     for (int i = 0; i < 100; i++) {
         char *block = hide(hak_malloc(SIZE));
@@ -285,7 +267,6 @@ static void run_without_room(void *argument)
  * the pages that were locked are opened again. */
 static void run_locked(void *argument)
 {
-    (void)argument;
     for (int i = 0; i < 3000; i++) {
         char *block = hide(hak_malloc(SIZE));
         (void)mlock(block, SIZE); /* up to RLIMIT_MEMLOCK */
@@ -320,7 +301,6 @@ static struct child_case cases[] = {
 
 static void guard_all(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_GUARD", "1", 1) == 0);
 }
 
@@ -339,9 +319,8 @@ static void require_end(const char *name, int how, const char *pattern)
     }
 }
 
-static void test_use_after_free(void **state)
+TEST(use_after_free)
 {
-    (void)state;
     require_end("read_freed", SIGSEGV,
                 "^hakmem: fatal: use after free( .read.)?: pointer 0x[0-9a-f]+, 8 bytes inside a "
                 "freed block of 64 bytes at 0x[0-9a-f]+, process [0-9]+, program ");
@@ -356,9 +335,8 @@ static void test_use_after_free(void **state)
     require_end("read_freed", SIGSEGV, "^hakmem:   build id [0-9a-f]{16,} .*/test_guard$");
 }
 
-static void test_past_the_ends(void **state)
+TEST(past_the_ends)
 {
-    (void)state;
     require_end("write_past_end", SIGSEGV,
                 "^hakmem: fatal: overflow( .write.)?: .*, 1 byte past the end of a block of 64 ");
     require_end("read_before_start", SIGSEGV,
@@ -370,9 +348,8 @@ static void test_past_the_ends(void **state)
                 "^hakmem: fatal: underflow .found at free.: .*, 2 bytes before the start");
 }
 
-static void test_wrong_calls(void **state)
+TEST(wrong_calls)
 {
-    (void)state;
     require_end("free_twice", SIGABRT, "^hakmem: fatal: double free: .* a freed block of 64 ");
     require_end("free_twice", SIGABRT, "^hakmem:   freed by thread");
     require_end("free_twice_in_threads", SIGABRT, "^hakmem: fatal: double free: ");
@@ -381,15 +358,13 @@ static void test_wrong_calls(void **state)
     require_end("realloc_freed", SIGABRT, "^hakmem: fatal: use after free .realloc");
 }
 
-static void test_fork(void **state)
+TEST(fork)
 {
-    (void)state;
     require_end("read_freed_in_child", SIGSEGV, "^hakmem: fatal: use after free( .read.)?: ");
 }
 
-static void test_handlers(void **state)
+TEST(handlers)
 {
-    (void)state;
     require_end("read_freed_with_handler", 133, "^hakmem: fatal: use after free");
     require_end("read_freed_with_handler", 133, "^the program's handler");
     require_end("read_freed_with_reporters", SIGSEGV, "^hakmem: fatal: use after free");
@@ -400,26 +375,18 @@ static void test_handlers(void **state)
     require_end("read_null_with_handler", 133, NULL);
 }
 
-static void test_without_room(void **state)
+TEST(without_room)
 {
-    (void)state;
     require_end("run_without_room", 100, NULL);
 }
 
-static void test_locked(void **state)
+TEST(locked)
 {
-    (void)state;
     require_end("run_locked", 100, NULL);
 }
 
 int main(int argc, char **argv)
 {
     child_main(argc, argv, cases, COUNT_OF(cases));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_past_the_ends),
-        cmocka_unit_test(test_wrong_calls),    cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_handlers),       cmocka_unit_test(test_without_room),
-        cmocka_unit_test(test_locked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -34,9 +34,8 @@ static void destroyed(void *argument)
     }
 }
 
-static void test_use_of_a_destroyed_heap(void **state)
+TEST(use_of_a_destroyed_heap)
 {
-    (void)state;
     for (int i = 0; i < 7; i++) {
         REQUIRE_DEATH(destroyed, &i,
                       "^hakmem: fatal: use of a destroyed heap: pointer 0x[0-9a-f]+");
@@ -70,9 +69,8 @@ static void free_twice_apart(void *argument)
     }
 }
 
-static void test_double_free(void **state)
+TEST(double_free)
 {
-    (void)state;
     static size_t sizes[] = {1, 16, 100, 1024, 5000, 65536, 100000, MIB};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         if (sizes[i] < 100000) {
@@ -86,7 +84,6 @@ static void test_double_free(void **state)
 
 static void free_block_twice(void *argument)
 {
-    (void)argument;
     hak_heap *heap = hak_heap_create(NULL);
     void *keep = hak_heap_malloc(heap, 10); /* else the chunk goes back, and with it its memory */
     void *block = hak_heap_malloc(heap, 100000);
@@ -97,7 +94,6 @@ static void free_block_twice(void *argument)
 
 static void wrong_heap(void *argument)
 {
-    (void)argument;
     hak_heap *heap = hak_heap_create(NULL), *other = hak_heap_create(NULL);
     void *object = hak_heap_malloc(heap, 100);
     (void)!hak_heap_malloc(other, 100);
@@ -106,7 +102,6 @@ static void wrong_heap(void *argument)
 
 static void inside(void *argument)
 {
-    (void)argument;
     hak_heap *heap = hak_heap_create(NULL);
     char *block = hak_heap_malloc(heap, 100000);
     hak_free(hide(block + 4096)); /* by the plain function, too */
@@ -126,9 +121,8 @@ static void inside_object(void *argument)
     hak_heap_trim(heap);
 }
 
-static void test_invalid_pointers(void **state)
+TEST(invalid_pointers)
 {
-    (void)state;
     const char *said = "^hakmem: fatal: invalid pointer \\(no object of this heap starts here\\)";
     REQUIRE_DEATH(free_block_twice, NULL, said);
     REQUIRE_DEATH(wrong_heap, NULL, said);
@@ -141,30 +135,24 @@ static void test_invalid_pointers(void **state)
 
 static void *map_unaligned(void *argument, size_t size, size_t alignment)
 {
-    (void)argument;
     return (char *)hak_aligned_alloc(alignment, size + alignment) + 4096;
 }
 
 static void unaligned(void *argument)
 {
-    (void)argument;
     struct hak_heap_pages pages = {map_unaligned, NULL, NULL, NULL};
     struct hak_heap_options options = {.size = sizeof options, .pages = &pages};
     (void)!hak_heap_malloc(hak_heap_create(&options), 10);
 }
 
-static void test_provider_that_does_not_align(void **state)
+TEST(provider_that_does_not_align)
 {
-    (void)state;
     REQUIRE_DEATH(unaligned, NULL,
                   "^hakmem: fatal: a heap's page provider returned memory that is not aligned");
 }
 
 static bool visit(void *object, size_t size, void *argument)
 {
-    (void)object;
-    (void)size;
-    (void)argument;
     return true;
 }
 
@@ -193,22 +181,11 @@ static void walk_over(void *argument)
     hak_heap_walk(heap, visit, NULL);
 }
 
-static void test_walk_over_a_corrupted_list(void **state)
+TEST(walk_over_a_corrupted_list)
 {
-    (void)state;
     for (int i = 0; i < PLACES; i++) {
         REQUIRE_DEATH(walk_over, &i, "^hakmem: fatal: (corrupted free list|assertion)");
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_use_of_a_destroyed_heap),
-        cmocka_unit_test(test_double_free),
-        cmocka_unit_test(test_invalid_pointers),
-        cmocka_unit_test(test_provider_that_does_not_align),
-        cmocka_unit_test(test_walk_over_a_corrupted_list),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

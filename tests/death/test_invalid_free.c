@@ -46,17 +46,16 @@ static void free_in_front(void *argument)
     hak_free(hide(block - (uintptr_t)block % 4096));
 }
 
-static void test_in_front_of_allocations(void **state)
+TEST(in_front_of_allocations)
 {
     static size_t sizes[] = {70000, 98000, 800000, 1900000};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_DEATH(free_in_front, &sizes[i],
                       "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
     }
 }
 
-static void test_inside_spans_and_whales(void **state)
+TEST(inside_spans_and_whales)
 {
     static struct interior cases[] = {
         {800000, 16},          {800000, 8},      {800000, 4096},     {800000, 65536},
@@ -64,7 +63,6 @@ static void test_inside_spans_and_whales(void **state)
         {8 * MIB, 4096},       {8 * MIB, 65536}, {8 * MIB, 4 * MIB}, {8 * MIB, 8 * MIB - 1},
         {100 * MIB, 64 * MIB},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(free_interior, &cases[i],
                       "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
@@ -75,11 +73,10 @@ static void test_inside_spans_and_whales(void **state)
     }
 }
 
-static void test_inside_small_objects(void **state)
+TEST(inside_small_objects)
 {
     static struct interior cases[] = {{64, 16},    {64, 8},      {64, 1},
                                       {1000, 512}, {5000, 4096}, {65536, 32768}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(free_interior, &cases[i],
                       "^hakmem: fatal: invalid (pointer|free).*pointer 0x[0-9a-f]+");
@@ -99,10 +96,9 @@ static void free_where_nothing_is(void *argument)
     hak_free(hide(block + offset));
 }
 
-static void test_where_nothing_is(void **state)
+TEST(where_nothing_is)
 {
     static size_t offsets[] = {0, 16, 65536, MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(offsets); i++) {
         REQUIRE_DEATH(free_where_nothing_is, &offsets[i], "^hakmem: fatal: .*pointer 0x[0-9a-f]+");
     }
@@ -125,24 +121,13 @@ static void free_by_a_new_thread(void *argument)
     pthread_join(thread, NULL);
 }
 
-static void test_by_a_new_thread(void **state)
+TEST(by_a_new_thread)
 {
     static size_t offsets[] = {16, 65536, 65536 + 16, MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(offsets); i++) {
         REQUIRE_DEATH(free_by_a_new_thread, &offsets[i],
                       "^hakmem: fatal: invalid pointer.*pointer 0x[0-9a-f]+");
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_front_of_allocations),
-        cmocka_unit_test(test_inside_spans_and_whales),
-        cmocka_unit_test(test_inside_small_objects),
-        cmocka_unit_test(test_where_nothing_is),
-        cmocka_unit_test(test_by_a_new_thread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

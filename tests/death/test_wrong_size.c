@@ -31,13 +31,12 @@ static void free_aligned_with_size(void *argument)
     hak_free_aligned_sized(block, 16, sizes->told);
 }
 
-static void test_too_large(void **state)
+TEST(too_large)
 {
     static struct sizes cases[] = {
         {16, 17},          {100, 200},         {1000, 100000},  {5000, 8000},
         {800000, 2 * MIB}, {8 * MIB, 9 * MIB}, {100, SIZE_MAX},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(free_with_size, &cases[i],
                       "^hakmem: fatal: .*sized free.*pointer 0x[0-9a-f]+");
@@ -49,9 +48,8 @@ static void test_too_large(void **state)
 }
 
 /* What is right is never refused. */
-static void test_right_size(void **state)
+TEST(right_size)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         struct sizes right = {tier_sizes[i], tier_sizes[i]};
         REQUIRE_LIFE(free_with_size, &right, NULL);
@@ -60,11 +58,4 @@ static void test_right_size(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_right_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -105,6 +105,7 @@ class Place:
         self.directory = Path(directory)
         self.target = None
         shutil.copytree(HERE / "files", self.directory, dirs_exist_ok=True)
+        (self.directory / "words").write_text("".join(f"{number}\n" for number in range(1, 2001)))
         self.directory.chmod(0o777)  # a server may have a user of its own
         (self.directory / "hakmem").symlink_to(ROOT / "hakmem")
         (self.directory / "include").symlink_to(ROOT / "include")

@@ -285,7 +285,6 @@ static inline void recover_all_sizes(void)
 /* A lock that was left behind would stop it, and SIGALRM then the process. */
 static inline void *recover_other_thread(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         void *block = hak_malloc(tier_sizes[i]);
         REQUIRE(block != NULL);

@@ -15,10 +15,9 @@ static int start(void **state)
     return unit_start(state);
 }
 
-static void test_unmapped_later(void **state)
+TEST(unmapped_later)
 {
     void *places[3];
-    (void)state;
     int64_t before = fault_ledger;
     for (size_t i = 0; i < COUNT_OF(places); i++) {
         assert_int_equal(hak__os_map(SIZE_MIB * MIB, 4096, &places[i]), 0);
@@ -48,10 +47,9 @@ static void test_unmapped_later(void **state)
 }
 
 /* An alignment that cannot be had by chance: too much is mapped, and its ends are not wanted. */
-static void test_aligned_mapping(void **state)
+TEST(aligned_mapping)
 {
     void *place;
-    (void)state;
     int64_t before = fault_ledger;
     fault_arm((struct fault_plan){FAULT_SET(FAULT_MUNMAP), 1, ENOMEM, true, 0}, 0);
     assert_int_equal(hak__os_map(MIB, GIB, &place), 0);
@@ -63,9 +61,8 @@ static void test_aligned_mapping(void **state)
     assert_int_equal(fault_ledger - before, 0);
 }
 
-static void test_whales(void **state)
+TEST(whales)
 {
-    (void)state;
     void *kept = hak_malloc(3 * MIB); /* the registry exists */
     int64_t before = fault_ledger;
     hak__knobs.whale_cache_bytes = 0;
@@ -112,12 +109,11 @@ static void *wait_for_end(void *argument)
 /* The kernel may have unmapped the target of a move that fails, or not; another thread may have
  * mapped something there since. Nothing of ours stays mapped or counted, and nothing of the other's
  * is unmapped. */
-static void test_failed_moves(void **state)
+TEST(failed_moves)
 {
     static const int ways[] = {ENOMEM, FAULT_GONE, FAULT_TAKEN};
     void *place, *moved;
     const size_t size = 4 * MIB;
-    (void)state;
     bool shared_end = false;
     pthread_t thread = thread_start(wait_for_end, &shared_end); /* which changes nothing */
     assert_int_equal(hak__os_map(size, 2 * MIB, &place), 0);
@@ -143,11 +139,10 @@ static void test_failed_moves(void **state)
 }
 
 /* A move into a part of a mapping: what it had is zero and can be written when the move failed. */
-static void test_failed_moves_into_a_part(void **state)
+TEST(failed_moves_into_a_part)
 {
     static const int ways[] = {ENOMEM, FAULT_GONE, FAULT_TAKEN, 0};
     const size_t size = 2 * MIB;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(ways); i++) {
         void *from, *to;
         int64_t before = fault_ledger;
@@ -184,10 +179,9 @@ static void test_failed_moves_into_a_part(void **state)
 }
 
 /* A joined whale moves in steps; when one of them fails it is where it was, or has been copied. */
-static void test_joined_whales_grow(void **state)
+TEST(joined_whales_grow)
 {
     static const int ways[] = {ENOMEM, FAULT_GONE, FAULT_TAKEN};
-    (void)state;
     hak__knobs.whale_cache_bytes = UINT64_MAX;
     hak__knobs.purge_delay_ms = UINT32_MAX;
     for (size_t i = 0; i < 3 * COUNT_OF(ways); i++) {
@@ -197,9 +191,7 @@ static void test_joined_whales_grow(void **state)
             parts[j] = hak_malloc(6 * MIB);
             memset(parts[j], 'x', 6 * MIB);
         }
-        for (size_t j = 0; j < COUNT_OF(parts); j++) {
-            hak_free(parts[j]);
-        }
+        FREE_ALL(parts, COUNT_OF(parts));
         size_t size = 14 * MIB + 4096;
         char *block = hak_malloc(size);
         size_t joined = hak__whale_joined_bytes;
@@ -231,11 +223,10 @@ static void test_joined_whales_grow(void **state)
 
 /* A kernel before 4.17 that maps elsewhere what another thread has taken, and then will not unmap
  * that: what nobody wanted is known, and goes later. */
-static void test_mapped_elsewhere(void **state)
+TEST(mapped_elsewhere)
 {
     void *place, *moved = NULL;
     const size_t size = 4 * MIB;
-    (void)state;
     assert_int_equal(hak__os_map(size, 2 * MIB, &place), 0);
     *(char *)place = 'x';
     int64_t before = fault_ledger;
@@ -259,14 +250,5 @@ static void test_mapped_elsewhere(void **state)
 int main(void)
 {
     support_small_pages();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unmapped_later),
-        cmocka_unit_test(test_aligned_mapping),
-        cmocka_unit_test(test_whales),
-        cmocka_unit_test(test_failed_moves),
-        cmocka_unit_test(test_failed_moves_into_a_part),
-        cmocka_unit_test(test_joined_whales_grow),
-        cmocka_unit_test(test_mapped_elsewhere),
-    };
-    return cmocka_run_group_tests(tests, start, NULL);
+    return tests_run(start, NULL);
 }

@@ -27,7 +27,6 @@ static int ask(uint64_t us_max)
 
 static int range_unmap(void **state)
 {
-    (void)state;
     return hak__os_unmap(range, SIZE);
 }
 
@@ -50,7 +49,7 @@ static int pauses_setup(void **state)
     return 0;
 }
 
-#define PAUSES_TEST(test) cmocka_unit_test_setup_teardown(test, pauses_setup, range_unmap)
+#define PAUSES_TEST(name) TEST_WITH(name, pauses_setup, range_unmap)
 
 static uint64_t calls(enum os_call call)
 {
@@ -89,9 +88,8 @@ static void require_slow(uint32_t pause_ms)
     fault_clock_ms++;
 }
 
-static void test_pauses_double(void **state)
+PAUSES_TEST(pauses_double)
 {
-    (void)state;
     for (uint32_t pause = HUGE_PAUSE_MS_MIN; pause < HUGE_PAUSE_MS_MAX; pause *= 2) {
         require_slow(pause);
     }
@@ -104,9 +102,8 @@ static void test_pauses_double(void **state)
     require_slow(HUGE_PAUSE_MS_MIN);
 }
 
-static void test_the_first_is_made_resident(void **state)
+PAUSES_TEST(the_first_is_made_resident)
 {
-    (void)state;
     range[5] = 'x'; /* what is there stays */
     hak__huge_page_us_max = quick;
     assert_int_equal(hak__huge_ask(range, SIZE, 0), 0);
@@ -114,9 +111,8 @@ static void test_the_first_is_made_resident(void **state)
     require_resident(1);
 }
 
-static void test_once_in_a_tick(void **state)
+PAUSES_TEST(once_in_a_tick)
 {
-    (void)state;
     uint64_t timed = calls(OS_CALL_POPULATE), asked = calls(OS_CALL_HUGE);
     for (uint32_t i = 0; i < 100; i++) {
         assert_int_equal(ask(quick), 0);
@@ -132,9 +128,8 @@ static void test_once_in_a_tick(void **state)
 }
 
 /* What is resident takes no time, and says nothing of how long the next one would take. */
-static void test_resident_ones_say_nothing(void **state)
+PAUSES_TEST(resident_ones_say_nothing)
 {
-    (void)state;
     require_slow(HUGE_PAUSE_MS_MIN);
     range[0] = 'x';
     REQUIRE(hak__os_populate(range, HUGE_PAGE_SIZE) == 0);
@@ -145,9 +140,8 @@ static void test_resident_ones_say_nothing(void **state)
 }
 
 /* Of a mapping that has grown the first new one is timed, unless it is the only one. */
-static void test_what_was_there_is_not_timed(void **state)
+PAUSES_TEST(what_was_there_is_not_timed)
 {
-    (void)state;
     hak__huge_page_us_max = quick;
     assert_int_equal(hak__huge_ask(range, SIZE, 1), 0);
     require_resident(2);
@@ -174,9 +168,8 @@ static void watch(uint64_t us)
 
 /* A superslab is not touched: the program's touch is timed, and three slow ones in a row begin a
  * pause. */
-static void test_the_first_touch_is_watched(void **state)
+PAUSES_TEST(the_first_touch_is_watched)
 {
-    (void)state;
     uint64_t timed = calls(OS_CALL_POPULATE);
     hak__huge_page_us_max = HUGE_PAGE_US_MAX;
     fault_clock_us = 1000000;
@@ -205,9 +198,8 @@ static void *look(void *argument)
     return argument;
 }
 
-static void test_only_who_asked_looks(void **state)
+PAUSES_TEST(only_who_asked_looks)
 {
-    (void)state;
     hak__huge_page_us_max = HUGE_PAGE_US_MAX;
     assert_int_equal(hak__huge_ask_untouched(range), 0);
     for (uint32_t i = 0; i < 2; i++) {
@@ -224,19 +216,10 @@ static void test_only_who_asked_looks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        PAUSES_TEST(test_pauses_double),
-        PAUSES_TEST(test_the_first_is_made_resident),
-        PAUSES_TEST(test_once_in_a_tick),
-        PAUSES_TEST(test_resident_ones_say_nothing),
-        PAUSES_TEST(test_what_was_there_is_not_timed),
-        PAUSES_TEST(test_the_first_touch_is_watched),
-        PAUSES_TEST(test_only_who_asked_looks),
-    };
     range_map();
     if (hak__os_huge(range, SIZE) != 0 || hak__os_populate(range, HUGE_PAGE_SIZE) != 0) {
         print_message("skipped: a kernel without huge pages, or before 5.14: none is timed\n");
         return 77;
     }
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    return tests_run(unit_start, NULL);
 }

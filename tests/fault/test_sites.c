@@ -324,56 +324,52 @@ static const struct site {
     enum fault_call call;
     int (*function)(void);
     bool tells; /* its result is the errno */
-} sites[] = {
-    {FAULT_MMAP, do_map, true},
-    {FAULT_MMAP_AT, do_map_at, true},
-    {FAULT_MUNMAP, do_unmap, true},
-    {FAULT_MREMAP, do_remap, true},
-    {FAULT_PURGE, do_purge, true},
-    {FAULT_HUGE, do_huge, true},
-    {FAULT_SMALL, do_small, true},
-    {FAULT_POPULATE, do_populate, true},
-    {FAULT_MINCORE, do_resident, false},
-    {FAULT_OPEN, do_open_and_close, true},
-    {FAULT_CLOSE, do_open_and_close, false},
-    {FAULT_FCNTL, do_keep, false},
-    {FAULT_WRITE, do_write, false},
-    {FAULT_SYSINFO, do_ram_size, false},
-    {FAULT_GETAFFINITY, do_processors, false},
-    {FAULT_OPENAT, do_read_file, true},
-    {FAULT_READ, do_read_file, true},
-    {FAULT_READLINK, do_last_thread, false},
-    {FAULT_STAT, do_last_thread, false},
-    {FAULT_WAIT, do_sleep, false},
-    {FAULT_NAME, do_name, false},
-    {FAULT_LEAVE, do_leave_descriptors, false},
-    {FAULT_CLOCK, do_clock, false},
-    {FAULT_WAIT, do_wait, false},
-    {FAULT_WAKE, do_wake, false},
-    {FAULT_GETPID, do_process_id, false},
-    {FAULT_FSTAT, do_write_error, false},
-    {FAULT_SIGMASK, do_block_signals, false},
-    {FAULT_RESERVE, do_share, true},
-    {FAULT_OPENAT, do_share, true},
-    {FAULT_MMAP, do_share, true},
-    {FAULT_RESERVE, do_share_resize, true},
-    {FAULT_MREMAP, do_share_resize, true},
-    {FAULT_UNLINK, do_share_again, false},
-    {FAULT_GUARD, do_guard, false},
-};
+} sites[] = {{FAULT_MMAP, do_map, true},
+             {FAULT_MMAP_AT, do_map_at, true},
+             {FAULT_MUNMAP, do_unmap, true},
+             {FAULT_MREMAP, do_remap, true},
+             {FAULT_PURGE, do_purge, true},
+             {FAULT_HUGE, do_huge, true},
+             {FAULT_SMALL, do_small, true},
+             {FAULT_POPULATE, do_populate, true},
+             {FAULT_MINCORE, do_resident, false},
+             {FAULT_OPEN, do_open_and_close, true},
+             {FAULT_CLOSE, do_open_and_close, false},
+             {FAULT_FCNTL, do_keep, false},
+             {FAULT_WRITE, do_write, false},
+             {FAULT_SYSINFO, do_ram_size, false},
+             {FAULT_GETAFFINITY, do_processors, false},
+             {FAULT_OPENAT, do_read_file, true},
+             {FAULT_READ, do_read_file, true},
+             {FAULT_READLINK, do_last_thread, false},
+             {FAULT_STAT, do_last_thread, false},
+             {FAULT_WAIT, do_sleep, false},
+             {FAULT_NAME, do_name, false},
+             {FAULT_LEAVE, do_leave_descriptors, false},
+             {FAULT_CLOCK, do_clock, false},
+             {FAULT_WAIT, do_wait, false},
+             {FAULT_WAKE, do_wake, false},
+             {FAULT_GETPID, do_process_id, false},
+             {FAULT_FSTAT, do_write_error, false},
+             {FAULT_SIGMASK, do_block_signals, false},
+             {FAULT_RESERVE, do_share, true},
+             {FAULT_OPENAT, do_share, true},
+             {FAULT_MMAP, do_share, true},
+             {FAULT_RESERVE, do_share_resize, true},
+             {FAULT_MREMAP, do_share_resize, true},
+             {FAULT_UNLINK, do_share_again, false},
+             {FAULT_GUARD, do_guard, false}};
 
 static int start(void **state)
 {
-    (void)state;
     fault_start_totals();
     hak__os_init();
     return 0;
 }
 
-static void test_every_call_is_reached(void **state)
+TEST(every_call_is_reached)
 {
     uint32_t reached = FAULT_SET(FAULT_YIELD); /* test_wait_yields */
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sites); i++) {
         fault_arm((struct fault_plan){0}, 0);
         sites[i].function();
@@ -406,9 +402,8 @@ static void site_fails(void *argument)
     }
 }
 
-static void test_every_call_fails(void **state)
+TEST(every_call_fails)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sites); i++) {
         REQUIRE_LIFE(site_fails, (void *)(uintptr_t)&sites[i], NULL);
     }
@@ -416,13 +411,12 @@ static void test_every_call_fails(void **state)
 
 /* A waiter that may not sleep lets others run, so that who holds the lock gets on; one that was
  * only woken does not. */
-static void test_wait_yields(void **state)
+TEST(wait_yields)
 {
     static const struct {
         int error;
         uint64_t yields;
     } answers[] = {{ENOSYS, 1}, {EPERM, 1}, {EAGAIN, 0}, {EINTR, 0}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(answers); i++) {
         fault_arm((struct fault_plan){FAULT_SET(FAULT_WAIT), 1, answers[i].error, false, 0}, 0);
         do_wait();
@@ -436,7 +430,6 @@ static void guard_without_room(void *argument)
     void *place = NULL;
     uint64_t mapped = hak__os_mapped_bytes();
     int64_t ledger = fault_ledger;
-    (void)argument;
     fault_arm((struct fault_plan){FAULT_SET(FAULT_GUARD), 1, ENOMEM, true, 0}, 0);
     REQUIRE(hak__os_guard_reserve(MIB, &place) == -ENOMEM && place == NULL);
     fault_disarm();
@@ -453,16 +446,14 @@ static void guard_without_room(void *argument)
 }
 
 /* All attempts fail. */
-static void test_guard_without_room(void **state)
+TEST(guard_without_room)
 {
-    (void)state;
     REQUIRE_LIFE(guard_without_room, NULL, NULL);
 }
 
 /* A handler that allocates while a thread joins would find objects of both marks. */
-static void test_joining_blocks_signals(void **state)
+TEST(joining_blocks_signals)
 {
-    (void)state;
     assert_true(hak__start());
     struct cache *cache = unit_cache_create();
     fault_arm((struct fault_plan){0}, 0);
@@ -472,12 +463,4 @@ static void test_joining_blocks_signals(void **state)
     unit_cache_destroy(cache);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_call_is_reached), cmocka_unit_test(test_every_call_fails),
-        cmocka_unit_test(test_wait_yields),           cmocka_unit_test(test_joining_blocks_signals),
-        cmocka_unit_test(test_guard_without_room),
-    };
-    return cmocka_run_group_tests(tests, start, NULL);
-}
+TESTS(start)

@@ -4,19 +4,16 @@
 #include "../unit/unit.h"
 #include "fault.h"
 
-static void test_a_part_that_may_come_again(void **state)
+TEST_WITH(a_part_that_may_come_again, unit_save_knobs, unit_restore_knobs)
 {
     enum { PART = 10 };
-    (void)state;
     hak__knobs.huge_threshold = 0;
     hak__huge_page_us_max = UINT64_MAX;
     unit_set_evidence(HUGE_SPANS, true);
     size_t slice = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
     assert_int_not_equal(slice, SLICE_NONE);
     struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
-    if (superslab->huge == 0) {
-        skip(); /* a kernel without them */
-    }
+    SKIP_IF(superslab->huge == 0); /* a kernel without them */
     char *bytes = window_slice_address(slice);
     memset(bytes, 'x', SUPERSLAB_SIZE);
     hak__superslab_give(slice + 1, PART);
@@ -38,10 +35,4 @@ static void test_a_part_that_may_come_again(void **state)
     hak__superslab_give(slice + 1 + PART, SUPERSLAB_SLICES - 1 - PART);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_a_part_that_may_come_again),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

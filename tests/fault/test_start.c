@@ -60,9 +60,8 @@ static const struct scenario scenarios[] = {
     {"first questions", prepare_nothing, play_first_questions, false},
 };
 
-static void test_first_allocations(void **state)
+TEST(first_allocations)
 {
-    (void)state;
     scenario_require_all(scenarios, COUNT_OF(scenarios));
     scenario_report();
 }
@@ -87,7 +86,6 @@ static void arm_from_environment(void)
 
 static void exec_body(void *argument)
 {
-    (void)argument;
     __real_close(OS_KEPT_MIN); /* the report's file: it is opened again */
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
         try_malloc(i, tier_sizes[i]);
@@ -123,13 +121,12 @@ static void exec_require(void (*setup)(void *), struct fault_plan plan)
     }
 }
 
-static void test_reports_at_exit(void **state)
+TEST(reports_at_exit)
 {
     static const enum fault_call calls[] = {FAULT_MMAP,    FAULT_MMAP_AT,     FAULT_MUNMAP,
                                             FAULT_OPEN,    FAULT_CLOSE,       FAULT_WRITE,
                                             FAULT_SYSINFO, FAULT_GETAFFINITY, FAULT_CLOCK};
     size_t runs = 0;
-    (void)state;
     fault_start_totals();
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         const int *errors = fault_kinds[calls[i]].errors;
@@ -148,11 +145,10 @@ static void test_reports_at_exit(void **state)
 }
 
 /* What went wrong shows: the test above does make calls fail. */
-static void test_reports_are_cut(void **state)
+TEST(reports_are_cut)
 {
     struct child_end end;
     struct fault_plan plan = {0, 0, 0, false, 0};
-    (void)state;
     child_exec("report", exec_setup, &plan, &end);
     REQUIRE_EXIT(&end, "\"hakmem\"");
     plan = (struct fault_plan){FAULT_SET(FAULT_WRITE), 1, EIO, true, 0};
@@ -169,12 +165,7 @@ static void test_reports_are_cut(void **state)
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"report", exec_body, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_allocations),
-        cmocka_unit_test(test_reports_at_exit),
-        cmocka_unit_test(test_reports_are_cut),
-    };
     scenario_arguments(count, arguments);
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

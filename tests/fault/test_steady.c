@@ -197,7 +197,6 @@ static void play_huge_pages(void)
 static void discard_report(void *argument, const char *text, size_t size)
 {
     size_t *length = argument;
-    (void)text;
     *length += size;
 }
 
@@ -242,9 +241,8 @@ static const struct scenario scenarios[] = {
     {"trim and reports", prepare_without_purges, play_trim_and_reports, false},
 };
 
-static void test_every_call_fails(void **state)
+TEST(every_call_fails)
 {
-    (void)state;
     scenario_require_all(scenarios, COUNT_OF(scenarios));
     scenario_report();
 }
@@ -252,7 +250,6 @@ static void test_every_call_fails(void **state)
 int main(int count, char **arguments)
 {
     support_small_pages(); /* how often a call comes depends on how long the work takes */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_call_fails)};
     scenario_arguments(count, arguments);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -25,12 +25,11 @@ static uint64_t sum_of(const struct hak_summary *summary)
 }
 
 /* Nobody says which pages are resident. */
-static void test_no_mincore(void **state)
+TEST(no_mincore)
 {
     static const int errors[] = {EAGAIN, ENOMEM, ENOSYS, EPERM};
     struct hak_summary summary;
     uint64_t value;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(errors); i++) {
         fail_all(FAULT_MINCORE, errors[i]);
         value = 5;
@@ -55,12 +54,11 @@ static void test_no_mincore(void **state)
 }
 
 /* Nobody says how much memory the process has. */
-static void test_no_proc(void **state)
+TEST(no_proc)
 {
     static const enum fault_call calls[] = {FAULT_OPENAT, FAULT_READ};
     struct hak_summary summary;
     uint64_t value;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         fail_all(calls[i], 0);
         value = 5;
@@ -82,11 +80,10 @@ static void test_no_proc(void **state)
 }
 
 /* Any one call fails: the figures are worse, and add up. */
-static void test_one_failure(void **state)
+TEST(one_failure)
 {
     static const enum fault_call calls[] = {FAULT_MINCORE, FAULT_OPENAT, FAULT_READ};
     struct hak_summary summary;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         bool fired = true;
         for (uint32_t nth = 1; fired && nth < 200; nth++) {
@@ -102,10 +99,9 @@ static void test_one_failure(void **state)
 }
 
 /* At the hard limit, with nothing left to map. */
-static void test_at_the_hard_limit(void **state)
+TEST(at_the_hard_limit)
 {
     struct hak_summary summary;
-    (void)state;
     fault_arm((struct fault_plan){.calls = FAULT_MEMORY_SET, .nth = 1, .on = true}, 1);
     REQUIRE(hak_summary_read(&summary, sizeof summary));
     size_t unknown = 0;
@@ -130,13 +126,4 @@ static int start(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_mincore),
-        cmocka_unit_test(test_no_proc),
-        cmocka_unit_test(test_one_failure),
-        cmocka_unit_test(test_at_the_hard_limit),
-    };
-    return cmocka_run_group_tests(tests, start, NULL);
-}
+TESTS(start)

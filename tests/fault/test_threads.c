@@ -89,7 +89,6 @@ static bool shared_stop;
 
 static void *busy_body(void *argument)
 {
-    (void)argument;
     while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
         void *block = hak_malloc(3000);
         hak_free(block);
@@ -101,7 +100,6 @@ static void *busy_body(void *argument)
 
 static void play_in_child(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < 60; i++) {
         try_malloc(100 + i, i % 10 == 0 ? (2 + i / 10) * MIB + 1 : i * i * 100);
     }
@@ -175,9 +173,8 @@ static const struct scenario scenarios[] = {
     {"fork", prepare_fork, play_fork, true},
 };
 
-static void test_threads_and_forks(void **state)
+TEST(threads_and_forks)
 {
-    (void)state;
     scenario_require_all(scenarios, COUNT_OF(scenarios));
     scenario_report();
 }
@@ -264,9 +261,7 @@ static void random_faults(void *argument)
     }
     fault_disarm();
     REQUIRE(seed % 4 == 3 || fault_fired_count != 0);
-    for (size_t i = 0; i < SLOTS; i++) {
-        hak_free(shared_blocks[i]);
-    }
+    FREE_ALL(shared_blocks, SLOTS);
     rest_check(&before);
     recover();
     drop_all();
@@ -277,9 +272,8 @@ static void random_faults(void *argument)
 static uint64_t first_seed = 1;
 static uint64_t seeds_count = SUPPORT_SLOW ? 12 : 24;
 
-static void test_random_faults(void **state)
+TEST(random_faults)
 {
-    (void)state;
     fault_start_totals();
     for (uint64_t seed = first_seed; seed < first_seed + seeds_count; seed++) {
         struct child_end end;
@@ -295,12 +289,8 @@ static void test_random_faults(void **state)
 
 int main(int count, char **arguments)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_and_forks),
-        cmocka_unit_test(test_random_faults),
-    };
     scenario_arguments(count, arguments);
     first_seed = argument_number(count, arguments, "--seed", first_seed);
     seeds_count = argument_number(count, arguments, "--seeds", seeds_count);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -221,10 +221,9 @@ static void run_workload(uint64_t *random, unsigned number)
     compare_totals(model_take());
 }
 
-static void test_statistics_are_the_models(void **state)
+TEST(statistics_are_the_models)
 {
     uint64_t random = 20;
-    (void)state;
     for (unsigned number = 0; number < WORKLOADS; number++) {
         run_workload(&random, number);
         if (number % 100 == 99) {
@@ -235,8 +234,4 @@ static void test_statistics_are_the_models(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_statistics_are_the_models)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -16,7 +16,6 @@ static void limit_address_space(void *argument)
 static void limited_from_the_start(void *argument)
 {
     struct rlimit limit;
-    (void)argument;
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
     size_t used = address_space_bytes();
     exhaust_memory((size_t)limit.rlim_cur - used, NULL);
@@ -27,7 +26,6 @@ static void limited_while_running(void *argument)
 {
     struct helper helper = {0};
     struct node *head = NULL;
-    (void)argument;
     for (size_t i = 0; i < 10000; i++) {
         struct node *node = hak_malloc(1 + i % 3000);
         REQUIRE(node != NULL);
@@ -61,7 +59,6 @@ static size_t ram_bytes(void)
 /* What is far too large leaves nothing behind, and is refused as the kernel refuses it. */
 static void far_too_large(void *argument)
 {
-    (void)argument;
     size_t limit = address_space_bytes() + GIB;
     limit_address_space(&limit);
     for (size_t i = 0; i < 3; i++) {
@@ -82,7 +79,6 @@ static void far_too_large(void *argument)
 /* Not even the library's own tables fit: NULL, no crash, and better times later. */
 static void nothing_from_the_start(void *argument)
 {
-    (void)argument;
     size_t limit = address_space_bytes() + 64 * KIB;
     limit_address_space(&limit);
     for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
@@ -110,56 +106,46 @@ static void nothing_from_the_start(void *argument)
 static void run_limited(size_t limit)
 {
     struct child_end end;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec("start", limit_address_space, &limit, &end);
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_64_mib(void **state)
+TEST(64_mib)
 {
-    (void)state;
     run_limited(64 * MIB);
 }
 
-static void test_512_mib(void **state)
+TEST(512_mib)
 {
-    (void)state;
     run_limited(512 * MIB);
 }
 
-static void test_2_gib(void **state)
+TEST(2_gib)
 {
-    (void)state;
     run_limited(2 * GIB);
 }
 
 static void run_case(const char *name)
 {
     struct child_end end;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec(name, NULL, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_limit_while_running(void **state)
+TEST(limit_while_running)
 {
-    (void)state;
     run_case("running");
 }
 
-static void test_nothing_from_the_start(void **state)
+TEST(nothing_from_the_start)
 {
-    (void)state;
     run_case("nothing");
 }
 
-static void test_far_too_large(void **state)
+TEST(far_too_large)
 {
-    (void)state;
     run_case("too large");
 }
 
@@ -169,14 +155,6 @@ int main(int count, char **arguments)
                                        {"running", limited_while_running, NULL},
                                        {"nothing", nothing_from_the_start, NULL},
                                        {"too large", far_too_large, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_64_mib),
-        cmocka_unit_test(test_512_mib),
-        cmocka_unit_test(test_2_gib),
-        cmocka_unit_test(test_limit_while_running),
-        cmocka_unit_test(test_nothing_from_the_start),
-        cmocka_unit_test(test_far_too_large),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -20,20 +20,13 @@ static void limited_data(void *argument)
     exhaust_memory(available, &helper);
 }
 
-static void test_data_limits(void **state)
+TEST(data_limits)
 {
     static size_t sizes[] = {64 * MIB, 200 * MIB};
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_LIFE(limited_data, &sizes[i], NULL);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_limits)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

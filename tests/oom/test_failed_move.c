@@ -25,10 +25,9 @@ static void limit_address_space(size_t more)
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
-static void test_addresses_come_back(void **state)
+TEST(addresses_come_back)
 {
     bool shared_end = false;
-    (void)state;
     hak_free(hak_malloc(3 * MIB)); /* the library has what it needs */
     hak_trim(0);
     pthread_t thread = thread_start(wait_for_end, &shared_end);
@@ -59,8 +58,4 @@ static void test_addresses_come_back(void **state)
     thread_join(thread);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_addresses_come_back)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

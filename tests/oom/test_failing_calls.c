@@ -107,9 +107,7 @@ static bool live(void)
         REQUIRE(blocks[i] == NULL || nonzero_offset(blocks[i], sizes[i]) == SIZE_MAX);
         all &= blocks[i] != NULL;
     }
-    for (size_t i = 0; i < SIZES; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, SIZES);
     hak_trim(0);
     REQUIRE(errno == ERRNO_UNTOUCHED);
     return all;
@@ -143,29 +141,16 @@ static void fail_each(bool on)
     assert_true(number > 20); /* else the calls do not come here */
 }
 
-static void test_one_fails(void **state)
+TEST(one_fails)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     fail_each(false);
 }
 
-static void test_all_fail_from_one_on(void **state)
+TEST(all_fail_from_one_on)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     fail_each(true);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_fails),
-        cmocka_unit_test(test_all_fail_from_one_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

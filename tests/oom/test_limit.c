@@ -28,10 +28,9 @@ static void hard_limit(void *argument)
     hak_free(block);
 }
 
-static void test_hard_limits(void **state)
+TEST(hard_limits)
 {
     static size_t sizes[] = {64 * MIB, 200 * MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_LIFE(hard_limit, &sizes[i], NULL);
     }
@@ -40,7 +39,6 @@ static void test_hard_limits(void **state)
 /* A block that grows by mremap, and one that is freed for another thread's use. */
 static void growing(void *argument)
 {
-    (void)argument;
     size_t limit = mapped_bytes() + 64 * MIB;
     hak_limit_set(SIZE_MAX, limit, NULL, NULL);
     size_t size = 3 * MIB;
@@ -66,9 +64,8 @@ static void growing(void *argument)
     hak_free(block);
 }
 
-static void test_growing(void **state)
+TEST(growing)
 {
-    (void)state;
     REQUIRE_LIFE(growing, NULL, NULL);
 }
 
@@ -101,9 +98,7 @@ static void allocate_all(void **blocks)
 
 static void free_all(void **blocks)
 {
-    for (size_t i = 0; i < BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, BLOCKS);
 }
 
 /* Free memory that waits to be given back, after some work of so many milliseconds with little
@@ -147,10 +142,9 @@ static void errno_of_free(void *argument)
     REQUIRE_SIZE(told.count, ==, 1);
 }
 
-static void test_errno_of_free(void **state)
+TEST(errno_of_free)
 {
     static size_t sizes[] = {100, 5000, 100000, 4 * MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         REQUIRE_LIFE(errno_of_free, &sizes[i], NULL);
     }
@@ -160,7 +154,6 @@ static void soft_limit(void *argument)
 {
     static void *blocks[BLOCKS];
     struct told told = {0, 0};
-    (void)argument;
     size_t limit = mapped_bytes() + 16 * MIB;
     hak_limit_set(limit, SIZE_MAX, tell, &told);
     REQUIRE_SIZE(told.count, ==, 0);
@@ -190,7 +183,6 @@ static void soft_limit(void *argument)
 static void soft_limit_at_once(void *argument)
 {
     struct told told = {0, 0};
-    (void)argument;
     hak_limit_set(mapped_bytes() + 32 * MIB, SIZE_MAX, tell, &told);
     for (size_t times = 1; times <= 3; times++) {
         void *whale = hak_malloc(100 * MIB);
@@ -201,20 +193,10 @@ static void soft_limit_at_once(void *argument)
     }
 }
 
-static void test_soft_limit(void **state)
+TEST(soft_limit)
 {
-    (void)state;
     REQUIRE_LIFE(soft_limit, NULL, NULL);
     REQUIRE_LIFE(soft_limit_at_once, NULL, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hard_limits),
-        cmocka_unit_test(test_errno_of_free),
-        cmocka_unit_test(test_growing),
-        cmocka_unit_test(test_soft_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -88,26 +88,15 @@ static void run(bool hard)
     }
 }
 
-static void test_address_space(void **state)
+TEST(address_space)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     run(false);
 }
 
-static void test_hard_limit(void **state)
+TEST(hard_limit)
 {
-    (void)state;
     run(true);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_address_space),
-        cmocka_unit_test(test_hard_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -17,7 +17,6 @@ static void locked_growth(void *argument)
 {
     enum { TOTAL_MIB = 64 };
     struct node *head = NULL;
-    (void)argument;
     lock_everything();
     size_t before = rss_bytes();
     void *first = hak_malloc(16);
@@ -40,7 +39,6 @@ static void locked_growth(void *argument)
 
 static void locked_zero(void *argument)
 {
-    (void)argument;
     lock_everything();
     for (unsigned round = 0; round < 3; round++) {
         for (size_t i = 0; i < COUNT_OF(tier_sizes); i++) {
@@ -50,9 +48,7 @@ static void locked_zero(void *argument)
                 REQUIRE(blocks[j] != NULL);
                 memset(blocks[j], 0xff, hak_usable_size(blocks[j]));
             }
-            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
-                hak_free(blocks[j]);
-            }
+            FREE_ALL(blocks, COUNT_OF(blocks));
             if (round != 1) {
                 hak_trim(0);
             }
@@ -63,9 +59,7 @@ static void locked_zero(void *argument)
                 blocks[j] = hak_realloc(blocks[j], tier_sizes[i] * 2 + 1);
                 REQUIRE(blocks[j] != NULL);
             }
-            for (size_t j = 0; j < COUNT_OF(blocks); j++) {
-                hak_free(blocks[j]);
-            }
+            FREE_ALL(blocks, COUNT_OF(blocks));
         }
     }
 }
@@ -73,9 +67,7 @@ static void locked_zero(void *argument)
 static void run_locked(const char *name)
 {
     struct child_end end;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec(name, NULL, NULL, &end);
     if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == 77) {
         print_message("%s", end.text);
@@ -84,15 +76,13 @@ static void run_locked(const char *name)
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_growth_is_modest(void **state)
+TEST(growth_is_modest)
 {
-    (void)state;
     run_locked("growth");
 }
 
-static void test_calloc_is_zero(void **state)
+TEST(calloc_is_zero)
 {
-    (void)state;
     run_locked("zero");
 }
 
@@ -100,10 +90,6 @@ int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"growth", locked_growth, NULL},
                                        {"zero", locked_zero, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_growth_is_modest),
-        cmocka_unit_test(test_calloc_is_zero),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -41,9 +41,7 @@ static void check_all_goes_on(void)
             blocks[k] = hak_realloc(blocks[k], size);
             REQUIRE(blocks[k] != NULL && pattern_mismatch(blocks[k], 32, k) == SIZE_MAX);
         }
-        for (size_t k = 0; k < COUNT_OF(blocks); k++) {
-            hak_free(blocks[k]);
-        }
+        FREE_ALL(blocks, COUNT_OF(blocks));
     }
     REQUIRE_SIZE(mappings_count(), <=, ALLOWED + OTHERS);
 }
@@ -75,31 +73,20 @@ static void hold_many_blocks(void *argument)
 
 static void run(size_t size)
 {
-    if (SUPPORT_SANITIZED) {
-        skip(); /* their own mappings come from the same limit */
-    }
+    SKIP_IF(SUPPORT_SANITIZED); /* their own mappings come from the same limit */
     REQUIRE_LIFE(hold_many_blocks, &size, NULL);
 }
 
 /* The kernel joins them, and each hole between two is a mapping more. */
-static void test_blocks_side_by_side(void **state)
+TEST(blocks_side_by_side)
 {
-    (void)state;
     run(2200000);
 }
 
 /* They begin at huge pages' boundaries, so each is a mapping of its own. */
-static void test_blocks_apart(void **state)
+TEST(blocks_apart)
 {
-    (void)state;
     run(5 * MIB);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks_side_by_side),
-        cmocka_unit_test(test_blocks_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

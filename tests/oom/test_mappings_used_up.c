@@ -86,9 +86,7 @@ static void use_blocks(size_t blocks_count)
         REQUIRE(blocks[i] != NULL);
         block_check(blocks[i], next < size ? 0 : size, i);
     }
-    for (size_t i = 0; i < blocks_count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, blocks_count);
 }
 
 /* 300 MiB: the tables' first step is 128. */
@@ -123,32 +121,19 @@ static void work_without_mappings(void *argument)
     use_blocks(BLOCKS);
 }
 
-static void test_exactly(void **state)
+TEST(exactly)
 {
     bool over = false;
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip(); /* their own mappings come from the same limit */
-    }
+    SKIP_IF(SUPPORT_SANITIZED); /* their own mappings come from the same limit */
     REQUIRE_LIFE(work_without_mappings, &over, NULL);
 }
 
 /* mmap allows one more than mprotect does. */
-static void test_one_over(void **state)
+TEST(one_over)
 {
     bool over = true;
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip(); /* their own mappings come from the same limit */
-    }
+    SKIP_IF(SUPPORT_SANITIZED); /* their own mappings come from the same limit */
     REQUIRE_LIFE(work_without_mappings, &over, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exactly),
-        cmocka_unit_test(test_one_over),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -45,7 +45,6 @@ static int guardian_start(const char *old_mode, pid_t *pid)
 static void careful_mode(void *argument)
 {
     struct node *head = NULL;
-    (void)argument;
     size_t before = support_proc_bytes("/proc/self/status", "\nVmData:");
     void *first = hak_malloc(100);
     REQUIRE(first != NULL);
@@ -73,14 +72,11 @@ static void careful_mode(void *argument)
     hak_trim(0);
 }
 
-static void test_overcommit_never(void **state)
+TEST(overcommit_never)
 {
     char old_mode[16];
     const char *wanted = getenv("HAKMEM_TEST_OVERCOMMIT");
-    (void)state;
-    if (wanted == NULL || strcmp(wanted, "1") != 0 || SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(wanted == NULL || strcmp(wanted, "1") != 0 || SUPPORT_SANITIZED);
     REQUIRE(support_read_file(OVERCOMMIT_FILE, old_mode, sizeof old_mode) > 0);
     pid_t guardian;
     struct child_end end;
@@ -102,7 +98,6 @@ static void test_overcommit_never(void **state)
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"careful", careful_mode, NULL}};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_overcommit_never)};
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

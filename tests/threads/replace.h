@@ -29,9 +29,7 @@ static inline void *replace(void *argument)
         REQUIRE(blocks[slot] != NULL);
         blocks[slot][0] = blocks[slot][sizes[slot] - 1] = (unsigned char)slot;
     }
-    for (size_t slot = 0; slot < SLOTS; slot++) {
-        hak_free(blocks[slot]);
-    }
+    FREE_ALL(blocks, SLOTS);
     return NULL;
 }
 

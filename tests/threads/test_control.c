@@ -51,7 +51,6 @@ static void *change(void *argument)
 
 static void in_child(void *argument)
 {
-    (void)argument;
     REQUIRE(hak_option_set("limit", "2t") == 0);
     REQUIRE(hak_option_set("bin_bytes", "8k") == 0);
     REQUIRE(hak_control("trim", NULL, NULL, 0) == 0);
@@ -60,10 +59,9 @@ static void in_child(void *argument)
     hak_free(block);
 }
 
-static void test_options_beside_allocations(void **state)
+TEST(options_beside_allocations)
 {
     pthread_t workers[WORKERS], setters[SETTERS];
-    (void)state;
     for (size_t i = 0; i < WORKERS; i++) {
         workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
     }
@@ -73,19 +71,9 @@ static void test_options_beside_allocations(void **state)
     for (size_t i = 0; i < FORKS && !SUPPORT_SANITIZED; i++) {
         REQUIRE_LIFE(in_child, NULL, NULL);
     }
-    for (size_t i = 0; i < SETTERS; i++) {
-        thread_join(setters[i]);
-    }
+    JOIN_ALL(setters, SETTERS);
     __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options_beside_allocations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -82,23 +82,20 @@ static void inherit_many_times(bool freed_by_thread)
     estate_destroy(&estate);
 }
 
-static void test_freed_by_main(void **state)
+TEST(freed_by_main)
 {
-    (void)state;
     inherit_many_times(false);
 }
 
-static void test_freed_by_the_next_thread(void **state)
+TEST(freed_by_the_next_thread)
 {
-    (void)state;
     inherit_many_times(true);
 }
 
 /* Many estates at once: dead owners on all heaps, freed in any order by many. */
-static void test_many_estates(void **state)
+TEST(many_estates)
 {
     enum { ESTATES = 24 };
-    (void)state;
     struct estate estates[ESTATES];
     pthread_t threads[ESTATES];
     hak_trim(0);
@@ -109,9 +106,7 @@ static void test_many_estates(void **state)
             estates[i] = estate_create(i + round);
             threads[i] = thread_start(live_and_leave, &estates[i]);
         }
-        for (size_t i = 0; i < ESTATES; i++) {
-            thread_join(threads[i]);
-        }
+        JOIN_ALL(threads, ESTATES);
         for (size_t i = 0; i < ESTATES; i++) {
             threads[i] = thread_start(free_estate, &estates[(i + 5) % ESTATES]);
         }
@@ -132,9 +127,8 @@ static void test_many_estates(void **state)
 
 /* Everything allocated by threads long gone, most of it freed: the rest stays whole while memory is
  * reused. */
-static void test_survivors_of_dead_threads(void **state)
+TEST(survivors_of_dead_threads)
 {
-    (void)state;
     struct estate old = estate_create(77);
     struct estate young = estate_create(78);
     in_thread(live_and_leave, &old);
@@ -155,13 +149,4 @@ static void test_survivors_of_dead_threads(void **state)
     estate_destroy(&young);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_freed_by_main),
-        cmocka_unit_test(test_freed_by_the_next_thread),
-        cmocka_unit_test(test_many_estates),
-        cmocka_unit_test(test_survivors_of_dead_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

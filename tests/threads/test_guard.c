@@ -35,10 +35,9 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-static void test_exchange(void **state)
+TEST(exchange)
 {
     pthread_t threads[THREADS];
-    (void)state;
     /* The first block that is to be guarded maps the slots. Threads that come meanwhile go on
      * without. */
     for (size_t i = 0; i < 10; i++) {
@@ -64,15 +63,13 @@ static void test_exchange(void **state)
 static void *allocate_one(void *argument)
 {
     unsigned char *block = hide(hak_malloc(100));
-    (void)argument;
     REQUIRE(block != NULL);
     memset(block, 5, 100);
     return block;
 }
 
-static void test_after_the_end(void **state)
+TEST(after_the_end)
 {
-    (void)state;
     for (size_t i = 0; i < 50; i++) {
         pthread_t thread;
         void *result;
@@ -85,15 +82,10 @@ static void test_after_the_end(void **state)
 
 int main(int argc, char **argv)
 {
-    (void)argc;
     if (getenv("HAKMEM_GUARD") == NULL) {
         REQUIRE(setenv("HAKMEM_GUARD", "1", 1) == 0);
         execv("/proc/self/exe", argv);
         support_fail("exec: %s\n", strerror(errno));
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),
-        cmocka_unit_test(test_after_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -94,24 +94,20 @@ static void share(struct shared *shared)
         workers[i] = thread_start(work, shared);
     }
     use(shared, 1, SUPPORT_SLOW ? 2000 : 6000);
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     check_empty(shared);
 }
 
-static void test_objects_go_from_thread_to_thread(void **state)
+TEST(objects_go_from_thread_to_thread)
 {
-    (void)state;
     static struct shared shared;
     shared = (struct shared){.heap = hak_heap_create(NULL), .plain = true};
     share(&shared);
     hak_heap_destroy(shared.heap);
 }
 
-static void test_in_the_programs_memory(void **state)
+TEST(in_the_programs_memory)
 {
-    (void)state;
     static struct shared shared;
     size_t size = 256 * MIB;
     void *memory = support_map(size);
@@ -149,9 +145,8 @@ static void *keep_using(void *argument)
     return NULL;
 }
 
-static void test_destroyed_under_living_threads(void **state)
+TEST(destroyed_under_living_threads)
 {
-    (void)state;
     pthread_t workers[WORKERS];
     struct hak_stats before, after;
     assert_int_equal(pthread_barrier_init(&barrier, NULL, WORKERS + 1), 0);
@@ -169,9 +164,7 @@ static void test_destroyed_under_living_threads(void **state)
         REQUIRE_SIZE(stats.objects_in_use_count, ==, WORKERS * 100);
         hak_heap_destroy(current);
     }
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     hak_stats_get(&after);
     assert_true(after.bytes_in_use <= before.bytes_in_use + 64 * KIB);
     pthread_barrier_destroy(&barrier);
@@ -188,9 +181,8 @@ static void *use_and_end(void *argument)
     return NULL;
 }
 
-static void test_destroyed_beside_a_threads_end(void **state)
+TEST(destroyed_beside_a_threads_end)
 {
-    (void)state;
     assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
     for (size_t i = 0; i < (SUPPORT_SLOW ? 200 : 1000); i++) {
         hak_heap *heap = hak_heap_create(NULL);
@@ -224,9 +216,8 @@ static void *end_late(void *argument)
     return NULL;
 }
 
-static void test_used_after_a_threads_end(void **state)
+TEST(used_after_a_threads_end)
 {
-    (void)state;
     enum { THREADS = 50 };
     assert_int_equal(pthread_key_create(&key, use_late), 0); /* hakmem's key is older */
     hak_heap *heap = hak_heap_create(NULL);
@@ -256,7 +247,6 @@ static void *use_until_stopped(void *argument)
 
 static bool count_objects(void *object, size_t bytes, void *argument)
 {
-    (void)object;
     *(size_t *)argument += bytes != 0;
     return true;
 }
@@ -284,9 +274,8 @@ static void in_child(struct shared *shared, hak_heap *own, uint64_t *kept)
     _exit(0);
 }
 
-static void test_fork(void **state)
+TEST(fork)
 {
-    (void)state;
     static struct shared shared;
     pthread_t workers[WORKERS];
     shared = (struct shared){.heap = hak_heap_create(NULL), .plain = true};
@@ -312,23 +301,10 @@ static void test_fork(void **state)
         REQUIRE(status == 0);
     }
     __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     check_empty(&shared);
     hak_heap_destroy(shared.heap);
     hak_heap_destroy(own);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_objects_go_from_thread_to_thread),
-        cmocka_unit_test(test_in_the_programs_memory),
-        cmocka_unit_test(test_destroyed_under_living_threads),
-        cmocka_unit_test(test_destroyed_beside_a_threads_end),
-        cmocka_unit_test(test_used_after_a_threads_end),
-        cmocka_unit_test(test_fork),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

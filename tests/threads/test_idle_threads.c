@@ -29,9 +29,7 @@ static void blocks_allocate(void)
 
 static void blocks_free(void)
 {
-    for (size_t i = 0; i < OBJECTS; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, OBJECTS);
 }
 
 static void setup(void)
@@ -51,9 +49,8 @@ static void *allocate_and_sleep(void *argument)
     return argument;
 }
 
-static void test_owner_sleeps(void **state)
+TEST(owner_sleeps)
 {
-    (void)state;
     setup();
     size_t before = rss_bytes();
     pthread_t thread = thread_start(allocate_and_sleep, NULL);
@@ -79,9 +76,8 @@ static void *free_and_sleep(void *argument)
 }
 
 /* 256 batches wait in a remote buffer, and an object of each keeps its slab of 32 KiB. */
-static void test_freer_sleeps(void **state)
+TEST(freer_sleeps)
 {
-    (void)state;
     setup();
     size_t before = rss_bytes();
     blocks_allocate();
@@ -115,7 +111,6 @@ static void slow_operations(unsigned count)
 static void idle_process(void *argument)
 {
     enum { DELAY_MS = 100, TICK = 64, PARTS = 64000 / 4096 + 1, PAUSES_MAX = 16 };
-    (void)argument;
     setup();
     size_t before = rss_bytes(), kept = SIZE_MAX;
     blocks_allocate();
@@ -137,17 +132,13 @@ static void idle_process(void *argument)
 
 static void short_delay(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_PURGE_DELAY_MS", "100", 1) == 0);
 }
 
-static void test_process_idles(void **state)
+TEST(process_idles)
 {
     struct child_end end;
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     child_exec("idle", short_delay, NULL, &end);
     REQUIRE_EXIT(&end, "KiB are left$");
     print_message("%s", end.text);
@@ -156,11 +147,6 @@ static void test_process_idles(void **state)
 int main(int count, char **arguments)
 {
     const struct child_case cases[] = {{"idle", idle_process, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_owner_sleeps),
-        cmocka_unit_test(test_freer_sleeps),
-        cmocka_unit_test(test_process_idles),
-    };
     child_main(count, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

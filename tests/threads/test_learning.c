@@ -35,7 +35,6 @@ static void allocate_and_learn(void *argument)
 {
     pthread_t workers[WORKERS];
     size_t turns = 0;
-    (void)argument;
     for (size_t i = 0; i < WORKERS; i++) {
         workers[i] = thread_start(replace, (void *)(uintptr_t)(i + 1));
     }
@@ -45,22 +44,18 @@ static void allocate_and_learn(void *argument)
         before = now;
     }
     __atomic_store_n(&shared_stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     fprintf(stderr, "the knobs were turned %zu times\n", turns);
 }
 
 static void set_learn(void *argument)
 {
-    (void)argument;
     REQUIRE(setenv("HAKMEM_LEARN", "on", 1) == 0);
 }
 
-static void test_learning(void **state)
+TEST(learning)
 {
     struct child_end end;
-    (void)state;
     child_exec("learn", set_learn, NULL, &end);
     REQUIRE_EXIT(&end, "were turned");
 }
@@ -68,9 +63,6 @@ static void test_learning(void **state)
 int main(int argc, char **arguments)
 {
     const struct child_case cases[] = {{"learn", allocate_and_learn, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learning),
-    };
     child_main(argc, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -81,9 +81,8 @@ static void load_moves(size_t size)
     hak_trim(0);
 }
 
-static void test_load_moves(void **state)
+TEST(load_moves)
 {
-    (void)state;
     load_moves(2000);
     load_moves(5000);
 }
@@ -115,9 +114,8 @@ static void *exchange_parcels(void *argument)
     return NULL;
 }
 
-static void test_exchange(void **state)
+TEST(exchange)
 {
-    (void)state;
     enum { THREADS = 6, QUEUE_PARCELS = 1024, TRIMS = SUPPORT_SLOW ? 500 : 5000 };
     struct exchange exchange = {.queue = queue_create(QUEUE_PARCELS, THREADS)};
     pthread_t threads[THREADS];
@@ -129,9 +127,7 @@ static void test_exchange(void **state)
         usleep(20);
     }
     __atomic_store_n(&exchange.shared_stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     void *left[16];
     for (size_t taken; (taken = queue_take(exchange.queue, left, COUNT_OF(left), 0)) != 0;) {
         for (size_t i = 0; i < taken; i++) {
@@ -141,9 +137,4 @@ static void test_exchange(void **state)
     queue_destroy(exchange.queue);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_load_moves),
-                                       cmocka_unit_test(test_exchange)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

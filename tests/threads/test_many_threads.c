@@ -90,9 +90,7 @@ static void threads_run(size_t count)
     REQUIRE_SIZE(full.threads_count, <=, before.threads_count + count + 1); /* main's */
     REQUIRE_SIZE(full.bytes_in_use, ==, before.bytes_in_use);
     pthread_barrier_wait(&all_may_end);
-    for (size_t i = 0; i < count; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, count);
     munmap(threads, count * sizeof *threads);
     if (!SUPPORT_SANITIZED) {
         REQUIRE_SIZE(full.bytes_cached, <=, CACHES_MAX);
@@ -107,24 +105,21 @@ static void threads_run(size_t count)
     REQUIRE_SIZE(stats_now().bytes_in_use, ==, before.bytes_in_use);
 }
 
-static void test_400_threads(void **state)
+TEST(400_threads)
 {
-    (void)state;
     threads_run(400);
 }
 
-static void test_2000_threads(void **state)
+TEST(2000_threads)
 {
-    (void)state;
     threads_run(SUPPORT_SANITIZED ? 500 : 2000);
 }
 
 /* Structs of the ended threads are there to be adopted: the next generation makes no more of them.
  * (It may make a heap more where its threads wait for each other; then it says nothing of structs.
  * The window's tables grow with the most that was ever in use at once.) */
-static void test_second_generation(void **state)
+TEST(second_generation)
 {
-    (void)state;
     uint64_t heaps_before, bytes_before;
     do {
         heaps_before = stats_now().heaps_count;
@@ -136,7 +131,6 @@ static void test_second_generation(void **state)
 
 int main(int argc, char **argv)
 {
-    (void)argc;
     const char *budget = getenv(BUDGET_NAME);
     if (budget == NULL || strcmp(budget, BUDGET_VALUE) != 0) { /* options are read at start only */
         REQUIRE(setenv(BUDGET_NAME, BUDGET_VALUE, 1) == 0);
@@ -144,10 +138,5 @@ int main(int argc, char **argv)
         execv("/proc/self/exe", argv);
         REQUIRE(false);
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_400_threads),
-        cmocka_unit_test(test_2000_threads),
-        cmocka_unit_test(test_second_generation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -63,9 +63,8 @@ static void mappings_check(const char *when)
     }
 }
 
-static void test_one_thread(void **state)
+TEST(one_thread)
 {
-    (void)state;
     mappings_before = mappings_count();
     struct node *head = nodes_allocate(heap_bytes(), 1);
     mappings_check("full");
@@ -83,9 +82,8 @@ static void *allocate_part(void *argument)
     return nodes_allocate(heap_bytes() / 4, (uint64_t)(uintptr_t)argument);
 }
 
-static void test_four_threads(void **state)
+TEST(four_threads)
 {
-    (void)state;
     pthread_t threads[4];
     void *heads[4];
     for (size_t i = 0; i < 4; i++) {
@@ -106,10 +104,9 @@ static void test_four_threads(void **state)
 }
 
 /* Spans and whales of the same total. A whale is a mapping of its own: 32 MiB ones. */
-static void test_large_blocks(void **state)
+TEST(large_blocks)
 {
     enum { SPANS = 400, WHALES = 12 };
-    (void)state;
     char *spans[SPANS];
     char *whales[WHALES];
     for (size_t i = 0; i < SPANS; i++) {
@@ -123,22 +120,10 @@ static void test_large_blocks(void **state)
         whales[i][0] = 1;
     }
     mappings_check("spans and whales");
-    for (size_t i = 0; i < SPANS; i++) {
-        hak_free(spans[i]);
-    }
-    for (size_t i = 0; i < WHALES; i++) {
-        hak_free(whales[i]);
-    }
+    FREE_ALL(spans, SPANS);
+    FREE_ALL(whales, WHALES);
     hak_trim(0);
     mappings_check("none of them");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_thread),
-        cmocka_unit_test(test_four_threads),
-        cmocka_unit_test(test_large_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -81,23 +81,14 @@ static void migration_run(size_t count, size_t largest)
     }
 }
 
-static void test_small_objects(void **state)
+TEST(small_objects)
 {
-    (void)state;
     migration_run(SUPPORT_SLOW ? 4000 : 20000, 1000);
 }
 
-static void test_mid_objects(void **state)
+TEST(mid_objects)
 {
-    (void)state;
     migration_run(SUPPORT_SLOW ? 1000 : 4000, 20000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_objects),
-        cmocka_unit_test(test_mid_objects),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

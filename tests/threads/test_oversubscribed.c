@@ -52,9 +52,8 @@ static void *stress(void *argument)
     return NULL;
 }
 
-static void test_more_threads_than_processors(void **state)
+TEST(more_threads_than_processors)
 {
-    (void)state;
     pthread_t threads[THREADS_MAX];
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     size_t count = processors < 4 ? 16 : (size_t)processors * 4;
@@ -65,9 +64,7 @@ static void test_more_threads_than_processors(void **state)
         for (size_t i = 0; i < count; i++) {
             threads[i] = thread_start(stress, (void *)(uintptr_t)(i + 1 + round * THREADS_MAX));
         }
-        for (size_t i = 0; i < count; i++) {
-            thread_join(threads[i]);
-        }
+        JOIN_ALL(threads, count);
     }
     for (size_t i = 0; i < SLOTS; i++) {
         if (shared_slots[i] != NULL) {
@@ -80,8 +77,4 @@ static void test_more_threads_than_processors(void **state)
     REQUIRE_SIZE(after.heaps_count, <=, heaps_most());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_more_threads_than_processors)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

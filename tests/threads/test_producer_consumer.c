@@ -73,9 +73,7 @@ static void pipeline_run(size_t producers, size_t consumers, size_t smallest, si
     for (size_t i = 0; i < producers + consumers; i++) {
         threads[i] = thread_start(i < producers ? produce : consume, &run);
     }
-    for (size_t i = 0; i < producers + consumers; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, producers + consumers);
     queue_destroy(run.queue);
     REQUIRE_SIZE(run.shared_freed, ==, producers * run.parcels_each);
     print_message("%zu to %zu, %zu to %zu bytes: live %zu KiB, peak %zu KiB\n", producers,
@@ -89,28 +87,24 @@ static void pipeline_run(size_t producers, size_t consumers, size_t smallest, si
     }
 }
 
-static void test_one_to_one(void **state)
+TEST(one_to_one)
 {
-    (void)state;
     pipeline_run(1, 1, 500, 1000);
     pipeline_run(1, 1, 4000, 8000);
 }
 
-static void test_many_to_one(void **state)
+TEST(many_to_one)
 {
-    (void)state;
     pipeline_run(4, 1, 500, 3000);
 }
 
-static void test_one_to_many(void **state)
+TEST(one_to_many)
 {
-    (void)state;
     pipeline_run(1, 4, 500, 3000);
 }
 
-static void test_many_to_many(void **state)
+TEST(many_to_many)
 {
-    (void)state;
     pipeline_run(4, 4, 300, 20000);
 }
 
@@ -137,9 +131,8 @@ static void *sleeper_allocate(void *argument)
     return NULL;
 }
 
-static void test_idle_owner(void **state)
+TEST(idle_owner)
 {
-    (void)state;
     struct run run = {0};
     run.smallest = 900;
     run.largest = 1000;
@@ -152,12 +145,4 @@ static void test_idle_owner(void **state)
     queue_destroy(run.queue);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_to_one),  cmocka_unit_test(test_many_to_one),
-        cmocka_unit_test(test_one_to_many), cmocka_unit_test(test_many_to_many),
-        cmocka_unit_test(test_idle_owner),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

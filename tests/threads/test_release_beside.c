@@ -80,9 +80,7 @@ static void *use_beside(void *argument)
         void *span = hak_malloc(70000 + i % 16 * 40000);
         REQUIRE(span != NULL && hak_usable_size(whale) >= 3 * MIB);
         hak_free(span);
-        for (size_t j = 0; j < COUNT_OF(small); j++) {
-            hak_free(small[j]);
-        }
+        FREE_ALL(small, COUNT_OF(small));
         size_t end = __atomic_load_n(&shared_events, __ATOMIC_SEQ_CST);
         if (begin > __atomic_load_n(&shared_first, __ATOMIC_SEQ_CST) && end < EVENTS_MAX) {
             __atomic_fetch_add(&steps_at[end], 1, __ATOMIC_RELAXED);
@@ -118,14 +116,11 @@ static pthread_t start_beside(void)
 /* Its walkers hold a heap's lock as long as they like. */
 static void skip_at_level_2(void)
 {
-    if (HAK_LEVEL >= 2) {
-        skip();
-    }
+    SKIP_IF(HAK_LEVEL >= 2);
 }
 
 static void trim(void *argument)
 {
-    (void)argument;
     hak_trim(0);
 }
 
@@ -139,9 +134,7 @@ static void make_dirty(size_t bytes)
         REQUIRE(blocks[i] != NULL);
         memset(blocks[i], 1, BLOCK);
     }
-    for (size_t i = 0; i < count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, count);
     munmap(blocks, count * sizeof *blocks);
 }
 
@@ -151,7 +144,6 @@ static void trim_beside_use(void *argument)
 {
     size_t steps = 0, trims = 0;
     size_t purges = report_number("madvise_dontneed");
-    (void)argument;
     pthread_t thread = start_beside();
     for (; trims < TRIES && steps < STEPS; trims++) {
         make_dirty(total_bytes());
@@ -181,16 +173,14 @@ static void run_with_delay(char *delay)
     print_message("%s", end.text);
 }
 
-static void test_trim(void **state)
+TEST(trim)
 {
-    (void)state;
     run_with_delay("never");
 }
 
 /* The other thread's own purge passes come into the way of the trims. */
-static void test_trim_beside_passes(void **state)
+TEST(trim_beside_passes)
 {
-    (void)state;
     run_with_delay("2");
 }
 
@@ -200,9 +190,8 @@ static void free_block(void *block)
 }
 
 /* One block: unmapped outside every lock. */
-static void test_free_of_one_block(void **state)
+TEST(free_of_one_block)
 {
-    (void)state;
     skip_at_level_2();
     size_t steps = 0, frees = 0;
     pthread_t thread = start_beside();
@@ -225,14 +214,9 @@ static void test_free_of_one_block(void **state)
 int main(int argc, char **arguments)
 {
     const struct child_case cases[] = {{"trim", trim_beside_use, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trim),
-        cmocka_unit_test(test_trim_beside_passes),
-        cmocka_unit_test(test_free_of_one_block),
-    };
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) { /* beside needs two */
         return 77;
     }
     child_main(argc, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

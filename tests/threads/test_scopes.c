@@ -106,7 +106,6 @@ static void use_scopes(void *argument)
 {
     pthread_t workers[WORKERS];
     uint64_t random = 42;
-    (void)argument;
     work_once(&random);
     REQUIRE_SIZE(count_apart(), ==, 1); /* else the file was not taken */
     REQUIRE_SIZE(report_number("threads_count"), ==, 1);
@@ -119,9 +118,7 @@ static void use_scopes(void *argument)
         HAK_SITE_SCOPE("kept");
         fork_once(&random);
     }
-    for (size_t i = 0; i < WORKERS; i++) {
-        thread_join(workers[i]);
-    }
+    JOIN_ALL(workers, WORKERS);
     for (size_t slot = 0; slot < SLOTS; slot++) {
         exchange(slot, NULL);
     }
@@ -184,11 +181,10 @@ static void set_learn(void *argument)
     REQUIRE(setenv("HAKMEM_LEARN", argument, 1) == 0);
 }
 
-static void test_scopes(void **state)
+TEST(scopes)
 {
     static char path[] = "/tmp/hakmem-scopes-XXXXXX";
     struct child_end end;
-    (void)state;
     int descriptor = mkstemp(path);
     REQUIRE(descriptor >= 0);
     close(descriptor);
@@ -201,9 +197,6 @@ static void test_scopes(void **state)
 int main(int argc, char **arguments)
 {
     const struct child_case cases[] = {{"scopes", use_scopes, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scopes),
-    };
     child_main(argc, arguments, cases, COUNT_OF(cases));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -30,9 +30,7 @@ static void small_blocks(void)
         blocks[i] = hak_malloc(1 + i * 21);
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
 }
 
 static void spans(void)
@@ -46,9 +44,7 @@ static void spans(void)
         blocks[i] = hak_realloc(blocks[i], 60000 + i * 20000);
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
 }
 
 /* More than the cache holds, so that it evicts; a look at what is resident. */
@@ -63,9 +59,7 @@ static void whales(void)
             blocks[i] = hak_realloc(blocks[i], MIB * (4 + i % 9));
             REQUIRE(blocks[i] != NULL);
         }
-        for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-            hak_free(blocks[i]);
-        }
+        FREE_ALL(blocks, COUNT_OF(blocks));
     }
 }
 
@@ -81,9 +75,7 @@ static void keep_for_others(void)
 
 static void remote_frees(void)
 {
-    for (size_t i = 0; i < COUNT_OF(kept_by_others); i++) {
-        hak_free(kept_by_others[i]);
-    }
+    FREE_ALL(kept_by_others, COUNT_OF(kept_by_others));
 }
 
 static void give_back(void)
@@ -126,7 +118,7 @@ static size_t stack_used(void (*body)(void))
     return used;
 }
 
-static void test_every_path(void **state)
+TEST(every_path)
 {
     static const struct {
         const char *name;
@@ -136,7 +128,6 @@ static void test_every_path(void **state)
                  {"whales", whales},
                  {"remote frees", remote_frees},
                  {"giving back", give_back}};
-    (void)state;
     keep_for_others();
     for (size_t i = 0; i < COUNT_OF(paths); i++) {
         paths[i].body(); /* binding a function at its first call takes 3 KiB, and is the loader's */
@@ -152,20 +143,16 @@ static void test_every_path(void **state)
 }
 
 /* In a process of its own with HAKMEM_GUARD: every second block is guarded, every one sampled. */
-static void test_observed(void **state)
+TEST(observed)
 {
-    if (getenv("HAKMEM_GUARD") == NULL) {
-        skip();
-    }
+    SKIP_IF(getenv("HAKMEM_GUARD") == NULL);
     REQUIRE(hak_profile_start(1) == 0);
     test_every_path(state);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_path),
-                                       cmocka_unit_test(test_observed)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     if (failed == 0 && getenv("HAKMEM_GUARD") == NULL && !SUPPORT_EMULATED) {
         REQUIRE(setenv("HAKMEM_GUARD", "2", 1) == 0);
         execl("/proc/self/exe", "test_stack_use", (char *)NULL);

@@ -28,7 +28,6 @@ static struct {
 
 static void on_stop(int number)
 {
-    (void)number;
     int saved = errno;
     /* A child has no signals that wait, but the thread sanitizer hands it those that it holds back.
      */
@@ -52,7 +51,6 @@ static void on_stop(int number)
 
 static void on_go(int number)
 {
-    (void)number;
 }
 
 static void catch (int number, void (*handler)(int))
@@ -212,7 +210,6 @@ static void *mutate(void *argument)
 
 static void *short_life(void *argument)
 {
-    (void)argument;
     hak_free(hak_malloc(1000));
     return NULL;
 }
@@ -301,9 +298,7 @@ static void run_part(size_t count, size_t stops, bool forks)
         usleep((useconds_t)random_below(&random, 300));
     }
     __atomic_store_n(&shared.ends, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < count; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, count);
     hak_heap_destroy(shared.heap);
     printf("%zu stops of %zu threads%s\n", stops, count, forks ? ", one of which forks" : "");
     check_settled(&before, resident_before);

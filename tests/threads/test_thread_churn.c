@@ -62,9 +62,8 @@ static void churn(size_t count, uint64_t seed)
     }
 }
 
-static void test_nothing_is_left(void **state)
+TEST(nothing_is_left)
 {
-    (void)state;
     churn(WARM_UP, 1);
     struct hak_stats before = stats_now();
     size_t untrimmed = rss_bytes();
@@ -111,9 +110,8 @@ static void *only_fail(void *argument)
     return argument;
 }
 
-static void test_threads_that_only_free(void **state)
+TEST(threads_that_only_free)
 {
-    (void)state;
     struct hak_stats before = stats_now();
     for (size_t i = 0; i < 300; i++) {
         void *block = hak_malloc(tier_sizes[i % COUNT_OF(tier_sizes)]);
@@ -132,14 +130,10 @@ static void test_threads_that_only_free(void **state)
 
 int main(int count, char **arguments)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_left),
-        cmocka_unit_test(test_threads_that_only_free),
-    };
     size_t otherwise = SUPPORT_SANITIZED ? 2000 : HAK_LEVEL >= 2 ? 8000 : 20000;
     threads_total = argument_number(count, arguments, "--threads", otherwise);
     if (threads_total <= WARM_UP) {
         support_fail("test_thread_churn: --threads must be more than %d\n", WARM_UP);
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -29,6 +29,13 @@ static inline void thread_join(pthread_t thread)
     REQUIRE(pthread_join(thread, NULL) == 0);
 }
 
+#define JOIN_ALL(threads, count)                                                                   \
+    do {                                                                                           \
+        for (size_t i_ = 0; i_ < (size_t)(count); i_++) {                                          \
+            thread_join((threads)[i_]);                                                            \
+        }                                                                                          \
+    } while (0)
+
 /* The most heaps a process has, however many threads and however often they wait: two for each
  * processor it may run on, at level 2 four. One more if the threads that hold the locks of all of
  * them seem to be stopped: on an overloaded machine they may be preempted for so long. */

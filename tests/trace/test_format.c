@@ -42,11 +42,10 @@ static const struct trace_frame *pack(uint32_t count, uint32_t thread)
     return frame;
 }
 
-static void test_round_trip(void **state)
+TEST(round_trip)
 {
     static const uint64_t widths[] = {1, 50, 5000, UINT64_C(1) << 40};
     struct unpacked *unpacked = unpacked_new();
-    (void)state;
     for (unsigned round = 0; round < 200; round++) {
         uint32_t count = round == 0 ? 0 : round < 20 ? round : (uint32_t)draw(TRACE_EVENTS_MAX) + 1;
         uint32_t stamped = round % 3 == 0 ? 0 : (uint32_t)draw(count + 1);
@@ -63,10 +62,9 @@ static void test_round_trip(void **state)
 }
 
 /* Requests that no address space holds are all the same size. */
-static void test_extremes(void **state)
+TEST(extremes)
 {
     struct unpacked *unpacked = unpacked_new();
-    (void)state;
     for (uint32_t i = 0; i < TRACE_EVENTS_MAX; i++) {
         events[i] = (struct trace_event){
             .stamp = i == 0 ? 1 : UINT64_MAX - TRACE_EVENTS_MAX + i,
@@ -147,10 +145,9 @@ static size_t read_frames(const char **problem)
     return frames;
 }
 
-static void test_cut(void **state)
+TEST(cut)
 {
     const char *problem;
-    (void)state;
     make_file();
     for (size_t length = 0; length <= file_length; length++) {
         size_t whole = 0;
@@ -179,10 +176,9 @@ static bool is_in_length(size_t at)
     return at - start >= field && at - start < field + sizeof(uint32_t);
 }
 
-static void test_changed(void **state)
+TEST(changed)
 {
     const char *problem;
-    (void)state;
     make_file();
     for (size_t i = 0; i < file_length; i++) {
         unsigned char before = file_bytes[i];
@@ -197,9 +193,8 @@ static void test_changed(void **state)
 }
 
 /* Frames that are sound but hold nonsense, as another program could make them. */
-static void test_nonsense(void **state)
+TEST(nonsense)
 {
-    (void)state;
     for (unsigned round = 0; round < 600; round++) {
         const char *problem;
         struct trace_frame *frame;
@@ -257,7 +252,7 @@ static void open_walk(struct walk *walk, struct trace_file *trace)
 }
 
 /* One address goes through three threads, a resize moves a block, another one fails. */
-static void test_order(void **state)
+TEST(order)
 {
     static const enum step_type expected[] = {STEP_BIRTH,  STEP_BIRTH,  STEP_END, STEP_BIRTH,
                                               STEP_RESIZE, STEP_FAILED, STEP_END, STEP_END};
@@ -266,7 +261,6 @@ static void test_order(void **state)
     struct walk walk;
     struct step step;
     size_t steps = 0;
-    (void)state;
     begin_file();
     put_event(0, 0, 0x1000, 100, KIND_MALLOC);
     put_event(1, 0, 0x2000, 40, KIND_MALLOC);
@@ -298,7 +292,7 @@ static void test_order(void **state)
 
 /* Calls are missing, as at the end of a process that was killed: no block ends that was not born,
  * and no two live blocks have one address. */
-static void test_repairs(void **state)
+TEST(repairs)
 {
     static const struct {
         enum step_type type;
@@ -319,7 +313,6 @@ static void test_repairs(void **state)
     struct walk walk;
     struct step step;
     size_t steps = 0;
-    (void)state;
     begin_file();
     put_event(0, 1, 0x9000, 0, KIND_FREE);
     put_event(1, 2, 0x9008, 0, KIND_REALLOC_FROM);
@@ -357,13 +350,7 @@ static void test_repairs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_extremes),
-        cmocka_unit_test(test_cut),        cmocka_unit_test(test_changed),
-        cmocka_unit_test(test_nonsense),   cmocka_unit_test(test_order),
-        cmocka_unit_test(test_repairs),
-    };
     file = memfd_create("trace", MFD_CLOEXEC);
     snprintf(file_name, sizeof file_name, "/proc/self/fd/%d", file);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

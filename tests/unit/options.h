@@ -16,7 +16,6 @@ extern char **environ;
 static inline void show(void *argument)
 {
     struct option_view view;
-    (void)argument;
     REQUIRE(hak__start());
     for (uint32_t i = 0; hak__options_view(i, &view); i++) {
         fprintf(stderr, "%s=%s\n", view.name, view.value);

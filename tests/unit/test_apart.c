@@ -35,10 +35,9 @@ static void drain(void *blocks[COUNT], unsigned char mark)
     }
 }
 
-static void test_objects_lie_apart(void **state)
+TEST(objects_lie_apart)
 {
     static void *usual[COUNT], *apart[COUNT];
-    (void)state;
     fill(usual, 1);
     hak__thread_turn(true);
     assert_true(hak__thread->apart);
@@ -69,9 +68,8 @@ static void *join_another(void *argument)
     return NULL;
 }
 
-static void test_heaps_are_counted_without_it(void **state)
+TEST_WITH_KNOBS(heaps_are_counted_without_it)
 {
-    (void)state;
     hak__knobs.heaps_max = hak__knobs.heaps_crowded_max = 1;
     hak__thread_turn(true);
     hak__thread_turn(false);
@@ -94,18 +92,16 @@ static void *turn_back(void *argument)
     return argument;
 }
 
-static void test_turning_back_takes_no_struct(void **state)
+TEST(turning_back_takes_no_struct)
 {
-    (void)state;
     thread_join(thread_start(turn_back, NULL));
 }
 
 /* What the program has in use is counted, in whichever slabs and bins. */
-static void test_the_census_sees_both(void **state)
+TEST(the_census_sees_both)
 {
     static void *usual[COUNT], *apart[COUNT];
     struct census census;
-    (void)state;
     hak__census_take(&census);
     const struct class_census *of_class = &census.classes[size_class_of(SIZE)];
     uint64_t before = hak__census_in_use(of_class);
@@ -134,9 +130,8 @@ static void listen(struct thread *thread)
 }
 
 /* Each of the two may be out of use for long. */
-static void test_a_tick_reaches_both(void **state)
+TEST_WITH_KNOBS(a_tick_reaches_both)
 {
-    (void)state;
     hak__thread_turn(true);
     for (int kind = 0; kind < 2; kind++) {
         hak__thread_turn(kind == 1);
@@ -170,9 +165,8 @@ static void test_a_tick_reaches_both(void **state)
 }
 
 /* There is one heap for long-lived objects, however often threads wait for it. */
-static void test_it_is_never_left(void **state)
+TEST_WITH_KNOBS(it_is_never_left)
 {
-    (void)state;
     hak__knobs.heaps_crowded_max = HEAP_ID_MAX;
     hak__thread_turn(true);
     struct thread *thread = hak__thread;
@@ -191,12 +185,11 @@ static void test_it_is_never_left(void **state)
 }
 
 /* A long-lived object in another heap's slab would hold that slab. */
-static void test_it_borrows_from_nobody(void **state)
+TEST_WITH_KNOBS(it_borrows_from_nobody)
 {
     enum { LENT = 1200, HELD = 200 };
     uint32_t class_index = size_class_of(LENT);
     void *objects[HELD];
-    (void)state;
     for (size_t i = 0; i < HELD; i++) {
         objects[i] = hak_malloc(LENT);
         REQUIRE(objects[i] != NULL);
@@ -238,9 +231,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void test_threads_end_inside(void **state)
+TEST(threads_end_inside)
 {
-    (void)state;
     for (int round = 0; round < ROUNDS / 10; round++) {
         pthread_t threads[THREADS];
         for (size_t i = 0; i < THREADS; i++) {
@@ -265,9 +257,8 @@ static void test_threads_end_inside(void **state)
 }
 
 /* A forked child has both structs, whichever was in use. */
-static void test_fork(void **state)
+TEST(fork)
 {
-    (void)state;
     for (int kind = 0; kind < 2; kind++) {
         static void *usual[COUNT], *apart[COUNT];
         fill(usual, 3);
@@ -296,18 +287,4 @@ static void test_fork(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_heaps_are_counted_without_it), /* first: one thread, one heap */
-        cmocka_unit_test(test_objects_lie_apart),
-        cmocka_unit_test(test_turning_back_takes_no_struct),
-        cmocka_unit_test(test_the_census_sees_both),
-        UNIT_TEST_WITH_KNOBS(test_a_tick_reaches_both),
-        UNIT_TEST_WITH_KNOBS(test_it_is_never_left),
-        UNIT_TEST_WITH_KNOBS(test_it_borrows_from_nobody),
-        cmocka_unit_test(test_threads_end_inside),
-        cmocka_unit_test(test_fork),
-    };
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

@@ -32,9 +32,8 @@ static uint64_t random_map(uint64_t *random, size_t length)
     return map;
 }
 
-static void test_power_of_two(void **state)
+TEST(power_of_two)
 {
-    (void)state;
     assert_false(bits_is_power_of_two(0));
     for (uint32_t i = 0; i < 64; i++) {
         size_t power = (size_t)1 << i;
@@ -45,9 +44,8 @@ static void test_power_of_two(void **state)
     }
 }
 
-static void test_lowest_log2_count(void **state)
+TEST(lowest_log2_count)
 {
-    (void)state;
     uint64_t random = 2;
     for (size_t round = 0; round < 20000; round++) {
         uint64_t map = round < 64 ? UINT64_C(1) << round : random_map(&random, 1 + round % 40);
@@ -70,9 +68,8 @@ static void test_lowest_log2_count(void **state)
     assert_int_equal(bits_log2(UINT64_MAX), 63);
 }
 
-static void test_align(void **state)
+TEST(align)
 {
-    (void)state;
     uint64_t random = 3;
     for (int round = 0; round < 20000; round++) {
         size_t alignment = (size_t)1 << random_below(&random, 40);
@@ -89,9 +86,8 @@ static void test_align(void **state)
     assert_int_equal(bits_align_down(4095, 4096), 0);
 }
 
-static void test_mask(void **state)
+TEST(mask)
 {
-    (void)state;
     for (uint32_t first = 0; first < 64; first++) {
         for (uint32_t count = 0; first + count <= 64; count++) {
             uint64_t expected = 0;
@@ -103,7 +99,7 @@ static void test_mask(void **state)
     }
 }
 
-static void test_run_starts(void **state)
+TEST(run_starts)
 {
     static const uint64_t maps[] = {0,
                                     1,
@@ -114,7 +110,6 @@ static void test_run_starts(void **state)
                                     UINT64_C(0xffffffff00000000),
                                     UINT64_C(0x00000000ffffffff),
                                     UINT64_C(0xfffffffeffffffff)};
-    (void)state;
     uint64_t random = 4;
     for (size_t round = 0; round < 400; round++) {
         uint64_t map = round < COUNT_OF(maps) ? maps[round] : random_map(&random, 1 + round % 64);
@@ -124,9 +119,8 @@ static void test_run_starts(void **state)
     }
 }
 
-static void test_longest_run(void **state)
+TEST(longest_run)
 {
-    (void)state;
     uint64_t random = 8;
     for (size_t round = 0; round < 4000; round++) {
         uint64_t map = random_map(&random, 1 + round % 64);
@@ -145,9 +139,8 @@ static void test_longest_run(void **state)
     assert_int_equal(bits_longest_run(0), 0);
 }
 
-static void test_run_around(void **state)
+TEST(run_around)
 {
-    (void)state;
     uint64_t random = 2;
     for (size_t round = 0; round < 20000; round++) {
         uint32_t first = (uint32_t)random_below(&random, 64);
@@ -165,13 +158,4 @@ static void test_run_around(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_power_of_two), cmocka_unit_test(test_lowest_log2_count),
-        cmocka_unit_test(test_align),        cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_run_starts),   cmocka_unit_test(test_longest_run),
-        cmocka_unit_test(test_run_around),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -82,9 +82,8 @@ static void rare_operation(uint64_t *random)
     }
 }
 
-static void test_random_use(void **state)
+TEST_WITH_KNOBS(random_use)
 {
-    (void)state;
     uint64_t random = 13;
     size_t taken = unit_region_bytes_taken();
     ledger = ledger_create();
@@ -132,7 +131,6 @@ static void flush_a_circle(void *argument)
 {
     struct cache *cache = unit_cache_create();
     struct object *head = bin_of(cache, 4, 6);
-    (void)argument;
     head->next->next->next = head; /* a double free did this */
     hak__cache_flush(cache);
 }
@@ -149,7 +147,6 @@ static void flush_a_circle_and_more(void *argument)
 {
     struct cache *cache = unit_cache_create();
     struct object *head = bin_of_more(cache, 6);
-    (void)argument;
     head->next->next->next->next = head;
     hak__cache_flush(cache);
 }
@@ -158,7 +155,6 @@ static void flush_a_circle_as_long(void *argument)
 {
     struct cache *cache = unit_cache_create();
     struct object_list list = {bin_of_more(cache, FLUSH_PART_OBJECTS), FLUSH_PART_OBJECTS};
-    (void)argument;
     unit_list_tail(list)->next = list.head;
     hak__cache_flush(cache);
 }
@@ -168,7 +164,6 @@ static void flush_one_twice_at_the_end(void *argument)
     struct cache *cache = unit_cache_create();
     struct object_list list = {bin_of_more(cache, FLUSH_PART_OBJECTS), FLUSH_PART_OBJECTS};
     struct object *last = unit_list_tail(list);
-    (void)argument;
     last->next = last;
     hak__cache_flush(cache);
 }
@@ -176,7 +171,6 @@ static void flush_one_twice_at_the_end(void *argument)
 static void flush_a_wild_pointer(void *argument)
 {
     struct cache *cache = unit_cache_create();
-    (void)argument;
     bin_of(cache, 4, 6)->next = (struct object *)(void *)(uintptr_t)64;
     hak__cache_flush(cache);
 }
@@ -185,7 +179,6 @@ static void flush_a_short_list(void *argument)
 {
     struct cache *cache = unit_cache_create();
     struct object *head = bin_of(cache, 4, 6);
-    (void)argument;
     head->next->next->next = NULL;
     hak__cache_flush(cache);
 }
@@ -196,7 +189,6 @@ static void flush_too_many(void *argument)
     uint32_t class_index = size_class_of(MID_SIZE_MAX);
     struct object *objects[2] = {bin_of(cache, class_index, 3)};
     void *object = objects[0];
-    (void)argument;
     objects[1] = objects[0]->next;
     unit_return(&object, 1); /* freed another way meanwhile */
     for (int i = 1; i < 5; i++) {
@@ -205,9 +197,8 @@ static void flush_too_many(void *argument)
     }
 }
 
-static void test_broken_lists(void **state)
+TEST(broken_lists)
 {
-    (void)state;
     REQUIRE_DEATH(flush_a_circle, NULL, "corrupted free list .double free.*64 bytes");
     REQUIRE_DEATH(flush_a_circle_and_more, NULL, "corrupted free list .double free.*64 bytes");
     REQUIRE_DEATH(flush_a_circle_as_long, NULL, "corrupted free list .double free.*64 bytes");
@@ -220,11 +211,4 @@ static void test_broken_lists(void **state)
                                  : "double free .more objects freed than the slab holds.");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_random_use),
-        cmocka_unit_test(test_broken_lists),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

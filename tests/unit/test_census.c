@@ -81,9 +81,8 @@ static void *use_slots(void *argument)
     return NULL;
 }
 
-static void test_sums_are_those_of_a_walk(void **state)
+TEST(sums_are_those_of_a_walk)
 {
-    (void)state;
     for (size_t round = 1; round <= ROUNDS; round++) {
         if (round % 3 == 0) {
             use_slots((void *)round);
@@ -96,16 +95,13 @@ static void test_sums_are_those_of_a_walk(void **state)
             compare();
         }
     }
-    for (size_t i = 0; i < SLOTS; i++) {
-        hak_free(slots[i]);
-    }
+    FREE_ALL(slots, SLOTS);
     compare();
 }
 
 /* What a program frees with no heap to be had for its thread is counted all the same. */
-static void test_a_span_freed_without_a_cache(void **state)
+TEST(a_span_freed_without_a_cache)
 {
-    (void)state;
     struct census before, after;
     hak__census_take(&before);
     char *span = hak_malloc(300000);
@@ -117,11 +113,4 @@ static void test_a_span_freed_without_a_cache(void **state)
     compare();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_are_those_of_a_walk),
-        cmocka_unit_test(test_a_span_freed_without_a_cache),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -24,7 +24,6 @@ static void write_file(const char *path, const char *text)
 
 static int make_tree(void **state)
 {
-    (void)state;
     REQUIRE(mkdtemp(root) != NULL);
     for (size_t i = 1; i < COUNT_OF(groups); i++) {
         REQUIRE(mkdir(path_of(groups[i], ""), 0700) == 0);
@@ -34,7 +33,6 @@ static int make_tree(void **state)
 
 static int remove_tree(void **state)
 {
-    (void)state;
     unlink(path_of("", "/membership"));
     for (size_t i = COUNT_OF(groups); i-- > 0;) {
         unlink(path_of(groups[i], "/cpu.max"));
@@ -64,9 +62,8 @@ static uint32_t processors(const char *membership, const char *of_root, const ch
     return hak__os_container(path, root).processors;
 }
 
-static void test_quotas(void **state)
+TEST(quotas)
 {
-    (void)state;
     const char *inner = "0::/outer/inner\n";
     assert_int_equal(processors(inner, NULL, NULL, NULL), UINT32_MAX);
     assert_int_equal(processors(inner, "max 100000\n", "max 100000\n", "max 100000\n"), UINT32_MAX);
@@ -82,9 +79,8 @@ static void test_quotas(void **state)
     assert_int_equal(processors("0::/outer\n", NULL, "500000 100000\n", "100000 100000\n"), 5);
 }
 
-static void test_oddities(void **state)
+TEST(oddities)
 {
-    (void)state;
     /* version 1 beside version 2, in any order */
     assert_int_equal(
         processors("4:cpu,cpuacct:/x\n0::/outer\n1:name=y:/\n", NULL, "300000 100000\n", NULL), 3);
@@ -121,9 +117,8 @@ static uint64_t memory(const char *of_outer, const char *of_inner)
     return hak__os_container(path, root).memory;
 }
 
-static void test_memory(void **state)
+TEST(memory)
 {
-    (void)state;
     assert_true(memory("max\n", "max\n") == UINT64_MAX);
     assert_true(memory("max\n", "536870912\n") == 512 * MIB);
     assert_true(memory("1073741824\n", "max\n") == GIB);
@@ -144,9 +139,8 @@ static uint32_t fullness(const char *outer, const char *inner, const char *stat,
     return hak__os_memory_percent(path, root, least);
 }
 
-static void test_fullness(void **state)
+TEST(fullness)
 {
-    (void)state;
     const char *files = "anon 1000\nfile 600\ninactive_file 400\nactive_file 100\n";
     memory("1000000\n", "10000\n");
     assert_int_equal(fullness("100000", "9000", "", 80), 90);
@@ -162,10 +156,9 @@ static void test_fullness(void **state)
     assert_int_equal(hak__os_memory_percent("/nonexistent", root, 1), 0);
 }
 
-static void test_pressure(void **state)
+TEST(pressure)
 {
     char membership[256], path[256], expected[256];
-    (void)state;
     strcpy(membership, path_of("", "/membership"));
     write_file(membership, "0::/outer/inner\n");
     assert_true(hak__os_pressure_path(membership, root, path, sizeof path));
@@ -188,10 +181,5 @@ static void test_pressure(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quotas),   cmocka_unit_test(test_oddities),
-        cmocka_unit_test(test_memory),   cmocka_unit_test(test_fullness),
-        cmocka_unit_test(test_pressure),
-    };
-    return cmocka_run_group_tests(tests, make_tree, remove_tree);
+    return tests_run(make_tree, remove_tree);
 }

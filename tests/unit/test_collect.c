@@ -50,9 +50,8 @@ static void owner_free_remotely(struct owner *owner)
     REQUIRE(owner_has_slab(owner));
 }
 
-static void test_collect(void **state)
+TEST(collect)
 {
-    (void)state;
     struct owner owner = owner_create();
     struct span_cache *spans = &owner.heap->spans;
     keep_a_span(owner.thread);
@@ -72,9 +71,8 @@ static void test_collect(void **state)
 }
 
 /* A heap that would raise the peak gets what another one keeps, of whatever class. */
-static void test_kept_slabs_for_another_heap(void **state)
+TEST(kept_slabs_for_another_heap)
 {
-    (void)state;
     struct owner owner = owner_create();
     struct thread *other = adopt();
     REQUIRE(other->heap != owner.heap);
@@ -87,31 +85,8 @@ static void test_kept_slabs_for_another_heap(void **state)
     hak__thread_park(other);
 }
 
-/* A span that would raise the peak gets what its heap keeps. */
-static void test_kept_slabs_for_a_span(void **state)
+TEST(help)
 {
-    enum { BLOCKS = 200 };
-    void *blocks[BLOCKS];
-    (void)state;
-    for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(5000);
-        REQUIRE(blocks[i] != NULL);
-    }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
-    hak__thread_flush(hak__thread);
-    assert_true(slab_keeps(&hak__thread->heap->slabs));
-    hak__superslab_purge(true); /* the peak is that of now */
-    size_t taken = unit_region_bytes_taken();
-    void *span = hak_malloc(100 * KIB);
-    assert_true(unit_region_bytes_taken() <= taken);
-    hak_free(span);
-}
-
-static void test_help(void **state)
-{
-    (void)state;
     struct owner owner = owner_create();
     struct thread *helper = adopt();
     owner_free_remotely(&owner);
@@ -132,9 +107,8 @@ static void test_help(void **state)
 
 /* The last batches of a thread, too, when they find their owner asleep: nobody may come after them.
  */
-static void test_help_at_the_end(void **state)
+TEST(help_at_the_end)
 {
-    (void)state;
     struct owner owner = owner_create();
     struct thread *thread = adopt();
     owner.heap->slabs.shared_patience = 1;
@@ -158,9 +132,8 @@ static struct owner owner_create_kept(struct thread *thread)
 }
 
 /* Whatever empties the bins also sends what they kept: nobody may come after it. */
-static void test_kept_objects_go_back(void **state)
+TEST_WITH_KNOBS(kept_objects_go_back)
 {
-    (void)state;
     struct thread *thread = adopt();
     struct owner owner = owner_create_kept(thread);
     owner.heap->slabs.shared_patience = 1;
@@ -179,9 +152,8 @@ static void test_kept_objects_go_back(void **state)
     hak__thread_park(owner.thread);
 }
 
-static void test_a_tick_that_is_due(void **state)
+TEST_WITH_KNOBS(a_tick_that_is_due)
 {
-    (void)state;
     struct owner idle = owner_create(), busy = owner_create();
     struct thread *thread = adopt();
     hak__knobs.purge_delay_ms = 0; /* always due */
@@ -208,9 +180,8 @@ static void test_a_tick_that_is_due(void **state)
     hak__thread_park(idle.thread);
 }
 
-static void test_a_tick_that_is_not_due(void **state)
+TEST_WITH_KNOBS(a_tick_that_is_not_due)
 {
-    (void)state;
     static const uint32_t delays[] = {UINT32_MAX, 100000000};
     for (size_t i = 0; i < COUNT_OF(delays); i++) {
         struct owner owner = owner_create();
@@ -233,9 +204,8 @@ static void test_a_tick_that_is_not_due(void **state)
 
 /* Other operations send what has been gathered; sending alone does not, or batches would stay
  * small. */
-static void test_operations_send_batches(void **state)
+TEST_WITH_KNOBS(operations_send_batches)
 {
-    (void)state;
     struct owner owner = owner_create();
     struct thread *thread = adopt();
     thread->operations = 0;
@@ -261,10 +231,9 @@ static void test_operations_send_batches(void **state)
 
 /* Ticks of any thread, 4 ms apart, go on with a pass that is under way: 4 MiB at each
  * (docs/guarantees.md). */
-static void test_operations_go_on_with_a_pass(void **state)
+TEST_WITH_KNOBS(operations_go_on_with_a_pass)
 {
     enum { SUPERSLABS = 16 };
-    (void)state;
     struct thread *thread = adopt();
     hak__knobs.purge_delay_ms = 0;
     hak__heap_tick(thread);
@@ -315,9 +284,8 @@ static uint32_t ticks_until_back(struct thread *thread, size_t superslabs, uint3
 
 /* What is due is back within three seconds, however rarely a thread ticks, and no tick takes
  * longer than docs/guarantees.md says. */
-static void test_late_ticks_give_more_back(void **state)
+TEST_WITH_KNOBS(late_ticks_give_more_back)
 {
-    (void)state;
     struct thread *thread = adopt();
     hak__knobs.purge_delay_ms = 0;
     hak__heap_tick(thread);
@@ -335,32 +303,11 @@ static void test_late_ticks_give_more_back(void **state)
     hak__thread_park(thread);
 }
 
-static void test_a_tick_after_the_delay(void **state)
-{
-    (void)state;
-    struct thread *thread = adopt();
-    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
-    uint64_t before;
-    uint32_t start;
-    hak__knobs.purge_delay_ms = 100;
-    do { /* again if the machine was so busy that the pass was due */
-        before = *ticks;
-        start = thread->trimmed_ms = hak__os_clock_ms();
-        hak__heap_tick(thread);
-    } while (hak__os_clock_ms() - start >= 50);
-    assert_true(*ticks == before);
-    usleep(80000); /* over half of it */
-    hak__heap_tick(thread);
-    assert_true(*ticks == before + 1);
-    hak__thread_park(thread);
-}
-
 /* A freed whale goes at the first pass that comes half a period or more after that, no earlier, and
  * so between half a period and one. */
-static void test_whales_go_within_the_delay(void **state)
+TEST_WITH_KNOBS(whales_go_within_the_delay)
 {
     enum { DELAY = 1000 };
-    (void)state;
     struct thread *thread = adopt();
     hak__whale_cache_trim(0);
     hak__knobs.whale_cache_bytes = 64 * MIB;
@@ -385,9 +332,8 @@ static void test_whales_go_within_the_delay(void **state)
 }
 
 /* While memory is short a period is LIMIT_DELAY_MS. */
-static void test_a_tick_under_pressure(void **state)
+TEST_WITH_KNOBS(a_tick_under_pressure)
 {
-    (void)state;
     struct thread *thread = adopt();
     const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
     uint64_t before = *ticks;
@@ -408,7 +354,6 @@ static void tick_on_one_heap(void *argument)
 {
     enum { THREADS = 8, DELAY = 1000000000 };
     struct thread *threads[THREADS];
-    (void)argument;
     start_sharing(1);
     hak__knobs.purge_delay_ms = DELAY;
     for (size_t i = 0; i < THREADS; i++) {
@@ -432,10 +377,9 @@ static void tick_on_one_heap(void *argument)
     REQUIRE(heap->spans.slices == 0);
 }
 
-static void test_threads_that_share_a_heap(void **state)
+TEST(threads_that_share_a_heap)
 {
     struct child_end end;
-    (void)state;
     child_exec("tick", NULL, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
@@ -470,9 +414,8 @@ static void *reclaim_as_a_thread(void *argument)
     return NULL;
 }
 
-static void test_reclaim(void **state)
+TEST_WITH_KNOBS(reclaim)
 {
-    (void)state;
     bool unmap = false;
     hak__knobs.whale_cache_bytes = 16 * MIB;
     thread_join(thread_start(reclaim_as_a_thread, &unmap));
@@ -486,24 +429,6 @@ static void test_reclaim(void **state)
 int main(int count, char **arguments)
 {
     static const struct child_case children[] = {{"tick", tick_on_one_heap, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_collect),
-        cmocka_unit_test(test_kept_slabs_for_another_heap),
-        cmocka_unit_test(test_kept_slabs_for_a_span),
-        cmocka_unit_test(test_help),
-        cmocka_unit_test(test_help_at_the_end),
-        UNIT_TEST_WITH_KNOBS(test_kept_objects_go_back),
-        UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_due),
-        UNIT_TEST_WITH_KNOBS(test_a_tick_that_is_not_due),
-        UNIT_TEST_WITH_KNOBS(test_operations_send_batches),
-        UNIT_TEST_WITH_KNOBS(test_operations_go_on_with_a_pass),
-        UNIT_TEST_WITH_KNOBS(test_late_ticks_give_more_back),
-        UNIT_TEST_WITH_KNOBS(test_a_tick_after_the_delay),
-        UNIT_TEST_WITH_KNOBS(test_whales_go_within_the_delay),
-        UNIT_TEST_WITH_KNOBS(test_a_tick_under_pressure),
-        cmocka_unit_test(test_threads_that_share_a_heap),
-        UNIT_TEST_WITH_KNOBS(test_reclaim),
-    };
     child_main(count, arguments, children, COUNT_OF(children));
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+    return tests_run(start_with_many_heaps, NULL);
 }

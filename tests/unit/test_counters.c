@@ -24,9 +24,8 @@ static void expect_lower_case_of(const char *key, const char *name)
     }
 }
 
-static void test_report_names(void **state)
+TEST(report_names)
 {
-    (void)state;
     assert_int_equal(COUNT_OF(names), COUNTER_COUNT);
     for (size_t i = 0; i < COUNTER_COUNT; i++) {
         expect_lower_case_of(names[i].key, names[i].name);
@@ -39,9 +38,8 @@ static void test_report_names(void **state)
     }
 }
 
-static void test_os_call_names(void **state)
+TEST(os_call_names)
 {
-    (void)state;
     for (size_t i = 0; i < OS_CALL_COUNT; i++) {
         assert_non_null(hak__os_call_names[i]);
         assert_true(strlen(hak__os_call_names[i]) > 3);
@@ -51,9 +49,8 @@ static void test_os_call_names(void **state)
     }
 }
 
-static void test_each_counter_counts_for_itself(void **state)
+TEST(each_counter_counts_for_itself)
 {
-    (void)state;
     struct counters counters = {{0}};
     for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
         counter_add(&counters, (enum counter)i, i);
@@ -64,12 +61,4 @@ static void test_each_counter_counts_for_itself(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_report_names),
-        cmocka_unit_test(test_os_call_names),
-        cmocka_unit_test(test_each_counter_counts_for_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

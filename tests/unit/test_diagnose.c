@@ -10,13 +10,11 @@ static void *const somewhere = (void *)0x1234abcd;
 
 static void say_all(void *argument)
 {
-    (void)argument;
     hak__diagnose_fatal("what was wrong", somewhere, 112, 7);
 }
 
 static void say_little(void *argument)
 {
-    (void)argument;
     hak__diagnose_fatal("what was wrong", somewhere, 0, 0);
 }
 
@@ -25,19 +23,16 @@ static void say_much(void *argument)
     char what[1000];
     memset(what, 'w', sizeof what - 1);
     what[sizeof what - 1] = '\0';
-    (void)argument;
     hak__diagnose_fatal(what, somewhere, 112, 7);
 }
 
 static void warn(void *argument)
 {
-    (void)argument;
     hak__diagnose_warn("something odd", somewhere);
 }
 
-static void test_fatal(void **state)
+TEST(fatal)
 {
-    (void)state;
     REQUIRE_DEATH(say_all, NULL,
                   "^hakmem: fatal: what was wrong: pointer 0x1234abcd, size class 112 bytes, "
                   "owned by heap 7$");
@@ -46,9 +41,8 @@ static void test_fatal(void **state)
     REQUIRE_DEATH(say_much, NULL, "^hakmem: fatal: w{200}");
 }
 
-static void test_warning(void **state)
+TEST(warning)
 {
-    (void)state;
     REQUIRE_LIFE(warn, NULL, "^hakmem: warning: something odd: pointer 0x1234abcd$");
 }
 
@@ -62,9 +56,8 @@ static void assert_level_2(void *argument)
     HAK_ASSERT_FULL(argument != NULL);
 }
 
-static void test_assertions(void **state)
+TEST(assertions)
 {
-    (void)state;
     char something;
     REQUIRE_LIFE(assert_level_1, &something, NULL);
     REQUIRE_LIFE(assert_level_2, &something, NULL);
@@ -81,12 +74,4 @@ static void test_assertions(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fatal),
-        cmocka_unit_test(test_warning),
-        cmocka_unit_test(test_assertions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

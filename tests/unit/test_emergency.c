@@ -13,10 +13,9 @@ static size_t live_count(void)
     return hak__whale_totals().live_count;
 }
 
-static void test_sizes_and_alignments(void **state)
+TEST(sizes_and_alignments)
 {
     static const size_t sizes[] = {1, 100, 4063, 4064, 4065, 8192, 100000, 3 * MIB};
-    (void)state;
     for (size_t alignment = 16; alignment <= 4 * MIB; alignment *= 4) {
         for (size_t i = 0; i < COUNT_OF(sizes); i++) {
             size_t before = live_count();
@@ -42,9 +41,8 @@ static void test_sizes_and_alignments(void **state)
     assert_null(hak__emergency_allocate(REQUEST_SIZE_MAX, 16));
 }
 
-static void test_frees_wait(void **state)
+TEST(frees_wait)
 {
-    (void)state;
     size_t before = live_count();
     void *whale = hak_malloc(3 * MIB), *span = hak_malloc(200000);
     void *block = hak__emergency_allocate(100, 16);
@@ -81,11 +79,10 @@ static void free_twice(void *argument)
     hak_free(hide(block));
 }
 
-static void test_freed_twice(void **state)
+TEST(freed_twice)
 {
     static struct twice cases[] = {
         {200000, false}, {200000, true}, {3 * MIB, false}, {3 * MIB, true}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         REQUIRE_DEATH(free_twice, &cases[i], "^hakmem: fatal: .*double free.*pointer 0x");
     }
@@ -110,9 +107,8 @@ static void resize_taken_late(void *block) /* it has looked before */
     hak__span_resize(window_slice_of(block), 100000);
 }
 
-static void test_a_taken_span(void **state)
+TEST(a_taken_span)
 {
-    (void)state;
     void *block = hide(hak_malloc(200000));
     REQUIRE_DEATH(free_taken, block, "^hakmem: fatal: .*double free.*pointer 0x");
     REQUIRE_DEATH(resize_taken, block, "^hakmem: fatal: .*double free.*pointer 0x");
@@ -121,10 +117,9 @@ static void test_a_taken_span(void **state)
 }
 
 /* A signal handler that interrupted an operation frees a pointer of somebody else. */
-static void test_foreign_memory_is_not_written(void **state)
+TEST(foreign_memory_is_not_written)
 {
     static const char foreign[64] __attribute__((aligned(16))) = "not hakmem's";
-    (void)state;
     hak__inside |= INSIDE_LOCK;
     hak_free(hide((void *)(uintptr_t)foreign)); /* in memory that is read-only */
     hak_free(hide((void *)(uintptr_t)foreign));
@@ -136,11 +131,10 @@ static void test_foreign_memory_is_not_written(void **state)
 }
 
 /* More blocks than one page has places for. */
-static void test_many_wait(void **state)
+TEST(many_wait)
 {
     enum { COUNT = 1500 };
     void *blocks[COUNT];
-    (void)state;
     size_t before = live_count();
     uint64_t mapped = hak__os_mapped_bytes() - stats_now().bytes_metadata;
     for (size_t i = 0; i < COUNT; i++) {
@@ -168,10 +162,9 @@ static size_t mapped_bytes(void)
 }
 
 /* While a fork takes long, a program that allocates and frees does not grow. */
-static void test_a_long_fork(void **state)
+TEST(a_long_fork)
 {
     void *kept[3];
-    (void)state;
     size_t before = live_count(), mapped = mapped_bytes();
     hak__gate_close();
     for (size_t i = 0; i < 3; i++) {
@@ -193,7 +186,6 @@ static void test_a_long_fork(void **state)
 
 static void *close_the_gate(void *unused)
 {
-    (void)unused;
     hak__gate_close();
     REQUIRE(hak__emergency_waits()); /* so in the child of the fork, too, which has the rest */
     return NULL;
@@ -201,7 +193,6 @@ static void *close_the_gate(void *unused)
 
 static void *wait_for_the_closed_gate(void *unused)
 {
-    (void)unused;
     while (hak__gate_enter()) {
         hak__gate_leave();
     }
@@ -210,11 +201,10 @@ static void *wait_for_the_closed_gate(void *unused)
 
 /* A fork that begins while much is settled does not wait for all of it, because others make more
  * meanwhile: the process grew for as long as threads forked. */
-static void test_a_fork_meanwhile(void **state)
+TEST(a_fork_meanwhile)
 {
     enum { COUNT = 1000 };
     static void *blocks[COUNT];
-    (void)state;
     size_t before = live_count();
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hak__emergency_allocate(100, 16);
@@ -250,10 +240,9 @@ static void *use_during_forks(void *argument)
     return NULL;
 }
 
-static void test_a_table_of_keys_stays_mapped(void **state)
+TEST(a_table_of_keys_stays_mapped)
 {
     void *blocks[2];
-    (void)state;
     hak__gate_close();
     thread_join(thread_start(use_during_forks, blocks));
     assert_true(unit_is_mapped((uintptr_t)blocks[0]) && unit_is_mapped((uintptr_t)blocks[1]));
@@ -262,9 +251,8 @@ static void test_a_table_of_keys_stays_mapped(void **state)
 }
 
 /* Small ones are no use to the cache of whales. */
-static void test_small_ones_are_unmapped(void **state)
+TEST(small_ones_are_unmapped)
 {
-    (void)state;
     hak__whale_cache_trim(0);
     void *block = hak__emergency_allocate(100, 16);
     assert_true(hak__emergency_settle());
@@ -274,12 +262,11 @@ static void test_small_ones_are_unmapped(void **state)
 }
 
 /* Where there is no memory for its entry a block can be freed all the same, later. */
-static void test_no_memory_for_the_entry(void **state)
+TEST(no_memory_for_the_entry)
 {
     enum { BLOCKS_MAX = 50000 };
     static void *blocks[BLOCKS_MAX];
     size_t count = 0, before = live_count();
-    (void)state;
     do { /* the table is doubled when it is half full */
         assert_true(count < BLOCKS_MAX);
         blocks[count] = hak__emergency_allocate(100, 16);
@@ -324,37 +311,17 @@ static void *allocate_and_free(void *argument)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(threads)
 {
     pthread_t threads[THREADS];
-    (void)state;
     size_t before = live_count();
     for (uintptr_t i = 0; i < THREADS; i++) {
         threads[i] = thread_start(allocate_and_free, (void *)i);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     assert_true(hak__emergency_settle());
     assert_true(hak__emergency_settle());
     assert_int_equal(live_count(), before);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes_and_alignments),
-        cmocka_unit_test(test_frees_wait),
-        cmocka_unit_test(test_freed_twice),
-        cmocka_unit_test(test_a_taken_span),
-        cmocka_unit_test(test_foreign_memory_is_not_written),
-        cmocka_unit_test(test_many_wait),
-        cmocka_unit_test(test_a_long_fork),
-        cmocka_unit_test(test_a_fork_meanwhile),
-        cmocka_unit_test(test_a_table_of_keys_stays_mapped),
-        cmocka_unit_test(test_small_ones_are_unmapped),
-        cmocka_unit_test(test_no_memory_for_the_entry),
-        cmocka_unit_test(test_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -6,9 +6,8 @@
 
 #include <math.h>
 
-static void test_weights(void **state)
+TEST(weights)
 {
-    (void)state;
     for (uint64_t period = 1; period < UINT64_C(1) << 40; period = period * 3 + 1) {
         for (uint64_t size = 1; size < UINT64_C(1) << 44; size += size / 3 + 1) {
             double expected = 1 / -expm1(-(double)size / (double)period);
@@ -22,10 +21,9 @@ static void test_weights(void **state)
 
 /* The share of distances beyond t periods is exp(-t). The numbers are fixed, so this test cannot
  * fail by chance. */
-static void test_distances(void **state)
+TEST(distances)
 {
     enum { DRAWS = 1000000, PERIOD = 524288 };
-    (void)state;
     uint64_t random = 88172645463325252u;
     double sum = 0;
     size_t beyond[4] = {0};
@@ -48,21 +46,12 @@ static void test_distances(void **state)
     }
 }
 
-static void test_ends_of_the_range(void **state)
+TEST(ends_of_the_range)
 {
-    (void)state;
     assert_true(hak__exponential_draw(0, 1 << 20) < (INT64_C(40) << 20)); /* 2^-54: ln is 37.4 */
     assert_true(hak__exponential_draw(0, 1 << 20) > (INT64_C(37) << 20));
     assert_int_equal(hak__exponential_draw(UINT64_MAX, 1 << 20), 0);
     assert_true(hak__exponential_draw(0, UINT64_C(1) << 50) > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_distances),
-        cmocka_unit_test(test_ends_of_the_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

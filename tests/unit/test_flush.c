@@ -23,7 +23,7 @@ static int destroy_cache(void **state)
     return hak__cache_charged == 0 ? 0 : -1;
 }
 
-#define FLUSH_TEST(test) cmocka_unit_test_setup_teardown(test, create_cache, destroy_cache)
+#define FLUSH_TEST(name) TEST_WITH(name, create_cache, destroy_cache)
 
 static uint32_t limit_for(uint32_t class_index, uint32_t bytes)
 {
@@ -96,14 +96,11 @@ static void free_again(void *object)
     }
 }
 
-static void test_the_first_frees_are_checked(void **state)
+FLUSH_TEST(the_first_frees_are_checked)
 {
     static const size_t sizes[] = {16, 64, 100}; /* bins of larger objects hold too few */
     static const uint32_t counts[] = {8, 300};   /* after these, refills leave more than a limit */
-    (void)state;
-    if (HAK_TINY_LIMITS) {
-        skip();
-    }
+    SKIP_IF(HAK_TINY_LIMITS);
     for (size_t i = 0; i < COUNT_OF(counts) * COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i / 2]), count = counts[i % 2];
         struct bin *bin = &cache->bins[class_index];
@@ -127,38 +124,10 @@ static void test_the_first_frees_are_checked(void **state)
     }
 }
 
-/* Allocating alone sets no limit, and freeing alone sets the first one only, or the option. */
-static void test_one_direction_does_not_grow(void **state)
-{
-    static const uint32_t options[] = {UINT32_MAX, BIN_BYTES_START};
-    static const size_t sizes[] = {16, 32, 64, 512, 5120};
-    enum { COUNT = 3000 };
-    (void)state;
-    for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
-        uint32_t class_index = size_class_of(sizes[i / 2]);
-        uint32_t most = limit_for(class_index, options[i % 2]);
-        hak__knobs.bin_bytes_max = options[i % 2];
-        allocate_all(class_index, COUNT);
-        uint32_t refilled = bin_count(&cache->bins[class_index]);
-        uint32_t limit = limit_for(class_index, BIN_BYTES_START);
-        limit = limit < most ? limit : most;
-        assert_int_equal(cache->bins[class_index].limit, 0);
-        for (uint32_t j = 0; j < COUNT; j++) {
-            bool overflow = free_overflows(class_index, objects[j]);
-            assert_true(j != 0 || overflow);
-            assert_int_equal(cache->bins[class_index].limit, limit);
-            assert_true(hak__cache_objects(cache, class_index) <= limit + refilled + FREES_CHECKED);
-        }
-        check_cache();
-        hak__cache_flush(cache);
-    }
-}
-
 /* Up and down, further each time: the first overflow after a refill doubles the limit, to its
  * bound. The overflows that follow without a refill leave it as it is. */
-static void test_both_directions_double(void **state)
+FLUSH_TEST(both_directions_double)
 {
-    (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index += 7) {
         const struct bin *bin = &cache->bins[class_index];
         uint32_t most = limit_for(class_index, BIN_BYTES_MAX);
@@ -185,43 +154,10 @@ static void test_both_directions_double(void **state)
     }
 }
 
-static void test_the_bound_of_a_bin_is_an_option(void **state)
-{
-    (void)state;
-    uint32_t class_index = size_class_of(16);
-    hak__knobs.bin_bytes_max = 48;
-    for (int round = 0; round < 5; round++) {
-        allocate_all(class_index, 100);
-        free_all(class_index, 100);
-        assert_int_equal(cache->bins[class_index].limit, 3);
-    }
-}
-
-/* Threads of one heap share the limit of bins of small objects. */
-static void test_threads_share_the_bound(void **state)
-{
-    static const size_t sizes[] = {16, 1024, 5000};
-    (void)state;
-    cache->slabs->shared_threads = 4;
-    hak__knobs.bin_bytes_max = BIN_BYTES_START * 16;
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        uint32_t class_index = size_class_of(sizes[i]);
-        for (int round = 0; round < 12; round++) {
-            allocate_all(class_index, 8000);
-            free_all(class_index, 8000);
-        }
-        uint32_t share = sizes[i] <= TINY_REQUEST_MAX ? BIN_BYTES_START * 4 : BIN_BYTES_START * 16;
-        assert_int_equal(cache->bins[class_index].limit, limit_for(class_index, share));
-        check_cache();
-        hak__cache_flush(cache);
-    }
-}
-
 /* The learner lowers the option while the program runs: limits above it fall at once, the objects
  * go back at the next frees. */
-static void test_a_lower_bound_lowers_limits(void **state)
+FLUSH_TEST(a_lower_bound_lowers_limits)
 {
-    (void)state;
     uint32_t class_index = size_class_of(16);
     struct bin *bin = &cache->bins[class_index];
     for (int round = 0; round < 5; round++) {
@@ -249,12 +185,9 @@ static void fill_and_empty(uint32_t class_index)
     free_all(class_index, 2 * BIN_OBJECTS_MAX);
 }
 
-static void test_the_budget_of_a_thread(void **state)
+FLUSH_TEST(the_budget_of_a_thread)
 {
-    (void)state;
-    if (HAK_TINY_LIMITS) { /* a refill brings more than the first limit */
-        skip();
-    }
+    SKIP_IF(HAK_TINY_LIMITS); /* a refill brings more than the first limit */
     uint32_t first = size_class_of(32), second = size_class_of(48);
     uint64_t first_step = charge_for(first, limit_for(first, BIN_BYTES_START));
     uint64_t second_step = charge_for(second, limit_for(second, BIN_BYTES_START));
@@ -278,12 +211,9 @@ static void test_the_budget_of_a_thread(void **state)
     assert_true(cache->charged == first_step + second_step);
 }
 
-static void test_the_budget_of_all_threads(void **state)
+FLUSH_TEST(the_budget_of_all_threads)
 {
-    (void)state;
-    if (HAK_TINY_LIMITS) { /* a refill brings more than the first limit */
-        skip();
-    }
+    SKIP_IF(HAK_TINY_LIMITS); /* a refill brings more than the first limit */
     uint32_t class_index = size_class_of(64);
     uint64_t step = charge_for(class_index, limit_for(class_index, BIN_BYTES_START));
     hak__knobs.cache_bytes_total = step + 1000;
@@ -299,9 +229,8 @@ static void test_the_budget_of_all_threads(void **state)
 
 /* Without any budget all that the bin holds goes back at the next free: what stayed would hold
  * slabs that nobody is charged for. The next refill is then the first again. */
-static void test_no_budget(void **state)
+FLUSH_TEST(no_budget)
 {
-    (void)state;
     uint32_t class_index = size_class_of(256);
     const struct bin *bin = &cache->bins[class_index];
     hak__knobs.cache_bytes = 0;
@@ -372,15 +301,13 @@ static void check_a_full_bin(uint32_t class_index, uint32_t count, uint32_t most
     check_cache();
 }
 
-static void test_a_full_bin(void **state)
+FLUSH_TEST(a_full_bin)
 {
-    (void)state;
     check_a_full_bin(size_class_of(32), 6000, FLUSH_OBJECTS_MAX);
 }
 
-static void test_a_full_bin_of_large_objects(void **state)
+FLUSH_TEST(a_full_bin_of_large_objects)
 {
-    (void)state;
     uint32_t class_index = size_class_of(1100);
     for (int round = 0; round < 3; round++) { /* to a limit of more than go back at once */
         allocate_all(class_index, 100);
@@ -389,9 +316,8 @@ static void test_a_full_bin_of_large_objects(void **state)
     check_a_full_bin(class_index, 400, FLUSH_LARGE_OBJECTS_MAX);
 }
 
-static void test_flush(void **state)
+FLUSH_TEST(flush)
 {
-    (void)state;
     uint32_t tiny = size_class_of(16), mid = size_class_of(5000);
     size_t taken = unit_region_bytes_taken();
     allocate_all(tiny, 600);
@@ -413,9 +339,8 @@ static void test_flush(void **state)
     unit_cache_free(cache, mid, objects[59]);
 }
 
-static void test_trim(void **state)
+FLUSH_TEST(trim)
 {
-    (void)state;
     uint32_t busy = size_class_of(32), idle = size_class_of(64);
     const uint64_t *trimmed = &cache->counters.values[COUNTER_BINS_TRIMMED];
     fill_and_empty(busy);
@@ -444,9 +369,8 @@ static void test_trim(void **state)
 }
 
 /* After fork: nothing is looked at, everything counts as empty; the cache can be used again. */
-static void test_abandon(void **state)
+FLUSH_TEST(abandon)
 {
-    (void)state;
     uint32_t class_index = size_class_of(1024);
     uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
     struct cache *other = unit_cache_create();
@@ -487,23 +411,4 @@ static void test_abandon(void **state)
     check_cache();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FLUSH_TEST(test_the_first_frees_are_checked),
-        FLUSH_TEST(test_one_direction_does_not_grow),
-        FLUSH_TEST(test_both_directions_double),
-        FLUSH_TEST(test_the_bound_of_a_bin_is_an_option),
-        FLUSH_TEST(test_threads_share_the_bound),
-        FLUSH_TEST(test_a_lower_bound_lowers_limits),
-        FLUSH_TEST(test_the_budget_of_a_thread),
-        FLUSH_TEST(test_the_budget_of_all_threads),
-        FLUSH_TEST(test_no_budget),
-        FLUSH_TEST(test_a_full_bin),
-        FLUSH_TEST(test_a_full_bin_of_large_objects),
-        FLUSH_TEST(test_flush),
-        FLUSH_TEST(test_trim),
-        FLUSH_TEST(test_abandon),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -8,10 +8,9 @@
  */
 #include "forks.h"
 
-static void test_heaps_are_held_and_let_go(void **state)
+TEST(heaps_are_held_and_let_go)
 {
     size_t all;
-    (void)state;
     start_waiters();
     for (int round = 0; round < 3; round++) {
         assert_true(none_is_held());
@@ -51,10 +50,9 @@ static uint64_t bytes_in_use(void)
 
 /* While fork holds the heaps its own thread and others go on, with memory of their own. All of it
  * is given back, or as any other, when the fork is over. */
-static void test_nobody_waits_for_fork(void **state)
+TEST(nobody_waits_for_fork)
 {
     void *before[BLOCK_SIZES], *blocks[BLOCK_SIZES], *kept[BLOCK_SIZES];
-    (void)state;
     fill_blocks(before); /* it has a heap */
     hak_free(hak_malloc(3 * MIB));
     uint64_t bytes = bytes_in_use();
@@ -197,9 +195,8 @@ static void fork_beside_waiters(void)
     end_waiters();
 }
 
-static void test_the_child_abandons_other_threads(void **state)
+TEST(the_child_abandons_other_threads)
 {
-    (void)state;
     fork_beside_waiters();
 }
 
@@ -214,11 +211,10 @@ static void fork_with_shared_heaps(void *argument)
     require_even(1);
 }
 
-static void test_shared_heaps(void **state)
+TEST(shared_heaps)
 {
     static const char *const names[] = {"share 1", "share 2", "share 4", "busy 2"};
     struct child_end end;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         child_exec(names[i], NULL, NULL, &end);
         REQUIRE_EXIT(&end, NULL);
@@ -238,9 +234,8 @@ static void find_the_one_between(void)
     }
 }
 
-static void test_a_struct_on_its_way_to_a_thread(void **state)
+TEST(a_struct_on_its_way_to_a_thread)
 {
-    (void)state;
     between = adopt();
     struct heap *heap = between->heap;
     between->heap = NULL;
@@ -272,9 +267,8 @@ static void fork_without_a_struct_in_a_child(void)
     fork_without_a_struct(NULL);
 }
 
-static void test_a_thread_without_a_struct_forks(void **state)
+TEST(a_thread_without_a_struct_forks)
 {
-    (void)state;
     hak_free(hak_malloc(1));
     fork_and_run(fork_without_a_struct_in_a_child);
 }
@@ -298,9 +292,8 @@ static void *fork_from_a_new_thread(void *argument)
     return argument;
 }
 
-static void test_the_child_of_a_thread_without_a_struct(void **state)
+TEST(the_child_of_a_thread_without_a_struct)
 {
-    (void)state;
     hak_free(hak_malloc(1));
     start_waiters();
     thread_join(thread_start(fork_from_a_new_thread, NULL));
@@ -322,9 +315,7 @@ static void *churn(void *argument)
             sched_yield();
         }
     }
-    for (size_t i = 0; i < COUNT_OF(slots); i++) {
-        hak_free(slots[i]);
-    }
+    FREE_ALL(slots, COUNT_OF(slots));
     return NULL;
 }
 
@@ -357,15 +348,12 @@ static void fork_beside_busy_threads(void)
         fork_and_run(churn_in_the_child);
     }
     __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     REQUIRE(none_is_held());
 }
 
-static void test_forks_beside_busy_threads(void **state)
+TEST(forks_beside_busy_threads)
 {
-    (void)state;
     fork_beside_busy_threads();
 }
 
@@ -385,16 +373,6 @@ int main(int count, char **arguments)
         {"share 4", fork_with_shared_heaps, &four},
         {"busy 2", fork_busy_with_shared_heaps, &two},
     };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heaps_are_held_and_let_go),
-        cmocka_unit_test(test_nobody_waits_for_fork),
-        cmocka_unit_test(test_the_child_abandons_other_threads),
-        cmocka_unit_test(test_shared_heaps),
-        cmocka_unit_test(test_a_struct_on_its_way_to_a_thread),
-        cmocka_unit_test(test_a_thread_without_a_struct_forks),
-        cmocka_unit_test(test_the_child_of_a_thread_without_a_struct),
-        cmocka_unit_test(test_forks_beside_busy_threads),
-    };
     child_main(count, arguments, children, COUNT_OF(children));
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+    return tests_run(start_with_many_heaps, NULL);
 }

@@ -24,9 +24,8 @@ static void fork_inside_a_fork(void)
     check_blocks();
 }
 
-static void test_a_fork_inside_a_fork(void **state)
+TEST(a_fork_inside_a_fork)
 {
-    (void)state;
     start_waiters();
     fork_inside_a_fork();
     fork_and_run(fork_inside_a_fork);
@@ -34,10 +33,9 @@ static void test_a_fork_inside_a_fork(void **state)
 }
 
 /* The child of the inner fork goes on with the outer one. */
-static void test_the_inner_child_ends_the_outer_fork(void **state)
+TEST(the_inner_child_ends_the_outer_fork)
 {
     int status;
-    (void)state;
     start_waiters();
     hak__fork_prepare();
     hak__fork_prepare();
@@ -66,10 +64,9 @@ static void test_the_inner_child_ends_the_outer_fork(void **state)
 
 /* A signal handler forks that interrupted a slow operation of its thread: parent and child have
  * memory in the handler, and go on with the operation after it. */
-static void test_a_fork_inside_an_operation(void **state)
+TEST(a_fork_inside_an_operation)
 {
     int status;
-    (void)state;
     struct thread *thread = hak__thread_enter();
     assert_non_null(thread);
     hak__fork_prepare();
@@ -182,7 +179,6 @@ static void fork_inside_a_sample(void)
 
 static void fork_inside_beside_others(void *argument)
 {
-    (void)argument;
     start_sharing(1);
     REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
     fork_inside_beside(use_memory_with_a_heap);
@@ -190,10 +186,9 @@ static void fork_inside_beside_others(void *argument)
     fork_inside_a_sample();
 }
 
-static void test_nobody_waits_for_a_fork_inside_an_operation(void **state)
+TEST(nobody_waits_for_a_fork_inside_an_operation)
 {
     struct child_end end;
-    (void)state;
     child_exec("beside", NULL, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
@@ -208,10 +203,9 @@ static void *fork_alone(void *argument)
     return argument;
 }
 
-static void test_two_forks_at_once(void **state)
+TEST(two_forks_at_once)
 {
     size_t all;
-    (void)state;
     hak_free(hak_malloc(1));
     for (size_t first = 0; first < 2; first++) {
         REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
@@ -258,10 +252,9 @@ static void fork_beside_many(void *argument)
     REQUIRE(after - before < MANY / 4);
 }
 
-static void test_many_threads_cost_the_child_nothing(void **state)
+TEST(many_threads_cost_the_child_nothing)
 {
     struct child_end end;
-    (void)state;
     child_exec("many", NULL, NULL, &end);
     REQUIRE_EXIT(&end, NULL);
 }
@@ -271,14 +264,6 @@ int main(int count, char **arguments)
     static uint32_t two = 2;
     static const struct child_case children[] = {{"many", fork_beside_many, &two},
                                                  {"beside", fork_inside_beside_others, NULL}};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_fork_inside_a_fork),
-        cmocka_unit_test(test_the_inner_child_ends_the_outer_fork),
-        cmocka_unit_test(test_a_fork_inside_an_operation),
-        cmocka_unit_test(test_nobody_waits_for_a_fork_inside_an_operation),
-        cmocka_unit_test(test_two_forks_at_once),
-        cmocka_unit_test(test_many_threads_cost_the_child_nothing),
-    };
     child_main(count, arguments, children, COUNT_OF(children));
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+    return tests_run(start_with_many_heaps, NULL);
 }

@@ -14,9 +14,8 @@ static bool is_in_window(const void *block)
     return (uintptr_t)block - hak__window.base < hak__window.size;
 }
 
-static void test_mappings_count_as_short_and_no_address_is_left(void **state)
+TEST(mappings_count_as_short_and_no_address_is_left)
 {
-    (void)state;
     size_t size = hak__window.size;
     REQUIRE(hak_malloc(100) != NULL);
     mappings_add_whales(MAPPINGS_MAX);
@@ -46,10 +45,4 @@ static void test_mappings_count_as_short_and_no_address_is_left(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mappings_count_as_short_and_no_address_is_left),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

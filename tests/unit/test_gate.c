@@ -19,10 +19,9 @@ static void *close_and_open(void *argument)
     return NULL;
 }
 
-static void test_closing_waits_for_those_inside(void **state)
+TEST(closing_waits_for_those_inside)
 {
     bool shared_closed = false;
-    (void)state;
     assert_true(hak__gate_enter());
     assert_int_equal(hak__inside, INSIDE_GATE);
     pthread_t closer = thread_start(close_and_open, &shared_closed);
@@ -35,9 +34,8 @@ static void test_closing_waits_for_those_inside(void **state)
     hak__gate_open();
 }
 
-static void test_who_comes_to_a_closed_gate_is_refused(void **state)
+TEST(who_comes_to_a_closed_gate_is_refused)
 {
-    (void)state;
     hak__gate_close();
     lock_acquire(&heap_lock);
     hak__lock_own.held = 0; /* fork's */
@@ -66,10 +64,9 @@ static void *enter_patiently(void *argument)
     return NULL;
 }
 
-static void test_the_patient_wait(void **state)
+TEST(the_patient_wait)
 {
     bool shared_entered = false;
-    (void)state;
     hak__gate_close();
     pthread_t waiter = thread_start(enter_patiently, &shared_entered);
     usleep(20000);
@@ -80,9 +77,8 @@ static void test_the_patient_wait(void **state)
 }
 
 /* As in a signal handler. */
-static void test_who_is_inside_is_refused_at_once(void **state)
+TEST(who_is_inside_is_refused_at_once)
 {
-    (void)state;
     assert_true(gate_lock(&heap_lock));
     assert_int_equal(hak__inside, INSIDE_LOCK);
     assert_false(gate_lock(&heap_lock));
@@ -111,10 +107,9 @@ static void *hold_and_let_go(void *argument)
 
 /* A holder that releases nothing may be stopped by a signal: who waits is refused, here for as long
  * as the test likes. Who gave up once does not wait again, until there was a release. */
-static void test_a_stuck_lock_refuses(void **state)
+TEST(a_stuck_lock_refuses)
 {
     bool shared_end = false;
-    (void)state;
     pthread_t holder = thread_start(hold_and_let_go, &shared_end);
     while (__atomic_load_n(&heap_lock.shared_state, __ATOMIC_RELAXED) == 0) {
         usleep(1000);
@@ -157,10 +152,9 @@ static void *hold_all(void *argument)
 
 /* Several threads may be stopped, each with a lock. Who has given up does not wait for each of them
  * in turn again and again, nor does a thread at the gate. Each wait would be one of 0.1 seconds. */
-static void test_several_stuck_locks_refuse(void **state)
+TEST(several_stuck_locks_refuse)
 {
     bool shared_end = false;
-    (void)state;
     pthread_t holder = thread_start(hold_all, &shared_end);
     while (__atomic_load_n(&stuck_locks[STUCK_LOCKS - 1].shared_state, __ATOMIC_RELAXED) == 0) {
         usleep(1000);
@@ -184,15 +178,13 @@ static volatile sig_atomic_t signals_count;
 
 static void count_signal(int number)
 {
-    (void)number;
     signals_count++;
 }
 
 /* Inside the gate no handler stops a thread; between two parts of a long operation one may. */
-static void test_signals_wait_for_the_gate(void **state)
+TEST(signals_wait_for_the_gate)
 {
     bool shared_end = false;
-    (void)state;
     signal(SIGUSR1, count_signal);
     pthread_t other = thread_start(hold_and_let_go, &shared_end); /* so that this is not alone */
     assert_true(hak__gate_enter());
@@ -208,10 +200,9 @@ static void test_signals_wait_for_the_gate(void **state)
     thread_join(other);
 }
 
-static void test_a_long_operation_lets_a_fork_pass(void **state)
+TEST(a_long_operation_lets_a_fork_pass)
 {
     bool shared_closed = false;
-    (void)state;
     assert_true(hak__gate_let_pass()); /* outside: nothing to leave */
     assert_true(hak__gate_enter() && hak__gate_let_pass());
     pthread_t closer = thread_start(close_and_open, &shared_closed);
@@ -225,9 +216,8 @@ static void test_a_long_operation_lets_a_fork_pass(void **state)
 }
 
 /* In the child of a handler that interrupted an operation its end must not upset the count. */
-static void test_reset(void **state)
+TEST(reset)
 {
-    (void)state;
     assert_true(hak__gate_enter());
     hak__gate_reset();
     hak__gate_leave();
@@ -238,9 +228,8 @@ static void test_reset(void **state)
 /* A handler that interrupts an operation may trim: nothing happens, and the operation stays
  * counted.
  */
-static void test_a_trim_inside_changes_nothing(void **state)
+TEST(a_trim_inside_changes_nothing)
 {
-    (void)state;
     hak_free(hak_malloc(100));
     assert_true(hak__gate_enter());
     assert_false(hak_trim(0));
@@ -251,10 +240,9 @@ static void test_a_trim_inside_changes_nothing(void **state)
 }
 
 /* A refusal belongs to its operation: a later one that finds no memory reclaims what is free. */
-static void test_a_refusal_is_forgotten(void **state)
+TEST(a_refusal_is_forgotten)
 {
     static const size_t sizes[] = {100, 100 * KIB, 3 * MIB};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         hak__thread_flush(hak__thread_current()); /* no fast path */
         hak__gate_refuse();
@@ -270,10 +258,9 @@ static void *set_limit(void *argument)
 }
 
 /* A limit that is set during a fork is set. */
-static void test_limits_wait_for_a_fork(void **state)
+TEST(limits_wait_for_a_fork)
 {
     size_t limit = SIZE_MAX / 2;
-    (void)state;
     hak_free(hak_malloc(1)); /* it has started */
     hak__gate_close();
     pthread_t thread = thread_start(set_limit, &limit);
@@ -285,21 +272,4 @@ static void test_limits_wait_for_a_fork(void **state)
     assert_int_equal(hak__knobs.limit, UINT64_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_closing_waits_for_those_inside),
-        cmocka_unit_test(test_who_comes_to_a_closed_gate_is_refused),
-        cmocka_unit_test(test_the_patient_wait),
-        cmocka_unit_test(test_who_is_inside_is_refused_at_once),
-        cmocka_unit_test(test_a_stuck_lock_refuses),
-        cmocka_unit_test(test_several_stuck_locks_refuse),
-        cmocka_unit_test(test_signals_wait_for_the_gate),
-        cmocka_unit_test(test_a_trim_inside_changes_nothing),
-        cmocka_unit_test(test_a_refusal_is_forgotten),
-        cmocka_unit_test(test_a_long_operation_lets_a_fork_pass),
-        cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_limits_wait_for_a_fork),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

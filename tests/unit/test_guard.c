@@ -29,9 +29,8 @@ static bool is_open(const void *address)
 }
 
 /* First, before anything is mapped. */
-static void test_off(void **state)
+TEST(off)
 {
-    (void)state;
     uint64_t mapped = hak__os_mapped_bytes();
     for (int i = 0; i < 10000; i++) {
         hak_free(hide(hak_malloc(100)));
@@ -58,10 +57,9 @@ static void check_block(char *block, size_t size, size_t alignment)
     assert_true(block == start || (size_t)(end - block) - size < alignment + 128);
 }
 
-static void test_places(void **state)
+TEST_WITH_KNOBS(places)
 {
     static const size_t sizes[] = {1, 8, 16, 100, 1000, 1024, 4096, 5000, 8192, 16000};
-    (void)state;
     start_guarding(1);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         bool left = false, right = false;
@@ -83,9 +81,8 @@ static void test_places(void **state)
     }
 }
 
-static void test_what_is_not_guarded(void **state)
+TEST_WITH_KNOBS(what_is_not_guarded)
 {
-    (void)state;
     start_guarding(1);
     static const size_t sizes[] = {GUARD_SIZE_MAX + 1, 70000, 3 * MIB};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
@@ -100,9 +97,8 @@ static void test_what_is_not_guarded(void **state)
     hak_free(block);
 }
 
-static void test_calloc_and_realloc(void **state)
+TEST_WITH_KNOBS(calloc_and_realloc)
 {
-    (void)state;
     start_guarding(1);
     unsigned char *block = hide(hak_calloc(10, 10));
     assert_true(is_guarded(block));
@@ -125,9 +121,8 @@ static void test_calloc_and_realloc(void **state)
 }
 
 /* The slot that was freed first is used first. */
-static void test_queue(void **state)
+TEST_WITH_KNOBS(queue)
 {
-    (void)state;
     start_guarding(1);
     char *first = hide(hak_malloc(64));
     hak_free(first);
@@ -149,12 +144,25 @@ static void test_queue(void **state)
     assert_true(rounds >= GUARD_SLOTS - 2);
 }
 
+/* A full guard says so, and once only. */
+static void fill_guard(void *argument)
+{
+    start_guarding(1);
+    for (size_t i = 0; i < 4 * (size_t)GUARD_SLOTS; i++) {
+        hide(hak_malloc(GUARD_SIZE_MAX));
+    }
+}
+
+TEST_WITH_KNOBS(full)
+{
+    REQUIRE_LIFE(fill_guard, NULL, "^hakmem: warning: the guard is full[^\n]*\n$");
+}
+
 /* Without a free slot, or with too much open memory, requests are served as ever. */
-static void test_bounds(void **state)
+TEST_WITH_KNOBS(bounds)
 {
     static char *blocks[2 * GUARD_SLOTS];
     static const size_t sizes[] = {64, GUARD_SIZE_MAX};
-    (void)state;
     start_guarding(1);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         size_t guarded = 0;
@@ -167,34 +175,15 @@ static void test_bounds(void **state)
         size_t fit = GUARD_OPEN_BYTES_MAX / open;
         assert_int_equal(guarded, fit < GUARD_SLOTS ? fit : GUARD_SLOTS);
         assert_int_equal(hak__guard.open_bytes, guarded * open);
-        for (size_t j = 0; j < COUNT_OF(blocks); j++) {
-            hak_free(blocks[j]);
-        }
+        FREE_ALL(blocks, COUNT_OF(blocks));
         assert_int_equal(hak__guard.open_bytes, 0);
     }
     assert_true(GUARD_OPEN_BYTES_MAX + GUARD_SLOTS * sizeof(struct guard_slot) < 4 * MIB);
 }
 
-/* A full guard says so, and once only. */
-static void fill_guard(void *argument)
-{
-    start_guarding(1);
-    for (size_t i = 0; i < 4 * (size_t)GUARD_SLOTS; i++) {
-        hide(hak_malloc(GUARD_SIZE_MAX));
-    }
-    (void)argument;
-}
-
-static void test_full(void **state)
-{
-    (void)state;
-    REQUIRE_LIFE(fill_guard, NULL, "^hakmem: warning: the guard is full[^\n]*\n$");
-}
-
 /* At the hard limit no pages are opened, and the request is served as ever. */
-static void test_limit(void **state)
+TEST_WITH_KNOBS(limit)
 {
-    (void)state;
     void *kept = hide(hak_malloc(64)); /* its bin has more */
     start_guarding(1);
     uint64_t freed = hak__guard.freed_number;
@@ -214,9 +203,8 @@ static void test_limit(void **state)
 
 /* A signal handler that has interrupted an operation of its thread gets no guarded blocks, and may
  * free and resize them. */
-static void test_inside_an_operation(void **state)
+TEST_WITH_KNOBS(inside_an_operation)
 {
-    (void)state;
     start_guarding(1);
     char *first = hide(hak_malloc(64)), *second = hide(hak_malloc(64));
     memset(second, 3, 64);
@@ -234,12 +222,11 @@ static void test_inside_an_operation(void **state)
 }
 
 /* One of `rate`, for every size: five standard deviations at most. */
-static void test_rate(void **state)
+TEST_WITH_KNOBS(rate)
 {
     static const size_t sizes[] = {16, 48, 200, 1000, 4000, 16000};
     enum { RATE = 50 };
     const size_t count = SUPPORT_SLOW ? 20000 : 200000;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         size_t guarded = 0;
         start_guarding(RATE);
@@ -256,9 +243,8 @@ static void test_rate(void **state)
 }
 
 /* A request may be a sample and guarded at once. Its end is noticed by both. */
-static void test_with_samples(void **state)
+TEST_WITH_KNOBS(with_samples)
 {
-    (void)state;
     start_guarding(1);
     hak__sampling_set(64, false);
     uint64_t before = hak__sample_blocks;
@@ -268,27 +254,9 @@ static void test_with_samples(void **state)
         assert_true(is_guarded(blocks[i]));
     }
     assert_true(hak__sample_blocks - before > COUNT_OF(blocks) / 2);
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT_OF(blocks));
     assert_int_equal(hak__sample_blocks, before);
     hak__sampling_set(0, false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_off),
-        UNIT_TEST_WITH_KNOBS(test_places),
-        UNIT_TEST_WITH_KNOBS(test_what_is_not_guarded),
-        UNIT_TEST_WITH_KNOBS(test_calloc_and_realloc),
-        UNIT_TEST_WITH_KNOBS(test_queue),
-        UNIT_TEST_WITH_KNOBS(test_full),
-        UNIT_TEST_WITH_KNOBS(test_bounds),
-        UNIT_TEST_WITH_KNOBS(test_limit),
-        UNIT_TEST_WITH_KNOBS(test_inside_an_operation),
-        UNIT_TEST_WITH_KNOBS(test_rate),
-        UNIT_TEST_WITH_KNOBS(test_with_samples),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -22,9 +22,8 @@ static bool is_listed(const struct heap *wanted)
     return false;
 }
 
-static void test_new_heaps(void **state)
+TEST(new_heaps)
 {
-    (void)state;
     size_t before = heaps_count(), threads_before = threads_count();
     size_t metadata = hak__metadata_bytes();
     for (size_t i = 0; i < THREADS; i++) {
@@ -60,49 +59,11 @@ static void test_new_heaps(void **state)
     }
 }
 
-/* Of threads, and of heaps that are left without one: they are the warmest. */
-static void test_the_last_parked_is_adopted_first(void **state)
-{
-    (void)state;
-    size_t count = heaps_count(), threads_before = threads_count();
-    struct heap *heaps[THREADS];
-    for (size_t i = 0; i < THREADS; i++) {
-        heaps[i] = (threads[i] = adopt())->heap;
-    }
-    for (size_t i = 0; i < THREADS; i++) {
-        hak__thread_park(threads[i]);
-    }
-    for (size_t i = THREADS; i-- > 0;) {
-        uint32_t id = heaps[i]->id;
-        assert_ptr_equal(adopt(), threads[i]);
-        assert_int_equal(threads[i]->heap->threads_count, 1);
-        assert_int_equal(heaps[i]->id, id);
-    }
-    assert_int_equal(heaps_count(), count); /* none was made */
-    assert_int_equal(threads_count(), threads_before);
-    for (size_t i = 0; i < THREADS; i++) {
-        heaps[i] = threads[i]->heap;
-    }
-    hak__thread_park(threads[3]);
-    hak__thread_park(threads[7]);
-    assert_ptr_equal(adopt(), threads[7]);
-    assert_ptr_equal(threads[7]->heap, heaps[7]);
-    hak__thread_park(threads[5]);
-    assert_ptr_equal(adopt(), threads[5]);
-    assert_ptr_equal(threads[5]->heap, heaps[5]);
-    assert_ptr_equal(adopt(), threads[3]);
-    assert_ptr_equal(threads[3]->heap, heaps[3]); /* the only one without a thread */
-    for (size_t i = 0; i < THREADS; i++) {
-        hak__thread_park(threads[i]);
-    }
-}
-
 /* Bins, buffered remote frees, cached spans and empty slabs all go back. */
-static void test_parking_gives_everything_back(void **state)
+TEST(parking_gives_everything_back)
 {
     enum { COUNT = 50 };
     static void *objects[COUNT];
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     struct thread *thread = adopt(), *other = adopt();
     struct heap *heap = thread->heap, *others = other->heap;
@@ -128,9 +89,8 @@ static void test_parking_gives_everything_back(void **state)
 }
 
 /* Objects in use stay where they are, and come back by way of the heap without a thread. */
-static void test_objects_outlive_their_thread(void **state)
+TEST(objects_outlive_their_thread)
 {
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     struct thread *thread = adopt();
     struct heap *heap = thread->heap;
@@ -151,22 +111,6 @@ static void test_objects_outlive_their_thread(void **state)
     assert_ptr_equal(thread->heap, heap); /* its objects are the new thread's own now */
     thread_free(thread, class_index, second);
     hak__thread_park(thread);
-    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    assert_int_equal(unit_region_bytes_taken(), taken);
-}
-
-static void test_the_last_object_of_a_heap_without_threads(void **state)
-{
-    (void)state;
-    size_t taken = unit_region_bytes_taken();
-    struct thread *thread = adopt();
-    struct heap *heap = thread->heap;
-    void *object = thread_allocate(thread, size_class_of(64));
-    struct slab *slab = unit_slab_of(object);
-    hak__thread_park(thread);
-    unit_return_remote(&object, 1);
-    assert_int_not_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    hak__heap_collect(heap, false);
     assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
@@ -193,17 +137,14 @@ static void *adopt_and_park(void *argument)
 }
 
 /* As long as there are enough; a thread struct in any case. */
-static void test_a_heap_has_one_user(void **state)
+TEST(a_heap_has_one_user)
 {
     pthread_t users[8];
-    (void)state;
     size_t taken = unit_region_bytes_taken(), count = heaps_count(), structs = threads_count();
     for (size_t i = 0; i < COUNT_OF(users); i++) {
         users[i] = thread_start(adopt_and_park, NULL);
     }
-    for (size_t i = 0; i < COUNT_OF(users); i++) {
-        thread_join(users[i]);
-    }
+    JOIN_ALL(users, COUNT_OF(users));
     assert_int_equal(heaps_count(), count); /* there were enough */
     assert_int_equal(threads_count(), structs);
     assert_int_equal(unit_region_bytes_taken(), taken);
@@ -232,14 +173,11 @@ static void make_at_once(void)
     for (size_t i = 0; i < THREADS; i++) {
         makers[i] = thread_start(make_one, NULL);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(makers[i]);
-    }
+    JOIN_ALL(makers, THREADS);
 }
 
-static void test_many_are_made_at_once(void **state)
+TEST(many_are_made_at_once)
 {
-    (void)state;
     size_t count = heaps_count(), parked = 0;
     struct thread *first = adopt();
     for (; heaps_count() == count; parked++) { /* none is left to be joined */
@@ -258,71 +196,4 @@ static void test_many_are_made_at_once(void **state)
     }
 }
 
-static size_t joined_count(void)
-{
-    size_t count = 0;
-    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
-        count += heap->threads_count;
-    }
-    return count;
-}
-
-static void adopt_without_memory(void *argument)
-{
-    (void)argument;
-    rlim_t before = unit_limit_address_space(address_space_bytes());
-    size_t count = threads_count(), joined = joined_count();
-    while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
-        REQUIRE(threads_count() < count + 100);
-        joined++;
-    }
-    REQUIRE_SIZE(joined_count(), ==, joined); /* the one that got no struct draws from none */
-    unit_limit_address_space(before);
-    adopt();
-}
-
-/* There is a parked struct, and a new heap is due: without memory for it any other will do. */
-static void join_without_memory(void *argument)
-{
-    (void)argument;
-    hak__knobs.heaps_max = 1; /* what there is is shared */
-    struct thread *thread;
-    do {
-        thread = adopt();
-    } while (thread->heap->threads_count == 1); /* those without threads come first */
-    hak__thread_park(thread);
-    hak__knobs.heaps_max = HEAP_ID_MAX;
-    size_t count = heaps_count();
-    unit_limit_address_space(address_space_bytes());
-    while (hak__metadata_allocate(HAK_CACHE_LINE) != NULL) {
-    }
-    assert_ptr_equal(adopt(), thread);
-    assert_int_equal(heaps_count(), count);
-    assert_true(thread->heap->threads_count >= 2);
-    thread_free(thread, 3, thread_allocate(thread, 3));
-}
-
-static void test_no_memory(void **state)
-{
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(adopt_without_memory, NULL, NULL);
-    REQUIRE_LIFE(join_without_memory, NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new_heaps),
-        cmocka_unit_test(test_the_last_parked_is_adopted_first),
-        cmocka_unit_test(test_parking_gives_everything_back),
-        cmocka_unit_test(test_objects_outlive_their_thread),
-        cmocka_unit_test(test_the_last_object_of_a_heap_without_threads),
-        cmocka_unit_test(test_a_heap_has_one_user),
-        cmocka_unit_test(test_many_are_made_at_once),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

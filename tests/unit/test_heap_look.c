@@ -22,10 +22,9 @@ static void put_slab(struct heap_look *look, uint32_t first, struct slab_look sl
     memset(look->kinds + first, SLICE_SLAB, slab.slices);
 }
 
-static void test_words(void **state)
+TEST(words)
 {
     static struct heap_look look;
-    (void)state;
     look.claimed = 64;
     expect_words(&look, "c64");
     memset(look.kinds, SLICE_SPAN, 8); /* ends here, and began in the superslab before */
@@ -48,12 +47,11 @@ static void test_words(void **state)
 }
 
 /* The longest description fits. */
-static void test_the_longest_words(void **state)
+TEST(the_longest_words)
 {
     static struct heap_look look;
     char buffer[HEAP_MAP_SLICES_SIZE];
     struct text text = {buffer, sizeof buffer - 1, 0};
-    (void)state;
     look.claimed = 64;
     for (uint32_t i = 0; i < 64; i++) {
         put_slab(&look, i,
@@ -65,11 +63,10 @@ static void test_the_longest_words(void **state)
 }
 
 /* A span of several superslabs is one span, and the slices after its first superslab follow it. */
-static void test_a_long_span(void **state)
+TEST(a_long_span)
 {
     static struct heap_look look;
     struct counters counters = {{0}};
-    (void)state;
     struct span span = hak__span_allocate_long(&counters, 5 * MIB);
     assert_non_null(span.pointer);
     size_t first = window_slice_of(span.pointer) / SUPERSLAB_SLICES;
@@ -94,11 +91,10 @@ static void test_a_long_span(void **state)
 
 /* Owner words are read at different moments, so a span may seem to begin inside another one. Only
  * the first is shown. */
-static void test_no_two_overlap(void **state)
+TEST(no_two_overlap)
 {
     static struct heap_look look;
     struct counters counters = {{0}};
-    (void)state;
     struct span span = hak__span_allocate(NULL, &counters, 4 * SLICE_SIZE, SLICE_SIZE);
     assert_non_null(span.pointer);
     size_t slice = window_slice_of(span.pointer), first = slice % SUPERSLAB_SLICES;
@@ -114,10 +110,9 @@ static void test_no_two_overlap(void **state)
 }
 
 /* Inside an operation, as in a signal handler that interrupted one, there is nothing to see. */
-static void test_inside_an_operation(void **state)
+TEST(inside_an_operation)
 {
     static struct heap_look look;
-    (void)state;
     assert_true(hak__heap_look_count() > 0);
     assert_true(hak__gate_enter());
     assert_int_equal(hak__heap_look_count(), 0);
@@ -128,14 +123,4 @@ static void test_inside_an_operation(void **state)
     assert_in_range(look.claimed, 1, SUPERSLAB_SLICES);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),
-        cmocka_unit_test(test_the_longest_words),
-        cmocka_unit_test(test_a_long_span),
-        cmocka_unit_test(test_no_two_overlap),
-        cmocka_unit_test(test_inside_an_operation),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

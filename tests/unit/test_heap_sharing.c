@@ -38,7 +38,6 @@ static void join_evenly(void *argument)
 
 static void join_the_deserted(void *argument)
 {
-    (void)argument;
     start_sharing(8);
     for (size_t i = 0; i < 6; i++) {
         threads[i] = adopt();
@@ -66,7 +65,6 @@ static void join_the_deserted(void *argument)
 /* Threads that all leave one heap: the next ones join it until it has as many as the others. */
 static void fill_the_deserted(void *argument)
 {
-    (void)argument;
     start_sharing(4);
     for (size_t i = 0; i < 16; i++) {
         threads[i] = adopt();
@@ -93,7 +91,6 @@ static void follow_the_rule(void *argument)
     const size_t heaps_max = 5;
     uint64_t random = 3;
     size_t joined = 0;
-    (void)argument;
     start_sharing((uint32_t)heaps_max);
     for (size_t step = 0; step < 20000; step++) {
         size_t heaps = heaps_count(), without = 0;
@@ -172,9 +169,7 @@ static void join_and_part_at_once(void *argument)
     REQUIRE_SIZE(joined, ==, 0);
     REQUIRE_SIZE(heaps_count(), <=, heaps_max);
     pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < COUNT_OF(users); i++) {
-        thread_join(users[i]);
-    }
+    JOIN_ALL(users, COUNT_OF(users));
     REQUIRE_SIZE(threads_count(), <=, COUNT_OF(users) * 6);
     require_even(0);
     for (size_t i = 0; i < 60; i++) { /* the sums are right as well */
@@ -199,7 +194,6 @@ static void *join_each_round(void *argument)
 static void make_no_more_at_once(void *argument)
 {
     pthread_t users[AT_ONCE];
-    (void)argument;
     start_sharing(1);
     REQUIRE(pthread_barrier_init(&barrier, NULL, AT_ONCE + 1) == 0);
     for (size_t i = 0; i < AT_ONCE; i++) {
@@ -211,9 +205,7 @@ static void make_no_more_at_once(void *argument)
         pthread_barrier_wait(&barrier);
         REQUIRE_SIZE(heaps_count(), ==, round);
     }
-    for (size_t i = 0; i < AT_ONCE; i++) {
-        thread_join(users[i]);
-    }
+    JOIN_ALL(users, AT_ONCE);
     REQUIRE_SIZE(threads_count(), ==, (size_t)ROUNDS * AT_ONCE);
 }
 
@@ -221,7 +213,6 @@ static void make_no_more_at_once(void *argument)
 static void park_one_of_two(void *argument)
 {
     enum { CLASS = 7, OTHER_CLASS = 9 };
-    (void)argument;
     start_sharing(1);
     size_t taken = unit_region_bytes_taken();
     struct thread *first = adopt(), *second = adopt();
@@ -255,9 +246,8 @@ static void run_child(const char *name)
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_joining(void **state)
+TEST(joining)
 {
-    (void)state;
     run_child("join 1");
     run_child("join 2");
     run_child("join 7");
@@ -266,18 +256,16 @@ static void test_joining(void **state)
     run_child("follow the rule");
 }
 
-static void test_joining_at_once(void **state)
+TEST(joining_at_once)
 {
-    (void)state;
     run_child("at once 1");
     run_child("at once 2");
     run_child("at once 7");
     run_child("make no more");
 }
 
-static void test_parking_one_of_two(void **state)
+TEST(parking_one_of_two)
 {
-    (void)state;
     run_child("park one of two");
 }
 
@@ -297,11 +285,6 @@ int main(int count, char **arguments)
         {"make no more", make_no_more_at_once, NULL},
         {"park one of two", park_one_of_two, NULL},
     };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_joining),
-        cmocka_unit_test(test_joining_at_once),
-        cmocka_unit_test(test_parking_one_of_two),
-    };
     child_main(count, arguments, children, COUNT_OF(children));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -21,40 +21,8 @@ static uint32_t look(struct thread *thread, uint32_t late_ms)
     return hak__os_clock_ms() - ticked_ms;
 }
 
-static void test_the_countdown_sets_itself(void **state)
+TEST_WITH_KNOBS(a_late_look_ticks)
 {
-    (void)state;
-    struct thread *thread = adopt();
-    thread->freed_much = superslab_freed_much();
-    thread->interval = 0;
-    for (uint32_t expected = SIZE; expected < LOOK_MALLOCS * SIZE; expected = 2 * expected + SIZE) {
-        if (look(thread, 0) < hak__heap_tick_period_ms()) { /* it came early */
-            assert_int_equal(thread->interval, expected);
-        }
-        thread->interval = expected;
-        assert_true(thread->cache.countdown >= 0);
-    }
-    look(thread, 0);
-    assert_true(thread->interval <= LOOK_MALLOCS * SIZE);
-    thread->interval = UINT32_MAX / 2; /* of much larger requests */
-    look(thread, 0);
-    assert_true(thread->interval <= LOOK_MALLOCS * SIZE);
-
-    thread->interval = LOOK_MALLOCS * SIZE;
-    look(thread, 1000); /* of a program that idles */
-    assert_true(thread->interval <= LOOK_MALLOCS * SIZE * TICK_MS / 1000);
-    assert_int_equal(thread->cache.countdown, thread->interval);
-    for (uint32_t i = 0; i < 40; i++) { /* small ones may follow the large */
-        hak__thread_countdown_ended(thread, 16384);
-        assert_true(thread->interval <= LOOK_BYTES);
-    }
-    hak__thread_countdown_ended(thread, 0); /* an aligned request may be for nothing */
-    hak__thread_park(thread);
-}
-
-static void test_a_late_look_ticks(void **state)
-{
-    (void)state;
     struct thread *thread = adopt();
     static const uint32_t delays[] = {0, 40, 4000};
     for (size_t i = 0; i < COUNT_OF(delays); i++) {
@@ -83,9 +51,8 @@ static void test_a_late_look_ticks(void **state)
 
 /* An operation's tick keeps the note whether the operation was refused: an allocation that takes
  * emergency memory for that would fail instead. */
-static void test_a_tick_keeps_the_note(void **state)
+TEST_WITH_KNOBS(a_tick_keeps_the_note)
 {
-    (void)state;
     struct thread *thread = adopt();
     for (uint32_t i = 0; i < 4; i++) {
         bool noted = i % 2 != 0, closed = i >= 2;
@@ -103,45 +70,9 @@ static void test_a_tick_keeps_the_note(void **state)
     hak__thread_park(thread);
 }
 
-/* When much has become free, each of the next mallocs and slow operations looks, whoever freed it.
- */
-static void test_much_freed_memory_is_waited_for(void **state)
-{
-    (void)state;
-    struct thread *thread = adopt();
-    hak__superslab_purge(true);
-    thread->freed_much = superslab_freed_much();
-    thread->interval = LOOK_MALLOCS * SIZE;
-    look(thread, 0);
-    assert_int_equal(thread->eager_looks, 0);
-    unit_free_superslabs(2 * FREED_MUCH_SLICES / SUPERSLAB_SLICES + 1);
-    assert_true(superslab_freed_much() != thread->freed_much);
-    hak__thread_count_operation(thread);
-    assert_int_equal(thread->eager_looks, LOOK_EAGER - 1);
-    thread->operations = 0;
-    thread->ticked_ms = hak__os_clock_ms() - 60;
-    hak__thread_count_operation(thread); /* not the LOOK_OPERATIONS-th, and ticks */
-    assert_int_equal(thread->operations, 0);
-    for (uint32_t i = LOOK_EAGER - 2; i != 0; i--) {
-        assert_int_equal(thread->cache.countdown, 0);
-        look(thread, 0);
-        assert_int_equal(thread->eager_looks, i - 1);
-    }
-    assert_int_equal(thread->cache.countdown, 0);
-    if (look(thread, 0) < hak__heap_tick_period_ms()) {
-        assert_true(thread->cache.countdown != 0);
-    }
-    hak__superslab_purge(true);
-    uint32_t seen = superslab_freed_much();
-    hak__superslab_give(hak__superslab_take(1, 1).slice, 1); /* little */
-    assert_int_equal(superslab_freed_much(), seen);
-    hak__thread_park(thread);
-}
-
 /* malloc's fast path counts down, and the look takes nothing but the object it was asked for. */
 static void *count_down(void *argument)
 {
-    (void)argument;
     hak_free(hak_malloc(SIZE));
     struct thread *thread = hak__thread_current();
     struct bin *bin = &thread->cache.bins[size_class_of(SIZE)];
@@ -168,21 +99,10 @@ static void *count_down(void *argument)
     return NULL;
 }
 
-static void test_malloc_counts_down(void **state)
+TEST_WITH_KNOBS(malloc_counts_down)
 {
-    (void)state;
     hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick empties the bin */
     thread_join(thread_start(count_down, NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_the_countdown_sets_itself),
-        UNIT_TEST_WITH_KNOBS(test_a_late_look_ticks),
-        UNIT_TEST_WITH_KNOBS(test_a_tick_keeps_the_note),
-        UNIT_TEST_WITH_KNOBS(test_much_freed_memory_is_waited_for),
-        UNIT_TEST_WITH_KNOBS(test_malloc_counts_down),
-    };
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

@@ -56,13 +56,11 @@ static int evidence_setup(void **state)
     return 0;
 }
 
-#define EVIDENCE_TEST(test)                                                                        \
-    cmocka_unit_test_setup_teardown(test, evidence_setup, unit_restore_knobs)
+#define EVIDENCE_TEST(name) TEST_WITH(name, evidence_setup, unit_restore_knobs)
 
 /* Must be the first: nothing has been watched yet. */
-static void test_without_evidence(void **state)
+TEST_WITH_KNOBS(without_evidence)
 {
-    (void)state;
     hak__knobs.huge_threshold = 0;
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         assert_false(earned(kind, 1, 0));
@@ -78,47 +76,10 @@ static void test_without_evidence(void **state)
     }
 }
 
-static void test_the_threshold(void **state)
-{
-    (void)state;
-    char *block = block_map(100);
-    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
-        hak__huge_watch(kind, block, SIZE, 0);
-        hak__huge_watch(kind, block, SIZE, 0);
-        hak__knobs.huge_threshold = 8 * MIB;
-        assert_false(hak__huge_is_earned(kind, 1, SIZE, 8 * MIB - 1));
-        assert_true(hak__huge_is_earned(kind, 1, SIZE, 8 * MIB));
-        hak__knobs.huge_threshold = UINT64_MAX;
-        assert_false(earned(kind, 1, SIZE));
-    }
-    block_unmap(block);
-}
-
-static void test_the_newest_but_one_decides(void **state)
-{
-    (void)state;
-    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
-        uint32_t percent = kind == HUGE_SPANS ? HUGE_DENSE_SPANS_PERCENT : HUGE_DENSE_PERCENT;
-        char *dense = block_map(percent), *sparse = block_map(percent);
-        REQUIRE(hak__os_purge(sparse, hak__os_page_size()) == 0); /* a page counts */
-        hak__huge_watch(kind, dense, SIZE, 0); /* it may be in use for a moment only */
-        assert_false(earned(kind, 1, SIZE));
-        hak__huge_watch(kind, sparse, SIZE, 0);
-        assert_true(earned(kind, 1, SIZE));
-        hak__huge_watch(kind, dense, SIZE, 0);
-        assert_false(earned(kind, 1, SIZE));
-        hak__huge_watch(kind, sparse, SIZE, 0);
-        assert_true(earned(kind, 1, SIZE));
-        block_unmap(dense);
-        block_unmap(sparse);
-    }
-}
-
 /* Each filled block lets huge pages double, to twice what was live when it was new at most: what
  * came since may be sparse. */
-static void test_doubling(void **state)
+EVIDENCE_TEST(doubling)
 {
-    (void)state;
     char *block = block_map(100);
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         size_t filled = 0;
@@ -139,9 +100,8 @@ static void test_doubling(void **state)
     block_unmap(block);
 }
 
-static void test_a_sparse_one_ends_it(void **state)
+EVIDENCE_TEST(a_sparse_one_ends_it)
 {
-    (void)state;
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         char *block = block_map(100);
         hak__huge_watch(kind, block, SIZE, 0);
@@ -162,9 +122,8 @@ static void test_a_sparse_one_ends_it(void **state)
 }
 
 /* What was seen at the end counts, not what lies at that address later. */
-static void test_freed_blocks_are_remembered(void **state)
+EVIDENCE_TEST(freed_blocks_are_remembered)
 {
-    (void)state;
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         for (uint32_t percent = 0; percent <= 100; percent += 100) {
             char *first = block_map(percent), *second = block_map(percent), *other = block_map(0);
@@ -187,9 +146,8 @@ static void test_freed_blocks_are_remembered(void **state)
     }
 }
 
-static void test_growth(void **state)
+EVIDENCE_TEST(growth)
 {
-    (void)state;
     char *block = block_map(100);
     for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
         hak__huge_note_growth(kind, SIZE, GIB); /* nothing says that it is filled */
@@ -205,38 +163,13 @@ static void test_growth(void **state)
     block_unmap(block);
 }
 
-static void test_kinds_are_separate(void **state)
-{
-    (void)state;
-    char *block = block_map(100);
-    for (enum huge_kind kind = 0; kind < HUGE_KINDS; kind++) {
-        hak__huge_watch(kind, block, SIZE, 0);
-        hak__huge_watch(kind, block, SIZE, 0);
-        for (enum huge_kind other = 0; other < HUGE_KINDS; other++) {
-            assert_int_equal(earned(other, 1, SIZE), other == kind);
-        }
-        forget(kind);
-    }
-    block_unmap(block);
-}
-
 int main(void)
 {
     support_small_pages();
-    const struct CMUnitTest tests[] = {
-        UNIT_TEST_WITH_KNOBS(test_without_evidence),
-        EVIDENCE_TEST(test_the_threshold),
-        EVIDENCE_TEST(test_the_newest_but_one_decides),
-        EVIDENCE_TEST(test_doubling),
-        EVIDENCE_TEST(test_a_sparse_one_ends_it),
-        EVIDENCE_TEST(test_freed_blocks_are_remembered),
-        EVIDENCE_TEST(test_growth),
-        EVIDENCE_TEST(test_kinds_are_separate),
-    };
     hole = block_map(0);
     if (hak__os_page_size() != HUGE_OS_PAGE_SIZE || hak__os_huge(hole, SIZE) != 0) {
         print_message("skipped: a kernel without huge pages of 2 MiB\n");
         return 77;
     }
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    return tests_run(unit_start, NULL);
 }

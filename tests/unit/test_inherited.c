@@ -105,10 +105,9 @@ static void free_all_untouched(void)
     REQUIRE(hak__thread == &hak__thread_none || hak__thread->heap != NULL);
 }
 
-static void test_free_slabs_go_back(void **state)
+TEST(free_slabs_go_back)
 {
     static const size_t sizes[] = {16, 200, 1500, 9000};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         fill_slabs(sizes[i], sizes[i] == 16 ? 8 : 30);
         fork_and_run(free_all_untouched);
@@ -143,9 +142,7 @@ static size_t allocate_again(size_t count, const uintptr_t *freed, size_t freed_
 
 static void free_again(size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        hak_free(again[i]);
-    }
+    FREE_ALL(again, count);
 }
 
 static uintptr_t freed[BLOCKS_MAX];
@@ -176,10 +173,9 @@ static void reuse_half_free_slabs(void)
     REQUIRE_SIZE(slabs_left(), ==, 0);
 }
 
-static void test_half_free_slabs_are_taken_over(void **state)
+TEST(half_free_slabs_are_taken_over)
 {
     static const size_t sizes[] = {48, 250, 2500};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         fill_slabs(sizes[i], 12);
         fork_and_run(reuse_half_free_slabs);
@@ -211,9 +207,8 @@ static void leave_fuller_slabs(void)
     }
 }
 
-static void test_fuller_slabs_are_the_last_resort(void **state)
+TEST(fuller_slabs_are_the_last_resort)
 {
-    (void)state;
     fill_slabs(330, 12);
     fork_and_run(leave_fuller_slabs);
     free_all();
@@ -235,9 +230,8 @@ static void know_what_was_free(void)
     }
 }
 
-static void test_cached_objects_are_counted(void **state)
+TEST(cached_objects_are_counted)
 {
-    (void)state;
     fill_slabs(420, 10);
     hak_free(hak_malloc(100000)); /* a kept span */
     free_part(2, 1);              /* some in bins, some in slabs */
@@ -249,14 +243,11 @@ static void test_cached_objects_are_counted(void **state)
 
 static void *free_and_wait(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < blocks_count; i++) {
         blocks[i] = hak_malloc(block_size); /* of this thread's heap */
         REQUIRE(blocks[i] != NULL);
     }
-    for (size_t i = 0; i < blocks_count; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, blocks_count);
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     return NULL;
@@ -268,9 +259,8 @@ static void know_what_others_had(void)
     REQUIRE_SIZE(slabs_left(), ==, 0);
 }
 
-static void test_objects_of_other_threads_are_counted(void **state)
+TEST(objects_of_other_threads_are_counted)
 {
-    (void)state;
     REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0);
     block_size = 530;
     blocks_count = 100;
@@ -305,10 +295,9 @@ static void free_second_part(void)
     free_third_part();
 }
 
-static void test_grandchildren(void **state)
+TEST(grandchildren)
 {
     static const size_t sizes[] = {64, 640, 3000};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         fill_slabs(sizes[i], 9);
         fork_and_run(free_second_part);
@@ -333,9 +322,8 @@ static void go_on(void)
     }
 }
 
-static void test_a_long_chain(void **state)
+TEST(a_long_chain)
 {
-    (void)state;
     fill_slabs(720, 4);
     generations = 0;
     fork_and_run(go_on);
@@ -367,9 +355,8 @@ static void free_twice(void *argument)
     hak_free(hide(block));
 }
 
-static void test_double_free(void **state)
+TEST(double_free)
 {
-    (void)state;
     for (size_t kind = 0; kind < 4; kind++) {
         REQUIRE_DEATH(free_twice, &kind, "^hakmem: fatal: .*double free.*pointer 0x[0-9a-f]+");
     }
@@ -383,10 +370,9 @@ static void free_inside(void *argument)
     hak_free((char *)blocks[3] + *(size_t *)argument);
 }
 
-static void test_invalid_free(void **state)
+TEST(invalid_free)
 {
     static size_t offsets[] = {8, 16, 32};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(offsets); i++) {
         REQUIRE_DEATH(free_inside, &offsets[i], "^hakmem: fatal: .*invalid.*pointer 0x[0-9a-f]+");
     }
@@ -408,9 +394,8 @@ static void free_while_inside(void)
     REQUIRE_SIZE(slabs_left(), ==, 0);
 }
 
-static void test_refused_frees(void **state)
+TEST(refused_frees)
 {
-    (void)state;
     fill_slabs(900, 6);
     fork_and_run(free_while_inside);
     free_all();
@@ -429,9 +414,8 @@ static void free_without_bits(void)
     REQUIRE_SIZE(slabs_left(), ==, 0);
 }
 
-static void test_no_memory_for_bits(void **state)
+TEST(no_memory_for_bits)
 {
-    (void)state;
     fill_slabs(960, 6);
     fork_and_run(free_without_bits);
     free_all();
@@ -457,9 +441,8 @@ static void draw_from_the_parents_heap(void)
     REQUIRE_SIZE(slabs_left(), <=, slabs);
 }
 
-static void test_a_thread_of_an_inherited_heap(void **state)
+TEST(a_thread_of_an_inherited_heap)
 {
-    (void)state;
     fill_slabs(1010, 6);
     fork_and_run(draw_from_the_parents_heap);
     free_all();
@@ -485,9 +468,8 @@ static void take_over_beside_a_thread(void)
     hak__heap_part(heap);
 }
 
-static void test_a_thread_keeps_its_slabs(void **state)
+TEST(a_thread_keeps_its_slabs)
 {
-    (void)state;
     fill_slabs(1100, 6);
     fork_and_run(take_over_beside_a_thread);
     free_all();
@@ -509,9 +491,7 @@ static void *use_inherited(void *argument)
         REQUIRE(*slot != NULL);
         memset(*slot, 254, block_size);
     }
-    for (size_t i = 0; i < COUNT_OF(own); i++) {
-        hak_free(own[i]);
-    }
+    FREE_ALL(own, COUNT_OF(own));
     return NULL;
 }
 
@@ -521,18 +501,15 @@ static void use_inherited_together(void)
     for (size_t i = 0; i < CHILD_THREADS; i++) {
         threads[i] = thread_start(use_inherited, (void *)(uintptr_t)i);
     }
-    for (size_t i = 0; i < CHILD_THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, CHILD_THREADS);
     hak_trim(0);
     REQUIRE_SIZE(slabs_left(), ==, 0);
     REQUIRE(none_is_held());
 }
 
-static void test_threads_of_the_child(void **state)
+TEST(threads_of_the_child)
 {
     static const size_t sizes[] = {80, 300, 2200};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         fill_slabs(sizes[i], 12);
         fork_and_run(use_inherited_together);
@@ -541,23 +518,4 @@ static void test_threads_of_the_child(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_free_slabs_go_back),
-        cmocka_unit_test(test_half_free_slabs_are_taken_over),
-        cmocka_unit_test(test_fuller_slabs_are_the_last_resort),
-        cmocka_unit_test(test_cached_objects_are_counted),
-        cmocka_unit_test(test_objects_of_other_threads_are_counted),
-        cmocka_unit_test(test_grandchildren),
-        cmocka_unit_test(test_a_long_chain),
-        cmocka_unit_test(test_double_free),
-        cmocka_unit_test(test_invalid_free),
-        cmocka_unit_test(test_refused_frees),
-        cmocka_unit_test(test_no_memory_for_bits),
-        cmocka_unit_test(test_a_thread_of_an_inherited_heap),
-        cmocka_unit_test(test_a_thread_keeps_its_slabs),
-        cmocka_unit_test(test_threads_of_the_child),
-    };
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

@@ -66,17 +66,14 @@ static bool list_has(const char *const *list, size_t count, const char *name, bo
     return false;
 }
 
-static void test_no_call_is_new(void **state)
+TEST(no_call_is_new)
 {
     char command[1024], name[256];
     bool seen[COUNT_OF(wrapped)] = {false}, ignored[COUNT_OF(harmless)];
     const char *build = getenv("TEST_BUILD");
     size_t defined_count = 0, names = 0;
     static char defined[4096][96];
-    (void)state;
-    if (build == NULL || system("command -v nm >/dev/null") != 0) {
-        skip();
-    }
+    SKIP_IF(build == NULL || system("command -v nm >/dev/null") != 0);
     static const char *const wanted[] = {"--defined-only", "--undefined-only"};
     for (size_t i = 0; i < COUNT_OF(wanted); i++) {
         snprintf(command, sizeof command,
@@ -116,7 +113,7 @@ static void test_no_call_is_new(void **state)
 }
 
 /* syscall() hides which: those named in src/ are those of fault_call_of. */
-static void test_no_number_is_new(void **state)
+TEST(no_number_is_new)
 {
     static const char *const known[] = {
         "SYS_write",         "SYS_sysinfo",         "SYS_sched_getaffinity",
@@ -135,10 +132,7 @@ static void test_no_number_is_new(void **state)
     char command[1024], name[256];
     bool seen[COUNT_OF(known)] = {false};
     const char *root = getenv("TEST_ROOT");
-    (void)state;
-    if (root == NULL) {
-        skip();
-    }
+    SKIP_IF(root == NULL);
     snprintf(command, sizeof command, "grep -rhoE '\\b(SYS|__NR)_[a-z0-9_]+' %s/src", root);
     FILE *output = popen(command, "r");
     assert_non_null(output);
@@ -154,11 +148,4 @@ static void test_no_number_is_new(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_call_is_new),
-        cmocka_unit_test(test_no_number_is_new),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

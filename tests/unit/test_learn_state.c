@@ -55,27 +55,26 @@ static void fill(struct learn_state *state)
 }
 
 static struct sheet sheet, again;
-static struct learn_state state, parsed;
+static struct learn_state whole, parsed;
 
 static void write_state(void)
 {
-    fill(&state);
+    fill(&whole);
     sheet.size = 0;
-    hak__learn_state_write(&state, put, &sheet);
+    hak__learn_state_write(&whole, put, &sheet);
 }
 
-static void test_written_is_read(void **unused)
+TEST(written_is_read)
 {
-    (void)unused;
     write_state();
     assert_true(hak__learn_state_parse(sheet.text, sheet.size, &parsed));
     assert_int_equal(parsed.runs, 7);
     assert_int_equal(parsed.decisions_count, LEARN_DECISIONS_MAX);
-    assert_true(hak__learn_point_equal(&parsed.champion, &state.champion));
+    assert_true(hak__learn_point_equal(&parsed.champion, &whole.champion));
     assert_int_equal(parsed.decisions[0].run, 5);    /* the oldest that was kept */
     for (uint32_t i = 0; i < LEARN_SITES_MAX; i++) { /* without free places between them */
         bool used = i < LEARN_SITES_MAX / 2;
-        assert_string_equal(parsed.sites[i], used ? state.sites[2 * i] : "");
+        assert_string_equal(parsed.sites[i], used ? whole.sites[2 * i] : "");
     }
     again.size = 0;
     hak__learn_state_write(&parsed, put, &again);
@@ -83,18 +82,16 @@ static void test_written_is_read(void **unused)
     assert_memory_equal(again.text, sheet.text, sheet.size);
 }
 
-static void test_every_part_is_too_short(void **unused)
+TEST(every_part_is_too_short)
 {
-    (void)unused;
     write_state();
     for (size_t size = 0; size < sheet.size; size += SUPPORT_SLOW ? 17 : 1) {
         assert_false(hak__learn_state_parse(sheet.text, size, &parsed));
     }
 }
 
-static void test_every_change_is_noticed(void **unused)
+TEST(every_change_is_noticed)
 {
-    (void)unused;
     uint64_t random = 42;
     write_state();
     for (uint32_t i = 0; i < MUTATIONS; i++) {
@@ -108,9 +105,8 @@ static void test_every_change_is_noticed(void **unused)
 }
 
 /* A right checksum over values that the library cannot have written. */
-static void test_values_out_of_bounds(void **unused)
+TEST(values_out_of_bounds)
 {
-    (void)unused;
     static const char *const lines[] = {
         "decision adopted smaller_bins run=1 s=1 purge_delay_ms=1 bin_bytes=1 cache_bytes=1 "
         "whale_cache_bytes=1 huge_threshold=1 time=2001 memory=1\n",
@@ -131,8 +127,8 @@ static void test_values_out_of_bounds(void **unused)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char text[1024];
         struct sheet made = {.size = 0};
-        state = (struct learn_state){.options = usual, .champion = usual, .runs = 1};
-        hak__learn_state_write(&state, put, &made);
+        whole = (struct learn_state){.options = usual, .champion = usual, .runs = 1};
+        hak__learn_state_write(&whole, put, &made);
         size_t kept = made.size;
         while (made.text[kept - 2] != '\n') {
             kept--;
@@ -150,9 +146,8 @@ static void test_values_out_of_bounds(void **unused)
 }
 
 /* What a file may ask for: what moves lead to from the options. */
-static void test_points_out_of_reach(void **unused)
+TEST(points_out_of_reach)
 {
-    (void)unused;
     struct learn_point point = usual, next;
     for (uint32_t round = 0; round < 20; round++) {
         for (uint32_t move = 0; move < LEARN_MOVES; move++) {
@@ -176,14 +171,4 @@ static void test_points_out_of_reach(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_written_is_read),
-        cmocka_unit_test(test_every_part_is_too_short),
-        cmocka_unit_test(test_every_change_is_noticed),
-        cmocka_unit_test(test_values_out_of_bounds),
-        cmocka_unit_test(test_points_out_of_reach),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

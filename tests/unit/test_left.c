@@ -56,9 +56,8 @@ static uint64_t maps(void)
 }
 
 /* First: nothing is noted in a program that does none of it. */
-static void test_nothing(void **state)
+TEST(nothing)
 {
-    (void)state;
     size_t page = hak__os_page_size();
     void *own = support_map(4 * page);
     note(own, 0, page, LEFT_PROTECTION, false);
@@ -67,9 +66,8 @@ static void test_nothing(void **state)
     munmap(own, 4 * page);
 }
 
-static void test_a_span_is_renewed(void **state)
+TEST(a_span_is_renewed)
 {
-    (void)state;
     size_t page = hak__os_page_size();
     char *span = hak_malloc(SPAN), *beside = hak_malloc(SPAN);
     memset(beside, 'b', SPAN);
@@ -83,15 +81,12 @@ static void test_a_span_is_renewed(void **state)
         memset(again[i], 'a', SPAN); /* one of them has the page */
     }
     assert_int_equal(beside[0] & beside[SPAN - 1], 'b');
-    for (size_t i = 0; i < COUNT_OF(again); i++) {
-        hak_free(again[i]);
-    }
+    FREE_ALL(again, COUNT_OF(again));
     hak_free(beside);
 }
 
-static void test_undone_costs_nothing(void **state)
+TEST(undone_costs_nothing)
 {
-    (void)state;
     size_t page = hak__os_page_size();
     void *span = hak_malloc(SPAN);
     note(span, page, 9 * page, LEFT_PROTECTION, false);
@@ -107,10 +102,9 @@ static void test_undone_costs_nothing(void **state)
 }
 
 /* Slabs: the memory is renewed when the last object is back. */
-static void test_a_slab_is_renewed(void **state)
+TEST(a_slab_is_renewed)
 {
     enum { SIZE = 12000, COUNT = 64 };
-    (void)state;
     char *blocks[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hak_malloc(SIZE);
@@ -119,16 +113,13 @@ static void test_a_slab_is_renewed(void **state)
     note(blocks[20], 0, page, LEFT_PROTECTION, false);
     size_t slice = window_slice_of((char *)blocks[20] + page - 1);
     assert_true(hak__left_in(slice, 1));
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     hak_trim(0);
     assert_false(hak__left_in(slice, 1));
 }
 
-static void test_a_whale_is_unmapped(void **state)
+TEST(a_whale_is_unmapped)
 {
-    (void)state;
     size_t page = hak__os_page_size();
     char *whale = hak_malloc(WHALE), *other = hak_malloc(WHALE);
     memset(other, 'o', WHALE);
@@ -158,9 +149,8 @@ static void test_a_whale_is_unmapped(void **state)
 }
 
 /* With two kinds, it is not known what is undone. */
-static void test_two_kinds(void **state)
+TEST(two_kinds)
 {
-    (void)state;
     size_t page = hak__os_page_size();
     char *span = hak_malloc(SPAN), *whale = hak_malloc(WHALE);
     for (int i = 0; i < 2; i++) {
@@ -177,9 +167,8 @@ static void test_two_kinds(void **state)
 
 /* A handler that has interrupted its own thread under the lock does not wait for ever, and what it
  * did is not forgotten. Last: from then on all whales are unmapped. */
-static void test_the_lock_is_held(void **state)
+TEST(the_lock_is_held)
 {
-    (void)state;
     char *whale = hak_malloc(WHALE);
     memset(whale, 'w', WHALE);
     hak_trim(0);
@@ -192,16 +181,4 @@ static void test_the_lock_is_held(void **state)
     assert_int_equal(hak__whale_totals().cached_bytes, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_a_span_is_renewed),
-        cmocka_unit_test(test_undone_costs_nothing),
-        cmocka_unit_test(test_a_slab_is_renewed),
-        cmocka_unit_test(test_a_whale_is_unmapped),
-        cmocka_unit_test(test_two_kinds),
-        cmocka_unit_test(test_the_lock_is_held),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -32,9 +32,8 @@ static void grow_by_what_is_in_use(void)
 
 enum { PASS, PASS_IN_PARTS, RELEASE, WAYS };
 
-static void test_most_in_use_since_memory_went_back(void **state)
+TEST(most_in_use_since_memory_went_back)
 {
-    (void)state;
     for (int way = 0; way < WAYS; way++) {
         grow_by_what_is_in_use();
         assert_true(hak__superslab_would_grow(1));
@@ -63,38 +62,8 @@ static void test_most_in_use_since_memory_went_back(void **state)
     }
 }
 
-static void test_growth_in_place(void **state)
+TEST(when_a_refill_grows)
 {
-    (void)state;
-    size_t slice = hak__superslab_take(4, 1).slice;
-    hak__superslab_give(slice + 2, 2);
-    grow_by_what_is_in_use();
-    assert_true(hak__superslab_take_exact(slice + 2, 2));
-    hak__superslab_give(slice, 4);
-    assert_false(hak__superslab_would_grow(4));
-    assert_true(hak__superslab_would_grow(5));
-}
-
-static void test_a_pass_that_goes_on_forgets_nothing(void **state)
-{
-    (void)state;
-    grow_by_what_is_in_use();
-    unit_free_superslabs(3);
-    hak__superslab_purge_part(true, 1); /* ages them */
-    while (hak__superslab_purge_is_under_way()) {
-        hak__superslab_purge_part(false, SIZE_MAX);
-    }
-    hak__superslab_purge_part(true, 1);
-    assert_true(hak__superslab_purge_is_under_way());
-    hak__superslab_give(hak__superslab_take(4, 1).slice, 4);
-    hak__superslab_purge_part(true, 1);
-    assert_false(hak__superslab_would_grow(4));
-    grow_by_what_is_in_use();
-}
-
-static void test_when_a_refill_grows(void **state)
-{
-    (void)state;
     void *objects[OBJECTS];
     struct slab_set *set = unit_set_create();
     grow_by_what_is_in_use();
@@ -122,9 +91,8 @@ static void test_when_a_refill_grows(void **state)
     unit_set_destroy(set);
 }
 
-static void test_what_is_lent(void **state)
+TEST(what_is_lent)
 {
-    (void)state;
     void *objects[OBJECTS];
     struct slab_set *set = unit_set_create();
     assert_int_equal(hak__slab_lend(set, lent_class(), UINT32_MAX).count, 0);
@@ -159,9 +127,8 @@ static void test_what_is_lent(void **state)
 }
 
 /* A slab that has nothing left is not looked at by refills and comes back with a free. */
-static void test_a_slab_lent_wholly(void **state)
+TEST(a_slab_lent_wholly)
 {
-    (void)state;
     void *objects[OBJECTS];
     struct slab_set *set = unit_set_create();
     uint32_t count = slab_in_use(set, objects);
@@ -179,9 +146,8 @@ static void test_a_slab_lent_wholly(void **state)
 }
 
 /* It lies behind whatever can lend. */
-static void test_untouched_memory_is_not_lent(void **state)
+TEST(untouched_memory_is_not_lent)
 {
-    (void)state;
     void *objects[OBJECTS];
     struct slab_set *set = unit_set_create();
     uint32_t count = slab_in_use(set, objects);
@@ -209,9 +175,8 @@ static void test_untouched_memory_is_not_lent(void **state)
 
 /* A slab notified after a look at the stack, whose objects a refill took before the next one, is
  * listed then with nothing. */
-static void test_a_slab_with_nothing_is_passed_over(void **state)
+TEST(a_slab_with_nothing_is_passed_over)
 {
-    (void)state;
     void *objects[2][OBJECTS];
     struct slab_set *set = unit_set_create();
     uint32_t count = slab_in_use(set, objects[0]);
@@ -275,9 +240,8 @@ static void *free_all_but_one(void *argument)
 
 /* The last objects of the slab that lends are freed by another thread meanwhile: what is lent is
  * always a list, of objects of that slab. */
-static void test_lent_while_it_is_freed(void **state)
+TEST(lent_while_it_is_freed)
 {
-    (void)state;
     struct race race = {.set = unit_set_create()};
     uint64_t random = 2;
     pthread_t thread = thread_start(free_all_but_one, &race);
@@ -340,46 +304,14 @@ static void lender_destroy(struct lender *lender)
     hak__thread_park(lender->asking);
 }
 
-static void test_borrow(void **state)
+TEST(borrow)
 {
-    (void)state;
     struct lender lender;
     lender_create(&lender);
     assert_int_equal(hak__heap_borrow(lender.thread->heap, lent_class(), 1).count, 0); /* its own */
     assert_int_equal(lender_ask(&lender).count, FREE);
     assert_int_equal(lender_ask(&lender).count, 0);
     lender_destroy(&lender);
-}
-
-/* Only some are asked at a time; the next time others are. */
-static void test_all_are_asked_in_turn(void **state)
-{
-    (void)state;
-    enum { HEAPS = 3 * LENDERS_MAX };
-    struct lender lender;
-    struct thread *others[HEAPS];
-    lender_create(&lender);
-    for (uint32_t i = 0; i < HEAPS; i++) {
-        others[i] = adopt();
-    }
-    size_t most = heaps_count() / LENDERS_MAX + 1;
-    for (int round = 0; round < 2; round++) {
-        size_t asked = 0;
-        while (lender_ask(&lender).count == 0) {
-            REQUIRE_SIZE(++asked, <=, most);
-        }
-        assert_true(asked != 0);
-        unit_return(lender.objects, FREE);
-        assert_int_equal(lender_ask(&lender).count, FREE); /* who lent last, first */
-        unit_return(lender.objects, FREE);
-        assert_int_equal(hak__heap_borrow(lender.asking->heap, size_class_of(5000), 1).count, 0);
-    }
-    lender_is_next(&lender);
-    assert_int_equal(lender_ask(&lender).count, FREE);
-    lender_destroy(&lender);
-    for (uint32_t i = 0; i < HEAPS; i++) {
-        hak__thread_park(others[i]);
-    }
 }
 
 static void *borrow_as_a_thread(void *argument)
@@ -389,11 +321,10 @@ static void *borrow_as_a_thread(void *argument)
 }
 
 /* Nobody waits for a heap's lock, unless address space had to be asked for instead. */
-static void test_whom_a_thread_waits_for(void **state)
+TEST(whom_a_thread_waits_for)
 {
     enum { SLICES_MAX = 16384 };
     static size_t slices[SLICES_MAX];
-    (void)state;
     struct lender lender;
     lender_create(&lender);
     hak__superslab_give(hak__superslab_take(1, 1).slice, 1);
@@ -423,21 +354,4 @@ static void test_whom_a_thread_waits_for(void **state)
     lender_destroy(&lender);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_most_in_use_since_memory_went_back),
-        cmocka_unit_test(test_growth_in_place),
-        cmocka_unit_test(test_a_pass_that_goes_on_forgets_nothing),
-        cmocka_unit_test(test_when_a_refill_grows),
-        cmocka_unit_test(test_what_is_lent),
-        cmocka_unit_test(test_a_slab_lent_wholly),
-        cmocka_unit_test(test_untouched_memory_is_not_lent),
-        cmocka_unit_test(test_a_slab_with_nothing_is_passed_over),
-        cmocka_unit_test(test_lent_while_it_is_freed),
-        cmocka_unit_test(test_borrow),
-        cmocka_unit_test(test_all_are_asked_in_turn),
-        cmocka_unit_test(test_whom_a_thread_waits_for),
-    };
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
-}
+TESTS(start_with_many_heaps)

@@ -35,7 +35,6 @@ static void critical_section(size_t round)
 
 static void *count_up(void *argument)
 {
-    (void)argument;
     for (size_t i = 0; i < ROUNDS; i++) {
         lock_acquire(&lock);
         critical_section(i);
@@ -47,7 +46,6 @@ static void *count_up(void *argument)
 static void *count_up_trying(void *argument)
 {
     size_t done = 0;
-    (void)argument;
     while (done < ROUNDS / 8) {
         if (lock_try(&lock)) {
             critical_section(done++);
@@ -71,10 +69,9 @@ static void *acquire_and_hold(void *argument)
 
 /* Must be the first: the only thread takes a lock without a locked operation, and another one that
  * it creates then waits for it. */
-static void test_the_only_thread(void **state)
+TEST(the_only_thread)
 {
     bool shared_done = false;
-    (void)state;
 #if defined(__GLIBC__) && !SUPPORT_SANITIZED
     assert_true(alone());
 #endif
@@ -102,7 +99,6 @@ static void test_the_only_thread(void **state)
  * soon as that has released it. */
 static void release_alone(void *argument)
 {
-    (void)argument;
     REQUIRE(lock_state(&lock) == 2);
     lock_release(&lock);
     REQUIRE(lock_state(&lock) == 0);
@@ -122,10 +118,9 @@ static void *hold_until(void *argument)
     return NULL;
 }
 
-static void test_the_only_thread_of_a_child(void **state)
+TEST(the_only_thread_of_a_child)
 {
     bool shared_end = false, shared_done = false;
-    (void)state;
     pthread_t holder = thread_start(hold_until, &shared_end);
     while (lock_state(&lock) == 0) {
         usleep(1000);
@@ -140,24 +135,20 @@ static void test_the_only_thread_of_a_child(void **state)
     thread_join(waiter);
 }
 
-static void test_mutual_exclusion(void **state)
+TEST(mutual_exclusion)
 {
     pthread_t threads[THREADS];
-    (void)state;
     guarded_count = 0;
     for (size_t i = 0; i < THREADS; i++) {
         threads[i] = thread_start(i % 4 == 3 ? count_up_trying : count_up, NULL);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     assert_int_equal(guarded_count, THREADS / 4 * (3 * ROUNDS + ROUNDS / 8));
     assert_int_equal(lock_state(&lock), 0);
 }
 
-static void test_try(void **state)
+TEST(try)
 {
-    (void)state;
     assert_true(lock_try(&lock));
     assert_int_equal(lock_state(&lock), 1);
     assert_false(lock_try(&lock));
@@ -178,11 +169,10 @@ static void *acquire_once(void *argument)
 }
 
 /* All sleep; one release wakes one, which must wake the next. */
-static void test_sleepers_wake_each_other(void **state)
+TEST(sleepers_wake_each_other)
 {
     pthread_t threads[THREADS];
     size_t shared_done = 0;
-    (void)state;
     uint64_t waits = __atomic_load_n(&hak__lock_waits, __ATOMIC_RELAXED);
     lock_acquire(&lock);
     for (size_t i = 0; i < THREADS; i++) {
@@ -195,18 +185,15 @@ static void test_sleepers_wake_each_other(void **state)
     usleep(20000); /* so that most are in the kernel */
     assert_int_equal(__atomic_load_n(&shared_done, __ATOMIC_RELAXED), 0);
     lock_release(&lock);
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     assert_int_equal(shared_done, THREADS);
     assert_int_equal(lock_state(&lock), 0);
 }
 
 /* The thread that was woken does not come, because a signal handler stopped it. */
-static void test_a_wake_that_is_lost(void **state)
+TEST(a_wake_that_is_lost)
 {
     size_t shared_done = 0;
-    (void)state;
     lock_acquire(&lock);
     pthread_t thread = thread_start(acquire_once, &shared_done);
     while (lock_state(&lock) != 2) {
@@ -219,9 +206,8 @@ static void test_a_wake_that_is_lost(void **state)
     assert_int_equal(shared_done, 1);
 }
 
-static void test_no_wait_is_counted_without_contention(void **state)
+TEST(no_wait_is_counted_without_contention)
 {
-    (void)state;
     uint64_t waits = hak__lock_waits;
     uint64_t futex_calls = hak__os_calls[OS_CALL_FUTEX];
     for (int i = 0; i < 1000; i++) {
@@ -232,9 +218,8 @@ static void test_no_wait_is_counted_without_contention(void **state)
     assert_int_equal(hak__os_calls[OS_CALL_FUTEX], futex_calls);
 }
 
-static void test_held_ranks_are_noted(void **state)
+TEST(held_ranks_are_noted)
 {
-    (void)state;
     bool noted = HAK_LEVEL >= 1;
     assert_int_equal(hak__lock_own.held, 0);
     lock_acquire(&lower);
@@ -247,13 +232,12 @@ static void test_held_ranks_are_noted(void **state)
     assert_int_equal(hak__lock_own.held, 0);
 }
 
-static void test_order_of_ranks(void **state)
+TEST(order_of_ranks)
 {
     static const enum lock_rank order[] = {
         LOCK_RANK_FORK,   LOCK_RANK_HEAPS, LOCK_RANK_HEAP,   LOCK_RANK_PURGE, LOCK_RANK_WHALES,
         LOCK_RANK_GROWTH, LOCK_RANK_HUGE,  LOCK_RANK_REGION, LOCK_RANK_START, LOCK_RANK_SEAL,
     };
-    (void)state;
     for (size_t i = 1; i < COUNT_OF(order); i++) {
         assert_true(order[i - 1] < order[i]);
     }
@@ -264,7 +248,6 @@ static void test_order_of_ranks(void **state)
 
 static void acquire_rising(void *argument)
 {
-    (void)argument;
     lock_acquire(&lower);
     lock_acquire(&lock);
     lock_acquire_another(&same); /* what fork does */
@@ -275,34 +258,29 @@ static void acquire_rising(void *argument)
 
 static void acquire_falling(void *argument)
 {
-    (void)argument;
     lock_acquire(&lock);
     lock_acquire(&lower);
 }
 
 static void acquire_falling_after_try(void *argument)
 {
-    (void)argument;
     REQUIRE(lock_try(&lock));
     lock_acquire(&lower);
 }
 
 static void acquire_equal(void *argument)
 {
-    (void)argument;
     lock_acquire(&lock);
     lock_acquire(&same);
 }
 
 static void release_free(void *argument)
 {
-    (void)argument;
     lock_release(&lock);
 }
 
-static void test_ranks_are_checked(void **state)
+TEST(ranks_are_checked)
 {
-    (void)state;
     REQUIRE_LIFE(acquire_rising, NULL, NULL);
     if (HAK_LEVEL >= 1) {
         REQUIRE_DEATH(acquire_falling, NULL, "assertion failed: .*hak__lock_own.held");
@@ -315,19 +293,4 @@ static void test_ranks_are_checked(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_only_thread),
-        cmocka_unit_test(test_the_only_thread_of_a_child),
-        cmocka_unit_test(test_mutual_exclusion),
-        cmocka_unit_test(test_try),
-        cmocka_unit_test(test_sleepers_wake_each_other),
-        cmocka_unit_test(test_a_wake_that_is_lost),
-        cmocka_unit_test(test_no_wait_is_counted_without_contention),
-        cmocka_unit_test(test_held_ranks_are_noted),
-        cmocka_unit_test(test_order_of_ranks),
-        cmocka_unit_test(test_ranks_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -25,21 +25,13 @@ static void break_one_byte(void *argument)
     for (size_t i = 0; i < 3; i++) {
         blocks[i] = hide(hak__malloc_class(class_index, 100));
     }
-    (void)argument;
 }
 
-static void test_broken_link(void **state)
+TEST(broken_link)
 {
-    (void)state;
     if (HAK_LEVEL >= 2) { /* other builds follow the link, and may end by SIGSEGV */
         REQUIRE_DEATH(break_one_byte, NULL, "^hakmem: fatal: .*corrupted.*pointer 0x[0-9a-f]+");
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_broken_link),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -26,7 +26,7 @@ static int destroy_caches(void **state)
     return 0;
 }
 
-#define MARK_TEST(test) cmocka_unit_test_setup_teardown(test, create_caches, destroy_caches)
+#define MARK_TEST(name) TEST_WITH(name, create_caches, destroy_caches)
 
 static struct object *pop(struct cache *cache, uint32_t class_index)
 {
@@ -61,17 +61,15 @@ static void in_two_bins(struct cache *one, struct cache *other, size_t size)
     unit_return((void *[]){object}, 1);
 }
 
-static void test_two_threads_of_a_heap(void **state)
+MARK_TEST(two_threads_of_a_heap)
 {
-    (void)state;
     in_two_bins(first, second, 64);
     in_two_bins(second, first, 64);
     in_two_bins(first, second, 5000);
 }
 
-static void test_threads_of_two_heaps(void **state)
+MARK_TEST(threads_of_two_heaps)
 {
-    (void)state;
     in_two_bins(first, stranger, 5000);
     in_two_bins(stranger, first, 5000);
     in_two_bins(second, stranger, 40000);
@@ -84,10 +82,9 @@ static void take_over(void *list)
 
 /* One thread's bin has the object, and so has a slab's list, which a thread of another heap
  * borrows, or a thread of the heap takes. */
-static void test_a_bin_and_the_slab(void **state)
+MARK_TEST(a_bin_and_the_slab)
 {
     uint32_t class_index = size_class_of(64);
-    (void)state;
     struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
     put(first, class_index, object);
     uintptr_t mark = object->mark;
@@ -109,11 +106,10 @@ static void flush(void *cache)
 }
 
 /* Two threads have freed it. One has got it back when the other returns what its bins have. */
-static void test_a_flush_beside_the_owner(void **state)
+MARK_TEST(a_flush_beside_the_owner)
 {
     uint32_t class_index = size_class_of(5000);
     struct cache *freers[][2] = {{first, stranger}, {stranger, first}, {first, second}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(freers); i++) {
         struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
         put(freers[i][0], class_index, object);
@@ -132,10 +128,9 @@ static void join(void *cache)
 }
 
 /* A thread takes the heap's mark with its first list of a slab, and its bins' objects with it. */
-static void test_joining(void **state)
+MARK_TEST(joining)
 {
     uint32_t class_index = size_class_of(64), other = size_class_of(5000);
-    (void)state;
     assert_false(cache_has_joined(first) || cache_has_joined(second));
     struct object *objects[2] = {unit_slab_refill(first->slabs, class_index, 1).head,
                                  unit_slab_refill(first->slabs, other, 1).head};
@@ -154,10 +149,9 @@ static void test_joining(void **state)
 }
 
 /* A thread sends the object to its slab, another has it in its bin. */
-static void test_a_bin_and_a_remote_free(void **state)
+MARK_TEST(a_bin_and_a_remote_free)
 {
     uint32_t class_index = size_class_of(64);
-    (void)state;
     struct object *object = unit_slab_refill(first->slabs, class_index, 1).head;
     put(second, class_index, object);
     hak__remote_free(stranger, window_slice_of(object), object);
@@ -165,12 +159,4 @@ static void test_a_bin_and_a_remote_free(void **state)
     second->bins[class_index] = (struct bin){NULL, 0, 0};
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        MARK_TEST(test_two_threads_of_a_heap),   MARK_TEST(test_threads_of_two_heaps),
-        MARK_TEST(test_a_bin_and_the_slab),      MARK_TEST(test_joining),
-        MARK_TEST(test_a_bin_and_a_remote_free), MARK_TEST(test_a_flush_beside_the_owner),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -53,11 +53,10 @@ static void require_disjoint(struct piece *pieces, size_t count)
     }
 }
 
-static void test_one_thread(void **state)
+TEST(one_thread)
 {
     static const size_t sizes[] = {1, 63, 64, 65, 1000, 4096, 10624, 100000, CHUNK_MOST};
     static struct piece pieces[4 * COUNT_OF(sizes)];
-    (void)state;
     size_t before = hak__metadata_bytes(), sum = 0;
     for (size_t i = 0; i < COUNT_OF(pieces); i++) {
         pieces[i] = take(sizes[i % COUNT_OF(sizes)], (unsigned char)(i + 1));
@@ -72,10 +71,9 @@ static void test_one_thread(void **state)
 }
 
 /* Pieces of one size fill a chunk to the last one before there is another, and all are counted. */
-static void test_nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
     enum { SIZE = 10624, EACH_CHUNK = CHUNK / SIZE, CHUNKS = 10 };
-    (void)state;
     take(CHUNK_MOST, 1); /* nothing is left of the last one */
     size_t before = hak__metadata_bytes();
     for (size_t i = 0; i < (size_t)EACH_CHUNK * CHUNKS; i++) {
@@ -86,10 +84,9 @@ static void test_nothing_is_lost(void **state)
 }
 
 /* Under a limit that no whole chunk fits below, what fits can be had. */
-static void test_near_a_limit(void **state)
+TEST(near_a_limit)
 {
     enum { SIZE = 10624, ROOM = CHUNK / 2, EACH = 3 * 4096 };
-    (void)state;
     take(CHUNK_MOST, 1);
     uint64_t before = hak__os_mapped_bytes(), metadata = hak__metadata_bytes();
     hak__os_set_limit(before + ROOM);
@@ -121,18 +118,15 @@ static void *take_many(void *argument)
     return NULL;
 }
 
-static void test_many_threads(void **state)
+TEST(many_threads)
 {
     pthread_t threads[THREADS];
-    (void)state;
     assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS), 0);
     for (size_t round = 0; round < (SUPPORT_SLOW ? 2 : 5); round++) {
         for (size_t i = 0; i < THREADS; i++) {
             threads[i] = thread_start(take_many, (void *)(uintptr_t)i);
         }
-        for (size_t i = 0; i < THREADS; i++) {
-            thread_join(threads[i]);
-        }
+        JOIN_ALL(threads, THREADS);
         require_disjoint(shared_pieces[0], (size_t)THREADS * PIECES);
     }
 }
@@ -156,19 +150,16 @@ static void *take_at_once(void *argument)
     return argument;
 }
 
-static void test_many_threads_add_no_more_than_one(void **state)
+TEST(many_threads_add_no_more_than_one)
 {
     pthread_t threads[THREADS];
-    (void)state;
     take(CHUNK_MOST, 1);
     size_t before = hak__metadata_bytes(), mapped = mapped_count();
     assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS), 0);
     for (size_t i = 0; i < THREADS; i++) {
         threads[i] = thread_start(take_at_once, NULL);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, THREADS);
     size_t added = (size_t)THREADS * ROUNDS / 2;
     assert_int_equal(hak__metadata_bytes(), before + added * CHUNK);
     assert_int_equal(mapped_count(), mapped + added);
@@ -176,7 +167,6 @@ static void test_many_threads_add_no_more_than_one(void **state)
 
 static void take_all(void *argument)
 {
-    (void)argument;
     rlim_t before = unit_limit_address_space(address_space_bytes());
     size_t metadata = hak__metadata_bytes();
     for (size_t i = 0; hak__metadata_allocate(4096) != NULL; i++) { /* the rest of a chunk */
@@ -189,25 +179,11 @@ static void take_all(void *argument)
     REQUIRE_SIZE(hak__metadata_bytes(), ==, metadata + CHUNK);
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     take(64, 1); /* there is a rest */
     REQUIRE_LIFE(take_all, NULL, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_thread),
-        cmocka_unit_test(test_nothing_is_lost),
-        cmocka_unit_test(test_near_a_limit),
-        cmocka_unit_test(test_many_threads),
-        cmocka_unit_test(test_many_threads_add_no_more_than_one),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -29,9 +29,8 @@ static void require_place(uintptr_t address, const char *path, uint64_t offset)
     }
 }
 
-static void test_lines(void **state)
+TEST(lines)
 {
-    (void)state;
     require_place(0x400000, "/usr/bin/first program", 0x1000);
     require_place(0x451fff, "/usr/bin/first program", 0x52fff);
     require_place(0x651010, "/usr/bin/first program (deleted)", 0x51010);
@@ -45,7 +44,7 @@ static void test_lines(void **state)
 }
 
 /* The start of the file that holds the address, not that of another file before it. */
-static void test_bases(void **state)
+TEST(bases)
 {
     static const char lines[] =
         "1000-2000 r--p 00000000 08:02 1 /a\n2000-3000 r-xp 00001000 08:02 1 /a\n"
@@ -57,7 +56,6 @@ static void test_bases(void **state)
     memcpy(text, lines, sizeof lines);
     struct modules modules = {text, sizeof text};
     struct module_place place;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(bases); i++) {
         assert_true(hak__modules_find(&modules, bases[i][0], &place));
         assert_int_equal(place.base, bases[i][1]);
@@ -65,14 +63,13 @@ static void test_bases(void **state)
 }
 
 /* The program's own headers, nothing, memory without headers, and memory that is not there. */
-static void test_build_ids(void **state)
+TEST(build_ids)
 {
     struct modules modules;
     struct module_place place;
     struct build_id id = {.base = 0};
     void *pages;
     size_t page = hak__os_page_size();
-    (void)state;
     hak__modules_open(&modules);
     assert_true(hak__modules_find(&modules, (uintptr_t)test_build_ids, &place));
     hak__modules_close(&modules);
@@ -90,23 +87,21 @@ static void test_build_ids(void **state)
     assert_true(!id.is_elf && id.size == 0);
 }
 
-static void test_no_list(void **state)
+TEST(no_list)
 {
     struct modules modules = {NULL, 0};
     struct module_place place;
     char empty[] = "";
-    (void)state;
     assert_false(hak__modules_find(&modules, 0x1000, &place));
     hak__modules_close(&modules);
     modules.text = empty;
     assert_false(hak__modules_find(&modules, 0x1000, &place));
 }
 
-static void test_own_list(void **state)
+TEST(own_list)
 {
     struct modules modules;
     struct module_place place;
-    (void)state;
     hak__modules_open(&modules);
     assert_non_null(modules.text);
     assert_true(hak__modules_find(&modules, (uintptr_t)test_own_list, &place));
@@ -116,12 +111,4 @@ static void test_own_list(void **state)
     hak__modules_close(&modules);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),     cmocka_unit_test(test_bases),
-        cmocka_unit_test(test_build_ids), cmocka_unit_test(test_no_list),
-        cmocka_unit_test(test_own_list),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -43,9 +43,8 @@ static void expect_complaints(const struct child_end *end, size_t count)
     }
 }
 
-static void test_lines(void **state)
+TEST(lines)
 {
-    (void)state;
     struct child_end end = with_file("# a comment\n"
                                      "; another\n"
                                      "\n"
@@ -64,9 +63,8 @@ static void test_lines(void **state)
 }
 
 /* Children start as /proc/self/exe (tests/child.h), so their name is exe. */
-static void test_sections(void **state)
+TEST(sections)
 {
-    (void)state;
     struct child_end end = with_file("bin_bytes=8k\n"
                                      "[other]\n"
                                      "bin_bytes=16k\n"
@@ -92,9 +90,8 @@ static void test_sections(void **state)
     expect_line(&end, "limit=6g");
 }
 
-static void test_bad_lines(void **state)
+TEST(bad_lines)
 {
-    (void)state;
     struct child_end end = with_file("purge_delay_ms=soon\n"
                                      "\n"
                                      "nonsense=1\n"
@@ -120,10 +117,9 @@ static void test_bad_lines(void **state)
     expect_line(&end, "bin_bytes=16k");
 }
 
-static void test_many_bad_lines(void **state)
+TEST(many_bad_lines)
 {
     char text[4000] = "";
-    (void)state;
     for (size_t i = 0; i < 200; i++) {
         strcat(text, "nonsense=1\n");
     }
@@ -133,11 +129,10 @@ static void test_many_bad_lines(void **state)
     expect_line(&end, "purge_delay_ms=9");
 }
 
-static void test_bad_files(void **state)
+TEST(bad_files)
 {
     static char text[20000];
     char name[128];
-    (void)state;
     memset(text, '#', sizeof text);
     memcpy(text, "bin_bytes=8k\n", 13);
     struct child_end end = with_bytes(text, 16384, NULL);
@@ -169,10 +164,9 @@ static void test_bad_files(void **state)
 }
 
 /* A pipe that nobody writes to: the program starts. */
-static void test_a_pipe(void **state)
+TEST(a_pipe)
 {
     char path[80], name[128];
-    (void)state;
     snprintf(path, sizeof path, "%s/pipe", directory);
     snprintf(name, sizeof name, "HAKMEM_CONFIG_FILE=%s", path);
     REQUIRE(mkfifo(path, 0600) == 0);
@@ -181,10 +175,9 @@ static void test_a_pipe(void **state)
     REQUIRE(unlink(path) == 0);
 }
 
-static void test_the_environment_overrides_the_file(void **state)
+TEST(the_environment_overrides_the_file)
 {
     const char *text = "purge_delay_ms=5\nbin_bytes=8k\n";
-    (void)state;
     struct child_end end = with_bytes(text, strlen(text), "HAKMEM_PURGE_DELAY_MS=6");
     expect_complaints(&end, 0);
     expect_line(&end, "purge_delay_ms=6");
@@ -192,10 +185,9 @@ static void test_the_environment_overrides_the_file(void **state)
 }
 
 /* A profile of any source comes before single options of any source. */
-static void test_profiles_come_first(void **state)
+TEST(profiles_come_first)
 {
     const char *text = "purge_delay_ms=5\nprofile=fast\n";
-    (void)state;
     struct child_end end = with_file(text);
     expect_line(&end, "profile=fast");
     expect_line(&end, "purge_delay_ms=5");
@@ -206,10 +198,9 @@ static void test_profiles_come_first(void **state)
 }
 
 /* What a signal handler finds that interrupted the allocator: nothing is set, and nobody waits. */
-static void test_inside_an_operation(void **state)
+TEST(inside_an_operation)
 {
     char before[32], after[32];
-    (void)state;
     assert_int_equal(hak_option_get("purge_delay_ms", before, sizeof before), 0);
     hak__inside = INSIDE_LOCK;
     assert_int_equal(hak_option_set("purge_delay_ms", "7"), EAGAIN);
@@ -231,7 +222,6 @@ static int make_directory(void **state)
 
 static int remove_directory(void **state)
 {
-    (void)state;
     unlink(file_path);
     return rmdir(directory);
 }
@@ -240,16 +230,5 @@ int main(int count, char **arguments)
 {
     static const struct child_case cases[] = {{"show", show, NULL}};
     child_main(count, arguments, cases, COUNT_OF(cases));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_sections),
-        cmocka_unit_test(test_bad_lines),
-        cmocka_unit_test(test_many_bad_lines),
-        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_a_pipe),
-        cmocka_unit_test(test_the_environment_overrides_the_file),
-        cmocka_unit_test(test_profiles_come_first),
-        cmocka_unit_test(test_inside_an_operation),
-    };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return tests_run(make_directory, remove_directory);
 }

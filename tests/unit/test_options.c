@@ -32,9 +32,8 @@ static void expect_default(const struct child_end *end, const char *name)
     expect_line(end, line);
 }
 
-static void test_defaults(void **state)
+TEST(defaults)
 {
-    (void)state;
     assert_int_equal(complaints_count(defaults()), 0);
     expect_line(defaults(), "profile=default");
     expect_line(defaults(), "abort_on_foreign=0");
@@ -46,9 +45,8 @@ static void test_defaults(void **state)
     assert_false(has_line(defaults(), "heaps=0"));
 }
 
-static void test_good_values(void **state)
+TEST(good_values)
 {
-    (void)state;
     struct child_end end = SHOW_WITH(
         "HAKMEM_PURGE_DELAY_MS=4294967294", "HAKMEM_BIN_BYTES=4k", "HAKMEM_CACHE_BYTES=3MiB",
         "HAKMEM_CACHE_BYTES_TOTAL=5g", "HAKMEM_WHALE_CACHE_BYTES=0", "HAKMEM_HUGE_THRESHOLD=1T",
@@ -69,9 +67,8 @@ static void test_good_values(void **state)
     expect_line(&end, "stats=json");
 }
 
-static void test_limits_of_values(void **state)
+TEST(limits_of_values)
 {
-    (void)state;
     struct child_end end =
         SHOW_WITH("HAKMEM_PURGE_DELAY_MS=0", "HAKMEM_BIN_BYTES=4294967295",
                   "HAKMEM_CACHE_BYTES=18446744073709551614", "HAKMEM_CACHE_BYTES_TOTAL=1025",
@@ -84,9 +81,8 @@ static void test_limits_of_values(void **state)
     expect_line(&end, "heaps=4294967295");
 }
 
-static void test_never(void **state)
+TEST(never)
 {
-    (void)state;
     struct child_end end = SHOW_WITH("HAKMEM_PURGE_DELAY_MS=never", "HAKMEM_HUGE_THRESHOLD=never");
     assert_int_equal(complaints_count(&end), 0);
     expect_line(&end, "purge_delay_ms=never");
@@ -98,7 +94,7 @@ static void test_never(void **state)
 }
 
 /* The value stays, and one line says which variable and why. */
-static void test_bad_values(void **state)
+TEST(bad_values)
 {
     static const struct {
         const char *variable;
@@ -143,7 +139,6 @@ static void test_bad_values(void **state)
         {"HAKMEM_PROFILE=slow", "must be default, fast, small or debug$", "profile="},
         {"HAKMEM_PROFILE=Default", "must be default", "profile="},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char pattern[256];
         struct child_end end = SHOW_WITH(cases[i].variable);
@@ -157,9 +152,8 @@ static void test_bad_values(void **state)
     }
 }
 
-static void test_stats_by_number(void **state)
+TEST(stats_by_number)
 {
-    (void)state;
     struct child_end end = SHOW_WITH("HAKMEM_STATS=0");
     expect_line(&end, "stats=none");
     end = SHOW_WITH("HAKMEM_STATS=1", "HAKMEM_STATS_FILE=/dev/null");
@@ -169,9 +163,8 @@ static void test_stats_by_number(void **state)
     assert_int_equal(complaints_count(&end), 1);
 }
 
-static void test_names(void **state)
+TEST(names)
 {
-    (void)state;
     struct child_end end = SHOW_WITH(
         "HAKMEM_NONSENSE=1", "HAKMEM_PURGE_DELAY_MSX=1", "HAKMEM_PURGE_DELAY=1", "HAKMEM_=1",
         "HAKMEM_purge_delay_ms=1", "HAKMEM_TEST_ANYTHING=1", "HAKMEM_TRACE_FILE=x",
@@ -188,10 +181,9 @@ static void test_names(void **state)
 }
 
 /* What is said stays one line of printable characters, however odd and long the value. */
-static void test_odd_values(void **state)
+TEST(odd_values)
 {
     char variable[2000] = "HAKMEM_NONSENSE=a\nb\033[2Jc";
-    (void)state;
     struct child_end end = SHOW_WITH(variable);
     expect_line(&end, "hakmem: HAKMEM_NONSENSE=a?b?[2Jc ignored: unknown option");
     for (size_t i = strlen(variable); i + 1 < sizeof variable; i++) {
@@ -202,9 +194,8 @@ static void test_odd_values(void **state)
         text_matches(end.text, "^hakmem: HAKMEM_NONSENSE=.{50,200} ignored: unknown option$"));
 }
 
-static void test_profiles(void **state)
+TEST(profiles)
 {
-    (void)state;
     struct child_end fast = SHOW_WITH("HAKMEM_PROFILE=fast");
     struct child_end small = SHOW_WITH("HAKMEM_PROFILE=small");
     struct child_end debug = SHOW_WITH("HAKMEM_PROFILE=debug");
@@ -222,21 +213,9 @@ static void test_profiles(void **state)
     assert_string_not_equal(strchr(fast.text, '\n'), strchr(defaults()->text, '\n'));
 }
 
-static void test_single_options_win_over_the_profile(void **state)
-{
-    (void)state;
-    struct child_end end =
-        SHOW_WITH("HAKMEM_PURGE_DELAY_MS=7", "HAKMEM_PROFILE=debug", "HAKMEM_CACHE_BYTES=9k");
-    expect_line(&end, "profile=debug");
-    expect_line(&end, "abort_on_foreign=1");
-    expect_line(&end, "purge_delay_ms=7");
-    expect_line(&end, "cache_bytes=9k");
-}
-
-static void test_paths(void **state)
+TEST(paths)
 {
     char variable[3000] = "HAKMEM_STATS_FILE=/tmp/";
-    (void)state;
     memset(variable + strlen(variable), 'p', 100);
     struct child_end end = SHOW_WITH(variable); /* a view is cut */
     assert_int_equal(complaints_count(&end), 0);
@@ -253,28 +232,10 @@ static void test_paths(void **state)
     expect_line(&end, "heap_map_file=/tmp/%p.map");
 }
 
-static void test_views(void **state)
-{
-    struct option_view view, other;
-    uint32_t count = 0;
-    (void)state;
-    for (; hak__options_view(count, &view); count++) {
-        assert_true(strlen(view.name) > 2 && strlen(view.help) > 10);
-        assert_int_equal(strspn(view.name, "abcdefghijklmnopqrstuvwxyz_"), strlen(view.name));
-        for (uint32_t i = 0; i < count; i++) {
-            assert_true(hak__options_view(i, &other));
-            assert_string_not_equal(view.name, other.name);
-        }
-    }
-    assert_true(count >= 12 && count <= 32);
-    assert_false(hak__options_view(UINT32_MAX, &view));
-}
-
 static void read_twice(void *argument)
 {
     static char first[] = "HAKMEM_PURGE_DELAY_MS=123", second[] = "HAKMEM_NONSENSE=1";
     static char *const other[] = {first, second, NULL};
-    (void)argument;
     hak__options_read(NULL); /* too early: the next one counts */
     hak__options_read(environ);
     REQUIRE_SIZE(hak__knobs.purge_delay_ms, ==, 77);
@@ -285,9 +246,8 @@ static void read_twice(void *argument)
     REQUIRE_SIZE(hak__knobs.purge_delay_ms, ==, 77);
 }
 
-static void test_reading_twice(void **state)
+TEST(reading_twice)
 {
-    (void)state;
     struct child_end end =
         run_with("twice", (const char *const[]){"HAKMEM_PURGE_DELAY_MS=77", NULL});
     assert_int_equal(end.length, 0);
@@ -295,7 +255,6 @@ static void test_reading_twice(void **state)
 
 static void check_automatic(void *argument)
 {
-    (void)argument;
     REQUIRE(hak__start());
     REQUIRE_SIZE(hak__knobs.heaps_max, ==, HAK_TINY_LIMITS ? 2 : hak__os_processors());
     REQUIRE_SIZE(hak__knobs.heaps_crowded_max, ==, 2 * hak__knobs.heaps_max);
@@ -305,7 +264,6 @@ static void check_automatic(void *argument)
 
 static void show_one_processor(void *argument)
 {
-    (void)argument;
     REQUIRE_SIZE(hak__os_processors(), ==, 1);
     show(NULL);
 }
@@ -325,18 +283,16 @@ static void set_one_processor(void *argument)
 }
 
 /* As many as there are processors for the process, not in the machine. */
-static void test_heaps_of_one_processor(void **state)
+TEST(heaps_of_one_processor)
 {
     struct child_end end;
-    (void)state;
     child_exec("one", set_one_processor, (char *[]){NULL}, &end);
     assert_true(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
     expect_line(&end, HAK_TINY_LIMITS ? "heaps=2" : "heaps=1");
 }
 
-static void test_automatic_values(void **state)
+TEST(automatic_values)
 {
-    (void)state;
     run_with("automatic", (const char *const[]){"PATH=/bin", NULL});
     run_with("automatic",
              (const char *const[]){"HAKMEM_CACHE_BYTES_TOTAL=0", "HAKMEM_HEAPS=0", NULL});
@@ -349,22 +305,5 @@ int main(int count, char **arguments)
                                               {"automatic", check_automatic, NULL},
                                               {"one", show_one_processor, NULL}};
     child_main(count, arguments, cases, COUNT_OF(cases));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_good_values),
-        cmocka_unit_test(test_limits_of_values),
-        cmocka_unit_test(test_never),
-        cmocka_unit_test(test_bad_values),
-        cmocka_unit_test(test_stats_by_number),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_odd_values),
-        cmocka_unit_test(test_profiles),
-        cmocka_unit_test(test_single_options_win_over_the_profile),
-        cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_reading_twice),
-        cmocka_unit_test(test_automatic_values),
-        cmocka_unit_test(test_heaps_of_one_processor),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    return tests_run(unit_start, NULL);
 }

@@ -10,16 +10,14 @@
 
 static int setup(void **state)
 {
-    (void)state;
     hak__os_init();
     return 0;
 }
 
 /* The number is high, fork's child has it, and another file under the number is noticed. */
-static void test_keep(void **state)
+OS_TEST(keep)
 {
     char path[] = "/tmp/test_os_files_XXXXXX", text[64];
-    (void)state;
     int file = mkstemp(path);
     assert_true(file >= 0);
     errno = ERRNO_UNTOUCHED;
@@ -52,7 +50,6 @@ static void test_keep(void **state)
 
 static void write_error(void *argument)
 {
-    (void)argument;
     errno = ERRNO_UNTOUCHED;
     hak__os_write_error("some words\nand more", 10);
     close(STDERR_FILENO);
@@ -64,11 +61,10 @@ static void write_error(void *argument)
     }
 }
 
-static void test_write(void **state)
+OS_TEST(write)
 {
     struct child_end end;
     char path[64], text[64];
-    (void)state;
     child_fork(write_error, NULL, &end);
     assert_true(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
     assert_string_equal(end.text, "some words");
@@ -90,11 +86,10 @@ static void test_write(void **state)
     errno = ERRNO_UNTOUCHED;
 }
 
-static void test_open(void **state)
+OS_TEST(open)
 {
     char directory[] = "/tmp/unit.XXXXXX", path[64], link[64];
     struct stat about;
-    (void)state;
     assert_non_null(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/file", directory);
     snprintf(link, sizeof link, "%s/link", directory);
@@ -127,10 +122,9 @@ static void test_open(void **state)
     rmdir(directory);
 }
 
-static void test_update_file(void **state)
+OS_TEST(update_file)
 {
     char directory[] = "/tmp/unit.XXXXXX", path[64], text[64];
-    (void)state;
     assert_non_null(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/file", directory);
     errno = ERRNO_UNTOUCHED;
@@ -157,13 +151,4 @@ static void test_update_file(void **state)
     errno = ERRNO_UNTOUCHED;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        OS_TEST(test_keep),
-        OS_TEST(test_write),
-        OS_TEST(test_open),
-        OS_TEST(test_update_file),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TESTS(setup)

@@ -13,7 +13,6 @@ static size_t page;
 
 static int setup(void **state)
 {
-    (void)state;
     hak__os_init();
     hak__os_init(); /* idempotent */
     page = hak__os_page_size();
@@ -29,9 +28,8 @@ static void *free_place(size_t size)
     return place;
 }
 
-static void test_machine(void **state)
+OS_TEST(machine)
 {
-    (void)state;
     assert_true(bits_is_power_of_two(page) && page <= SLICE_SIZE);
     uint64_t ram = hak__os_ram_size();
     assert_true(ram >= 64 * MIB);
@@ -42,9 +40,8 @@ static void test_machine(void **state)
     assert_int_equal(errno, ERRNO_UNTOUCHED);
 }
 
-static void test_map_at(void **state)
+OS_TEST(map_at)
 {
-    (void)state;
     char *place = free_place(8 * page);
     assert_int_equal(hak__os_map_at(place + 2 * page, 2 * page), 0);
     assert_int_equal(nonzero_offset(place + 2 * page, 2 * page), SIZE_MAX);
@@ -66,9 +63,8 @@ static void test_map_at(void **state)
     assert_int_equal(hak__os_map_at((void *)~(uintptr_t)(2 * page - 1), page), -ENOMEM);
 }
 
-static void test_map_alignments(void **state)
+OS_TEST(map_alignments)
 {
-    (void)state;
     for (size_t alignment = page; alignment <= GIB; alignment *= 2) {
         char *places[4];
         for (size_t i = 0; i < COUNT_OF(places); i++) {
@@ -89,21 +85,19 @@ static void test_map_alignments(void **state)
     errno = ERRNO_UNTOUCHED; /* /proc reading */
 }
 
-static void test_map_failures(void **state)
+OS_TEST(map_failures)
 {
     static char here;
     void *place = &here;
-    (void)state;
     assert_int_equal(hak__os_map((size_t)1 << 62, page, &place), -ENOMEM);
     assert_int_equal(hak__os_map(page, (size_t)1 << 62, &place), -ENOMEM);
     assert_int_equal(hak__os_map(SIZE_MAX - 4 * page + 1, (size_t)1 << 63, &place), -ENOMEM);
     assert_ptr_equal(place, &here);
 }
 
-static void test_unmap(void **state)
+OS_TEST(unmap)
 {
     char *place;
-    (void)state;
     assert_int_equal(hak__os_map(4 * page, page, (void **)&place), 0);
     assert_int_equal(hak__os_unmap(place + page, page), 0);
     assert_true(unit_is_mapped((uintptr_t)place));
@@ -114,10 +108,9 @@ static void test_unmap(void **state)
     assert_int_equal(hak__os_unmap(place + 1, page), -EINVAL);
 }
 
-static void test_remap(void **state)
+OS_TEST(remap)
 {
     char *place, *moved = NULL;
-    (void)state;
     assert_int_equal(hak__os_map(4 * page, page, (void **)&place), 0);
     pattern_fill(place, 4 * page, 1);
     assert_int_equal(hak__os_remap(place, 4 * page, 3 * page, 0, (void **)&moved), 0);
@@ -141,10 +134,9 @@ static void test_remap(void **state)
     unit_unblock(neighbour);
 }
 
-static void test_remap_keeps_alignment(void **state)
+OS_TEST(remap_keeps_alignment)
 {
     char *place, *moved = NULL, *again = NULL;
-    (void)state;
     size_t alignment = 64 * page;
     assert_int_equal(hak__os_map(4 * page, alignment, (void **)&place), 0);
     pattern_fill(place, 4 * page, 2);
@@ -175,10 +167,9 @@ static void test_remap_keeps_alignment(void **state)
 }
 
 /* There is room behind it, but where it lies it could have no huge pages. */
-static void test_remap_gains_alignment(void **state)
+OS_TEST(remap_gains_alignment)
 {
     char *place, *moved = NULL;
-    (void)state;
     size_t alignment = 64 * page;
     assert_int_equal(hak__os_map(alignment, alignment, (void **)&place), 0);
     assert_int_equal(hak__os_unmap(place, page), 0);
@@ -191,10 +182,9 @@ static void test_remap_gains_alignment(void **state)
     assert_int_equal(hak__os_unmap(moved, 8 * page), 0);
 }
 
-static void test_purge(void **state)
+OS_TEST(purge)
 {
     char *place;
-    (void)state;
     assert_int_equal(hak__os_map(4 * page, page, (void **)&place), 0);
     memset(place, 'x', 4 * page);
     assert_int_equal(hak__os_purge(place + page, 2 * page), 0);
@@ -206,11 +196,10 @@ static void test_purge(void **state)
     assert_int_not_equal(hak__os_purge(place, 4 * page), 0);
 }
 
-static void test_resident(void **state)
+OS_TEST(resident)
 {
     char *place;
     size_t most = OS_RESIDENT_SIZE_MAX;
-    (void)state;
     assert_int_equal(hak__os_map(most, page, (void **)&place), 0);
     madvise(place, most, MADV_NOHUGEPAGE); /* page by page, whatever this machine prefers */
     errno = ERRNO_UNTOUCHED;
@@ -236,11 +225,10 @@ static void test_resident(void **state)
 }
 
 /* What is not resident stays so, but for short gaps; what was only read gets no memory. */
-static void test_clear(void **state)
+OS_TEST(clear)
 {
     size_t size = 2 * OS_RESIDENT_SIZE_MAX + 5 * page;
     char *place;
-    (void)state;
     assert_int_equal(hak__os_map(size, page, (void **)&place), 0);
     madvise(place, size, MADV_NOHUGEPAGE);
     errno = ERRNO_UNTOUCHED;
@@ -262,11 +250,10 @@ static void test_clear(void **state)
     assert_int_equal(hak__os_unmap(place, size), 0);
 }
 
-static void test_resident_percent(void **state)
+OS_TEST(resident_percent)
 {
     char *place;
     size_t most = OS_RESIDENT_SIZE_MAX;
-    (void)state;
     assert_int_equal(hak__os_map(3 * most, page, (void **)&place), 0);
     madvise(place, 3 * most, MADV_NOHUGEPAGE);
     errno = ERRNO_UNTOUCHED;
@@ -301,7 +288,6 @@ static cpu_set_t *affinity_now(void)
 /* Leaves itself one processor less at a time: the lowest first. */
 static void lose_processors(void *argument)
 {
-    (void)argument;
     cpu_set_t *set = affinity_now();
     uint32_t left = (uint32_t)CPU_COUNT_S(affinity_size(), set);
     for (size_t i = 0; left > 1; i++) {
@@ -317,9 +303,8 @@ static void lose_processors(void *argument)
     REQUIRE_SIZE(hak__os_processors(), ==, 1);
 }
 
-static void test_processors(void **state)
+OS_TEST(processors)
 {
-    (void)state;
     cpu_set_t *set = affinity_now();
     assert_int_equal(hak__os_processors(), CPU_COUNT_S(affinity_size(), set));
     CPU_FREE(set);
@@ -327,10 +312,9 @@ static void test_processors(void **state)
     errno = ERRNO_UNTOUCHED;
 }
 
-static void test_huge_is_harmless(void **state)
+OS_TEST(huge_is_harmless)
 {
     char *place;
-    (void)state;
     assert_int_equal(hak__os_map(2 * HUGE_PAGE_SIZE, HUGE_PAGE_SIZE, (void **)&place), 0);
     int result = hak__os_huge(place, 2 * HUGE_PAGE_SIZE);
     assert_true(result == 0 || result == -EINVAL); /* a kernel without huge pages */
@@ -338,9 +322,8 @@ static void test_huge_is_harmless(void **state)
     assert_int_equal(hak__os_unmap(place, 2 * HUGE_PAGE_SIZE), 0);
 }
 
-static void test_clock(void **state)
+OS_TEST(clock)
 {
-    (void)state;
     uint32_t before = hak__os_clock_ms();
     usleep(50000);
     uint32_t passed = hak__os_clock_ms() - before;
@@ -351,7 +334,6 @@ static uint32_t futex_word;
 
 static void *wait_for_word(void *argument)
 {
-    (void)argument;
     errno = ERRNO_UNTOUCHED;
     while (__atomic_load_n(&futex_word, __ATOMIC_ACQUIRE) == 5) {
         hak__os_wait_ms(&futex_word, 5, 60000);
@@ -360,9 +342,8 @@ static void *wait_for_word(void *argument)
     return NULL;
 }
 
-static void test_wait_and_wake(void **state)
+OS_TEST(wait_and_wake)
 {
-    (void)state;
     futex_word = 5;
     assert_true(hak__os_wait_ms(&futex_word, 4, 60000)); /* another value: returns at once */
     hak__os_wake(&futex_word);                           /* nobody sleeps */
@@ -375,22 +356,19 @@ static void test_wait_and_wake(void **state)
 
 static void abort_here(void *argument)
 {
-    (void)argument;
     fputs("hakmem: fatal: expected\n", stderr); /* for REQUIRE_DEATH */
     hak__os_abort();
 }
 
-static void test_abort(void **state)
+OS_TEST(abort)
 {
-    (void)state;
     REQUIRE_DEATH(abort_here, NULL, "expected");
     errno = ERRNO_UNTOUCHED;
 }
 
-static void test_calls_are_counted(void **state)
+OS_TEST(calls_are_counted)
 {
     void *place, *moved;
-    (void)state;
     for (uint32_t i = 0; i < OS_CALL_COUNT; i++) {
         uint64_t before = hak__os_calls[i];
         assert_int_equal(hak__os_map(2 * page, page, &place), 0);
@@ -408,13 +386,11 @@ static void test_calls_are_counted(void **state)
 
 /* Nothing that a filter could punish is called; what was closed before it opens. Last: from here on
  * this process counts as one with a filter, and then as one whose filter does not matter. */
-static void test_filter(void **state)
+OS_TEST(filter)
 {
     void *place;
-    (void)state;
-    if (!hak__os_may_ask() || hak__os_processors_by_file() == 0) {
-        skip(); /* there is a filter already, or no /proc */
-    }
+    SKIP_IF(!hak__os_may_ask() ||
+            hak__os_processors_by_file() == 0); /* there is a filter already, or no /proc */
     size_t size = OS_RESIDENT_SIZE_MAX;
     uint32_t processors = hak__os_processors();
     assert_int_equal(hak__os_map(2 * size, size, &place), 0);
@@ -451,28 +427,4 @@ static void test_filter(void **state)
     assert_int_equal(hak__os_unmap(place, 2 * size), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        OS_TEST(test_machine),
-        OS_TEST(test_map_at),
-        OS_TEST(test_map_alignments),
-        OS_TEST(test_map_failures),
-        OS_TEST(test_unmap),
-        OS_TEST(test_remap),
-        OS_TEST(test_remap_keeps_alignment),
-        OS_TEST(test_remap_gains_alignment),
-        OS_TEST(test_purge),
-        OS_TEST(test_resident),
-        OS_TEST(test_resident_percent),
-        OS_TEST(test_clear),
-        OS_TEST(test_processors),
-        OS_TEST(test_huge_is_harmless),
-        OS_TEST(test_clock),
-        OS_TEST(test_wait_and_wake),
-        OS_TEST(test_abort),
-        OS_TEST(test_calls_are_counted),
-        OS_TEST(test_filter),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TESTS(setup)

@@ -29,7 +29,7 @@ static void free_of(struct site *site, uint32_t count, uint64_t lifetime_ms)
     }
 }
 
-static void test_what_is_long_lived(void **state)
+TEST(what_is_long_lived)
 {
     static const struct {
         uint32_t allocated, brief, long_lived;
@@ -40,7 +40,6 @@ static void test_what_is_long_lived(void **state)
         {16, 2, 0, false, true},   {100, 10, 0, true, true},    {100, 11, 80, false, true},
         {100, 29, 0, false, true}, {100, 30, 70, false, false}, {100, 100, 0, false, false},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct site site = {.key = 1};
         allocate_of(&site, cases[i].allocated, 1000);
@@ -63,9 +62,8 @@ static bool is_apart_in(uintptr_t site)
     return apart;
 }
 
-static void test_not_before_the_process_learns(void **state)
+TEST(not_before_the_process_learns)
 {
-    (void)state;
     assert_false(is_apart_in(hak_site_register("early")));
     assert_false(hak__placement_on);
     assert_true(hak__sampling.period == 0);
@@ -81,9 +79,8 @@ static void begin_to_learn(void)
     REQUIRE(hak__learner_start("test", &known));
 }
 
-static void test_scopes(void **state)
+TEST(scopes)
 {
-    (void)state;
     begin_to_learn();
     uintptr_t known = hak_site_register("known"), new = hak_site_register("new");
     assert_true(hak__placement_on);
@@ -107,10 +104,9 @@ static void test_scopes(void **state)
 
 /* As docs/observability/sites.md says: longjmp does not end a scope, so the thread stays. The end
  * of a scope around it brings it back. */
-static void test_longjmp_out_of_a_scope(void **state)
+TEST(longjmp_out_of_a_scope)
 {
     jmp_buf place;
-    (void)state;
     uintptr_t before = hak_site_enter(hak_site_register("new"));
     if (setjmp(place) == 0) {
         hak_site_enter(hak_site_register("known"));
@@ -129,9 +125,8 @@ static struct site *site_named(const char *name)
 
 /* Samples that say so place the site at the next look, and others place it no longer. The learner
  * hears of it. */
-static void test_a_site_changes(void **state)
+TEST(a_site_changes)
 {
-    (void)state;
     struct site *site = site_named("changes");
     uint64_t long_ago = 0;
     assert_true(hak__samples_enter(true));
@@ -155,10 +150,9 @@ static void test_a_site_changes(void **state)
 }
 
 /* All names beyond the table's are one site, which says nothing about any of them. */
-static void test_the_site_of_all_others_is_not_placed(void **state)
+TEST(the_site_of_all_others_is_not_placed)
 {
     char name[16];
-    (void)state;
     for (int i = 0; i < NAMES; i++) {
         snprintf(name, sizeof name, "n%d", i);
         assert_true(hak_site_register(name) != 0);
@@ -167,10 +161,9 @@ static void test_the_site_of_all_others_is_not_placed(void **state)
     assert_false(is_apart_in(SITE_ID_OTHER));
 }
 
-static void test_the_learner_takes_some_names(void **state)
+TEST(the_learner_takes_some_names)
 {
     char name[16];
-    (void)state;
     assert_true(hak__samples_enter(true));
     for (uint32_t i = 2; i < LEARN_SITES_MAX; i++) { /* two are there */
         snprintf(name, sizeof name, "s%u", i);
@@ -183,16 +176,4 @@ static void test_the_learner_takes_some_names(void **state)
     hak__samples_leave();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_long_lived),
-        cmocka_unit_test(test_not_before_the_process_learns),
-        cmocka_unit_test(test_scopes),
-        cmocka_unit_test(test_longjmp_out_of_a_scope),
-        cmocka_unit_test(test_a_site_changes),
-        cmocka_unit_test(test_the_site_of_all_others_is_not_placed),
-        cmocka_unit_test(test_the_learner_takes_some_names),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

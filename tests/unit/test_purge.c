@@ -34,7 +34,6 @@ static size_t kept;
 
 static int keep(void **state)
 {
-    (void)state;
     kept = take(7);
     fill(kept, 7, 'k');
     hak__superslab_purge(true); /* nothing dirty is left over from before */
@@ -43,17 +42,15 @@ static int keep(void **state)
 
 static int kept_is_whole(void **state)
 {
-    (void)state;
     bool whole = is_filled(kept, 7, 'k');
     hak__superslab_give(kept, 7);
     return whole ? 0 : -1;
 }
 
-#define PURGE_TEST(test) cmocka_unit_test_setup_teardown(test, keep, kept_is_whole)
+#define PURGE_TEST(name) TEST_WITH(name, keep, kept_is_whole)
 
-static void test_freed_slices_go_at_the_second_pass(void **state)
+PURGE_TEST(freed_slices_go_at_the_second_pass)
 {
-    (void)state;
     size_t slice = take(5);
     fill(slice, 5, 'x');
     hak__superslab_give(slice, 5);
@@ -69,9 +66,8 @@ static void test_freed_slices_go_at_the_second_pass(void **state)
     assert_int_equal(hak__superslab_purge(false), 0);
 }
 
-static void test_a_purged_slice_is_handed_out_as_zeroed(void **state)
+PURGE_TEST(a_purged_slice_is_handed_out_as_zeroed)
 {
-    (void)state;
     size_t slice = take(2);
     fill(slice, 2, 'x');
     hak__superslab_give(slice, 2);
@@ -85,9 +81,8 @@ static void test_a_purged_slice_is_handed_out_as_zeroed(void **state)
     hak__superslab_give(run.slice, 2);
 }
 
-static void test_use_starts_the_age_anew(void **state)
+PURGE_TEST(use_starts_the_age_anew)
 {
-    (void)state;
     size_t slice = take(4);
     fill(slice, 4, 'x');
     hak__superslab_give(slice, 4);
@@ -102,9 +97,8 @@ static void test_use_starts_the_age_anew(void **state)
 }
 
 /* Holes between slices in use, over a whole superslab: each run by itself. */
-static void test_holes(void **state)
+PURGE_TEST(holes)
 {
-    (void)state;
     size_t slice = take(SUPERSLAB_SLICES);
     uint64_t random = 5;
     uint64_t map = random_next(&random) & random_next(&random);
@@ -149,9 +143,8 @@ static void purge_far(const size_t *given, size_t count)
 }
 
 /* More than one word of superslabs, of which whole words have nothing free at all. */
-static void test_far_superslabs(void **state)
+PURGE_TEST(far_superslabs)
 {
-    (void)state;
     size_t first_bits[FAR], first_count = 0;
     while (hak__superslab_bytes_free() != 0) {
         take(1);
@@ -178,9 +171,8 @@ static void test_far_superslabs(void **state)
 
 /* The slab metadata of a superslab goes with the last of its slices, purged or unmapped, and not
  * while one of them is in use. */
-static void test_metadata_goes_with_the_superslab(void **state)
+PURGE_TEST(metadata_goes_with_the_superslab)
 {
-    (void)state;
     const size_t bytes = SUPERSLAB_SLICES * SLAB_METADATA_SIZE;
     for (int unmap = 0; unmap < 2; unmap++) {
         size_t slice = take(SUPERSLAB_SLICES);
@@ -198,15 +190,12 @@ static void test_metadata_goes_with_the_superslab(void **state)
 }
 
 /* Memory that cannot be given back (locked by the program) stays dirty, free and usable. */
-static void test_a_failed_purge(void **state)
+PURGE_TEST(a_failed_purge)
 {
-    (void)state;
     size_t slice = take(3);
     char *bytes = window_slice_address(slice);
     fill(slice, 3, 'x');
-    if (SUPPORT_SANITIZED || mlock(bytes + SLICE_SIZE, hak__os_page_size()) != 0) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED || mlock(bytes + SLICE_SIZE, hak__os_page_size()) != 0);
     hak__superslab_give(slice, 1);
     hak__superslab_give(slice + 1, 1);
     size_t free_bytes = hak__superslab_bytes_free();
@@ -250,7 +239,6 @@ static void *use_slices(void *argument)
 
 static void *purge_and_release(void *argument)
 {
-    (void)argument;
     for (size_t round = 0; !__atomic_load_n(&shared_stop, __ATOMIC_RELAXED); round++) {
         hak__superslab_purge(round % 3 == 0);
         if (round % 16 == 0) {
@@ -261,10 +249,9 @@ static void *purge_and_release(void *argument)
     return NULL;
 }
 
-static void test_purging_beside_use(void **state)
+PURGE_TEST(purging_beside_use)
 {
     pthread_t users[4], purgers[2];
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     __atomic_store_n(&shared_stop, false, __ATOMIC_RELAXED);
     for (size_t i = 0; i < COUNT_OF(purgers); i++) {
@@ -273,23 +260,18 @@ static void test_purging_beside_use(void **state)
     for (size_t i = 0; i < COUNT_OF(users); i++) {
         users[i] = thread_start(use_slices, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(users); i++) {
-        thread_join(users[i]);
-    }
+    JOIN_ALL(users, COUNT_OF(users));
     __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(purgers); i++) {
-        thread_join(purgers[i]);
-    }
+    JOIN_ALL(purgers, COUNT_OF(purgers));
     assert_int_equal(unit_region_bytes_taken(), taken);
     hak__superslab_purge(true);
     assert_int_equal(hak__superslab_bytes_dirty(), 0);
 }
 
 /* 1 GiB that was due made one malloc 120 to 150 ms long when it made the whole pass. */
-static void test_a_pass_in_parts(void **state)
+PURGE_TEST(a_pass_in_parts)
 {
     enum { SUPERSLABS = 8, PART = 2 * SUPERSLAB_SIZE };
-    (void)state;
     unit_free_superslabs(SUPERSLABS);
     size_t dirty = hak__superslab_bytes_dirty();
     assert_int_equal(dirty, SUPERSLABS * SUPERSLAB_SIZE);
@@ -323,9 +305,8 @@ static void *hold_purge_lock(void *argument)
 
 /* Whoever comes through a slow path does not wait until another thread has given back a gibibyte
  * (gperftools #1547): its pass is left out. This hangs where it waits. */
-static void test_a_pass_waits_for_nobody(void **state)
+PURGE_TEST(a_pass_waits_for_nobody)
 {
-    (void)state;
     struct slice_run run = hak__superslab_take(3, 1);
     assert_true(run.slice != SLICE_NONE);
     hak__superslab_give(run.slice, 3);
@@ -340,19 +321,4 @@ static void test_a_pass_waits_for_nobody(void **state)
     assert_int_equal(hak__superslab_purge(false), 3 * SLICE_SIZE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        PURGE_TEST(test_freed_slices_go_at_the_second_pass),
-        PURGE_TEST(test_a_purged_slice_is_handed_out_as_zeroed),
-        PURGE_TEST(test_use_starts_the_age_anew),
-        PURGE_TEST(test_holes),
-        PURGE_TEST(test_a_failed_purge),
-        PURGE_TEST(test_far_superslabs),
-        PURGE_TEST(test_metadata_goes_with_the_superslab),
-        PURGE_TEST(test_a_pass_in_parts),
-        PURGE_TEST(test_a_pass_waits_for_nobody),
-        PURGE_TEST(test_purging_beside_use),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TESTS(setup)

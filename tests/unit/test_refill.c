@@ -23,7 +23,7 @@ static int destroy_cache(void **state)
     return 0;
 }
 
-#define REFILL_TEST(test) cmocka_unit_test_setup_teardown(test, create_cache, destroy_cache)
+#define REFILL_TEST(name) TEST_WITH(name, create_cache, destroy_cache)
 
 static uint32_t list_length(const struct object *object)
 {
@@ -34,49 +34,9 @@ static uint32_t list_length(const struct object *object)
     return length;
 }
 
-/* What a limit of so many bytes is. */
-static uint32_t objects_of(size_t bytes, size_t size)
-{
-    size_t count = bytes / size;
-    count = count < BIN_OBJECTS_MIN ? BIN_OBJECTS_MIN : count;
-    return (uint32_t)(count > BIN_OBJECTS_MAX ? BIN_OBJECTS_MAX : count);
-}
-
-static void test_the_first_refill(void **state)
-{
-    (void)state;
-    unit_free_superslabs(8); /* slabs whose pages may be there */
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        struct bin *bin = &cache->bins[class_index];
-        size_t size = size_class_bytes(class_index);
-        uint32_t carved = size >= CARVE_BYTES ? 2 : (uint32_t)(2 * CARVE_BYTES / size);
-        uint32_t start = objects_of(REFILL_BYTES_START, size);
-        assert_int_equal(hak__cache_refill_most(cache, class_index), start);
-        uint32_t batch = carved < start ? carved : start;
-        char *object = unit_cache_refill(cache, class_index);
-        const struct slab *slab = unit_slab_of(object);
-        assert_ptr_equal(object, slab_start(slab) + slab->first); /* of a new slab */
-        assert_int_equal(list_length(bin->head), batch - 1);
-        assert_int_equal(bin_count(bin), batch - 1);
-        assert_true(batch == 1 || (char *)bin->head == object + size);
-        assert_true(cache->refills[class_index] == 1 && cache->active[class_index]);
-        assert_int_equal(bin->limit, 0); /* a refill is no reason to keep more */
-        assert_int_equal(hak__cache_objects(cache, class_index), batch - 1);
-        unit_cache_free(cache, class_index, object);
-    }
-    assert_true(cache->slabs->counters.values[COUNTER_REFILL_CARVE] == CLASS_COUNT - 1);
-    assert_int_equal(cache->charged != 0, 1);
-    assert_int_equal(cache->refills[0], 0);
-    hak__cache_flush(cache); /* the thread ends: to the next everything is new */
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        assert_int_equal(cache->refills[class_index], 0);
-    }
-}
-
 /* An object that nobody writes needs no page. */
-static void test_a_carved_object_is_not_touched(void **state)
+REFILL_TEST(a_carved_object_is_not_touched)
 {
-    (void)state;
     hak__knobs.huge_threshold = UINT64_MAX;
     hak__superslab_purge(true);
     uint32_t class_index = size_class_of(16 * KIB);
@@ -89,38 +49,6 @@ static void test_a_carved_object_is_not_touched(void **state)
     memset(object, 1, 16 * KIB);
     assert_int_equal(hak__os_resident((void *)first, bytes), bytes);
     unit_cache_free(cache, class_index, object);
-}
-
-/* While nothing is freed each refill may take double, up to a slice; after that what the bin may
- * hold, and double again. */
-static void test_refills_grow(void **state)
-{
-    (void)state;
-    for (size_t power = 16; power <= MID_SIZE_MAX; power *= 2) {
-        uint32_t class_index = size_class_of(power);
-        size_t size = size_class_bytes(class_index), bytes = REFILL_BYTES_START;
-        void *list = NULL;
-        for (uint32_t refills = 0; refills < 2 * UINT8_MAX; refills++) { /* a count that wraps */
-            assert_int_equal(hak__cache_refill_most(cache, class_index), objects_of(bytes, size));
-            do {
-                void *object = unit_cache_allocate(cache, class_index);
-                *(void **)object = list;
-                list = object;
-            } while (cache->bins[class_index].head != NULL);
-            bytes = 2 * bytes < SLICE_SIZE ? 2 * bytes : SLICE_SIZE;
-        }
-        for (void *next; list != NULL; list = next) {
-            next = *(void **)list;
-            unit_cache_free(cache, class_index, list);
-        }
-        assert_int_equal(cache->refills[class_index], 0);
-        uint32_t limit = cache->bins[class_index].limit;
-        assert_int_equal(limit, objects_of(BIN_BYTES_START, size));
-        assert_int_equal(hak__cache_refill_most(cache, class_index), limit);
-        hak__cache_flush(cache);
-        assert_int_equal(hak__cache_refill_most(cache, class_index),
-                         objects_of(REFILL_BYTES_START, size));
-    }
 }
 
 /* A slab with `count` objects, all but the first free in it. */
@@ -136,9 +64,8 @@ static struct slab *slab_with_free_objects(uint32_t class_index, void **objects,
 }
 
 /* What a refill may not take stays in the slab, for the heap's other threads. */
-static void test_a_refill_leaves_the_rest(void **state)
+REFILL_TEST(a_refill_leaves_the_rest)
 {
-    (void)state;
     for (size_t power = SLICE_SIZE / 8; power <= MID_SIZE_MAX; power *= 2) {
         void *objects[15];
         uint32_t class_index = size_class_of(power);
@@ -158,35 +85,10 @@ static void test_a_refill_leaves_the_rest(void **state)
     }
 }
 
-static void test_a_refill_takes_what_the_bin_may_hold(void **state)
-{
-    void *objects[SLAB_OBJECTS_MIN]; /* as many as a slab of the largest has */
-    uint32_t class_index = size_class_of(MID_SIZE_MAX);
-    struct bin *bin = &cache->bins[class_index];
-    (void)state;
-    unit_cache_free(cache, class_index, unit_cache_allocate(cache, class_index));
-    assert_int_equal(bin->limit, BIN_OBJECTS_MIN); /* more than a slice holds */
-    const struct slab *slab = slab_with_free_objects(class_index, objects, COUNT_OF(objects));
-    for (uint32_t left = COUNT_OF(objects) - 1; left != 0;) {
-        uint32_t taken = BIN_OBJECTS_MIN < left ? BIN_OBJECTS_MIN : left;
-        assert_ptr_equal(unit_cache_refill(cache, class_index), objects[COUNT_OF(objects) - left]);
-        left -= taken;
-        assert_int_equal(bin_count(bin), taken - 1);
-        assert_int_equal(slab->free_count, left);
-        while (bin->head != NULL) {
-            unit_cache_allocate(cache, class_index);
-        }
-    }
-    for (size_t i = 0; i < COUNT_OF(objects); i++) {
-        unit_cache_free(cache, class_index, objects[i]);
-    }
-}
-
 /* Two threads of one heap: each takes a part of what the slab has, and either may free it. */
-static void test_two_caches_of_one_heap(void **state)
+REFILL_TEST(two_caches_of_one_heap)
 {
     void *objects[SLAB_OBJECTS_MIN];
-    (void)state;
     struct cache *mate = unit_cache_create_on(cache->slabs);
     uint32_t class_index = size_class_of(MID_SIZE_MAX);
     const uint64_t *counters = cache->slabs->counters.values;
@@ -210,9 +112,8 @@ static void test_two_caches_of_one_heap(void **state)
     assert_true(counters[COUNTER_SLAB_TO_REGION] == 1);
 }
 
-static void test_slabs_are_used_up_before_new_ones(void **state)
+REFILL_TEST(slabs_are_used_up_before_new_ones)
 {
-    (void)state;
     uint32_t class_index = size_class_of(2048);
     uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
     static void *objects[1024];
@@ -227,59 +128,16 @@ static void test_slabs_are_used_up_before_new_ones(void **state)
     }
 }
 
-static void refill_without_memory(void *argument)
-{
-    struct rlimit limit;
-    (void)argument;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = address_space_bytes();
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    while (hak__superslab_take(1, 1).slice != SLICE_NONE) {
-    }
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        REQUIRE(unit_cache_refill(cache, class_index) == NULL);
-        REQUIRE(cache->bins[class_index].head == NULL);
-        REQUIRE(bin_count(&cache->bins[class_index]) == 0);
-    }
-}
-
-static void test_no_memory(void **state)
-{
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(refill_without_memory, NULL, NULL);
-}
-
 static void refill_a_bin_with_a_wrong_count(void *argument)
 {
-    (void)argument;
     cache->bins[5].room--; /* a list that ends too early */
     unit_cache_refill(cache, 5);
 }
 
-static void test_a_list_that_ended_too_early(void **state)
+REFILL_TEST(a_list_that_ended_too_early)
 {
-    (void)state;
-    if (HAK_LEVEL == 0) {
-        skip();
-    }
+    SKIP_IF(HAK_LEVEL == 0);
     REQUIRE_DEATH(refill_a_bin_with_a_wrong_count, NULL, "hakmem: fatal: ");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        REFILL_TEST(test_the_first_refill),
-        REFILL_TEST(test_a_carved_object_is_not_touched),
-        REFILL_TEST(test_refills_grow),
-        REFILL_TEST(test_a_refill_leaves_the_rest),
-        REFILL_TEST(test_a_refill_takes_what_the_bin_may_hold),
-        REFILL_TEST(test_two_caches_of_one_heap),
-        REFILL_TEST(test_slabs_are_used_up_before_new_ones),
-        REFILL_TEST(test_no_memory),
-        REFILL_TEST(test_a_list_that_ended_too_early),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

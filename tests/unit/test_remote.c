@@ -9,7 +9,6 @@ static struct cache *owner, *freer;
 
 static int create_caches(void **state)
 {
-    (void)state;
     owner = unit_cache_create();
     freer = unit_cache_create();
     return 0;
@@ -17,14 +16,13 @@ static int create_caches(void **state)
 
 static int destroy_caches(void **state)
 {
-    (void)state;
     hak__remote_flush(freer);
     unit_cache_destroy(owner);
     unit_cache_destroy(freer);
     return 0;
 }
 
-#define REMOTE_TEST(test) cmocka_unit_test_setup_teardown(test, create_caches, destroy_caches)
+#define REMOTE_TEST(name) TEST_WITH(name, create_caches, destroy_caches)
 
 static bool free_remotely(void *object)
 {
@@ -64,11 +62,10 @@ static uint32_t buffered_count(void)
     return count;
 }
 
-static void test_a_full_entry_is_sent(void **state)
+REMOTE_TEST(a_full_entry_is_sent)
 {
     static const size_t sizes[] = {16, 64, 256, 512, 1024, 4096, 32768, MID_SIZE_MAX};
     static void *objects[2 * REMOTE_OBJECTS_MAX];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         uint32_t class_index = size_class_of(sizes[i]), batch = batch_of(class_index);
         uint32_t most = hak__size_classes[class_index].objects_per_slab;
@@ -128,11 +125,10 @@ static void free_slabs_but_first_objects(uint32_t slabs)
 }
 
 /* More slabs than entries: the object that displaces another slab's sends that one's. */
-static void test_collisions_send(void **state)
+REMOTE_TEST(collisions_send)
 {
     enum { SLABS = REMOTE_ENTRIES + 1 };
     uint32_t sent = 0, in_words = 0;
-    (void)state;
     fill_slabs(SLABS);
     for (size_t i = 0; i < SLABS; i++) {
         uint32_t before = buffered_count();
@@ -154,54 +150,12 @@ static void test_collisions_send(void **state)
     free_slabs_but_first_objects(SLABS);
 }
 
-static bool free_slot_remotely(void **slot)
-{
-    void *object = *slot;
-    *slot = NULL;
-    return free_remotely(object);
-}
-
-/* When as many wait as may, each leaves in its turn: none is sent again while others have not been.
- */
-static void test_each_leaves_in_its_turn(void **state)
-{
-    enum {
-        SLABS = REMOTE_WAITING_MAX + 1,
-        TURNS = REMOTE_WAITING_MAX < 8 ? REMOTE_WAITING_MAX : 8
-    };
-    struct slab *slabs[SLABS];
-    uint32_t sent_counts[SLABS] = {0};
-    size_t next = SLABS - 1; /* the slab that needs room */
-    (void)state;
-    fill_slabs(SLABS);
-    for (size_t i = 0; i < SLABS; i++) {
-        slabs[i] = unit_slab_of(slab_objects[i][0]);
-        assert_false(i != next && free_slot_remotely(&slab_objects[i][0]));
-    }
-    for (size_t turn = 1; turn <= TURNS; turn++) {
-        assert_true(free_slot_remotely(&slab_objects[next][turn]));
-        for (size_t i = 0; i < SLABS; i++) {
-            uint32_t count = hak__slab_remote_count(slabs[i]);
-            next = count != sent_counts[i] ? i : next;
-            sent_counts[i] = count;
-        }
-        assert_int_equal(sent_counts[next], 1); /* for the first time */
-    }
-    for (size_t i = 0; i < (size_t)SLABS * IN_SLAB; i++) {
-        void *object = slab_objects[i / IN_SLAB][i % IN_SLAB];
-        if (object != NULL) {
-            unit_cache_free(owner, size_class_of(SLAB_CLASS_SIZE), object);
-        }
-    }
-}
-
 /* Neighbouring slabs, as a program that walks its memory frees them, hardly displace each other.
  * (Of 256 chosen by a hash 94 did.) */
-static void test_neighbours_share_the_buffer(void **state)
+REMOTE_TEST(neighbours_share_the_buffer)
 {
     enum { SLABS = REMOTE_ENTRIES / 2 };
     uint32_t sent = 0;
-    (void)state;
     fill_slabs(SLABS);
     for (size_t i = 0; i < SLABS; i++) {
         sent += free_remotely(slab_objects[i][0]);
@@ -213,9 +167,8 @@ static void test_neighbours_share_the_buffer(void **state)
 
 /* An object that shares no cache line stays with the thread that freed it while its bin has room,
  * is its next allocation, and goes to its slab's remote word with the rest of the bin. */
-static void test_whole_lines_are_kept(void **state)
+REMOTE_TEST(whole_lines_are_kept)
 {
-    (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct bin *bin = &freer->bins[class_index];
         void *own[BIN_OBJECTS_MAX + 1], *objects[BIN_OBJECTS_MAX + 1];
@@ -255,9 +208,8 @@ static void test_whole_lines_are_kept(void **state)
 
 /* Two objects of one slab with another heap's between them in the bin: a run of two all the same.
  */
-static void test_one_that_was_kept_is_between(void **state)
+REMOTE_TEST(one_that_was_kept_is_between)
 {
-    (void)state;
     uint32_t class_index = size_class_of(2000);
     struct object *first = unit_cache_allocate(freer, class_index);
     struct object *second = unit_cache_allocate(freer, class_index);
@@ -279,10 +231,9 @@ static void test_one_that_was_kept_is_between(void **state)
     hak__slab_drain(owner->slabs);
 }
 
-static void test_a_lagging_owner_is_remembered(void **state)
+REMOTE_TEST(a_lagging_owner_is_remembered)
 {
     enum { PATIENCE = 3, SLABS = PATIENCE + 1 };
-    (void)state;
     owner->slabs->shared_patience = PATIENCE;
     fill_slabs(SLABS);
     for (size_t i = 0; i < SLABS; i++) {
@@ -306,26 +257,12 @@ static void free_remote_body(void *object)
 }
 
 /* Another thread has freed it, too, and its slab went back meanwhile. */
-static void test_its_slab_is_gone(void **state)
+REMOTE_TEST(its_slab_is_gone)
 {
-    (void)state;
     void *object = unit_slab_refill(owner->slabs, size_class_of(40000), 1).head;
     unit_return(&object, 1);
     assert_int_equal(window_owner(window_slice_of(object)), OWNER_NOBODY);
     REQUIRE_DEATH(free_remote_body, object, "double free");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        REMOTE_TEST(test_a_full_entry_is_sent),
-        REMOTE_TEST(test_collisions_send),
-        REMOTE_TEST(test_each_leaves_in_its_turn),
-        REMOTE_TEST(test_neighbours_share_the_buffer),
-        REMOTE_TEST(test_whole_lines_are_kept),
-        REMOTE_TEST(test_one_that_was_kept_is_between),
-        REMOTE_TEST(test_a_lagging_owner_is_remembered),
-        REMOTE_TEST(test_its_slab_is_gone),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

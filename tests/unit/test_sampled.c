@@ -10,9 +10,8 @@ static size_t owner_of(const void *pointer)
 }
 
 /* Fills three slices of each class, and empties them in another order. */
-static void test_every_class(void **state)
+TEST(every_class)
 {
-    (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         size_t bytes = size_class_bytes(class_index), usable = size_class_usable(class_index);
         size_t capacity = bytes < SLICE_SIZE ? SLICE_SIZE / bytes : 1, count = 3 * capacity;
@@ -44,9 +43,8 @@ static void test_every_class(void **state)
 }
 
 /* A slice with room is used before another one is taken. */
-static void test_room_is_used(void **state)
+TEST(room_is_used)
 {
-    (void)state;
     uint32_t class_index = size_class_of(4000);
     size_t capacity = SLICE_SIZE / size_class_bytes(class_index);
     void *objects[32] = {NULL};
@@ -68,11 +66,4 @@ static void test_room_is_used(void **state)
     assert_int_equal(hak__sampled_totals().slices_count, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_class),
-        cmocka_unit_test(test_room_is_used),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

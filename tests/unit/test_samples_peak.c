@@ -71,11 +71,10 @@ static void check_peak(void)
     }
 }
 
-static void test_the_peak(void **state)
+TEST(the_peak)
 {
     struct block blocks[BLOCKS] = {{NULL, 0, 0}};
     uint64_t random = 7;
-    (void)state;
     hak_free(hak_malloc(1));
     hak__sampling_set(1, false);
     while (hak__thread->sampler.epoch != hak__sampling.epoch) {
@@ -109,8 +108,4 @@ static int group_start(void **state)
     return hak__stacks_start(true) ? unit_start(state) : -1;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_peak)};
-    return cmocka_run_group_tests(tests, group_start, NULL);
-}
+TESTS(group_start)

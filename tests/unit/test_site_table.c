@@ -20,10 +20,9 @@ static void require_name(const struct site *site, const char *wanted)
     assert_string_equal(name, wanted);
 }
 
-static void test_kinds(void **state)
+TEST(kinds)
 {
     uintptr_t id;
-    (void)state;
     name_site(&id, "parser");
     struct site *named = hak__site_of_id(id), *number = hak__site_of_id(0xabc);
     struct site *address = hak__site_of_address(0xabc), *other = hak__site_of_address(0);
@@ -39,10 +38,9 @@ static void test_kinds(void **state)
 }
 
 /* An id may be used before it has its name: another run of the program has stored it. */
-static void test_number_gets_a_name(void **state)
+TEST(number_gets_a_name)
 {
     uintptr_t id, same;
-    (void)state;
     name_site(&id, "first"); /* the number of the next name is its hash, as that of this one */
     assert_true(id != 0);
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -59,7 +57,7 @@ static void test_number_gets_a_name(void **state)
     assert_int_equal(same, id);
 }
 
-static void test_sums(void **state)
+TEST(sums)
 {
     static const struct {
         uint64_t lifetime_ms;
@@ -75,7 +73,6 @@ static void test_sums(void **state)
                      {1048575, 10},
                      {1048576, 11},
                      {UINT64_C(1) << 50, 11}};
-    (void)state;
     struct site *site = hak__site_of_id(0x5005);
     const struct site_sums *sums = &site->sums;
     for (size_t i = 0; i < COUNT_OF(lifetimes); i++) {
@@ -109,11 +106,10 @@ static size_t sites_count(void)
 }
 
 /* Addresses and numbers fill their part, names theirs, and no further site is made. */
-static void test_bounds(void **state)
+TEST(bounds)
 {
     uintptr_t id = 0, last = 0;
     char text[32];
-    (void)state;
     struct site *other = hak__site_of_id(SITE_ID_OTHER), *site = NULL;
     for (uintptr_t i = 1; site != other; i++) {
         assert_true(i <= SITES_MAX);
@@ -131,13 +127,4 @@ static void test_bounds(void **state)
     assert_int_equal(sites_count(), SITES_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_number_gets_a_name),
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_bounds),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

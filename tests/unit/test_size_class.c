@@ -5,9 +5,8 @@
 /* Up to here there are eight classes in a doubling; those of powers of two have the skew. */
 #define EIGHT_STEPS_MAX ((size_t)7680)
 
-static void test_every_size_has_the_smallest_class_that_holds_it(void **state)
+TEST(every_size_has_the_smallest_class_that_holds_it)
 {
-    (void)state;
     for (size_t size = 0; size <= MID_SIZE_MAX; size++) {
         uint32_t class_index = size_class_of(size);
         assert_in_range(class_index, 1, ROUND_CLASS_FIRST - 1);
@@ -18,9 +17,8 @@ static void test_every_size_has_the_smallest_class_that_holds_it(void **state)
     assert_int_equal(size_class_of(MID_SIZE_MAX), ROUND_CLASS_FIRST - 1);
 }
 
-static void test_waste_is_bounded(void **state)
+TEST(waste_is_bounded)
 {
-    (void)state;
     for (size_t size = 1; size <= MID_SIZE_MAX; size++) {
         size_t waste = size_class_bytes(size_class_of(size)) - size;
         if (size <= TINY_SIZE_MAX) {
@@ -35,9 +33,8 @@ static void test_waste_is_bounded(void **state)
 
 /* The sizes that the few classes were chosen for: 10,000 and its halves and doubles, and powers of
  * two with a header. */
-static void test_usual_sizes_waste_little(void **state)
+TEST(usual_sizes_waste_little)
 {
-    (void)state;
     for (size_t size = 1250; size <= 40000; size *= 2) {
         assert_true(25 * (size_class_bytes(size_class_of(size)) - size) <= size);
     }
@@ -49,9 +46,8 @@ static void test_usual_sizes_waste_little(void **state)
 }
 
 /* What programs read first of each object is at another line of a page than in its neighbours. */
-static void test_neighbours_start_at_other_lines(void **state)
+TEST(neighbours_start_at_other_lines)
 {
-    (void)state;
     for (uint32_t class_index = 1; class_index < ROUND_CLASS_FIRST; class_index++) {
         const struct size_class *size_class = &hak__size_classes[class_index];
         uint32_t size = size_class->object_size, starts[64] = {0};
@@ -66,9 +62,8 @@ static void test_neighbours_start_at_other_lines(void **state)
     }
 }
 
-static void test_tables_are_consistent(void **state)
+TEST(tables_are_consistent)
 {
-    (void)state;
     assert_int_equal(hak__size_classes[0].object_size, 0);
     assert_int_equal(hak__size_classes[0].objects_per_slab, 0);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
@@ -103,9 +98,8 @@ static void test_tables_are_consistent(void **state)
     assert_int_equal(size_class_bytes(ROUND_CLASS_FIRST - 1), MID_SIZE_MAX);
 }
 
-static void test_the_fast_functions_agree(void **state)
+TEST(the_fast_functions_agree)
 {
-    (void)state;
     assert_int_equal(size_class_of_tiny(0), 0); /* the bin that is always empty */
     for (size_t size = 1; size <= TINY_SIZE_MAX; size++) {
         assert_int_equal(size_class_of_tiny(size), size_class_of(size));
@@ -128,9 +122,8 @@ static uint32_t naive_class_of_aligned(size_t size, size_t alignment)
     return CLASS_COUNT;
 }
 
-static void test_aligned_classes(void **state)
+TEST(aligned_classes)
 {
-    (void)state;
     for (size_t alignment = 1; alignment <= 2 * SLICE_SIZE; alignment *= 2) {
         for (size_t size = 0; size <= MID_SIZE_MAX + 2; size += 1 + size / 97) {
             assert_int_equal(size_class_of_aligned(size, alignment),
@@ -148,9 +141,8 @@ static void test_aligned_classes(void **state)
 
 /* Less than a quarter of the request rounded up to its alignment, and of the request itself where
  * that is four times the alignment. */
-static void test_aligned_objects_waste_less_than_a_quarter(void **state)
+TEST(aligned_objects_waste_less_than_a_quarter)
 {
-    (void)state;
     for (size_t alignment = 128; alignment <= SLICE_SIZE; alignment *= 2) {
         for (size_t size = 1; size <= ROUND_SIZE_MAX; size++) {
             uint32_t class_index = size_class_of_aligned(size, alignment);
@@ -165,9 +157,8 @@ static void test_aligned_objects_waste_less_than_a_quarter(void **state)
     }
 }
 
-static void test_aligned_extremes(void **state)
+TEST(aligned_extremes)
 {
-    (void)state;
     for (uint32_t i = 0; i < 64; i++) {
         assert_int_equal(size_class_of_aligned(SIZE_MAX, (size_t)1 << i), CLASS_COUNT);
         assert_int_equal(size_class_of_aligned(MID_SIZE_MAX + 1, (size_t)1 << i), CLASS_COUNT);
@@ -176,9 +167,8 @@ static void test_aligned_extremes(void **state)
     }
 }
 
-static void test_where_objects_start(void **state)
+TEST(where_objects_start)
 {
-    (void)state;
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         uint64_t reciprocal = hak__size_reciprocals[class_index];
         size_t size = size_class_bytes(class_index), number = 0, rest = 0;
@@ -200,19 +190,4 @@ static void test_where_objects_start(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_size_has_the_smallest_class_that_holds_it),
-        cmocka_unit_test(test_waste_is_bounded),
-        cmocka_unit_test(test_usual_sizes_waste_little),
-        cmocka_unit_test(test_neighbours_start_at_other_lines),
-        cmocka_unit_test(test_tables_are_consistent),
-        cmocka_unit_test(test_where_objects_start),
-        cmocka_unit_test(test_the_fast_functions_agree),
-        cmocka_unit_test(test_aligned_classes),
-        cmocka_unit_test(test_aligned_objects_waste_less_than_a_quarter),
-        cmocka_unit_test(test_aligned_extremes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -54,9 +54,8 @@ static bool owns(const struct slab_set *set, size_t slice)
 
 /* Objects of 9 KiB, which start at multiples of 1 KiB in each slab, are spread over the sets of a
  * cache: those of neighbouring slabs begin in different lines of a page. */
-static void test_slabs_have_colors(void **state)
+TEST(slabs_have_colors)
 {
-    (void)state;
     enum { SLABS = 16 };
     uint32_t class_index = size_class_of(9 * KIB);
     const struct size_class *size_class = &hak__size_classes[class_index];
@@ -86,71 +85,11 @@ static void test_slabs_have_colors(void **state)
     unit_set_destroy(set);
 }
 
-/* What one more refill carves of a slab of which `count` objects are: 8 KiB but at least 2 objects,
- * or 4 KiB in the secure form; where no page had been touched, of each page the first object that
- * starts there, then the others. */
-static uint32_t carve_expected(size_t size, uint32_t first, uint32_t count, bool untouched)
-{
-    if (!untouched) {
-        size_t carved = (HAK_SECURE ? CARVE_BYTES : 2 * CARVE_BYTES) / size;
-        size_t least = HAK_SECURE ? 1 : 2;
-        return (uint32_t)(carved < least ? least : carved);
-    }
-    size_t page = (first + count * size) / CARVE_BYTES;
-    if (count == 0 || (first + (count - 1) * size) / CARVE_BYTES != page) {
-        return 1;
-    }
-    uint32_t end = count;
-    while ((first + end * size) / CARVE_BYTES == page) {
-        end++;
-    }
-    return end - count;
-}
-
-static void carve_a_slab(uint32_t class_index, bool untouched)
-{
-    struct slab_set *set = unit_set_create();
-    size_t size = size_class_bytes(class_index);
-    uint32_t capacity = hak__size_classes[class_index].objects_per_slab, count = 0;
-    while (count < capacity) {
-        uint32_t before = count;
-        count = refill_into(set, class_index, count);
-        uint32_t first = unit_slab_of(objects[0])->first;
-        uint32_t batch = carve_expected(size, first, before, untouched);
-        assert_int_equal(count - before, batch < capacity - before ? batch : capacity - before);
-    }
-    struct slab *slab = unit_slab_of(objects[0]);
-    assert_ptr_equal(objects[0], (char *)window_slice_address(slab_slice(slab)) + slab->first);
-    for (uint32_t i = 0; i < count; i++) {
-        assert_ptr_equal(objects[i], (char *)objects[0] + i * size);
-    }
-    assert_int_equal(slab->carved_count, capacity);
-    assert_int_equal(slab->capacity, capacity);
-    assert_ptr_equal(slab->owner, set);
-    assert_null(set->partial[class_index]); /* full */
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
-static void test_carving_in_address_order(void **state)
-{
-    (void)state;
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        hak__superslab_purge(true);
-        carve_a_slab(class_index, true);
-        unit_free_superslabs(1);
-        carve_a_slab(class_index, false);
-    }
-}
-
 /* Whoever fills its bins from untouched memory and writes to what it gets does not wait for the
  * kernel in malloc. */
-static void test_the_first_touch_is_the_programs(void **state)
+TEST(the_first_touch_is_the_programs)
 {
-    (void)state;
-    if (hak__os_page_size() != CARVE_BYTES) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != CARVE_BYTES);
     for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
         struct cache *cache = unit_cache_create();
         uint32_t capacity = hak__size_classes[class_index].objects_per_slab;
@@ -172,27 +111,9 @@ static void test_the_first_touch_is_the_programs(void **state)
     }
 }
 
-static void test_memory_not_needed_is_not_touched(void **state)
-{
-    unsigned char resident[SLICE_SIZE / 4096];
-    size_t page = hak__os_page_size(), touched = 0;
-    (void)state;
-    hak__superslab_purge(true);
-    struct slab_set *set = unit_set_create();
-    uint32_t count = refill_into(set, 1, 0);
-    assert_int_equal(mincore(slab_start(unit_slab_of(objects[0])), SLICE_SIZE, resident), 0);
-    for (size_t i = 0; i < SLICE_SIZE / page; i++) {
-        touched += resident[i] & 1;
-    }
-    assert_int_equal(touched, (CARVE_BYTES + page - 1) / page);
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
-static void test_owner_words_and_heads(void **state)
+TEST(owner_words_and_heads)
 {
     static const size_t sizes[] = {16, 7680, 8192, 10240, 16384, 20480, 32768, MID_SIZE_MAX};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct slab_set *set = unit_set_create();
         uint32_t class_index = size_class_of(sizes[i]);
@@ -214,10 +135,9 @@ static void test_owner_words_and_heads(void **state)
     }
 }
 
-static void test_is_object(void **state)
+TEST(is_object)
 {
     static const size_t sizes[] = {16, 112, 3072, 8192, 20480};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct slab_set *set = unit_set_create();
         uint32_t count = refill_part_into(set, size_class_of(sizes[i]), 1, 0);
@@ -235,35 +155,10 @@ static void test_is_object(void **state)
     }
 }
 
-static void test_refill_takes_the_whole_free_list_first(void **state)
-{
-    (void)state;
-    struct slab_set *set = unit_set_create();
-    uint32_t class_index = size_class_of(256);
-    uint32_t count = refill_into(set, class_index, 0);
-    unit_return(objects + 1, 3);
-    unit_return(objects + 5, 4);
-    assert_int_equal(unit_slab_of(objects[0])->free_count, 7);
-    assert_int_equal(hak__slab_free_objects(unit_slab_of(objects[0])), 7);
-    struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
-    assert_int_equal(list.count, 7);
-    static const uint32_t order[] = {5, 6, 7, 8, 1, 2, 3}; /* the last given comes first */
-    const struct object *object = list.head;
-    for (size_t i = 0; i < COUNT_OF(order); i++, object = object->next) {
-        assert_ptr_equal(object, objects[order[i]]);
-    }
-    assert_null(object);
-    assert_true(set->counters.values[COUNTER_REFILL_FREE_LIST] == 1);
-    assert_true(set->counters.values[COUNTER_REFILL_CARVE] == 1);
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
 /* What is more than asked for stays in the slab, counted and listed; what comes from other threads
  * is then the owner's. */
-static void test_refill_leaves_the_rest_in_the_slab(void **state)
+TEST(refill_leaves_the_rest_in_the_slab)
 {
-    (void)state;
     struct slab_set *set = unit_set_create();
     const uint64_t *counters = set->counters.values;
     uint32_t class_index = size_class_of(256);
@@ -301,56 +196,11 @@ static void test_refill_leaves_the_rest_in_the_slab(void **state)
     unit_set_destroy(set);
 }
 
-/* Of a fresh slab no more is cut than asked for. */
-static void test_carving_no_more_than_asked_for(void **state)
-{
-    (void)state;
-    struct slab_set *set = unit_set_create();
-    uint32_t class_index = size_class_of(64), count = 0;
-    for (uint32_t most = 1; most <= 5; most++) {
-        count = refill_part_into(set, class_index, most, count);
-        assert_int_equal(unit_slab_of(objects[0])->carved_count, count);
-        assert_int_equal(count, most * (most + 1) / 2);
-    }
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
-static void test_a_full_slab_is_listed_again_by_a_return(void **state)
-{
-    (void)state;
-    struct slab_set *set = unit_set_create();
-    uint32_t class_index = size_class_of(1024);
-    uint32_t count = fill_slab(set, class_index);
-    struct slab *full = unit_slab_of(objects[0]);
-    assert_false(full->listed);
-    assert_null(set->partial[class_index]);
-    uint32_t more = refill_part_into(set, class_index, 1, count);
-    struct slab *second = unit_slab_of(objects[count]);
-    assert_ptr_not_equal(second, full);
-    assert_ptr_equal(set->partial[class_index], second);
-    unit_return(objects + 7, 1);
-    assert_true(full->listed);
-    assert_ptr_equal(set->partial[class_index], full); /* its object is the warmest */
-    assert_ptr_equal(full->next, second);
-    hak__slab_set_check(set);
-    struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
-    assert_ptr_equal(list.head, objects[7]);
-    assert_int_equal(list.count, 1);
-    assert_false(full->listed);
-    assert_ptr_equal(set->partial[class_index], second);
-    assert_null(second->previous);
-    unit_return(objects + count, more - count);
-    unit_return(objects, count);
-    unit_set_destroy(set);
-}
-
 /* The slabs in the middle and at the ends of a class's list leave it in every order. */
-static void test_slabs_leave_their_list(void **state)
+TEST(slabs_leave_their_list)
 {
     enum { SLABS = 4 };
     static const size_t orders[][SLABS] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 1, 3, 0}};
-    (void)state;
     uint32_t class_index = unit_small_slab_class();
     for (size_t i = 0; i < COUNT_OF(orders); i++) {
         struct slab_set *set = unit_set_create();
@@ -379,10 +229,9 @@ static void test_slabs_leave_their_list(void **state)
     }
 }
 
-static void test_empty_slabs_go_to_their_superslab(void **state)
+TEST(empty_slabs_go_to_their_superslab)
 {
     static size_t slices[20];
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     struct slab_set *set = unit_set_create();
     for (size_t i = 0; i < COUNT_OF(slices); i++) {
@@ -433,10 +282,9 @@ static void random_return(struct ledger *ledger, uint64_t *random, uint32_t *cou
     }
 }
 
-static void test_random_use(void **state)
+TEST(random_use)
 {
     static const size_t sizes[] = {16, 48, 112, 1024, 2048, 5120, 8192, 13312, 32768, MID_SIZE_MAX};
-    (void)state;
     uint64_t random = 6;
     uint32_t count = 0;
     size_t taken = unit_region_bytes_taken();
@@ -472,7 +320,6 @@ static void return_too_many(void *argument)
 {
     struct slab_set *set = unit_set_create();
     uint32_t count = refill_into(set, size_class_of(64), 0);
-    (void)argument;
     unit_return(objects, count - 1);
     unit_return(objects, 2); /* one of them a second time */
 }
@@ -481,7 +328,6 @@ static void return_twice_in_a_row(void *argument)
 {
     struct slab_set *set = unit_set_create();
     uint32_t count = refill_into(set, size_class_of(64), 0);
-    (void)argument;
     unit_return(objects + 3, count - 5);
     unit_return(objects + 2, 1);
     unit_return(objects + 2, 1);
@@ -493,7 +339,6 @@ static void corrupt_a_free_object(void *argument)
     uint32_t count = refill_into(set, size_class_of(64), 0);
     unit_return(objects, count - 1);
     ((struct object *)objects[3])->next = (struct object *)(void *)((char *)objects[5] + 8);
-    (void)argument;
     unit_slab_refill(set, size_class_of(64), 1); /* walks the rest at level 2 */
 }
 
@@ -502,15 +347,13 @@ static void return_beside_a_corrupted_object(void *argument)
 {
     struct slab_set *set = unit_set_create();
     uint32_t count = refill_into(set, size_class_of(64), 0);
-    (void)argument;
     unit_return(objects, 3);
     memset(objects[1], 'A', 16);
     unit_return(objects + 3, count - 3); /* with it the slab is empty */
 }
 
-static void test_what_callers_break(void **state)
+TEST(what_callers_break)
 {
-    (void)state;
     REQUIRE_DEATH(return_too_many, NULL,
                   "double free .more objects freed than the slab holds.*64 bytes");
     REQUIRE_DEATH(return_twice_in_a_row, NULL, "double free.*64 bytes");
@@ -520,54 +363,4 @@ static void test_what_callers_break(void **state)
     }
 }
 
-static void refill_without_memory(void *argument)
-{
-    struct rlimit limit;
-    struct slab_set *set = unit_set_create();
-    (void)argument;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = address_space_bytes();
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    while (hak__superslab_take(1, 1).slice != SLICE_NONE) {
-    }
-    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
-        struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
-        REQUIRE(list.head == NULL && list.count == 0);
-    }
-    REQUIRE(unit_set_is_empty(set));
-    limit.rlim_cur = before;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    REQUIRE(unit_slab_refill(set, 5, UINT32_MAX).count != 0);
-}
-
-static void test_no_memory(void **state)
-{
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(refill_without_memory, NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_carving_in_address_order),
-        cmocka_unit_test(test_the_first_touch_is_the_programs),
-        cmocka_unit_test(test_slabs_have_colors),
-        cmocka_unit_test(test_memory_not_needed_is_not_touched),
-        cmocka_unit_test(test_owner_words_and_heads),
-        cmocka_unit_test(test_is_object),
-        cmocka_unit_test(test_refill_takes_the_whole_free_list_first),
-        cmocka_unit_test(test_refill_leaves_the_rest_in_the_slab),
-        cmocka_unit_test(test_carving_no_more_than_asked_for),
-        cmocka_unit_test(test_a_full_slab_is_listed_again_by_a_return),
-        cmocka_unit_test(test_slabs_leave_their_list),
-        cmocka_unit_test(test_empty_slabs_go_to_their_superslab),
-        cmocka_unit_test(test_random_use),
-        cmocka_unit_test(test_what_callers_break),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TESTS(setup)

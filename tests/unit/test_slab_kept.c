@@ -71,9 +71,8 @@ static uint32_t slices_of(uint32_t class_index)
 }
 
 /* What goes up and down comes from the kept slabs: the region is asked the first time only. */
-static void test_up_and_down(void **state)
+TEST(up_and_down)
 {
-    (void)state;
     struct slab_set *set = set_create();
     uint32_t class_index = size_class_of(SIZE), slabs = SLABS_KEPT_SLICES / slices_of(class_index);
     size_t taken = unit_region_bytes_taken();
@@ -91,9 +90,8 @@ static void test_up_and_down(void **state)
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
-static void test_no_more_than_the_most(void **state)
+TEST(no_more_than_the_most)
 {
-    (void)state;
     struct slab_set *set = set_create();
     uint32_t class_index = size_class_of(SIZE), slices = slices_of(class_index);
     size_t taken = unit_region_bytes_taken();
@@ -105,9 +103,8 @@ static void test_no_more_than_the_most(void **state)
 }
 
 /* Two classes whose slabs are in one list. */
-static void test_one_list(void **state)
+TEST(one_list)
 {
-    (void)state;
     struct slab_set *set = set_create();
     uint32_t one = size_class_of(100), other = one + SLABS_KEPT_LISTS;
     give_objects(take_slabs(set, one, 1));
@@ -123,9 +120,8 @@ static void test_one_list(void **state)
 }
 
 /* A trim gives back what was not needed since the last one. */
-static void test_trim(void **state)
+TEST(trim)
 {
-    (void)state;
     struct slab_set *set = set_create();
     uint32_t class_index = size_class_of(SIZE), slices = slices_of(class_index);
     uint32_t slabs = SLABS_KEPT_SLICES / slices;
@@ -141,9 +137,8 @@ static void test_trim(void **state)
 }
 
 /* No peak is higher for kept slabs: those of another class go back first. */
-static void test_room_for_another_class(void **state)
+TEST(room_for_another_class)
 {
-    (void)state;
     struct slab_set *set = set_create();
     uint32_t class_index = size_class_of(SIZE), other = size_class_of(OTHER_SIZE);
     uint32_t slabs = SLABS_KEPT_SLICES / slices_of(class_index);
@@ -168,9 +163,7 @@ static void *keep_beside_spans(void *argument)
         for (uint32_t i = 0; i < COUNT; i++) {
             REQUIRE((objects[i] = hak_malloc(SIZE)) != NULL);
         }
-        for (uint32_t i = 0; i < COUNT; i++) {
-            hak_free(objects[i]);
-        }
+        FREE_ALL(objects, COUNT);
         uint32_t kept = set->shared_kept;
         REQUIRE(kept != 0);
         hak_free(span);
@@ -181,18 +174,16 @@ static void *keep_beside_spans(void *argument)
     return argument;
 }
 
-static void test_room_for_a_span(void **state)
+TEST(room_for_a_span)
 {
-    (void)state;
     uint32_t delay = hak__knobs.purge_delay_ms;
     hak__knobs.purge_delay_ms = UINT32_MAX; /* no tick gives kept slabs back */
     thread_join(thread_start(keep_beside_spans, NULL));
     hak__knobs.purge_delay_ms = delay;
 }
 
-static void test_heaps_that_keep_none(void **state)
+TEST(heaps_that_keep_none)
 {
-    (void)state;
     struct slab_set *set = unit_set_create(); /* it has no threads */
     size_t taken = unit_region_bytes_taken();
     give_objects(take_slabs(set, size_class_of(SIZE), 2));
@@ -215,24 +206,10 @@ static void free_again(void *remotely)
 }
 
 /* Whoever frees an object of a kept slab is told. */
-static void test_double_free(void **state)
+TEST(double_free)
 {
-    (void)state;
     REQUIRE_DEATH(free_again, NULL, "double free");
     REQUIRE_DEATH(free_again, state, "double free");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_up_and_down),
-        cmocka_unit_test(test_no_more_than_the_most),
-        cmocka_unit_test(test_one_list),
-        cmocka_unit_test(test_trim),
-        cmocka_unit_test(test_room_for_another_class),
-        cmocka_unit_test(test_room_for_a_span),
-        cmocka_unit_test(test_heaps_that_keep_none),
-        cmocka_unit_test(test_double_free),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -93,12 +93,9 @@ static uint32_t purge(struct slab_set *set, uint32_t count)
     return purged;
 }
 
-static void test_each_object_has_its_bytes(void **state)
+TEST(each_object_has_its_bytes)
 {
-    (void)state;
-    if (hak__os_page_size() != 4096) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != 4096);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         struct slab_set *set = unit_set_create();
         uint32_t class_index = size_class_of(sizes[s]), purged = 0;
@@ -124,12 +121,9 @@ static void test_each_object_has_its_bytes(void **state)
 }
 
 /* Only a free list that nobody has used since the last look is purged, and only once. */
-static void test_pages_must_rest(void **state)
+TEST(pages_must_rest)
 {
-    (void)state;
-    if (hak__os_page_size() != 4096) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != 4096);
     struct slab_set *set = unit_set_create();
     uint32_t class_index = size_class_of(500);
     uint32_t count = hak__size_classes[class_index].objects_per_slab;
@@ -175,22 +169,11 @@ static void free_again(void *remotely)
 }
 
 /* A purged object has no mark any more, and is free all the same. */
-static void test_double_free(void **state)
+TEST(double_free)
 {
-    (void)state;
-    if (hak__os_page_size() != 4096) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != 4096);
     REQUIRE_DEATH(free_again, NULL, "double free");
     REQUIRE_DEATH(free_again, state, "double free");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_object_has_its_bytes),
-        cmocka_unit_test(test_pages_must_rest),
-        cmocka_unit_test(test_double_free),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -191,10 +191,9 @@ static size_t for_every_order(uint32_t left[3], unsigned char *order, uint32_t l
     return count;
 }
 
-static void test_every_order_of_the_pieces(void **state)
+TEST(every_order_of_the_pieces)
 {
     unsigned char order[PIECE_STEPS];
-    (void)state;
     assert_int_equal(for_every_order((uint32_t[]){2, 2, 6}, order, 0, pieces_run), 1260);
 }
 
@@ -293,11 +292,10 @@ static void whole_run(const unsigned char *order)
     unit_set_destroy(whole.set);
 }
 
-static void test_every_order_of_the_whole(void **state)
+TEST(every_order_of_the_whole)
 {
     unsigned char order[WHOLE_STEPS];
     size_t programs = 1;
-    (void)state;
     for (uint32_t i = 0; i < OWNER_STEPS; i++) {
         programs *= OWNER_KINDS;
     }
@@ -314,159 +312,19 @@ static void test_every_order_of_the_whole(void **state)
 
 /* --- single cases --- */
 
-/* The slab has remote objects and N is clear (drained), then a refill takes its free list. */
-static void test_remote_objects_are_not_stranded(void **state)
-{
-    void *objects[SMALL_SLAB_OBJECTS];
-    (void)state;
-    struct slab_set *set = unit_set_create();
-    for (uint32_t i = 0; i < SMALL_SLAB_OBJECTS; i++) {
-        objects[i] = refill_one(set);
-    }
-    struct slab *slab = unit_slab_of(objects[0]);
-    assert_false(slab->listed);
-    unit_return_remote(objects, 3);
-    assert_int_equal(hak__slab_drain(set), 1);
-    assert_true(slab->listed && !is_notified(slab));
-    unit_return(objects + 3, 2);
-    struct object_list list = unit_slab_refill(set, slab->class_index, UINT32_MAX);
-    assert_int_equal(list.count, 2); /* the free list */
-    assert_true(slab->listed);       /* for the remote objects, of which nobody will tell again */
-    assert_ptr_equal(set->partial[slab->class_index], slab);
-    list = unit_slab_refill(set, slab->class_index, UINT32_MAX);
-    assert_int_equal(list.count, 3);
-    assert_ptr_equal(unit_slab_of(list.head), slab);
-    assert_true(set->counters.values[COUNTER_REFILL_REMOTE] == 1);
-    assert_false(slab->listed);
-    unit_return(objects, SMALL_SLAB_OBJECTS);
-    unit_set_destroy(set);
-}
-
-/* Between A1 and A2 the owner gets the objects and all others back: the slab must wait for A2. */
-static void test_a_slab_waits_for_its_freer(void **state)
-{
-    struct freer freer = {.count = 0};
-    (void)state;
-    struct slab_set *set = unit_set_create();
-    void *others[2] = {refill_one(set), refill_one(set)};
-    struct slab *slab = unit_slab_of(others[0]);
-    freer.objects[freer.count++] = refill_one(set);
-    freer_step_a1(set, &freer, slab);
-    assert_true(freer.owes_push);
-    unit_return(others, 2);
-    assert_int_equal(hak__slab_free_objects(slab), slab->carved_count);
-    assert_false(hak__slab_is_idle(slab));
-    assert_int_equal(hak__slab_drain(set), 0);
-    assert_int_equal(window_owner(slab_slice(slab)),
-                     set->key | owner_code_of_class(slab->class_index));
-    freer_step_a2(set, &freer, slab);
-    assert_int_equal(hak__slab_drain(set), 1);
-    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
-    assert_true(set->counters.values[COUNTER_REMOTE_NOTIFIED] == 1);
-    unit_set_destroy(set);
-}
-
-static void test_lists_are_joined_in_order(void **state)
-{
-    static const size_t sizes[] = {16, 112, 4096, 9216, 20480};
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        void *objects[6];
-        struct slab_set *set = unit_set_create();
-        uint32_t class_index = size_class_of(sizes[i]), carved = 0;
-        struct object *spare = NULL;
-        while (carved < COUNT_OF(objects)) {
-            struct object *object = unit_slab_refill(set, class_index, UINT32_MAX).head;
-            for (struct object *next; object != NULL; object = next) {
-                next = object->next;
-                if (carved < COUNT_OF(objects)) {
-                    objects[carved++] = object;
-                } else {
-                    object->next = spare;
-                    spare = object;
-                }
-            }
-        }
-        struct slab *slab = unit_slab_of(objects[0]);
-        assert_int_equal(hak__slab_take_remote(slab).count, 0);
-        unit_return_remote(objects, 1);
-        unit_return_remote(objects + 1, 3);
-        unit_return_remote(objects + 4, 2);
-        assert_int_equal(hak__slab_remote_count(slab), 6);
-        assert_int_equal(stack_count(set, slab), 1);
-        struct object_list list = hak__slab_take_remote(slab);
-        static const uint32_t order[] = {4, 5, 1, 2, 3, 0};
-        const struct object *object = list.head;
-        for (size_t j = 0; j < COUNT_OF(order); j++, object = object->next) {
-            assert_ptr_equal(object, objects[order[j]]);
-        }
-        assert_null(object);
-        assert_int_equal(list.count, 6);
-        assert_true(is_notified(slab)); /* B3 leaves N */
-        assert_int_equal(hak__slab_take_remote(slab).count, 0);
-        unit_return(objects, 6);
-        for (struct object *next; spare != NULL; spare = next) {
-            next = spare->next;
-            void *one = spare;
-            unit_return(&one, 1);
-        }
-        unit_set_destroy(set);
-    }
-}
-
-static void test_lagging_owners_are_named(void **state)
-{
-    enum { PATIENCE = 3, SLABS = PATIENCE + 2 };
-    void *objects[SLABS * SMALL_SLAB_OBJECTS];
-    (void)state;
-    struct slab_set *set = unit_set_create();
-    set->shared_patience = PATIENCE;
-    for (uint32_t i = 0; i < COUNT_OF(objects); i++) {
-        objects[i] = refill_one(set);
-    }
-    for (uint32_t i = 0; i < SLABS; i++) {
-        struct slab_set *lagging = unit_return_remote(objects + i * SMALL_SLAB_OBJECTS, 1);
-        assert_ptr_equal(lagging, i + 1 >= PATIENCE ? set : NULL);
-        /* who does not notify hears nothing */
-        assert_null(unit_return_remote(objects + i * SMALL_SLAB_OBJECTS + 1, 1));
-    }
-    assert_int_equal(hak__slab_drain(set), SLABS);
-    assert_int_equal(hak__slab_drain(set), 0);
-    assert_null(unit_return_remote(objects + 2, 1));
-    for (uint32_t i = 0; i < SLABS; i++) {
-        uint32_t given = i == 0 ? 3 : 2;
-        unit_return(objects + i * SMALL_SLAB_OBJECTS + given, SMALL_SLAB_OBJECTS - given);
-    }
-    unit_set_destroy(set);
-}
-
 static void return_too_many(void *argument)
 {
     struct slab_set *set = unit_set_create();
     void *objects[2] = {refill_one(set), NULL};
-    (void)argument;
     for (int i = 0; i < SMALL_SLAB_OBJECTS + 1; i++) {
         unit_return_remote(objects, 1);
     }
 }
 
-static void test_too_many_objects(void **state)
+TEST(too_many_objects)
 {
-    (void)state;
     REQUIRE_DEATH(return_too_many, NULL,
                   "double free .more objects freed than the slab holds.*size class");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_order_of_the_pieces),
-        cmocka_unit_test(test_every_order_of_the_whole),
-        cmocka_unit_test(test_remote_objects_are_not_stranded),
-        cmocka_unit_test(test_a_slab_waits_for_its_freer),
-        cmocka_unit_test(test_lists_are_joined_in_order),
-        cmocka_unit_test(test_lagging_owners_are_named),
-        cmocka_unit_test(test_too_many_objects),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

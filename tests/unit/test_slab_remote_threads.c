@@ -52,7 +52,6 @@ static void *free_remotely(void *argument)
 {
     void *objects[BATCH];
     size_t count;
-    (void)argument;
     while ((count = queue_take(queue, objects, BATCH, 0)) != 0) {
         return_remote(objects, (uint32_t)count);
     }
@@ -62,7 +61,6 @@ static void *free_remotely(void *argument)
 /* The purge pass of another thread. */
 static void *collect(void *argument)
 {
-    (void)argument;
     while (!__atomic_load_n(&shared_stop, __ATOMIC_RELAXED)) {
         drain();
         usleep(500);
@@ -122,10 +120,9 @@ static void *own_and_close(void *argument)
     return argument;
 }
 
-static void test_many_freers_one_owner(void **state)
+TEST(many_freers_one_owner)
 {
     pthread_t freers[FREERS], owner, collector;
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     ledger = ledger_create();
     set = unit_set_create();
@@ -137,9 +134,7 @@ static void test_many_freers_one_owner(void **state)
         freers[i] = thread_start(free_remotely, NULL);
     }
     thread_join(owner);
-    for (size_t i = 0; i < FREERS; i++) {
-        thread_join(freers[i]);
-    }
+    JOIN_ALL(freers, FREERS);
     __atomic_store_n(&shared_stop, true, __ATOMIC_RELAXED);
     thread_join(collector);
     hak__slab_drain(set);
@@ -166,11 +161,10 @@ static void *bounce(void *argument)
     }
 }
 
-static void test_few_objects(void **state)
+TEST(few_objects)
 {
     static void *shared_slots[FREERS];
     pthread_t freers[FREERS];
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     ledger = ledger_create();
     set = unit_set_create();
@@ -208,11 +202,4 @@ static void test_few_objects(void **state)
     assert_int_equal(unit_region_bytes_taken(), taken);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_freers_one_owner),
-        cmocka_unit_test(test_few_objects),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -19,7 +19,6 @@ static size_t region_taken;
 
 static int fresh_cache(void **state)
 {
-    (void)state;
     memset(&cache, 0, sizeof cache);
     memset(&counters, 0, sizeof counters);
     region_taken = unit_region_bytes_taken();
@@ -29,12 +28,11 @@ static int fresh_cache(void **state)
 /* Each test gives everything back. */
 static int nothing_is_left(void **state)
 {
-    (void)state;
     hak__span_cache_trim(&cache, true);
     return cache.slices == 0 && unit_region_bytes_taken() == region_taken ? 0 : -1;
 }
 
-#define SPAN_TEST(test) cmocka_unit_test_setup_teardown(test, fresh_cache, nothing_is_left)
+#define SPAN_TEST(name) TEST_WITH(name, fresh_cache, nothing_is_left)
 
 /* Where no more lines are to spare, an allocation starts where its span does. */
 #define OFFSET_MAX ((size_t)63 * HAK_CACHE_LINE)
@@ -52,9 +50,8 @@ static size_t allocate(size_t size)
     return window_slice_of(span.pointer);
 }
 
-static void test_sizes_and_owner_words(void **state)
+SPAN_TEST(sizes_and_owner_words)
 {
-    (void)state;
     for (size_t size = 1; size <= SPAN_SIZE_MAX; size += 1 + size / 3) {
         struct span span = hak__span_allocate(NULL, &counters, size, OBJECT_ALIGNMENT);
         assert_true(span.pointer != NULL && is_aligned(span.pointer, HAK_CACHE_LINE));
@@ -80,48 +77,6 @@ static void test_sizes_and_owner_words(void **state)
     assert_true(counters.values[COUNTER_SPAN_CACHE_HIT] == 0);
 }
 
-/* An allocation in a span that was kept starts where the last one did, if it fits and is aligned.
- */
-static void test_a_kept_span_is_started_again(void **state)
-{
-    static const size_t alignments[] = {16, 64, 128, 4096, SLICE_SIZE};
-    size_t held[16]; /* so that the next lies elsewhere, and may start at another line */
-    uint64_t random = 7;
-    uint32_t again = 0, anew = 0;
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(held); i++) {
-        held[i] = allocate(SLICE_SIZE);
-    }
-    for (size_t i = 0; i < 1000; i++) {
-        size_t size = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
-        size_t next = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
-        size_t alignment = alignments[random_below(&random, COUNT_OF(alignments))];
-        struct span span = hak__span_allocate(&cache, &counters, size, OBJECT_ALIGNMENT);
-        size_t slice = window_slice_of(span.pointer), offset = span_offset(slice);
-        memset(span.pointer, 'x', size);
-        hak__span_free(&cache, &counters, slice);
-        struct span second = hak__span_allocate(&cache, &counters, next, alignment);
-        assert_int_equal(window_slice_of(second.pointer), slice);
-        assert_ptr_equal(second.pointer, hak__span_pointer(slice));
-        assert_true(is_aligned(second.pointer, alignment));
-        assert_true(hak__span_bytes(slice) >= next);
-        assert_int_equal(window_owner(slice), OWNER_SPAN);
-        if (offset + next <= 4 * SLICE_SIZE && (offset == 0 || alignment <= HAK_CACHE_LINE)) {
-            assert_ptr_equal(second.pointer, span.pointer);
-            again++;
-        } else {
-            anew++;
-        }
-        hak__span_free(NULL, &counters, held[i % COUNT_OF(held)]);
-        held[i % COUNT_OF(held)] = slice;
-    }
-    for (size_t i = 0; i < COUNT_OF(held); i++) {
-        hak__span_free(NULL, &counters, held[i]);
-    }
-    REQUIRE_SIZE(again, >=, 100);
-    REQUIRE_SIZE(anew, >=, 100);
-}
-
 /* The lines that 64 allocations of `size` bytes start at, of 64. */
 static size_t lines_of_starts(size_t size, size_t alignment)
 {
@@ -140,9 +95,8 @@ static size_t lines_of_starts(size_t size, size_t alignment)
     return count;
 }
 
-static void test_allocations_start_at_other_lines(void **state)
+SPAN_TEST(allocations_start_at_other_lines)
 {
-    (void)state;
     for (size_t size = 70000; size < 300000; size += size / 5) {
         size_t lines = lines_of_starts(size, OBJECT_ALIGNMENT);
         assert_in_range(lines, 16, 64);
@@ -151,20 +105,8 @@ static void test_allocations_start_at_other_lines(void **state)
     }
 }
 
-static void test_allocations_with_few_lines_to_spare(void **state)
+SPAN_TEST(alignments)
 {
-    (void)state;
-    for (size_t spare = 0; spare <= 8; spare++) {
-        for (size_t slices = 3; slices <= 4; slices++) {
-            size_t size = slices * SLICE_SIZE - spare * HAK_CACHE_LINE;
-            assert_in_range(lines_of_starts(size, OBJECT_ALIGNMENT), spare / 2 + 1, spare + 1);
-        }
-    }
-}
-
-static void test_alignments(void **state)
-{
-    (void)state;
     for (size_t alignment = 1; alignment <= SUPERSLAB_SIZE; alignment *= 2) {
         for (size_t size = 1; size <= SPAN_SIZE_MAX; size *= 8) {
             struct span span = hak__span_allocate(&cache, &counters, size, alignment);
@@ -174,9 +116,8 @@ static void test_alignments(void **state)
     }
 }
 
-static void test_the_cache_gives_the_last_one_back(void **state)
+SPAN_TEST(the_cache_gives_the_last_one_back)
 {
-    (void)state;
     size_t slice = allocate(800 * KIB);
     memset(window_slice_address(slice), 'x', 800 * KIB);
     hak__span_free(&cache, &counters, slice);
@@ -195,60 +136,9 @@ static void test_the_cache_gives_the_last_one_back(void **state)
     assert_true(counters.values[COUNTER_SPAN_FREED] == 101);
 }
 
-/* Two cached spans of `first` and `second` slices: which one a request of `wanted` gets. */
-static size_t slices_chosen(uint32_t first, uint32_t second, uint32_t wanted)
-{
-    size_t slices[2] = {allocate(first * SLICE_SIZE), allocate(second * SLICE_SIZE)};
-    hak__span_free(&cache, &counters, slices[0]);
-    hak__span_free(&cache, &counters, slices[1]);
-    uint64_t hits = counters.values[COUNTER_SPAN_CACHE_HIT];
-    size_t slice = allocate(wanted * SLICE_SIZE);
-    size_t chosen =
-        counters.values[COUNTER_SPAN_CACHE_HIT] == hits ? 0 : hak__span_bytes(slice) / SLICE_SIZE;
-    hak__span_free(NULL, &counters, slice);
-    hak__span_cache_trim(&cache, true);
-    return chosen;
-}
-
-static void test_the_best_fit_is_taken(void **state)
-{
-    (void)state;
-    assert_int_equal(slices_chosen(9, 8, 8), 8);
-    assert_int_equal(slices_chosen(8, 9, 8), 8);
-    assert_int_equal(slices_chosen(7, 9, 8), 9);        /* an eighth too long */
-    assert_int_equal(slices_chosen(6, 7, 8), 0);        /* too short */
-    for (uint32_t wanted = 1; wanted <= 24; wanted++) { /* never more than an eighth */
-        assert_int_equal(slices_chosen(wanted + wanted / 8 + 1, 1, wanted), wanted == 1 ? 1 : 0);
-    }
-}
-
-static void test_a_cached_span_of_another_alignment_is_not_taken(void **state)
-{
-    (void)state;
-    struct span span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    size_t aligned = window_slice_of(span.pointer);
-    size_t odd = 0, others[64], count = 0;
-    do { /* one at no multiple of 1 MiB */
-        others[count++] = odd = allocate(4 * SLICE_SIZE);
-    } while (is_aligned(window_slice_address(odd), MIB));
-    hak__span_free(&cache, &counters, odd);
-    hak__span_free(&cache, &counters, aligned);
-    span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    assert_int_equal(window_slice_of(span.pointer), aligned);
-    struct span second = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
-    assert_true(is_aligned(second.pointer, MIB));
-    assert_int_not_equal(window_slice_of(second.pointer), odd);
-    hak__span_free(NULL, &counters, aligned);
-    hak__span_free(NULL, &counters, window_slice_of(second.pointer));
-    while (count-- > 1) {
-        hak__span_free(NULL, &counters, others[count - 1]);
-    }
-}
-
-static void test_the_cache_is_bounded(void **state)
+SPAN_TEST(the_cache_is_bounded)
 {
     static size_t slices[SPAN_CACHE_ENTRIES + 5];
-    (void)state;
     for (uint32_t length = 1; length <= SPAN_SLICES_MAX; length *= 2) {
         for (size_t i = 0; i < COUNT_OF(slices); i++) {
             slices[i] = allocate(length * SLICE_SIZE);
@@ -272,9 +162,8 @@ static void test_the_cache_is_bounded(void **state)
     }
 }
 
-static void test_trimming_twice_empties(void **state)
+SPAN_TEST(trimming_twice_empties)
 {
-    (void)state;
     size_t first = allocate(3 * SLICE_SIZE), second = allocate(20 * SLICE_SIZE);
     hak__span_free(&cache, &counters, first);
     hak__span_free(&cache, &counters, second);
@@ -308,10 +197,9 @@ static size_t span_alone(size_t *superslab)
     return slice;
 }
 
-static void test_resize_in_place(void **state)
+SPAN_TEST(resize_in_place)
 {
     size_t superslab;
-    (void)state;
     hak__superslab_purge(true);
     size_t slice = span_alone(&superslab);
     char *bytes = window_slice_address(slice);
@@ -341,10 +229,9 @@ static void test_resize_in_place(void **state)
 }
 
 /* An allocation some lines behind its span that grows to all of it; the neighbour is taken. */
-static void test_growth_moves_down_to_the_start(void **state)
+SPAN_TEST(growth_moves_down_to_the_start)
 {
     size_t slices[64], moved = 0;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(slices); i++) {
         struct span span =
             hak__span_allocate(&cache, &counters, 3 * SLICE_SIZE - OFFSET_MAX, OBJECT_ALIGNMENT);
@@ -368,9 +255,8 @@ static void test_growth_moves_down_to_the_start(void **state)
     }
 }
 
-static void test_resize_is_refused(void **state)
+SPAN_TEST(resize_is_refused)
 {
-    (void)state;
     size_t superslab = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
     size_t next = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
     hak__superslab_give(next, SUPERSLAB_SLICES);
@@ -405,8 +291,9 @@ static void random_step(uint64_t *random, struct ledger *ledger, size_t *slices)
         1 + random_below(random, random_below(random, 4) == 0 ? SPAN_SIZE_MAX : 512 * KIB);
     struct span_cache *used = random_below(random, 4) == 0 ? NULL : &cache;
     if (*slice == SLICE_NONE) {
-        struct span span =
-            hak__span_allocate(used, &counters, size, (size_t)1 << random_below(random, 21));
+        size_t alignment = (size_t)1 << random_below(random, 21);
+        struct span span = hak__span_allocate(used, &counters, size, alignment);
+        assert_true(is_aligned(span.pointer, alignment));
         *slice = window_slice_of(span.pointer);
         size_t bytes = hak__span_bytes(*slice);
         assert_true(bytes >= size);
@@ -437,10 +324,9 @@ static void random_step(uint64_t *random, struct ledger *ledger, size_t *slices)
     }
 }
 
-static void test_random_use(void **state)
+SPAN_TEST(random_use)
 {
     size_t slices[SPANS];
-    (void)state;
     uint64_t random = 9;
     struct ledger ledger = ledger_create();
     memset(slices, 0xff, sizeof slices);
@@ -459,23 +345,4 @@ static void test_random_use(void **state)
     ledger_destroy(&ledger);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SPAN_TEST(test_sizes_and_owner_words),
-        SPAN_TEST(test_a_kept_span_is_started_again),
-        SPAN_TEST(test_allocations_start_at_other_lines),
-        SPAN_TEST(test_allocations_with_few_lines_to_spare),
-        SPAN_TEST(test_alignments),
-        SPAN_TEST(test_the_cache_gives_the_last_one_back),
-        SPAN_TEST(test_the_best_fit_is_taken),
-        SPAN_TEST(test_a_cached_span_of_another_alignment_is_not_taken),
-        SPAN_TEST(test_the_cache_is_bounded),
-        SPAN_TEST(test_trimming_twice_empties),
-        SPAN_TEST(test_resize_in_place),
-        SPAN_TEST(test_growth_moves_down_to_the_start),
-        SPAN_TEST(test_resize_is_refused),
-        SPAN_TEST(test_random_use),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TESTS(setup)

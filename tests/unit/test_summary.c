@@ -40,12 +40,11 @@ static uint64_t blocks_of(const struct hak_summary *summary)
 }
 
 /* Blocks of `size` bytes, `total` in all, of which the first half is written. */
-static void test_half_of_it_never_touched(void **state)
+TEST(half_of_it_never_touched)
 {
     static const size_t sizes[] = {8320, 60 * KIB, 300 * KIB, 2 * MIB, 25 * MIB};
     static void *blocks[16 * KIB];
     const size_t total = 100 * MIB;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         size_t count = total / sizes[i];
         struct hak_summary before = summary_now();
@@ -63,9 +62,7 @@ static void test_half_of_it_never_touched(void **state)
         REQUIRE_SIZE(blocks_of(&after) - blocks_of(&before), <=, bound);
         REQUIRE_SIZE(after.rss - before.rss, >=, 49 * MIB);
         require_grown(before.not_hakmem, after.not_hakmem, 0);
-        for (size_t j = 0; j < count; j++) {
-            hak_free(blocks[j]);
-        }
+        FREE_ALL(blocks, count);
         hak_trim(0);
         after = summary_now();
         require_grown(blocks_of(&before), blocks_of(&after), 0);
@@ -74,9 +71,8 @@ static void test_half_of_it_never_touched(void **state)
 }
 
 /* A whale of the program's own mapping is not hakmem's. */
-static void test_what_is_not_hakmems(void **state)
+TEST(what_is_not_hakmems)
 {
-    (void)state;
     struct hak_summary before = summary_now();
     char *mapping = support_map(30 * MIB);
     memset(mapping, 1, 30 * MIB);
@@ -87,9 +83,8 @@ static void test_what_is_not_hakmems(void **state)
 }
 
 /* Whales and spans that were freed, and the slices of slabs, stay for a while. */
-static void test_kept_for_reuse(void **state)
+TEST_WITH_KNOBS(kept_for_reuse)
 {
-    (void)state;
     hak__knobs.purge_delay_ms = UINT32_MAX;
     hak_trim(0);
     struct hak_summary before = summary_now();
@@ -103,9 +98,7 @@ static void test_kept_for_reuse(void **state)
     struct hak_summary during = summary_now();
     require_grown(blocks_of(&before), blocks_of(&during), 40 * MIB);
     hak_free(whale);
-    for (size_t i = 0; i < COUNT_OF(spans); i++) {
-        hak_free(spans[i]);
-    }
+    FREE_ALL(spans, COUNT_OF(spans));
     struct hak_summary after = summary_now();
     require_grown(blocks_of(&before), blocks_of(&after), 0);
     if (!HAK_TINY_LIMITS) { /* with tiny limits less is kept */
@@ -117,11 +110,10 @@ static void test_kept_for_reuse(void **state)
 }
 
 /* Each second object of full slabs is free: half of them in slabs, after the bin was flushed. */
-static void test_free_in_slabs(void **state)
+TEST(free_in_slabs)
 {
     enum { SIZE = 512, COUNT = 40 * 1024 };
     static void *blocks[COUNT];
-    (void)state;
     struct hak_summary before = summary_now();
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hak_malloc(SIZE);
@@ -149,11 +141,10 @@ static void test_free_in_slabs(void **state)
 }
 
 /* 100 bytes get 112: about a tenth of the memory is rounding. */
-static void test_rounding(void **state)
+TEST(rounding)
 {
     enum { COUNT = 200 * 1024 };
     static void *blocks[COUNT];
-    (void)state;
     struct hak_summary before = summary_now();
     for (size_t i = 0; i < COUNT; i++) {
         blocks[i] = hak_malloc(100);
@@ -163,18 +154,15 @@ static void test_rounding(void **state)
     REQUIRE_SIZE(after.rounding_requests_count - before.rounding_requests_count, >=, 8);
     require_grown(blocks_of(&before), blocks_of(&after), (size_t)COUNT * 112);
     require_grown(before.rounding, after.rounding, (size_t)COUNT * 12);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     hak_trim(0);
 }
 
 /* More whales than one list holds, in use and kept, each found once. */
-static void test_many_whales(void **state)
+TEST(many_whales)
 {
     enum { COUNT = 150 };
     static void *blocks[COUNT];
-    (void)state;
     hak_trim(0);
     struct hak_summary before = summary_now();
     for (size_t i = 0; i < COUNT; i++) {
@@ -183,19 +171,16 @@ static void test_many_whales(void **state)
     }
     struct hak_summary after = summary_now();
     require_grown(blocks_of(&before), blocks_of(&after), COUNT * 64 * KIB);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     hak_trim(0);
 }
 
 /* Another mapping in the window's way: the frontier skips it, and the tables have a hole there. */
-static void test_a_hole_in_the_tables(void **state)
+TEST(a_hole_in_the_tables)
 {
     enum { COUNT = 300 };
     static void *blocks[COUNT];
     const size_t hole = 400 * SUPERSLAB_SIZE;
-    (void)state;
     hak_trim(0);
     struct hak_summary before = summary_now();
     size_t next = bits_align_up(hak__superslabs.frontier, SUPERSLAB_SLICES);
@@ -210,9 +195,7 @@ static void test_a_hole_in_the_tables(void **state)
     struct hak_summary after = summary_now();
     require_grown(blocks_of(&before), blocks_of(&after), COUNT * 16 * KIB);
     require_grown(before.not_hakmem, after.not_hakmem, 0);
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(blocks[i]);
-    }
+    FREE_ALL(blocks, COUNT);
     hak_trim(0);
     munmap(foreign, hole);
     after = summary_now();
@@ -237,10 +220,9 @@ static void *churn(void *argument)
 }
 
 /* Beside threads that map and unmap, the parts are still known, and are the RSS. */
-static void test_beside_busy_threads(void **state)
+TEST(beside_busy_threads)
 {
     pthread_t threads[3];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         threads[i] = thread_start(churn, (void *)(i + 1));
     }
@@ -248,17 +230,14 @@ static void test_beside_busy_threads(void **state)
         summary_now();
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
 }
 
 /* The largest ones come in order, and each once. */
-static void test_largest(void **state)
+TEST(largest)
 {
     struct summary *summary = support_map(sizeof *summary);
     uint32_t found[4];
-    (void)state;
     summary->resident.classes[3] = 100;
     summary->resident.classes[7] = 300;
     summary->resident.whales = 200;
@@ -273,9 +252,8 @@ static void test_largest(void **state)
 }
 
 /* RSS is that of smaps_rollup, up to what the reading itself touches. */
-static void test_memory_of_the_process(void **state)
+TEST(memory_of_the_process)
 {
-    (void)state;
     struct os_memory memory = hak__os_memory();
     size_t rss = rss_bytes();
     require_grown(rss, memory.rss, 0);
@@ -293,19 +271,4 @@ static int start(void **state)
     return unit_start(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_of_the_process),
-        cmocka_unit_test(test_half_of_it_never_touched),
-        cmocka_unit_test(test_what_is_not_hakmems),
-        cmocka_unit_test(test_free_in_slabs),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_many_whales),
-        UNIT_TEST_WITH_KNOBS(test_kept_for_reuse),
-        cmocka_unit_test(test_beside_busy_threads),
-        cmocka_unit_test(test_largest),
-        cmocka_unit_test(test_a_hole_in_the_tables),
-    };
-    return cmocka_run_group_tests(tests, start, NULL);
-}
+TESTS(start)

@@ -190,9 +190,8 @@ static void random_step(uint64_t *random, size_t most_slices, size_t *live)
     *live += run->count;
 }
 
-static void test_random_runs_against_a_model(void **state)
+TEST(random_runs_against_a_model)
 {
-    (void)state;
     uint64_t random = 11;
     size_t live = 0;
     model_start();
@@ -213,45 +212,8 @@ static void test_random_runs_against_a_model(void **state)
     model_check_sums();
 }
 
-static void test_every_alignment_and_length(void **state)
+TEST(take_exact_at_the_borders)
 {
-    (void)state;
-    model_start();
-    for (uint32_t alignment = 1; alignment <= SUPERSLAB_SLICES; alignment *= 2) {
-        for (uint32_t count = 1; count <= SUPERSLAB_SLICES; count += 1 + count / 3) {
-            struct run first = take(count, alignment);
-            struct run second = take(count, alignment);
-            give(first);
-            give(second);
-        }
-    }
-    model_check_sums();
-}
-
-static void test_dirty_goes_out_before_clean(void **state)
-{
-    (void)state;
-    struct run low = {hak__superslab_take(3, 1).slice, 3};
-    struct run high = {hak__superslab_take(5, 1).slice, 5};
-    hak__superslab_give(low.slice, low.count);
-    hak__superslab_purge(true);
-    model_start();
-    give(high); /* dirty; clean ones lie below */
-    struct run again = take(2, 1);
-    assert_int_equal(again.slice, high.slice);
-    give(again);
-    again = take(3, 1);
-    assert_int_equal(again.slice, high.slice);
-    struct run clean = take(3, 1); /* no three dirty ones are left */
-    assert_int_equal(clean.slice, low.slice);
-    give(again);
-    give(clean);
-    model_check_sums();
-}
-
-static void test_take_exact_at_the_borders(void **state)
-{
-    (void)state;
     struct slice_run run = hak__superslab_take(SUPERSLAB_SLICES, 1);
     assert_int_not_equal(run.slice, SLICE_NONE);
     assert_int_equal(run.slice % SUPERSLAB_SLICES, 0);
@@ -293,9 +255,8 @@ static void skip_a_stranger(size_t offset)
     munmap(stranger, hak__os_page_size());
 }
 
-static void test_claims_skip_what_somebody_else_has_mapped(void **state)
+TEST(claims_skip_what_somebody_else_has_mapped)
 {
-    (void)state;
     skip_a_stranger(0);
     skip_a_stranger(SUPERSLAB_SLICES / 2 + 8);
     skip_a_stranger(SUPERSLAB_SLICES - 1);
@@ -305,7 +266,6 @@ static void test_claims_skip_what_somebody_else_has_mapped(void **state)
 static void take_near_a_limit(void *argument)
 {
     struct rlimit limit;
-    (void)argument;
     while (hak__superslab_bytes_free() != 0) {
         REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
     }
@@ -326,12 +286,9 @@ static void take_near_a_limit(void *argument)
     REQUIRE_SIZE(hak__superslab_bytes_free(), ==, 0);
 }
 
-static void test_near_a_limit(void **state)
+TEST(near_a_limit)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED);
     REQUIRE_LIFE(take_near_a_limit, NULL, NULL);
 }
 
@@ -352,10 +309,9 @@ static size_t take_whole(bool *zeroed)
     return run.slice;
 }
 
-static void test_release_and_reclaim(void **state)
+TEST(release_and_reclaim)
 {
     bool zeroed;
-    (void)state;
     size_t kept = take_whole(&zeroed), freed = take_whole(&zeroed);
     memset(window_slice_address(kept), 'k', SUPERSLAB_SIZE);
     memset(window_slice_address(freed), 'f', SUPERSLAB_SIZE);
@@ -383,10 +339,9 @@ static void test_release_and_reclaim(void **state)
     assert_true(bytes[0] == 'k' && bytes[SUPERSLAB_SIZE - 1] == 'k');
 }
 
-static void test_reclaim_gives_up_what_somebody_else_took(void **state)
+TEST(reclaim_gives_up_what_somebody_else_took)
 {
     bool zeroed;
-    (void)state;
     size_t slice = take_whole(&zeroed);
     hak__superslab_give(slice, SUPERSLAB_SLICES);
     assert_true(hak__superslab_release(SIZE_MAX) >= SUPERSLAB_SIZE);
@@ -440,27 +395,21 @@ static void pass_a_reservation(size_t offset)
     munmap(reservation, size);
 }
 
-static void test_a_large_reservation(void **state)
+TEST(a_large_reservation)
 {
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip(); /* no room among the addresses that it allows */
-    }
+    SKIP_IF(SUPPORT_SANITIZED); /* no room among the addresses that it allows */
     pass_a_reservation(0);
     pass_a_reservation(CLAIMED_APART);
 }
 
 /* Neighbours are one mapping, which the kernel would refuse to fork when it is larger than the
  * machine's memory (overcommit_memory 0), however little of it is touched. */
-static void test_nothing_is_reserved_for_a_fork(void **state)
+TEST(nothing_is_reserved_for_a_fork)
 {
     static char smaps[4 * MIB];
     char name[32];
-    (void)state;
     support_read_file("/proc/sys/vm/overcommit_memory", smaps, sizeof smaps);
-    if (SUPPORT_SANITIZED || smaps[0] == '2') { /* which reserves for everything */
-        skip();
-    }
+    SKIP_IF(SUPPORT_SANITIZED || smaps[0] == '2'); /* which reserves for everything */
     size_t slice = hak__superslab_take(1, 1).slice;
     support_read_file("/proc/self/smaps", smaps, sizeof smaps);
     uintptr_t address = (uintptr_t)window_slice_address(slice), low = 0, high = 0;
@@ -487,19 +436,4 @@ static int setup(void **state)
     return failed;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_runs_against_a_model),
-        cmocka_unit_test(test_every_alignment_and_length),
-        cmocka_unit_test(test_dirty_goes_out_before_clean),
-        cmocka_unit_test(test_take_exact_at_the_borders),
-        cmocka_unit_test(test_claims_skip_what_somebody_else_has_mapped),
-        cmocka_unit_test(test_near_a_limit),
-        cmocka_unit_test(test_release_and_reclaim),
-        cmocka_unit_test(test_reclaim_gives_up_what_somebody_else_took),
-        cmocka_unit_test(test_nothing_is_reserved_for_a_fork),
-        cmocka_unit_test(test_a_large_reservation), /* last: the model is small */
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TESTS(setup)

@@ -62,10 +62,9 @@ static void clear(uint64_t *random)
 }
 
 /* First, while nothing has been claimed. */
-static void test_searches_at_every_height(void **state)
+TEST(searches_at_every_height)
 {
     static const size_t counts[] = {1, 63, 64, 65, 1000, 4095, 4096, 4097, 8192, SUPERSLABS};
-    (void)state;
     uint64_t random = 3;
     assert_int_equal(hak__superslabs.count, 0);
     assert_int_equal(hak__superslab_index_find(INDEX_FREE, 1, 0), INDEX_NONE);
@@ -134,9 +133,8 @@ static void take_or_give(uint64_t *random, size_t i)
 }
 
 /* Far above one group of superslabs, with passes and unmapped superslabs in between. */
-static void test_first_fit(void **state)
+TEST(first_fit)
 {
-    (void)state;
     uint64_t random = 9;
     hak__knobs.huge_threshold = 0; /* pages change, and whole superslabs are dirty */
     hak__huge_page_us_max = UINT64_MAX;
@@ -163,47 +161,4 @@ static void test_first_fit(void **state)
     assert_int_equal(hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, 0), INDEX_NONE);
 }
 
-/* Whole superslabs in which two slices are free, at an odd slice or an even one. */
-static void make_holes(size_t *slices, size_t count, size_t odd)
-{
-    for (size_t i = 0; i < count; i++) {
-        slices[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
-        REQUIRE(slices[i] != SLICE_NONE);
-    }
-    for (size_t i = 0; i < count; i++) {
-        hak__superslab_give(slices[i] + 10 + odd, 2);
-    }
-}
-
-/* A long run may lie wrongly: a bounded number of superslabs is looked at, and each in its turn. */
-static void test_aligned_runs(void **state)
-{
-    enum { WRONG = 3 * ALIGNED_LOOKS, RIGHT = 5 };
-    static size_t wrong[WRONG], right[RIGHT];
-    (void)state;
-    while (hak__superslab_bytes_free() != 0) {
-        hak__superslab_take(1, 1);
-    }
-    make_holes(wrong, WRONG, 1);
-    make_holes(right, RIGHT, 0);
-    size_t frontier = hak__superslabs.frontier, found = 0;
-    while (found < RIGHT) { /* at most a search more for each ALIGNED_LOOKS that lie wrongly */
-        size_t slice = hak__superslab_take(2, 2).slice;
-        assert_int_equal(slice % 2, 0);
-        found += slice == right[found] + 10;
-        assert_true(hak__superslabs.frontier - frontier <= 8 * SUPERSLAB_SLICES);
-    }
-    for (size_t i = 0; i < WRONG; i++) {
-        assert_int_equal(hak__superslab_take(2, 1).slice, wrong[i] + 11);
-    }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_searches_at_every_height),
-        cmocka_unit_test(test_first_fit),
-        cmocka_unit_test(test_aligned_runs),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -42,7 +42,7 @@ static int huge_teardown(void **state)
     return unit_restore_knobs(state);
 }
 
-#define HUGE_TEST(test) cmocka_unit_test_setup_teardown(test, huge_setup, huge_teardown)
+#define HUGE_TEST(name) TEST_WITH(name, huge_setup, huge_teardown)
 
 /* A superslab claimed for `count` slices, all of it taken and the first `touched` bytes touched:
  * true when it got huge pages. */
@@ -67,120 +67,6 @@ static bool kernel_has_huge_pages(void)
     bool has = hak__os_page_size() == HUGE_OS_PAGE_SIZE && hak__os_huge(probe, HUGE_PAGE_SIZE) == 0;
     munmap(probe, HUGE_PAGE_SIZE);
     return has;
-}
-
-static void test_small_pages_below_the_threshold(void **state)
-{
-    (void)state;
-    for (uint32_t i = 0; i < 3; i++) {
-        hak__knobs.huge_threshold = hak__superslab_bytes_claimed() + 1;
-        assert_false(claim(1, SUPERSLAB_SIZE));
-        hak__knobs.huge_threshold = UINT64_MAX;
-        assert_false(claim(SUPERSLAB_SLICES, SUPERSLAB_SIZE));
-    }
-    hak__knobs.huge_threshold = hak__superslab_bytes_claimed();
-    assert_int_equal(claim(1, 0), kernel_has_huge_pages());
-}
-
-/* A program that fills its superslabs gets huge pages, and when it stops never more than it had. */
-static void test_filled_superslabs_lead_to_huge_ones(void **state)
-{
-    static const uint32_t counts[] = {1, 2, SUPERSLAB_SLICES};
-    (void)state;
-    if (!kernel_has_huge_pages()) {
-        skip();
-    }
-    for (size_t i = 0; i < COUNT_OF(counts); i++) {
-        huge_teardown(state);
-        huge_setup(state);
-        for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
-            unit_set_evidence(kind, false);
-        }
-        assert_false(claim(counts[i], SUPERSLAB_SIZE));
-        while (!claim(counts[i], SUPERSLAB_SIZE)) {
-            REQUIRE(claimed_count < STOCK / 2);
-        }
-        size_t before = hak__superslab_bytes_claimed();
-        uint32_t small = 0;
-        while (small < 3 && claimed_count < STOCK) {
-            bool huge = claim(counts[i], 0);
-            assert_true(!huge || (small < 2 && hak__superslab_bytes_claimed() <= 2 * before));
-            small += !huge;
-        }
-    }
-}
-
-static void test_kinds_of_superslabs(void **state)
-{
-    static const uint32_t counts[] = {1, 2, SLAB_SLICES_MAX, SLAB_SLICES_MAX + 1, SUPERSLAB_SLICES};
-    static const enum huge_kind kinds[] = {HUGE_SLABS, HUGE_RUNS, HUGE_RUNS, HUGE_SPANS,
-                                           HUGE_SPANS};
-    (void)state;
-    bool has = kernel_has_huge_pages();
-    for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
-        unit_set_evidence(kind, false);
-        for (size_t i = 0; i < COUNT_OF(counts); i++) {
-            assert_int_equal(claim(counts[i], 0), has && kinds[i] != kind);
-        }
-        unit_set_evidence(kind, true);
-    }
-}
-
-/* Three spans of 524,304 bytes leave a fifth of a superslab untouched, which huge pages would make
- * resident; six of 320 KiB leave a 16th. */
-static void test_spans_that_leave_much(void **state)
-{
-    (void)state;
-    unit_set_evidence(HUGE_SPANS, false);
-    for (size_t i = 0; i < 4; i++) {
-        assert_false(claim(17, 51 * SLICE_SIZE));
-    }
-    while (kernel_has_huge_pages() && !claim(10, 60 * SLICE_SIZE)) {
-        REQUIRE(claimed_count < STOCK);
-    }
-}
-
-/* Claims the superslab of small pages that is looked at next, `touched` bytes of it, and then
- * another. */
-static void claim_watched(size_t touched)
-{
-    hak__knobs.huge_threshold = UINT64_MAX;
-    assert_false(claim(1, touched));
-    assert_false(claim(1, 0));
-    hak__knobs.huge_threshold = 0;
-}
-
-/* What went back since it was claimed says nothing good. */
-static void test_a_purged_superslab_is_no_evidence(void **state)
-{
-    (void)state;
-    claim_watched(SUPERSLAB_SIZE);
-    assert_int_equal(claim(1, 0), kernel_has_huge_pages());
-    hak__superslab_give(claimed[0], SUPERSLAB_SLICES);
-    assert_int_equal(hak__superslab_purge(true), SUPERSLAB_SIZE);
-    assert_true(hak__superslab_take_exact(claimed[0] + 1, SUPERSLAB_SLICES - 1));
-    assert_int_equal(hak__superslab_take(1, 1).slice, claimed[0]);
-    assert_false(claim(1, 0));
-}
-
-/* One that came back with huge pages would be dense after a touch. */
-static void test_a_reclaimed_superslab_is_no_evidence(void **state)
-{
-    (void)state;
-    if (!kernel_has_huge_pages()) {
-        skip();
-    }
-    claim_watched(SUPERSLAB_SIZE);
-    size_t released = claimed[--claimed_count]; /* the newest */
-    hak__superslab_give(released, SUPERSLAB_SLICES);
-    assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
-    unit_set_evidence(HUGE_SPANS, true);
-    assert_true(claim(2, 1));
-    assert_int_equal(claimed[claimed_count - 1], released);
-    hak__knobs.huge_threshold = UINT64_MAX;
-    assert_false(claim(1, SUPERSLAB_SIZE)); /* it is the newest, and `released` is looked at */
-    hak__knobs.huge_threshold = 0;
-    assert_false(claim(1, 0));
 }
 
 /* What /proc/self/smaps says of the mapping at `place`: "hg" huge pages are welcome there, "nh"
@@ -218,6 +104,89 @@ static bool kernel_shows_huge_pages(void)
     return shows;
 }
 
+/* The first half of the first superslab, all that many a program has, costs no call: no page can be
+ * huge in it, nor when the second half is there. */
+TEST(the_first_half_has_no_room_for_one)
+{
+    assert_int_equal(hak__superslabs.frontier, 0); /* the first test */
+    assert_int_equal(hak__superslab_take(1, 1).slice, 0);
+    assert_int_equal(hak__os_calls[OS_CALL_SMALL], 0);
+    assert_true(hak__superslab_bytes_claimed() <= SUPERSLAB_SIZE / 2);
+    do {
+        REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
+    } while (hak__superslab_bytes_claimed() < SUPERSLAB_SIZE);
+    assert_int_not_equal(hak__os_calls[OS_CALL_SMALL], 0);
+    if (kernel_shows_huge_pages()) {
+        assert_false(superslab_has_flag(0, " nh"));
+        assert_true(superslab_has_flag(SUPERSLAB_SLICES - 1, " nh"));
+    }
+}
+
+HUGE_TEST(small_pages_below_the_threshold)
+{
+    for (uint32_t i = 0; i < 3; i++) {
+        hak__knobs.huge_threshold = hak__superslab_bytes_claimed() + 1;
+        assert_false(claim(1, SUPERSLAB_SIZE));
+        hak__knobs.huge_threshold = UINT64_MAX;
+        assert_false(claim(SUPERSLAB_SLICES, SUPERSLAB_SIZE));
+    }
+    hak__knobs.huge_threshold = hak__superslab_bytes_claimed();
+    assert_int_equal(claim(1, 0), kernel_has_huge_pages());
+}
+
+/* A program that fills its superslabs gets huge pages, and when it stops never more than it had. */
+HUGE_TEST(filled_superslabs_lead_to_huge_ones)
+{
+    static const uint32_t counts[] = {1, 2, SUPERSLAB_SLICES};
+    SKIP_IF(!kernel_has_huge_pages());
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        huge_teardown(state);
+        huge_setup(state);
+        for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+            unit_set_evidence(kind, false);
+        }
+        assert_false(claim(counts[i], SUPERSLAB_SIZE));
+        while (!claim(counts[i], SUPERSLAB_SIZE)) {
+            REQUIRE(claimed_count < STOCK / 2);
+        }
+        size_t before = hak__superslab_bytes_claimed();
+        uint32_t small = 0;
+        while (small < 3 && claimed_count < STOCK) {
+            bool huge = claim(counts[i], 0);
+            assert_true(!huge || (small < 2 && hak__superslab_bytes_claimed() <= 2 * before));
+            small += !huge;
+        }
+    }
+}
+
+HUGE_TEST(kinds_of_superslabs)
+{
+    static const uint32_t counts[] = {1, 2, SLAB_SLICES_MAX, SLAB_SLICES_MAX + 1, SUPERSLAB_SLICES};
+    static const enum huge_kind kinds[] = {HUGE_SLABS, HUGE_RUNS, HUGE_RUNS, HUGE_SPANS,
+                                           HUGE_SPANS};
+    bool has = kernel_has_huge_pages();
+    for (enum huge_kind kind = HUGE_SLABS; kind <= HUGE_SPANS; kind++) {
+        unit_set_evidence(kind, false);
+        for (size_t i = 0; i < COUNT_OF(counts); i++) {
+            assert_int_equal(claim(counts[i], 0), has && kinds[i] != kind);
+        }
+        unit_set_evidence(kind, true);
+    }
+}
+
+/* Three spans of 524,304 bytes leave a fifth of a superslab untouched, which huge pages would make
+ * resident; six of 320 KiB leave a 16th. */
+HUGE_TEST(spans_that_leave_much)
+{
+    unit_set_evidence(HUGE_SPANS, false);
+    for (size_t i = 0; i < 4; i++) {
+        assert_false(claim(17, 51 * SLICE_SIZE));
+    }
+    while (kernel_has_huge_pages() && !claim(10, 60 * SLICE_SIZE)) {
+        REQUIRE(claimed_count < STOCK);
+    }
+}
+
 /* A superslab that was claimed with huge pages, taken as a whole and filled. */
 static size_t claim_huge(void)
 {
@@ -237,12 +206,9 @@ static size_t superslab_resident(size_t slice)
     return hak__os_resident(window_slice_address(slice), SUPERSLAB_SIZE);
 }
 
-static void test_every_superslab_says_which_pages_it_has(void **state)
+HUGE_TEST(every_superslab_says_which_pages_it_has)
 {
-    (void)state;
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     hak__knobs.huge_threshold = UINT64_MAX;
     assert_false(claim(1, 0));
     assert_true(superslab_has_flag(claimed[0], " nh"));
@@ -274,12 +240,9 @@ static void give_the_rest(size_t slice)
     hak__superslab_give(slice + PART_FIRST + PART, SUPERSLAB_SLICES - PART_FIRST - PART);
 }
 
-static void test_what_goes_back_of_a_huge_page_stays_away(void **state)
+HUGE_TEST(what_goes_back_of_a_huge_page_stays_away)
 {
-    (void)state;
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     size_t slice = claim_and_purge_part();
     const size_t left = SUPERSLAB_SIZE - PART * SLICE_SIZE;
     assert_true(superslab_has_flag(slice, " nh"));
@@ -295,12 +258,9 @@ static void test_what_goes_back_of_a_huge_page_stays_away(void **state)
 
 /* When all of it has been purged; not when all of it is in use, of which a part may go back soon.
  */
-static void test_a_split_superslab_is_joined(void **state)
+HUGE_TEST(a_split_superslab_is_joined)
 {
-    (void)state;
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     size_t split = hak__superslabs.split_count, slice = claim_and_purge_part();
     assert_int_equal(hak__superslabs.split_count, split + 1);
     assert_true(hak__superslab_take_exact(slice + PART_FIRST, PART));
@@ -324,65 +284,11 @@ static void test_a_split_superslab_is_joined(void **state)
     hak__superslab_give(slice + 1, 1);
 }
 
-static void test_one_that_never_had_them(void **state)
-{
-    (void)state;
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
-    hak__knobs.huge_threshold = UINT64_MAX;
-    size_t split = hak__superslabs.split_count;
-    assert_false(claim(1, SUPERSLAB_SIZE));
-    hak__superslab_give(claimed[0] + PART_FIRST, PART);
-    hak__superslab_purge(true);
-    assert_int_equal(hak__superslabs.split_count, split);
-    give_the_rest(claimed[0]);
-    hak__superslab_purge(true);
-    assert_true(superslab_has_flag(claimed[0], " nh"));
-    claimed_count--;
-}
-
-/* Asks for huge pages that take as long until one has been judged. */
-static void judge(char *range, bool quick)
-{
-    hak__huge_page_us_max = quick ? UINT64_MAX - 1 : 0;
-    while (hak__huge_is_quick() != quick) {
-        usleep(10000); /* one is timed in a tick of the clock */
-        hak__huge_ask(range, HUGE_PAGE_SIZE * 2, 0);
-        hak__os_purge(range, HUGE_PAGE_SIZE * 2);
-    }
-}
-
-static void test_none_are_joined_while_huge_pages_are_slow(void **state)
-{
-    (void)state;
-    char *range = support_map(HUGE_PAGE_SIZE * 3);
-    if (!kernel_shows_huge_pages() || hak__os_populate(range, hak__os_page_size()) != 0) {
-        skip(); /* a kernel before 5.14: none is timed */
-    }
-    hak__os_purge(range, hak__os_page_size());
-    size_t slice = claim_and_purge_part();
-    give_the_rest(slice);
-    judge(range, false);
-    hak__superslab_purge(true);
-    assert_true(superslab_has_flag(slice, " nh"));
-    judge(range, true);
-    hak__huge_page_us_max = UINT64_MAX;
-    assert_true(hak__superslab_take_exact(slice + 1, 1));
-    hak__superslab_give(slice + 1, 1);
-    hak__superslab_purge(true);
-    assert_true(superslab_has_flag(slice, " hg"));
-    munmap(range, HUGE_PAGE_SIZE * 3);
-}
-
 /* A split superslab may cost two mappings. With too many of them none gets huge pages, and what
  * goes back of those that have them goes back at each pass. */
-static void test_splits_have_a_limit(void **state)
+HUGE_TEST(splits_have_a_limit)
 {
-    (void)state;
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     size_t slice = claim_huge();
     hak__superslab_give(slice, PART);
     hak__superslabs.split_count += SPLIT_SUPERSLABS_MAX; /* those of somebody else */
@@ -401,12 +307,9 @@ static void test_splits_have_a_limit(void **state)
 }
 
 /* What is unmapped is not the library's any more. */
-static void test_a_split_superslab_that_is_unmapped(void **state)
+HUGE_TEST(a_split_superslab_that_is_unmapped)
 {
-    (void)state;
-    if (!kernel_shows_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_shows_huge_pages());
     size_t split = hak__superslabs.split_count, slice = claim_and_purge_part();
     give_the_rest(slice);
     assert_int_equal(hak__superslab_release(SIZE_MAX), SUPERSLAB_SIZE);
@@ -418,9 +321,8 @@ static void test_a_split_superslab_that_is_unmapped(void **state)
 }
 
 /* Where huge pages were asked for, the first slice of one makes all of it dirty. */
-static void test_huge_pages_are_dirty_as_a_whole(void **state)
+TEST_WITH_KNOBS(huge_pages_are_dirty_as_a_whole)
 {
-    (void)state;
     hak__knobs.huge_threshold = 0;
     unit_set_evidence(HUGE_SPANS, true);
     size_t slice, frontier = hak__superslabs.frontier;
@@ -429,9 +331,7 @@ static void test_huge_pages_are_dirty_as_a_whole(void **state)
         assert_int_not_equal(slice, SLICE_NONE);
     } while (slice < frontier);
     const struct superslab *superslab = superslab_at(slice / SUPERSLAB_SLICES);
-    if (superslab->huge == 0) {
-        skip(); /* a kernel without them */
-    }
+    SKIP_IF(superslab->huge == 0); /* a kernel without them */
     hak__superslab_give(slice, SUPERSLAB_SLICES);
     hak__superslab_purge(true);
     assert_true(superslab->dirty == 0);
@@ -449,35 +349,13 @@ static void test_huge_pages_are_dirty_as_a_whole(void **state)
     hak__superslab_give(slice + 1, SUPERSLAB_SLICES - 2);
 }
 
-/* The first half of the first superslab, all that many a program has, costs no call: no page can be
- * huge in it, nor when the second half is there. */
-static void test_the_first_half_has_no_room_for_one(void **state)
-{
-    (void)state;
-    assert_int_equal(hak__superslabs.frontier, 0); /* the first test */
-    assert_int_equal(hak__superslab_take(1, 1).slice, 0);
-    assert_int_equal(hak__os_calls[OS_CALL_SMALL], 0);
-    assert_true(hak__superslab_bytes_claimed() <= SUPERSLAB_SIZE / 2);
-    do {
-        REQUIRE(hak__superslab_take(1, 1).slice != SLICE_NONE);
-    } while (hak__superslab_bytes_claimed() < SUPERSLAB_SIZE);
-    assert_int_not_equal(hak__os_calls[OS_CALL_SMALL], 0);
-    if (kernel_shows_huge_pages()) {
-        assert_false(superslab_has_flag(0, " nh"));
-        assert_true(superslab_has_flag(SUPERSLAB_SLICES - 1, " nh"));
-    }
-}
-
 /* malloc that claims one touches nothing of it (docs/decisions/0074). */
-static void test_the_first_touch_is_the_programs(void **state)
+HUGE_TEST(the_first_touch_is_the_programs)
 {
     enum { SIZE = 30000, OBJECTS_MAX = STOCK * SUPERSLAB_SIZE / SIZE };
     static char *objects[OBJECTS_MAX];
     size_t count = 0;
-    (void)state;
-    if (!kernel_has_huge_pages()) {
-        skip();
-    }
+    SKIP_IF(!kernel_has_huge_pages());
     hak__huge_page_us_max = UINT64_MAX - 1; /* however long this machine takes, and timed */
     do {
         REQUIRE(count < OBJECTS_MAX);
@@ -486,31 +364,8 @@ static void test_the_first_touch_is_the_programs(void **state)
     } while (superslab_of(window_slice_of(objects[count - 1]))->huge == 0);
     size_t slice = bits_align_down(window_slice_of(objects[count - 1]), SUPERSLAB_SLICES);
     assert_int_equal(superslab_resident(slice), 0);
-    for (size_t i = 0; i < count; i++) {
-        hak_free(objects[i]);
-    }
+    FREE_ALL(objects, count);
     hak__heap_reclaim(false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_first_half_has_no_room_for_one),
-        HUGE_TEST(test_small_pages_below_the_threshold),
-        HUGE_TEST(test_filled_superslabs_lead_to_huge_ones),
-        HUGE_TEST(test_kinds_of_superslabs),
-        HUGE_TEST(test_spans_that_leave_much),
-        HUGE_TEST(test_a_purged_superslab_is_no_evidence),
-        HUGE_TEST(test_a_reclaimed_superslab_is_no_evidence),
-        HUGE_TEST(test_every_superslab_says_which_pages_it_has),
-        HUGE_TEST(test_what_goes_back_of_a_huge_page_stays_away),
-        HUGE_TEST(test_a_split_superslab_is_joined),
-        HUGE_TEST(test_one_that_never_had_them),
-        HUGE_TEST(test_none_are_joined_while_huge_pages_are_slow),
-        HUGE_TEST(test_splits_have_a_limit),
-        HUGE_TEST(test_a_split_superslab_that_is_unmapped),
-        HUGE_TEST(test_the_first_touch_is_the_programs),
-        UNIT_TEST_WITH_KNOBS(test_huge_pages_are_dirty_as_a_whole),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

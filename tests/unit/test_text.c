@@ -30,9 +30,8 @@ static void fixture_expect(const struct fixture *fixture, const char *expected)
     }
 }
 
-static void test_put(void **state)
+TEST(put)
 {
-    (void)state;
     struct fixture fixture = fixture_create(40);
     fixture.text.data = fixture.data;
     hak__text_put(&fixture.text, "");
@@ -49,9 +48,8 @@ static void test_put(void **state)
     fixture_expect(&fixture, "one two 0 1234567890 0xbeef");
 }
 
-static void test_put_extremes(void **state)
+TEST(put_extremes)
 {
-    (void)state;
     struct fixture fixture = fixture_create(sizeof fixture.data);
     fixture.text.data = fixture.data;
     hak__text_put_unsigned(&fixture.text, UINT64_MAX);
@@ -61,10 +59,9 @@ static void test_put_extremes(void **state)
     fixture_expect(&fixture, "18446744073709551615 0xffffffffffffffff0x0");
 }
 
-static void test_a_full_text_is_cut(void **state)
+TEST(a_full_text_is_cut)
 {
     static const char whole[] = "abc123450xff";
-    (void)state;
     for (size_t size = 0; size < sizeof whole; size++) {
         struct fixture fixture = fixture_create(size);
         fixture.text.data = fixture.data;
@@ -80,9 +77,8 @@ static void test_a_full_text_is_cut(void **state)
     }
 }
 
-static void test_put_numbers_like_printf(void **state)
+TEST(put_numbers_like_printf)
 {
-    (void)state;
     uint64_t random = 1;
     for (int i = 0; i < 2000; i++) {
         uint64_t value = random_size(&random, 62) * (1 + random_below(&random, 4));
@@ -98,37 +94,34 @@ static void test_put_numbers_like_printf(void **state)
     }
 }
 
-static void test_parse_size_accepts(void **state)
+TEST(parse_size_accepts)
 {
     static const struct {
         const char *string;
         uint64_t value;
-    } cases[] = {
-        {"0", 0},
-        {"1", 1},
-        {"007", 7},
-        {"65536", 65536},
-        {"18446744073709551615", UINT64_MAX},
-        {"0k", 0},
-        {"1k", 1024},
-        {"1K", 1024},
-        {"3m", UINT64_C(3) << 20},
-        {"3M", UINT64_C(3) << 20},
-        {"5g", UINT64_C(5) << 30},
-        {"5G", UINT64_C(5) << 30},
-        {"2t", UINT64_C(2) << 40},
-        {"2T", UINT64_C(2) << 40},
-        {"8kb", 8192},
-        {"8KB", 8192},
-        {"8kib", 8192},
-        {"8KiB", 8192},
-        {"8MiB", UINT64_C(8) << 20},
-        {"9b", 9},
-        {"9B", 9},
-        {"16777215t", UINT64_C(16777215) << 40},
-        {"18014398509481983k", UINT64_C(18014398509481983) << 10},
-    };
-    (void)state;
+    } cases[] = {{"0", 0},
+                 {"1", 1},
+                 {"007", 7},
+                 {"65536", 65536},
+                 {"18446744073709551615", UINT64_MAX},
+                 {"0k", 0},
+                 {"1k", 1024},
+                 {"1K", 1024},
+                 {"3m", UINT64_C(3) << 20},
+                 {"3M", UINT64_C(3) << 20},
+                 {"5g", UINT64_C(5) << 30},
+                 {"5G", UINT64_C(5) << 30},
+                 {"2t", UINT64_C(2) << 40},
+                 {"2T", UINT64_C(2) << 40},
+                 {"8kb", 8192},
+                 {"8KB", 8192},
+                 {"8kib", 8192},
+                 {"8KiB", 8192},
+                 {"8MiB", UINT64_C(8) << 20},
+                 {"9b", 9},
+                 {"9B", 9},
+                 {"16777215t", UINT64_C(16777215) << 40},
+                 {"18014398509481983k", UINT64_C(18014398509481983) << 10}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         uint64_t value = 42;
         assert_true(hak__text_parse_size(cases[i].string, &value));
@@ -136,40 +129,37 @@ static void test_parse_size_accepts(void **state)
     }
 }
 
-static void test_parse_size_refuses(void **state)
+TEST(parse_size_refuses)
 {
-    static const char *const cases[] = {
-        "",
-        " ",
-        "k",
-        "b",
-        "-1",
-        "+1",
-        " 1",
-        "1 ",
-        "1x",
-        "1kk",
-        "1km",
-        "1kx",
-        "1bb",
-        "1kbb",
-        "1.5",
-        "1.5k",
-        "0x10",
-        "1e3",
-        "1ib",
-        "1p",
-        "ten",
-        "1k ",
-        "never",
-        "1,024",
-        "18446744073709551616",
-        "99999999999999999999999",
-        "16777216t",
-        "18014398509481984k",
-        "18446744073709551615k",
-    };
-    (void)state;
+    static const char *const cases[] = {"",
+                                        " ",
+                                        "k",
+                                        "b",
+                                        "-1",
+                                        "+1",
+                                        " 1",
+                                        "1 ",
+                                        "1x",
+                                        "1kk",
+                                        "1km",
+                                        "1kx",
+                                        "1bb",
+                                        "1kbb",
+                                        "1.5",
+                                        "1.5k",
+                                        "0x10",
+                                        "1e3",
+                                        "1ib",
+                                        "1p",
+                                        "ten",
+                                        "1k ",
+                                        "never",
+                                        "1,024",
+                                        "18446744073709551616",
+                                        "99999999999999999999999",
+                                        "16777216t",
+                                        "18014398509481984k",
+                                        "18446744073709551615k"};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         uint64_t value = 42;
         if (hak__text_parse_size(cases[i], &value)) {
@@ -179,10 +169,9 @@ static void test_parse_size_refuses(void **state)
     }
 }
 
-static void test_equal(void **state)
+TEST(equal)
 {
     static const char *const strings[] = {"", "a", "b", "ab", "abc", "abd", "A", "ab "};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(strings); i++) {
         for (size_t j = 0; j < COUNT_OF(strings); j++) {
             assert_int_equal(hak__text_equal(strings[i], strings[j]), i == j);
@@ -190,10 +179,9 @@ static void test_equal(void **state)
     }
 }
 
-static void test_lines(void **state)
+TEST(lines)
 {
     const char *text = "one: 1\nkey one: 2\n\nkey: 3\nkey: 4";
-    (void)state;
     assert_string_equal(hak__text_line(text, "key: "), "3\nkey: 4");
     assert_string_equal(hak__text_line(text, "one"), ": 1\nkey one: 2\n\nkey: 3\nkey: 4");
     assert_null(hak__text_line(text, "two"));
@@ -201,17 +189,4 @@ static void test_lines(void **state)
     assert_null(hak__text_line("", "key"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_put),
-        cmocka_unit_test(test_put_extremes),
-        cmocka_unit_test(test_a_full_text_is_cut),
-        cmocka_unit_test(test_put_numbers_like_printf),
-        cmocka_unit_test(test_parse_size_accepts),
-        cmocka_unit_test(test_parse_size_refuses),
-        cmocka_unit_test(test_equal),
-        cmocka_unit_test(test_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

@@ -17,9 +17,8 @@ static bool is_parked(const struct thread *thread)
     return __atomic_load_n(&thread->heap, __ATOMIC_RELAXED) == NULL;
 }
 
-static void test_nobodys_threads(void **state)
+TEST(nobodys_threads)
 {
-    (void)state;
     const struct thread *const nobodys[] = {&hak__thread_none, &hak__thread_ended};
     for (size_t i = 0; i < COUNT_OF(nobodys); i++) {
         assert_null(nobodys[i]->heap);
@@ -59,10 +58,9 @@ static void *live_once(void *argument)
     return NULL;
 }
 
-static void test_a_struct_goes_from_thread_to_thread(void **state)
+TEST(a_struct_goes_from_thread_to_thread)
 {
     struct life first, second;
-    (void)state;
     size_t taken = unit_region_bytes_taken();
     thread_join(thread_start(live_once, &first));
     assert_true(is_parked(first.thread));
@@ -106,10 +104,9 @@ static void *live_and_end(void *argument)
     return live_once(argument);
 }
 
-static void test_an_ended_thread_borrows(void **state)
+TEST(an_ended_thread_borrows)
 {
     struct life life;
-    (void)state;
     assert_int_equal(pthread_key_create(&late_key, live_after_the_end), 0);
     size_t heaps = heaps_count(), threads = threads_count();
     thread_join(thread_start(live_and_end, &life));
@@ -119,76 +116,6 @@ static void test_an_ended_thread_borrows(void **state)
     pthread_key_delete(late_key);
     hak__heap_collect(life.heap, true);
     assert_true(unit_set_is_empty(&life.heap->slabs));
-}
-
-static void *count_ticks(void *argument)
-{
-    (void)argument;
-    struct thread *thread = hak__thread_current();
-    uint32_t operations = thread->operations;
-    for (uint32_t i = 1; i <= 5 * TICK_OPERATIONS; i++) {
-        REQUIRE(hak__thread_enter() == thread);
-        hak__thread_leave(thread);
-        operations++;
-        /* at a look, if much time has passed; at the last in any case */
-        bool anew = thread->operations == 0;
-        REQUIRE(anew ? operations % LOOK_OPERATIONS == 0 : operations < TICK_OPERATIONS);
-        operations = anew ? 0 : operations;
-        REQUIRE(thread->operations == operations);
-    }
-    /* 64 operations alone are no tick, and enter no gate, which would block signals */
-    const uint64_t *ticks = &thread->cache.counters.values[COUNTER_TICKS];
-    uint64_t before = *ticks;
-    uint32_t ticked_ms = thread->ticked_ms = hak__os_clock_ms();
-    thread->operations = TICK_OPERATIONS - 1;
-    hak__thread_count_operation(thread);
-    REQUIRE(thread->operations == 0);
-    REQUIRE(*ticks == before || thread->ticked_ms != ticked_ms); /* so busy a machine */
-    /* spans have ways of their own, and count as well */
-    hak__heap_tick(thread);
-    void *span = hak_malloc(100000);
-    REQUIRE(span != NULL && thread->operations == 1);
-    hak_free(span);
-    REQUIRE(thread->operations == 2 % LOOK_OPERATIONS || thread->operations == 2);
-    return NULL;
-}
-
-static void test_ticks(void **state)
-{
-    (void)state;
-    hak__knobs.purge_delay_ms = 0; /* always due */
-    thread_join(thread_start(count_ticks, NULL));
-}
-
-/* What shares no cache line with others stays with the thread that frees it, and is its next. */
-static void *free_anothers_large_object(void *argument)
-{
-    enum { LARGE = 4000, COUNT = 8 };
-    void *objects[COUNT];
-    for (size_t i = 0; i < COUNT; i++) {
-        objects[i] = hak_malloc(LARGE);
-        REQUIRE(objects[i] != NULL);
-    }
-    for (size_t i = 0; i < COUNT; i++) {
-        hak_free(objects[i]); /* its bin has a limit from here on */
-    }
-    void *own = hak_malloc(LARGE); /* and room from here on */
-    const struct slab *slab = unit_slab_of(argument);
-    REQUIRE(slab->owner != hak__thread_current()->cache.slabs);
-    hak_free(argument);
-    REQUIRE(hak_malloc(LARGE) == argument);
-    hak_free(own);
-    hak_free(argument);
-    return NULL;
-}
-
-static void test_a_large_object_stays_with_who_frees_it(void **state)
-{
-    (void)state;
-    hak__knobs.heaps_max = HEAP_ID_MAX;
-    void *object = hak_malloc(4000);
-    assert_non_null(object);
-    thread_join(thread_start(free_anothers_large_object, object));
 }
 
 /* From here on in a program of its own: threads that share one heap, with malloc and free. */
@@ -231,7 +158,6 @@ static void *free_the_others(void *argument)
 static void free_into_ones_own_bin(void *argument)
 {
     static void *objects[1000];
-    (void)argument;
     start_sharing(1);
     size_t taken = unit_region_bytes_taken();
     for (size_t i = 0; i < COUNT_OF(objects); i++) {
@@ -282,9 +208,7 @@ static void exchange_at_once(void *argument)
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         threads[i] = thread_start(exchange, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     REQUIRE(heaps_count() >= heaps_max && heaps_count() <= crowded_max);
     REQUIRE(threads_count() == COUNT_OF(threads));
     for (size_t i = 0; i < COUNT_OF(shared_slots); i++) {
@@ -315,7 +239,6 @@ static void crowd(struct thread *thread, uint32_t waits, uint32_t milliseconds)
 
 static void move_from_a_crowd(void *argument)
 {
-    (void)argument;
     start_sharing(1);
     struct thread *mate = adopt(), *thread = adopt();
     struct heap *heap = thread->heap;
@@ -402,9 +325,8 @@ static void overflow(struct thread *thread)
 }
 
 /* A thread that only allocates is not to move: what it leaves behind nobody allocates from. */
-static void test_waits_to_return_a_bin_are_counted(void **state)
+TEST(waits_to_return_a_bin_are_counted)
 {
-    (void)state;
     assert_int_equal(counted_waits(operate), 0);
     assert_int_equal(counted_waits(overflow), 1);
 }
@@ -416,21 +338,18 @@ static void run_child(const char *name)
     REQUIRE_EXIT(&end, NULL);
 }
 
-static void test_a_thread_moves_from_a_crowd(void **state)
+TEST(a_thread_moves_from_a_crowd)
 {
-    (void)state;
     run_child("crowded");
 }
 
-static void test_frees_of_ones_own_heap(void **state)
+TEST(frees_of_ones_own_heap)
 {
-    (void)state;
     run_child("own bin");
 }
 
-static void test_many_threads_on_few_heaps(void **state)
+TEST(many_threads_on_few_heaps)
 {
-    (void)state;
     run_child("exchange 1");
     run_child("exchange 2");
     run_child("exchange 2, then 4");
@@ -444,17 +363,6 @@ int main(int count, char **arguments)
         {"exchange 2", exchange_at_once, two},     {"exchange 2, then 4", exchange_at_once, more},
         {"crowded", move_from_a_crowd, NULL},
     };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nobodys_threads),
-        cmocka_unit_test(test_a_struct_goes_from_thread_to_thread),
-        cmocka_unit_test(test_an_ended_thread_borrows),
-        UNIT_TEST_WITH_KNOBS(test_ticks),
-        UNIT_TEST_WITH_KNOBS(test_a_large_object_stays_with_who_frees_it),
-        cmocka_unit_test(test_waits_to_return_a_bin_are_counted),
-        cmocka_unit_test(test_a_thread_moves_from_a_crowd),
-        cmocka_unit_test(test_frees_of_ones_own_heap),
-        cmocka_unit_test(test_many_threads_on_few_heaps),
-    };
     child_main(count, arguments, children, COUNT_OF(children));
-    return cmocka_run_group_tests(tests, start_with_many_heaps, NULL);
+    return tests_run(start_with_many_heaps, NULL);
 }

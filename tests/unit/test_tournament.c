@@ -98,7 +98,6 @@ static struct outcome run(struct program program, const struct learn_point *star
 
 static double flat(const struct learn_point *point, uint32_t stretch)
 {
-    (void)point;
     (void)stretch;
     return 10;
 }
@@ -138,14 +137,12 @@ static double alternates(const struct learn_point *point, uint32_t stretch)
 
 static double doubles_later(const struct learn_point *point, uint32_t stretch)
 {
-    (void)point;
     return stretch < CHANGE_AT ? 10 : 20;
 }
 
 /* Nothing to gain: a change is adopted in at most 1 of 1,000 tests, and there are some 8 a run. */
-static void test_nothing_to_gain(void **state)
+TEST(nothing_to_gain)
 {
-    (void)state;
     uint32_t adopted = 0, dropped = 0, froze = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct outcome outcome =
@@ -160,9 +157,8 @@ static void test_nothing_to_gain(void **state)
     assert_true(froze >= SEEDS * 9 / 10);
 }
 
-static void test_gain_is_found(void **state)
+TEST(gain_is_found)
 {
-    (void)state;
     uint32_t found = 0, back = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct outcome outcome = run((struct program){time_of_huge, memory_of_bins, 0.02, 0},
@@ -174,9 +170,8 @@ static void test_gain_is_found(void **state)
     assert_true(found >= SEEDS * 95 / 100);
 }
 
-static void test_no_gain_at_the_others_cost(void **state)
+TEST(no_gain_at_the_others_cost)
 {
-    (void)state;
     uint32_t changed = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct outcome outcome = run((struct program){time_of_bins, memory_of_bins, 0.02, 0},
@@ -187,9 +182,8 @@ static void test_no_gain_at_the_others_cost(void **state)
     assert_true(changed <= SEEDS / 50);
 }
 
-static void test_planted_bad_setting_goes(void **state)
+TEST(planted_bad_setting_goes)
 {
-    (void)state;
     struct learn_point bad = usual;
     bad.huge_threshold = UINT64_MAX;
     uint32_t gone = 0, latest = 0;
@@ -217,21 +211,18 @@ static double worst_ratio(const char *what, struct program program)
     return worst;
 }
 
-static void test_alternation(void **state)
+TEST(alternation)
 {
-    (void)state;
     assert_true(worst_ratio("alternation", (struct program){alternates, flat, 0.04, 0}) <= 1.03);
 }
 
-static void test_cost_of_trying(void **state)
+TEST(cost_of_trying)
 {
-    (void)state;
     assert_true(worst_ratio("cost", (struct program){bad_without_huge, flat, 0.04, 0}) <= 1.01);
 }
 
-static void test_change_opens(void **state)
+TEST(change_opens)
 {
-    (void)state;
     uint32_t opened = 0, frozen = 0, opened_flat = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct program program = {doubles_later, flat, 0.04, 0};
@@ -249,16 +240,4 @@ static void test_change_opens(void **state)
     assert_int_equal(opened_flat, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_to_gain),
-        cmocka_unit_test(test_gain_is_found),
-        cmocka_unit_test(test_no_gain_at_the_others_cost),
-        cmocka_unit_test(test_planted_bad_setting_goes),
-        cmocka_unit_test(test_alternation),
-        cmocka_unit_test(test_cost_of_trying),
-        cmocka_unit_test(test_change_opens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

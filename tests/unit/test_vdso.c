@@ -20,9 +20,8 @@ static int64_t nanoseconds(const struct timespec *time)
     return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
-static void test_the_clock_is_the_kernels(void **state)
+TEST(the_clock_is_the_kernels)
 {
-    (void)state;
     if (getauxval(AT_SYSINFO_EHDR) == 0) { /* valgrind and some kernels have none */
         assert_null(hak__vdso_find(CLOCK_NAME));
         skip();
@@ -39,19 +38,11 @@ static void test_the_clock_is_the_kernels(void **state)
     assert_true(nanoseconds(&between) <= nanoseconds(&after));
 }
 
-static void test_unknown_names(void **state)
+TEST(unknown_names)
 {
-    (void)state;
     assert_null(hak__vdso_find(""));
     assert_null(hak__vdso_find(CLOCK_NAME "x"));
     assert_null(hak__vdso_find("malloc"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_clock_is_the_kernels),
-        cmocka_unit_test(test_unknown_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

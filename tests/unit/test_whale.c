@@ -6,9 +6,8 @@
 #include "../threads/threads.h"
 #include "whales.h"
 
-static void test_sizes(void **state)
+WHALE_TEST(sizes)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 4096, 4097, 2 * MIB + 1, 5 * MIB - 1, 33 * MIB + 77};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct whale_result result = hak__whale_allocate(sizes[i], 16, true);
@@ -31,43 +30,8 @@ static void test_sizes(void **state)
     }
 }
 
-static void test_impossible_sizes(void **state)
+WHALE_TEST(free_and_bytes_know_only_whales)
 {
-    (void)state;
-    char *whale = allocate(small_whale);
-    errno = ERRNO_UNTOUCHED;
-    static const size_t sizes[] = {SIZE_MAX,         SIZE_MAX - 4096,
-                                   REQUEST_SIZE_MAX, REQUEST_SIZE_MAX - 4096,
-                                   (size_t)1 << 62,  (size_t)1 << 48};
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        assert_null(hak__whale_allocate(sizes[i], page, false).pointer);
-        assert_null(hak__whale_allocate(sizes[i], GIB, true).pointer);
-        assert_null(hak__whale_resize(whale, sizes[i]));
-    }
-    assert_null(hak__whale_allocate(page, (size_t)1 << 62, false).pointer);
-    assert_int_equal(errno, ERRNO_UNTOUCHED);
-    assert_int_equal(hak__whale_bytes(whale), small_whale);
-    assert_int_equal(hak__whale_totals().live_count, 1);
-    assert_true(hak__whale_free(whale));
-}
-
-static void test_alignments(void **state)
-{
-    (void)state;
-    for (size_t alignment = 1; alignment <= GIB; alignment *= 2) {
-        for (int again = 0; again < 3; again++) { /* also from the cache */
-            struct whale_result result = hak__whale_allocate(small_whale, alignment, false);
-            char *whale = result.pointer;
-            assert_true(whale != NULL && is_aligned(whale, alignment));
-            whale[0] = whale[small_whale - 1] = 'x';
-            assert_true(hak__whale_free(whale));
-        }
-    }
-}
-
-static void test_free_and_bytes_know_only_whales(void **state)
-{
-    (void)state;
     char *whale = allocate(small_whale), on_stack;
     void *const strangers[] = {NULL,         &on_stack,           whale + 1,
                                whale + page, whale + small_whale, window_slice_address(0)};
@@ -83,38 +47,8 @@ static void test_free_and_bytes_know_only_whales(void **state)
     assert_false(hak__whale_was_freed(whale + page));
 }
 
-static void test_containing(void **state)
+WHALE_TEST(resize)
 {
-    (void)state;
-    char *whale = allocate(small_whale);
-    assert_int_equal(hak__whale_containing(whale).address, whale);
-    assert_int_equal(hak__whale_containing(whale + 12345).address, whale);
-    assert_int_equal(hak__whale_containing(whale + small_whale - 1).size, small_whale);
-    assert_int_equal(hak__whale_containing(whale + small_whale).address, 0);
-    assert_int_equal(hak__whale_containing(whale - 1).address, 0);
-    assert_int_equal(hak__whale_containing(NULL).address, 0);
-    hak__whale_free(whale);
-    assert_int_equal(hak__whale_containing(whale).address, 0);
-}
-
-static void test_a_cached_whale_is_not_zeroed(void **state)
-{
-    (void)state;
-    char *whale = allocate(small_whale);
-    whale[100] = 'x';
-    assert_true(hak__whale_free(whale));
-    assert_int_equal(hak__whale_totals().cached_bytes, small_whale);
-    struct whale_result result = hak__whale_allocate(small_whale, page, true);
-    assert_ptr_equal(result.pointer, whale);
-    assert_false(result.zeroed); /* the caller clears: its size is moderate */
-    assert_int_equal(whale[100], 'x');
-    assert_int_equal(hak__whale_totals().cached_bytes, 0);
-    assert_true(hak__whale_free(whale));
-}
-
-static void test_resize(void **state)
-{
-    (void)state;
     char *whale = allocate(small_whale);
     pattern_fill(whale, small_whale, 3);
     assert_ptr_equal(hak__whale_resize(whale, small_whale - page + 1), whale); /* as it is */
@@ -143,9 +77,8 @@ static void test_resize(void **state)
 }
 
 /* What was cut off is there again when the whale grows, unless somebody else has it. */
-static void test_growth_takes_the_end_back(void **state)
+WHALE_TEST(growth_takes_the_end_back)
 {
-    (void)state;
     char *whale = allocate(9 * MIB);
     pattern_fill(whale, 9 * MIB, 3);
     assert_ptr_equal(hak__whale_resize(whale, 3 * MIB), whale);
@@ -163,9 +96,8 @@ static void test_growth_takes_the_end_back(void **state)
 }
 
 /* It lies where it could have no huge pages, so it leaves, although there is room behind it. */
-static void test_growth_gains_alignment(void **state)
+WHALE_TEST(growth_gains_alignment)
 {
-    (void)state;
     char *range = allocate(20 * MIB);
     assert_true(hak__whale_free(range));
     char *last = allocate(small_whale), *whale = allocate(2 * MIB + page); /* the ends of it */
@@ -215,31 +147,13 @@ static void *use_whales(void *argument)
     return NULL;
 }
 
-static void test_threads(void **state)
+WHALE_TEST(threads)
 {
     pthread_t threads[4];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         threads[i] = thread_start(use_whales, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WHALE_TEST(test_sizes),
-        WHALE_TEST(test_impossible_sizes),
-        WHALE_TEST(test_alignments),
-        WHALE_TEST(test_free_and_bytes_know_only_whales),
-        WHALE_TEST(test_containing),
-        WHALE_TEST(test_a_cached_whale_is_not_zeroed),
-        WHALE_TEST(test_resize),
-        WHALE_TEST(test_growth_takes_the_end_back),
-        WHALE_TEST(test_growth_gains_alignment),
-        WHALE_TEST(test_threads),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

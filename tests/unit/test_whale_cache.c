@@ -13,30 +13,8 @@ static size_t cached_bytes(void)
     return hak__whale_totals().cached_bytes;
 }
 
-static void test_large_zeroed_whales_are_new(void **state)
+WHALE_TEST(best_fit)
 {
-    (void)state;
-    hak__knobs.whale_cache_bytes = 256 * MIB;
-    size_t size = 40 * MIB;
-    char *older = allocate(size), *whale = allocate(size);
-    memset(older, 'x', size);
-    memset(whale, 'x', size);
-    assert_true(hak__whale_free(older));
-    assert_true(hak__whale_free(whale));
-    assert_int_equal(cached_bytes(), 2 * size);
-    struct whale_result result = hak__whale_allocate(size, page, true);
-    assert_true(result.zeroed);
-    assert_ptr_not_equal(result.pointer, whale);
-    assert_int_equal(((char *)result.pointer)[size - 100], 0);
-    assert_int_equal(cached_bytes(), size);  /* the older one gave way */
-    assert_ptr_equal(allocate(size), whale); /* without zeroes a cached one will do */
-    assert_true(hak__whale_free(whale));
-    assert_true(hak__whale_free(result.pointer));
-}
-
-static void test_best_fit(void **state)
-{
-    (void)state;
     char *large = allocate(small_whale + 48 * KIB), *close = allocate(small_whale + 16 * KIB);
     hak__whale_free(close);
     hak__whale_free(large);
@@ -49,25 +27,10 @@ static void test_best_fit(void **state)
     hak__whale_free(close);
 }
 
-static void test_the_youngest_of_equals(void **state)
-{
-    (void)state;
-    char *first = allocate(small_whale), *second = allocate(small_whale);
-    hak__whale_free(first);
-    hak__whale_free(second);
-    assert_ptr_equal(allocate(small_whale), second);
-    assert_ptr_equal(allocate(small_whale), first);
-    hak__whale_free(second);
-    hak__whale_free(first);
-    assert_ptr_equal(allocate(small_whale), first);
-    hak__whale_free(first);
-}
-
 /* A request takes a part, from 4 MiB on from the start, else from the end. The rest stays, and both
  * are one again when the part is freed. */
-static void test_parts_are_taken(void **state)
+WHALE_TEST(parts_are_taken)
 {
-    (void)state;
     size_t size = 20 * MIB;
     char *whale = allocate(size);
     pattern_fill(whale, size, 5);
@@ -89,23 +52,8 @@ static void test_parts_are_taken(void **state)
     hak__whale_free(whale);
 }
 
-static void test_alignments_of_parts(void **state)
+WHALE_TEST(smaller_ones_are_stretched)
 {
-    (void)state;
-    char *whale = allocate(2 * small_whale); /* at a huge page */
-    hak__whale_free(whale);
-    char *part = hak__whale_allocate(small_whale, HUGE_PAGE_SIZE, false).pointer;
-    assert_ptr_equal(part, whale + 2 * MIB);
-    char *other = hak__whale_allocate(small_whale, GIB, false).pointer;
-    assert_true(other != NULL && is_aligned(other, GIB));
-    hak__whale_free(other);
-    hak__whale_free(part);
-    hak__whale_cache_trim(0);
-}
-
-static void test_smaller_ones_are_stretched(void **state)
-{
-    (void)state;
     char *whale = allocate(small_whale);
     pattern_fill(whale, small_whale, 7);
     void *neighbour = unit_block((uintptr_t)whale + small_whale); /* so that it moves */
@@ -122,11 +70,10 @@ static void test_smaller_ones_are_stretched(void **state)
 }
 
 /* Neither entries nor bytes have a bound of their own: all that was in use may stay. */
-static void test_the_peak_may_stay(void **state)
+WHALE_TEST(the_peak_may_stay)
 {
     enum { COUNT = 200 };
     static char *whales[COUNT];
-    (void)state;
     hak__knobs.whale_cache_bytes = UINT64_MAX;
     for (size_t i = 0; i < COUNT; i++) {
         whales[i] = allocate(small_whale);
@@ -159,9 +106,8 @@ static char *allocate_inside_a_gib(size_t size)
 
 /* What is kept and what is in use are together never more than the most that was in use, of
  * superslabs, too. */
-static void test_no_peak_is_raised(void **state)
+WHALE_TEST(no_peak_is_raised)
 {
-    (void)state;
     hak__knobs.whale_cache_bytes = UINT64_MAX;
     char *first = allocate_inside_a_gib(8 * MIB), *second = allocate_inside_a_gib(12 * MIB);
     hak__whale_free(first);
@@ -188,9 +134,8 @@ static void test_no_peak_is_raised(void **state)
     hak__whale_free(aligned);
 }
 
-static void test_the_peak_is_forgotten(void **state)
+WHALE_TEST(the_peak_is_forgotten)
 {
-    (void)state;
     hak__knobs.purge_delay_ms = 50;
     assert_true(hak__whale_free(allocate(small_whale)));
     usleep(150000); /* longer than the delay */
@@ -207,24 +152,8 @@ static void test_the_peak_is_forgotten(void **state)
     assert_int_equal(cached_bytes(), 20 * MIB + small_whale);
 }
 
-static void test_the_option_bounds_bytes(void **state)
+WHALE_TEST(the_soft_limit)
 {
-    (void)state;
-    hak__knobs.whale_cache_bytes = 6 * MIB;
-    char *whale = allocate(10 * MIB);
-    hak__whale_free(whale);
-    assert_int_equal(cached_bytes(), 6 * MIB);
-    assert_false(unit_is_mapped((uintptr_t)whale + 6 * MIB));
-    hak__knobs.whale_cache_bytes = 0;
-    whale = allocate(8 * MIB);
-    hak__whale_free(whale);
-    assert_false(unit_is_mapped((uintptr_t)whale));
-    assert_int_equal(cached_bytes(), 0);
-}
-
-static void test_the_soft_limit(void **state)
-{
-    (void)state;
     char *whale = allocate(10 * MIB), *other = allocate(10 * MIB);
     hak__whale_free(whale);
     assert_int_equal(cached_bytes(), 10 * MIB);
@@ -248,9 +177,8 @@ static char *allocate_sparse(size_t size, size_t step)
 
 /* Of a large table that is used sparsely what is resident counts, a sixteenth at least; and what it
  * never had was not in use. */
-static void test_sparse_whales(void **state)
+WHALE_TEST(sparse_whales)
 {
-    (void)state;
     hak__knobs.whale_cache_bytes = UINT64_MAX;
     size_t size = 160 * MIB;
     char *sparse = allocate_sparse(size, 1000);
@@ -268,12 +196,11 @@ static void test_sparse_whales(void **state)
     hak__whale_free(dense);
 }
 
-static void test_age(void **state)
+WHALE_TEST(age)
 {
     char *old, *young;
     size_t trimmed;
     uint32_t freed;
-    (void)state;
     do { /* again if the machine was so busy that the young one became old */
         assert_true(hak__whale_cache_trim(0) <= 2 * small_whale);
         old = allocate(small_whale), young = allocate(small_whale);
@@ -292,26 +219,9 @@ static void test_age(void **state)
     assert_int_equal(hak__whale_cache_trim(0), 0);
 }
 
-/* Many ranges of about one size that are too small are before the one that fits. */
-static void test_one_of_many_fits(void **state)
-{
-    enum { MANY = HAK_TINY_LIMITS ? 12 : 40 };
-    char *blocks[MANY];
-    (void)state;
-    hak__knobs.whale_cache_bytes = GIB;
-    for (size_t i = 0; i < MANY; i++) {
-        blocks[i] = allocate(small_whale + (MANY - i) * page);
-    }
-    for (size_t i = 0; i < MANY; i++) {
-        hak__whale_free(blocks[i]);
-    }
-    assert_ptr_equal(allocate(small_whale + MANY * page), blocks[0]);
-    hak__whale_free(blocks[0]);
-}
-
 /* The cache grows its table several times, merges, carves and finds among many ranges: each whale
  * keeps its contents, and nothing is lost. */
-static void test_many_ranges(void **state)
+WHALE_TEST(many_ranges)
 {
     enum { SLOTS = HAK_TINY_LIMITS ? 48 : 400, STEPS = 20 * SLOTS };
     static struct {
@@ -319,7 +229,6 @@ static void test_many_ranges(void **state)
         size_t size;
     } slots[SLOTS];
     uint64_t random = 1;
-    (void)state;
     hak__knobs.whale_cache_bytes = 16 * GIB;
     for (size_t i = 0; i < STEPS + SLOTS; i++) {
         size_t slot = i < STEPS ? random_below(&random, SLOTS) : i - STEPS;
@@ -341,24 +250,4 @@ static void test_many_ranges(void **state)
     assert_int_equal(hak__whale_cache_trim(0), kept);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WHALE_TEST(test_large_zeroed_whales_are_new),
-        WHALE_TEST(test_best_fit),
-        WHALE_TEST(test_the_youngest_of_equals),
-        WHALE_TEST(test_parts_are_taken),
-        WHALE_TEST(test_alignments_of_parts),
-        WHALE_TEST(test_smaller_ones_are_stretched),
-        WHALE_TEST(test_the_peak_may_stay),
-        WHALE_TEST(test_no_peak_is_raised),
-        WHALE_TEST(test_the_peak_is_forgotten),
-        WHALE_TEST(test_the_option_bounds_bytes),
-        WHALE_TEST(test_the_soft_limit),
-        WHALE_TEST(test_sparse_whales),
-        WHALE_TEST(test_age),
-        WHALE_TEST(test_one_of_many_fits),
-        WHALE_TEST(test_many_ranges),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

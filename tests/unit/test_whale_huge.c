@@ -8,9 +8,8 @@
 
 #include "region/huge.h"
 
-static void test_resize_with_huge_pages(void **state)
+WHALE_TEST(resize_with_huge_pages)
 {
-    (void)state;
     hak__knobs.huge_threshold = 0;
     size_t size = 5 * MIB + page; /* the last page is in no huge page */
     char *whale = allocate(size);
@@ -40,11 +39,10 @@ static void earn_huge(void)
 }
 
 /* Filled ones are followed by some with huge pages, which whales of the other kind do not get. */
-static void test_filled_whales_lead_to_huge_ones(void **state)
+WHALE_TEST(filled_whales_lead_to_huge_ones)
 {
     enum { WHALES = 8, SIZE = 5 * MIB };
     void *whales[WHALES];
-    (void)state;
     char *sparse = support_map(SIZE);
     for (int zeroed = 0; zeroed < 2; zeroed++) {
         for (size_t i = 0; i < 4; i++) {
@@ -74,33 +72,9 @@ static void test_filled_whales_lead_to_huge_ones(void **state)
     munmap(sparse, SIZE);
 }
 
-/* A whale with huge pages ends with one, unless that costs much for little. */
-static void test_ends_of_huge_whales(void **state)
-{
-    static const size_t sizes[][2] = {
-        {4 * MIB - 4096, 4 * MIB - 4096}, /* too small for any */
-        {4 * MIB, 4 * MIB},
-        {4 * MIB + 512 * KIB, 4 * MIB + 512 * KIB}, /* 1.5 MiB would be a third */
-        {5 * MIB, 6 * MIB},
-        {8 * MIB + 60 * KIB, 8 * MIB + 60 * KIB}, /* hardly anything is in the last */
-        {8 * MIB + 64 * KIB, 10 * MIB},
-        {41 * MIB, 42 * MIB},
-    };
-    (void)state;
-    earn_huge();
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        char *whale = allocate(sizes[i][0]);
-        assert_int_equal(hak__whale_bytes(whale), sizes[i][1]);
-        memset(whale, 'x', sizes[i][0]); /* the next is to have them, too */
-        hak__whale_free(whale);
-        hak__whale_cache_trim(0);
-    }
-}
-
 /* Wherever it goes its pages lie as they did in their huge pages, and what is new is asked for. */
-static void test_huge_whales_grow(void **state)
+WHALE_TEST(huge_whales_grow)
 {
-    (void)state;
     earn_huge();
     size_t size = 16 * MIB;
     char *whale = allocate(size);
@@ -137,9 +111,8 @@ static void test_huge_whales_grow(void **state)
 
 /* A whale with huge pages that becomes much larger than anything known has small ones from there.
  */
-static void test_huge_whales_grow_sparse(void **state)
+WHALE_TEST(huge_whales_grow_sparse)
 {
-    (void)state;
     earn_huge();
     char *whale = allocate(16 * MIB);
     pattern_fill(whale, 16 * MIB, 5);
@@ -158,9 +131,8 @@ static void test_huge_whales_grow_sparse(void **state)
 }
 
 /* What is filled earns more as it grows, whatever lies beside it that nobody has looked at. */
-static void test_a_filled_whale_grows_beside_another(void **state)
+WHALE_TEST(a_filled_whale_grows_beside_another)
 {
-    (void)state;
     earn_huge();
     char *other = allocate(16 * MIB);
     size_t size = 8 * MIB;
@@ -181,7 +153,6 @@ static void test_a_filled_whale_grows_beside_another(void **state)
 static void allocate_near_limit(void *argument)
 {
     size_t size = 8 * MIB - 512 * KIB;
-    (void)argument;
     earn_huge();
     hak__knobs.huge_threshold = UINT64_MAX;
     struct rlimit limit = {address_space_bytes() + size + MIB, RLIM_INFINITY};
@@ -201,9 +172,8 @@ static void allocate_near_limit(void *argument)
     REQUIRE(hak__whale_free(whale));
 }
 
-static void test_near_a_limit(void **state)
+WHALE_TEST(near_a_limit)
 {
-    (void)state;
     hak__whale_free(allocate(small_whale)); /* the registry has its table */
     REQUIRE_LIFE(allocate_near_limit, NULL, NULL);
 }
@@ -211,14 +181,5 @@ static void test_near_a_limit(void **state)
 int main(void)
 {
     hak__huge_page_us_max = UINT64_MAX; /* however long this machine takes */
-    const struct CMUnitTest tests[] = {
-        WHALE_TEST(test_resize_with_huge_pages),
-        WHALE_TEST(test_filled_whales_lead_to_huge_ones),
-        WHALE_TEST(test_ends_of_huge_whales),
-        WHALE_TEST(test_huge_whales_grow),
-        WHALE_TEST(test_huge_whales_grow_sparse),
-        WHALE_TEST(test_a_filled_whale_grows_beside_another),
-        WHALE_TEST(test_near_a_limit),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    return tests_run(unit_start, NULL);
 }

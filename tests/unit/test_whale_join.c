@@ -41,9 +41,8 @@ static size_t pages_from_before(const char *start, size_t size)
     return count;
 }
 
-static void test_joined_of_several(void **state)
+WHALE_TEST(joined_of_several)
 {
-    (void)state;
     free_three();
     size_t size = 14 * MIB + 300 * KIB;
     struct whale_result result = hak__whale_allocate(size, page, false);
@@ -62,9 +61,8 @@ static void test_joined_of_several(void **state)
 }
 
 /* What the cache has not is new and zero. */
-static void test_joined_with_new_pages(void **state)
+WHALE_TEST(joined_with_new_pages)
 {
-    (void)state;
     free_three();
     size_t size = 40 * MIB;
     char *whale = hak__whale_allocate(size, page, false).pointer;
@@ -76,9 +74,8 @@ static void test_joined_with_new_pages(void **state)
 }
 
 /* A joined whale is divided and joined anew like any other. */
-static void test_joined_again(void **state)
+WHALE_TEST(joined_again)
 {
-    (void)state;
     free_three();
     char *whale = allocate(17 * MIB);
     assert_true(hak__whale_free(whale));
@@ -93,9 +90,8 @@ static void test_joined_again(void **state)
     assert_int_equal(hak__whale_joined_bytes, 0);
 }
 
-static void test_joined_whales_are_resized(void **state)
+WHALE_TEST(joined_whales_are_resized)
 {
-    (void)state;
     free_three();
     size_t size = 14 * MIB + page;
     char *whale = allocate(size);
@@ -121,9 +117,8 @@ static void test_joined_whales_are_resized(void **state)
     assert_int_equal(hak__whale_joined_bytes, 0);
 }
 
-static void test_a_block_grows(void **state)
+WHALE_TEST(a_block_grows)
 {
-    (void)state;
     free_three();
     size_t size = 14 * MIB + page;
     char *block = hak_malloc(size);
@@ -138,9 +133,8 @@ static void test_a_block_grows(void **state)
     errno = ERRNO_UNTOUCHED;
 }
 
-static void test_zeroes(void **state)
+WHALE_TEST(zeroes)
 {
-    (void)state;
     free_three();
     char *block = hak_calloc(1, 15 * MIB);
     assert_non_null(block);
@@ -176,28 +170,16 @@ static void *replace_whales(void *argument)
     return NULL;
 }
 
-static void test_threads(void **state)
+WHALE_TEST(threads)
 {
     pthread_t threads[4];
-    (void)state;
     hak__knobs.whale_cache_bytes = UINT64_MAX;
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         threads[i] = thread_start(replace_whales, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     hak__whale_cache_trim(0);
     assert_int_equal(hak__whale_joined_bytes, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WHALE_TEST(test_joined_of_several), WHALE_TEST(test_joined_with_new_pages),
-        WHALE_TEST(test_joined_again),      WHALE_TEST(test_joined_whales_are_resized),
-        WHALE_TEST(test_a_block_grows),     WHALE_TEST(test_zeroes),
-        WHALE_TEST(test_threads),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -32,18 +32,16 @@ static const struct whale_view *find(const struct whale_view *views, size_t coun
     return NULL;
 }
 
-static void test_no_whales(void **state)
+WHALE_TEST(no_whales)
 {
     struct whale_view views[COUNT];
-    (void)state;
     assert_int_equal(list_all(views), 0);
 }
 
-static void test_live_and_kept(void **state)
+WHALE_TEST(live_and_kept)
 {
     static char *whales[COUNT / 2];
     struct whale_view views[COUNT];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(whales); i++) {
         whales[i] = allocate(small_whale + i * page);
     }
@@ -72,11 +70,4 @@ static void test_live_and_kept(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WHALE_TEST(test_no_whales),
-        WHALE_TEST(test_live_and_kept),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

@@ -104,23 +104,20 @@ static void remove_all(void)
 /* Ends a test that loops for ever in a full table. */
 static int set_alarm(void **state)
 {
-    (void)state;
     alarm(280);
     return 0;
 }
 
 static int clear_alarm(void **state)
 {
-    (void)state;
     alarm(0);
     return model.count == 0 ? 0 : -1;
 }
 
-#define REGISTRY_TEST(test) cmocka_unit_test_setup_teardown(test, set_alarm, clear_alarm)
+#define REGISTRY_TEST(name) TEST_WITH(name, set_alarm, clear_alarm)
 
-static void test_nothing_is_found_in_an_empty_table(void **state)
+REGISTRY_TEST(nothing_is_found_in_an_empty_table)
 {
-    (void)state;
     expect_whale(find(0), (struct whale){0});
     expect_whale(find(4096), (struct whale){0});
     expect_whale(take_out(0), (struct whale){0});
@@ -165,9 +162,8 @@ static void random_operations(uint64_t *random, size_t steps, size_t most)
     }
 }
 
-static void test_random_operations_against_a_model(void **state)
+REGISTRY_TEST(random_operations_against_a_model)
 {
-    (void)state;
     uint64_t random = 10;
     for (size_t most = 1; most <= 128; most *= 2) { /* grows at level 2 */
         random_operations(&random, SUPPORT_SLOW ? 1000 : 4000, most);
@@ -175,9 +171,8 @@ static void test_random_operations_against_a_model(void **state)
     remove_all();
 }
 
-static void test_growth(void **state)
+REGISTRY_TEST(growth)
 {
-    (void)state;
     uint64_t random = 11;
     size_t metadata = totals().metadata_bytes;
     for (size_t i = 0; i < 3000; i++) {
@@ -198,9 +193,8 @@ static void test_growth(void **state)
     remove_all();
 }
 
-static void test_containing(void **state)
+REGISTRY_TEST(containing)
 {
-    (void)state;
     uint64_t random = 12;
     for (size_t i = 1; i <= 50; i++) { /* each followed by a gap */
         insert((struct whale)WHALE_OF(i << 24, 4096 * (1 + random_below(&random, 2000)), 1));
@@ -237,9 +231,8 @@ static void put_back(size_t index, struct whale now)
     lock_release(&hak__whale_lock);
 }
 
-static void test_lifting(void **state)
+REGISTRY_TEST(lifting)
 {
-    (void)state;
     insert((struct whale)WHALE_OF(1 << 20, 4096, 1));
     insert((struct whale)WHALE_OF(2 << 20, 8192, 1));
     lift(0);
@@ -257,9 +250,8 @@ static void test_lifting(void **state)
 
 /* While many are out, as many come in: room must stay for all. `first` runs over every filling of
  * the table. */
-static void test_what_is_lifted_finds_its_place_again(void **state)
+REGISTRY_TEST(what_is_lifted_finds_its_place_again)
 {
-    (void)state;
     for (size_t first = 1; first <= 600; first += 1 + first / 8) {
         for (size_t i = 0; i < first; i++) {
             insert((struct whale)WHALE_OF((i + 1) << 21, 4096, 1));
@@ -300,29 +292,14 @@ static void *insert_and_remove(void *argument)
 }
 
 /* Before the table has grown in other tests. */
-static void test_threads(void **state)
+REGISTRY_TEST(threads)
 {
     pthread_t threads[6];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         threads[i] = thread_start(insert_and_remove, (void *)(uintptr_t)(i + 1));
     }
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        thread_join(threads[i]);
-    }
+    JOIN_ALL(threads, COUNT_OF(threads));
     check_all();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        REGISTRY_TEST(test_nothing_is_found_in_an_empty_table),
-        REGISTRY_TEST(test_random_operations_against_a_model),
-        REGISTRY_TEST(test_lifting),
-        REGISTRY_TEST(test_what_is_lifted_finds_its_place_again),
-        REGISTRY_TEST(test_threads),
-        REGISTRY_TEST(test_growth),
-        REGISTRY_TEST(test_containing),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
-}
+TESTS(unit_start)

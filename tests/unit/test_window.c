@@ -36,9 +36,8 @@ static int grow_tables(size_t slice_count)
 static size_t tables_cover; /* superslabs */
 
 /* First, while nothing has been claimed. */
-static void test_an_untouched_window(void **state)
+TEST(an_untouched_window)
 {
-    (void)state;
     assert_int_equal(hak__window.shared_limit, 0);
     assert_false(window_contains_slice(0));
     assert_false(window_contains_slice(window_slice_of(window_slice_address(0))));
@@ -48,9 +47,8 @@ static void test_an_untouched_window(void **state)
     assert_int_equal(hak__window_table_bytes() + hak__metadata_bytes(), hak__os_mapped_bytes());
 }
 
-static void test_layout(void **state)
+TEST(layout)
 {
-    (void)state;
     uintptr_t owners = (uintptr_t)hak__window.owners;
     uintptr_t groups_end = (uintptr_t)hak__superslabs.groups_end;
     uintptr_t room = (uintptr_t)hak__window_room();
@@ -75,25 +73,8 @@ static void test_layout(void **state)
     assert_true(hak__window.size >> SLICE_SHIFT < UINT32_MAX); /* a slice + 1 is a link */
 }
 
-static void test_addresses_and_slices(void **state)
+TEST(the_limit_follows_claims)
 {
-    (void)state;
-    for (size_t slice = 0; slice < 1000; slice += 7) {
-        char *address = window_slice_address(slice);
-        assert_true(is_aligned(address, SLICE_SIZE));
-        assert_int_equal(window_slice_of(address), slice);
-        assert_int_equal(window_slice_of(address + SLICE_SIZE - 1), slice);
-        assert_int_equal(window_slice_of(address + SLICE_SIZE), slice + 1);
-        assert_true(is_aligned(window_slab_metadata(slice), SLAB_METADATA_SIZE));
-        assert_int_equal((char *)window_slab_metadata(slice + 1) -
-                             (char *)window_slab_metadata(slice),
-                         SLAB_METADATA_SIZE);
-    }
-}
-
-static void test_the_limit_follows_claims(void **state)
-{
-    (void)state;
     struct slice_run run = hak__superslab_take(1, 1);
     assert_int_not_equal(run.slice, SLICE_NONE);
     assert_true(window_contains_slice(run.slice));
@@ -118,21 +99,8 @@ static void test_the_limit_follows_claims(void **state)
     }
 }
 
-static void test_owner_words_of_untouched_slices_are_0(void **state)
+TEST(tables_grow)
 {
-    (void)state;
-    for (size_t slice = 0; slice < tables_cover * SUPERSLAB_SLICES; slice++) {
-        assert_int_equal(window_owner(slice), OWNER_NOBODY);
-    }
-    window_set_owner(5, 0x12345678);
-    assert_int_equal(window_owner(5), 0x12345678);
-    assert_int_equal(window_owner(4) | window_owner(6), OWNER_NOBODY);
-    window_set_owner(5, OWNER_NOBODY);
-}
-
-static void test_tables_grow(void **state)
-{
-    (void)state;
     size_t last = tables_cover * SUPERSLAB_SLICES - 1;
     window_set_owner(last, 77);
     *(uint64_t *)(void *)window_slab_metadata(last) = 88;
@@ -160,9 +128,8 @@ static void test_tables_grow(void **state)
 }
 
 /* The same above a table that grows downwards at the same time: what that got is kept. */
-static void test_pairs_grow_after_a_failure(void **state)
+TEST(pairs_grow_after_a_failure)
 {
-    (void)state;
     size_t end = tables_cover * SUPERSLAB_SLICES;
     size_t more = end + (size_t)32 * SUPERSLAB_GROUP * SUPERSLAB_SLICES;
     uintptr_t next = bits_align_up((uintptr_t)&hak__window.owners[end], hak__os_page_size());
@@ -187,9 +154,8 @@ static uintptr_t last_group(size_t superslabs)
 }
 
 /* Near a limit a lower table gives back what it has to spare, and grows by what is needed. */
-static void test_spare_is_given_back(void **state)
+TEST(spare_is_given_back)
 {
-    (void)state;
     size_t page = hak__os_page_size(), more = tables_cover;
     uintptr_t used = bits_align_down(last_group(tables_cover), page), low, high;
     lock_acquire(&hak__growth_lock);
@@ -213,33 +179,11 @@ static void test_spare_is_given_back(void **state)
     assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
 }
 
-/* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
-static void test_tables_grow_after_a_failure(void **state)
-{
-    (void)state;
-    size_t end = tables_cover * SUPERSLAB_SLICES;
-    uintptr_t next =
-        (uintptr_t)hak__window.slabs + bits_align_up(end * SLAB_METADATA_SIZE, hak__os_page_size());
-    void *stranger = unit_occupy(next, hak__os_page_size());
-    memset(stranger, 'x', hak__os_page_size());
-    assert_int_equal(grow_tables(end + 1), -EEXIST);
-    assert_int_equal(((char *)stranger)[0], 'x');
-    assert_int_equal(window_owner(0), OWNER_NOBODY);
-    munmap(stranger, hak__os_page_size());
-    assert_int_equal(grow_tables(end + 1), 0);
-    tables_cover = covered_superslabs(end + 1);
-    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
-    assert_int_equal(nonzero_offset((void *)next, hak__os_page_size()), SIZE_MAX);
-}
-
 /* The upper tables of a large heap grow by huge pages, and by what is needed where these are not to
  * be had. Last of those that grow the tables. */
-static void test_tables_of_huge_pages(void **state)
+TEST_WITH_KNOBS(tables_of_huge_pages)
 {
-    (void)state;
-    if (hak__os_page_size() != HUGE_OS_PAGE_SIZE) {
-        skip();
-    }
+    SKIP_IF(hak__os_page_size() != HUGE_OS_PAGE_SIZE);
     size_t slices = tables_cover * SUPERSLAB_SLICES,
            page_slices = HUGE_PAGE_SIZE / SLAB_METADATA_SIZE;
     assert_true(slices > page_slices);
@@ -267,50 +211,15 @@ static void test_tables_of_huge_pages(void **state)
     assert_int_equal(tables + hak__superslab_bytes_claimed() + hak__metadata_bytes(), mapped);
 }
 
-/* Without address space the start fails and leaves nothing; with it, it succeeds later. */
-static void start_again(void *argument)
-{
-    struct rlimit limit;
-    (void)argument;
-    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
-    rlim_t before = limit.rlim_cur;
-    size_t size = address_space_bytes();
-    limit.rlim_cur = size + hak__os_page_size(); /* the first pair fits, the other does not */
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    errno = ERRNO_UNTOUCHED;
-    REQUIRE(hak__window_start() == -ENOMEM);
-    REQUIRE(errno == ERRNO_UNTOUCHED);
-    limit.rlim_cur = before;
-    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
-    REQUIRE_SIZE(address_space_bytes(), ==, size);
-    REQUIRE_SIZE(hak__window_table_bytes(), ==, 0);
-    uintptr_t old_base = hak__window.base;
-    REQUIRE(hak__window_start() == 0);
-    REQUIRE(hak__window.base != old_base); /* the old tables are in the way */
-    REQUIRE_SIZE(hak__window_table_bytes(), ==, expected_table_bytes(TABLE_STEP_SUPERSLABS));
-    REQUIRE(window_owner(TABLE_STEP_SUPERSLABS * SUPERSLAB_SLICES - 1) == OWNER_NOBODY);
-}
-
-static void test_start_after_a_failure(void **state)
-{
-    (void)state;
-    if (SUPPORT_SANITIZED) {
-        skip();
-    }
-    REQUIRE_LIFE(start_again, NULL, NULL);
-}
-
 static void show_base(void *argument)
 {
-    (void)argument;
     REQUIRE(hak__start());
     fprintf(stderr, "%zx", (size_t)hak__window.base);
 }
 
-static void test_the_place_is_random(void **state)
+TEST(the_place_is_random)
 {
     struct child_end ends[3];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(ends); i++) {
         child_exec("base", NULL, NULL, &ends[i]);
         REQUIRE_EXIT(&ends[i], "^[0-9a-f]+$");
@@ -323,19 +232,5 @@ int main(int count, char **arguments)
 {
     static const struct child_case cases[] = {{"base", show_base, NULL}};
     child_main(count, arguments, cases, COUNT_OF(cases));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_untouched_window),
-        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_addresses_and_slices),
-        cmocka_unit_test(test_owner_words_of_untouched_slices_are_0),
-        cmocka_unit_test(test_the_limit_follows_claims),
-        cmocka_unit_test(test_tables_grow),
-        cmocka_unit_test(test_tables_grow_after_a_failure),
-        cmocka_unit_test(test_pairs_grow_after_a_failure),
-        cmocka_unit_test(test_spare_is_given_back),
-        UNIT_TEST_WITH_KNOBS(test_tables_of_huge_pages),
-        cmocka_unit_test(test_start_after_a_failure),
-        cmocka_unit_test(test_the_place_is_random),
-    };
-    return cmocka_run_group_tests(tests, unit_start, NULL);
+    return tests_run(unit_start, NULL);
 }

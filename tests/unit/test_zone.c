@@ -15,9 +15,8 @@ static size_t objects_in_use(hak_heap *heap)
 }
 
 /* As a handler finds the thread that it interrupted inside the gate. */
-static void test_inside_an_operation(void **state)
+TEST(inside_an_operation)
 {
-    (void)state;
     enum { OBJECTS = 3000 };
     static void *objects[OBJECTS];
     hak_heap *heap = hak_heap_create(NULL), *unused = hak_heap_create(NULL);
@@ -56,9 +55,8 @@ static void test_inside_an_operation(void **state)
 
 /* Blocks of whole pages in memory of the program: after each step the checks hold, and in the end
  * all is one run. */
-static void test_runs(void **state)
+TEST(runs)
 {
-    (void)state;
     enum { BLOCKS = 200 };
     size_t size = 8 * MIB;
     void *memory = support_map(size);
@@ -95,11 +93,4 @@ static void test_runs(void **state)
     munmap(memory, size);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_inside_an_operation),
-        cmocka_unit_test(test_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL)

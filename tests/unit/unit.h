@@ -24,7 +24,6 @@
 /* cmocka group setup. */
 static inline int unit_start(void **state)
 {
-    (void)state;
     return hak__start() ? 0 : -1;
 }
 
@@ -37,20 +36,17 @@ static inline struct knobs *unit_saved_knobs(void)
 
 static inline int unit_save_knobs(void **state)
 {
-    (void)state;
     *unit_saved_knobs() = hak__knobs;
     return 0;
 }
 
 static inline int unit_restore_knobs(void **state)
 {
-    (void)state;
     hak__knobs = *unit_saved_knobs();
     return 0;
 }
 
-#define UNIT_TEST_WITH_KNOBS(test)                                                                 \
-    cmocka_unit_test_setup_teardown(test, unit_save_knobs, unit_restore_knobs)
+#define TEST_WITH_KNOBS(name) TEST_WITH(name, unit_save_knobs, unit_restore_knobs)
 
 /* True when the OS page at `address` is mapped. */
 static inline bool unit_is_mapped(uintptr_t address)
@@ -365,17 +361,15 @@ static inline void ledger_destroy(struct ledger *ledger)
 
 static inline int poison_errno(void **state)
 {
-    (void)state;
     errno = ERRNO_UNTOUCHED;
     return 0;
 }
 
 static inline int errno_is_kept(void **state)
 {
-    (void)state;
     return errno == ERRNO_UNTOUCHED ? 0 : -1;
 }
 
-#define OS_TEST(test) cmocka_unit_test_setup_teardown(test, poison_errno, errno_is_kept)
+#define OS_TEST(name) TEST_WITH(name, poison_errno, errno_is_kept)
 
 #endif

@@ -32,7 +32,7 @@ static inline int whales_teardown(void **state)
     return totals.live_count + totals.live_bytes + totals.cached_bytes == 0 ? 0 : -1;
 }
 
-#define WHALE_TEST(test) cmocka_unit_test_setup_teardown(test, whales_setup, whales_teardown)
+#define WHALE_TEST(name) TEST_WITH(name, whales_setup, whales_teardown)
 
 static inline char *allocate(size_t size)
 {
