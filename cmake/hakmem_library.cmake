@@ -10,9 +10,10 @@ foreach(layer IN LISTS HAKMEM_LAYERS)
 endforeach()
 file(GLOB override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/override/*.c")
 file(GLOB override_cxx_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/override/*.cc")
-# Only in the shared library, and optimised in every form: its last call has to be a jump.
+# Only in the shared library. dlopen.c is optimised in every form: its last call has to be a jump.
 set(dlopen_source "${PROJECT_SOURCE_DIR}/src/override/dlopen.c")
-list(REMOVE_ITEM override_sources "${dlopen_source}")
+set(shared_sources "${dlopen_source}" "${PROJECT_SOURCE_DIR}/src/override/early.c")
+list(REMOVE_ITEM override_sources ${shared_sources})
 set_source_files_properties("${dlopen_source}" PROPERTIES COMPILE_OPTIONS -O2)
 if(HAKMEM_UNITY)
     set(api_sources "${PROJECT_SOURCE_DIR}/src/hakmem.c")
@@ -47,7 +48,7 @@ add_library(hakmem_objects OBJECT ${api_sources} ${override_sources} ${override_
 target_compile_definitions(hakmem_objects PRIVATE HAK_OVERRIDE=1)
 target_link_libraries(hakmem_objects PRIVATE hakmem_internal)
 
-add_library(hakmem_shared SHARED $<TARGET_OBJECTS:hakmem_objects> "${dlopen_source}")
+add_library(hakmem_shared SHARED $<TARGET_OBJECTS:hakmem_objects> ${shared_sources})
 target_link_libraries(hakmem_shared PRIVATE $<BUILD_INTERFACE:hakmem_internal>)
 add_library(hakmem_static STATIC $<TARGET_OBJECTS:hakmem_objects>)
 hakmem_own_section(hakmem_static)
@@ -59,7 +60,7 @@ foreach(library hakmem_shared hakmem_static)
 endforeach()
 # The secure form: the same sources with HAK_SECURE. Its tables of relocations and its settings are read-only once the
 # process has started (relro, now); code and constants lie in pages of their own.
-add_library(hakmem_secure SHARED ${api_sources} ${override_sources} ${override_cxx_sources} "${dlopen_source}")
+add_library(hakmem_secure SHARED ${api_sources} ${override_sources} ${override_cxx_sources} ${shared_sources})
 target_compile_definitions(hakmem_secure PRIVATE HAK_OVERRIDE=1 $<$<NOT:$<BOOL:${HAKMEM_SECURE}>>:HAK_SECURE=1>)
 set_target_properties(hakmem_secure PROPERTIES OUTPUT_NAME hakmem-secure LINKER_LANGUAGE C)
 target_link_libraries(hakmem_secure PRIVATE $<BUILD_INTERFACE:hakmem_internal> PUBLIC Threads::Threads)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..look.output import leave_output
 from ..look.processes import Refusal
 from ..words import StrictParser
 from .problem import Problem, Usage
@@ -66,7 +66,7 @@ def main(words: list[str] | None = None) -> int:
         return _fail(f"{name}: stopped", STATUS_INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has seen enough; the interpreter shall not complain at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        leave_output()
         return STATUS_FAILED
     except OSError as error:
         # A full disk, a folder that went away: whatever nobody nearer to it has a sentence for.
@@ -116,4 +116,8 @@ def overview() -> str:
 
 def _fail(sentence: str, status: int) -> int:
     print(f"hakmem: {' '.join(sentence.split())}", file=sys.stderr)
+    try:
+        sys.stdout.flush()  # what was printed before
+    except OSError:  # one sentence is enough
+        leave_output()
     return status

@@ -91,6 +91,13 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_one_sentence() -> None:
+    command = f"{sys.executable} -m hakmem.lab bench --list >/dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "hakmem: bench: No space left on device\n")
+
+
 def test_statuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def raising(error: BaseException) -> object:
         def command(*_: object, **__: object) -> None:
