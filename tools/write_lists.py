@@ -51,8 +51,7 @@ process may use more than two CPUs.
 
 ## When to change an option
 
-Most programs need no change. Measure first: `./hakmem run --stats -- PROGRAM` shows where the memory is, and
-`./hakmem ab --b NAME=VALUE -- PROGRAM` compares a setting with the default.
+Most programs need no change. Measure first ([tuning.md](tuning.md)).
 
 {advice}
 
@@ -172,7 +171,6 @@ Each argument is an unsigned number of 8 bytes. bpftrace calls them `arg0`, `arg
 |---|---|---|
 {table}
 
-- Names with `bytes`, and `alignment`, are in bytes. `objects` is a count. An `address` is the start of `bytes` bytes.
 - `heap` is the id of a heap in the report.
 - `object_bytes` is the object size of the class. The `objects` of a refill include the one that malloc returns.
 - `error` is an errno: 12 (ENOMEM), or 17 (EEXIST) if the addresses are taken and hakmem tries others.
@@ -325,10 +323,13 @@ def functions(header):
             if name.group(1)[-1] != "_" and name.group(1) != "hak_site_keep":
                 yield name.group(1), comment
 
+INTERNAL = "hak_observe_enter", "hak_observe_stack"  # for hakmem-attach, not for programs
+
 def api():
     tables = []
     for header in sorted((ROOT / "include/hakmem").glob("*.h")):
-        rows = [line for name, text in functions(header) for line in item(f"`{name}`: " + re.split(r"(?<=[.]) ", text)[0])]
+        rows = [line for name, text in functions(header) if name not in INTERNAL
+                for line in item(f"`{name}`: " + re.split(r"(?<=[.]) ", text)[0])]
         tables.append(f"## [hakmem/{header.name}](../include/hakmem/{header.name})\n\n" + "\n".join(rows))
     return API_PAGE.format(tables="\n\n".join(tables))
 

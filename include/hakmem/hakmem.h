@@ -70,8 +70,8 @@ HAK_API void *hak_reallocarray(void *pointer, size_t count,
  * instead. */
 HAK_API void hak_free(void *pointer) HAK_NOEXCEPT;
 
-/* C23: like hak_free. `size` and `alignment` are those that the block was allocated with. Aborts if
- * the block is smaller than `size`; the secure form, if another size was asked for
+/* Frees a block, given its size, or its size and alignment, as allocated (C23). Aborts if the block
+ * is smaller than `size`; the secure form, if another size was asked for
  * (HAKMEM_ABORT_ON_SIZE). Debug builds also abort if it is less aligned. */
 HAK_API void hak_free_sized(void *pointer, size_t size) HAK_NOEXCEPT;
 HAK_API void hak_free_aligned_sized(void *pointer, size_t alignment, size_t size) HAK_NOEXCEPT;
@@ -94,7 +94,7 @@ HAK_API int hak_posix_memalign(void **result, size_t alignment,
 HAK_API void *hak_valloc(size_t size) HAK_NOEXCEPT HAK_ATTR_ALLOC(alloc_size(1));
 HAK_API void *hak_pvalloc(size_t size) HAK_NOEXCEPT HAK_ATTR_RESULT;
 
-/* Like hak_malloc and hak_free_sized. `site` is a number that names the place of the call: an id of
+/* Allocate and free a block, and name the place of the call. `site` is its number: an id of
  * hak_site_register (hakmem/site.h), or any other, such as a hash of file and line. While samples
  * are taken, all views show the memory of each site. 0: the thread's site, or the caller's address.
  * hak_free_at does not use it; its size 0 means "unknown". */

@@ -21,7 +21,7 @@ extern "C" {
 /* The default: the average number of allocated bytes from one sample to the next. */
 #define HAK_PROFILE_PERIOD ((size_t)512 << 10)
 
-/* Starts to sample, or changes the period, in bytes. With `period` 0 it is HAK_PROFILE_PERIOD, and
+/* Starts sampling, or changes the period, in bytes. With `period` 0 it is HAK_PROFILE_PERIOD, and
  * threads that would sample more than 4,000 blocks a second sample fewer, with larger weights.
  * Threads that allocate notice it within about 50 ms. Blocks allocated before are not in the
  * profile. Returns 0, or ENOSYS if the process has no

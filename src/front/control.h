@@ -33,8 +33,8 @@ typedef int control_action(const char *value, struct control_answer *answer);
     X("heap_map", control_heap_map, "FILE",                                                        \
       "answers the heap map, or writes it to FILE, for ./hakmem heap FILE")                        \
     X("profile.start", control_profile_start, "BYTES",                                             \
-      "starts to sample, one allocation in BYTES (512k), for the heap profile")                    \
-    X("profile.stop", control_profile_stop, "", "stops to sample")                                 \
+      "starts sampling, one allocation in BYTES (512k), for the heap profile")                     \
+    X("profile.stop", control_profile_stop, "", "stops sampling")                                  \
     X("profile.write", control_profile_write, "FILE",                                              \
       "answers the heap profile, or appends it to FILE, for ./hakmem profile FILE")                \
     X("observe.start", control_observe_start, "",                                                  \

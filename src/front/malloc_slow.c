@@ -220,16 +220,15 @@ static struct span malloc_span(size_t size, size_t alignment)
     return span;
 }
 
-/* One attempt; pointer NULL: refused, or no memory. */
-static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
+/* `anyway`: even if mappings are short. */
+static struct span malloc_whale(size_t size, size_t alignment, bool want_zero, bool anyway)
 {
-    if (hak__span_serves(size, alignment) && !hak__span_wastes(size, alignment)) {
-        return malloc_span(size == 0 ? 1 : size, alignment);
-    }
     struct span whale = {NULL, false};
     if (hak__gate_enter()) {
         if (hak__start()) {
-            struct whale_result result = hak__whale_allocate(size, alignment, want_zero);
+            struct whale_result result =
+                anyway ? hak__whale_allocate_anyway(size, alignment, want_zero)
+                       : hak__whale_allocate(size, alignment, want_zero);
             whale = (struct span){result.pointer, result.zeroed};
         }
         hak__gate_leave();
@@ -242,6 +241,15 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
         }
     }
     return whale;
+}
+
+/* One attempt; pointer NULL: refused, or no memory. */
+static struct span malloc_large_once(size_t size, size_t alignment, bool want_zero)
+{
+    if (hak__span_serves(size, alignment) && !hak__span_wastes(size, alignment)) {
+        return malloc_span(size == 0 ? 1 : size, alignment);
+    }
+    return malloc_whale(size, alignment, want_zero, false);
 }
 
 /* A huge allocation in whole superslabs, without a mapping of its own. `if_short`: only if mappings
@@ -271,6 +279,9 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
     bool may_be_span = whale_may_be_span(size, alignment);
     if (may_be_span) {
         large = malloc_long_span(size, alignment, true);
+        if (large.pointer == NULL && hak__mappings_are_short()) { /* the window is full */
+            large = malloc_whale(size, alignment, want_zero, true);
+        }
     }
     /* Otherwise the reclaim comes first: a long span takes more addresses than the whale, and free
      * superslabs that it leaves between others are of no use to the next one. */

@@ -240,7 +240,8 @@ static struct whale whale_take_cached(size_t size, size_t alignment, bool want_z
     return whale;
 }
 
-struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero)
+static struct whale_result whale_allocate(size_t size, size_t alignment, bool want_zero,
+                                          bool may_map)
 {
     size_t page = hak__os_page_size();
     if (size > REQUEST_SIZE_MAX - page - WHALE_HEAD - WHALE_TAIL) {
@@ -254,7 +255,7 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
         whale = whale_take_cached(size, alignment, want_zero);
     }
     bool zeroed = whale.address == 0;
-    if (zeroed && !(whale_may_be_span(size, alignment) && hak__mappings_are_short())) {
+    if (zeroed && may_map) {
         whale = whale_map(size, alignment, want_zero);
     }
     whale_begin_use(&whale, requested);
@@ -265,6 +266,17 @@ struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want
     }
     hak__whale_cache_trim(UINT32_MAX); /* more memory is in use now, so the cache may hold less */
     return (struct whale_result){(void *)whale.address, zeroed};
+}
+
+struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero)
+{
+    bool may_map = !whale_may_be_span(size, alignment) || !hak__mappings_are_short();
+    return whale_allocate(size, alignment, want_zero, may_map);
+}
+
+struct whale_result hak__whale_allocate_anyway(size_t size, size_t alignment, bool want_zero)
+{
+    return whale_allocate(size, alignment, want_zero, true);
 }
 
 /* Puts a whale into the cache; unmaps it if there is no room at all. */

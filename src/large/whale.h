@@ -61,6 +61,10 @@ struct whale_result {
  * mappings are short (region/mappings.h), what may be a span gets cached ranges only.
  * `want_zero` prefers a new mapping to a range that would take long to clear; it clears nothing. */
 HAK_HIDDEN struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero);
+/* As hak__whale_allocate, even if mappings are short. The kernel joins mappings side by side, so
+ * there may be far fewer than hakmem counts. */
+HAK_HIDDEN struct whale_result hak__whale_allocate_anyway(size_t size, size_t alignment,
+                                                          bool want_zero);
 /* Frees the whale that starts at `pointer`. False: no whale starts there, and nothing is done. */
 HAK_HIDDEN bool hak__whale_free(void *pointer);
 /* Usable bytes of the whale that starts at `pointer`. 0: no whale starts there, or the lock was not
