@@ -34,8 +34,8 @@ HAK_HIDDEN HAK_NOINLINE void hak__malloc_check(const struct thread *thread,
 
 /* Takes an object for `size` bytes from the bin at `offset`. Returns NULL if the bin is empty or
  * corrupt, or if the countdown has run out: the thread must then look at the clock
- * (heap/heartbeat.c). */
-HAK_INLINE void *malloc_pop(size_t offset, size_t size)
+ * (heap/heartbeat.c). `state`: secure form: what the object becomes. */
+HAK_INLINE void *malloc_pop(size_t offset, size_t size, enum secure_state state)
 {
     struct thread *thread = hak__thread;
     struct bin *bin = thread_bin_at(thread, offset);
@@ -52,12 +52,13 @@ HAK_INLINE void *malloc_pop(size_t offset, size_t size)
     }
     uint32_t class_index = (uint32_t)(offset / sizeof(struct bin));
     object = bin_pop(&thread->cache, bin, class_index);
-    return HAK_SECURE && HAK_LIKELY(object != NULL) ? secure_hand_out(object, class_index, size)
-                                                    : object;
+    return HAK_SECURE && HAK_LIKELY(object != NULL)
+               ? secure_hand_out(object, class_index, size, state)
+               : object;
 }
 
 /* The fast half of malloc_fast: NULL if it does not serve the request. */
-HAK_INLINE void *malloc_try(size_t size)
+HAK_INLINE void *malloc_try(size_t size, enum secure_state state)
 {
     size_t offset;
     if (HAK_LIKELY(size <= TINY_REQUEST_MAX)) {
@@ -68,14 +69,14 @@ HAK_INLINE void *malloc_try(size_t size)
     } else {
         return NULL;
     }
-    return malloc_pop(offset, size);
+    return malloc_pop(offset, size, state);
 }
 
 /* Allocates `size` bytes. If the bin gives no object, it calls `slow`, which must serve every size,
  * also for a thread without a struct. */
 HAK_INLINE void *malloc_fast(size_t size, malloc_door *slow)
 {
-    void *object = malloc_try(size);
+    void *object = malloc_try(size, SECURE_MALLOC);
     return HAK_LIKELY(object != NULL) ? object : slow(size);
 }
 
@@ -169,6 +170,30 @@ HAK_INLINE void free_secure(void *pointer, enum secure_state state)
         return;
     }
     free_object_secure(pointer, class_index, bytes, byte);
+}
+
+/* Frees an object in that state, if it takes short and `size` bytes were asked for. False: nothing
+ * was done. So a sized delete reads the state once, and the usual one reports nothing itself. */
+HAK_INLINE bool free_sized_secure(void *pointer, enum secure_state state, size_t size)
+{
+    size_t slice = window_slice_of(pointer);
+    if (HAK_UNLIKELY(slice >= window_limit_seen())) {
+        return false;
+    }
+    uint32_t class_index = owner_class(window_owner(slice));
+    if (HAK_UNLIKELY(class_index - 1 >= CLASS_COUNT - 1)) {
+        return false;
+    }
+    unsigned char byte = atomic_load_relaxed(secure_state_at(pointer));
+    size_t bytes = size_class_bytes(class_index);
+    size_t slack = (size_t)(byte >> SECURE_STATE_BITS) + OBJECT_TAIL;
+    if (HAK_UNLIKELY((uintptr_t)pointer % OBJECT_ALIGNMENT != 0 ||
+                     (byte & SECURE_STATE_MASK) != state || bytes - slack != size ||
+                     !secure_is_short(pointer, bytes, byte))) {
+        return false;
+    }
+    free_object_secure(pointer, class_index, bytes, byte);
+    return true;
 }
 
 /* Frees any pointer that came from malloc or its relatives. Keeps errno. */

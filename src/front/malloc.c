@@ -45,6 +45,6 @@ static HAK_NOINLINE void *malloc_at_slow(size_t size, uintptr_t site)
 
 void *hak_alloc_at(size_t size, uintptr_t site)
 {
-    void *pointer = malloc_try(size);
+    void *pointer = malloc_try(size, SECURE_MALLOC);
     return HAK_LIKELY(pointer != NULL) ? pointer : malloc_at_slow(size, site);
 }

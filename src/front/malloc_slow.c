@@ -68,7 +68,7 @@ static struct refill malloc_refill(struct thread *thread, uint32_t class_index)
 
 static void *malloc_hand_out(void *object, uint32_t class_index, size_t size)
 {
-    return HAK_SECURE ? secure_hand_out(object, class_index, size) : object;
+    return HAK_SECURE ? secure_hand_out(object, class_index, size, SECURE_MALLOC) : object;
 }
 
 /* Takes the first object of the bin, which is not empty. */
@@ -254,14 +254,14 @@ static struct span malloc_large_once(size_t size, size_t alignment, bool want_ze
 
 /* A huge allocation in whole superslabs, without a mapping of its own. `if_short`: only if mappings
  * are short, not memory. */
-static struct span malloc_long_span(size_t size, bool if_short)
+static struct span malloc_long_span(size_t size, size_t alignment, bool if_short)
 {
     struct span span = {NULL, false};
     struct thread *thread = thread_enter();
     if (thread != NULL && if_short && !hak__mappings_are_short() && !hak__mappings_probe()) {
         hak__thread_leave(thread);
     } else if (thread != NULL) {
-        span = hak__span_allocate_long(&thread->cache.counters, size);
+        span = hak__span_allocate_long(&thread->cache.counters, size, alignment);
         thread_unlock(thread);
         hak__thread_left(thread);
     }
@@ -278,7 +278,7 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
     struct span large = {NULL, false};
     bool may_be_span = whale_may_be_span(size, alignment);
     if (may_be_span) {
-        large = malloc_long_span(size, true);
+        large = malloc_long_span(size, alignment, true);
         if (large.pointer == NULL && hak__mappings_are_short()) { /* the window is full */
             large = malloc_whale(size, alignment, want_zero, true);
         }
@@ -290,7 +290,7 @@ static HAK_COLD struct span malloc_large_again(size_t size, size_t alignment, bo
         large = malloc_large_once(size, alignment, want_zero);
     }
     if (large.pointer == NULL && may_be_span) {
-        large = malloc_long_span(size, false);
+        large = malloc_long_span(size, alignment, false);
     }
     if (HAK_SECURE && large.pointer == NULL && hak__span_serves(size, alignment)) {
         large = malloc_span(size == 0 ? 1 : size, alignment);
@@ -361,7 +361,8 @@ void *hak__malloc_slow(size_t size)
 {
     void *object = NULL;
     if (size == 0) {
-        object = HAK_SECURE ? malloc_empty() : malloc_pop(bin_offset(size_class_of(0)), 1);
+        object = HAK_SECURE ? malloc_empty()
+                            : malloc_pop(bin_offset(size_class_of(0)), 1, SECURE_MALLOC);
     }
     return object != NULL ? object : malloc_slow(size);
 }

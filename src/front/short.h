@@ -68,7 +68,9 @@ HAK_INLINE void *short_aligned(size_t alignment, size_t size)
         return NULL;
     }
     uint32_t class_index = size_class_of_aligned(size, alignment);
-    return HAK_LIKELY(class_index < CLASS_COUNT) ? malloc_pop(bin_offset(class_index), size) : NULL;
+    return HAK_LIKELY(class_index < CLASS_COUNT)
+               ? malloc_pop(bin_offset(class_index), size, SECURE_MALLOC)
+               : NULL;
 }
 
 #endif

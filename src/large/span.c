@@ -84,6 +84,13 @@ size_t hak__span_good_size(size_t size)
     return size < used ? used : size;
 }
 
+/* Secure form: room for the canary before a block, which keeps the block's alignment. */
+static uint32_t span_front(size_t alignment)
+{
+    size_t front = alignment < SECURE_FRONT ? SECURE_FRONT : alignment;
+    return HAK_SECURE && front < SLICE_SIZE ? (uint32_t)front : 0;
+}
+
 /* Secure form: the slices for a block, and the bytes from their start to it. A closed page follows
  * the block, which ends there or as near to it as the alignment allows. The block starts in the
  * first slice, but behind its start, so that a canary stands before it. Only a block that is
@@ -91,8 +98,7 @@ size_t hak__span_good_size(size_t size)
 static uint32_t span_slices_secure(size_t size, size_t alignment)
 {
     size_t tailed = size + hak__os_page_size();
-    size_t front = alignment < SECURE_FRONT ? SECURE_FRONT : alignment;
-    uint32_t slices = span_slices(tailed + (front < SLICE_SIZE ? front : 0));
+    uint32_t slices = span_slices(tailed + span_front(alignment));
     return slices <= SPAN_SLICES_MAX ? slices : span_slices(tailed);
 }
 
@@ -184,18 +190,15 @@ static void span_close_end(size_t slice, uint32_t slices)
 static void *span_start(size_t slice, uint32_t slices, size_t size, size_t alignment, bool lead)
 {
     struct span_metadata *metadata = span_metadata(slice);
+    uint32_t offset = span_front(alignment);
+    metadata->tail = 0;
+    metadata->front = lead;
     if (HAK_SECURE && slices <= SPAN_SLICES_MAX) {
-        metadata->front = lead;
         span_close_end(slice, slices);
-        atomic_store_relaxed(&metadata->slices, slices);
-        atomic_store_relaxed(&metadata->offset, span_end_offset(slices, size, alignment));
-        span_begin_use(slice, size);
-        window_set_owner(slice, OWNER_SPAN);
-        return hak__span_pointer(slice);
+        offset = span_end_offset(slices, size, alignment);
+    } else if (!HAK_SECURE && alignment <= HAK_CACHE_LINE) {
+        offset = window_slice_color(slice, span_colors(slices, size));
     }
-    metadata->tail = metadata->front = 0;
-    uint32_t offset =
-        alignment <= HAK_CACHE_LINE ? window_slice_color(slice, span_colors(slices, size)) : 0;
     atomic_store_relaxed(&metadata->slices, slices); /* reports read both */
     atomic_store_relaxed(&metadata->offset, offset);
     span_begin_use(slice, size);
@@ -203,8 +206,7 @@ static void *span_start(size_t slice, uint32_t slices, size_t size, size_t align
     return hak__span_pointer(slice);
 }
 
-/* Starts a block in a cached span: where the last block started, if that fits, because computing a
- * start takes longer. */
+/* Starts a block in a cached span: where the last one started, if that fits, which takes less. */
 static void *span_start_again(const struct span_entry *entry, size_t size, size_t alignment)
 {
     if (HAK_SECURE) { /* the end is closed already */
@@ -325,10 +327,10 @@ struct span hak__span_allocate(struct span_cache *cache, struct counters *counte
     return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }
 
-struct span hak__span_allocate_long(struct counters *counters, size_t size)
+struct span hak__span_allocate_long(struct counters *counters, size_t size, size_t alignment)
 {
     /* A single superslab is an ordinary span, whose last page the secure form closes. */
-    size_t tailed = size + (HAK_SECURE ? hak__os_page_size() : 0);
+    size_t tailed = size + (HAK_SECURE ? span_front(alignment) + hak__os_page_size() : 0);
     size_t superslabs = tailed / SUPERSLAB_SIZE + (tailed % SUPERSLAB_SIZE != 0);
     if (superslabs > hak__window.size / SUPERSLAB_SIZE) {
         return (struct span){NULL, false};
@@ -339,7 +341,8 @@ struct span hak__span_allocate_long(struct counters *counters, size_t size)
     }
     counter_add(counters, COUNTER_SPAN_ALLOCATED, 1);
     uint32_t slices = (uint32_t)(superslabs * SUPERSLAB_SLICES);
-    void *pointer = span_start(run.slice, slices, size, SUPERSLAB_SIZE, false);
+    void *pointer =
+        span_start(run.slice, slices, size, HAK_SECURE ? alignment : SUPERSLAB_SIZE, false);
     span_account(NULL, 1, hak__span_bytes(run.slice));
     return (struct span){pointer, span_make_clean(pointer, size, run.zeroed)};
 }

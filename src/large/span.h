@@ -82,8 +82,9 @@ HAK_HIDDEN struct span hak__span_allocate(struct span_cache *cache, struct count
 /* True if the cache has a span for such a request. */
 HAK_HIDDEN bool hak__span_is_cached(struct span_cache *cache, size_t size, size_t alignment);
 /* Allocates more than SPAN_SIZE_MAX bytes in whole superslabs side by side, at a multiple of
- * SUPERSLAB_SIZE: for when the kernel allows no mapping for a whale. */
-HAK_HIDDEN struct span hak__span_allocate_long(struct counters *counters, size_t size);
+ * `alignment`, at most SUPERSLAB_SIZE: for when the kernel allows no mapping for a whale. */
+HAK_HIDDEN struct span hak__span_allocate_long(struct counters *counters, size_t size,
+                                               size_t alignment);
 /* Takes the span whose first slice is `slice` away from the program, which frees or resizes it. Of
  * several threads that do so at the same time one gets it; the process of the others aborts. Any
  * thread, no lock. */

@@ -327,9 +327,15 @@ void *new_aligned_nothrow(size_t size, std::align_val_t align) noexcept
 
 /* --- new --- */
 
+static HAK_NOINLINE void *cxx_new_slow(size_t size)
+{
+    return cxx_from_new(new_slow(size));
+}
+
 CXX_OPERATOR HAK_FAST_PATH void *operator new(size_t size)
 {
-    return cxx_from_new(malloc_fast(size, new_slow));
+    void *object = malloc_try(size, cxx_has_kinds() ? SECURE_NEW : SECURE_MALLOC);
+    return HAK_LIKELY(object != nullptr) ? object : cxx_new_slow(size);
 }
 
 CXX_OPERATOR void *operator new(size_t size, std::align_val_t align)
@@ -418,7 +424,7 @@ CXX_OPERATOR void operator delete[](void *pointer) noexcept
 
 /* Only debug builds and the secure form check the size. Release builds do not need it: the slab
  * knows it. */
-CXX_OPERATOR void operator delete(void *pointer, size_t size) noexcept
+static void cxx_delete_sized(void *pointer, size_t size) noexcept
 {
     cxx_check_size(pointer, size);
     if (HAK_LEVEL >= 1 && !HAK_SECURE && bound_delete == hak_free) {
@@ -426,6 +432,13 @@ CXX_OPERATOR void operator delete(void *pointer, size_t size) noexcept
         return;
     }
     bound_delete(pointer);
+}
+
+CXX_OPERATOR void operator delete(void *pointer, size_t size) noexcept
+{
+    if (!HAK_SECURE || !cxx_has_kinds() || !free_sized_secure(pointer, SECURE_NEW, size)) {
+        cxx_delete_sized(pointer, size);
+    }
 }
 
 CXX_OPERATOR void operator delete[](void *pointer, size_t) noexcept

@@ -410,14 +410,15 @@ HAK_INLINE void secure_end_rest(const void *object)
 
 /* Makes a free object of the class, which has just left its list, one that the program owns, for a
  * request of `size` bytes. */
-HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index, size_t size)
+HAK_INLINE void *secure_hand_out(void *object, uint32_t class_index, size_t size,
+                                 enum secure_state state)
 {
     size_t bytes = size_class_bytes(class_index);
     if (HAK_UNLIKELY(!secure_is_clean(object, bytes, false))) {
         hak__secure_written(object, class_index);
     }
     *(uintptr_t *)object = 0; /* the link */
-    secure_begin_use(object, bytes, bytes - size, SECURE_MALLOC);
+    secure_begin_use(object, bytes, bytes - size, state);
     return HAK_TAGS && hak__secure.tags ? secure_tag(object, bytes) : object;
 }
 

@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "child.h"
+
 enum { ROUNDS = 200, SPAN = 200000, WHALE = 2 << 20 };
 
 /* Mappings of so many bytes fail. Volatile: compilers believe that malloc calls nothing of this
@@ -53,7 +55,15 @@ static void close_both_ways(void)
     }
 }
 
-/* Without mappings of their own, blocks of 2 MiB come from superslabs, or there is none. */
+static void write_before(const void *block)
+{
+    char *start = (char *)hide((void *)(uintptr_t)block);
+    start[-1]++;
+    free(start);
+}
+
+/* Without mappings of their own, blocks of 2 MiB come from superslabs, or there is none. A write
+ * before one is reported, whatever its alignment, up to that of a slice. */
 static void whales_without_mappings(void)
 {
     size_t had = 0;
@@ -62,6 +72,17 @@ static void whales_without_mappings(void)
         void *block = filled(WHALE - 65536 + i * 8192);
         had += block != NULL;
         free(block);
+        void *aligned = aligned_alloc((size_t)16 << i % 11, WHALE + 65536);
+        struct child child = run_child(write_before, aligned);
+        if (strstr(child.text, "underflow: the bytes before the allocation") == NULL) {
+            fprintf(stderr, "round %zu, a write before %p: %s\n", i, aligned, child.text);
+            exit(1);
+        }
+        if ((uintptr_t)aligned % ((size_t)16 << i % 11) != 0) {
+            fprintf(stderr, "round %zu: %p is not aligned\n", i, aligned);
+            exit(1);
+        }
+        free(aligned);
     }
     fails_from = SIZE_MAX;
     if (had != 16) {

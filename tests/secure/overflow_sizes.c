@@ -202,8 +202,8 @@ static void check_size(size_t size)
 {
     uint32_t count = size < FAR_BEFORE_MIN ? WRITES - 1 : WRITES;
     if (size > (size_t)2 << 20) {
-        /* A closed page lies before it (chances.c tries that), or nothing: at level 2 a few blocks
-         * use up the mappings, and long spans have no front. */
+        /* A closed page lies before it, which ends the process at once (chances.c), or a canary, as
+         * at level 2, where a few blocks use up the mappings (closed_pages.c). */
         count = WRITES_BEHIND;
     } else if (size < FAR_BEFORE_MIN && getenv("HAKMEM_SAMPLE_BYTES") != NULL) {
         count = WRITES_BEHIND; /* nothing stands before a slice's first sampled block */

@@ -67,7 +67,7 @@ TEST(a_long_span)
 {
     static struct heap_look look;
     struct counters counters = {{0}};
-    struct span span = hak__span_allocate_long(&counters, 5 * MIB);
+    struct span span = hak__span_allocate_long(&counters, 5 * MIB, 1);
     assert_non_null(span.pointer);
     size_t first = window_slice_of(span.pointer) / SUPERSLAB_SLICES;
     assert_true(first + 3 <= hak__heap_look_count());
