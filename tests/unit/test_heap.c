@@ -196,4 +196,72 @@ TEST(many_are_made_at_once)
     }
 }
 
+TEST(the_last_object_of_a_heap_without_threads)
+{
+    size_t taken = unit_region_bytes_taken();
+    struct thread *thread = adopt();
+    struct heap *heap = thread->heap;
+    void *object = thread_allocate(thread, size_class_of(64));
+    struct slab *slab = unit_slab_of(object);
+    hak__thread_park(thread);
+    unit_return_remote(&object, 1);
+    assert_int_not_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
+    hak__heap_collect(heap, false);
+    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
+    assert_int_equal(unit_region_bytes_taken(), taken);
+}
+
+static size_t joined_count(void)
+{
+    size_t count = 0;
+    for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
+        count += heap->threads_count;
+    }
+    return count;
+}
+
+static void adopt_without_memory(void *argument)
+{
+    (void)argument;
+    rlim_t before = unit_limit_address_space(address_space_bytes());
+    size_t count = threads_count(), joined = joined_count();
+    while (hak__thread_adopt() != NULL) { /* parked ones and the rest of a chunk */
+        REQUIRE(threads_count() < count + 100);
+        joined++;
+    }
+    REQUIRE_SIZE(joined_count(), ==, joined); /* the one that got no struct draws from none */
+    unit_limit_address_space(before);
+    adopt();
+}
+
+/* There is a parked struct, and a new heap is due: without memory for it any other will do. */
+static void join_without_memory(void *argument)
+{
+    (void)argument;
+    hak__knobs.heaps_max = 1; /* what there is is shared */
+    struct thread *thread;
+    do {
+        thread = adopt();
+    } while (thread->heap->threads_count == 1); /* those without threads come first */
+    hak__thread_park(thread);
+    hak__knobs.heaps_max = HEAP_ID_MAX;
+    size_t count = heaps_count();
+    unit_limit_address_space(address_space_bytes());
+    while (hak__metadata_allocate(HAK_CACHE_LINE) != NULL) {
+    }
+    assert_ptr_equal(adopt(), thread);
+    assert_int_equal(heaps_count(), count);
+    assert_true(thread->heap->threads_count >= 2);
+    thread_free(thread, 3, thread_allocate(thread, 3));
+}
+
+TEST(no_memory)
+{
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    REQUIRE_LIFE(adopt_without_memory, NULL, NULL);
+    REQUIRE_LIFE(join_without_memory, NULL, NULL);
+}
+
 TESTS(start_with_many_heaps)

@@ -354,4 +354,15 @@ TEST(whom_a_thread_waits_for)
     lender_destroy(&lender);
 }
 
+TEST(growth_in_place)
+{
+    size_t slice = hak__superslab_take(4, 1).slice;
+    hak__superslab_give(slice + 2, 2);
+    grow_by_what_is_in_use();
+    assert_true(hak__superslab_take_exact(slice + 2, 2));
+    hak__superslab_give(slice, 4);
+    assert_false(hak__superslab_would_grow(4));
+    assert_true(hak__superslab_would_grow(5));
+}
+
 TESTS(start_with_many_heaps)

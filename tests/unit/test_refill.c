@@ -140,4 +140,28 @@ REFILL_TEST(a_list_that_ended_too_early)
     REQUIRE_DEATH(refill_a_bin_with_a_wrong_count, NULL, "hakmem: fatal: ");
 }
 
+static void refill_without_memory(void *argument)
+{
+    struct rlimit limit;
+    (void)argument;
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = address_space_bytes();
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    while (hak__superslab_take(1, 1).slice != SLICE_NONE) {
+    }
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        REQUIRE(unit_cache_refill(cache, class_index) == NULL);
+        REQUIRE(cache->bins[class_index].head == NULL);
+        REQUIRE(bin_count(&cache->bins[class_index]) == 0);
+    }
+}
+
+REFILL_TEST(no_memory)
+{
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    REQUIRE_LIFE(refill_without_memory, NULL, NULL);
+}
+
 TESTS(unit_start)

@@ -363,4 +363,77 @@ TEST(what_callers_break)
     }
 }
 
+TEST(memory_not_needed_is_not_touched)
+{
+    unsigned char resident[SLICE_SIZE / 4096];
+    size_t page = hak__os_page_size(), touched = 0;
+    hak__superslab_purge(true);
+    struct slab_set *set = unit_set_create();
+    uint32_t count = refill_into(set, 1, 0);
+    assert_int_equal(mincore(slab_start(unit_slab_of(objects[0])), SLICE_SIZE, resident), 0);
+    for (size_t i = 0; i < SLICE_SIZE / page; i++) {
+        touched += resident[i] & 1;
+    }
+    assert_int_equal(touched, (CARVE_BYTES + page - 1) / page);
+    unit_return(objects, count);
+    unit_set_destroy(set);
+}
+
+TEST(a_full_slab_is_listed_again_by_a_return)
+{
+    struct slab_set *set = unit_set_create();
+    uint32_t class_index = size_class_of(1024);
+    uint32_t count = fill_slab(set, class_index);
+    struct slab *full = unit_slab_of(objects[0]);
+    assert_false(full->listed);
+    assert_null(set->partial[class_index]);
+    uint32_t more = refill_part_into(set, class_index, 1, count);
+    struct slab *second = unit_slab_of(objects[count]);
+    assert_ptr_not_equal(second, full);
+    assert_ptr_equal(set->partial[class_index], second);
+    unit_return(objects + 7, 1);
+    assert_true(full->listed);
+    assert_ptr_equal(set->partial[class_index], full); /* its object is the warmest */
+    assert_ptr_equal(full->next, second);
+    hak__slab_set_check(set);
+    struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
+    assert_ptr_equal(list.head, objects[7]);
+    assert_int_equal(list.count, 1);
+    assert_false(full->listed);
+    assert_ptr_equal(set->partial[class_index], second);
+    assert_null(second->previous);
+    unit_return(objects + count, more - count);
+    unit_return(objects, count);
+    unit_set_destroy(set);
+}
+
+static void refill_without_memory(void *argument)
+{
+    struct rlimit limit;
+    struct slab_set *set = unit_set_create();
+    (void)argument;
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = address_space_bytes();
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    while (hak__superslab_take(1, 1).slice != SLICE_NONE) {
+    }
+    for (uint32_t class_index = 1; class_index < CLASS_COUNT; class_index++) {
+        struct object_list list = unit_slab_refill(set, class_index, UINT32_MAX);
+        REQUIRE(list.head == NULL && list.count == 0);
+    }
+    REQUIRE(unit_set_is_empty(set));
+    limit.rlim_cur = before;
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    REQUIRE(unit_slab_refill(set, 5, UINT32_MAX).count != 0);
+}
+
+TEST(no_memory)
+{
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    REQUIRE_LIFE(refill_without_memory, NULL, NULL);
+}
+
 TESTS(setup)

@@ -327,4 +327,126 @@ TEST(too_many_objects)
                   "double free .more objects freed than the slab holds.*size class");
 }
 
+/* The slab has remote objects and N is clear (drained), then a refill takes its free list. */
+TEST(remote_objects_are_not_stranded)
+{
+    void *objects[SMALL_SLAB_OBJECTS];
+    struct slab_set *set = unit_set_create();
+    for (uint32_t i = 0; i < SMALL_SLAB_OBJECTS; i++) {
+        objects[i] = refill_one(set);
+    }
+    struct slab *slab = unit_slab_of(objects[0]);
+    assert_false(slab->listed);
+    unit_return_remote(objects, 3);
+    assert_int_equal(hak__slab_drain(set), 1);
+    assert_true(slab->listed && !is_notified(slab));
+    unit_return(objects + 3, 2);
+    struct object_list list = unit_slab_refill(set, slab->class_index, UINT32_MAX);
+    assert_int_equal(list.count, 2); /* the free list */
+    assert_true(slab->listed);       /* for the remote objects, of which nobody will tell again */
+    assert_ptr_equal(set->partial[slab->class_index], slab);
+    list = unit_slab_refill(set, slab->class_index, UINT32_MAX);
+    assert_int_equal(list.count, 3);
+    assert_ptr_equal(unit_slab_of(list.head), slab);
+    assert_true(set->counters.values[COUNTER_REFILL_REMOTE] == 1);
+    assert_false(slab->listed);
+    unit_return(objects, SMALL_SLAB_OBJECTS);
+    unit_set_destroy(set);
+}
+
+/* Between A1 and A2 the owner gets the objects and all others back: the slab must wait for A2. */
+TEST(a_slab_waits_for_its_freer)
+{
+    struct freer freer = {.count = 0};
+    struct slab_set *set = unit_set_create();
+    void *others[2] = {refill_one(set), refill_one(set)};
+    struct slab *slab = unit_slab_of(others[0]);
+    freer.objects[freer.count++] = refill_one(set);
+    freer_step_a1(set, &freer, slab);
+    assert_true(freer.owes_push);
+    unit_return(others, 2);
+    assert_int_equal(hak__slab_free_objects(slab), slab->carved_count);
+    assert_false(hak__slab_is_idle(slab));
+    assert_int_equal(hak__slab_drain(set), 0);
+    assert_int_equal(window_owner(slab_slice(slab)),
+                     set->key | owner_code_of_class(slab->class_index));
+    freer_step_a2(set, &freer, slab);
+    assert_int_equal(hak__slab_drain(set), 1);
+    assert_int_equal(window_owner(slab_slice(slab)), OWNER_NOBODY);
+    assert_true(set->counters.values[COUNTER_REMOTE_NOTIFIED] == 1);
+    unit_set_destroy(set);
+}
+
+TEST(lists_are_joined_in_order)
+{
+    static const size_t sizes[] = {16, 112, 4096, 9216, 20480};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        void *objects[6];
+        struct slab_set *set = unit_set_create();
+        uint32_t class_index = size_class_of(sizes[i]), carved = 0;
+        struct object *spare = NULL;
+        while (carved < COUNT_OF(objects)) {
+            struct object *object = unit_slab_refill(set, class_index, UINT32_MAX).head;
+            for (struct object *next; object != NULL; object = next) {
+                next = object->next;
+                if (carved < COUNT_OF(objects)) {
+                    objects[carved++] = object;
+                } else {
+                    object->next = spare;
+                    spare = object;
+                }
+            }
+        }
+        struct slab *slab = unit_slab_of(objects[0]);
+        assert_int_equal(hak__slab_take_remote(slab).count, 0);
+        unit_return_remote(objects, 1);
+        unit_return_remote(objects + 1, 3);
+        unit_return_remote(objects + 4, 2);
+        assert_int_equal(hak__slab_remote_count(slab), 6);
+        assert_int_equal(stack_count(set, slab), 1);
+        struct object_list list = hak__slab_take_remote(slab);
+        static const uint32_t order[] = {4, 5, 1, 2, 3, 0};
+        const struct object *object = list.head;
+        for (size_t j = 0; j < COUNT_OF(order); j++, object = object->next) {
+            assert_ptr_equal(object, objects[order[j]]);
+        }
+        assert_null(object);
+        assert_int_equal(list.count, 6);
+        assert_true(is_notified(slab)); /* B3 leaves N */
+        assert_int_equal(hak__slab_take_remote(slab).count, 0);
+        unit_return(objects, 6);
+        for (struct object *next; spare != NULL; spare = next) {
+            next = spare->next;
+            void *one = spare;
+            unit_return(&one, 1);
+        }
+        unit_set_destroy(set);
+    }
+}
+
+TEST(lagging_owners_are_named)
+{
+    enum { PATIENCE = 3, SLABS = PATIENCE + 2 };
+    void *objects[SLABS * SMALL_SLAB_OBJECTS];
+    struct slab_set *set = unit_set_create();
+    set->shared_patience = PATIENCE;
+    for (uint32_t i = 0; i < COUNT_OF(objects); i++) {
+        objects[i] = refill_one(set);
+    }
+    for (uint32_t i = 0; i < SLABS; i++) {
+        struct slab_set *lagging = unit_return_remote(objects + i * SMALL_SLAB_OBJECTS, 1);
+        assert_ptr_equal(lagging, i + 1 >= PATIENCE ? set : NULL);
+        /* who does not notify hears nothing */
+        assert_null(unit_return_remote(objects + i * SMALL_SLAB_OBJECTS + 1, 1));
+    }
+    assert_int_equal(hak__slab_drain(set), SLABS);
+    assert_int_equal(hak__slab_drain(set), 0);
+    assert_null(unit_return_remote(objects + 2, 1));
+    for (uint32_t i = 0; i < SLABS; i++) {
+        uint32_t given = i == 0 ? 3 : 2;
+        unit_return(objects + i * SMALL_SLAB_OBJECTS + given, SMALL_SLAB_OBJECTS - given);
+    }
+    unit_set_destroy(set);
+}
+
 TESTS(unit_start)

@@ -345,4 +345,67 @@ SPAN_TEST(random_use)
     ledger_destroy(&ledger);
 }
 
+/* An allocation in a span that was kept starts where the last one did, if it fits and is aligned.
+ */
+SPAN_TEST(a_kept_span_is_started_again)
+{
+    static const size_t alignments[] = {16, 64, 128, 4096, SLICE_SIZE};
+    size_t held[16]; /* so that the next lies elsewhere, and may start at another line */
+    uint64_t random = 7;
+    uint32_t again = 0, anew = 0;
+    for (size_t i = 0; i < COUNT_OF(held); i++) {
+        held[i] = allocate(SLICE_SIZE);
+    }
+    for (size_t i = 0; i < 1000; i++) {
+        size_t size = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
+        size_t next = 4 * SLICE_SIZE - random_below(&random, 2 * OFFSET_MAX);
+        size_t alignment = alignments[random_below(&random, COUNT_OF(alignments))];
+        struct span span = hak__span_allocate(&cache, &counters, size, OBJECT_ALIGNMENT);
+        size_t slice = window_slice_of(span.pointer), offset = span_offset(slice);
+        memset(span.pointer, 'x', size);
+        hak__span_free(&cache, &counters, slice);
+        struct span second = hak__span_allocate(&cache, &counters, next, alignment);
+        assert_int_equal(window_slice_of(second.pointer), slice);
+        assert_ptr_equal(second.pointer, hak__span_pointer(slice));
+        assert_true(is_aligned(second.pointer, alignment));
+        assert_true(hak__span_bytes(slice) >= next);
+        assert_int_equal(window_owner(slice), OWNER_SPAN);
+        if (offset + next <= 4 * SLICE_SIZE && (offset == 0 || alignment <= HAK_CACHE_LINE)) {
+            assert_ptr_equal(second.pointer, span.pointer);
+            again++;
+        } else {
+            anew++;
+        }
+        hak__span_free(NULL, &counters, held[i % COUNT_OF(held)]);
+        held[i % COUNT_OF(held)] = slice;
+    }
+    for (size_t i = 0; i < COUNT_OF(held); i++) {
+        hak__span_free(NULL, &counters, held[i]);
+    }
+    REQUIRE_SIZE(again, >=, 100);
+    REQUIRE_SIZE(anew, >=, 100);
+}
+
+SPAN_TEST(a_cached_span_of_another_alignment_is_not_taken)
+{
+    struct span span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
+    size_t aligned = window_slice_of(span.pointer);
+    size_t odd = 0, others[64], count = 0;
+    do { /* one at no multiple of 1 MiB */
+        others[count++] = odd = allocate(4 * SLICE_SIZE);
+    } while (is_aligned(window_slice_address(odd), MIB));
+    hak__span_free(&cache, &counters, odd);
+    hak__span_free(&cache, &counters, aligned);
+    span = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
+    assert_int_equal(window_slice_of(span.pointer), aligned);
+    struct span second = hak__span_allocate(&cache, &counters, 4 * SLICE_SIZE, MIB);
+    assert_true(is_aligned(second.pointer, MIB));
+    assert_int_not_equal(window_slice_of(second.pointer), odd);
+    hak__span_free(NULL, &counters, aligned);
+    hak__span_free(NULL, &counters, window_slice_of(second.pointer));
+    while (count-- > 1) {
+        hak__span_free(NULL, &counters, others[count - 1]);
+    }
+}
+
 TESTS(setup)

@@ -161,4 +161,38 @@ TEST(first_fit)
     assert_int_equal(hak__superslab_index_find(INDEX_FREE, SUPERSLAB_SLICES, 0), INDEX_NONE);
 }
 
+/* Whole superslabs in which two slices are free, at an odd slice or an even one. */
+static void make_holes(size_t *slices, size_t count, size_t odd)
+{
+    for (size_t i = 0; i < count; i++) {
+        slices[i] = hak__superslab_take(SUPERSLAB_SLICES, 1).slice;
+        REQUIRE(slices[i] != SLICE_NONE);
+    }
+    for (size_t i = 0; i < count; i++) {
+        hak__superslab_give(slices[i] + 10 + odd, 2);
+    }
+}
+
+/* A long run may lie wrongly: a bounded number of superslabs is looked at, and each in its turn. */
+TEST(aligned_runs)
+{
+    enum { WRONG = 3 * ALIGNED_LOOKS, RIGHT = 5 };
+    static size_t wrong[WRONG], right[RIGHT];
+    while (hak__superslab_bytes_free() != 0) {
+        hak__superslab_take(1, 1);
+    }
+    make_holes(wrong, WRONG, 1);
+    make_holes(right, RIGHT, 0);
+    size_t frontier = hak__superslabs.frontier, found = 0;
+    while (found < RIGHT) { /* at most a search more for each ALIGNED_LOOKS that lie wrongly */
+        size_t slice = hak__superslab_take(2, 2).slice;
+        assert_int_equal(slice % 2, 0);
+        found += slice == right[found] + 10;
+        assert_true(hak__superslabs.frontier - frontier <= 8 * SUPERSLAB_SLICES);
+    }
+    for (size_t i = 0; i < WRONG; i++) {
+        assert_int_equal(hak__superslab_take(2, 1).slice, wrong[i] + 11);
+    }
+}
+
 TESTS(unit_start)

@@ -156,4 +156,63 @@ WHALE_TEST(threads)
     JOIN_ALL(threads, COUNT_OF(threads));
 }
 
+WHALE_TEST(impossible_sizes)
+{
+    char *whale = allocate(small_whale);
+    errno = ERRNO_UNTOUCHED;
+    static const size_t sizes[] = {SIZE_MAX,         SIZE_MAX - 4096,
+                                   REQUEST_SIZE_MAX, REQUEST_SIZE_MAX - 4096,
+                                   (size_t)1 << 62,  (size_t)1 << 48};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        assert_null(hak__whale_allocate(sizes[i], page, false).pointer);
+        assert_null(hak__whale_allocate(sizes[i], GIB, true).pointer);
+        assert_null(hak__whale_resize(whale, sizes[i]));
+    }
+    assert_null(hak__whale_allocate(page, (size_t)1 << 62, false).pointer);
+    assert_int_equal(errno, ERRNO_UNTOUCHED);
+    assert_int_equal(hak__whale_bytes(whale), small_whale);
+    assert_int_equal(hak__whale_totals().live_count, 1);
+    assert_true(hak__whale_free(whale));
+}
+
+WHALE_TEST(alignments)
+{
+    for (size_t alignment = 1; alignment <= GIB; alignment *= 2) {
+        for (int again = 0; again < 3; again++) { /* also from the cache */
+            struct whale_result result = hak__whale_allocate(small_whale, alignment, false);
+            char *whale = result.pointer;
+            assert_true(whale != NULL && is_aligned(whale, alignment));
+            whale[0] = whale[small_whale - 1] = 'x';
+            assert_true(hak__whale_free(whale));
+        }
+    }
+}
+
+WHALE_TEST(containing)
+{
+    char *whale = allocate(small_whale);
+    assert_int_equal(hak__whale_containing(whale).address, whale);
+    assert_int_equal(hak__whale_containing(whale + 12345).address, whale);
+    assert_int_equal(hak__whale_containing(whale + small_whale - 1).size, small_whale);
+    assert_int_equal(hak__whale_containing(whale + small_whale).address, 0);
+    assert_int_equal(hak__whale_containing(whale - 1).address, 0);
+    assert_int_equal(hak__whale_containing(NULL).address, 0);
+    hak__whale_free(whale);
+    assert_int_equal(hak__whale_containing(whale).address, 0);
+}
+
+WHALE_TEST(a_cached_whale_is_not_zeroed)
+{
+    char *whale = allocate(small_whale);
+    whale[100] = 'x';
+    assert_true(hak__whale_free(whale));
+    assert_int_equal(hak__whale_totals().cached_bytes, small_whale);
+    struct whale_result result = hak__whale_allocate(small_whale, page, true);
+    assert_ptr_equal(result.pointer, whale);
+    assert_false(result.zeroed); /* the caller clears: its size is moderate */
+    assert_int_equal(whale[100], 'x');
+    assert_int_equal(hak__whale_totals().cached_bytes, 0);
+    assert_true(hak__whale_free(whale));
+}
+
 TESTS(unit_start)

@@ -250,4 +250,37 @@ WHALE_TEST(many_ranges)
     assert_int_equal(hak__whale_cache_trim(0), kept);
 }
 
+WHALE_TEST(large_zeroed_whales_are_new)
+{
+    hak__knobs.whale_cache_bytes = 256 * MIB;
+    size_t size = 40 * MIB;
+    char *older = allocate(size), *whale = allocate(size);
+    memset(older, 'x', size);
+    memset(whale, 'x', size);
+    assert_true(hak__whale_free(older));
+    assert_true(hak__whale_free(whale));
+    assert_int_equal(cached_bytes(), 2 * size);
+    struct whale_result result = hak__whale_allocate(size, page, true);
+    assert_true(result.zeroed);
+    assert_ptr_not_equal(result.pointer, whale);
+    assert_int_equal(((char *)result.pointer)[size - 100], 0);
+    assert_int_equal(cached_bytes(), size);  /* the older one gave way */
+    assert_ptr_equal(allocate(size), whale); /* without zeroes a cached one will do */
+    assert_true(hak__whale_free(whale));
+    assert_true(hak__whale_free(result.pointer));
+}
+
+WHALE_TEST(alignments_of_parts)
+{
+    char *whale = allocate(2 * small_whale); /* at a huge page */
+    hak__whale_free(whale);
+    char *part = hak__whale_allocate(small_whale, HUGE_PAGE_SIZE, false).pointer;
+    assert_ptr_equal(part, whale + 2 * MIB);
+    char *other = hak__whale_allocate(small_whale, GIB, false).pointer;
+    assert_true(other != NULL && is_aligned(other, GIB));
+    hak__whale_free(other);
+    hak__whale_free(part);
+    hak__whale_cache_trim(0);
+}
+
 TESTS(unit_start)

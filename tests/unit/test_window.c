@@ -228,6 +228,67 @@ TEST(the_place_is_random)
     assert_true(strcmp(ends[0].text, ends[1].text) != 0 || strcmp(ends[1].text, ends[2].text) != 0);
 }
 
+TEST(owner_words_of_untouched_slices_are_0)
+{
+    for (size_t slice = 0; slice < tables_cover * SUPERSLAB_SLICES; slice++) {
+        assert_int_equal(window_owner(slice), OWNER_NOBODY);
+    }
+    window_set_owner(5, 0x12345678);
+    assert_int_equal(window_owner(5), 0x12345678);
+    assert_int_equal(window_owner(4) | window_owner(6), OWNER_NOBODY);
+    window_set_owner(5, OWNER_NOBODY);
+}
+
+/* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
+TEST(tables_grow_after_a_failure)
+{
+    size_t end = tables_cover * SUPERSLAB_SLICES;
+    uintptr_t next =
+        (uintptr_t)hak__window.slabs + bits_align_up(end * SLAB_METADATA_SIZE, hak__os_page_size());
+    void *stranger = unit_occupy(next, hak__os_page_size());
+    memset(stranger, 'x', hak__os_page_size());
+    assert_int_equal(grow_tables(end + 1), -EEXIST);
+    assert_int_equal(((char *)stranger)[0], 'x');
+    assert_int_equal(window_owner(0), OWNER_NOBODY);
+    munmap(stranger, hak__os_page_size());
+    assert_int_equal(grow_tables(end + 1), 0);
+    tables_cover = covered_superslabs(end + 1);
+    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+    assert_int_equal(nonzero_offset((void *)next, hak__os_page_size()), SIZE_MAX);
+}
+
+/* Without address space the start fails and leaves nothing; with it, it succeeds later. */
+static void start_again(void *argument)
+{
+    struct rlimit limit;
+    (void)argument;
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    rlim_t before = limit.rlim_cur;
+    size_t size = address_space_bytes();
+    limit.rlim_cur = size + hak__os_page_size(); /* the first pair fits, the other does not */
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    errno = ERRNO_UNTOUCHED;
+    REQUIRE(hak__window_start() == -ENOMEM);
+    REQUIRE(errno == ERRNO_UNTOUCHED);
+    limit.rlim_cur = before;
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+    REQUIRE_SIZE(address_space_bytes(), ==, size);
+    REQUIRE_SIZE(hak__window_table_bytes(), ==, 0);
+    uintptr_t old_base = hak__window.base;
+    REQUIRE(hak__window_start() == 0);
+    REQUIRE(hak__window.base != old_base); /* the old tables are in the way */
+    REQUIRE_SIZE(hak__window_table_bytes(), ==, expected_table_bytes(TABLE_STEP_SUPERSLABS));
+    REQUIRE(window_owner(TABLE_STEP_SUPERSLABS * SUPERSLAB_SLICES - 1) == OWNER_NOBODY);
+}
+
+TEST(start_after_a_failure)
+{
+    if (SUPPORT_SANITIZED) {
+        skip();
+    }
+    REQUIRE_LIFE(start_again, NULL, NULL);
+}
+
 int main(int count, char **arguments)
 {
     static const struct child_case cases[] = {{"base", show_base, NULL}};
