@@ -18,7 +18,8 @@ static void early_function(void)
 {
 }
 
-static void (*early_resolve(void))(void)
+/* used: clang does not count a resolver's name as a use. */
+__attribute__((used)) static void (*early_resolve(void))(void)
 {
     hak__thread = (struct thread *)(uintptr_t)&hak__thread_none;
     hak__zone_thread = (struct zone_thread *)(uintptr_t)&hak__zone_thread_none;

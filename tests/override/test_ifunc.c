@@ -23,7 +23,7 @@ static int answer(void)
     return RESOLVED;
 }
 
-static int (*resolve(void))(void)
+__attribute__((used)) static int (*resolve(void))(void)
 {
     for (size_t round = 0; round < 2; round++) {
         for (size_t i = 0; i < BLOCKS; i++) {
