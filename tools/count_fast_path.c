@@ -27,7 +27,7 @@
 #if defined(__x86_64__)
 
 #define WARM_ROUNDS 100
-#define HITS 3
+#define HITS 16
 #define STEPS_MAX 5000 /* a miss that calls into the kernel still ends */
 
 static const size_t sizes[] = {16, 100, 1000, 2000, 30000};

@@ -87,8 +87,8 @@ size_t hak__span_good_size(size_t size)
 /* Secure form: room for the canary before a block, which keeps the block's alignment. */
 static uint32_t span_front(size_t alignment)
 {
-    size_t front = alignment < SECURE_FRONT ? SECURE_FRONT : alignment;
-    return HAK_SECURE && front < SLICE_SIZE ? (uint32_t)front : 0;
+    bool has = HAK_SECURE && alignment < SLICE_SIZE;
+    return !has ? 0 : alignment < SECURE_FRONT ? SECURE_FRONT : (uint32_t)alignment;
 }
 
 /* Secure form: the slices for a block, and the bytes from their start to it. A closed page follows

@@ -26,9 +26,9 @@ __attribute__((used)) static void (*early_resolve(void))(void)
     return early_function;
 }
 
-static void early(void) __attribute__((ifunc("early_resolve")));
+HAK_HIDDEN void hak__early(void) __attribute__((ifunc("early_resolve")));
 
 /* Its relocation makes the loader call the resolver. */
-__attribute__((used)) static void (*const volatile early_relocated)(void) = early;
+__attribute__((used)) static void (*const volatile early_relocated)(void) = hak__early;
 
 #endif

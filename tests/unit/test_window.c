@@ -73,6 +73,17 @@ TEST(layout)
     assert_true(hak__window.size >> SLICE_SHIFT < UINT32_MAX); /* a slice + 1 is a link */
 }
 
+TEST(owner_words_of_untouched_slices_are_0)
+{
+    for (size_t slice = 0; slice < tables_cover * SUPERSLAB_SLICES; slice++) {
+        assert_int_equal(window_owner(slice), OWNER_NOBODY);
+    }
+    window_set_owner(5, 0x12345678);
+    assert_int_equal(window_owner(5), 0x12345678);
+    assert_int_equal(window_owner(4) | window_owner(6), OWNER_NOBODY);
+    window_set_owner(5, OWNER_NOBODY);
+}
+
 TEST(the_limit_follows_claims)
 {
     struct slice_run run = hak__superslab_take(1, 1);
@@ -125,6 +136,24 @@ TEST(tables_grow)
     assert_int_equal(*(uint64_t *)(void *)window_slab_metadata(last), 88);
     window_set_owner(last, OWNER_NOBODY);
     *(uint64_t *)(void *)window_slab_metadata(last) = 0;
+}
+
+/* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
+TEST(tables_grow_after_a_failure)
+{
+    size_t end = tables_cover * SUPERSLAB_SLICES;
+    uintptr_t next =
+        (uintptr_t)hak__window.slabs + bits_align_up(end * SLAB_METADATA_SIZE, hak__os_page_size());
+    void *stranger = unit_occupy(next, hak__os_page_size());
+    memset(stranger, 'x', hak__os_page_size());
+    assert_int_equal(grow_tables(end + 1), -EEXIST);
+    assert_int_equal(((char *)stranger)[0], 'x');
+    assert_int_equal(window_owner(0), OWNER_NOBODY);
+    munmap(stranger, hak__os_page_size());
+    assert_int_equal(grow_tables(end + 1), 0);
+    tables_cover = covered_superslabs(end + 1);
+    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
+    assert_int_equal(nonzero_offset((void *)next, hak__os_page_size()), SIZE_MAX);
 }
 
 /* The same above a table that grows downwards at the same time: what that got is kept. */
@@ -211,52 +240,6 @@ TEST_WITH_KNOBS(tables_of_huge_pages)
     assert_int_equal(tables + hak__superslab_bytes_claimed() + hak__metadata_bytes(), mapped);
 }
 
-static void show_base(void *argument)
-{
-    REQUIRE(hak__start());
-    fprintf(stderr, "%zx", (size_t)hak__window.base);
-}
-
-TEST(the_place_is_random)
-{
-    struct child_end ends[3];
-    for (size_t i = 0; i < COUNT_OF(ends); i++) {
-        child_exec("base", NULL, NULL, &ends[i]);
-        REQUIRE_EXIT(&ends[i], "^[0-9a-f]+$");
-    }
-    /* one pair may be equal, once in millions of runs */
-    assert_true(strcmp(ends[0].text, ends[1].text) != 0 || strcmp(ends[1].text, ends[2].text) != 0);
-}
-
-TEST(owner_words_of_untouched_slices_are_0)
-{
-    for (size_t slice = 0; slice < tables_cover * SUPERSLAB_SLICES; slice++) {
-        assert_int_equal(window_owner(slice), OWNER_NOBODY);
-    }
-    window_set_owner(5, 0x12345678);
-    assert_int_equal(window_owner(5), 0x12345678);
-    assert_int_equal(window_owner(4) | window_owner(6), OWNER_NOBODY);
-    window_set_owner(5, OWNER_NOBODY);
-}
-
-/* Somebody else sits where a table wants to grow: an error, and a second try once they are gone. */
-TEST(tables_grow_after_a_failure)
-{
-    size_t end = tables_cover * SUPERSLAB_SLICES;
-    uintptr_t next =
-        (uintptr_t)hak__window.slabs + bits_align_up(end * SLAB_METADATA_SIZE, hak__os_page_size());
-    void *stranger = unit_occupy(next, hak__os_page_size());
-    memset(stranger, 'x', hak__os_page_size());
-    assert_int_equal(grow_tables(end + 1), -EEXIST);
-    assert_int_equal(((char *)stranger)[0], 'x');
-    assert_int_equal(window_owner(0), OWNER_NOBODY);
-    munmap(stranger, hak__os_page_size());
-    assert_int_equal(grow_tables(end + 1), 0);
-    tables_cover = covered_superslabs(end + 1);
-    assert_int_equal(hak__window_table_bytes(), expected_table_bytes(tables_cover));
-    assert_int_equal(nonzero_offset((void *)next, hak__os_page_size()), SIZE_MAX);
-}
-
 /* Without address space the start fails and leaves nothing; with it, it succeeds later. */
 static void start_again(void *argument)
 {
@@ -287,6 +270,23 @@ TEST(start_after_a_failure)
         skip();
     }
     REQUIRE_LIFE(start_again, NULL, NULL);
+}
+
+static void show_base(void *argument)
+{
+    REQUIRE(hak__start());
+    fprintf(stderr, "%zx", (size_t)hak__window.base);
+}
+
+TEST(the_place_is_random)
+{
+    struct child_end ends[3];
+    for (size_t i = 0; i < COUNT_OF(ends); i++) {
+        child_exec("base", NULL, NULL, &ends[i]);
+        REQUIRE_EXIT(&ends[i], "^[0-9a-f]+$");
+    }
+    /* one pair may be equal, once in millions of runs */
+    assert_true(strcmp(ends[0].text, ends[1].text) != 0 || strcmp(ends[1].text, ends[2].text) != 0);
 }
 
 int main(int count, char **arguments)
