@@ -17,6 +17,7 @@ int main(void)
     for (int i = 0; i < LOST; i++) {
         answer();
     }
+    free(table);
     return 0;
 }
 END
