@@ -33,8 +33,8 @@ extern const struct test_case *const __start_test_cases[], *const __stop_test_ca
 /* What main returns. */
 static inline int tests_run(CMFixtureFunction start, CMFixtureFunction end)
 {
-    static struct CMUnitTest tests[64];
-    static int lines[sizeof tests / sizeof tests[0]];
+    struct CMUnitTest tests[64];
+    int lines[sizeof tests / sizeof tests[0]];
     size_t count = 0;
     for (const struct test_case *const *at = __start_test_cases; at < __stop_test_cases; at++) {
         size_t i = count++;
