@@ -308,14 +308,14 @@ class Command(CommandTest):
         self.assertTrue(odd.read_text().startswith('{"heap_map"'))  # not overwritten
 
     def test_refusals(self):
-        empty, binary = Path(self.place.name, "empty"), Path(self.place.name, "binary")
+        empty, binary, absent = (Path(self.place.name, name) for name in ("empty", "binary", "absent"))
         empty.write_text("")
         binary.write_bytes(b"\xff\xfe\0")
         for words, status, sentence in [
                 ([], 2, "which map"), ([""], 2, "which map"), (["a", "b"], 2, "unknown argument"), ([self.map, "--what"], 2, "unknown argument"),
-                (["/nonexistent"], 126, "cannot read /nonexistent: No such file"), ([self.place.name], 126, "Is a directory"),
+                ([absent], 126, f"cannot read {absent}: No such file"), ([self.place.name], 126, "Is a directory"),
                 ([empty], 126, "is empty"), ([binary], 126, "is not a heap map"), ([self.map, "--compare", empty], 126, "is empty"),
-                ([self.map, "-o", "/nonexistent/page"], 126, "cannot write /nonexistent/page: No such file"),
+                ([self.map, "-o", absent / "page"], 126, f"cannot write {absent}/page: No such file"),
                 ([self.map, "-o", self.place.name], 126, "Is a directory"), (["a\0b"], 126, "cannot be a file")]:
             with self.subTest(words=words):
                 code, out, errors = self.run_with(*words)
