@@ -274,6 +274,9 @@
  * Half: programs whose threads take turns walk and touch such pages again and again. Twice: memory
  * goes back twice as late. */
 #define PAGES_RESTS 4u
+#define PAGES_RESTS_GROWING 1u
+#define PAGES_GROWTH_PARTS 16u
+#define PAGES_GROWTH_MIN ((size_t)4 << 20)
 /* Milliseconds from one tick to the next while a purge pass is under way. Twice as many: free
  * memory goes back at half the rate. Half: the pauses follow each other more closely. */
 #define PURGE_TICK_MS (HAK_TINY_LIMITS ? 1u : 4u)

@@ -314,6 +314,9 @@ HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
  * is under way. Inside the gate, no lock held. The last two functions do a whole pass; the last
  * one purges free pages whether or not they were in use since the pass before. */
 HAK_HIDDEN bool hak__heap_pages_are_under_way(void);
+/* Claimed bytes at which the next part is due. */
+HAK_HIDDEN extern size_t hak__heap_pages_at;
+HAK_HIDDEN void hak__heap_pages_grow(void);
 HAK_HIDDEN void hak__heap_pages_part(bool begin, size_t bytes);
 HAK_HIDDEN void hak__heap_pages_pass(void);
 HAK_HIDDEN void hak__heap_pages_now(void);

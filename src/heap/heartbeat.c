@@ -89,6 +89,17 @@ static HAK_NOINLINE void thread_tick(struct thread *thread)
     hak__gate_note_refusal(refused);
 }
 
+/* The heap has grown: as a tick. */
+static HAK_NOINLINE void thread_grow(void)
+{
+    bool refused = hak__gate_is_refusal_noted();
+    if (hak__gate_enter()) {
+        hak__heap_pages_grow();
+        hak__gate_leave();
+    }
+    hak__gate_note_refusal(refused);
+}
+
 /* Work that needs only the lock of a heap. The gate would block signals, with three system calls:
  * one slow operation in 64 would take a microsecond longer. The note of refusals stays. */
 static HAK_NOINLINE void thread_tidy(struct thread *thread, bool help)
@@ -164,6 +175,10 @@ void hak__thread_count_operation(struct thread *thread)
     uint32_t freed_much = superslab_freed_much();
     if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
         thread_become_eager(thread, freed_much);
+    }
+    if (!HAK_SECURE &&
+        HAK_UNLIKELY(hak__superslab_bytes_claimed() >= atomic_load_relaxed(&hak__heap_pages_at))) {
+        thread_grow();
     }
     thread->operations++;
     if (HAK_UNLIKELY(thread->eager_looks != 0)) { /* it may use spans and huge allocations only */

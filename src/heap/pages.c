@@ -13,6 +13,7 @@
 
 /* The superslab at which the pass goes on; SIZE_MAX: no pass is under way. */
 static size_t shared_pages_next = SIZE_MAX;
+size_t hak__heap_pages_at = PAGES_GROWTH_MIN;
 
 bool hak__heap_pages_are_under_way(void)
 {
@@ -27,7 +28,7 @@ static size_t pages_superslabs(void)
 /* Looks at the slabs that `heap` has in the slices of `wanted`, up to the first one that is worth a
  * walk, and takes these slices out of `wanted`. Under the heap's lock their owner words do not
  * change. Returns what the walk and the purge cost, in bytes. */
-static size_t pages_of_heap(struct heap *heap, size_t first, uint64_t *wanted, bool now)
+static size_t pages_of_heap(struct heap *heap, size_t first, uint64_t *wanted, uint32_t rests)
 {
     size_t cost = 0;
     for (uint64_t rest = *wanted; rest != 0 && cost == 0; rest &= rest - 1) {
@@ -38,14 +39,14 @@ static size_t pages_of_heap(struct heap *heap, size_t first, uint64_t *wanted, b
         *wanted &= ~(rest & (0 - rest));
         struct slab *slab = window_slab_metadata(slice);
         if (slab->slices_back == 0) {
-            cost = hak__slab_purge(&heap->slabs, slab, now);
+            cost = hak__slab_purge(&heap->slabs, slab, rests);
         }
     }
     return cost;
 }
 
 /* The same for all heaps with slabs in the superslab, except those of a fork's parent. */
-static size_t pages_of_superslab(size_t index, bool now)
+static size_t pages_of_superslab(size_t index, uint32_t rests)
 {
     size_t first = index * SUPERSLAB_SLICES, cost = PAGES_LOOK_BYTES;
     uint64_t wanted = 0;
@@ -56,8 +57,8 @@ static size_t pages_of_superslab(size_t index, bool now)
     struct heap *heap = hak__heap_first();
     for (; heap != NULL && wanted != 0; heap = heap->next) {
         size_t more = heap_is_inherited(heap) ? 0 : SIZE_MAX;
-        while (more != 0 && (now ? lock_acquire_soon(&heap->lock) : lock_try(&heap->lock))) {
-            more = pages_of_heap(heap, first, &wanted, now);
+        while (more != 0 && (rests == 0 ? lock_acquire_soon(&heap->lock) : lock_try(&heap->lock))) {
+            more = pages_of_heap(heap, first, &wanted, rests);
             lock_release(&heap->lock);
             cost += more;
         }
@@ -65,7 +66,7 @@ static size_t pages_of_superslab(size_t index, bool now)
     return cost;
 }
 
-void hak__heap_pages_part(bool begin, size_t bytes)
+static void pages_part(bool begin, size_t bytes, uint32_t rests)
 {
     size_t next = atomic_load_relaxed(&shared_pages_next);
     if (next == SIZE_MAX && begin) {
@@ -79,9 +80,25 @@ void hak__heap_pages_part(bool begin, size_t bytes)
         if (!atomic_cas_acquire(&shared_pages_next, &next, after)) {
             continue;
         }
-        cost += pages_of_superslab(next, false);
+        cost += pages_of_superslab(next, rests);
         next = after;
     }
+}
+
+void hak__heap_pages_part(bool begin, size_t bytes)
+{
+    pages_part(begin, bytes, PAGES_RESTS);
+}
+
+void hak__heap_pages_grow(void)
+{
+    size_t claimed = hak__superslab_bytes_claimed();
+    pages_part(true, PURGE_BYTES_AT_ONCE, PAGES_RESTS_GROWING);
+    size_t part = claimed / PAGES_GROWTH_PARTS;
+    size_t step = hak__heap_pages_are_under_way() ? SUPERSLAB_SIZE
+                  : part > PAGES_GROWTH_MIN       ? part
+                                                  : PAGES_GROWTH_MIN;
+    atomic_store_relaxed(&hak__heap_pages_at, claimed + step);
 }
 
 void hak__heap_pages_pass(void)
@@ -96,6 +113,6 @@ void hak__heap_pages_now(void)
 {
     size_t count = pages_superslabs();
     for (size_t index = 0; index < count && hak__gate_let_pass(); index++) {
-        (void)pages_of_superslab(index, true);
+        (void)pages_of_superslab(index, 0);
     }
 }

@@ -216,7 +216,7 @@ static uint16_t list_seen(const struct slab *slab)
     return (uint16_t)(slab->free_count * 40503u ^ (uintptr_t)slab->free_list >> 4);
 }
 
-size_t hak__slab_purge(struct slab_set *set, struct slab *slab, bool now)
+size_t hak__slab_purge(struct slab_set *set, struct slab *slab, uint32_t rests)
 {
     if (HAK_SECURE || slab->free_count == 0 || slab->kept || hak__os_page_size() != PAGE_BYTES) {
         return 0;
@@ -227,7 +227,7 @@ size_t hak__slab_purge(struct slab_set *set, struct slab *slab, bool now)
     } else if (slab->purge_rests < PAGES_RESTS) {
         slab->purge_rests++;
     }
-    if (slab->purge_rests > PAGES_RESTS || (slab->purge_rests < PAGES_RESTS && !now)) {
+    if (slab->purge_rests > PAGES_RESTS || slab->purge_rests < rests) {
         return 0;
     }
     size_t cost = slab_purge_pages(set, slab);
