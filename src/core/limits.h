@@ -269,14 +269,19 @@
  * long. Twice: a pass takes twice as many ticks. */
 #define PAGES_LOOK_BYTES ((size_t)32 << 10)
 #define SLAB_WALK_BYTES ((size_t)16 << 10)
-#define OBJECT_WALK_BYTES ((size_t)1 << 10)
+#define OBJECT_WALK_BYTES ((size_t)128)
+
 /* Passes, half a purge delay apart, that must see a slab's free list unchanged before its pages go.
  * Half: programs whose threads take turns walk and touch such pages again and again. Twice: memory
  * goes back twice as late. */
 #define PAGES_RESTS 4u
-#define PAGES_RESTS_GROWING 1u
+/* A pass over slabs in use also begins when the heap has grown by this part of itself, and by at
+ * least PAGES_GROWTH_MIN, since the last one. Then PAGES_RESTS_GROWING passes must have seen a list
+ * unchanged. Half the parts, or twice the least growth: a program whose sizes change has up to a
+ * fifth more memory. No rest: pages go back that are about to be used. (0105) */
 #define PAGES_GROWTH_PARTS 16u
 #define PAGES_GROWTH_MIN ((size_t)4 << 20)
+#define PAGES_RESTS_GROWING 1u
 /* Milliseconds from one tick to the next while a purge pass is under way. Twice as many: free
  * memory goes back at half the rate. Half: the pauses follow each other more closely. */
 #define PURGE_TICK_MS (HAK_TINY_LIMITS ? 1u : 4u)

@@ -314,12 +314,13 @@ HAK_HIDDEN void hak__heap_collect(struct heap *heap, bool everything);
  * is under way. Inside the gate, no lock held. The last two functions do a whole pass; the last
  * one purges free pages whether or not they were in use since the pass before. */
 HAK_HIDDEN bool hak__heap_pages_are_under_way(void);
-/* Claimed bytes at which the next part is due. */
-HAK_HIDDEN extern size_t hak__heap_pages_at;
-HAK_HIDDEN void hak__heap_pages_grow(void);
 HAK_HIDDEN void hak__heap_pages_part(bool begin, size_t bytes);
 HAK_HIDDEN void hak__heap_pages_pass(void);
 HAK_HIDDEN void hak__heap_pages_now(void);
+/* Whether the heap has grown so much that a part is due; does it, inside the gate, no lock held. */
+HAK_HIDDEN bool hak__heap_pages_are_due(void);
+HAK_HIDDEN void hak__heap_pages_grew(void);
+
 /* Returns up to `most` free objects of the class from another heap than `own`; count 0: none was
  * found. A heap that has none, but keeps idle slabs, gives some back to the region, where `own`
  * finds them. No lock held. */

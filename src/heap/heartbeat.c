@@ -8,6 +8,8 @@
  *          what is due.
  *   tidy   A look after TICK_OPERATIONS slow operations that comes too early for a tick: sends
  *          remote batches and gives back spans. It becomes a tick if work of the process waits.
+ *   growth A slow operation finds that the heap has grown: a part of a pass over slabs in use
+ *          (heap/pages.c), whatever the clock says.
  *
  * The countdown follows the clock. A look before the next tick is due doubles the countdown, to at
  * most LOOK_MALLOCS times the size of the request and at most LOOK_BYTES. A late look shortens it
@@ -89,12 +91,12 @@ static HAK_NOINLINE void thread_tick(struct thread *thread)
     hak__gate_note_refusal(refused);
 }
 
-/* The heap has grown: as a tick. */
+/* The heap has grown: a part of a pass over slabs in use. The note of refusals as in a tick. */
 static HAK_NOINLINE void thread_grow(void)
 {
     bool refused = hak__gate_is_refusal_noted();
     if (hak__gate_enter()) {
-        hak__heap_pages_grow();
+        hak__heap_pages_grew();
         hak__gate_leave();
     }
     hak__gate_note_refusal(refused);
@@ -176,8 +178,7 @@ void hak__thread_count_operation(struct thread *thread)
     if (HAK_UNLIKELY(freed_much != thread->freed_much)) {
         thread_become_eager(thread, freed_much);
     }
-    if (!HAK_SECURE &&
-        HAK_UNLIKELY(hak__superslab_bytes_claimed() >= atomic_load_relaxed(&hak__heap_pages_at))) {
+    if (HAK_UNLIKELY(hak__heap_pages_are_due())) {
         thread_grow();
     }
     thread->operations++;

@@ -2,18 +2,25 @@
 /* pages.c: purge passes over slabs in use: pages of free objects go back (slab/slab_pages.c).
  *
  * A pass looks at the superslabs in turn, a part at each tick, as that of region/purge.c does for
- * free slices. It begins with that pass, or later if the one before is still under way.
+ * free slices. It begins with that pass, or later if the one before is still under way; and when the
+ * touched slices have grown by a part of themselves, so that memory of sizes that the program does
+ * not use any more makes room for the sizes that it uses now. Such a pass goes on whenever another
+ * superslab is touched.
  *
  * Locks: that of one heap at a time, for one slab. A part leaves out heaps whose lock is taken. */
 #include "heap/heap.h"
 
 #include "base/bits.h"
 #include "core/gate.h"
+#include "core/knobs.h"
 #include "region/superslab.h"
 
 /* The superslab at which the pass goes on; SIZE_MAX: no pass is under way. */
 static size_t shared_pages_next = SIZE_MAX;
-size_t hak__heap_pages_at = PAGES_GROWTH_MIN;
+/* Passes that must have seen a list unchanged before this one purges. */
+static uint32_t shared_pages_rests;
+/* Touched bytes of superslabs at which a thread does the next part. */
+static size_t shared_pages_due = PAGES_GROWTH_MIN;
 
 bool hak__heap_pages_are_under_way(void)
 {
@@ -66,13 +73,26 @@ static size_t pages_of_superslab(size_t index, uint32_t rests)
     return cost;
 }
 
-static void pages_part(bool begin, size_t bytes, uint32_t rests)
+/* Says when the next growth is due, if the pass has ended. */
+static void pages_set_due(void)
+{
+    size_t touched = hak__superslab_bytes_touched(), part = touched / PAGES_GROWTH_PARTS;
+    part = part > PAGES_GROWTH_MIN ? part : PAGES_GROWTH_MIN;
+    part = hak__heap_pages_are_under_way() ? SUPERSLAB_SIZE : part;
+    atomic_store_relaxed(&shared_pages_due, touched + part);
+}
+
+static void pages_begin(uint32_t rests)
+{
+    if (!hak__heap_pages_are_under_way()) {
+        atomic_store_relaxed(&shared_pages_rests, rests);
+        atomic_store_relaxed(&shared_pages_next, (size_t)0);
+    }
+}
+
+static void pages_part(size_t bytes)
 {
     size_t next = atomic_load_relaxed(&shared_pages_next);
-    if (next == SIZE_MAX && begin) {
-        next = 0;
-        atomic_store_relaxed(&shared_pages_next, next);
-    }
     for (size_t cost = 0; next != SIZE_MAX && cost < bytes;) {
         size_t after = next + 1 < pages_superslabs() ? next + 1 : SIZE_MAX;
         /* Two threads may take turns; the order of a pass matters little: acquire pairs with
@@ -80,25 +100,34 @@ static void pages_part(bool begin, size_t bytes, uint32_t rests)
         if (!atomic_cas_acquire(&shared_pages_next, &next, after)) {
             continue;
         }
-        cost += pages_of_superslab(next, rests);
+        cost += pages_of_superslab(next, atomic_load_relaxed(&shared_pages_rests));
         next = after;
     }
+    pages_set_due();
 }
 
 void hak__heap_pages_part(bool begin, size_t bytes)
 {
-    pages_part(begin, bytes, PAGES_RESTS);
+    if (begin) {
+        pages_begin(PAGES_RESTS);
+    }
+    pages_part(bytes);
 }
 
-void hak__heap_pages_grow(void)
+bool hak__heap_pages_are_due(void)
 {
-    size_t claimed = hak__superslab_bytes_claimed();
-    pages_part(true, PURGE_BYTES_AT_ONCE, PAGES_RESTS_GROWING);
-    size_t part = claimed / PAGES_GROWTH_PARTS;
-    size_t step = hak__heap_pages_are_under_way() ? SUPERSLAB_SIZE
-                  : part > PAGES_GROWTH_MIN       ? part
-                                                  : PAGES_GROWTH_MIN;
-    atomic_store_relaxed(&hak__heap_pages_at, claimed + step);
+    return !HAK_SECURE && hak__superslab_bytes_touched() >= atomic_load_relaxed(&shared_pages_due);
+}
+
+void hak__heap_pages_grew(void)
+{
+    size_t due = atomic_load_relaxed(&shared_pages_due);
+    /* One thread does this part: acquire pairs with nothing. */
+    if (atomic_load_relaxed(&hak__knobs.purge_delay_ms) != UINT32_MAX &&
+        atomic_cas_acquire(&shared_pages_due, &due, due + SUPERSLAB_SIZE)) {
+        pages_begin(PAGES_RESTS_GROWING);
+        pages_part(PURGE_BYTES_AT_ONCE);
+    }
 }
 
 void hak__heap_pages_pass(void)
@@ -115,4 +144,5 @@ void hak__heap_pages_now(void)
     for (size_t index = 0; index < count && hak__gate_let_pass(); index++) {
         (void)pages_of_superslab(index, 0);
     }
+    pages_set_due();
 }

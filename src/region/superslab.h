@@ -109,8 +109,10 @@ HAK_HIDDEN void hak__superslab_settle(void);
 /* True: there is something to settle. A hint. */
 HAK_HIDDEN bool hak__superslab_waits(void);
 
-/* Bytes of claimed slices; of free dirty ones; of free ones. Hints: relaxed reads, no lock. */
+/* Bytes of claimed slices; without the free clean ones; of free dirty ones; of free ones. Hints:
+ * relaxed reads, no lock. */
 HAK_HIDDEN size_t hak__superslab_bytes_claimed(void);
+HAK_HIDDEN size_t hak__superslab_bytes_touched(void);
 HAK_HIDDEN size_t hak__superslab_bytes_dirty(void);
 HAK_HIDDEN size_t hak__superslab_bytes_free(void);
 /* As the first, without what a fork's child has from its parent. */

@@ -61,6 +61,16 @@ size_t hak__superslab_bytes_dirty(void)
     return atomic_load_relaxed(&hak__superslabs.dirty_free_slices) * SLICE_SIZE;
 }
 
+size_t hak__superslab_bytes_touched(void)
+{
+    const struct superslab_table *table = &hak__superslabs;
+    size_t claimed = atomic_load_relaxed(&table->claimed_slices);
+    size_t free = atomic_load_relaxed(&table->free_slices);
+    size_t dirty = atomic_load_relaxed(&table->dirty_free_slices);
+    size_t clean = free > dirty ? free - dirty : 0; /* they are read at different moments */
+    return claimed > clean ? (claimed - clean) * SLICE_SIZE : 0;
+}
+
 size_t hak__superslab_bytes_free(void)
 {
     return atomic_load_relaxed(&hak__superslabs.free_slices) * SLICE_SIZE;

@@ -86,7 +86,7 @@ static uint32_t purge(struct slab_set *set, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         if (objects[i] != NULL) {
             struct slab *slab = unit_slab_of((struct object *)(void *)objects[i]);
-            (void)hak__slab_purge(set, slab, true);
+            (void)hak__slab_purge(set, slab, 0);
             purged += slab->purged_count;
         }
     }
@@ -133,16 +133,16 @@ TEST(pages_must_rest)
         give(i);
     }
     for (uint32_t i = 0; i < PAGES_RESTS; i++) {
-        assert_int_equal(hak__slab_purge(set, slab, false), 0);
+        assert_int_equal(hak__slab_purge(set, slab, PAGES_RESTS), 0);
     }
     give(1);
     for (uint32_t i = 0; i < PAGES_RESTS; i++) {
-        assert_int_equal(hak__slab_purge(set, slab, false), 0);
+        assert_int_equal(hak__slab_purge(set, slab, PAGES_RESTS), 0);
     }
     assert_int_equal(slab->purged_count, 0);
-    assert_int_not_equal(hak__slab_purge(set, slab, false), 0);
+    assert_int_not_equal(hak__slab_purge(set, slab, PAGES_RESTS), 0);
     assert_true(slab->purged_count > count / 2);
-    assert_int_equal(hak__slab_purge(set, slab, false), 0);
+    assert_int_equal(hak__slab_purge(set, slab, PAGES_RESTS), 0);
     give(0);
     unit_set_destroy(set);
 }
