@@ -121,6 +121,9 @@ static void follow_the_rule(void *argument)
     REQUIRE_SIZE(heaps_count(), ==, heaps_max);
 }
 
+/* Structs left behind, because the holder of their heap's lock did not run for long. */
+static size_t shared_behind;
+
 static void *join_and_part(void *argument)
 {
     struct thread *mine[6] = {NULL};
@@ -135,6 +138,8 @@ static void *join_and_part(void *argument)
             REQUIRE(__atomic_exchange_n(&(*slot)->batches, 0, __ATOMIC_RELAXED) == 1);
             __atomic_fetch_sub(&shared_users[(*slot)->heap->id], 1, __ATOMIC_RELAXED);
             hak__thread_park(*slot);
+            bool behind = __atomic_load_n(&(*slot)->left_behind, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&shared_behind, behind, __ATOMIC_RELAXED);
             *slot = NULL;
         }
     }
@@ -159,6 +164,7 @@ static void join_and_part_at_once(void *argument)
         users[i] = thread_start(join_and_part, (void *)(uintptr_t)(i + 1));
     }
     pthread_barrier_wait(&barrier);
+    REQUIRE(hak__thread_settle()); /* those left behind still draw from their heaps */
     for (const struct heap *heap = hak__heap_first(); heap != NULL; heap = heap->next) {
         REQUIRE(heap->threads_count == shared_users[heap->id]);
         joined += heap->threads_count;
@@ -170,7 +176,7 @@ static void join_and_part_at_once(void *argument)
     REQUIRE_SIZE(heaps_count(), <=, heaps_max);
     pthread_barrier_wait(&barrier);
     JOIN_ALL(users, COUNT_OF(users));
-    REQUIRE_SIZE(threads_count(), <=, COUNT_OF(users) * 6);
+    REQUIRE_SIZE(threads_count(), <=, COUNT_OF(users) * 6 + shared_behind);
     require_even(0);
     for (size_t i = 0; i < 60; i++) { /* the sums are right as well */
         adopt();
