@@ -28,7 +28,7 @@ void hak__exit_file_path(const struct exit_file *file, char path[EXIT_PATH_SIZE]
     struct text text = {path, EXIT_PATH_SIZE - 1, 0};
     for (const char *at = *file->name; *at != '\0'; at++) {
         if (*at == '%' && *++at == 'p') {
-            hak__text_put_unsigned(&text, hak__os_process_id());
+            hak__text_format(&text, "%u", hak__os_process_id());
         } else {
             hak__text_put_part(&text, at, 1);
         }
@@ -122,37 +122,30 @@ static void exit_put(void *argument, const char *piece, size_t size)
     document->length += size;
 }
 
-static int exit_write_to(int descriptor, bool collects, exit_file_writer *writer, void *context)
+static int exit_write_to(int descriptor, bool collects, exit_file_writer *writer)
 {
     struct exit_document document = {.descriptor = descriptor, .collects = collects};
-    writer(context, exit_put, &document);
+    writer(exit_put, &document);
     exit_flush(&document);
     return document.error;
 }
 
-void hak__exit_file_complain(const struct exit_file *file, const char *path, int error)
+/* One line. */
+static __attribute__((format(printf, 1, 2))) void exit_say(const char *format, ...)
 {
     char line[EXIT_PATH_SIZE + 128]; /* a path and a sentence */
     struct text text = {line, sizeof line - 1, 0};
-    hak__text_put(&text, "hakmem: cannot write the ");
-    hak__text_put(&text, file->what);
-    hak__text_put(&text, " to ");
-    hak__text_put(&text, path);
-    hak__text_put(&text, ": ");
-    hak__text_put(&text, hak__os_file_error(error));
+    va_list values;
+    va_start(values, format);
+    hak__text_put_list(&text, format, values);
+    va_end(values);
     line[text.length++] = '\n';
     hak__os_write_error(line, text.length);
 }
 
-static void exit_say(const struct exit_file *file, const char *before, const char *after)
+void hak__exit_file_complain(const struct exit_file *file, const char *path, int error)
 {
-    char line[256]; /* the longest sentence has about 100 characters */
-    struct text text = {line, sizeof line - 1, 0};
-    hak__text_put(&text, before);
-    hak__text_put(&text, file->what);
-    hak__text_put(&text, after);
-    line[text.length++] = '\n';
-    hak__os_write_error(line, text.length);
+    exit_say("hakmem: cannot write the %s to %s: %s", file->what, path, hak__os_file_error(error));
 }
 
 /* True: the writers may begin operations. False: a signal interrupted one in this thread, or a fork
@@ -167,12 +160,12 @@ static bool exit_may_begin(void)
     return true;
 }
 
-static bool exit_write_file(struct exit_file *file, exit_file_writer *writer, void *context)
+static bool exit_write_file(struct exit_file *file, exit_file_writer *writer)
 {
     char path[EXIT_PATH_SIZE];
     bool kept = hak__os_is_kept(&file->kept);
     if (*file->name == NULL) {
-        return exit_write_to(kept ? file->kept.descriptor : 2, true, writer, context) == 0;
+        return exit_write_to(kept ? file->kept.descriptor : 2, true, writer) == 0;
     }
     hak__exit_file_path(file, path);
     /* A forked child that has not opened a file of its own has its parent's. */
@@ -180,8 +173,7 @@ static bool exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
     int descriptor = kept             ? file->kept.descriptor
                      : file->replaces ? hak__os_open_new(path)
                                       : hak__os_open_append(path);
-    int error =
-        descriptor < 0 ? descriptor : exit_write_to(descriptor, !file->replaces, writer, context);
+    int error = descriptor < 0 ? descriptor : exit_write_to(descriptor, !file->replaces, writer);
     if (error != 0) {
         hak__exit_file_complain(file, path, error);
     }
@@ -194,7 +186,6 @@ static bool exit_write_file(struct exit_file *file, exit_file_writer *writer, vo
 struct exit_request {
     struct exit_file *file;
     exit_file_writer *writer;
-    void *context;
     bool done;
 };
 
@@ -202,21 +193,22 @@ static void exit_serve(void *argument)
 {
     struct exit_request *request = argument;
     if (!exit_may_begin()) {
-        exit_say(request->file, "hakmem: no ",
-                 ": the process ends inside hakmem, or while it forks");
+        exit_say("hakmem: no %s: the process ends inside hakmem, or while it forks",
+                 request->file->what);
         return;
     }
-    request->done = exit_write_file(request->file, request->writer, request->context);
+    request->done = exit_write_file(request->file, request->writer);
     if (hak__gate_was_refused()) {
         request->done = false;
-        exit_say(request->file, "hakmem: the ", " is not complete: the process forked meanwhile");
+        exit_say("hakmem: the %s is not complete: the process forked meanwhile",
+                 request->file->what);
     }
 }
 
 /* On a stack of its own: a signal's handler or a thread that ends the process may have little. */
-bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer, void *context)
+bool hak__exit_file_write(struct exit_file *file, exit_file_writer *writer)
 {
-    struct exit_request request = {file, writer, context, false};
+    struct exit_request request = {file, writer, false};
     hak__own_stack_try(exit_serve, &request);
     return request.done;
 }

@@ -164,9 +164,7 @@ int hak_option_get(const char *name, char *value, size_t size)
 static void control_put_number(struct control_answer *answer, uint64_t value)
 {
     char digits[24];
-    struct text text = {digits, sizeof digits, 0};
-    hak__text_put_unsigned(&text, value);
-    control_put_part(answer, digits, text.length);
+    control_put(answer, hak__text_make(digits, sizeof digits, "%lu", value));
 }
 
 /* The sink of a file. */
@@ -351,14 +349,8 @@ static void control_list_name(struct control_listing *listing, const char *group
                               const char *takes, const char *help)
 {
     char line[400]; /* the longest help of an option has some 110 characters */
-    const char *const parts[] = {group, name, "\t", takes, "\t", help};
-    struct text text = {line, sizeof line - 2, 0};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        hak__text_put(&text, parts[i]);
-    }
-    line[text.length++] = '\n';
-    line[text.length] = '\0';
-    control_list_line(listing, line, text.length);
+    hak__text_make(line, sizeof line, "%s%s\t%s\t%s\n", group, name, takes, help);
+    control_list_line(listing, line, control_length(line));
 }
 
 static int control_list(const char *prefix, struct control_answer *answer)

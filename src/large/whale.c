@@ -14,8 +14,6 @@
 #include "core/knobs.h"
 #include "large/emergency.h"
 #include "large/whale_cache.h"
-#include "large/whale_canary.h"
-#include "large/whale_join.h"
 #include "large/whale_left.h"
 #include "large/whale_registry.h"
 #include "os/os.h"

@@ -7,13 +7,12 @@
  *
  * Cache (whale_cache.h): freed whales, as ranges of addresses. A request takes a part of the
  * smallest range that is large enough, and the rest stays. If there is none, it stretches the
- * largest range, or joins the pages of several ranges (whale_join.h), or maps new memory. A purge
+ * largest range, or joins the pages of several ranges (whale_join.c), or maps new memory. A purge
  * pass unmaps the ranges that were freed half of knobs.purge_delay_ms ago or earlier.
  *
  * Locks: WHALES guards the registry and the cache; no system call is made under it. Callers of
  * allocate, free, resize and trim are inside the gate (core/gate.h) and hold no lock of rank WHALES
- * or above. The functions that only look may be called by any thread, also in a signal handler.
- */
+ * or above. The functions that only look may be called by any thread, also in a signal handler. */
 #ifndef HAK_LARGE_WHALE_H
 #define HAK_LARGE_WHALE_H
 
@@ -58,8 +57,8 @@ struct whale_result {
 };
 
 /* Allocates `size` bytes, 0 to REQUEST_SIZE_MAX, at a multiple of `alignment`, any power of two. If
- * mappings are short (region/mappings.h), what may be a span gets cached ranges only.
- * `want_zero` prefers a new mapping to a range that would take long to clear; it clears nothing. */
+ * mappings are short (region/mappings.h), what may be a span gets cached ranges only. `want_zero`
+ * prefers a new mapping to a range that would take long to clear; it clears nothing. */
 HAK_HIDDEN struct whale_result hak__whale_allocate(size_t size, size_t alignment, bool want_zero);
 /* As hak__whale_allocate, even if mappings are short. The kernel joins mappings side by side, so
  * there may be far fewer than hakmem counts. */

@@ -3,8 +3,7 @@
  *
  * A list is filled several times. Each time it holds the next whales in the order of addresses. So
  * it needs no memory but the caller's, and no lock is held between two fills. A whale that exists
- * throughout is listed once. A fill looks at all whales: n whales take n / WHALE_LIST_MAX looks.
- */
+ * throughout is listed once. A fill looks at all whales: n whales take n / WHALE_LIST_MAX looks. */
 #ifndef HAK_LARGE_WHALE_LIST_H
 #define HAK_LARGE_WHALE_LIST_H
 

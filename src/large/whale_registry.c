@@ -10,6 +10,8 @@
 #include "os/os.h"
 #include "region/mappings.h"
 #include "region/superslab.h"
+#include "large/whale_cache.h"
+#include "large/whale_list.h"
 
 /* Places of the first table. 256 are 6 KiB, two OS pages. Twice: a program with few whales touches
  * one page more. Half: the table grows once more in programs with more than 64 whales. */
@@ -210,4 +212,43 @@ struct whale_totals hak__whale_registry_totals(void)
                                  .small_count = registry_small,
                                  .live_bytes = registry_bytes,
                                  .metadata_bytes = registry_mapped};
+}
+
+/* --- lists of whales --- */
+
+/* An insertion into a sorted array. If that is full, the whale with the highest address leaves. */
+void hak__whale_list_offer(struct whale_list *list, struct whale_view view)
+{
+    bool full = list->count == WHALE_LIST_MAX;
+    if (view.address <= list->after ||
+        (full && view.address >= list->views[WHALE_LIST_MAX - 1].address)) {
+        return;
+    }
+    uint32_t at = full ? WHALE_LIST_MAX - 1 : list->count++;
+    for (; at != 0 && list->views[at - 1].address > view.address; at--) {
+        list->views[at] = list->views[at - 1];
+    }
+    list->views[at] = view;
+}
+
+struct whale_tables hak__whale_tables(void)
+{
+    lock_acquire(&hak__whale_lock);
+    struct whale_tables tables = {hak__whale_registry_table(), hak__whale_cache_table()};
+    lock_release(&hak__whale_lock);
+    return tables;
+}
+
+bool hak__whale_list_next(struct whale_list *list)
+{
+    list->count = 0;
+    lock_acquire(&hak__whale_lock);
+    hak__whale_registry_list(list);
+    hak__whale_cache_list(list);
+    lock_release(&hak__whale_lock);
+    if (list->count == 0) {
+        return false;
+    }
+    list->after = list->views[list->count - 1].address;
+    return true;
 }

@@ -4,8 +4,7 @@
  * A hash table with open addressing, linear probing and backward-shift deletion (Knuth, TAOCP 3,
  * 6.4, algorithm R). It is at most half full.
  *
- * Locks: the caller holds WHALES unless said otherwise.
- */
+ * Locks: the caller holds WHALES unless said otherwise. */
 #ifndef HAK_LARGE_WHALE_REGISTRY_H
 #define HAK_LARGE_WHALE_REGISTRY_H
 

@@ -17,12 +17,9 @@
  * may have forgotten its first ones. */
 #define LEARN_DECISIONS_MAX 64u
 
-struct learn_decision {
-    uint32_t run; /* that the decision was made in, from 1 */
-    uint32_t s;   /* seconds since that run's start */
-    enum learn_verdict verdict;
-    struct learn_test test;
-};
+/* Bytes of the longest one as text, with its zero (learn/state_file.h): all its numbers and gains
+ * have some 700. */
+#define LEARN_DECISION_SIZE 768u
 
 /* Bytes for the program's name; a longer one is cut. */
 #define LEARN_PROGRAM_SIZE 64u
@@ -43,7 +40,7 @@ struct learn_state {
     uint64_t seed;
     uint32_t runs;
     uint32_t decisions_count; /* of all runs; the last LEARN_DECISIONS_MAX are kept */
-    struct learn_decision decisions[LEARN_DECISIONS_MAX];
+    char decisions[LEARN_DECISIONS_MAX][LEARN_DECISION_SIZE];
 };
 
 /* Starts to learn for the program of this name, with what an earlier run learned if `state` is not

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* point.c: see point.h. */
-#include "learn/point.h"
+/* point.c: points and moves of the learner (learn/tournament.h). Pure functions, thread-safe. */
+#include "learn/tournament.h"
 
 #include "base/atomics.h"
 #include "core/limits.h"

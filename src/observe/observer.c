@@ -6,11 +6,11 @@
  *   NONE -> STARTING   a thread that starts it; it becomes the observer's thread's to go on
  *   STARTING -> RUNNING, or NONE with observer.error   the observer, when its file is made or not
  *   RUNNING -> STOPPING   a thread that stops it
- *   RUNNING, STOPPING -> NONE   the observer, when its file is removed
- */
+ *   RUNNING, STOPPING -> NONE   the observer, when its file is removed */
 #include "observe/observer.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "base/text.h"
@@ -57,57 +57,7 @@ static struct {
 
 /* --- requests --- */
 
-static void observer_say(hak_report_sink *sink, void *sink_argument, const char *words)
-{
-    size_t length = 0;
-    while (words[length] != '\0') {
-        length++;
-    }
-    sink(sink_argument, words, length);
-}
-
-static void observer_map(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_heap_map(sink, sink_argument);
-}
-
-static void observer_profile(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_profile_write(sink, sink_argument);
-}
-
-/* The argument is the period in bytes; none, or 0: the default. */
-static void observer_profile_start(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    uint64_t period = 0;
-    (void)hak__text_parse_size(argument, &period);
-    const char *answer =
-        hak_profile_start((size_t)period) == 0 ? "started" : "started without stacks";
-    observer_say(sink, sink_argument, answer);
-}
-
-/* Samples from now on belong to their threads. */
-static void observer_profile_threads(hak_report_sink *sink, void *sink_argument,
-                                     const char *argument)
-{
-    (void)argument;
-    if (seal_open()) {
-        atomic_store_relaxed(&hak__settings.profile_threads, true);
-        seal_close();
-    }
-    observer_say(sink, sink_argument, "noted");
-}
-
-static void observer_profile_stop(hak_report_sink *sink, void *sink_argument, const char *argument)
-{
-    (void)argument;
-    hak_profile_stop();
-    observer_say(sink, sink_argument, "stopped");
-}
-
-/* What tools may ask for, one line each: reports, and what has a function of its own. */
+/* What tools may ask for, one line each: reports, documents, and what only answers with a word. */
 static const struct {
     const char *name;
     enum hak_report_format format;
@@ -119,14 +69,30 @@ static const struct {
 };
 static const struct {
     const char *name;
-    observer_writer *write;
-} observer_requests[] = {
-    {"map", observer_map},
-    {"profile", observer_profile},
-    {"profile_start", observer_profile_start},
-    {"profile_stop", observer_profile_stop},
-    {"profile_threads", observer_profile_threads},
-};
+    void (*write)(hak_report_sink *sink, void *sink_argument);
+} observer_documents[] = {{"map", hak_heap_map}, {"profile", hak_profile_write}};
+
+/* The answer; NULL: there is no such request. */
+static const char *observer_act(const char *request, const char *argument)
+{
+    if (hak__text_equal(request, "profile_start")) {
+        uint64_t period = 0; /* bytes; none, or 0: the default */
+        (void)hak__text_parse_size(argument, &period);
+        return hak_profile_start((size_t)period) == 0 ? "started" : "started without stacks";
+    }
+    if (hak__text_equal(request, "profile_stop")) {
+        hak_profile_stop();
+        return "stopped";
+    }
+    if (!hak__text_equal(request, "profile_threads")) {
+        return NULL;
+    }
+    if (seal_open()) { /* samples from now on belong to their threads */
+        atomic_store_relaxed(&hak__settings.profile_threads, true);
+        seal_close();
+    }
+    return "noted";
+}
 
 /* Writes the answer to the request. Returns 0 or -errno. */
 static int observer_write(const char *request, const char *argument, hak_report_sink *sink,
@@ -138,13 +104,18 @@ static int observer_write(const char *request, const char *argument, hak_report_
             return 0;
         }
     }
-    for (size_t i = 0; i < sizeof observer_requests / sizeof observer_requests[0]; i++) {
-        if (hak__text_equal(request, observer_requests[i].name)) {
-            observer_requests[i].write(sink, sink_argument, argument);
+    for (size_t i = 0; i < sizeof observer_documents / sizeof observer_documents[0]; i++) {
+        if (hak__text_equal(request, observer_documents[i].name)) {
+            observer_documents[i].write(sink, sink_argument);
             return 0;
         }
     }
-    return -ENOENT;
+    const char *answer = observer_act(request, argument);
+    if (answer == NULL) {
+        return -ENOENT;
+    }
+    sink(sink_argument, answer, strlen(answer));
+    return 0;
 }
 
 /* --- the thread --- */
@@ -174,10 +145,7 @@ static void observer_put(void *argument, const char *text, size_t size)
     if (reply->error != 0) {
         return;
     }
-    char *to = (char *)reply->shared->address + OBSERVER_REPLY_OFFSET + reply->size;
-    for (size_t i = 0; i < size; i++) {
-        to[i] = text[i];
-    }
+    memcpy((char *)reply->shared->address + OBSERVER_REPLY_OFFSET + reply->size, text, size);
     reply->size += size;
 }
 
@@ -197,9 +165,7 @@ static void observer_answer(struct os_shared *shared, uint32_t number)
 {
     char request[OBSERVER_REQUEST_SIZE];
     struct observer_reply reply = {shared, 0, 0};
-    for (size_t i = 0; i < sizeof request; i++) {
-        request[i] = observer_page(shared)->request[i];
-    }
+    memcpy(request, observer_page(shared)->request, sizeof request);
     request[sizeof request - 1] = '\0';
     const char *argument = observer_split(request);
     if (shared->size > OBSERVER_SIZE_KEPT && shared->descriptor >= 0) {
@@ -242,20 +208,13 @@ static void observer_name_file(bool again)
 {
     struct text text = {observer.path, sizeof observer.path - 1, 0};
     uint64_t space = hak__os_process_space();
-    hak__text_put(&text, "/dev/shm/hakmem.");
-    hak__text_put_unsigned(&text, hak__os_user_id());
-    hak__text_put(&text, ".");
-    hak__text_put_unsigned(&text, hak__os_process_id());
+    hak__text_format(&text, "/dev/shm/hakmem.%u.%u", hak__os_user_id(), hak__os_process_id());
     if (space != 0) {
-        hak__text_put(&text, ".");
-        hak__text_put_unsigned(&text, space);
+        hak__text_format(&text, ".%lu", space);
     }
-    if (again) {
-        hak__text_put(&text, "-");
-        /* Of the seed, which others must not learn, too little is left to tell it. */
-        hak__text_put_unsigned(
-            &text,
-            ((hak__os_random_seed() ^ hak__os_clock_us()) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+    if (again) { /* of the seed, which others must not learn, too little is left to tell it */
+        uint64_t mixed = hak__os_random_seed() ^ hak__os_clock_us();
+        hak__text_format(&text, "-%lu", (mixed * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
     }
     observer.path[text.length] = '\0';
 }
@@ -285,9 +244,7 @@ static int observer_open(struct os_shared *shared)
     page->process = hak__os_process_id();
     page->start_time = observer_start_time();
     page->version = OBSERVER_VERSION;
-    for (size_t i = 0; i < sizeof magic; i++) {
-        page->magic[i] = magic[i];
-    }
+    memcpy(page->magic, magic, sizeof magic);
     return 0;
 }
 
@@ -417,13 +374,11 @@ void hak__observer_begin(void)
     }
     if (error != 0) {
         char line[160];
-        struct text text = {line, sizeof line - 1, 0};
-        hak__text_put(&text,
-                      "HAKMEM_OBSERVE does nothing: its thread or file in /dev/shm cannot be "
-                      "made: ");
-        hak__text_put(&text, hak__os_file_error(-error));
-        line[text.length] = '\0';
-        hak__diagnose_warn(line, NULL);
+        hak__diagnose_warn(hak__text_make(line, sizeof line,
+                                          "HAKMEM_OBSERVE does nothing: its thread or file in "
+                                          "/dev/shm cannot be made: %s",
+                                          hak__os_file_error(-error)),
+                           NULL);
     }
 }
 
@@ -448,9 +403,9 @@ void hak__observer_end(void)
 char hak_observe_stack[HAK_OBSERVE_STACK_SIZE] __attribute__((aligned(64)));
 
 /* The tool stops a thread wherever it is, perhaps between two instructions of malloc's fast path in
- * a function that called it. So the allocations of pthread_create do not touch this thread's
- * bins or heap: the thread seems to have ended, and is refused at the gate, so that they get
- * emergency memory (large/emergency.h). */
+ * a function that called it. So the allocations of pthread_create do not touch this thread's bins
+ * or heap: the thread seems to have ended, and is refused at the gate, so that they get emergency
+ * memory (large/emergency.h). */
 static int observer_start_beside(void)
 {
     struct thread *own = hak__thread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* site_list.h: the sites of a report: the ones that hold the most bytes, and how views show them.
- */
+/* site_list.h: the sites of a report: the ones that hold the most bytes, and how views show
+ * them. */
 #ifndef HAK_OBSERVE_SITE_LIST_H
 #define HAK_OBSERVE_SITE_LIST_H
 
@@ -28,15 +28,32 @@ HAK_HIDDEN bool hak__site_copy(const struct site *site, struct site_sums *sums);
 /* The first of all sites; NULL: there is none, or refused. Follow `older`, which is constant. */
 HAK_HIDDEN const struct site *hak__site_list_first(void);
 
-/* Bytes or blocks of an estimate, rounded. */
-HAK_HIDDEN uint64_t hak__site_round(double estimate);
+/* What a report says of a site: estimates, rounded; a mean of lifetimes, and how many of 1,000
+ * freed blocks another thread freed. */
+enum site_figure {
+    SITE_LIVE_BYTES,
+    SITE_LIVE_COUNT,
+    SITE_LIVE_USABLE_BYTES,
+    SITE_ALLOCATED_BYTES,
+    SITE_ALLOCATED_COUNT,
+    SITE_FREED_BYTES,
+    SITE_FREED_COUNT,
+    SITE_SIZE_MIN,
+    SITE_SIZE_MAX,
+    SITE_LIFETIME_MS,
+    SITE_REMOTE_PERMILLE,
+    SITE_SAMPLES,
+    SITE_SAMPLES_LIVE,
+    SITE_FIGURES
+};
+HAK_HIDDEN void hak__site_figures(const struct site_sums *sums, uint64_t figures[SITE_FIGURES]);
 
 /* Writes the list `sites`, as JSON or text. */
 HAK_HIDDEN void hak__site_list_write(struct report_writer *writer, const struct site_list *list);
 
-/* Appends the site's name; of an address the name of the file, and where addr2line finds the call.
- */
-HAK_HIDDEN void hak__site_put_title(struct text *text, const struct site *site,
-                                    const struct modules *modules);
+/* The site's name; of an address the name of the file, and where addr2line finds the call. */
+#define SITE_TITLE_SIZE 320u
+HAK_HIDDEN void hak__site_title(const struct site *site, const struct modules *modules,
+                                char title[SITE_TITLE_SIZE]);
 
 #endif

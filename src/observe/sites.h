@@ -18,8 +18,8 @@
 
 #include "core/limits.h"
 
-/* Sites in the table. A site takes 288 bytes, so all take 1.1 MiB. Half: large programs have
- * more callers of malloc than that, and the rarely sampled ones share the entry "other". */
+/* Sites in the table. A site takes 288 bytes, so all take 1.1 MiB. Half: large programs have more
+ * callers of malloc than that, and the rarely sampled ones share the entry "other". */
 #define SITES_MAX 4096u
 /* Of these for names, which so find room whatever was sampled before. Also the most values of a
  * label in Prometheus' text. Twice as many: monitoring systems store twice as many series. */
@@ -48,6 +48,11 @@ struct site_sums {
     uint64_t samples_count;           /* not weighted */
     uint64_t samples_live;            /* not weighted: of blocks in use */
 };
+
+HAK_INLINE double site_live_bytes(const struct site_sums *sums)
+{
+    return sums->allocated_bytes - sums->freed_bytes;
+}
 
 struct site {
     struct site *next;  /* in its bucket; constant */

@@ -11,19 +11,7 @@
 #define HAK_OBSERVE_SUMMARY_H
 
 #include "control/census.h"
-#include "observe/resident.h"
 #include "os/os.h"
-
-enum summary_part {
-    SUMMARY_IN_USE,        /* blocks handed out and not freed */
-    SUMMARY_ROUNDING,      /* of these, bytes beyond what was asked for: an estimate */
-    SUMMARY_THREAD_CACHES, /* bins and remote buffers */
-    SUMMARY_FREE_IN_SLABS, /* free objects, memory not carved yet, unused ends */
-    SUMMARY_KEPT,          /* kept spans and whales, free slices: can go back to the OS at once */
-    SUMMARY_TABLES,        /* owner words, slab metadata, heaps, threads, tables of whales */
-    SUMMARY_NOT_HAKMEM,    /* code, stacks, the program's own mappings */
-    SUMMARY_PARTS
-};
 
 /* X(part, key, title, help): `key` is the name in JSON and of hak_stats_value, `title` is for
  * people. */
@@ -40,6 +28,31 @@ enum summary_part {
     X(SUMMARY_TABLES, "tables_bytes", "tables", "page map, slab metadata, heaps, registry")        \
     X(SUMMARY_NOT_HAKMEM, "not_hakmem_bytes", "not hakmem's",                                      \
       "code, stacks, the program's own mappings")
+
+#define X(part, key, title, help) part,
+enum summary_part { SUMMARY_PART_LIST(X) SUMMARY_PARTS };
+#undef X
+struct summary_name {
+    const char *key;
+    const char *title;
+    const char *help;
+};
+HAK_HIDDEN extern const struct summary_name hak__summary_names[SUMMARY_PARTS];
+
+/* Bytes. */
+struct resident {
+    bool known; /* false: the kernel did not answer, or this thread was refused; all others are 0 */
+    uint64_t classes[CLASS_COUNT]; /* slabs */
+    uint64_t spans;                /* in use */
+    uint64_t spans_kept;           /* that heaps keep, and slices on their way to a new owner */
+    uint64_t slices_free;          /* in free slices of superslabs */
+    uint64_t whales;               /* in use */
+    uint64_t whales_kept;
+    uint64_t tables; /* owner words, slab metadata, heaps, threads, tables of whales */
+};
+
+/* Fills `*resident`. Begins at the gate, and lets a fork that waits go first. No lock held. */
+HAK_HIDDEN void hak__resident_take(struct resident *resident);
 
 struct summary {
     struct os_memory memory;
@@ -60,6 +73,9 @@ HAK_INLINE bool summary_has_rss(const struct summary *summary)
 {
     return summary->memory.rss != UINT64_MAX;
 }
+
+/* Bytes of the part; UINT64_MAX: unknown. */
+HAK_HIDDEN uint64_t hak__summary_part(const struct summary *summary, uint32_t part);
 
 /* The class of slabs, spans (CLASS_COUNT) or whales (CLASS_COUNT + 1) with the most resident bytes
  * that is not among the first `count` of `found`. 0: no further one has any. */

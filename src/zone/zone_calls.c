@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Takes an object from this thread's bin at `offset`; NULL: it has none, or the first is corrupt.
- */
+/* Takes an object from this thread's bin at `offset`; NULL: it has none, or the first is
+ * corrupt. */
 HAK_INLINE void *call_pop(const struct hak_heap *zone, size_t offset)
 {
     const struct zone_slot *slot = zone_slot(zone);

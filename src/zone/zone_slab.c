@@ -90,8 +90,7 @@ static void zone_slab_release(struct hak_heap *zone, struct zone_page *slab)
 }
 
 /* Takes up to `most` free objects of the slab's list, before those of `list`, and gives them
- * `mark`.
- */
+ * `mark`. */
 static void zone_slab_cut(struct zone_page *slab, uint32_t most, struct object_list *list,
                           uintptr_t mark)
 {
