@@ -40,10 +40,6 @@ HAK_HIDDEN size_t hak__whale_cache_room(void);
 HAK_HIDDEN void hak__whale_cache_put(struct whale whale, size_t resident);
 /* Unmaps a whale that is neither in the cache nor in the registry. Size 0: does nothing. */
 HAK_HIDDEN void hak__whale_unmap(struct whale whale);
-/* The same in the secure form: unmaps the whale and its tail, but keeps the addresses until
- * WHALES_RESTING others were freed. The second function gives all such addresses up. In whale.c. */
-HAK_HIDDEN void hak__whale_retire(struct whale whale);
-HAK_HIDDEN void hak__whale_end_rests(void);
 /* Bytes of all joined whales. Beyond WHALE_JOINED_MAX no whale is joined. */
 HAK_HIDDEN extern size_t hak__whale_joined_bytes; /* relaxed */
 
@@ -54,18 +50,6 @@ HAK_INLINE void whale_uncount(struct whale whale)
         atomic_sub_relaxed(&hak__whale_joined_bytes, whale.size);
     }
 }
-
-/* Offers all ranges to the list (whale_list.h). The caller holds WHALES. */
-HAK_HIDDEN void hak__whale_cache_list(struct whale_list *list);
-/* The table itself; size 0 if it was not mapped. The caller holds WHALES. */
-HAK_HIDDEN struct whale_view hak__whale_cache_table(void);
-
-struct whale_cache_totals {
-    size_t bytes;          /* of the address ranges in the cache */
-    size_t metadata_bytes; /* of its table, if that was mapped */
-};
-/* The caller holds WHALES. */
-HAK_HIDDEN struct whale_cache_totals hak__whale_cache_totals(void);
 
 /* Joins a whale of `size` bytes, a multiple of the OS page, from `taken`, of which it consumes all
  * parts: a part that cannot move is unmapped. Address 0: no memory. */

@@ -38,7 +38,4 @@ struct whale_tables {
 };
 HAK_HIDDEN struct whale_tables hak__whale_tables(void);
 
-/* For registry and cache, under WHALES: puts the whale into the list if it belongs there. */
-HAK_HIDDEN void hak__whale_list_offer(struct whale_list *list, struct whale_view view);
-
 #endif

@@ -10,7 +10,7 @@
 #include "os/os.h"
 #include "region/mappings.h"
 #include "region/superslab.h"
-#include "large/whale_cache.h"
+#include "large/whale_ranges.h"
 #include "large/whale_list.h"
 
 /* Places of the first table. 256 are 6 KiB, two OS pages. Twice: a program with few whales touches
@@ -169,17 +169,6 @@ struct whale hak__whale_registry_lift(uintptr_t address)
     return whale;
 }
 
-struct whale hak__whale_registry_containing(uintptr_t address)
-{
-    for (size_t i = 0; registry_count != 0 && i < registry_capacity; i++) {
-        const struct whale *whale = &registry_table[i];
-        if (whale->address != 0 && address - whale->address < whale->size) {
-            return *whale;
-        }
-    }
-    return (struct whale){0};
-}
-
 struct whale hak__whale_registry_next(size_t *place)
 {
     while (registry_count != 0 && *place < registry_capacity) {
@@ -191,19 +180,14 @@ struct whale hak__whale_registry_next(size_t *place)
     return (struct whale){0};
 }
 
-void hak__whale_registry_list(struct whale_list *list)
+struct whale hak__whale_registry_containing(uintptr_t address)
 {
-    for (size_t i = 0; registry_count != 0 && i < registry_capacity; i++) {
-        const struct whale *whale = &registry_table[i];
-        if (whale->address != 0) {
-            hak__whale_list_offer(list, (struct whale_view){whale->address, whale->size, 0, false});
-        }
-    }
-}
-
-struct whale_view hak__whale_registry_table(void)
-{
-    return (struct whale_view){(uintptr_t)registry_table, registry_mapped, 0, false};
+    struct whale whale;
+    size_t place = 0;
+    do {
+        whale = hak__whale_registry_next(&place);
+    } while (whale.address != 0 && address - whale.address >= whale.size);
+    return whale;
 }
 
 struct whale_totals hak__whale_registry_totals(void)
@@ -216,8 +200,9 @@ struct whale_totals hak__whale_registry_totals(void)
 
 /* --- lists of whales --- */
 
-/* An insertion into a sorted array. If that is full, the whale with the highest address leaves. */
-void hak__whale_list_offer(struct whale_list *list, struct whale_view view)
+/* Puts the whale into the list if it belongs there: an insertion into a sorted array. If that is
+ * full, the whale with the highest address leaves. */
+static void whale_list_offer(struct whale_list *list, struct whale_view view)
 {
     bool full = list->count == WHALE_LIST_MAX;
     if (view.address <= list->after ||
@@ -234,17 +219,27 @@ void hak__whale_list_offer(struct whale_list *list, struct whale_view view)
 struct whale_tables hak__whale_tables(void)
 {
     lock_acquire(&hak__whale_lock);
-    struct whale_tables tables = {hak__whale_registry_table(), hak__whale_cache_table()};
+    struct whale_tables tables = {{(uintptr_t)registry_table, registry_mapped, 0, false},
+                                  {(uintptr_t)hak__ranges.entries, hak__ranges.mapped, 0, false}};
     lock_release(&hak__whale_lock);
     return tables;
 }
 
 bool hak__whale_list_next(struct whale_list *list)
 {
+    struct whale whale;
+    size_t place = 0;
     list->count = 0;
     lock_acquire(&hak__whale_lock);
-    hak__whale_registry_list(list);
-    hak__whale_cache_list(list);
+    uint32_t now = hak__os_clock_ms(); /* under the lock: no range is younger */
+    while ((whale = hak__whale_registry_next(&place)).address != 0) {
+        whale_list_offer(list, (struct whale_view){whale.address, whale.size, 0, false});
+    }
+    for (uint32_t i = ranges_oldest(); i != 0; i = hak__ranges.entries[i].age.after) {
+        const struct whale_range *range = &hak__ranges.entries[i];
+        whale_list_offer(list, (struct whale_view){range->whale.address, range->whale.size,
+                                                   now - range->freed_ms, true});
+    }
     lock_release(&hak__whale_lock);
     if (list->count == 0) {
         return false;

@@ -29,10 +29,6 @@ HAK_HIDDEN struct whale hak__whale_registry_containing(uintptr_t address);
 /* The next whale of the table from *place on, which becomes the place after it. Address 0: there is
  * no other. */
 HAK_HIDDEN struct whale hak__whale_registry_next(size_t *place);
-/* Offers all whales to the list (whale_list.h). */
-HAK_HIDDEN void hak__whale_registry_list(struct whale_list *list);
-/* The table itself; size 0: there is none yet. */
-HAK_HIDDEN struct whale_view hak__whale_registry_table(void);
 /* The figures of live whales and of the table; the others are 0. */
 HAK_HIDDEN struct whale_totals hak__whale_registry_totals(void);
 

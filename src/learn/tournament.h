@@ -29,13 +29,17 @@
 
 /* A point is one setting of the knobs that the learner may turn; a move leads to a neighbour by
  * turning one knob. */
+#define LEARN_KNOBS(X)                                                                             \
+    X(uint32_t, purge_delay_ms, "purge_delay_ms")                                                  \
+    X(uint32_t, bin_bytes_max, "bin_bytes")                                                        \
+    X(uint64_t, cache_bytes, "cache_bytes")                                                        \
+    X(uint64_t, whale_cache_bytes, "whale_cache_bytes")                                            \
+    X(uint64_t, huge_threshold, "huge_threshold")
+#define X(type, knob, name) type knob;
 struct learn_point {
-    uint32_t purge_delay_ms;
-    uint32_t bin_bytes_max;
-    uint64_t cache_bytes;
-    uint64_t whale_cache_bytes;
-    uint64_t huge_threshold;
+    LEARN_KNOBS(X)
 };
+#undef X
 
 /* In the order in which they are tried: those first that cost little time if they are wrong. */
 enum learn_move {

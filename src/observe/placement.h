@@ -15,14 +15,6 @@
 /* True once the process learns and has named a site. Relaxed. */
 HAK_HIDDEN extern bool hak__placement_on;
 
-/* A site got its name: begins to look at lifetimes, if the process learns. Under SAMPLES. */
-HAK_HIDDEN void hak__placement_begin(const char *name, uintptr_t id);
-/* The calling thread enters the scope of this site; 0: of none. Now and then it looks which sites
- * are proven. Keeps errno. */
-HAK_HIDDEN void hak__placement_enter(uintptr_t site);
-/* The calling thread goes back to the scope of this site; 0: of none. Keeps errno. */
-HAK_HIDDEN void hak__placement_leave(uintptr_t site);
-
 /* True if the site is long-lived by its samples, false if not. `apart` is the answer until now.
  * Exported for tests. */
 HAK_HIDDEN bool hak__placement_judge(const struct site_sums *sums, bool apart, uint64_t now_ms);

@@ -92,7 +92,7 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
         writer, {"superslab_bytes", hak__superslab_bytes_claimed(), "address space of superslabs"},
         {"superslab_free_bytes", hak__superslab_bytes_free(),
          "of these in free slices, dirty or given back"},
-        {"slab_bytes", hak__census_slab_bytes(census), "in slabs, to 64 KiB an object"},
+        {"slab_bytes", census->slab_bytes, "in slabs, to 64 KiB an object"},
         {"span_bytes", census->span_bytes, "usable in spans, to 2 MiB each"},
         {"spans_count", census->spans_count, "spans in use"},
         {"sampled_bytes", census->sampled.slices_count * SLICE_SIZE,
@@ -235,10 +235,46 @@ static void report_options(struct report_writer *writer)
     hak__report_section_end(writer);
 }
 
+/* Takes up to `*left` bytes off `*left` for a part, and returns them. */
+static size_t totals_take(size_t *left, size_t part)
+{
+    part = part < *left ? part : *left;
+    *left -= part;
+    return part;
+}
+
+/* Fills all of `*stats`. The census was taken just before. */
+static void stats_from_census(struct hak_stats *stats, const struct census *census)
+{
+    size_t free = hak__superslab_bytes_free(), dirty = hak__superslab_bytes_dirty();
+    *stats = (struct hak_stats){.version = HAK_STATS_VERSION, .size = sizeof *stats};
+    stats->bytes_discarded = hak__os_discarded_bytes();
+    stats->bytes_mapped = hak__superslab_bytes_claimed() + census->whales.live_bytes +
+                          census->whales.cached_bytes + stats->bytes_discarded;
+    stats->bytes_metadata = hak__window_table_bytes() + hak__metadata_bytes() +
+                            hak__slab_bits_bytes() + census->whales.metadata_bytes;
+    /* The parts of a running program are of different moments. One that does not fit into what the
+     * others leave is cut, so that the sum is exact. */
+    size_t left = stats->bytes_mapped - stats->bytes_discarded;
+    stats->bytes_in_use = totals_take(&left, census->bytes_in_use);
+    stats->bytes_cached = totals_take(&left, census->bytes_cached);
+    stats->bytes_free_dirty = totals_take(&left, dirty);
+    stats->bytes_free_clean = totals_take(&left, free > dirty ? free - dirty : 0);
+    stats->bytes_free_in_slabs = left;
+    stats->objects_in_use_count = census->objects_in_use_count;
+    stats->heaps_count = census->heaps_count;
+    stats->heaps_parked_count = census->heaps_parked_count;
+    stats->threads_count = census->threads_count;
+    stats->superslabs_count = census->superslabs_count;
+    stats->whales_count = census->whales.live_count;
+    stats->peak_bytes_mapped = hak__os_mapped_peak();
+    stats->peak_bytes_taken = hak__superslab_peak_bytes();
+}
+
 static void report_take(struct report *report)
 {
     hak__census_take(&report->census);
-    hak__stats_from_census(&report->stats, &report->census);
+    stats_from_census(&report->stats, &report->census);
     hak__summary_take(&report->summary, &report->census);
     hak__site_list_take(&report->sites);
 }
@@ -309,47 +345,12 @@ void hak__report_names(hak_report_sink *sink, void *argument)
 
 /* --- totals --- */
 
-/* Takes up to `*left` bytes off `*left` for a part, and returns them. */
-static size_t totals_take(size_t *left, size_t part)
-{
-    part = part < *left ? part : *left;
-    *left -= part;
-    return part;
-}
-
-void hak__stats_from_census(struct hak_stats *stats, const struct census *census)
-{
-    size_t free = hak__superslab_bytes_free(), dirty = hak__superslab_bytes_dirty();
-    *stats = (struct hak_stats){.version = HAK_STATS_VERSION, .size = sizeof *stats};
-    stats->bytes_discarded = hak__os_discarded_bytes();
-    stats->bytes_mapped = hak__superslab_bytes_claimed() + census->whales.live_bytes +
-                          census->whales.cached_bytes + stats->bytes_discarded;
-    stats->bytes_metadata = hak__window_table_bytes() + hak__metadata_bytes() +
-                            hak__slab_bits_bytes() + census->whales.metadata_bytes;
-    /* The parts of a running program are of different moments. One that does not fit into what the
-     * others leave is cut, so that the sum is exact. */
-    size_t left = stats->bytes_mapped - stats->bytes_discarded;
-    stats->bytes_in_use = totals_take(&left, hak__census_bytes_in_use(census));
-    stats->bytes_cached = totals_take(&left, hak__census_bytes_cached(census));
-    stats->bytes_free_dirty = totals_take(&left, dirty);
-    stats->bytes_free_clean = totals_take(&left, free > dirty ? free - dirty : 0);
-    stats->bytes_free_in_slabs = left;
-    stats->objects_in_use_count = hak__census_objects_in_use(census);
-    stats->heaps_count = census->heaps_count;
-    stats->heaps_parked_count = census->heaps_parked_count;
-    stats->threads_count = census->threads_count;
-    stats->superslabs_count = census->superslabs_count;
-    stats->whales_count = census->whales.live_count;
-    stats->peak_bytes_mapped = hak__os_mapped_peak();
-    stats->peak_bytes_taken = hak__superslab_peak_bytes();
-}
-
 void hak_stats_read(struct hak_stats *stats, size_t size)
 {
     struct census census;
     struct hak_stats filled;
     hak__census_take(&census);
-    hak__stats_from_census(&filled, &census);
+    stats_from_census(&filled, &census);
     filled.size = (uint32_t)(size < sizeof filled ? size : sizeof filled);
     memcpy(stats, &filled, filled.size);
 }

@@ -53,8 +53,6 @@ HAK_INLINE uint64_t report_total_value(const struct hak_stats *stats,
     return *(const size_t *)(const void *)((const char *)stats + total->offset);
 }
 
-/* Fills all of `*stats`. The census was taken just before. Any thread, no lock. */
-HAK_HIDDEN void hak__stats_from_census(struct hak_stats *stats, const struct census *census);
 /* Tells `sink` the names of hak_stats_value, as hak__report_list_names says it. */
 HAK_HIDDEN void hak__report_names(hak_report_sink *sink, void *argument);
 

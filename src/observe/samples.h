@@ -77,9 +77,6 @@ struct sample_thread {
     char name[SAMPLE_THREAD_NAME_SIZE];
 };
 
-/* The calling thread, whose number in layer observe is `number`, takes a sample: notes its id and
- * its present name. Returns the number that its stacks get; 0: none of its own. */
-HAK_HIDDEN uint32_t hak__sample_thread_note(uint32_t number);
 /* NULL: no thread with this number has taken a sample. */
 HAK_HIDDEN const struct sample_thread *hak__sample_thread_of(uint32_t number);
 

@@ -1,73 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* site.c: the functions of hakmem/site.h. */
+/* site.c: the functions of hakmem/site.h, and placement (observe/placement.h).
+ *
+ * State of placement: a short list of the ids of long-lived sites. One thread at a time writes it,
+ * under SAMPLES; others read it relaxed. A reader that misses a change places a few objects as
+ * before. */
 #include "hakmem/site.h"
 
 #include "base/atomics.h"
-#include "heap/heap.h"
-#include "observe/placement.h"
-#include "observe/samples.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
+#include "heap/heap.h"
 #include "learn/learner.h"
+#include "observe/placement.h"
+#include "observe/samples.h"
 #include "os/os.h"
 
 #include <errno.h>
-
-/* Copies the name, cut to the size and with '?' for each byte that some view would have to quote.
- * Fills the rest with zeroes. */
-static void site_clean(char clean[SITE_NAME_SIZE], const char *name)
-{
-    size_t length = 0;
-    for (; length < SITE_NAME_SIZE - 1 && name[length] != '\0'; length++) {
-        char c = name[length];
-        clean[length] = c < ' ' || c > '~' || c == '"' || c == '\\' ? '?' : c;
-    }
-    for (; length < SITE_NAME_SIZE; length++) {
-        clean[length] = '\0';
-    }
-}
-
-uintptr_t hak_site_register(const char *name)
-{
-    char clean[SITE_NAME_SIZE];
-    uintptr_t id = 0;
-    int saved = errno;
-    if (name == NULL || *name == '\0') {
-        return 0;
-    }
-    site_clean(clean, name);
-    /* Not patiently: a constructor in dlopen holds a lock of the loader, for which fork may
-     * wait. */
-    if (hak__samples_enter(false)) { /* else the caller tries again */
-        id = hak__start() ? hak__site_named(clean) : 0;
-        if (id != 0) {
-            hak__placement_begin(clean, id);
-        }
-        hak__samples_leave();
-    }
-    errno = saved;
-    return id;
-}
-
-uintptr_t hak_site_enter(uintptr_t site)
-{
-    uintptr_t before = hak__site_current;
-    hak__site_current = site;
-    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__placement_on))) {
-        hak__placement_enter(site);
-    }
-    return before;
-}
-
-void hak_site_leave(uintptr_t before)
-{
-    hak__site_current = before;
-    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__placement_on))) {
-        hak__placement_leave(before);
-    }
-}
-
-/* --- placement --- */
+#include <string.h>
 
 /* Time between two looks at all sites, ms. Half: twice the work, which takes some microseconds for
  * each hundred sites. Twice: sites are placed a second later. */
@@ -127,7 +76,8 @@ static void placement_switch_on(void)
     atomic_store_relaxed(&hak__placement_on, true);
 }
 
-void hak__placement_begin(const char *name, uintptr_t id)
+/* A site got its name: begins to look at lifetimes, if the process learns. Under SAMPLES. */
+static void placement_begin(const char *name, uintptr_t id)
 {
     /* Many names share the entry "other", which is never judged. */
     if (!hak__learner_runs() || id == SITE_ID_OTHER) {
@@ -196,17 +146,72 @@ static void placement_look(void)
     hak__samples_leave();
 }
 
-void hak__placement_leave(uintptr_t site)
+/* The calling thread goes back to the scope of this site; 0: of none. Keeps errno. */
+static void placement_leave(uintptr_t site)
 {
     int saved = errno;
     hak__thread_turn(site != 0 && placement_find(site) != NULL);
     errno = saved;
 }
 
-void hak__placement_enter(uintptr_t site)
+/* The same on the way in; now and then it looks which sites are proven. */
+static void placement_enter(uintptr_t site)
 {
     int saved = errno;
     placement_look();
     errno = saved;
-    hak__placement_leave(site);
+    placement_leave(site);
+}
+
+/* --- the functions of hakmem/site.h --- */
+
+/* Copies the name, cut to the size and with '?' for each byte that some view would have to quote.
+ * Fills the rest with zeroes. */
+static void site_clean(char clean[SITE_NAME_SIZE], const char *name)
+{
+    memset(clean, 0, SITE_NAME_SIZE);
+    for (size_t i = 0; i < SITE_NAME_SIZE - 1 && name[i] != '\0'; i++) {
+        char c = name[i];
+        clean[i] = c < ' ' || c > '~' || c == '"' || c == '\\' ? '?' : c;
+    }
+}
+
+uintptr_t hak_site_register(const char *name)
+{
+    char clean[SITE_NAME_SIZE];
+    uintptr_t id = 0;
+    int saved = errno;
+    if (name == NULL || *name == '\0') {
+        return 0;
+    }
+    site_clean(clean, name);
+    /* Not patiently: a constructor in dlopen holds a lock of the loader, for which fork may
+     * wait. */
+    if (hak__samples_enter(false)) { /* else the caller tries again */
+        id = hak__start() ? hak__site_named(clean) : 0;
+        if (id != 0) {
+            placement_begin(clean, id);
+        }
+        hak__samples_leave();
+    }
+    errno = saved;
+    return id;
+}
+
+uintptr_t hak_site_enter(uintptr_t site)
+{
+    uintptr_t before = hak__site_current;
+    hak__site_current = site;
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__placement_on))) {
+        placement_enter(site);
+    }
+    return before;
+}
+
+void hak_site_leave(uintptr_t before)
+{
+    hak__site_current = before;
+    if (HAK_UNLIKELY(atomic_load_relaxed(&hak__placement_on))) {
+        placement_leave(before);
+    }
 }

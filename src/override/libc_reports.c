@@ -149,7 +149,7 @@ static struct libc_info libc_info_take(void)
     }
     info.whale_count = census.whales.live_count;
     info.whale_bytes = census.whales.live_bytes;
-    info.in_use_bytes = hak__census_bytes_in_use(&census) - info.whale_bytes;
+    info.in_use_bytes = census.bytes_in_use - info.whale_bytes;
     info.free_bytes = info.arena > info.in_use_bytes ? info.arena - info.in_use_bytes : 0;
     info.releasable = hak__superslab_bytes_dirty();
     return info;

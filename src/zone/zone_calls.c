@@ -187,8 +187,7 @@ size_t hak_heap_usable_size(hak_heap *zone, const void *pointer)
     hak__zone_check_alive(zone);
     struct zone_place place = hak__zone_locate(zone, pointer);
     if (place.page == NULL) {
-        hak__zone_bad_pointer(zone, pointer,
-                              "invalid pointer (no object of this heap starts here)");
+        hak__zone_no_object(zone, pointer);
     }
     return place.bytes;
 }
