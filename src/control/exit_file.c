@@ -3,6 +3,7 @@
 #include "control/exit_file.h"
 
 #include "base/text.h"
+#include "core/diagnose.h"
 #include "core/gate.h"
 #include "core/own_stack.h"
 
@@ -11,6 +12,8 @@
 /* Bytes for a document at first; it doubles. Most reports fit. Half: long ones are copied once
  * more. */
 #define EXIT_COLLECT_SIZE ((size_t)256 << 10)
+
+#define EXIT_LINE_SIZE (EXIT_PATH_SIZE + 128) /* a path and a sentence */
 
 bool hak__exit_file_varies(const struct exit_file *file)
 {
@@ -130,22 +133,10 @@ static int exit_write_to(int descriptor, bool collects, exit_file_writer *writer
     return document.error;
 }
 
-/* One line. */
-static __attribute__((format(printf, 1, 2))) void exit_say(const char *format, ...)
-{
-    char line[EXIT_PATH_SIZE + 128]; /* a path and a sentence */
-    struct text text = {line, sizeof line - 1, 0};
-    va_list values;
-    va_start(values, format);
-    hak__text_put_list(&text, format, values);
-    va_end(values);
-    line[text.length++] = '\n';
-    hak__os_write_error(line, text.length);
-}
-
 void hak__exit_file_complain(const struct exit_file *file, const char *path, int error)
 {
-    exit_say("hakmem: cannot write the %s to %s: %s", file->what, path, hak__os_file_error(error));
+    DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: cannot write the %s to %s: %s", file->what, path,
+                 hak__os_file_error(error));
 }
 
 /* True: the writers may begin operations. False: a signal interrupted one in this thread, or a fork
@@ -193,15 +184,16 @@ static void exit_serve(void *argument)
 {
     struct exit_request *request = argument;
     if (!exit_may_begin()) {
-        exit_say("hakmem: no %s: the process ends inside hakmem, or while it forks",
-                 request->file->what);
+        DIAGNOSE_SAY(EXIT_LINE_SIZE,
+                     "hakmem: no %s: the process ends inside hakmem, or while it forks",
+                     request->file->what);
         return;
     }
     request->done = exit_write_file(request->file, request->writer);
     if (hak__gate_was_refused()) {
         request->done = false;
-        exit_say("hakmem: the %s is not complete: the process forked meanwhile",
-                 request->file->what);
+        DIAGNOSE_SAY(EXIT_LINE_SIZE, "hakmem: the %s is not complete: the process forked meanwhile",
+                     request->file->what);
     }
 }
 

@@ -109,12 +109,8 @@ static void life_announce(const char *own_path)
         const char *program = hak__os_program();
         own_path = program != NULL ? program : "a program without a name";
     }
-    char line[4096 + 128]; /* the longest path and a sentence */
-    struct text text = {line, sizeof line - 1, 0};
-    hak__text_format(&text, "hakmem: %s serves process %u (profile %s) from %s", hak_version(),
-                     hak__os_process_id(), hak__settings.profile, own_path);
-    line[text.length++] = '\n';
-    hak__os_write_error(line, text.length);
+    DIAGNOSE_SAY(4096 + 128, "hakmem: %s serves process %u (profile %s) from %s", hak_version(),
+                 hak__os_process_id(), hak__settings.profile, own_path); /* the longest path */
 }
 
 /* Removes HAKMEM_ANNOUNCE from the environment. The process id survives exec, and a script may exec

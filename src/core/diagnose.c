@@ -18,11 +18,9 @@ void hak__diagnose_abort(void)
     hak__os_abort();
 }
 
-/* Writes one line, cut at LINE_SIZE. */
-static __attribute__((format(printf, 1, 2))) void diagnose_say(const char *format, ...)
+void hak__diagnose_line(char *line, size_t size, const char *format, ...)
 {
-    char line[LINE_SIZE];
-    struct text text = {line, sizeof line - 1, 0};
+    struct text text = {line, size - 1, 0};
     va_list values;
     va_start(values, format);
     hak__text_put_list(&text, format, values);
@@ -36,7 +34,7 @@ static __attribute__((format(printf, 1, 2))) void diagnose_say(const char *forma
 static void diagnose_place(bool is_ours)
 {
     const char *program = hak__os_program();
-    diagnose_say("hakmem: in process %u%s; program %s", hak__os_process_id(),
+    DIAGNOSE_SAY(LINE_SIZE, "hakmem: in process %u%s; program %s", hak__os_process_id(),
                  is_ours ? "; HAKMEM_GUARD=1 may show who allocated and freed it" : "",
                  program != NULL ? program : "unknown");
 }
@@ -51,7 +49,8 @@ static void diagnose_what(const char *what, const void *pointer, size_t object_s
     if (heap_id != 0) {
         hak__text_make(heap, sizeof heap, ", owned by heap %u", heap_id);
     }
-    diagnose_say("hakmem: fatal: %s: pointer %#lx%s%s", what, (uintptr_t)pointer, size, heap);
+    DIAGNOSE_SAY(LINE_SIZE, "hakmem: fatal: %s: pointer %#lx%s%s", what, (uintptr_t)pointer, size,
+                 heap);
 }
 
 void hak__diagnose_report(const char *what, const void *pointer, size_t object_size,
@@ -78,14 +77,15 @@ void hak__diagnose_fatal(const char *what, const void *pointer, size_t object_si
 void hak__diagnose_warn(const char *what, const void *pointer)
 {
     if (pointer != NULL) {
-        diagnose_say("hakmem: warning: %s: pointer %#lx", what, (uintptr_t)pointer);
+        DIAGNOSE_SAY(LINE_SIZE, "hakmem: warning: %s: pointer %#lx", what, (uintptr_t)pointer);
     } else {
-        diagnose_say("hakmem: warning: %s", what);
+        DIAGNOSE_SAY(LINE_SIZE, "hakmem: warning: %s", what);
     }
 }
 
 void hak__assert_fail(const char *text, const char *file, int line)
 {
-    diagnose_say("hakmem: fatal: assertion failed: %s (%s:%u)", text, file, (unsigned)line);
+    DIAGNOSE_SAY(LINE_SIZE, "hakmem: fatal: assertion failed: %s (%s:%u)", text, file,
+                 (unsigned)line);
     hak__diagnose_abort();
 }

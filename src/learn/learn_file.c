@@ -2,6 +2,7 @@
 /* learn_file.c: starts the learner with the process and keeps what it learned in a file, as the
  * option HAKMEM_LEARN says. */
 
+#include "base/bits.h"
 #include "base/text.h"
 #include "control/exit_file.h"
 #include "control/life.h"
@@ -33,15 +34,14 @@ static bool learn_is(const char *value)
 /* The program's name as the file has it: no directory, no line break, cut where it is long. */
 static void learn_name_program(char name[LEARN_PROGRAM_SIZE])
 {
-    const char *path = hak__os_program(), *base = path;
-    size_t length = 0;
-    for (; path != NULL && *path != '\0'; path++) {
-        base = *path == '/' ? path + 1 : base;
+    const char *path = hak__os_program(), *slash = path != NULL ? strrchr(path, '/') : NULL;
+    hak__text_make(name, LEARN_PROGRAM_SIZE, "%s",
+                   slash != NULL  ? slash + 1
+                   : path != NULL ? path
+                                  : "");
+    for (; *name != '\0'; name++) {
+        *name = (char)((unsigned char)*name < ' ' ? '?' : *name);
     }
-    for (; base != NULL && *base != '\0' && length < LEARN_PROGRAM_SIZE - 1; base++) {
-        name[length++] = (char)((unsigned char)*base < ' ' ? '?' : *base);
-    }
-    name[length] = '\0';
 }
 
 /* Reads the state of an earlier run. False: there is none that can be used, and *complaint says why
@@ -130,35 +130,19 @@ static const char *const learn_verdict_names[] = {
     [LEARN_WENT_BACK] = "went_back", [LEARN_FROZE] = "froze",     [LEARN_OPENED] = "opened",
 };
 
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo). */
-static uint64_t learn_hash(const char *text, size_t size)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
 /* --- write --- */
 
-static void learn_put_number(struct text *text, const char *name, uint64_t value)
-{
-    if (value == UINT64_MAX) {
-        hak__text_format(text, " %s=never", name);
-    } else {
-        hak__text_format(text, " %s=%lu", name, value);
-    }
-}
-
+/* The largest value of a knob is "never". */
 static void learn_put_point(struct text *text, const struct learn_point *point)
 {
-    uint32_t delay_ms = point->purge_delay_ms;
-    learn_put_number(text, "purge_delay_ms", delay_ms == UINT32_MAX ? UINT64_MAX : delay_ms);
-    learn_put_number(text, "bin_bytes", point->bin_bytes_max);
-    learn_put_number(text, "cache_bytes", point->cache_bytes);
-    learn_put_number(text, "whale_cache_bytes", point->whale_cache_bytes);
-    learn_put_number(text, "huge_threshold", point->huge_threshold);
+#define X(type, knob, name)                                                                        \
+    if (point->knob == (type)UINT64_MAX) {                                                         \
+        hak__text_put(text, " " name "=never");                                                    \
+    } else {                                                                                       \
+        hak__text_format(text, " " name "=%lu", (uint64_t)point->knob);                            \
+    }
+    LEARN_KNOBS(X)
+#undef X
 }
 
 static void learn_put_differences(struct text *text, const char *name, const int16_t *differences,
@@ -203,7 +187,7 @@ void hak__learn_state_write(const struct learn_state *state, struct text *text)
          i++) {
         hak__text_format(text, "decision %s\n", state->decisions[i % LEARN_DECISIONS_MAX]);
     }
-    hak__text_format(text, "checksum %lu\n", learn_hash(text->data, text->length));
+    hak__text_format(text, "checksum %lu\n", bits_fnv(text->data, text->length));
 }
 
 /* --- read --- */
@@ -241,31 +225,24 @@ static bool learn_get_unsigned(struct learn_reader *reader, uint64_t most, uint6
     return reader->at != begin;
 }
 
-static bool learn_get_field(struct learn_reader *reader, const char *name, uint64_t most,
-                            uint64_t *value)
+static bool learn_get_knob(struct learn_reader *reader, const char *name, uint64_t never,
+                           uint64_t *value)
 {
-    if (!learn_get(reader, " ") || !learn_get(reader, name) || !learn_get(reader, "=")) {
-        return false;
-    }
-    if (learn_get(reader, "never")) {
-        *value = UINT64_MAX;
-        return true;
-    }
-    return learn_get_unsigned(reader, most, value);
+    *value = never;
+    return learn_get(reader, name) &&
+           (learn_get(reader, "never") || learn_get_unsigned(reader, never - 1, value));
 }
 
 static bool learn_get_point(struct learn_reader *reader, struct learn_point *point)
 {
-    uint64_t delay_ms, bin_bytes;
-    if (!learn_get_field(reader, "purge_delay_ms", UINT32_MAX - 1, &delay_ms) ||
-        !learn_get_field(reader, "bin_bytes", UINT32_MAX, &bin_bytes) || bin_bytes > UINT32_MAX ||
-        !learn_get_field(reader, "cache_bytes", UINT64_MAX - 1, &point->cache_bytes) ||
-        !learn_get_field(reader, "whale_cache_bytes", UINT64_MAX - 1, &point->whale_cache_bytes) ||
-        !learn_get_field(reader, "huge_threshold", UINT64_MAX - 1, &point->huge_threshold)) {
-        return false;
-    }
-    point->purge_delay_ms = delay_ms == UINT64_MAX ? UINT32_MAX : (uint32_t)delay_ms;
-    point->bin_bytes_max = (uint32_t)bin_bytes;
+    uint64_t value;
+#define X(type, knob, name)                                                                        \
+    if (!learn_get_knob(reader, " " name "=", (type)UINT64_MAX, &value)) {                         \
+        return false;                                                                              \
+    }                                                                                              \
+    point->knob = (type)value;
+    LEARN_KNOBS(X)
+#undef X
     return true;
 }
 
@@ -327,7 +304,7 @@ static bool learn_get_all(struct learn_reader *reader, struct learn_state *state
         !learn_get(reader, "\n") || !learn_get_lines(reader, state)) {
         return false;
     }
-    uint64_t hash = learn_hash(begin, (size_t)(reader->at - begin));
+    uint64_t hash = bits_fnv(begin, (size_t)(reader->at - begin));
     state->runs = (uint32_t)runs;
     state->memory_percent = (uint32_t)memory_percent;
     return learn_get(reader, "checksum ") && learn_get_unsigned(reader, UINT64_MAX, &checksum) &&

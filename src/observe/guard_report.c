@@ -18,19 +18,6 @@
 /* Longest wait for the thread that reports, milliseconds: then the process ends anyway. */
 #define GUARD_REPORT_WAIT_MS 5000u
 
-/* Writes a line. */
-static __attribute__((format(printf, 1, 2))) void guard_say(const char *format, ...)
-{
-    char line[GUARD_LINE_SIZE];
-    struct text text = {line, sizeof line - 1, 0};
-    va_list values;
-    va_start(values, format);
-    hak__text_put_list(&text, format, values);
-    va_end(values);
-    line[text.length] = '\n';
-    hak__os_write_error(line, text.length + 1);
-}
-
 /* For %.*s. */
 static int guard_path_length(const struct module_place *place)
 {
@@ -43,10 +30,11 @@ static void guard_report_frame(const struct modules *modules, uint32_t number, u
     struct module_place place;
     address--;
     if (modules->text != NULL && hak__modules_find(modules, address, &place)) {
-        guard_say("hakmem:     #%u %#lx %.*s+%#lx", number, address, guard_path_length(&place),
-                  place.path, place.base != 0 ? address - place.base : place.offset);
+        DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:     #%u %#lx %.*s+%#lx", number, address,
+                     guard_path_length(&place), place.path,
+                     place.base != 0 ? address - place.base : place.offset);
     } else {
-        guard_say("hakmem:     #%u %#lx", number, address);
+        DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:     #%u %#lx", number, address);
     }
 }
 
@@ -55,8 +43,9 @@ static void guard_report_event(const struct modules *modules, const char *what,
 {
     uint64_t now = hak__os_clock_us();
     uint64_t ms = now > event->time_us ? (now - event->time_us) / 1000 : 0;
-    guard_say("hakmem:   %s by thread %u, %lu.%03lu s ago%s", what, event->thread, ms / 1000,
-              ms % 1000, event->depth != 0 ? ":" : ", without a stack: see docs/guard.md");
+    DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:   %s by thread %u, %lu.%03lu s ago%s", what,
+                 event->thread, ms / 1000, ms % 1000,
+                 event->depth != 0 ? ":" : ", without a stack: see docs/guard.md");
     for (uint32_t i = 0; i < event->depth; i++) {
         guard_report_frame(modules, i, event->frames[i]);
     }
@@ -95,8 +84,9 @@ static void guard_report_files(const struct modules *modules, struct guard_files
             guard_files_add(files, place.base)) {
             hak__build_id_read(&id, place.base);
             if (id.size != 0) {
-                guard_say("hakmem:   build id %s %.*s", hak__build_id_text(&id, digits),
-                          guard_path_length(&place), place.path);
+                DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem:   build id %s %.*s",
+                             hak__build_id_text(&id, digits), guard_path_length(&place),
+                             place.path);
             }
         }
     }
@@ -126,9 +116,9 @@ static void guard_report_head(const char *what, const char *access, uint32_t ind
                        state >= GUARD_FREED ? "freed " : "", slot->size, slot->size == 1 ? "" : "s",
                        slot->address);
     }
-    guard_say("hakmem: fatal: %s%s: pointer %#lx%s, process %u%s%s", what, access, address, block,
-              hak__os_process_id(), program != NULL ? ", program " : "",
-              program != NULL ? program : "");
+    DIAGNOSE_SAY(GUARD_LINE_SIZE, "hakmem: fatal: %s%s: pointer %#lx%s, process %u%s%s", what,
+                 access, address, block, hak__os_process_id(), program != NULL ? ", program " : "",
+                 program != NULL ? program : "");
 }
 
 /* False: another thread reports, and has had time to. */

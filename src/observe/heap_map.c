@@ -198,8 +198,7 @@ static void map_classes(struct report_writer *writer, const struct map_sums *sum
             continue;
         }
         cached = cached < of_class->out_count ? cached : of_class->out_count;
-        hak__report_record_begin(writer);
-        REPORT_NUMBERS(
+        REPORT_RECORD(
             writer, {"class", class_index, NULL}, {"object_bytes", size_class->object_size, NULL},
             {"slab_slices", size_class->slab_slices, NULL},
             {"slab_objects", size_class->objects_per_slab, NULL},
@@ -207,7 +206,6 @@ static void map_classes(struct report_writer *writer, const struct map_sums *sum
             {"cached", cached, NULL}, {"free", of_class->free_count, NULL},
             {"not_carved", of_class->not_carved_count, NULL},
             {"resident_bytes", of_class->resident_bytes, NULL});
-        hak__report_record_end(writer);
     }
     hak__report_list_end(writer);
 }
@@ -240,11 +238,9 @@ static void map_whales(struct report_writer *writer)
     while (map_next_whales(&list)) {
         for (uint32_t i = 0; i < list.count; i++) {
             const struct whale_view *view = &list.views[i];
-            hak__report_record_begin(writer);
-            REPORT_NUMBERS(writer, {"address", view->address, NULL}, {"bytes", view->size, NULL},
-                           {"resident_bytes", map_resident(view->address, view->size), NULL},
-                           {"kept", view->kept, NULL}, {"age_ms", view->age_ms, NULL});
-            hak__report_record_end(writer);
+            REPORT_RECORD(writer, {"address", view->address, NULL}, {"bytes", view->size, NULL},
+                          {"resident_bytes", map_resident(view->address, view->size), NULL},
+                          {"kept", view->kept, NULL}, {"age_ms", view->age_ms, NULL});
         }
     }
     hak__report_list_end(writer);
@@ -280,16 +276,14 @@ static void map_totals(struct report_writer *writer)
 {
     struct hak_stats stats;
     hak_stats_get(&stats);
-    hak__report_section_begin(writer, "totals");
-    REPORT_NUMBERS(
-        writer, {"bytes_mapped", stats.bytes_mapped, NULL},
+    REPORT_SECTION(
+        writer, "totals", {"bytes_mapped", stats.bytes_mapped, NULL},
         {"bytes_metadata", stats.bytes_metadata, NULL}, {"bytes_in_use", stats.bytes_in_use, NULL},
         {"bytes_cached", stats.bytes_cached, NULL},
         {"bytes_free_dirty", stats.bytes_free_dirty, NULL},
         {"objects_in_use", stats.objects_in_use_count, NULL}, {"heaps", stats.heaps_count, NULL},
         {"heaps_parked", stats.heaps_parked_count, NULL}, {"threads", stats.threads_count, NULL},
         {"superslabs", stats.superslabs_count, NULL}, {"whales", stats.whales_count, NULL});
-    hak__report_section_end(writer);
 }
 
 void hak_heap_map(hak_report_sink *sink, void *argument)

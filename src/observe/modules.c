@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* modules.c: see modules.h. A build id is read from memory, because the file of that path may be
  * another one by now, or lie in another root directory than the one of whoever reads the names. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "observe/modules.h"
 
 #include "os/os.h"
 #include "base/bits.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <elf.h>
 
@@ -58,29 +62,6 @@ void hak__modules_close(struct modules *modules)
     }
 }
 
-/* Reads a hexadecimal number; returns what follows it and the character behind it. */
-static const char *modules_read_hex(const char *at, uint64_t *value)
-{
-    for (*value = 0;; at++) {
-        if (*at >= '0' && *at <= '9') {
-            *value = *value * 16 + (uint64_t)(*at - '0');
-        } else if (*at >= 'a' && *at <= 'f') {
-            *value = *value * 16 + (uint64_t)(*at - 'a' + 10);
-        } else {
-            return *at != '\0' ? at + 1 : at;
-        }
-    }
-}
-
-/* Where the next line begins, or the end. */
-static const char *modules_next_line(const char *at)
-{
-    while (*at != '\0' && *at != '\n') {
-        at++;
-    }
-    return *at == '\n' ? at + 1 : at;
-}
-
 static bool modules_are_same_file(const struct module_place *a, const struct module_place *b)
 {
     return a->path_length != 0 && a->path_length == b->path_length &&
@@ -91,19 +72,15 @@ static bool modules_are_same_file(const struct module_place *a, const struct mod
 const char *hak__modules_next(const char *line, struct module_range *range)
 {
     struct module_place *place = &range->place, before = *place;
-    const char *at = modules_read_hex(modules_read_hex(line, &range->start), &range->end);
-    const char *next = modules_next_line(line);
-    const char *end = next != line && next[-1] == '\n' ? next - 1 : next;
-    while (at < end && *at != ' ') {
-        at++;
-    }
-    range->is_code = at < end && at - line > 2 && at[-2] == 'x';
-    (void)modules_read_hex(at < end ? at + 1 : at, &place->offset);
-    while (at < end && *at != '/') {
-        at++;
-    }
-    place->path = at;
-    place->path_length = (size_t)(end - at);
+    const char *end = strchrnul(line, '\n'), *next = *end == '\n' ? end + 1 : end;
+    char *at;
+    range->start = strtoull(line, &at, 16);
+    range->end = strtoull(at + (*at == '-'), &at, 16);
+    range->is_code = end - at > 3 && at[3] == 'x'; /* of " r-xp " */
+    place->offset = end - at > 6 ? strtoull(at + 6, &at, 16) : 0;
+    const char *path = at < end ? memchr(at, '/', (size_t)(end - at)) : NULL;
+    place->path = path != NULL ? path : end;
+    place->path_length = (size_t)(end - place->path);
     if (place->offset == 0) {
         place->base = range->start;
     } else if (!modules_are_same_file(place, &before)) { /* a file's mappings follow each other */

@@ -7,9 +7,13 @@
  *   STARTING -> RUNNING, or NONE with observer.error   the observer, when its file is made or not
  *   RUNNING -> STOPPING   a thread that stops it
  *   RUNNING, STOPPING -> NONE   the observer, when its file is removed */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "observe/observer.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -21,6 +25,7 @@
 #include "core/options.h"
 #include "hakmem/profile.h"
 #include "heap/heap.h"
+#include "observe/report.h"
 #include "os/os.h"
 
 /* Longest sleep between two looks whether the program's threads have all ended. Doubled: a process
@@ -57,20 +62,19 @@ static struct {
 
 /* --- requests --- */
 
-/* What tools may ask for, one line each: reports, documents, and what only answers with a word. */
-static const struct {
-    const char *name;
-    enum hak_report_format format;
-} observer_reports[] = {
-    {"json", HAK_REPORT_JSON},
-    {"full", HAK_REPORT_TEXT},
-    {"summary", HAK_REPORT_SUMMARY},
-    {"prometheus", HAK_REPORT_PROMETHEUS},
-};
+/* What tools may ask for, one line each: documents, and in observer_act what only answers a
+ * word. */
 static const struct {
     const char *name;
     void (*write)(hak_report_sink *sink, void *sink_argument);
-} observer_documents[] = {{"map", hak_heap_map}, {"profile", hak_profile_write}};
+} observer_documents[] = {
+    {"json", hak__report_json},
+    {"full", hak__report_text},
+    {"summary", hak__report_summary},
+    {"prometheus", hak__report_prometheus},
+    {"map", hak_heap_map},
+    {"profile", hak_profile_write},
+};
 
 /* The answer; NULL: there is no such request. */
 static const char *observer_act(const char *request, const char *argument)
@@ -98,12 +102,6 @@ static const char *observer_act(const char *request, const char *argument)
 static int observer_write(const char *request, const char *argument, hak_report_sink *sink,
                           void *sink_argument)
 {
-    for (size_t i = 0; i < sizeof observer_reports / sizeof observer_reports[0]; i++) {
-        if (hak__text_equal(request, observer_reports[i].name)) {
-            hak_report(observer_reports[i].format, sink, sink_argument);
-            return 0;
-        }
-    }
     for (size_t i = 0; i < sizeof observer_documents / sizeof observer_documents[0]; i++) {
         if (hak__text_equal(request, observer_documents[i].name)) {
             observer_documents[i].write(sink, sink_argument);
@@ -149,25 +147,16 @@ static void observer_put(void *argument, const char *text, size_t size)
     reply->size += size;
 }
 
-/* Splits the request into a name, which it ends with a zero, and an argument. */
-static const char *observer_split(char *request)
-{
-    while (*request != '\0' && *request != ' ') {
-        request++;
-    }
-    if (*request == ' ') {
-        *request++ = '\0';
-    }
-    return request;
-}
-
 static void observer_answer(struct os_shared *shared, uint32_t number)
 {
     char request[OBSERVER_REQUEST_SIZE];
     struct observer_reply reply = {shared, 0, 0};
     memcpy(request, observer_page(shared)->request, sizeof request);
     request[sizeof request - 1] = '\0';
-    const char *argument = observer_split(request);
+    char *argument = strchrnul(request, ' '); /* the name ends there */
+    if (*argument == ' ') {
+        *argument++ = '\0';
+    }
     if (shared->size > OBSERVER_SIZE_KEPT && shared->descriptor >= 0) {
         hak__os_share_resize(shared, bits_align_up(OBSERVER_SIZE_GROWS, hak__os_page_size()));
     }
@@ -185,20 +174,13 @@ static void observer_answer(struct os_shared *shared, uint32_t number)
 static uint64_t observer_start_time(void)
 {
     char text[1024];
-    uint64_t value = 0;
-    long length = hak__os_read_file("/proc/self/stat", text, sizeof text);
-    long at = length;
-    while (at > 0 && text[at - 1] != ')') {
-        at--;
+    long length = hak__os_read_file("/proc/self/stat", text, sizeof text - 1);
+    text[length > 0 ? length : 0] = '\0';
+    const char *at = strrchr(text, ')');
+    for (int field = 2; at != NULL && field < 22; field++) {
+        at = strchr(at + 1, ' ');
     }
-    for (int spaces = 0; at > 0 && at < length && spaces <= 20; at++) {
-        if (text[at] == ' ') {
-            spaces++;
-        } else if (spaces == 20) {
-            value = value * 10 + (uint64_t)(text[at] - '0');
-        }
-    }
-    return value;
+    return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
 /* Containers may share /dev/shm, as those of a Kubernetes pod do, and each has a process 1.

@@ -121,10 +121,8 @@ static void profile_write_stacks(struct report_writer *writer)
     }
     hak__report_row(writer, "ago_ms", numbers, history.count);
     hak__report_section_end(writer);
-    hak__report_section_begin(writer, "peak");
-    REPORT_NUMBERS(writer, {"bytes", hak__report_round(history.peak_bytes), NULL},
+    REPORT_SECTION(writer, "peak", {"bytes", hak__report_round(history.peak_bytes), NULL},
                    {"ago_ms", history.now_ms - history.peak_ms, NULL});
-    hak__report_section_end(writer);
     hak__report_list_begin(writer, "stacks", NULL);
     for (; stack != NULL && hak__samples_copy(stack, &sums, noted); stack = stack->older) {
         for (uint32_t i = 0; i < history.count; i++) {
@@ -194,16 +192,12 @@ static void profile_write_maps(struct report_writer *writer, const struct module
  * FNV-1a hash (G. Fowler, L. C. Noll, K.-P. Vo) of the module's first LOADED_HEAD_SIZE bytes. */
 static void profile_write_module(struct report_writer *writer, const struct loaded *loaded)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (uint32_t i = 0; i < LOADED_HEAD_SIZE; i++) {
-        hash = (hash ^ loaded->head[i]) * UINT64_C(0x100000001b3);
-    }
     hak__report_record_begin(writer);
     hak__report_number(writer, "number", loaded->number, "");
     hak__report_hex(writer, "start", loaded->start, true);
     hak__report_hex(writer, "end", loaded->end, true);
     hak__report_hex(writer, "base", loaded->base, true);
-    hak__report_hex(writer, "head", hash, true);
+    hak__report_hex(writer, "head", bits_fnv(loaded->head, LOADED_HEAD_SIZE), true);
     hak__report_string(writer, "path", loaded->path, "");
     hak__report_record_end(writer);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* report.c: hak_report and hak_stats_value. A report describes a census and a summary field by
- * field. */
+/* report.c: the functions of hakmem/stats.h but the heap map. A report describes a census and a
+ * summary field by field. */
 #include "observe/report.h"
 
 #include "core/counters.h"
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A number of the summary, or one that is unknown as it is. */
+/* A figure of the summary, for hak__report_number. */
 static uint64_t report_known(const struct summary *summary, uint64_t value)
 {
     return summary->known ? value : UINT64_MAX;
@@ -44,7 +44,7 @@ static void report_summary(struct report_writer *writer, const struct summary *s
 
 #define TOTAL(field, part, metric, help)                                                           \
     {                                                                                              \
-#field, offsetof(struct hak_stats, field), help, part, metric                              \
+        .key = #field, .offset = offsetof(struct hak_stats, field), help, part, metric             \
     }
 const struct report_total hak__report_totals[] = {
     TOTAL(bytes_mapped, NULL, NULL, "address space taken for user memory"),
@@ -87,9 +87,9 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
     const struct census *census = &report->census;
     const struct whale_totals *whales = &census->whales;
     const struct summary *summary = &report->summary;
-    hak__report_section_begin(writer, "tiers");
-    REPORT_NUMBERS(
-        writer, {"superslab_bytes", hak__superslab_bytes_claimed(), "address space of superslabs"},
+    REPORT_SECTION(
+        writer, "tiers",
+        {"superslab_bytes", hak__superslab_bytes_claimed(), "address space of superslabs"},
         {"superslab_free_bytes", hak__superslab_bytes_free(),
          "of these in free slices, dirty or given back"},
         {"slab_bytes", census->slab_bytes, "in slabs, to 64 KiB an object"},
@@ -113,7 +113,6 @@ static void report_tiers(struct report_writer *writer, const struct report *repo
         {"table_bytes", hak__window_table_bytes(), "slice and slab tables"},
         {"heap_bytes", hak__metadata_bytes(), "heaps and thread caches"},
         {"registry_bytes", whales->metadata_bytes, "whale registry"});
-    hak__report_section_end(writer);
 }
 
 void hak__report_class(const struct report *report, uint32_t class_index,
@@ -171,10 +170,9 @@ static void report_events(struct report_writer *writer, const struct census *cen
                            "");
     }
     hak__report_section_end(writer);
-    hak__report_section_begin(writer, "locks");
-    hak__report_number(writer, "lock_waits", atomic_load_relaxed(&hak__lock_waits),
-                       "times a lock was found taken");
-    hak__report_section_end(writer);
+    REPORT_SECTION(
+        writer, "locks",
+        {"lock_waits", atomic_load_relaxed(&hak__lock_waits), "times a lock was found taken"});
 }
 
 /* Writes the counters that are not zero. */
@@ -315,11 +313,21 @@ void hak_report(enum hak_report_format format, hak_report_sink *sink, void *argu
     } else if (format != HAK_REPORT_JSON) {
         hak__summary_write_text(&writer, &report);
     }
-    if (format == HAK_REPORT_TEXT || format == HAK_REPORT_JSON) {
+    if (format != HAK_REPORT_SUMMARY && format != HAK_REPORT_PROMETHEUS) {
         report_write_all(&writer, &report);
     }
     hak__report_end(&writer);
 }
+
+#define REPORT_AS(name, format)                                                                    \
+    void name(hak_report_sink *sink, void *argument)                                               \
+    {                                                                                              \
+        hak_report(format, sink, argument);                                                        \
+    }
+REPORT_AS(hak__report_summary, HAK_REPORT_SUMMARY)
+REPORT_AS(hak__report_text, HAK_REPORT_TEXT)
+REPORT_AS(hak__report_json, HAK_REPORT_JSON)
+REPORT_AS(hak__report_prometheus, HAK_REPORT_PROMETHEUS)
 
 bool hak_stats_value(const char *name, uint64_t *value)
 {

@@ -56,6 +56,12 @@ HAK_INLINE uint64_t report_total_value(const struct hak_stats *stats,
 /* Tells `sink` the names of hak_stats_value, as hak__report_list_names says it. */
 HAK_HIDDEN void hak__report_names(hak_report_sink *sink, void *argument);
 
+/* hak_report in the format of the name. */
+HAK_HIDDEN void hak__report_summary(hak_report_sink *sink, void *argument);
+HAK_HIDDEN void hak__report_text(hak_report_sink *sink, void *argument);
+HAK_HIDDEN void hak__report_json(hak_report_sink *sink, void *argument);
+HAK_HIDDEN void hak__report_prometheus(hak_report_sink *sink, void *argument);
+
 /* The summary as text, with the sites that hold most if there are any. Figures in MiB and in
  * percent are rounded so that their sums are exact, too. */
 HAK_HIDDEN void hak__summary_write_text(struct report_writer *writer, const struct report *report);

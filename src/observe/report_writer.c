@@ -2,6 +2,8 @@
 /* report_writer.c: see report_writer.h. */
 #include "observe/report_writer.h"
 
+#include <string.h>
+
 /* Widths in characters. The longest key has 24; 14 digits are enough for 90 TiB. */
 #define REPORT_KEY_WIDTH 26
 #define REPORT_VALUE_WIDTH 14
@@ -40,18 +42,9 @@ static void report_put_spaces(struct report_writer *writer, uint32_t from, uint3
     }
 }
 
-static uint32_t report_length(const char *string)
-{
-    uint32_t length = 0;
-    while (string[length] != '\0') {
-        length++;
-    }
-    return length;
-}
-
 static void report_put_right(struct report_writer *writer, const char *string, uint32_t width)
 {
-    report_put_spaces(writer, report_length(string), width);
+    report_put_spaces(writer, (uint32_t)strlen(string), width);
     report_put(writer, string);
 }
 
@@ -294,7 +287,7 @@ static void report_put_field(struct report_writer *writer, const char *key, cons
     case REPORT_LINES:
         report_put(writer, "  ");
         report_put_spaces(writer, report_put(writer, key), REPORT_KEY_WIDTH);
-        report_put_spaces(writer, report_length(value), REPORT_VALUE_WIDTH);
+        report_put_spaces(writer, (uint32_t)strlen(value), REPORT_VALUE_WIDTH);
         report_put_plain(writer, value);
         if (*unit != '\0' || *help != '\0') {
             report_put_char(writer, ' ');
@@ -365,6 +358,21 @@ void hak__report_numbers(struct report_writer *writer, const struct report_numbe
         const char *help = numbers->help != NULL ? numbers->help : "";
         hak__report_number(writer, numbers->key, numbers->value, help);
     }
+}
+
+void hak__report_section(struct report_writer *writer, const char *key,
+                         const struct report_number *numbers)
+{
+    hak__report_section_begin(writer, key);
+    hak__report_numbers(writer, numbers);
+    hak__report_section_end(writer);
+}
+
+void hak__report_record(struct report_writer *writer, const struct report_number *numbers)
+{
+    hak__report_record_begin(writer);
+    hak__report_numbers(writer, numbers);
+    hak__report_record_end(writer);
 }
 
 void hak__report_string(struct report_writer *writer, const char *key, const char *value,

@@ -94,6 +94,15 @@ HAK_HIDDEN void hak__report_numbers(struct report_writer *writer,
                                     const struct report_number *numbers);
 #define REPORT_NUMBERS(writer, ...)                                                                \
     hak__report_numbers(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
+/* The same as a whole section, or record. */
+HAK_HIDDEN void hak__report_section(struct report_writer *writer, const char *key,
+                                    const struct report_number *numbers);
+HAK_HIDDEN void hak__report_record(struct report_writer *writer,
+                                   const struct report_number *numbers);
+#define REPORT_SECTION(writer, key, ...)                                                           \
+    hak__report_section(writer, key, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
+#define REPORT_RECORD(writer, ...)                                                                 \
+    hak__report_record(writer, (const struct report_number[]){__VA_ARGS__, {NULL, 0, NULL}})
 /* A string of `count` numbers with blanks between them, at most REPORT_ROW_MAX. */
 #define REPORT_ROW_MAX 16u
 HAK_HIDDEN void hak__report_row(struct report_writer *writer, const char *key,

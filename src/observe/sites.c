@@ -106,21 +106,11 @@ struct site *hak__site_of_address(uintptr_t address)
 
 /* --- names --- */
 
-/* FNV-1a (G. Fowler, L. C. Noll, P. Vo). */
-static uintptr_t site_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *name != '\0'; name++) {
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    }
-    return (uintptr_t)hash;
-}
-
 /* The site to give the name to, or which has it already; NULL: it must be made. Stores its id: the
  * hash, or a number above it if sites of other names have that. */
 static struct site *site_find_name(const char *name, uintptr_t *id)
 {
-    for (*id = site_hash(name);; (*id)++) {
+    for (*id = bits_fnv(name, strlen(name));; (*id)++) {
         if (*id == 0 || *id == SITE_ID_OTHER) {
             continue;
         }

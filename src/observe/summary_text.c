@@ -7,6 +7,8 @@
 #include "os/os.h"
 #include "region/superslab.h"
 
+#include <string.h>
+
 /* Classes and sites that are named. */
 #define SUMMARY_LARGEST 3u
 /* A class with less is "0.00 MiB": not one of the largest. */
@@ -179,14 +181,12 @@ static void summary_put_other(struct report_writer *writer, const struct report 
 
 static void summary_put_head(struct report_writer *writer)
 {
-    const char *path = hak__os_program(), *name = path;
+    const char *path = hak__os_program();
     hak__report_put(writer, "hakmem %s, process %u", hak_version(), hak__os_process_id());
     if (path != NULL) {
         char shown[80];
-        for (; *path != '\0'; path++) {
-            name = *path == '/' ? path + 1 : name;
-        }
-        hak__text_make(shown, sizeof shown, "%s", name);
+        const char *slash = strrchr(path, '/');
+        hak__text_make(shown, sizeof shown, "%s", slash != NULL ? slash + 1 : path);
         for (char *at = shown; *at != '\0'; at++) {
             *at = *at >= ' ' && *at <= '~' ? *at : '?';
         }
