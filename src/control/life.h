@@ -15,6 +15,8 @@ HAK_HIDDEN void hak__observer_begin(void);
 HAK_HIDDEN void hak__observer_fork_child(void);
 HAK_HIDDEN void hak__observer_end(void);
 HAK_HIDDEN void hak__profile_at_end(void);
+/* The profiles that a process writes while it runs. Defined in observe/profile_dump.c. */
+HAK_HIDDEN void hak__profile_dump_begin(void);
 HAK_HIDDEN void hak__heap_map_at_end(void);
 /* Secure form: reports accesses to closed pages from now on. Defined in observe/secure_report.c. */
 HAK_HIDDEN void hak__secure_watch(void);

@@ -4,7 +4,6 @@
 
 #include "base/bits.h"
 #include "core/diagnose.h"
-#include "large/span_rests.h"
 #include "os/os.h"
 #include "region/left.h"
 #include "region/secure.h"

@@ -115,4 +115,13 @@ HAK_HIDDEN struct span_totals hak__span_totals_without_cache(void);
  * `everything`. Returns the number of slices. */
 HAK_HIDDEN uint32_t hak__span_cache_trim(struct span_cache *cache, bool everything);
 
+/* --- span_rests.c: how the slices of freed spans go back, in the secure form after a rest --- */
+
+/* Returns slices of a freed span, all of which may be closed, to their superslab. */
+HAK_HIDDEN void hak__span_give(size_t slice, uint32_t slices);
+/* Secure form: closes a freed span, if the heap may close one more. False: it did not. */
+HAK_HIDDEN bool hak__span_rest(struct span_rests *rests, size_t slice, uint32_t slices);
+/* Ends all rests. Returns the number of slices. */
+HAK_HIDDEN uint32_t hak__span_end_rests(struct span_rests *rests);
+
 #endif

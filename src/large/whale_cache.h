@@ -14,7 +14,6 @@
 #ifndef HAK_LARGE_WHALE_CACHE_H
 #define HAK_LARGE_WHALE_CACHE_H
 
-#include "large/whale_list.h"
 #include "large/whale.h"
 #include "region/secure.h"
 

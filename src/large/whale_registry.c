@@ -6,12 +6,12 @@
 #include "large/whale_registry.h"
 
 #include "base/bits.h"
+#include "large/whale.h"
 #include "large/whale_left.h"
+#include "large/whale_ranges.h"
 #include "os/os.h"
 #include "region/mappings.h"
 #include "region/superslab.h"
-#include "large/whale_ranges.h"
-#include "large/whale_list.h"
 
 /* Places of the first table. 256 are 6 KiB, two OS pages. Twice: a program with few whales touches
  * one page more. Half: the table grows once more in programs with more than 64 whales. */

@@ -8,7 +8,7 @@
 #ifndef HAK_LARGE_WHALE_REGISTRY_H
 #define HAK_LARGE_WHALE_REGISTRY_H
 
-#include "large/whale_list.h"
+#include "large/whale.h"
 
 /* Adds a whale. Takes WHALES itself and releases it, because the table may have to grow. False: no
  * memory for a larger table. */

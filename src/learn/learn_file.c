@@ -9,7 +9,7 @@
 #include "core/diagnose.h"
 #include "core/options.h"
 #include "core/own_stack.h"
-#include "learn/state_file.h"
+#include "learn/learner.h"
 #include "os/os.h"
 
 #include <errno.h>

@@ -10,7 +10,6 @@
 #include "control/life.h"
 #include "core/options.h"
 #include "heap/heap.h"
-#include "learn/state_file.h"
 #include "os/os.h"
 
 /* Length of a stretch, ms, for knobs that act at once. Twice: decisions take twice the time. Half:

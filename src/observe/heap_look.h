@@ -9,8 +9,8 @@
 #ifndef HAK_OBSERVE_HEAP_LOOK_H
 #define HAK_OBSERVE_HEAP_LOOK_H
 
-#include "core/limits.h"
 #include "base/text.h"
+#include "core/limits.h"
 
 enum slice_kind {
     SLICE_FREE_CLEAN, /* never used, or purged */

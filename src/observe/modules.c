@@ -6,12 +6,11 @@
 #endif
 #include "observe/modules.h"
 
-#include "os/os.h"
 #include "base/bits.h"
+#include "os/os.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <elf.h>
+#include <string.h>
 
 /* Bytes of the list that are tried first: some 3,000 mappings. It doubles until all fit. Half: a
  * large program needs one attempt more. */
@@ -62,6 +61,23 @@ void hak__modules_close(struct modules *modules)
     }
 }
 
+/* Reads a hexadecimal number, and moves behind the character that follows it. */
+static uint64_t modules_read_hex(const char **at)
+{
+    uint64_t value = 0;
+    for (;; (*at)++) {
+        char c = **at;
+        if (c >= '0' && c <= '9') {
+            value = value * 16 + (uint64_t)(c - '0');
+        } else if (c >= 'a' && c <= 'f') {
+            value = value * 16 + (uint64_t)(c - 'a' + 10);
+        } else {
+            *at += c != '\0';
+            return value;
+        }
+    }
+}
+
 static bool modules_are_same_file(const struct module_place *a, const struct module_place *b)
 {
     return a->path_length != 0 && a->path_length == b->path_length &&
@@ -73,11 +89,12 @@ const char *hak__modules_next(const char *line, struct module_range *range)
 {
     struct module_place *place = &range->place, before = *place;
     const char *end = strchrnul(line, '\n'), *next = *end == '\n' ? end + 1 : end;
-    char *at;
-    range->start = strtoull(line, &at, 16);
-    range->end = strtoull(at + (*at == '-'), &at, 16);
-    range->is_code = end - at > 3 && at[3] == 'x'; /* of " r-xp " */
-    place->offset = end - at > 6 ? strtoull(at + 6, &at, 16) : 0;
+    const char *at = line;
+    range->start = modules_read_hex(&at);
+    range->end = modules_read_hex(&at);
+    range->is_code = end - at > 2 && at[2] == 'x'; /* of "r-xp " */
+    at += end - at > 5 ? 5 : 0;
+    place->offset = modules_read_hex(&at);
     const char *path = at < end ? memchr(at, '/', (size_t)(end - at)) : NULL;
     place->path = path != NULL ? path : end;
     place->path_length = (size_t)(end - place->path);

@@ -13,7 +13,6 @@
 #include "observe/observer.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -180,7 +179,11 @@ static uint64_t observer_start_time(void)
     for (int field = 2; at != NULL && field < 22; field++) {
         at = strchr(at + 1, ' ');
     }
-    return at != NULL ? strtoull(at, NULL, 10) : 0;
+    uint64_t value = 0;
+    for (; at != NULL && at[1] >= '0' && at[1] <= '9'; at++) {
+        value = value * 10 + (uint64_t)(at[1] - '0');
+    }
+    return value;
 }
 
 /* Containers may share /dev/shm, as those of a Kubernetes pod do, and each has a process 1.

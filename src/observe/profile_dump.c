@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* profile_dump.c: see profile_dump.h. */
-#include "observe/profile_dump.h"
+/* profile_dump.c: the profiles that a process appends to HAKMEM_PROFILE_FILE when it gets the
+ * signal HAKMEM_PROFILE_SIGNAL, those of HAKMEM_PROFILE_DUMP, and the thread that writes them.
+ *
+ * The handler only wakes the thread. So a signal that interrupts hakmem itself, or comes beside a
+ * fork, is not lost. The thread opens the file at the start, in a table of descriptors of its own.
+ * For HAKMEM_PROFILE_DUMP it looks at the process's memory ten times a second. For each reason
+ * there are two files: the newest profile, PROFILE_FILE.REASON, and the one before,
+ * PROFILE_FILE.REASON.old. A profile gets its name when it is complete, so a process that is killed
+ * leaves the two before. */
+#include "control/life.h"
 
 #include <pthread.h>
 
+#include "base/text.h"
 #include "control/background.h"
 #include "control/exit_file.h"
 #include "core/diagnose.h"
+#include "core/knobs.h"
 #include "core/options.h"
 #include "hakmem/profile.h"
 #include "os/os.h"
-#include "base/text.h"
-#include "core/knobs.h"
 
 /* Milliseconds between two looks whether the program's threads have all ended. Doubled: a process
  * whose main thread ended by pthread_exit may live on for a second. Halved: twice as many wake-ups

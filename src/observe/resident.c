@@ -8,14 +8,14 @@
  * RSS.
  *
  * Locks: REGION and WHALES, one at a time, and none over a system call. */
-#include "observe/summary.h"
+#include "observe/report.h"
 
 #include <errno.h>
 
 #include "base/bits.h"
 #include "heap/heap.h"
 #include "large/sampled.h"
-#include "large/whale_list.h"
+#include "large/whale.h"
 #include "os/os.h"
 #include "region/superslab.h"
 #include "region/window.h"

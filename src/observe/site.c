@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* site.c: the functions of hakmem/site.h, and placement (observe/placement.h).
+/* site.c: the functions of hakmem/site.h, and placement (observe/sites.h).
  *
  * State of placement: a short list of the ids of long-lived sites. One thread at a time writes it,
  * under SAMPLES; others read it relaxed. A reader that misses a change places a few objects as
@@ -11,8 +11,8 @@
 #include "hakmem/profile.h"
 #include "heap/heap.h"
 #include "learn/learner.h"
-#include "observe/placement.h"
 #include "observe/samples.h"
+#include "observe/sites.h"
 #include "os/os.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* site_list.c: see site_list.h. */
-#include "observe/site_list.h"
+/* site_list.c: see report.h. */
+#include "observe/report.h"
 
-#include "observe/modules.h"
 #include "observe/loaded.h"
+#include "observe/modules.h"
 #include "observe/samples.h"
 
 /* Bytes of a file's path. Longer ones are cut, and name no file then. Half: paths of deep build

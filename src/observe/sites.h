@@ -88,4 +88,19 @@ HAK_HIDDEN bool hak__site_is_named(const struct site *site);
 /* The name for people: of a number "site 0x1234", of an address "". Any thread, no lock. */
 HAK_HIDDEN void hak__site_name(const struct site *site, char name[SITE_NAME_SIZE]);
 
+/* --- placement: objects of sites that are proven long-lived lie in slabs of their own, so that one
+ * such object does not hold a slab of dead ones (docs/learning.md).
+ *
+ * A thread inside the scope of such a site (hakmem/site.h) uses its second struct, whose bins are
+ * filled from a heap for long-lived objects (hak__thread_turn). malloc and free do not know it. The
+ * sampled blocks of a site say how long they live. Only named sites are placed, and only while the
+ * process learns (HAKMEM_LEARN). */
+
+/* True once the process learns and has named a site. Relaxed. */
+HAK_HIDDEN extern bool hak__placement_on;
+
+/* True if the site is long-lived by its samples, false if not. `apart` is the answer until now.
+ * Exported for tests. */
+HAK_HIDDEN bool hak__placement_judge(const struct site_sums *sums, bool apart, uint64_t now_ms);
+
 #endif

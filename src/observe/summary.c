@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* summary.c: see summary.h. */
-#include "observe/summary.h"
+/* summary.c: see report.h. */
+#include "observe/report.h"
 
 #include "base/bits.h"
 

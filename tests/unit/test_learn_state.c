@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* test_learn_state.c: learn/state_file: what is written is read again, and no other text is. */
+/* test_learn_state.c: learn/learn_file: what is written is read again, and no other text is. */
 #include "unit.h"
 
-#include "learn/state_file.h"
+#include "learn/learner.h"
 
 enum { MUTATIONS = SUPPORT_SLOW ? 2000 : 20000 };
 
